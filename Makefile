@@ -8,7 +8,7 @@
 # test-host  first boots on a real system: IMAGE is its disk or a directory with its files, OSIMAGE the image to pivot to; docs/testing.md
 # demo     a complete first boot in QEMU, shown as it happens
 # bench    the import compared with podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for a smaller image
-# reference  record again what ostree-ext makes from the tests' derived images; test/oscontainer/reference/derived.sh
+# reference  record again what ostree-ext makes from the tests' derived images; test/worlds/oscontainer/reference/derived.sh
 # install  the result of "make build", with units, dracut module, SELinux module, manual pages, catalog and completions, below $(DESTDIR)
 # install-host  only the host's program, units, dracut module and SELinux module
 # image    a container image with what "make install" installs, and nothing else: the OCI layout $(BIN)/image; docs/recipes/container.md
@@ -55,8 +55,8 @@ manpages:
 
 # The packages that boot machines come first, because they take longest; the others run
 # in parallel with them, one at a time. Hanging machines are detected by what they do
-# (Limits in test/vm), so a busy host may be slow.
-BOOTS = ./test/e2e ./test/vm
+# (Limits in test/worlds/vm), so a busy host may be slow.
+BOOTS = ./test/suites/e2e ./test/worlds/vm
 GOTEST = go test -json -vet=off -count 1
 
 # The tests that "make nightly" runs and "make test" skips. This is the only list of them;
@@ -71,19 +71,19 @@ test: deps check
 # because some tests wait. The longest come first. GOGC speeds up the linker, a fifth of the work. Three packages have no short tests.
 LONG = ./internal/osimage ./firstboot ./rpmostree ./cmd/pivot ./internal/ostree
 unit:
-	TMPDIR=$$(go run ./test/tools/tmpdir) GOGC=400 go test -short -vet=off -p $$((3 * $$(nproc))) $(LONG) $$(go list ./... | grep -vE '/test/(booted|e2e|syskill)$$')
+	TMPDIR=$$(go run ./test/tools/tmpdir) GOGC=400 go test -short -vet=off -p $$((3 * $$(nproc))) $(LONG) $$(go list ./... | grep -vE '/test/suites/(booted|e2e|syskill)$$')
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
-	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/rules ./test/packaging ./test/vm ./test/e2e | $(BIN)/summary
+	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/suites/rules ./test/suites/packaging ./test/worlds/vm ./test/suites/e2e | $(BIN)/summary
 	@$(MAKE) sweep
 
 # At the end it prints one line for each part with what was tried.
 sweep: deps
 	@mkdir -p $(BIN)
 	@rc=0; PIVOT_SWEEP=long go test -v -count 1 -p 1 -timeout 48h -run 'TestSweep|TestKills|TestTerminate|TestPackagesKilled|TestFirstBoot(Whole)?$$/power' \
-	  ./test/crash ./test/syskill ./firstboot ./test/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)' | tee $(BIN)/sweep.log || rc=$$?; \
+	  ./test/worlds/crash ./test/suites/syskill ./firstboot ./test/suites/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)' | tee $(BIN)/sweep.log || rc=$$?; \
 	  sed -n 's/.*_test.go:[0-9]*: swept /swept /p' $(BIN)/sweep.log; exit $$rc
 
 check:
@@ -104,18 +104,18 @@ fuzz:
 	   done; done
 
 demo: deps
-	@go run ./test/demo
+	@go run ./test/tools/demo
 
 # This needs only QEMU, and skopeo for OSIMAGE, but not the other dependencies of the tests.
 test-host: build
 	@[ -n "$(IMAGE)" ] || { echo "IMAGE is wanted: make test-host IMAGE=DISK|DIRECTORY [OSIMAGE=docker://HOST/NAME:TAG] [HOSTTEST='-console']" >&2; exit 1; }
-	@go run ./test/hosttest -programs $(BIN) -image "$(IMAGE)" -os-image "$(OSIMAGE)" $(HOSTTEST)
+	@go run ./test/tools/hosttest -programs $(BIN) -image "$(IMAGE)" -os-image "$(OSIMAGE)" $(HOSTTEST)
 
 bench: deps build
-	@go run ./test/bench -pivot $(BIN)/pivot $(BENCH)
+	@go run ./test/tools/bench -pivot $(BIN)/pivot $(BENCH)
 
 reference:
-	@test/oscontainer/reference/derived.sh
+	@test/worlds/oscontainer/reference/derived.sh
 
 deps:
 	@test/tools/deps.sh

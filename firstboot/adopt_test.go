@@ -15,7 +15,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // askServed writes the encapsulated MachineConfig as a config server provides it: its

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/pivot"
 )
 
@@ -19,7 +19,7 @@ import (
 // that never had one. FIPS mode is that of the running kernel. takenOver reports whether the
 // MachineConfig is the daemon's. facts are those that the next MachineConfig is checked with: what
 // they refuse in both is no change.
-func (a *Apply) applied(facts encapsulated.Host) (desired *encapsulated.Desired, takenOver bool, err error) {
+func (a *Apply) applied(facts mcfile.Host) (desired *mcfile.Desired, takenOver bool, err error) {
 	fips, err := a.Host.FIPS()
 	if err != nil {
 		return nil, false, err
@@ -33,8 +33,8 @@ func (a *Apply) applied(facts encapsulated.Host) (desired *encapsulated.Desired,
 }
 
 // recorded returns the newest record and its path, which is "" if there is none.
-func (a *Apply) recorded(facts encapsulated.Host) (desired *encapsulated.Desired, path string, err error) {
-	for _, path := range []string{encapsulated.RecordPath, daemonRecord, EncapsulatedPath + closedSuffix} {
+func (a *Apply) recorded(facts mcfile.Host) (desired *mcfile.Desired, path string, err error) {
+	for _, path := range []string{mcfile.RecordPath, daemonRecord, EncapsulatedPath + closedSuffix} {
 		file := hostfiles.StateFile{Root: a.Host.Root, Path: path, Remedy: "move the file away; then nothing of what it asked for is removed"}
 		data, err := file.Read()
 		if errors.Is(err, fs.ErrNotExist) {
@@ -46,35 +46,35 @@ func (a *Apply) recorded(facts encapsulated.Host) (desired *encapsulated.Desired
 		if err != nil {
 			return nil, path, fmt.Errorf("cannot read the MachineConfig that this machine has: %w", err)
 		}
-		desired, report := encapsulated.ParseRecord(data, facts)
+		desired, report := mcfile.ParseRecord(data, facts)
 		if report.Failed() {
 			return nil, path, fault.New(fault.Refused, "cannot use the MachineConfig that this machine has: %w", report.Err(path)).
 				WithHint("move the file away; then nothing of what it asked for is removed")
 		}
 		return desired, path, nil
 	}
-	return &encapsulated.Desired{}, "", nil
+	return &mcfile.Desired{}, "", nil
 }
 
 // leftOutFile returns the file that lists what is left out of a MachineConfig; if nothing is
-// left out, the entry that removes the file. With encapsulated.Replace it returns an error
+// left out, the entry that removes the file. With mcfile.Replace it returns an error
 // instead of leaving anything out.
-func (a *Apply) leftOutFile(desired *encapsulated.Desired) (hostfiles.File, error) {
+func (a *Apply) leftOutFile(desired *mcfile.Desired) (hostfiles.File, error) {
 	if len(desired.LeftOut) == 0 {
-		return hostfiles.Default(encapsulated.LeftOutPath), nil
+		return hostfiles.Default(mcfile.LeftOutPath), nil
 	}
-	if a.Unsupported == encapsulated.Replace {
+	if a.Unsupported == mcfile.Replace {
 		return hostfiles.File{}, fault.New(fault.Replace, "this machine must be replaced: only an installation can make it what MachineConfig %s asks for: %s",
 			a.File, strings.Join(desired.LeftOut, ", ")).
 			WithHint("install a machine anew from the MachineConfig; nothing was changed here")
 	}
 	names, err := json.MarshalIndent(desired.LeftOut, "", "  ")
-	return hostfiles.NewFile(encapsulated.LeftOutPath, 0o644, append(names, '\n')), err
+	return hostfiles.NewFile(mcfile.LeftOutPath, 0o644, append(names, '\n')), err
 }
 
 // leftOut returns the names of what was left out of the current MachineConfig.
 func (m *Machine) leftOut() (names []string, err error) {
-	file := hostfiles.StateFile{Root: m.Host.Root, Path: encapsulated.LeftOutPath, Remedy: "apply the MachineConfig again"}
+	file := hostfiles.StateFile{Root: m.Host.Root, Path: mcfile.LeftOutPath, Remedy: "apply the MachineConfig again"}
 	err = file.Decode(&names)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

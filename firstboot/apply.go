@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/encapsulated"
+	"machine-pivot/day2/live"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/live"
-	"machine-pivot/internal/varentries"
+	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/projection"
 	"machine-pivot/pivot"
 )
 
@@ -20,7 +20,7 @@ import (
 // arguments and entries below /etc and /var in one transaction with one reboot, or, if no
 // change needs a reboot, in the running system (live.go).
 //
-// The current MachineConfig is recorded in the deployment's own /etc (encapsulated.RecordPath)
+// The current MachineConfig is recorded in the deployment's own /etc (mcfile.RecordPath)
 // and committed with everything else, so a rollback to an older deployment also goes back to
 // the MachineConfig of that deployment.
 type Apply struct {
@@ -29,7 +29,7 @@ type Apply struct {
 	Data []byte // the MachineConfig, in JSON or YAML
 	When When   // "": RebootLater
 	// Unsupported selects what to do about changes that only an installation can make.
-	Unsupported encapsulated.Unsupported
+	Unsupported mcfile.Unsupported
 	// Repair only repairs drift. It applies the machine's current MachineConfig and ignores
 	// File and Data (repair.go).
 	Repair bool
@@ -157,7 +157,7 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 		return ask, err
 	}
 	facts.Has, facts.Unsupported = old, a.Unsupported
-	desired, report := encapsulated.Read(a.File, a.Data, facts)
+	desired, report := mcfile.Read(a.File, a.Data, facts)
 	if report.Failed() {
 		return ask, report.Err("MachineConfig " + a.File)
 	}
@@ -179,7 +179,7 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 	}
 	ask.Entries = slices.Concat(ask.Entries, removed)
 	record, err := desired.Record()
-	ask.record = hostfiles.NewFile(encapsulated.RecordPath, 0o600, record)
+	ask.record = hostfiles.NewFile(mcfile.RecordPath, 0o600, record)
 	ask.MachineConfig = pivot.MachineConfig{Name: desired.Name, Digest: ask.record.Digest}
 	a.runResult().MachineConfig = new(ask.MachineConfig)
 	if a.Repair && err == nil {
@@ -193,7 +193,7 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 // before. This includes the links of units, as the running system's unit files define them;
 // links that the new MachineConfig needs take precedence. What has been changed locally since
 // stays.
-func (a *Apply) removed(ctx context.Context, old *encapsulated.Desired, takenOver bool, new []hostfiles.File) ([]hostfiles.File, error) {
+func (a *Apply) removed(ctx context.Context, old *mcfile.Desired, takenOver bool, new []hostfiles.File) ([]hostfiles.File, error) {
 	kept, err := a.entriesOf(old)
 	if err != nil {
 		return nil, err
@@ -232,7 +232,7 @@ func (a *Apply) removed(ctx context.Context, old *encapsulated.Desired, takenOve
 		}
 		if stays != "" {
 			a.Progress.Note(fmt.Sprintf("%s stays, though no MachineConfig asks for it any more: %s", f.Name(), stays))
-			if !varentries.Outside(f.Path) {
+			if !projection.Outside(f.Path) {
 				continue
 			} // otherwise remove it from what the machine carries; the projection leaves the changed file
 		}

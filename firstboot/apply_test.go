@@ -11,12 +11,12 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/pivot"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/registry"
 )
 
 // apply applies a MachineConfig with the given spec, in YAML, and reboots the machine if
@@ -59,7 +59,7 @@ func TestRecordIsThere(t *testing.T) {
 	if changed, _, err := apply(t, h, settled); err != nil || changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
-	record := h.Path(encapsulated.RecordPath)
+	record := h.Path(mcfile.RecordPath)
 	for _, mode := range []fs.FileMode{0o600, 0o644} {
 		must(t, os.Chmod(record, mode))
 		var synced []string
@@ -107,11 +107,11 @@ func TestApply(t *testing.T) {
 		t.Errorf("/etc has %q, options %s", got, h.Options())
 	}
 	// The same MachineConfig in another form changes nothing.
-	record := h.Read(encapsulated.RecordPath)
+	record := h.Read(mcfile.RecordPath)
 	if changed, notes, err := apply(t, h, strings.NewReplacer(`"data:,one"`, `"data:;base64,b25l"`, "[a=1, b=2]", "[b=2, a=1]").Replace(withFiles)); err != nil || changed {
 		t.Errorf("changed %v, %v: %s", changed, err, notes)
 	}
-	if string(record) == string(h.Read(encapsulated.RecordPath)) {
+	if string(record) == string(h.Read(mcfile.RecordPath)) {
 		t.Error("the record does not say what was applied last")
 	}
 	if drift := verify(t, h); drift != "" {
@@ -139,8 +139,8 @@ func TestApply(t *testing.T) {
 	}
 	// The previous deployment has its own record.
 	h.BootEntry(1)
-	if !strings.Contains(string(h.Read(encapsulated.RecordPath)), "/etc/ours/file") {
-		t.Errorf("the record is %s", h.Read(encapsulated.RecordPath))
+	if !strings.Contains(string(h.Read(mcfile.RecordPath)), "/etc/ours/file") {
+		t.Errorf("the record is %s", h.Read(mcfile.RecordPath))
 	}
 }
 
@@ -169,7 +169,7 @@ func TestApplyRecord(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	h.Reboot = func(context.Context) error { cancel(); return nil }
-	a := firstboot.Apply{Machine: machine(t, h), File: encapsulated.RecordPath, Data: h.Read(encapsulated.RecordPath), When: firstboot.RebootNow}
+	a := firstboot.Apply{Machine: machine(t, h), File: mcfile.RecordPath, Data: h.Read(mcfile.RecordPath), When: firstboot.RebootNow}
 	if changed, err := a.Run(ctx); err != nil || !changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
@@ -288,7 +288,7 @@ func TestApplyRefuses(t *testing.T) {
 	if _, err := os.Stat(h.Path("/var/lib/pivot/journal.json")); err == nil {
 		t.Error("the journal knows of it")
 	}
-	h.Write(encapsulated.RecordPath, []byte("{}"))
+	h.Write(mcfile.RecordPath, []byte("{}"))
 	if _, _, err := apply(t, h, "  kernelArguments: [a=1]\n"); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
 		t.Errorf("a bad record: %v", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/kargs"
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // TestKargPolicy: the machine applies the administrator's policy for kernel arguments.

@@ -3,11 +3,11 @@ package firstboot
 import (
 	"runtime"
 
-	"machine-pivot/internal/disruption"
-	"machine-pivot/internal/encapsulated"
+	"machine-pivot/day2/disruption"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/extensions"
 	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/problem"
 	"machine-pivot/pivot"
@@ -23,13 +23,13 @@ type Config struct {
 // MachineConfig to make it match another. It needs no machine. leftOut names the differences
 // that only an installation can change.
 func Between(from, to Config, rules disruption.Rules) (plan pivot.Plan, leftOut []string, report problem.Report, err error) {
-	host := encapsulated.Host{CheckImage: imageref.Check, Architecture: runtime.GOARCH}
-	had, unused := encapsulated.ReadApplied(from.File, from.Data, host)
+	host := mcfile.Host{CheckImage: imageref.Check, Architecture: runtime.GOARCH}
+	had, unused := mcfile.ReadApplied(from.File, from.Data, host)
 	if had == nil {
 		return plan, nil, unused, nil
 	}
-	host.Has, host.Unsupported = had, encapsulated.Warn
-	desired, report := encapsulated.Read(to.File, to.Data, host)
+	host.Has, host.Unsupported = had, mcfile.Warn
+	desired, report := mcfile.Read(to.File, to.Data, host)
 	switch {
 	case desired == nil:
 		return plan, nil, append(unused, report...), nil
@@ -53,7 +53,7 @@ func Between(from, to Config, rules disruption.Rules) (plan pivot.Plan, leftOut 
 
 // targetOf returns the target of a MachineConfig, independent of a machine. before are the
 // MachineConfigs that it replaces.
-func targetOf(desired *encapsulated.Desired, before ...*encapsulated.Desired) (t pivot.Target, err error) {
+func targetOf(desired *mcfile.Desired, before ...*mcfile.Desired) (t pivot.Target, err error) {
 	t.Entries, t.Units = hostfiles.Entries(desired.Entries), desired.Units
 	t.Kargs.New, t.Kargs.Literal = spec.CommandLine(desired.KernelArguments), desired.FromCluster
 	if t.Packages, err = packages(desired, before...); err == nil {
@@ -63,7 +63,7 @@ func targetOf(desired *encapsulated.Desired, before ...*encapsulated.Desired) (t
 }
 
 // packagesOf returns the packages of a system that matches a MachineConfig.
-func packagesOf(asked pivot.Packages, desired *encapsulated.Desired) (p pivot.SystemPackages) {
+func packagesOf(asked pivot.Packages, desired *mcfile.Desired) (p pivot.SystemPackages) {
 	if desired.KernelType == "" || desired.KernelType == extensions.KernelDefault {
 		p.Installed = extensions.Kernel(extensions.KernelDefault).Needed
 	}

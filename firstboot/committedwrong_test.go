@@ -10,8 +10,8 @@ import (
 
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/pinning"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/rpmostree"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/rpmostree"
 )
 
 // TestCommittedWrong (D72): a new deployment that is not what was asked for is found right after

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
@@ -40,7 +40,7 @@ func machineConfigAt(root string, paths ...string) (*pivot.MachineConfig, error)
 // machineConfigOf identifies the MachineConfig of the deployment with a root directory. The files are
 // those of Apply.recorded.
 func machineConfigOf(root string) (*pivot.MachineConfig, error) {
-	return machineConfigAt(root, encapsulated.RecordPath, daemonRecord, EncapsulatedPath+closedSuffix)
+	return machineConfigAt(root, mcfile.RecordPath, daemonRecord, EncapsulatedPath+closedSuffix)
 }
 
 // nameConfigs adds to a status which MachineConfig the running system has, and which one it should

@@ -6,29 +6,29 @@ import (
 	"runtime"
 	"slices"
 
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
 
 // hostFacts returns what must be known about this machine to validate a MachineConfig.
-func (m *Machine) hostFacts() (encapsulated.Host, error) {
+func (m *Machine) hostFacts() (mcfile.Host, error) {
 	cpus, err := m.Host.PresentCPUs()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return encapsulated.Host{}, err
+		return mcfile.Host{}, err
 	}
 	policy, err := m.Host.KargPolicy()
-	return encapsulated.Host{CPUs: cpus, CheckImage: imageref.Check, Policy: &policy, Architecture: runtime.GOARCH}, err
+	return mcfile.Host{CPUs: cpus, CheckImage: imageref.Check, Policy: &policy, Architecture: runtime.GOARCH}, err
 }
 
 // askFor returns what a MachineConfig asks of the machine. before are the MachineConfigs that
 // it replaces.
-func (m *Machine) askFor(desired *encapsulated.Desired, before ...*encapsulated.Desired) (ask pivot.Ask, err error) {
+func (m *Machine) askFor(desired *mcfile.Desired, before ...*mcfile.Desired) (ask pivot.Ask, err error) {
 	entries, err := m.entriesOf(desired)
 	if err != nil {
 		return ask, err
@@ -54,7 +54,7 @@ func (m *Machine) askFor(desired *encapsulated.Desired, before ...*encapsulated.
 
 // entriesOf returns the entries of a MachineConfig. Existing directories keep the attributes
 // that it does not set.
-func (m *Machine) entriesOf(desired *encapsulated.Desired) ([]hostfiles.File, error) {
+func (m *Machine) entriesOf(desired *mcfile.Desired) ([]hostfiles.File, error) {
 	all := slices.Clone(desired.Entries)
 	for i, f := range all {
 		keeps, asked := desired.Keeps[f.Path]

@@ -12,10 +12,10 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/pivot"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/registry"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/registry"
 )
 
 // downloader is a machine that downloads and applies downloads.

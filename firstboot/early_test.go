@@ -15,7 +15,7 @@ import (
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // place is an initramfs whose file systems are mounted already. It can be made to fail.

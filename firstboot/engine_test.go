@@ -13,9 +13,9 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
 	engines "machine-pivot/rpmostree"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/rpmostree"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/rpmostree"
 )
 
 // bootWith is boot with an engine chosen by name. It returns the notes.

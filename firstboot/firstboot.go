@@ -11,16 +11,16 @@ import (
 	"io/fs"
 	"slices"
 
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/pivot"
 )
 
 // EncapsulatedPath is where Ignition leaves the encapsulated MachineConfig. The first
 // boot is open as long as this file exists.
-const EncapsulatedPath = encapsulated.Path
+const EncapsulatedPath = mcfile.Path
 
 // closedSuffix is appended to the file's name when the first boot is closed.
 const closedSuffix = ".bak"
@@ -164,7 +164,7 @@ func (b *FirstBoot) ask() (pivot.Ask, error) {
 }
 
 // Read reads and validates the file. The error reports all problems in it.
-func (b *FirstBoot) Read() (*encapsulated.Desired, error) {
+func (b *FirstBoot) Read() (*mcfile.Desired, error) {
 	data, err := hostfiles.ReadSettings(b.Host.Path(b.File))
 	if err != nil {
 		return nil, fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err).
@@ -175,7 +175,7 @@ func (b *FirstBoot) Read() (*encapsulated.Desired, error) {
 	if err != nil {
 		return nil, err
 	}
-	desired, report := encapsulated.Parse(data, facts)
+	desired, report := mcfile.Parse(data, facts)
 	if report.Failed() {
 		return nil, report.Err("MachineConfig " + b.File)
 	}

@@ -22,8 +22,8 @@ import (
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/oscontainer"
 )
 
 // boot runs the first boot once, as the unit does at each boot, until it ends or waits for

@@ -12,10 +12,10 @@ import (
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/rpmostree"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/rpmostree"
 )
 
 // withImageKargs adds a derived layer with a kargs.d file.

@@ -9,8 +9,8 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/initramfs"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/oscontainer"
 )
 
 // native returns the kinds of images that have refs for their layers.

@@ -9,8 +9,8 @@ import (
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/registry"
 )
 
 // manifests counts the requests for manifests.

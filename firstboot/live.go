@@ -9,13 +9,12 @@ import (
 	"path"
 	"slices"
 
+	"machine-pivot/day2/disruption"
+	"machine-pivot/day2/live"
 	"machine-pivot/internal/budget"
-	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/live"
 	"machine-pivot/internal/projection"
-	"machine-pivot/internal/varentries"
 	"machine-pivot/pivot"
 )
 
@@ -51,7 +50,7 @@ func (a *Apply) applyLive(ctx context.Context, plan pivot.Plan, ask applyAsk) er
 // of /etc in their place. projects reports whether there are any. asked are all entries that
 // are asked for.
 func (a *Apply) withCarriers(changed, asked []hostfiles.File) (below []hostfiles.File, projects bool, err error) {
-	below = slices.DeleteFunc(slices.Clone(changed), func(f hostfiles.File) bool { return varentries.Outside(f.Path) })
+	below = slices.DeleteFunc(slices.Clone(changed), func(f hostfiles.File) bool { return projection.Outside(f.Path) })
 	carriers, err := a.carriers(asked, len(below) < len(changed))
 	return append(below, carriers...), len(carriers) > 0, err
 }

@@ -11,17 +11,17 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2/disruption"
+	"machine-pivot/day2/live"
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/disruption"
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/live"
+	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/projection"
 	"machine-pivot/internal/selinux"
-	"machine-pivot/internal/varentries"
 	"machine-pivot/pivot"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // services stands in for systemd: units that are not in units are active.
@@ -155,7 +155,7 @@ func TestLive(t *testing.T) {
 	c.when = firstboot.RebootNever
 	v1, deployments := c.etc(), shell(t, c.Host, "ls sysroot/ostree/deploy/os/deploy")
 	c.before = func(call string) {
-		if got := c.Read("/etc/app/conf"); string(got) != "two" || strings.Contains(string(c.Read(encapsulated.RecordPath)), "two") {
+		if got := c.Read("/etc/app/conf"); string(got) != "two" || strings.Contains(string(c.Read(mcfile.RecordPath)), "two") {
 			t.Errorf("at %q /etc/app/conf is %q; the record must come after it", call, got)
 		}
 	}
@@ -378,11 +378,11 @@ func TestLiveLabels(t *testing.T) {
 	const entries = "  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files: [{path: /etc/app/conf, contents: {source: \"data:,%s\"}}%s]\n"
 	const outside = ", {path: /var/lib/probe, contents: {source: \"data:,x\"}}"
 	c.apply(fmt.Sprintf(entries, "one", ""), true)
-	labels(map[string]string{"/etc/app/conf": app, encapsulated.RecordPath: etc})
+	labels(map[string]string{"/etc/app/conf": app, mcfile.RecordPath: etc})
 	h.Write(projectUnit, nil)
 	h.Write("/var/lib/probe", []byte("x"))              // so that only its carrier is written
 	c.apply(fmt.Sprintf(entries, "one", outside), true) // the carrier and the record
-	labels(map[string]string{encapsulated.RecordPath: etc, varentries.ManifestPath: etc})
+	labels(map[string]string{mcfile.RecordPath: etc, projection.ManifestPath: etc})
 }
 
 // dying is a disk on which the process dies after a number of effects.
@@ -459,7 +459,7 @@ func TestLiveForward(t *testing.T) {
 		found, err := m.Finish(t.Context())
 		must(t, err)
 		want := old
-		if found || strings.Contains(string(c.Read(encapsulated.RecordPath)), "two") {
+		if found || strings.Contains(string(c.Read(mcfile.RecordPath)), "two") {
 			want = whole
 		}
 		if got := c.etc(); got != want {

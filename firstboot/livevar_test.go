@@ -10,12 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/day2/disruption"
+	"machine-pivot/day2/live"
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/live"
-	"machine-pivot/internal/varentries"
-	"machine-pivot/test/sample"
+	"machine-pivot/internal/projection"
+	"machine-pivot/test/tools/sample"
 )
 
 const liveVarRules = `
@@ -143,8 +143,8 @@ func TestLiveVar(t *testing.T) {
 	if got := c.outside(); strings.Contains(got, "key two") || strings.Contains(got, "pull") || strings.Count(c.notes, "/var/opt/app/new/file stays") != 1 || string(c.Read("/var/opt/app/new/file")) != "mine" {
 		t.Errorf("notes %s, there is\n%s", c.notes, got)
 	}
-	if c.Read(varentries.ManifestPath) != nil || verify(t, c.Host) != "" {
-		t.Errorf("it carries %s, drift %s", c.Read(varentries.ManifestPath), verify(t, c.Host))
+	if c.Read(projection.ManifestPath) != nil || verify(t, c.Host) != "" {
+		t.Errorf("it carries %s, drift %s", c.Read(projection.ManifestPath), verify(t, c.Host))
 	}
 }
 

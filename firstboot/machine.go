@@ -5,14 +5,14 @@ import (
 	"crypto/x509"
 	"time"
 
+	"machine-pivot/day2/live"
+	"machine-pivot/day2/trial"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/hostimages"
-	"machine-pivot/internal/live"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/retry"
-	"machine-pivot/internal/trial"
 	"machine-pivot/pivot"
 )
 

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // manyEntries returns a MachineConfig with 2,000 files and 200 units, half of which have

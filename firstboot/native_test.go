@@ -11,11 +11,11 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/ostreetree"
-	"machine-pivot/test/rpmostree"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/ostreetree"
+	"machine-pivot/test/worlds/rpmostree"
 )
 
 // serve pushes an image and asks for it.

@@ -7,12 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/disruption"
+	"machine-pivot/day2/disruption"
+	"machine-pivot/day2/live"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/live"
 	"machine-pivot/internal/projection"
-	"machine-pivot/internal/varentries"
 	"machine-pivot/pivot"
 )
 
@@ -108,7 +107,7 @@ func (a *Apply) liveBlockers(plan pivot.Plan) []pivot.Need {
 	for _, e := range plan.Entries {
 		changes[e.Path] = true
 	}
-	if slices.ContainsFunc(plan.Entries, func(e pivot.EntryChange) bool { return varentries.Outside(e.Path) }) {
+	if slices.ContainsFunc(plan.Entries, func(e pivot.EntryChange) bool { return projection.Outside(e.Path) }) {
 		outside = a.outsideBlocker()
 	}
 	for _, e := range state.Etc.Of(plan.To()) { // includes the links of units
@@ -116,7 +115,7 @@ func (a *Apply) liveBlockers(plan pivot.Plan) []pivot.Need {
 			continue
 		}
 		why := outside
-		if !varentries.Outside(e.Path) {
+		if !projection.Outside(e.Path) {
 			why = a.liveBlocker(state.Etc, e)
 		}
 		if why != "" {

@@ -8,9 +8,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/registry"
 )
 
 // TestNextVersion: after a first boot into an image from a container build, a pivot to the next

@@ -14,7 +14,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/pinning"
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // silent is a registry that accepts connections and never answers.

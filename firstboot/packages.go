@@ -1,14 +1,14 @@
 package firstboot
 
 import (
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/machineconfig/extensions"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/pivot"
 )
 
 // packages returns what a MachineConfig asks of packages. Packages that the MachineConfigs in
 // before asked for, and this one does not, return to the image's default.
-func packages(asked *encapsulated.Desired, before ...*encapsulated.Desired) (pivot.Packages, error) {
+func packages(asked *mcfile.Desired, before ...*mcfile.Desired) (pivot.Packages, error) {
 	p := packagesFor(asked.KernelType, asked.Extensions)
 	for _, b := range before {
 		for _, old := range packagesFor(b.KernelType, b.Extensions).Wishes {

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // death says where the program is killed: before or after its nth call of another program.

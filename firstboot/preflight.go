@@ -3,8 +3,8 @@ package firstboot
 import (
 	"os"
 
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/pivot"
 )
 
@@ -23,7 +23,7 @@ func (m *Machine) checkUnified(plan pivot.Plan) error {
 }
 
 // checkFIPS returns an error if the requested FIPS mode is not that of the running kernel.
-func (m *Machine) checkFIPS(d *encapsulated.Desired) error {
+func (m *Machine) checkFIPS(d *mcfile.Desired) error {
 	fips, err := m.Host.FIPS()
 	if err != nil || fips == d.FIPS {
 		return err

@@ -6,13 +6,12 @@ import (
 	"os"
 	"slices"
 
+	"machine-pivot/day2/live"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/live"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/projection"
-	"machine-pivot/internal/varentries"
 	"machine-pivot/pivot"
 )
 
@@ -50,7 +49,7 @@ func (m *Machine) projected(entries []hostfiles.File) []hostfiles.File {
 }
 
 func anyOutside(entries []hostfiles.Entry) bool {
-	return slices.ContainsFunc(entries, func(e hostfiles.Entry) bool { return varentries.Outside(e.Path) })
+	return slices.ContainsFunc(entries, func(e hostfiles.Entry) bool { return projection.Outside(e.Path) })
 }
 
 // outside is the Contributor for entries outside of /etc. It adds none: it checks that the next
@@ -118,7 +117,7 @@ func (m *Machine) checkProjects(entries []hostfiles.Entry, isDir, has func(strin
 			WithHint("use an image that has pivot, of this version or a later one")
 	}
 	for _, e := range entries {
-		link := varentries.LinkedAs(e.Path)
+		link := projection.LinkedAs(e.Path)
 		if link == "" || e.Kind == hostfiles.KindDefault {
 			continue
 		}
@@ -172,11 +171,11 @@ func (m *Machine) carryInRunningSystem(entries []hostfiles.File) error {
 // outside of /etc; none if it carries them already. With anew it returns a new set in any case,
 // so that the projection undoes local changes.
 func (m *Machine) carriers(entries []hostfiles.File, anew bool) ([]hostfiles.File, error) {
-	have, err := varentries.Read(m.Host.Root)
+	have, err := projection.Read(m.Host.Root)
 	if err != nil || !anew && slices.Equal(have.With(entries), have.Entries) {
 		return nil, err
 	}
-	outside := slices.DeleteFunc(slices.Clone(entries), func(f hostfiles.File) bool { return !varentries.Outside(f.Path) })
+	outside := slices.DeleteFunc(slices.Clone(entries), func(f hostfiles.File) bool { return !projection.Outside(f.Path) })
 	carriers, err := have.Carry(outside)
 	if err != nil {
 		return nil, fault.New(fault.CannotWrite, "cannot keep what is asked for outside of /etc: %w", err)
@@ -206,7 +205,7 @@ func (o liveOutside) PutBack(path string, f *hostfiles.File) error {
 // the running system carries outside of /etc, which earlier MachineConfigs asked for.
 func (m *Machine) carried(old []hostfiles.File) ([]hostfiles.File, error) {
 	all := slices.Clone(old)
-	carried, err := varentries.Read(m.Host.Root)
+	carried, err := projection.Read(m.Host.Root)
 	for _, e := range carried.Entries {
 		if !slices.ContainsFunc(old, func(f hostfiles.File) bool { return f.Path == e.Path }) {
 			all = append(all, hostfiles.File{Entry: e})

@@ -8,9 +8,9 @@ import (
 
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/varentries"
+	"machine-pivot/internal/projection"
 	"machine-pivot/pivot"
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 const projectUnit = "/etc/systemd/system/pivot-project.service"
@@ -165,7 +165,7 @@ func TestVarOfIgnition(t *testing.T) {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
 	project(t, h)
-	if h.Read("/var/opt/first") != nil || h.Read(varentries.ManifestPath) != nil {
+	if h.Read("/var/opt/first") != nil || h.Read(projection.ManifestPath) != nil {
 		t.Error("it is still there")
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"os"
 	"runtime"
 
-	"machine-pivot/internal/disruption"
-	"machine-pivot/internal/encapsulated"
+	"machine-pivot/day2/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/extensions"
 	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
 )
@@ -175,11 +175,11 @@ func (r *Rebase) packages() (pivot.Packages, error) {
 	if err != nil {
 		return pivot.Packages{}, fault.New(fault.Usage, "cannot ask for packages: %w", err)
 	}
-	asked := encapsulated.Desired{KernelType: r.KernelType, Extensions: r.Extensions, ExtensionsImage: r.ExtensionsImage}
-	var before []*encapsulated.Desired
+	asked := mcfile.Desired{KernelType: r.KernelType, Extensions: r.Extensions, ExtensionsImage: r.ExtensionsImage}
+	var before []*mcfile.Desired
 	if r.KernelType == extensions.KernelDefault {
 		for _, kind := range extensions.KernelTypes() {
-			before = append(before, &encapsulated.Desired{KernelType: kind})
+			before = append(before, &mcfile.Desired{KernelType: kind})
 		}
 	}
 	return packages(&asked, before...)

@@ -10,7 +10,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // TestLegacyInputs (P1): what the old tool's files ask for is part of the one

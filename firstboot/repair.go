@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/encapsulated"
+	"machine-pivot/day2/found"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/found"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/varentries"
+	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/projection"
 	"machine-pivot/pivot"
 )
 
@@ -27,7 +27,7 @@ func (a *Apply) readRecord() error {
 	if !a.Repair {
 		return nil
 	}
-	_, from, err := a.recorded(encapsulated.Host{})
+	_, from, err := a.recorded(mcfile.Host{})
 	if err != nil {
 		return err
 	}
@@ -43,8 +43,8 @@ func (a *Apply) readRecord() error {
 // was last asked for. It returns an error if that was not this MachineConfig.
 func (a *Apply) askForLast(ask *applyAsk) error {
 	last := a.Progress.Record
-	i := slices.IndexFunc(last.Target.Entries, func(e hostfiles.Entry) bool { return e.Path == encapsulated.RecordPath })
-	have, there, err := hostfiles.Read(a.Host.Root, encapsulated.RecordPath)
+	i := slices.IndexFunc(last.Target.Entries, func(e hostfiles.Entry) bool { return e.Path == mcfile.RecordPath })
+	have, there, err := hostfiles.Read(a.Host.Root, mcfile.RecordPath)
 	known := i >= 0
 	unchanged := known && there && have.Digest == last.Target.Entries[i].Digest
 	switch {
@@ -53,7 +53,7 @@ func (a *Apply) askForLast(ask *applyAsk) error {
 	case !expectsTarget(last, a.Progress.BootID) && !(unchanged && last.Phase == pivot.PhaseFailed): // an earlier repair may have failed
 		return cannotRepair(fmt.Sprintf("what it was last asked for is %s, and not what runs", last.Phase))
 	case known && !unchanged:
-		return cannotRepair(encapsulated.RecordPath + ", which says what this machine has, is not as it was written")
+		return cannotRepair(mcfile.RecordPath + ", which says what this machine has, is not as it was written")
 	case !asksFor(ask.Ask, last.Target):
 		return cannotRepair("it was last asked for something else than its MachineConfig")
 	}
@@ -66,8 +66,8 @@ func (a *Apply) askForLast(ask *applyAsk) error {
 			ask.Entries = append(ask.Entries, hostfiles.File{Entry: e})
 		}
 	}
-	ask.leftOut = hostfiles.Default(encapsulated.LeftOutPath)
-	if left, there, err := hostfiles.Read(a.Host.Root, encapsulated.LeftOutPath); err != nil || there {
+	ask.leftOut = hostfiles.Default(mcfile.LeftOutPath)
+	if left, there, err := hostfiles.Read(a.Host.Root, mcfile.LeftOutPath); err != nil || there {
 		ask.leftOut = left
 		return err
 	}
@@ -166,7 +166,7 @@ func (a *Apply) found(change pivot.EntryChange, things *found.Things) error {
 	// Outside of /etc, and where users may write, nothing is replaced that cannot be put back: a user's
 	// directory that is not empty is moved aside as a whole.
 	users := hostfiles.OfUsers(a.Host.Root, change.Path)
-	stays := users || varentries.Outside(change.Path)
+	stays := users || projection.Outside(change.Path)
 	err = things.Add(found.Thing{Path: change.Path, File: &have, Stays: stays, OfUsers: users})
 	if have.Kind != hostfiles.KindDirectory || change.Kind == hostfiles.KindDirectory || users {
 		return err
@@ -189,7 +189,7 @@ func (a *Apply) found(change pivot.EntryChange, things *found.Things) error {
 // readEntry reads what is at the path of an entry. A password is returned even if it is locked.
 func (m *Machine) readEntry(name string) (f hostfiles.File, there bool, err error) {
 	switch {
-	case varentries.Outside(name):
+	case projection.Outside(name):
 		return hostfiles.Look(m.Host.Root, name)
 	case hostfiles.Entry{Path: name}.OnDisk() != name:
 		return hostfiles.LineOfPassword(m.Host.Root, name)

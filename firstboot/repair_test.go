@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2/disruption"
+	"machine-pivot/day2/found"
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/disruption"
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/found"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/pivot"
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // repair returns an Apply that repairs drift.
@@ -185,17 +185,17 @@ func TestRepairRefuses(t *testing.T) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
-	record := c.Read(encapsulated.RecordPath)
-	c.Write(encapsulated.RecordPath, []byte(`{"spec":{}}`))
+	record := c.Read(mcfile.RecordPath)
+	c.Write(mcfile.RecordPath, []byte(`{"spec":{}}`))
 	refused("which says what this machine has, is not as it was written")
-	c.Write(encapsulated.RecordPath, record)
+	c.Write(mcfile.RecordPath, record)
 	c.runRepair("", false)
 	rebase := firstboot.Rebase{Machine: c.machine(), Append: []string{"x=1"}}
 	_, err := rebase.Run(t.Context())
 	must(t, err)
 	c.Boot()
 	refused("it was last asked for something else than its MachineConfig")
-	must(t, os.Remove(c.Path(encapsulated.RecordPath)))
+	must(t, os.Remove(c.Path(mcfile.RecordPath)))
 	refused("pivot has applied no MachineConfig to this machine")
 }
 

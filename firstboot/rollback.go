@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/pinning"
-	"machine-pivot/internal/varentries"
+	"machine-pivot/internal/projection"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
@@ -116,7 +116,7 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (pivot.
 	if mc, err := machineConfigOf(previous.Path); err == nil && mc != nil { // otherwise it has no name
 		target.MachineConfig, r.runResult().MachineConfig = *mc, mc
 	}
-	carried, err := varentries.Read(previous.Path) // projected when it boots
+	carried, err := projection.Read(previous.Path) // projected when it boots
 	target.Entries = append(target.Entries, carried.Entries...)
 	return target, to, err
 }

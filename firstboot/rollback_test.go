@@ -12,8 +12,8 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/rpmostree"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/rpmostree"
 )
 
 // arrived returns a machine whose first boot is over.

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/rpmostree"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/rpmostree"
 )
 
 // version returns the nth version of an image with a derived layer of its own, as pushed.

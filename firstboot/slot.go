@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"machine-pivot/day2/slot"
 	"machine-pivot/internal/host"
-	"machine-pivot/internal/slot"
 	"machine-pivot/pivot"
 )
 

@@ -13,17 +13,17 @@ import (
 	"testing"
 	"time"
 
+	"machine-pivot/day2/slot"
+	"machine-pivot/day2/trial"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/slot"
-	"machine-pivot/internal/trial"
 	"machine-pivot/pivot"
-	"machine-pivot/test/fleetlock"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/registry"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/fleetlock"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/registry"
 )
 
 // member is a machine of a fleet whose lock has one slot.

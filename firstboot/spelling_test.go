@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // encapsulate writes an encapsulated MachineConfig with the given members of metadata and spec.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"machine-pivot/day2/live"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/live"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )

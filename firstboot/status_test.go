@@ -10,8 +10,8 @@ import (
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/rpmostree"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/rpmostree"
 )
 
 // TestStatusBeforeAnything (D28): an initramfs that steps aside before it has loaded

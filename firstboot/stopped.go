@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"machine-pivot/day2/live"
+	"machine-pivot/day2/trial"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/live"
-	"machine-pivot/internal/trial"
 	"machine-pivot/pivot"
 )
 

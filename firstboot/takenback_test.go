@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // expectHeld checks that the first boot leaves a rolled-back system alone: it makes no

@@ -3,10 +3,10 @@ package firstboot
 import (
 	"cmp"
 
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/problem"
-	"machine-pivot/internal/varentries"
+	"machine-pivot/internal/projection"
 )
 
 // The first "pivot apply" takes over a machine that the machine-config-daemon managed. The
@@ -25,10 +25,10 @@ const (
 // takeOver returns what can be used of the daemon's MachineConfig, whose file was read as data
 // and err. What the daemon accepted, or what has damaged the file since, must not keep the
 // machine from its next MachineConfig; but nothing that is not understood is removed.
-func (a *Apply) takeOver(facts encapsulated.Host, data []byte, err error) *encapsulated.Desired {
-	desired, report := &encapsulated.Desired{}, problem.Report{problem.Warningf("", "%v", err)}
+func (a *Apply) takeOver(facts mcfile.Host, data []byte, err error) *mcfile.Desired {
+	desired, report := &mcfile.Desired{}, problem.Report{problem.Warningf("", "%v", err)}
 	if err == nil {
-		desired, report = encapsulated.Salvage(data, facts)
+		desired, report = mcfile.Salvage(data, facts)
 	}
 	a.Progress.Note("taking over from the machine-config-daemon: the machine has its MachineConfig " + cmp.Or(desired.Name, "of unknown name"))
 	for _, p := range report {
@@ -42,7 +42,7 @@ func (a *Apply) takeOver(facts encapsulated.Host, data []byte, err error) *encap
 // has kept, unless that is the image's default.
 func (a *Apply) replacementAt(path string, takenOver bool) (hostfiles.File, error) {
 	none := hostfiles.Default(path)
-	if !takenOver || varentries.Outside(path) || none.OnDisk() != path {
+	if !takenOver || projection.Outside(path) || none.OnDisk() != path {
 		return none, nil
 	}
 	kept, there, err := hostfiles.Read(a.Host.Path(daemonOriginals), path+daemonOrigSuffix)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"machine-pivot/day2/trial"
 	"machine-pivot/internal/retry"
-	"machine-pivot/internal/trial"
 	"machine-pivot/pivot"
 )
 

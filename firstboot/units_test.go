@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/oscontainer"
 )
 
 // unit returns the text of a unit with an [Install] section.
@@ -175,7 +175,7 @@ func TestUnitsOfAFirstBoot(t *testing.T) {
 			if got, want := enablement(t, h), onlyEnabled+"masked.service -> /dev/null\nmulti-user.target.wants/only.service -> /usr/lib/systemd/system/only.service\n"; got != want || phase(t, h) != pivot.PhaseDone {
 				t.Errorf("phase %s, links\n%s\nwant\n%s", phase(t, h), got, want)
 			}
-			if h.Read(encapsulated.RecordPath) != nil {
+			if h.Read(mcfile.RecordPath) != nil {
 				t.Error("a first boot has a record")
 			}
 		})

@@ -14,12 +14,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/day2/disruption"
+	"machine-pivot/day2/live"
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/disruption"
-	"machine-pivot/internal/live"
 	"machine-pivot/pivot"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // user owns /etc/app and /var/data, because a MachineConfig gives them to that user.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"machine-pivot/day2/watch"
 	"machine-pivot/internal/machineconfig/enable"
-	"machine-pivot/internal/watch"
 	"machine-pivot/pivot"
 )
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/disruption"
+	"machine-pivot/day2/disruption"
 )
 
 // Class says what a Difference is about; the names are stable.

@@ -5,7 +5,7 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"
-	"machine-pivot/internal/varentries"
+	"machine-pivot/internal/projection"
 )
 
 // Etc is what a system has at a target's paths: below /etc, and those below /var that it
@@ -19,7 +19,7 @@ type Etc struct {
 	Units    enable.Resolved    // the target's wishes for units, resolved in this system
 	// Carried are all entries that the system carries in its /etc to project them, whatever the
 	// target names.
-	Carried varentries.Set
+	Carried projection.Set
 	// Users are the paths in directories that anybody but root may write.
 	Users map[string]bool
 }

@@ -10,8 +10,8 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/projection"
 	"machine-pivot/internal/retry"
-	"machine-pivot/internal/varentries"
 	"machine-pivot/kargs"
 )
 
@@ -273,7 +273,7 @@ func (t *Transaction) owned(plan Plan) ([]hostfiles.File, error) {
 			return nil, fault.New(fault.BadInput, "%w in the new system", err).
 				WithHint("name one that the image has (users that systemd-sysusers makes are there only once the system runs), or give a number")
 		}
-		if !varentries.Outside(owned.Path) {
+		if !projection.Outside(owned.Path) {
 			entries[i].Entry = owned
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 const composefs = "  - composefs\n" // a line of ostree --version

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // TestDirect: one call makes and commits the deployment. Nothing is staged, and the running

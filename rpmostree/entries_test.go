@@ -11,9 +11,9 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
-	"machine-pivot/test/hostdir"
-	standin "machine-pivot/test/rpmostree"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/hostdir"
+	standin "machine-pivot/test/worlds/rpmostree"
 )
 
 // merging returns the engines that use libostree's merge directly, by name.

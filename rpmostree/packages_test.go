@@ -14,11 +14,11 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/need"
-	"machine-pivot/test/oscontainer"
-	standin "machine-pivot/test/rpmostree"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/oscontainer"
+	standin "machine-pivot/test/worlds/rpmostree"
 )
 
 // realtime are the package changes for the machine-config operator's realtime kernel type,

@@ -8,9 +8,9 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
-	"machine-pivot/test/hostdir"
-	standin "machine-pivot/test/rpmostree"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/hostdir"
+	standin "machine-pivot/test/worlds/rpmostree"
 )
 
 // refreshing is the line of ostree --version of a libostree that refreshes SELinux policies.

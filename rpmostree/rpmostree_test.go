@@ -21,9 +21,9 @@ import (
 	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
-	"machine-pivot/test/hostdir"
-	standin "machine-pivot/test/rpmostree"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/hostdir"
+	standin "machine-pivot/test/worlds/rpmostree"
 )
 
 // engine returns an engine for the host that appends its notes to notes.

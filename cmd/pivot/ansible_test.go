@@ -6,8 +6,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // TestAnsible (D109) builds and installs the Ansible collection, and runs its module by the real

@@ -7,13 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/day2/disruption"
+	"machine-pivot/day2/found"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/cli"
-	"machine-pivot/internal/disruption"
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/found"
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/pivot"
 )
 
@@ -23,7 +23,7 @@ func applyCommand() *cobra.Command {
 	var download downloadFlags
 	var turn turnFlags
 	var dryRun, finish, repair, unchanged77 bool
-	when, unsupported := string(firstboot.RebootLater), string(encapsulated.Stop)
+	when, unsupported := string(firstboot.RebootLater), string(mcfile.Stop)
 	cmd := &cobra.Command{
 		Use:   "apply [MACHINECONFIG]",
 		Short: "Apply a MachineConfig to this machine in one step",
@@ -80,7 +80,7 @@ func applyCommand() *cobra.Command {
 				when = string(firstboot.RebootIfNeeded)
 			}
 			machine.FromDownloaded = download.from
-			apply.Machine, apply.When, apply.Unsupported = machine, firstboot.When(when), encapsulated.Unsupported(unsupported)
+			apply.Machine, apply.When, apply.Unsupported = machine, firstboot.When(when), mcfile.Unsupported(unsupported)
 			if dryRun {
 				apply.Progress.Emit = func(pivot.Event) {} // a plan is only printed
 				plan, err := apply.Plan(cmd.Context())
@@ -106,7 +106,7 @@ func applyCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&finish, "finish", false, "only finish an interrupted change of the running system")
 	cmd.Flags().BoolVar(&repair, "repair", false, "correct drift from the current MachineConfig; apply no other")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if no change was needed")
-	cli.OneOf{Value: &unsupported, Allowed: []string{string(encapsulated.Stop), string(encapsulated.Warn), string(encapsulated.Replace)}}.
+	cli.OneOf{Value: &unsupported, Allowed: []string{string(mcfile.Stop), string(mcfile.Warn), string(mcfile.Replace)}}.
 		Add(cmd, "unsupported", "how to treat differences that need a new installation: stop, warn and apply the rest, or exit with status 79 to have the machine replaced")
 	return cmd
 }

@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/script"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // TestExpandingConfig (D75): a MachineConfig of 7 MB whose files decompress to 5 GB, each of them

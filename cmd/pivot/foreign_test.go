@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/cli"
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/script"
 )
 
 // TestForeign (D111): what users of other tools type is a usage error, and its hint is a call that

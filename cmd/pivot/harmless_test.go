@@ -19,8 +19,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"machine-pivot/internal/printable"
-	"machine-pivot/test/need"
-	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/oscontainer"
 )
 
 // hostileText is an attempt to forge a message of this program: terminal sequences, C1

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/test/need"
-	"machine-pivot/test/ostreetree"
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/script"
+	"machine-pivot/test/worlds/ostreetree"
 )
 
 const MiB = 1 << 20

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/test/need"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/ostreetree"
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/script"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/ostreetree"
 )
 
 // TestNamesJustBelowTheLimit (D79): an image with as many names as are allowed takes at most 150 MB of

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/test/need"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/ostreetree"
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/script"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/ostreetree"
 )
 
 // TestHostilePolicies (D78): an image whose SELinux policy would take gigabytes or hours fails as bad

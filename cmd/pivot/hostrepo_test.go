@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // TestImportIntoReadOnlySysroot (D82): an image is imported into the host's repository, by default and

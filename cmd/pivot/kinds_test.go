@@ -14,14 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"machine-pivot/day2/disruption"
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/disruption"
-	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/projection"
-	"machine-pivot/internal/varentries"
 	"machine-pivot/kargs"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/script"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // ran is the end of a program.
@@ -127,11 +126,11 @@ func TestDamagedState(t *testing.T) {
 	for file, commands := range map[string][]string{
 		"/var/lib/pivot/journal.json":                    {"status", "verify", "plot", "rollback", "apply " + set, "rebase --append-karg a", "confirm", "trial", "release-slot --retry-for 0s"},
 		"/run/pivot/status.json":                         {"status", "wait --timeout 1s"},
-		encapsulated.RecordPath:                          {"apply " + set, "apply --repair", "apply --dry-run " + set},
+		mcfile.RecordPath:                                {"apply " + set, "apply --repair", "apply --dry-run " + set},
 		"/etc/pivot/live.json":                           {"apply --finish", "apply " + set, "rollback"},
-		varentries.ManifestPath:                          {"apply " + set, "project"},
+		projection.ManifestPath:                          {"apply " + set, "project"},
 		projection.RecordPath:                            {"project"},
-		encapsulated.LeftOutPath:                         {"status"},
+		mcfile.LeftOutPath:                               {"status"},
 		disruption.RulesPath:                             {"apply --dry-run " + set},
 		kargs.PolicyPath:                                 {"apply --dry-run " + set, "rebase --append-karg a"},
 		firstboot.KernelArgsPath:                         {"rebase --append-karg a"},
@@ -159,7 +158,7 @@ func TestDamagedState(t *testing.T) {
 				if got.status == 0 && name == "another format" {
 					continue // the file has no format
 				}
-				if file == encapsulated.LeftOutPath && strings.Contains(got.stdout, "cannot tell what was left out") {
+				if file == mcfile.LeftOutPath && strings.Contains(got.stdout, "cannot tell what was left out") {
 					continue // the rest of the status is useful without
 				}
 				expectKind(t, fmt.Sprintf("%s with %s as %s", command, name, file), got)

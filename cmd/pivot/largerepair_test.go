@@ -12,9 +12,9 @@ import (
 	"machine-pivot/internal/osimage"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/need"
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/script"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // TestRepairOfLargeFiles (D76): a repair keeps what it replaces, within a limit that is counted while

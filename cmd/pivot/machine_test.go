@@ -6,8 +6,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/oscontainer"
 )
 
 // TestMachineScripts runs commands on a machine that has booted its first system and has had no

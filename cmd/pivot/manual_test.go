@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/cli"
-	"machine-pivot/test/manual"
+	"machine-pivot/test/tools/manual"
 )
 
 // TestManual (P61): the manual page describes each command as the program does.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/script"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // TestManyEntries (P55): planning a MachineConfig with 2,000 files and 200 units takes at most

@@ -12,11 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/test/debianpolicy"
-	"machine-pivot/test/need"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/ostreetree"
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/script"
+	"machine-pivot/test/worlds/debianpolicy"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/ostreetree"
 )
 
 // TestManyLayers imports an image with 400 layers, 100,000 names, no two equal files, and a

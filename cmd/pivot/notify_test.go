@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // TestUnitIsGivenTime (P65): systemd gets the status of a run, each time with an extension of

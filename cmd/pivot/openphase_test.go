@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // TestGaveUp (D100): the status of a first boot is what its unit does. One that gave up has failed,

@@ -9,8 +9,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"machine-pivot/test/fleetlock"
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/fleetlock"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // TestProgressScripts (P63, P64, P65, P77, P78, P79): runs the scripts about the progress of a

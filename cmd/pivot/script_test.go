@@ -10,7 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/script"
 )
 
 func TestMain(m *testing.M) {

@@ -11,7 +11,7 @@ import (
 
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // TestSignals (D102): ^C, a lost terminal and a stop by systemd end a run at its next safe point,

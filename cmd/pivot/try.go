@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/day2/trial"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
-	"machine-pivot/internal/trial"
 	"machine-pivot/pivot"
 )
 

@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/script"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // TestWrongUses (D50): the messages for each wrong use of the program, on a machine that has

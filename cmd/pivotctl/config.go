@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/internal/api"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/installconfig"
-	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cli"
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
@@ -35,8 +35,8 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.cpus, "cpus", "", "`SET` of CPUs that the machines have, such as 0-63; workloads must be within it")
 }
 
-func (f *ruleFlags) rules() (machineconfig.Rules, error) {
-	rules := machineconfig.Rules{KernelArguments: kargs.DefaultPolicy(), CheckImage: imageref.Check}
+func (f *ruleFlags) rules() (authored.Rules, error) {
+	rules := authored.Rules{KernelArguments: kargs.DefaultPolicy(), CheckImage: imageref.Check}
 	text, err := f.policyText()
 	if err != nil {
 		return rules, err
@@ -101,7 +101,7 @@ func validateCommand() *cobra.Command {
 
 // validateFiles validates each MachineConfig and, if all are valid, what they result in
 // together.
-func validateFiles(paths []string, stdin io.Reader, rules machineconfig.Rules) (problem.Report, error) {
+func validateFiles(paths []string, stdin io.Reader, rules authored.Rules) (problem.Report, error) {
 	all, report, err := pool.Read(paths, stdin, rules)
 	if err != nil || report.Failed() {
 		return report, err
@@ -115,10 +115,10 @@ func validateFiles(paths []string, stdin io.Reader, rules machineconfig.Rules) (
 }
 
 // firstBoots returns warnings about what pivot's first boot would reject, for each role.
-func firstBoots(all []*machineconfig.MachineConfig, rules machineconfig.Rules) (report problem.Report, err error) {
-	judge := encapsulated.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments}
+func firstBoots(all []*authored.MachineConfig, rules authored.Rules) (report problem.Report, err error) {
+	judge := mcfile.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments}
 	for _, role := range pool.Roles(all) {
-		merged, err := machineconfig.Merge(machineconfig.Select(all, role), machineconfig.Images{})
+		merged, err := authored.Merge(authored.Select(all, role), authored.Images{})
 		if err != nil {
 			return report, err
 		}
@@ -130,7 +130,7 @@ func firstBoots(all []*machineconfig.MachineConfig, rules machineconfig.Rules) (
 // firstBootWarnings returns warnings about what pivot's first boot would reject in the
 // MachineConfig of a role. They are not errors, because a cluster's daemon may support what
 // pivot does not.
-func firstBootWarnings(merged *machineconfig.MachineConfig, role string, judge encapsulated.Host) problem.Report {
+func firstBootWarnings(merged *authored.MachineConfig, role string, judge mcfile.Host) problem.Report {
 	report := provision.FirstBoot(merged, judge)
 	for i := range report {
 		report[i].File, report[i].Severity = "merged for role "+role, problem.Warning
@@ -138,14 +138,14 @@ func firstBootWarnings(merged *machineconfig.MachineConfig, role string, judge e
 	return report
 }
 
-func validateEncapsulated(paths []string, stdin io.Reader, rules machineconfig.Rules) (problem.Report, error) {
+func validateEncapsulated(paths []string, stdin io.Reader, rules authored.Rules) (problem.Report, error) {
 	var report problem.Report
 	for _, path := range paths {
 		data, err := pool.ReadFile(path, stdin)
 		if err != nil {
 			return nil, err
 		}
-		_, problems := encapsulated.Parse(data, encapsulated.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments})
+		_, problems := mcfile.Parse(data, mcfile.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments})
 		report.Add(problems.In(path)...)
 	}
 	return report, nil
@@ -194,7 +194,7 @@ func (o *objectOutput) add(cmd *cobra.Command) {
 }
 
 // write writes MachineConfigs: as YAML documents, or in JSON as a list if there are several.
-func (o *objectOutput) write(w io.Writer, all ...*machineconfig.MachineConfig) error {
+func (o *objectOutput) write(w io.Writer, all ...*authored.MachineConfig) error {
 	var text []byte
 	switch o.format {
 	case "yaml":
@@ -210,7 +210,7 @@ func (o *objectOutput) write(w io.Writer, all ...*machineconfig.MachineConfig) e
 		}
 	case "json":
 		var err error
-		if text, err = machineconfig.MarshalList(all); err != nil {
+		if text, err = authored.MarshalList(all); err != nil {
 			return err
 		}
 	}

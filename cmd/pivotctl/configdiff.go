@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/internal/api"
-	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/update"
 	"machine-pivot/internal/cli"
@@ -33,7 +33,7 @@ func diffCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var sides [2]*machineconfig.MachineConfig
+			var sides [2]*authored.MachineConfig
 			for i, file := range args {
 				mc, problems, err := readOne(file, cmd.InOrStdin())
 				if err != nil {
@@ -71,7 +71,7 @@ func readPolicy(file string, stdin io.Reader) (update.Policy, problem.Report, er
 }
 
 // readOne reads a file with exactly one MachineConfig.
-func readOne(file string, stdin io.Reader) (*machineconfig.MachineConfig, problem.Report, error) {
+func readOne(file string, stdin io.Reader) (*authored.MachineConfig, problem.Report, error) {
 	rules, err := (&ruleFlags{}).rules()
 	if err != nil {
 		return nil, nil, err

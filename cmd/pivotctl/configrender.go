@@ -11,22 +11,22 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/legacy"
-	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/cli"
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/mcfile"
 )
 
 // renderFlags are the inputs for rendering MachineConfigs.
 type renderFlags struct {
 	ruleFlags
-	images   machineconfig.Images
+	images   authored.Images
 	lock, ca string
 	update   bool
 }
@@ -89,12 +89,12 @@ func (f *renderFlags) useLock(taker *snapshot.Taker) (func() error, error) {
 
 // onMachines returns the checks of machines' first boots, and configs that install the same
 // kernel argument policy there.
-func (f *renderFlags) onMachines() (encapsulated.Host, []ignition.Config, error) {
+func (f *renderFlags) onMachines() (mcfile.Host, []ignition.Config, error) {
 	rules, err := f.rules()
 	if err != nil {
-		return encapsulated.Host{}, nil, err
+		return mcfile.Host{}, nil, err
 	}
-	host := encapsulated.Host{CheckImage: rules.CheckImage, Policy: &rules.KernelArguments}
+	host := mcfile.Host{CheckImage: rules.CheckImage, Policy: &rules.KernelArguments}
 	text, err := f.policyText()
 	if err != nil || text == nil {
 		return host, nil, err
@@ -120,9 +120,9 @@ func (f *renderFlags) roots() (string, error) {
 
 // rendered returns the MachineConfig of a role from files and directories. Problems are written
 // to stderr.
-func (f *renderFlags) rendered(ctx context.Context, role string, paths []string, stdin io.Reader, stderr io.Writer) (*machineconfig.MachineConfig, error) {
+func (f *renderFlags) rendered(ctx context.Context, role string, paths []string, stdin io.Reader, stderr io.Writer) (*authored.MachineConfig, error) {
 	if role == "" {
-		return nil, fault.New(fault.Usage, "no --role given").WithHint("roles are what the label %s says, as worker", machineconfig.RoleLabel)
+		return nil, fault.New(fault.Usage, "no --role given").WithHint("roles are what the label %s says, as worker", authored.RoleLabel)
 	}
 	r, keep, err := f.renderer()
 	if err != nil {
@@ -152,7 +152,7 @@ func (f *renderFlags) rendered(ctx context.Context, role string, paths []string,
 
 // objectCommand returns the merge or the render command, which differ in the name of the
 // result.
-func objectCommand(use, short, example string, name func(*machineconfig.MachineConfig, string)) *cobra.Command {
+func objectCommand(use, short, example string, name func(*authored.MachineConfig, string)) *cobra.Command {
 	var flags renderFlags
 	var role string
 	out := objectOutput{"yaml"}
@@ -179,15 +179,15 @@ func objectCommand(use, short, example string, name func(*machineconfig.MachineC
 
 func mergeCommand() *cobra.Command {
 	return objectCommand("merge", "Merge the MachineConfigs of a role into one, with remote contents included", "  pivotctl config merge --role worker conf/",
-		func(m *machineconfig.MachineConfig, role string) {
+		func(m *authored.MachineConfig, role string) {
 			m.Name = "merged-" + role
-			m.Labels = map[string]string{machineconfig.RoleLabel: role}
+			m.Labels = map[string]string{authored.RoleLabel: role}
 		})
 }
 
 func renderCommand() *cobra.Command {
 	return objectCommand("render", "Like merge, but name the result rendered-ROLE-HASH as in a cluster", "  pivotctl config render --role worker --lock conf.lock conf/ -o json",
-		func(*machineconfig.MachineConfig, string) {})
+		func(*authored.MachineConfig, string) {})
 }
 
 func ignitionCommand() *cobra.Command {

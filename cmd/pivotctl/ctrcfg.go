@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/containerruntime"
-	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imageref"
@@ -67,7 +67,7 @@ func (f *ctrcfgFlags) run(cmd *cobra.Command, args []string) error {
 	if len(assigned) > 1 && f.rendered != "" {
 		return fault.New(fault.Usage, "cannot use --rendered for several pools").WithHint("say with --role which pool it is of")
 	}
-	var manifests []machineconfig.Manifest
+	var manifests []authored.Manifest
 	for _, a := range assigned {
 		r, err := a.Render(base)
 		if err != nil {
@@ -135,7 +135,7 @@ func (f *ctrcfgFlags) base() (map[string][]byte, error) {
 	if err != nil {
 		return nil, fault.New(fault.BadInput, "cannot read the rendered MachineConfig: %w", err)
 	}
-	all, report := machineconfig.Decode(f.rendered, data, machineconfig.Rules{CheckImage: imageref.Check})
+	all, report := authored.Decode(f.rendered, data, authored.Rules{CheckImage: imageref.Check})
 	if err := report.Err("MachineConfig " + f.rendered); err != nil {
 		return nil, err
 	}

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/script"
 )
 
 // TestExpandingConfigs (D75): what MachineConfigs decompress to is limited for all files of a

@@ -8,7 +8,7 @@ import (
 
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
-	"machine-pivot/test/manual"
+	"machine-pivot/test/tools/manual"
 )
 
 // TestManual (P61): the manual page describes each command as the program does.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
@@ -79,7 +79,7 @@ func (f *generateFlags) run(cmd *cobra.Command) error {
 	if name == "" {
 		name = "02-" + f.role + "-workload-partitioning"
 	}
-	return writeManifest(cmd.OutOrStdout(), machineconfig.Manifest{Name: name, Role: f.role, Files: files}, f.format)
+	return writeManifest(cmd.OutOrStdout(), authored.Manifest{Name: name, Role: f.role, Files: files}, f.format)
 }
 
 // addManifestOutput adds the -o flag of a command that generates manifests.
@@ -90,7 +90,7 @@ func addManifestOutput(cmd *cobra.Command, format *string, usage string) {
 }
 
 // writeManifest writes a manifest in the requested format.
-func writeManifest(w io.Writer, m machineconfig.Manifest, format string) error {
+func writeManifest(w io.Writer, m authored.Manifest, format string) error {
 	if err := m.Check(); err != nil {
 		return fault.New(fault.Usage, "%w", err)
 	}

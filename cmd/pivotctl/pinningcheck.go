@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/internal/api"
-	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -118,7 +118,7 @@ func (f *checkFlags) read(paths []string) (pinning.Input, error) {
 // given are the files of the command line.
 type given struct {
 	input   pinning.Input
-	configs []*machineconfig.MachineConfig
+	configs []*authored.MachineConfig
 	kubelet []byte // a KubeletConfig, which a cluster merges over kubelet's configuration
 }
 
@@ -131,7 +131,7 @@ func (g *given) add(path string) error {
 	kind := kindOf(data)
 	switch {
 	case kind == "MachineConfig" || strings.HasSuffix(kind, "List"):
-		decoded, report := machineconfig.Decode(path, data, machineconfig.Rules{CheckImage: imageref.Check})
+		decoded, report := authored.Decode(path, data, authored.Rules{CheckImage: imageref.Check})
 		g.configs = append(g.configs, decoded...)
 		return report.Err("MachineConfig " + path)
 	case kind == "KubeletConfig":
@@ -197,7 +197,7 @@ func hostPath(path, kind string) string {
 
 // addConfigs adds the files and kernel arguments of MachineConfigs, merged as for the machines
 // of a role.
-func (f *checkFlags) addConfigs(in *pinning.Input, configs []*machineconfig.MachineConfig) error {
+func (f *checkFlags) addConfigs(in *pinning.Input, configs []*authored.MachineConfig) error {
 	if len(configs) == 0 {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (f *checkFlags) addConfigs(in *pinning.Input, configs []*machineconfig.Mach
 		if err := checkRole(f.role, configs); err != nil {
 			return err
 		}
-		configs = machineconfig.Select(configs, f.role)
+		configs = authored.Select(configs, f.role)
 	}
 	for _, mc := range configs {
 		if f.role == "" && mc.Role() != configs[0].Role() {
@@ -213,7 +213,7 @@ func (f *checkFlags) addConfigs(in *pinning.Input, configs []*machineconfig.Mach
 				WithHint("say with --role which machines to look at")
 		}
 	}
-	merged, err := machineconfig.Merge(configs, machineconfig.Images{})
+	merged, err := authored.Merge(configs, authored.Images{})
 	if err != nil {
 		return err
 	}
@@ -227,11 +227,11 @@ func (f *checkFlags) addConfigs(in *pinning.Input, configs []*machineconfig.Mach
 
 // inlineFiles adds the inline contents of those files in a MachineConfig for which wanted
 // returns true, by path.
-func inlineFiles(mc *machineconfig.MachineConfig, into map[string][]byte, wanted func(path string) bool) error {
+func inlineFiles(mc *authored.MachineConfig, into map[string][]byte, wanted func(path string) bool) error {
 	if mc.Spec.Config == nil {
 		return nil
 	}
-	room := machineconfig.NewRoom()
+	room := authored.NewRoom()
 	for _, file := range mc.Spec.Config.Storage.Files {
 		if !wanted(file.Path) {
 			continue

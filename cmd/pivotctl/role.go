@@ -5,14 +5,14 @@ import (
 	"io"
 	"slices"
 
-	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cli"
 )
 
 // checkRole checks that one of the MachineConfigs is for a role. Machines of a custom pool get those
 // of worker, too, so without this a misspelt role would get these.
-func checkRole(role string, all []*machineconfig.MachineConfig) error {
+func checkRole(role string, all []*authored.MachineConfig) error {
 	roles := pool.Roles(all)
 	if len(roles) == 0 || slices.Contains(roles, role) {
 		return nil

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/script"
 )
 
 func TestMain(m *testing.M) {
@@ -68,7 +68,7 @@ func setWeb(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // writeProgram writes the smallest static program for Linux to $PROGRAM, for scripts to embed.
-// A real one takes seconds to compress; test/ignition has Ignition write one.
+// A real one takes seconds to compress; test/suites/ignition has Ignition write one.
 func writeProgram(env *testscript.Env) error {
 	header := elf.Header64{
 		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},

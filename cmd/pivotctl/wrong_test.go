@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/script"
 )
 
 // TestWrongUses (D50): the messages for each wrong use of the program.

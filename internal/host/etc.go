@@ -12,7 +12,6 @@ import (
 	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/projection"
-	"machine-pivot/internal/varentries"
 	"machine-pivot/pivot"
 )
 
@@ -91,7 +90,7 @@ func imageEntries(d ostree.Deployment, paths []string) (map[string]hostfiles.Ent
 // those of units, and others.
 func splitPaths(target pivot.Target, units enable.Resolved) (below, outside []string) {
 	for _, name := range target.Paths() {
-		if varentries.Outside(name) {
+		if projection.Outside(name) {
 			outside = append(outside, name)
 		} else {
 			below = append(below, name)
@@ -105,10 +104,10 @@ func splitPaths(target pivot.Target, units enable.Resolved) (below, outside []st
 
 // carriedBy returns the entries that a system carries. Only root can read them; without root it
 // returns none if no such path is requested.
-func carriedBy(root string, asked []string) (varentries.Set, error) {
-	carried, err := varentries.Read(root)
+func carriedBy(root string, asked []string) (projection.Set, error) {
+	carried, err := projection.Read(root)
 	if errors.Is(err, fs.ErrPermission) && len(asked) == 0 {
-		return varentries.Set{}, nil
+		return projection.Set{}, nil
 	}
 	return carried, err
 }
@@ -120,7 +119,7 @@ func in(dir string) ostree.ReadFile {
 
 // stagedEtc predicts the /etc of a staged deployment: libostree keeps entries of the running
 // system that differ from its image, and takes all others from the new image.
-func stagedEtc(root string, booted, next ostree.Deployment, carried varentries.Set, target pivot.Target) (etc pivot.Etc, err error) {
+func stagedEtc(root string, booted, next ostree.Deployment, carried projection.Set, target pivot.Target) (etc pivot.Etc, err error) {
 	if etc.Units, err = resolveUnits(nextSystem(booted, dirTree(next.Path)), target); err != nil {
 		return etc, err
 	}

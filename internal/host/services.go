@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"machine-pivot/internal/live"
+	"machine-pivot/day2/live"
 )
 
 // Runs reports whether the machine is the one that this program runs on, and not the files of

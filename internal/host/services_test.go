@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2/live"
 	"machine-pivot/internal/host"
-	"machine-pivot/internal/live"
 )
 
 // TestServices (P56): the calls of systemctl, and the results from its output.

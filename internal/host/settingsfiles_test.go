@@ -15,7 +15,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // Paths of files with settings.

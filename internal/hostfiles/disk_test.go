@@ -11,7 +11,7 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/selinux"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // TestMakeGivesAwayWhatItMade (D51): Make gives a link or directory its owner, and nothing else,

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // TestOverlayOfUsers (D65): in an overlay, the directories that users own stay as they were when it

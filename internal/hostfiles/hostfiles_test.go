@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 func TestWithOverlays(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // TestMountsOfUsers (D65): what root has mounted in a user's directory is entered, what the user has

@@ -15,9 +15,9 @@ import (
 	"machine-pivot/internal/retry"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
-	"machine-pivot/test/hostdir"
-	"machine-pivot/test/need"
-	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/oscontainer"
 )
 
 // engine implements only the methods of pivot.Engine that are about images.

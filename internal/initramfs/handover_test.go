@@ -14,7 +14,7 @@ import (
 const childHandOver = "TEST_HAND_OVER"
 
 // TestKeepNetwork: without a unit that hands the network over, systemd is not contacted. With
-// one, an error is left to the started system. Success requires a real systemd (test/e2e).
+// one, an error is left to the started system. Success requires a real systemd (test/suites/e2e).
 func TestKeepNetwork(t *testing.T) {
 	if os.Getenv(childHandOver) != "" {
 		err := initramfs.New("/nowhere").KeepNetwork(context.Background())

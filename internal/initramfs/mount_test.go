@@ -12,7 +12,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/initramfs"
-	"machine-pivot/test/hostdir"
+	"machine-pivot/test/worlds/hostdir"
 )
 
 // system returns a system whose mount points are empty.

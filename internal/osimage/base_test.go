@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"machine-pivot/internal/osimage"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/ostreetree"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/ostreetree"
+	"machine-pivot/test/worlds/registry"
 )
 
 // TestBase checks what an image states about its base.

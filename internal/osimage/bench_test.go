@@ -8,8 +8,8 @@ import (
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/test/need"
-	"machine-pivot/test/ostreetree"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/ostreetree"
 )
 
 // benchImage is the environment variable with the image that BenchmarkImportImage imports,

@@ -21,9 +21,9 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree/gvariant"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/registry"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/registry"
 )
 
 // zeroes returns n zero bytes, which compress well.

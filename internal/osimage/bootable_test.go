@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/registry"
 )
 
 // TestNotBootable (D81): what libostree could not deploy, or would take from the running system, is

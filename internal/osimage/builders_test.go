@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // TestBuilders uses layers written by a real container tool, umoci, from files of this machine,

@@ -11,8 +11,8 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/printable"
-	"machine-pivot/test/ostreetree"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/ostreetree"
+	"machine-pivot/test/worlds/registry"
 )
 
 // check calls Check for an image, and checks that it does not change the repository.

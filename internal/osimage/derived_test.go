@@ -8,10 +8,10 @@ import (
 
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/ostreetree"
-	"machine-pivot/test/registry"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/ostreetree"
+	"machine-pivot/test/worlds/registry"
 )
 
 // TestDerived compares the merged tree with an expected tree that the real ostree commits with

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/worlds/oscontainer"
 )
 
 // entry is a short name for the entries of layers.

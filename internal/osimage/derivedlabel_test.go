@@ -10,9 +10,9 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/selinux"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/registry"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/registry"
 )
 
 // TestDerivedLabelUnknown (D30): if the image's policy gives a label that the running policy

@@ -11,8 +11,8 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
-	"machine-pivot/test/registry"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/registry"
 )
 
 // forgery is an OCI layout whose JSON documents are changed. References to them are updated.

@@ -15,10 +15,10 @@ import (
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/retry"
-	"machine-pivot/test/need"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/ostreetree"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/ostreetree"
+	"machine-pivot/test/worlds/registry"
 )
 
 // host is a machine's root directory together with a running registry.

@@ -3,7 +3,7 @@ package osimage_test
 import (
 	"testing"
 
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/registry"
 )
 
 // TestHardLinksToLinks (D80): a hard link to a hard link has the file that the latter has, in whatever

@@ -7,7 +7,7 @@ import (
 
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/registry"
 )
 
 // importVersions imports versions of an image, which share layers, and returns the repository

@@ -19,9 +19,9 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/registry"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/registry"
 )
 
 // checkImported checks an imported commit with the real ostree.

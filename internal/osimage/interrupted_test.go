@@ -13,8 +13,8 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
-	"machine-pivot/test/ostreetree"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/ostreetree"
+	"machine-pivot/test/worlds/registry"
 )
 
 // TestInterruptedImportKeepsLayers stops an import after some layers. These are complete and

@@ -16,8 +16,8 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/oscontainer"
 )
 
 // localMedia returns the transports of local images.

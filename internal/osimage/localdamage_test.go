@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
 )
 
 // TestLocalDamage: damaged local images are not imported; each gives a BadInput error and

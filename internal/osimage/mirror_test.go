@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/registry"
 )
 
 // mirrored is a host with a registry, the origin, and a mirror of it.

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/worlds/oscontainer"
 )
 
 // changedObjectCases are layers that contain objects of the base.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // offline is the variable that TestOffline sets when it runs this program again.

@@ -13,8 +13,8 @@ import (
 
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/ostree/gvariant"
-	"machine-pivot/test/ostreetree"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/ostreetree"
+	"machine-pivot/test/worlds/registry"
 )
 
 // TestImportAsTheReference imports images of the reference implementation and compares the

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/registry"
 )
 
 // TestArchitecture (D5): an image that states another platform is refused before a layer is

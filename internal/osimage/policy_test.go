@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/registry"
 )
 
 func TestPolicy(t *testing.T) {

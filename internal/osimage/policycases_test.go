@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/worlds/oscontainer"
 )
 
 // textPath and compiledPath are the paths of the policy's patterns in layers.

@@ -13,9 +13,9 @@ import (
 
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/ostreetree"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/ostreetree"
+	"machine-pivot/test/worlds/registry"
 )
 
 // spread distributes a commit's objects evenly over n chunks, so that no two chunks are equal.

@@ -8,7 +8,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imageref"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/registry"
 )
 
 // The password must be escaped in a URL, but needs no quoting elsewhere.

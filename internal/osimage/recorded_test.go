@@ -15,8 +15,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/ostreetree"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/ostreetree"
 )
 
 // recordedDir has one file per image of the derived and plain cases, with the result of the

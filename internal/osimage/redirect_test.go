@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/registry"
 )
 
 // TestRedirectsGetNoCredentials (D84): a registry that redirects its clients to another port over plain

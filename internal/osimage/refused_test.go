@@ -10,9 +10,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/registry"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/registry"
 )
 
 // refuses checks that an image is refused and leaves only complete layers behind.

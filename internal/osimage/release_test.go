@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/registry"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/registry"
 )
 
 // TestReleaseAsLibostree: an image is refused because of its os-release if and only if the real

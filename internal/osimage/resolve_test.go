@@ -17,8 +17,8 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
-	"machine-pivot/test/oscontainer"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/registry"
 )
 
 func TestResolve(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/source"
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/registry"
 )
 
 // wrongSecret returns an auth.json with credentials that no registry accepts.

@@ -23,7 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"machine-pivot/test/registry"
+	"machine-pivot/test/worlds/registry"
 )
 
 // claim is the statement of a signature: the digest belongs to the identity.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/ostree"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // TestBootFiles: BootFiles returns the files of a real commit that belong to /boot, and no

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/ostree"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // tracedRepo is the environment variable with the repository for the process that TestDurable

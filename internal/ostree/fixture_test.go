@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/ostree"
-	"machine-pivot/test/need"
-	"machine-pivot/test/ostreetree"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/ostreetree"
 )
 
 // run runs a program and returns its output.

@@ -15,8 +15,8 @@ import (
 
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/ostree/gvariant"
-	"machine-pivot/test/need"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/sample"
 )
 
 type tuple = gvariant.Tuple

@@ -17,8 +17,8 @@ import (
 
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/ostree/gvariant"
-	"machine-pivot/test/need"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/sample"
 )
 
 func TestImportIsWhatLibostreeImports(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"machine-pivot/internal/budget"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/selinux"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // TestLabels: an object whose SELinux label cannot be stored is refused before it is written,

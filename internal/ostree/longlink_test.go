@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/ostree"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // TestLinkTooLongForTheFileSystem: a link target that is valid for the kernel but too long

@@ -10,7 +10,7 @@ import (
 
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/ostree/gvariant"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // newSysroot creates a sysroot with one deployment, made by the real ostree.

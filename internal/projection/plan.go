@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/varentries"
 )
 
 // step is what happens at one path.
@@ -31,7 +30,7 @@ func (s step) settled() item {
 
 // plan returns the steps after which exactly the carried entries are projected. failed has the
 // entries that cannot be projected; their items in the record stay as they are.
-func (p *Projector) plan(before record, carried varentries.Set) (steps []step, failed error) {
+func (p *Projector) plan(before record, carried Set) (steps []step, failed error) {
 	wanted, held, failed := p.owned(carried.Entries)
 	for dir := range p.missing(before, wanted, held) {
 		wanted[dir] = hostfiles.NewDirectory(dir, 0o755).Entry

@@ -1,9 +1,9 @@
-// Package projection makes /var match what the running system requests. All deployments share
-// /var, so it cannot be switched by the rename that switches deployments. Instead, each
-// deployment carries its entries for /var in its own /etc (package varentries), and they are
-// projected early in its boot. First, what another deployment has projected and this one does
-// not request is taken back, and what that had replaced is restored. So booting another
-// deployment, and going back, switches /var too.
+// Package projection handles the entries of a MachineConfig that are outside of /etc. All
+// deployments share /var, so it cannot be switched by the rename that switches deployments.
+// Instead, each deployment carries its entries for /var in its own /etc (carry.go), and they are
+// projected to their real paths early in its boot. First, what another deployment has projected
+// and this one does not request is taken back, and what that had replaced is restored. So booting
+// another deployment, and going back, switches /var too.
 //
 // The projection may be killed at any time and repeated, in the same boot or in the boot of
 // another deployment: before anything changes, the record (record.go) says what each path may
@@ -20,7 +20,6 @@ import (
 	"slices"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/varentries"
 )
 
 // Projector projects what a system carries.
@@ -42,7 +41,7 @@ func (p *Projector) Project() (changed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	carried, err := varentries.Read(p.Root)
+	carried, err := Read(p.Root)
 	if err != nil || len(before.Items) == 0 && len(carried.Entries) == 0 {
 		return nil, err
 	}
@@ -153,7 +152,7 @@ func (p *Projector) do(s step, labels hostfiles.Labels) (changed bool, err error
 	if there && have.Entry == want {
 		return false, at.settle(have, there)
 	}
-	return true, p.put(at, want, varentries.Contents(p.Root, p.Disk), have, there, labels)
+	return true, p.put(at, want, Contents(p.Root, p.Disk), have, there, labels)
 }
 
 // put puts an entry into its place, with its content from from.

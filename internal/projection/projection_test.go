@@ -16,15 +16,14 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/selinux"
-	"machine-pivot/internal/varentries"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // system is the root directory of a machine that can boot different deployments.
 type system struct {
 	t      *testing.T
 	root   string
-	before varentries.Set // of the deployment from which the next ones are made
+	before projection.Set // of the deployment from which the next ones are made
 	notes  []string
 }
 
@@ -61,7 +60,7 @@ func (s *system) put(f hostfiles.File) {
 // boot boots a deployment that carries files, and projects them.
 func (s *system) boot(files ...hostfiles.File) ([]string, error) {
 	s.t.Helper()
-	s.must(os.RemoveAll(filepath.Join(s.root, varentries.Dir)))
+	s.must(os.RemoveAll(filepath.Join(s.root, projection.Dir)))
 	carriers, err := s.before.Carry(files)
 	s.must(err)
 	for _, f := range carriers {
@@ -226,7 +225,7 @@ func TestOfSomebody(t *testing.T) {
 	}
 	// Another deployment is made from this one and requests the same: it gets that, as below /etc.
 	s.put(hostfiles.NewFile("/var/d/file", 0o644, []byte("mine again")))
-	if s.before, err = varentries.Read(s.root); err != nil {
+	if s.before, err = projection.Read(s.root); err != nil {
 		t.Fatal(err)
 	}
 	if changed, err := s.boot(asked...); err != nil || !slices.Equal(changed, []string{"/var/d/file"}) {

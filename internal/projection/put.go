@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/varentries"
 )
 
 // PutBack restores a file, directory or link at a path outside of /etc, whatever the system
@@ -51,7 +50,7 @@ func Settled(root string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	carried, err := varentries.Read(root)
+	carried, err := Read(root)
 	if err != nil || r.Set != carried.ID && len(r.Items)+len(carried.Entries) > 0 {
 		return false, err
 	}
@@ -71,7 +70,7 @@ func Settled(root string) (bool, error) {
 // Drifted returns the paths at which a system differs from the entries that it carries, each
 // with what is there, or nil if nothing is. Owners by name are looked up in accounts.
 func Drifted(root string, accounts hostfiles.Accounts) (map[string]*hostfiles.File, error) {
-	carried, err := varentries.Read(root)
+	carried, err := Read(root)
 	found := map[string]*hostfiles.File{}
 	for _, e := range carried.Entries {
 		have, there, err := hostfiles.Look(root, e.Path)

@@ -2,7 +2,6 @@ package projection
 
 import (
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/varentries"
 )
 
 // View is what a running system has at paths outside of /etc. Paths with nothing are absent from
@@ -24,7 +23,7 @@ func Observe(root string, paths []string) (View, error) {
 	if err != nil {
 		return v, err
 	}
-	carried, err := varentries.Read(root)
+	carried, err := Read(root)
 	if err != nil {
 		return v, err
 	}

@@ -15,7 +15,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/rpmrepo"
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/script"
 )
 
 func TestMain(m *testing.M) {

@@ -17,8 +17,8 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/rpmrepo"
-	"machine-pivot/test/need"
-	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/oscontainer"
 )
 
 func packages() []oscontainer.RPM {

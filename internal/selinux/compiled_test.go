@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/selinux"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // compile compiles the contexts in a directory with the real sefcontext_compile.

@@ -12,7 +12,7 @@ import (
 
 	"machine-pivot/internal/budget"
 	"machine-pivot/internal/selinux"
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/script"
 )
 
 func TestMain(m *testing.M) {

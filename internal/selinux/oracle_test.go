@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/selinux"
-	"machine-pivot/test/debianpolicy"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/debianpolicy"
 )
 
 // TestAgainstLibselinux compares the labels of 140,000 paths (with -short, of every 9th) with

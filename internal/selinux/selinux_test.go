@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/selinux"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // label returns the label for a type in the test policy.

@@ -11,7 +11,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 const catalog = "../../systemd-units/pivot.catalog"

@@ -13,7 +13,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
-	"machine-pivot/test/schema"
+	"machine-pivot/test/tools/schema"
 )
 
 // clock is a clock that the test sets.

@@ -7,8 +7,8 @@ import (
 
 	othertoml "github.com/pelletier/go-toml/v2"
 
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/containerruntime"
-	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/ignition"
 )
@@ -353,12 +353,12 @@ func TestWarnings(t *testing.T) {
 // The files override those in the pool's MachineConfigs. Without the ContainerRuntimeConfig, the
 // original files are used again.
 func TestDeletionRestoresTheDefault(t *testing.T) {
-	theirs := machineconfig.Manifest{Name: "00-worker", Role: "worker", Files: []hostfiles.File{
+	theirs := authored.Manifest{Name: "00-worker", Role: "worker", Files: []hostfiles.File{
 		hostfiles.NewFile(containerruntime.StoragePath, 0o644, []byte(template)), hostfiles.NewFile(dir+"00-default", 0o644, []byte("[crio]\n")),
 	}}
 	base := merged(t, theirs)
 	ours := render(t, decode(t, object("a", "{overlaySize: 8G, pidsLimit: 100}"), object("b", "{pidsLimit: 200}")), "worker", base).Manifests
-	with := merged(t, append([]machineconfig.Manifest{theirs}, ours...)...)
+	with := merged(t, append([]authored.Manifest{theirs}, ours...)...)
 	sized(t, string(with[containerruntime.StoragePath]), "8G")
 	if got := string(with[dir+"01-ctrcfg-pidsLimit"]); !strings.Contains(got, "200") || len(with) != 3 {
 		t.Errorf("of two the later does not win: %q", got)
@@ -369,21 +369,21 @@ func TestDeletionRestoresTheDefault(t *testing.T) {
 }
 
 // merged returns the files of MachineConfigs as the pool's machines get them.
-func merged(t *testing.T, manifests ...machineconfig.Manifest) map[string][]byte {
+func merged(t *testing.T, manifests ...authored.Manifest) map[string][]byte {
 	t.Helper()
-	var all []*machineconfig.MachineConfig
+	var all []*authored.MachineConfig
 	for _, m := range manifests {
 		text, err := m.YAML()
 		if err != nil {
 			t.Fatal(err)
 		}
-		decoded, report := machineconfig.Decode(m.Name, text, machineconfig.Rules{})
+		decoded, report := authored.Decode(m.Name, text, authored.Rules{})
 		if len(report) > 0 {
 			t.Fatal(report)
 		}
 		all = append(all, decoded...)
 	}
-	mc, err := machineconfig.Merge(all, machineconfig.Images{})
+	mc, err := authored.Merge(all, authored.Images{})
 	if err != nil {
 		t.Fatal(err)
 	}

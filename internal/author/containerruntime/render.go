@@ -12,7 +12,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/hostfiles"
 )
 
@@ -24,7 +24,7 @@ const maxSuffix = 9
 
 // Rendered is the MachineConfigs of a pool.
 type Rendered struct {
-	Manifests []machineconfig.Manifest
+	Manifests []authored.Manifest
 	Warnings  []string
 }
 
@@ -47,7 +47,7 @@ func (a Assigned) Render(base map[string][]byte) (Rendered, error) {
 		for _, w := range overridden(files, base) {
 			r.Warnings = append(r.Warnings, c.Name+": "+w)
 		}
-		r.Manifests = append(r.Manifests, machineconfig.Manifest{Name: name(a.Pool, suffixes[i]), Role: a.Pool, Files: files})
+		r.Manifests = append(r.Manifests, authored.Manifest{Name: name(a.Pool, suffixes[i]), Role: a.Pool, Files: files})
 	}
 	return r, errors.Join(problems...)
 }

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/spec"
@@ -24,7 +24,7 @@ import (
 
 // Decode returns the MachineConfigs of an install-config, in the order of its pools; none if the
 // report has an error.
-func Decode(file string, data []byte, rules machineconfig.Rules) ([]*machineconfig.MachineConfig, problem.Report) {
+func Decode(file string, data []byte, rules authored.Rules) ([]*authored.MachineConfig, problem.Report) {
 	var pools []pool
 	documents := 0
 	report := document.Read(file, data, func(root document.Node) {
@@ -46,7 +46,7 @@ func Decode(file string, data []byte, rules machineconfig.Rules) ([]*machineconf
 	if report.Failed() {
 		return nil, report
 	}
-	var all []*machineconfig.MachineConfig
+	var all []*authored.MachineConfig
 	for _, p := range pools {
 		all = append(all, p.machineConfigs()...)
 	}
@@ -63,7 +63,7 @@ type pool struct {
 	workloads pinning.Workloads
 }
 
-func readPools(root document.Node, rules machineconfig.Rules) []pool {
+func readPools(root document.Node, rules authored.Rules) []pool {
 	if !root.Object() {
 		return nil
 	}
@@ -176,23 +176,23 @@ func readPartitions(n document.Node) pinning.Workloads {
 }
 
 // machineConfigs returns the MachineConfigs of the pool, one for each setting.
-func (p pool) machineConfigs() []*machineconfig.MachineConfig {
-	var all []*machineconfig.MachineConfig
-	add := func(what string, spec machineconfig.Spec) {
-		all = append(all, &machineconfig.MachineConfig{
+func (p pool) machineConfigs() []*authored.MachineConfig {
+	var all []*authored.MachineConfig
+	add := func(what string, spec authored.Spec) {
+		all = append(all, &authored.MachineConfig{
 			Name:   fmt.Sprintf("99-%s-%s", p.role, what),
-			Labels: map[string]string{machineconfig.RoleLabel: p.role},
+			Labels: map[string]string{authored.RoleLabel: p.role},
 			Spec:   spec,
 		})
 	}
 	if p.noThreads {
-		add("disable-hyperthreading", machineconfig.Spec{KernelArguments: []string{"nosmt", "smt-enabled=off"}}) // the second is for POWER
+		add("disable-hyperthreading", authored.Spec{KernelArguments: []string{"nosmt", "smt-enabled=off"}}) // the second is for POWER
 	}
 	if p.fips {
-		add("fips", machineconfig.Spec{FIPS: true})
+		add("fips", authored.Spec{FIPS: true})
 	}
 	if len(p.arguments) > 0 {
-		add("kernel-arguments", machineconfig.Spec{KernelArguments: p.arguments})
+		add("kernel-arguments", authored.Spec{KernelArguments: p.arguments})
 	}
 	if len(p.workloads) > 0 {
 		config := ignition.Empty()
@@ -201,23 +201,23 @@ func (p pool) machineConfigs() []*machineconfig.MachineConfig {
 			ignition.NewFile(pinning.DropInPath, 0o644, pinning.DropIn(p.workloads)),
 			ignition.NewFile(pinning.KubeletPath, 0o644, pinning.KubeletFile(p.workloads)),
 		}
-		add("workload-partitioning", machineconfig.Spec{Config: &config})
+		add("workload-partitioning", authored.Spec{Config: &config})
 	}
 	return all
 }
 
 // together checks the MachineConfigs of the pool in combination.
-func (p pool) together(rules machineconfig.Rules) {
+func (p pool) together(rules authored.Rules) {
 	all := p.machineConfigs()
 	if len(all) == 0 {
 		return
 	}
-	merged, err := machineconfig.Merge(all, machineconfig.Images{})
+	merged, err := authored.Merge(all, authored.Images{})
 	if err != nil {
 		p.at.Fail("%v", err)
 		return
 	}
-	for _, found := range machineconfig.Check(merged, rules) {
+	for _, found := range authored.Check(merged, rules) {
 		p.at.Report.Add(found.Within(p.at.Path, "its MachineConfigs together: "+found.Path+": "))
 	}
 }

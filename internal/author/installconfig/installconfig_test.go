@@ -6,15 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/installconfig"
-	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
 )
 
-func rules() machineconfig.Rules {
-	return machineconfig.Rules{KernelArguments: kargs.DefaultPolicy()}
+func rules() authored.Rules {
+	return authored.Rules{KernelArguments: kargs.DefaultPolicy()}
 }
 
 // Each file of testdata has the expected MachineConfigs or report in a golden file. UPDATE_GOLDEN=1
@@ -73,7 +73,7 @@ func TestPartitionsRoundTrip(t *testing.T) {
 	}
 	few, _ := pinning.ParseCPUSet("0-3")
 	if _, report := installconfig.Decode("a", []byte("compute: [{workload: {partitions: [{name: management, cpuIDs: 0-7}]}}]"),
-		machineconfig.Rules{KernelArguments: kargs.DefaultPolicy(), CPUs: few}); !strings.Contains(report.String(), "the machine has no CPU 4-7, only 0-3") {
+		authored.Rules{KernelArguments: kargs.DefaultPolicy(), CPUs: few}); !strings.Contains(report.String(), "the machine has no CPU 4-7, only 0-3") {
 		t.Error(report)
 	}
 }
@@ -96,7 +96,7 @@ func FuzzDecode(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, report := machineconfig.Decode(mc.Name, text, rules()); report.Failed() {
+			if _, report := authored.Decode(mc.Name, text, rules()); report.Failed() {
 				t.Errorf("%s\n%s", text, report)
 			}
 		}

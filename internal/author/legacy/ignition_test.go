@@ -16,7 +16,7 @@ import (
 	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
-	"machine-pivot/test/sample"
+	"machine-pivot/test/tools/sample"
 )
 
 func TestParseEveryVersion(t *testing.T) {

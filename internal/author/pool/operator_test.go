@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/pool"
-	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/pinning"
 )
 
@@ -51,7 +51,7 @@ func TestNodeTuningOperator(t *testing.T) {
 	all := read(t, bootstrap("master"), bootstrap("worker"), bootstrap("worker-cnf"), profile)
 	for _, c := range []struct {
 		name, role string
-		all        []*machineconfig.MachineConfig
+		all        []*authored.MachineConfig
 		want       string // in the warning
 	}{
 		{"no profile", "master", all, "its set is empty, so its pods run on all CPUs"},
@@ -66,7 +66,7 @@ func TestNodeTuningOperator(t *testing.T) {
 			if err != nil || merged == nil || len(report) != 1 || !strings.Contains(report.String(), "warning: ") || !strings.Contains(report.String(), c.want) {
 				t.Fatalf("%v\n%s\nwant %q", err, report, c.want)
 			}
-			if report, err := pool.Validate(machineconfig.Select(c.all, c.role), rules()); err != nil || report.Failed() {
+			if report, err := pool.Validate(authored.Select(c.all, c.role), rules()); err != nil || report.Failed() {
 				t.Errorf("validated: %v\n%s", err, report)
 			}
 		})
@@ -86,7 +86,7 @@ func TestNodeTuningOperatorEncapsulated(t *testing.T) {
 		"a single node of the older kind": {operatorConfig("master", "02-master-workload-partitioning", operatorSet(t, "", "")[0])},
 	} {
 		t.Run(name, func(t *testing.T) {
-			merged, err := machineconfig.Merge(read(t, objects...), machineconfig.Images{})
+			merged, err := authored.Merge(read(t, objects...), authored.Images{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestNodeTuningOperatorEncapsulated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d, report := encapsulated.Parse(data, encapsulated.Host{CPUs: cpus}); d == nil || len(d.Entries) == 0 || len(report) == 0 {
+			if d, report := mcfile.Parse(data, mcfile.Host{CPUs: cpus}); d == nil || len(d.Entries) == 0 || len(report) == 0 {
 				t.Errorf("%+v\n%s", d, report)
 			}
 		})

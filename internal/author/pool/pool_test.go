@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
-func rules() machineconfig.Rules {
-	return machineconfig.Rules{KernelArguments: kargs.DefaultPolicy()}
+func rules() authored.Rules {
+	return authored.Rules{KernelArguments: kargs.DefaultPolicy()}
 }
 
 func object(role, name, spec string) string {
@@ -84,11 +84,11 @@ func TestReadRefuses(t *testing.T) {
 }
 
 // inline returns MachineConfigs unchanged.
-func inline(_ context.Context, all []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, problem.Report, error) {
+func inline(_ context.Context, all []*authored.MachineConfig) ([]*authored.MachineConfig, problem.Report, error) {
 	return all, nil, nil
 }
 
-func read(t *testing.T, objects ...string) []*machineconfig.MachineConfig {
+func read(t *testing.T, objects ...string) []*authored.MachineConfig {
 	t.Helper()
 	all, report, err := pool.Read([]string{pool.Stdin}, strings.NewReader(strings.Join(objects, "\n")), rules())
 	if err != nil || report.Failed() {

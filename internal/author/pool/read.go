@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
@@ -25,16 +25,16 @@ const Stdin = "-"
 // Read reads all MachineConfigs in files, and in directories: there it reads files that end in
 // .yaml, .yml or .json, except hidden files and subdirectories. The report has the problems in all
 // files. An error means that a file cannot be read.
-func Read(paths []string, stdin io.Reader, rules machineconfig.Rules) ([]*machineconfig.MachineConfig, problem.Report, error) {
+func Read(paths []string, stdin io.Reader, rules authored.Rules) ([]*authored.MachineConfig, problem.Report, error) {
 	files, err := Files(paths)
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []*machineconfig.MachineConfig
+	var all []*authored.MachineConfig
 	var report problem.Report
 	total := 0
 	if rules.Room == nil {
-		rules.Room = machineconfig.NewRoom()
+		rules.Room = authored.NewRoom()
 	}
 	for _, file := range files {
 		data, err := ReadFile(file, stdin)
@@ -44,11 +44,11 @@ func Read(paths []string, stdin io.Reader, rules machineconfig.Rules) ([]*machin
 		if total += len(data); total > maxTotal {
 			return nil, nil, fault.New(fault.BadInput, "cannot read MachineConfigs: together they have more than %d bytes", maxTotal)
 		}
-		found, problems := machineconfig.Decode(file, data, rules)
+		found, problems := authored.Decode(file, data, rules)
 		all = append(all, found...)
 		report = append(report, problems...)
 	}
-	return all, append(report, machineconfig.SameNames(all)...), nil
+	return all, append(report, authored.SameNames(all)...), nil
 }
 
 // Files returns the files that Read reads for these paths, those of a directory sorted by name.

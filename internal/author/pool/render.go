@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
@@ -13,14 +13,14 @@ import (
 
 // Renderer renders MachineConfigs.
 type Renderer struct {
-	Rules machineconfig.Rules
-	Base  machineconfig.Images
+	Rules authored.Rules
+	Base  authored.Images
 	// Inline fetches and inlines remote resources, see package snapshot.
-	Inline func(context.Context, []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, problem.Report, error)
+	Inline func(context.Context, []*authored.MachineConfig) ([]*authored.MachineConfig, problem.Report, error)
 }
 
 // Roles returns the roles of the MachineConfigs, sorted.
-func Roles(all []*machineconfig.MachineConfig) []string {
+func Roles(all []*authored.MachineConfig) []string {
 	roles := map[string]bool{}
 	for _, mc := range all {
 		if mc.Role() != "" {
@@ -32,12 +32,12 @@ func Roles(all []*machineconfig.MachineConfig) []string {
 
 // Merge returns the rendered MachineConfig of a role, with a name derived from its content. It is
 // nil if the report has an error, which may concern only the combination of all parts.
-func (r Renderer) Merge(ctx context.Context, all []*machineconfig.MachineConfig, role string) (*machineconfig.MachineConfig, problem.Report, error) {
-	chosen, report, err := r.Inline(ctx, machineconfig.Select(all, role))
+func (r Renderer) Merge(ctx context.Context, all []*authored.MachineConfig, role string) (*authored.MachineConfig, problem.Report, error) {
+	chosen, report, err := r.Inline(ctx, authored.Select(all, role))
 	if err != nil || report.Failed() {
 		return nil, report, err
 	}
-	merged, err := machineconfig.Merge(chosen, r.Base)
+	merged, err := authored.Merge(chosen, r.Base)
 	if err != nil {
 		return nil, report, err
 	}
@@ -58,8 +58,8 @@ func (r Renderer) Merge(ctx context.Context, all []*machineconfig.MachineConfig,
 
 // MergeAll returns the rendered MachineConfig of every role. If the report has an error there are
 // none: a partial configuration is useless.
-func (r Renderer) MergeAll(ctx context.Context, all []*machineconfig.MachineConfig) (map[string]*machineconfig.MachineConfig, problem.Report, error) {
-	merged := map[string]*machineconfig.MachineConfig{}
+func (r Renderer) MergeAll(ctx context.Context, all []*authored.MachineConfig) (map[string]*authored.MachineConfig, problem.Report, error) {
+	merged := map[string]*authored.MachineConfig{}
 	var report problem.Report
 	for _, role := range Roles(all) {
 		one, problems, err := r.Merge(ctx, all, role)
@@ -73,16 +73,16 @@ func (r Renderer) MergeAll(ctx context.Context, all []*machineconfig.MachineConf
 		return nil, report, nil
 	}
 	if len(merged) == 0 {
-		return nil, report, fault.New(fault.BadInput, "cannot render: no MachineConfig has the label %s", machineconfig.RoleLabel)
+		return nil, report, fault.New(fault.BadInput, "cannot render: no MachineConfig has the label %s", authored.RoleLabel)
 	}
 	return merged, report, nil
 }
 
 // Validate checks the merged MachineConfigs of each role. It fetches nothing.
-func Validate(all []*machineconfig.MachineConfig, rules machineconfig.Rules) (problem.Report, error) {
+func Validate(all []*authored.MachineConfig, rules authored.Rules) (problem.Report, error) {
 	var report problem.Report
 	for _, role := range Roles(all) {
-		merged, err := machineconfig.Merge(machineconfig.Select(all, role), machineconfig.Images{})
+		merged, err := authored.Merge(authored.Select(all, role), authored.Images{})
 		if err != nil {
 			return nil, err
 		}
@@ -92,8 +92,8 @@ func Validate(all []*machineconfig.MachineConfig, rules machineconfig.Rules) (pr
 }
 
 // judge checks what only the combination of all parts can get wrong.
-func judge(merged *machineconfig.MachineConfig, role string, rules machineconfig.Rules) problem.Report {
-	return machineconfig.Check(merged, rules).In(mergedFor(role))
+func judge(merged *authored.MachineConfig, role string, rules authored.Rules) problem.Report {
+	return authored.Check(merged, rules).In(mergedFor(role))
 }
 
 // mergedFor returns the name for a merged MachineConfig in reports, in place of a file.

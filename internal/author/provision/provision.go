@@ -8,11 +8,11 @@ import (
 	"encoding/json"
 	"slices"
 
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/legacy"
-	"machine-pivot/internal/author/machineconfig"
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/problem"
 )
 
@@ -29,7 +29,7 @@ const withKernelArguments = "3.3.0"
 //
 // The server's debugging copy, mcs-machine-config-content.json, is left out: it would let every
 // user of the machine read files of mode 0600.
-func Config(m *machineconfig.MachineConfig, version string, more ...ignition.Config) ([]byte, problem.Report) {
+func Config(m *authored.MachineConfig, version string, more ...ignition.Config) ([]byte, problem.Report) {
 	var report problem.Report
 	config := ignition.Merge(append([]ignition.Config{*m.Spec.Config}, more...)...)
 	reserved(config, &report)
@@ -40,7 +40,7 @@ func Config(m *machineconfig.MachineConfig, version string, more ...ignition.Con
 	text := encapsulate(machine, version, &report)
 	config.Storage.Files = append(config.Storage.Files,
 		ignition.NewFile(annotationsPath, 0o644, annotations(m.Name)),
-		ignition.NewFile(encapsulated.Path, 0o644, text)) // last: some readers search from the end
+		ignition.NewFile(mcfile.Path, 0o644, text)) // last: some readers search from the end
 	raw, problems := legacy.Down(config, version)
 	for _, p := range problems {
 		report.Add(p.Within("$.spec.config"+p.Path, "in an Ignition config of version "+version+": "))
@@ -53,7 +53,7 @@ func Config(m *machineconfig.MachineConfig, version string, more ...ignition.Con
 
 // encapsulate returns the encapsulated MachineConfig. Its Ignition config is empty, because
 // Ignition has already applied it.
-func encapsulate(m machineconfig.MachineConfig, version string, report *problem.Report) []byte {
+func encapsulate(m authored.MachineConfig, version string, report *problem.Report) []byte {
 	empty := ignition.Empty()
 	empty.Ignition.Version = version
 	m.Spec.Config = &empty
@@ -66,9 +66,9 @@ func encapsulate(m machineconfig.MachineConfig, version string, report *problem.
 
 // FirstBoot checks m like pivot's first boot on a machine. What that would refuse must not be given
 // to a machine.
-func FirstBoot(m *machineconfig.MachineConfig, host encapsulated.Host) problem.Report {
+func FirstBoot(m *authored.MachineConfig, host mcfile.Host) problem.Report {
 	var report problem.Report
-	_, refused := encapsulated.Parse(encapsulate(*m, ignition.Version, &report), host)
+	_, refused := mcfile.Parse(encapsulate(*m, ignition.Version, &report), host)
 	for _, p := range refused.Errors() {
 		report.Add(p.Within(p.Path, "pivot's first boot refuses it: "))
 	}
@@ -77,7 +77,7 @@ func FirstBoot(m *machineconfig.MachineConfig, host encapsulated.Host) problem.R
 
 // reserved refuses entries at the paths of the files that are added.
 func reserved(config ignition.Config, report *problem.Report) {
-	paths := []string{annotationsPath, encapsulated.Path}
+	paths := []string{annotationsPath, mcfile.Path}
 	for i, f := range config.Storage.Files {
 		if slices.Contains(paths, f.Path) {
 			report.Fail("$.spec.config"+jsonpath.Of("storage", "files", i, "path"), "%s is written for each machine; no MachineConfig may have it", f.Path)

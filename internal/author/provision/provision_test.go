@@ -12,24 +12,24 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/legacy"
-	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/author/provision"
-	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/kargs"
 )
 
 // rendered returns the MachineConfig of a worker with this spec.
-func rendered(t testing.TB, spec string) *machineconfig.MachineConfig {
+func rendered(t testing.TB, spec string) *authored.MachineConfig {
 	t.Helper()
-	all, report := machineconfig.Decode("a.json", []byte(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig",
-"metadata":{"name":"a","labels":{"machineconfiguration.openshift.io/role":"worker"}},"spec":`+spec+`}`), machineconfig.Rules{KernelArguments: kargs.DefaultPolicy()})
+	all, report := authored.Decode("a.json", []byte(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig",
+"metadata":{"name":"a","labels":{"machineconfiguration.openshift.io/role":"worker"}},"spec":`+spec+`}`), authored.Rules{KernelArguments: kargs.DefaultPolicy()})
 	if len(all) != 1 || report.Failed() {
 		t.Fatalf("%s\n%s", spec, report)
 	}
-	merged, err := machineconfig.Merge(all, machineconfig.Images{OS: "quay.io/os@sha256:" + strings.Repeat("a", 64)})
+	merged, err := authored.Merge(all, authored.Images{OS: "quay.io/os@sha256:" + strings.Repeat("a", 64)})
 	if err == nil {
 		err = merged.Render("worker")
 	}
@@ -105,7 +105,7 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	desired, report := encapsulated.Parse(text, encapsulated.Host{})
+	desired, report := mcfile.Parse(text, mcfile.Host{})
 	if desired == nil || len(report) > 0 || desired.Name != m.Name || !desired.FIPS || fmt.Sprint(desired.KernelArguments) != `[nosmt a="b c"]` || desired.Image != m.Spec.OSImageURL {
 		t.Errorf("%+v\n%s\n%s", desired, report, text)
 	}
@@ -113,11 +113,11 @@ func TestRoundTrip(t *testing.T) {
 
 // What a first boot would refuse is reported beforehand.
 func TestFirstBoot(t *testing.T) {
-	report := provision.FirstBoot(rendered(t, `{"kernelType":"64k-pages"}`), encapsulated.Host{Architecture: "amd64"})
+	report := provision.FirstBoot(rendered(t, `{"kernelType":"64k-pages"}`), mcfile.Host{Architecture: "amd64"})
 	if len(report) != 1 || !report.Failed() || !strings.Contains(report.String(), "$.spec.kernelType: pivot's first boot refuses it: 64k-pages exists on arm64 only") {
 		t.Error(report)
 	}
-	if report := provision.FirstBoot(rendered(t, `{"kernelArguments":["nosmt","audit=0"]}`), encapsulated.Host{}); report != nil {
+	if report := provision.FirstBoot(rendered(t, `{"kernelArguments":["nosmt","audit=0"]}`), mcfile.Host{}); report != nil {
 		t.Error(report)
 	}
 }

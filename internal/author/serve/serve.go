@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/machineconfig/ignition"
 )
 
@@ -34,9 +34,9 @@ const (
 
 // Content is what a Server serves.
 type Content struct {
-	Roles       map[string]*machineconfig.MachineConfig // rendered MachineConfigs by role
-	More        []ignition.Config                       // merged over the config of every role
-	Certificate *tls.Certificate                        // nil: plain HTTP
+	Roles       map[string]*authored.MachineConfig // rendered MachineConfigs by role
+	More        []ignition.Config                  // merged over the config of every role
+	Certificate *tls.Certificate                   // nil: plain HTTP
 }
 
 // Server serves what Load returns. Reload must succeed once before Serve or Handler is used.

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/serve"
 	"machine-pivot/kargs"
 )
@@ -49,16 +49,16 @@ func (in *input) load(context.Context) (serve.Content, error) {
 	if in.err != nil {
 		return serve.Content{}, in.err
 	}
-	all, report := machineconfig.Decode("a.json", []byte(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig",
-"metadata":{"name":"a","labels":{"machineconfiguration.openshift.io/role":"worker"}},"spec":`+in.spec+`}`), machineconfig.Rules{KernelArguments: kargs.DefaultPolicy()})
+	all, report := authored.Decode("a.json", []byte(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig",
+"metadata":{"name":"a","labels":{"machineconfiguration.openshift.io/role":"worker"}},"spec":`+in.spec+`}`), authored.Rules{KernelArguments: kargs.DefaultPolicy()})
 	if report.Failed() {
 		return serve.Content{}, report.Err("it")
 	}
-	merged, err := machineconfig.Merge(all, machineconfig.Images{})
+	merged, err := authored.Merge(all, authored.Images{})
 	if err == nil {
 		err = merged.Render("worker")
 	}
-	return serve.Content{Roles: map[string]*machineconfig.MachineConfig{"worker": merged}, Certificate: in.cert}, err
+	return serve.Content{Roles: map[string]*authored.MachineConfig{"worker": merged}, Certificate: in.cert}, err
 }
 
 // testServer is a server under test with its input.

@@ -14,7 +14,7 @@ import (
 	"fmt"
 	"time"
 
-	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
@@ -56,10 +56,10 @@ func New() *Taker {
 
 // Inline returns self-contained copies of MachineConfigs; the arguments are not changed. The report
 // has every resource that cannot be used. The error is not nil if a later attempt may succeed.
-func (t *Taker) Inline(ctx context.Context, all []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, problem.Report, error) {
+func (t *Taker) Inline(ctx context.Context, all []*authored.MachineConfig) ([]*authored.MachineConfig, problem.Report, error) {
 	t.failed, t.configs, t.room = nil, 0, ignition.NewRoom(maxBody, maxTotal)
 	var report problem.Report
-	whole := make([]*machineconfig.MachineConfig, len(all))
+	whole := make([]*authored.MachineConfig, len(all))
 	for i, mc := range all {
 		whole[i] = mc
 		if mc.Spec.Config == nil {

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/legacy"
-	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -56,11 +56,11 @@ func taker() *snapshot.Taker {
 }
 
 // mc returns a MachineConfig with an Ignition config that has these members.
-func mc(t *testing.T, members string) *machineconfig.MachineConfig {
+func mc(t *testing.T, members string) *authored.MachineConfig {
 	t.Helper()
-	all, report := machineconfig.Decode("mc.json", []byte(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig",
+	all, report := authored.Decode("mc.json", []byte(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig",
 "metadata":{"name":"a","labels":{"machineconfiguration.openshift.io/role":"worker"}},"spec":{"config":`+config(members)+`}}`),
-		machineconfig.Rules{KernelArguments: kargs.DefaultPolicy()})
+		authored.Rules{KernelArguments: kargs.DefaultPolicy()})
 	if len(all) != 1 || report.Failed() {
 		t.Fatalf("%s\n%s", members, report)
 	}
@@ -93,7 +93,7 @@ func inlined(t *testing.T, taker *snapshot.Taker, members string) (string, probl
 	t.Helper()
 	in := mc(t, members)
 	before := string(ignition.Marshal(*in.Spec.Config))
-	all, report, err := taker.Inline(context.Background(), []*machineconfig.MachineConfig{in})
+	all, report, err := taker.Inline(context.Background(), []*authored.MachineConfig{in})
 	if after := string(ignition.Marshal(*in.Spec.Config)); after != before {
 		t.Errorf("the input was changed:\n%s\n%s", before, after)
 	}

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/legacy"
-	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -135,7 +135,7 @@ func (s source) child(ctx context.Context, p ignition.Place) (ignition.Config, b
 		return ignition.Config{}, false
 	}
 	var report problem.Report
-	machineconfig.CheckConfig(document.Node{Report: &report}, config, s.taker.room)
+	authored.CheckConfig(document.Node{Report: &report}, config, s.taker.room)
 	below.add(report...)
 	return below.whole(ctx, config), true
 }

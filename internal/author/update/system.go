@@ -5,14 +5,14 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/author/machineconfig"
-	"machine-pivot/internal/disruption"
+	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/problem"
 )
 
 // system compares everything outside of spec.config.
-func (d *differ) system(old, new machineconfig.Spec) {
+func (d *differ) system(old, new authored.Spec) {
 	d.reboots("image", old.OSImageURL, new.OSImageURL)
 	d.arguments(old.KernelArguments, new.KernelArguments)
 	d.reboots("kernel type", kernelType(old), kernelType(new))
@@ -44,7 +44,7 @@ func reboot() []disruption.Action { return []disruption.Action{{Type: disruption
 
 const defaultKernel = "default"
 
-func kernelType(s machineconfig.Spec) string {
+func kernelType(s authored.Spec) string {
 	if s.KernelType == "" {
 		return defaultKernel
 	}

@@ -12,8 +12,8 @@ import (
 	"fmt"
 	"slices"
 
-	"machine-pivot/internal/author/machineconfig"
-	"machine-pivot/internal/disruption"
+	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
 )
@@ -64,7 +64,7 @@ const (
 )
 
 // Between returns the update from one MachineConfig to another.
-func Between(old, new *machineconfig.MachineConfig, policy Policy) (Update, error) {
+func Between(old, new *authored.MachineConfig, policy Policy) (Update, error) {
 	d := differ{policy: policy, room: ignition.NewRoom(maxContent, maxContents), update: Update{Changes: []Change{}, Actions: []disruption.Action{}, Notes: []string{}}}
 	d.release(new)
 	d.system(old.Spec, new.Spec)
@@ -79,7 +79,7 @@ func Between(old, new *machineconfig.MachineConfig, policy Policy) (Update, erro
 	return d.update, nil
 }
 
-func configOf(mc *machineconfig.MachineConfig) ignition.Config {
+func configOf(mc *authored.MachineConfig) ignition.Config {
 	if mc.Spec.Config == nil {
 		return ignition.Config{}
 	}
@@ -109,7 +109,7 @@ const releaseAnnotation = "machineconfiguration.openshift.io/release-image-versi
 
 // release notes if the operator that applies the new MachineConfig is not one that the tables
 // describe.
-func (d *differ) release(new *machineconfig.MachineConfig) {
+func (d *differ) release(new *authored.MachineConfig) {
 	version, known := new.Annotations[releaseAnnotation]
 	if !known {
 		return

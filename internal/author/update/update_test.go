@@ -6,16 +6,16 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/update"
 	"machine-pivot/kargs"
 )
 
 // of returns a MachineConfig with the given members of spec.
-func of(t *testing.T, spec string) *machineconfig.MachineConfig {
+func of(t *testing.T, spec string) *authored.MachineConfig {
 	t.Helper()
 	text := `{"kind":"MachineConfig","apiVersion":"machineconfiguration.openshift.io/v1","metadata":{"name":"rendered-worker-a"},"spec":{` + spec + `}}`
-	all, report := machineconfig.Decode("mc.json", []byte(text), machineconfig.Rules{KernelArguments: kargs.DefaultPolicy()})
+	all, report := authored.Decode("mc.json", []byte(text), authored.Rules{KernelArguments: kargs.DefaultPolicy()})
 	if report.Failed() || len(all) != 1 {
 		t.Fatalf("%s: %v", text, report)
 	}

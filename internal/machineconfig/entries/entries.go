@@ -20,7 +20,7 @@ import (
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/varentries"
+	"machine-pivot/internal/projection"
 )
 
 // Limits on decompressed contents, in bytes.
@@ -76,7 +76,7 @@ func (m *maker) add(n document.Node, name string, make func() (hostfiles.File, e
 	if m.without[n.Path] {
 		return false
 	}
-	canonical, err := varentries.Canonical(name)
+	canonical, err := projection.Canonical(name)
 	if err != nil {
 		n.Fail("%v", err)
 		return false

@@ -8,7 +8,7 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/varentries"
+	"machine-pivot/internal/projection"
 )
 
 // core is the only user whose settings a MachineConfig can change on a running machine.
@@ -51,7 +51,7 @@ func (m *maker) keys(n document.Node, keys []types.SSHAuthorizedKey) {
 	for _, key := range keys {
 		text.WriteString(strings.TrimSuffix(string(key), "\n") + "\n")
 	}
-	paths := varentries.SSHKeys(core)
+	paths := projection.SSHKeys(core)
 	for _, f := range []hostfiles.File{
 		hostfiles.NewDirectory(paths[0], 0o700), hostfiles.NewDirectory(paths[1], 0o700), hostfiles.NewFile(paths[2], 0o600, []byte(text.String())),
 	} {

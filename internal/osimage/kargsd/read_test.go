@@ -9,8 +9,8 @@ import (
 
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/test/need"
-	"machine-pivot/test/ostreetree"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/ostreetree"
 )
 
 // commit commits a tree with the given files and links below usr/lib/bootc/kargs.d.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/ostree/keyfile"
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // forms are key files that write a setting in different ways, with the value of group.key.

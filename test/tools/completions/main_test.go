@@ -8,8 +8,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"machine-pivot/test/need"
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/script"
 )
 
 // TestCompletions (P61) checks that the installed completions are those that the programs themselves

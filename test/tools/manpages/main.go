@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"machine-pivot/test/manual"
+	"machine-pivot/test/tools/manual"
 )
 
 func main() {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/test/need"
+	"machine-pivot/test/tools/need"
 )
 
 // TestWrite (D95): each page is there, with the version in its footer, and nothing that was there before.

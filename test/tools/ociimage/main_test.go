@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/test/need"
-	"machine-pivot/test/script"
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/script"
 )
 
 // run runs a program and returns its output.

@@ -1,0 +1,55 @@
+package disruption
+
+import "machine-pivot/internal/projection"
+
+// RulesPath is the file with a machine's own rules.
+const RulesPath = "/etc/pivot/disruption.yaml"
+
+// projectUnit projects entries outside of /etc during boot. A change of the running system
+// projects them itself, so the unit needs no action.
+const projectUnit = "pivot-project.service"
+
+// Defaults returns the rules of a machine without rules of its own: those of the
+// machine-config operator, and rules that changes of RulesPath and projectUnit need nothing.
+func Defaults() Rules { return Rules{builtIn()} }
+
+func builtIn() []Rule {
+	rules := []Rule{{Path: RulesPath, Ours: true}, {Unit: projectUnit, Ours: true}}
+	for _, r := range OperatorRules() {
+		if r.Path != "" {
+			r.Path = projection.Resolved(r.Path)
+		}
+		r.Drain, r.Actions = drainOf(r.Actions), onHost(r.Actions)
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+// drainOf returns what actions of a cluster's policy say about a drain.
+func drainOf(actions []Action) Draining {
+	drain := DrainNever
+	for _, a := range actions {
+		switch a.Type {
+		case Drain:
+			return DrainAlways
+		case Special:
+			drain = DrainByContent
+		}
+	}
+	return drain
+}
+
+// onHost returns what actions of a cluster's policy are on a host without a cluster: there is no node
+// to drain, and Special is its reload of CRI-O without the drain.
+func onHost(actions []Action) (all []Action) {
+	for _, a := range actions {
+		switch a.Type {
+		case None, Drain:
+		case Special:
+			all = append(all, Action{Reload, crio})
+		default:
+			all = append(all, a)
+		}
+	}
+	return all
+}

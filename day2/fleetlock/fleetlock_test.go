@@ -1,0 +1,158 @@
+package fleetlock_test
+
+import (
+	"context"
+	"crypto/x509"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"machine-pivot/day2/fleetlock"
+	"machine-pivot/internal/fault"
+	server "machine-pivot/test/worlds/fleetlock"
+)
+
+func client(s *server.Server, id, group string) fleetlock.Client {
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	return fleetlock.Client{URL: s.URL + "/", Group: group, ID: id, Roots: roots}
+}
+
+// TestClient (P79): slots are taken and released with the protocol, over TLS. Locks are
+// recursive and belong to their owner.
+func TestClient(t *testing.T) {
+	s := server.Start(t, 1)
+	a, b := client(s, "a", "default"), client(s, "b", "default")
+	ctx := t.Context()
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+		fail string
+	}{
+		{"to give back what nobody has", a.Unlock, ""},
+		{"to take it", a.Lock, ""},
+		{"to take it again", a.Lock, ""},
+		{"another takes it", b.Lock, "HTTP 500, for b of group default): failed_lock: all slots of default are taken"},
+		{"another gives it back", b.Unlock, ""},
+		{"another takes it still", b.Lock, "failed_lock"},
+		{"to give it back", a.Unlock, ""},
+		{"then another takes it", b.Lock, ""},
+	} {
+		err := step.do(ctx)
+		if (err == nil) != (step.fail == "") || err != nil && !strings.Contains(err.Error(), step.fail) {
+			t.Errorf("%s: %v, want %q", step.what, err, step.fail)
+		}
+		if err != nil && !fault.KindOf(err).Transient() {
+			t.Errorf("%s: is permanent: %v", step.what, err)
+		}
+	}
+	if err := client(s, "a", "none").Lock(ctx); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "unknown_group: group none is not configured") {
+		t.Errorf("a group that the server does not know: %v", err)
+	}
+	s.Down(1)
+	if err := a.Unlock(ctx); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "HTTP 503") {
+		t.Errorf("a server that is down: %v", err)
+	}
+	other := fleetlock.Client{URL: s.URL, Group: "default", ID: "a", Roots: x509.NewCertPool()}
+	if err := other.Lock(ctx); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("an authority that is not known: %v", err)
+	}
+	s.Close()
+	if err := a.Lock(ctx); !fault.KindOf(err).Transient() || !strings.Contains(fault.HintOf(err), s.URL) {
+		t.Errorf("no server: %v", err)
+	}
+}
+
+// TestAnswers: any other response is an error that quotes a limited part of it, never a
+// success.
+func TestAnswers(t *testing.T) {
+	for _, c := range []struct {
+		status    int
+		body      string
+		says      string
+		transient bool
+	}{
+		{302, "", "HTTP 302", false},
+		{204, "", "it says nothing more", false},
+		{404, "<html>not here</html>", "<html>not here</html>", true},
+		{409, `{"kind":"busy","value":"busy"}`, "): busy", true},
+		{500, `{"kind":"failed_lock","value":"etcd"}`, "failed_lock: etcd", true},
+		{500, strings.Repeat("x", 1000), strings.Repeat("x", 300) + "…", true},
+	} {
+		asked := 0
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked++
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(c.status)
+			_, _ = w.Write([]byte(c.body))
+		}))
+		err := fleetlock.Client{URL: s.URL, Group: "g", ID: "i"}.Lock(t.Context())
+		s.Close()
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), strings.Repeat("x", 301)) || fault.KindOf(err).Transient() != c.transient || asked != 1 {
+			t.Errorf("%d %.40s: %v, %d requests", c.status, c.body, err, asked)
+		}
+	}
+}
+
+// TestProxy: requests go through the given proxy.
+func TestProxy(t *testing.T) {
+	var asked string
+	proxy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = r.URL.String() }))
+	defer proxy.Close()
+	c := fleetlock.Client{URL: "http://fleetlock.example/base", Group: "g", ID: "i", Proxy: func(*url.URL) (*url.URL, error) { return url.Parse(proxy.URL) }}
+	if err := c.Lock(t.Context()); err != nil || asked != "http://fleetlock.example/base/v1/pre-reboot" {
+		t.Errorf("asked %q, %v", asked, err)
+	}
+}
+
+// TestID: the ID is what systemd derives from the machine ID for Zincati.
+func TestID(t *testing.T) {
+	const machine = "01234567890123456789012345678901"
+	id, err := fleetlock.ID(machine + "\n")
+	if err != nil || len(id) != 32 {
+		t.Fatalf("%q, %v", id, err)
+	}
+	if tool, err := exec.LookPath("systemd-id128"); err == nil {
+		out, err := exec.Command(tool, "machine-id").Output()
+		if err == nil {
+			want, err := exec.Command(tool, "machine-id", "--app-specific=de35106b6ec24688b63afddaa156679b").Output()
+			if got, gerr := fleetlock.ID(string(out)); err != nil || gerr != nil || got != strings.TrimSpace(string(want)) {
+				t.Errorf("%s, systemd has %s (%v, %v)", got, want, err, gerr)
+			}
+		}
+	}
+	for _, wrong := range []string{"", "uninitialized", machine[1:], machine + "00"} {
+		if _, err := fleetlock.ID(wrong); err == nil {
+			t.Errorf("%q has an ID", wrong)
+		}
+	}
+}
+
+// TestChecks: which settings are valid.
+func TestChecks(t *testing.T) {
+	for _, c := range []struct {
+		text           string
+		url, group, id bool
+	}{
+		{"https://fleetlock.example", true, false, true},
+		{"http://[::1]:8080/base/", true, false, true},
+		{"ftp://fleetlock.example", false, false, true},
+		{"https://user:secret@fleetlock.example", false, false, true},
+		{"https://fleetlock.example?a=b", false, false, true},
+		{"a.B-9", false, true, true},
+		{"a b", false, false, false},
+		{"", false, false, false},
+	} {
+		for what, got := range map[string]error{"url": fleetlock.CheckURL(c.text), "group": fleetlock.CheckGroup(c.text), "id": fleetlock.CheckID(c.text)} {
+			if want := map[string]bool{"url": c.url, "group": c.group, "id": c.id}[what]; (got == nil) != want {
+				t.Errorf("%s %q: %v", what, c.text, got)
+			}
+			if what == "url" && got != nil && strings.Contains(got.Error(), "secret") {
+				t.Errorf("a secret is told: %v", got)
+			}
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package live
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/pivot"
+)
+
+// The journal of a change and the staged files are in the /etc that changes: on the same file
+// system, so that staged files can be renamed into place; and in the same deployment, so that
+// another deployment that is booted meanwhile is not changed. If libostree merges an /etc with
+// half of a change into a new deployment, the change is finished there.
+const (
+	dir         = "/etc/pivot"
+	JournalPath = dir + "/live.json"
+	stagingPath = dir + "/live"
+)
+
+const formatVersion = 1
+
+// journal is the JSON form of a Change. Only root can read the file, as it has the contents.
+type journal struct {
+	Format   int                 `json:"format"`
+	BootID   string              `json:"bootID"`
+	Entries  []journalEntry      `json:"entries"`
+	Actions  []disruption.Action `json:"actions"`
+	Record   content             `json:"record"`
+	Target   pivot.Target        `json:"target"`
+	Projects bool                `json:"projects,omitempty"`
+	Drifted  []journalEntry      `json:"drifted,omitempty"`
+	Failure  string              `json:"failure,omitempty"`
+	Done     bool                `json:"done,omitempty"`
+}
+
+type journalEntry struct {
+	Path string   `json:"path"`
+	Old  *content `json:"old,omitempty"`
+	New  *content `json:"new,omitempty"`
+}
+
+// content is the JSON form of a hostfiles.File.
+type content struct {
+	hostfiles.Entry
+	Content []byte `json:"content,omitempty"`
+}
+
+func (r *Runner) path(path string) string { return filepath.Join(r.Root, path) }
+
+// Interrupted reports whether a machine has a change that was neither finished nor taken back.
+func Interrupted(root string) bool {
+	_, err := os.Lstat(filepath.Join(root, JournalPath))
+	return err == nil
+}
+
+// save writes the journal durably.
+func (r *Runner) save(c Change) error {
+	j := journal{Format: formatVersion, BootID: c.BootID, Actions: c.Actions, Record: content(c.Record), Target: c.Target, Failure: c.Failure, Done: c.Done,
+		Entries: toJournal(c.Entries), Projects: c.Projects, Drifted: toJournal(c.Drifted)}
+	data, err := json.Marshal(j)
+	if err == nil {
+		if err := r.file().CheckSize(data); err != nil {
+			return fmt.Errorf("cannot change the running system: %w", err)
+		}
+		err = hostfiles.MakeDir(r.Disk, r.path(dir), 0o755)
+	}
+	if err == nil {
+		err = hostfiles.Replace(r.Disk, r.path(JournalPath), append(data, '\n'), 0o600)
+	}
+	if err != nil {
+		return fault.New(fault.CannotWrite, "cannot change the running system: no journal: %w", err)
+	}
+	return nil
+}
+
+// maxJournal is the maximum size of the journal, which has the old and the new contents of a change.
+const maxJournal = 32 << 20
+
+func (r *Runner) file() hostfiles.StateFile {
+	return hostfiles.StateFile{Root: r.Root, Path: JournalPath, Name: "its journal " + JournalPath, Max: maxJournal, Remedy: "move the file away, then apply the MachineConfig again"}
+}
+
+// load reads the journal. found is false if there is none.
+func (r *Runner) load() (c Change, found bool, err error) {
+	file := r.file()
+	var j journal
+	err = file.Decode(&j)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, false, nil
+	}
+	if err == nil && j.Format != formatVersion {
+		err = file.Unusable(fmt.Errorf("its format is %d, this program knows %d", j.Format, formatVersion))
+	}
+	if err != nil {
+		return c, false, fmt.Errorf("cannot finish the change of the running system: %w", err)
+	}
+	c = Change{BootID: j.BootID, Actions: j.Actions, Record: hostfiles.File(j.Record), Target: j.Target, Failure: j.Failure, Done: j.Done,
+		Entries: fromJournal(j.Entries), Projects: j.Projects, Drifted: fromJournal(j.Drifted)}
+	return c, true, nil
+}
+
+func toJournal(entries []Entry) (all []journalEntry) {
+	for _, e := range entries {
+		all = append(all, journalEntry{e.Path, (*content)(e.Old), (*content)(e.New)})
+	}
+	return all
+}
+
+func fromJournal(entries []journalEntry) (all []Entry) {
+	for _, e := range entries {
+		all = append(all, Entry{e.Path, (*hostfiles.File)(e.Old), (*hostfiles.File)(e.New)})
+	}
+	return all
+}
+
+// end removes the journal of a change that is finished or taken back.
+func (r *Runner) end() error {
+	err := r.clean()
+	if err == nil {
+		err = r.Disk.Remove(r.path(JournalPath))
+	}
+	if err == nil {
+		err = r.Disk.Sync(r.path(dir))
+	}
+	if err != nil {
+		return fault.New(fault.CannotWrite, "cannot end the journal of the change of the running system: %w", err).WithHint(hint)
+	}
+	return nil
+}
+
+// clean removes the staged files and leftovers of a crash.
+func (r *Runner) clean() error {
+	staged, err := os.ReadDir(r.path(stagingPath))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	there := err == nil
+	for _, file := range staged {
+		if err := r.Disk.Remove(filepath.Join(r.path(stagingPath), file.Name())); err != nil {
+			return err
+		}
+	}
+	if there {
+		if err := r.Disk.Remove(r.path(stagingPath)); err != nil {
+			return err
+		}
+	}
+	left := r.path(dir + "/." + filepath.Base(JournalPath) + ".new") // hostfiles.Replace's
+	if _, err := os.Lstat(left); err != nil {
+		return nil
+	}
+	return r.Disk.Remove(left)
+}

@@ -1,0 +1,225 @@
+// Package live changes the /etc of a running system without a reboot, and reloads or restarts
+// the services that read it. This cannot be one atomic step. So the change is journaled first,
+// durably and with all contents. An interrupted change is finished. If a service fails, the
+// change is rolled back, and the services are reloaded or restarted again.
+//
+// The order is:
+//
+//  1. Write the journal.
+//  2. Stage the new files and links where nobody reads them, and sync them.
+//  3. Change directories, files, passwords, removals and links, and sync the directories.
+//  4. Project the entries outside of /etc, if what the system carries has changed.
+//  5. Run each action once: a daemon-reload if a unit has changed, then reloads and restarts.
+//     Check each service afterwards.
+//  6. Journal that this is done.
+//  7. Write the record, and remove the journal.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/pivot"
+)
+
+// Change is a change of the running /etc.
+type Change struct {
+	BootID  string // of the boot in which it was begun
+	Entries []Entry
+	Actions []disruption.Action // in order
+	Record  hostfiles.File      // written when the change is done
+	Target  pivot.Target        // the machine's target after the change
+	// Projects says that Entries change what the system carries for paths outside of /etc.
+	Projects bool
+	// Drifted are paths outside of /etc that differ from what the system carries. A rollback
+	// restores them to Old.
+	Drifted []Entry
+	// Failure is the reason for a rollback; "" as long as the change goes forward.
+	Failure string
+	// Done says that all entries are changed and all actions have succeeded. The change is not
+	// rolled back any more, and only the record is missing.
+	Done bool
+}
+
+// Entry is a path that changes, with its old and new file. nil means that there is none.
+type Entry struct {
+	Path     string
+	Old, New *hostfiles.File // with numeric owners
+}
+
+// Outside changes entries outside of /etc.
+type Outside interface {
+	// Project projects what the running system carries. It is idempotent.
+	Project() error
+	// PutBack durably restores a file, directory or link at a path; nil removes what is there.
+	PutBack(path string, f *hostfiles.File) error
+}
+
+// Runner carries out changes of one machine.
+type Runner struct {
+	Root     string
+	Disk     hostfiles.Disk
+	Services Services
+	Outside  Outside
+	BootID   string       // of this boot
+	Note     func(string) // reports progress to people
+	// Acted is called for each action as it is carried out; nil: nobody asks. Actions that turn
+	// out to be unnecessary, as for a service that is not installed, are left out.
+	Acted func(disruption.Action)
+	// Arrived is called when a change is done, before its journal is removed. After a crash it
+	// may be called again.
+	Arrived func(Change) error
+}
+
+// hint is the hint for a change that is neither finished nor taken back.
+const hint = "correct what the message names, then: pivot apply --finish"
+
+// Apply carries out a change. If it fails, it rolls the change back. If that fails too, the error
+// says so.
+func (r *Runner) Apply(ctx context.Context, c Change) error {
+	if err := r.save(c); err != nil {
+		return err
+	}
+	if p, err := r.forward(ctx, c); err != nil {
+		return r.handleFailure(ctx, c, p, err)
+	}
+	return r.done(c)
+}
+
+// Finish finishes an interrupted change, or its rollback. It reports whether there was one.
+func (r *Runner) Finish(ctx context.Context) (found bool, err error) {
+	c, found, err := r.load()
+	if err != nil || !found {
+		return false, errors.Join(err, r.clean())
+	}
+	// The run that was interrupted may have renamed the journal into place without this.
+	if err := r.Disk.Sync(r.path(dir)); err != nil {
+		return true, fault.New(fault.CannotWrite, "cannot finish the change of the running system: %w", err)
+	}
+	if c.Failure != "" {
+		r.Note("taking back a change of the running system, which was interrupted: " + c.Failure)
+		return true, r.rollBack(ctx, c, c.Actions)
+	}
+	r.Note("finishing a change of the running system, which was interrupted")
+	if c.Done {
+		return true, r.complete(c)
+	}
+	if _, err := r.forward(ctx, c); err != nil {
+		return true, r.handleFailure(ctx, c, progress{changed: true, acted: len(c.Actions)}, err)
+	}
+	return true, r.done(c)
+}
+
+// progress is how far a change has got.
+type progress struct {
+	changed bool // something in /etc may have changed
+	acted   int  // number of actions begun
+}
+
+// forward makes the new entries and runs the actions.
+func (r *Runner) forward(ctx context.Context, c Change) (p progress, err error) {
+	put, err := r.stage(ctx, c.Entries, func(e Entry) *hostfiles.File { return e.New })
+	if err != nil {
+		return p, err
+	}
+	p.changed = true
+	if err := put(); err != nil {
+		return p, err
+	}
+	if c.Projects {
+		if err := r.Outside.Project(); err != nil {
+			return p, err
+		}
+	}
+	p.acted, err = r.act(ctx, c, c.Actions)
+	return p, err
+}
+
+// handleFailure rolls back a change that has failed. If the context has ended, it leaves the
+// change to be finished later.
+func (r *Runner) handleFailure(ctx context.Context, c Change, p progress, cause error) error {
+	if ctx.Err() != nil { // this may also be the reason of the failure
+		return fault.New(fault.Unavailable, "%w: %w", context.Cause(ctx), cause)
+	}
+	if !p.changed {
+		return errors.Join(cause, r.end())
+	}
+	c.Failure = cause.Error()
+	err := r.save(c)
+	if err == nil {
+		err = r.rollBack(ctx, c, c.Actions[:p.acted])
+	}
+	if err != nil {
+		return fault.New(fault.KindOf(cause), "%w; and what was changed could not be put back: %w", cause, err).WithHint(hint)
+	}
+	return fault.New(fault.Refused, "%w; all of the change is taken back", cause).
+		WithHint("correct the MachineConfig or the service and apply again; --reboot=now makes the change in a new deployment")
+}
+
+// rollBack restores the old entries and runs the given actions again.
+func (r *Runner) rollBack(ctx context.Context, c Change, actions []disruption.Action) error {
+	put, err := r.stage(ctx, c.Entries, func(e Entry) *hostfiles.File { return e.Old })
+	if err == nil {
+		err = put()
+	}
+	if err == nil && c.Projects {
+		err = r.restoreOutside(c)
+	}
+	if err != nil {
+		return fault.New(fault.KindOf(err), "%w", err).WithHint(hint)
+	}
+	for _, a := range actions { // all of them, even if one fails
+		if _, err := r.act(ctx, c, []disruption.Action{a}); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			r.Note(fmt.Sprintf("warning: with what stood before, too: %v", err))
+		}
+	}
+	return r.end()
+}
+
+// restoreOutside restores the entries outside of /etc.
+func (r *Runner) restoreOutside(c Change) error {
+	if err := r.Outside.Project(); err != nil {
+		return err
+	}
+	for _, e := range c.Drifted {
+		if err := r.Outside.PutBack(e.Path, e.Old); err != nil {
+			return fmt.Errorf("cannot put back %s: %w", e.Path, err)
+		}
+	}
+	return nil
+}
+
+// done journals that a change is not rolled back any more, and completes it. The order matters:
+// a record that was written first could survive a rollback.
+func (r *Runner) done(c Change) error {
+	c.Done = true
+	if err := r.save(c); err != nil {
+		return err
+	}
+	return r.complete(c)
+}
+
+// complete writes the record of a change that is done, and removes the journal.
+func (r *Runner) complete(c Change) error {
+	labels, err := hostfiles.RunningLabels(r.Root)
+	if err == nil {
+		err = hostfiles.MakeDir(r.Disk, r.path(dir), 0o755)
+	}
+	if err == nil {
+		err = hostfiles.Put(r.Disk, r.Root, c.Record, labels)
+	}
+	if err != nil {
+		return fault.New(fault.CannotWrite, "cannot keep the record of the MachineConfig: %w", err).WithHint(hint)
+	}
+	if err := r.Arrived(c); err != nil {
+		return err
+	}
+	return r.end()
+}

@@ -1,0 +1,84 @@
+package trial_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"machine-pivot/day2/trial"
+	"machine-pivot/pivot"
+	"machine-pivot/test/worlds/hostdir"
+)
+
+// begun returns the Conductor of a system whose trial has begun in this boot.
+func begun(t *testing.T) *trial.Conductor {
+	t.Helper()
+	h := hostdir.New(t)
+	booted, err := h.Sysroot().Booted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := h.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine := *h.Host
+	machine.Uptime = func() (time.Duration, error) { return time.Minute, nil }
+	p := &pivot.Progress{Journal: pivot.JournalIn(h.Root), Now: time.Now, Emit: func(pivot.Event) {}, BootID: id}
+	p.Record = pivot.Record{Phase: pivot.PhaseTrial, BootID: id, Trial: &pivot.Trial{
+		Old: "the old one", New: booted.ID(), Seconds: 600, Confirm: pivot.ConfirmAuto, Entered: true,
+	}}
+	if err := p.Journal.Save(p.Record); err != nil {
+		t.Fatal(err)
+	}
+	return &trial.Conductor{Host: &machine, Progress: p}
+}
+
+// TestConductLooksWithoutTheLock (P59): a look takes as long as the commands that it runs, and
+// the system may be confirmed meanwhile. So Conduct looks without the lock, and each step with
+// the lock starts from the current journal.
+func TestConductLooksWithoutTheLock(t *testing.T) {
+	for name, byHand := range map[string]bool{"by itself": false, "by somebody meanwhile": true} {
+		t.Run(name, func(t *testing.T) {
+			c := begun(t)
+			var done []string
+			lacks := []string{"not yet what was asked for"}
+			alone := func(p *pivot.Progress, step func() error) error {
+				done = append(done, "lock")
+				defer func() { done = append(done, "unlock") }()
+				if err := p.Open(); err != nil {
+					return err
+				}
+				return step()
+			}
+			c.Differences = func(context.Context) ([]string, error) {
+				done = append(done, "look")
+				return lacks, nil
+			}
+			wait := func(ctx context.Context) error {
+				done = append(done, "wait")
+				lacks = nil
+				if !byHand {
+					return nil
+				}
+				progress := *c.Progress // of another process
+				other := trial.Conductor{Host: c.Host, Progress: &progress, Differences: c.Differences}
+				return alone(&progress, func() error { return other.Confirm(ctx) })
+			}
+			if err := c.Conduct(t.Context(), func(step func() error) error { return alone(c.Progress, step) }, wait); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"lock", "unlock", "look", "lock", "unlock", "wait", "look", "lock", "unlock"}
+			if byHand {
+				want = slices.Insert(want, 6, "lock", "look", "unlock")
+			}
+			if !slices.Equal(done, want) {
+				t.Errorf("done %q, want %q", done, want)
+			}
+			if r, err := c.Progress.Journal.Load(); err != nil || r.Phase != pivot.PhaseDone || r.Trial != nil {
+				t.Errorf("the journal says %s, trial %+v (%v)", r.Phase, r.Trial, err)
+			}
+		})
+	}
+}

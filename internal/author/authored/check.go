@@ -1,0 +1,159 @@
+package authored
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"unicode"
+
+	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/budget"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
+	"machine-pivot/kargs"
+)
+
+// Limits on decompressed contents, in bytes.
+const (
+	maxInline = 16 << 20 // of one file
+	maxInput  = 64 << 20 // of all files together that one command reads
+)
+
+// NewRoom returns the room for the contents of all MachineConfigs that one command reads.
+func NewRoom() *ignition.Room { return ignition.NewRoom(maxInline, maxInput) }
+
+// maxRendered is the maximum size of an object in etcd, in bytes of JSON.
+const maxRendered = 1_572_864
+
+// CheckConfig checks a config for what Ignition does not check, and where the machine-config daemon
+// is stricter. n is the node of the config, room is for its contents.
+func CheckConfig(n document.Node, config ignition.Config, room *ignition.Room) {
+	checkFiles(n, config, room)
+	checkNames(n, config)
+}
+
+// checkNames refuses names that no file can have. Ignition would fail on them during the boot.
+func checkNames(n document.Node, config ignition.Config) {
+	check := func(name string, slash bool, steps ...any) {
+		if strings.ContainsFunc(name, unicode.IsControl) || !slash && strings.Contains(name, "/") {
+			n.At(jsonpath.Of(steps...)).Fail("%s cannot be the name of a file", problem.Quoted(name))
+		}
+	}
+	for i, f := range config.Storage.Files {
+		check(f.Path, true, "storage", "files", i, "path")
+	}
+	for i, d := range config.Storage.Directories {
+		check(d.Path, true, "storage", "directories", i, "path")
+	}
+	for i, l := range config.Storage.Links {
+		check(l.Path, true, "storage", "links", i, "path")
+	}
+	for i, u := range config.Systemd.Units {
+		check(u.Name, false, "systemd", "units", i, "name")
+		for j, d := range u.Dropins {
+			check(d.Name, false, "systemd", "units", i, "dropins", j, "name")
+		}
+	}
+}
+
+func checkFiles(n document.Node, config ignition.Config, room *ignition.Room) {
+	for i, f := range config.Storage.Files {
+		at := jsonpath.Of("storage", "files", i)
+		if f.Mode != nil && (*f.Mode < 0 || *f.Mode > int(fs.ModePerm)) {
+			n.At(at+".mode").Fail("%#o: beyond 0777 there is nothing that the machine-config daemon takes", *f.Mode)
+		}
+		if f.Path == "/run/machine-config-daemon-force" {
+			n.At(at + ".path").Fail("this file makes the machine-config daemon skip its checks; no configuration may create it")
+		}
+		if len(f.Append) > 0 {
+			n.At(at + ".append").Warn("the machine-config daemon refuses files that are appended to when it updates a machine")
+		}
+	}
+	for _, p := range ignition.Contents(&config) {
+		if ignition.IsRemote(*p.Resource) {
+			continue
+		}
+		_, err := ignition.Content(*p.Resource, room)
+		if err != nil {
+			n.At(p.Path).Fail("%v", err)
+		}
+		if errors.Is(err, budget.ErrExceeded) {
+			break // so would be every other content
+		}
+	}
+}
+
+// Check checks a merged MachineConfig for what only the combination of its parts can get wrong.
+// Paths are those of the merged object.
+func Check(m *MachineConfig, rules Rules) problem.Report {
+	var report problem.Report
+	spec.Contradictions("$.spec", m.Spec.KernelArguments, m.Spec.FIPS, &report)
+	if err := spec.CheckTogether(m.Spec.KernelType, m.Spec.Extensions); err != nil {
+		report.Fail("$.spec.extensions", "%v", err)
+	}
+	line := spec.CommandLine(m.Spec.KernelArguments)
+	spec.CheckLength(document.Node{Path: "$.spec.kernelArguments", Report: &report}, m.Spec.KernelArguments)
+	checkThreads(line, &report)
+	if m.Spec.Config != nil {
+		checkMerged(*m.Spec.Config, line, rules, &report)
+	}
+	checkSize(m, &report)
+	return report
+}
+
+// checkMerged has Ignition validate the merged config, which can be invalid though each part is
+// valid, and checks the pinning files in it.
+func checkMerged(config ignition.Config, line kargs.Line, rules Rules, report *problem.Report) {
+	n := document.Node{Path: "$.spec.config", Report: report}
+	_, problems := legacy.Parse(ignition.Marshal(config))
+	report.Add(problems.Errors().Below(n.Path)...) // warnings were reported for each part
+	checkPinning(n.At(".storage.files"), config, line, rules)
+}
+
+// checkPinning checks all of CRI-O's drop-ins and the kubelet's file against each other and against
+// the machines. n is the node of the files.
+func checkPinning(n document.Node, config ignition.Config, line kargs.Line, rules Rules) {
+	contents, room := map[string][]byte{}, NewRoom()
+	for _, f := range config.Storage.Files {
+		if !pinning.IsPinningPath(f.Path) {
+			continue
+		}
+		if content, err := ignition.Content(f.Contents, room); err == nil {
+			contents[f.Path] = content
+		}
+	}
+	found := pinning.Inspect(pinning.Input{Files: contents, Machine: pinning.CPUsOnly(rules.CPUs), Line: line})
+	for _, p := range found.Problems {
+		n.Report.Add(p.Within(n.Path, "file "+p.Path+": "))
+	}
+	if arg, _ := line.ThreadsOff(); arg != "" && len(found.Workloads) > 0 {
+		n.Report.Warn("$.spec.kernelArguments", "%s switches the second threads of all cores off: of the CPUs of the workloads %s none may be one",
+			arg, strings.Join(found.Workloads.Names(), ", "))
+	}
+}
+
+// checkThreads reports arguments that both enable and disable hyperthreading.
+func checkThreads(line kargs.Line, report *problem.Report) {
+	on := slices.Contains(line.Values("smt-enabled"), "on") || slices.Contains(line.Values("smt-enabled"), "1")
+	if on && line.DisablesThreads() {
+		report.Fail("$.spec.kernelArguments", "smt-enabled asks for hyperthreading and nosmt forbids it")
+	}
+}
+
+// checkSize compares the size of the object with what a cluster can store.
+func checkSize(m *MachineConfig, report *problem.Report) {
+	data, err := m.MarshalJSON()
+	switch {
+	case err != nil:
+		report.Fail("$", "cannot be written as JSON: %v", err)
+	case len(data) > maxRendered:
+		report.Fail("$", "it has %d bytes of JSON, more than the %d that a cluster can store", len(data), maxRendered)
+	case len(data) > maxRendered/5*4:
+		report.Warn("$", "it has %d bytes of JSON, close to the %d that a cluster can store", len(data), maxRendered)
+	}
+}

@@ -1,0 +1,155 @@
+package authored
+
+import (
+	"regexp"
+	"strings"
+
+	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/problem"
+)
+
+// Decode reads all MachineConfigs of a file in YAML or JSON: one or several documents, or lists.
+// The report has all problems, with file and line. MachineConfigs with problems are returned as far
+// as they could be read, for further checks.
+func Decode(file string, data []byte, rules Rules) ([]*MachineConfig, problem.Report) {
+	var all []*MachineConfig
+	report := document.Read(file, data, func(root document.Node) {
+		for _, n := range objects(root) {
+			if mc := decodeObject(n, rules); mc != nil {
+				mc.file = file
+				all = append(all, mc)
+			}
+		}
+	})
+	if len(all)+len(report) == 0 {
+		report.Warn("$", "it holds no MachineConfig")
+	}
+	return all, report.In(file)
+}
+
+// SameNames reports MachineConfigs with the same name: a cluster can hold only one of them.
+func SameNames(all []*MachineConfig) problem.Report {
+	var report problem.Report
+	files := map[string]string{}
+	for _, mc := range all {
+		if other, again := files[mc.Name]; again && mc.Name != "" {
+			p := problem.Errorf("$.metadata.name", "the name %s is that of another MachineConfig too, in %s", problem.Quoted(mc.Name), other)
+			p.File = mc.file
+			report.Add(p)
+		}
+		files[mc.Name] = mc.file
+	}
+	return report
+}
+
+// objects returns the objects of a document, which may be a list.
+func objects(root document.Node) []document.Node {
+	if !root.Object() {
+		if root.IsNull() {
+			root.Fail("it is null, not an object")
+		}
+		return nil
+	}
+	if kind := root.Get("kind"); kind.Is("List", spec.Kind+"List") {
+		root.Known("a list", "kind", "apiVersion", "metadata", "items")
+		return root.Get("items").Items()
+	}
+	return []document.Node{root}
+}
+
+// decodeObject reads one MachineConfig; nil if it is none.
+func decodeObject(n document.Node, rules Rules) *MachineConfig {
+	if !spec.Identity(n) {
+		return nil
+	}
+	if kind := n.Get("kind"); kind.IsText() && !kind.Is("", spec.Kind) {
+		return nil // it is another kind: further errors would be misleading
+	}
+	n.Known(thisAPI, "kind", "apiVersion", "metadata", "spec")
+	for _, key := range []string{"kind", "apiVersion"} {
+		if n.Get(key).IsNull() {
+			n.Get(key).Fail("it is missing")
+		}
+	}
+	mc := &MachineConfig{}
+	decodeMetadata(n.Get("metadata"), mc)
+	spec := n.Get("spec")
+	if !spec.Object() {
+		if spec.IsNull() {
+			spec.Fail("it is missing")
+		}
+		return mc
+	}
+	decodeSpec(spec, rules, mc)
+	return mc
+}
+
+// objectName matches an object name in Kubernetes: RFC 1123, section 2.1, as implemented by the API
+// server.
+var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+
+func decodeMetadata(n document.Node, mc *MachineConfig) {
+	n.Known(thisAPI, "name", "labels", "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers",
+		"generateName", "generation", "managedFields", "namespace", "ownerReferences", "resourceVersion", "selfLink", "uid")
+	name := n.Get("name")
+	mc.Name = name.Text()
+	switch {
+	case name.IsNull() || mc.Name == "":
+		name.Fail("it is missing")
+	case len(mc.Name) > 253 || !objectName.MatchString(mc.Name):
+		name.Fail("%s is no object's name: lower case letters, digits, - and . only, at most 253", problem.Quoted(mc.Name))
+	}
+	mc.Labels = n.Get("labels").Texts()
+	mc.Annotations = n.Get("annotations").Texts()
+	if role := mc.Role(); role != "" && !objectName.MatchString(role) {
+		n.Get("labels").At(jsonpath.Member(RoleLabel)).Fail("%s is no role's name: lower case letters, digits, - and . only", problem.Quoted(role))
+	}
+	if mc.Role() == "" && !strings.HasPrefix(mc.Name, renderedPrefix) {
+		n.Get("labels").Warn("the label %s is missing: no role takes this MachineConfig", RoleLabel)
+	}
+}
+
+func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
+	n.Known(thisAPI, spec.Members()...)
+	room := rules.Room
+	if room == nil {
+		room = NewRoom()
+	}
+	mc.Spec = Spec{
+		OSImageURL:      spec.Image(n.Get("osImageURL"), rules.CheckImage),
+		ExtensionsImage: spec.Image(n.Get("baseOSExtensionsContainerImage"), rules.CheckImage),
+		KernelArguments: spec.Arguments(n.Get("kernelArguments"), rules.KernelArguments),
+		Extensions:      spec.Extensions(n.Get("extensions")),
+		FIPS:            n.Get("fips").Boolean(),
+		KernelType:      spec.KernelType(n.Get("kernelType"), ""),
+		Config:          decodeConfig(n.Get("config"), room),
+	}
+	if mc.Spec.FIPS { // if not, another MachineConfig may set it; and many writers emit false by default
+		spec.Contradictions(n.Path, mc.Spec.KernelArguments, mc.Spec.FIPS, n.Report)
+	}
+}
+
+// decodeConfig reads the Ignition config.
+func decodeConfig(n document.Node, room *ignition.Room) *ignition.Config {
+	if n.IsText() {
+		n.Fail("it is a string: an Ignition config stands here as an object, not as its text")
+		return nil
+	}
+	if !n.Object() {
+		return nil
+	}
+	config, problems := legacy.Parse(n.JSON())
+	n.Report.Add(problems.Below(n.Path)...)
+	if problems.Failed() {
+		return nil
+	}
+	if version := n.Get("ignition").Get("version"); ignition.Later(version.Text()) {
+		version.Warn("a cluster's machine-config operator accepts versions up to %[1]s only; what pivot renders is of version %[1]s", ignition.Version)
+	}
+	CheckConfig(n, config, room)
+	return &config
+}

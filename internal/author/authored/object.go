@@ -1,0 +1,125 @@
+// Package authored decodes, merges and names MachineConfigs as their authors write them, and
+// renders the one that a machine gets. It reports all problems at once.
+//
+// Sources: the MachineConfig type of the OpenShift API, the machine-config operator's code for
+// merging and naming, and Ignition's own parser and validation for spec.config. The package does no
+// I/O.
+package authored
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/kargs"
+)
+
+// RoleLabel is the label that names a MachineConfig's role.
+const RoleLabel = "machineconfiguration.openshift.io/role"
+
+// thisAPI describes, in errors about unknown members, the type that lacks them.
+const thisAPI = "a MachineConfig of the API version v1"
+
+// MachineConfig is a MachineConfig as its author writes it.
+type MachineConfig struct {
+	Name        string
+	Labels      map[string]string
+	Annotations map[string]string
+	Spec        Spec
+
+	file string // the file that it was read from
+}
+
+// File returns the file that the MachineConfig was read from; "" if it was not read from a file.
+func (m *MachineConfig) File() string { return m.file }
+
+// Role returns the role of the MachineConfig; "" if it has no role label.
+func (m *MachineConfig) Role() string { return m.Labels[RoleLabel] }
+
+// Spec is the spec of a MachineConfig.
+type Spec struct {
+	OSImageURL      string
+	ExtensionsImage string           // spec.baseOSExtensionsContainerImage
+	Config          *ignition.Config // nil: none
+	KernelArguments []string         // as given; an entry may hold several arguments
+	Extensions      []string
+	FIPS            bool
+	KernelType      string // "", default, realtime or 64k-pages
+}
+
+// Rules are the configurable rules for MachineConfigs.
+type Rules struct {
+	KernelArguments kargs.Policy
+	CheckImage      func(image string) error // returns an error for an unusable reference; nil: check the registry grammar only
+	CPUs            pinning.CPUSet           // CPUs of the machines; empty: unknown, not checked
+	Room            *ignition.Room           // for the contents in all files that are read; nil: see NewRoom, for each MachineConfig
+}
+
+// MarshalJSON writes the whole object. It always writes all seven members of spec, like a cluster
+// does, because some readers require them.
+func (m *MachineConfig) MarshalJSON() ([]byte, error) {
+	return marshalPlain(struct {
+		Kind       string   `json:"kind"`
+		APIVersion string   `json:"apiVersion"`
+		Metadata   metadata `json:"metadata"`
+		Spec       any      `json:"spec"`
+	}{spec.Kind, spec.APIVersion, metadata{m.Name, m.Labels, m.Annotations}, m.Spec.tree()})
+}
+
+// MarshalList writes MachineConfigs as indented JSON: one as the object itself, otherwise as a
+// List.
+func MarshalList(all []*MachineConfig) ([]byte, error) {
+	var value any = struct {
+		Kind       string           `json:"kind"`
+		APIVersion string           `json:"apiVersion"`
+		Items      []*MachineConfig `json:"items"`
+	}{"List", "v1", append([]*MachineConfig{}, all...)}
+	if len(all) == 1 {
+		value = all[0]
+	}
+	line, err := marshalPlain(value)
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	err = json.Indent(&text, append(line, '\n'), "", "  ")
+	return text.Bytes(), err
+}
+
+type metadata struct {
+	Name        string            `json:"name"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// specTree is the JSON form of a spec. config is omitted if there is none.
+type specTree struct {
+	OSImageURL      string   `json:"osImageURL"`
+	ExtensionsImage string   `json:"baseOSExtensionsContainerImage"`
+	Config          any      `json:"config,omitempty"`
+	KernelArguments []string `json:"kernelArguments"`
+	Extensions      []string `json:"extensions"`
+	FIPS            bool     `json:"fips"`
+	KernelType      string   `json:"kernelType"`
+}
+
+// tree returns the JSON form of the spec.
+func (s Spec) tree() specTree {
+	t := specTree{s.OSImageURL, s.ExtensionsImage, nil, s.KernelArguments, s.Extensions, s.FIPS, s.KernelType}
+	if s.Config != nil {
+		t.Config = ignition.Tree(*s.Config)
+	}
+	return t
+}
+
+// marshalPlain writes JSON in one line, without HTML escapes.
+func marshalPlain(v any) ([]byte, error) {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return []byte(strings.TrimSuffix(b.String(), "\n")), err
+}

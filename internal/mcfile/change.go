@@ -1,0 +1,73 @@
+package mcfile
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"machine-pivot/internal/problem"
+)
+
+// Bounds of a value in a report, in bytes.
+const (
+	maxShown     = 2000 // in a document for programs
+	maxDescribed = 120  // in a line for people
+)
+
+// hidden replaces what a report must not show.
+const hidden = "(hidden)"
+
+// isSecret reports whether a member of an Ignition config can contain a secret: the hash of a
+// password, a content or key as a data URL, a URL, header or proxy with credentials, or the
+// configuration of a key server.
+func isSecret(member string) bool {
+	switch member {
+	case "passwordHash", "source", "httpHeaders", "config", "httpProxy", "httpsProxy":
+		return true
+	}
+	return false
+}
+
+// shown returns the value of a part for a report, without secrets. It returns null for "".
+func shown(value string) json.RawMessage {
+	var v any
+	if value == "" || json.Unmarshal([]byte(value), &v) != nil {
+		return json.RawMessage("null")
+	}
+	text, err := json.Marshal(withoutSecrets(v))
+	if err != nil || len(text) > maxShown {
+		text = fmt.Appendf(nil, `"(%d bytes)"`, len(value))
+	}
+	return text
+}
+
+// withoutSecrets replaces the secrets in a value.
+func withoutSecrets(value any) any {
+	switch v := value.(type) {
+	case []any:
+		for i := range v {
+			v[i] = withoutSecrets(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			if v[name] = withoutSecrets(v[name]); isSecret(name) {
+				v[name] = hidden
+			}
+		}
+	}
+	return value
+}
+
+// describe describes a change that is not possible, for people.
+func describe(c problem.Change) string {
+	brief := func(value json.RawMessage) string {
+		switch {
+		case string(value) == "null":
+			return "nothing"
+		case len(value) > maxDescribed:
+			return fmt.Sprintf("%d bytes", len(value))
+		}
+		return string(value)
+	}
+	return fmt.Sprintf("%s differs from what the machine has, and only an installation can change it: the machine has %s, the MachineConfig %s",
+		c.Field, brief(c.Old), brief(c.New))
+}

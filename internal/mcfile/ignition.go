@@ -1,0 +1,142 @@
+package mcfile
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/entries"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
+)
+
+// entriesOf returns the entries that an Ignition config requests, including the state of units.
+// The config of an encapsulated file is normally empty, because Ignition has applied it in the
+// initramfs. The version of an empty config does not matter: servers write the one that the
+// client requested.
+func (d *Desired) entriesOf(config document.Node, host Host) (none entries.Asked) {
+	if !hasContent(config) {
+		return none
+	}
+	d.refuseOthers(config, host)
+	parsed, ok := parseIgnition(config)
+	if !ok {
+		return none
+	}
+	asked := entries.Of(config, parsed, d.partPaths())
+	checkPinning(config.Get("storage").Get("files"), parsed, asked.Entries, host)
+	return asked
+}
+
+// checkPinning checks the files of CPU partitioning for consistency with each other and with
+// the machine's CPUs.
+func checkPinning(n document.Node, config ignition.Config, all []hostfiles.File, host Host) {
+	contents := map[string][]byte{}
+	for _, f := range all {
+		if pinning.IsPinningPath(f.Path) && f.Kind == hostfiles.KindFile {
+			contents[f.Path] = f.Content
+		}
+	}
+	for _, p := range pinning.Check(contents, host.CPUs) {
+		at := n.Path
+		if i := slices.IndexFunc(config.Storage.Files, func(f types.File) bool { return f.Path == p.Path }); i >= 0 {
+			at = n.Items()[i].Path
+		}
+		n.Report.Add(p.Within(at, "file "+p.Path+": "))
+	}
+}
+
+// wellFormed checks the types of a config's upper two levels, which are the same in every
+// version: objects of lists, and in "ignition" objects and the version. An absent config is
+// well-formed.
+func wellFormed(config document.Node) bool {
+	before := len(*config.Report)
+	config.Object()
+	for key, n := range config.Members() {
+		n.Object()
+		for name, inner := range n.Members() {
+			switch {
+			case key != "ignition":
+				inner.Items()
+			case name == "version":
+				inner.Text()
+			default:
+				inner.Object()
+			}
+		}
+	}
+	return len(*config.Report) == before
+}
+
+// hasContent reports whether a config has anything except its version.
+func hasContent(config document.Node) bool {
+	for key, n := range config.Members() {
+		if key != "ignition" && !n.IsEmpty() {
+			return true
+		}
+		for name, inner := range n.Members() {
+			if key == "ignition" && name != "version" && !inner.IsEmpty() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// applied returns the members of a config that are applied.
+func applied() []string {
+	return []string{"ignition.version", "storage.files", "storage.directories", "storage.links", "systemd.units", "passwd.users"}
+}
+
+// refuseOthers reports everything in a config that is not applied. On a running machine it
+// skips settings that only an installation can change, which compare handles.
+func (d *Desired) refuseOthers(config document.Node, host Host) {
+	places := d.partPaths()
+	for key, n := range config.Members() {
+		prefix := key + "."
+		known := slices.ContainsFunc(applied(), func(name string) bool { return strings.HasPrefix(name, prefix) })
+		if host.Has == nil && !known {
+			refuse(n)
+			continue
+		}
+		n.Object()
+		for name, inner := range n.Members() {
+			switch {
+			case slices.Contains(applied(), key+"."+name), places[n.Path], places[inner.Path]:
+			case key == "passwd" && name == "users":
+				if slices.ContainsFunc(inner.Items(), func(user document.Node) bool { return !places[user.Path] }) {
+					refuse(n)
+				}
+			default:
+				refuse(inner)
+			}
+		}
+	}
+}
+
+func refuse(n document.Node) {
+	if !n.IsEmpty() {
+		n.Fail("not implemented: of spec.config only files, directories, links, systemd units, SSH keys and password of core are applied")
+	}
+}
+
+// parseIgnition parses and validates a config with Ignition's packages. What they warn about is
+// applied as the config says.
+func parseIgnition(config document.Node) (types.Config, bool) {
+	if v := config.Get("ignition").Get("version"); strings.HasPrefix(v.Text(), "2.") {
+		v.Report.Add(problem.Errorf(v.Path, "not implemented: an Ignition config of version %s", v.Text()).WithHint("use version 3"))
+		return types.Config{}, false
+	}
+	parsed, problems := ignition.Parse(config.JSON())
+	for i := range problems {
+		at, _ := config.Find(jsonpath.Steps(problems[i].Path)...)
+		problems[i].Path = at.Path
+	}
+	config.Report.Add(problems...)
+	return parsed, !problems.Failed()
+}

@@ -1,0 +1,275 @@
+package mcfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/entries"
+	"machine-pivot/internal/problem"
+	"machine-pivot/internal/projection"
+)
+
+// Some settings of a MachineConfig can be applied only at installation: disks and their
+// contents, users and groups, FIPS mode. A running machine is accepted if they are unchanged.
+// The administrator decides what happens if they differ. Source: the table of the
+// machine-config operator (pkg/controller/common/reconcile.go).
+
+// Unsupported is the policy for changes that are not possible on a running machine.
+type Unsupported string
+
+const (
+	Stop    Unsupported = "stop"    // report each as an error and apply nothing; also ""
+	Warn    Unsupported = "warn"    // report each as a warning and apply the rest
+	Replace Unsupported = "replace" // the caller reports that the machine must be replaced
+
+	// accept is for the machine's current MachineConfig, which is not compared.
+	accept Unsupported = "accept"
+)
+
+// LeftOutPath is where a system keeps the names of the settings that were left out of its
+// MachineConfig, as a JSON array of strings. Its record has the machine's values instead.
+const LeftOutPath = "/etc/pivot/left-out.json"
+
+// coreUser is the only user whose settings can change after installation.
+const coreUser = "core"
+
+// part is a setting that only an installation can change: a member below spec, or an item of a
+// list there.
+type part struct {
+	place place
+	value string // canonical JSON; "" if absent
+	at    string // path in the document
+}
+
+// is reports whether two parts are the same setting.
+func (p part) is(other part) bool { return slices.Equal(p.place, other.place) }
+
+// name returns the part's name for messages.
+func (p part) name() string { return p.place.String() }
+
+// partsOf returns the settings of a spec that only an installation can change.
+func partsOf(asked document.Node) (all []part) {
+	config := asked.Get("config")
+	add := func(p place, n document.Node) {
+		if value := canonical(n.JSON()); value != "" {
+			all = append(all, part{place: p, value: value, at: n.Path})
+		}
+	}
+	whole := func(path ...string) {
+		p := members(path...)
+		add(p, p.in(asked))
+	}
+	items := func(key string, is func(document.Node) bool, path ...string) {
+		list := members(path...)
+		for _, item := range list.in(asked).Items() {
+			if is(item) {
+				add(list.item(key, item.Get(key).Text()), item)
+			}
+		}
+	}
+	for name := range config.Get("ignition").Members() {
+		if name != "version" {
+			whole("config", "ignition", name)
+		}
+	}
+	for _, name := range []string{"disks", "raid", "filesystems", "luks"} {
+		whole("config", "storage", name)
+	}
+	whole("config", "passwd", "groups")
+	whole("config", "kernelArguments")
+	users := members("config", "passwd", "users")
+	for _, user := range users.in(asked).Items() {
+		one := users.item("name", user.Get("name").Text())
+		if !user.Get("name").Is(coreUser) {
+			add(one, user)
+			continue
+		}
+		for name, setting := range user.Members() {
+			if !entries.OfCore(name) {
+				add(one.member(name), setting)
+			}
+		}
+	}
+	items("path", func(n document.Node) bool { return !n.Get("append").IsEmpty() }, "config", "storage", "files")
+	items("path", func(n document.Node) bool { return n.Get("hard").Boolean() }, "config", "storage", "links")
+	return append(all, part{place: members("fips"), value: strconv.FormatBool(asked.Get("fips").Boolean()), at: asked.Get("fips").Path})
+}
+
+// differing returns the settings whose values in a spec differ from the machine's, with the
+// machine's values.
+func (d *Desired) differing(asked document.Node, has *Desired) (different []part) {
+	for _, p := range d.parts {
+		have := p
+		if have.value = has.valueOf(p); have.value != p.value {
+			different = append(different, have)
+		}
+	}
+	for _, have := range has.parts {
+		if slices.ContainsFunc(d.parts, have.is) || d.valueOf(have) != "" {
+			continue // compared above, or now an ordinary item
+		}
+		have.at = have.place.nearest(asked)
+		different = append(different, have)
+	}
+	return different
+}
+
+// valueOf returns the value of a setting, or of an ordinary item in its place, or "" if there
+// is none.
+func (d *Desired) valueOf(p part) string {
+	if i := slices.IndexFunc(d.parts, p.is); i >= 0 {
+		return d.parts[i].value
+	}
+	if d.asked == nil { // the machine never had a MachineConfig
+		return ""
+	}
+	var report problem.Report
+	asked, _ := document.ParseJSON(d.asked, &report)
+	return canonical(p.place.in(asked).JSON())
+}
+
+// compare compares the settings that only an installation can change with those of the machine.
+func (d *Desired) compare(asked document.Node, host Host) {
+	d.parts = partsOf(asked)
+	if host.Unsupported == accept {
+		return
+	}
+	for i, p := range d.differing(asked, host.Has) {
+		d.kept = append(d.kept, p)
+		d.LeftOut = append(d.LeftOut, p.name())
+		change := problem.Change{Field: p.name(), Old: shown(p.value), New: shown(d.valueOf(p))}
+		switch host.Unsupported {
+		case Warn:
+			left := problem.Warningf(p.at, "left out: %s", describe(change))
+			left.Change = &change
+			asked.Report.Add(left)
+		case Stop, "":
+			stop := problem.Errorf(p.at, "%s", describe(change))
+			stop.Change = &change
+			if i == 0 {
+				stop = stop.WithHint("--unsupported=warn applies the rest, --unsupported=replace asks for another machine")
+			}
+			asked.Report.Add(stop)
+		}
+		if p.is(part{place: members("fips")}) {
+			d.FIPS = p.value == "true"
+		}
+	}
+	d.keepVersion(asked, host.Has)
+}
+
+// keepVersion makes the record use the machine's config version if parts of the machine's
+// config are kept and the new config has an earlier version, which may not support them, or
+// none.
+func (d *Desired) keepVersion(asked document.Node, has *Desired) {
+	if !slices.ContainsFunc(d.kept, func(p part) bool { return p.place[0].name == "config" && p.value != "" }) {
+		return
+	}
+	version := part{place: members("config", "ignition", "version")}
+	var report problem.Report
+	had, ok := document.ParseJSON(has.asked, &report)
+	if was := version.place.in(had); ok && minorOf(was.Text()) > minorOf(version.place.in(asked).Text()) {
+		version.value = string(was.JSON())
+		d.kept = append(d.kept, version)
+	}
+}
+
+// minorOf returns the minor version of an Ignition config of version 3, or -1 if it is none.
+func minorOf(version string) int {
+	fields := strings.Split(version, ".")
+	if len(fields) != 3 || fields[0] != "3" {
+		return -1
+	}
+	n, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// keep adds the machine's entries that replace left-out ones.
+func (d *Desired) keep(has *Desired) {
+	for _, p := range d.kept {
+		for _, f := range has.Entries {
+			if last := p.place[len(p.place)-1]; last.key == "path" && f.Path == projection.Resolved(last.value) {
+				d.Entries = append(d.Entries, f)
+			}
+		}
+	}
+}
+
+// SetFIPS sets whether the machine runs in FIPS mode, regardless of what its MachineConfig
+// says.
+func (d *Desired) SetFIPS(on bool) {
+	fips := part{place: members("fips"), value: strconv.FormatBool(on)}
+	d.FIPS, d.parts = on, append(slices.DeleteFunc(d.parts, fips.is), fips)
+}
+
+// partPaths returns the document paths of the settings that only an installation can change.
+func (d *Desired) partPaths() map[string]bool {
+	places := map[string]bool{}
+	for _, p := range d.parts {
+		places[p.at] = true
+	}
+	return places
+}
+
+// canonical returns JSON in a canonical form without empty values, or "" if nothing is left.
+func canonical(text []byte) string {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var value any
+	if decoder.Decode(&value) != nil { // invalid; reported elsewhere
+		return string(text)
+	}
+	if value = pruned(value); value == nil {
+		return ""
+	}
+	form, err := json.Marshal(value)
+	if err != nil {
+		return string(text)
+	}
+	return string(form)
+}
+
+// pruned returns a value without empty values, or nil if nothing is left.
+func pruned(value any) any {
+	switch v := value.(type) {
+	case string:
+		if v == "" {
+			return nil
+		}
+	case []any:
+		if len(v) == 0 {
+			return nil
+		}
+		for i := range v {
+			if item := pruned(v[i]); item != nil {
+				v[i] = item
+			} // otherwise keep the emptied item: a list must not have null in its place
+		}
+	case map[string]any:
+		for name, member := range v {
+			if v[name] = pruned(member); v[name] == nil {
+				delete(v, name)
+			}
+		}
+		if len(v) == 0 {
+			return nil
+		}
+	}
+	return value
+}
+
+// put sets a part, with the machine's value, in a spec.
+func (p part) put(spec map[string]any) {
+	var value any
+	if p.value != "" && json.Unmarshal([]byte(p.value), &value) != nil {
+		return // cannot happen: the value is JSON
+	}
+	p.place.put(spec, value)
+}

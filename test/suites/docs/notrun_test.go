@@ -1,0 +1,64 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// reason is the reason why a block is not run, and the test that covers it instead.
+type reason struct{ why, test string }
+
+// notRun is the blocks that TestDocuments does not run, by document and first line.
+var notRun = map[string]reason{
+	"README.md: make demo": {"they boot machines, for minutes, and run this test too", "test/tools/demo.TestReadme"},
+	`README.md: podman run --rm -it --privileged -v "$PWD:/src:ro" docker.io/library/golang:1.26-bookworm sh -c 'cp -a /src /pivot && cd /pivot && make demo'`: {"it boots machines too, in an image from the internet", "test/tools/demo.TestReadme"},
+	"contrib/ansible/README.md: ansible-galaxy collection build contrib/ansible":                                                                               {"it installs a collection for the reader", "cmd/pivot.TestAnsible"},
+	"docs/benchmark.md: make bench": {"it takes an hour and wants the machine for itself", "test/tools/bench.TestShort"},
+	"docs/benchmark.md: go run ./test/tools/bench -size 600MB -files 12000 -images /var/tmp/images":                                    {"the same, with a profiler", "test/tools/bench.TestShort"},
+	"docs/recipes/disconnected.md: oc adm release mirror --registry-config=pull-secret.json --print-mirror-instructions=idms \\":       {"oc and a release of OpenShift are not to be had; the same with skopeo is the next block", "test/suites/docs.TestDocuments"},
+	"docs/operations.md: semodule -i /usr/share/selinux/packages/pivot.cil":                                                            {"it changes the SELinux policy of the machine that it runs on", "test/suites/e2e.TestSELinux"},
+	"docs/machineconfig.md: python3 -m http.server --bind 127.0.0.1 --directory web 8000 &":                                            {"it runs until it is stopped; the test serves the directory itself, at a free port", "test/suites/docs.TestDocuments"},
+	"docs/recipes/container.md: make build image":                                                                                      {"it pushes to a registry of the reader's", "test/suites/packaging.TestImage"},
+	`docs/recipes/container.md: podman run --rm -v "$PWD/conf:/conf:ro,Z" registry.example/pivot:1.4.0 pivotctl config validate /conf`: {"not every host of the tests can run containers", "test/tools/ociimage.TestPrograms"},
+	"docs/recipes/container.md: podman pull registry.example/pivot:1.4.0":                                                              {"it installs a program on this host", "test/tools/ociimage.TestPrograms"},
+	"docs/recipes/container.md: make build install DESTDIR=/var/lib/extensions/pivot":                                                  {"it changes /usr of this host", "test/suites/packaging.TestSysext"},
+	"docs/testing.md: make test-host IMAGE=fedora-coreos-qemu.x86_64.qcow2 OSIMAGE=docker://quay.io/fedora/fedora-coreos:stable":       {"it wants a disk image of a real system", "test/suites/e2e.TestHost"},
+	"docs/testing.md: podman create --name os quay.io/fedora/fedora-coreos:stable":                                                     {"it wants the container image of a real system", "test/suites/e2e.TestHost"},
+	"packaging/README.md: go mod edit -module example.org/pivot":                                                                       {"it renames the module in all files", "test/suites/rules.TestImports"},
+}
+
+// TestNotRun: each block that is not run is covered by an existing test.
+func TestNotRun(t *testing.T) {
+	for name, r := range notRun {
+		dir, function, ok := strings.Cut(r.test, ".")
+		if !ok || r.why == "" {
+			t.Errorf("%s: no reason, or no test: %+v", name, r)
+			continue
+		}
+		function, name, _ := strings.Cut(function, "/")
+		if !contains(t, dir, "func "+function+"(") || name != "" && !contains(t, dir, `"`+name+`"`) {
+			t.Errorf("%s: there is no test %s", name, r.test)
+		}
+	}
+}
+
+// contains reports whether a test file in a directory contains a text.
+func contains(t *testing.T, dir, text string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(data), text) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,93 @@
+package packaging
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/registry"
+)
+
+// TestImage (D97): "make image" makes an image that a registry and skopeo accept, with all that "make install" installs.
+func TestImage(t *testing.T) {
+	need.Program(t, "skopeo")
+	bin, tree := built(t), t.TempDir()
+	run(t, root, "make", "-s", "install", "BIN="+bin, "DESTDIR="+tree)
+	name := strings.TrimSpace(run(t, root, "make", "-s", "image", "BIN="+bin, "VERSION=1.2.3+4.gabc"))
+	if want := "oci:" + bin + "/image:1.2.3-4.gabc"; name != want {
+		t.Fatalf("the image is %q, want %q", name, want)
+	}
+	r, err := registry.Start(registry.Options{Anonymous: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	out := filepath.Join(t.TempDir(), "pulled")
+	remote := "docker://" + r.Host() + "/pivot:1.2.3"
+	run(t, root, "skopeo", "copy", "-q", "--insecure-policy", "--dest-tls-verify=false", name, remote)
+	run(t, root, "skopeo", "copy", "-q", "--insecure-policy", "--src-tls-verify=false", remote, "dir:"+out)
+	layers, err := filepath.Glob(filepath.Join(out, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, layer := range layers {
+		if listing, err := command(t, out, nil, "tar", "-tzf", layer).Output(); err == nil {
+			got = append(got, strings.Fields(string(listing))...)
+		}
+	}
+	slices.Sort(got)
+	want := strings.Fields(run(t, tree, "find", ".", "-mindepth", "1", "-type", "d", "-printf", "%P/\n", "-o", "-printf", "%P\n"))
+	slices.Sort(want)
+	if !slices.Equal(got, want) || !slices.Contains(got, "usr/bin/pivotctl") {
+		t.Errorf("the image has\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestSysext (D97): what "make install" installs is a system extension with the file that docs/recipes/container.md
+// adds, and systemd refuses it for another architecture.
+func TestSysext(t *testing.T) {
+	need.Root(t)
+	need.Program(t, "systemd-sysext")
+	recipe := string(read(t, filepath.Join(root, "docs/recipes/container.md")))
+	release := regexp.MustCompile(`(?s)printf '([^']*)' \\\n +>/var/lib/extensions/(pivot/usr/lib/extension-release.d/extension-release.pivot)\n`).FindStringSubmatch(recipe)
+	if release == nil {
+		t.Fatal("the recipe does not write extension-release.pivot")
+	}
+	merge := func(text string) string {
+		host := t.TempDir()
+		extensions := filepath.Join(host, "var/lib/extensions")
+		run(t, root, "make", "-s", "install", "BIN="+built(t), "DESTDIR="+filepath.Join(extensions, "pivot"))
+		if below, err := os.ReadDir(filepath.Join(extensions, "pivot")); err != nil || len(below) != 1 || below[0].Name() != "usr" {
+			t.Errorf("an extension may have usr only: %v, %v", below, err)
+		}
+		write(t, filepath.Join(extensions, release[2]), strings.ReplaceAll(text, `\n`, "\n"), 0o644)
+		write(t, filepath.Join(host, "usr/lib/os-release"), "ID=fedora\nVERSION_ID=42\n", 0o644)
+		for _, dir := range []string{"etc", "run"} {
+			write(t, filepath.Join(host, dir, "x"), "", 0o644)
+		}
+		// It needs a /run of its own, which it makes private.
+		out, err := exec.CommandContext(t.Context(), "unshare", "-m", "sh", "-c", `mount -t tmpfs tmpfs /run && systemd-sysext --root="$1" merge`, "sh", host).CombinedOutput()
+		if err != nil {
+			t.Logf("systemd-sysext: %v", err)
+		}
+		return string(out)
+	}
+	architecture := strings.TrimSpace(run(t, ".", "uname", "-m"))
+	right := regexp.MustCompile(`ARCHITECTURE=[a-z0-9-]+`).ReplaceAllString(release[1], "ARCHITECTURE="+map[string]string{"x86_64": "x86-64", "aarch64": "arm64"}[architecture])
+	if out := merge(right); !strings.Contains(out, "Using extensions 'pivot'") {
+		t.Errorf("systemd does not take the extension: %s", out)
+	}
+	if out := merge(strings.Replace(right, "ARCHITECTURE=", "ARCHITECTURE=s390x #", 1)); strings.Contains(out, "Using extensions 'pivot'") {
+		t.Errorf("systemd takes an extension of another architecture: %s", out)
+	}
+}

@@ -1,0 +1,100 @@
+package packaging
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"machine-pivot/test/tools/need"
+)
+
+// TestPackages builds two versions of the packages in each format, checks them with the
+// distributions' own linters, and installs, upgrades and removes them in a copy of this system.
+func TestPackages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds packages")
+	}
+	need.Root(t)
+	for _, tool := range []string{"dpkg-buildpackage", "dh", "lintian", "rpmbuild", "rpmlint"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			need.Lacking(t, "needs the tools of packagers: "+err.Error())
+		}
+	}
+	checkout, dist := clone(t, root), t.TempDir()
+	for _, version := range []string{"1.2.3", "1.2.4"} {
+		commit(t, checkout)
+		release(t, checkout, "v"+version)
+		run(t, checkout, "make", "-s", "deb", "rpm", "DIST="+dist)
+	}
+	t.Run("deb", func(t *testing.T) {
+		checked(t, dist, "lintian", "--tag-display-limit", "0", "pivot_1.2.3_*.deb", "pivotctl_1.2.3_*.deb", "pivot-dracut_1.2.3_*.deb")
+		installed(t, "deb", dist)
+	})
+	t.Run("rpm", func(t *testing.T) {
+		checked(t, dist, "rpmlint", "pivot*-1.2.3-1.*.rpm")
+		installed(t, "rpm", dist)
+	})
+}
+
+// installed runs a script of testdata in the sandbox, with both versions.
+func installed(t *testing.T, format, dist string) {
+	t.Helper()
+	only := t.TempDir()
+	packages, err := filepath.Glob(filepath.Join(dist, "*."+format))
+	if err != nil || len(packages) < 6 {
+		t.Fatalf("the packages are %q: %v", packages, err)
+	}
+	for _, p := range packages {
+		if err := os.Link(p, filepath.Join(only, filepath.Base(p))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, before := exec.LookPath("pivotctl")
+	out, err := command(t, "testdata", nil, "./sandbox.sh", t.TempDir(), format+".sh", only, "1.2.3", "1.2.4").CombinedOutput()
+	if err != nil || !strings.HasSuffix(string(out), "@@ done\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, after := exec.LookPath("pivotctl"); (before == nil) != (after == nil) {
+		t.Errorf("pivotctl of the system itself, before: %v, after: %v", before, after)
+	}
+}
+
+// accepted returns the linter tags for which packaging/README.md gives a reason.
+func accepted(t *testing.T) map[string]bool {
+	t.Helper()
+	tags := map[string]bool{}
+	for line := range strings.Lines(string(read(t, filepath.Join(root, "packaging/README.md")))) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 {
+			continue
+		}
+		for _, tag := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(cells[1], -1) {
+			tags[tag[1]] = true
+		}
+	}
+	if !tags["statically-linked-binary"] {
+		t.Fatalf("packaging/README.md accepts only %v", tags)
+	}
+	return tags
+}
+
+// checked runs a linter, which must report only accepted tags.
+func checked(t *testing.T, dir, checker string, args ...string) {
+	t.Helper()
+	// Both linters exit with a failure for each error found. The shell expands the file names.
+	out, _ := command(t, dir, nil, "sh", "-c", checker+" "+strings.Join(args, " ")).CombinedOutput()
+	// "E: package: tag text" and "package.arch: E: tag text"
+	found := regexp.MustCompile(`(?m)^(?:[EW]: \S+|\S+: [EW]): ?([a-z%-]+)`).FindAllStringSubmatch(string(out), -1)
+	reasons := accepted(t)
+	for _, tag := range found {
+		if !reasons[tag[1]] {
+			t.Errorf("%s: %s", checker, tag[0])
+		}
+	}
+	if len(found) == 0 {
+		t.Errorf("%s finds nothing at all, not even the static binary:\n%s", checker, out)
+	}
+}

@@ -1,0 +1,260 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rule describes what a package may import.
+type rule struct {
+	ours    []string // allowed packages of this module, with those below them
+	foreign bool     // whether other modules are allowed
+	never   []string // forbidden packages, with those below them
+}
+
+var (
+	all    = []string{""}
+	values = []string{"fault", "problem", "kargs", "pinning", "hostfiles", "retry", "printable"}
+
+	processes   = []string{"os/exec"}
+	commandLine = []string{"flag", "github.com/spf13"}
+	world       = []string{"os", "net", "io/ioutil", "syscall", "golang.org/x/sys"}
+
+	// aroundConfig must not import one another; cmd/pivotctl combines them.
+	aroundConfig = []string{module + "/internal/author/installconfig", module + "/internal/author/snapshot", module + "/internal/author/pool", module + "/internal/author/serve"}
+
+	// oldIgnition is only needed to write MachineConfigs.
+	oldIgnition = []string{"github.com/coreos/ignition/config", "github.com/coreos/ign-converter"}
+
+	imageLibrary = []string{"go.podman.io", "github.com/docker"}
+)
+
+// importTable has a row for each package of the product, or for a package above it. docs/ describes
+// the purpose of the packages. A new package needs a row.
+var importTable = map[string]rule{
+	// Values: they import mostly other values and, except for fleetlock and watch, nothing of world.
+	"fault":            {never: slices.Concat(processes, commandLine, world)},
+	"api":              {never: slices.Concat(processes, commandLine, world)},
+	"budget":           {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
+	"window":           {never: slices.Concat(processes, commandLine, world)},
+	"fleetlock":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"watch":            {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"retry":            {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
+	"printable":        {never: slices.Concat(processes, commandLine, world)},
+	"problem":          {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
+	"kargs":            {ours: []string{"problem"}, never: slices.Concat(processes, commandLine, world)},
+	"quantity":         {ours: []string{"problem", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"pinning":          {ours: []string{"kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"pods":             {ours: []string{"pinning", "problem", "quantity", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"mcfile":           {ours: append([]string{"machineconfig/entries", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec", "projection"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+	"authored":         {ours: append([]string{"budget", "legacy", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"containerruntime": {ours: append([]string{"authored", "quantity", "machineconfig/document"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+
+	// Around MachineConfigs: first the packages that do not know MachineConfigs, then those that use
+	// them, each for its own purpose.
+	"machineconfig/enable":     {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/entries":    {ours: []string{"budget", "machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "hostfiles", "problem", "projection"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/extensions": {never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/jsonpath":   {never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/document":   {ours: []string{"problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/spec":       {ours: []string{"kargs", "problem", "machineconfig/document", "machineconfig/extensions", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/ignition":   {ours: []string{"budget", "problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+
+	"legacy": {ours: []string{"problem", "machineconfig/ignition", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+
+	"update":        {ours: append([]string{"disruption", "authored", "machineconfig/ignition", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"installconfig": {ours: append([]string{"authored", "machineconfig/document", "machineconfig/ignition", "machineconfig/spec"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"snapshot":      {ours: append([]string{"legacy", "authored", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
+	"provision":     {ours: append([]string{"mcfile", "legacy", "authored", "systemd-units", "machineconfig/ignition", "machineconfig/jsonpath"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"pool":          {ours: append([]string{"authored", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
+	"serve":         {ours: []string{"legacy", "authored", "provision", "machineconfig/ignition"}, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
+	"systemd-units": {never: slices.Concat(processes, commandLine, world)},
+
+	// Formats and storage: each usable without the rest.
+	"inflate":   {never: slices.Concat(processes, commandLine, world)},
+	"guard":     {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"selinux":   {ours: []string{"budget"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"ostree":    {ours: []string{"budget", "ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"hostfiles": {ours: []string{"fault", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+
+	"projection": {ours: []string{"hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+
+	"osimage": {ours: []string{"osimage", "selinux", "ostree", "fault", "guard", "kargs", "printable", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+
+	// The parts of osimage: how an image is named, where it comes from, what its layers contain. They
+	// hardly import one another.
+	"osimage/imageref":         {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"osimage/source":           {ours: []string{"osimage/source/ocilayout", "osimage/imageref", "osimage/imagefault", "fault", "retry", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
+	"osimage/source/ocilayout": {ours: []string{"osimage/imagefault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"osimage/layer":            {ours: []string{"osimage/merge", "osimage/imagefault", "ostree", "inflate", "fault", "guard", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/merge":            {ours: []string{"budget", "osimage/imagefault", "ostree", "selinux", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/kargsd":           {ours: []string{"ostree", "kargs", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"rpmrepo":                  {ours: []string{"budget", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"net"})},
+	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+
+	// What a change means for running services.
+	"disruption": {ours: []string{"machineconfig/document", "machineconfig/enable", "hostfiles", "problem", "projection"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+
+	// The core decides; the engines, the host and the reporter serve it.
+	"pivot":     {ours: append([]string{"disruption", "ostree", "machineconfig/enable", "projection"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
+	"rpmostree": {ours: []string{"ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "retry"}, foreign: true, never: commandLine},
+	"found":     {ours: []string{"budget", "fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"live":      {ours: []string{"disruption", "fault", "hostfiles", "pivot"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"host":      {ours: append([]string{"fleetlock", "live", "ostree", "pivot", "machineconfig/enable", "projection", "window"}, values...), foreign: true, never: commandLine},
+	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
+	"plot":      {ours: []string{"pivot", "fault", "printable"}, never: slices.Concat(processes, commandLine, world)},
+	"trial":     {ours: []string{"ostree", "fault", "pivot", "rpmostree", "host"}, never: slices.Concat(processes, commandLine, world)},
+	"slot":      {ours: []string{"fault", "fleetlock", "host", "hostfiles", "osimage/source", "pivot", "retry"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
+
+	// The images of a host: how the core gets them, and what they contain.
+	"hostimages": {ours: []string{"fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+
+	"firstboot": {ours: all, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"cmd/pivot": {ours: all, foreign: true, never: processes},
+
+	"cmd/pivotctl": {ours: all, foreign: true, never: processes},
+	"cli":          {ours: []string{"api", "fault", "printable", "pinning"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.underTest() {
+			continue // they may import anything, and forbids keeps the product from importing them
+		}
+		r, ok := importTable[row(p.short())]
+		if !ok {
+			t.Errorf("package %s has no row in the import table: say there what it may import", p.short())
+			continue
+		}
+		for _, imported := range p.Imports {
+			if why := r.forbids(imported); why != "" {
+				t.Errorf("package %s imports %s: %s", p.short(), imported, why)
+			}
+		}
+	}
+}
+
+// TestImportsAreUsed checks that each permission in the table is used, because an unused one would
+// later allow imports that the table is meant to prevent.
+func TestImportsAreUsed(t *testing.T) {
+	used := map[string][]string{} // imports, by row
+	for _, p := range packages(t) {
+		if !p.underTest() {
+			name := row(p.short())
+			used[name] = append(used[name], p.Imports...)
+		}
+	}
+	for name, r := range importTable {
+		imports, there := used[name]
+		if !there {
+			t.Errorf("the import table has a row %s, and there is no such package", name)
+			continue
+		}
+		for _, permission := range r.unused(imports) {
+			t.Errorf("package %s may import %s, and does not", name, permission)
+		}
+	}
+}
+
+// unused returns the permissions of a row that its imports do not use. All values together count as
+// one permission, and so does all.
+func (r rule) unused(imports []string) (permissions []string) {
+	var ours, foreign []string
+	for _, imported := range imports {
+		if strings.HasPrefix(imported, module+"/") {
+			ours = append(ours, short(imported))
+		} else if isForeign(imported) {
+			foreign = append(foreign, imported)
+		}
+	}
+	uses := func(trees ...string) bool {
+		return slices.ContainsFunc(ours, func(path string) bool { return within(path, trees) })
+	}
+	allValues := !slices.ContainsFunc(values, func(value string) bool { return !slices.Contains(r.ours, value) })
+	if allValues && !uses(values...) {
+		permissions = append(permissions, "values")
+	}
+	for _, allowed := range r.ours {
+		switch {
+		case allValues && slices.Contains(values, allowed):
+		case slices.Equal(r.ours, all) && len(ours) == 0:
+			permissions = append(permissions, "everything of ours")
+		case !slices.Equal(r.ours, all) && !uses(allowed):
+			permissions = append(permissions, allowed)
+		}
+	}
+	if r.foreign && len(foreign) == 0 {
+		permissions = append(permissions, "modules of others")
+	}
+	return permissions
+}
+
+// TestUnusedPermissions checks that each kind of unused permission is found.
+func TestUnusedPermissions(t *testing.T) {
+	ours, foreign := module+"/internal/ostree/keyfile", "example.org/module"
+	for _, c := range []struct {
+		rule    rule
+		imports []string
+		want    []string
+	}{
+		{rule{ours: []string{"ostree"}, foreign: true}, []string{ours, foreign, "os"}, nil},
+		{rule{ours: []string{"ostree", "host"}, foreign: true}, []string{ours, "os"}, []string{"host", "modules of others"}},
+		{rule{ours: append([]string{"ostree"}, values...)}, []string{ours}, []string{"values"}},
+		{rule{ours: append([]string{"ostree"}, values...)}, []string{ours, module + "/internal/retry"}, nil},
+		{rule{ours: all}, []string{"os"}, []string{"everything of ours"}},
+		{rule{ours: []string{"fault"}}, nil, []string{"fault"}},
+	} {
+		if got := c.rule.unused(c.imports); !slices.Equal(got, c.want) {
+			t.Errorf("%+v with %q: unused %q, want %q", c.rule, c.imports, got, c.want)
+		}
+	}
+}
+
+// row returns the key in the table for a package: its own name or that of the nearest package above it.
+func row(name string) string {
+	for name != "" {
+		if _, ok := importTable[name]; ok {
+			break
+		}
+		name = name[:max(strings.LastIndexByte(name, '/'), 0)]
+	}
+	return name
+}
+
+// forbids returns why an import is not allowed, or "" if it is.
+func (r rule) forbids(imported string) string {
+	if within(imported, r.never) {
+		return "never allowed here"
+	}
+	if _, ours := strings.CutPrefix(imported, module+"/"); ours {
+		name := short(imported)
+		switch {
+		case strings.HasPrefix(name, "test/"):
+			return "made for tests"
+		case slices.Equal(r.ours, all), within(name, r.ours):
+			return ""
+		}
+		return fmt.Sprintf("of our packages it may import %q", r.ours)
+	}
+	if isForeign(imported) && !r.foreign {
+		return "only the standard library may be"
+	}
+	return ""
+}
+
+// isForeign reports whether an import is from another module and not from the standard library: its
+// path begins with a domain.
+func isForeign(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return strings.Contains(first, ".")
+}
+
+// within reports whether path is one of the trees or is below one.
+func within(path string, trees []string) bool {
+	return slices.ContainsFunc(trees, func(tree string) bool {
+		return path == tree || strings.HasPrefix(path, tree+"/")
+	})
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"machine-pivot/test/tools/need"
+)
+
+// TestMain lets the test binary run the child processes of the benchmark.
+func TestMain(m *testing.M) {
+	mine, err := asChild(context.Background(), os.Args[1:])
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	case !mine:
+		os.Exit(m.Run())
+	}
+}
+
+// TestShort runs a small benchmark and checks the figures that do not depend on the load of the
+// machine.
+func TestShort(t *testing.T) {
+	if testing.Short() {
+		t.Skip("imports some GB")
+	}
+	need.Ostree(t)
+	r := short(t)
+	for _, one := range r.Results {
+		t.Run(one.Image+" by "+one.Contender, func(t *testing.T) {
+			if one.Unavailable != "" {
+				need.Lacking(t, one.Unavailable)
+			}
+			one.check(t, r)
+		})
+	}
+	t.Log(text(t, r))
+}
+
+func short(t *testing.T) *report {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.Command("make", "-s", "-C", "../../..", "build", "BIN="+dir).CombinedOutput(); err != nil {
+		t.Fatalf("make build: %v\n%s", err, out)
+	}
+	r, err := run(t.Context(), settings{
+		dir: diskDir, pivot: filepath.Join(dir, "pivot"), files: 1500, bytes: 60e6, rounds: 1, seed: 1, log: io.Discard,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// check checks the plausibility of the figures. verify has already checked that the contender
+// imported the whole commit.
+func (one result) check(t *testing.T, r *report) {
+	m := one.Median
+	if m.Wall <= 0 || m.CPU <= 0 || m.Peak < 1e6 {
+		t.Errorf("used %.2f s, %.2f s of CPU, %d bytes of memory", m.Wall, m.CPU, m.Peak)
+	}
+	if m.Written < m.Objects.Bytes {
+		t.Errorf("left %d bytes of objects with %d bytes written", m.Objects.Bytes, m.Written)
+	}
+	if one.Contender == "floor" {
+		return
+	}
+	// The share of an image that an update changes depends on this machine's files and how well
+	// they compress. That no other layers are fetched does not.
+	i := r.image(one.Image)
+	wanted := i.Bytes
+	if i.Name == updatedImage { // only here the repository already has another image
+		wanted = i.New
+	}
+	if fetched := m.Fetched; fetched < wanted || fetched > wanted+i.Bytes/50 {
+		t.Errorf("fetched %d bytes of an image of %d, where %d are not there", fetched, i.Bytes, wanted)
+	}
+	if share := ratio(m.Handed, m.Objects.Bytes); one.Contender == "pivot" && share > 1.05 {
+		t.Errorf("wrote %.3f times the new objects", share)
+	}
+}
+
+// text returns the report as text, after a round trip through JSON.
+func text(t *testing.T, r *report) string {
+	t.Helper()
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again report
+	if err := json.Unmarshal(data, &again); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := again.print(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestMedians(t *testing.T) {
+	samples := []sample{
+		{Wall: 3, CPU: 1, Phases: []usage{{Phase: "slow"}}},
+		{Wall: 1, CPU: 3, Phases: []usage{{Phase: "fast"}}},
+		{Wall: 2, CPU: 2.5, Phases: []usage{{Phase: "middle"}}},
+	}
+	if m := medians(samples); m.Wall != 2 || m.CPU != 2.5 || m.Phases[0].Phase != "middle" {
+		t.Errorf("got %+v", m)
+	}
+	if m := medians(samples[:2]); m.Wall != 1 || m.Phases[0].Phase != "fast" {
+		t.Errorf("of two: got %+v", m)
+	}
+	if got, want := spread(samples), "2.00 (1.00-3.00)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestParseSize(t *testing.T) {
+	for text, want := range map[string]int64{"2.5GB": 2_500_000_000, "150MB": 150_000_000, "3000000": 3_000_000} {
+		if got, err := parseSize(text); err != nil || got != want {
+			t.Errorf("%s: got %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "many", "1kB", "-1GB"} {
+		if got, err := parseSize(text); err == nil {
+			t.Errorf("%q: got %d", text, got)
+		}
+	}
+}

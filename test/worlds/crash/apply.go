@@ -1,0 +1,265 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/mcfile"
+	"machine-pivot/pivot"
+)
+
+// applying is a machine whose first boot is closed. It runs image A with one MachineConfig. Another
+// one is applied, which selects image B with kernel arguments of its own and changes entries of
+// every kind.
+type applying struct {
+	Repo      string // has the commits of both images
+	Projected bool   // this boot has projected the entries that its system carries
+	Early     bool   // see RecordedTooEarly
+}
+
+// Applied is such a machine. repo is a repository made by NewSystems.
+func Applied(repo string) Variant {
+	return func(m *Machine) { m.applying = &applying{Repo: repo} }
+}
+
+// RecordedTooEarly is a program broken on purpose: it records a MachineConfig before the commit. It
+// needs the variant Applied.
+func RecordedTooEarly(m *Machine) { m.applying.Early = true }
+
+// brings returns the kernel argument in the image of a commit; "" if it has none.
+func (a *applying) brings(commit string) string {
+	if a == nil {
+		return ""
+	}
+	return "of.image=" + commit[:1]
+}
+
+// prepared writes the record before the commit, for RecordedTooEarly.
+func (m *Machine) prepared(r pivot.Request) error {
+	if m.applying == nil || !m.applying.Early {
+		return nil
+	}
+	record := slices.IndexFunc(r.Entries, func(f hostfiles.File) bool { return f.Path == mcfile.RecordPath })
+	return hostfiles.Replace(m.disk, m.root+mcfile.RecordPath, r.Entries[record].Content, 0o600)
+}
+
+// liveApply powers the machine on until the second MachineConfig is applied. It checks, in addition
+// to the promises of a first boot:
+//
+//   - the /etc of each system that runs or is the default is exactly that of one MachineConfig,
+//     with its record and its kernel arguments;
+//   - once a boot has projected what its system carries, /var matches;
+//   - in the end verify finds no difference.
+func (m *Machine) liveApply() error {
+	bound := 2
+	for _, p := range m.points {
+		if p.Loss.reboots() {
+			bound++
+		}
+	}
+	for m.Boots < bound {
+		if err := m.powerOn(); err != nil {
+			return err
+		}
+		m.applying.Projected = false
+		over, err := m.applyBoot()
+		if err != nil {
+			return fmt.Errorf("boot %d: %w", m.Boots, err)
+		}
+		if over {
+			return errors.Join(m.arrived(), m.verified())
+		}
+	}
+	return fmt.Errorf("not applied after %d boots", m.Boots)
+}
+
+// applyBoot runs one boot, until it ends or nothing is left to apply.
+func (m *Machine) applyBoot() (over bool, err error) {
+	for n := range maxStarts {
+		if err := m.noteState(n); err != nil {
+			return false, err
+		}
+		arrived := false
+		err := m.process(func(ctx context.Context) (err error) {
+			if !m.applying.Projected {
+				return m.projectOnBoot()
+			}
+			changed, err := m.runApply(ctx)
+			arrived = err == nil && !changed
+			return err
+		})
+		if werr := m.wholeNow(); werr != nil {
+			return false, werr
+		}
+		switch {
+		case m.loss.reboots():
+			return false, m.down()
+		case m.rebooting:
+			m.Reboots++
+			return false, m.shutdown()
+		case m.loss == Kill, fault.KindOf(err).Transient():
+			continue
+		case err != nil:
+			return false, err
+		case arrived:
+			return true, nil
+		}
+	}
+	return false, fmt.Errorf("still at it after %d starts", maxStarts)
+}
+
+// projectOnBoot does what the unit does before services start. It is repeated if it was killed.
+func (m *Machine) projectOnBoot() error {
+	parts := m.parts()
+	_, err := parts.Project(func(string) {})
+	if err == nil {
+		m.applying.Projected = true
+		err = m.wholeVar()
+	}
+	return err
+}
+
+func (m *Machine) runApply(ctx context.Context) (changed bool, err error) {
+	parts := m.parts()
+	parts.ImageKargs = host.ImageKargsApply
+	a := firstboot.Apply{Machine: parts, File: "mc.json", Data: []byte(secondConfig()), When: firstboot.RebootNow, Unsupported: mcfile.Warn}
+	return a.Run(ctx)
+}
+
+// wholeNow checks the running system and the default one.
+func (m *Machine) wholeNow() error {
+	next, err := m.next()
+	if err != nil {
+		return err
+	}
+	for _, root := range []string{m.root, next.Path} {
+		if err := errors.Join(m.whole(root), m.wholeApplied(root)); err != nil {
+			return err
+		}
+	}
+	return m.secretHiddenIfAny()
+}
+
+// verified returns an error if verify finds a difference.
+func (m *Machine) verified() error {
+	parts := m.parts()
+	differences, err := parts.Verify(context.Background())
+	if err == nil && len(differences) > 0 {
+		err = fmt.Errorf("verify says: %s", strings.Join(differences, "; "))
+	}
+	return err
+}
+
+// checkoutSystem writes the files of a commit's image into its deployment, and copies /usr/etc to
+// /etc.
+func checkoutSystem(root, commit string) error {
+	all := map[string]string{}
+	for path, content := range systemHas(commit) {
+		all[root+path] = content
+		if below, ok := strings.CutPrefix(path, "/usr/etc/"); ok {
+			all[root+"/etc/"+below] = content
+		}
+	}
+	return writeAll(all)
+}
+
+// mergeWhole is merge for a machine of Applied, where unit links and removals matter. It merges
+// like libostree: entries that equal the running image's are taken from the new image.
+func (m *Machine) mergeWhole(r pivot.Request) error {
+	r, err := r.ForCommit(r.Commit)
+	if err != nil {
+		return err
+	}
+	var kept []hostfiles.File
+	for path := range describe(m.root, "/etc") {
+		f, _, err := hostfiles.Read(m.root, path)
+		if err != nil {
+			return err
+		}
+		shipped, ships, err := hostfiles.Read(m.root+"/usr", path)
+		if err != nil {
+			return err
+		}
+		if !ships || shipped.Entry != f.Entry {
+			kept = append(kept, f)
+		}
+	}
+	// Remove what an earlier attempt left.
+	if err := os.RemoveAll(m.deployment(r.Commit) + "/etc"); err != nil {
+		return err
+	}
+	return m.checkout(r, slices.Concat(ordered(kept), ordered(r.Entries)))
+}
+
+// ordered sorts entries into an order in which they can be created: removals from the bottom up,
+// then directories before their contents.
+func ordered(entries []hostfiles.File) []hostfiles.File {
+	return slices.SortedFunc(slices.Values(entries), func(a, b hostfiles.File) int {
+		switch {
+		case a.Removes() != b.Removes():
+			return map[bool]int{true: -1, false: 1}[a.Removes()]
+		case a.Removes():
+			return strings.Compare(b.Path, a.Path)
+		}
+		return strings.Compare(a.Path, b.Path)
+	})
+}
+
+// setPassword sets the password of the only user in /etc/shadow.
+func setPassword(root string, f hostfiles.File) error {
+	hash := "*"
+	if f.Kind == hostfiles.KindPassword {
+		hash = string(f.Content)
+	}
+	return os.WriteFile(root+f.OnDisk(), []byte(shadowWith(hash)), 0o600)
+}
+
+// etcOfA returns the entries of the running system's /etc before the second MachineConfig is
+// applied.
+func (m *Machine) etcOfA() ([]hostfiles.File, error) {
+	desired, report := mcfile.ParseRecord([]byte(firstConfig), mcfile.Host{})
+	if report.Failed() {
+		return nil, report.Err("the first MachineConfig")
+	}
+	carriers, err := carriersOf(desired.Entries)
+	etc := []hostfiles.File{
+		hostfiles.NewFile(mcfile.RecordPath, 0o600, []byte(firstConfig)),
+		hostfiles.NewFile("/etc/shadow", 0o600, []byte(shadowWith("$6$first"))),
+	}
+	for path, d := range etcA {
+		etc = append(etc, d.file(path))
+	}
+	return ordered(append(etc, carriers...)), err
+}
+
+// settleVar creates the machine's own /var and projects what A carries.
+func (m *Machine) settleVar() error {
+	root := m.deployment(commitA)
+	shared := filepath.Join(m.dir, stateroot, "var")
+	for path, d := range ownVar {
+		if err := put(shared, d.file(strings.TrimPrefix(path, "/var"))); err != nil {
+			return err
+		}
+	}
+	parts := firstboot.Machine{Host: host.New(root)}
+	_, err := parts.Project(func(string) {})
+	return errors.Join(err, m.know(root+"/etc"), m.know(shared))
+}
+
+// systemBefore returns the old system, with the kernel arguments of the first MachineConfig.
+func (m *Machine) systemBefore() pivot.Request {
+	r := systemA()
+	if m.applying != nil {
+		r.Kargs = append(r.Kargs, "first=1", m.applying.brings(commitA))
+	}
+	return r
+}

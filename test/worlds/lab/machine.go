@@ -1,0 +1,123 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/host"
+	"machine-pivot/test/worlds/registry"
+	"machine-pivot/test/worlds/vm"
+)
+
+// access returns the files with which a guest trusts the registry and logs in to it.
+func (l *Lab) access() []vm.TreeFile { return l.accessAs(l.Registry.HostAs(GuestHost)) }
+
+// accessAs is like access, for another name of the registry.
+func (l *Lab) accessAs(host string) []vm.TreeFile { return Access(l.Registry, host) }
+
+// Access returns the files with which a machine trusts a registry, which it reaches as host, and logs
+// in to it.
+func Access(to *registry.Registry, host string) []vm.TreeFile {
+	return []vm.TreeFile{
+		{Path: "/etc/containers/certs.d/" + host + "/ca.crt", Mode: 0o644, Content: to.CA()},
+		{Path: "/var/lib/kubelet/config.json", Mode: 0o600, Content: to.PullSecret(host)},
+	}
+}
+
+// Setup describes a machine that boots A, before its first boot.
+type Setup struct {
+	Encapsulated []byte        // the encapsulated MachineConfig; nil: none, or it is among the files
+	Files        []vm.TreeFile // as Ignition has written them
+	Layout       vm.Layout
+	KernelArgs   []string
+	Mode         host.Mode // where pivot runs the first boot; "": ModeSystem
+}
+
+// MachineWith makes a machine, with its disk, from a setup.
+func (l *Lab) MachineWith(ctx context.Context, name string, s Setup, log io.Writer) (*vm.Machine, error) {
+	return l.machine(ctx, name, l.spec(s), log)
+}
+
+// spec returns the spec of the disk for a setup.
+func (l *Lab) spec(s Setup) vm.DiskSpec {
+	files := l.access()
+	if mode := cmp.Or(s.Mode, host.ModeSystem); mode != host.DefaultSettings().Mode {
+		files = append(files, vm.TreeFile{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=" + mode + "\n")})
+	}
+	if s.Encapsulated != nil {
+		files = append(files, encapsulatedFile(s.Encapsulated))
+	}
+	files = append(files, s.Files...)
+	return vm.DiskSpec{
+		Files: files, Layout: s.Layout, KernelArgs: s.KernelArgs,
+		// As in RHCOS and Fedora CoreOS: /sysroot is mounted read-only.
+		RepoConfig: []string{"sysroot.readonly=true"},
+	}
+}
+
+// MachineAt makes a machine that is already at the target w and that cannot access the registry.
+func (l *Lab) MachineAt(ctx context.Context, name string, w Want, log io.Writer) (*vm.Machine, error) {
+	encapsulated, err := w.Encapsulated()
+	if err != nil {
+		return nil, err
+	}
+	origin := fmt.Sprintf("[origin]\nrefspec=%s\ncustom-url=pivot://%s\ncustom-description=Managed by pivot\n", l.Guest.CommitB, w.Image)
+	spec := vm.DiskSpec{
+		Deploy: "B", KernelArgs: w.Kargs, Origin: []byte(origin),
+		Files: append(w.PinningFiles(), encapsulatedFile(encapsulated)),
+	}
+	return l.machine(ctx, name, spec, log)
+}
+
+// MachineByHand makes a machine that boots A without a MachineConfig, runs a command on its first
+// boot, and has further files.
+func (l *Lab) MachineByHand(ctx context.Context, name, command string, files []vm.TreeFile, log io.Writer) (*vm.Machine, error) {
+	files = slices.Concat(l.access(), Typed("by-hand", command, "PathExists=!/etc/crio"), files)
+	return l.machine(ctx, name, vm.DiskSpec{Files: files}, log)
+}
+
+// Typed returns the files of a unit, name, that runs a shell command as soon as the machine is online
+// and pivot-firstboot.service has ended. The unit runs only on boots in which condition holds: a
+// systemd condition without the prefix "Condition", such as "PathExists=/usr".
+func Typed(name, command, condition string) []vm.TreeFile {
+	unit := fmt.Sprintf(`[Unit]
+After=systemd-networkd-wait-online.service pivot-firstboot.service
+Wants=systemd-networkd-wait-online.service
+Before=boot-report.service
+Condition%s
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -ec '%s'
+StandardOutput=journal+console
+StandardError=journal+console
+`, condition, command)
+	const dir = "/etc/systemd/system/"
+	return []vm.TreeFile{
+		{Path: dir + name + ".service", Mode: 0o644, Content: []byte(unit)},
+		{Path: dir + "multi-user.target.wants/" + name + ".service", Symlink: "../" + name + ".service"},
+	}
+}
+
+func (l *Lab) machine(ctx context.Context, name string, spec vm.DiskSpec, log io.Writer) (*vm.Machine, error) {
+	disk := filepath.Join(l.dir, name+".img")
+	spec.KernelArgs = append(l.selinux.KernelArgs(), spec.KernelArgs...)
+	if err := l.Guest.Disk(ctx, disk, spec); err != nil {
+		return nil, err
+	}
+	return &vm.Machine{Disk: disk, Log: log}, nil
+}
+
+func encapsulatedFile(content []byte) vm.TreeFile {
+	return vm.TreeFile{Path: firstboot.EncapsulatedPath, Mode: 0o644, Content: content}
+}
+
+// dataURL returns content as a data URL, for the source of an Ignition file.
+func dataURL(content []byte) string {
+	return "data:text/plain;charset=utf-8;base64," + base64.StdEncoding.EncodeToString(content)
+}
