@@ -3,7 +3,7 @@ package firstboot
 import (
 	"runtime"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/extensions"
 	"machine-pivot/internal/machineconfig/spec"

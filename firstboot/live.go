@@ -9,9 +9,9 @@ import (
 	"path"
 	"slices"
 
-	"machine-pivot/day2/disruption"
 	"machine-pivot/day2/live"
 	"machine-pivot/internal/budget"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/projection"
@@ -171,7 +171,7 @@ func (a *Apply) passwordEntry(f hostfiles.File) (live.Entry, error) {
 
 // services returns the services of the running system; nil if the machine is not the running
 // system.
-func (m *Machine) services() live.Services {
+func (m *Machine) services() host.Services {
 	if m.Systemd == nil && m.Host.Runs() {
 		return m.Host.Services()
 	}

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/day2/disruption"
 	"machine-pivot/day2/live"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/mcfile"
@@ -27,7 +27,7 @@ import (
 // services stands in for systemd: units that are not in units are active.
 type services struct {
 	calls    []string
-	units    map[string]live.UnitState // units in another state
+	units    map[string]host.UnitState // units in another state
 	fails    map[string]error          // calls that fail
 	starting bool
 	before   func(call string) // runs before each call
@@ -46,11 +46,11 @@ func (s *services) Reload(_ context.Context, unit string) error  { return s.call
 func (s *services) Restart(_ context.Context, unit string) error { return s.call("restart " + unit) }
 func (s *services) UpdateTrust(context.Context) error            { return s.call("update-ca-trust") }
 func (s *services) Starting(context.Context) (bool, error)       { return s.starting, nil }
-func (s *services) State(_ context.Context, unit string) (live.UnitState, error) {
+func (s *services) State(_ context.Context, unit string) (host.UnitState, error) {
 	if state, known := s.units[unit]; known {
 		return state, nil
 	}
-	return live.UnitState{Load: "loaded", Active: "active", Sub: "running", Result: "success", Type: "notify", Condition: true}, nil
+	return host.UnitState{Load: "loaded", Active: "active", Sub: "running", Result: "success", Type: "notify", Condition: true}, nil
 }
 
 // changer applies MachineConfigs to a machine with services.
@@ -311,10 +311,10 @@ func TestLiveGoesBack(t *testing.T) {
 	}
 	// The reload succeeds, but the service dies.
 	c.fails, c.calls = nil, nil
-	c.units = map[string]live.UnitState{}
+	c.units = map[string]host.UnitState{}
 	c.services.before = func(call string) {
 		if call == "reload app.service" {
-			c.units["app.service"] = live.UnitState{Load: "loaded", Active: "failed", Sub: "failed", Result: "exit-code"}
+			c.units["app.service"] = host.UnitState{Load: "loaded", Active: "failed", Sub: "failed", Result: "exit-code"}
 		}
 	}
 	if _, err := c.story(liveV2).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot reload app.service: it is failed (failed, result exit-code) afterwards") || c.etc() != before {
@@ -324,25 +324,25 @@ func TestLiveGoesBack(t *testing.T) {
 
 // TestLiveUnits (P56, D94): actions on units that are not running or do not exist, or end the system.
 func TestLiveUnits(t *testing.T) {
-	absent, masked := live.UnitState{Load: "not-found", Active: "inactive"}, live.UnitState{Load: "masked", Active: "inactive"}
-	stopped := live.UnitState{Load: "loaded", Active: "inactive", Type: "notify"}
-	ran := live.UnitState{Load: "loaded", Active: "inactive", Type: "oneshot", Result: "success", Condition: true}
-	unmet := live.UnitState{Load: "loaded", Active: "inactive", Type: "oneshot", Result: "success"}
+	absent, masked := host.UnitState{Load: "not-found", Active: "inactive"}, host.UnitState{Load: "masked", Active: "inactive"}
+	stopped := host.UnitState{Load: "loaded", Active: "inactive", Type: "notify"}
+	ran := host.UnitState{Load: "loaded", Active: "inactive", Type: "oneshot", Result: "success", Condition: true}
+	unmet := host.UnitState{Load: "loaded", Active: "inactive", Type: "oneshot", Result: "success"}
 	const bundle = "/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt"
 	const trust = "coreos-update-ca-trust.service"
 	for _, r := range []struct {
 		name, path, want string
-		units            map[string]live.UnitState
+		units            map[string]host.UnitState
 		fails            bool
 	}{
-		{"no CRI-O", "/etc/containers/policy.json", "[]", map[string]live.UnitState{"crio.service": absent}, false},
-		{"CRI-O is masked", "/etc/containers/policy.json", "[]", map[string]live.UnitState{"crio.service": masked}, false},
-		{"CRI-O does not run", "/etc/containers/policy.json", "[]", map[string]live.UnitState{"crio.service": stopped}, false},
-		{"kubelet does not run, and does not come up", "/etc/kubernetes/credential-providers", "[restart kubelet.service restart kubelet.service]", map[string]live.UnitState{"kubelet.service": stopped}, true},
-		{"certificates", bundle, "[restart " + trust + " restart crio.service]", map[string]live.UnitState{trust: ran}, false},
-		{"certificates, without the service", bundle, "[update-ca-trust restart crio.service]", map[string]live.UnitState{trust: absent}, false},
-		{"CRI-O is another name of the end of the system", "/etc/containers/policy.json", "[]", map[string]live.UnitState{"crio.service": {ID: "systemd-reboot.service", Load: "loaded", Active: "active"}}, true},
-		{"certificates, on the first boot only", bundle, "[restart " + trust + " update-ca-trust restart crio.service]", map[string]live.UnitState{trust: unmet}, false},
+		{"no CRI-O", "/etc/containers/policy.json", "[]", map[string]host.UnitState{"crio.service": absent}, false},
+		{"CRI-O is masked", "/etc/containers/policy.json", "[]", map[string]host.UnitState{"crio.service": masked}, false},
+		{"CRI-O does not run", "/etc/containers/policy.json", "[]", map[string]host.UnitState{"crio.service": stopped}, false},
+		{"kubelet does not run, and does not come up", "/etc/kubernetes/credential-providers", "[restart kubelet.service restart kubelet.service]", map[string]host.UnitState{"kubelet.service": stopped}, true},
+		{"certificates", bundle, "[restart " + trust + " restart crio.service]", map[string]host.UnitState{trust: ran}, false},
+		{"certificates, without the service", bundle, "[update-ca-trust restart crio.service]", map[string]host.UnitState{trust: absent}, false},
+		{"CRI-O is another name of the end of the system", "/etc/containers/policy.json", "[]", map[string]host.UnitState{"crio.service": {ID: "systemd-reboot.service", Load: "loaded", Active: "active"}}, true},
+		{"certificates, on the first boot only", bundle, "[restart " + trust + " update-ca-trust restart crio.service]", map[string]host.UnitState{trust: unmet}, false},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			c := &changer{Host: hostdir.New(t), services: &services{units: r.units}, t: t, when: firstboot.RebootNever}
@@ -451,7 +451,7 @@ func TestLiveForward(t *testing.T) {
 		if rebooted {
 			c.Boot()
 			c.starting = true
-			c.units = map[string]live.UnitState{"other.service": {Load: "loaded", Active: "inactive"}, "crio.service": {Load: "loaded", Active: "inactive"}}
+			c.units = map[string]host.UnitState{"other.service": {Load: "loaded", Active: "inactive"}, "crio.service": {Load: "loaded", Active: "inactive"}}
 		}
 		c.disk, c.calls, c.services.before = nil, nil, nil
 		told := strings.Contains(string(c.Read(live.JournalPath)), `"done":true`) // all actions were done before it died

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/day2/disruption"
 	"machine-pivot/day2/live"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/projection"
 	"machine-pivot/test/tools/sample"

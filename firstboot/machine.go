@@ -27,7 +27,7 @@ type Machine struct {
 	Place    Place // nil: the started system
 	// Systemd applies changes of the running system to its services; nil: the host's systemd,
 	// if the host is the running system.
-	Systemd live.Services
+	Systemd host.Services
 	// Contributors are those besides CPU partitioning and what is projected into /var.
 	Contributors []pivot.Contributor
 	// RebootMethod overrides the machine's setting unless it is "".

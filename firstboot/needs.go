@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/day2/disruption"
 	"machine-pivot/day2/live"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/projection"

@@ -6,7 +6,7 @@ import (
 	"os"
 	"runtime"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"

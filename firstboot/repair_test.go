@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/day2/disruption"
 	"machine-pivot/day2/found"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/mcfile"

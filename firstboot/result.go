@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/printable"
 	"machine-pivot/internal/problem"

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/day2/disruption"
 	"machine-pivot/day2/live"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/pivot"
 	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/hostdir"

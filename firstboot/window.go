@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"machine-pivot/day2/window"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/window"
 	"machine-pivot/pivot"
 )
 

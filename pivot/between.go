@@ -4,7 +4,7 @@ import (
 	"path"
 	"slices"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"

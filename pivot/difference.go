@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 )
 
 // Class says what a Difference is about; the names are stable.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/kargs"

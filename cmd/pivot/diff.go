@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/day2/disruption"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/printable"
 )

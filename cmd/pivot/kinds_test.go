@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/day2/disruption"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/projection"
 	"machine-pivot/kargs"

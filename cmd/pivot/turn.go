@@ -5,13 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/day2/fleetlock"
 	"machine-pivot/day2/slot"
-	"machine-pivot/day2/window"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/fleetlock"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/window"
 )
 
 // turnFlags determine when a machine may be changed, and which FleetLock server must agree.

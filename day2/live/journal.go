@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"

@@ -20,7 +20,7 @@ import (
 	"errors"
 	"fmt"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
@@ -63,7 +63,7 @@ type Outside interface {
 type Runner struct {
 	Root     string
 	Disk     hostfiles.Disk
-	Services Services
+	Services host.Services
 	Outside  Outside
 	BootID   string       // of this boot
 	Note     func(string) // reports progress to people

@@ -6,46 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 )
-
-// Services controls the services of the running system. Reload and Restart return when systemd
-// has finished the job.
-type Services interface {
-	DaemonReload(ctx context.Context) error
-	Reload(ctx context.Context, unit string) error
-	Restart(ctx context.Context, unit string) error // starts one that does not run
-	State(ctx context.Context, unit string) (UnitState, error)
-	// Starting reports whether the system is still coming up.
-	Starting(ctx context.Context) (bool, error)
-	// UpdateTrust updates the store of trusted certificates, as disruption.CATrust does on
-	// systems that have it.
-	UpdateTrust(ctx context.Context) error
-}
-
-// UnitState has properties of a unit with systemd's values (org.freedesktop.systemd1(5)).
-type UnitState struct {
-	ID        string // Id, the unit's own name; it may have others
-	Load      string // LoadState: loaded, masked, not-found, …
-	Active    string // ActiveState
-	Sub       string // SubState
-	Result    string // of the last run: success, …
-	Type      string // of a service: oneshot, …
-	Condition bool   // whether its conditions were met when it was last started
-	Queued    bool   // a job waits for it, as one that will start it
-}
-
-// runs reports whether a unit is running, starting or stopping.
-func (s UnitState) runs() bool { return s.Active != "inactive" && s.Active != "failed" }
-
-// healthy reports whether a unit is as it should be after a reload or restart.
-func (s UnitState) healthy() bool {
-	if s.Type == "oneshot" && s.Active == "inactive" {
-		return s.Result == "success" && s.Condition
-	}
-	return slices.Contains([]string{"active", "reloading", "refreshing"}, s.Active)
-}
 
 // act runs actions in order, up to the first that fails, and returns how many were begun.
 func (r *Runner) act(ctx context.Context, c Change, actions []disruption.Action) (begun int, err error) {
@@ -92,7 +55,7 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 		return err
 	case disruption.Ends(before.ID):
 		return fmt.Errorf("the unit is %s, which ends the system or restarts all of its services: such a change has the action Reboot", before.ID)
-	case starting && !before.runs():
+	case starting && !before.Runs():
 		return nil
 	case before.Load == "not-found" && a.Service == disruption.CATrust:
 		r.tellActed(a)
@@ -100,7 +63,7 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 	case before.Load == "not-found", before.Load == "masked":
 		r.Note(fmt.Sprintf("%s is %s: nothing to %s", a.Service, before.Load, a))
 		return nil
-	case a.Type == disruption.Reload && !before.runs():
+	case a.Type == disruption.Reload && !before.Runs():
 		r.Note(fmt.Sprintf("%s does not run: it reads what is changed when it starts", a.Service))
 		return nil
 	}
@@ -115,7 +78,7 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 	}
 	after, err := r.Services.State(ctx, a.Service)
 	switch {
-	case err != nil || after.healthy():
+	case err != nil || after.Healthy():
 		return err
 	case a.Service == disruption.CATrust && !after.Condition: // its condition is met only on the first boot
 		return r.Services.UpdateTrust(ctx)

@@ -9,8 +9,8 @@ import (
 	"os"
 	"time"
 
-	"machine-pivot/day2/fleetlock"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/fleetlock"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/osimage/source"
 	"machine-pivot/internal/retry"

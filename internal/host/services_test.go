@@ -38,7 +38,7 @@ func TestServices(t *testing.T) {
 		t.Error("a restart that fails is none")
 	}
 	state, err := s.State(ctx, "a.service")
-	if want := (live.UnitState{ID: "a.service", Load: "loaded", Active: "inactive", Sub: "dead", Result: "success", Type: "oneshot", Condition: true}); err != nil || state != want {
+	if want := (host.UnitState{ID: "a.service", Load: "loaded", Active: "inactive", Sub: "dead", Result: "success", Type: "oneshot", Condition: true}); err != nil || state != want {
 		t.Errorf("state %+v, want %+v, %v", state, want, err)
 	}
 	if starting, err := s.Starting(ctx); err != nil || !starting {

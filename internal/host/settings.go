@@ -10,9 +10,9 @@ import (
 	"time"
 	"unicode"
 
-	"machine-pivot/day2/fleetlock"
-	"machine-pivot/day2/window"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/fleetlock"
+	"machine-pivot/internal/window"
 )
 
 // SettingsPath is the file with the administrator's settings for the first boot: lines

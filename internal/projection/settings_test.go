@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"machine-pivot/day2/disruption"
 	"machine-pivot/day2/live"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/projection"

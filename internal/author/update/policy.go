@@ -3,7 +3,7 @@ package update
 import (
 	"strings"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/problem"
 )
 

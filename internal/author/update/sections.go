@@ -3,7 +3,7 @@ package update
 import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/machineconfig/ignition"
 )
 

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/day2/disruption"
 	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/problem"
 )

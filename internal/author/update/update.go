@@ -12,8 +12,8 @@ import (
 	"fmt"
 	"slices"
 
-	"machine-pivot/day2/disruption"
 	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
 )

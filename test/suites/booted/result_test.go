@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/day2/disruption"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/api"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/test/suites/booted"
 	"machine-pivot/test/tools/schema"
 	"machine-pivot/test/tools/script"

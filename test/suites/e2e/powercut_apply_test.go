@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/day2/disruption"
 	"machine-pivot/day2/live"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"

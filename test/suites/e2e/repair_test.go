@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/host"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/lab"

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/test/suites/syskill"
 	"machine-pivot/test/tools/script"

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/day2/disruption"
 	"machine-pivot/day2/live"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/mcfile"
@@ -278,14 +278,14 @@ func (m *Machine) unitText() string {
 // manager is the machine's service manager.
 type manager struct{ *Machine }
 
-var _ live.Services = manager{}
+var _ host.Services = manager{}
 
-// DaemonReload implements live.Services.
+// DaemonReload implements host.Services.
 func (m manager) DaemonReload(context.Context) error {
 	return m.effect("daemon-reload", nil, func() error { m.change.units = m.unitText(); return nil })
 }
 
-// Reload implements live.Services.
+// Reload implements host.Services.
 func (m manager) Reload(_ context.Context, unit string) error {
 	return m.effect("reload "+unit, nil, func() error {
 		if m.change.refused && m.configuration() != fmt.Sprint("old", error(nil)) {
@@ -296,18 +296,18 @@ func (m manager) Reload(_ context.Context, unit string) error {
 	})
 }
 
-// Restart implements live.Services.
+// Restart implements host.Services.
 func (manager) Restart(context.Context, string) error { return errors.New("nobody asks for it") }
 
-// UpdateTrust implements live.Services.
+// UpdateTrust implements host.Services.
 func (manager) UpdateTrust(context.Context) error { return errors.New("nobody asks for it") }
 
-// Starting implements live.Services.
+// Starting implements host.Services.
 func (m manager) Starting(context.Context) (bool, error) { return !m.change.runs, nil }
 
-// State implements live.Services.
-func (m manager) State(context.Context, string) (live.UnitState, error) {
-	s := live.UnitState{Load: "loaded", Active: "inactive"}
+// State implements host.Services.
+func (m manager) State(context.Context, string) (host.UnitState, error) {
+	s := host.UnitState{Load: "loaded", Active: "inactive"}
 	if m.change.runs {
 		s.Active = "active"
 	}

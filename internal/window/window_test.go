@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/day2/window"
+	"machine-pivot/internal/window"
 )
 
 func zone(t *testing.T, name string) *time.Location {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 )
 
 // TestRegistriesDrain (D110): which changes of registries.conf need a drain, as the operator decides

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/day2/fleetlock"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/fleetlock"
 	server "machine-pivot/test/worlds/fleetlock"
 )
 

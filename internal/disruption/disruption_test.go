@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/day2/disruption"
+	"machine-pivot/internal/disruption"
 )
 
 const own = `
