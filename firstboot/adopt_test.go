@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
@@ -47,19 +48,19 @@ func targetFiles(t *testing.T, h *hostdir.Host) []string {
 
 func verify(t *testing.T, h *hostdir.Host) string {
 	t.Helper()
-	m := machine(t, h)
+	m := newMachine(t, h)
 	differences, err := m.Verify(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Join(differences, "\n")
+	return strings.Join(pivot.Texts(differences), "\n")
 }
 
 // TestFilesOfIgnition: files that Ignition wrote are carried over to the new system, are no
 // change of their own, and are verified from then on.
 func TestFilesOfIgnition(t *testing.T) {
 	h := served(t)
-	plan := firstboot.FirstBoot{Machine: machine(t, h), File: firstboot.EncapsulatedPath}
+	plan := firstboot.FirstBoot{Machine: newMachine(t, h), File: firstboot.EncapsulatedPath}
 	if p, err := plan.Plan(t.Context()); err != nil || len(p.Entries) != 0 || p.Reboots != 1 {
 		t.Errorf("plan %+v, %v", p, err)
 	}
@@ -100,8 +101,8 @@ func TestFilesOfIgnitionAfterAPivotByHand(t *testing.T) {
 	if err := boot(t, h); err != nil {
 		t.Fatal(err)
 	}
-	rebase := firstboot.Rebase{Machine: machine(t, h), Append: []string{"debug"}}
-	if changed, err := rebase.Run(t.Context()); err != nil || !changed {
+	rebase := day2.Rebase{Machine: newMachine(t, h), Append: []string{"debug"}}
+	if changed, err := rebase.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
 		t.Fatal(changed, err)
 	}
 	h.Boot()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
@@ -26,14 +27,14 @@ func apply(t *testing.T, h *hostdir.Host, spec string) (changed bool, notes stri
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	h.Reboot = func(context.Context) error { cancel(); return nil } // systemd stops us on its way down
-	m := machine(t, h)
+	m := newMachine(t, h)
 	m.Progress.Emit = func(e pivot.Event) {
 		if e.Kind == pivot.EventNoted {
 			notes += e.Message + "\n"
 		}
 	}
-	a := firstboot.Apply{Machine: m, File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + spec), When: firstboot.RebootNow}
-	changed, err = a.Run(ctx)
+	a := day2.Apply{Machine: m, Config: day2.Config{File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + spec)}, When: day2.RebootNow}
+	changed, err = a.Run(ctx, day2.Prepared{})
 	if changed && err == nil {
 		h.Boot()
 	}
@@ -169,8 +170,8 @@ func TestApplyRecord(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	h.Reboot = func(context.Context) error { cancel(); return nil }
-	a := firstboot.Apply{Machine: machine(t, h), File: mcfile.RecordPath, Data: h.Read(mcfile.RecordPath), When: firstboot.RebootNow}
-	if changed, err := a.Run(ctx); err != nil || !changed {
+	a := day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: mcfile.RecordPath, Data: h.Read(mcfile.RecordPath)}, When: day2.RebootNow}
+	if changed, err := a.Run(ctx, day2.Prepared{}); err != nil || !changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
 	h.Boot()

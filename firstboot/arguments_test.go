@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
 	"machine-pivot/kargs"
 	"machine-pivot/test/worlds/hostdir"
@@ -29,8 +29,8 @@ func TestKargPolicy(t *testing.T) {
 			if c.policy != "" {
 				h.Write(kargs.PolicyPath, []byte(c.policy))
 			}
-			rebase := firstboot.Rebase{Machine: machine(t, h), Append: []string{c.argument}}
-			_, byHand := rebase.Plan(t.Context())
+			rebase := day2.Rebase{Machine: newMachine(t, h), Append: []string{c.argument}}
+			_, byHand := rebase.Plan(t.Context(), day2.Prepared{})
 			err := boot(t, h)
 			if c.want != "" {
 				for _, err := range []error{err, byHand} {

@@ -69,7 +69,7 @@ func TestCommittedWrong(t *testing.T) {
 				t.Fatalf("spoiled %d times: %v", spoiled, failure)
 			}
 			// The initramfs steps aside, and says why.
-			record := machine(t, h).Progress
+			record := newMachine(t, h).Progress
 			must(t, record.Open())
 			if failed := record.Record.Error; c.commits != "deploy" && (failed == nil || !strings.Contains(failed.Message, "cannot trust the new")) {
 				t.Errorf("the journal has the error %+v", failed)

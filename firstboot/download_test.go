@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/pivot"
 	"machine-pivot/test/tools/sample"
@@ -25,8 +27,8 @@ type downloader struct {
 	notes string
 }
 
-func (d *downloader) machine() firstboot.Machine {
-	m := machine(d.t, d.Host)
+func (d *downloader) newMachine() *machine.Machine {
+	m := newMachine(d.t, d.Host)
 	d.notes = ""
 	m.Progress.Emit = func(e pivot.Event) {
 		if e.Kind == pivot.EventNoted {
@@ -44,7 +46,7 @@ func configFor(image, content string) []byte {
 
 func (d *downloader) download(data []byte) (changed bool, err error) {
 	d.t.Helper()
-	a := firstboot.Apply{Machine: d.machine(), File: "mc.yaml", Data: data}
+	a := day2.Apply{Machine: d.newMachine(), Config: day2.Config{File: "mc.yaml", Data: data}}
 	p, err := a.Download(d.t.Context())
 	return p.New, err
 }
@@ -53,17 +55,16 @@ func (d *downloader) download(data []byte) (changed bool, err error) {
 // downloaded one.
 func (d *downloader) use(data []byte) error {
 	d.t.Helper()
-	a := firstboot.Apply{Machine: d.machine(), File: "given.yaml", Data: data}
-	a.FromDownloaded = true
-	_, err := a.Run(d.t.Context())
+	a := day2.Apply{Machine: d.newMachine(), Config: day2.Config{File: "given.yaml", Data: data}}
+	_, err := a.Run(d.t.Context(), day2.Prepared{Downloaded: true})
 	return err
 }
 
 // move commits another system with a pivot by hand.
 func (d *downloader) move(image string, appended ...string) {
 	d.t.Helper()
-	r := firstboot.Rebase{Machine: d.machine(), Image: image, Append: appended}
-	_, err := r.Run(d.t.Context())
+	r := day2.Rebase{Machine: d.newMachine(), Image: image, Append: appended}
+	_, err := r.Run(d.t.Context(), day2.Prepared{})
 	must(d.t, err)
 }
 
@@ -124,7 +125,7 @@ func TestDownload(t *testing.T) {
 	if journal := string(d.Read("/var/lib/pivot/journal.json")); strings.Contains(journal, "data:,one") {
 		t.Error("the journal, which everybody may read, has the MachineConfig")
 	}
-	m := d.machine()
+	m := d.newMachine()
 	s, err := m.Status(t.Context())
 	if err != nil || s.Phase != pivot.PhaseIdle || s.Downloaded == nil || s.Downloaded.Image.Commit != d.Commit || s.Downloaded.At.IsZero() {
 		t.Errorf("status %+v, %v", s, err)
@@ -318,7 +319,7 @@ func TestDownloadedDamaged(t *testing.T) {
 // TestDownloadOfRebase downloads only an image, without a MachineConfig.
 func TestDownloadOfRebase(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
-	r := firstboot.Rebase{Machine: d.machine(), Image: d.Image}
+	r := day2.Rebase{Machine: d.newMachine(), Image: d.Image}
 	if p, err := r.Download(t.Context()); err != nil || !p.New {
 		t.Fatalf("new %v, %v", p.New, err)
 	}
@@ -326,9 +327,8 @@ func TestDownloadOfRebase(t *testing.T) {
 		t.Errorf("no MachineConfig: %v", err)
 	}
 	d.Registry.Spoil(registry.Rule{Fault: registry.Status(500)})
-	r = firstboot.Rebase{Machine: d.machine()}
-	r.FromDownloaded = true
-	_, err := r.Run(t.Context())
+	r = day2.Rebase{Machine: d.newMachine()}
+	_, err := r.Run(t.Context(), day2.Prepared{Downloaded: true})
 	must(t, err)
 	d.Boot()
 	if d.Version() != "B.2" || d.record().Downloaded != nil {
@@ -376,9 +376,9 @@ func TestDownloadChecks(t *testing.T) {
 func (d *downloader) dies(data []byte, effects int) (dead bool) {
 	d.t.Helper()
 	defer recoverDeath(&dead)
-	m := d.machine()
+	m := d.newMachine()
 	m.Progress.Journal.Disk = dying{left: &effects}
-	a := firstboot.Apply{Machine: m, File: "mc.yaml", Data: data}
+	a := day2.Apply{Machine: m, Config: day2.Config{File: "mc.yaml", Data: data}}
 	_, err := a.Download(d.t.Context())
 	must(d.t, err)
 	return false

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
 )
 
 // TestEmptyDropIn (D64): a drop-in without contents removes the image's or the administrator's
@@ -47,7 +47,7 @@ func TestWatchSeesLinks(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		told := 0
-		w := firstboot.Watch{Machine: machine(t, h), Every: time.Hour, UntilDrift: true, Tell: func([]string) {
+		w := day2.Watch{Machine: newMachine(t, h), Every: time.Hour, UntilDrift: true, Tell: func([]string) {
 			if told++; told == 1 {
 				shell(t, h, "mkdir -p etc/systemd/system/"+dir+"; ln -s /usr/lib/systemd/system/new.service etc/systemd/system/"+dir)
 			}

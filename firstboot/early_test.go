@@ -36,7 +36,7 @@ func bootEarly(t *testing.T, h *hostdir.Host, p *place) (notes string, err error
 	reboot := h.Reboot
 	h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) }
 	defer func() { h.Reboot = reboot }()
-	m := machine(t, h)
+	m := newMachine(t, h)
 	m.Progress.Emit = func(e pivot.Event) {
 		notes += e.Message + "\n"
 		if e.Record.Phase == "" {

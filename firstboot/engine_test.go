@@ -11,6 +11,7 @@ import (
 
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machine"
 	"machine-pivot/pivot"
 	engines "machine-pivot/rpmostree"
 	"machine-pivot/test/tools/sample"
@@ -19,13 +20,13 @@ import (
 )
 
 // bootWith is boot with an engine chosen by name. It returns the notes.
-func bootWith(t *testing.T, h *hostdir.Host, engine string, changes ...func(*firstboot.Machine)) (notes string, err error) {
+func bootWith(t *testing.T, h *hostdir.Host, engine string, changes ...func(*machine.Machine)) (notes string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	reboot := h.Reboot
 	h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) }
-	m := machine(t, h)
+	m := newMachine(t, h)
 	m.Progress.Emit = func(e pivot.Event) {
 		if e.Kind == pivot.EventNoted || e.Kind == pivot.EventWaiting {
 			notes += fmt.Sprintf("%s %v\n", e.Message, e.Err)
@@ -35,7 +36,7 @@ func bootWith(t *testing.T, h *hostdir.Host, engine string, changes ...func(*fir
 		t.Fatal(err)
 	}
 	for _, change := range changes {
-		change(&m)
+		change(m)
 	}
 	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
 	err = b.Run(ctx)
@@ -174,7 +175,7 @@ func TestHangingDaemon(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a daemon that hangs; not in a short run")
 	}
-	impatient := func(m *firstboot.Machine) {
+	impatient := func(m *machine.Machine) {
 		m.Engine.(*engines.RpmOstree).Limits.Status = 300 * time.Millisecond
 	}
 	h := newHost(t)
@@ -243,9 +244,9 @@ func TestRebaseInterrupted(t *testing.T) {
 }
 
 // killedInRebase makes every command fail once rpm-ostree was asked to rebase.
-func killedInRebase(h *hostdir.Host) func(*firstboot.Machine) {
+func killedInRebase(h *hostdir.Host) func(*machine.Machine) {
 	killed := error(nil)
-	return func(m *firstboot.Machine) {
+	return func(m *machine.Machine) {
 		m.Engine.(*engines.RpmOstree).Run = func(ctx context.Context, argv ...string) ([]byte, error) {
 			if killed != nil {
 				return nil, killed
@@ -316,7 +317,7 @@ func TestBlockedReboot(t *testing.T) {
 		cancel()
 		return reboot(ctx)
 	}
-	m, notes := machine(t, h), ""
+	m, notes := newMachine(t, h), ""
 	m.Progress.Emit = func(e pivot.Event) { notes += fmt.Sprintln(e.Err) }
 	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
 	if err := b.Run(ctx); err != nil {

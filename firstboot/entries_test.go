@@ -10,9 +10,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machine"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 )
@@ -35,7 +37,7 @@ func configured(t *testing.T, entries ...hostfiles.File) (*hostdir.Host, firstbo
 	h.PutIntoNext(map[string]string{"usr/lib/passwd": "chrony:x:994:993::/:/sbin/nologin\n", "usr/etc/group": "wheel:x:10:\n"})
 	h.Serve(h.NativeImage())
 	ask(t, h)
-	m := machine(t, h)
+	m := newMachine(t, h)
 	m.Contributors = []pivot.Contributor{contributor(entries)}
 	return h, firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
 }
@@ -51,8 +53,8 @@ func TestEntriesOfAContributor(t *testing.T) {
 	entries := []hostfiles.File{key, mine, hostfiles.NewDirectory("/etc/chrony", 0o750), hostfiles.Default("/etc/default")}
 	h, b := configured(t, entries...)
 	h.Write("/etc/default", []byte("changed"))
-	again := func() firstboot.Machine {
-		m := machine(t, h)
+	again := func() *machine.Machine {
+		m := newMachine(t, h)
 		m.Contributors = b.Contributors
 		return m
 	}
@@ -88,7 +90,8 @@ func TestEntriesOfAContributor(t *testing.T) {
 	must(t, os.Chown(h.Path("/etc/chrony/key"), 0, 10))
 	must(t, os.Chmod(h.Path("/etc/chrony"), 0o755))
 	must(t, os.WriteFile(h.Path("/etc/default"), []byte("changed again"), 0o644))
-	drift, err := m.Verify(t.Context())
+	differences, err := m.Verify(t.Context())
+	drift := pivot.Texts(differences)
 	slices.Sort(drift)
 	if want := []string{"directory /etc/chrony: differs", "entry /etc/default: not what the image has", "file /etc/chrony/key: differs"}; err != nil || !slices.Equal(drift, want) {
 		t.Errorf("drift %q, %v; want %q", drift, err, want)
@@ -142,7 +145,7 @@ func TestPassword(t *testing.T) {
 	h.Write("/etc/shadow", []byte("root:!:19000::::::\ncore:*:19000:0:99999:7:::\nother:$6$other:19000:0:99999:7:::\n"))
 	shell(t, h, "chmod 640 etc/shadow && chown 0:42 etc/shadow")
 	const asked = "  config: {ignition: {version: 3.4.0}, passwd: {users: [{name: core, passwordHash: $y$one}]}}\n"
-	plan, err := (&firstboot.Apply{Machine: machine(t, h), File: "mc.yaml", Data: []byte("spec:\n" + asked)}).Plan(t.Context())
+	plan, err := (&day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc.yaml", Data: []byte("spec:\n" + asked)}}).Plan(t.Context(), day2.Prepared{})
 	if err != nil || len(plan.Entries) != 1 || plan.Entries[0].What() != "create password of core" {
 		t.Errorf("plan %+v, %v", plan.Entries, err)
 	}

@@ -1,6 +1,6 @@
-// Package firstboot implements the ways in which a machine moves to another system: its
-// first boot (this file, top to bottom), an administrator's pivot by hand (rebase.go), and
-// another MachineConfig (apply.go). All of them run the same few steps on the same parts.
+// Package firstboot completes a machine's first boot: it moves the machine to the system that the
+// encapsulated MachineConfig asks for, and proves on the next boot that it is there. This file
+// tells the story from top to bottom. What happens to a machine later is in package day2.
 package firstboot
 
 import (
@@ -14,6 +14,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/pivot"
 )
@@ -22,17 +23,15 @@ import (
 // boot is open as long as this file exists.
 const EncapsulatedPath = mcfile.Path
 
-// closedSuffix is appended to the file's name when the first boot is closed.
+// closedSuffix is appended to the file's name when the first boot is closed: see mcfile.ClosedPath.
 const closedSuffix = ".bak"
 
 // FirstBoot is one attempt at the first boot of a machine.
 type FirstBoot struct {
-	Machine
+	*machine.Machine
 	File     string // the encapsulated MachineConfig
 	NoReboot bool   // commit, but do not reboot
 	Again    bool   // go forward although the first boot was completed, or given up, before
-
-	request string // the file's digest, set by Read
 }
 
 // Run brings the machine to what the encapsulated MachineConfig asks for. It
@@ -47,17 +46,17 @@ type FirstBoot struct {
 // machine was rolled back to this system after its first boot, Run leaves it as it is
 // (takenback.go).
 func (b *FirstBoot) Run(ctx context.Context) error {
-	settings, err := b.settings()
+	settings, err := b.Settings()
 	if b.noteIfOff(settings, err) {
 		return nil
 	}
 	if err == nil {
-		err = b.explainStop(ctx, b.attempt(ctx, settings))
+		err = b.ExplainStop(ctx, b.attempt(ctx, settings))
 	}
-	aside, err := b.placeOrDefault().Conclude(err, settings.OnFailure)
+	aside, err := b.Where().Conclude(err, settings.OnFailure)
 	if aside != nil {
 		b.Progress.Note(aside.Error())
-		b.runResult().Outcome = OutcomeAside
+		b.Report().Outcome = machine.OutcomeAside
 	}
 	b.Progress.FirstBoot = b.isMachines()
 	b.Progress.End(err)
@@ -75,13 +74,13 @@ func (b *FirstBoot) isMachines() bool {
 // Off reports whether the administrator has switched the first boot off, and notes it in
 // the progress if so. Run then does nothing. Callers check this before steps that can fail,
 // such as taking the lock, so that a disabled first boot never blocks the boot.
-func (b *FirstBoot) Off() bool { return b.noteIfOff(b.settings()) }
+func (b *FirstBoot) Off() bool { return b.noteIfOff(b.Settings()) }
 
 func (b *FirstBoot) noteIfOff(settings host.Settings, err error) bool {
 	if settings.Mode != host.ModeOff {
 		return false
 	}
-	for _, err := range []error{err, b.open()} { // the status includes the journal
+	for _, err := range []error{err, b.Open()} { // the status includes the journal
 		if err != nil {
 			b.Progress.Note("warning: " + err.Error())
 		}
@@ -92,13 +91,13 @@ func (b *FirstBoot) noteIfOff(settings host.Settings, err error) bool {
 }
 
 func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failure error) {
-	if err := b.placeOrDefault().Enter(settings.Mode); err != nil {
+	if err := b.Where().Enter(settings.Mode); err != nil {
 		return err
 	}
-	if err := b.openToChange(ctx); err != nil {
+	if err := b.OpenToChange(ctx); err != nil {
 		return err
 	}
-	defer b.pulledImages().Close()
+	defer b.Pulled().Close()
 	if b.Again {
 		reopened, err := b.reopen()
 		if err != nil {
@@ -109,80 +108,84 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 		}
 	}
 	b.Progress.Begin(pivot.StepRead, "reading "+b.File)
-	ask, err := b.ask()
+	ask, digest, err := b.read()
 	if errors.Is(err, fs.ErrNotExist) {
 		return b.endWithoutFile(ctx, err)
 	}
 	if err != nil {
 		return err
 	}
-	out, err := b.converger().Converge(ctx, ask)
+	converger := b.Converger(nil)
+	b.Progress.Begin(pivot.StepObserve, "looking at the host")
+	plan, err := converger.Plan(ctx, ask)
 	if err != nil {
 		return err
 	}
-	switch out.Action {
+	decision, err := converger.Converge(ctx, plan)
+	if err != nil {
+		return err
+	}
+	switch decision.Action {
 	case pivot.ActionClose:
-		if err := b.carryInRunningSystem(ask.Entries); err != nil {
+		if err := b.CarryInRunningSystem(ask.Entries); err != nil {
 			return err
 		}
-		return b.close(ctx, out)
+		return b.close(ctx, converger, plan, digest)
 	case pivot.ActionHold:
-		return b.hold(out)
+		return b.hold(plan)
 	case pivot.ActionGiveUp:
-		return b.giveUp(ctx, out)
+		return b.giveUp(ctx, converger, plan)
 	}
-	b.runResult().Outcome, b.runResult().Changed = OutcomeCommitted, out.Action != pivot.ActionReboot
+	b.Report().Outcome, b.Report().Changed = machine.OutcomeCommitted, decision.Action != pivot.ActionReboot
 	if b.NoReboot {
 		b.Progress.Note("the new system is committed: only the reboot is missing")
 		return nil
 	}
-	return b.reboot(ctx, settings.RebootMethod)
+	return b.EnterNext(ctx, settings.RebootMethod)
 }
 
 // Plan returns what the first boot would change. It writes nothing.
 func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
-	if err := b.open(); err != nil {
+	if err := b.Open(); err != nil {
 		return pivot.Plan{}, err
 	}
-	ask, err := b.ask()
+	ask, _, err := b.read()
 	if err != nil {
 		return pivot.Plan{}, err
 	}
-	return b.converger().Plan(ctx, ask)
-}
-
-// ask returns what the file asks of the machine.
-func (b *FirstBoot) ask() (pivot.Ask, error) {
-	desired, err := b.Read()
+	converger := b.Converger(nil)
+	plan, err := converger.Plan(ctx, ask)
 	if err != nil {
-		return pivot.Ask{}, err
+		return plan, err
 	}
-	ask, err := b.askFor(desired)
-	ask.TakenBack, ask.MachineConfig = b.takenBack, pivot.MachineConfig{Name: desired.Name, Digest: hostfiles.Digest(b.request)}
-	b.runResult().MachineConfig = new(ask.MachineConfig)
-	return ask, err
+	return converger.Foresee(plan)
 }
 
-// Read reads and validates the file. The error reports all problems in it.
-func (b *FirstBoot) Read() (*mcfile.Desired, error) {
+// read reads and validates the file. It returns what the file asks of the machine, and the file's
+// digest. The error reports all problems in it.
+func (b *FirstBoot) read() (ask pivot.Ask, digest string, err error) {
 	data, err := hostfiles.ReadSettings(b.Host.Path(b.File))
 	if err != nil {
-		return nil, fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err).
+		return ask, "", fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err).
 			WithHint("name a file that Ignition has left: by default it is " + EncapsulatedPath)
 	}
-	b.request = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
-	facts, err := b.hostFacts()
+	digest = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
+	facts, err := b.Facts()
 	if err != nil {
-		return nil, err
+		return ask, digest, err
 	}
 	desired, report := mcfile.Parse(data, facts)
 	if report.Failed() {
-		return nil, report.Err("MachineConfig " + b.File)
+		return ask, digest, report.Err("MachineConfig " + b.File)
 	}
 	for _, p := range report {
 		b.Progress.Note(p.Text())
 	}
-	return desired, nil
+	ask, err = b.Ask(desired)
+	ask.TakenBack = func(state pivot.State) bool { return b.takenBack(state, digest) }
+	ask.MachineConfig = pivot.MachineConfig{Name: desired.Name, Digest: hostfiles.Digest(digest)}
+	b.Report().MachineConfig = new(ask.MachineConfig)
+	return ask, digest, err
 }
 
 // endWithoutFile ends a run that found no file. This is no error if File is the default
@@ -199,14 +202,14 @@ func (b *FirstBoot) endWithoutFile(ctx context.Context, err error) error {
 }
 
 // close ends the first boot of a machine that is at its target.
-func (b *FirstBoot) close(ctx context.Context, out pivot.Outcome) error {
-	state, target := out.State, out.Target
+func (b *FirstBoot) close(ctx context.Context, converger *pivot.Converger, plan pivot.Plan, digest string) error {
+	state, target := plan.From(), plan.To()
 	b.Progress.Begin(pivot.StepProve, "the machine is what was asked for")
 	if b.Progress.Record.Phase == pivot.PhaseIdle || !b.Progress.Record.Target.Same(target) {
 		b.Progress.Start(1, state.BootID, target)
 	}
 	b.Progress.Record.Error = nil
-	b.Progress.Record.Closed = &pivot.Closing{Deployment: state.Booted.ID(), Request: b.request}
+	b.Progress.Record.Closed = &pivot.Closing{Deployment: state.Booted.ID(), Request: digest}
 	// Write the journal first. As long as the file is there, the next run closes again after a
 	// crash; without the file no run would.
 	if err := b.Progress.Enter(pivot.PhaseDone, state.BootID); err != nil {
@@ -215,8 +218,17 @@ func (b *FirstBoot) close(ctx context.Context, out pivot.Outcome) error {
 	if err := b.moveAway(); err != nil {
 		return err
 	}
-	b.runResult().endChanged(OutcomeClosed)
-	b.converger().Release(ctx) // again: power may have failed between the commit and its Release
+	b.Report().EndChanged(machine.OutcomeClosed)
+	converger.Release(ctx) // again: power may have failed between the commit and its Release
 	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", b.File, b.File))
+	return nil
+}
+
+// moveAway renames the file, so that no program takes the first boot for open any more.
+func (b *FirstBoot) moveAway() error {
+	file := b.Host.Path(b.File)
+	if err := hostfiles.Rename(b.Host.Disk, file, file+closedSuffix); err != nil {
+		return fault.New(fault.CannotWrite, "cannot close the first boot: %w", err)
+	}
 	return nil
 }

@@ -15,8 +15,10 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/retry"
@@ -37,17 +39,18 @@ func run(t *testing.T, h *hostdir.Host, b firstboot.FirstBoot) error {
 	defer cancel()
 	reboot := h.Reboot
 	h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) } // systemd stops us on its way down
-	b.Machine, b.File = machine(t, h), firstboot.EncapsulatedPath
+	b.Machine, b.File = newMachine(t, h), firstboot.EncapsulatedPath
 	return b.Run(ctx)
 }
 
-func machine(t *testing.T, h *hostdir.Host) firstboot.Machine {
+func newMachine(t *testing.T, h *hostdir.Host) *machine.Machine {
 	t.Helper()
 	clock := time.Now() // advances only when the retry sleeps
-	return firstboot.Machine{
-		Host:   h.Host,
-		Puller: &osimage.Puller{Root: h.Root},
-		Engine: &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run},
+	return &machine.Machine{
+		Unfinished: day2.Unfinished{},
+		Host:       h.Host,
+		Puller:     &osimage.Puller{Root: h.Root},
+		Engine:     &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run},
 		Retry: retry.Policy{
 			First: time.Second, Cap: time.Minute, Bound: 5 * time.Minute, Now: func() time.Time { return clock },
 			Sleep: func(_ context.Context, d time.Duration) error { clock = clock.Add(d); return nil },
@@ -378,12 +381,12 @@ func TestRefusals(t *testing.T) {
 
 func TestRebase(t *testing.T) {
 	h := hostdir.New(t)
-	rebase := func(image string, change func(*firstboot.Rebase)) (bool, error) {
-		r := firstboot.Rebase{Machine: machine(t, h), Image: image}
+	rebase := func(image string, change func(*day2.Rebase)) (bool, error) {
+		r := day2.Rebase{Machine: newMachine(t, h), Image: image}
 		change(&r)
-		return r.Run(t.Context())
+		return r.Run(t.Context(), day2.Prepared{})
 	}
-	changed, err := rebase(h.Image, func(r *firstboot.Rebase) { r.Append, r.Delete = []string{"quiet"}, []string{"keep"} })
+	changed, err := rebase(h.Image, func(r *day2.Rebase) { r.Append, r.Delete = []string{"quiet"}, []string{"keep"} })
 	if err != nil || !changed || h.Reboots != 0 {
 		t.Fatalf("changed %v, %v, %d reboots", changed, err, h.Reboots)
 	}
@@ -392,17 +395,17 @@ func TestRebase(t *testing.T) {
 		t.Errorf("version %s with %q", h.Version(), h.Options())
 	}
 	// Only arguments: the image stays, and with it the origin that names it.
-	changed, err = rebase("", func(r *firstboot.Rebase) { r.Append = []string{"nosmt"} })
+	changed, err = rebase("", func(r *day2.Rebase) { r.Append = []string{"nosmt"} })
 	if err != nil || !changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
 	h.Boot()
-	m := machine(t, h)
+	m := newMachine(t, h)
 	s, err := m.Status(t.Context())
 	if err != nil || s.Phase != pivot.PhaseDone || s.Booted.Image.Reference != h.Image {
 		t.Errorf("status %+v booted %+v, %v", s, s.Booted, err)
 	}
-	changed, err = rebase(h.Image, func(r *firstboot.Rebase) { r.Append = []string{"nosmt", "quiet"} })
+	changed, err = rebase(h.Image, func(r *day2.Rebase) { r.Append = []string{"nosmt", "quiet"} })
 	if err != nil || changed {
 		t.Errorf("the same again: changed %v, %v", changed, err)
 	}

@@ -9,12 +9,12 @@ import (
 
 // giveUp ends the transaction of a machine that keeps coming up on its old system. It
 // returns an error that says why.
-func (b *FirstBoot) giveUp(ctx context.Context, out pivot.Outcome) error {
+func (b *FirstBoot) giveUp(ctx context.Context, converger *pivot.Converger, plan pivot.Plan) error {
 	err := fault.New(fault.Refused, "cannot pivot this machine: after %d attempts it still comes up without the target: %s",
-		b.Progress.Record.Attempt, b.converger().Missing(ctx, out))
+		b.Progress.Record.Attempt, converger.Missing(ctx, plan))
 	if b.Progress.Record.Phase != pivot.PhaseFailed {
 		b.Progress.Record.Error = pivot.FailureOf(err)
-		if jerr := b.Progress.Enter(pivot.PhaseFailed, out.State.BootID); jerr != nil {
+		if jerr := b.Progress.Enter(pivot.PhaseFailed, plan.From().BootID); jerr != nil {
 			return jerr
 		}
 	}

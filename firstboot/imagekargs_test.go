@@ -5,9 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/kargs"
@@ -23,7 +24,7 @@ func withImageKargs(text string) oscontainer.Option {
 	return oscontainer.WithDerived(oscontainer.File("usr/lib/bootc/kargs.d/10-test.toml", text))
 }
 
-func applying(m *firstboot.Machine) { m.ImageKargs = host.ImageKargsApply }
+func applying(m *machine.Machine) { m.ImageKargs = host.ImageKargsApply }
 
 // TestImageKargs: a first boot names the kernel arguments that an image brings, or applies
 // them in its one transaction, with any engine and any way to choose. The next boot proves
@@ -59,7 +60,7 @@ func TestImageKargs(t *testing.T) {
 				h.Write(host.SettingsPath, []byte(c.conf+"\n"))
 			}
 			h.Write("/proc/cmdline", append([]byte(strings.TrimSpace(string(h.Read("/proc/cmdline")))), c.cmdline+"\n"...))
-			notes, err := bootWith(t, h, c.engine, func(m *firstboot.Machine) { m.ImageKargs = c.flag })
+			notes, err := bootWith(t, h, c.engine, func(m *machine.Machine) { m.ImageKargs = c.flag })
 			if err != nil {
 				t.Fatal(err, notes)
 			}
@@ -82,7 +83,7 @@ func TestImageKargs(t *testing.T) {
 				t.Errorf("%d reboots, options %s", h.Reboots, h.Options())
 			}
 			expectStatus(t, h)
-			m := machine(t, h)
+			m := newMachine(t, h)
 			if differences, err := m.Verify(t.Context()); err != nil || len(differences) > 0 {
 				t.Errorf("differences %q, %v", differences, err)
 			}
@@ -121,11 +122,11 @@ func TestImageKargsCommitFails(t *testing.T) {
 }
 
 // rebaseTo moves the host with a pivot by hand and boots it. It returns the plan.
-func rebaseTo(t *testing.T, h *hostdir.Host, r firstboot.Rebase) pivot.Plan {
+func rebaseTo(t *testing.T, h *hostdir.Host, r day2.Rebase) pivot.Plan {
 	t.Helper()
-	r.Machine = machine(t, h)
-	applying(&r.Machine)
-	before, err := r.Plan(t.Context())
+	r.Machine = newMachine(t, h)
+	applying(r.Machine)
+	before, err := r.Plan(t.Context(), day2.Prepared{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,20 +134,20 @@ func rebaseTo(t *testing.T, h *hostdir.Host, r firstboot.Rebase) pivot.Plan {
 		t.Errorf("a plan without the image: %+v, %q", before.ImageKargs, before.Notes)
 	}
 	pull(t, h, r.Image)
-	plan, err := r.Plan(t.Context())
+	plan, err := r.Plan(t.Context(), day2.Prepared{})
 	if err != nil || !plan.ImageKargs.Known {
 		t.Fatalf("plan %+v, %v", plan.ImageKargs, err)
 	}
-	if changed, err := r.Run(t.Context()); err != nil || !changed {
+	if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
 	h.Boot()
-	again := firstboot.Rebase{Machine: machine(t, h), Image: r.Image, Append: r.Append, Delete: r.Delete}
-	applying(&again.Machine)
-	if changed, err := again.Run(t.Context()); err != nil || changed {
+	again := day2.Rebase{Machine: newMachine(t, h), Image: r.Image, Append: r.Append, Delete: r.Delete}
+	applying(again.Machine)
+	if changed, err := again.Run(t.Context(), day2.Prepared{}); err != nil || changed {
 		t.Errorf("the same again: changed %v, %v", changed, err)
 	}
-	if plan, err := again.Plan(t.Context()); err != nil || plan.Changed {
+	if plan, err := again.Plan(t.Context(), day2.Prepared{}); err != nil || plan.Changed {
 		t.Errorf("the same planned again: %+v, %v", plan, err)
 	}
 	return plan
@@ -186,13 +187,13 @@ func TestImageKargsFollow(t *testing.T) {
 	const inherited = `root=LABEL=root rw keep="a b" $ignition_firstboot`
 	for _, step := range []struct {
 		name, brings string
-		rebase       firstboot.Rebase
+		rebase       day2.Rebase
 		want         string
 	}{
-		{"from one that brings none", `kargs = ["x=1", "y=1", "quiet"]`, firstboot.Rebase{}, " x=1 y=1 quiet"},
-		{"one changed, one removed by hand", `kargs = ["x=2", "y=1", "quiet"]`, firstboot.Rebase{Delete: []string{"quiet"}}, " y=1 x=2"},
-		{"what was removed by hand stays so", `kargs = ["quiet", "y=1", "z"]`, firstboot.Rebase{Append: []string{"z", "x=2"}}, " y=1 x=2 z"},
-		{"to one that brings none", "", firstboot.Rebase{}, " x=2"},
+		{"from one that brings none", `kargs = ["x=1", "y=1", "quiet"]`, day2.Rebase{}, " x=1 y=1 quiet"},
+		{"one changed, one removed by hand", `kargs = ["x=2", "y=1", "quiet"]`, day2.Rebase{Delete: []string{"quiet"}}, " y=1 x=2"},
+		{"what was removed by hand stays so", `kargs = ["quiet", "y=1", "z"]`, day2.Rebase{Append: []string{"z", "x=2"}}, " y=1 x=2 z"},
+		{"to one that brings none", "", day2.Rebase{}, " x=2"},
 	} {
 		var opts []oscontainer.Option
 		if step.brings != "" {
@@ -223,12 +224,12 @@ func TestImageKargsNamed(t *testing.T) {
 	} {
 		image := h.Push(h.NativeImage(withImageKargs(step.brings)))
 		pull(t, h, image)
-		r := firstboot.Rebase{Machine: machine(t, h), Image: image}
-		plan, err := r.Plan(t.Context())
+		r := day2.Rebase{Machine: newMachine(t, h), Image: image}
+		plan, err := r.Plan(t.Context(), day2.Prepared{})
 		if notes := strings.Join(plan.Notes, "\n"); err != nil || !strings.Contains(notes, step.want) || (step.want == "") != (notes == "") || plan.ImageKargs.Choice != "print" || len(plan.Kargs.Appended) > 0 {
 			t.Errorf("%s: notes %q, want %q; %+v, %v", step.brings, notes, step.want, plan, err)
 		}
-		if _, err := r.Run(t.Context()); err != nil {
+		if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
 			t.Fatal(err)
 		}
 		h.Boot()

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
@@ -21,7 +23,7 @@ func manifests(r *registry.Registry) int {
 // bootNoting is boot without the reboot. It returns the notes of the Puller.
 func bootNoting(t *testing.T, h *hostdir.Host) (notes []string) {
 	t.Helper()
-	m := machine(t, h)
+	m := newMachine(t, h)
 	m.Puller = &osimage.Puller{
 		Root: h.Root, Log: func(message string) { notes = append(notes, message) },
 		Retry: retry.Policy{Tries: 1}, // a layer that fails fails the import
@@ -76,7 +78,7 @@ func TestResolvedAnew(t *testing.T) {
 
 // TestMachineIsNoImages: a Machine has a source of images, but is not one itself.
 func TestMachineIsNoImages(t *testing.T) {
-	if _, is := any(&firstboot.Machine{}).(pivot.Images); is {
+	if _, is := any(&machine.Machine{}).(pivot.Images); is {
 		t.Error("a Machine implements pivot.Images")
 	}
 }
@@ -86,8 +88,8 @@ func TestTagIsPinned(t *testing.T) {
 	h := hostdir.New(t)
 	name, _, _ := strings.Cut(h.NoOS(), "@")
 	h.Registry.Spoil(registry.Rule{On: "/manifests/b", Skip: 1, Fault: registry.Status(404)})
-	r := firstboot.Rebase{Machine: machine(t, h), Image: name + ":b"}
-	if _, err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "carries no ostree commit") {
+	r := day2.Rebase{Machine: newMachine(t, h), Image: name + ":b"}
+	if _, err := r.Run(t.Context(), day2.Prepared{}); err == nil || !strings.Contains(err.Error(), "carries no ostree commit") {
 		t.Errorf("the tag is of an image without a commit: %v", err)
 	}
 	if n := manifests(h.Registry); n != 2 { // by the tag, and by the digest

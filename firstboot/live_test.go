@@ -11,11 +11,13 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2"
 	"machine-pivot/day2/live"
-	"machine-pivot/firstboot"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/selinux"
@@ -59,7 +61,7 @@ type changer struct {
 	*services
 	t     *testing.T
 	disk  hostfiles.Disk // nil: the machine's
-	when  firstboot.When
+	when  day2.When
 	notes string
 }
 
@@ -73,8 +75,8 @@ func newChanger(t *testing.T) *changer {
 	return c
 }
 
-func (c *changer) machine() firstboot.Machine {
-	m := machine(c.t, c.Host)
+func (c *changer) newMachine() *machine.Machine {
+	m := newMachine(c.t, c.Host)
 	m.Systemd = c.services
 	if c.disk != nil {
 		host := *m.Host
@@ -89,15 +91,15 @@ func (c *changer) machine() firstboot.Machine {
 	return m
 }
 
-func (c *changer) story(spec string) *firstboot.Apply {
+func (c *changer) story(spec string) *day2.Apply {
 	c.notes = ""
-	return &firstboot.Apply{Machine: c.machine(), File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + spec), When: c.when}
+	return &day2.Apply{Machine: c.newMachine(), Config: day2.Config{File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + spec)}, When: c.when}
 }
 
 // apply applies a MachineConfig without an error.
 func (c *changer) apply(spec string, changes bool) {
 	c.t.Helper()
-	if changed, err := c.story(spec).Run(c.t.Context()); err != nil || changed != changes {
+	if changed, err := c.story(spec).Run(c.t.Context(), day2.Prepared{}); err != nil || changed != changes {
 		c.t.Fatalf("changed %v, want %v, %v", changed, changes, err)
 	}
 }
@@ -152,7 +154,7 @@ func (c *changer) etc() string {
 // reboot, each action once and in order, then the record. The way back works the same.
 func TestLive(t *testing.T) {
 	c := newChanger(t)
-	c.when = firstboot.RebootNever
+	c.when = day2.RebootNever
 	v1, deployments := c.etc(), shell(t, c.Host, "ls sysroot/ostree/deploy/os/deploy")
 	c.before = func(call string) {
 		if got := c.Read("/etc/app/conf"); string(got) != "two" || strings.Contains(string(c.Read(mcfile.RecordPath)), "two") {
@@ -201,7 +203,7 @@ func TestLivePlan(t *testing.T) {
 	c := newChanger(t)
 	plan := func(spec string) pivot.Plan {
 		t.Helper()
-		p, err := c.story(spec).Plan(t.Context())
+		p, err := c.story(spec).Plan(t.Context(), day2.Prepared{})
 		must(t, err)
 		return p
 	}
@@ -223,8 +225,8 @@ func TestLivePlan(t *testing.T) {
 		if p.Reboots != 1 || len(p.Actions) > 0 || !slices.Contains(p.RebootReasons(), r.want) {
 			t.Errorf("%s: reboots %d, actions %v, reasons %q", r.want, p.Reboots, p.Actions, p.RebootReasons())
 		}
-		c.when = firstboot.RebootNever
-		if _, err := c.story(r.spec).Run(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), r.want) || fault.HintOf(err) == "" {
+		c.when = day2.RebootNever
+		if _, err := c.story(r.spec).Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), r.want) || fault.HintOf(err) == "" {
 			t.Errorf("never: %v", err)
 		}
 		c.when = ""
@@ -254,7 +256,7 @@ func TestLivePlan(t *testing.T) {
 	}
 	// RebootNow: always by a reboot, without reading the rules.
 	c.Write(disruption.RulesPath, []byte("files: x"))
-	if _, err := c.story(liveV1).Run(t.Context()); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "/etc/pivot/disruption.yaml:1: error: $.files") {
+	if _, err := c.story(liveV1).Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "/etc/pivot/disruption.yaml:1: error: $.files") {
 		t.Errorf("bad rules: %v", err)
 	}
 	changed, _, err := apply(t, c.Host, liveV1)
@@ -267,16 +269,16 @@ func TestLivePlan(t *testing.T) {
 // that it brings apply from the next one on, and are validated before they are written.
 func TestLiveRules(t *testing.T) {
 	c := newChanger(t)
-	c.when = firstboot.RebootNever
+	c.when = day2.RebootNever
 	brings := func(rules string) string {
 		return "  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files:\n      - {path: /etc/pivot/disruption.yaml, contents: {source: \"data:;base64," + base64.StdEncoding.EncodeToString([]byte(rules)) + "\"}}\n"
 	}
-	_, err := c.story(brings("files: x")).Run(t.Context())
+	_, err := c.story(brings("files: x")).Run(t.Context(), day2.Prepared{})
 	if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "the rules that the MachineConfig brings") {
 		t.Errorf("bad rules are brought: %v", err)
 	}
 	all := brings("files: [{path: /etc/motd, actions: [{type: None}]}]") + "      - {path: /etc/motd}\n"
-	if _, err := c.story(all).Run(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "/etc/motd: no rule") {
+	if _, err := c.story(all).Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "/etc/motd: no rule") {
 		t.Errorf("a MachineConfig is judged by the rules that it brings: %v", err)
 	}
 	c.apply(strings.ReplaceAll(all, "      - {path: /etc/motd}\n", ""), true)
@@ -290,7 +292,7 @@ func TestLiveRules(t *testing.T) {
 // files are as before, and the actions that were carried out are repeated.
 func TestLiveGoesBack(t *testing.T) {
 	c := newChanger(t)
-	c.when = firstboot.RebootNever
+	c.when = day2.RebootNever
 	before := c.etc()
 	for _, r := range []struct {
 		call, want string
@@ -301,7 +303,7 @@ func TestLiveGoesBack(t *testing.T) {
 			"daemon-reload", "reload app.service", "restart other.service", "daemon-reload", "reload app.service", "restart other.service"}},
 	} {
 		c.calls, c.fails = nil, map[string]error{r.call: errors.New("it is broken")}
-		_, err := c.story(liveV2).Run(t.Context())
+		_, err := c.story(liveV2).Run(t.Context(), day2.Prepared{})
 		if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), r.want+"; all of the change is taken back") || fault.HintOf(err) == "" {
 			t.Errorf("%s: %v", r.call, err)
 		}
@@ -317,7 +319,7 @@ func TestLiveGoesBack(t *testing.T) {
 			c.units["app.service"] = host.UnitState{Load: "loaded", Active: "failed", Sub: "failed", Result: "exit-code"}
 		}
 	}
-	if _, err := c.story(liveV2).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot reload app.service: it is failed (failed, result exit-code) afterwards") || c.etc() != before {
+	if _, err := c.story(liveV2).Run(t.Context(), day2.Prepared{}); err == nil || !strings.Contains(err.Error(), "cannot reload app.service: it is failed (failed, result exit-code) afterwards") || c.etc() != before {
 		t.Errorf("a service that died: %v", err)
 	}
 }
@@ -345,9 +347,9 @@ func TestLiveUnits(t *testing.T) {
 		{"certificates, on the first boot only", bundle, "[restart " + trust + " update-ca-trust restart crio.service]", map[string]host.UnitState{trust: unmet}, false},
 	} {
 		t.Run(r.name, func(t *testing.T) {
-			c := &changer{Host: hostdir.New(t), services: &services{units: r.units}, t: t, when: firstboot.RebootNever}
+			c := &changer{Host: hostdir.New(t), services: &services{units: r.units}, t: t, when: day2.RebootNever}
 			spec := "  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: " + r.path + ", contents: {source: \"data:,x\"}}]}\n"
-			_, err := c.story(spec).Run(t.Context())
+			_, err := c.story(spec).Run(t.Context(), day2.Prepared{})
 			if (err != nil) != r.fails || fmt.Sprint(c.calls) != r.want {
 				t.Errorf("calls %q, want %s, %v", c.calls, r.want, err)
 			}
@@ -365,7 +367,7 @@ func TestLiveLabels(t *testing.T) {
 	h := hostdir.New(t)
 	h.Policy("/etc(/.*)? "+etc, "/etc/app(/.*)? "+app)
 	h.LoadedPolicy(true, "f")
-	c := &changer{Host: h, services: &services{}, t: t, when: firstboot.RebootNever}
+	c := &changer{Host: h, services: &services{}, t: t, when: day2.RebootNever}
 	c.Write(disruption.RulesPath, []byte(liveRules))
 	labels := func(of map[string]string) {
 		t.Helper()
@@ -455,8 +457,8 @@ func TestLiveForward(t *testing.T) {
 		}
 		c.disk, c.calls, c.services.before = nil, nil, nil
 		told := strings.Contains(string(c.Read(live.JournalPath)), `"done":true`) // all actions were done before it died
-		m := c.machine()
-		found, err := m.Finish(t.Context())
+		m := c.newMachine()
+		found, err := day2.Finish(t.Context(), m)
 		must(t, err)
 		want := old
 		if found || strings.Contains(string(c.Read(mcfile.RecordPath)), "two") {
@@ -498,7 +500,7 @@ func TestLiveForward(t *testing.T) {
 func (c *changer) dies(spec string) (dead bool) {
 	c.t.Helper()
 	defer recoverDeath(&dead)
-	_, err := c.story(spec).Run(c.t.Context())
+	_, err := c.story(spec).Run(c.t.Context(), day2.Prepared{})
 	must(c.t, err)
 	return false
 }
@@ -510,14 +512,14 @@ func TestLiveStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c.services.before = func(string) { cancel() }
 	c.fails = map[string]error{"daemon-reload": context.Canceled}
-	_, err := c.story(liveV2).Run(ctx)
+	_, err := c.story(liveV2).Run(ctx, day2.Prepared{})
 	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "stopped in the middle of a change of the running system") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := os.Stat(c.Path(live.JournalPath)); err != nil {
 		t.Error(err)
 	}
-	m := c.machine()
+	m := c.newMachine()
 	s, err := m.Status(t.Context())
 	if err != nil || !strings.Contains(fmt.Sprint(s.Notes), "pivot apply --finish") {
 		t.Errorf("status %+v, %v", s, err)

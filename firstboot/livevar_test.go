@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/day2"
 	"machine-pivot/day2/live"
-	"machine-pivot/firstboot"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/projection"
@@ -55,7 +55,7 @@ const shadowLines = "root:*:1::::::\ncore:!!:1:0:99999:7:::\nlast:$y$kept:1:::::
 // and has not had a MachineConfig yet.
 func newVarChanger(t *testing.T) *changer {
 	t.Helper()
-	c := &changer{Host: projecting(t), services: &services{}, t: t, when: firstboot.RebootNever}
+	c := &changer{Host: projecting(t), services: &services{}, t: t, when: day2.RebootNever}
 	c.Write(disruption.RulesPath, []byte(liveVarRules))
 	c.Write("/etc/shadow", []byte(shadowLines))
 	c.Write("/var/data/file", []byte("own"))
@@ -77,7 +77,7 @@ cd .. && stat -c '%n %a %U:%G' etc/shadow && cut -d: -f1,2 etc/shadow; ls -A etc
 func TestLiveVar(t *testing.T) {
 	c := newVarChanger(t)
 	before, deployments := c.outside(), shell(t, c.Host, "ls sysroot/ostree/deploy/os/deploy")
-	plan, err := c.story(liveVar1).Plan(t.Context())
+	plan, err := c.story(liveVar1).Plan(t.Context(), day2.Prepared{})
 	must(t, err)
 	needs := fmt.Sprint(plan.Needs)
 	for _, want := range []string{
@@ -156,7 +156,7 @@ func TestLiveVarGoesBack(t *testing.T) {
 		t.Helper()
 		before := c.outside()
 		c.fails = map[string]error{"reload app.service": errors.New("it is broken")}
-		_, err := c.story(spec).Run(t.Context())
+		_, err := c.story(spec).Run(t.Context(), day2.Prepared{})
 		if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "all of the change is taken back") {
 			t.Errorf("error %v", err)
 		}
@@ -177,7 +177,7 @@ func TestLiveVarGoesBack(t *testing.T) {
 	// A change that cannot be projected is taken back in the same way.
 	shell(t, c.Host, "mkdir var/data/dir && touch var/data/dir/mine")
 	before := c.outside()
-	_, err := c.story(strings.Replace(liveVar2, "/opt/app/new/file", "/var/data/dir", 1)).Run(t.Context())
+	_, err := c.story(strings.Replace(liveVar2, "/opt/app/new/file", "/var/data/dir", 1)).Run(t.Context(), day2.Prepared{})
 	if fault.KindOf(err) != fault.CannotWrite && fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "cannot project /var/data/dir: there is more in it") || !strings.Contains(err.Error(), "taken back") || c.outside() != before {
 		t.Errorf("error %v, there is\n%s\nwant\n%s", err, c.outside(), before)
 	}
@@ -207,8 +207,8 @@ func TestLiveVarForward(t *testing.T) {
 		if n%2 == 0 {
 			project(t, c.Host) // a boot may project before or after the change is finished
 		}
-		m := c.machine()
-		found, err := m.Finish(t.Context())
+		m := c.newMachine()
+		found, err := day2.Finish(t.Context(), m)
 		must(t, err)
 		want := first
 		if found || strings.Contains(string(c.Read("/etc/pivot/machineconfig.json")), "two") {
@@ -235,7 +235,7 @@ func TestLiveVarNeeds(t *testing.T) {
 	c.apply(liveVar1, true)
 	reasons := func(spec string) string {
 		t.Helper()
-		plan, err := c.story(spec).Plan(t.Context())
+		plan, err := c.story(spec).Plan(t.Context(), day2.Prepared{})
 		must(t, err)
 		return strings.Join(plan.RebootReasons(), "; ")
 	}
@@ -289,7 +289,7 @@ func TestLivePassword(t *testing.T) {
 	}
 	c.Write("/etc/shadow", []byte("root:*:1::::::\n"))
 	before := c.outside()
-	if _, err := c.story(spec).Run(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "cannot set the password of core: /etc/shadow has no line for this user") || c.outside() != before {
+	if _, err := c.story(spec).Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "cannot set the password of core: /etc/shadow has no line for this user") || c.outside() != before {
 		t.Errorf("error %v, there is\n%s", err, c.outside())
 	}
 	if live.Interrupted(c.Root) {

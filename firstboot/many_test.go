@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
@@ -42,19 +43,19 @@ func BenchmarkApply(b *testing.B) {
 		defer func() { ostree += time.Since(start) }()
 		return run(ctx, argv...)
 	}
-	apply := func(version int) *firstboot.Apply {
-		return &firstboot.Apply{
-			Machine: firstboot.Machine{
+	apply := func(version int) *day2.Apply {
+		return &day2.Apply{
+			Machine: &machine.Machine{
 				Host: h.Host, Engine: &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}, Retry: retry.Policy{Tries: 1},
 				Progress: &pivot.Progress{Journal: pivot.JournalIn(h.Root), Now: time.Now, Emit: func(pivot.Event) {}},
 			},
-			File: "many.yaml", Data: manyEntries(version),
+			Config: day2.Config{File: "many.yaml", Data: manyEntries(version)},
 		}
 	}
 	version := 0
 	b.Run("plan", func(b *testing.B) {
 		for b.Loop() {
-			if plan, err := apply(version).Plan(b.Context()); err != nil || len(plan.Entries) < 2200 {
+			if plan, err := apply(version).Plan(b.Context(), day2.Prepared{}); err != nil || len(plan.Entries) < 2200 {
 				b.Fatal(len(plan.Entries), err)
 			}
 		}
@@ -65,7 +66,7 @@ func BenchmarkApply(b *testing.B) {
 			version++
 			start := time.Now()
 			ostree = 0
-			if changed, err := apply(version).Run(b.Context()); err != nil || !changed {
+			if changed, err := apply(version).Run(b.Context(), day2.Prepared{}); err != nil || !changed {
 				b.Fatal(changed, err)
 			}
 			own += time.Since(start) - ostree

@@ -7,7 +7,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
 	"machine-pivot/test/worlds/hostdir"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/registry"
@@ -44,8 +44,8 @@ func TestNextVersion(t *testing.T) {
 			next := image(h, 2)
 			serve(t, h, next)
 			since, before := h.Registry.Requests(), h.Registry.BytesServed()
-			r := firstboot.Rebase{Machine: machine(t, h), Image: h.Image}
-			if changed, err := r.Run(t.Context()); err != nil || !changed {
+			r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
+			if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
 				t.Fatalf("changed %v, %v", changed, err)
 			}
 			expectFetchedLast(t, h, next, since, before)

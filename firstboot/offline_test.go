@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -49,7 +50,7 @@ type obstacle struct {
 	name    string
 	prepare func(*testing.T, *hostdir.Host)
 	ask     string // more of the MachineConfig's spec
-	rebase  func(*firstboot.Rebase)
+	rebase  func(*day2.Rebase)
 	kind    fault.Kind
 	want    string
 	not     []string // commands, or kinds of image references, that do not meet or cannot foresee the obstacle
@@ -68,7 +69,7 @@ func obstacles() []obstacle {
 	write := func(path, content string) func(*testing.T, *hostdir.Host) {
 		return func(_ *testing.T, h *hostdir.Host) { h.Write(path, []byte(content)) }
 	}
-	append7 := func(r *firstboot.Rebase) { r.Append = []string{"loglevel=7"} }
+	append7 := func(r *day2.Rebase) { r.Append = []string{"loglevel=7"} }
 	asked7 := `,"kernelArguments":["loglevel=7"]`
 	return []obstacle{
 		{name: "not booted from ostree", prepare: func(_ *testing.T, h *hostdir.Host) { _ = os.Remove(h.Path("/run/ostree-booted")) },
@@ -87,18 +88,18 @@ func obstacles() []obstacle {
 			kind: fault.Refused, want: "FIPS mode on", not: []string{"plan", "rebase"}},
 		{name: "unified kernel image", prepare: write("/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", "x"),
 			ask: asked7, rebase: append7, kind: fault.Refused, want: "unified kernel image", not: []string{"plan"}},
-		{name: "refused argument", ask: `,"kernelArguments":["root=/dev/sda"]`, rebase: func(r *firstboot.Rebase) { r.Append = []string{"root=/dev/sda"} },
+		{name: "refused argument", ask: `,"kernelArguments":["root=/dev/sda"]`, rebase: func(r *day2.Rebase) { r.Append = []string{"root=/dev/sda"} },
 			kind: fault.BadInput, want: "root="},
 		{name: "too many arguments", ask: `,"kernelArguments":["x=` + strings.Repeat("a", 2500) + `"]`,
-			rebase: func(r *firstboot.Rebase) { r.Append = []string{"x=" + strings.Repeat("a", 2500)} },
+			rebase: func(r *day2.Rebase) { r.Append = []string{"x=" + strings.Repeat("a", 2500)} },
 			kind:   fault.BadInput, want: "bytes"},
 		{name: "policy of arguments that cannot be read", prepare: write("/etc/pivot/kernel-args.policy", "nonsense\n"),
 			ask: asked7, rebase: append7, kind: fault.BadInput, want: "kernel-args.policy"},
 		{name: "CPUs that are not there", prepare: func(t *testing.T, h *hostdir.Host) { pin(t, h, "0-9") }, ask: asked7,
 			rebase: append7, kind: fault.BadInput, want: "the machine has no CPU 4-9"},
 		{name: "CPUs that will be offline", prepare: func(t *testing.T, h *hostdir.Host) { pin(t, h, "0,3") }, ask: `,"kernelArguments":["maxcpus=2"]`,
-			rebase: func(r *firstboot.Rebase) { r.Append = []string{"maxcpus=2"} }, kind: fault.BadInput, want: "CPU 3 will be offline"},
-		{name: "CPUs asked for that are not there", rebase: func(r *firstboot.Rebase) {
+			rebase: func(r *day2.Rebase) { r.Append = []string{"maxcpus=2"} }, kind: fault.BadInput, want: "CPU 3 will be offline"},
+		{name: "CPUs asked for that are not there", rebase: func(r *day2.Rebase) {
 			_, cpus, _ := pinning.ParseAssignment("management=0-9")
 			r.Pinning = pinning.Workloads{"management": cpus}
 		}, kind: fault.BadInput, want: "the machine has no CPU 4-9", not: []string{"firstboot"}},
@@ -159,7 +160,7 @@ func runStory(t *testing.T, h *hostdir.Host, story, image string, w obstacle) er
 	if conf := h.Read("/etc/containers/registries.conf"); conf != nil {
 		h.Write("/etc/containers/registries.conf", []byte(strings.Replace(string(conf), "REGISTRY", strings.Split(image, "/")[0], 1)))
 	}
-	m := machine(t, h)
+	m := newMachine(t, h)
 	m.Puller.Patience = 50 * time.Millisecond
 	m.Retry.Bound = time.Second
 	if story == "firstboot" {
@@ -167,14 +168,14 @@ func runStory(t *testing.T, h *hostdir.Host, story, image string, w obstacle) er
 		b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
 		return b.Run(t.Context())
 	}
-	r := firstboot.Rebase{Machine: m, Image: image}
+	r := day2.Rebase{Machine: m, Image: image}
 	if w.rebase != nil {
 		w.rebase(&r)
 	}
 	if story == "plan" {
-		_, err := r.Plan(t.Context())
+		_, err := r.Plan(t.Context(), day2.Prepared{})
 		return err
 	}
-	_, err := r.Run(t.Context())
+	_, err := r.Run(t.Context(), day2.Prepared{})
 	return err
 }

@@ -39,7 +39,7 @@ func TestNodeTuningOperator(t *testing.T) {
 				h.Write(path, []byte(text))
 			}
 			askServed(h, "quiet")
-			plan := firstboot.FirstBoot{Machine: machine(t, h), File: firstboot.EncapsulatedPath}
+			plan := firstboot.FirstBoot{Machine: newMachine(t, h), File: firstboot.EncapsulatedPath}
 			if p, err := plan.Plan(t.Context()); err != nil || !strings.Contains(strings.Join(p.Notes, "\n"), c.warning) {
 				t.Errorf("plan %v, %v, want %q", p.Notes, err, c.warning)
 			}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
@@ -99,7 +100,7 @@ func TestWithPackages(t *testing.T) {
 	if h.Version() != "B.2" || !strings.HasSuffix(h.Options(), " nosmt") || string(h.Read("/usr/bin/usbguard")) != "usbguard" || h.Reboots != 1 {
 		t.Errorf("version %s, options %s, %d reboots", h.Version(), h.Options(), h.Reboots)
 	}
-	m := machine(t, h)
+	m := newMachine(t, h)
 	if drift, err := m.Verify(t.Context()); err != nil || len(drift) > 0 {
 		t.Errorf("drift %q, %v", drift, err)
 	}
@@ -109,11 +110,11 @@ func TestWithPackages(t *testing.T) {
 
 	// The next MachineConfig has the default kernel, and no extension.
 	record := fmt.Sprintf(`{"spec":{"osImageURL":%q,"kernelArguments":["nosmt"]}}`, h.Image)
-	m = machine(t, h)
+	m = newMachine(t, h)
 	if err := m.UseEngine("auto"); err != nil {
 		t.Fatal(err)
 	}
-	if changed, err := (&firstboot.Apply{Machine: m, File: "new.json", Data: []byte(record)}).Run(t.Context()); err != nil || !changed {
+	if changed, err := (&day2.Apply{Machine: m, Config: day2.Config{File: "new.json", Data: []byte(record)}}).Run(t.Context(), day2.Prepared{}); err != nil || !changed {
 		t.Fatal(changed, err)
 	}
 	h.Boot()
@@ -206,33 +207,33 @@ func TestPackagesNoRoom(t *testing.T) {
 // already is no change.
 func TestPackagesByHand(t *testing.T) {
 	h, image := extensionsHost(t, rpms)
-	rebase := func(r firstboot.Rebase) bool {
+	rebase := func(r day2.Rebase) bool {
 		t.Helper()
-		r.Machine = machine(t, h)
+		r.Machine = newMachine(t, h)
 		if err := r.UseEngine("auto"); err != nil {
 			t.Fatal(err)
 		}
-		changed, err := r.Run(t.Context())
+		changed, err := r.Run(t.Context(), day2.Prepared{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		h.Boot()
 		return changed
 	}
-	realtime := firstboot.Rebase{KernelType: "realtime", Extensions: []string{"usbguard"}, ExtensionsImage: image}
+	realtime := day2.Rebase{KernelType: "realtime", Extensions: []string{"usbguard"}, ExtensionsImage: image}
 	if !rebase(realtime) || rebase(realtime) {
 		t.Error("the first call changes the machine, the second does not")
 	}
 	expectPackages(t, h, "6.1+rt")
-	if !rebase(firstboot.Rebase{KernelType: "default"}) {
+	if !rebase(day2.Rebase{KernelType: "default"}) {
 		t.Error("it has to change the kernel")
 	}
 	expectPackages(t, h, "6.1")
 	if string(h.Read("/usr/bin/usbguard")) != "usbguard" {
 		t.Error("the extension is gone")
 	}
-	wrong := firstboot.Rebase{Machine: machine(t, h), KernelType: "64k-pages", Extensions: []string{"wasm", "kernel-devel"}}
-	if _, err := wrong.Run(t.Context()); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), `no extension "wasm"`) || !strings.Contains(err.Error(), "arm64 only") {
+	wrong := day2.Rebase{Machine: newMachine(t, h), KernelType: "64k-pages", Extensions: []string{"wasm", "kernel-devel"}}
+	if _, err := wrong.Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), `no extension "wasm"`) || !strings.Contains(err.Error(), "arm64 only") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -261,15 +262,15 @@ func TestLayeredWithoutRepository(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, image := extensionsHost(t, rpms)
-			rebase := func(r firstboot.Rebase) error {
-				r.Machine = machine(t, h)
+			rebase := func(r day2.Rebase) error {
+				r.Machine = newMachine(t, h)
 				if err := r.UseEngine("auto"); err != nil {
 					t.Fatal(err)
 				}
-				_, err := r.Run(t.Context())
+				_, err := r.Run(t.Context(), day2.Prepared{})
 				return err
 			}
-			if err := rebase(firstboot.Rebase{Extensions: []string{"usbguard"}, ExtensionsImage: image}); err != nil {
+			if err := rebase(day2.Rebase{Extensions: []string{"usbguard"}, ExtensionsImage: image}); err != nil {
 				t.Fatal(err)
 			}
 			h.Boot()
@@ -285,7 +286,7 @@ func TestLayeredWithoutRepository(t *testing.T) {
 				h.Write("/var/cache/site/repodata/repomd.xml", nil)
 			}
 			journal, refs := string(h.Read(pivot.StateDir+"/journal.json")), h.Refs()
-			next := firstboot.Rebase{Image: h.Image}
+			next := day2.Rebase{Image: h.Image}
 			if c.again {
 				next.ExtensionsImage = image
 			}

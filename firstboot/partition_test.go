@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/pinning"
@@ -60,7 +61,7 @@ func TestPartitionIsCheckedFirst(t *testing.T) {
 			h := newHost(t)
 			c.prepare(t, h)
 			requests := h.Registry.Requests()
-			plan := firstboot.FirstBoot{Machine: machine(t, h), File: firstboot.EncapsulatedPath}
+			plan := firstboot.FirstBoot{Machine: newMachine(t, h), File: firstboot.EncapsulatedPath}
 			if _, err := plan.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the plan says %v, want %q", err, c.want)
 			}
@@ -80,12 +81,12 @@ func TestRebaseChecksThePartition(t *testing.T) {
 	h := hostdir.New(t)
 	threads(h, "0,2", "1,3")
 	pin(t, h, "0,2")
-	r := firstboot.Rebase{Machine: machine(t, h), Append: []string{"nosmt"}}
-	if _, err := r.Run(t.Context()); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "CPU 2 will be offline") {
+	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"nosmt"}}
+	if _, err := r.Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "CPU 2 will be offline") {
 		t.Errorf("error %v", err)
 	}
-	r = firstboot.Rebase{Machine: machine(t, h), Append: []string{"quiet"}}
-	if changed, err := r.Run(t.Context()); err != nil || !changed {
+	r = day2.Rebase{Machine: newMachine(t, h), Append: []string{"quiet"}}
+	if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
 		t.Errorf("changed %v, %v", changed, err)
 	}
 }

@@ -9,55 +9,10 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machine"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 )
-
-// Place is where a run happens: the started system (System), or an initramfs before
-// the system starts (Initramfs).
-type Place interface {
-	pivot.Place
-	// Enter prepares a first boot here. It returns an error if the mode selects another place.
-	Enter(mode host.Mode) error
-	// Network returns an error if there is no network here and none can be brought up.
-	Network(ctx context.Context) error
-	// Engine returns the engine that makes deployments here; false: the caller chooses one.
-	Engine(h *host.Host) (pivot.Engine, bool)
-	// Conclude turns the error of a first boot into its result here: the error itself
-	// (failure), or the reason why the first boot goes on elsewhere (aside).
-	Conclude(err error, on host.OnFailure) (aside, failure error)
-}
-
-// placeOrDefault returns the place where the machine's runs happen.
-func (m *Machine) placeOrDefault() Place {
-	if m.Place != nil {
-		return m.Place
-	}
-	return System{}
-}
-
-// System is the started system. It accepts every decision.
-type System struct{}
-
-var _ Place = System{}
-
-// Accept implements pivot.Place.
-func (System) Accept(pivot.Decision, pivot.State) error { return nil }
-
-// Leave implements pivot.Place.
-func (System) Leave(context.Context) error { return nil }
-
-// Enter implements Place.
-func (System) Enter(host.Mode) error { return nil }
-
-// Network implements Place: systemd orders the run after the network.
-func (System) Network(context.Context) error { return nil }
-
-// Engine implements Place.
-func (System) Engine(*host.Host) (pivot.Engine, bool) { return nil, false }
-
-// Conclude implements Place.
-func (System) Conclude(err error, _ host.OnFailure) (aside, failure error) { return nil, err }
 
 // Initramfs is an initramfs, in which a first boot runs before the system starts.
 type Initramfs struct {
@@ -65,7 +20,7 @@ type Initramfs struct {
 	Disk  hostfiles.Disk // of the system
 }
 
-var _ Place = Initramfs{}
+var _ machine.Place = Initramfs{}
 
 // Early handles mounts, network and Ignition in an initramfs. An error is of kind fault.Later
 // if the initramfs cannot do what is needed.
@@ -82,7 +37,7 @@ type Early interface {
 	CloseIgnition(disk hostfiles.Disk) error
 }
 
-// Enter implements Place.
+// Enter implements machine.Place.
 func (p Initramfs) Enter(mode host.Mode) error {
 	if mode != host.ModeInitramfs {
 		return later("pivot.mode is %s", mode)
@@ -90,10 +45,13 @@ func (p Initramfs) Enter(mode host.Mode) error {
 	return p.Early.Mount()
 }
 
-// Network implements Place.
+// Started implements machine.Place.
+func (p Initramfs) Started() bool { return false }
+
+// Network implements machine.Place.
 func (p Initramfs) Network(ctx context.Context) error { return p.Early.Network(ctx) }
 
-// Engine implements Place: only one engine works on a system that has not started.
+// Engine implements machine.Place: only one engine works on a system that has not started.
 func (p Initramfs) Engine(h *host.Host) (pivot.Engine, bool) {
 	return &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run, State: []string{pivot.StateDir}}, true
 }
@@ -123,7 +81,7 @@ func (p Initramfs) Leave(ctx context.Context) error {
 	return p.Early.CloseIgnition(p.Disk)
 }
 
-// Conclude implements Place. It steps aside, with the reason, if the started system may
+// Conclude implements machine.Place. It steps aside, with the reason, if the started system may
 // succeed; what was imported is kept. An error that the started system would have too
 // stops the boot, unless the administrator wants the started system to report it.
 func (p Initramfs) Conclude(err error, on host.OnFailure) (aside, failure error) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/projection"
@@ -31,7 +32,7 @@ func projecting(t *testing.T) *hostdir.Host {
 // project does what the unit does early in a boot. It returns the notes.
 func project(t *testing.T, h *hostdir.Host) (notes string) {
 	t.Helper()
-	m := machine(t, h)
+	m := newMachine(t, h)
 	_, err := m.Project(func(text string) { notes += text + "\n" })
 	must(t, err)
 	return notes
@@ -57,7 +58,7 @@ func listVar(t *testing.T, h *hostdir.Host) string {
 // booting the previous system restores its own.
 func TestVarSwitches(t *testing.T) {
 	h := projecting(t)
-	plan, err := (&firstboot.Apply{Machine: machine(t, h), File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + inVar)}).Plan(t.Context())
+	plan, err := (&day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + inVar)}}).Plan(t.Context(), day2.Prepared{})
 	must(t, err)
 	var planned []string
 	for _, change := range plan.Entries {

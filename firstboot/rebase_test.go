@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
@@ -23,11 +23,11 @@ func TestLegacyInputs(t *testing.T) {
 		reboot := h.Reboot
 		h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) }
 		defer func() { h.Reboot = reboot }()
-		r := firstboot.Rebase{Machine: machine(t, h), Append: appended}
+		r := day2.Rebase{Machine: newMachine(t, h), Append: appended}
 		if !r.Asked() {
 			t.Error("the files ask for something")
 		}
-		return r.Run(ctx)
+		return r.Run(ctx, day2.Prepared{})
 	}
 	h.Write("/etc/pivot/kernel-args", []byte("ADD nosmt\nADD loglevel=3\nfoo\n"))
 	if _, err := rebase(); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "line 3") {
@@ -63,8 +63,8 @@ func TestRebaseAgain(t *testing.T) {
 	h.Write(pinning.DropInPath, pinning.DropIn(management(t, "0-1")))
 	h.Write(pinning.KubeletPath, pinning.KubeletFile(management(t, "0-1")))
 	for range 2 {
-		r := firstboot.Rebase{Machine: machine(t, h), Image: h.Image}
-		if _, err := r.Run(t.Context()); err != nil {
+		r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
+		if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
 			t.Fatal(err)
 		}
 		expectStatusAt(t, h, pivot.PhaseCommitted)

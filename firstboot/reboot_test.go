@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -33,7 +34,7 @@ func enter(t *testing.T, h *hostdir.Host, method host.RebootMethod, tries ...err
 		cancel()
 		return kexec(ctx, next)
 	}
-	m := machine(t, h)
+	m := newMachine(t, h)
 	m.RebootMethod = method
 	m.Progress.Emit = func(e pivot.Event) {
 		if e.Kind == pivot.EventNoted {
@@ -123,8 +124,8 @@ func TestModes(t *testing.T) {
 	expectIdle()
 	// The mode does not apply to a pivot by hand.
 	h.Write(host.SettingsPath, []byte("mode=off\n"))
-	r := firstboot.Rebase{Machine: machine(t, h), Append: []string{"loglevel=7"}}
-	if changed, err := r.Run(t.Context()); err != nil || !changed {
+	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"loglevel=7"}}
+	if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
 		t.Errorf("by hand: changed %v, %v", changed, err)
 	}
 }
@@ -135,14 +136,14 @@ func TestRebootSaysInto(t *testing.T) {
 	for image, want := range map[string]string{"": "a new deployment of the same image", h.Image: h.Image + " (B.2)"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		h.Reboot = func(context.Context) error { cancel(); return nil }
-		m, said := machine(t, h), ""
+		m, said := newMachine(t, h), ""
 		m.Progress.Emit = func(e pivot.Event) {
 			if e.Kind == pivot.EventBegan && e.Step == pivot.StepReboot {
 				said = e.Message
 			}
 		}
-		r := firstboot.Rebase{Machine: m, Image: image, Append: []string{"quiet"}, Reboot: true}
-		if _, err := r.Run(ctx); err != nil || said != "rebooting into "+want {
+		r := day2.Rebase{Machine: m, Image: image, Append: []string{"quiet"}, Reboot: true}
+		if _, err := r.Run(ctx, day2.Prepared{}); err != nil || said != "rebooting into "+want {
 			t.Errorf("image %q: it says %q, %v", image, said, err)
 		}
 		cancel()

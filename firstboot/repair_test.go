@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2"
 	"machine-pivot/day2/found"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/disruption"
@@ -20,15 +21,15 @@ import (
 )
 
 // repair returns an Apply that repairs drift.
-func (c *changer) repair(when firstboot.When) *firstboot.Apply {
+func (c *changer) repair(when day2.When) *day2.Apply {
 	c.notes = ""
-	return &firstboot.Apply{Machine: c.machine(), When: when, Repair: true}
+	return &day2.Apply{Machine: c.newMachine(), When: when, Repair: true}
 }
 
 // runRepair runs a repair without an error.
-func (c *changer) runRepair(when firstboot.When, changes bool) {
+func (c *changer) runRepair(when day2.When, changes bool) {
 	c.t.Helper()
-	if changed, err := c.repair(when).Run(c.t.Context()); err != nil || changed != changes {
+	if changed, err := c.repair(when).Run(c.t.Context(), day2.Prepared{}); err != nil || changed != changes {
 		c.t.Fatalf("changed %v, want %v, %v", changed, changes, err)
 	}
 }
@@ -88,7 +89,7 @@ func TestRepair(t *testing.T) {
 		return shell(t, c.Host, "find etc var boot sysroot/ostree/deploy -not -path '*/proc/*' -printf '%p %i %C@\\n' | sort")
 	}
 	before := all()
-	c.runRepair(firstboot.RebootNever, false)
+	c.runRepair(day2.RebootNever, false)
 	if got := all(); got != before || !strings.Contains(c.notes, "nothing to repair") {
 		t.Errorf("notes %s; it wrote something", c.notes)
 	}
@@ -96,13 +97,13 @@ func TestRepair(t *testing.T) {
 	shell(t, c.Host, `cd etc; echo mine >app/conf; chmod 700 app; rm systemd/system/app.service; ln -sfn /elsewhere link; echo mine >default
 mkdir -p app/old; echo mine >app/old/file
 cd ..; echo mine >var/opt/app/conf; rm var/home/core/.ssh/authorized_keys.d/ignition; sed -i 's/^core:[^:]*:/core:!$y$one:/' etc/shadow; echo other >etc/app/other`)
-	plan, err := c.repair(firstboot.RebootNever).Plan(t.Context())
+	plan, err := c.repair(day2.RebootNever).Plan(t.Context(), day2.Prepared{})
 	must(t, err)
 	if plan.Reboots != 0 || len(plan.Entries) != 9 {
 		t.Errorf("reboots %d, entries %v, needs %v", plan.Reboots, plan.Entries, plan.RebootReasons())
 	}
 	c.calls = nil
-	c.runRepair(firstboot.RebootNever, true)
+	c.runRepair(day2.RebootNever, true)
 	if got := strings.ReplaceAll(c.etc(), "app/other f 644 \n", ""); got != strings.ReplaceAll(etc, "\n\n", "\n") || c.outside() != outside || string(c.Read("/etc/app/other")) != "other\n" {
 		t.Errorf("there is\n%s%s\nwant\n%s%s", got, c.outside(), etc, outside)
 	}
@@ -140,13 +141,13 @@ func TestRepairByReboot(t *testing.T) {
 	c.Boot()
 	must(t, os.Remove(c.Path("/etc/thing")))
 	shell(t, c.Host, "echo mine >etc/motd && mkdir -p etc/thing/below && echo mine >etc/thing/below/file")
-	if _, err := c.repair(firstboot.RebootNever).Run(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "/etc/motd: no rule says") {
+	if _, err := c.repair(day2.RebootNever).Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "/etc/motd: no rule says") {
 		t.Errorf("never: %v", err)
 	}
 	if entries, _, _ := c.found(); entries != nil {
 		t.Errorf("kept %v", entries)
 	}
-	_, err := c.repair(firstboot.RebootLater).Run(t.Context())
+	_, err := c.repair(day2.RebootLater).Run(t.Context(), day2.Prepared{})
 	entries, _, content := c.found()
 	if content == nil || content("/etc/motd") != "mine\n" || content("/etc/thing/below/file") != "mine\n" || entries["/etc/thing"].Kind != hostfiles.KindDirectory {
 		t.Errorf("found %v", entries)
@@ -160,18 +161,18 @@ func TestRepairByReboot(t *testing.T) {
 	if drift := verify(t, c.Host); !strings.Contains(drift, "kernel argument b=2: not in effect") || !strings.Contains(drift, "kernel argument a=1: still in") {
 		t.Fatalf("drift %s", drift)
 	}
-	c.runRepair(firstboot.RebootLater, true)
+	c.runRepair(day2.RebootLater, true)
 	if string(c.Read("/etc/motd")) != "mine\n" {
 		t.Error("what runs was changed")
 	}
-	if _, err := c.repair(firstboot.RebootLater).Run(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "what it was last asked for is committed, and not what runs") {
+	if _, err := c.repair(day2.RebootLater).Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "what it was last asked for is committed, and not what runs") {
 		t.Errorf("while it waits for its reboot: %v", err)
 	}
 	c.Boot()
 	if drift := verify(t, c.Host); drift != "" || string(c.Read("/etc/thing")) != "ours" {
 		t.Errorf("drift %s", drift)
 	}
-	c.runRepair(firstboot.RebootNever, false)
+	c.runRepair(day2.RebootNever, false)
 }
 
 // TestRepairRefuses (P68): a repair restores what the machine was last asked for, and only if that is
@@ -180,7 +181,7 @@ func TestRepairRefuses(t *testing.T) {
 	c := newChanger(t)
 	refused := func(want string) {
 		t.Helper()
-		_, err := c.repair(firstboot.RebootLater).Run(t.Context())
+		_, err := c.repair(day2.RebootLater).Run(t.Context(), day2.Prepared{})
 		if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), want) || fault.HintOf(err) == "" {
 			t.Errorf("error %v, want %s", err, want)
 		}
@@ -190,8 +191,8 @@ func TestRepairRefuses(t *testing.T) {
 	refused("which says what this machine has, is not as it was written")
 	c.Write(mcfile.RecordPath, record)
 	c.runRepair("", false)
-	rebase := firstboot.Rebase{Machine: c.machine(), Append: []string{"x=1"}}
-	_, err := rebase.Run(t.Context())
+	rebase := day2.Rebase{Machine: c.newMachine(), Append: []string{"x=1"}}
+	_, err := rebase.Run(t.Context(), day2.Prepared{})
 	must(t, err)
 	c.Boot()
 	refused("it was last asked for something else than its MachineConfig")
@@ -207,30 +208,30 @@ func TestRepairAfterTheFirstBoot(t *testing.T) {
 	must(t, boot(t, c.Host))
 	c.Boot()
 	must(t, boot(t, c.Host))
-	c.runRepair(firstboot.RebootNever, false)
+	c.runRepair(day2.RebootNever, false)
 	c.Write("/etc/crio/policies/a", []byte("mine"))
-	c.runRepair(firstboot.RebootNever, true)
+	c.runRepair(day2.RebootNever, true)
 	if got := string(c.Read("/etc/crio/policies/a")); got != "ours" || strings.Join(c.calls, " ") != "reload crio.service" {
 		t.Errorf("there is %q, calls %q", got, c.calls)
 	}
 	if drift := verify(t, c.Host); drift != "" {
 		t.Errorf("drift %s", drift)
 	}
-	c.runRepair(firstboot.RebootNever, false)
+	c.runRepair(day2.RebootNever, false)
 	shell(t, c.Host, "sed -i 's/ first=1//' boot/loader/entries/*.conf")
-	c.runRepair(firstboot.RebootLater, true)
+	c.runRepair(day2.RebootLater, true)
 	c.Boot()
 	if drift := verify(t, c.Host); drift != "" || !strings.Contains(c.Options(), "first=1") {
 		t.Errorf("drift %s, options %s", drift, c.Options())
 	}
-	c.runRepair(firstboot.RebootNever, false)
+	c.runRepair(day2.RebootNever, false)
 }
 
 // TestRepairInItsWindow (P68): a repair also waits for the machine's window, and keeps an earlier
 // download.
 func TestRepairInItsWindow(t *testing.T) {
 	c := newChanger(t)
-	later := firstboot.Apply{Machine: c.machine(), File: "later.yaml", Data: []byte("metadata: {name: a}\nspec: {kernelArguments: [later=1]}\n")}
+	later := day2.Apply{Machine: c.newMachine(), Config: day2.Config{File: "later.yaml", Data: []byte("metadata: {name: a}\nspec: {kernelArguments: [later=1]}\n")}}
 	_, err := later.Download(t.Context())
 	must(t, err)
 	downloaded := func() pivot.Download {
@@ -244,10 +245,10 @@ func TestRepairInItsWindow(t *testing.T) {
 	before := downloaded()
 	asked := string(c.Read("/etc/app/conf"))
 	c.Write("/etc/app/conf", []byte("mine\n"))
-	r := c.repair(firstboot.RebootNever)
+	r := c.repair(day2.RebootNever)
 	r.Window = "00:00-24:00 UTC"
 	alone := func(f func() error) error { return f() }
-	if changed, err := r.InWindow(t.Context(), r, alone); err != nil || !changed || string(c.Read("/etc/app/conf")) != asked {
+	if changed, err := day2.InWindow(t.Context(), r.Machine, r, false, alone); err != nil || !changed || string(c.Read("/etc/app/conf")) != asked {
 		t.Errorf("changed %v, %v; there is %q", changed, err, c.Read("/etc/app/conf"))
 	}
 	if after := downloaded(); before.MachineConfig == "" || !reflect.DeepEqual(after, before) {

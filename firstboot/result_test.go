@@ -6,22 +6,24 @@ import (
 	"os"
 	"testing"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machine"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 )
 
 // ended is how a run ended, for tests.
 type ended struct {
-	outcome firstboot.Outcome
+	outcome machine.Outcome
 	phase   pivot.Phase
 	pending bool
 	drain   bool
 	name    string // of the MachineConfig
 }
 
-func endOf(r firstboot.Result) ended {
+func endOf(r machine.Result) ended {
 	e := ended{r.Outcome, r.Phase, r.RebootPending, r.Drain.Wanted, ""}
 	if r.MachineConfig != nil {
 		e.name = r.MachineConfig.Name
@@ -31,17 +33,17 @@ func endOf(r firstboot.Result) ended {
 
 // concluded runs something on a machine, and returns its result. The result is ready before a run waits
 // for its reboot.
-func concluded(t *testing.T, h *hostdir.Host, run func(context.Context, firstboot.Machine) error) ended {
+func concluded(t *testing.T, h *hostdir.Host, run func(context.Context, *machine.Machine) error) ended {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	m := machine(t, h)
-	m.Result = &firstboot.Result{}
-	var early *firstboot.Result
+	m := newMachine(t, h)
+	m.Result = &machine.Result{}
+	var early *machine.Result
 	m.Rebooting = func() { early = new(m.Conclude(ctx, nil)); cancel() }
 	err := run(ctx, m)
 	r := m.Conclude(ctx, err)
-	if (early == nil) == (r.Outcome == firstboot.OutcomeRebooting) || early != nil && endOf(*early) != endOf(r) {
+	if (early == nil) == (r.Outcome == machine.OutcomeRebooting) || early != nil && endOf(*early) != endOf(r) {
 		t.Errorf("before the reboot %+v, after %+v", early, r)
 	}
 	return endOf(r)
@@ -50,7 +52,7 @@ func concluded(t *testing.T, h *hostdir.Host, run func(context.Context, firstboo
 // configNames returns the names of the current and the desired MachineConfig, as the status has them.
 func configNames(t *testing.T, h *hostdir.Host) string {
 	t.Helper()
-	m := machine(t, h)
+	m := newMachine(t, h)
 	s, err := m.Status(t.Context())
 	must(t, err)
 	if s.MachineConfig == nil {
@@ -69,37 +71,37 @@ func TestResultAndNames(t *testing.T) {
 	h := hostdir.New(t)
 	h.Ostree.Version = "2023.6" // can roll back
 	h.Write(firstboot.EncapsulatedPath, []byte(`{"metadata":{"name":"first"},"spec":{"kernelArguments":["a=1"]}}`))
-	firstBoot := func(ctx context.Context, m firstboot.Machine) error {
+	firstBoot := func(ctx context.Context, m *machine.Machine) error {
 		return (&firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}).Run(ctx)
 	}
-	applied := func(text string, when firstboot.When) func(context.Context, firstboot.Machine) error {
-		return func(ctx context.Context, m firstboot.Machine) error {
-			_, err := (&firstboot.Apply{Machine: m, File: "mc.yaml", Data: []byte(text), When: when}).Run(ctx)
+	applied := func(text string, when day2.When) func(context.Context, *machine.Machine) error {
+		return func(ctx context.Context, m *machine.Machine) error {
+			_, err := (&day2.Apply{Machine: m, Config: day2.Config{File: "mc.yaml", Data: []byte(text)}, When: when}).Run(ctx, day2.Prepared{})
 			return err
 		}
 	}
-	back := func(ctx context.Context, m firstboot.Machine) error {
+	back := func(ctx context.Context, m *machine.Machine) error {
 		h.Ostree.Version = "2023.6" // which can make a deployment the default
 		defer func() { h.Ostree.Version = "" }()
-		return (&firstboot.Rollback{Machine: m}).Run(ctx)
+		return (&day2.Rollback{Machine: m}).Run(ctx)
 	}
 	const second = "metadata: {name: second}\nspec: {kernelArguments: [b=1]}"
 	for i, step := range []struct {
-		run   func(context.Context, firstboot.Machine) error // nil: a reboot
+		run   func(context.Context, *machine.Machine) error // nil: a reboot
 		want  ended
 		names string
 	}{
-		{firstBoot, ended{firstboot.OutcomeRebooting, pivot.PhaseCommitted, true, false, "first"}, "none, first"},
+		{firstBoot, ended{machine.OutcomeRebooting, pivot.PhaseCommitted, true, false, "first"}, "none, first"},
 		{nil, ended{}, "none, first"},
-		{firstBoot, ended{firstboot.OutcomeClosed, pivot.PhaseDone, false, false, "first"}, "first, first"},
-		{firstBoot, ended{firstboot.OutcomeUnchanged, pivot.PhaseDone, false, false, ""}, "first, first"},
-		{applied(second, firstboot.RebootLater), ended{firstboot.OutcomeCommitted, pivot.PhaseCommitted, true, true, "second"}, "first, second"},
-		{back, ended{firstboot.OutcomeCommitted, pivot.PhaseDone, false, false, "first"}, "first, first"},
-		{applied(second, firstboot.RebootNow), ended{firstboot.OutcomeRebooting, pivot.PhaseCommitted, true, true, "second"}, "first, second"},
+		{firstBoot, ended{machine.OutcomeClosed, pivot.PhaseDone, false, false, "first"}, "first, first"},
+		{firstBoot, ended{machine.OutcomeUnchanged, pivot.PhaseDone, false, false, ""}, "first, first"},
+		{applied(second, day2.RebootLater), ended{machine.OutcomeCommitted, pivot.PhaseCommitted, true, true, "second"}, "first, second"},
+		{back, ended{machine.OutcomeCommitted, pivot.PhaseDone, false, false, "first"}, "first, first"},
+		{applied(second, day2.RebootNow), ended{machine.OutcomeRebooting, pivot.PhaseCommitted, true, true, "second"}, "first, second"},
 		{nil, ended{}, "second, second"},
-		{applied(second, firstboot.RebootNow), ended{firstboot.OutcomeUnchanged, pivot.PhaseDone, false, false, "second"}, "second, second"},
-		{applied("spec: {kernelArguments: [ostree=/x]}", firstboot.RebootNow), ended{firstboot.OutcomeFailed, pivot.PhaseDone, false, false, ""}, "second, second"},
-		{back, ended{firstboot.OutcomeCommitted, pivot.PhaseCommitted, true, true, "first"}, "second, first"},
+		{applied(second, day2.RebootNow), ended{machine.OutcomeUnchanged, pivot.PhaseDone, false, false, "second"}, "second, second"},
+		{applied("spec: {kernelArguments: [ostree=/x]}", day2.RebootNow), ended{machine.OutcomeFailed, pivot.PhaseDone, false, false, ""}, "second, second"},
+		{back, ended{machine.OutcomeCommitted, pivot.PhaseCommitted, true, true, "first"}, "second, first"},
 		{nil, ended{}, "first, first"},
 	} {
 		if step.run == nil {
@@ -121,15 +123,15 @@ func TestResultAndNames(t *testing.T) {
 // TestResultOfFailure (D105): a result without a run has all its parts, and the class of a failure is
 // that of the exit status.
 func TestResultOfFailure(t *testing.T) {
-	r := firstboot.Result{}.Completed(nil)
-	if r.Outcome != firstboot.OutcomeUnchanged || r.Phase != pivot.PhaseIdle || r.Actions == nil || r.Notes == nil || r.Drain.Because == nil || r.Error != nil {
+	r := machine.Result{}.Completed(nil)
+	if r.Outcome != machine.OutcomeUnchanged || r.Phase != pivot.PhaseIdle || r.Actions == nil || r.Notes == nil || r.Drain.Because == nil || r.Error != nil {
 		t.Errorf("%+v", r)
 	}
-	r = firstboot.Result{Outcome: firstboot.OutcomeCommitted}.Completed(fault.New(fault.CannotWrite, "no space").WithHint("make room"))
-	if r.Outcome != firstboot.OutcomeFailed || r.Error.Class != "write" || r.Error.ExitStatus != 73 || r.Error.Hint != "make room" {
+	r = machine.Result{Outcome: machine.OutcomeCommitted}.Completed(fault.New(fault.CannotWrite, "no space").WithHint("make room"))
+	if r.Outcome != machine.OutcomeFailed || r.Error.Class != "write" || r.Error.ExitStatus != 73 || r.Error.Hint != "make room" {
 		t.Errorf("%+v", r.Error)
 	}
-	if r := (firstboot.Result{}).Completed(errors.New("x")); r.Error.Class != "internal" || r.Error.ExitStatus != 1 {
+	if r := (machine.Result{}).Completed(errors.New("x")); r.Error.Class != "internal" || r.Error.ExitStatus != 1 {
 		t.Errorf("%+v", r.Error)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
@@ -46,14 +46,14 @@ func rollback(t *testing.T, h *hostdir.Host) error {
 		h.Ostree.Version = "2023.6"
 		defer func() { h.Ostree.Version = "" }()
 	}
-	r := firstboot.Rollback{Machine: machine(t, h)}
+	r := day2.Rollback{Machine: newMachine(t, h)}
 	return r.Run(t.Context())
 }
 
 // expectStatus checks that the booted system proves the last transaction.
 func expectStatus(t *testing.T, h *hostdir.Host) {
 	t.Helper()
-	m := machine(t, h)
+	m := newMachine(t, h)
 	if s, err := m.Status(t.Context()); err != nil || s.Phase != pivot.PhaseDone {
 		t.Errorf("status %+v, %v", s, err)
 	}
@@ -92,7 +92,7 @@ func TestRollbackSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := firstboot.Rollback{Machine: machine(t, h)}
+	r := day2.Rollback{Machine: newMachine(t, h)}
 	var says []string
 	r.Progress.Emit = func(e pivot.Event) { says = append(says, e.Message) }
 	if err := r.Run(t.Context()); err != nil {
@@ -112,8 +112,8 @@ func TestRollbackSays(t *testing.T) {
 // TestRollbackBeforeTheReboot takes back a pending commit: the running system stays.
 func TestRollbackBeforeTheReboot(t *testing.T) {
 	h := hostdir.New(t)
-	r := firstboot.Rebase{Machine: machine(t, h), Image: h.Image}
-	if _, err := r.Run(t.Context()); err != nil {
+	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
+	if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := rollback(t, h); err != nil {

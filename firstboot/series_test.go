@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
 	"machine-pivot/test/worlds/hostdir"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/rpmostree"
@@ -51,11 +51,11 @@ func TestManyUpdates(t *testing.T) {
 			var refs, objects []int
 			for n := range 5 {
 				h.Image = version(h, n)
-				r := firstboot.Rebase{Machine: machine(t, h), Image: h.Image}
+				r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
 				if packages != "" {
 					must(t, r.UseEngine("rpm-ostree"))
 				}
-				if changed, err := r.Run(t.Context()); err != nil || !changed {
+				if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
 					t.Fatalf("update %d: changed %v, %v", n, changed, err)
 				}
 				h.Boot()
@@ -75,16 +75,16 @@ func TestAbandonedImage(t *testing.T) {
 	h := hostdir.New(t)
 	before := images(h)
 	h.Ostree.Fail = func(int, bool) error { return errors.New("the disk is full") }
-	failing := firstboot.Rebase{Machine: machine(t, h), Image: version(h, 1)}
-	if _, err := failing.Run(t.Context()); err == nil {
+	failing := day2.Rebase{Machine: newMachine(t, h), Image: version(h, 1)}
+	if _, err := failing.Run(t.Context(), day2.Prepared{}); err == nil {
 		t.Fatal("it did not fail")
 	}
 	h.Ostree.Fail = nil
 	if pulled := images(h); len(pulled) < len(before)+4 {
 		t.Fatalf("pulled only %q", pulled)
 	}
-	r := firstboot.Rebase{Machine: machine(t, h), Append: []string{"nosmt"}}
-	if changed, err := r.Run(t.Context()); err != nil || !changed {
+	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"nosmt"}}
+	if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
 		t.Fatal(changed, err)
 	}
 	if left := images(h); !slices.Equal(left, before) {

@@ -13,11 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"machine-pivot/day2"
 	"machine-pivot/day2/slot"
 	"machine-pivot/day2/trial"
-	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 	"machine-pivot/test/tools/sample"
@@ -44,8 +45,8 @@ func newMember(t *testing.T) *member {
 	return m
 }
 
-func (m *member) machine() firstboot.Machine {
-	machine := m.tried.machine()
+func (m *member) newMachine() *machine.Machine {
+	machine := m.tried.newMachine()
 	machine.FleetRoots = x509.NewCertPool()
 	machine.FleetRoots.AddCert(m.server.Certificate())
 	machine.Progress.Now = func() time.Time { return m.clock }
@@ -64,17 +65,17 @@ func (m *member) machine() firstboot.Machine {
 // rebase moves to the new system, up to the reboot.
 func (m *member) rebase() error {
 	m.t.Helper()
-	machine := m.machine()
-	ctx := stoppedByReboot(m.t, &machine, m.Host)
-	r := firstboot.Rebase{Machine: machine, Image: m.Image, Append: []string{"new=1"}, Reboot: true}
-	_, err := r.Run(ctx)
+	machine := m.newMachine()
+	ctx := stoppedByReboot(m.t, machine, m.Host)
+	r := day2.Rebase{Machine: machine, Image: m.Image, Append: []string{"new=1"}, Reboot: true}
+	_, err := r.Run(ctx, day2.Prepared{})
 	return err
 }
 
 // release does what the unit that gives a slot back does.
 func (m *member) release() error {
 	m.t.Helper()
-	r := firstboot.ReleaseSlot{Machine: m.machine()}
+	r := day2.ReleaseSlot{Machine: m.newMachine()}
 	return r.Run(m.t.Context())
 }
 
@@ -83,7 +84,7 @@ func (m *member) release() error {
 func (m *member) expectSlot(slot bool, asked string) {
 	m.t.Helper()
 	_, stamp := os.Stat(m.Path(pivot.StateDir + "/" + pivot.SlotStamp))
-	machine := m.machine()
+	machine := m.newMachine()
 	s, err := machine.Status(m.t.Context())
 	must(m.t, err)
 	if r := m.record(); (r.Slot != nil) != slot || (stamp == nil) != slot || (s.Slot != nil) != slot || slices.Contains(m.server.Holders("default"), "this") != slot {
@@ -154,7 +155,7 @@ func TestSlotKept(t *testing.T) {
 		t.Errorf("the old system: %v", err)
 	}
 	m.expectSlot(true, "")
-	r := firstboot.ReleaseSlot{Machine: m.machine(), Force: true}
+	r := day2.ReleaseSlot{Machine: m.newMachine(), Force: true}
 	must(t, r.Run(t.Context()))
 	m.expectSlot(false, "steady-state")
 }
@@ -166,8 +167,8 @@ func TestSlotOfRollback(t *testing.T) {
 	must(t, m.rebase())
 	m.Boot()
 	m.health = "failed"
-	back := firstboot.Rollback{Machine: m.machine(), Reboot: true}
-	must(t, back.Run(stoppedByReboot(t, &back.Machine, m.Host)))
+	back := day2.Rollback{Machine: m.newMachine(), Reboot: true}
+	must(t, back.Run(stoppedByReboot(t, back.Machine, m.Host)))
 	m.health = "active"
 	if err := m.release(); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "waits for its reboot") {
 		t.Errorf("before the reboot: %v", err)
@@ -196,14 +197,14 @@ func TestSlotOfFailure(t *testing.T) {
 	m.expectSlot(false, "steady-state")
 
 	m.Ostree.Fail = nil
-	machine := m.machine()
+	machine := m.newMachine()
 	machine.Host.Reboot = func(context.Context) error { return fault.New(fault.Unavailable, "cannot reboot: blocked") }
-	r := firstboot.Rebase{Machine: machine, Image: m.Image, Reboot: true}
-	if _, err := r.Run(t.Context()); err == nil {
+	r := day2.Rebase{Machine: machine, Image: m.Image, Reboot: true}
+	if _, err := r.Run(t.Context(), day2.Prepared{}); err == nil {
 		t.Error("a reboot that is blocked: no error")
 	}
 	m.expectSlot(true, "pre-reboot")
-	back := firstboot.Rollback{Machine: m.machine()}
+	back := day2.Rollback{Machine: m.newMachine()}
 	must(t, back.Run(t.Context()))
 	must(t, m.release())
 	m.expectSlot(false, "steady-state")
@@ -232,11 +233,10 @@ func TestSlotOfCrash(t *testing.T) {
 func TestSlotOfTrial(t *testing.T) {
 	for _, kept := range []bool{true, false} {
 		m := newMember(t)
-		machine := m.machine()
-		machine.Try = &trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmByHand}
-		ctx := stoppedByReboot(t, &machine, m.Host)
-		r := firstboot.Rebase{Machine: machine, Image: m.Image}
-		_, err := r.Run(ctx)
+		machine := m.newMachine()
+		ctx := stoppedByReboot(t, machine, m.Host)
+		r := day2.Rebase{Machine: machine, Image: m.Image, Try: &trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmByHand}}
+		_, err := r.Run(ctx, day2.Prepared{})
 		must(t, err)
 		m.expectSlot(true, "pre-reboot")
 		m.enter()
@@ -302,14 +302,14 @@ func TestSlotOfStartingServer(t *testing.T) {
 // TestSlotOnlyForReboots: no slot is taken without a reboot, or if the lock is switched off.
 func TestSlotOnlyForReboots(t *testing.T) {
 	m := newMember(t)
-	r := firstboot.Rebase{Machine: m.machine(), Append: []string{"a=1"}}
-	_, err := r.Run(t.Context())
+	r := day2.Rebase{Machine: m.newMachine(), Append: []string{"a=1"}}
+	_, err := r.Run(t.Context(), day2.Prepared{})
 	must(t, err)
-	machine := m.machine()
+	machine := m.newMachine()
 	machine.FleetLock = host.None
-	ctx := stoppedByReboot(t, &machine, m.Host)
-	r = firstboot.Rebase{Machine: machine, Append: []string{"a=2"}, Reboot: true}
-	_, err = r.Run(ctx)
+	ctx := stoppedByReboot(t, machine, m.Host)
+	r = day2.Rebase{Machine: machine, Append: []string{"a=2"}, Reboot: true}
+	_, err = r.Run(ctx, day2.Prepared{})
 	must(t, err)
 	m.expectSlot(false, "")
 	if m.Reboots != 1 {
@@ -331,10 +331,10 @@ func TestSlotOfMachineID(t *testing.T) {
 // TestWrongWindow (P78): a window that cannot be read is an error, and the machine does not change.
 func TestWrongWindow(t *testing.T) {
 	h := hostdir.New(t)
-	r := firstboot.Rebase{Machine: machine(t, h), Append: []string{"nosmt"}}
+	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"nosmt"}}
 	r.Window = "whenever"
 	unlocked := func(run func() error) error { return run() }
-	if changed, err := r.InWindow(t.Context(), &r, unlocked); fault.KindOf(err) != fault.Usage || changed || !strings.Contains(fmt.Sprint(err), "cannot use the window") {
+	if changed, err := day2.InWindow(t.Context(), r.Machine, &r, false, unlocked); fault.KindOf(err) != fault.Usage || changed || !strings.Contains(fmt.Sprint(err), "cannot use the window") {
 		t.Errorf("changed %v, %v", changed, err)
 	}
 	if h.Boot(); strings.Contains(h.Options(), "nosmt") {
@@ -384,7 +384,7 @@ func TestWindowCloses(t *testing.T) {
 		}
 		return nil
 	}
-	changed, err := m.inWindow(func(machine *firstboot.Machine) { machine.Window = "02:00-04:00 UTC" })
+	changed, err := m.inWindow(func(machine *machine.Machine) { machine.Window = "02:00-04:00 UTC" })
 	if opened := time.Date(2026, 11, 24, 2, 0, 0, 0, time.UTC); err != nil || !changed || m.clock.Before(opened) || m.clock.Sub(opened) > 5*time.Minute {
 		t.Errorf("changed %v at %v, %v", changed, m.clock, err)
 	}
@@ -399,7 +399,7 @@ func TestWindowStopped(t *testing.T) {
 	m := newMember(t)
 	stop := errors.New("stop")
 	m.wait = func() error { return stop }
-	if _, err := m.inWindow(func(machine *firstboot.Machine) { machine.Window = "Mon 02:00-04:00 UTC" }); !errors.Is(err, stop) {
+	if _, err := m.inWindow(func(machine *machine.Machine) { machine.Window = "Mon 02:00-04:00 UTC" }); !errors.Is(err, stop) {
 		t.Errorf("%v", err)
 	}
 	if r := m.record(); r.Phase != pivot.PhaseIdle || r.Downloaded == nil || r.Downloaded.At.IsZero() || len(m.Ostree.Calls) > 0 || m.Reboots > 0 {
@@ -408,15 +408,15 @@ func TestWindowStopped(t *testing.T) {
 }
 
 // inWindow moves to the new system in the machine's window, up to the reboot.
-func (m *member) inWindow(change func(*firstboot.Machine)) (bool, error) {
+func (m *member) inWindow(change func(*machine.Machine)) (bool, error) {
 	m.t.Helper()
-	machine := m.machine()
+	machine := m.newMachine()
 	if change != nil {
-		change(&machine)
+		change(machine)
 	}
-	ctx := stoppedByReboot(m.t, &machine, m.Host)
-	r := firstboot.Rebase{Machine: machine, Image: m.Image, Reboot: true}
-	return r.InWindow(ctx, &r, func(run func() error) error {
+	ctx := stoppedByReboot(m.t, machine, m.Host)
+	r := day2.Rebase{Machine: machine, Image: m.Image, Reboot: true}
+	return day2.InWindow(ctx, machine, &r, false, func(run func() error) error {
 		unlock, err := r.Host.Lock()
 		must(m.t, err)
 		defer func() { must(m.t, unlock()) }()
@@ -466,12 +466,12 @@ func TestSlotKilled(t *testing.T) {
 func (m *member) dies(effects int) (dead bool) {
 	m.t.Helper()
 	defer recoverDeath(&dead)
-	machine := m.machine()
+	machine := m.newMachine()
 	number := strconv.Itoa(effects)
 	machine.Progress.Journal.Disk = dying{left: &effects}
-	ctx := stoppedByReboot(m.t, &machine, m.Host)
-	r := firstboot.Rebase{Machine: machine, Append: []string{"n=" + number}, Reboot: true}
-	_, err := r.Run(ctx)
+	ctx := stoppedByReboot(m.t, machine, m.Host)
+	r := day2.Rebase{Machine: machine, Append: []string{"n=" + number}, Reboot: true}
+	_, err := r.Run(ctx, day2.Prepared{})
 	must(m.t, err)
 	return false
 }
@@ -480,7 +480,7 @@ func (m *member) dies(effects int) (dead bool) {
 // behind what it pulled before it took a slot.
 func TestSlotLeavesDownload(t *testing.T) {
 	m := newMember(t)
-	later := firstboot.Apply{Machine: m.machine(), File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec: {kernelArguments: [later=1]}\n")}
+	later := day2.Apply{Machine: m.newMachine(), Config: day2.Config{File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec: {kernelArguments: [later=1]}\n")}}
 	_, err := later.Download(t.Context())
 	must(t, err)
 	must(t, m.rebase())

@@ -80,7 +80,7 @@ func TestSpellingWithTheImage(t *testing.T) {
 // machineTarget returns the target in the status.
 func machineTarget(t *testing.T, h *hostdir.Host) string {
 	t.Helper()
-	m := machine(t, h)
+	m := newMachine(t, h)
 	s, err := m.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)

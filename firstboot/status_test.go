@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/status"
@@ -19,7 +20,7 @@ import (
 func TestStatusBeforeAnything(t *testing.T) {
 	h := newHost(t)
 	h.Write("/etc/pivot/firstboot.conf", []byte("mode=system\n"))
-	m := machine(t, h)
+	m := newMachine(t, h)
 	reporter := status.Reporter{Root: h.Root, Log: status.NewLog(t.Output(), nil), Notify: func(string) {}, Now: time.Now}
 	m.Progress.Emit, m.Place = reporter.Emit, firstboot.Initramfs{Early: &place{}}
 	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
@@ -46,9 +47,9 @@ func committed(t *testing.T) *hostdir.Host {
 
 func moveByHand(t *testing.T, h *hostdir.Host) (notes string) {
 	t.Helper()
-	r := firstboot.Rebase{Machine: machine(t, h), Image: h.Image, Append: []string{"nosmt"}, Pinning: management(t, "0-1")}
+	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image, Append: []string{"nosmt"}, Pinning: management(t, "0-1")}
 	r.Progress.Emit = func(e pivot.Event) { notes += e.Message + "\n" }
-	if _, err := r.Run(t.Context()); err != nil {
+	if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
 		t.Fatal(err)
 	}
 	return notes
@@ -65,7 +66,7 @@ func management(t *testing.T, set string) pinning.Workloads {
 
 func expectStatusAt(t *testing.T, h *hostdir.Host, phase pivot.Phase) {
 	t.Helper()
-	m := machine(t, h)
+	m := newMachine(t, h)
 	if s, err := m.Status(t.Context()); err != nil || s.Phase != phase || len(s.Notes) > 0 {
 		t.Errorf("status %s with the notes %q, %v, want plain %s", s.Phase, s.Notes, err, phase)
 	}
@@ -75,7 +76,7 @@ func expectStatusAt(t *testing.T, h *hostdir.Host, phase pivot.Phase) {
 // boot is the target. why must be in its notes.
 func expectUndone(t *testing.T, h *hostdir.Host, why string) {
 	t.Helper()
-	m := machine(t, h)
+	m := newMachine(t, h)
 	s, err := m.Status(t.Context())
 	if err != nil || s.Phase != pivot.PhaseUndone || !strings.Contains(strings.Join(s.Notes, "\n"), why) {
 		t.Errorf("status %s with the notes %q, %v; want undone with %q", s.Phase, s.Notes, err, why)
@@ -107,12 +108,12 @@ func TestStagedOnTop(t *testing.T) {
 	rpmOstree(t, h, "kargs", "--append=foo=1")
 	staged := h.Commit + ".1, which somebody staged on top of what was committed, with the /etc that runs: file " + pinning.DropInPath + ": missing"
 	expectUndone(t, h, staged)
-	m := machine(t, h)
+	m := newMachine(t, h)
 	if s, err := m.Status(t.Context()); err != nil || s.Pending == nil || !s.Pending.Staged || !slices.Contains(s.Pending.Options, "foo=1") {
 		t.Errorf("pending %+v, %v", s.Pending, err)
 	}
-	r := firstboot.Rebase{Machine: machine(t, h), Image: h.Image}
-	if plan, err := r.Plan(t.Context()); err != nil || !strings.Contains(strings.Join(plan.Notes, "\n"), h.Commit+".1 is staged and will be replaced") {
+	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
+	if plan, err := r.Plan(t.Context(), day2.Prepared{}); err != nil || !strings.Contains(strings.Join(plan.Notes, "\n"), h.Commit+".1 is staged and will be replaced") {
 		t.Errorf("the plan's notes are %q, %v", plan.Notes, err)
 	}
 

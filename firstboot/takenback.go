@@ -9,25 +9,23 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machine"
 	"machine-pivot/pivot"
 )
 
-// takenBack reports whether this first boot was completed in another deployment of the
+// takenBack reports whether this first boot, of the file with a digest, was completed in another deployment of the
 // host, which means that the host was rolled back to the running one. A host with a
 // single deployment cannot have been rolled back: it was reinstalled and has kept its /var.
-func (b *FirstBoot) takenBack(state pivot.State) bool {
+func (b *FirstBoot) takenBack(state pivot.State, digest string) bool {
 	closed := b.Progress.Record.Closed
-	return closed != nil && closed.Request == b.request && closed.Deployment != state.Booted.ID() && state.Entries > 1
+	return closed != nil && closed.Request == digest && closed.Deployment != state.Booted.ID() && state.Entries > 1
 }
-
-// goForward is the remedy for a host that was rolled back.
-const goForward = "to go forward: pivot firstboot --again; or boot the other deployment, if it is still there"
 
 // hold leaves a host that was rolled back as it is, on this boot and on later ones. It closes
 // the first boot in this deployment too, as "pivot rollback" does: if the file stayed, the
 // machine-config-daemon's first boot would also go forward.
-func (b *FirstBoot) hold(out pivot.Outcome) error {
-	state, target := out.State, out.Target
+func (b *FirstBoot) hold(plan pivot.Plan) error {
+	state, target := plan.From(), plan.To()
 	b.Progress.Begin(pivot.StepProve, "the machine is what it was before its first boot")
 	b.Progress.Record.Target, b.Progress.Record.Error = target, nil
 	if err := b.Progress.Enter(pivot.PhaseUndone, state.BootID); err != nil {
@@ -38,7 +36,7 @@ func (b *FirstBoot) hold(out pivot.Outcome) error {
 	}
 	b.Progress.Note(fmt.Sprintf("somebody went back: the first boot was completed in deployment %s, but %s runs (%s); it stays as it is",
 		b.Progress.Record.Closed.Deployment, state.Booted.ID(), strings.Join(pivot.Prove(state, target), "; ")))
-	b.Progress.Note(goForward)
+	b.Progress.Note(machine.GoForward)
 	return nil
 }
 

@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"machine-pivot/day2"
 	"machine-pivot/day2/trial"
-	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 	"machine-pivot/test/tools/sample"
@@ -53,8 +54,8 @@ func (h *tried) oneShot() {
 	h.Write("/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", []byte{6, 0, 0, 0, 0x18, 0, 0, 0, 0, 0, 0, 0})
 }
 
-func (h *tried) machine() firstboot.Machine {
-	m := machine(h.t, h.Host)
+func (h *tried) newMachine() *machine.Machine {
+	m := newMachine(h.t, h.Host)
 	m.Progress.Emit = func(e pivot.Event) {
 		if e.Kind == pivot.EventNoted {
 			h.notes += e.Message + "\n"
@@ -81,7 +82,7 @@ func (h *tried) machine() firstboot.Machine {
 }
 
 // stoppedByReboot returns a context that ends when the machine is asked to reboot.
-func stoppedByReboot(t *testing.T, m *firstboot.Machine, h *hostdir.Host) context.Context {
+func stoppedByReboot(t *testing.T, m *machine.Machine, h *hostdir.Host) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	m.Host.Reboot = func(context.Context) error { h.Reboots++; cancel(); return nil }
@@ -92,11 +93,10 @@ func stoppedByReboot(t *testing.T, m *firstboot.Machine, h *hostdir.Host) contex
 // try commits a new system on trial, up to the reboot.
 func (h *tried) try(try trial.Terms) error {
 	h.t.Helper()
-	m := h.machine()
-	m.Try = &try
-	ctx := stoppedByReboot(h.t, &m, h.Host)
-	r := firstboot.Rebase{Machine: m, Image: h.Image, Append: []string{"new=1"}}
-	_, err := r.Run(ctx)
+	m := h.newMachine()
+	ctx := stoppedByReboot(h.t, m, h.Host)
+	r := day2.Rebase{Machine: m, Image: h.Image, Append: []string{"new=1"}, Try: &try}
+	_, err := r.Run(ctx, day2.Prepared{})
 	return err
 }
 
@@ -115,15 +115,15 @@ func (h *tried) enter() {
 // conduct does what the trial's unit does, with five minutes between checks.
 func (h *tried) conduct() error {
 	h.t.Helper()
-	t := firstboot.Trial{Machine: h.machine()}
-	ctx := stoppedByReboot(h.t, &t.Machine, h.Host)
+	t := day2.Trial{Machine: h.newMachine()}
+	ctx := stoppedByReboot(h.t, t.Machine, h.Host)
 	t.Sleep = func(context.Context, time.Duration) error { h.up += 5 * time.Minute; return nil }
 	return t.Run(ctx)
 }
 
 func (h *tried) confirm() error {
 	h.t.Helper()
-	c := firstboot.Confirm{Machine: h.machine()}
+	c := day2.Confirm{Machine: h.newMachine()}
 	return c.Run(h.t.Context())
 }
 
@@ -140,7 +140,7 @@ func (h *tried) expect(entries string, phase pivot.Phase, stamp bool) {
 	if text := strings.Join(got, " "); text != entries {
 		h.t.Errorf("boot entries %s, want %s", text, entries)
 	}
-	m := h.machine()
+	m := h.newMachine()
 	s, err := m.Status(h.t.Context())
 	if err != nil || s.Phase != phase {
 		h.t.Errorf("status %s, want %s (%v, %+v)", s.Phase, phase, err, s.Error)
@@ -201,8 +201,8 @@ func TestTryByItself(t *testing.T) {
 	must(t, h.try(try))
 	h.enter()
 	h.health = "activating"
-	m := firstboot.Trial{Machine: h.machine()}
-	ctx := stoppedByReboot(t, &m.Machine, h.Host)
+	m := day2.Trial{Machine: h.newMachine()}
+	ctx := stoppedByReboot(t, m.Machine, h.Host)
 	looks := 0
 	m.Sleep = func(context.Context, time.Duration) error {
 		if looks++; looks == 2 {
@@ -289,7 +289,7 @@ func TestTryStoppedAtItsEnd(t *testing.T) {
 	h.oneShot()
 	must(t, h.try(tenMinutes))
 	h.Boot()
-	stopped := firstboot.Trial{Machine: h.machine()}
+	stopped := day2.Trial{Machine: h.newMachine()}
 	ctx, cancel := context.WithCancel(t.Context())
 	run := stopped.Host.Run
 	stopped.Host.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
@@ -315,7 +315,7 @@ func TestTryWithoutOneShot(t *testing.T) {
 	h := newTried(t)
 	must(t, h.try(tenMinutes))
 	h.expect("B A", pivot.PhaseCommitted, true)
-	if !strings.Contains(h.notes, "a kernel that hangs before that takes a hand at the boot menu: no boot loader is known here") {
+	if !strings.Contains(h.notes, "if its kernel hangs before that, somebody must select the old system in the boot menu: no boot loader is known here") {
 		t.Errorf("notes %s", h.notes)
 	}
 	h.enter()
@@ -349,11 +349,10 @@ func TestTryRebootRefused(t *testing.T) {
 		if oneShot {
 			h.oneShot()
 		}
-		m := h.machine()
-		m.Try = &tenMinutes
+		m := h.newMachine()
 		m.Host.Reboot = func(context.Context) error { return fault.New(fault.Refused, "no") }
-		r := firstboot.Rebase{Machine: m, Image: h.Image}
-		if _, err := r.Run(t.Context()); err == nil {
+		r := day2.Rebase{Machine: m, Image: h.Image, Try: &tenMinutes}
+		if _, err := r.Run(t.Context(), day2.Prepared{}); err == nil {
 			t.Error("no error")
 		}
 		h.expect("A B", pivot.PhaseCommitted, true)
@@ -392,9 +391,9 @@ func TestTryMeanwhile(t *testing.T) {
 	}
 	h.Boot()
 	// A change of the old system also closes the trial.
-	m := h.machine()
-	r := firstboot.Rebase{Machine: m, Append: []string{"y=1"}}
-	_, err = r.Run(t.Context())
+	m := h.newMachine()
+	r := day2.Rebase{Machine: m, Append: []string{"y=1"}}
+	_, err = r.Run(t.Context(), day2.Prepared{})
 	must(t, err)
 	h.expect("A A", pivot.PhaseCommitted, false)
 }

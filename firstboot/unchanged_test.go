@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
@@ -42,7 +43,7 @@ func TestRollbackThatIsImpossible(t *testing.T) {
 		return found
 	}
 	before, files := journalOf(t, h), open()
-	r := firstboot.Rollback{Machine: machine(t, h)}
+	r := day2.Rollback{Machine: newMachine(t, h)}
 	if err := r.Run(t.Context()); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
 		t.Errorf("error %v", err)
 	}
@@ -64,22 +65,22 @@ func TestRollbackThatIsImpossible(t *testing.T) {
 func TestFailureChangesNothing(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, h *hostdir.Host) (*pivot.Progress, error){
 		"rebase": func(t *testing.T, h *hostdir.Host) (*pivot.Progress, error) {
-			r := firstboot.Rebase{Machine: machine(t, h), Append: []string{"more=1"}}
-			_, err := r.Run(t.Context())
+			r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"more=1"}}
+			_, err := r.Run(t.Context(), day2.Prepared{})
 			return r.Progress, err
 		},
 		"rebase to an image": func(t *testing.T, h *hostdir.Host) (*pivot.Progress, error) {
-			r := firstboot.Rebase{Machine: machine(t, h), Image: h.Image}
-			_, err := r.Run(t.Context())
+			r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
+			_, err := r.Run(t.Context(), day2.Prepared{})
 			return r.Progress, err
 		},
 		"apply": func(t *testing.T, h *hostdir.Host) (*pivot.Progress, error) {
-			a := firstboot.Apply{Machine: machine(t, h), File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec: {kernelArguments: [more=1]}\n"), When: firstboot.RebootLater}
-			_, err := a.Run(t.Context())
+			a := day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec: {kernelArguments: [more=1]}\n")}, When: day2.RebootLater}
+			_, err := a.Run(t.Context(), day2.Prepared{})
 			return a.Progress, err
 		},
 		"rollback": func(t *testing.T, h *hostdir.Host) (*pivot.Progress, error) {
-			r := firstboot.Rollback{Machine: machine(t, h)}
+			r := day2.Rollback{Machine: newMachine(t, h)}
 			return r.Progress, r.Run(t.Context())
 		},
 	} {
@@ -89,7 +90,7 @@ func TestFailureChangesNothing(t *testing.T) {
 			h.ExtendNext("/usr/share/more")
 			h.Serve(h.NativeImage())
 			for point := 0; ; point++ {
-				before := machine(t, h)
+				before := newMachine(t, h)
 				must(t, before.Progress.Open())
 				start := len(h.Ostree.Calls)
 				hit := false
@@ -109,7 +110,7 @@ func TestFailureChangesNothing(t *testing.T) {
 					}
 					return
 				}
-				m := machine(t, h)
+				m := newMachine(t, h)
 				state, oerr := m.Host.Observe(t.Context(), pivot.Target{})
 				must(t, oerr)
 				if state.Pending() { // the failing call was the commit
@@ -137,14 +138,14 @@ func TestFailureChangesNothing(t *testing.T) {
 // reboot, and a first boot that was reopened for nothing is closed again.
 func TestFailedCommandAfterAnother(t *testing.T) {
 	h := arrived(t)
-	r := firstboot.Rebase{Machine: machine(t, h), Append: []string{"more=1"}}
-	if _, err := r.Run(t.Context()); err != nil {
+	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"more=1"}}
+	if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
 		t.Fatal(err)
 	}
 	before := journalOf(t, h)
 	h.Ostree.Fail = func(int, bool) error { return errors.New("no power to do that") }
-	r = firstboot.Rebase{Machine: machine(t, h), Append: []string{"other=1"}}
-	if _, err := r.Run(t.Context()); err == nil {
+	r = day2.Rebase{Machine: newMachine(t, h), Append: []string{"other=1"}}
+	if _, err := r.Run(t.Context(), day2.Prepared{}); err == nil {
 		t.Fatal("the failure is not noticed")
 	}
 	h.Ostree.Fail = nil
@@ -160,7 +161,7 @@ func TestFailedCommandAfterAnother(t *testing.T) {
 
 	h.Write(firstboot.EncapsulatedPath+".bak", []byte("{"))
 	before = journalOf(t, h)
-	b := firstboot.FirstBoot{Machine: machine(t, h), File: firstboot.EncapsulatedPath, Again: true}
+	b := firstboot.FirstBoot{Machine: newMachine(t, h), File: firstboot.EncapsulatedPath, Again: true}
 	if err := b.Run(t.Context()); fault.KindOf(err) != fault.BadInput {
 		t.Errorf("error %v", err)
 	}

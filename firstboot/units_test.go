@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/mcfile"
@@ -67,7 +68,7 @@ func TestUnitsOfTheNextImage(t *testing.T) {
       - {name: ours.service, contents: "[Install]\nWantedBy=multi-user.target\n"}
 `
 	image := fmt.Sprintf("  osImageURL: %s\n", h.Image)
-	plan, err := (&firstboot.Apply{Machine: machine(t, h), File: "mc", Data: []byte("spec:\n" + image + asked)}).Plan(t.Context())
+	plan, err := (&day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc", Data: []byte("spec:\n" + image + asked)}}).Plan(t.Context(), day2.Prepared{})
 	must(t, err)
 	var units []string
 	for _, u := range plan.Units {
@@ -148,7 +149,7 @@ func TestUnitThatChanges(t *testing.T) {
 		t.Error("another system is booted")
 	}
 	// The image is in the repository now, so a plan reports it, too.
-	plan, err := (&firstboot.Apply{Machine: machine(t, h), File: "mc", Data: []byte("spec:\n" + lost)}).Plan(t.Context())
+	plan, err := (&day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc", Data: []byte("spec:\n" + lost)}}).Plan(t.Context(), day2.Prepared{})
 	if note := "warning: in the new system: unit early.service: there is no such unit; unit only.service: there is no such unit"; err != nil || !slices.Contains(plan.Notes, note) {
 		t.Errorf("the plan notes %q, %v", plan.Notes, err)
 	}
@@ -165,7 +166,7 @@ func TestUnitsOfAFirstBoot(t *testing.T) {
 			h, _ := withUnits(t)
 			h.Write(firstboot.EncapsulatedPath, fmt.Appendf(nil, `{"spec":{"osImageURL":%q,"config":{"ignition":{"version":"3.4.0"},"systemd":{"units":[
 				{"name":"only.service","enabled":true},{"name":"new.service","enabled":false},{"name":"beside.service","enabled":false}]}}}}`, h.Image))
-			m := machine(t, h)
+			m := newMachine(t, h)
 			if early {
 				m.Engine = &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
 			}
@@ -202,12 +203,12 @@ func TestUnitOfAnExtension(t *testing.T) {
 	// A plan for another image, which is in the repository, does not know what the package will
 	// bring. It warns of a unit that neither system has (D99).
 	next := h.Push(h.NativeImage())
-	r := firstboot.Rebase{Machine: machine(t, h), Image: next, ExtensionsImage: image}
+	r := day2.Rebase{Machine: newMachine(t, h), Image: next, ExtensionsImage: image}
 	must(t, r.UseEngine("auto"))
 	_, err := r.Download(t.Context())
 	must(t, err)
 	const wants = "{name: usbguard.service, enabled: true}, {name: nobody.service, enabled: true}"
-	plan, err := (&firstboot.Apply{Machine: machine(t, h), File: "mc", Data: []byte("spec:\n  extensions: [usbguard]\n" + units(next, wants))}).Plan(t.Context())
+	plan, err := (&day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc", Data: []byte("spec:\n  extensions: [usbguard]\n" + units(next, wants))}}).Plan(t.Context(), day2.Prepared{})
 	if text := strings.Join(plan.Notes, "\n"); err != nil || strings.Contains(text, "usbguard.service") || !strings.Contains(text, "warning: in the new system: unit nobody.service: ") {
 		t.Errorf("the plan notes %q, %v", text, err)
 	}

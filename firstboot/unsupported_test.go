@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/pivot"
@@ -27,18 +27,18 @@ func TestApplyUnsupported(t *testing.T) {
 `
 	h := hostdir.New(t)
 	applyAs := func(unsupported mcfile.Unsupported, spec string) (changed bool, failing error, err error) {
-		m := machine(t, h)
+		m := newMachine(t, h)
 		m.Progress.Emit = func(e pivot.Event) {
 			if e.Kind == pivot.EventFailing {
 				failing = e.Err
 			}
 		}
-		a := firstboot.Apply{Machine: m, File: "mc.yaml", Data: []byte("spec:\n" + spec), Unsupported: unsupported}
-		changed, err = a.Run(t.Context())
+		a := day2.Apply{Machine: m, Config: day2.Config{File: "mc.yaml", Data: []byte("spec:\n" + spec)}, Unsupported: unsupported}
+		changed, err = a.Run(t.Context(), day2.Prepared{})
 		return changed, failing, err
 	}
 	leftOut := func() string {
-		m := machine(t, h)
+		m := newMachine(t, h)
 		s, err := m.Status(t.Context())
 		must(t, err)
 		return strings.Join(s.LeftOut, ", ")

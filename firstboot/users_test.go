@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/day2"
 	"machine-pivot/day2/live"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/disruption"
@@ -53,7 +54,7 @@ func newUsers(t *testing.T) *changer {
 	c := &changer{Host: projecting(t), services: &services{}, t: t}
 	c.Write(disruption.RulesPath, []byte(userRules))
 	shell(t, c.Host, "mkdir -p etc/tmpfiles.d var/victim")
-	c.when = firstboot.RebootLater
+	c.when = day2.RebootLater
 	c.apply(usersOwn("first", ""), true)
 	c.Boot()
 	project(t, c.Host)
@@ -101,12 +102,12 @@ func TestUsersObstruct(t *testing.T) {
 			if drift := verify(t, m.Host); !strings.Contains(drift, "/etc/app/conf.d/50-site.conf") || !strings.Contains(drift, "/var/data/conf.d/50-site.conf") {
 				t.Errorf("drift %q", drift)
 			}
-			m.when = firstboot.RebootNever
-			if _, err := m.story(usersOwn("live", "")).Run(t.Context()); err != nil {
+			m.when = day2.RebootNever
+			if _, err := m.story(usersOwn("live", "")).Run(t.Context(), day2.Prepared{}); err != nil {
 				t.Fatalf("live: %v", err)
 			}
 			m.expectSafe()
-			m.when = firstboot.RebootLater
+			m.when = day2.RebootLater
 			m.apply(usersOwn("second", "new=1"), true)
 			m.expectSafe()
 			unmountBelow(t, m.Path("/etc/app"), m.Path("/var/data"))
@@ -263,24 +264,24 @@ func TestUsersAttack(t *testing.T) {
 		change func(m *changer, round int) error
 	}{
 		{"live", func(m *changer, round int) error {
-			m.when = firstboot.RebootNever
-			_, err := m.story(usersOwn(fmt.Sprint("live", round), "")).Run(m.t.Context())
+			m.when = day2.RebootNever
+			_, err := m.story(usersOwn(fmt.Sprint("live", round), "")).Run(m.t.Context(), day2.Prepared{})
 			return err
 		}},
 		{"commit", func(m *changer, round int) error {
-			m.when = firstboot.RebootLater
-			_, err := m.story(usersOwn(fmt.Sprint("commit", round), fmt.Sprint("round=", round))).Run(m.t.Context())
+			m.when = day2.RebootLater
+			_, err := m.story(usersOwn(fmt.Sprint("commit", round), fmt.Sprint("round=", round))).Run(m.t.Context(), day2.Prepared{})
 			return err
 		}},
 		{"repair", func(m *changer, _ int) error {
-			m.when = firstboot.RebootNever
+			m.when = day2.RebootNever
 			s := m.story("")
 			s.Repair = true
-			_, err := s.Run(m.t.Context())
+			_, err := s.Run(m.t.Context(), day2.Prepared{})
 			return err
 		}},
 		{"verify", func(m *changer, _ int) error {
-			machine := m.machine()
+			machine := m.newMachine()
 			_, err := machine.Verify(m.t.Context())
 			return err
 		}},
@@ -319,10 +320,10 @@ func TestUsersEditsHoldNothing(t *testing.T) {
 	m := newMember(t)
 	m.Write(projectUnit, nil)
 	spec := usersOwn("one", "new=1")
-	machine := m.machine()
-	ctx := stoppedByReboot(t, &machine, m.Host)
-	a := firstboot.Apply{Machine: machine, File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + spec), When: firstboot.RebootNow}
-	if changed, err := a.Run(ctx); err != nil || !changed {
+	machine := m.newMachine()
+	ctx := stoppedByReboot(t, machine, m.Host)
+	a := day2.Apply{Machine: machine, Config: day2.Config{File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + spec)}, When: day2.RebootNow}
+	if changed, err := a.Run(ctx, day2.Prepared{}); err != nil || !changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
 	m.Boot()
@@ -332,7 +333,7 @@ func TestUsersEditsHoldNothing(t *testing.T) {
 	if drift := verify(t, m.Host); !strings.Contains(drift, "/etc/app/conf.d/50-site.conf") {
 		t.Errorf("drift %q", drift)
 	}
-	after := m.machine()
+	after := m.newMachine()
 	if s, err := after.Status(t.Context()); err != nil || s.Phase != pivot.PhaseDone {
 		t.Errorf("phase %s, %v", s.Phase, err)
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 // apply carries out a plan.
-func (c *Converger) apply(ctx context.Context, ask Ask, plan Plan, attempt int) error {
-	t, err := c.transaction(ask, plan)
+func (c *Converger) apply(ctx context.Context, plan Plan, attempt int) error {
+	t, err := c.transaction(plan)
 	if err != nil {
 		return err
 	}
@@ -39,15 +39,17 @@ func (c *Converger) abandoned(plan Plan) []Image {
 }
 
 // transaction returns the transaction that carries out a plan.
-func (c *Converger) transaction(ask Ask, plan Plan) (t Transaction, err error) {
-	t = Transaction{Images: c.Images, Repositories: c.Repositories, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress, BeforeCommit: c.Place.Leave, Accounts: c.Content.Accounts, Units: c.Content.Units}
-	t.Trying, t.ByHand, t.NextBoot = ask.Trying, ask.ByHand, c.NextBoot
-	if ask.ByHand {
+func (c *Converger) transaction(plan Plan) (t Transaction, err error) {
+	t = Transaction{
+		Images: c.Images, Repositories: c.Repositories, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress,
+		BeforeCommit: c.Place.Leave, Accounts: c.Content.Accounts, Units: c.Content.Units, Learn: c.learn,
+		Trying: plan.ask.Trying, ByHand: plan.ask.ByHand, NextBoot: c.NextBoot,
+	}
+	if t.ByHand {
 		t.Pulling = c.Pulling
 	}
-	t.Learn = func(plan Plan) (Plan, error) { return c.learn(ask, plan) }
-	if t.Entries, err = c.files(plan.target.Entries); err == nil && !ask.ByHand {
-		t.Keep = notAskedFor(t.Entries, ask)
+	if t.Entries, err = c.files(plan.target.Entries); err == nil && !t.ByHand {
+		t.Keep = adopted(t.Entries, plan.ask)
 	}
 	return t, err
 }

@@ -3,6 +3,7 @@ package pivot
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"machine-pivot/internal/hostfiles"
@@ -16,7 +17,10 @@ type Ask struct {
 	Image   Image // zero keeps the booted image; without a digest it is a tag
 	Kargs   kargs.Change
 	Entries []hostfiles.File // below /etc and /var
-	Units   enable.Units
+	// Along are entries that the machine gets together with the changes, and that are no change by
+	// themselves: the record of the MachineConfig, the links of pivot's own units.
+	Along []hostfiles.File
+	Units enable.Units
 	// MachineConfig is the one that requests all this; zero if none does.
 	MachineConfig MachineConfig
 	// Packages may have a source without a digest, which is then a tag.
@@ -31,6 +35,10 @@ type Ask struct {
 	Trying *Trying
 	// ByHand marks an interactive run: earlier attempts do not count, and none follows.
 	ByHand bool
+	// NeverReboot refuses a plan that needs a reboot.
+	NeverReboot bool
+	// Slot says whether the reboot needs a slot of the fleet's lock.
+	Slot SlotNeed
 }
 
 // ImageKargsChoice says whether kernel arguments that an image brings are applied.
@@ -95,8 +103,9 @@ type Content interface {
 	Foresee(plan Plan) (Plan, error)
 }
 
-// Converger brings a machine to a target. Every operation that changes a machine (a first boot,
-// a pivot by hand) or only compares it with a target (a plan, a verification) uses one.
+// Converger brings a machine to a target. Every command that changes a machine (a first boot,
+// a change by hand) or only compares it with a target (a plan, a verification) uses one: Plan
+// observes the machine, Decide says what to do, Converge does it.
 type Converger struct {
 	Host         Host
 	Place        Place
@@ -115,71 +124,85 @@ type Converger struct {
 	contents map[hostfiles.Digest][]byte // of the files that this run has read
 }
 
-// Outcome is the result of a run, before the reboot.
-type Outcome struct {
-	Decision
-	State  State // the machine as the run found it
-	Target Target
-}
-
-// Converge observes the machine, decides what to do and does it, except for the reboot: after
-// ActionApply and ActionReboot the next boot is the target. The caller carries out any other
-// decision. The progress must be open.
+// Plan observes the machine and returns what an ask changes. That is the one observation of a
+// decision: what follows takes the plan. It writes nothing. The progress must be open.
 //
-// Nothing is written before the preflight has succeeded.
-func (c *Converger) Converge(ctx context.Context, ask Ask) (Outcome, error) {
-	c.Progress.Begin(StepObserve, "looking at the host")
-	state, target, err := c.measure(ctx, ask)
-	if err != nil {
-		return Outcome{}, err
-	}
-	out := Outcome{Decision: c.decide(ask, state, target), State: state, Target: target}
-	if err := c.Place.Accept(out.Decision, state); err != nil || out.Action != ActionApply {
-		return out, err
-	}
-	c.sayAttempt(ctx, out)
-	plan, err := Diff(state, target)
-	if err != nil {
-		return out, err
-	}
-	if err := c.preflight(ctx, ask, plan); err != nil {
-		return out, err
-	}
-	return out, c.apply(ctx, ask, plan, out.Attempt)
-}
-
-// Plan returns what Converge would change, with warnings in the notes. It writes nothing. The
-// progress must be open.
+// Whether the plan can be made at all is in Plan.Err, so that a machine which has nothing to
+// carry out is not stopped by it.
 func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
-	state, target, err := c.measure(ctx, ask)
+	target, err := c.complete(ctx, ask)
 	if err != nil {
 		return Plan{}, err
 	}
-	plan, err := Diff(state, target)
-	if err != nil || !plan.Changed {
-		return plan, err
+	state, err := c.Host.Observe(ctx, target)
+	if err != nil {
+		return Plan{}, err
+	}
+	return planOf(ask, state, target), nil
+}
+
+// Foresee returns a plan as it is shown: its notes have the warnings of the preflight, and what is
+// known about the image's kernel arguments.
+func (c *Converger) Foresee(plan Plan) (Plan, error) {
+	if plan.wrong != nil || !plan.Changed {
+		return plan, plan.wrong
 	}
 	if plan.Image.Changed {
+		var err error
 		if plan, err = c.Content.Foresee(plan); err != nil {
 			return Plan{}, err
 		}
 	}
 	warnings, err := c.check(plan)
-	plan.Notes = append(plan.Notes, warnings...)
+	plan.Notes = append(slices.Clone(plan.Notes), warnings...)
 	return plan, err
 }
 
-// measure returns the state of the machine and the complete target.
-func (c *Converger) measure(ctx context.Context, ask Ask) (State, Target, error) {
-	target, err := c.target(ctx, ask)
-	if err != nil {
-		return State{}, target, err
+// Converge carries out a plan as far as Decide says, except for the reboot: after ActionApply and
+// ActionReboot the next boot is the target. The caller carries out any other decision. Nothing
+// is written before the preflight has succeeded.
+func (c *Converger) Converge(ctx context.Context, plan Plan) (Decision, error) {
+	d := c.Decide(plan)
+	switch d.Action {
+	case ActionTrial:
+		return d, OnTrial()
+	case ActionRefuse:
+		return d, plan.refusal()
 	}
-	if target, err = c.adopt(ask, c.recall(ask, target)); err != nil {
-		return State{}, target, err
+	if err := c.Place.Accept(d, plan.state); err != nil || d.Action != ActionApply {
+		return d, err
 	}
-	state, err := c.Host.Observe(ctx, target)
-	return state, target, err
+	c.sayAttempt(ctx, plan, d)
+	if plan.wrong != nil {
+		return d, plan.wrong
+	}
+	if err := c.preflight(ctx, plan); err != nil {
+		return d, err
+	}
+	return d, c.apply(ctx, plan, d.Attempt)
+}
+
+// Decide calls the function Decide with the journal's record and the facts of a plan.
+func (c *Converger) Decide(plan Plan) Decision {
+	record, state, target := c.Progress.Record, plan.state, plan.target
+	same, lacks := record.Target.Same(target), Prove
+	if same && record.Phase == PhaseCommitted && !plan.ask.ByHand {
+		lacks = Failures // what users have changed since the commit does not need another one
+	}
+	return Decide(record, Facts{
+		Planned:         true,
+		Trial:           JudgeTrial(record, state.Booted.ID(), record.BootID == state.BootID),
+		SameBoot:        record.BootID == state.BootID,
+		SameTarget:      same,
+		AtTarget:        len(lacks(state, target)) == 0,
+		PendingAtTarget: state.Pending() && len(lacks(state.AsIfRebooted(), target)) == 0,
+		TakenBack:       plan.ask.TakenBack != nil && plan.ask.TakenBack(state),
+		ByHand:          plan.ask.ByHand,
+		Trying:          plan.ask.Trying != nil,
+		Reach:           plan.reach(),
+		NeverReboot:     plan.ask.NeverReboot,
+		Slot:            plan.ask.Slot,
+	})
 }
 
 // Differences returns how the running system differs from target, for display.
@@ -219,40 +242,19 @@ func (c *Converger) classified(state State, target Target) ([]Difference, error)
 	return differences, nil
 }
 
-// decide calls Decide with the journal's record and the state of the host. A run by hand has only
-// one attempt, and never gives up.
-func (c *Converger) decide(ask Ask, state State, target Target) Decision {
-	record := c.Progress.Record
-	same, lacks := record.Target.Same(target), Prove
-	if same && record.Phase == PhaseCommitted && !ask.ByHand {
-		lacks = Failures // what users have changed since the commit does not need another one
-	}
-	d := Decide(record, Facts{
-		SameBoot:        record.BootID == state.BootID,
-		SameTarget:      same,
-		AtTarget:        len(lacks(state, target)) == 0,
-		PendingAtTarget: ask.Trying == nil && record.Trial == nil && state.Pending() && len(lacks(state.AsIfRebooted(), target)) == 0,
-		TakenBack:       ask.TakenBack != nil && ask.TakenBack(state),
-	})
-	if ask.ByHand && (d.Action == ActionApply || d.Action == ActionGiveUp) {
-		return Decision{Action: ActionApply, Attempt: 1}
-	}
-	return d
-}
-
 // sayAttempt notes why there is another attempt.
-func (c *Converger) sayAttempt(ctx context.Context, out Outcome) {
-	if record := c.Progress.Record; out.Attempt > record.Attempt && record.Phase == PhaseCommitted {
+func (c *Converger) sayAttempt(ctx context.Context, plan Plan, d Decision) {
+	if record := c.Progress.Record; d.Attempt > record.Attempt && record.Phase == PhaseCommitted {
 		c.Progress.Note(fmt.Sprintf("attempt %d of %d: the one before was committed, but this boot came up without it: %s",
-			out.Attempt, MaxAttempts, c.Missing(ctx, out)))
+			d.Attempt, MaxAttempts, c.Missing(ctx, plan)))
 	}
 }
 
-// Missing returns what the running system lacks of the target, with the reason if libostree has
-// left one.
-func (c *Converger) Missing(ctx context.Context, out Outcome) string {
-	text := strings.Join(Prove(out.State, out.Target), "; ")
-	if plan, err := Diff(out.State, out.Target); err == nil && plan.onlyEntries() {
+// Missing returns what the running system lacks of a plan's target, with the reason if libostree
+// has left one.
+func (c *Converger) Missing(ctx context.Context, plan Plan) string {
+	text := strings.Join(Prove(plan.state, plan.target), "; ")
+	if plan.wrong == nil && plan.onlyEntries() {
 		text += "; image and arguments are there, as when something was staged on top of the commit, with the /etc that ran"
 	}
 	if failure := c.Host.FinalizeFailure(ctx); failure != "" {

@@ -10,40 +10,80 @@ type Decision struct {
 type Action string
 
 const (
-	ActionApply  Action = "apply"  // plan and carry out the plan
-	ActionReboot Action = "reboot" // already committed: only reboot
+	// Before there is a plan.
+	ActionTrial  Action = "trial"  // the running system is on trial: change nothing
+	ActionSettle Action = "settle" // close a trial that is over, or give up one that waits for its reboot; then decide again
+	ActionPlan   Action = "plan"   // read what is asked for, and observe the machine
+
+	// With a plan.
 	ActionClose  Action = "close"  // the running system is the target: record and report this
-	ActionGiveUp Action = "giveup" // the machine booted the old system on every attempt
 	ActionHold   Action = "hold"   // an administrator returned to this system: stay until "pivot firstboot --again"
+	ActionLive   Action = "live"   // change the running system
+	ActionRefuse Action = "refuse" // a reboot is needed, and not allowed
+	ActionSlot   Action = "slot"   // download, get a slot of the fleet's lock, then plan and decide again
+	ActionApply  Action = "apply"  // carry out the plan
+	ActionReboot Action = "reboot" // already committed: only reboot
+	ActionGiveUp Action = "giveup" // the machine booted the old system on every attempt
 )
 
-// Facts are the facts about the host that Decide needs.
+// Facts are the facts about the host and the run that Decide needs.
 type Facts struct {
-	SameBoot        bool // the journal's phase was written in this boot
-	SameTarget      bool // the journal's target is the one requested now
-	AtTarget        bool // the running system is the target; after a commit, but for what users may change
-	PendingAtTarget bool // the next boot starts the target
-	TakenBack       bool // this first boot was completed in another deployment of the host
+	Trial           TrialState // of the journal's trial
+	Planned         bool       // there is a plan; otherwise only Trial counts
+	SameBoot        bool       // the journal's phase was written in this boot
+	SameTarget      bool       // the journal's target is the one requested now
+	AtTarget        bool       // the running system is the target; after a commit, but for what users may change
+	PendingAtTarget bool       // the next boot starts the target
+	TakenBack       bool       // this first boot was completed in another deployment of the host
+	ByHand          bool       // earlier attempts do not count, and none follows
+	Trying          bool       // the new system is to go on trial
+	Reach           Reach      // of the plan
+	NeverReboot     bool       // no reboot is allowed
+	Slot            SlotNeed   // of the reboot
 }
 
 // Decide implements the state machine as one pure function. docs/states.md has the full table.
 //
+//	on trial                                  change nothing
 //	at the target                             close, whatever the journal says
 //	taken back                                hold, whatever the journal says
+//	judged to need no reboot                  change the running system
 //	committed, same boot, target is pending   reboot (the reboot request was lost)
+//	by hand                                   apply
 //	committed, new boot, not at target        the commit did not hold: next attempt, bounded
 //	anything else, such as applying           plan again
 func Decide(r Record, f Facts) Decision {
+	same := func(a Action) Decision { return Decision{Action: a, Attempt: r.Attempt} }
 	switch {
-	case f.AtTarget:
-		return Decision{Action: ActionClose, Attempt: r.Attempt}
+	case f.Trial == TrialRuns || f.Trial == TrialKept || f.Trial == TrialLost:
+		return same(ActionTrial)
+	case !f.Planned && (f.Trial == TrialWaits || f.Trial == TrialOver):
+		return same(ActionSettle)
+	case !f.Planned:
+		return same(ActionPlan)
+	case f.AtTarget, f.Reach == ReachNone:
+		return same(ActionClose)
 	case f.TakenBack:
-		return Decision{Action: ActionHold, Attempt: r.Attempt}
-	case !f.SameTarget:
-		return Decision{Action: ActionApply, Attempt: 1}
-	case r.Phase == PhaseCommitted && f.SameBoot && f.PendingAtTarget:
+		return same(ActionHold)
+	case f.Reach == ReachRunning:
+		return same(ActionLive)
+	case f.NeverReboot:
+		return same(ActionRefuse)
+	case f.Slot == SlotWanted:
+		return same(ActionSlot)
+	}
+	return decideBoot(r, f)
+}
+
+// decideBoot decides about a change of the next boot that nothing forbids.
+func decideBoot(r Record, f Facts) Decision {
+	committed := r.Phase == PhaseCommitted && f.SameTarget
+	switch {
+	case committed && f.SameBoot && f.PendingAtTarget && f.Trial == TrialNone && !f.Trying:
 		return Decision{Action: ActionReboot, Attempt: r.Attempt}
-	case r.Phase == PhaseCommitted && !f.SameBoot:
+	case f.ByHand, !f.SameTarget:
+		return Decision{Action: ActionApply, Attempt: 1}
+	case committed && !f.SameBoot:
 		return nextAttempt(r.Attempt)
 	case r.Phase == PhaseFailed && r.Attempt >= MaxAttempts:
 		return Decision{Action: ActionGiveUp, Attempt: r.Attempt}

@@ -70,21 +70,15 @@ func (p *Progress) Amend(change func(*Record)) error {
 
 // Download does the part of Converge that changes neither the running system nor the next boot:
 // all checks and the pull. It calls begin before the pull, and returns the plan with what was
-// learned about the image. The images in ask must be pinned, and the progress open.
-func (c *Converger) Download(ctx context.Context, ask Ask, begin func() error) (Plan, error) {
-	c.Progress.Begin(StepObserve, "looking at the host")
-	state, target, err := c.measure(ctx, ask)
-	if err != nil {
-		return Plan{}, err
+// learned about the image.
+func (c *Converger) Download(ctx context.Context, plan Plan, begin func() error) (Plan, error) {
+	if plan.wrong != nil || !plan.Changed {
+		return plan, plan.wrong
 	}
-	plan, err := Diff(state, target)
-	if err != nil || !plan.Changed {
+	if err := c.preflight(ctx, plan); err != nil {
 		return plan, err
 	}
-	if err := c.preflight(ctx, ask, plan); err != nil {
-		return plan, err
-	}
-	t, err := c.transaction(ask, plan)
+	t, err := c.transaction(plan)
 	if err == nil {
 		err = begin()
 	}

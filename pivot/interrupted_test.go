@@ -38,7 +38,7 @@ func TestInterrupted(t *testing.T) {
 		if err != nil || r.Phase != c.after || r.Error == nil {
 			t.Errorf("%s, then %v: %s, %+v, %v", c.before, c.err, r.Phase, r.Error, err)
 		}
-		if d := Decide(r, Facts{SameBoot: true, SameTarget: true}); r.Phase == PhaseInterrupted && (d.Action != ActionApply || d.Attempt != 2) {
+		if d := Decide(r, Facts{Planned: true, Reach: ReachBoot, SameBoot: true, SameTarget: true}); r.Phase == PhaseInterrupted && (d.Action != ActionApply || d.Attempt != 2) {
 			t.Errorf("then %+v", d)
 		}
 	}

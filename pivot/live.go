@@ -42,6 +42,7 @@ func NeedReboot(change, because string) Need {
 // Image, arguments and packages always need a reboot, and so do entries without a rule. If no
 // change needs a reboot, Actions says what is to be done instead, and Reboots is 0.
 func (p Plan) Judged(rules disruption.Rules, others ...Need) Plan {
+	p.judged = true
 	if !p.Changed {
 		return p
 	}
@@ -118,35 +119,47 @@ func (p Plan) RebootReasons() []string {
 	return reasons
 }
 
+// ForReboot returns the plan judged to need a reboot whatever the rules say, for a reason.
+func (p Plan) ForReboot(because string) Plan {
+	p.judged = true
+	if p.Changed {
+		p.Needs = []Need{NeedReboot("deployment", because)}
+	}
+	return p.WithDrain(disruption.Rules{}, nil)
+}
+
+// refusal returns the error of a plan that needs a reboot when none is allowed.
+func (p Plan) refusal() error {
+	return fault.New(fault.Refused, "cannot apply the MachineConfig without a reboot: %s", strings.Join(p.RebootReasons(), "; ")).
+		WithHint("allow one (--reboot=later, if-needed or now), or say in %s that a change needs none; nothing was changed", disruption.RulesPath)
+}
+
 // Live returns the changing entries of a plan, for a change of the running system, with their
 // contents and numeric owners. It runs the same checks as before a commit, and writes nothing.
 // Entries of kind default are returned as such.
-func (c *Converger) Live(ask Ask, plan Plan) ([]hostfiles.File, error) {
+func (c *Converger) Live(plan Plan) ([]hostfiles.File, error) {
 	c.Progress.Begin(StepPreflight, "checking what could fail")
 	for _, note := range plan.Notes {
 		c.Progress.Note(note)
 	}
-	for _, check := range ask.Checks {
-		if err := check(plan); err != nil {
-			return nil, err
-		}
-	}
-	if err := c.Progress.Journal.CheckWritable(); err != nil {
+	if err := c.checkLocal(plan); err != nil {
 		return nil, err
 	}
-	all, err := c.files(plan.state.Etc.Of(plan.target))
+	along := paths(plan.ask.Along)
+	var wanted []hostfiles.Entry
+	for _, e := range plan.state.Etc.Of(plan.target) {
+		if !along[e.Path] && plan.state.Etc.change(e) != "" {
+			wanted = append(wanted, e)
+		}
+	}
+	changed, err := c.files(wanted)
 	if err != nil {
 		return nil, err
 	}
-	var changed []hostfiles.File
-	for _, f := range all {
-		if plan.state.Etc.change(f.Entry) == "" {
-			continue
-		}
-		if f.Entry, err = plan.state.Etc.Accounts.Owned(f.Entry); err != nil {
+	for i, f := range changed {
+		if changed[i].Entry, err = plan.state.Etc.Accounts.Owned(f.Entry); err != nil {
 			return nil, fault.New(fault.BadInput, "%w in the running system", err).WithHint("name one that it has, or give a number")
 		}
-		changed = append(changed, f)
 	}
 	return changed, nil
 }

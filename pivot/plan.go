@@ -35,14 +35,44 @@ type Plan struct {
 	// ImageKargs are the kernel arguments that the new image brings; nil if the image stays.
 	ImageKargs *ImageKargs `json:"imageKargs,omitempty"`
 
+	ask    Ask
 	state  State
 	target Target
+	wrong  error // why the plan cannot be carried out; see Converger.Plan
+	judged bool  // see Judged
 }
+
+// Reach is how far the changes of a plan reach.
+type Reach string
+
+const (
+	ReachNone    Reach = "none"    // nothing changes
+	ReachRunning Reach = "running" // the changes take effect in the running system
+	ReachBoot    Reach = "boot"    // they take effect with the next boot
+)
+
+// reach returns how far a plan reaches. Without rules, every change needs a reboot; and so does a
+// machine that only runs something else than its next boot.
+func (p Plan) reach() Reach {
+	switch {
+	case !p.judged, p.Reboots > 0:
+		return ReachBoot
+	case !p.Changed:
+		return ReachNone
+	}
+	return ReachRunning
+}
+
+// Err returns why the plan cannot be carried out; nil if it can, as far as this is known yet.
+func (p Plan) Err() error { return p.wrong }
 
 // onlyEntries reports whether only entries have to change.
 func (p Plan) onlyEntries() bool {
 	return !p.Image.Changed && !p.Kargs.Changed && len(p.Packages) == 0 && len(p.Entries) > 0
 }
+
+// Ask returns the request that the plan is for.
+func (p Plan) Ask() Ask { return p.ask }
 
 // From returns the state that the plan starts from.
 func (p Plan) From() State { return p.state }
@@ -64,11 +94,27 @@ type ImageChange struct {
 	To      string `json:"to"`
 }
 
+// planOf returns the plan of an ask that is completed to a target.
+func planOf(ask Ask, state State, target Target) Plan {
+	plan, err := diff(state, target, paths(ask.Along))
+	plan.ask, plan.state, plan.target, plan.wrong = ask, state, target, err
+	return plan
+}
+
+// For returns the same plan for a target that has more of what is only learned during a run.
+func (p Plan) For(target Target) (Plan, error) {
+	plan := planOf(p.ask, p.state, target)
+	return plan, plan.wrong
+}
+
 // Diff computes what has to change to get from state to target. Differences without an effect
 // are no change: the same digest under another name, arguments in another order, and arguments
 // in another spelling, unless the target's are literal.
-func Diff(state State, target Target) (Plan, error) {
-	plan, err := planFor(state, target)
+func Diff(state State, target Target) (Plan, error) { return diff(state, target, nil) }
+
+// diff is Diff for a target that has entries that are no change by themselves, at the paths along.
+func diff(state State, target Target, along map[string]bool) (Plan, error) {
+	plan, err := planFor(state, target, along)
 	if wrong := state.Etc.Units.Err(); err == nil && wrong != nil && !plan.newSystem() {
 		return plan, fault.New(fault.BadInput, "cannot use the MachineConfig's units in this system: %w", wrong).WithHint(enable.Hint)
 	}
@@ -79,7 +125,7 @@ func Diff(state State, target Target) (Plan, error) {
 func (p Plan) newSystem() bool { return p.Image.Changed || len(p.Packages) > 0 }
 
 // planFor is like Diff, but does not fail if a wish for a unit cannot be fulfilled.
-func planFor(state State, target Target) (Plan, error) {
+func planFor(state State, target Target, along map[string]bool) (Plan, error) {
 	result, err := target.Kargs.Apply(state.Booted.Options)
 	if err != nil {
 		return Plan{}, fault.New(fault.BadInput, "%w", err)
@@ -95,7 +141,7 @@ func planFor(state State, target Target) (Plan, error) {
 	if imageChanges(state, target) {
 		plan.Image.Changed, plan.Image.To = true, target.Image.String()
 	}
-	plan.Entries = state.Etc.Changes(state.Etc.Of(target))
+	plan.Entries = slices.DeleteFunc(state.Etc.Changes(state.Etc.Of(target)), func(c EntryChange) bool { return along[c.Path] })
 	if plan.newSystem() {
 		plan.Units = state.Etc.unitChanges(target)
 		plan.Entries = slices.DeleteFunc(plan.Entries, func(c EntryChange) bool { return state.Etc.Units.By[c.Path] != "" })
@@ -170,7 +216,7 @@ func (t Target) withoutUsers(etc Etc) Target {
 // the target is reached. Unlike Diff it also checks the running kernel's command line, which a
 // boot loader may have changed.
 func Compare(state State, target Target) []Difference {
-	plan, err := planFor(state, target)
+	plan, err := planFor(state, target, nil)
 	if err != nil {
 		return []Difference{{Class: ClassArguments, Wrong: WrongDiffers, Message: err.Error()}}
 	}

@@ -9,12 +9,12 @@ import (
 // out the plan, whether the next boot would work, whether the engine can make the deployment,
 // and whether the image can be pulled. The network comes last; it shows problems with the
 // registry, its certificate, the clock and the signature policy.
-func (c *Converger) preflight(ctx context.Context, ask Ask, plan Plan) error {
+func (c *Converger) preflight(ctx context.Context, plan Plan) error {
 	c.Progress.Begin(StepPreflight, "checking what could fail")
 	for _, note := range plan.Notes {
 		c.Progress.Note(note)
 	}
-	if err := c.checkLocal(ask, plan); err != nil {
+	if err := c.checkLocal(plan); err != nil {
 		return err
 	}
 	warnings, err := c.check(plan)
@@ -39,8 +39,8 @@ func (c *Converger) preflight(ctx context.Context, ask Ask, plan Plan) error {
 }
 
 // checkLocal runs the checks of this run and of the machine, without the network.
-func (c *Converger) checkLocal(ask Ask, plan Plan) error {
-	for _, checks := range [][]Check{ask.Checks, c.Checks} {
+func (c *Converger) checkLocal(plan Plan) error {
+	for _, checks := range [][]Check{plan.ask.Checks, c.Checks} {
 		for _, check := range checks {
 			if err := check(plan); err != nil {
 				return err
@@ -73,11 +73,11 @@ func (c *Converger) checkWithoutImage(ctx context.Context, ask Ask, target Targe
 	if err != nil {
 		return err
 	}
-	plan, err := Diff(state, target)
-	if err != nil || !plan.Changed {
-		return err
+	plan := planOf(ask, state, target)
+	if plan.wrong != nil || !plan.Changed {
+		return plan.wrong
 	}
-	if err := c.checkLocal(ask, plan); err != nil {
+	if err := c.checkLocal(plan); err != nil {
 		return err
 	}
 	_, err = c.check(plan) // preflight reports the warnings
@@ -86,9 +86,9 @@ func (c *Converger) checkWithoutImage(ctx context.Context, ask Ask, target Targe
 
 // learn completes a plan whose image is now in the repository. If the image's kernel arguments
 // are applied, it repeats the checks of the preflight, which did not know them.
-func (c *Converger) learn(ask Ask, plan Plan) (Plan, error) {
-	if ask.Trying != nil {
-		if err := ask.Trying.Accept(plan.target.Image.Commit); err != nil {
+func (c *Converger) learn(plan Plan) (Plan, error) {
+	if trying := plan.ask.Trying; trying != nil {
+		if err := trying.Accept(plan.target.Image.Commit); err != nil {
 			return plan, err
 		}
 	}
@@ -102,7 +102,7 @@ func (c *Converger) learn(ask Ask, plan Plan) (Plan, error) {
 	if learned.target.Kargs.Image == nil {
 		return learned, nil
 	}
-	if err := c.checkLocal(ask, learned); err != nil {
+	if err := c.checkLocal(learned); err != nil {
 		return learned, err
 	}
 	reported, err := c.check(plan)

@@ -15,6 +15,15 @@ type Slot struct {
 	Held  bool   `json:"held"` // the server has granted it
 }
 
+// SlotNeed says whether the reboot of a run needs a slot of the fleet's lock.
+type SlotNeed string
+
+const (
+	SlotNone   SlotNeed = ""       // it needs none, or there is no lock
+	SlotWanted SlotNeed = "wanted" // the machine has to get one first
+	SlotTaken  SlotNeed = "taken"  // the machine has it
+)
+
 // SlotUse says what a slot is still needed for.
 type SlotUse string
 

@@ -165,14 +165,25 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	if err != nil {
 		return err
 	}
-	say := steps{
-		prepare: "preparing one deployment of ostree commit " + r.Commit,
-		commit:  "committing image, kernel arguments and files in one step",
+	p.Begin(StepPrepare, "preparing one deployment of ostree commit "+r.Commit)
+	if err := t.Engine.Prepare(ctx, r); err != nil {
+		return t.discard(ctx, err)
 	}
-	if err := t.prepare(ctx, r, say); err != nil {
-		return err
+	p.Begin(StepCommit, "committing image, kernel arguments and files in one step")
+	if t.BeforeCommit != nil {
+		err = t.BeforeCommit(ctx)
 	}
-	return t.commit(ctx, state, r, say)
+	if err == nil {
+		err = r.Secured(ctx)
+	}
+	if err != nil {
+		return t.discard(ctx, err)
+	}
+	committed, err := t.commit(ctx, state, func(ctx context.Context) error { return t.Engine.Commit(ctx, r) })
+	if err != nil && !committed {
+		return t.discard(ctx, err)
+	}
+	return err
 }
 
 // begin enters the phase in which the next boot is unchanged.
@@ -280,34 +291,21 @@ func (t *Transaction) owned(plan Plan) ([]hostfiles.File, error) {
 	return entries, nil
 }
 
-// Return makes the existing deployment to the next boot again. The engine's Prepare makes
-// nothing then: it checks, before anything is written.
-func (t *Transaction) Return(ctx context.Context, state State, target Target, to Deployment) error {
-	r := Request{Merge: state.Booted, Commit: to.Commit, Image: target.Image, Kargs: to.Options}
-	say := steps{
-		prepare: "checking that deployment " + to.ID() + " can be the next boot",
-		commit:  "making deployment " + to.ID() + " the next boot",
-	}
-	if err := t.prepare(ctx, r, say); err != nil {
-		return err
+// Return makes an existing deployment the next boot again, by a function that does it in one
+// atomic step. target is what that deployment is to be judged by.
+func (t *Transaction) Return(ctx context.Context, state State, target Target, to Deployment, makeDefault func(context.Context) error) error {
+	t.Progress.Begin(StepCommit, "making deployment "+to.ID()+" the next boot")
+	if t.BeforeCommit != nil {
+		if err := t.BeforeCommit(ctx); err != nil {
+			return err
+		}
 	}
 	t.Progress.Start(1, state.BootID, target)
 	if err := t.begin(state.BootID); err != nil {
 		return err
 	}
-	return t.commit(ctx, state, r, say)
-}
-
-// steps say what the last two steps of a transaction do.
-type steps struct{ prepare, commit string }
-
-// prepare prepares the requested deployment.
-func (t *Transaction) prepare(ctx context.Context, r Request, say steps) error {
-	t.Progress.Begin(StepPrepare, say.prepare)
-	if err := t.Engine.Prepare(ctx, r); err != nil {
-		return t.discard(ctx, err)
-	}
-	return nil
+	_, err := t.commit(ctx, state, makeDefault)
+	return err
 }
 
 func (t *Transaction) pull(ctx context.Context, image Image) (Image, error) {
@@ -333,35 +331,26 @@ func (t *Transaction) discard(ctx context.Context, err error) error {
 	return err
 }
 
-// commit commits the prepared deployment. It journals the intent first, because from then on
-// only the host shows which system the next boot starts. The engine's commit takes seconds and
-// ignores cancellation.
-func (t *Transaction) commit(ctx context.Context, state State, r Request, say steps) error {
-	t.Progress.Begin(StepCommit, say.commit)
-	if t.BeforeCommit != nil {
-		if err := t.BeforeCommit(ctx); err != nil {
-			return t.discard(ctx, err)
-		}
-	}
-	if err := r.Secured(ctx); err != nil {
-		return t.discard(ctx, err)
-	}
+// commit changes the next boot by a function, which takes seconds and ignores cancellation. It
+// journals the intent first, because from then on only the host shows which system the next boot
+// starts. It reports whether it has come as far as calling the function.
+func (t *Transaction) commit(ctx context.Context, state State, change func(context.Context) error) (called bool, err error) {
 	if t.Trying != nil {
 		t.Progress.Record.Trial = new(t.Trying.Trial)
 	}
 	unjournal, err := t.journalCommit(state)
 	if err != nil {
-		return t.discard(ctx, err)
+		return false, err
 	}
-	if err := t.Engine.Commit(context.WithoutCancel(ctx), r); err != nil {
-		return unjournal(ctx, err)
+	if err := change(context.WithoutCancel(ctx)); err != nil {
+		return true, unjournal(ctx, err)
 	}
 	if t.Trying != nil {
 		if err := t.hold(context.WithoutCancel(ctx)); err != nil {
-			return err
+			return true, err
 		}
 	}
-	return t.Progress.Keep()
+	return true, t.Progress.Keep()
 }
 
 // hold makes the old system the default again. If it fails, the next boot starts the trial

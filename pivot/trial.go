@@ -3,6 +3,8 @@ package pivot
 import (
 	"context"
 	"time"
+
+	"machine-pivot/internal/fault"
 )
 
 // Trial is a trial of a new system. Until the system is confirmed, the old one stays the default
@@ -72,6 +74,12 @@ func JudgeTrial(r Record, booted string, sameBoot bool) TrialState {
 		return TrialLost
 	}
 	return TrialRuns
+}
+
+// OnTrial returns the error of a command that may not change a system on trial.
+func OnTrial() error {
+	return fault.New(fault.Refused, "cannot change this machine: the system that runs is on trial").
+		WithHint("pivot confirm keeps it; a reboot goes back to the system before")
 }
 
 // WhyTrialOver returns how a trial that is over has ended, judged by the journal and the running

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/day2"
 	"machine-pivot/day2/found"
-	"machine-pivot/firstboot"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
@@ -21,9 +21,9 @@ func applyCommand() *cobra.Command {
 	var flags hostFlags
 	var trial tryFlags
 	var download downloadFlags
-	var turn turnFlags
+	var window windowFlags
 	var dryRun, finish, repair, unchanged77 bool
-	when, unsupported := string(firstboot.RebootLater), string(mcfile.Stop)
+	when, unsupported := string(day2.RebootLater), string(mcfile.Stop)
 	cmd := &cobra.Command{
 		Use:   "apply [MACHINECONFIG]",
 		Short: "Apply a MachineConfig to this machine in one step",
@@ -52,56 +52,56 @@ func applyCommand() *cobra.Command {
 			if finish {
 				return finishLive(cmd, &flags, unchanged77)
 			}
-			apply := firstboot.Apply{Repair: repair}
+			apply := day2.Apply{Repair: repair}
+			now := day2.Prepared{Downloaded: download.from}
 			var err error
 			if len(args) > 0 {
-				apply.File = args[0]
-				if apply.Data, err = readConfig(args[0], cmd.InOrStdin()); err != nil {
+				apply.Config.File = args[0]
+				if apply.Config.Data, err = readConfig(args[0], cmd.InOrStdin()); err != nil {
 					return err
 				}
 			}
-			machine, err := flags.machine(cmd)
+			m, err := flags.machine(cmd)
 			if err != nil {
 				return err
 			}
-			if err := trial.use(&machine); err != nil {
+			if apply.Try, err = trial.terms(); err != nil {
 				return err
 			}
-			if machine.Try != nil { // a trial needs a reboot
-				if cmd.Flags().Changed("reboot") && when != string(firstboot.RebootNow) {
+			if apply.Try != nil { // a trial needs a reboot
+				if cmd.Flags().Changed("reboot") && when != string(day2.RebootNow) {
 					return fault.New(fault.Usage, "cannot use --try with --reboot=%s: it reboots", when)
 				}
-				when = string(firstboot.RebootNow)
+				when = string(day2.RebootNow)
 			}
-			if err := turn.use(&machine); err != nil {
+			if err := window.use(m); err != nil {
 				return err
 			}
-			if turn.waits() && !cmd.Flags().Changed("reboot") && machine.Try == nil {
-				when = string(firstboot.RebootIfNeeded)
+			if window.waits() && !cmd.Flags().Changed("reboot") && apply.Try == nil {
+				when = string(day2.RebootIfNeeded)
 			}
-			machine.FromDownloaded = download.from
-			apply.Machine, apply.When, apply.Unsupported = machine, firstboot.When(when), mcfile.Unsupported(unsupported)
+			apply.Machine, apply.When, apply.Unsupported = m, day2.When(when), mcfile.Unsupported(unsupported)
 			if dryRun {
 				apply.Progress.Emit = func(pivot.Event) {} // a plan is only printed
-				plan, err := apply.Plan(cmd.Context())
+				plan, err := apply.Plan(cmd.Context(), now)
 				return flags.results.printedPlan(cmd, plan, err)
 			}
 			if download.only {
 				return downloadOnly(cmd, apply.Host, unchanged77, &apply)
 			}
-			return inTurn(cmd, &apply.Machine, unchanged77, &apply)
+			return inWindow(cmd, m, unchanged77, now, &apply)
 		},
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
 	trial.add(cmd)
 	download.add(cmd)
-	turn.add(cmd)
+	window.add(cmd)
 	flags.progressFlags.add(cmd)
 	flags.addResult(cmd)
-	cli.OneOf{Value: &when, Allowed: []string{string(firstboot.RebootNever), string(firstboot.RebootLater), string(firstboot.RebootIfNeeded), string(firstboot.RebootNow)}}.AddP(cmd, "reboot", "r",
+	cli.OneOf{Value: &when, Allowed: []string{string(day2.RebootNever), string(day2.RebootLater), string(day2.RebootIfNeeded), string(day2.RebootNow)}}.AddP(cmd, "reboot", "r",
 		"when to reboot: never refuses changes that need a reboot, later leaves it to you, if-needed reboots at once, now reboots even if the rules need none; without a value: now")
-	cmd.Flags().Lookup("reboot").NoOptDefVal = string(firstboot.RebootNow)
+	cmd.Flags().Lookup("reboot").NoOptDefVal = string(day2.RebootNow)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, like \"pivot plan\"; write nothing")
 	cmd.Flags().BoolVar(&finish, "finish", false, "only finish an interrupted change of the running system")
 	cmd.Flags().BoolVar(&repair, "repair", false, "correct drift from the current MachineConfig; apply no other")
@@ -118,11 +118,11 @@ func oneOf(which ...bool) bool {
 
 // finishLive finishes a change of the running system that was interrupted.
 func finishLive(cmd *cobra.Command, flags *hostFlags, unchanged77 bool) error {
-	machine, err := flags.machine(cmd)
+	m, err := flags.machine(cmd)
 	if err != nil {
 		return err
 	}
-	return changeWithLock(machine.Host, unchanged77, func() (bool, error) { return machine.Finish(cmd.Context()) })
+	return changeWithLock(m.Host, unchanged77, func() (bool, error) { return day2.Finish(cmd.Context(), m) })
 }
 
 // readConfig reads a MachineConfig from a file, or from standard input for "-".

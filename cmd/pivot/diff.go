@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/disruption"
@@ -41,14 +41,14 @@ func diffCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var sides [2]firstboot.Config
+			var sides [2]day2.Config
 			for i, file := range args {
 				sides[i].File = file
 				if sides[i].Data, err = readConfig(file, cmd.InOrStdin()); err != nil {
 					return err
 				}
 			}
-			plan, leftOut, report, err := firstboot.Between(sides[0], sides[1], rules)
+			plan, leftOut, report, err := day2.Between(sides[0], sides[1], rules)
 			if err == nil {
 				err = report.Err("the MachineConfigs")
 			}

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 )
@@ -30,7 +30,7 @@ func (f *downloadFlags) check(cmd *cobra.Command, changes ...string) error {
 }
 
 // downloadOnly does the part of a move that does not change the machine.
-func downloadOnly(cmd *cobra.Command, h *host.Host, unchanged77 bool, move firstboot.Move) error {
+func downloadOnly(cmd *cobra.Command, h *host.Host, unchanged77 bool, move day2.Move) error {
 	return changeWithLock(h, unchanged77, func() (bool, error) {
 		d, err := move.Download(cmd.Context())
 		return d.New, err

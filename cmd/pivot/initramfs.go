@@ -11,6 +11,7 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/initramfs"
+	"machine-pivot/internal/machine"
 )
 
 // Limits in an initramfs, because the machine's consoles and remote access wait for it. What
@@ -24,23 +25,23 @@ const (
 // earlyBoot runs a first boot in the initramfs.
 func earlyBoot(cmd *cobra.Command, flags *hostFlags, boot firstboot.FirstBoot) error {
 	if err := initramfs.Enter(flags.root); err != nil {
-		flags.results.result.Outcome = firstboot.OutcomeAside
+		flags.results.result.Outcome = machine.OutcomeAside
 		return aside(cmd, err)
 	}
 	if !cmd.Flags().Changed("retry-for") {
 		flags.retryFor = earlyRetry
 	}
 	flags.early = initramfs.New(flags.root)
-	machine, err := flags.machine(cmd)
+	m, err := flags.machine(cmd)
 	if err != nil {
 		return err
 	}
-	boot.Machine = machine
+	boot.Machine = m
 	ctx, cancel := context.WithTimeout(cmd.Context(), earlyTimeout)
 	defer cancel()
-	err = withLock(machine.Host, func() error { return boot.Run(ctx) })
+	err = withLock(m.Host, func() error { return boot.Run(ctx) })
 	if _, reported := errors.AsType[cli.Reported](err); err != nil && !reported {
-		flags.results.result.Outcome = firstboot.OutcomeAside
+		flags.results.result.Outcome = machine.OutcomeAside
 		return aside(cmd, err)
 	}
 	return err
@@ -53,7 +54,7 @@ func aside(cmd *cobra.Command, err error) error {
 }
 
 // earlyMachine adapts a machine to the initramfs: its tools run in a chroot.
-func (f *hostFlags) earlyMachine(m *firstboot.Machine) {
+func (f *hostFlags) earlyMachine(m *machine.Machine) {
 	if f.early == nil {
 		return
 	}

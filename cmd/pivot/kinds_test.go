@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/projection"
@@ -133,7 +133,7 @@ func TestDamagedState(t *testing.T) {
 		mcfile.LeftOutPath:                               {"status"},
 		disruption.RulesPath:                             {"apply --dry-run " + set},
 		kargs.PolicyPath:                                 {"apply --dry-run " + set, "rebase --append-karg a"},
-		firstboot.KernelArgsPath:                         {"rebase --append-karg a"},
+		day2.KernelArgsPath:                              {"rebase --append-karg a"},
 		"/etc/ignition-machine-config-encapsulated.json": {"plan", "firstboot"},
 	} {
 		path := h.Path(file)

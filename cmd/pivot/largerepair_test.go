@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
@@ -76,11 +77,11 @@ func applied(t *testing.T, h *hostdir.Host, config string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	apply := firstboot.Apply{File: config, Data: data, When: firstboot.RebootLater, Machine: firstboot.Machine{
+	apply := day2.Apply{Config: day2.Config{File: config, Data: data}, When: day2.RebootLater, Machine: &machine.Machine{
 		Host: h.Host, Puller: &osimage.Puller{Root: h.Root}, Engine: &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run},
 		Progress: &pivot.Progress{Journal: pivot.JournalIn(h.Root), Now: time.Now, Emit: func(pivot.Event) {}},
 	}}
-	if _, err := apply.Run(t.Context()); err != nil {
+	if _, err := apply.Run(t.Context(), day2.Prepared{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -3,9 +3,9 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"machine-pivot/firstboot"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/machine"
 )
 
 func projectCommand() *cobra.Command {
@@ -23,7 +23,7 @@ func projectCommand() *cobra.Command {
 				return err
 			}
 			log := newLog(cmd.ErrOrStderr())
-			m := firstboot.Machine{Host: host.New(root)}
+			m := &machine.Machine{Host: host.New(root)}
 			unlock, err := m.Host.Lock()
 			if err != nil {
 				return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
@@ -52,7 +53,7 @@ func printedPlan(cmd *cobra.Command, out cli.Output, plan pivot.Plan, err error)
 }
 
 // showWaits shows no events of a plan, except why it waits.
-func (f *rebaseFlags) showWaits(cmd *cobra.Command, rebase *firstboot.Rebase) {
+func (f *rebaseFlags) showWaits(cmd *cobra.Command, rebase *day2.Rebase) {
 	log := f.hushed(newLog(cmd.ErrOrStderr()))
 	rebase.Progress.Emit = func(e pivot.Event) {
 		if e.Kind == pivot.EventWaiting {
@@ -73,7 +74,7 @@ func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string
 		if !rebase.Asked() {
 			return pivot.Plan{}, nothingAsked()
 		}
-		return rebase.Plan(cmd.Context())
+		return rebase.Plan(cmd.Context(), day2.Prepared{})
 	}
 	boot := firstboot.FirstBoot{Machine: rebase.Machine, File: file}
 	if _, err := os.Stat(boot.Host.Path(file)); errors.Is(err, fs.ErrNotExist) && !cmd.Flags().Changed("machineconfig-file") {
@@ -174,11 +175,11 @@ func statusCommand() *cobra.Command {
 			"  pivot status --exit-code -o json",
 		Args: cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			machine, err := flags.machine(cmd)
+			m, err := flags.machine(cmd)
 			if err != nil {
 				return err
 			}
-			s, err := machine.Status(cmd.Context())
+			s, err := m.Status(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/firstboot"
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/machine"
 	"machine-pivot/pivot"
 )
 
@@ -16,8 +16,8 @@ import (
 // there is none: the log says what happens.
 type results struct {
 	out     cli.Output
-	result  firstboot.Result   // filled in by the run
-	machine *firstboot.Machine // nil before there is one
+	result  machine.Result   // filled in by the run
+	machine *machine.Machine // nil before there is one
 	written bool
 }
 
@@ -38,10 +38,10 @@ func (f *hostFlags) addResult(cmd *cobra.Command) {
 }
 
 // follow makes a run fill in the result, which is written before the run waits for a reboot.
-func (r *results) follow(cmd *cobra.Command, m *firstboot.Machine) {
+func (r *results) follow(cmd *cobra.Command, m *machine.Machine) {
 	m.Result = &r.result
 	m.Rebooting = func() { _ = r.write(cmd, nil) } // an error cannot be told any more
-	r.machine = new(*m)
+	r.machine = m
 }
 
 // write writes the result of a run that ended with err, unless the command has written its document

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
 	"machine-pivot/internal/cli"
 )
 
@@ -17,15 +17,15 @@ func rollbackCommand() *cobra.Command {
 		Example: "  pivot rollback -r",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			machine, err := flags.machine(cmd)
+			m, err := flags.machine(cmd)
 			if err != nil {
 				return err
 			}
-			if err := machine.Host.CheckBooted(); err != nil {
+			if err := m.Host.CheckBooted(); err != nil {
 				return err
 			}
-			rollback := firstboot.Rollback{Machine: machine, Reboot: reboot}
-			return withLock(machine.Host, func() error { return rollback.Run(cmd.Context()) })
+			rollback := day2.Rollback{Machine: m, Reboot: reboot}
+			return withLock(m.Host, func() error { return rollback.Run(cmd.Context()) })
 		},
 	}
 	flags.addRoot(cmd)

@@ -8,10 +8,11 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/initramfs"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/status"
@@ -73,14 +74,15 @@ func (f *hostFlags) addReboot(cmd *cobra.Command) {
 }
 
 // machine returns the machine that the flags describe.
-func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
+func (f *hostFlags) machine(cmd *cobra.Command) (*machine.Machine, error) {
 	if err := cli.CheckRoot(f.root); err != nil {
-		return firstboot.Machine{}, err
+		return nil, err
 	}
 	limitMemory(planMemory)
 	log, show := f.logTo(cmd.ErrOrStderr())
 	reporter := &status.Reporter{Root: f.root, Log: log, Notify: notify, Now: time.Now, Consoles: f.consoles}
-	m := firstboot.Machine{
+	m := &machine.Machine{
+		Unfinished:   day2.Unfinished{},
 		Host:         host.New(f.root),
 		Puller:       &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log), Architecture: host.Architecture()},
 		Retry:        pivot.DefaultRetry(),
@@ -92,7 +94,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 	}
 	if f.results != nil {
 		m.Progress.Emit = status.Tee(m.Progress.Emit, f.results.result.Emit)
-		f.results.follow(cmd, &m)
+		f.results.follow(cmd, m)
 	}
 	m.Retry.Bound = f.retryFor
 	// A file written in the initramfs would have no SELinux label. The started system writes
@@ -100,9 +102,9 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 	if settings, err := m.Host.Settings(); err == nil && settings.Metrics != "" && f.early == nil {
 		reporter.Metrics = m.Host.Path(settings.Metrics)
 	}
-	f.earlyMachine(&m)
+	f.earlyMachine(m)
 	if err := m.UseEngine(f.engine); err != nil {
-		return firstboot.Machine{}, err
+		return nil, err
 	}
 	return m, nil
 }

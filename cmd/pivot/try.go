@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/day2"
 	"machine-pivot/day2/trial"
-	"machine-pivot/firstboot"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -36,20 +36,19 @@ func (f *tryFlags) add(cmd *cobra.Command) {
 	cli.Suggest(cmd, "check")
 }
 
-// use configures the machine for a trial, if one is requested.
-func (f *tryFlags) use(m *firstboot.Machine) error {
+// terms returns the terms of the requested trial; nil if none is requested.
+func (f *tryFlags) terms() (*trial.Terms, error) {
 	switch {
 	case f.limit == 0 && (len(f.checks) > 0 || f.confirm != string(pivot.ConfirmByHand)):
-		return fault.New(fault.Usage, "cannot use --check or --confirm without --try")
+		return nil, fault.New(fault.Usage, "cannot use --check or --confirm without --try")
 	case f.limit == 0:
-		return nil
+		return nil, nil
 	case f.limit < time.Second:
-		return fault.New(fault.Usage, "cannot use --try=%v: it is less than a second", f.limit)
+		return nil, fault.New(fault.Usage, "cannot use --try=%v: it is less than a second", f.limit)
 	case slices.Contains(f.checks, ""):
-		return fault.New(fault.Usage, "cannot use --check: it is empty")
+		return nil, fault.New(fault.Usage, "cannot use --check: it is empty")
 	}
-	m.Try = &trial.Terms{For: f.limit, Confirm: pivot.Confirm(f.confirm), Checks: f.checks}
-	return nil
+	return &trial.Terms{For: f.limit, Confirm: pivot.Confirm(f.confirm), Checks: f.checks}, nil
 }
 
 func confirmCommand() *cobra.Command {
@@ -64,14 +63,14 @@ func confirmCommand() *cobra.Command {
 		Example: "  pivot confirm",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			machine, err := flags.machine(cmd)
+			m, err := flags.machine(cmd)
 			if err != nil {
 				return err
 			}
-			if err := machine.Host.CheckBooted(); err != nil {
+			if err := m.Host.CheckBooted(); err != nil {
 				return err
 			}
-			confirm := firstboot.Confirm{Machine: machine}
+			confirm := day2.Confirm{Machine: m}
 			return reported(confirm.Run(cmd.Context()))
 		},
 	}
@@ -96,14 +95,14 @@ func trialCommand() *cobra.Command {
 		Example: "  pivot trial",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			machine, err := flags.machine(cmd)
+			m, err := flags.machine(cmd)
 			if err != nil {
 				return err
 			}
-			if there, err := machine.Host.Has(pivot.StateDir + "/" + pivot.TrialStamp); err == nil && !there && !byUnit() {
+			if there, err := m.Host.Has(pivot.StateDir + "/" + pivot.TrialStamp); err == nil && !there && !byUnit() {
 				return fault.New(fault.Usage, "no system is on trial here").WithHint("a trial begins with --try: pivot rebase --try IMAGE, pivot apply --try MACHINECONFIG")
 			}
-			story := firstboot.Trial{Machine: machine}
+			story := day2.Trial{Machine: m}
 			return reported(story.Run(cmd.Context()))
 		},
 	}

@@ -8,10 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/printable"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
@@ -37,22 +38,22 @@ func verifyCommand() *cobra.Command {
 			if untilDrift && !watch {
 				return fault.New(fault.Usage, "--until-drift is for --watch")
 			}
-			machine, err := flags.machine(cmd)
+			m, err := flags.machine(cmd)
 			if err != nil {
 				return err
 			}
 			var found verified
 			if watch {
-				w := flags.watch(cmd, machine, untilDrift)
+				w := flags.watch(cmd, m, untilDrift)
 				_, err = w.Run(cmd.Context())
 				found.Differences = w.Found
 			} else {
-				found.Differences, err = machine.Compare(cmd.Context())
+				found.Differences, err = m.Verify(cmd.Context())
 			}
 			if err != nil {
 				return err
 			}
-			found.complete(machine)
+			found.complete(m)
 			err = out.Write(cmd.OutOrStdout(), found, func(w io.Writer) {
 				for _, d := range found.Differences {
 					fmt.Fprintln(w, printable.Line(d.Message))
@@ -79,17 +80,17 @@ type verified struct {
 }
 
 // complete adds what is not in the differences of a machine that was compared.
-func (v *verified) complete(machine firstboot.Machine) {
-	v.OK, v.Phase = len(v.Differences) == 0, machine.Progress.Record.Phase
+func (v *verified) complete(m *machine.Machine) {
+	v.OK, v.Phase = len(v.Differences) == 0, m.Progress.Record.Phase
 	v.Differences = append([]pivot.Difference{}, v.Differences...)
 }
 
 // watch returns a Watch that watches the machine and logs differences.
-func (f *hostFlags) watch(cmd *cobra.Command, machine firstboot.Machine, untilDrift bool) *firstboot.Watch {
+func (f *hostFlags) watch(cmd *cobra.Command, m *machine.Machine, untilDrift bool) *day2.Watch {
 	log, _ := f.logTo(cmd.ErrOrStderr())
 	drift := status.Drift{Log: log, Notify: notify, Now: time.Now}
-	if settings, err := machine.Host.Settings(); err == nil && settings.Metrics != "" {
-		drift.Metrics = machine.Host.Path(strings.TrimSuffix(settings.Metrics, ".prom") + "-drift.prom")
+	if settings, err := m.Host.Settings(); err == nil && settings.Metrics != "" {
+		drift.Metrics = m.Host.Path(strings.TrimSuffix(settings.Metrics, ".prom") + "-drift.prom")
 	}
-	return &firstboot.Watch{Machine: machine, Every: compareEvery, UntilDrift: untilDrift, Tell: drift.Tell}
+	return &day2.Watch{Machine: m, Every: compareEvery, UntilDrift: untilDrift, Tell: drift.Tell}
 }

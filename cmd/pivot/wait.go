@@ -30,7 +30,7 @@ func waitCommand() *cobra.Command {
 		Example: "  pivot wait --timeout 30m\n  pivot wait --for committed",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			machine, err := flags.machine(cmd)
+			m, err := flags.machine(cmd)
 			if err != nil {
 				return err
 			}
@@ -41,7 +41,7 @@ func waitCommand() *cobra.Command {
 				defer cancel()
 			}
 			printed := ""
-			return waitFor(ctx, pivot.Phase(phase), machine.Status, func(s status.Status) {
+			return waitFor(ctx, pivot.Phase(phase), m.Status, func(s status.Status) {
 				if text := summary(s); text != printed && !flags.quiet {
 					printed = text
 					fmt.Fprintln(cmd.ErrOrStderr(), "pivot: "+text)

@@ -5,13 +5,12 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 )
 
-// defaultTo returns the engine that makes a deployment the default.
-func (c *Conductor) defaultTo(d ostree.DeploymentRef) *rpmostree.Rollback {
-	return &rpmostree.Rollback{Sysroot: c.Host.Sysroot(), Run: c.Host.Run, To: d}
+// boots changes the default deployment.
+func (c *Conductor) boots() rpmostree.Default {
+	return rpmostree.Default{Sysroot: c.Host.Sysroot(), Run: c.Host.Run}
 }
 
 // deployment returns the deployment with the given ID and its boot entry.
@@ -38,9 +37,8 @@ func (c *Conductor) makeDefault(ctx context.Context, id string) error {
 	if err != nil || all[0].ID() == id {
 		return err
 	}
-	to := c.defaultTo(d.DeploymentRef)
-	if err := to.Prepare(ctx, pivot.Request{}); err != nil {
+	if err := c.boots().CheckTo(ctx, d.DeploymentRef); err != nil {
 		return err
 	}
-	return to.Commit(ctx, pivot.Request{})
+	return c.boots().Make(ctx, d.DeploymentRef)
 }

@@ -5,26 +5,26 @@ import (
 	"fmt"
 	"strconv"
 
-	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 
-// AllowChange returns an error if the running system is on trial, because nothing else may
-// change the machine then. It closes a trial that is over, and gives up one that waits for its
-// reboot.
-func (c *Conductor) AllowChange(ctx context.Context) error {
+// Settle prepares the machine for another change, as pivot.Decide says: it closes a trial that is
+// over, and gives up one that waits for its reboot. It returns an error if the running system is
+// on trial.
+func (c *Conductor) Settle(ctx context.Context) error {
 	state, _, err := c.judge()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case state == pivot.TrialOver:
-		return c.close(ctx)
-	case state == pivot.TrialWaits:
+	}
+	switch pivot.Decide(c.Progress.Record, pivot.Facts{Trial: state}).Action {
+	case pivot.ActionTrial:
+		return pivot.OnTrial()
+	case pivot.ActionSettle:
+		if state == pivot.TrialOver {
+			return c.close(ctx)
+		}
 		return c.replace(ctx, c.Progress.Record.Trial)
-	case state == pivot.TrialRuns, state == pivot.TrialKept, state == pivot.TrialLost:
-		return fault.New(fault.Refused, "cannot change this machine: the system that runs is on trial").
-			WithHint("pivot confirm keeps it; a reboot goes back to the system before")
 	}
 	return nil
 }

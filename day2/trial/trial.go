@@ -4,9 +4,9 @@
 // one stays the default and the new one is booted once. So a kernel that hangs needs no boot
 // counting: the next reset boots the old system.
 //
-// The steps are methods of Conductor. In the old system, Try adds a trial to a request, and
+// The steps are methods of Conductor. In the old system, Try makes the trial that a request has, and
 // Enter boots the new system. There, Conduct decides automatically, or Confirm on behalf of an
-// administrator. Back in the old system, Conduct closes a failed trial; so does AllowChange
+// administrator. Back in the old system, Conduct closes a failed trial; so does Settle
 // before any other change. The journal carries the trial between the steps (pivot.Trial), and
 // pivot.JudgeTrial derives its state.
 package trial
@@ -29,7 +29,7 @@ const unitWants = "/etc/systemd/system/sysinit.target.wants/" + Unit
 const Look = 5 * time.Second
 
 // TryAgain is the hint if the system on trial could not be booted. No other reboot enters it.
-const TryAgain = "the next boot is the system that runs; the same command tries the new one again"
+const TryAgain = "the next boot starts the running system; the same command tries the new one again"
 
 // Terms are the conditions of a trial.
 type Terms struct {

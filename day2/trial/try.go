@@ -6,36 +6,34 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 
-// Try adds a trial to a request. It writes nothing, and notes what the trial does not cover,
-// given the method with which Enter will reboot.
-func (c *Conductor) Try(ctx context.Context, ask *pivot.Ask, terms Terms, method host.RebootMethod) error {
+// Try returns the trial of a new system, and the link that enables Unit there. It writes nothing. It
+// returns an error if this machine could not go back to the running system.
+func (c *Conductor) Try(ctx context.Context, terms Terms) (*pivot.Trying, hostfiles.File, error) {
 	booted, err := c.Host.Sysroot().Booted()
 	if err != nil {
-		return err
+		return nil, hostfiles.File{}, err
 	}
 	link, err := c.Host.Enablement(unitWants, "conduct the trial")
 	if err == nil {
-		err = c.checkReturn(ctx, booted)
+		err = c.checkReturn(ctx)
 	}
 	if err != nil {
-		return fault.New(fault.Refused, "cannot try a new system: %w", err)
+		return nil, link, fault.New(fault.Refused, "cannot try a new system: %w", err)
 	}
-	ask.Entries = append(ask.Entries, link)
-	ask.Trying = &pivot.Trying{
+	return &pivot.Trying{
 		Trial:  pivot.Trial{Old: booted.ID(), Seconds: int(terms.For.Seconds()), Confirm: terms.Confirm, Checks: terms.Checks},
 		Accept: c.accept,
 		Hold:   func(ctx context.Context) (string, error) { return c.hold(ctx, booted) },
-	}
-	c.noteCoverage(method)
-	return nil
+	}, link, nil
 }
 
 // checkReturn returns an error if this machine could not go back to the running system.
-func (c *Conductor) checkReturn(ctx context.Context, booted ostree.Deployment) error {
+func (c *Conductor) checkReturn(ctx context.Context) error {
 	staged, err := c.Host.Sysroot().Staged()
 	if err == nil && staged != nil && !staged.Locked {
 		err = fault.New(fault.Refused, "deployment %s is staged", staged.Target.ID()).WithHint("remove it first: ostree admin undeploy 0")
@@ -43,7 +41,7 @@ func (c *Conductor) checkReturn(ctx context.Context, booted ostree.Deployment) e
 	if err != nil {
 		return err
 	}
-	return c.defaultTo(booted.DeploymentRef).Check(ctx)
+	return c.boots().Check(ctx)
 }
 
 // accept returns an error if the system of a commit lacks Unit, so that its trial would not be
@@ -57,15 +55,16 @@ func (c *Conductor) accept(commit string) error {
 	return err
 }
 
-// noteCoverage notes what happens if the new kernel does not get as far as starting systemd.
-func (c *Conductor) noteCoverage(method host.RebootMethod) {
+// NoteCoverage notes what happens if the new kernel does not get as far as starting systemd, given
+// the method with which Enter will reboot.
+func (c *Conductor) NoteCoverage(method host.RebootMethod) {
 	if method == host.RebootKexec && c.Host.CheckKexec() == nil {
 		c.Progress.Note("the new system is entered once, by kexec: if it does not come up, the next power cycle boots the old one")
 		return
 	}
 	loader, err := c.Host.OneShot()
 	if err != nil {
-		c.Progress.Note(fmt.Sprintf("warning: the new system is the default until it comes as far as systemd, so a kernel that hangs before that takes a hand at the boot menu: %v; --reboot-method=kexec enters it once", err))
+		c.Progress.Note(fmt.Sprintf("warning: the new system is the default until it comes as far as systemd, so if its kernel hangs before that, somebody must select the old system in the boot menu: %v; --reboot-method=kexec enters it once", err))
 		return
 	}
 	c.Progress.Note("the new system is entered once, by " + loader + ": if it does not come up, the next power cycle boots the old one")
@@ -77,5 +76,5 @@ func (c *Conductor) hold(ctx context.Context, booted ostree.Deployment) (onTrial
 	if err != nil {
 		return "", err
 	}
-	return all[0].ID(), c.defaultTo(booted.DeploymentRef).Commit(ctx, pivot.Request{})
+	return all[0].ID(), c.boots().Make(ctx, booted.DeploymentRef)
 }

@@ -15,6 +15,15 @@ import (
 	"machine-pivot/pivot"
 )
 
+// Etc reads the entries and units that target names from the running system, and nothing else.
+func (h *Host) Etc(target pivot.Target) (pivot.Etc, error) {
+	booted, err := h.Sysroot().Booted()
+	if err != nil {
+		return pivot.Etc{}, err
+	}
+	return h.readEtc(booted, target)
+}
+
 // readEtc reads the entries that target names from the running system.
 func (h *Host) readEtc(booted ostree.Deployment, target pivot.Target) (pivot.Etc, error) {
 	etc, outside, err := etcOf(h.Root, booted, target)

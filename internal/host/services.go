@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
-
 )
 
 // Runs reports whether the machine is the one that this program runs on, and not the files of

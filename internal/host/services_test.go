@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/day2/live"
 	"machine-pivot/internal/host"
 )
 

@@ -35,7 +35,7 @@ func (c Content) Learn(plan pivot.Plan) (pivot.Plan, error) {
 	if err != nil {
 		return plan, err
 	}
-	learned, err := pivot.Diff(plan.From(), target)
+	learned, err := plan.For(target)
 	if err != nil {
 		return learned, err
 	}
@@ -68,7 +68,7 @@ func (c Content) Foresee(plan pivot.Plan) (pivot.Plan, error) {
 	if err != nil {
 		return plan, err
 	}
-	if plan, err = pivot.Diff(state, target); err != nil {
+	if plan, err = plan.For(target); err != nil {
 		return plan, err
 	}
 	own.Known, own.Arguments = true, slices.Concat(own.Arguments, now)

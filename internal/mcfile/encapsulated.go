@@ -19,8 +19,16 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Path is where Ignition writes the encapsulated MachineConfig.
-const Path = "/etc/ignition-machine-config-encapsulated.json"
+const (
+	// Path is where Ignition writes the encapsulated MachineConfig. The first boot is open as long
+	// as this file exists.
+	Path = "/etc/ignition-machine-config-encapsulated.json"
+	// ClosedPath is what it is renamed to when the first boot is closed.
+	ClosedPath = Path + ".bak"
+	// DaemonPath is the MachineConfig that the machine-config-daemon applied last.
+	// Source: pkg/daemon/constants of the machine-config operator.
+	DaemonPath = "/etc/machine-config-daemon/currentconfig"
+)
 
 // Host is what must be known about the machine to check a MachineConfig.
 type Host struct {

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"machine-pivot/day2"
 	"machine-pivot/day2/live"
-	"machine-pivot/firstboot"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/mcfile"
@@ -15,7 +15,7 @@ import (
 
 // TestSettings (D71): the files that administrators write can be entries, what pivot keeps cannot.
 func TestSettings(t *testing.T) {
-	settings := []string{host.SettingsPath, disruption.RulesPath, kargs.PolicyPath, firstboot.PullspecPath, firstboot.KernelArgsPath}
+	settings := []string{host.SettingsPath, disruption.RulesPath, kargs.PolicyPath, day2.PullspecPath, day2.KernelArgsPath}
 	for _, path := range settings {
 		if _, err := projection.Canonical(path); err != nil || !slices.Contains(projection.Settings(), path) {
 			t.Errorf("%s: %v", path, err)

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/firstboot"
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/disruption"
+	"machine-pivot/internal/machine"
 	"machine-pivot/test/suites/booted"
 	"machine-pivot/test/tools/schema"
 	"machine-pivot/test/tools/script"
@@ -54,7 +54,7 @@ func TestResult(t *testing.T) {
 		"(echo 'metadata: {name: mc-args}'; echo 'spec: {kernelArguments: [a=1]}') >args.yaml")
 	type want struct {
 		status  int
-		outcome firstboot.Outcome
+		outcome machine.Outcome
 		changed bool
 		pending bool
 		drain   bool
@@ -67,16 +67,16 @@ func TestResult(t *testing.T) {
 		command string
 		want    want
 	}{
-		{"pivot apply -o json one.yaml", want{0, firstboot.OutcomeLive, true, false, true, reload, "mc-one", ""}},
-		{"pivot apply -o json one.yaml", want{0, firstboot.OutcomeUnchanged, false, false, false, nil, "mc-one", ""}},
-		{"touch broken; pivot apply -o json two.yaml; status=$?; rm broken; exit $status", want{78, firstboot.OutcomeFailed, false, false, true, append(slices.Clone(reload), reload...), "mc-two", "refused"}},
-		{"pivot apply -o json --finish", want{0, firstboot.OutcomeUnchanged, false, false, false, nil, "", ""}},
-		{"pivot rebase -o json --append-karg b=1", want{0, firstboot.OutcomeCommitted, true, true, true, nil, "", ""}},
-		{"pivot apply -o json args.yaml", want{0, firstboot.OutcomeCommitted, true, true, true, nil, "mc-args", ""}},
-		{"pivot apply -o json args.yaml", want{0, firstboot.OutcomeCommitted, false, true, true, nil, "mc-args", ""}},
-		{"pivot apply -o json args.yaml -r >result; echo not reached", want{0, firstboot.OutcomeRebooting, false, true, true, nil, "mc-args", ""}},
+		{"pivot apply -o json one.yaml", want{0, machine.OutcomeLive, true, false, true, reload, "mc-one", ""}},
+		{"pivot apply -o json one.yaml", want{0, machine.OutcomeUnchanged, false, false, false, nil, "mc-one", ""}},
+		{"touch broken; pivot apply -o json two.yaml; status=$?; rm broken; exit $status", want{78, machine.OutcomeFailed, false, false, true, append(slices.Clone(reload), reload...), "mc-two", "refused"}},
+		{"pivot apply -o json --finish", want{0, machine.OutcomeUnchanged, false, false, false, nil, "", ""}},
+		{"pivot rebase -o json --append-karg b=1", want{0, machine.OutcomeCommitted, true, true, true, nil, "", ""}},
+		{"pivot apply -o json args.yaml", want{0, machine.OutcomeCommitted, true, true, true, nil, "mc-args", ""}},
+		{"pivot apply -o json args.yaml", want{0, machine.OutcomeCommitted, false, true, true, nil, "mc-args", ""}},
+		{"pivot apply -o json args.yaml -r >result; echo not reached", want{0, machine.OutcomeRebooting, false, true, true, nil, "mc-args", ""}},
 		{"pivot verify", want{}},
-		{"pivot apply -o json two.yaml", want{0, firstboot.OutcomeCommitted, true, true, true, nil, "mc-two", ""}},
+		{"pivot apply -o json two.yaml", want{0, machine.OutcomeCommitted, true, true, true, nil, "mc-two", ""}},
 	} {
 		out, status := run("exec 2>log; " + c.command)
 		if status != c.want.status || strings.Contains(out, "not reached") {
@@ -92,7 +92,7 @@ func TestResult(t *testing.T) {
 		if err := schema.Validate(api.Result, []byte(out)); err != nil {
 			t.Fatalf("%s: %v\n%s", c.command, err, out)
 		}
-		var r firstboot.Result
+		var r machine.Result
 		if err := json.Unmarshal([]byte(out), &r); err != nil {
 			t.Fatal(err)
 		}

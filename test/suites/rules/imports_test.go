@@ -101,18 +101,21 @@ var importTable = map[string]rule{
 	"pivot":     {ours: append([]string{"disruption", "ostree", "machineconfig/enable", "projection"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rpmostree": {ours: []string{"ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "retry"}, foreign: true, never: commandLine},
 	"found":     {ours: []string{"budget", "fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"live":      {ours: []string{"disruption", "fault", "hostfiles", "pivot"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"host":      {ours: append([]string{"fleetlock", "live", "ostree", "pivot", "machineconfig/enable", "projection", "window"}, values...), foreign: true, never: commandLine},
+	"live":      {ours: []string{"disruption", "fault", "host", "hostfiles", "pivot"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"host":      {ours: append([]string{"fleetlock", "ostree", "pivot", "machineconfig/enable", "projection", "window"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"plot":      {ours: []string{"pivot", "fault", "printable"}, never: slices.Concat(processes, commandLine, world)},
-	"trial":     {ours: []string{"ostree", "fault", "pivot", "rpmostree", "host"}, never: slices.Concat(processes, commandLine, world)},
+	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "pivot", "rpmostree", "host"}, never: slices.Concat(processes, commandLine, world)},
 	"slot":      {ours: []string{"fault", "fleetlock", "host", "hostfiles", "osimage/source", "pivot", "retry"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
 
 	// The images of a host: how the core gets them, and what they contain.
 	"hostimages": {ours: []string{"fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
-	"firstboot": {ours: all, never: slices.Concat(processes, commandLine, []string{"net"})},
+	// What both houses share, and the houses: neither imports the other.
+	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "retry", "rpmostree", "status"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"day2":      {ours: []string{"budget", "disruption", "fault", "found", "host", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "slot", "status", "trial", "watch", "window"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"firstboot": {ours: []string{"fault", "host", "hostfiles", "machine", "mcfile", "pivot", "rpmostree"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot": {ours: all, foreign: true, never: processes},
 
 	"cmd/pivotctl": {ours: all, foreign: true, never: processes},

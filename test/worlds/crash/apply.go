@@ -9,10 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/firstboot"
+	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/pivot"
 )
@@ -131,8 +132,8 @@ func (m *Machine) projectOnBoot() error {
 func (m *Machine) runApply(ctx context.Context) (changed bool, err error) {
 	parts := m.parts()
 	parts.ImageKargs = host.ImageKargsApply
-	a := firstboot.Apply{Machine: parts, File: "mc.json", Data: []byte(secondConfig()), When: firstboot.RebootNow, Unsupported: mcfile.Warn}
-	return a.Run(ctx)
+	a := day2.Apply{Machine: parts, Config: day2.Config{File: "mc.json", Data: []byte(secondConfig())}, When: day2.RebootNow, Unsupported: mcfile.Warn}
+	return a.Run(ctx, day2.Prepared{})
 }
 
 // wholeNow checks the running system and the default one.
@@ -154,7 +155,7 @@ func (m *Machine) verified() error {
 	parts := m.parts()
 	differences, err := parts.Verify(context.Background())
 	if err == nil && len(differences) > 0 {
-		err = fmt.Errorf("verify says: %s", strings.Join(differences, "; "))
+		err = fmt.Errorf("verify says: %s", strings.Join(pivot.Texts(differences), "; "))
 	}
 	return err
 }
@@ -250,7 +251,7 @@ func (m *Machine) settleVar() error {
 			return err
 		}
 	}
-	parts := firstboot.Machine{Host: host.New(root)}
+	parts := &machine.Machine{Host: host.New(root)}
 	_, err := parts.Project(func(string) {})
 	return errors.Join(err, m.know(root+"/etc"), m.know(shared))
 }

@@ -11,10 +11,11 @@ import (
 	"slices"
 	"strings"
 
+	"machine-pivot/day2"
 	"machine-pivot/day2/live"
-	"machine-pivot/firstboot"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/mcfile"
 )
@@ -157,7 +158,7 @@ func (m *Machine) changedBoot() (ended bool, err error) {
 	}
 	err = m.process(func(ctx context.Context) error {
 		parts := m.parts()
-		_, err := parts.Finish(ctx)
+		_, err := day2.Finish(ctx, parts)
 		return errors.Join(err, m.project())
 	})
 	killed := m.loss == Kill || fault.KindOf(err).Transient()
@@ -179,8 +180,8 @@ func (m *Machine) changedBoot() (ended bool, err error) {
 			if err := m.settle(); err != nil {
 				return err
 			}
-			a := firstboot.Apply{Machine: m.parts(), File: "mc.json", Data: configOf(append(newEntries(), m.change.newOutside()...)), When: firstboot.RebootNever}
-			_, err := a.Run(ctx)
+			a := day2.Apply{Machine: m.parts(), Config: day2.Config{File: "mc.json", Data: configOf(append(newEntries(), m.change.newOutside()...))}, When: day2.RebootNever}
+			_, err := a.Run(ctx, day2.Prepared{})
 			return err
 		})
 		if serr := m.secretHiddenIfAny(); serr != nil {

@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/initramfs"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/status"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
@@ -265,7 +267,7 @@ func (m *Machine) process(run func(context.Context) error) (err error) {
 }
 
 // parts returns the dependencies of the program.
-func (m *Machine) parts() firstboot.Machine {
+func (m *Machine) parts() *machine.Machine {
 	h := host.New(m.root)
 	h.Disk, h.Reboot = m.disk, m.reboot
 	h.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
@@ -280,7 +282,7 @@ func (m *Machine) parts() firstboot.Machine {
 	if m.served {
 		progress.Emit = func(e pivot.Event) { _ = status.Of(e).Write(m.root) }
 	}
-	parts := firstboot.Machine{Host: h, Images: m, Engine: m, Progress: progress, Contributors: m.contributors()}
+	parts := &machine.Machine{Host: h, Images: m, Engine: m, Progress: progress, Contributors: m.contributors(), Unfinished: day2.Unfinished{}}
 	if m.change != nil {
 		parts.Systemd = manager{m}
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"machine-pivot/day2"
 	"machine-pivot/day2/trial"
-	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
@@ -242,7 +242,7 @@ func (m *Machine) program() (over bool, program func(context.Context) error) {
 	parts := m.parts()
 	parts.Host.Uptime = func() (time.Duration, error) { return m.trial.up, nil }
 	if _, err := os.Stat(filepath.Join(m.root, pivot.StateDir, pivot.TrialStamp)); err == nil {
-		t := firstboot.Trial{Machine: parts}
+		t := day2.Trial{Machine: parts}
 		t.Sleep = func(ctx context.Context, _ time.Duration) error { m.trial.up += 5 * time.Minute; return ctx.Err() }
 		// A trial that waits for its reboot has ended with the process that asks for the reboot.
 		if r, err := parts.Progress.Journal.Load(); err != nil || r.Phase != pivot.PhaseCommitted || !m.runs(commitA) || r.BootID != fmt.Sprintf("boot-%d", m.Boots) {
@@ -251,9 +251,9 @@ func (m *Machine) program() (over bool, program func(context.Context) error) {
 	} else if m.decided(parts.Progress.Journal) {
 		return true, nil
 	}
-	parts.Try = &trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmAuto, Checks: []string{"check"}}
-	r := firstboot.Rebase{Machine: parts, Image: imageB, Append: []string{"nosmt", `acpi_osi="!Windows 2020"`}}
-	return false, func(ctx context.Context) error { _, err := r.Run(ctx); return err }
+	terms := &trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmAuto, Checks: []string{"check"}}
+	r := day2.Rebase{Machine: parts, Image: imageB, Append: []string{"nosmt", `acpi_osi="!Windows 2020"`}, Try: terms}
+	return false, func(ctx context.Context) error { _, err := r.Run(ctx, day2.Prepared{}); return err }
 }
 
 // decided reports whether the trial has ended as the outcome demands.

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/day2"
+	"machine-pivot/day2/slot"
+	"machine-pivot/internal/cli"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/fleetlock"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/machine"
+	"machine-pivot/internal/window"
+)
+
+// windowFlags determine when a machine may be changed, and which FleetLock server must agree.
+type windowFlags struct{ window, fleet string }
+
+func (f *windowFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.window, "window", "", "download now, but change and reboot the machine only in the window `SPEC`, \"[DAYS] HH:MM-HH:MM [ZONE]\", or none for at any time (default: the machine's setting)")
+	cmd.Flags().StringVar(&f.fleet, "fleetlock", "", "before a reboot, take a slot from the FleetLock server at `URL`; none takes no slot (default: the machine's setting)")
+	cli.Suggest(cmd, "window", host.None)
+	cli.Suggest(cmd, "fleetlock", host.None)
+}
+
+// use configures the machine's window and FleetLock server.
+func (f *windowFlags) use(m *machine.Machine) error {
+	if f.waits() {
+		if _, err := window.Parse(f.window, time.Local); err != nil {
+			return fault.New(fault.Usage, "cannot use --window: %w", err)
+		}
+	}
+	if f.fleet != "" && f.fleet != host.None {
+		if err := fleetlock.CheckURL(f.fleet); err != nil {
+			return fault.New(fault.Usage, "cannot use --fleetlock: %w", err)
+		}
+	}
+	m.Window, m.FleetLock = f.window, f.fleet
+	return nil
+}
+
+// waits reports whether the flags set a window, which implies a reboot within it.
+func (f *windowFlags) waits() bool { return f.window != "" && f.window != host.None }
+
+// inWindow runs a move when the machine may be changed. If nothing had to change, the exit status
+// is 77 with --unchanged-exit-77.
+func inWindow(cmd *cobra.Command, m *machine.Machine, unchanged77 bool, prepared day2.Prepared, move day2.Move) error {
+	if err := m.Host.CheckBooted(); err != nil {
+		return err
+	}
+	changed, err := day2.InWindow(cmd.Context(), m, move, prepared.Downloaded, func(run func() error) error { return withLock(m.Host, run) })
+	if err == nil && !changed && unchanged77 {
+		return cli.ExitStatus(exitUnchanged)
+	}
+	return err
+}
+
+func releaseSlotCommand() *cobra.Command {
+	var flags hostFlags
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "release-slot",
+		Short: "Release the FleetLock slot after a reboot; run by " + slot.Unit,
+		Long: "Release the FleetLock slot when the system has proven itself: it matches the target, the units of the\n" +
+			"setting \"health\" are active, and no trial is running. Until then, or while the server is unavailable,\n" +
+			"the command retries for up to --retry-for, and then exits with status 69.",
+		Example: "  pivot release-slot\n  pivot release-slot --force",
+		Args:    cli.Usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			m, err := flags.machine(cmd)
+			if err != nil {
+				return err
+			}
+			release := day2.ReleaseSlot{Machine: m, Force: force}
+			return reported(release.Run(cmd.Context()))
+		},
+	}
+	flags.addRoot(cmd)
+	flags.addRetry(cmd)
+	cmd.Flags().BoolVar(&force, "force", false, "release it even if the system has not proven itself")
+	return cmd
+}

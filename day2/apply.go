@@ -1,0 +1,205 @@
+package day2
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"machine-pivot/day2/live"
+	"machine-pivot/day2/trial"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machine"
+	"machine-pivot/internal/mcfile"
+	"machine-pivot/pivot"
+)
+
+// Apply moves a machine from its current MachineConfig to another one: image, kernel
+// arguments and entries below /etc and /var in one transaction with one reboot, or, if no
+// change needs a reboot, in the running system (live.go).
+//
+// The current MachineConfig is recorded in the deployment's own /etc (mcfile.RecordPath) and
+// committed with everything else, so a rollback to an older deployment also goes back to the
+// MachineConfig of that deployment.
+type Apply struct {
+	*machine.Machine
+	Config Config // nothing: the downloaded one
+	When   When   // "": RebootLater
+	// Unsupported selects what to do about changes that only an installation can make.
+	Unsupported mcfile.Unsupported
+	// Repair only repairs drift. It applies the machine's current MachineConfig and ignores
+	// Config (repair.go).
+	Repair bool
+	Try    *trial.Terms // nil: the new system is kept without a trial
+}
+
+// When says when a machine reboots for another MachineConfig.
+type When string
+
+// The choices. Except with RebootNow, the running system is changed if no change needs a reboot.
+const (
+	RebootNever    When = "never"     // refuse changes that need a reboot
+	RebootLater    When = "later"     // commit changes that need a reboot, but do not reboot
+	RebootIfNeeded When = "if-needed" // reboot at once if a change needs it
+	RebootNow      When = "now"       // commit all changes, whatever the rules say, and reboot
+)
+
+// Run makes the MachineConfig's system the next boot, and reboots if When asks for that; or
+// it changes the running system. It reports whether anything had to change.
+func (a *Apply) Run(ctx context.Context, prepared Prepared) (changed bool, err error) {
+	changed, err = a.attempt(ctx, prepared)
+	return changed, end(ctx, a.Machine, err)
+}
+
+func (a *Apply) attempt(ctx context.Context, prepared Prepared) (bool, error) {
+	if err := prepared.open(ctx, a.Machine); err != nil {
+		return false, err
+	}
+	defer a.Pulled().Close()
+	m, err := newMove(a.Machine, prepared, a.Try, a.When == RebootNow || a.When == RebootIfNeeded)
+	if err != nil {
+		return false, err
+	}
+	asked, err := a.request(prepared)
+	if err != nil {
+		return false, err
+	}
+	plan, err := m.plan(ctx, asked.Ask)
+	if err == nil {
+		plan, err = a.judged(plan)
+	}
+	if err != nil {
+		return false, err
+	}
+	a.Report().Drain = *plan.Drain
+	if a.Repair {
+		if err := a.beforeRepair(ctx, m.converger, plan, asked); err != nil {
+			return false, err
+		}
+	}
+	switch m.converger.Decide(plan).Action {
+	case pivot.ActionClose:
+		return false, a.nothingToDo(ctx, prepared, plan, asked)
+	case pivot.ActionLive:
+		return true, a.applyLive(ctx, prepared, m.converger, plan, asked)
+	case pivot.ActionApply, pivot.ActionSlot:
+		for _, reason := range plan.RebootReasons() {
+			a.Progress.Note("a reboot is needed: " + reason)
+		}
+	}
+	return m.carryOut(ctx, plan)
+}
+
+// Plan returns what Run would change. It writes nothing.
+func (a *Apply) Plan(ctx context.Context, prepared Prepared) (pivot.Plan, error) {
+	if err := a.Open(); err != nil {
+		return pivot.Plan{}, err
+	}
+	defer a.Pulled().Close()
+	images, err := imagesFor(a.Machine, prepared)
+	if err != nil {
+		return pivot.Plan{}, err
+	}
+	plan, notes, err := a.planned(ctx, converger(a.Machine, images), prepared)
+	plan.Notes = append(plan.Notes, notes...)
+	if err == nil && live.Interrupted(a.Host.Root) {
+		plan.Notes = append(plan.Notes, "a change of the running system was interrupted, and is finished first")
+	}
+	return plan, err
+}
+
+// planned returns a plan to be shown, and the notes about the MachineConfig.
+func (a *Apply) planned(ctx context.Context, c *pivot.Converger, prepared Prepared) (plan pivot.Plan, notes []string, err error) {
+	asked, err := a.request(prepared)
+	if err != nil {
+		return plan, asked.notes, err
+	}
+	if plan, err = c.Plan(ctx, asked.Ask); err == nil {
+		plan, err = c.Foresee(plan)
+	}
+	if err == nil {
+		plan, err = a.judged(plan)
+	}
+	return plan, asked.notes, err
+}
+
+// Download does the part of Run that changes neither the running system nor the next boot: it
+// checks the MachineConfig against the machine, pulls the image, and keeps both for a run with
+// Prepared.Downloaded. A repair only checks, and keeps what was downloaded for another run.
+func (a *Apply) Download(ctx context.Context) (Downloaded, error) {
+	return runDownload(ctx, a.Machine, func() (p Downloaded, err error) {
+		c := converger(a.Machine, nil)
+		if a.Repair {
+			p.Plan, _, err = a.planned(ctx, c, Prepared{})
+			return p, err
+		}
+		asked, err := a.request(Prepared{})
+		if err != nil {
+			return p, err
+		}
+		plan, err := c.Plan(ctx, asked.Ask)
+		if err != nil {
+			return p, err
+		}
+		p, err = download(ctx, a.Machine, c, plan, pivot.Download{File: a.Config.File, MachineConfig: asked.digest}, a.Config.Data)
+		if err == nil {
+			p.Plan, err = a.judged(p.Plan)
+		}
+		return p, err
+	})
+}
+
+// nothingToDo ends a run on a machine that is what the MachineConfig asks for.
+func (a *Apply) nothingToDo(ctx context.Context, prepared Prepared, plan pivot.Plan, asked request) error {
+	if a.Repair {
+		return nil
+	}
+	a.Progress.Note("nothing to do: the machine is what the MachineConfig asks for")
+	a.warnAboutNextBoot(plan)
+	if err := a.CarryInRunningSystem(asked.Entries); err != nil {
+		return err
+	}
+	if err := a.recordOnly(plan, asked); err != nil {
+		return err
+	}
+	dropUsedDownload(ctx, a.Machine, plan.To().Image, prepared.Downloaded, false)
+	return nil
+}
+
+// warnAboutNextBoot warns if the running system matches the MachineConfig but the next boot
+// will not.
+func (a *Apply) warnAboutNextBoot(plan pivot.Plan) {
+	state := plan.From()
+	if !state.Pending() {
+		return
+	}
+	if differences := pivot.Prove(state.AsIfRebooted(), plan.To()); len(differences) > 0 {
+		a.Progress.Note(fmt.Sprintf("warning: the next boot starts deployment %s, which is not what the MachineConfig asks for (%s); pivot rollback takes it back",
+			state.Default.ID(), strings.Join(differences, "; ")))
+	}
+}
+
+// recordOnly writes the records of a MachineConfig that the machine already matches. It also
+// sets the journal's target, which later comparisons use, unless another system waits for its
+// reboot.
+func (a *Apply) recordOnly(plan pivot.Plan, asked request) error {
+	if err := errors.Join(saveRecord(a.Machine, asked.record), saveRecord(a.Machine, asked.leftOut)); err != nil || plan.From().Pending() {
+		return err
+	}
+	return recordTarget(a.Machine, asked.reached(plan))
+}
+
+// reached returns the target that a machine has reached by a plan without a reboot: the plan's,
+// without the removals of links that units still need. For a repair it is the last target.
+func (r request) reached(plan pivot.Plan) pivot.Target {
+	if r.last != nil {
+		return *r.last
+	}
+	target, units := plan.To(), plan.From().Etc.Units.By
+	target.Entries = slices.Clone(target.Entries)
+	target.Entries = slices.DeleteFunc(target.Entries, func(e hostfiles.Entry) bool {
+		return e.Kind == hostfiles.KindDefault && units[e.Path] != ""
+	})
+	return target
+}

@@ -1,0 +1,74 @@
+package day2
+
+import (
+	"runtime"
+
+	"machine-pivot/internal/disruption"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machine"
+	"machine-pivot/internal/machineconfig/extensions"
+	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/problem"
+	"machine-pivot/pivot"
+)
+
+// Between returns what Apply would change, judged by rules, on a machine that matches one
+// MachineConfig to make it match another. It needs no machine. leftOut names the differences
+// that only an installation can change.
+func Between(from, to Config, rules disruption.Rules) (plan pivot.Plan, leftOut []string, report problem.Report, err error) {
+	host := mcfile.Host{CheckImage: imageref.Check, Architecture: runtime.GOARCH}
+	had, unused := mcfile.ReadApplied(from.File, from.Data, host)
+	if had == nil {
+		return plan, nil, unused, nil
+	}
+	host.Has, host.Unsupported = had, mcfile.Warn
+	desired, report := mcfile.Read(to.File, to.Data, host)
+	switch {
+	case desired == nil:
+		return plan, nil, append(unused, report...), nil
+	case !desired.HasUnusedOf(had):
+		return plan, nil, append(unused.As(problem.Error), report...), nil
+	}
+	before, err := targetOf(had)
+	if err != nil {
+		return plan, nil, report, err
+	}
+	after, err := targetOf(desired, had)
+	if err != nil {
+		return plan, nil, report, err
+	}
+	plan, err = pivot.Between(before, after, packagesOf(before.Packages, had), rules)
+	plan = plan.WithDrain(rules, func(path string) (before, after []byte, err error) {
+		return pivot.ContentOf(had.Entries, path), pivot.ContentOf(desired.Entries, path), nil
+	})
+	return plan, desired.LeftOut, report, err
+}
+
+// targetOf returns the target of a MachineConfig, independent of a machine. before are the
+// MachineConfigs that it replaces.
+func targetOf(desired *mcfile.Desired, before ...*mcfile.Desired) (t pivot.Target, err error) {
+	t.Entries, t.Units = hostfiles.Entries(desired.Entries), desired.Units
+	t.Kargs.New, t.Kargs.Literal = spec.CommandLine(desired.KernelArguments), desired.FromCluster
+	if t.Packages, err = machine.Packages(desired, before...); err == nil {
+		t.Image, err = machine.Image(desired.Image)
+	}
+	return t, err
+}
+
+// packagesOf returns the packages of a system that matches a MachineConfig.
+func packagesOf(asked pivot.Packages, desired *mcfile.Desired) (p pivot.SystemPackages) {
+	if desired.KernelType == "" || desired.KernelType == extensions.KernelDefault {
+		p.Installed = extensions.Kernel(extensions.KernelDefault).Needed
+	}
+	for _, w := range asked.Wishes {
+		switch w.Wish {
+		case pivot.PackagePresent:
+			p.Layered, p.Installed = append(p.Layered, w.Name), append(p.Installed, w.Name)
+		case pivot.PackageAbsent:
+			p.Removed = append(p.Removed, w.Name)
+		}
+	}
+	return p
+}

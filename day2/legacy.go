@@ -1,0 +1,67 @@
+package day2
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/kargs"
+)
+
+// The files of the old pivot tool that a pivot by hand honors. What they ask for becomes
+// part of the one transaction. The first two are not removed: the same request again
+// changes nothing.
+const (
+	PullspecPath     = "/etc/pivot/image-pullspec" // the image, if none is given
+	KernelArgsPath   = "/etc/pivot/kernel-args"    // changes of kernel arguments: see kargs.ParseLegacy
+	rebootNeededPath = "/run/pivot/reboot-needed"  // if it exists, the machine reboots
+)
+
+// legacyFile returns the content of one of the old tool's files; "" if it does not exist.
+func (r *Rebase) legacyFile(path string) (string, error) {
+	text, err := hostfiles.ReadSettings(r.Host.Path(path))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fault.New(fault.BadInput, "cannot read what is asked for: %w", err).WithHint("correct or remove the file, which a tool of older releases reads, too")
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// reference returns the requested image: from the command line, the download, or the old tool's
+// file; "" keeps the booted one.
+func (r *Rebase) reference(prepared Prepared) (string, error) {
+	switch {
+	case r.Image != "":
+		return r.Image, nil
+	case prepared.Downloaded:
+		return r.Progress.Record.Downloaded.Image.Reference, nil
+	}
+	return r.legacyFile(PullspecPath)
+}
+
+// kargs returns the requested changes of kernel arguments. The command line comes after the
+// file, so it takes precedence for an argument that both set.
+func (r *Rebase) kargs() (kargs.Change, error) {
+	text, err := r.legacyFile(KernelArgsPath)
+	if err != nil {
+		return kargs.Change{}, err
+	}
+	change, err := kargs.ParseLegacy(text)
+	if err != nil {
+		return kargs.Change{}, fault.New(fault.BadInput, "cannot use %s: %w", KernelArgsPath, err).WithHint("correct the file, or remove it: the arguments can be given to rebase")
+	}
+	if change.New, err = r.Arguments(append(change.New, r.Append...)); err != nil {
+		return change, err
+	}
+	for _, entry := range r.Delete {
+		change.Delete = append(change.Delete, kargs.Split(entry)...)
+	}
+	return change, nil
+}
+
+func (r *Rebase) rebootNeeded() bool {
+	_, err := os.Stat(r.Host.Path(rebootNeededPath))
+	return err == nil
+}

@@ -1,0 +1,119 @@
+package day2
+
+import (
+	"context"
+	"time"
+
+	"machine-pivot/day2/trial"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/machine"
+	"machine-pivot/pivot"
+)
+
+// Prepared says when a command may change the machine, and what was done before. InWindow makes one;
+// the zero value is for a command that may run now.
+type Prepared struct {
+	Downloaded bool      // images come from an earlier download; no registry is asked for one
+	Until      time.Time // the end of the open window; zero: there is no window
+}
+
+// open opens the journal for a command that may change the machine. It returns an error if the
+// running system is on trial, or if the window has closed.
+func (t Prepared) open(ctx context.Context, m *machine.Machine) error {
+	if err := m.OpenToChange(ctx); err != nil {
+		return err
+	}
+	if t.Until.IsZero() || m.Progress.Now().Before(t.Until) {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "cannot change this machine: %w", errWindowClosed)
+}
+
+// move makes the next boot what an administrator asks for, and reboots if that is asked for, too.
+type move struct {
+	*machine.Machine
+	prepared      Prepared
+	settings  host.Settings
+	reboot    bool
+	try       *trial.Terms     // nil: the new system is kept without a trial
+	converger *pivot.Converger // for the plan that is carried out
+}
+
+// newMove returns a move that takes images from where prepared says.
+func newMove(m *machine.Machine, prepared Prepared, try *trial.Terms, reboot bool) (*move, error) {
+	settings, err := m.Settings()
+	if err != nil {
+		return nil, err
+	}
+	images, err := imagesFor(m, prepared)
+	if err != nil {
+		return nil, err
+	}
+	return &move{Machine: m, prepared: prepared, settings: settings, reboot: reboot, try: try, converger: converger(m, images)}, nil
+}
+
+// converger returns the machine's Converger. It records an image before it is pulled.
+func converger(m *machine.Machine, images machine.Images) *pivot.Converger {
+	c := m.Converger(images)
+	c.Pulling = func(image pivot.Image) error { return beginPull(m, image) }
+	return c
+}
+
+// plan plans a move on its terms: with a trial, with a slot of the fleet's lock.
+func (m *move) plan(ctx context.Context, ask pivot.Ask) (pivot.Plan, error) {
+	if m.settings.FleetLock.URL != "" && (m.reboot || m.try != nil) {
+		ask.Slot = pivot.SlotWanted
+	}
+	if m.try != nil {
+		if err := m.RequireClosedFirstBoot("try a new system"); err != nil {
+			return pivot.Plan{}, err
+		}
+		trying, link, err := conductor(m.Machine).Try(ctx, *m.try)
+		if err != nil {
+			return pivot.Plan{}, err
+		}
+		ask.Trying, ask.Along = trying, append(ask.Along, link)
+	}
+	plan, err := m.converger.Plan(ctx, ask)
+	if err == nil {
+		err = plan.Err()
+	}
+	return plan, err
+}
+
+// carryOut carries out a plan as pivot.Decide says. It reports whether anything had to change.
+func (m *move) carryOut(ctx context.Context, plan pivot.Plan) (changed bool, err error) {
+	if m.converger.Decide(plan).Action == pivot.ActionSlot {
+		return m.withSlot(ctx, plan)
+	}
+	return m.carryOutNow(ctx, plan)
+}
+
+func (m *move) carryOutNow(ctx context.Context, plan pivot.Plan) (changed bool, err error) {
+	if m.try != nil {
+		conductor(m.Machine).NoteCoverage(m.settings.RebootMethod)
+	}
+	d, err := m.converger.Converge(ctx, plan)
+	switch {
+	case err != nil:
+		return false, err
+	case d.Action == pivot.ActionClose:
+		m.Progress.Note("nothing to do: the machine is what was asked for")
+		dropUsedDownload(ctx, m.Machine, plan.To().Image, m.prepared.Downloaded, false)
+		return false, nil
+	case d.Action == pivot.ActionReboot:
+		m.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
+	}
+	m.Report().Committed(d.Action != pivot.ActionReboot)
+	dropUsedDownload(ctx, m.Machine, plan.To().Image, m.prepared.Downloaded, true)
+	switch {
+	case m.try != nil:
+		return true, conductor(m.Machine).Enter(ctx, m.settings.RebootMethod)
+	case m.reboot:
+		return true, m.EnterNext(ctx, m.settings.RebootMethod)
+	}
+	m.Progress.Note("the new system is committed. Until the reboot, leave /etc and rpm-ostree alone: changes of /etc are lost, " +
+		"and anything staged on top (rpm-ostree kargs, install) becomes the next boot, without the files and units that were asked for")
+	return true, nil
+}

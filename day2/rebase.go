@@ -1,0 +1,186 @@
+package day2
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+
+	"machine-pivot/day2/trial"
+	"machine-pivot/internal/disruption"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machine"
+	"machine-pivot/internal/machineconfig/extensions"
+	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/pivot"
+)
+
+// Rebase is an administrator's change of image, kernel arguments, packages or CPU partitioning,
+// without a MachineConfig.
+type Rebase struct {
+	*machine.Machine
+	Image   string // "": the one in PullspecPath, or else the booted one
+	Append  []string
+	Delete  []string
+	Pinning pinning.Workloads // none: pinning files are not changed
+	// KernelType and Extensions are as in a MachineConfig; "" and none change nothing.
+	KernelType      string
+	Extensions      []string
+	ExtensionsImage string // has their packages; "": they come from the machine's own repositories
+	Reboot          bool
+	Try             *trial.Terms // nil: the new system is kept without a trial
+}
+
+// Asked reports whether anything is asked for, by a field or by the old tool's files.
+func (r *Rebase) Asked() bool {
+	if r.Image != "" || r.KernelType != "" || len(r.Append)+len(r.Delete)+len(r.Pinning)+len(r.Extensions) > 0 {
+		return true
+	}
+	for _, path := range []string{PullspecPath, KernelArgsPath} {
+		if _, err := os.Stat(r.Host.Path(path)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Run makes the requested system the next boot, and reboots if that is asked for. It reports
+// whether anything had to change.
+func (r *Rebase) Run(ctx context.Context, prepared Prepared) (changed bool, err error) {
+	changed, err = r.attempt(ctx, prepared)
+	return changed, end(ctx, r.Machine, err)
+}
+
+func (r *Rebase) attempt(ctx context.Context, prepared Prepared) (bool, error) {
+	if err := prepared.open(ctx, r.Machine); err != nil {
+		return false, err
+	}
+	defer r.Pulled().Close()
+	m, err := newMove(r.Machine, prepared, r.Try, r.Reboot || r.rebootNeeded())
+	if err != nil {
+		return false, err
+	}
+	r.Progress.Begin(pivot.StepRead, "reading what is asked for")
+	ask, err := r.ask(prepared)
+	if err != nil {
+		return false, err
+	}
+	r.Progress.Begin(pivot.StepObserve, "looking at the host")
+	plan, err := m.plan(ctx, ask)
+	if err != nil {
+		return false, err
+	}
+	return m.carryOut(ctx, plan)
+}
+
+// Plan returns what Run would change. It writes nothing.
+func (r *Rebase) Plan(ctx context.Context, prepared Prepared) (pivot.Plan, error) {
+	if err := r.Open(); err != nil {
+		return pivot.Plan{}, err
+	}
+	defer r.Pulled().Close()
+	images, err := imagesFor(r.Machine, prepared)
+	if err != nil {
+		return pivot.Plan{}, err
+	}
+	ask, err := r.ask(prepared)
+	if err != nil {
+		return pivot.Plan{}, err
+	}
+	c := converger(r.Machine, images)
+	plan, err := c.Plan(ctx, ask)
+	if err == nil {
+		plan, err = c.Foresee(plan)
+	}
+	return plan.WithDrain(disruption.Rules{}, nil), err // what changes needs a reboot
+}
+
+// Download does the part of Run that changes neither the running system nor the next boot: it
+// checks what is asked for, pulls the image, and keeps it for a run with Prepared.Downloaded.
+func (r *Rebase) Download(ctx context.Context) (Downloaded, error) {
+	return runDownload(ctx, r.Machine, func() (p Downloaded, err error) {
+		r.Progress.Begin(pivot.StepRead, "reading what is asked for")
+		ask, err := r.ask(Prepared{})
+		if err != nil {
+			return p, err
+		}
+		c := converger(r.Machine, nil)
+		plan, err := c.Plan(ctx, ask)
+		if err != nil {
+			return p, err
+		}
+		return download(ctx, r.Machine, c, plan, pivot.Download{}, nil)
+	})
+}
+
+// ask returns what the command line and the old tool's files ask of the machine. The image of a
+// download is the default for one that is not named.
+func (r *Rebase) ask(prepared Prepared) (pivot.Ask, error) {
+	change, err := r.kargs()
+	if err != nil {
+		return pivot.Ask{}, err
+	}
+	files, err := r.pinningFiles()
+	if err != nil {
+		return pivot.Ask{}, err
+	}
+	reference, err := r.reference(prepared)
+	if err != nil {
+		return pivot.Ask{}, err
+	}
+	choice, err := r.ImageKargsChoice()
+	if err != nil {
+		return pivot.Ask{}, err
+	}
+	packages, err := r.packages()
+	if err != nil {
+		return pivot.Ask{}, err
+	}
+	image, err := machine.Image(reference)
+	return pivot.Ask{Image: image, ImageKargs: choice, Kargs: change, Entries: files, Packages: packages, ByHand: true}, err
+}
+
+// packages returns what is asked of packages. Asking for the default kernel replaces any other
+// kernel type.
+func (r *Rebase) packages() (pivot.Packages, error) {
+	err := errors.Join(spec.CheckKernelType(r.KernelType, runtime.GOARCH), spec.CheckTogether(r.KernelType, r.Extensions))
+	for _, name := range r.Extensions {
+		err = errors.Join(err, spec.CheckExtension(name))
+	}
+	if err != nil {
+		return pivot.Packages{}, fault.New(fault.Usage, "cannot ask for packages: %w", err)
+	}
+	asked := mcfile.Desired{KernelType: r.KernelType, Extensions: r.Extensions, ExtensionsImage: r.ExtensionsImage}
+	var before []*mcfile.Desired
+	if r.KernelType == extensions.KernelDefault {
+		for _, kind := range extensions.KernelTypes() {
+			before = append(before, &mcfile.Desired{KernelType: kind})
+		}
+	}
+	return machine.Packages(&asked, before...)
+}
+
+// pinningFiles returns the files of the requested CPU partitioning. It returns an error if the
+// machine lacks one of the CPUs.
+func (r *Rebase) pinningFiles() ([]hostfiles.File, error) {
+	if len(r.Pinning) == 0 {
+		return nil, nil
+	}
+	cpus, err := r.Host.PresentCPUs()
+	if err != nil {
+		return nil, err
+	}
+	for workload, set := range r.Pinning {
+		if lacking := set.Difference(cpus); !lacking.IsEmpty() {
+			return nil, fault.New(fault.BadInput, "cannot pin workload %s to CPUs %s: the machine has no CPU %s, only %s",
+				workload, set, lacking, cpus)
+		}
+	}
+	return []hostfiles.File{
+		hostfiles.NewFile(pinning.DropInPath, 0o644, pinning.DropIn(r.Pinning)),
+		hostfiles.NewFile(pinning.KubeletPath, 0o644, pinning.KubeletFile(r.Pinning)),
+	}, nil
+}

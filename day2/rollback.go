@@ -1,0 +1,207 @@
+package day2
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machine"
+	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/projection"
+	"machine-pivot/kargs"
+	"machine-pivot/pivot"
+	"machine-pivot/rpmostree"
+)
+
+// Rollback is an administrator's rollback to the previous deployment, in a separate
+// transaction.
+type Rollback struct {
+	*machine.Machine
+	Reboot bool
+}
+
+// Run makes the previous deployment, with its kernel arguments and its /etc, the next boot. If
+// a deployment other than the running one is the next boot already, Run makes the running one
+// the next boot instead.
+func (r *Rollback) Run(ctx context.Context) error { return end(ctx, r.Machine, r.attempt(ctx)) }
+
+func (r *Rollback) attempt(ctx context.Context) error {
+	if err := r.OpenToChange(ctx); err != nil {
+		return err
+	}
+	r.Progress.Begin(pivot.StepObserve, "looking for the previous deployment")
+	state, err := r.Host.Observe(ctx, pivot.Target{})
+	if err != nil {
+		return err
+	}
+	settings, err := r.Settings()
+	if err != nil {
+		return err
+	}
+	previous, err := r.previous(state)
+	if err != nil {
+		return err
+	}
+	target, to, err := r.target(state, previous)
+	if err != nil {
+		return err
+	}
+	boots := rpmostree.Default{Sysroot: r.Host.Sysroot(), Run: r.Host.Run}
+	r.Progress.Begin(pivot.StepPrepare, "checking that deployment "+to.ID()+" can be the next boot")
+	if err := boots.CheckTo(ctx, previous.DeploymentRef); err != nil {
+		return err
+	}
+	t := pivot.Transaction{ByHand: true, NextBoot: r.Converger(nil).NextBoot, Progress: r.Progress}
+	if !state.Pending() {
+		t.BeforeCommit = func(context.Context) error {
+			return closeFirstBootIn(r.Host.Sysroot().Physical(), r.Host.Disk, previous.Path)
+		}
+	}
+	err = t.Return(ctx, state, target, to, func(ctx context.Context) error { return boots.Make(ctx, previous.DeploymentRef) })
+	if err != nil {
+		return err
+	}
+	if state.Pending() { // the running system stays
+		r.Report().EndChanged(machine.OutcomeCommitted)
+		return r.Progress.Enter(pivot.PhaseDone, state.BootID)
+	}
+	r.Report().Committed(true)
+	if r.Reboot {
+		return r.EnterNext(ctx, settings.RebootMethod)
+	}
+	r.Progress.Note("the previous deployment is the next boot, with its own /etc")
+	return nil
+}
+
+// previous returns the deployment to roll back to.
+func (r *Rollback) previous(state pivot.State) (ostree.Deployment, error) {
+	all, err := r.Host.Sysroot().Deployments()
+	if err != nil {
+		return ostree.Deployment{}, err
+	}
+	for _, d := range all {
+		booted := d.Checksum.String() == state.Booted.Commit && d.Serial == state.Booted.Serial
+		if d.Stateroot == state.Booted.Stateroot && booted == state.Pending() {
+			return d, nil
+		}
+	}
+	return ostree.Deployment{}, fault.New(fault.Refused, "cannot roll back: there is no deployment but the running one")
+}
+
+// target returns what the next boot is verified against after the rollback, and the deployment
+// that it starts: the image of the deployment, its kernel arguments as far as they differ from the
+// running ones, the MachineConfig that it records, CPU partitioning, and what it carries for /var.
+func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (target pivot.Target, to pivot.Deployment, err error) {
+	if to, err = r.Host.Deployment(previous); err != nil {
+		return target, to, err
+	}
+	target.Image, target.Image.Commit = to.Image, to.Commit
+	target.Kargs = kargs.Change{New: onlyIn(to.Options, state.Booted.Options), Delete: onlyIn(state.Booted.Options, to.Options)}
+	carried, err := projection.Read(previous.Path) // projected when it boots
+	if err != nil {
+		return target, to, err
+	}
+	own, err := hostfiles.ReadEntries(previous.Path, []string{pinning.DropInPath, pinning.KubeletPath, mcfile.RecordPath, mcfile.LeftOutPath})
+	if err != nil {
+		return target, to, err
+	}
+	target.Entries = slices.Clone(carried.Entries)
+	for _, path := range slices.Sorted(maps.Keys(own)) {
+		target.Entries = append(target.Entries, own[path])
+	}
+	if err := r.addRecorded(&target, to, previous); err != nil {
+		r.Progress.Note(fmt.Sprintf("after the reboot, pivot verify does not compare everything with the MachineConfig of the previous deployment: %v", err))
+	}
+	if mc, err := machine.MachineConfigOf(previous.Path); err == nil && mc != nil { // otherwise it has no name
+		target.MachineConfig, r.Report().MachineConfig = *mc, mc
+	}
+	return target, to, nil
+}
+
+// addRecorded adds to a target what the MachineConfig asks for that a deployment records. A kernel
+// argument that the deployment lacks was deleted by hand, and is not expected.
+func (r *Rollback) addRecorded(target *pivot.Target, to pivot.Deployment, d ostree.Deployment) error {
+	desired, err := r.recordedIn(d)
+	if err != nil || desired == nil {
+		return err
+	}
+	entries, err := machine.EntriesIn(desired, func(path string) (hostfiles.File, bool, error) { return hostfiles.Read(d.Path, path) })
+	if err != nil {
+		return err
+	}
+	for _, e := range hostfiles.Entries(entries) {
+		if !projection.Outside(e.Path) && !slices.Contains(target.Paths(), e.Path) {
+			target.Entries = append(target.Entries, e)
+		}
+	}
+	target.Units = desired.Units
+	recorded, err := r.Arguments(desired.KernelArguments)
+	if err != nil {
+		return err
+	}
+	change := target.Kargs
+	change.New = slices.Clone(recorded)
+	for _, arg := range target.Kargs.New {
+		if !slices.Contains(recorded, arg) {
+			change.New = append(change.New, arg)
+		}
+	}
+	if result, err := change.Apply(to.Options); err == nil && !result.Changed {
+		target.Kargs = change
+	}
+	return nil
+}
+
+// recordedIn returns the MachineConfig that a deployment was made for; nil if it has none of its
+// own. That of a first boot counts only where the first boot was completed: other deployments have
+// a copy of the file.
+func (r *Rollback) recordedIn(d ostree.Deployment) (*mcfile.Desired, error) {
+	path, data, err := readCurrent(d.Path)
+	closed := r.Progress.Record.Closed
+	if err != nil || path != mcfile.RecordPath && (path != mcfile.ClosedPath || closed == nil || closed.Deployment != d.ID()) {
+		return nil, err
+	}
+	facts, err := r.Facts()
+	if err != nil {
+		return nil, err
+	}
+	return parseCurrent(path, data, facts)
+}
+
+// onlyIn returns the arguments that line has and other lacks, except those that belong to the
+// deployment: no configuration may set them.
+func onlyIn(line, other kargs.Line) kargs.Line {
+	var rest kargs.Line
+	for _, arg := range line {
+		if !slices.Contains(other, arg) && !kargs.Check(arg).Failed() {
+			rest = append(rest, arg)
+		}
+	}
+	return rest
+}
+
+// closeFirstBootIn closes the first boot in a deployment that is not running. Otherwise that
+// deployment would pivot forward again once it is booted. The next boot does not change.
+func closeFirstBootIn(sysroot string, disk hostfiles.Disk, deployment string) error {
+	file := filepath.Join(deployment, mcfile.Path)
+	if _, err := os.Lstat(file); os.IsNotExist(err) {
+		return nil
+	}
+	dir, err := hostfiles.OpenWritable(sysroot, filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	file = filepath.Join(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), filepath.Base(file))
+	if err := hostfiles.Rename(disk, file, filepath.Join(filepath.Dir(file), filepath.Base(mcfile.ClosedPath))); err != nil {
+		return fault.New(fault.CannotWrite, "cannot close the first boot of the previous deployment: %w", err)
+	}
+	return nil
+}

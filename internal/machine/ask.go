@@ -1,0 +1,122 @@
+package machine
+
+import (
+	"errors"
+	"io/fs"
+	"runtime"
+	"slices"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/projection"
+	"machine-pivot/kargs"
+	"machine-pivot/pivot"
+)
+
+// Facts returns what must be known about this machine to validate a MachineConfig.
+func (m *Machine) Facts() (mcfile.Host, error) {
+	cpus, err := m.Host.PresentCPUs()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return mcfile.Host{}, err
+	}
+	policy, err := m.Host.KargPolicy()
+	return mcfile.Host{CPUs: cpus, CheckImage: imageref.Check, Policy: &policy, Architecture: runtime.GOARCH}, err
+}
+
+// Ask returns what a MachineConfig asks of the machine. before are the MachineConfigs that
+// it replaces.
+func (m *Machine) Ask(desired *mcfile.Desired, before ...*mcfile.Desired) (ask pivot.Ask, err error) {
+	entries, err := m.EntriesOf(desired)
+	if err != nil {
+		return ask, err
+	}
+	ask.Entries, ask.Units = m.projected(entries), desired.Units
+	ask.Checks = []pivot.Check{func(pivot.Plan) error { return m.checkFIPS(desired) }}
+	ask.Kargs.Literal = desired.FromCluster
+	for _, b := range before {
+		ask.Kargs.Old = append(ask.Kargs.Old, spec.CommandLine(b.KernelArguments)...)
+	}
+	if ask.Kargs.New, err = m.Arguments(desired.KernelArguments); err != nil {
+		return ask, err
+	}
+	if ask.ImageKargs, err = m.ImageKargsChoice(); err != nil {
+		return ask, err
+	}
+	if ask.Packages, err = Packages(desired, before...); err != nil {
+		return ask, err
+	}
+	ask.Image, err = Image(desired.Image)
+	return ask, err
+}
+
+// EntriesOf returns the entries of a MachineConfig. Existing directories keep the attributes
+// that it does not set.
+func (m *Machine) EntriesOf(desired *mcfile.Desired) ([]hostfiles.File, error) {
+	return EntriesIn(desired, m.ReadEntry)
+}
+
+// EntriesIn is Machine.EntriesOf for a system that is read by a function.
+func EntriesIn(desired *mcfile.Desired, read func(path string) (hostfiles.File, bool, error)) ([]hostfiles.File, error) {
+	all := slices.Clone(desired.Entries)
+	for i, f := range all {
+		keeps, asked := desired.Keeps[f.Path]
+		if !asked {
+			continue
+		}
+		have, _, err := read(f.Path)
+		if err != nil {
+			return nil, err
+		}
+		if have.Kind == hostfiles.KindDirectory {
+			all[i].Entry = keeps.Of(have.Entry, f.Entry)
+		}
+	}
+	return all, nil
+}
+
+// ImageKargsChoice returns whether to apply the kernel arguments that an image brings.
+func (m *Machine) ImageKargsChoice() (pivot.ImageKargsChoice, error) {
+	settings, err := m.Settings()
+	return pivot.ImageKargsChoice{Apply: settings.ImageKargs == host.ImageKargsApply, ForThisRun: m.ImageKargs != ""}, err
+}
+
+// Image parses a reference. A tag gives an image without a digest, and "" the zero image.
+func Image(text string) (pivot.Image, error) {
+	if text == "" {
+		return pivot.Image{}, nil
+	}
+	ref, err := imageref.Parse(text)
+	if err != nil {
+		return pivot.Image{}, fault.New(fault.BadInput, "%w", err)
+	}
+	return pivot.Image{Reference: ref.String(), Digest: ref.Digest()}, nil
+}
+
+// Arguments parses entries of kernel arguments. It returns an error if they violate the
+// machine's policy.
+func (m *Machine) Arguments(entries []string) (kargs.Line, error) {
+	policy, err := m.Host.KargPolicy()
+	if err != nil {
+		return nil, err
+	}
+	line, err := policy.ParseEntries(entries)
+	if err != nil {
+		return nil, fault.New(fault.BadInput, "%w", err)
+	}
+	return line, nil
+}
+
+// ReadEntry reads what is at the path of an entry. A password is returned even if it is locked.
+func (m *Machine) ReadEntry(name string) (f hostfiles.File, there bool, err error) {
+	switch {
+	case projection.Outside(name):
+		return hostfiles.Look(m.Host.Root, name)
+	case hostfiles.Entry{Path: name}.OnDisk() != name:
+		return hostfiles.LineOfPassword(m.Host.Root, name)
+	}
+	return hostfiles.Read(m.Host.Root, name)
+}

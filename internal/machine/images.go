@@ -1,0 +1,34 @@
+package machine
+
+import (
+	"machine-pivot/internal/hostimages"
+	"machine-pivot/internal/osimage/kargsd"
+	"machine-pivot/pivot"
+)
+
+// Images gets OS images into the host's repository.
+type Images interface {
+	pivot.Images
+	// Arguments returns the kernel arguments that a deployment's commit in the repository
+	// brings.
+	Arguments(commit string) (kargsd.Arguments, error)
+}
+
+// imagesOrPulled returns the source of a transaction's image.
+func (m *Machine) imagesOrPulled() Images {
+	if m.Images != nil {
+		return m.Images
+	}
+	return m.Pulled()
+}
+
+// Pulled returns the images that Puller pulls into the host's repository.
+func (m *Machine) Pulled() *hostimages.Pulled {
+	if m.pulled == nil {
+		m.pulled = &hostimages.Pulled{
+			Store:   hostimages.Store{Host: m.Host, Puller: m.Puller, Engine: m.Engine, Note: m.Progress.Note},
+			Network: m.Where().Network, Retry: m.Retry, Waiting: m.Progress.Waiting,
+		}
+	}
+	return m.pulled
+}

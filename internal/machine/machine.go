@@ -1,0 +1,147 @@
+// Package machine has what a first boot and day 2 share: the host with the parts that their
+// commands use on it, its settings, its status, and the ways to ask it for something, to verify
+// it and to reboot it. The commands themselves are in packages firstboot and day2.
+package machine
+
+import (
+	"context"
+	"crypto/x509"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostimages"
+	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/retry"
+	"machine-pivot/internal/status"
+	"machine-pivot/pivot"
+)
+
+// Machine is a host, with the parts that a command uses on it. A command does not change it.
+type Machine struct {
+	Host     *host.Host
+	Puller   *osimage.Puller
+	Images   Images // nil: Puller pulls them into the host's repository
+	Engine   pivot.Engine
+	Retry    retry.Policy
+	Progress *pivot.Progress
+	Place    Place // nil: the started system
+	// Systemd applies changes of the running system to its services; nil: the host's systemd,
+	// if the host is the running system.
+	Systemd host.Services
+	// Unfinished is what earlier commands may have left on the machine; nil: nothing.
+	Unfinished Unfinished
+	// Contributors are those besides CPU partitioning and what is projected into /var.
+	Contributors []pivot.Contributor
+
+	// The next four override the machine's settings unless they are "".
+	RebootMethod host.RebootMethod
+	ImageKargs   host.ImageKargs
+	Window       string // in the format of package window, or host.None
+	FleetLock    string // a URL, or host.None
+
+	// FleetRoots are the CAs trusted for the fleet's lock; nil: the system's.
+	FleetRoots *x509.CertPool
+	// Result is filled in by a command; Conclude completes it. nil: the command makes one.
+	Result *Result
+	// Rebooting is called when a reboot was accepted, before the command waits for its end; nil:
+	// nobody asks.
+	Rebooting func()
+
+	pulled *hostimages.Pulled // created on first use
+}
+
+// Unfinished is what an earlier command may have left on the machine: a change of the running
+// system that was interrupted, a trial of a new system. The journal must be open.
+type Unfinished interface {
+	// Finish finishes a change of the running system that was interrupted.
+	Finish(ctx context.Context, m *Machine) error
+	// Settle closes a trial that is over, or waits for its reboot. It returns an error if
+	// nothing may change the machine, because the running system is on trial.
+	Settle(ctx context.Context, m *Machine) error
+	// Show adds what is unfinished to a status. It reports whether that decides the status's phase.
+	Show(m *Machine, s *status.Status) (decides bool, err error)
+}
+
+// Open loads the journal and sets the ID of this boot.
+func (m *Machine) Open() error {
+	if id, err := m.Host.BootID(); err == nil { // otherwise Observe returns the error
+		m.Progress.BootID = id
+	}
+	return m.Progress.Open()
+}
+
+// OpenToWrite is Open for a command that may write the journal. It also collects the times of
+// this boot for the journal, and finishes an interrupted change of the running system.
+func (m *Machine) OpenToWrite(ctx context.Context) error {
+	m.Progress.Boot = m.Host.BootTimes(ctx)
+	if err := m.Open(); err != nil || m.Unfinished == nil {
+		return err
+	}
+	return m.Unfinished.Finish(ctx, m)
+}
+
+// OpenToChange is OpenToWrite for a command that may change the machine. It returns an error if
+// the running system is on trial.
+func (m *Machine) OpenToChange(ctx context.Context) error {
+	if err := m.OpenToWrite(ctx); err != nil || m.Unfinished == nil {
+		return err
+	}
+	return m.Unfinished.Settle(ctx, m)
+}
+
+// RequireClosedFirstBoot returns an error if the first boot is still open. what is the action
+// that is refused, as VERB OBJECT.
+func (m *Machine) RequireClosedFirstBoot(what string) error {
+	open, err := m.Host.Has(mcfile.Path)
+	if open {
+		err = fault.New(fault.Refused, "cannot %s: the first boot is not over, %s is there", what, mcfile.Path).
+			WithHint("complete it first: pivot firstboot")
+	}
+	return err
+}
+
+// Converger returns the Converger for this machine, which takes OS images from a source; nil:
+// from the machine's.
+func (m *Machine) Converger(images Images) *pivot.Converger {
+	if images == nil {
+		images = m.imagesOrPulled()
+	}
+	return &pivot.Converger{
+		Host: m.Host, Place: m.Where(), Checks: []pivot.Check{m.checkUnified},
+		Contributors: append([]pivot.Contributor{partition{m.Host}, outside{m}}, m.Contributors...),
+		Images:       images, Repositories: m.Pulled().Extensions(),
+		Content: hostimages.Content{Host: m.Host, Arguments: images.Arguments, Check: m.checkProjectsNext},
+		Engine:  m.Engine, Retry: m.Retry, Progress: m.Progress,
+	}
+}
+
+// Compare compares the running system with what was last asked for, and returns each difference.
+// The journal must be open.
+func (m *Machine) Compare(ctx context.Context) (pivot.State, []pivot.Difference, error) {
+	return m.Converger(nil).Compare(ctx, m.Progress.Record.Target)
+}
+
+// Verify opens the journal and compares.
+func (m *Machine) Verify(ctx context.Context) ([]pivot.Difference, error) {
+	if err := m.Progress.Open(); err != nil {
+		return nil, err
+	}
+	_, differences, err := m.Compare(ctx)
+	return differences, err
+}
+
+// Failures returns the differences from what was last asked for that count against a system on
+// trial, and hold a fleet's slot. The journal must be open.
+func (m *Machine) Failures(ctx context.Context) ([]string, error) {
+	return m.Converger(nil).Failures(ctx, m.Progress.Record.Target)
+}
+
+// Services returns the services of the running system; nil if the machine is not the running
+// system.
+func (m *Machine) Services() host.Services {
+	if m.Systemd == nil && m.Host.Runs() {
+		return m.Host.Services()
+	}
+	return m.Systemd
+}

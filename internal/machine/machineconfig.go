@@ -1,0 +1,98 @@
+package machine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/status"
+	"machine-pivot/pivot"
+)
+
+// machineConfigAt identifies the MachineConfig in the first of several files below a root directory;
+// nil if there is none of them.
+func machineConfigAt(root string, paths ...string) (*pivot.MachineConfig, error) {
+	for _, path := range paths {
+		f, there, err := hostfiles.Read(root, path)
+		if err != nil {
+			return nil, fmt.Errorf("cannot tell which MachineConfig is in %s: %w", path, err)
+		}
+		if !there {
+			continue
+		}
+		var named struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+		}
+		mc := &pivot.MachineConfig{Digest: f.Digest}
+		if err := json.Unmarshal(f.Content, &named); err != nil {
+			return mc, fmt.Errorf("cannot tell the name of the MachineConfig in %s: %w", path, err)
+		}
+		mc.Name = named.Metadata.Name
+		return mc, nil
+	}
+	return nil, nil
+}
+
+// MachineConfigOf identifies the MachineConfig of the deployment with a root directory. The files are
+// those in which a machine has its MachineConfig, the newest first: see Recorded.
+func MachineConfigOf(root string) (*pivot.MachineConfig, error) {
+	return machineConfigAt(root, mcfile.RecordPath, mcfile.DaemonPath, mcfile.ClosedPath)
+}
+
+// nameConfigs adds to a status which MachineConfig the running system has, and which one it should
+// have: that of a first boot that is not over, else the last one that pivot was asked for, else that
+// of the next boot. What cannot be told is a note.
+func (m *Machine) nameConfigs(s *status.Status, record pivot.Record) {
+	known := func(mc *pivot.MachineConfig, err error) *pivot.MachineConfig {
+		if err != nil {
+			s.Notes = append(s.Notes, err.Error())
+		}
+		return mc
+	}
+	current := known(MachineConfigOf(m.Host.Root))
+	desired := known(machineConfigAt(m.Host.Root, mcfile.Path))
+	if asked := record.Target.MachineConfig; desired == nil && asked != (pivot.MachineConfig{}) {
+		desired = &asked
+	}
+	if next := m.nextDeployment(); desired == nil && next != nil {
+		desired = known(MachineConfigOf(next.Path))
+	}
+	if desired == nil {
+		desired = current
+	}
+	if desired != nil {
+		s.MachineConfig = &status.MachineConfigs{Current: current, Desired: desired}
+	}
+}
+
+// nextDeployment returns the deployment that the next boot starts; nil if it is the running one, or
+// not known.
+func (m *Machine) nextDeployment() *ostree.Deployment {
+	all, err := m.Host.Sysroot().Deployments()
+	if err != nil || len(all) == 0 {
+		return nil
+	}
+	if booted, err := m.Host.Sysroot().Booted(); err != nil || booted.ID() == all[0].ID() {
+		return nil
+	}
+	return &all[0]
+}
+
+// LeftOut returns the names of what was left out of the current MachineConfig.
+func (m *Machine) LeftOut() (names []string, err error) {
+	file := hostfiles.StateFile{Root: m.Host.Root, Path: mcfile.LeftOutPath, Remedy: "apply the MachineConfig again"}
+	err = file.Decode(&names)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell what was left out of the MachineConfig: %w", err)
+	}
+	return names, nil
+}

@@ -1,0 +1,48 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/status"
+	"machine-pivot/pivot"
+)
+
+// Unit is the unit that runs a first boot.
+const Unit = "pivot-firstboot.service"
+
+// correctOpenPhase corrects the phase of a first boot that is open by what systemd does with its
+// unit. The phase is failed once the unit has failed, because nothing starts it again in this boot,
+// whatever the last run has left; and it is applying as long as the unit goes on, also between two
+// tries. What is committed or on trial goes on without the unit.
+func (m *Machine) correctOpenPhase(ctx context.Context, s *status.Status) {
+	open, err := m.Host.Has(mcfile.Path)
+	services := m.Services()
+	if err != nil || !open || services == nil {
+		return
+	}
+	unit, err := services.State(ctx, Unit)
+	if err != nil {
+		return // the phase of the last run is all that is known
+	}
+	goesOn := unit.Queued || unit.Active == "activating" || unit.Active == "active"
+	switch {
+	case unit.Active == "failed" && slices.Contains([]pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseInterrupted}, s.Phase):
+		s.Phase = pivot.PhaseFailed
+		again := "systemctl restart " + Unit
+		if unit.Result == "start-limit-hit" {
+			again = "systemctl reset-failed " + Unit + ", then " + again
+		}
+		s.Notes = append(s.Notes, fmt.Sprintf("%s has given up (%s); to try again: %s", Unit, unit.Result, again))
+		if s.Error == nil {
+			s.Error = &pivot.Failure{
+				Message: fmt.Sprintf("%s ended without a word of its own: %s", Unit, unit.Result), Hint: "journalctl -u " + Unit,
+			}
+		}
+	case goesOn && (s.Phase == pivot.PhaseFailed || s.Phase == pivot.PhaseInterrupted || s.Phase == pivot.PhaseIdle && s.Error != nil):
+		s.Phase = pivot.PhaseApplying
+		s.Notes = append(s.Notes, "the last try failed; "+Unit+" tries again")
+	}
+}

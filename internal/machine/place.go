@@ -1,0 +1,59 @@
+package machine
+
+import (
+	"context"
+
+	"machine-pivot/internal/host"
+	"machine-pivot/pivot"
+)
+
+// Place is where a command runs: in the started system (System), or in an initramfs before the
+// system starts.
+type Place interface {
+	pivot.Place
+	// Started reports whether the system has started, so that it has services.
+	Started() bool
+	// Enter prepares a first boot here. It returns an error if the mode selects another place.
+	Enter(mode host.Mode) error
+	// Network returns an error if there is no network here and none can be brought up.
+	Network(ctx context.Context) error
+	// Engine returns the engine that makes deployments here; false: the caller chooses one.
+	Engine(h *host.Host) (pivot.Engine, bool)
+	// Conclude turns the error of a first boot into its result here: the error itself
+	// (failure), or the reason why the first boot goes on elsewhere (aside).
+	Conclude(err error, on host.OnFailure) (aside, failure error)
+}
+
+// Where returns the place where the machine's commands run.
+func (m *Machine) Where() Place {
+	if m.Place != nil {
+		return m.Place
+	}
+	return System{}
+}
+
+// System is the started system. It accepts every decision.
+type System struct{}
+
+var _ Place = System{}
+
+// Accept implements pivot.Place.
+func (System) Accept(pivot.Decision, pivot.State) error { return nil }
+
+// Leave implements pivot.Place.
+func (System) Leave(context.Context) error { return nil }
+
+// Started implements Place.
+func (System) Started() bool { return true }
+
+// Enter implements Place.
+func (System) Enter(host.Mode) error { return nil }
+
+// Network implements Place: systemd orders the run after the network.
+func (System) Network(context.Context) error { return nil }
+
+// Engine implements Place.
+func (System) Engine(*host.Host) (pivot.Engine, bool) { return nil, false }
+
+// Conclude implements Place.
+func (System) Conclude(err error, _ host.OnFailure) (aside, failure error) { return nil, err }

@@ -1,0 +1,99 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/status"
+	"machine-pivot/pivot"
+)
+
+// Status returns the status of this boot's run, or else of the journal, with what is booted
+// and what the next boot starts. Where the host contradicts them the host decides: see
+// correctPhase and correctOpenPhase.
+func (m *Machine) Status(ctx context.Context) (status.Status, error) {
+	s, err := m.statusOfRun(ctx)
+	if err == nil {
+		m.correctOpenPhase(ctx, &s)
+	}
+	return s, err
+}
+
+func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
+	s, err := status.Read(m.Host.Root)
+	if err != nil {
+		return s, err
+	}
+	if s.LeftOut, err = m.LeftOut(); err != nil {
+		s.Notes = append(s.Notes, err.Error())
+	}
+	if record, err := m.Progress.Journal.Load(); err == nil { // otherwise Open below returns the error
+		s.Downloaded, s.Slot = record.Downloaded, record.Slot
+		m.nameConfigs(&s, record)
+	}
+	state, err := m.Host.Observe(ctx, s.Target)
+	if err != nil { // the rest is useful also on a host that cannot pivot
+		note := err.Error()
+		if hint := fault.HintOf(err); hint != "" {
+			note += "; " + hint
+		}
+		s.Notes = append(s.Notes, note)
+		return s, nil
+	}
+	s.Booted = &state.Booted
+	if state.Pending() {
+		s.Pending = &state.Default
+	}
+	if err := m.Progress.Open(); err != nil {
+		return s, err
+	}
+	if s.Step == pivot.StepCommit && s.Error == nil {
+		return s, nil // a commit is running: it is journaled before it takes effect
+	}
+	if m.Unfinished != nil {
+		if decides, err := m.Unfinished.Show(m, &s); err != nil || decides {
+			return s, err
+		}
+	}
+	m.correctPhase(&s, state)
+	return s, nil
+}
+
+// correctPhase corrects the phase of a transaction that is committed or over by the state of
+// the host. A pivot by hand, which no later run closes, is done once the booted system
+// matches its target. A transaction is undone if another tool took it back, or made another
+// deployment the next boot.
+func (m *Machine) correctPhase(s *status.Status, state pivot.State) {
+	undone := func(what string, found pivot.State) {
+		s.Phase = pivot.PhaseUndone
+		s.Notes = append(s.Notes, what+": "+strings.Join(pivot.Prove(found, s.Target), "; "))
+	}
+	newBoot := m.Progress.Record.BootID != state.BootID
+	atTarget := len(pivot.Failures(state, s.Target)) == 0
+	switch {
+	case s.Phase == pivot.PhaseCommitted && newBoot && atTarget, s.Phase == pivot.PhaseUndone && atTarget:
+		s.Phase = pivot.PhaseDone
+	case s.Phase == pivot.PhaseUndone:
+		undone("somebody went back to this system", state)
+		s.Notes = append(s.Notes, GoForward)
+	case s.Phase == pivot.PhaseCommitted && newBoot:
+		undone("this boot came up without what was committed", state)
+	case s.Phase == pivot.PhaseCommitted && !state.Pending():
+		undone("what was committed is gone, and the next boot is the running system again", state)
+	case s.Phase == pivot.PhaseCommitted && len(pivot.Failures(state.AsIfRebooted(), s.Target)) > 0:
+		undone(fmt.Sprintf("the next boot starts deployment %s, %s", state.Default.ID(), describeUnexpected(state.Default)), state.AsIfRebooted())
+	}
+}
+
+// GoForward is the remedy for a host that was rolled back after its first boot.
+const GoForward = "to go forward: pivot firstboot --again; or boot the other deployment, if it is still there"
+
+// describeUnexpected describes a default deployment that is not the one that pivot committed.
+func describeUnexpected(d pivot.Deployment) string {
+	if d.Staged {
+		return "which somebody staged on top of what was committed, with the /etc that runs"
+	}
+	return "not the one that was committed"
+}

@@ -1,0 +1,159 @@
+package pivot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/kargs"
+)
+
+// complete returns the complete target of an ask: with its images pinned to digests, with what
+// earlier boots have learned about them, and with the contributors' entries.
+func (c *Converger) complete(ctx context.Context, ask Ask) (Target, error) {
+	target := Target{
+		Kargs: ask.Kargs, Entries: c.know(slices.Concat(ask.Entries, ask.Along)), Units: ask.Units,
+		Packages: ask.Packages, MachineConfig: ask.MachineConfig,
+	}
+	if err := c.pinImages(ctx, ask, &target); err != nil {
+		return target, err
+	}
+	c.recall(ask, &target)
+	if record := c.Progress.Record; record.WasCommitted() && !ask.ByHand {
+		// A system that came up without the entries of the commit has nothing to adopt.
+		if known := withEntries(target, record.Target.Entries); known.Same(record.Target) {
+			return known, nil
+		}
+	}
+	return c.adopt(target)
+}
+
+// pinImages sets the target's images. Tags are resolved only once per run, so that the same
+// content is planned, pulled and verified. Checks that do not depend on the image come before,
+// because resolving needs the network.
+func (c *Converger) pinImages(ctx context.Context, ask Ask, target *Target) error {
+	if pinned(ask.Image) && pinned(ask.Packages.Source) {
+		target.Image = ask.Image
+		return nil
+	}
+	err := c.checkWithoutImage(ctx, ask, *target)
+	if err == nil {
+		target.Image, err = c.pin(ctx, ask.Image)
+	}
+	if err == nil {
+		target.Packages.Source, err = c.pin(ctx, ask.Packages.Source)
+	}
+	return err
+}
+
+// pinned reports whether image has a digest, or is zero.
+func pinned(image Image) bool { return image.IsZero() || image.Digest != "" }
+
+// pin returns the image with its digest.
+func (c *Converger) pin(ctx context.Context, image Image) (Image, error) {
+	if pinned(image) {
+		return image, nil
+	}
+	return c.Images.Resolve(ctx, image)
+}
+
+// recall sets the choice about the kernel arguments that the target's image brings, and what an
+// earlier boot has learned about that image.
+func (c *Converger) recall(ask Ask, target *Target) {
+	if target.Image.IsZero() {
+		return
+	}
+	record := c.Progress.Record
+	known, apply := record.Target, ask.ImageKargs.Apply
+	if !known.Image.Same(target.Image) {
+		known = Target{}
+	} else {
+		target.Image.Commit, target.Image.Version = known.Image.Commit, known.Image.Version
+		if !ask.ImageKargs.ForThisRun && (record.WasCommitted() || record.Phase == PhaseDone) {
+			apply = known.Kargs.Image != nil
+		}
+	}
+	if apply {
+		target.Kargs.Image = cmp.Or(known.Kargs.Image, &kargs.ImageChange{})
+	}
+}
+
+// adopt adds the contributors' entries, most of which the machine already has, to the target.
+// libostree would carry them over anyway. As part of the target they are also read back from
+// the new deployment, proven on the next boot, and verified from then on.
+func (c *Converger) adopt(target Target) (Target, error) {
+	for _, contributor := range c.Contributors {
+		entries, err := contributor.Entries()
+		if err != nil {
+			return target, err
+		}
+		target = withEntries(target, c.know(entries))
+	}
+	return target, nil
+}
+
+// withEntries returns the target with those of entries whose paths it does not have yet.
+func withEntries(target Target, entries []hostfiles.Entry) Target {
+	asked := target.Paths()
+	target.Entries = slices.Clone(target.Entries)
+	for _, e := range entries {
+		if !slices.Contains(asked, e.Path) {
+			target.Entries = append(target.Entries, e)
+		}
+	}
+	return target
+}
+
+// adopted returns the adopted ones of a target's files. Unlike the requested ones, a later boot
+// could not read them again.
+func adopted(files []hostfiles.File, ask Ask) []hostfiles.File {
+	requested := paths(slices.Concat(ask.Entries, ask.Along))
+	return slices.DeleteFunc(slices.Clone(files), func(f hostfiles.File) bool { return requested[f.Path] })
+}
+
+// paths returns the paths of files.
+func paths(files []hostfiles.File) map[string]bool {
+	set := map[string]bool{}
+	for _, f := range files {
+		set[f.Path] = true
+	}
+	return set
+}
+
+// know remembers the contents of files for this run, because a target has only digests, and
+// returns the files' entries.
+func (c *Converger) know(files []hostfiles.File) []hostfiles.Entry {
+	if c.contents == nil {
+		c.contents = map[hostfiles.Digest][]byte{}
+	}
+	for _, f := range files {
+		c.contents[f.Digest] = f.Content
+	}
+	return hostfiles.Entries(files)
+}
+
+// files returns the entries of a target with their contents, which this run has read or an
+// earlier attempt has kept.
+func (c *Converger) files(entries []hostfiles.Entry) ([]hostfiles.File, error) {
+	files := make([]hostfiles.File, len(entries))
+	for i, e := range entries {
+		content, known := c.contents[e.Digest]
+		if !known && e.Kind == hostfiles.KindFile {
+			var err error
+			content, err = c.Progress.Journal.Content(e.Digest)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, fault.New(fault.Refused, "cannot go on: the transaction's %s is lost: %w", e.Path, err).
+					WithHint("put the file back, remove %s and start over", c.Progress.Journal.Path)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		files[i] = hostfiles.File{Entry: e, Content: content}
+	}
+	return files, nil
+}

@@ -1,0 +1,104 @@
+package rpmostree
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/ostree"
+)
+
+// Default makes an existing deployment the next boot again, with its own /etc: libostree writes
+// the boot entries in another order, with one atomic rename.
+type Default struct {
+	Sysroot *ostree.Sysroot
+	Run     Run
+}
+
+// Check returns an error if no tool of this host can make a deployment the default.
+func (e Default) Check(ctx context.Context) error {
+	plain := Ostree{Sysroot: e.Sysroot, Run: e.Run}
+	tool, err := plain.queryTool(ctx, "ostree")
+	if err != nil || tool.since(2023, 6) {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(e.Sysroot.Root(), host.RpmOstreePath)); err == nil {
+		return nil
+	}
+	return fault.New(fault.Refused, "libostree %s cannot make a deployment the default, and there is no rpm-ostree", tool.version).
+		WithHint("it takes libostree 2023.6 or later")
+}
+
+// CheckTo checks that a tool of this host can make a deployment the default, that it exists, and
+// that no staged deployment would precede it. It writes nothing.
+func (e Default) CheckTo(ctx context.Context, to ostree.DeploymentRef) error {
+	if err := e.Check(ctx); err != nil {
+		return err
+	}
+	staged, err := e.Sysroot.Staged()
+	if err != nil {
+		return err
+	}
+	if staged != nil {
+		return fault.New(fault.Refused, "cannot roll back: a deployment is staged and would be the next boot all the same").
+			WithHint("remove it first: ostree admin undeploy 0")
+	}
+	_, err = e.index(to)
+	return err
+}
+
+// index returns the deployment's index in boot order.
+func (e Default) index(to ostree.DeploymentRef) (int, error) {
+	all, err := e.Sysroot.Deployments()
+	if err != nil {
+		return 0, err
+	}
+	for i, d := range all {
+		if d.DeploymentRef == to {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("cannot roll back: deployment %s has no boot entry", to.ID())
+}
+
+// Make makes a deployment the default and checks that it is.
+func (e Default) Make(ctx context.Context, to ostree.DeploymentRef) error {
+	i, err := e.index(to)
+	if err != nil {
+		return err
+	}
+	_, err = e.Run(ctx, "ostree", "admin", "set-default", strconv.Itoa(i))
+	if err != nil && strings.Contains(err.Error(), "Unknown") {
+		// libostree before 2023.6. Every rpm-ostree can do it.
+		err = e.byRpmOstree(ctx, to)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot make deployment %s the default: %w", to.ID(), err)
+	}
+	if i, err = e.index(to); err == nil && i != 0 {
+		err = fmt.Errorf("cannot roll back: success was reported but deployment %s is not the default", to.ID())
+	}
+	return err
+}
+
+// byRpmOstree rolls back with rpm-ostree, and ignores a failure of its client if the boot entries
+// are as wanted. With zipl it does not, because zipl runs after the entries are written.
+func (e Default) byRpmOstree(ctx context.Context, to ostree.DeploymentRef) error {
+	_, failure := host.WithTmp(e.Sysroot.Root(), e.Run)(ctx, "rpm-ostree", "rollback")
+	if failure == nil {
+		return nil
+	}
+	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
+	if err != nil || repo.BootLoader() == "zipl" {
+		return failure
+	}
+	if i, err := e.index(to); err != nil || i != 0 {
+		return failure
+	}
+	return nil
+}
