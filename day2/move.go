@@ -33,7 +33,7 @@ func (t Prepared) open(ctx context.Context, m *machine.Machine) error {
 // move makes the next boot what an administrator asks for, and reboots if that is asked for, too.
 type move struct {
 	*machine.Machine
-	prepared      Prepared
+	prepared  Prepared
 	settings  host.Settings
 	reboot    bool
 	try       *trial.Terms     // nil: the new system is kept without a trial
