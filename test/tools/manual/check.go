@@ -62,7 +62,9 @@ func ownPart(program, line string) string {
 func checkExample(t *testing.T, root, cmd *cobra.Command, line string) {
 	t.Helper()
 	command := ownPart(root.Name(), line)
-	words, err := exec.Command("sh", "-c", `printf '%s\n' `+command).Output()
+	split := exec.Command("sh", "-c", `printf '%s\n' `+command)
+	split.Dir = t.TempDir() // for what an example redirects in a way that ownPart does not know
+	words, err := split.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
