@@ -57,15 +57,17 @@ manpages:
 # in parallel with them, one at a time. Hanging machines are detected by what they do
 # (Limits in test/worlds/vm), so a busy host may be slow.
 BOOTS = ./test/suites/e2e ./test/worlds/vm
-GOTEST = go test -json -vet=off -count 1
 
-# The tests that "make nightly" runs and "make test" skips. This is the only list of them;
-# docs/testing.md must have each case under the command that runs it.
+# Prints each package and each test of five seconds or more as it ends, each failed test with its output, and the counts.
+# The result is that of go test. $(BIN)/tests.json has the durations; docs/testing.md.
+GOTEST = mkdir -p $(BIN); go tool gotestsum --format testname --jsonfile-timing-events $(BIN)/tests.json -- -vet=off -count 1
+LONGER = grep --line-buffered -vE '^(EMPTY .*|PASS .* \([0-4]\.[0-9]+s\))$$'
+
+# The tests that "make nightly" runs and "make test" skips. This is the only list of them.
 NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestDay2|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible)$$
 
 test: deps check
-	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
-	@TMPDIR=$$(go run ./test/tools/tmpdir) $(GOTEST) -timeout 3h -p 2 -skip '$(NIGHTLY)' $(BOOTS) ./... | $(BIN)/summary
+	@export TMPDIR=$$(go run ./test/tools/tmpdir); $(GOTEST) -timeout 3h -p 2 -skip '$(NIGHTLY)' $(BOOTS) ./... | $(LONGER)
 
 # Without vet, which "make check" runs, and with three times as many packages at a time as there are processors,
 # because some tests wait. The longest come first. GOGC speeds up the linker, a fifth of the work. Three packages have no short tests.
@@ -75,8 +77,7 @@ unit:
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz
-	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
-	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/suites/rules ./test/suites/packaging ./test/worlds/vm ./test/suites/e2e | $(BIN)/summary
+	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/suites/rules ./test/suites/packaging ./test/worlds/vm ./test/suites/e2e | $(LONGER)
 	@$(MAKE) sweep
 
 # At the end it prints one line for each part with what was tried.

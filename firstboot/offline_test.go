@@ -1,6 +1,7 @@
 package firstboot_test
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/hostdir"
 )
 
@@ -60,7 +62,7 @@ type obstacle struct {
 func immutable(t *testing.T, dir string) {
 	t.Helper()
 	if out, err := exec.Command("chattr", "+i", dir).CombinedOutput(); err != nil {
-		t.Skipf("this file system has no immutable directories: %v: %s", err, out)
+		need.Lacking(t, fmt.Sprintf("needs a file system with immutable directories: %v: %s", err, out))
 	}
 	t.Cleanup(func() { _ = exec.Command("chattr", "-i", dir).Run() })
 }

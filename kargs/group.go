@@ -16,9 +16,11 @@ type group struct {
 // an argument are both kept, because other tools look for each literally.
 func groups(wanted []item) []group {
 	var all []group
+	index := map[string]int{} // of each name in all; a hostile MachineConfig has a hundred thousand
 	for _, it := range wanted {
-		i := slices.IndexFunc(all, func(g group) bool { return g.name == it.group })
-		if i < 0 {
+		i, there := index[it.group]
+		if !there {
+			index[it.group] = len(all)
 			all = append(all, group{it.group, []item{it}})
 			continue
 		}

@@ -1,6 +1,7 @@
 package rpmostree_test
 
 import (
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
+	"machine-pivot/test/tools/need"
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
 	standin "machine-pivot/test/worlds/rpmostree"
@@ -120,9 +122,10 @@ func TestRefreshNeedsPrograms(t *testing.T) {
 // TestRefreshOfOstree: the real libostree needs its sandbox, or the new system's semodule, exactly
 // if an SELinux configuration is merged.
 func TestRefreshOfOstree(t *testing.T) {
+	need.Ostree(t)
 	version, err := exec.Command("ostree", "--version").Output()
 	if err != nil || !strings.Contains(string(version), "- selinux") {
-		t.Skipf("ostree without SELinux: %v\n%s", err, version)
+		need.Lacking(t, fmt.Sprintf("needs an ostree with SELinux: %v\n%s", err, version))
 	}
 	for config, fails := range map[string]bool{"": false, "SELINUX=enforcing\n": true, "SELINUX=disabled\n": true} {
 		h := hostdir.New(t)

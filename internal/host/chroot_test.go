@@ -10,6 +10,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/test/tools/need"
 )
 
 // probe is the path of the test's static binary in the chroot. Under that name it prints what
@@ -36,9 +37,7 @@ func printView(args []string) {
 
 // TestRunIn runs a program in a root that contains nothing else.
 func TestRunIn(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("a chroot needs root")
-	}
+	need.Root(t)
 	content, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)

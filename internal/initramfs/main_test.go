@@ -14,13 +14,12 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/initramfs"
+	"machine-pivot/test/tools/need"
 )
 
 func needRoot(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("mount namespaces need root")
-	}
+	need.Root(t)
 }
 
 func write(t *testing.T, path, content string) {

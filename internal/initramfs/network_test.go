@@ -3,12 +3,12 @@ package initramfs_test
 import (
 	"context"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/initramfs"
+	"machine-pivot/test/tools/need"
 )
 
 // childNetwork makes TestNetwork act as the program that calls Network.
@@ -23,9 +23,7 @@ func TestNetwork(t *testing.T) {
 	}
 	needRoot(t)
 	for _, program := range []string{"unshare", "ip"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("no %s here", program)
-		}
+		need.Program(t, program)
 	}
 	const link = "ip link add d0 type bridge; ip link set d0 up; ip addr add 192.0.2.2/24 dev d0; ip -6 addr add 2001:db8::2/64 dev d0 nodad; "
 	const state = "mkdir -p /run/systemd/netif; echo 'DNS=192.0.2.53 2001:db8::53#dns.example' >/run/systemd/netif/state; "

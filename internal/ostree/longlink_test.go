@@ -18,16 +18,14 @@ import (
 func TestLinkTooLongForTheFileSystem(t *testing.T) {
 	need.Root(t)
 	need.Ostree(t)
-	if _, err := exec.LookPath("mkfs.xfs"); err != nil {
-		t.Skip("mkfs.xfs is not installed")
-	}
+	need.Program(t, "mkfs.xfs")
 	dir := t.TempDir()
 	image, mount := filepath.Join(dir, "image"), filepath.Join(dir, "mount")
 	run(t, "truncate", "-s", "400M", image)
 	run(t, "mkfs.xfs", "-q", image)
 	run(t, "mkdir", mount)
 	if out, err := exec.Command("mount", "-o", "loop", image, mount).CombinedOutput(); err != nil {
-		t.Skipf("cannot mount XFS: %s", out)
+		need.Lacking(t, "needs to mount XFS: "+string(out))
 	}
 	t.Cleanup(func() { check(t, unix.Unmount(mount, 0)) })
 	path := filepath.Join(mount, "repo")

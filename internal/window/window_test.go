@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"machine-pivot/internal/window"
+	"machine-pivot/test/tools/need"
 )
 
 func zone(t *testing.T, name string) *time.Location {
 	t.Helper()
 	z, err := time.LoadLocation(name)
 	if err != nil {
-		t.Skipf("no time zones here: %v", err)
+		need.Lacking(t, "needs time zones: "+err.Error())
 	}
 	return z
 }

@@ -16,7 +16,7 @@ import (
 // Check compares a page in man/ with its program. UPDATE_GOLDEN=1 updates the page.
 func Check(t *testing.T, name string, root *cobra.Command) {
 	t.Helper()
-	path := filepath.Join("../../../man", name)
+	path := filepath.Join("../../man", name)
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,9 @@ func ownPart(program, line string) string {
 func checkExample(t *testing.T, root, cmd *cobra.Command, line string) {
 	t.Helper()
 	command := ownPart(root.Name(), line)
-	words, err := exec.Command("sh", "-c", `printf '%s\n' `+command).Output()
+	split := exec.Command("sh", "-c", `printf '%s\n' `+command)
+	split.Dir = t.TempDir() // for what an example redirects in a way that ownPart does not know
+	words, err := split.Output()
 	if err != nil {
 		t.Fatal(err)
 	}

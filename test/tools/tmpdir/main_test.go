@@ -5,15 +5,15 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"machine-pivot/test/tools/need"
 )
 
 func TestUsable(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root: sets the immutable flag")
-	}
+	need.Root(t)
 	dir := t.TempDir()
 	if err := usable(dir, 1); err != nil {
-		t.Skip("not even here: ", err)
+		need.Lacking(t, "needs a usable directory: "+err.Error())
 	}
 	if usable(dir, math.MaxUint64) == nil {
 		t.Error("a directory has all the room there could be")

@@ -1,17 +1,16 @@
 package vm
 
 import (
-	"os/exec"
 	"slices"
 	"testing"
+
+	"machine-pivot/test/tools/need"
 )
 
 // TestProbe runs the probe program under emulation, where it always works. A failure under KVM
 // is then due to KVM.
 func TestProbe(t *testing.T) {
-	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
-		t.Skip("QEMU is not installed")
-	}
+	need.Program(t, "qemu-system-x86_64")
 	if works, err := probe(t.Context(), software, t.TempDir()); err != nil || !works {
 		t.Errorf("probe of %s: %v, %v", software, works, err)
 	}

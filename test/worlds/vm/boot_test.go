@@ -1,13 +1,13 @@
 package vm_test
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -188,12 +188,7 @@ func needBoots(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots machines; not in a short run")
 	}
-	missing := strings.Join(vm.Missing(), ", ")
-	switch {
-	case missing == "":
-	case os.Getenv("CI") == "true":
-		t.Fatalf("cannot boot machines here: lacking %s", missing)
-	default:
-		t.Skipf("cannot boot machines here: lacking %s", missing)
+	if missing := vm.Missing(); len(missing) > 0 {
+		need.Lacking(t, "cannot boot machines here: lacking "+strings.Join(missing, ", "))
 	}
 }
