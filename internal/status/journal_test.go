@@ -68,7 +68,7 @@ func TestJournalFields(t *testing.T) {
 // TestMessageIDs compares the documented table with what is sent: one ID per event, and no
 // undocumented ones.
 func TestMessageIDs(t *testing.T) {
-	documented, err := os.ReadFile("../../docs/operations.md")
+	documented, err := os.ReadFile("../../docs/status.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,8 @@ func TestFailurePage(t *testing.T) {
 			t.Errorf("the page does not have %q", needed)
 		}
 	}
-	for _, name := range []string{"docs/README.md", "docs/operations.md"} {
-		if !strings.Contains(read(name), "(failed.md)") {
+	for name, link := range map[string]string{"README.md": "(docs/failed.md)", "docs/README.md": "(failed.md)", "docs/status.md": "(failed.md)"} {
+		if !strings.Contains(read(name), link) {
 			t.Errorf("%s does not link to the page", name)
 		}
 	}
