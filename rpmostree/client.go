@@ -32,7 +32,8 @@ type daemonStatus struct {
 }
 
 // status returns the status of rpm-ostree, whose daemon is started if necessary. It notes an
-// update driver once.
+// update driver once. The driver, such as Zincati, is bypassed, because an administrator has
+// requested this change; a running transaction is work in progress, and waited for.
 func (e *RpmOstree) status(ctx context.Context) (daemonStatus, error) {
 	var s daemonStatus
 	out, err := e.call(ctx, e.Limits.forStatus(), e.Run, "rpm-ostree", "status", "--json")

@@ -79,7 +79,7 @@ func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, err
 // image was imported, what its content says.
 type inspected struct {
 	osimage.Image
-	Refused  *refusal         `json:"refused,omitempty"` // nil: no known reason
+	Refused  *refusal         `json:"refused,omitempty"` // such as another architecture, which only an import refuses; nil: no known reason
 	Imported *osimage.Content `json:"imported,omitempty"`
 }
 
@@ -145,7 +145,8 @@ func imageInspectCommand() *cobra.Command {
 
 // contentOf returns the content of an image that was imported into the repository at repoPath,
 // by default that of the machine below root; nil if it was not, or if that machine has no
-// repository.
+// repository. There is no way to inspect the content without an import: "image inspect" fetches no
+// layer, on any machine.
 func contentOf(image *osimage.Opened, root, repoPath string) (*osimage.Content, error) {
 	sysroot := ostree.OpenSysroot(root)
 	repo, err := ostree.OpenRepo(cmp.Or(repoPath, sysroot.RepoPath()))

@@ -44,7 +44,8 @@ func (c Content) withArguments(state pivot.State, target pivot.Target) (_ pivot.
 }
 
 // judge checks the arguments that an image adds to the command line against the machine's
-// policy, and returns notes about warnings and about the changes due to the image.
+// policy, and returns notes about warnings and about the changes due to the image. They are known
+// only from the image's content, so a refusal comes after the pull.
 func (c Content) judge(booted kargs.Line, change kargs.Change) (notes []string, err error) {
 	added, removed, err := imageDelta(booted, change)
 	if err != nil {

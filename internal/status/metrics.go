@@ -14,7 +14,8 @@ import (
 )
 
 // Metrics returns a record in the text format of Prometheus, for the textfile collector of a
-// node exporter. All metrics are gauges, because they describe the current transaction only.
+// node exporter. All metrics are gauges, because they describe the current transaction only. The
+// message of a failure is no label: each message would create a time series of its own.
 func Metrics(r pivot.Record) []byte {
 	var m exposition
 	m.family("pivot_phase", "Phase of the transaction: 1 for the one it is in.")
