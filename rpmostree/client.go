@@ -45,7 +45,7 @@ func (e *RpmOstree) status(ctx context.Context) (daemonStatus, error) {
 	}
 	if s.Driver != nil && !e.driverNoted {
 		e.driverNoted = true
-		e.Note(fmt.Sprintf("updates of this host are driven by %s (%s); this pivot goes past it", s.Driver.Name, s.Driver.Unit))
+		e.Note(fmt.Sprintf("updates of this host are managed by %s (%s); pivot bypasses it", s.Driver.Name, s.Driver.Unit))
 	}
 	return s, nil
 }

@@ -273,7 +273,7 @@ func imageImportCommand() *cobra.Command {
 				note(text)
 			}
 			if len(result.KernelArguments) > 0 {
-				note(fmt.Sprintf("the image brings kernel arguments of its own (/%s): %s", kargsd.Dir, result.KernelArguments))
+				note(fmt.Sprintf("the image contains kernel arguments (/%s): %s", kargsd.Dir, result.KernelArguments))
 			}
 			return flags.Write(cmd.OutOrStdout(), result, func(w io.Writer) {
 				fmt.Fprintf(w, "%s: %d of %d objects new, %s fetched, %s written, %.1f s\n",
@@ -283,7 +283,7 @@ func imageImportCommand() *cobra.Command {
 	}
 	flags.add(cmd, api.Import)
 	progress.add(cmd)
-	cli.WhenStopped(cmd, "no commit was added; what was fetched whole is kept, and the same command goes on from there")
+	cli.WhenStopped(cmd, "no commit was added; what was fetched completely is kept, and the same command continues from there")
 	cmd.Flags().StringVar(&repoPath, "repo", "", "import into `DIR`, a repository of mode bare (default: the machine's)")
 	cli.Directories(cmd, "repo")
 	return cmd

@@ -22,7 +22,7 @@ func Metrics(r pivot.Record) []byte {
 	for _, phase := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone, pivot.PhaseInterrupted} {
 		m.sample("pivot_phase", "phase", string(phase), is(phase == r.Phase))
 	}
-	m.family("pivot_attempts", "Attempts of the transaction so far: each but the first follows a commit that did not hold.")
+	m.family("pivot_attempts", "Attempts of the transaction so far. Each but the first follows a commit after which another system was booted.")
 	m.sample("pivot_attempts", "", "", float64(r.Attempt))
 	if !r.Started.IsZero() {
 		m.family("pivot_started_timestamp_seconds", "When the transaction was begun.")

@@ -16,7 +16,7 @@ import (
 // Check compares a page in man/ with its program. UPDATE_GOLDEN=1 updates the page.
 func Check(t *testing.T, name string, root *cobra.Command) {
 	t.Helper()
-	path := filepath.Join("../../../man", name)
+	path := filepath.Join("../../man", name)
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
