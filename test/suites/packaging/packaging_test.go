@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"machine-pivot/test/tools/need"
 )
 
 const root = "../../.." // of the checkout
@@ -129,9 +131,7 @@ func TestVersion(t *testing.T) {
 
 // TestVersionsAreSorted: package managers sort the versions in the order of the releases.
 func TestVersionsAreSorted(t *testing.T) {
-	if _, err := exec.LookPath("dpkg"); err != nil {
-		t.Skip("no dpkg here")
-	}
+	need.Program(t, "dpkg")
 	versions := []string{"0+412.g1a2b3c4", "1.4.0~rc.1", "1.4.0~rc.1+1.gfffffff", "1.4.0", "1.4.0+2.gfffffff", "1.4.0+10.g0000000", "1.4.1"}
 	for i, newer := range versions[1:] {
 		if err := exec.CommandContext(t.Context(), "dpkg", "--compare-versions", versions[i], "lt", newer).Run(); err != nil {
@@ -227,9 +227,7 @@ func TestInstallDoesNotBuild(t *testing.T) {
 // TestEnable: units can be enabled by presets, as in an image build, and disabled and enabled by an
 // administrator.
 func TestEnable(t *testing.T) {
-	if _, err := exec.LookPath("systemctl"); err != nil {
-		t.Skip("no systemctl here")
-	}
+	need.Program(t, "systemctl")
 	dest := t.TempDir()
 	run(t, root, "make", "-s", "install", "BIN="+built(t), "DESTDIR="+dest)
 	for _, unit := range presetUnits(t) {

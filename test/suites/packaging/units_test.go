@@ -20,16 +20,22 @@ func presetUnits(t *testing.T) (units []string) {
 	return units
 }
 
+// unitFiles returns the paths of the system's units of ours.
+func unitFiles(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "systemd-units/*.service"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no units: %v", err)
+	}
+	return files
+}
+
 // TestUnitsAreListedOnce (D95): each unit that can be enabled is in the preset, and each command of a document or a
 // script that enables some of them enables all.
 func TestUnitsAreListedOnce(t *testing.T) {
 	units := presetUnits(t)
-	files, err := filepath.Glob(filepath.Join(root, "systemd-units/*.service"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	installable := 0
-	for _, file := range files {
+	for _, file := range unitFiles(t) {
 		if !strings.Contains(string(read(t, file)), "\n[Install]\n") {
 			continue
 		}

@@ -4,9 +4,12 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -25,140 +28,138 @@ var constants = []string{
 // file is a parsed source file.
 type file struct {
 	*ast.File
-	fset *token.FileSet
-	main bool
+	fset    *token.FileSet
+	pkg     string            // the short name of its package
+	main    bool              // whether that is a program
+	imports map[string]string // paths of the imported packages, by their names in this file
 }
+
+var parseSources = sync.OnceValues(func() (files []file, err error) {
+	list, err := listPackages()
+	for _, p := range list {
+		for _, name := range p.GoFiles {
+			if p.underTest() {
+				continue
+			}
+			f := file{fset: token.NewFileSet(), pkg: p.short(), main: p.Name == "main", imports: map[string]string{}}
+			if f.File, err = parser.ParseFile(f.fset, filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution); err != nil {
+				return nil, err
+			}
+			for _, i := range f.Imports {
+				imported := strings.Trim(i.Path.Value, `"`)
+				name := path.Base(imported)
+				if i.Name != nil {
+					name = i.Name.Name
+				}
+				f.imports[name] = imported
+			}
+			files = append(files, f)
+		}
+	}
+	return files, err
+})
 
 // sources returns the source files of the product, without tests.
 func sources(t *testing.T) []file {
 	t.Helper()
-	var files []file
-	for _, p := range packages(t) {
-		if p.underTest() {
-			continue
-		}
-		for _, name := range p.GoFiles {
-			fset := token.NewFileSet()
-			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
-			if err != nil {
-				continue // the compiler reports it better
-			}
-			files = append(files, file{f, fset, p.Name == "main"})
-		}
+	files, err := parseSources()
+	if err != nil {
+		t.Fatalf("cannot parse the product: %v", err)
 	}
 	return files
 }
 
-func (f file) at(n ast.Node) token.Position { return f.fset.Position(n.Pos()) }
-
-// dir returns the name that documents and tests use for the file's package: see short.
-func (f file) dir() string {
-	dir, err := filepath.Abs(root)
-	if err != nil {
-		return ""
+// nodes calls found for each node of one type in the source files of the product.
+func nodes[N ast.Node](t *testing.T, found func(f file, n N)) {
+	t.Helper()
+	for _, f := range sources(t) {
+		ast.Inspect(f.File, func(n ast.Node) bool {
+			if n, ok := n.(N); ok {
+				found(f, n)
+			}
+			return true
+		})
 	}
-	name, err := filepath.Rel(dir, filepath.Dir(f.at(f.Name).Filename))
-	if err != nil {
-		return ""
-	}
-	return short(filepath.ToSlash(name))
 }
 
-// selected calls found for each selector expression on an imported package, with the package's path.
-func (f file) selected(found func(s *ast.SelectorExpr, path string)) {
-	paths := map[string]string{} // paths of the imported packages, by their names in this file
-	for _, i := range f.Imports {
-		path := strings.Trim(i.Path.Value, `"`)
-		name := path[strings.LastIndexByte(path, '/')+1:]
-		if i.Name != nil {
-			name = i.Name.Name
-		}
-		paths[name] = path
+func (f file) at(n ast.Node) token.Position { return f.fset.Position(n.Pos()) }
+
+// packageOf returns the path of the package in an expression such as os.Exit; "" for other selectors.
+func (f file) packageOf(s *ast.SelectorExpr) string {
+	if x, ok := s.X.(*ast.Ident); ok {
+		return f.imports[x.Name]
 	}
-	ast.Inspect(f.File, func(n ast.Node) bool {
-		if s, ok := n.(*ast.SelectorExpr); ok {
-			if x, ok := s.X.(*ast.Ident); ok && paths[x.Name] != "" {
-				found(s, paths[x.Name])
-			}
-		}
-		return true
-	})
+	return ""
 }
 
 func TestOnlyMainExits(t *testing.T) {
-	for _, f := range sources(t) {
-		if f.main {
-			continue
+	nodes(t, func(f file, s *ast.SelectorExpr) {
+		if path := f.packageOf(s); !f.main && slices.Contains(exits[path], s.Sel.Name) {
+			t.Errorf("%s: %s.%s: only package main ends the process; return an error", f.at(s), path, s.Sel.Name)
 		}
-		f.selected(func(s *ast.SelectorExpr, path string) {
-			if slices.Contains(exits[path], s.Sel.Name) {
-				t.Errorf("%s: %s.%s: only package main ends the process; return an error", f.at(s), path, s.Sel.Name)
-			}
-		})
-	}
+	})
 }
 
 // TestNoGlobalLogger checks that packages log only to a logger that the caller passes. Only package
 // main may use logrus's standard logger, to forward what libraries log.
 func TestNoGlobalLogger(t *testing.T) {
-	const logrus = "github.com/sirupsen/logrus"
 	own := []string{"New", "Logger", "Entry", "Fields", "Level", "Hook", "LevelHooks", "AllLevels", "ErrorKey"}
-	for _, f := range sources(t) {
-		if f.main {
-			continue
+	nodes(t, func(f file, s *ast.SelectorExpr) {
+		if !f.main && f.packageOf(s) == "github.com/sirupsen/logrus" && !slices.Contains(own, s.Sel.Name) && !strings.HasSuffix(s.Sel.Name, "Level") {
+			t.Errorf("%s: logrus.%s: it is of the process's own logger; log to one that is given", f.at(s), s.Sel.Name)
 		}
-		f.selected(func(s *ast.SelectorExpr, path string) {
-			if path == logrus && !slices.Contains(own, s.Sel.Name) && !strings.HasSuffix(s.Sel.Name, "Level") {
-				t.Errorf("%s: logrus.%s: it is of the process's own logger; log to one that is given", f.at(s), s.Sel.Name)
-			}
-		})
-	}
+	})
 }
 
 func TestNoInit(t *testing.T) {
-	for _, f := range sources(t) {
-		for _, d := range f.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-				t.Errorf("%s: func init: let the caller construct what it needs", f.at(fn))
-			}
+	nodes(t, func(f file, fn *ast.FuncDecl) {
+		if fn.Recv == nil && fn.Name.Name == "init" {
+			t.Errorf("%s: func init: let the caller construct what it needs", f.at(fn))
 		}
-	}
+	})
 }
 
 // TestOneReportType checks that all packages report problems of an input with the types of package
 // problem, so that no conversions are needed between packages.
 func TestOneReportType(t *testing.T) {
-	for _, f := range sources(t) {
-		if f.dir() == "problem" {
-			continue
+	nodes(t, func(f file, s *ast.TypeSpec) {
+		if f.pkg != "problem" && slices.Contains([]string{"Problem", "Problems", "Severity"}, s.Name.Name) {
+			t.Errorf("%s: type %s: use package problem", f.at(s), s.Name.Name)
 		}
-		ast.Inspect(f.File, func(n ast.Node) bool {
-			if s, ok := n.(*ast.TypeSpec); ok && slices.Contains([]string{"Problem", "Problems", "Severity"}, s.Name.Name) {
-				t.Errorf("%s: type %s: use package problem", f.at(s), s.Name.Name)
-			}
-			return true
-		})
-	}
+	})
 }
 
 // TestGoroutinesOfAnImport checks that the packages that read images start goroutines only with
 // package guard, so that a panic in one of them becomes an error of the import.
 func TestGoroutinesOfAnImport(t *testing.T) {
-	for _, f := range sources(t) {
-		if in := f.dir(); in != "ostree" && in != "osimage" && !strings.HasPrefix(in, "ostree/") && !strings.HasPrefix(in, "osimage/") {
-			continue
+	reads := []string{"ostree", "osimage"}
+	nodes(t, func(f file, s *ast.GoStmt) {
+		if within(f.pkg, reads) {
+			t.Errorf("%s: go: use guard.Start", f.at(s))
 		}
-		ast.Inspect(f.File, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.GoStmt:
-				t.Errorf("%s: go: use guard.Start", f.at(n))
-			case *ast.CallExpr: // Go methods of errgroup.Group and sync.WaitGroup
-				if s, ok := n.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Go" {
-					t.Errorf("%s: Go: use a guard.Group", f.at(n))
-				}
-			}
-			return true
-		})
+	})
+	nodes(t, func(f file, call *ast.CallExpr) { // Go methods of errgroup.Group and sync.WaitGroup
+		if s, ok := call.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Go" && within(f.pkg, reads) {
+			t.Errorf("%s: Go: use a guard.Group", f.at(s))
+		}
+	})
+}
+
+// ownSize matches a format that shows an amount of data without printable.Size.
+var ownSize = regexp.MustCompile(`%[0-9.]*[dfgv] ?([kMGTP]B\b|bytes (free|fetched|written|left)\b)`)
+
+// TestSizes (D112): amounts of data are shown by printable.Size only. Limits of an input may be
+// exact.
+func TestSizes(t *testing.T) {
+	nodes(t, func(f file, text *ast.BasicLit) {
+		if text.Kind == token.STRING && ownSize.MatchString(text.Value) {
+			t.Errorf("%s: %s: use printable.Size", f.at(text), text.Value)
+		}
+	})
+	for text, own := range map[string]bool{"%.1f MB": true, "%d bytes free": true, "%s free": false, "more than %d bytes": false, "%d MiB": false} {
+		if ownSize.MatchString(text) != own {
+			t.Errorf("%q: taken for the opposite", text)
+		}
 	}
 }
 
@@ -166,46 +167,34 @@ func TestGoroutinesOfAnImport(t *testing.T) {
 // errors, regular expressions, embedded files, tables that are never changed, interface assertions,
 // and the version and commit that the linker sets.
 func TestNoGlobalState(t *testing.T) {
-	tables := map[string]map[string]bool{} // by directory and name
-	files := sources(t)
-	for _, f := range files {
-		dir := filepath.Dir(f.at(f.Name).Filename)
-		for _, d := range f.Decls {
-			g, ok := d.(*ast.GenDecl)
-			if !ok || g.Tok != token.VAR {
+	tables := map[string]bool{} // by package and name
+	nodes(t, func(f file, g *ast.GenDecl) {
+		if g.Tok != token.VAR || !slices.Contains(f.Decls, ast.Decl(g)) {
+			return
+		}
+		for _, s := range g.Specs {
+			v := s.(*ast.ValueSpec)
+			if embedded(g.Doc) || embedded(v.Doc) {
 				continue
 			}
-			for _, s := range g.Specs {
-				v := s.(*ast.ValueSpec)
-				if embedded(g.Doc) || embedded(v.Doc) {
-					continue
-				}
-				for i, name := range v.Names {
-					switch {
-					case name.Name == "_", f.main && (name.Name == "version" || name.Name == "commit"), i < len(v.Values) && constant(v.Values[i]):
-					case i < len(v.Values) && table(v.Values[i]):
-						if tables[dir] == nil {
-							tables[dir] = map[string]bool{}
-						}
-						tables[dir][name.Name] = true
-					default:
-						t.Errorf("%s: var %s: no global state; make it a field or a parameter", f.at(v), name.Name)
-					}
+			for i, name := range v.Names {
+				switch {
+				case name.Name == "_", f.main && (name.Name == "version" || name.Name == "commit"), i < len(v.Values) && constant(v.Values[i]):
+				case i < len(v.Values) && table(v.Values[i]):
+					tables[f.pkg+"."+name.Name] = true
+				default:
+					t.Errorf("%s: var %s: no global state; make it a field or a parameter", f.at(v), name.Name)
 				}
 			}
 		}
-	}
-	for _, f := range files {
-		dir := filepath.Dir(f.at(f.Name).Filename)
-		ast.Inspect(f.File, func(n ast.Node) bool {
-			for _, target := range written(n) {
-				if id := base(target); id != nil && tables[dir][id.Name] {
-					t.Errorf("%s: %s is a table at package level and is changed here", f.at(n), id.Name)
-				}
+	})
+	nodes(t, func(f file, n ast.Node) {
+		for _, target := range written(n) {
+			if id := base(target); id != nil && tables[f.pkg+"."+id.Name] {
+				t.Errorf("%s: %s is a table at package level and is changed here", f.at(n), id.Name)
 			}
-			return true
-		})
-	}
+		}
+	})
 }
 
 func embedded(doc *ast.CommentGroup) bool {

@@ -2,8 +2,8 @@ package rules
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,13 +12,19 @@ import (
 	"machine-pivot/test/suites/docs"
 )
 
-// TestDocs parses the JSON and YAML blocks of the documents, which readers may copy.
-func TestDocs(t *testing.T) {
+// documents returns the paths of all documents.
+func documents(t *testing.T) []string {
+	t.Helper()
 	paths, err := docs.Find(root)
 	if err != nil || len(paths) < 20 {
 		t.Fatalf("documents %q, %v", paths, err)
 	}
-	for _, path := range paths {
+	return paths
+}
+
+// TestDocs parses the JSON and YAML blocks of the documents, which readers may copy.
+func TestDocs(t *testing.T) {
+	for _, path := range documents(t) {
 		for _, part := range docs.Parse(readText(t, path)) {
 			if part.Block == nil {
 				continue
@@ -54,16 +60,9 @@ func TestDependencies(t *testing.T) {
 	if err := json.Unmarshal([]byte(run(t, "go", "mod", "edit", "-json")), &mod); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join(root, "docs/dependencies.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	named := map[string]bool{}
-	for _, line := range strings.Split(string(data), "\n") {
-		if path, ok := strings.CutPrefix(line, "| `"); ok {
-			path, _, _ = strings.Cut(path, "`")
-			named[path] = true
-		}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(readText(t, "docs/dependencies.md"), -1) {
+		named[m[1]] = true
 	}
 	want := func(path string) {
 		if !named[path] {
@@ -81,5 +80,47 @@ func TestDependencies(t *testing.T) {
 	}
 	for path := range named {
 		t.Errorf("docs/dependencies.md names %s, which go.mod does not require", path)
+	}
+}
+
+// TestFailurePage (D104): the page for a first boot that failed fits on one screen, and where a
+// failure is read or looked up, it is named.
+func TestFailurePage(t *testing.T) {
+	page := readText(t, "docs/failed.md")
+	if lines := strings.Count(page, "\n"); lines > 45 {
+		t.Errorf("the page has %d lines: that is no screen", lines)
+	}
+	for _, needed := range []string{"systemctl restart pivot-firstboot", "systemctl reset-failed pivot-firstboot", "pivot firstboot --again", "pivot-initramfs", "/sysroot", "4. **"} {
+		if !strings.Contains(page, needed) {
+			t.Errorf("the page does not have %q", needed)
+		}
+	}
+	if !strings.Contains(readText(t, "docs/operations.md"), "(failed.md)") {
+		t.Error("docs/operations.md does not link to the page")
+	}
+	for _, entry := range strings.Split(readText(t, "systemd-units/pivot.catalog"), "\n-- ") {
+		subject := strings.Contains(entry, "\nSubject: pivot failed\n") || strings.Contains(entry, "\nSubject: The machine stays on its old system\n")
+		if subject != strings.Contains(entry, "docs/failed.md") {
+			t.Errorf("the page is named where it does not help, or is missing: %s", entry)
+		}
+	}
+}
+
+// TestNamedDocuments checks that the documents that code, units and the Makefile name exist.
+func TestNamedDocuments(t *testing.T) {
+	files := append(matches(t, "systemd-units/*.service"), "systemd-units/pivot.catalog", "Makefile")
+	for _, p := range packages(t) {
+		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
+			files = append(files, p.Dir+"/"+name)
+		}
+	}
+	named := regexp.MustCompile(`\bdocs/[a-z0-9/-]+\.md\b`)
+	all := documents(t)
+	for _, file := range files {
+		for _, path := range named.FindAllString(readText(t, file), -1) {
+			if !slices.Contains(all, path) {
+				t.Errorf("%s names %s, which is not there", file, path)
+			}
+		}
 	}
 }

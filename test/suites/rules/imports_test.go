@@ -192,27 +192,6 @@ func (r rule) unused(imports []string) (permissions []string) {
 	return permissions
 }
 
-// TestUnusedPermissions checks that each kind of unused permission is found.
-func TestUnusedPermissions(t *testing.T) {
-	ours, foreign := module+"/internal/ostree/keyfile", "example.org/module"
-	for _, c := range []struct {
-		rule    rule
-		imports []string
-		want    []string
-	}{
-		{rule{ours: []string{"ostree"}, foreign: true}, []string{ours, foreign, "os"}, nil},
-		{rule{ours: []string{"ostree", "host"}, foreign: true}, []string{ours, "os"}, []string{"host", "modules of others"}},
-		{rule{ours: append([]string{"ostree"}, values...)}, []string{ours}, []string{"values"}},
-		{rule{ours: append([]string{"ostree"}, values...)}, []string{ours, module + "/internal/retry"}, nil},
-		{rule{ours: all}, []string{"os"}, []string{"everything of ours"}},
-		{rule{ours: []string{"fault"}}, nil, []string{"fault"}},
-	} {
-		if got := c.rule.unused(c.imports); !slices.Equal(got, c.want) {
-			t.Errorf("%+v with %q: unused %q, want %q", c.rule, c.imports, got, c.want)
-		}
-	}
-}
-
 // row returns the key in the table for a package: its own name or that of the nearest package above it.
 func row(name string) string {
 	for name != "" {

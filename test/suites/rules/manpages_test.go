@@ -3,7 +3,6 @@ package rules
 import (
 	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,14 +13,11 @@ import (
 // ofCommands adds the pages that are made of a program's page.
 func ofCommands(t *testing.T, path string, pages map[string]bool) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(text), "\n.Sh COMMANDS\n") {
+	text := readText(t, path)
+	if !strings.Contains(text, "\n.Sh COMMANDS\n") {
 		return
 	}
-	of, err := manual.Pages(string(text))
+	of, err := manual.Pages(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +33,7 @@ func TestManPages(t *testing.T) {
 	pages := map[string]bool{} // as in pivot(8)
 	var texts []string
 	for _, dir := range []string{"README.md", "docs", "systemd-units", "dracut", "cmd", "man"} {
-		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
+		err := fs.WalkDir(os.DirFS(root), dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
 			}
@@ -57,11 +53,7 @@ func TestManPages(t *testing.T) {
 	}
 	named := regexp.MustCompile(`\b((?:pivot|firstboot)[a-z.-]*)(?:\(| )([1-8])\b`) // in mdoc: .Xr pivot 8
 	for _, path := range texts {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range named.FindAllStringSubmatch(string(data), -1) {
+		for _, m := range named.FindAllStringSubmatch(readText(t, path), -1) {
 			if page := m[1] + "(" + m[2] + ")"; !pages[page] {
 				t.Errorf("%s sends its reader to %s, which is not there", path, page)
 			}

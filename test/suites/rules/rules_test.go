@@ -4,10 +4,11 @@
 package rules
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -20,8 +21,8 @@ const (
 
 // goPackage is a package as printed by go list.
 type goPackage struct {
-	ImportPath, Name, Dir string
-	GoFiles, Imports      []string
+	ImportPath, Name, Dir                       string
+	GoFiles, TestGoFiles, XTestGoFiles, Imports []string
 }
 
 // short returns the short name of the package.
@@ -40,23 +41,22 @@ func short(path string) string {
 // underTest reports whether p is below test/, and so only for tests.
 func (p goPackage) underTest() bool { return strings.HasPrefix(p.short(), "test/") }
 
-var listPackages = sync.OnceValues(func() ([]goPackage, error) {
+var listPackages = sync.OnceValues(func() (list []goPackage, err error) {
 	// -e, because these tests do not report packages that fail to build.
-	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Dir,GoFiles,Imports", "./...")
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Dir,GoFiles,TestGoFiles,XTestGoFiles,Imports", "./...")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, err
 	}
-	var packages []goPackage
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p goPackage
 		if err := d.Decode(&p); err == io.EOF {
-			return packages, nil
+			return list, nil
 		} else if err != nil {
 			return nil, err
 		}
-		packages = append(packages, p)
+		list = append(list, p)
 	}
 })
 
@@ -80,4 +80,35 @@ func run(t *testing.T, name string, args ...string) string {
 		t.Fatalf("%s: %v\n%s", cmd, err, out)
 	}
 	return string(out)
+}
+
+// fromRoot returns the path of a file whose name is relative to the root of the checkout.
+func fromRoot(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(root, path)
+}
+
+// readText returns the content of a file; its path is relative to the root of the checkout.
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(fromRoot(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// matches returns the paths, relative to the root of the checkout, that match a pattern; at least one.
+func matches(t *testing.T, pattern string) (paths []string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(root, pattern))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("nothing matches %s: %v", pattern, err)
+	}
+	for _, path := range found {
+		paths = append(paths, strings.TrimPrefix(path, root+"/"))
+	}
+	return paths
 }

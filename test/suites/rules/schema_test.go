@@ -12,12 +12,8 @@ import (
 // TestSchemas checks that each kind of document has a schema with an $id, and that a script validates real output
 // of the program against it.
 func TestSchemas(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join(root, "internal/api/api.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var kinds []string
-	for _, m := range regexp.MustCompile(`\bKind += "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
+	for _, m := range regexp.MustCompile(`\bKind += "(\w+)"`).FindAllStringSubmatch(readText(t, "internal/api/api.go"), -1) {
 		kinds = append(kinds, m[1])
 	}
 	if len(kinds) < 5 {
@@ -26,11 +22,7 @@ func TestSchemas(t *testing.T) {
 	var scripts strings.Builder
 	for _, pattern := range []string{"cmd/*/testdata/*.txtar", "cmd/*/testdata/*/*.txtar"} {
 		for _, path := range matches(t, pattern) {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			scripts.Write(text)
+			scripts.WriteString(readText(t, path))
 		}
 	}
 	for _, kind := range kinds {
@@ -46,18 +38,8 @@ func TestSchemas(t *testing.T) {
 		if !slices.Contains(kinds, kind) {
 			t.Errorf("%s is of no kind of document", path)
 		}
-		text, err := os.ReadFile(path)
-		if err != nil || !strings.Contains(string(text), `"$id": "urn:pivot:v1:`+kind+`"`) {
-			t.Errorf("%s has no $id by which another schema can refer to it: %v", path, err)
+		if !strings.Contains(readText(t, path), `"$id": "urn:pivot:v1:`+kind+`"`) {
+			t.Errorf("%s has no $id by which another schema can refer to it", path)
 		}
 	}
-}
-
-func matches(t *testing.T, pattern string) []string {
-	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(root, pattern))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return paths
 }

@@ -1,14 +1,14 @@
-package rules
+package packaging
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"machine-pivot/test/tools/need"
 )
 
 // surroundings are the units of an OpenShift host that are related to ours, reduced to their
@@ -48,44 +48,34 @@ func service(lines ...string) string {
 	return unit(lines...) + "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/true\n"
 }
 
-// TestUnits installs into an empty root and lets systemd-analyze verify the units there.
-func TestUnits(t *testing.T) {
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("no systemd-analyze here")
+// verify lets systemd-analyze verify units in a root that has only the units and programs in it.
+func verify(t *testing.T, dest string, around map[string]string, units ...string) {
+	t.Helper()
+	need.Program(t, "systemd-analyze")
+	for name, text := range around {
+		write(t, filepath.Join(dest, "usr/lib/systemd/system", name), text, 0o644)
 	}
-	if testing.Short() {
-		t.Skip("builds the whole binary")
-	}
-	dest := t.TempDir()
-	run(t, "make", "-s", "build", "install", "DESTDIR="+dest, "BIN="+t.TempDir())
-	run(t, "systemctl", "-q", "--root="+dest, "preset", "pivot-firstboot.service", "pivot-live.service", "pivot-project.service", "pivot-slot.service", "pivot-trial.service")
-
-	units := filepath.Join(dest, "usr/lib/systemd/system")
-	for name, text := range surroundings {
-		write(t, filepath.Join(units, name), text, 0o644)
-	}
-	for _, program := range []string{"true", "systemctl"} {
+	for _, program := range []string{"true", "systemctl", "pivot"} {
 		write(t, filepath.Join(dest, "usr/bin", program), "#!/bin/true\n", 0o755)
 	}
-	for _, link := range []string{
-		"multi-user.target.wants/pivot-firstboot.service", "sysinit.target.wants/pivot-live.service", "sysinit.target.wants/pivot-project.service", "sysinit.target.wants/pivot-trial.service", "multi-user.target.wants/pivot-slot.service",
-	} {
-		if _, err := os.Lstat(filepath.Join(dest, "etc/systemd/system", link)); err != nil {
-			t.Errorf("the unit is not enabled: %v", err)
-		}
-	}
-	module, err := os.ReadFile(filepath.Join(dest, "usr/share/selinux/packages/pivot.cil"))
-	if line := `(filecon "/usr/bin/pivot" file (system_u object_r install_exec_t ((s0) (s0))))`; err != nil || !strings.Contains(string(module), line) {
-		t.Errorf("the SELinux module does not label the program: %v", err)
-	}
-
 	// man=no, because the man pages are not installed on this host. The root excludes the host's units.
-	out, err := exec.Command(analyze, "verify", "--root="+dest, "--man=no", "--recursive-errors=yes",
-		"pivot-firstboot.service", "pivot-live.service", "pivot-project.service", "pivot-slot.service", "pivot-trial.service", "multi-user.target").CombinedOutput()
-	if err != nil || len(out) > 0 {
+	args := append([]string{"verify", "--root=" + dest, "--man=no", "--recursive-errors=yes"}, units...)
+	if out, err := command(t, ".", nil, "systemd-analyze", args...).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
+}
+
+// TestUnits verifies the units, installed and enabled, among those of an OpenShift host.
+func TestUnits(t *testing.T) {
+	need.Program(t, "systemctl")
+	dest, units := t.TempDir(), presetUnits(t)
+	run(t, root, "make", "-s", "install", "BIN="+built(t), "DESTDIR="+dest)
+	run(t, ".", "systemctl", append([]string{"-q", "--root=" + dest, "preset"}, units...)...)
+	module := string(read(t, filepath.Join(dest, "usr/share/selinux/packages/pivot.cil")))
+	if line := `(filecon "/usr/bin/pivot" file (system_u object_r install_exec_t ((s0) (s0))))`; !strings.Contains(module, line) {
+		t.Error("the SELinux module does not label the program")
+	}
+	verify(t, dest, surroundings, append(units, "multi-user.target")...)
 }
 
 // TestUnitExposure checks that the exposure level of each unit, as "systemd-analyze security" rates it
@@ -98,19 +88,13 @@ func TestUnitExposure(t *testing.T) {
 }
 
 func checkExposure(t *testing.T, unit string, most float64) {
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("no systemd-analyze here")
-	}
-	out, err := exec.Command(analyze, "security", "--offline=true", "--no-pager", root+"/systemd-units/"+unit).CombinedOutput()
-	if err != nil {
-		t.Fatalf("systemd-analyze security: %v\n%s", err, out)
-	}
-	found := regexp.MustCompile(`Overall exposure level for ` + regexp.QuoteMeta(unit) + `: ([0-9.]+) `).FindSubmatch(out)
+	need.Program(t, "systemd-analyze")
+	out := run(t, root, "systemd-analyze", "security", "--offline=true", "--no-pager", "systemd-units/"+unit)
+	found := regexp.MustCompile(`Overall exposure level for ` + regexp.QuoteMeta(unit) + `: ([0-9.]+) `).FindStringSubmatch(out)
 	if found == nil {
 		t.Fatalf("systemd-analyze tells no level:\n%s", out)
 	}
-	if level, err := strconv.ParseFloat(string(found[1]), 64); err != nil || level > most {
+	if level, err := strconv.ParseFloat(found[1], 64); err != nil || level > most {
 		t.Errorf("the unit's exposure is %s, want at most %v: %v\n%s", found[1], most, err, out)
 	}
 }
@@ -143,41 +127,11 @@ func early(lines ...string) string {
 	return unit(append([]string{"DefaultDependencies=no"}, lines...)...)
 }
 
-// TestInitramfsUnit lets systemd-analyze verify the dracut module's unit among the units of an
-// initramfs.
+// TestInitramfsUnit verifies the dracut module's unit among the units of an initramfs.
 func TestInitramfsUnit(t *testing.T) {
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("no systemd-analyze here")
-	}
-	dest := t.TempDir()
-	units := filepath.Join(dest, "usr/lib/systemd/system")
-	for name, text := range initrd {
-		write(t, filepath.Join(units, name), text, 0o644)
-	}
-	for _, program := range []string{"true", "pivot"} {
-		write(t, filepath.Join(dest, "usr/bin", program), "#!/bin/true\n", 0o755)
-	}
-	text, err := os.ReadFile(filepath.Join(root, "dracut/90pivot/pivot-initramfs.service"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(units, "pivot-initramfs.service"), string(text), 0o644)
-	out, err := exec.Command(analyze, "verify", "--root="+dest, "--man=no", "--recursive-errors=yes",
-		"pivot-initramfs.service", "initrd.target", "initrd-switch-root.target", "ignition-complete.target").CombinedOutput()
-	if err != nil || len(out) > 0 {
-		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
-	}
-}
-
-func write(t *testing.T, path, text string, mode os.FileMode) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
+	dest, unit := t.TempDir(), "pivot-initramfs.service"
+	write(t, filepath.Join(dest, "usr/lib/systemd/system", unit), string(read(t, filepath.Join(root, "dracut/90pivot", unit))), 0o644)
+	verify(t, dest, initrd, unit, "initrd.target", "initrd-switch-root.target", "ignition-complete.target")
 }
 
 // TestStartLimits (D103): the restarts of a unit of ours cannot reach its start limit, so systemd
@@ -199,16 +153,8 @@ func TestStartLimits(t *testing.T) {
 		}
 		return d.Seconds()
 	}
-	units := matches(t, "systemd-units/*.service")
-	if len(units) == 0 {
-		t.Fatal("there are no units")
-	}
-	for _, name := range units {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := string(data)
+	for _, name := range unitFiles(t) {
+		text := string(read(t, name))
 		if setting(text, "Restart", "no") == "no" {
 			continue
 		}
