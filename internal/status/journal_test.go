@@ -108,7 +108,7 @@ func TestMessageIDs(t *testing.T) {
 	}
 	drifted, _ := tell(t, []string{"x"}, nil)
 	for i, says := range []string{
-		"a machine that is watched has come to differ from what was asked for, by `PIVOT_DIFFERENCES` differences", "it no longer differs",
+		"a watched machine now differs from its target, by `PIVOT_DIFFERENCES` differences", "it no longer differs",
 	} {
 		id := drifted[i].fields["MESSAGE_ID"]
 		if table[id] != says {
