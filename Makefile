@@ -59,7 +59,8 @@ manpages:
 BOOTS = ./test/suites/e2e ./test/worlds/vm
 GOTEST = go test -json -vet=off -count 1
 
-# The tests that "make nightly" runs and "make test" skips. This is the only list of them.
+# The tests that "make nightly" runs and "make test" skips. This is the only list of them;
+# docs/testing.md must have each case under the command that runs it.
 NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestDay2|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible)$$
 
 test: deps check
