@@ -115,7 +115,7 @@ func (a *Apply) nothingToRepair(ctx context.Context, c *pivot.Converger, target 
 }
 
 // notRepairable is the remedy for what a repair cannot fix.
-const notRepairable = "correct it by hand: the MachineConfig does not have its content, or it takes effect only with a reboot"
+const notRepairable = "correct it by hand: no MachineConfig requests it, its earlier content is unknown, or only a reboot changes it"
 
 // afterRepair warns about what still differs after a repair of the running system.
 func (a *Apply) afterRepair(ctx context.Context, c *pivot.Converger, asked request) error {

@@ -307,7 +307,7 @@ func TestDownloadedDamaged(t *testing.T) {
 		t.Errorf("the MachineConfig is damaged: %v", err)
 	}
 	shell(t, d.Host, "ostree refs --repo=sysroot/ostree/repo --delete "+osimage.KeepAliveRef(d.Commit)+" && ostree prune --repo=sysroot/ostree/repo --refs-only")
-	if err := d.use(configFor(d.Image, "one")); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "is not whole any more") {
+	if err := d.use(configFor(d.Image, "one")); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "is not complete any more") {
 		t.Errorf("the image is damaged: %v", err)
 	}
 	if _, err := d.download(configFor(d.Image, "one")); err != nil {

@@ -148,8 +148,8 @@ func TestInTheWay(t *testing.T) {
 	}{
 		{"transaction", "auto", rpmostree.Control{Transaction: []string{"upgrade", "cli", "/"}, BusyCalls: 2}, "in progress: upgrade cli"},
 		{"transaction", "rpm-ostree", rpmostree.Control{Transaction: []string{"upgrade", "cli", "/"}, BusyCalls: 3}, "in progress: upgrade cli"},
-		{"driver", "auto", rpmostree.Control{Driver: &rpmostree.Driver{Name: "Zincati", Unit: "zincati.service", Active: true}}, "driven by Zincati (zincati.service)"},
-		{"driver", "rpm-ostree", rpmostree.Control{Driver: &rpmostree.Driver{Name: "Zincati", Unit: "zincati.service", Active: true}}, "driven by Zincati (zincati.service)"},
+		{"driver", "auto", rpmostree.Control{Driver: &rpmostree.Driver{Name: "Zincati", Unit: "zincati.service", Active: true}}, "managed by Zincati (zincati.service)"},
+		{"driver", "rpm-ostree", rpmostree.Control{Driver: &rpmostree.Driver{Name: "Zincati", Unit: "zincati.service", Active: true}}, "managed by Zincati (zincati.service)"},
 		{"no daemon", "auto", rpmostree.Control{DaemonFails: 99}, "going on without rpm-ostree"},
 		{"daemon late", "rpm-ostree", rpmostree.Control{DaemonFails: 2}, "rpm-ostreed.service failed"},
 	} {

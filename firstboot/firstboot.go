@@ -113,6 +113,8 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 		return b.endWithoutFile(ctx, err)
 	}
 	if err != nil {
+		// Refused input is reported, but not journaled: a corrected file starts afresh, without a used
+		// attempt.
 		return err
 	}
 	converger := b.Converger(nil)

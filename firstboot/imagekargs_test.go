@@ -216,9 +216,9 @@ func TestImageKargsNamed(t *testing.T) {
 	h := hostdir.New(t)
 	for _, step := range []struct{ brings, want string }{
 		{`kargs = ["x=1", "rw"]`, "left out: x=1; --image-kargs=apply adds x=1"},
-		{`kargs = ["x=1", "rw"] # again`, "left out: x=1; --image-kargs=apply changes nothing, for the running image brings them too: --append-karg adds them"},
+		{`kargs = ["x=1", "rw"] # again`, "left out: x=1; --image-kargs=apply changes nothing, because the running image has them too: --append-karg adds them"},
 		{`kargs = ["x=1", "rw", "y"]`, "left out: x=1 y; --image-kargs=apply adds y"},
-		{`kargs = []`, "of the running image's own (/usr/lib/bootc/kargs.d) stay; --image-kargs=apply removes rw"},
+		{`kargs = []`, "that the running image contains (/usr/lib/bootc/kargs.d) stay; --image-kargs=apply removes rw"},
 		{`kargs = ["rw"]`, ""},
 		{`kargs = ["rw"`, "warning: cannot use the kernel arguments that the image brings"},
 	} {

@@ -60,7 +60,7 @@ func TestRefsAfterCommit(t *testing.T) {
 			d.cleanUp(ours...)
 			boots := d.seen()
 			err = d.use(nil)
-			if err == nil || fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "it was downloaded, but is not whole any more: another program has removed") {
+			if err == nil || fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "it was downloaded, but is not complete any more: another program has removed") {
 				t.Fatalf("error %v", err)
 			}
 			if after := d.seen(); after != boots {

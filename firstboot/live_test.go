@@ -307,7 +307,7 @@ func TestLiveGoesBack(t *testing.T) {
 		if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), r.want+"; all of the change is taken back") || fault.HintOf(err) == "" {
 			t.Errorf("%s: %v", r.call, err)
 		}
-		if got := c.etc(); got != before || !slices.Equal(c.calls, r.calls) || !strings.Contains(c.notes, "with what stood before, too") {
+		if got := c.etc(); got != before || !slices.Equal(c.calls, r.calls) || !strings.Contains(c.notes, "also after restoring the earlier files") {
 			t.Errorf("%s: calls %q, /etc\n%s\nwant\n%s", r.call, c.calls, got, before)
 		}
 	}

@@ -315,7 +315,7 @@ func TestTryWithoutOneShot(t *testing.T) {
 	h := newTried(t)
 	must(t, h.try(tenMinutes))
 	h.expect("B A", pivot.PhaseCommitted, true)
-	if !strings.Contains(h.notes, "if its kernel hangs before that, somebody must select the old system in the boot menu: no boot loader is known here") {
+	if !strings.Contains(h.notes, "somebody must choose the old system in the boot menu: no boot loader is known here") {
 		t.Errorf("notes %s", h.notes)
 	}
 	h.enter()

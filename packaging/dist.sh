@@ -1,6 +1,7 @@
 #!/bin/sh
 # Writes the source archive of a version: dist.sh FILE VERSION. The archive has the last commit,
-# the vendored modules, and the metadata for dpkg-buildpackage and rpmbuild. It is reproducible:
+# the vendored modules, because distributions build without a network, and the metadata for
+# dpkg-buildpackage and rpmbuild. It is reproducible:
 # all times are those of the commit, and the modes do not depend on the caller's umask.
 set -eu
 umask 022

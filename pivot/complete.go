@@ -34,7 +34,8 @@ func (c *Converger) complete(ctx context.Context, ask Ask) (Target, error) {
 
 // pinImages sets the target's images. Tags are resolved only once per run, so that the same
 // content is planned, pulled and verified. Checks that do not depend on the image come before,
-// because resolving needs the network.
+// because resolving needs the network; but not those that only a change needs, which depends on the
+// image: a run that changes nothing is not refused for what it does not need.
 func (c *Converger) pinImages(ctx context.Context, ask Ask, target *Target) error {
 	if pinned(ask.Image) && pinned(ask.Packages.Source) {
 		target.Image = ask.Image
@@ -73,6 +74,8 @@ func (c *Converger) recall(ask Ask, target *Target) {
 		known = Target{}
 	} else {
 		target.Image.Commit, target.Image.Version = known.Image.Commit, known.Image.Version
+		// A committed choice counts more than the settings: a first boot that was started with
+		// --image-kargs=apply is verified by the unit, which has no flags.
 		if !ask.ImageKargs.ForThisRun && (record.WasCommitted() || record.Phase == PhaseDone) {
 			apply = known.Kargs.Image != nil
 		}

@@ -136,7 +136,8 @@ func (p *Progress) restore(before Record) error {
 	return p.Journal.Save(before)
 }
 
-// account adds the transaction to the history, unless it is there already.
+// account adds the transaction to the history, unless it is there already. The history is in the
+// journal's own file, so that the end of a transaction and its account are one write.
 func (p *Progress) account(phase Phase) {
 	p.endStep()
 	if phase == PhaseDone {

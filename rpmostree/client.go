@@ -32,7 +32,8 @@ type daemonStatus struct {
 }
 
 // status returns the status of rpm-ostree, whose daemon is started if necessary. It notes an
-// update driver once.
+// update driver once. The driver, such as Zincati, is bypassed, because an administrator has
+// requested this change; a running transaction is work in progress, and waited for.
 func (e *RpmOstree) status(ctx context.Context) (daemonStatus, error) {
 	var s daemonStatus
 	out, err := e.call(ctx, e.Limits.forStatus(), e.Run, "rpm-ostree", "status", "--json")
@@ -44,7 +45,7 @@ func (e *RpmOstree) status(ctx context.Context) (daemonStatus, error) {
 	}
 	if s.Driver != nil && !e.driverNoted {
 		e.driverNoted = true
-		e.Note(fmt.Sprintf("updates of this host are driven by %s (%s); this pivot goes past it", s.Driver.Name, s.Driver.Unit))
+		e.Note(fmt.Sprintf("updates of this host are managed by %s (%s); pivot bypasses it", s.Driver.Name, s.Driver.Unit))
 	}
 	return s, nil
 }

@@ -45,7 +45,7 @@ func (e Default) CheckTo(ctx context.Context, to ostree.DeploymentRef) error {
 		return err
 	}
 	if staged != nil {
-		return fault.New(fault.Refused, "cannot roll back: a deployment is staged and would be the next boot all the same").
+		return fault.New(fault.Refused, "cannot roll back: a deployment is staged, and would still be the next boot").
 			WithHint("remove it first: ostree admin undeploy 0")
 	}
 	_, err = e.index(to)

@@ -16,7 +16,8 @@ import (
 //
 // rpm-ostree starts from the staged deployment, whatever program staged it, and replaces it by one
 // with the packages and with the same base, origin and arguments. Each of these deployments is
-// locked, so none can become the next boot before the commit.
+// locked, so none can become the next boot before the commit. One call of its D-Bus interface could
+// change image and packages together, but checks the names of packages against the old image.
 type packages struct {
 	engine     *RpmOstree
 	request    pivot.Request

@@ -94,7 +94,7 @@ func (e *Ostree) checkRefresh(ctx context.Context, booted ostree.Deployment, com
 	if len(lacking) == 0 {
 		return nil
 	}
-	return fault.New(fault.Refused, "cannot make a deployment of %s: the new system has no %s, which libostree refreshes its SELinux policy by", commit, strings.Join(lacking, ", ")).
+	return fault.New(fault.Refused, "cannot make a deployment of %s: the new system has no %s, with which libostree refreshes its SELinux policy", commit, strings.Join(lacking, ", ")).
 		WithHint("add the package policycoreutils to the image, or remove its /etc/selinux/config if it is not to have SELinux")
 }
 

@@ -32,7 +32,8 @@ func (p *packages) keepingLayered(ctx context.Context, booted ostree.Deployment,
 
 // repositoryFile configures the package repository for rpm-ostree, which only uses repositories in
 // the booted system's /etc. It exists only while a call needs it, and is removed before the
-// commit, which merges /etc.
+// commit, which merges /etc. Package files in its place would be pinned to their versions, and a
+// cluster's daemon could not replace them.
 const repositoryFile = repositoriesIn + "/pivot-extensions.repo"
 
 // withRepository calls work while rpm-ostree can use the repository with the named packages, if

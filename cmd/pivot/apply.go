@@ -101,6 +101,8 @@ func applyCommand() *cobra.Command {
 	flags.addResult(cmd)
 	cli.OneOf{Value: &when, Allowed: []string{string(day2.RebootNever), string(day2.RebootLater), string(day2.RebootIfNeeded), string(day2.RebootNow)}}.AddP(cmd, "reboot", "r",
 		"when to reboot: never refuses changes that need a reboot, later leaves it to you, if-needed reboots at once, now reboots even if the rules need none; without a value: now")
+	// Not if-needed: scripts that use -r rely on an atomic change with a reboot, and a MachineConfig
+	// that corrects a bad rules file must not need that file.
 	cmd.Flags().Lookup("reboot").NoOptDefVal = string(day2.RebootNow)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, like \"pivot plan\"; write nothing")
 	cmd.Flags().BoolVar(&finish, "finish", false, "only finish an interrupted change of the running system")

@@ -79,7 +79,7 @@ func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, err
 // image was imported, what its content says.
 type inspected struct {
 	osimage.Image
-	Refused  *refusal         `json:"refused,omitempty"` // nil: no known reason
+	Refused  *refusal         `json:"refused,omitempty"` // such as another architecture, which only an import refuses; nil: no known reason
 	Imported *osimage.Content `json:"imported,omitempty"`
 }
 
@@ -145,7 +145,8 @@ func imageInspectCommand() *cobra.Command {
 
 // contentOf returns the content of an image that was imported into the repository at repoPath,
 // by default that of the machine below root; nil if it was not, or if that machine has no
-// repository.
+// repository. There is no way to inspect the content without an import: "image inspect" fetches no
+// layer, on any machine.
 func contentOf(image *osimage.Opened, root, repoPath string) (*osimage.Content, error) {
 	sysroot := ostree.OpenSysroot(root)
 	repo, err := ostree.OpenRepo(cmp.Or(repoPath, sysroot.RepoPath()))
@@ -272,7 +273,7 @@ func imageImportCommand() *cobra.Command {
 				note(text)
 			}
 			if len(result.KernelArguments) > 0 {
-				note(fmt.Sprintf("the image brings kernel arguments of its own (/%s): %s", kargsd.Dir, result.KernelArguments))
+				note(fmt.Sprintf("the image contains kernel arguments (/%s): %s", kargsd.Dir, result.KernelArguments))
 			}
 			return flags.Write(cmd.OutOrStdout(), result, func(w io.Writer) {
 				fmt.Fprintf(w, "%s: %d of %d objects new, %s fetched, %s written, %.1f s\n",
@@ -282,7 +283,7 @@ func imageImportCommand() *cobra.Command {
 	}
 	flags.add(cmd, api.Import)
 	progress.add(cmd)
-	cli.WhenStopped(cmd, "no commit was added; what was fetched whole is kept, and the same command goes on from there")
+	cli.WhenStopped(cmd, "no commit was added; what was fetched completely is kept, and the same command continues from there")
 	cmd.Flags().StringVar(&repoPath, "repo", "", "import into `DIR`, a repository of mode bare (default: the machine's)")
 	cli.Directories(cmd, "repo")
 	return cmd

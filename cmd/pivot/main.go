@@ -1,6 +1,6 @@
-// Command pivot completes the first boot of an image-based Linux host: it moves
-// the machine to the OS image, kernel arguments and CPU pinning that its
-// encapsulated MachineConfig names, in one transaction with one reboot.
+// Command pivot brings an image-based Linux host to its MachineConfig: OS image,
+// kernel arguments, files, units and packages, in one transaction with one
+// reboot, or without one if no change needs it.
 package main
 
 import (

@@ -76,8 +76,9 @@ func rebaseCommand() *cobra.Command {
 	var reboot, unchanged77, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "rebase [IMAGE]",
-		Short: "Change image, kernel arguments and CPU pinning of this machine in one step",
-		Long: "Change image, kernel arguments and CPU pinning of this machine in one step.\n" +
+		Short: "Change image, kernel arguments, packages and CPU sets of this machine in one step",
+		Long: "Change image, kernel arguments, packages and CPU sets of this machine in one step. Everything else\n" +
+			"stays as it is; to apply a whole MachineConfig, use \"pivot apply\".\n" +
 			"Without IMAGE, the image in " + day2.PullspecPath + " is used, or the booted one if there is no such\n" +
 			"file. Lines ADD ARG and DELETE ARG in " + day2.KernelArgsPath + " are applied, too.",
 		Example: "  pivot rebase registry.example/os@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 -r\n" +

@@ -25,7 +25,7 @@ func rootCommand(build cli.Build) *cobra.Command {
 	}
 	commands = append(commands, cli.Elsewhere("pivotctl", "for authors and operators", "config", "ctrcfg", "pinning")...)
 	commands = append(commands, kargsCommand())
-	root := cli.Root("pivot", build, "Update OS image, kernel arguments and CPU pinning of a host in one reboot", commands...)
+	root := cli.Root("pivot", build, "Bring a host to its MachineConfig in one step: OS image, kernel arguments, files, units, packages", commands...)
 	cli.Teach(root, foreign())
 	return root
 }

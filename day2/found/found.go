@@ -82,7 +82,7 @@ func (t *Things) Add(found Thing) error {
 		}
 	}
 	if err != nil {
-		return fault.New(fault.BadInput, "cannot keep what was found, as of %s: %w", found.Path, err).WithHint("move what differs away, and try again")
+		return fault.New(fault.BadInput, "cannot back up what the repair would replace, at %s: %w", found.Path, err).WithHint("move it elsewhere, and try again")
 	}
 	t.all = append(t.all, found)
 	return nil
@@ -131,7 +131,7 @@ func (k Keeper) Keep(things *Things) (dir string, err error) {
 		last := sets[len(sets)-1]
 		if before, err := k.read(last); err == nil && slices.Equal(before.Entries, set.Entries) {
 			if err := k.Disk.Sync(k.path()); err != nil { // a killed run may have renamed it without this
-				return "", fault.New(fault.CannotWrite, "cannot keep what was found: %w", err)
+				return "", fault.New(fault.CannotWrite, "cannot back up what the repair would replace: %w", err)
 			}
 			return filepath.Join(Dir, last), nil
 		}
@@ -141,7 +141,7 @@ func (k Keeper) Keep(things *Things) (dir string, err error) {
 		err = k.prune(append(sets, name))
 	}
 	if err != nil {
-		return "", fault.New(fault.CannotWrite, "cannot keep what was found: %w", err)
+		return "", fault.New(fault.CannotWrite, "cannot back up what the repair would replace: %w", err)
 	}
 	return filepath.Join(Dir, name), nil
 }

@@ -165,7 +165,7 @@ func (r *Runner) inPlace(s step, change func(place) error) error {
 		err = errors.Join(change(place{s, dir, filepath.Base(s.path)}), dir.Close())
 	}
 	if err != nil && hostfiles.Obstructed(err) && hostfiles.OfUsers(r.Root, s.path) {
-		r.Note(fmt.Sprintf("cannot change %s, what stands in its way is a user's: %v", s.path, err))
+		r.Note(fmt.Sprintf("cannot change %s, because something that a user owns is in the way: %v", s.path, err))
 		return nil
 	}
 	return err

@@ -178,7 +178,7 @@ func (r *Runner) rollBack(ctx context.Context, c Change, actions []disruption.Ac
 			if ctx.Err() != nil {
 				return err
 			}
-			r.Note(fmt.Sprintf("warning: with what stood before, too: %v", err))
+			r.Note(fmt.Sprintf("warning: also after restoring the earlier files: %v", err))
 		}
 	}
 	return r.end()

@@ -51,8 +51,8 @@ func (h *Holder) Allow() (hostfiles.File, error) {
 func (h *Holder) Accept(commit string) error {
 	has, err := h.Host.WillHaveUnit(Unit, commit)
 	if err == nil && !has {
-		err = fault.New(fault.Refused, "cannot take a slot of the fleet's lock: the new system has no %s, so nobody would give it back", host.UnitInImage(Unit)).
-			WithHint("put this release of pivot into the image, or go there with --fleetlock=none")
+		err = fault.New(fault.Refused, "cannot take a slot of the fleet's lock: the new system has no %s, so nothing would release it", host.UnitInImage(Unit)).
+			WithHint("put this release of pivot into the image, or use --fleetlock=none")
 	}
 	return err
 }

@@ -45,4 +45,4 @@ func (c *Conductor) failure(booted string) *pivot.Failure {
 	return pivot.FailureOf(fault.New(fault.Refused, "the new system has failed its trial: %s", why).WithHint(failedHint))
 }
 
-const failedHint = "see the journal of its boot (journalctl -b -1); the same again tries it again"
+const failedHint = "see the journal of its boot (journalctl -b -1); the same command tries it again"

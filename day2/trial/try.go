@@ -49,8 +49,8 @@ func (c *Conductor) checkReturn(ctx context.Context) error {
 func (c *Conductor) accept(commit string) error {
 	has, err := c.Host.WillHaveUnit(Unit, commit)
 	if err == nil && !has {
-		err = fault.New(fault.Refused, "cannot try the new system: it has no %s, so nobody would conduct the trial", host.UnitInImage(Unit)).
-			WithHint("put this release of pivot into the image, or go there without --try")
+		err = fault.New(fault.Refused, "cannot try the new system: it has no %s, so nothing would check and end the trial", host.UnitInImage(Unit)).
+			WithHint("put this release of pivot into the image, or leave out --try")
 	}
 	return err
 }
@@ -59,15 +59,15 @@ func (c *Conductor) accept(commit string) error {
 // the method with which Enter will reboot.
 func (c *Conductor) NoteCoverage(method host.RebootMethod) {
 	if method == host.RebootKexec && c.Host.CheckKexec() == nil {
-		c.Progress.Note("the new system is entered once, by kexec: if it does not come up, the next power cycle boots the old one")
+		c.Progress.Note("the new system is booted once, by kexec: if it does not come up, the next power cycle boots the old one")
 		return
 	}
 	loader, err := c.Host.OneShot()
 	if err != nil {
-		c.Progress.Note(fmt.Sprintf("warning: the new system is the default until it comes as far as systemd, so if its kernel hangs before that, somebody must select the old system in the boot menu: %v; --reboot-method=kexec enters it once", err))
+		c.Progress.Note(fmt.Sprintf("warning: the new system is the default boot entry until its systemd starts. If its kernel hangs before that, somebody must choose the old system in the boot menu: %v; with --reboot-method=kexec the new system is booted only once", err))
 		return
 	}
-	c.Progress.Note("the new system is entered once, by " + loader + ": if it does not come up, the next power cycle boots the old one")
+	c.Progress.Note("the new system is booted once, by " + loader + ": if it does not come up, the next power cycle boots the old one")
 }
 
 // hold makes the running system the default again, and returns the ID of the committed deployment.

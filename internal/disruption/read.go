@@ -75,7 +75,7 @@ func (r *reader) actions(e entry) (all []Action) {
 		case Ends(a.Service):
 			at.Fail("%s %s ends the system or restarts all of its services, so it is not done without a reboot: use the type Reboot", a.Type, a.Service)
 		case isOwn(a.Service):
-			at.Fail("%s is a unit of pivot, which is at work: it cannot be told of its own change", a.Service)
+			at.Fail("%s is a unit of pivot: it would wait for the change that restarts it", a.Service)
 		}
 		all = append(all, a)
 	}

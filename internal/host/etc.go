@@ -17,7 +17,7 @@ import (
 
 // Etc reads the entries and units that target names from the running system, and nothing else.
 func (h *Host) Etc(target pivot.Target) (pivot.Etc, error) {
-	booted, err := h.Sysroot().Booted()
+	booted, err := h.booted()
 	if err != nil {
 		return pivot.Etc{}, err
 	}

@@ -15,15 +15,11 @@ import (
 // Observe reads the machine's state, including the entries, units and packages that a target
 // names.
 func (h *Host) Observe(ctx context.Context, target pivot.Target) (pivot.State, error) {
-	sysroot := h.Sysroot()
-	booted, err := sysroot.Booted()
-	if errors.Is(err, ostree.ErrNotBooted) {
-		return pivot.State{}, notBooted()
-	}
+	booted, err := h.booted()
 	if err != nil {
 		return pivot.State{}, err
 	}
-	all, err := sysroot.Deployments()
+	all, err := h.Sysroot().Deployments()
 	if err != nil {
 		return pivot.State{}, err
 	}
@@ -57,6 +53,15 @@ func (h *Host) CheckBooted() error {
 		return notBooted()
 	}
 	return nil // any other problem is that of the run
+}
+
+// booted returns the booted deployment.
+func (h *Host) booted() (ostree.Deployment, error) {
+	d, err := h.Sysroot().Booted()
+	if errors.Is(err, ostree.ErrNotBooted) {
+		err = notBooted()
+	}
+	return d, err
 }
 
 func notBooted() error {

@@ -34,7 +34,8 @@ func kexec(ctx context.Context, next Kernel) error {
 	return nil
 }
 
-// load loads the kernel with kexec_file_load(2).
+// load loads the kernel with kexec_file_load(2). OS images need not have kexec-tools, whose older
+// system call never checks signatures.
 func (k Kernel) load() error {
 	kernel, err := os.Open(k.Image)
 	if err != nil {

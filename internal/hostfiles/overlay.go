@@ -44,7 +44,9 @@ func withoutMounts(dir, scratch string) (string, error) {
 	return below, nil
 }
 
-// mountCopy mounts a copy of dir over it, made from the directory below.
+// mountCopy mounts a copy of dir over it, made from the directory below. So there is one way to
+// commit: files that are written into the running /etc and merged at shutdown would be a second
+// one, whose failure nobody sees.
 func mountCopy(dir, below, scratch string) error {
 	copied := filepath.Join(scratch, "copy")
 	if err := copyTree(below, copied); err != nil {
@@ -62,6 +64,7 @@ func overlaid(work func() error, overlays []Overlay) (err error) {
 		return work()
 	}
 	o := overlays[0]
+	// Not in /tmp, which may be on a read-only sysroot (sysroot.readonly=true).
 	scratch, err := os.MkdirTemp("/run", fmt.Sprintf("pivot-overlay-%d-*", os.Getpid()))
 	if err != nil {
 		return fmt.Errorf("cannot overlay %s: %w", o.Dir, err)

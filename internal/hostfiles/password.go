@@ -149,7 +149,9 @@ func withPassword(data []byte, user, hash string) ([]byte, error) {
 // shadowFields returns the fields of a line of a shadow file.
 func shadowFields(line string) []string { return strings.Split(strings.TrimSuffix(line, "\n"), ":") }
 
-// lockPassword locks the password of a user. It is a no-op if the user has no line.
+// lockPassword locks the password of a user. It is a no-op if the user has no line. A password that
+// is no longer requested is locked: with an empty hash anybody could log in, and what it was before
+// is not known. SSH keys keep working.
 func lockPassword(root *os.Root, rel, user string) error {
 	err := putPassword(root, rel, user, lockedHash)
 	if errors.Is(err, errNoUser) || errors.Is(err, fs.ErrNotExist) {

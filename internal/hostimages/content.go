@@ -58,7 +58,7 @@ func (c Content) Foresee(plan pivot.Plan) (pivot.Plan, error) {
 	}
 	if commit == "" {
 		if target.Kargs.Image != nil {
-			plan.Notes = append(plan.Notes, "kernel arguments that the image brings of its own (/"+kargsd.Dir+") come to this; "+
+			plan.Notes = append(plan.Notes, "kernel arguments that the image contains (/"+kargsd.Dir+") are added; "+
 				"they are known when it is in the host's repository, as after: pivot image import --repo "+c.Host.Sysroot().RepoPath())
 		}
 		return plan, nil

@@ -71,7 +71,7 @@ func (d Downloaded) whole(ctx context.Context, repo *ostree.Repo) (ostree.Checks
 		_, err = osimage.Kept(ctx, repo, commit, imageref.Reference{})
 	}
 	if err != nil {
-		err = fault.New(fault.Refused, "cannot use image %s: it was downloaded, but is not whole any more: %w", d.Image.Reference, err).WithHint(DownloadAgain)
+		err = fault.New(fault.Refused, "cannot use image %s: it was downloaded, but is not complete any more: %w", d.Image.Reference, err).WithHint(DownloadAgain)
 	}
 	return commit, err
 }

@@ -131,7 +131,7 @@ func TestDownloadedAfterPulled(t *testing.T) {
 	if left := i.refs(); !slices.Equal(left, before) {
 		t.Errorf("left %q of %q", left, before)
 	}
-	expect(t, d.Check(t.Context(), pinned), fault.Refused, "it was downloaded, but is not whole any more")
+	expect(t, d.Check(t.Context(), pinned), fault.Refused, "it was downloaded, but is not complete any more")
 	expect(t, i.Check(t.Context(), pinned), fault.Unavailable, "connection refused")
 }
 

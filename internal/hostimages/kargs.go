@@ -44,7 +44,8 @@ func (c Content) withArguments(state pivot.State, target pivot.Target) (_ pivot.
 }
 
 // judge checks the arguments that an image adds to the command line against the machine's
-// policy, and returns notes about warnings and about the changes due to the image.
+// policy, and returns notes about warnings and about the changes due to the image. They are known
+// only from the image's content, so a refusal comes after the pull.
 func (c Content) judge(booted kargs.Line, change kargs.Change) (notes []string, err error) {
 	added, removed, err := imageDelta(booted, change)
 	if err != nil {
@@ -62,7 +63,7 @@ func (c Content) judge(booted kargs.Line, change kargs.Change) (notes []string, 
 		notes = append(notes, fmt.Sprintf("warning: kernel argument %s of the image %s", p.Path, p.Message))
 	}
 	if what := addsAndRemoves(added, removed); what != "" {
-		notes = append(notes, "kernel arguments of the image's own (/"+kargsd.Dir+"): it "+what)
+		notes = append(notes, "kernel arguments that the image contains (/"+kargsd.Dir+"): it "+what)
 	}
 	return notes, nil
 }
@@ -103,10 +104,10 @@ func leftOut(booted kargs.Line, asked kargs.Change, change *kargs.ImageChange) (
 	what := addsAndRemoves(added, removed)
 	switch {
 	case len(own.Appended) > 0:
-		return []string{fmt.Sprintf("kernel arguments that the image brings of its own (/%s) are left out: %s; --image-kargs=apply %s",
-			kargsd.Dir, own.Appended, cmp.Or(what, "changes nothing, for the running image brings them too: --append-karg adds them"))}, nil
+		return []string{fmt.Sprintf("kernel arguments that the image contains (/%s) are left out: %s; --image-kargs=apply %s",
+			kargsd.Dir, own.Appended, cmp.Or(what, "changes nothing, because the running image has them too: --append-karg adds them"))}, nil
 	case what != "":
-		return []string{fmt.Sprintf("kernel arguments of the running image's own (/%s) stay; --image-kargs=apply %s", kargsd.Dir, what)}, nil
+		return []string{fmt.Sprintf("kernel arguments that the running image contains (/%s) stay; --image-kargs=apply %s", kargsd.Dir, what)}, nil
 	}
 	return nil, nil
 }

@@ -40,7 +40,7 @@ func (i *Initramfs) hasEntries() bool {
 
 // bootDevice returns the device to mount at /boot, in a form that mount(8) accepts: from the
 // kernel command line (boot=, as set by Fedora CoreOS), from the system's fstab, or by the
-// usual label.
+// usual label. mount(8), which every systemd initramfs has, resolves labels, UUIDs and types.
 func (i *Initramfs) bootDevice() string {
 	line, err := os.ReadFile(i.path("/proc/cmdline"))
 	if err == nil {

@@ -80,7 +80,7 @@ func (i *Initramfs) start(ctx context.Context) error {
 		}
 		return startUnit(ctx, m.unit)
 	}
-	return deferred("the initramfs has nothing that brings a network up")
+	return deferred("nothing in the initramfs starts a network")
 }
 
 func hasUnit(name string) bool {

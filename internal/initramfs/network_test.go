@@ -32,8 +32,8 @@ func TestNetwork(t *testing.T) {
 		{"IPv6", link + "ip -6 route add default via 2001:db8::1; ", "network: up\n"},
 		{"resolved knows", link + "ip route add default via 192.0.2.1; mkdir -p /run/systemd/resolve; echo nameserver 192.0.2.54 >/run/systemd/resolve/resolv.conf; ",
 			"network: up\nnameserver 192.0.2.54\n"},
-		{"unreachable is no route", link + "ip route add unreachable default; ", "nothing that brings a network up"},
-		{"nothing", "", "nothing that brings a network up"},
+		{"unreachable is no route", link + "ip route add unreachable default; ", "nothing in the initramfs starts a network"},
+		{"nothing", "", "nothing in the initramfs starts a network"},
 		{"no systemd to ask", "mkdir -p /etc/systemd/system; touch /etc/systemd/system/systemd-networkd.service; ", "cannot reach systemd"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

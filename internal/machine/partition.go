@@ -22,7 +22,8 @@ type partition struct{ host *host.Host }
 var _ pivot.Contributor = partition{}
 
 // Entries implements pivot.Contributor. It leaves out unchanged files of the image, because the
-// next image brings its own.
+// next image brings its own. A first boot adopts what Ignition wrote: files that are only carried over
+// could be missing on the next boot unnoticed.
 func (p partition) Entries() ([]hostfiles.File, error) {
 	in, err := p.input(nil)
 	if err != nil {

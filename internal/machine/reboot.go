@@ -64,7 +64,8 @@ func (m *Machine) RebootBy(ctx context.Context, into, hint string, reboot func(c
 	return nil
 }
 
-// kexec reboots without the firmware, or, if that is not possible, through it.
+// kexec reboots without the firmware, or, if that is not possible, through it. Both ways lead into
+// the committed system, so a doubt about a kexec is only noted, and never fails a first boot.
 func (m *Machine) kexec(ctx context.Context) error {
 	next, err := m.Host.NextKernel()
 	if err == nil {

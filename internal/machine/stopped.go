@@ -25,5 +25,5 @@ func (m *Machine) ExplainStop(ctx context.Context, err error) error {
 			WithHint("the new system is committed: the next boot starts it, whoever reboots the machine; pivot rollback takes it back")
 	}
 	return fault.New(fault.Unavailable, "stopped before the commit: %w", context.Cause(ctx)).
-		WithHint("the next boot starts the running system, unchanged; the same command continues with what was fetched completely")
+		WithHint("the next boot is the running system, unchanged; what was pulled completely is kept, and the same command continues from there")
 }

@@ -32,7 +32,7 @@ func TestBadLayerAtAMirror(t *testing.T) {
 		note   string
 		others bool // other layers come from the registry too
 	}{
-		"wrong digest":       {registry.Rule{Fault: registry.FlipAt(300)}, "does not give it whole, trying ORIGIN/test/os: ", false},
+		"wrong digest":       {registry.Rule{Fault: registry.FlipAt(300)}, "does not serve it completely, trying ORIGIN/test/os: ", false},
 		"truncated for good": {registry.Rule{Fault: registry.EndAt(300)}, "it is truncated: it ended after 300 of ", false},
 		"trailing data":      {registry.Rule{Fault: registry.Trail("x")}, "data follows after the ", false},
 		"lost":               {registry.Rule{Fault: registry.Status(404)}, "fault of the test registry", false},

@@ -39,7 +39,7 @@ func (x xattr) checkACL(mode uint32) error {
 	list, err := parseACL(x.value)
 	switch {
 	case x.name != "system.posix_acl_access" && x.name != "system.posix_acl_default":
-		return fmt.Errorf("no kernel lets it be set")
+		return fmt.Errorf("no kernel accepts it")
 	case kind == unix.S_IFLNK, kind != unix.S_IFDIR && x.name == "system.posix_acl_default":
 		return fmt.Errorf("such a file cannot have it")
 	case err != nil:

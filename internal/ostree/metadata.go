@@ -41,7 +41,8 @@ func checkDirMeta(data []byte) error {
 type owned struct{ uid, gid, mode uint32 }
 
 // check returns an error for values that the kernel would not store: chown(2) takes the ID -1
-// as "no change", which would leave root as the owner, and chmod(2) drops unknown mode bits.
+// as "no change", which would leave root as the owner, and chmod(2) drops unknown mode bits. "ostree
+// fsck" accepts such a commit, which could not be deployed unchanged.
 func (o owned) check() error {
 	const unchanged = ^uint32(0)
 	if o.uid == unchanged || o.gid == unchanged {

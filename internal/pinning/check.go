@@ -87,6 +87,8 @@ func newChecker(m Machine) *checker {
 	return &checker{machine: m, definedIn: map[string]string{}, effective: map[string]workload{}}
 }
 
+// wrong reports an error, which keeps a machine from its first boot: only if CRI-O would not start,
+// pods would have no CPU, or the two files contradict each other. All else is a warning.
 func (c *checker) wrong(p, format string, args ...any) { c.problems.Fail(p, format, args...) }
 func (c *checker) warn(p, format string, args ...any)  { c.problems.Warn(p, format, args...) }
 

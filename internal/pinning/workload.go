@@ -23,7 +23,9 @@ const (
 	DropInPath = DropInDir + "/50-workload-partitioning.conf"
 	// ConfigPath is CRI-O's main configuration, which it reads before the drop-ins.
 	ConfigPath = "/etc/crio/crio.conf"
-	// KubeletPath enables the feature in kubelet by its existence.
+	// KubeletPath enables the feature in kubelet by its existence. Its mode is 0644: the
+	// enhancement's text wants it private, but all tools that write it use this mode, which the
+	// machine-config daemon compares.
 	KubeletPath = "/etc/kubernetes/openshift-workload-pinning"
 )
 

@@ -104,7 +104,8 @@ func (p *Projector) missing(before record, wanted map[string]hostfiles.Entry, he
 }
 
 // planEntry returns the step that projects an entry. i is its item in the record, if known. same
-// says that the last projection was of the same set.
+// says that the last projection was of the same set: then a local change stays, as a boot must not
+// undo silently what an administrator has changed.
 func (p *Projector) planEntry(i item, known bool, want hostfiles.Entry, same bool) (step, error) {
 	done := known && !i.Begun && i.last() == want
 	if done && same {

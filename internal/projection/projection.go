@@ -71,7 +71,7 @@ func (p *Projector) carryOut(steps []step, labels hostfiles.Labels) (changed []s
 		switch {
 		case err != nil && hostfiles.OfUsers(p.Root, s.item.Path) && hostfiles.Obstructed(err):
 			// The owner of a directory decides what is in it, and must not stop anything else.
-			p.Note(fmt.Sprintf("cannot project %s, what stands in its way is a user's: %v", s.item.Path, err))
+			p.Note(fmt.Sprintf("cannot project %s, because something that a user owns is in the way: %v", s.item.Path, err))
 			left = append(left, s.item)
 		case err != nil:
 			failed = errors.Join(failed, fmt.Errorf("cannot project %s: %w", s.item.Path, err))

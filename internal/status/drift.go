@@ -38,7 +38,7 @@ type Drift struct {
 func (d *Drift) Tell(differences []string) {
 	text := "the machine is what was asked for"
 	if len(differences) > 0 {
-		text = fmt.Sprintf("the machine has come to differ: %s", strings.Join(differences, "; "))
+		text = fmt.Sprintf("the machine now differs from its target: %s", strings.Join(differences, "; "))
 	}
 	d.Notify(printable.Line(text))
 	if err := keepMetrics(d.Metrics, d.exposed(len(differences))); err != nil {

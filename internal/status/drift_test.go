@@ -41,8 +41,8 @@ func TestDrift(t *testing.T) {
 		logged = append(logged, m.message+" "+m.fields["PIVOT_DIFFERENCES"])
 	}
 	want := []string{
-		"warning: the machine has come to differ: file /etc/x: differs 1",
-		"warning: the machine has come to differ: file /etc/x: differs; y 2",
+		"warning: the machine now differs from its target: file /etc/x: differs 1",
+		"warning: the machine now differs from its target: file /etc/x: differs; y 2",
 		"the machine is what was asked for again 0",
 	}
 	if strings.Join(logged, "\n") != strings.Join(want, "\n") {

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// The journal fields. They are documented in docs/operations.md and must stay compatible.
+// The journal fields. They are documented in docs/status.md and must stay compatible.
 const (
 	fieldMessageID = "MESSAGE_ID"
 	fieldPhase     = "PIVOT_PHASE"

@@ -68,7 +68,7 @@ func TestJournalFields(t *testing.T) {
 // TestMessageIDs compares the documented table with what is sent: one ID per event, and no
 // undocumented ones.
 func TestMessageIDs(t *testing.T) {
-	documented, err := os.ReadFile("../../docs/operations.md")
+	documented, err := os.ReadFile("../../docs/status.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestMessageIDs(t *testing.T) {
 	}
 	drifted, _ := tell(t, []string{"x"}, nil)
 	for i, says := range []string{
-		"a machine that is watched has come to differ from what was asked for, by `PIVOT_DIFFERENCES` differences", "it no longer differs",
+		"a watched machine now differs from its target, by `PIVOT_DIFFERENCES` differences", "it no longer differs",
 	} {
 		id := drifted[i].fields["MESSAGE_ID"]
 		if table[id] != says {

@@ -14,14 +14,15 @@ import (
 )
 
 // Metrics returns a record in the text format of Prometheus, for the textfile collector of a
-// node exporter. All metrics are gauges, because they describe the current transaction only.
+// node exporter. All metrics are gauges, because they describe the current transaction only. The
+// message of a failure is no label: each message would create a time series of its own.
 func Metrics(r pivot.Record) []byte {
 	var m exposition
 	m.family("pivot_phase", "Phase of the transaction: 1 for the one it is in.")
 	for _, phase := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone, pivot.PhaseInterrupted} {
 		m.sample("pivot_phase", "phase", string(phase), is(phase == r.Phase))
 	}
-	m.family("pivot_attempts", "Attempts of the transaction so far: each but the first follows a commit that did not hold.")
+	m.family("pivot_attempts", "Attempts of the transaction so far. Each but the first follows a commit after which another system was booted.")
 	m.sample("pivot_attempts", "", "", float64(r.Attempt))
 	if !r.Started.IsZero() {
 		m.family("pivot_started_timestamp_seconds", "When the transaction was begun.")

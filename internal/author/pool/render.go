@@ -47,7 +47,7 @@ func (r Renderer) Merge(ctx context.Context, all []*authored.MachineConfig, role
 	report = append(report, judge(merged, role, r.Rules)...)
 	var remote problem.Report
 	for _, at := range ignition.Remote(merged.Spec.Config) {
-		remote.Fail("$.spec.config"+at.Path, "it would be fetched when the machine boots: what a machine gets must be whole")
+		remote.Fail("$.spec.config"+at.Path, "it would be fetched when the machine boots: the config of a machine must be complete")
 	}
 	report.Add(remote.In(mergedFor(role))...)
 	if report.Failed() {

@@ -40,7 +40,7 @@ func Embed(program []byte) (ignition.Config, error) {
 }
 
 // KargPolicy returns the config that writes the policy for kernel arguments, because the first boot
-// checks the arguments again.
+// checks the arguments again, and would refuse by the built-in policy what this one allows.
 func KargPolicy(text []byte) ignition.Config {
 	config := ignition.Empty()
 	config.Storage.Files = append(config.Storage.Files, ignition.NewFile(kargs.PolicyPath, 0o644, text))

@@ -100,7 +100,8 @@ func CommandLine(entries []string) kargs.Line {
 	return line
 }
 
-// Contradictions reports kernel arguments that contradict spec.fips.
+// Contradictions reports kernel arguments that contradict spec.fips, in a merged MachineConfig. A
+// single file may have both fips=1 and "fips: false", which typed writers emit by default.
 func Contradictions(path string, entries []string, fips bool, report *problem.Report) {
 	for i, entry := range entries {
 		for _, value := range kargs.Split(entry).Values("fips") {

@@ -100,7 +100,7 @@ func (t *Tree) checkRelease() error {
 		}
 		break
 	}
-	const lacks = "the image has no PRETTY_NAME or ID in /usr/lib/os-release, which a boot entry is named by"
+	const lacks = "the image has no PRETTY_NAME or ID in /usr/lib/os-release, from which its boot entry gets its name"
 	if t.Stored {
 		t.notes.add("warning: %s: no host will be able to boot it", lacks)
 		return nil

@@ -64,7 +64,7 @@ func (c classifier) classify(ctx context.Context, err error, otherwise fault.Kin
 	}
 	f := fault.New(otherwise, "%w", err)
 	if !c.ref.Remote() {
-		return f.WithHint("is %s there, and whole? else copy the image anew, for example with skopeo copy", c.ref.Name())
+		return f.WithHint("check that %s exists and is complete, or copy the image again, for example with skopeo copy", c.ref.Name())
 	}
 	return f.WithHint("is it %s that answers, and not a proxy or a login page in its place?", c.ref.Host())
 }

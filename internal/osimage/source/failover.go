@@ -67,7 +67,7 @@ func (i *Image) ReadLayer(ctx context.Context, n int, meter Meter, read func(str
 		if fault.KindOf(err).Transient() { // otherwise the endpoint may still have other layers
 			s.first.CompareAndSwap(int32(at), int32(next))
 		}
-		s.host.note("layer %s: %s does not give it whole, trying %s: %v",
+		s.host.note("layer %s: %s does not serve it completely, trying %s: %v",
 			i.Layers[n].Digest, s.endpoints[at].ref.Name(), s.endpoints[next].ref.Name(), err)
 	}
 	return allFailed(s.ref, len(s.endpoints), failed)

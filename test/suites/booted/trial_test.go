@@ -58,7 +58,7 @@ func TestTrial(t *testing.T) {
 	expect("mkdir -p /etc/systemd/system/sysinit.target.wants && touch /etc/systemd/system/pivot-trial.service && "+
 		"ln -s /etc/systemd/system/pivot-trial.service /etc/systemd/system/sysinit.target.wants/", 0)
 	// The testing machine's kernel started long ago.
-	expect("pivot rebase --try=1000000h --check 'test -e /run/ready' "+h.Image, 0, "somebody must select the old system in the boot menu", "rebooting into the system on trial")
+	expect("pivot rebase --try=1000000h --check 'test -e /run/ready' "+h.Image, 0, "somebody must choose the old system in the boot menu", "rebooting into the system on trial")
 	expect("cat /proc/sys/kernel/random/boot_id; pivot rollback", 78, "00000002-", "the system that runs is on trial")
 	expect("pivot confirm", 69, `check "test -e /run/ready" fails`, "the trial goes on")
 	expect("pivot trial & sleep 1; pivot status; touch /run/ready; pivot confirm && wait $! && pivot verify && pivot status", 0,
@@ -66,5 +66,5 @@ func TestTrial(t *testing.T) {
 	expect("pivot rebase --try=1s --check false --append-karg bad=1", 0, "rebooting into the system on trial")
 	expect("cat /proc/cmdline; pivot trial", 0, "bad=1", `the new system has failed its trial of 1s: check "false" fails`, "rebooting into the old system")
 	expect("cat /proc/sys/kernel/random/boot_id /proc/cmdline; pivot status --exit-code", 3, "00000004-", "phase    failed", `check "false" fails`)
-	expect("pivot trial && pivot status && ostree admin status; grep -c bad=1 /boot/loader/entries/*", 1, "phase    failed", "the same again tries it again")
+	expect("pivot trial && pivot status && ostree admin status; grep -c bad=1 /boot/loader/entries/*", 1, "phase    failed", "the same command tries it again")
 }

@@ -18,7 +18,7 @@ var notRun = map[string]reason{
 	"docs/benchmark.md: make bench": {"it takes an hour and wants the machine for itself", "test/tools/bench.TestShort"},
 	"docs/benchmark.md: go run ./test/tools/bench -size 600MB -files 12000 -images /var/tmp/images":                                    {"the same, with a profiler", "test/tools/bench.TestShort"},
 	"docs/recipes/disconnected.md: oc adm release mirror --registry-config=pull-secret.json --print-mirror-instructions=idms \\":       {"oc and a release of OpenShift are not to be had; the same with skopeo is the next block", "test/suites/docs.TestDocuments"},
-	"docs/operations.md: semodule -i /usr/share/selinux/packages/pivot.cil":                                                            {"it changes the SELinux policy of the machine that it runs on", "test/suites/e2e.TestSELinux"},
+	"docs/selinux.md: semodule -i /usr/share/selinux/packages/pivot.cil":                                                               {"it changes the SELinux policy of the machine that it runs on", "test/suites/e2e.TestSELinux"},
 	"docs/machineconfig.md: python3 -m http.server --bind 127.0.0.1 --directory web 8000 &":                                            {"it runs until it is stopped; the test serves the directory itself, at a free port", "test/suites/docs.TestDocuments"},
 	"docs/recipes/container.md: make build image":                                                                                      {"it pushes to a registry of the reader's", "test/suites/packaging.TestImage"},
 	`docs/recipes/container.md: podman run --rm -v "$PWD/conf:/conf:ro,Z" registry.example/pivot:1.4.0 pivotctl config validate /conf`: {"not every host of the tests can run containers", "test/tools/ociimage.TestPrograms"},

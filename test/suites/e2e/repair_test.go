@@ -75,7 +75,7 @@ func repairsDrift(t *testing.T, l *lab.Lab) {
 	first := boot(t, m, vm.BootOptions{StopWhen: inTheMiddle})
 	expectSaid(t, first,
 		"@@applied 600 core key-of-core ours $y$hash", "@@applied verified",
-		"@@watch status 65, metric pivot_differences 2", "@@event warning: the machine has come to differ: ",
+		"@@watch status 65, metric pivot_differences 2", "@@event warning: the machine now differs from its target: ",
 		"what was found at 2 paths is kept in /var/lib/pivot/found/2",
 		"@@repaired 600 core key-of-core ours $y$hash", "@@repaired verified", "@@found mine 700", "nothing to repair")
 	second := boot(t, m, vm.BootOptions{})

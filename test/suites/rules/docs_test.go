@@ -95,8 +95,8 @@ func TestFailurePage(t *testing.T) {
 			t.Errorf("the page does not have %q", needed)
 		}
 	}
-	if !strings.Contains(readText(t, "docs/operations.md"), "(failed.md)") {
-		t.Error("docs/operations.md does not link to the page")
+	if !strings.Contains(readText(t, "docs/status.md"), "(failed.md)") {
+		t.Error("docs/status.md does not link to the page")
 	}
 	for _, entry := range strings.Split(readText(t, "systemd-units/pivot.catalog"), "\n-- ") {
 		subject := strings.Contains(entry, "\nSubject: pivot failed\n") || strings.Contains(entry, "\nSubject: The machine stays on its old system\n")

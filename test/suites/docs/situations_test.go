@@ -12,8 +12,11 @@ import (
 // onMachines is the documents whose commands run on a machine, with the setup of the machine.
 var onMachines = map[string]func(*machine){
 	"README.md":          byHand,
-	"docs/operations.md": operations,
+	"docs/byhand.md":     installed,
 	"docs/failed.md":     failed,
+	"docs/kargs.md":      func(*machine) {},
+	"docs/registries.md": registries,
+	"docs/status.md":     installed,
 
 	"docs/recipes/disconnected.md": disconnected,
 	"docs/recipes/fleetlock.md":    fleetLock,
@@ -60,11 +63,15 @@ func failed(m *machine) {
 	}
 }
 
-// operations provides the situations of docs/operations.md.
-func operations(m *machine) {
-	const mirrored = "[[registry]]\nlocation = \"registry.example/os\"\n[[registry.mirror]]\nlocation = \"mirror.example:5000/os\"\n"
+// installed provides a machine that has changed its system, with its journal and without.
+func installed(m *machine) {
 	m.notes["a pivot before"] = func() { m.mustRun("pivot rebase -r registry.example/os:stable") }
 	m.notes["the machine as it was installed"] = func() { m.mustRun("rm -rf /var/lib/pivot") }
+}
+
+// registries provides the situations of docs/registries.md.
+func registries(m *machine) {
+	const mirrored = "[[registry]]\nlocation = \"registry.example/os\"\n[[registry.mirror]]\nlocation = \"mirror.example:5000/os\"\n"
 	proxied(m)
 	m.notes["a mirror"] = func() { m.write("etc/containers/registries.conf", mirrored) }
 	m.notes["the mirror is down and the registry wants a password"] = func() {
@@ -75,6 +82,10 @@ func operations(m *machine) {
 		m.must(m.mirror.SetDown(false))
 		m.secrets(m.mirror, m.host.Registry)
 		m.write("etc/containers/policy.json", `{"default":[{"type":"insecureAcceptAnything"}],"transports":{"docker":{"registry.example":[{"type":"signedBy","keyType":"GPGKeys","keyPath":"/etc/pki/os.gpg"}]}}}`)
+	}
+	m.notes["an imported image"] = func() {
+		m.write("etc/containers/policy.json", `{"default":[{"type":"insecureAcceptAnything"}]}`)
+		m.mustRun("pivot image import registry.example/os:stable --repo /ostree/repo")
 	}
 	m.notes["a medium"] = func() {
 		m.host.PutIntoNext(map[string]string{"usr/share/later": "later"})
