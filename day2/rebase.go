@@ -59,11 +59,11 @@ func (r *Rebase) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 		return false, err
 	}
 	defer r.Pulled().Close()
+	r.Progress.Begin(pivot.StepRead, "reading what is asked for")
 	m, err := newMove(r.Machine, prepared, r.Try, r.Reboot || r.rebootNeeded())
 	if err != nil {
 		return false, err
 	}
-	r.Progress.Begin(pivot.StepRead, "reading what is asked for")
 	ask, err := r.ask(prepared)
 	if err != nil {
 		return false, err

@@ -27,11 +27,16 @@ func (Unfinished) Settle(ctx context.Context, m *machine.Machine) error {
 	return conductor(m).Settle(ctx)
 }
 
-// Show implements machine.Unfinished.
-func (Unfinished) Show(m *machine.Machine, s *status.Status) (decides bool, err error) {
-	if live.Interrupted(m.Host.Root) {
-		s.Notes = append(s.Notes, "a change of the running system goes on, or was interrupted: pivot apply --finish finishes it")
+// Interrupted implements machine.Unfinished.
+func (Unfinished) Interrupted(m *machine.Machine) string {
+	if !live.Interrupted(m.Host.Root) {
+		return ""
 	}
+	return "a change of the running system goes on, or was interrupted: pivot apply --finish finishes it"
+}
+
+// Trial implements machine.Unfinished.
+func (Unfinished) Trial(m *machine.Machine, s *status.Status) (there bool, err error) {
 	record := m.Progress.Record
 	if s.Trial = record.Trial; s.Trial == nil {
 		return false, nil

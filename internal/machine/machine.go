@@ -59,8 +59,11 @@ type Unfinished interface {
 	// Settle closes a trial that is over, or waits for its reboot. It returns an error if
 	// nothing may change the machine, because the running system is on trial.
 	Settle(ctx context.Context, m *Machine) error
-	// Show adds what is unfinished to a status. It reports whether that decides the status's phase.
-	Show(m *Machine, s *status.Status) (decides bool, err error)
+	// Interrupted returns a note about a change of the running system that goes on or was
+	// interrupted; "" if there is none.
+	Interrupted(m *Machine) string
+	// Trial sets the status of a trial, which decides the phase. It reports whether there is one.
+	Trial(m *Machine, s *status.Status) (there bool, err error)
 }
 
 // Open loads the journal and sets the ID of this boot.

@@ -46,6 +46,11 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 	if state.Pending() {
 		s.Pending = &state.Default
 	}
+	if m.Unfinished != nil {
+		if note := m.Unfinished.Interrupted(m); note != "" {
+			s.Notes = append(s.Notes, note)
+		}
+	}
 	if err := m.Progress.Open(); err != nil {
 		return s, err
 	}
@@ -53,7 +58,7 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 		return s, nil // a commit is running: it is journaled before it takes effect
 	}
 	if m.Unfinished != nil {
-		if decides, err := m.Unfinished.Show(m, &s); err != nil || decides {
+		if trial, err := m.Unfinished.Trial(m, &s); err != nil || trial {
 			return s, err
 		}
 	}
