@@ -159,9 +159,8 @@ func (j Journal) unstamp(name string) error {
 	return nil
 }
 
-// formatVersion is the journal format that this program writes. It also reads format 1, in
-// which the target's files had contents instead of digests. The format was incremented because
-// an older program would take files without content for empty ones.
+// formatVersion is the journal format that this program writes and reads. No release has written
+// format 1, in which the target's files had contents instead of digests.
 const formatVersion = 2
 
 // Journal keeps one Record in a file, which each write replaces atomically and durably.
@@ -197,16 +196,10 @@ func (j Journal) Parse(data []byte) (Record, error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return Record{}, j.unusable("%v", err)
 	}
-	switch r.Format {
-	case formatVersion:
-		return r, nil
-	case 1:
-		if err := r.upgrade(data); err != nil {
-			return Record{}, j.unusable("%v", err)
-		}
-		return r, nil
+	if r.Format != formatVersion {
+		return Record{}, j.unusable("its format is %d, this program knows those up to %d", r.Format, formatVersion)
 	}
-	return Record{}, j.unusable("its format is %d, this program knows those up to %d", r.Format, formatVersion)
+	return r, nil
 }
 
 // CheckWritable returns an error if the journal's file system is read-only. It writes nothing.
