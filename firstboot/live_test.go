@@ -454,7 +454,7 @@ func TestLiveForward(t *testing.T) {
 			c.units = map[string]live.UnitState{"other.service": {Load: "loaded", Active: "inactive"}, "crio.service": {Load: "loaded", Active: "inactive"}}
 		}
 		c.disk, c.calls, c.services.before = nil, nil, nil
-		told := strings.Contains(string(c.Read(live.JournalPath)), `"done":true`) // all actions were done before it died
+		told := strings.Contains(string(c.Read(live.JournalPath)), `"done": true`) // all actions were done before it died
 		m := c.machine()
 		found, err := m.Finish(t.Context())
 		must(t, err)
