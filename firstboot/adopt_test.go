@@ -1,7 +1,6 @@
 package firstboot_test
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
@@ -121,18 +119,14 @@ func TestFilesOfIgnitionAfterAPivotByHand(t *testing.T) {
 }
 
 // TestFilesOfIgnitionLost (D9): a new system that comes up without them is not at its
-// target. They are restored, also by the try after one that failed, and also from the
-// journal of an earlier version.
+// target. They are restored, also by the try after one that failed.
 func TestFilesOfIgnitionLost(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		old     bool // the journal has format 1
 		between func(*testing.T, *hostdir.Host)
 	}{
 		{name: "mended at once"},
 		{name: "mended by the try after", between: failOnce},
-		{name: "an old journal", old: true},
-		{name: "an old journal, mended by the try after", old: true, between: failOnce},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := served(t)
@@ -140,9 +134,6 @@ func TestFilesOfIgnitionLost(t *testing.T) {
 			content := string(h.Read(pinning.DropInPath))
 			if err := boot(t, h); err != nil {
 				t.Fatal(err)
-			}
-			if c.old {
-				ageJournal(t, h, content)
 			}
 			h.Boot()
 			if err := os.Remove(h.Path(pinning.DropInPath)); err != nil {
@@ -184,26 +175,6 @@ func failOnce(t *testing.T, h *hostdir.Host) {
 	}
 	h.Ostree.Fail = nil
 	h.Boot()
-}
-
-// ageJournal rewrites the journal in the format of an earlier version, which has the contents
-// inside and keeps none elsewhere.
-func ageJournal(t *testing.T, h *hostdir.Host, dropIn string) {
-	t.Helper()
-	path := pivot.JournalIn(h.Root).Path
-	text := string(h.Read("/var/lib/pivot/journal.json"))
-	text = strings.Replace(text, `"format": 2`, `"format": 1`, 1)
-	for _, content := range []string{dropIn, string(h.Read(pinning.KubeletPath))} {
-		text = strings.Replace(text, fmt.Sprintf(`"digest": %q`, hostfiles.DigestOf([]byte(content))),
-			fmt.Sprintf(`"content": %q`, base64.StdEncoding.EncodeToString([]byte(content))), 1)
-	}
-	if strings.Count(text, `"content": "`) != 2 {
-		t.Fatalf("no journal of format 1: %s", text)
-	}
-	h.Write("/var/lib/pivot/journal.json", []byte(text))
-	if err := os.RemoveAll(filepath.Join(filepath.Dir(path), "contents")); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestFilesOfIgnitionCorrected: files that are refused can be corrected in place.

@@ -456,7 +456,7 @@ func TestLiveForward(t *testing.T) {
 			c.units = map[string]host.UnitState{"other.service": {Load: "loaded", Active: "inactive"}, "crio.service": {Load: "loaded", Active: "inactive"}}
 		}
 		c.disk, c.calls, c.services.before = nil, nil, nil
-		told := strings.Contains(string(c.Read(live.JournalPath)), `"done":true`) // all actions were done before it died
+		told := strings.Contains(string(c.Read(live.JournalPath)), `"done": true`) // all actions were done before it died
 		m := c.newMachine()
 		found, err := day2.Finish(t.Context(), m)
 		must(t, err)

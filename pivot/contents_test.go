@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"machine-pivot/internal/hostfiles"
@@ -69,40 +68,5 @@ func TestContents(t *testing.T) {
 	}
 	if left := contentsIn(t, root); len(left) > 0 {
 		t.Errorf("left %q", left)
-	}
-}
-
-// TestOldJournal (D9): the contents in a journal of format 1 are read, and are no longer in the
-// journal when it is written again.
-func TestOldJournal(t *testing.T) {
-	root := t.TempDir()
-	j := pivot.JournalIn(root)
-	if err := j.Save(pivot.Record{}); err != nil {
-		t.Fatal(err)
-	}
-	write(t, j.Path, `{"format":1,"phase":"committed","bootID":"x","attempt":1,"target":{"kargs":{"New":["a"]},
-		"files":[{"path":"/etc/f","mode":384,"uid":1,"gid":2,"content":"c2VjcmV0"},{"path":"/etc/empty","mode":420,"uid":0,"gid":0,"content":null}]}}`)
-	r, err := j.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := pivot.Target{Kargs: r.Target.Kargs, Entries: []hostfiles.Entry{
-		{Path: "/etc/f", Mode: 0o600, UID: 1, GID: 2, Digest: hostfiles.DigestOf([]byte("secret"))},
-		{Path: "/etc/empty", Mode: 0o644, Digest: hostfiles.DigestOf(nil)},
-	}}
-	if r.Phase != pivot.PhaseCommitted || !r.Target.Same(want) {
-		t.Errorf("read as %+v", r)
-	}
-	if got, err := j.Content(want.Entries[0].Digest); err != nil || string(got) != "secret" {
-		t.Errorf("content %q, %v", got, err)
-	}
-	if err := j.Save(r); err != nil {
-		t.Fatal(err)
-	}
-	if data, err := os.ReadFile(j.Path); err != nil || strings.Contains(string(data), "c2VjcmV0") {
-		t.Errorf("written as %s, %v", data, err)
-	}
-	if again, err := j.Load(); err != nil || !again.Target.Same(want) {
-		t.Errorf("read again as %+v, %v", again, err)
 	}
 }

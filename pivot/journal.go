@@ -1,9 +1,7 @@
 package pivot
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -141,7 +139,11 @@ func (j Journal) stamp(name string) error {
 	if _, err := os.Lstat(j.stampFile(name)); err == nil {
 		return nil
 	}
-	if err := hostfiles.Replace(j.Disk, j.stampFile(name), nil, 0o644); err != nil {
+	err := hostfiles.MakeDir(j.Disk, filepath.Dir(j.Path), 0o755)
+	if err == nil {
+		err = hostfiles.Replace(j.Disk, j.stampFile(name), nil, 0o644)
+	}
+	if err != nil {
 		return fault.New(fault.CannotWrite, "cannot begin a %s: %w", name, err)
 	}
 	return nil
@@ -159,9 +161,8 @@ func (j Journal) unstamp(name string) error {
 	return nil
 }
 
-// formatVersion is the journal format that this program writes. It also reads format 1, in
-// which the target's files had contents instead of digests. The format was incremented because
-// an older program would take files without content for empty ones.
+// formatVersion is the journal format that this program writes and reads. No release has written
+// format 1, in which the target's files had contents instead of digests.
 const formatVersion = 2
 
 // Journal keeps one Record in a file, which each write replaces atomically and durably.
@@ -194,19 +195,10 @@ func (j Journal) Load() (Record, error) {
 // Parse decodes a journal, which may come from another machine.
 func (j Journal) Parse(data []byte) (Record, error) {
 	var r Record
-	if err := json.Unmarshal(data, &r); err != nil {
-		return Record{}, j.unusable("%v", err)
+	if err := j.file().Parse(data, &r); err != nil {
+		return Record{}, err
 	}
-	switch r.Format {
-	case formatVersion:
-		return r, nil
-	case 1:
-		if err := r.upgrade(data); err != nil {
-			return Record{}, j.unusable("%v", err)
-		}
-		return r, nil
-	}
-	return Record{}, j.unusable("its format is %d, this program knows those up to %d", r.Format, formatVersion)
+	return r, nil
 }
 
 // CheckWritable returns an error if the journal's file system is read-only. It writes nothing.
@@ -217,30 +209,15 @@ func (j Journal) CheckWritable() error {
 	return nil
 }
 
-func (j Journal) unusable(format string, args ...any) error {
-	return j.file().Unusable(fmt.Errorf(format, args...))
-}
-
 func (j Journal) file() hostfiles.StateFile {
-	return hostfiles.StateFile{Path: j.Path, Name: "journal " + j.Path, Remedy: "move the file away to start over; the host itself says what is deployed"}
+	return hostfiles.StateFile{Path: j.Path, Name: "journal " + j.Path, Format: formatVersion, Disk: j.Disk, Mode: 0o644,
+		Remedy: "move the file away to start over; the host itself says what is deployed"}
 }
 
 // Save replaces the record durably: after it returns, the record survives a power cut. The
 // contents that the record names must be stored already; all others are removed.
 func (j Journal) Save(r Record) error {
 	r.Format = formatVersion
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err == nil {
-		err = j.file().CheckSize(data)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write journal: %w", err)
-	}
-	if _, err := os.Lstat(j.Path); err != nil { // the directory of an existing journal is durable
-		if err := hostfiles.MakeDir(j.Disk, filepath.Dir(j.Path), 0o755); err != nil {
-			return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
-		}
-	}
 	for _, s := range r.stamps() {
 		if s.wanted {
 			if err := j.stamp(s.name); err != nil {
@@ -248,9 +225,8 @@ func (j Journal) Save(r Record) error {
 			}
 		}
 	}
-	err = hostfiles.Replace(j.Disk, j.Path, append(data, '\n'), 0o644)
-	if err != nil {
-		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
+	if err := j.file().Save(r); err != nil {
+		return err
 	}
 	for _, s := range r.stamps() {
 		if !s.wanted {

@@ -3,7 +3,6 @@ package pivot_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"testing"
@@ -144,23 +143,5 @@ func TestRetryIsBounded(t *testing.T) {
 	}
 	if len(s.calls) > 30 {
 		t.Errorf("%d tries in a minute", len(s.calls))
-	}
-}
-
-func TestJournalRefusesWhatItDoesNotKnow(t *testing.T) {
-	root := t.TempDir()
-	j := pivot.JournalIn(root)
-	if err := j.Save(pivot.Record{Phase: pivot.PhaseApplying}); err != nil {
-		t.Fatal(err)
-	}
-	left, _ := filepath.Glob(filepath.Join(root, "var/lib/pivot/*"))
-	if len(left) != 1 {
-		t.Errorf("left behind: %v", left)
-	}
-	for _, content := range []string{"", "{", `{"format":3}`} {
-		write(t, j.Path, content)
-		if _, err := j.Load(); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
-			t.Errorf("journal %q: %v", content, err)
-		}
 	}
 }

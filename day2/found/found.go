@@ -4,7 +4,6 @@
 package found
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -129,7 +128,12 @@ func (k Keeper) Keep(things *Things) (dir string, err error) {
 	}
 	if len(sets) > 0 {
 		last := sets[len(sets)-1]
-		if before, err := k.read(last); err == nil && slices.Equal(before.Entries, set.Entries) {
+		var before manifest
+		err := k.manifest(last).Decode(&before)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // an incomplete set has none
+			return "", fmt.Errorf("cannot keep what was found: %w", err)
+		}
+		if err == nil && slices.Equal(before.Entries, set.Entries) {
 			if err := k.Disk.Sync(k.path()); err != nil { // a killed run may have renamed it without this
 				return "", fault.New(fault.CannotWrite, "cannot back up what the repair would replace: %w", err)
 			}
@@ -175,20 +179,21 @@ func (k Keeper) sets() (names []string, err error) {
 	return names, err
 }
 
-func (k Keeper) read(name string) (m manifest, err error) {
-	file := hostfiles.StateFile{Root: k.Root, Path: filepath.Join(Dir, name, ManifestName), Remedy: "move the directory away: it is a copy of what an earlier repair replaced"}
-	return m, file.Decode(&m)
+// manifest returns the manifest of a set.
+func (k Keeper) manifest(set string) hostfiles.StateFile {
+	return hostfiles.StateFile{Root: k.Root, Path: filepath.Join(Dir, set, ManifestName), Format: manifestFormat,
+		Remedy: "move the directory away: it is a copy of what an earlier repair replaced"}
 }
 
 // unfinished is the name of a set while it is written. A crash can leave it behind.
 const unfinished = ".new"
 
 func (k Keeper) write(name string, set manifest, contents map[string][]byte) error {
-	text, err := json.MarshalIndent(set, "", "  ")
+	text, err := k.manifest(name).Encode(set)
 	if err != nil {
 		return err
 	}
-	contents[ManifestName] = append(text, '\n')
+	contents[ManifestName] = text
 	err = hostfiles.MakeDir(k.Disk, filepath.Dir(k.path()), 0o755)
 	if err == nil {
 		err = hostfiles.MakeDir(k.Disk, k.path(), 0o700)

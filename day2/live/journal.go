@@ -1,7 +1,6 @@
 package live
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -64,18 +63,8 @@ func Interrupted(root string) bool {
 func (r *Runner) save(c Change) error {
 	j := journal{Format: formatVersion, BootID: c.BootID, Actions: c.Actions, Record: content(c.Record), Target: c.Target, Failure: c.Failure, Done: c.Done,
 		Entries: toJournal(c.Entries), Projects: c.Projects, Drifted: toJournal(c.Drifted)}
-	data, err := json.Marshal(j)
-	if err == nil {
-		if err := r.file().CheckSize(data); err != nil {
-			return fmt.Errorf("cannot change the running system: %w", err)
-		}
-		err = hostfiles.MakeDir(r.Disk, r.path(dir), 0o755)
-	}
-	if err == nil {
-		err = hostfiles.Replace(r.Disk, r.path(JournalPath), append(data, '\n'), 0o600)
-	}
-	if err != nil {
-		return fault.New(fault.CannotWrite, "cannot change the running system: no journal: %w", err)
+	if err := r.file().Save(j); err != nil {
+		return fmt.Errorf("cannot change the running system: %w", err)
 	}
 	return nil
 }
@@ -84,19 +73,16 @@ func (r *Runner) save(c Change) error {
 const maxJournal = 32 << 20
 
 func (r *Runner) file() hostfiles.StateFile {
-	return hostfiles.StateFile{Root: r.Root, Path: JournalPath, Name: "its journal " + JournalPath, Max: maxJournal, Remedy: "move the file away, then apply the MachineConfig again"}
+	return hostfiles.StateFile{Root: r.Root, Path: JournalPath, Name: "its journal " + JournalPath, Max: maxJournal, Format: formatVersion, Disk: r.Disk, Mode: 0o600,
+		Remedy: "move the file away, then apply the MachineConfig again"}
 }
 
 // load reads the journal. found is false if there is none.
 func (r *Runner) load() (c Change, found bool, err error) {
-	file := r.file()
 	var j journal
-	err = file.Decode(&j)
+	err = r.file().Decode(&j)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, false, nil
-	}
-	if err == nil && j.Format != formatVersion {
-		err = file.Unusable(fmt.Errorf("its format is %d, this program knows %d", j.Format, formatVersion))
 	}
 	if err != nil {
 		return c, false, fmt.Errorf("cannot finish the change of the running system: %w", err)
@@ -124,10 +110,7 @@ func fromJournal(entries []journalEntry) (all []Entry) {
 func (r *Runner) end() error {
 	err := r.clean()
 	if err == nil {
-		err = r.Disk.Remove(r.path(JournalPath))
-	}
-	if err == nil {
-		err = r.Disk.Sync(r.path(dir))
+		err = r.file().Remove()
 	}
 	if err != nil {
 		return fault.New(fault.CannotWrite, "cannot end the journal of the change of the running system: %w", err).WithHint(hint)
@@ -152,9 +135,5 @@ func (r *Runner) clean() error {
 			return err
 		}
 	}
-	left := r.path(dir + "/." + filepath.Base(JournalPath) + ".new") // hostfiles.Replace's
-	if _, err := os.Lstat(left); err != nil {
-		return nil
-	}
-	return r.Disk.Remove(left)
+	return r.file().RemoveLeftover()
 }

@@ -94,8 +94,11 @@ func (r *Runner) Apply(ctx context.Context, c Change) error {
 // Finish finishes an interrupted change, or its rollback. It reports whether there was one.
 func (r *Runner) Finish(ctx context.Context) (found bool, err error) {
 	c, found, err := r.load()
-	if err != nil || !found {
-		return false, errors.Join(err, r.clean())
+	if err != nil {
+		return false, err
+	}
+	if !found {
+		return false, r.clean()
 	}
 	// The run that was interrupted may have renamed the journal into place without this.
 	if err := r.Disk.Sync(r.path(dir)); err != nil {

@@ -37,8 +37,7 @@ func Put(disk Disk, root string, f File, labels Labels) error {
 
 // renameInto calls write with a temporary path, syncs the file, and renames it to path.
 func renameInto(disk Disk, path string, write func(tmp string) error) error {
-	// A fixed name, so that the next attempt overwrites a file left by a crash.
-	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	tmp := temporaryOf(path)
 	err := write(tmp)
 	if err == nil {
 		err = disk.Sync(tmp)
@@ -53,6 +52,12 @@ func renameInto(disk Disk, path string, write func(tmp string) error) error {
 		return fmt.Errorf("cannot replace %s: %w", path, err)
 	}
 	return syncParent(disk, path)
+}
+
+// temporaryOf returns the name under which the new content of a file is written. It is fixed, so that
+// the next attempt overwrites a file left by a crash.
+func temporaryOf(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 }
 
 // Rename moves a file within its directory, durably.

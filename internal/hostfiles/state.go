@@ -19,22 +19,32 @@ const MaxState = 16 << 20
 
 // StateFile is one of the files in which pivot keeps what it knows about a machine, such as the
 // journal. The rule for all of them: only a regular file of a bounded size is read, a link is not
-// followed, and what cannot be used is an error of kind fault.Refused that names the remedy.
+// followed, and what cannot be used is an error of kind fault.Refused that names the remedy. A file
+// that cannot be used, as that of a newer program, is not written over either.
 type StateFile struct {
 	Root   string // root directory of the machine; "" if Path is a path of this process
 	Path   string
 	Name   string // for messages; "": Path
 	Remedy string // what to do about a file that cannot be used
 	Max    int    // its size is at most this, in bytes; 0: MaxState
+	// Format is the value of "format" in its JSON, which tells other programs how to read it;
+	// 0: it has none.
+	Format int
+
+	// For Save, Remove and RemoveLeftover only.
+	Disk Disk
+	Mode fs.FileMode
 }
 
 func (s StateFile) called() string { return cmp.Or(s.Name, s.Path) }
 
 func (s StateFile) limit() int { return cmp.Or(s.Max, MaxState) }
 
+func (s StateFile) onDisk() string { return filepath.Join(s.Root, s.Path) }
+
 // Read returns the content. The error wraps fs.ErrNotExist if there is no file.
 func (s StateFile) Read() ([]byte, error) {
-	data, err := readRegular(filepath.Join(s.Root, s.Path), s.limit(), unix.O_NOFOLLOW)
+	data, err := readRegular(s.onDisk(), s.limit(), unix.O_NOFOLLOW)
 	switch {
 	case err == nil || errors.Is(err, fs.ErrNotExist):
 		return data, err
@@ -50,7 +60,28 @@ func (s StateFile) Decode(value any) error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(data, value); err != nil {
+	return s.Parse(data, value)
+}
+
+// Parse decodes the content of such a file, which may come from another machine, into value.
+func (s StateFile) Parse(data []byte, value any) error {
+	var has struct {
+		Format int `json:"format"`
+	}
+	var err error
+	if s.Format != 0 { // first: in another format, anything else may differ
+		err = json.Unmarshal(data, &has)
+	}
+	switch {
+	case err != nil:
+	case has.Format > s.Format:
+		err = fmt.Errorf("its format is %d, this program knows those up to %d", has.Format, s.Format)
+	case has.Format < s.Format:
+		err = fmt.Errorf("its format is %d, this program knows only %d", has.Format, s.Format)
+	default:
+		err = json.Unmarshal(data, value)
+	}
+	if err != nil {
 		return s.Unusable(err)
 	}
 	return nil
@@ -61,13 +92,66 @@ func (s StateFile) Unusable(why error) error {
 	return fault.New(fault.Refused, "cannot use %s: %w", s.called(), why).WithHint("%s", s.Remedy)
 }
 
-// CheckSize returns an error if the file could not be read again with the given content.
-func (s StateFile) CheckSize(content []byte) error {
-	if len(content) > s.limit() {
-		return fault.New(fault.Refused, "%s would have %d bytes, at most %d are possible", s.called(), len(content), s.limit()).
+// Encode returns the content for a value, whose "format" must be s.Format. It returns an error for
+// what Read could not read again.
+func (s StateFile) Encode(value any) ([]byte, error) {
+	data, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("cannot write %s: %w", s.called(), err)
+	}
+	data = append(data, '\n')
+	if len(data) > s.limit() {
+		return nil, fault.New(fault.Refused, "cannot write %s: it would have %d bytes, at most %d are possible", s.called(), len(data), s.limit()).
 			WithHint("change less at once")
 	}
+	return data, nil
+}
+
+// Save replaces the file, durably as Replace does. It makes the directory if there is none.
+func (s StateFile) Save(value any) error {
+	data, err := s.Encode(value)
+	if err != nil {
+		return err
+	}
+	switch err := s.Decode(&struct{}{}); {
+	case errors.Is(err, fs.ErrNotExist): // otherwise the name of the directory is durable
+		if err := MakeDir(s.Disk, filepath.Dir(s.onDisk()), 0o755); err != nil {
+			return fault.New(fault.CannotWrite, "cannot write %s: %w", s.called(), err)
+		}
+	case err != nil:
+		return err
+	}
+	if err := Replace(s.Disk, s.onDisk(), data, s.Mode); err != nil {
+		return fault.New(fault.CannotWrite, "cannot write %s: %w", s.called(), err)
+	}
 	return nil
+}
+
+// Remove removes the file durably, and what a killed Save has left.
+func (s StateFile) Remove() error {
+	err := s.RemoveLeftover()
+	if err == nil {
+		err = removeIfThere(s.Disk, s.onDisk())
+	}
+	if err == nil {
+		err = syncParent(s.Disk, s.onDisk())
+	}
+	if err != nil {
+		return fault.New(fault.CannotWrite, "cannot remove %s: %w", s.called(), err)
+	}
+	return nil
+}
+
+// RemoveLeftover removes what a killed Save has left beside the file.
+func (s StateFile) RemoveLeftover() error {
+	return removeIfThere(s.Disk, temporaryOf(s.onDisk()))
+}
+
+func removeIfThere(disk Disk, path string) error {
+	if _, err := os.Lstat(path); err != nil { // without an effect on the disk
+		return nil
+	}
+	return disk.Remove(path)
 }
 
 // ReadSettings returns the content of a file that an administrator writes: a regular file, or a

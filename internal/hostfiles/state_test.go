@@ -57,11 +57,63 @@ func TestStateFile(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(path), file.Decode(nil)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("nothing there: %v", err)
 	}
-	if err := file.CheckSize(make([]byte, 100)); err != nil {
-		t.Error(err)
+}
+
+// full is a disk without space.
+type full struct{ hostfiles.OS }
+
+func (full) Write(string, []byte, fs.FileMode) error { return syscall.ENOSPC }
+
+// TestSaveStateFile (D114): a state file is written with its mode, in a directory that is made for it, by a
+// run after a killed one, too. What could not be read again is not written, and what cannot be
+// written is an error with the file's name. Nothing is left of a file that is removed.
+func TestSaveStateFile(t *testing.T) {
+	type content struct {
+		Format int    `json:"format"`
+		Text   string `json:"text"`
 	}
-	if err := file.CheckSize(make([]byte, 101)); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
-		t.Errorf("too large to be read again: %v", err)
+	root := t.TempDir()
+	file := hostfiles.StateFile{Root: root, Path: "/var/state", Max: 100, Format: 2, Disk: hostfiles.OS{}, Mode: 0o640}
+	path, leftover := filepath.Join(root, "var/state"), filepath.Join(root, "var/.state.new")
+	for _, text := range []string{"one", "two"} {
+		var have content
+		if err := errors.Join(file.Save(content{2, text}), file.Decode(&have)); err != nil || have.Text != text {
+			t.Errorf("read again: %q, %v", have.Text, err)
+		}
+		if info, err := os.Lstat(path); err != nil || info.Mode() != 0o640 {
+			t.Errorf("%v, %v", info, err)
+		}
+		if all, err := os.ReadDir(filepath.Dir(path)); err != nil || len(all) != 1 {
+			t.Errorf("there are %v, %v", all, err)
+		}
+		if err := os.WriteFile(leftover, []byte("ha"), 0o600); err != nil { // for the next one
+			t.Fatal(err)
+		}
+	}
+	onFull := file
+	onFull.Disk = full{}
+	for what, c := range map[string]struct {
+		err  error
+		kind fault.Kind
+		want string
+	}{
+		"no space":  {onFull.Save(content{2, "x"}), fault.CannotWrite, "cannot write /var/state: "},
+		"too large": {file.Save(content{2, strings.Repeat("x", 100)}), fault.Refused, "cannot write /var/state: it would have 132 bytes, at most 100 are possible"},
+	} {
+		if fault.KindOf(c.err) != c.kind || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: %v", what, c.err)
+		}
+	}
+	if data, err := os.ReadFile(path); err != nil || !strings.Contains(string(data), "two") {
+		t.Errorf("there is %s, %v", data, err)
+	}
+	for range 2 { // the second time there is nothing
+		if err := errors.Join(os.WriteFile(leftover, []byte("ha"), 0o600), file.Remove()); err != nil {
+			t.Error(err)
+		}
+		if all, err := os.ReadDir(filepath.Dir(path)); err != nil || len(all) != 0 {
+			t.Errorf("there are %v, %v", all, err)
+		}
 	}
 }
 

@@ -36,38 +36,23 @@ type Set struct {
 }
 
 // Read reads what the system with the given root directory carries.
-func Read(root string) (Set, error) {
-	data, err := manifest(root).Read()
+func Read(root string) (s Set, err error) {
+	file := manifest(root)
+	err = file.Decode(&s)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Set{}, nil
 	}
-	if err != nil {
-		return Set{}, err
+	for _, e := range s.Entries {
+		if name, wrong := Canonical(e.Path); err == nil && (wrong != nil || name != e.Path || !Outside(name)) {
+			err = file.Unusable(fmt.Errorf("%q is not a path that it can have", e.Path))
+		}
 	}
-	s, err := parse(data)
-	if err != nil {
-		return s, manifest(root).Unusable(err)
-	}
-	return s, nil
+	return s, err
 }
 
 func manifest(root string) hostfiles.StateFile {
-	return hostfiles.StateFile{Root: root, Path: ManifestPath, Remedy: "go back to the system before (pivot rollback), or move the file away and apply the MachineConfig again"}
-}
-
-func parse(data []byte) (s Set, err error) {
-	if err := json.Unmarshal(data, &s); err != nil {
-		return s, err
-	}
-	if s.Format != manifestFormat {
-		return s, fmt.Errorf("its format is %d, this program knows %d", s.Format, manifestFormat)
-	}
-	for _, e := range s.Entries {
-		if name, err := Canonical(e.Path); err != nil || name != e.Path || !Outside(name) {
-			return s, fmt.Errorf("%q is not a path that it can have", e.Path)
-		}
-	}
-	return s, nil
+	return hostfiles.StateFile{Root: root, Path: ManifestPath, Format: manifestFormat,
+		Remedy: "go back to the system before (pivot rollback), or move the file away and apply the MachineConfig again"}
 }
 
 // Has reports whether the set has an entry at a path.
@@ -146,11 +131,8 @@ func (s Set) next(entries []hostfiles.Entry) (hostfiles.File, error) {
 		return hostfiles.File{}, fmt.Errorf("cannot carry entries: %w", err)
 	}
 	id := hostfiles.DigestOf(append([]byte(s.ID+"\n"), names...))
-	text, err := json.MarshalIndent(Set{manifestFormat, id, entries}, "", "  ")
-	if err != nil {
-		return hostfiles.File{}, fmt.Errorf("cannot carry entries: %w", err)
-	}
-	return hostfiles.NewFile(ManifestPath, 0o600, append(text, '\n')), nil
+	text, err := manifest("").Encode(Set{manifestFormat, id, entries})
+	return hostfiles.NewFile(ManifestPath, 0o600, text), err
 }
 
 // digests returns the digests of the entries' contents.

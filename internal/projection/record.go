@@ -1,7 +1,6 @@
 package projection
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -66,15 +65,18 @@ func (i item) asBefore(have hostfiles.Entry, there bool) bool {
 // last returns the entry that was projected last, or is being projected.
 func (i item) last() hostfiles.Entry { return i.Ours[len(i.Ours)-1] }
 
+// recordFile returns the record of the system with the given root directory.
+func recordFile(root string, disk hostfiles.Disk) hostfiles.StateFile {
+	return hostfiles.StateFile{Root: root, Path: RecordPath, Format: recordFormat, Disk: disk, Mode: 0o600,
+		Remedy: "move the file away: then nothing in /var that is not asked for any more is removed"}
+}
+
 // load reads the record of the system with the given root directory.
 func load(root string) (r record, err error) {
-	file := hostfiles.StateFile{Root: root, Path: RecordPath, Remedy: "move the file away: then nothing in /var that is not asked for any more is removed"}
+	file := recordFile(root, nil)
 	err = file.Decode(&r)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
-	}
-	if err == nil && r.Format != recordFormat {
-		err = file.Unusable(fmt.Errorf("its format is %d, this program knows %d", r.Format, recordFormat))
 	}
 	for _, i := range r.Items {
 		if err == nil && len(i.Ours) == 0 {
@@ -110,10 +112,15 @@ func (p *Projector) makeDir() error {
 
 // save replaces the record durably, or removes it if it has no items. The contents that it names
 // must be kept already; all others are removed.
-func (p *Projector) save(r record) error {
-	file := filepath.Join(p.Root, RecordPath)
-	if err := p.write(file, r); err != nil {
-		return fmt.Errorf("cannot write what is projected: %w", err)
+func (p *Projector) save(r record) (err error) {
+	r.Format = recordFormat
+	if file := recordFile(p.Root, p.Disk); len(r.Items) == 0 {
+		err = file.Remove()
+	} else {
+		err = file.Save(r)
+	}
+	if err != nil {
+		return err
 	}
 	var named []hostfiles.Digest
 	for _, i := range r.Items {
@@ -125,19 +132,4 @@ func (p *Projector) save(r record) error {
 		return fmt.Errorf("cannot remove contents that are not needed: %w", err)
 	}
 	return nil
-}
-
-func (p *Projector) write(file string, r record) error {
-	if len(r.Items) == 0 {
-		if err := p.Disk.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return p.Disk.Sync(filepath.Dir(file))
-	}
-	r.Format = recordFormat
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return hostfiles.Replace(p.Disk, file, append(data, '\n'), 0o600)
 }
