@@ -50,7 +50,7 @@ func (a *Apply) askForLast(ask *request) error {
 		return cannotRepair(fmt.Sprintf("what it was last asked for is %s, and not what runs", last.Phase))
 	case known && !unchanged:
 		return cannotRepair(mcfile.RecordPath + ", which says what this machine has, is not as it was written")
-	case !matches(ask.Ask, last.Target):
+	case !matches(ask.Ask, last.Target, known):
 		return cannotRepair("it was last asked for something else than its MachineConfig")
 	}
 	ask.last = &last.Target
@@ -76,9 +76,12 @@ func cannotRepair(why string) error {
 }
 
 // matches reports whether an ask is for a target, by image and kernel arguments. An image that
-// is named by a tag matches any image, because the tag may have moved since.
-func matches(ask pivot.Ask, target pivot.Target) bool {
-	sameImage := ask.Image.Same(target.Image) || ask.Image.IsZero() == target.Image.IsZero() && ask.Image.Digest == ""
+// is named by a tag matches any image, because the tag may have moved since. recorded says that the
+// target has the record of the MachineConfig; then one that names no image matches any, as after a
+// rollback.
+func matches(ask pivot.Ask, target pivot.Target, recorded bool) bool {
+	sameImage := ask.Image.Same(target.Image) || ask.Image.IsZero() && recorded ||
+		ask.Image.IsZero() == target.Image.IsZero() && ask.Image.Digest == ""
 	return sameImage && ask.Kargs.New.Equal(target.Kargs.New)
 }
 

@@ -192,3 +192,85 @@ func TestRollbackRefusals(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRollbackToRecord (D121): after applying A and then B, a rollback is judged by all of the
+// MachineConfig A that the previous deployment records, and not only by CPU partitioning; and it can be
+// repaired from there.
+func TestRollbackToRecord(t *testing.T) {
+	h, _ := withUnits(t)
+	const a = `
+  kernelArguments: [a=1]
+  config:
+    ignition: {version: 3.4.0}
+    storage:
+      files: [{path: /etc/of-a, contents: {source: "data:,a"}}, {path: /etc/changes, contents: {source: "data:,a"}}]
+    systemd:
+      units: [{name: mine.service, enabled: true, contents: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}]
+`
+	const b = `
+  kernelArguments: [b=1]
+  config:
+    ignition: {version: 3.4.0}
+    storage: {files: [{path: /etc/changes, contents: {source: "data:,b"}}]}
+`
+	for _, spec := range []string{a, b} {
+		if changed, _, err := apply(t, h, spec); err != nil || !changed {
+			t.Fatalf("changed %v, %v", changed, err)
+		}
+	}
+	must(t, rollback(t, h))
+	expectStatusAt(t, h, pivot.PhaseCommitted)
+	h.Boot()
+	expectStatus(t, h)
+	link := "/etc/systemd/system/multi-user.target.wants/mine.service"
+	for _, c := range []struct {
+		change func() error
+		want   string
+	}{
+		{func() error { return os.WriteFile(h.Path("/etc/of-a"), []byte("drifted"), 0o644) }, "file /etc/of-a: differs"},
+		{func() error { return os.Remove(h.Path(link)) }, "link " + link + ": missing"},
+		{func() error { return os.Remove(h.Path("/etc/changes")) }, "file /etc/changes: missing"},
+	} {
+		must(t, c.change())
+		if got := verify(t, h); !strings.Contains(got, c.want) {
+			t.Errorf("verify says %q, want %q", got, c.want)
+		}
+	}
+	repair := day2.Apply{Machine: newMachine(t, h), Repair: true, When: day2.RebootLater}
+	changed, err := repair.Run(t.Context(), day2.Prepared{})
+	if err != nil || !changed {
+		t.Fatalf("repair: changed %v, %v", changed, err)
+	}
+	h.Boot()
+	if got := verify(t, h); got != "" || string(h.Read("/etc/of-a")) != "a" {
+		t.Errorf("after the repair: %q", got)
+	}
+	if options := h.Options(); !strings.Contains(options, "a=1") || strings.Contains(options, "b=1") {
+		t.Errorf("options %q", options)
+	}
+}
+
+// TestRollbackToArguments (D121): the record's kernel arguments are expected, except for those that
+// the deployment was not made with, as after a change by hand.
+func TestRollbackToArguments(t *testing.T) {
+	h := hostdir.New(t)
+	if _, _, err := apply(t, h, "  kernelArguments: [a=1, gone=1]\n"); err != nil {
+		t.Fatal(err)
+	}
+	byHand := day2.Rebase{Machine: newMachine(t, h), Append: []string{"hand=1"}, Delete: []string{"gone=1"}}
+	if _, err := byHand.Run(t.Context(), day2.Prepared{}); err != nil {
+		t.Fatal(err)
+	}
+	h.Boot()
+	if _, _, err := apply(t, h, "  kernelArguments: [b=1]\n"); err != nil {
+		t.Fatal(err)
+	}
+	must(t, rollback(t, h))
+	h.Boot()
+	expectStatus(t, h)
+	record, err := pivot.JournalIn(h.Root).Load()
+	must(t, err)
+	if !slices.Contains(record.Target.Kargs.New, "a=1") || slices.Contains(record.Target.Kargs.New, "gone=1") || !slices.Contains(record.Target.Kargs.Delete, "b=1") {
+		t.Errorf("expected are %+v", record.Target.Kargs)
+	}
+}
