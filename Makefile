@@ -71,7 +71,7 @@ test: deps check
 
 # Without vet, which "make check" runs, and with three times as many packages at a time as there are processors,
 # because some tests wait. The longest come first. GOGC speeds up the linker, a fifth of the work. Three packages have no short tests.
-LONG = ./internal/osimage ./firstboot ./rpmostree ./cmd/pivot ./internal/ostree
+LONG = ./internal/osimage ./test/suites/stories ./rpmostree ./cmd/pivot ./internal/ostree
 unit:
 	TMPDIR=$$(go run ./test/tools/tmpdir) GOGC=400 go test -short -vet=off -p $$((3 * $$(nproc))) $(LONG) $$(go list ./... | grep -vE '/test/suites/(booted|e2e|syskill)$$')
 
@@ -84,7 +84,7 @@ nightly: deps fuzz
 sweep: deps
 	@mkdir -p $(BIN)
 	@rc=0; PIVOT_SWEEP=long go test -v -count 1 -p 1 -timeout 48h -run 'TestSweep|TestKills|TestTerminate|TestPackagesKilled|TestFirstBoot(Whole)?$$/power' \
-	  ./test/worlds/crash ./test/suites/syskill ./firstboot ./test/suites/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)' | tee $(BIN)/sweep.log || rc=$$?; \
+	  ./test/worlds/crash ./test/suites/syskill ./test/suites/stories ./test/suites/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)' | tee $(BIN)/sweep.log || rc=$$?; \
 	  sed -n 's/.*_test.go:[0-9]*: swept /swept /p' $(BIN)/sweep.log; exit $$rc
 
 check:

@@ -1,0 +1,61 @@
+package stories_test
+
+import (
+	"context"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"machine-pivot/day2"
+)
+
+// TestEmptyDropIn (D64): a drop-in without contents removes the image's or the administrator's
+// file of its name below /etc, as the machine-config-daemon does.
+func TestEmptyDropIn(t *testing.T) {
+	for _, contents := range []string{"", `, contents: ""`} {
+		h, _ := withUnits(t)
+		const name = "/etc/systemd/system/early.service.d/10-site.conf"
+		shell(t, h, "mkdir -p etc/systemd/system/early.service.d")
+		h.Write(name, []byte("[Service]\nNice=1\n"))
+		spec := units("", "{name: early.service, dropins: [{name: 10-site.conf"+contents+"}]}")
+		if changed, notes, err := apply(t, h, spec); err != nil || !changed {
+			t.Fatalf("changed %v, %v: %s", changed, err, notes)
+		}
+		if _, err := os.Lstat(h.Path(name)); !os.IsNotExist(err) {
+			t.Errorf("the drop-in is there: %v", err)
+		}
+		if drift := verify(t, h); drift != "" {
+			t.Errorf("drift %q", drift)
+		}
+		if changed, notes, err := apply(t, h, spec); err != nil || changed {
+			t.Errorf("again: changed %v, %v: %s", changed, err, notes)
+		}
+	}
+}
+
+// TestWatchSeesLinks (D64): a link that enables a unit is noticed when it is made, also in a
+// directory that was not there.
+func TestWatchSeesLinks(t *testing.T) {
+	for _, dir := range []string{"brought.target.wants", "other.target.requires"} {
+		h, _ := withUnits(t)
+		if changed, notes, err := apply(t, h, units(h.Image, "{name: new.service, enabled: false}")); err != nil || !changed {
+			t.Fatalf("changed %v, %v: %s", changed, err, notes)
+		}
+		if drift := verify(t, h); drift != "" {
+			t.Fatalf("drift %q", drift)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		told := 0
+		w := day2.Watch{Machine: newMachine(t, h), Every: time.Hour, UntilDrift: true, Tell: func([]string) {
+			if told++; told == 1 {
+				shell(t, h, "mkdir -p etc/systemd/system/"+dir+"; ln -s /usr/lib/systemd/system/new.service etc/systemd/system/"+dir)
+			}
+		}}
+		differences, err := w.Run(ctx)
+		cancel()
+		if want := "entry /etc/systemd/system/" + dir + "/new.service: still there"; err != nil || !slices.Contains(differences, want) {
+			t.Errorf("%s: differences %q, %v", dir, differences, err)
+		}
+	}
+}

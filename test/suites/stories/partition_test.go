@@ -1,0 +1,119 @@
+package stories_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"machine-pivot/day2"
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/test/worlds/hostdir"
+)
+
+// threads makes the four CPUs of a host hardware threads of the given cores.
+func threads(h *hostdir.Host, cores ...string) {
+	for cpu := range 4 {
+		for _, core := range cores {
+			if strings.Contains(core, fmt.Sprint(cpu)) {
+				h.Write(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu), []byte(core+"\n"))
+			}
+		}
+	}
+}
+
+// pin writes the pinning files into the running /etc, as Ignition does.
+func pin(t *testing.T, h *hostdir.Host, set string) {
+	t.Helper()
+	_, cpus, err := pinning.ParseAssignment("management=" + set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := pinning.Workloads{"management": cpus}
+	h.Write(pinning.DropInPath, pinning.DropIn(w))
+	h.Write(pinning.KubeletPath, pinning.KubeletFile(w))
+}
+
+// TestPartitionIsCheckedFirst: CPU partitioning with which pods could not run is refused before
+// anything is pulled.
+func TestPartitionIsCheckedFirst(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		prepare func(*testing.T, *hostdir.Host)
+		want    string
+	}{
+		{"nosmt and sibling threads", func(_ *testing.T, h *hostdir.Host) { threads(h, "0-1", "2-3") },
+			"CPU 1 will be offline after the reboot: nosmt switches the second threads of all cores off (CPU 1 is a thread of the core 0-1)"},
+		{"a set of Ignition's outside the machine", func(t *testing.T, h *hostdir.Host) {
+			pin(t, h, "0-9")
+			askServed(h, "quiet")
+		}, "the machine has no CPU 4-9, only 0-3"},
+		{"a set of Ignition's that the arguments switch off", func(t *testing.T, h *hostdir.Host) {
+			pin(t, h, "0,3")
+			askServed(h, "maxcpus=2")
+		}, "CPU 3 will be offline after the reboot: maxcpus=2"},
+		{"a later drop-in with another set", func(_ *testing.T, h *hostdir.Host) {
+			h.Write(pinning.DropInDir+"/"+pinning.ProfileDropIn, pinning.DropIn(pinning.Workloads{"management": {}}))
+		}, `its CPUs "0-1" differ from ""`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost(t)
+			c.prepare(t, h)
+			requests := h.Registry.Requests()
+			plan := firstboot.FirstBoot{Machine: newMachine(t, h), File: firstboot.EncapsulatedPath}
+			if _, err := plan.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the plan says %v, want %q", err, c.want)
+			}
+			err := boot(t, h)
+			if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), c.want) || fault.HintOf(err) == "" {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+			if n := h.Registry.Requests() - requests; n != 0 || h.Reboots != 0 || len(h.Ostree.Calls) != 0 {
+				t.Errorf("%d requests, %d reboots, calls %v", n, h.Reboots, h.Ostree.Calls)
+			}
+		})
+	}
+}
+
+// TestRebaseChecksThePartition: a pivot by hand checks too, even if only arguments change.
+func TestRebaseChecksThePartition(t *testing.T) {
+	h := hostdir.New(t)
+	threads(h, "0,2", "1,3")
+	pin(t, h, "0,2")
+	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"nosmt"}}
+	if _, err := r.Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "CPU 2 will be offline") {
+		t.Errorf("error %v", err)
+	}
+	r = day2.Rebase{Machine: newMachine(t, h), Append: []string{"quiet"}}
+	if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+		t.Errorf("changed %v, %v", changed, err)
+	}
+}
+
+func TestVerifyFindsDriftOfThePartition(t *testing.T) {
+	h := newHost(t)
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	h.Boot()
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	if got := verify(t, h); got != "" {
+		t.Errorf("at its target: %s", got)
+	}
+	h.Write(pinning.DropInDir+"/60-mine", pinning.DropIn(pinning.Workloads{"management": {}}))
+	if got := verify(t, h); !strings.Contains(got, `its CPUs "0-1" differ from "" in `+pinning.DropInDir+"/60-mine") {
+		t.Errorf("with another drop-in: %q", got)
+	}
+	h.Write(pinning.DropInDir+"/60-mine", []byte("[crio.runtime]\nlog_level = \"info\"\n"))
+	h.Write("/sys/devices/system/cpu/online", []byte("0,2-3\n"))
+	if got := verify(t, h); !strings.Contains(got, "CPU 1 of workload management: offline") {
+		t.Errorf("with a CPU offline: %q", got)
+	}
+	h.Write(pinning.KubeletPath, []byte("{}"))
+	if got := verify(t, h); !strings.Contains(got, "file "+pinning.KubeletPath+": differs") {
+		t.Errorf("with a changed file: %q", got)
+	}
+}

@@ -1,0 +1,73 @@
+package stories_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"machine-pivot/day2"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/pivot"
+	"machine-pivot/test/worlds/hostdir"
+)
+
+// TestLegacyInputs (P1): what the old tool's files ask for is part of the one
+// transaction with its one reboot.
+func TestLegacyInputs(t *testing.T) {
+	h := hostdir.New(t)
+	rebase := func(appended ...string) (bool, error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		reboot := h.Reboot
+		h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) }
+		defer func() { h.Reboot = reboot }()
+		r := day2.Rebase{Machine: newMachine(t, h), Append: appended}
+		if !r.Asked() {
+			t.Error("the files ask for something")
+		}
+		return r.Run(ctx, day2.Prepared{})
+	}
+	h.Write("/etc/pivot/kernel-args", []byte("ADD nosmt\nADD loglevel=3\nfoo\n"))
+	if _, err := rebase(); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "line 3") {
+		t.Errorf("a line that is neither: %v", err)
+	}
+	h.Write("/etc/pivot/image-pullspec", []byte(h.Image+"\n"))
+	h.Write("/etc/pivot/kernel-args", []byte("ADD nosmt\nADD loglevel=3\nDELETE keep\n"))
+	h.Write("/run/pivot/reboot-needed", nil)
+	if changed, err := rebase("loglevel=7"); err != nil || !changed {
+		t.Fatalf("changed %v, %v", changed, err)
+	}
+	if h.Reboots != 1 {
+		t.Errorf("%d reboots asked for, want one", h.Reboots)
+	}
+	h.Boot()
+	if h.Version() != "B.2" || !strings.HasSuffix(h.Options(), " nosmt loglevel=3 loglevel=7") || strings.Contains(h.Options(), "keep=") {
+		t.Errorf("version %s with %q", h.Version(), h.Options())
+	}
+	if changed, err := rebase("loglevel=7"); err != nil || changed {
+		t.Errorf("the same again: changed %v, %v", changed, err)
+	}
+	must(t, os.RemoveAll(h.Path("/run/pivot")))
+	h.Write("/run/pivot", nil) // not a directory
+	if changed, err := rebase("loglevel=5"); err != nil || !changed || h.Reboots != 1 {
+		t.Errorf("without the file: changed %v, %v, %d reboots", changed, err, h.Reboots)
+	}
+}
+
+// TestRebaseAgain: after the commit of a pivot by hand was taken back, the same can be asked
+// for again, on a machine with files that are carried over without being asked for.
+func TestRebaseAgain(t *testing.T) {
+	h := hostdir.New(t)
+	h.Write(pinning.DropInPath, pinning.DropIn(management(t, "0-1")))
+	h.Write(pinning.KubeletPath, pinning.KubeletFile(management(t, "0-1")))
+	for range 2 {
+		r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
+		if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
+			t.Fatal(err)
+		}
+		expectStatusAt(t, h, pivot.PhaseCommitted)
+		must(t, h.Undeploy(0))
+	}
+}

@@ -1,0 +1,276 @@
+package stories_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/day2"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/pivot"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/rpmostree"
+)
+
+// arrived returns a machine whose first boot is over.
+func arrived(t *testing.T) *hostdir.Host {
+	t.Helper()
+	h := newHost(t)
+	finish(t, h)
+	return h
+}
+
+// finish runs a first boot to its end.
+func finish(t *testing.T, h *hostdir.Host) {
+	t.Helper()
+	for range 2 {
+		if err := boot(t, h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Version() == "A.1" {
+			h.Boot()
+		}
+	}
+	expectNew(t, h)
+	expectClosed(t, h)
+}
+
+// rollback rolls back with a libostree that can do it.
+func rollback(t *testing.T, h *hostdir.Host) error {
+	t.Helper()
+	if h.Ostree.Version == "" {
+		h.Ostree.Version = "2023.6"
+		defer func() { h.Ostree.Version = "" }()
+	}
+	r := day2.Rollback{Machine: newMachine(t, h)}
+	return r.Run(t.Context())
+}
+
+// expectStatus checks that the booted system proves the last transaction.
+func expectStatus(t *testing.T, h *hostdir.Host) {
+	t.Helper()
+	m := newMachine(t, h)
+	if s, err := m.Status(t.Context()); err != nil || s.Phase != pivot.PhaseDone {
+		t.Errorf("status %+v, %v", s, err)
+	}
+	if differences, err := m.Verify(t.Context()); err != nil || len(differences) > 0 {
+		t.Errorf("verify: %q, %v", differences, err)
+	}
+}
+
+// TestRollback (P26): back to the complete old system, and forward again.
+func TestRollback(t *testing.T) {
+	h := arrived(t)
+	if err := rollback(t, h); err != nil {
+		t.Fatal(err)
+	}
+	expectNew(t, h) // the running system does not change
+	expectStatusAt(t, h, pivot.PhaseCommitted)
+	h.Boot()
+	expectOld(t, h)
+	expectStatus(t, h)
+	if err := boot(t, h); err != nil || h.Reboots != 1 {
+		t.Fatalf("the old system pivots forward again: %v, %d reboots", err, h.Reboots)
+	}
+	if err := rollback(t, h); err != nil {
+		t.Fatal(err)
+	}
+	h.Boot()
+	expectNew(t, h)
+	expectStatus(t, h)
+}
+
+// TestRollbackSays (D99): a rollback makes no deployment, and does not say so.
+func TestRollbackSays(t *testing.T) {
+	h := arrived(t)
+	h.Ostree.Version = "2023.6" // it can set the default
+	all, err := h.Sysroot().Deployments()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := day2.Rollback{Machine: newMachine(t, h)}
+	var says []string
+	r.Progress.Emit = func(e pivot.Event) { says = append(says, e.Message) }
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(says, "\n")
+	for _, want := range []string{"checking that deployment " + all[1].ID() + " can be the next boot", "making deployment " + all[1].ID() + " the next boot"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "preparing") || strings.Contains(text, "committing") {
+		t.Errorf("it says\n%s", text)
+	}
+}
+
+// TestRollbackBeforeTheReboot takes back a pending commit: the running system stays.
+func TestRollbackBeforeTheReboot(t *testing.T) {
+	h := hostdir.New(t)
+	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
+	if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := rollback(t, h); err != nil {
+		t.Fatal(err)
+	}
+	expectStatus(t, h)
+	h.Boot()
+	expectOld(t, h)
+}
+
+func TestRollbackInterrupted(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		t.Run(fmt.Sprintf("after %v", after), func(t *testing.T) {
+			h := arrived(t)
+			h.Ostree.Fail = func(_ int, now bool) error {
+				if now == after {
+					return errors.New("power cut")
+				}
+				return nil
+			}
+			if err := rollback(t, h); err == nil {
+				t.Fatal("the cut was not noticed")
+			}
+			h.Ostree.Fail = nil
+			h.Boot()
+			if h.Version() == "A.1" {
+				expectOld(t, h)
+			} else {
+				expectNew(t, h)
+			}
+		})
+	}
+}
+
+// TestRollbackByRpmOstree: rpm-ostree does the rollback if libostree has no command for it. It
+// succeeds with a read-only /tmp, and if its client fails when the work is done (D25).
+func TestRollbackByRpmOstree(t *testing.T) {
+	for _, faults := range [][]rpmostree.Fault{
+		nil,
+		{{Verb: "rollback", At: "end", Do: "fail", Message: "Failed to load package list: something with the packages"}},
+	} {
+		h := arrived(t)
+		h.InstallRpmOstree(rpmostree.Control{Faults: faults})
+		h.ReadOnlyTmp()
+		asked := false
+		h.Ostree.Fail = func(int, bool) error {
+			if asked {
+				return nil
+			}
+			asked = true
+			return errors.New("error: Unknown command 'set-default'")
+		}
+		if err := rollback(t, h); err != nil {
+			t.Fatal(err)
+		}
+		if verbs := verbsOf(t, h); !slices.Equal(verbs, []string{"rollback"}) {
+			t.Errorf("rpm-ostree was asked to %q", verbs)
+		}
+		h.Boot()
+		expectOld(t, h)
+	}
+}
+
+func TestRollbackRefusals(t *testing.T) {
+	h := hostdir.New(t)
+	if err := rollback(t, h); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "no deployment but the running one") {
+		t.Errorf("with one deployment: %v", err)
+	}
+	h = arrived(t)
+	h.Ostree.Fail = func(int, bool) error { return errors.New("error: Unknown command 'set-default'") }
+	h.Ostree.Programs = map[string]string{"rpm-ostree": ""} // does nothing
+	if err := rollback(t, h); err == nil || !strings.Contains(err.Error(), "is not the default") {
+		t.Errorf("a rollback that is none: %v", err)
+	}
+	if _, err := os.Stat(h.Path(pinning.DropInPath)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRollbackToRecord (D121): after applying A and then B, a rollback is judged by all of the
+// MachineConfig A that the previous deployment records, and not only by CPU partitioning; and it can be
+// repaired from there.
+func TestRollbackToRecord(t *testing.T) {
+	h, _ := withUnits(t)
+	const a = `
+  kernelArguments: [a=1]
+  config:
+    ignition: {version: 3.4.0}
+    storage:
+      files: [{path: /etc/of-a, contents: {source: "data:,a"}}, {path: /etc/changes, contents: {source: "data:,a"}}]
+    systemd:
+      units: [{name: mine.service, enabled: true, contents: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}]
+`
+	const b = `
+  kernelArguments: [b=1]
+  config:
+    ignition: {version: 3.4.0}
+    storage: {files: [{path: /etc/changes, contents: {source: "data:,b"}}]}
+`
+	for _, spec := range []string{a, b} {
+		if changed, _, err := apply(t, h, spec); err != nil || !changed {
+			t.Fatalf("changed %v, %v", changed, err)
+		}
+	}
+	must(t, rollback(t, h))
+	expectStatusAt(t, h, pivot.PhaseCommitted)
+	h.Boot()
+	expectStatus(t, h)
+	link := "/etc/systemd/system/multi-user.target.wants/mine.service"
+	for _, c := range []struct {
+		change func() error
+		want   string
+	}{
+		{func() error { return os.WriteFile(h.Path("/etc/of-a"), []byte("drifted"), 0o644) }, "file /etc/of-a: differs"},
+		{func() error { return os.Remove(h.Path(link)) }, "link " + link + ": missing"},
+		{func() error { return os.Remove(h.Path("/etc/changes")) }, "file /etc/changes: missing"},
+	} {
+		must(t, c.change())
+		if got := verify(t, h); !strings.Contains(got, c.want) {
+			t.Errorf("verify says %q, want %q", got, c.want)
+		}
+	}
+	repair := day2.Apply{Machine: newMachine(t, h), Repair: true, When: day2.RebootLater}
+	changed, err := repair.Run(t.Context(), day2.Prepared{})
+	if err != nil || !changed {
+		t.Fatalf("repair: changed %v, %v", changed, err)
+	}
+	h.Boot()
+	if got := verify(t, h); got != "" || string(h.Read("/etc/of-a")) != "a" {
+		t.Errorf("after the repair: %q", got)
+	}
+	if options := h.Options(); !strings.Contains(options, "a=1") || strings.Contains(options, "b=1") {
+		t.Errorf("options %q", options)
+	}
+}
+
+// TestRollbackToArguments (D121): the record's kernel arguments are expected, except for those that
+// the deployment was not made with, as after a change by hand.
+func TestRollbackToArguments(t *testing.T) {
+	h := hostdir.New(t)
+	if _, _, err := apply(t, h, "  kernelArguments: [a=1, gone=1]\n"); err != nil {
+		t.Fatal(err)
+	}
+	byHand := day2.Rebase{Machine: newMachine(t, h), Append: []string{"hand=1"}, Delete: []string{"gone=1"}}
+	if _, err := byHand.Run(t.Context(), day2.Prepared{}); err != nil {
+		t.Fatal(err)
+	}
+	h.Boot()
+	if _, _, err := apply(t, h, "  kernelArguments: [b=1]\n"); err != nil {
+		t.Fatal(err)
+	}
+	must(t, rollback(t, h))
+	h.Boot()
+	expectStatus(t, h)
+	record, err := pivot.JournalIn(h.Root).Load()
+	must(t, err)
+	if !slices.Contains(record.Target.Kargs.New, "a=1") || slices.Contains(record.Target.Kargs.New, "gone=1") || !slices.Contains(record.Target.Kargs.Delete, "b=1") {
+		t.Errorf("expected are %+v", record.Target.Kargs)
+	}
+}

@@ -1,0 +1,184 @@
+package stories_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/day2"
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/status"
+	"machine-pivot/pivot"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/rpmostree"
+)
+
+// TestStatusBeforeAnything (D28): an initramfs that steps aside before it has loaded
+// the journal still leaves a status.
+func TestStatusBeforeAnything(t *testing.T) {
+	h := newHost(t)
+	h.Write("/etc/pivot/firstboot.conf", []byte("mode=system\n"))
+	m := newMachine(t, h)
+	reporter := status.Reporter{Root: h.Root, Log: status.NewLog(t.Output(), nil), Notify: func(string) {}, Now: time.Now}
+	m.Progress.Emit, m.Place = reporter.Emit, firstboot.Initramfs{Early: &place{}}
+	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
+	if err := b.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := m.Status(t.Context()); err != nil || s.Phase != pivot.PhaseIdle {
+		t.Errorf("phase %q, %v, want idle", s.Phase, err)
+	}
+}
+
+// committed returns a machine with rpm-ostree after a pivot by hand and before its reboot.
+func committed(t *testing.T) *hostdir.Host {
+	t.Helper()
+	h := hostdir.New(t)
+	h.InstallRpmOstree(rpmostree.Control{})
+	notes := moveByHand(t, h)
+	if !strings.Contains(notes, "rpm-ostree kargs") {
+		t.Errorf("it does not say what must not happen before the reboot: %s", notes)
+	}
+	expectStatusAt(t, h, pivot.PhaseCommitted)
+	return h
+}
+
+func moveByHand(t *testing.T, h *hostdir.Host) (notes string) {
+	t.Helper()
+	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image, Append: []string{"nosmt"}, Pinning: management(t, "0-1")}
+	r.Progress.Emit = func(e pivot.Event) { notes += e.Message + "\n" }
+	if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
+		t.Fatal(err)
+	}
+	return notes
+}
+
+func management(t *testing.T, set string) pinning.Workloads {
+	t.Helper()
+	cpus, err := pinning.ParseCPUSet(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pinning.Workloads{pinning.Management: cpus}
+}
+
+func expectStatusAt(t *testing.T, h *hostdir.Host, phase pivot.Phase) {
+	t.Helper()
+	m := newMachine(t, h)
+	if s, err := m.Status(t.Context()); err != nil || s.Phase != phase || len(s.Notes) > 0 {
+		t.Errorf("status %s with the notes %q, %v, want plain %s", s.Phase, s.Notes, err, phase)
+	}
+}
+
+// expectUndone checks that the status is undone: neither the running system nor the next
+// boot is the target. why must be in its notes.
+func expectUndone(t *testing.T, h *hostdir.Host, why string) {
+	t.Helper()
+	m := newMachine(t, h)
+	s, err := m.Status(t.Context())
+	if err != nil || s.Phase != pivot.PhaseUndone || !strings.Contains(strings.Join(s.Notes, "\n"), why) {
+		t.Errorf("status %s with the notes %q, %v; want undone with %q", s.Phase, s.Notes, err, why)
+	}
+}
+
+func rpmOstree(t *testing.T, h *hostdir.Host, args ...string) {
+	t.Helper()
+	if _, err := h.Run(t.Context(), append([]string{"rpm-ostree"}, args...)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCommittedTakenAway (D27): the committed deployment is removed before the reboot.
+func TestCommittedTakenAway(t *testing.T) {
+	h := committed(t)
+	rpmOstree(t, h, "cleanup", "-p")
+	expectUndone(t, h, "what was committed is gone, and the next boot is the running system again: image: booted")
+	moveByHand(t, h)
+	expectStatusAt(t, h, pivot.PhaseCommitted)
+	h.Boot()
+	expectStatusAt(t, h, pivot.PhaseDone)
+}
+
+// TestStagedOnTop (D27): what rpm-ostree stages on top of a pivot by hand gets the
+// running /etc. The status says so before the reboot, and names what is missing after it.
+func TestStagedOnTop(t *testing.T) {
+	h := committed(t)
+	rpmOstree(t, h, "kargs", "--append=foo=1")
+	staged := h.Commit + ".1, which somebody staged on top of what was committed, with the /etc that runs: file " + pinning.DropInPath + ": missing"
+	expectUndone(t, h, staged)
+	m := newMachine(t, h)
+	if s, err := m.Status(t.Context()); err != nil || s.Pending == nil || !s.Pending.Staged || !slices.Contains(s.Pending.Options, "foo=1") {
+		t.Errorf("pending %+v, %v", s.Pending, err)
+	}
+	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
+	if plan, err := r.Plan(t.Context(), day2.Prepared{}); err != nil || !strings.Contains(strings.Join(plan.Notes, "\n"), h.Commit+".1 is staged and will be replaced") {
+		t.Errorf("the plan's notes are %q, %v", plan.Notes, err)
+	}
+
+	h.Shutdown()
+	if h.Version() != "B.2" || !strings.Contains(h.Options(), " nosmt foo=1 ") || h.Read(pinning.DropInPath) != nil {
+		t.Fatalf("the machine is not as a real one was: version %s, options %q", h.Version(), h.Options())
+	}
+	expectUndone(t, h, "this boot came up without what was committed: file "+pinning.DropInPath+": missing; file "+pinning.KubeletPath+": missing")
+	moveByHand(t, h)
+	expectStatusAt(t, h, pivot.PhaseCommitted)
+	h.Boot()
+	expectStatusAt(t, h, pivot.PhaseDone)
+	if !strings.Contains(h.Options(), " nosmt foo=1 ") {
+		t.Errorf("options %q", h.Options())
+	}
+}
+
+// TestStagedOnTopOfAFirstBoot (D27): the same between a first boot's commit and its
+// reboot, which an inhibitor can delay. The next boot's proof names what is
+// missing, and the next attempt repairs it.
+func TestStagedOnTopOfAFirstBoot(t *testing.T) {
+	h := newHost(t)
+	h.InstallRpmOstree(rpmostree.Control{})
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	rpmOstree(t, h, "kargs", "--append=foo=1")
+	h.Shutdown()
+	notes, err := bootWith(t, h, "auto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"attempt 2 of 3", "file " + pinning.DropInPath + ": missing", "file " + pinning.KubeletPath + ": missing", "staged on top"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("it does not say %q: %s", want, notes)
+		}
+	}
+	h.Boot()
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	expectClosed(t, h)
+	expectStatus(t, h)
+	if h.Reboots != 2 || !strings.Contains(h.Options(), " foo=1 ") || h.Read(pinning.DropInPath) == nil {
+		t.Errorf("%d reboots, options %q", h.Reboots, h.Options())
+	}
+}
+
+// TestStagedOnTopInTheSameBoot (D27): a first boot that is started again before its reboot
+// does not reboot into what was staged in between.
+func TestStagedOnTopInTheSameBoot(t *testing.T) {
+	h := newHost(t)
+	h.InstallRpmOstree(rpmostree.Control{})
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	rpmOstree(t, h, "kargs", "--append=foo=1")
+	notes, err := bootWith(t, h, "auto")
+	if err != nil || !strings.Contains(notes, h.Commit+".1 is staged and will be replaced") {
+		t.Errorf("%v; it says: %s", err, notes)
+	}
+	h.Shutdown()
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	expectNew(t, h)
+	expectClosed(t, h)
+}

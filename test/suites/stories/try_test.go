@@ -1,0 +1,471 @@
+package stories_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/day2"
+	"machine-pivot/day2/trial"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/machine"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
+	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/rpmostree"
+)
+
+// tried is a machine that can try a new system.
+type tried struct {
+	*hostdir.Host
+	t      *testing.T
+	up     time.Duration // since the kernel's start
+	health string        // the state of each unit
+	broken bool          // checks fail
+	asked  []string      // commands for the boot loader, and checks
+	notes  string
+	old    ostree.Checksum // commit of the old system
+}
+
+// newTried returns a machine with the trial's unit. No boot loader is known: see oneShot.
+func newTried(t *testing.T) *tried {
+	sample.Short(t, 6)
+	h := &tried{Host: hostdir.New(t), t: t, health: "active"}
+	h.Ostree.Version = hostdir.LockInState
+	booted, err := h.Sysroot().Booted()
+	must(t, err)
+	h.old = booted.Checksum
+	h.Write("/etc/systemd/system/"+trial.Unit, []byte("[Service]\n"))
+	h.Write("/etc/pivot/firstboot.conf", []byte("health=a.service\n"))
+	link := h.Path("/etc/systemd/system/sysinit.target.wants/" + trial.Unit)
+	must(t, errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("/etc/systemd/system/"+trial.Unit, link)))
+	return h
+}
+
+// oneShot sets the EFI variable of a boot loader that supports one-shot entries.
+func (h *tried) oneShot() {
+	h.Write("/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", []byte{6, 0, 0, 0, 0x18, 0, 0, 0, 0, 0, 0, 0})
+}
+
+func (h *tried) newMachine() *machine.Machine {
+	m := newMachine(h.t, h.Host)
+	m.Progress.Emit = func(e pivot.Event) {
+		if e.Kind == pivot.EventNoted {
+			h.notes += e.Message + "\n"
+		}
+	}
+	run := m.Host.Run
+	changed := *m.Host
+	changed.Uptime = func() (time.Duration, error) { return h.up, nil }
+	changed.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
+		switch argv[0] {
+		case "systemctl":
+			return []byte(h.health + "\n"), nil
+		case "/bin/sh", "bootctl":
+			h.asked = append(h.asked, strings.Join(argv, " "))
+			if h.broken {
+				return nil, errors.New("exit status 1")
+			}
+			return nil, nil
+		}
+		return run(ctx, argv...)
+	}
+	m.Host = &changed
+	return m
+}
+
+// stoppedByReboot returns a context that ends when the machine is asked to reboot.
+func stoppedByReboot(t *testing.T, m *machine.Machine, h *hostdir.Host) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	m.Host.Reboot = func(context.Context) error { h.Reboots++; cancel(); return nil }
+	m.Host.Kexec = func(_ context.Context, k host.Kernel) error { h.Kexecs = append(h.Kexecs, k); cancel(); return nil }
+	return ctx
+}
+
+// try commits a new system on trial, up to the reboot.
+func (h *tried) try(try trial.Terms) error {
+	h.t.Helper()
+	m := h.newMachine()
+	ctx := stoppedByReboot(h.t, m, h.Host)
+	r := day2.Rebase{Machine: m, Image: h.Image, Append: []string{"new=1"}, Try: &try}
+	_, err := r.Run(ctx, day2.Prepared{})
+	return err
+}
+
+// enter boots the system on trial, as the boot loader does with a one-shot entry.
+func (h *tried) enter() {
+	h.t.Helper()
+	all, err := h.Sysroot().Deployments()
+	must(h.t, err)
+	h.BootEntry(slices.IndexFunc(all, func(d ostree.Deployment) bool { return d.Checksum != h.old }))
+	h.up = time.Minute
+	if h.Version() != "B.2" {
+		h.t.Fatalf("version %s runs", h.Version())
+	}
+}
+
+// conduct does what the trial's unit does, with five minutes between checks.
+func (h *tried) conduct() error {
+	h.t.Helper()
+	t := day2.Trial{Machine: h.newMachine()}
+	ctx := stoppedByReboot(h.t, t.Machine, h.Host)
+	t.Sleep = func(context.Context, time.Duration) error { h.up += 5 * time.Minute; return nil }
+	return t.Run(ctx)
+}
+
+func (h *tried) confirm() error {
+	h.t.Helper()
+	c := day2.Confirm{Machine: h.newMachine()}
+	return c.Run(h.t.Context())
+}
+
+// expect checks the boot entries, the default first (A is the old system, B the new one), the
+// phase in the status, and whether there is a trial's stamp.
+func (h *tried) expect(entries string, phase pivot.Phase, stamp bool) {
+	h.t.Helper()
+	all, err := h.Sysroot().Deployments()
+	must(h.t, err)
+	var got []string
+	for _, d := range all {
+		got = append(got, map[bool]string{true: "A", false: "B"}[d.Checksum == h.old])
+	}
+	if text := strings.Join(got, " "); text != entries {
+		h.t.Errorf("boot entries %s, want %s", text, entries)
+	}
+	m := h.newMachine()
+	s, err := m.Status(h.t.Context())
+	if err != nil || s.Phase != phase {
+		h.t.Errorf("status %s, want %s (%v, %+v)", s.Phase, phase, err, s.Error)
+	}
+	if _, err := os.Stat(h.Path(pivot.StateDir + "/" + pivot.TrialStamp)); (err == nil) != stamp {
+		h.t.Errorf("the trial's stamp: %v, want it there: %v", err, stamp)
+	}
+}
+
+func (h *tried) record() pivot.Record {
+	h.t.Helper()
+	r, err := pivot.JournalIn(h.Root).Load()
+	must(h.t, err)
+	return r
+}
+
+var tenMinutes = trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmByHand, Checks: []string{"check x"}}
+
+// TestTryConfirmed (P59): the new system is committed, the old one stays the default, and
+// the new one is booted once. When it is confirmed, it becomes the default permanently.
+func TestTryConfirmed(t *testing.T) {
+	h := newTried(t)
+	h.oneShot()
+	must(t, h.try(tenMinutes))
+	h.expect("A B", pivot.PhaseCommitted, true)
+	if h.Reboots != 1 || len(h.asked) != 1 || !strings.HasPrefix(h.asked[0], "bootctl set-oneshot ostree-") || !strings.Contains(h.notes, "entered once, by a one-shot entry") {
+		t.Errorf("%d reboots, asked %q, notes %s", h.Reboots, h.asked, h.notes)
+	}
+	h.enter()
+	h.health, h.asked = "activating", nil
+	if err := h.confirm(); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "unit a.service is activating") {
+		t.Errorf("confirmed what does not work: %v", err)
+	}
+	h.health, h.broken = "active", true
+	if err := h.confirm(); err == nil || !strings.Contains(err.Error(), `check "check x" fails`) {
+		t.Errorf("confirmed what does not work: %v", err)
+	}
+	h.broken = false
+	must(t, h.confirm())
+	h.expect("B A", pivot.PhaseDone, false)
+	must(t, h.conduct()) // the unit finds nothing to do
+	h.expect("B A", pivot.PhaseDone, false)
+	if err := h.confirm(); fault.KindOf(err) != fault.Refused {
+		t.Errorf("confirmed twice: %v", err)
+	}
+	h.Boot()
+	must(t, h.conduct())
+	h.expect("B A", pivot.PhaseDone, false)
+}
+
+// TestTryByItself (P59): with automatic confirmation the system is confirmed as soon as it has
+// proven itself.
+func TestTryByItself(t *testing.T) {
+	h := newTried(t)
+	h.oneShot()
+	try := tenMinutes
+	try.Confirm = pivot.ConfirmAuto
+	must(t, h.try(try))
+	h.enter()
+	h.health = "activating"
+	m := day2.Trial{Machine: h.newMachine()}
+	ctx := stoppedByReboot(t, m.Machine, h.Host)
+	looks := 0
+	m.Sleep = func(context.Context, time.Duration) error {
+		if looks++; looks == 2 {
+			h.health = "active"
+		}
+		h.expect("A B", pivot.PhaseTrial, true)
+		return nil
+	}
+	must(t, m.Run(ctx))
+	if looks != 2 {
+		t.Errorf("confirmed after %d looks", looks)
+	}
+	h.expect("B A", pivot.PhaseDone, false)
+}
+
+// TestTryFails (P59): if the new system is not confirmed in time, the old one is booted again and
+// removes it. The journal has the reason.
+func TestTryFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*tried)
+		why   string
+	}{
+		"nobody confirms": {func(*tried) {}, "nobody has confirmed it"},
+		"unit":            {func(h *tried) { h.health = "failed" }, "unit a.service is failed"},
+		"check":           {func(h *tried) { h.broken = true }, `check "check x" fails: exit status 1`},
+		"proof":           {func(h *tried) { h.Write("/proc/cmdline", []byte("quiet\n")) }, "new=1"},
+		"settings":        {func(h *tried) { h.Write("/etc/pivot/firstboot.conf", []byte("health=?\n")) }, "it is a list of units"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTried(t)
+			h.oneShot()
+			must(t, h.try(tenMinutes))
+			h.enter()
+			c.spoil(h)
+			must(t, h.conduct())
+			if h.Reboots != 2 || h.up < 10*time.Minute || h.up > 16*time.Minute {
+				t.Errorf("%d reboots, the last %v after the kernel's start", h.Reboots, h.up)
+			}
+			h.expect("A B", pivot.PhaseFailed, true)
+			if err := h.confirm(); err == nil || !strings.Contains(err.Error(), "has failed its trial") {
+				t.Errorf("confirmed when it was over: %v", err)
+			}
+			h.Boot()
+			h.expect("A B", pivot.PhaseFailed, true)
+			must(t, h.conduct())
+			h.expect("A", pivot.PhaseFailed, false)
+			if r := h.record(); r.Error == nil || !strings.Contains(r.Error.Message, c.why) || len(r.History) != 1 || r.History[0].Phase != pivot.PhaseFailed {
+				t.Errorf("the journal says %+v, %+v, want %q", r.Error, r.History, c.why)
+			}
+		})
+	}
+}
+
+// TestTryNeverCameUp (P59): if the new kernel hangs, the next power cycle boots the old system,
+// which ends the trial.
+func TestTryNeverCameUp(t *testing.T) {
+	for _, kexec := range []bool{true, false} {
+		h := newTried(t)
+		if kexec {
+			h.Write("/etc/pivot/firstboot.conf", []byte("reboot-method=kexec\n"))
+		} else {
+			h.oneShot()
+		}
+		must(t, h.try(tenMinutes))
+		if kexec != (len(h.Kexecs) == 1) || kexec && !strings.Contains(h.Kexecs[0].Cmdline, "new=1") {
+			t.Errorf("kexec %+v", h.Kexecs)
+		}
+		h.Boot()
+		h.expect("A B", pivot.PhaseFailed, true) // pivot status before the unit runs
+		must(t, h.conduct())
+		h.expect("A", pivot.PhaseFailed, false)
+		if r := h.record(); r.Error == nil || !strings.Contains(r.Error.Message, "it never came up") {
+			t.Errorf("the journal says %+v", r.Error)
+		}
+		must(t, h.try(tenMinutes)) // again
+		h.expect("A B", pivot.PhaseCommitted, true)
+	}
+}
+
+// TestTryStoppedAtItsEnd (P59): after a shutdown while the old system removes the failed one, the
+// next boot removes it.
+func TestTryStoppedAtItsEnd(t *testing.T) {
+	h := newTried(t)
+	h.oneShot()
+	must(t, h.try(tenMinutes))
+	h.Boot()
+	stopped := day2.Trial{Machine: h.newMachine()}
+	ctx, cancel := context.WithCancel(t.Context())
+	run := stopped.Host.Run
+	stopped.Host.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
+		if slices.Contains(argv, "undeploy") {
+			cancel()
+			return nil, ctx.Err()
+		}
+		return run(ctx, argv...)
+	}
+	must(t, stopped.Run(ctx))
+	h.expect("A B", pivot.PhaseFailed, true)
+	if !strings.Contains(h.notes, "the next boot goes on") || strings.Contains(h.notes, "pivot confirm") {
+		t.Errorf("notes %s", h.notes)
+	}
+	h.Boot()
+	must(t, h.conduct())
+	h.expect("A", pivot.PhaseFailed, false)
+}
+
+// TestTryWithoutOneShot (P59): without a one-shot entry the new system is the default until its
+// userspace makes the old one the default again. A note says so before.
+func TestTryWithoutOneShot(t *testing.T) {
+	h := newTried(t)
+	must(t, h.try(tenMinutes))
+	h.expect("B A", pivot.PhaseCommitted, true)
+	if !strings.Contains(h.notes, "somebody must choose the old system in the boot menu: no boot loader is known here") {
+		t.Errorf("notes %s", h.notes)
+	}
+	h.enter()
+	must(t, h.conduct())
+	h.expect("A B", pivot.PhaseFailed, true)
+	h.Boot()
+	must(t, h.conduct())
+	h.expect("A", pivot.PhaseFailed, false)
+}
+
+// TestTryByTheBootMenu (P59): if the old system is chosen in the boot menu, because the new one is
+// the default and does not come up, it is the default from then on.
+func TestTryByTheBootMenu(t *testing.T) {
+	h := newTried(t)
+	must(t, h.try(tenMinutes))
+	h.expect("B A", pivot.PhaseCommitted, true)
+	h.BootEntry(1)
+	h.expect("B A", pivot.PhaseFailed, true)
+	must(t, h.conduct())
+	h.expect("A", pivot.PhaseFailed, false)
+	if r := h.record(); r.Error == nil || !strings.Contains(r.Error.Message, "it never came up") {
+		t.Errorf("the journal says %+v", r.Error)
+	}
+}
+
+// TestTryRebootRefused (P59): if the reboot is inhibited, no other reboot enters the new
+// system.
+func TestTryRebootRefused(t *testing.T) {
+	for _, oneShot := range []bool{true, false} {
+		h := newTried(t)
+		if oneShot {
+			h.oneShot()
+		}
+		m := h.newMachine()
+		m.Host.Reboot = func(context.Context) error { return fault.New(fault.Refused, "no") }
+		r := day2.Rebase{Machine: m, Image: h.Image, Try: &tenMinutes}
+		if _, err := r.Run(t.Context(), day2.Prepared{}); err == nil {
+			t.Error("no error")
+		}
+		h.expect("A B", pivot.PhaseCommitted, true)
+		if oneShot && (len(h.asked) != 2 || h.asked[1] != "bootctl set-oneshot ") {
+			t.Errorf("asked %q", h.asked)
+		}
+		h.Boot()
+		must(t, h.conduct())
+		h.expect("A", pivot.PhaseFailed, false)
+	}
+}
+
+// TestTryMeanwhile (P59): nothing else changes a machine on trial. What another tool stages is
+// removed before it can be booted. After the trial, a change of the old system closes it.
+func TestTryMeanwhile(t *testing.T) {
+	h := newTried(t)
+	h.oneShot()
+	must(t, h.try(tenMinutes))
+	h.enter()
+	if err := rollback(t, h.Host); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "on trial") {
+		t.Errorf("rollback: %v", err)
+	}
+	if _, _, err := apply(t, h.Host, "  kernelArguments: [x=1]\n"); fault.KindOf(err) != fault.Refused || !strings.Contains(fault.HintOf(err), "pivot confirm") {
+		t.Errorf("apply: %v", err)
+	}
+	origin := filepath.Join(t.TempDir(), "origin")
+	must(t, os.WriteFile(origin, []byte("[origin]\nrefspec=x\n"), 0o644))
+	_, err := h.Run(t.Context(), "ostree", "admin", "deploy", "--stage", "--os=os", "--origin-file="+origin, "--karg-append=root=LABEL=root", h.Commit)
+	must(t, err)
+	if err := h.confirm(); err == nil || !strings.Contains(err.Error(), "staged") {
+		t.Errorf("confirmed with something staged: %v", err)
+	}
+	must(t, h.conduct())
+	if staged, err := h.Sysroot().Staged(); err != nil || staged != nil {
+		t.Errorf("staged %+v, %v", staged, err)
+	}
+	h.Boot()
+	// A change of the old system also closes the trial.
+	m := h.newMachine()
+	r := day2.Rebase{Machine: m, Append: []string{"y=1"}}
+	_, err = r.Run(t.Context(), day2.Prepared{})
+	must(t, err)
+	h.expect("A A", pivot.PhaseCommitted, false)
+}
+
+// TestTryWithTheImagesUnit (P59): the unit that conducts the trial may come from the image.
+func TestTryWithTheImagesUnit(t *testing.T) {
+	h := newTried(t)
+	h.oneShot()
+	shell(t, h.Host, "mkdir -p usr/lib/systemd/system && mv etc/systemd/system/pivot-trial.service usr/lib/systemd/system")
+	h.ExtendNext("usr/lib/systemd/system/" + trial.Unit)
+	h.Image = h.Push(h.NativeImage())
+	must(t, h.try(tenMinutes))
+	h.expect("A B", pivot.PhaseCommitted, true)
+	h.enter()
+	if _, err := os.Lstat(h.Path("/etc/systemd/system/sysinit.target.wants/" + trial.Unit)); err != nil {
+		t.Errorf("the unit is not enabled in the new system: %v", err)
+	}
+	must(t, h.confirm())
+}
+
+// TestTryByRpmOstree (P59): if libostree cannot make a deployment the default, rpm-ostree
+// does.
+func TestTryByRpmOstree(t *testing.T) {
+	h := newTried(t)
+	h.oneShot()
+	h.Ostree.Version = ""
+	h.InstallRpmOstree(rpmostree.Control{})
+	direct := false
+	h.Ostree.Fail = func(call int, after bool) error {
+		if h.Ostree.Calls[call-1] != "set-default" || after {
+			return nil
+		}
+		if direct = !direct; direct { // otherwise the caller is rpm-ostree
+			return errors.New("error: Unknown command 'set-default'")
+		}
+		return nil
+	}
+	asked := func() { // the record of calls is per boot
+		t.Helper()
+		if verbs := verbsOf(t, h.Host); !slices.Equal(verbs, []string{"rollback"}) {
+			t.Errorf("rpm-ostree was asked to %q", verbs)
+		}
+	}
+	must(t, h.try(tenMinutes))
+	h.expect("A B", pivot.PhaseCommitted, true)
+	asked()
+	h.enter()
+	must(t, h.confirm())
+	h.expect("B A", pivot.PhaseDone, false)
+	asked()
+}
+
+// TestTryRefused (P59): a system that cannot be tried is refused before anything is written.
+func TestTryRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*tried)
+		why   string
+	}{
+		"old libostree":  {func(h *tried) { h.Ostree.Version = "" }, "libostree 2022.7 cannot make a deployment the default"},
+		"no unit":        {func(h *tried) { shell(t, h.Host, "rm etc/systemd/system/sysinit.target.wants/*") }, "is not enabled"},
+		"not in image":   {func(h *tried) { shell(t, h.Host, "rm etc/systemd/system/pivot-trial.service") }, "has no /usr/lib/systemd/system/pivot-trial.service"},
+		"the first boot": {func(h *tried) { ask(t, h.Host) }, "the first boot is not over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTried(t)
+			c.spoil(h)
+			if err := h.try(tenMinutes); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), c.why) {
+				t.Errorf("error %v, want %q", err, c.why)
+			}
+			if all, err := h.Sysroot().Deployments(); err != nil || len(all) != 1 || h.Reboots > 0 {
+				t.Errorf("%d deployments, %d reboots, %v", len(all), h.Reboots, err)
+			}
+		})
+	}
+}
