@@ -9,9 +9,10 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestDay2 (P55, P57, P58) applies one MachineConfig after another to a running machine, with and
-// without a new image, and then rolls back. Each step takes one reboot, and files that are no
-// longer in the MachineConfig have the running image's defaults again.
+// TestDay2 (P55, P57, P58, D121) applies one MachineConfig after another to a running machine, with and
+// without a new image, and then rolls back. Each step takes one reboot, after which pivot verify
+// finds no difference, and files that are no longer in the MachineConfig have the running image's
+// defaults again.
 func TestDay2(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{
 		Suite: vm.Trixie, // its libostree supports "pivot rollback"
@@ -56,7 +57,7 @@ func TestDay2(t *testing.T) {
 			t.Fatalf("typed %s: the machine says\n%v\nwant\n%v", typed, said, want)
 		}
 	}
-	bare := map[string]string{"version": "A.1", "default": "A's own", "file": "", "gone": "", "var": "", "one": "inactive", "two": "inactive", "of-b": "inactive", "karg": "", "record": ""}
+	bare := map[string]string{"version": "A.1", "default": "A's own", "file": "", "gone": "", "var": "", "one": "inactive", "two": "inactive", "of-b": "inactive", "karg": "", "record": "", "verify": "same"}
 	first := with(bare, "default", "ours", "file", "one", "gone", "one", "one", "active", "karg", "day2.one", "record", "one")
 	second := with(bare, "version", "B.2", "default", "B's own", "file", "two", "var", "two", "two", "active", "of-b", "active", "karg", "day2.two", "record", "two")
 	onB := with(first, "version", "B.2")
@@ -84,4 +85,5 @@ say var $(cat /var/lib/day2.file 2>/dev/null)
 for u in one two of-b; do say $u $(systemctl is-active day2-$u.service); done
 say karg $(tr " " "\n" </proc/cmdline | grep ^day2)
 say record $(grep -so "\"name\": *\"[a-z]*\"" /etc/pivot/machineconfig.json | cut -d"\"" -f4)
+say verify $(pivot verify >/dev/null && echo same || echo differs)
 `

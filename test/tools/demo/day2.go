@@ -100,6 +100,7 @@ func wentBack(claims *lab.Claims, said, before map[string]string) {
 	for _, key := range []string{"image", "argument", "unit", "file"} {
 		claims.Add(said[key] == before[key], "%s as before", key)
 	}
+	claims.Add(said["verify"] == "same", "pivot verify finds no difference from the MachineConfig of then")
 }
 
 // dayTwo runs the second act.

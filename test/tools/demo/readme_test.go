@@ -103,7 +103,7 @@ func proof(t *testing.T, first *vm.BootResult) []string {
 // secondAct returns the output for a successful second act.
 func secondAct(t *testing.T) []string {
 	t.Helper()
-	live := map[string]string{"file": "hello", "process": "7", "service": "7 read hello", "image": "1", "unit": "inactive"}
+	live := map[string]string{"file": "hello", "process": "7", "service": "7 read hello", "image": "1", "unit": "inactive", "verify": "same"}
 	whole := map[string]string{"image": "2", "argument": argument, "unit": "active", "verify": "same"}
 	var out bytes.Buffer
 	claims := &lab.Claims{To: &out}
