@@ -71,7 +71,7 @@ func (m *move) checkSlotRelease(h *slot.Holder, plan pivot.Plan) error {
 	if commit == "" { // not known to a plan that pulled nothing
 		commit = recordedDownload(m.Machine).Image.Commit
 	}
-	return h.Accept(commit)
+	return h.CheckRelease(commit)
 }
 
 // ReleaseSlot gives the slot of the fleet's lock back once the machine has proven itself. It is

@@ -18,7 +18,7 @@ import (
 // single deployment cannot have been rolled back: it was reinstalled and has kept its /var.
 func (b *FirstBoot) takenBack(state pivot.State, digest string) bool {
 	closed := b.Progress.Record.Closed
-	return closed != nil && closed.Request == digest && closed.Deployment != state.Booted.ID() && state.Entries > 1
+	return closed != nil && closed.Request == digest && closed.Deployment != state.Booted.ID() && state.Deployments > 1
 }
 
 // hold leaves a host that was rolled back as it is, on this boot and on later ones. It closes

@@ -88,7 +88,7 @@ func (c *Converger) checkWithoutImage(ctx context.Context, ask Ask, target Targe
 // are applied, it repeats the checks of the preflight, which did not know them.
 func (c *Converger) learn(plan Plan) (Plan, error) {
 	if trying := plan.ask.Trying; trying != nil {
-		if err := trying.Accept(plan.target.Image.Commit); err != nil {
+		if err := trying.CheckUnit(plan.target.Image.Commit); err != nil {
 			return plan, err
 		}
 	}

@@ -11,7 +11,7 @@ type State struct {
 	BootID  string
 	Booted  Deployment // the running deployment
 	Default Deployment // started by the next boot after an orderly shutdown; Booted unless another is pending
-	Entries int        // number of bootable deployments
+	Deployments int        // number of bootable deployments
 	Cmdline kargs.Line // the running kernel's, from /proc/cmdline
 	// Etc is the running system's /etc. DefaultEtc is the default deployment's, as the next boot
 	// will see it.

@@ -100,10 +100,10 @@ type Engine interface {
 	// Preflight returns an error if the engine cannot change the image or the packages of this
 	// host as plan requires, as far as this is known without the image. It writes nothing.
 	Preflight(ctx context.Context, plan Plan) error
-	// Accept returns an error if a deployment that the engine makes would not boot with the
+	// CheckPrepareRoot returns an error if a deployment that the engine makes would not boot with the
 	// image's prepare-root configuration p. It is called as soon as the import has read that
 	// configuration, and writes nothing.
-	Accept(ctx context.Context, p ostree.PrepareRoot) error
+	CheckPrepareRoot(ctx context.Context, p ostree.PrepareRoot) error
 	// Prepare makes the deployment without changing the next boot, and compares it with the
 	// request field by field.
 	Prepare(ctx context.Context, r Request) error

@@ -51,7 +51,7 @@ func (s *script) Remove(_ context.Context, images []pivot.Image) error {
 	return s.call("remove " + images[0].Reference)
 }
 func (s *script) Preflight(context.Context, pivot.Plan) error { return s.call("preflight") }
-func (s *script) Accept(context.Context, ostree.PrepareRoot) error {
+func (s *script) CheckPrepareRoot(context.Context, ostree.PrepareRoot) error {
 	return s.call("accept")
 }
 

@@ -36,9 +36,9 @@ const (
 // Trying is a run's request to put the new system on trial.
 type Trying struct {
 	Trial
-	// Accept returns an error if the system of commit, which is in the repository, lacks the
+	// CheckUnit returns an error if the system of commit, which is in the repository, lacks the
 	// unit that conducts the trial.
-	Accept func(commit string) error
+	CheckUnit func(commit string) error
 	// Hold makes the running system the default again, right after the commit, and returns the
 	// ID of the committed deployment.
 	Hold func(ctx context.Context) (deployment string, err error)

@@ -18,9 +18,9 @@ import (
 // checked before anything is staged (Accept), and the result is checked before the commit
 // (checkDemands). docs/import.md lists the possible demands.
 
-// Accept implements pivot.Engine. It returns an error if this host cannot make what a system with
+// CheckPrepareRoot implements pivot.Engine. It returns an error if this host cannot make what a system with
 // the prepare-root configuration p needs to boot.
-func (e *Ostree) Accept(ctx context.Context, p ostree.PrepareRoot) error {
+func (e *Ostree) CheckPrepareRoot(ctx context.Context, p ostree.PrepareRoot) error {
 	d := p.Demands()
 	if err := refuse(d); err != nil || !d.Composefs {
 		return err

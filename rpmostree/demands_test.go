@@ -66,9 +66,9 @@ func TestAccept(t *testing.T) {
 			must(t, err)
 			plain := rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}
 			for name, accept := range map[string]func() error{
-				"ostree":     func() error { return plain.Accept(t.Context(), setup) },
-				"rpm-ostree": func() error { return (&rpmostree.RpmOstree{Ostree: plain}).Accept(t.Context(), setup) },
-				"direct":     func() error { return (&rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}).Accept(t.Context(), setup) },
+				"ostree":     func() error { return plain.CheckPrepareRoot(t.Context(), setup) },
+				"rpm-ostree": func() error { return (&rpmostree.RpmOstree{Ostree: plain}).CheckPrepareRoot(t.Context(), setup) },
+				"direct":     func() error { return (&rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}).CheckPrepareRoot(t.Context(), setup) },
 			} {
 				err := accept()
 				if len(c.want) == 0 {
@@ -174,7 +174,7 @@ func TestAcceptAsTheRealOstreeSays(t *testing.T) {
 		return exec.CommandContext(ctx, argv[0], argv[1:]...).Output()
 	}}
 	has := strings.Contains(string(says), "- composefs\n")
-	if err := e.Accept(t.Context(), setup); has != (err == nil) || !has && fault.KindOf(err) != fault.Refused {
+	if err := e.CheckPrepareRoot(t.Context(), setup); has != (err == nil) || !has && fault.KindOf(err) != fault.Refused {
 		t.Errorf("error %v, where ostree says:\n%s", err, says)
 	}
 }

@@ -144,9 +144,9 @@ func (e *Direct) Discard(context.Context) error { return nil }
 // plain returns the engine of a started system, parts of which this one uses.
 func (e *Direct) plain() *Ostree { return &Ostree{Sysroot: e.Sysroot, Run: e.Run} }
 
-// Accept implements pivot.Engine. It is the same as for a started system, which has the same tools.
-func (e *Direct) Accept(ctx context.Context, p ostree.PrepareRoot) error {
-	return e.plain().Accept(ctx, p)
+// CheckPrepareRoot implements pivot.Engine. It is the same as for a started system, which has the same tools.
+func (e *Direct) CheckPrepareRoot(ctx context.Context, p ostree.PrepareRoot) error {
+	return e.plain().CheckPrepareRoot(ctx, p)
 }
 
 // checkBootLoader returns an error if the boot loader is zipl. libostree runs zipl after it has

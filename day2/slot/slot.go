@@ -46,9 +46,9 @@ func (h *Holder) Allow() (hostfiles.File, error) {
 	return link, nil
 }
 
-// Accept returns an error if the system of commit, which is in the repository, lacks Unit, so
+// CheckRelease returns an error if the system of commit, which is in the repository, lacks Unit, so
 // that the slot would not be released.
-func (h *Holder) Accept(commit string) error {
+func (h *Holder) CheckRelease(commit string) error {
 	has, err := h.Host.WillHaveUnit(Unit, commit)
 	if err == nil && !has {
 		err = fault.New(fault.Refused, "cannot take a slot of the fleet's lock: the new system has no %s, so nothing would release it", host.UnitInImage(Unit)).

@@ -27,7 +27,7 @@ func (c *Conductor) Try(ctx context.Context, terms Terms) (*pivot.Trying, hostfi
 	}
 	return &pivot.Trying{
 		Trial:  pivot.Trial{Old: booted.ID(), Seconds: int(terms.For.Seconds()), Confirm: terms.Confirm, Checks: terms.Checks},
-		Accept: c.accept,
+		CheckUnit: c.accept,
 		Hold:   func(ctx context.Context) (string, error) { return c.hold(ctx, booted) },
 	}, link, nil
 }

@@ -30,7 +30,7 @@ func (h *Host) Observe(ctx context.Context, target pivot.Target) (pivot.State, e
 	if state.Cmdline, err = h.cmdline(); err != nil {
 		return pivot.State{}, err
 	}
-	state.Entries = len(all)
+	state.Deployments = len(all)
 	if state.Booted, err = h.Deployment(withEntry(booted, all)); err != nil {
 		return pivot.State{}, err
 	}

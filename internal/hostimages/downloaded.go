@@ -93,7 +93,7 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 	}
 	setup, err := ostree.ReadPrepareRoot(func(path string) ([]byte, error) { return repo.ReadFile(commit, path) })
 	if err == nil {
-		err = d.Engine.Accept(ctx, setup)
+		err = d.Engine.CheckPrepareRoot(ctx, setup)
 	}
 	if err == nil {
 		err = d.spaceInBoot(repo, d.Image.Commit)

@@ -26,7 +26,7 @@ type engine struct {
 	refuses error
 }
 
-func (e engine) Accept(context.Context, ostree.PrepareRoot) error { return e.refuses }
+func (e engine) CheckPrepareRoot(context.Context, ostree.PrepareRoot) error { return e.refuses }
 
 // images are the images of a host, with a record of their requests and notes.
 type images struct {

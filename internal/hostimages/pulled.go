@@ -114,7 +114,7 @@ func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pi
 		return pivot.Image{}, fmt.Errorf("cannot import %s: %w", image.Reference, err)
 	}
 	defer view.Close()
-	found.Accept = func(root ostree.PrepareRoot) error { return p.Engine.Accept(ctx, root) }
+	found.Accept = func(root ostree.PrepareRoot) error { return p.Engine.CheckPrepareRoot(ctx, root) }
 	result, err := found.Import(ctx, repo, func(so osimage.Progress) { progress(AmountOf(so)) })
 	if err != nil {
 		return pivot.Image{}, err

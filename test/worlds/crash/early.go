@@ -95,8 +95,8 @@ type direct struct{ *Machine }
 // Preflight implements pivot.Engine.
 func (direct) Preflight(ctx context.Context, _ pivot.Plan) error { return ctx.Err() }
 
-// Accept implements pivot.Engine.
-func (direct) Accept(context.Context, ostree.PrepareRoot) error { return nil }
+// CheckPrepareRoot implements pivot.Engine.
+func (direct) CheckPrepareRoot(context.Context, ostree.PrepareRoot) error { return nil }
 
 // Prepare implements pivot.Engine.
 func (direct) Prepare(ctx context.Context, _ pivot.Request) error { return ctx.Err() }

@@ -51,8 +51,8 @@ func (m *Machine) Arguments(commit string) (kargsd.Arguments, error) {
 	return kargsd.Arguments{Line: kargs.Split(m.applying.brings(commit))}, nil
 }
 
-// Accept implements pivot.Engine.
-func (m *Machine) Accept(context.Context, ostree.PrepareRoot) error { return nil }
+// CheckPrepareRoot implements pivot.Engine.
+func (m *Machine) CheckPrepareRoot(context.Context, ostree.PrepareRoot) error { return nil }
 
 // Secure implements pivot.Images. Nothing else changes the repository.
 func (m *Machine) Secure(ctx context.Context, _ pivot.Image) error { return ctx.Err() }
