@@ -26,7 +26,7 @@ func (m *Machine) Project(note func(string)) (changed []string, err error) {
 	p := projection.Projector{Root: m.Host.Root, Disk: m.Host.Disk, Note: note}
 	if changed, err = p.Project(); err != nil {
 		return changed, fault.New(fault.CannotWrite, "cannot make /var what this system asks for: %w", err).
-			WithHint("put right what is named, and have it done again: pivot project")
+			WithHint("correct what is named, then run: pivot project")
 	}
 	return changed, nil
 }
