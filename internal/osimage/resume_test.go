@@ -159,6 +159,33 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// TestRetryAfterOfTheRest: a registry that is asked for the rest of a layer is left alone for as long as
+// it requests, and at most a minute.
+func TestRetryAfterOfTheRest(t *testing.T) {
+	repo, commit := tiny(t)
+	h, image := pushed(t, repo, commit, registry.Options{Bearer: true})
+	layer := image.Layers[1]
+	h.puller.Patience = 500 * time.Millisecond
+	var waits []time.Duration
+	h.puller.Retry = retry.Policy{
+		First: time.Second, Cap: 3 * time.Second, Tries: 5,
+		Sleep: func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil },
+	}
+	h.registry.Spoil(
+		registry.Rule{On: layer.Digest, Times: 1, Fault: registry.StallAt(layer.Size / 2)},
+		registry.Rule{On: layer.Digest, Range: true, Times: 1, Fault: registry.Status(http.StatusTooManyRequests, "Retry-After", "7")},
+		registry.Rule{On: layer.Digest, Range: true, Times: 1, Fault: registry.Status(503, "Retry-After", "99999999999")},
+	)
+	before := h.registry.BytesServed()
+	h.imports(image, commit)
+	if len(waits) != 3 || waits[1] != 7*time.Second || waits[2] != time.Minute {
+		t.Errorf("waits %v", waits)
+	}
+	if sent := h.registry.BytesServed() - before; sent > image.Bytes+tail+2000 {
+		t.Errorf("%d bytes sent for an image of %d", sent, image.Bytes)
+	}
+}
+
 // TestBackoff: the waiting time doubles up to a limit.
 func TestBackoff(t *testing.T) {
 	repo, commit := tiny(t)

@@ -12,7 +12,8 @@ import (
 // refuses a token that it accepted before. The library keeps a token for its stated lifetime,
 // which goes wrong if this machine's clock is wrong.
 type connection struct {
-	dial func(context.Context) (types.ImageSource, error)
+	dial     func(context.Context) (types.ImageSource, error)
+	registry *registry // nil for a local image
 
 	mu   sync.Mutex
 	now  types.ImageSource

@@ -18,6 +18,7 @@ import (
 // download is one try to read a blob. It is cancelled when the source is silent (watch).
 type download struct {
 	source types.ImageSource
+	from   *registry
 	blob   types.BlobInfo
 	ctx    context.Context
 	watch  *watch
@@ -27,9 +28,10 @@ type download struct {
 
 func (b *blob) newDownload() *download {
 	b.source = b.image.connection.source()
-	d := &download{source: b.source, blob: b.BlobInfo}
+	from := b.image.connection.registry
+	d := &download{source: b.source, from: from, blob: b.BlobInfo}
 	host := b.image.host
-	d.ctx, d.watch = newWatch(b.ctx, host.maxSilence(), host.noticeDelay(), func() {
+	d.ctx, d.watch = newWatch(from.observe(b.ctx), host.maxSilence(), host.noticeDelay(), func() {
 		until := time.Now().Add(host.maxSilence() - host.noticeDelay())
 		host.note("layer %s: waiting for %s, which has sent nothing for %s; it is given until %s",
 			b.Digest, cmp.Or(b.image.classifier.ref.Host(), b.image.classifier.ref.Name()), host.noticeDelay(), until.Format("15:04:05"))
@@ -48,9 +50,9 @@ func (d *download) whole() (err error) {
 }
 
 // part opens the blob at an offset.
-func (d *download) part(from int64) (err error) {
+func (d *download) part(offset int64) (err error) {
 	d.watch.during(func() int {
-		d.body, err = openRange(d.ctx, d.watch.cancel, d.source, d.blob, from)
+		d.body, err = d.from.openRange(d.ctx, d.blob, offset)
 		return 0
 	})
 	return err

@@ -27,6 +27,7 @@ import (
 type endpoint struct {
 	ref        imageref.Reference // of the image at this endpoint
 	sys        *types.SystemContext
+	registry   *registry // nil for a local image
 	classifier classifier
 	err        error // why this endpoint must not be used; nil if it may be used
 }
@@ -117,8 +118,12 @@ func (h *Host) registryEndpoint(sys *types.SystemContext, ref imageref.Reference
 	if secret.found {
 		own.DockerProxy = newGuarded(sys, ref.Host(), source.Endpoint.Insecure, signaturesOf(sys, ref)).proxyFor
 	}
+	registry, err := newRegistry(&own, source.Reference)
+	if err != nil {
+		return endpoint{}, fault.New(fault.Refused, "cannot find the certificates for %s: %w", ref.Host(), err)
+	}
 	c := classifier{ref: ref, secret: secret, root: h.path("/"), proxy: proxyFor(sys, ref.Host())}
-	return endpoint{ref: ref, sys: &own, classifier: c, err: refusal}, nil
+	return endpoint{ref: ref, sys: &own, registry: registry, classifier: c, err: refusal}, nil
 }
 
 // signaturesOf returns the address at which the signatures of an image are kept, or nil. An error in the

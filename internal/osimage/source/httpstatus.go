@@ -61,6 +61,9 @@ func statusOf(err error) int {
 	if e, ok := errors.AsType[docker.UnexpectedHTTPStatusError](err); ok {
 		return e.StatusCode
 	}
+	if e, ok := errors.AsType[answer](err); ok {
+		return e.status
+	}
 	// An error in the format of the registry protocol. The library returns these for 4xx
 	// responses only; a known error code implies the status.
 	var coder errcode.ErrorCoder

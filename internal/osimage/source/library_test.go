@@ -2,13 +2,15 @@ package source
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -31,13 +33,27 @@ func libraryBlob() ([]byte, types.BlobInfo) {
 	return content, types.BlobInfo{Digest: digestlib.NewDigestFromBytes(digestlib.SHA256, sum[:]), Size: int64(len(content))}
 }
 
-// librarySource returns the library's source for a registry that serves blobs with a handler.
-// The server also offers HTTP/2, which the library does not use yet. Requests for anything
-// other than a blob succeed.
-func librarySource(t *testing.T, blobs http.HandlerFunc) types.ImageSource {
+// library is a registry that serves blobs, as the library has opened it.
+type library struct {
+	*registry
+	types.ImageSource
+	asked []string // the URLs of all requests, in order
+}
+
+// openLibrary opens a registry that serves blobs with a handler. challenge is its demand for
+// credentials, in which {url} stands for its URL; "" if it has none. The user is "u" with the
+// password "p", who is given the token "t". start starts the server, with TLS or without.
+func openLibrary(t *testing.T, challenge string, start func(*httptest.Server), blobs http.HandlerFunc) *library {
 	t.Helper()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var server *httptest.Server
+	allowed := map[string]string{"": "", "Basic": "Basic dTpw", "Bearer": "Bearer t"}[strings.Split(challenge, " ")[0]]
+	server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
+		case r.URL.Path == "/token" && r.Header.Get("Authorization") == "Basic dTpw":
+			_, _ = io.WriteString(w, `{"token":"t"}`)
+		case r.Header.Get("Authorization") != allowed:
+			w.Header().Set("Www-Authenticate", strings.ReplaceAll(challenge, "{url}", server.URL))
+			w.WriteHeader(http.StatusUnauthorized)
 		case strings.Contains(r.URL.Path, "/blobs/"):
 			blobs(w, r)
 		case strings.Contains(r.URL.Path, "/manifests/"):
@@ -45,10 +61,11 @@ func librarySource(t *testing.T, blobs http.HandlerFunc) types.ImageSource {
 			_, _ = io.WriteString(w, `{"schemaVersion":2}`)
 		}
 	}))
-	server.EnableHTTP2 = true
-	server.StartTLS()
+	server.EnableHTTP2 = true // the library does not use it yet
+	start(server)
 	t.Cleanup(server.Close)
-	named, err := reference.ParseNormalizedNamed(strings.TrimPrefix(server.URL, "https://") + "/a/b:x")
+	_, host, _ := strings.Cut(server.URL, "://")
+	named, err := reference.ParseNormalizedNamed(host + "/a/b:x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,57 +73,168 @@ func librarySource(t *testing.T, blobs http.HandlerFunc) types.ImageSource {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := ref.NewImageSource(t.Context(), &types.SystemContext{
+	l := &library{}
+	sys := &types.SystemContext{
 		DockerInsecureSkipTLSVerify: types.OptionalBoolTrue, SystemRegistriesConfPath: noRegistriesConf, SystemRegistriesConfDirPath: noRegistriesConfDir,
-	})
-	if err != nil {
+		DockerAuthConfig: &types.DockerAuthConfig{Username: "u", Password: "p"},
+		DockerProxy:      func(u *url.URL) (*url.URL, error) { l.asked = append(l.asked, u.String()); return nil, nil },
+	}
+	sys.DockerProxy = newGuarded(sys, host, true, nil).proxyFor
+	if l.registry, err = newRegistry(sys, named); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = source.Close() })
-	return source
+	if l.ImageSource, err = ref.NewImageSource(l.observe(t.Context()), sys); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
 }
 
-// TestRanges: from a registry with support for ranges only the part is requested. A registry
-// that responds with the whole blob, several parts or an error is recognized.
+// servePart serves the part of a blob that is requested.
+func servePart(w http.ResponseWriter, r *http.Request) {
+	content, _ := libraryBlob()
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+}
+
+// TestRanges (D39): from a registry with support for ranges only the part is requested. A registry
+// that responds with the whole blob, another part, several parts or an error is recognized.
 func TestRanges(t *testing.T) {
 	content, info := libraryBlob()
-	const first = 1000
-	parts := func(w http.ResponseWriter, r *http.Request) {
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+	asking := func(span string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Set("Range", span)
+			servePart(w, r)
+		}
 	}
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		err    error
 		status int
 	}{
-		"part": {answer: parts},
-		"all":  {answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content) }, err: errNoRanges},
-		"several parts": {answer: func(w http.ResponseWriter, r *http.Request) {
-			r.Header.Set("Range", "bytes=1000-2000,3000-4000")
-			parts(w, r)
-		}, err: errNoRanges},
-		"no part": {answer: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestedRangeNotSatisfiable) }, status: 416},
-		"denied":  {answer: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, status: 403},
+		"part":          {answer: servePart},
+		"all":           {answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content) }, err: errNoRanges},
+		"another part":  {answer: asking("bytes=100-2000"), err: errNoRanges},
+		"several parts": {answer: asking("bytes=1000-2000,3000-4000"), err: errNoRanges},
+		"not stated":    {answer: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPartialContent) }, err: errNoRanges},
+		"no part":       {answer: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestedRangeNotSatisfiable) }, status: 416},
+		"denied":        {answer: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, status: 403},
+		"overloaded":    {answer: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, status: 503},
 	} {
 		t.Run(name, func(t *testing.T) {
-			source := librarySource(t, c.answer)
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			body, err := openRange(ctx, cancel, source, info, first)
+			l := openLibrary(t, "", (*httptest.Server).StartTLS, c.answer)
+			body, err := l.openRange(t.Context(), info, 1000)
 			if c.err != nil || c.status != 0 {
 				if !errors.Is(err, c.err) && c.err != nil || statusOf(err) != c.status {
 					t.Errorf("%v", err)
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := io.ReadAll(body)
-			if err := errors.Join(err, body.Close()); err != nil || !bytes.Equal(got, content[first:]) {
-				t.Errorf("%d bytes, want %d: %v", len(got), len(content)-first, err)
-			}
+			checkRest(t, body, err)
 		})
+	}
+	if _, err := (*registry)(nil).openRange(t.Context(), info, 1000); !errors.Is(err, errNoRanges) {
+		t.Errorf("of a local image: %v", err)
+	}
+}
+
+// checkRest checks the part of the blob from byte 1000 on.
+func checkRest(t *testing.T, body io.ReadCloser, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, _ := libraryBlob()
+	got, err := io.ReadAll(body)
+	if err := errors.Join(err, body.Close()); err != nil || !bytes.Equal(got, content[1000:]) {
+		t.Errorf("%d bytes, want %d: %v", len(got), len(content)-1000, err)
+	}
+}
+
+// TestRangesAreAuthorized (D39): the request for a part has what the library has found out about
+// the registry: the protocol, the user's password, or the token, which is not requested again. It
+// goes by the same proxy and guard, and takes no credentials to another host.
+func TestRangesAreAuthorized(t *testing.T) {
+	_, info := libraryBlob()
+	var elsewhere []string // the credentials that came to another host
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		elsewhere = append(elsewhere, r.Header.Get("Authorization"))
+		servePart(w, r)
+	}))
+	defer other.Close()
+	port := other.URL[strings.LastIndexByte(other.URL, ':'):]
+	for name, challenge := range map[string]string{
+		"nothing": "", "a password": `Basic realm="x"`, "a token": `Bearer realm="{url}/token",service="x"`,
+	} {
+		for _, start := range []func(*httptest.Server){(*httptest.Server).StartTLS, (*httptest.Server).Start} {
+			for to, want := range map[string]string{"": "", "http://localhost" + port: "", "http://127.0.0.1" + port: "must not go"} {
+				t.Run(name+" to "+to, func(t *testing.T) {
+					l := openLibrary(t, challenge, start, func(w http.ResponseWriter, r *http.Request) {
+						if to == "" {
+							servePart(w, r)
+							return
+						}
+						http.Redirect(w, r, to+r.URL.Path, http.StatusTemporaryRedirect)
+					})
+					before := len(l.asked)
+					elsewhere = nil
+					body, err := l.openRange(t.Context(), info, 1000)
+					if want != "" {
+						if err == nil || !strings.Contains(err.Error(), want) || len(elsewhere) > 0 {
+							t.Errorf("%v, there came %q", err, elsewhere)
+						}
+						return
+					}
+					checkRest(t, body, err)
+					if hops := len(l.asked) - before; hops != len(elsewhere)+1 || strings.Join(elsewhere, "") != "" {
+						t.Errorf("the proxy was asked for %q; elsewhere there came %q", l.asked[before:], elsewhere)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestRangesAfterANewToken (D39): a token that the library requests while it opens a blob is used, too.
+func TestRangesAfterANewToken(t *testing.T) {
+	_, info := libraryBlob()
+	l := openLibrary(t, `Bearer realm="{url}/token",service="x"`, (*httptest.Server).StartTLS, servePart)
+	l.authorization = "Bearer old"
+	if _, err := l.openRange(t.Context(), info, 1000); statusOf(err) != http.StatusUnauthorized {
+		t.Errorf("with an old token: %v", err)
+	}
+	whole, _, err := l.GetBlob(l.observe(t.Context()), info, none.NoCache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = whole.Close()
+	body, err := l.openRange(t.Context(), info, 1000)
+	checkRest(t, body, err)
+}
+
+// TestCertificates (D39): the certificates for a registry are found where the library looks.
+func TestCertificates(t *testing.T) {
+	root := t.TempDir()
+	t.Setenv("HOME", root+"/home")
+	ref, err := docker.ParseReference("//127.0.0.1:1/a/b:x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	library := func() error {
+		_, err := ref.NewImageSource(t.Context(), &types.SystemContext{RootForImplicitAbsolutePaths: root, SystemRegistriesConfPath: noRegistriesConf, SystemRegistriesConfDirPath: noRegistriesConfDir})
+		return err
+	}
+	if got, err := certificates(root, "127.0.0.1:1"); err != nil || got != "" || strings.Contains(library().Error(), "missing key") {
+		t.Errorf("there are none: %q, %v, %v", got, err, library())
+	}
+	for n, place := range []string{"/etc/docker/certs.d", "/usr/share/containers/certs.d", "/etc/containers/certs.d"} { // the later one counts
+		dir, name := filepath.Join(root, place, "127.0.0.1:1"), fmt.Sprint("of-place-", n)
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, name+".cert"), nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := certificates(root, "127.0.0.1:1")
+		if err != nil || got != dir || !strings.Contains(library().Error(), "missing key "+name) {
+			t.Errorf("found %q, %v, want %s; the library: %v", got, err, dir, library())
+		}
 	}
 }
 
@@ -119,7 +247,7 @@ func TestStatusOfAnswers(t *testing.T) {
 			"empty": "", "text": "go away", "HTML": "<!DOCTYPE html>\n<html>StatusCode: 599, </html>", "an object": "{}", "no errors": `{"errors":[]}`,
 		} {
 			t.Run(fmt.Sprintf("%d with %s", status, kind), func(t *testing.T) {
-				source := librarySource(t, func(w http.ResponseWriter, _ *http.Request) {
+				source := openLibrary(t, "", (*httptest.Server).StartTLS, func(w http.ResponseWriter, _ *http.Request) {
 					w.WriteHeader(status)
 					_, _ = io.WriteString(w, body)
 				})

@@ -54,12 +54,14 @@ func (h *Host) openAt(ctx context.Context, at endpoint, ref imageref.Reference) 
 	}
 	ctx, cancel := h.withDeadline(ctx, at)
 	defer cancel()
-	dial := func(ctx context.Context) (types.ImageSource, error) { return openSource(ctx, at.ref, at.sys) }
+	dial := func(ctx context.Context) (types.ImageSource, error) {
+		return openSource(at.registry.observe(ctx), at.ref, at.sys)
+	}
 	source, err := dial(ctx)
 	if err != nil {
 		return nil, at.classifier.classify(ctx, err, at.classifier.fallback())
 	}
-	o := &Image{host: h, connection: &connection{dial: dial, now: source}, classifier: at.classifier}
+	o := &Image{host: h, connection: &connection{dial: dial, registry: at.registry, now: source}, classifier: at.classifier}
 	if err := h.read(ctx, at, ref, ruling, o); err != nil {
 		return nil, errors.Join(at.classifier.classify(ctx, err, fault.BadInput), source.Close())
 	}

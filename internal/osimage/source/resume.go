@@ -44,7 +44,8 @@ func otherBytes() error {
 func (b *blob) reopen() error {
 	if b.offset > 0 && b.parts {
 		err := b.resume()
-		if err == nil || fault.KindOf(err).Transient() || statusOf(err) == http.StatusUnauthorized {
+		denied := statusOf(err) == http.StatusUnauthorized && b.denied != b.offset
+		if err == nil || fault.KindOf(err).Transient() || denied {
 			return err
 		}
 		b.parts = false // this failure may be due to the range, so try the whole blob
@@ -65,8 +66,7 @@ func (b *blob) reopen() error {
 func (b *blob) resume() error {
 	d := b.newDownload()
 	err := d.part(b.offset - int64(len(b.tail)))
-	// If nothing arrives, the source may be sending the whole blob: the library then discards
-	// the beginning before it returns.
+	// If nothing arrives, a proxy may be fetching the whole blob first.
 	b.parts = !errors.Is(context.Cause(d.ctx), errSilent)
 	if err == nil {
 		var again bytes.Buffer
@@ -158,6 +158,9 @@ func (b *blob) wait(err error) error {
 			Err: fmt.Errorf("gave up after %d tries: %w", b.failures, err)}
 	}
 	wait := policy.Wait(b.failures)
+	if a, ok := errors.AsType[answer](err); ok {
+		wait = max(wait, a.after)
+	}
 	b.image.host.note("layer %s: %v; going on at byte %d of %d in %s, try %d of %d", b.Digest, err, b.offset, b.Size, wait.Round(time.Millisecond), b.failures+1, policy.Tries)
 	if policy.Pause(b.ctx, wait) != nil {
 		return b.reading(b.ctx, err)
