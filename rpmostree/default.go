@@ -22,7 +22,7 @@ type Default struct {
 
 // Check returns an error if no tool of this host can make a deployment the default.
 func (e Default) Check(ctx context.Context) error {
-	plain := Ostree{Sysroot: e.Sysroot, Run: e.Run}
+	plain := Ostree(e)
 	tool, err := plain.queryTool(ctx, "ostree")
 	if err != nil || tool.since(2023, 6) {
 		return err
