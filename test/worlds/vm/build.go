@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"machine-pivot/test/tools/buildcache"
 )
 
 // Builder builds guests and caches them.
@@ -116,7 +118,7 @@ func (b *Builder) locked(ctx context.Context, f func(cache) error) (err error) {
 		c.log = io.Discard
 	}
 	if c.dir == "" {
-		if c.dir, err = defaultCache(); err != nil {
+		if c.dir, err = buildcache.Dir("vm"); err != nil {
 			return err
 		}
 	}
@@ -169,7 +171,7 @@ func (c cache) pruneVersions(ctx context.Context) error {
 	}
 	repo := "--repo=" + filepath.Join(c.dir, "repo")
 	for _, guest := range removed {
-		if _, err := run(ctx, "ostree", "refs", repo, "--delete", strings.TrimSuffix(guest, partSuffix)); err != nil {
+		if _, err := run(ctx, "ostree", "refs", repo, "--delete", strings.TrimSuffix(guest, buildcache.PartSuffix)); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,169 @@
+// Package controlplane is a Kubernetes control plane for tests: the real etcd, API server and
+// disruption controller, with the node authorizer, RBAC and the admission of a cluster. It starts in
+// seconds. Nobody runs pods and nobody schedules them: a Kubelet here stands in for the kubelet of a
+// node, and pods are created with the name of their node.
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"machine-pivot/test/tools/need"
+)
+
+// ControlPlane is a control plane that runs until the end of a test.
+type ControlPlane struct {
+	t       testing.TB
+	dir     string // files and sockets
+	program string
+	ca      authority
+	port    reservedPort
+	etcd    *process
+	server  *process
+}
+
+// Start starts a control plane, and builds it before if necessary. It skips the test in a short run.
+func Start(t testing.TB) *ControlPlane {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a control plane of Kubernetes")
+	}
+	program, err := Program(t.Context(), Mini, t.Output())
+	if _, offline := errors.AsType[NoModules](err); offline {
+		need.Lacking(t, err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &ControlPlane{t: t, program: program}
+	if err := c.start(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *ControlPlane) start() (err error) {
+	// Not below t.TempDir, because the path of a socket is limited to 107 bytes.
+	if c.dir, err = os.MkdirTemp("", "controlplane-*"); err != nil {
+		return err
+	}
+	c.t.Cleanup(func() {
+		if err := os.RemoveAll(c.dir); err != nil {
+			c.t.Error(err)
+		}
+	})
+	if c.ca, err = newAuthority(); err != nil {
+		return err
+	}
+	if c.port, err = reservePort(); err != nil {
+		return err
+	}
+	c.t.Cleanup(c.port.release)
+	if err := c.writeFiles(); err != nil {
+		return err
+	}
+	if c.etcd, err = c.component("etcd", c.etcdFlags()...); err != nil {
+		return err
+	}
+	c.StartServer()
+	if _, err := c.component("disruption", c.path(adminConfig)); err != nil {
+		return err
+	}
+	return c.waitForNamespace("default")
+}
+
+// path returns the path of a file of the control plane.
+func (c *ControlPlane) path(name string) string { return filepath.Join(c.dir, name) }
+
+// component starts a component, and ends it with the test. The log of a failed test has its last lines.
+func (c *ControlPlane) component(name string, flags ...string) (*process, error) {
+	p, err := start(name, c.path(name+".log"), append([]string{c.program, name}, flags...)...)
+	if err != nil {
+		return nil, err
+	}
+	c.t.Cleanup(func() {
+		p.kill()
+		if c.t.Failed() {
+			c.t.Logf("end of the log of %s:\n%s", name, p.tail())
+		}
+	})
+	return p, nil
+}
+
+// StartServer starts the API server, also after StopServer, and waits until it is ready.
+func (c *ControlPlane) StartServer() {
+	c.t.Helper()
+	p, err := c.component("kube-apiserver", c.serverFlags()...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.server = p
+	if err := c.waitForServer(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// StopServer ends the API server: clients find nobody at its address until StartServer.
+func (c *ControlPlane) StopServer() {
+	c.server.kill()
+}
+
+// waitForServer waits until the API server says that it is ready, which includes the roles of RBAC.
+func (c *ControlPlane) waitForServer() error {
+	client, err := kubernetes.NewForConfig(c.Admin())
+	if err != nil {
+		return err
+	}
+	return c.waitFor("the API server", func(ctx context.Context) error {
+		return client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+}
+
+// waitForNamespace waits for one of the namespaces that the API server makes after it is ready.
+func (c *ControlPlane) waitForNamespace(name string) error {
+	client, err := kubernetes.NewForConfig(c.Admin())
+	if err != nil {
+		return err
+	}
+	return c.waitFor("the namespace "+name, func(ctx context.Context) error {
+		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+}
+
+// waitFor calls f until it succeeds, unless a component ends.
+func (c *ControlPlane) waitFor(what string, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	for {
+		err := f(ctx)
+		if err == nil {
+			return nil
+		}
+		for _, p := range []*process{c.etcd, c.server} {
+			if !p.running() {
+				return fmt.Errorf("cannot wait for %s: %s has ended", what, p.name)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("cannot wait for %s: %w", what, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Address returns where the API server is: for programs on this host, and for guests of QEMU's user
+// network.
+func (c *ControlPlane) Address() (host, guest string) {
+	return "https://" + net.JoinHostPort("127.0.0.1", c.port.number), "https://" + net.JoinHostPort("10.0.2.2", c.port.number)
+}
