@@ -51,7 +51,7 @@ func TestBinary(t *testing.T) {
 // docs/dependencies.md.
 func TestHostProgram(t *testing.T) {
 	deps := strings.Fields(run(t, "go", "list", "-deps", "./cmd/pivot"))
-	authors := append(slices.Clone(oldIgnition), "go.yaml.in/yaml/v2", "k8s.io", module+"/internal/author", "google.golang.org/protobuf")
+	authors := append(slices.Clone(oldIgnition), "go.yaml.in/yaml/v2", "k8s.io", module+"/internal/author", module+"/internal/cluster", "google.golang.org/protobuf")
 	for _, dep := range deps {
 		if within(dep, authors) {
 			t.Errorf("it has package %s", dep)

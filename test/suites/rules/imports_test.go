@@ -118,6 +118,14 @@ var importTable = map[string]rule{
 	"firstboot": {ours: []string{"fault", "host", "hostfiles", "machine", "mcfile", "pivot", "rpmostree"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot": {ours: all, foreign: true, never: processes},
 
+	// The node agent: it runs pivot, and changes no machine itself. Nothing of it is linked into pivot,
+	// and it has nothing of pivot's core: it knows the documents that pivot writes.
+	"cluster/api":     {ours: []string{"printable"}, never: slices.Concat(processes, commandLine, world)},
+	"cluster/hands":   {ours: []string{"api", "fault", "hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"cluster/node":    {ours: []string{"cluster/api", "cluster/hands", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/kube":    {ours: []string{"cluster/api", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cmd/pivot-agent": {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
+
 	"cmd/pivotctl": {ours: all, foreign: true, never: processes},
 	"cli":          {ours: []string{"api", "fault", "printable", "pinning"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
 }

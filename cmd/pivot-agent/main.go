@@ -1,0 +1,19 @@
+// Command pivot-agent makes a machine that pivot maintains a node of a cluster: it carries out there what
+// the cluster wants of the machine, and says in the cluster how far that is.
+package main
+
+import (
+	"os"
+
+	"machine-pivot/internal/cli"
+)
+
+// version and commit are set by the linker.
+var version, commit = "0-unknown", ""
+
+func main() {
+	build := cli.Build{Version: version, Commit: commit}
+	if status := cli.Run(cli.Root("pivot-agent", build, "Maintain the machines of a cluster with pivot", nodeCommand(build))); status != 0 {
+		os.Exit(status)
+	}
+}

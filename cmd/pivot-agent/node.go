@@ -1,0 +1,146 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"machine-pivot/internal/cli"
+	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/kube"
+	"machine-pivot/internal/cluster/node"
+	"machine-pivot/internal/fault"
+)
+
+// nodeFlags are the flags of the node agent.
+type nodeFlags struct {
+	name, kubeconfig string
+	host, program    string
+	listen           string
+	drain            string
+	verbose          bool
+	policy           node.Policy
+}
+
+const (
+	drainController = "controller"
+)
+
+func nodeCommand(build cli.Build) *cobra.Command {
+	var f nodeFlags
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "Be the agent of the node that this machine is",
+		Long: "Be the agent of the node that this machine is. It gives the machine the MachineConfig that the node's\n" +
+			"annotation machineconfiguration.openshift.io/desiredConfig names, by pivot on the host, and says in\n" +
+			"annotations, events and objects how far that is. A node without that annotation, and a host that is not\n" +
+			"booted from an ostree deployment, are left alone.",
+		Example: "  pivot-agent node --kubeconfig /var/lib/kubelet/kubeconfig\n  pivot-agent node --host /host",
+		Args:    cli.Usage(cobra.NoArgs),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, build) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.name, "node-name", "", "`NAME` of the node (default: the environment variable NODE_NAME, or else the host's name)")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the API server and credentials, such as kubelet's (default: those of the pod)")
+	flags.StringVar(&f.host, "host", "/", "`DIR` below which the host's /run is mounted")
+	cli.Directories(cmd, "host")
+	flags.StringVar(&f.program, "pivot", "/usr/bin/pivot", "`PATH` of pivot on the host")
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8797", "`ADDRESS` of /healthz, /readyz and /metrics")
+	f.drain = drainController
+	cli.OneOf{Value: &f.drain, Allowed: []string{drainController}}.Add(cmd, "drain", "who cordons, drains and uncordons the node: a controller, by the annotations")
+	flags.BoolVar(&f.policy.SingleNode, "single-node", false, "the node is the only one of its cluster, and is not drained")
+	flags.DurationVar(&f.policy.DrainLimit, "drain-limit", time.Hour, "how long a drain may take")
+	flags.BoolVar(&f.policy.KeepDraining, "keep-draining", false, "go on with a drain that takes longer, instead of giving the node back")
+	f.policy.Unsupported = "stop"
+	cli.OneOf{Value: &f.policy.Unsupported, Allowed: []string{"stop", "warn", node.UnsupportedReplace}}.
+		Add(cmd, "unsupported", "how to treat what only an installation can change: stop, warn and apply the rest, or ask for another machine by an annotation")
+	flags.DurationVar(&f.policy.Try, "try", 0, "boot each new system on trial for this `DURATION`: the old one is booted again if it does not prove itself")
+	flags.DurationVar(&f.policy.ProveEvery, "prove-every", 10*time.Minute, "how often to compare the machine with its MachineConfig")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log each step")
+	return cmd
+}
+
+func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	config, err := f.config(build.Version)
+	if err != nil {
+		return err
+	}
+	client, err := kube.New(config)
+	if err != nil {
+		return err
+	}
+	host := &hands.Systemd{Root: f.host, Program: f.program, Version: build.Version, Now: time.Now}
+	if err := host.Lock(); err != nil {
+		return err
+	}
+	cluster := &kube.Cluster{Name: f.name, API: client, Now: time.Now}
+	agent := &node.Agent{
+		Cluster: cluster, Hands: host, Policy: f.policy, Version: build.Version, Now: time.Now,
+		Log: f.log(cmd), Metrics: &node.Metrics{},
+	}
+	served, err := serve(cmd.Context(), f.listen, agent)
+	if err != nil {
+		return err
+	}
+	defer served.Close()
+	wake := make(chan struct{}, 1)
+	go cluster.Watch(cmd.Context(), func() {
+		select {
+		case wake <- struct{}{}:
+		default: // it is awake
+		}
+	})
+	agent.Run(cmd.Context(), wake)
+	return context.Cause(cmd.Context())
+}
+
+// check completes and checks the flags.
+func (f *nodeFlags) check() error {
+	f.policy.ByController = f.drain == drainController
+	if f.policy.DrainLimit <= 0 || f.policy.ProveEvery < time.Minute || f.policy.Try < 0 {
+		return fault.New(fault.Usage, "--drain-limit and --try must be positive, and --prove-every at least 1m")
+	}
+	if f.name = cmp.Or(f.name, os.Getenv("NODE_NAME")); f.name != "" {
+		return nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return fault.New(fault.Usage, "cannot tell the node's name: %w", err).WithHint("name it with --node-name")
+	}
+	f.name = name
+	return nil
+}
+
+// config returns how to reach the API server.
+func (f *nodeFlags) config(version string) (config *rest.Config, err error) {
+	if f.kubeconfig == "" {
+		config, err = rest.InClusterConfig()
+	} else {
+		config, err = clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	}
+	if err != nil {
+		return nil, fault.New(fault.Usage, "cannot tell how to reach the API server: %w", err).
+			WithHint("outside of a pod, name kubelet's credentials with --kubeconfig")
+	}
+	config.UserAgent = "pivot-agent/" + version
+	return config, nil
+}
+
+func (f *nodeFlags) log(cmd *cobra.Command) *logrus.Logger {
+	log := logrus.New()
+	log.SetOutput(cmd.ErrOrStderr())
+	log.SetFormatter(&logrus.JSONFormatter{})
+	if f.verbose {
+		log.SetLevel(logrus.DebugLevel)
+	}
+	return log
+}

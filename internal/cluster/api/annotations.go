@@ -1,0 +1,81 @@
+// Package api has what the node agent shares with a cluster: the names and values of annotations,
+// the names of events and conditions, and the objects that it writes. The schemas of the objects are
+// in deploy/base/crds.
+//
+// Names and values below the prefix of the machine-config operator are that operator's
+// (openshift/machine-config-operator, pkg/daemon/constants/constants.go), so that its controllers, and
+// people's scripts, understand a node that pivot maintains.
+package api
+
+import "strings"
+
+// operatorPrefix is the prefix of the machine-config operator's annotations.
+const operatorPrefix = "machineconfiguration.openshift.io/"
+
+// The annotations of a Node that the machine-config operator defines, with who writes them.
+const (
+	// DesiredConfig names the MachineConfig that the node should have. A controller writes it. A node
+	// without it is not maintained by anybody.
+	DesiredConfig = operatorPrefix + "desiredConfig"
+	// CurrentConfig names the MachineConfig that the node has. The agent writes it with StateDone.
+	CurrentConfig = operatorPrefix + "currentConfig"
+	// DesiredImage names an image that replaces the one of the MachineConfig. A controller writes it.
+	DesiredImage = operatorPrefix + "desiredImage"
+	// StateOfNode is one of the states below. The agent writes it.
+	StateOfNode = operatorPrefix + "state"
+	// Reason is why the state is StateDegraded or StateUnreconcilable, or what a node that is
+	// StateWorking waits for; empty when it is StateDone. The agent writes it.
+	Reason = operatorPrefix + "reason"
+	// DesiredDrain is the drain or the end of a drain that the agent asks for: DrainFor or UncordonFor.
+	DesiredDrain = operatorPrefix + "desiredDrain"
+	// LastAppliedDrain is the DesiredDrain that is complete. Whoever drains writes it: a controller, or
+	// the agent itself.
+	LastAppliedDrain = operatorPrefix + "lastAppliedDrain"
+	// PostConfigAction is ActionReboot from before a reboot until after it, else empty. The agent
+	// writes it.
+	PostConfigAction = operatorPrefix + "post-config-action"
+	// Topology is TopologySingle on the only node of a control plane, which is never drained. A
+	// controller writes it.
+	Topology = operatorPrefix + "controlPlaneTopology"
+)
+
+// The values of those annotations.
+const (
+	StateDone           = "Done"           // CurrentConfig is DesiredConfig, and proven
+	StateWorking        = "Working"        // the change is being made
+	StateDegraded       = "Degraded"       // it failed, or the machine differs from its configuration
+	StateUnreconcilable = "Unreconcilable" // the MachineConfig is invalid, or needs an installation
+
+	ActionReboot   = "Rebooting"
+	TopologySingle = "SingleReplica"
+
+	drainVerb, uncordonVerb = "drain-", "uncordon-"
+)
+
+// DrainFor returns the value of DesiredDrain that asks for a drain before a MachineConfig is applied.
+func DrainFor(config string) string { return drainVerb + config }
+
+// UncordonFor returns the value of DesiredDrain that asks for the end of the drain.
+func UncordonFor(config string) string { return uncordonVerb + config }
+
+// IsDrain reports whether a value of DesiredDrain asks for a drain.
+func IsDrain(value string) bool { return strings.HasPrefix(value, drainVerb) }
+
+// Prefix is the prefix of pivot's own annotations, and the group of its own objects.
+const Prefix = "machine-pivot.io"
+
+// The annotations of a Node that only the agent writes.
+const (
+	// CordonedFor exists while the node is cordoned because of the agent, and names the MachineConfig
+	// for which it was. A node that an administrator has cordoned does not have it, and is not
+	// uncordoned.
+	CordonedFor = Prefix + "/cordoned-for"
+	// DrainStarted is when the drain was asked for, in RFC 3339.
+	DrainStarted = Prefix + "/drain-started"
+	// FailedConfig names the MachineConfig that has failed on this node, and is not tried at present.
+	// Whoever removes it has it tried again.
+	FailedConfig = Prefix + "/failed-config"
+	// NeedsReplacement names the MachineConfig that only a new installation can give to this node, if
+	// the agent was told to ask for it. It is for the program that replaces machines.
+	NeedsReplacement = Prefix + "/needs-replacement"
+)

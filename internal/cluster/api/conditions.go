@@ -1,0 +1,116 @@
+package api
+
+import "time"
+
+// MachineConfigNodeStatus is what the agent writes of the status of a MachineConfigNode, in which
+// OpenShift shows the progress of a node's update.
+type MachineConfigNodeStatus struct {
+	Conditions    []Condition `json:"conditions"`
+	ConfigVersion ConfigNames `json:"configVersion"`
+}
+
+// Condition is a condition of an object, as Kubernetes defines it.
+type Condition struct {
+	Type               string    `json:"type"`
+	Status             string    `json:"status"`
+	Reason             string    `json:"reason"`
+	Message            string    `json:"message"`
+	LastTransitionTime time.Time `json:"lastTransitionTime"`
+}
+
+// The statuses of a condition.
+const (
+	True    = "True"
+	False   = "False"
+	Unknown = "Unknown" // of a MachineConfigNode: it is happening
+)
+
+// Stage is a part of a node's update, in their order.
+type Stage int
+
+// The stages.
+const (
+	StageNone    Stage = iota // no update
+	StagePrepare              // checks, download, rehearsal
+	StageDrain
+	StageApply  // until the next boot, or the running system, is changed
+	StageReboot // and the proof of what runs then
+	StageResume // the node is given back
+)
+
+// Progressed is what a node's update is at.
+type Progressed struct {
+	Stage    Stage
+	Emptied  bool   // it needs a drain
+	Config   string // that is desired
+	Degraded string // why the node is degraded; "" if it is not
+	Invalid  bool   // the MachineConfig is invalid, or needs an installation
+}
+
+// Conditions returns the conditions of a MachineConfigNode. A condition is False before its stages,
+// Unknown in them, and True after them. After the update all of them are False but Updated. A condition that was the
+// same before keeps its time.
+func (p Progressed) Conditions(before []Condition, now time.Time) []Condition {
+	updated := p.Stage == StageNone && p.Degraded == "" && !p.Invalid
+	out := []Condition{
+		newCondition("Updated", status(updated), "Updated", "the node has "+p.Config),
+		newCondition("NodeDegraded", status(p.Degraded != ""), "NodeDegraded", p.Degraded),
+	}
+	if !updated {
+		out[0].Message = "the node does not have " + p.Config
+	}
+	for _, c := range conditionsOfUpdate {
+		value := False
+		switch {
+		case p.Stage == StageNone || c.emptied && !p.Emptied:
+		case p.Stage > c.last:
+			value = True
+		case p.Stage >= c.first:
+			value = Unknown
+		}
+		out = append(out, newCondition(c.name, value, c.name, c.message+" "+p.Config))
+	}
+	if p.Invalid {
+		out[2] = newCondition("UpdatePrepared", Unknown, EventFailedToReconcile, p.Degraded)
+	}
+	for i := range out {
+		out[i].LastTransitionTime = now.UTC().Truncate(time.Second)
+		for _, old := range before {
+			if old.Type == out[i].Type && old.Status == out[i].Status {
+				out[i].LastTransitionTime = old.LastTransitionTime
+			}
+		}
+	}
+	return out
+}
+
+// conditionsOfUpdate are the conditions that an update goes through, as the machine-config operator
+// defines them (pkg/upgrademonitor), with the stages of pivot's own order.
+var conditionsOfUpdate = []struct {
+	name        string
+	first, last Stage
+	emptied     bool // only of an update with a drain
+	message     string
+}{
+	{"UpdatePrepared", StagePrepare, StagePrepare, false, "checks and downloads"},
+	{"UpdateExecuted", StageDrain, StageApply, false, "applies"},
+	{"Cordoned", StageDrain, StageDrain, true, "cordons the node for"},
+	{"Drained", StageDrain, StageDrain, true, "drains the node for"},
+	{"AppliedFilesAndOS", StageApply, StageApply, false, "commits"},
+	{"UpdatePostActionComplete", StageReboot, StageReboot, false, "starts and proves"},
+	{"RebootedNode", StageReboot, StageReboot, true, "reboots into"},
+	{"UpdateComplete", StageResume, StageResume, false, "completes"},
+	{"Uncordoned", StageResume, StageResume, true, "uncordons the node after"},
+	{"Resumed", StageResume, StageResume, false, "resumes with"},
+}
+
+func newCondition(name, value, reason, message string) Condition {
+	return Condition{Type: name, Status: value, Reason: reason, Message: message}
+}
+
+func status(is bool) string {
+	if is {
+		return True
+	}
+	return False
+}

@@ -1,0 +1,266 @@
+package hands_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/fault"
+	"machine-pivot/test/worlds/hostsystemd"
+)
+
+// pivot stands in for pivot: it answers questions, and a run waits until it is told how to end.
+const pivot = `#!/bin/sh
+dir=$(dirname "$0")
+echo "$@" >> "$dir/calls"
+doc() { echo '{"apiVersion":"'"$(cat "$dir/api" 2>/dev/null || echo pivot/v1)"'","kind":"'"$1"'",'"$2"'}'; }
+end() {
+	trap 'doc Result "\"outcome\":\"failed\",\"error\":{\"class\":\"unavailable\",\"message\":\"stopped: terminated\",\"hint\":\"\",\"permanent\":false}"; exit 69' TERM
+	: > "$dir/running"
+	until [ -e "$dir/end" ]; do sleep 0.05; done
+	. "$dir/end"
+}
+case "$*" in
+version*) doc Version '"version":"1.2.3"' ;;
+status*) doc Status '"phase":"done","machineConfig":{"current":{"name":"a"},"desired":{"name":"a"}}' ;;
+verify*) doc Verify '"ok":false,"differences":[{"class":"arguments","name":"quiet","wrong":"missing","message":"m"}]'; exit 65 ;;
+*--dry-run*) cat "$dir/plan" ;;
+*) end ;;
+esac
+`
+
+// host is a host with systemd and the stand-in for pivot.
+type host struct {
+	*testing.T
+	*hands.Systemd
+	dir string
+}
+
+func newHost(t *testing.T) host {
+	t.Helper()
+	root, dir := "/", t.TempDir()
+	h := host{t, nil, dir}
+	h.write("pivot", pivot)
+	if err := os.Chmod(filepath.Join(dir, "pivot"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "run/ostree-booted"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h.Systemd = h.another(root)
+	return h
+}
+
+// another returns the hands of another agent of the same host.
+func (h host) another(root string) *hands.Systemd {
+	return &hands.Systemd{Root: root, Program: filepath.Join(h.dir, "pivot"), Version: "1.9.0", Now: time.Now}
+}
+
+func (h host) write(name, content string) {
+	h.Helper()
+	if err := os.WriteFile(filepath.Join(h.dir, name), []byte(content), 0o644); err != nil {
+		h.Fatal(err)
+	}
+}
+
+func (h host) look() hands.Host {
+	h.Helper()
+	seen, err := h.Look(h.Context())
+	if err != nil {
+		h.Fatal(err)
+	}
+	return seen
+}
+
+// ended waits until the run has ended.
+func (h host) ended() hands.Run {
+	h.Helper()
+	for range 200 {
+		if run := h.look().Run; run.State != hands.RunRunning {
+			return run
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	h.Fatal("the run does not end")
+	return hands.Run{}
+}
+
+func (h host) start(r hands.Request) {
+	h.Helper()
+	if err := h.Start(h.Context(), r); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// running waits until the stand-in runs, and can be stopped.
+func (h host) running() {
+	h.Helper()
+	file := filepath.Join(h.dir, "running")
+	for range 200 {
+		if os.Remove(file) == nil {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	h.Fatal("the run does not start")
+}
+
+func (h host) calls() string {
+	h.Helper()
+	data, err := os.ReadFile(filepath.Join(h.dir, "calls"))
+	if err != nil {
+		h.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestSystemd runs the stand-in for pivot by the real systemd.
+func TestSystemd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts systemd")
+	}
+	if !hostsystemd.Inside(t) {
+		return
+	}
+	h := newHost(t)
+	t.Run("what is there", func(t *testing.T) {
+		seen := h.look()
+		if seen.Version != "1.2.3" || seen.BootID == "" || seen.Status.Current() != "a" || seen.Run.State != hands.RunNone {
+			t.Errorf("%+v", seen)
+		}
+		if found, err := h.Verify(t.Context()); err != nil || found.OK || len(found.Differences) != 1 || found.Differences[0].Name != "quiet" {
+			t.Errorf("%+v, %v", found, err)
+		}
+		h.write("plan", `{"apiVersion":"pivot/v1","kind":"Plan","reboots":1,"drain":{"wanted":true,"because":["image"]}}`)
+		if plan, err := h.Plan(t.Context(), hands.Request{Data: []byte("{}"), Unsupported: "stop"}); err != nil || plan.Reboots != 1 || !plan.Drain.Wanted {
+			t.Errorf("%+v, %v", plan, err)
+		}
+		h.write("plan", `{"apiVersion":"pivot/v1","kind":"Result","outcome":"failed","error":{"class":"input","message":"bad","hint":"","permanent":true}}`)
+		_, err := h.Plan(t.Context(), hands.Request{})
+		if f, ok := errors.AsType[*hands.Failure](err); !ok || f.Class != "input" {
+			t.Errorf("a plan that fails: %v", err)
+		}
+		h.write("plan", "")
+		if _, err := h.Plan(t.Context(), hands.Request{}); err == nil || !strings.Contains(err.Error(), "no output") {
+			t.Errorf("a plan without a document: %v", err)
+		}
+	})
+	t.Run("a run outlives its agent", func(t *testing.T) {
+		h.start(hands.Request{Verb: hands.Apply, Config: "b", Downloaded: true, Reboot: true, Unsupported: "stop", Data: []byte(`{"secret":1}`)})
+		other := host{h.T, h.another(h.Root), h.dir}
+		seen := other.look()
+		if seen.Run.State != hands.RunRunning || seen.Run.Request.Config != "b" || seen.Run.Request.ID == "" {
+			t.Errorf("another agent finds %+v", seen.Run)
+		}
+		if err := other.Start(t.Context(), hands.Request{Verb: hands.Download, Config: "c"}); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("a second run: %v", err)
+		}
+		config := filepath.Join(h.Root, "run/pivot/agent/machineconfig.json")
+		if data, err := os.ReadFile(config); err != nil || string(data) != `{"secret":1}` {
+			t.Errorf("the run reads %s, %v", data, err)
+		}
+		h.write("end", `doc Result '"outcome":"rebooting"'`)
+		run := other.ended()
+		if !run.Rebooting || run.Failure != nil || run.Request.Config != "b" {
+			t.Errorf("the run has ended as %+v", run)
+		}
+		if _, err := os.Stat(config); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the MachineConfig stays on the host: %v", err)
+		}
+		if want := "apply --window=none --fleetlock=none --unsupported=stop --from-downloaded --reboot=if-needed -o json /run/pivot/agent/machineconfig.json\n"; !strings.Contains(h.calls(), want) {
+			t.Errorf("pivot was called %s", h.calls())
+		}
+	})
+	for name, c := range map[string]struct{ end, want string }{
+		"an error":                   {`doc Result '"outcome":"failed","error":{"class":"refused","message":"no space","hint":"","permanent":true}'; exit 78`, "no space"},
+		"a kill":                     {`kill -9 $$`, "without a result: signal (status 9)"},
+		"no document":                {`exit 3`, "without a result: exit-code (status 3)"},
+		"success without a document": {`exit 0`, "without a result: no output"},
+	} {
+		t.Run("a run that ends with "+name, func(t *testing.T) {
+			h.write("end", c.end)
+			h.start(hands.Request{Verb: hands.Download, Config: "b", Unsupported: "warn"})
+			run := h.ended()
+			if run.Failure == nil || !strings.Contains(run.Failure.Message, c.want) {
+				t.Errorf("%+v", run.Failure)
+			}
+		})
+	}
+	t.Run("a run is stopped", func(t *testing.T) {
+		for _, name := range []string{"end", "running"} {
+			if err := os.Remove(filepath.Join(h.dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.start(hands.Request{Verb: hands.Download, Config: "b"})
+		h.running()
+		if err := h.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if run := h.ended(); run.Failure == nil || run.Failure.Class != "unavailable" {
+			t.Errorf("%+v", run)
+		}
+	})
+	t.Run("progress without a question", func(t *testing.T) {
+		status := `{"apiVersion":"pivot/v1","kind":"Status","phase":"applying","step":"pull","percent":42,"phases":[{"name":"pull","bytes":7}]}`
+		if err := os.WriteFile(filepath.Join(h.Root, "run/pivot/status.json"), []byte(status), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		h.start(hands.Request{Verb: hands.Download, Config: "b"})
+		h.running()
+		before := h.calls()
+		seen := h.look()
+		if seen.Status.Step != "pull" || seen.Status.Percent != 42 || seen.Status.PulledBytes() != 7 {
+			t.Errorf("%+v", seen.Status)
+		}
+		if h.calls() != before {
+			t.Error("pivot was asked")
+		}
+		if err := h.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("killed before the start", func(t *testing.T) { // the request is written, and there is neither a unit nor a result
+		if out, err := exec.Command("systemctl", "reset-failed").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if err := os.Remove(filepath.Join(h.Root, "run/pivot/agent/result.json")); err != nil {
+			t.Fatal(err)
+		}
+		if run := h.look().Run; run.State != hands.RunNone {
+			t.Errorf("%+v", run)
+		}
+	})
+	t.Run("one agent", func(t *testing.T) {
+		if err := h.Lock(); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.another(h.Root).Lock(); fault.KindOf(err) != fault.Unavailable || fault.HintOf(err) == "" {
+			t.Errorf("two agents: %v", err)
+		}
+	})
+	t.Run("versions", func(t *testing.T) {
+		other := h.another(h.Root)
+		other.Version = "2.0.0"
+		if _, err := other.Look(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "1.2.3") || !strings.Contains(err.Error(), "2.0.0") {
+			t.Errorf("an unknown version: %v", err)
+		}
+		h.write("api", "pivot/v9")
+		if _, err := h.another(h.Root).Look(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "pivot/v9") {
+			t.Errorf("another version of the documents: %v", err)
+		}
+	})
+	t.Run("no ostree host", func(t *testing.T) {
+		if err := os.Remove(filepath.Join(h.Root, "run/ostree-booted")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Look(t.Context()); !errors.Is(err, hands.ErrNotOstree) {
+			t.Errorf("%v", err)
+		}
+	})
+}

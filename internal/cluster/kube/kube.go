@@ -1,0 +1,268 @@
+// Package kube is the node agent's access to the API server. It reads and writes exactly the objects that
+// deploy/ grants, each by its name.
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/node"
+	"machine-pivot/internal/fault"
+)
+
+// Cluster is one node of a cluster. It implements node.Cluster.
+type Cluster struct {
+	// Name is the name of the node.
+	Name string
+	// API is a client of the API server, as New returns it.
+	API rest.Interface
+	Now func() time.Time
+}
+
+// New returns a client for an API server.
+func New(config *rest.Config) (rest.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	client, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the API server %s: %w", config.Host, err)
+	}
+	return client, nil
+}
+
+// requestLimit is how long a request may take.
+const requestLimit = 30 * time.Second
+
+// fieldManager is the owner of the fields that the agent applies.
+const fieldManager = "pivot-agent"
+
+// object is what the agent reads of an object.
+type object struct {
+	Metadata struct {
+		Name            string            `json:"name"`
+		UID             string            `json:"uid"`
+		ResourceVersion string            `json:"resourceVersion"`
+		Annotations     map[string]string `json:"annotations"`
+		Labels          map[string]string `json:"labels"`
+	} `json:"metadata"`
+	Spec struct {
+		Unschedulable bool `json:"unschedulable"`
+	} `json:"spec"`
+}
+
+func (o object) node() node.Node {
+	annotations := maps.Clone(o.Metadata.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	return node.Node{
+		Name: o.Metadata.Name, UID: o.Metadata.UID, ResourceVersion: o.Metadata.ResourceVersion,
+		Annotations: annotations, Unschedulable: o.Spec.Unschedulable, ControlPlane: controlPlane(o.Metadata.Labels),
+	}
+}
+
+// controlPlane reports whether labels are those of a node of the control plane.
+func controlPlane(labels map[string]string) bool {
+	_, new := labels["node-role.kubernetes.io/control-plane"]
+	_, old := labels["node-role.kubernetes.io/master"]
+	return new || old
+}
+
+func (c *Cluster) nodePath() string { return "/api/v1/nodes/" + c.Name }
+
+// do sends a request and decodes the answer, unless into is nil.
+func (c *Cluster) do(ctx context.Context, r *rest.Request, what string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	data, err := r.MaxRetries(0).Do(ctx).Raw()
+	if err != nil {
+		return unavailable(what, err)
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("cannot %s: %w", what, err)
+	}
+	return nil
+}
+
+// unavailable classifies the error of a request.
+func unavailable(what string, err error) error {
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		return fault.New(fault.Refused, "cannot %s: %w", what, err).WithHint("see which rights the agent needs: docs/cluster.md")
+	}
+	return fault.New(fault.Unavailable, "cannot %s: %w", what, err)
+}
+
+// Node implements node.Cluster.
+func (c *Cluster) Node(ctx context.Context) (node.Node, error) {
+	var o object
+	if err := c.do(ctx, c.API.Get().AbsPath(c.nodePath()), "read the node "+c.Name, &o); err != nil {
+		return node.Node{}, err
+	}
+	return o.node(), nil
+}
+
+// MachineConfig implements node.Cluster.
+func (c *Cluster) MachineConfig(ctx context.Context, name string) ([]byte, error) {
+	if !isName(name) {
+		return nil, fmt.Errorf("%w: %q is no name", node.ErrNoMachineConfig, name)
+	}
+	var raw json.RawMessage
+	err := c.do(ctx, c.API.Get().AbsPath("/apis", api.OperatorGroup, api.OperatorVersion, api.MachineConfigs, name), "read the MachineConfig "+name, &raw)
+	if apierrors.IsNotFound(err) {
+		return nil, node.ErrNoMachineConfig
+	}
+	return essential(raw, err)
+}
+
+// essential returns a MachineConfig without the parts of its metadata that change while it stays the same,
+// so that equal ones have equal digests.
+func essential(raw []byte, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	var mc struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Metadata   struct {
+			Name        string            `json:"name"`
+			Labels      map[string]string `json:"labels,omitempty"`
+			Annotations map[string]string `json:"annotations,omitempty"`
+		} `json:"metadata"`
+		Spec json.RawMessage `json:"spec"`
+	}
+	if err := json.Unmarshal(raw, &mc); err != nil {
+		return nil, fmt.Errorf("cannot read a MachineConfig: %w", err)
+	}
+	delete(mc.Metadata.Annotations, "kubectl.kubernetes.io/last-applied-configuration") // a second copy of its contents
+	return json.Marshal(mc)
+}
+
+// isName reports whether a name can be a part of a path of the API. Annotations may have anything.
+func isName(name string) bool {
+	for _, r := range name {
+		if !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.') {
+			return false
+		}
+	}
+	return name != "" && name != "." && name != ".." && len(name) <= 253
+}
+
+// Patch implements node.Cluster. The patch has the resource version that was read, so that the API server
+// refuses it if the node has changed since.
+func (c *Cluster) Patch(ctx context.Context, read node.Node, p node.Patch) (node.Node, error) {
+	metadata := map[string]any{"resourceVersion": read.ResourceVersion}
+	if len(p.Annotations) > 0 {
+		metadata["annotations"] = p.Annotations
+	}
+	patch := map[string]any{"metadata": metadata}
+	if p.Unschedulable != nil {
+		spec := map[string]any{"unschedulable": nil} // as kubectl uncordon leaves it
+		if *p.Unschedulable {
+			spec["unschedulable"] = true
+		}
+		patch["spec"] = spec
+	}
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return node.Node{}, err
+	}
+	var o object
+	err = c.do(ctx, c.API.Patch(types.MergePatchType).AbsPath(c.nodePath()).Param("fieldManager", fieldManager).Body(body), "change the node "+c.Name, &o)
+	if apierrors.IsConflict(err) {
+		return node.Node{}, node.ErrConflict
+	}
+	return o.node(), err
+}
+
+// PublishSystem implements node.Cluster.
+func (c *Cluster) PublishSystem(ctx context.Context, of node.Node, s api.NodeSystemStatus) error {
+	path := "/apis/" + api.Group + "/" + api.Version + "/" + api.NodeSystems + "/" + c.Name
+	return c.publish(ctx, path, manifest{APIVersion: api.Group + "/" + api.Version, Kind: "NodeSystem", Metadata: owned(of)}, s)
+}
+
+// PublishUpdate implements node.Cluster.
+func (c *Cluster) PublishUpdate(ctx context.Context, of node.Node, s api.MachineConfigNodeStatus) error {
+	path := "/apis/" + api.OperatorGroup + "/" + api.OperatorVersion + "/" + api.MachineConfigNodes + "/" + c.Name
+	pool := "worker"
+	if of.ControlPlane {
+		pool = "master"
+	}
+	m := manifest{APIVersion: api.OperatorGroup + "/" + api.OperatorVersion, Kind: "MachineConfigNode", Metadata: owned(of), Spec: map[string]any{
+		"node": named{c.Name}, "pool": named{pool}, "configVersion": map[string]string{"desired": s.ConfigVersion.Desired},
+	}}
+	return c.publish(ctx, path, m, s)
+}
+
+// manifest is an object that the agent applies.
+type manifest struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Metadata   metadata `json:"metadata"`
+	Spec       any      `json:"spec,omitempty"`
+	Status     any      `json:"status,omitempty"`
+}
+
+type metadata struct {
+	Name            string  `json:"name"`
+	OwnerReferences []owner `json:"ownerReferences,omitempty"`
+}
+
+type owner struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+}
+
+type named struct {
+	Name string `json:"name"`
+}
+
+// owned returns the metadata of an object that goes with its node.
+func owned(of node.Node) metadata {
+	return metadata{Name: of.Name, OwnerReferences: []owner{{"v1", "Node", of.Name, of.UID}}}
+}
+
+// publish applies the status of an object, which is created if it does not exist.
+func (c *Cluster) publish(ctx context.Context, path string, m manifest, status any) error {
+	withStatus := manifest{APIVersion: m.APIVersion, Kind: m.Kind, Metadata: metadata{Name: m.Metadata.Name}, Status: status}
+	err := c.apply(ctx, path+"/status", withStatus)
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err := c.apply(ctx, path, m); err != nil {
+		return err
+	}
+	return c.apply(ctx, path+"/status", withStatus)
+}
+
+// apply applies an object on the server's side. The agent is the only writer of these fields, so it takes
+// those of an earlier writer over.
+func (c *Cluster) apply(ctx context.Context, path string, m manifest) error {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return c.do(ctx, c.API.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", fieldManager).Param("force", "true").Body(body), "write "+path, nil)
+}
+
+// Found reports whether the API server has the node, so that a wrong name is noticed at the start.
+func (c *Cluster) Found(ctx context.Context) error {
+	_, err := c.Node(ctx)
+	if apierrors.IsNotFound(err) {
+		return fault.New(fault.Usage, "cannot find the node %s: %w", c.Name, err).WithHint("name it with --node-name")
+	}
+	return err
+}

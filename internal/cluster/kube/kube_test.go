@@ -1,0 +1,268 @@
+package kube_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/kube"
+	"machine-pivot/internal/cluster/node"
+	"machine-pivot/internal/fault"
+	"machine-pivot/test/worlds/controlplane"
+)
+
+// world is a control plane with what deploy/base has, two nodes, and the agent of the first.
+type world struct {
+	*testing.T
+	*kube.Cluster
+	admin  rest.Interface
+	client kubernetes.Interface
+}
+
+// create creates the objects of a file.
+func (w world) create(file string) {
+	w.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer f.Close()
+	for d := yaml.NewYAMLOrJSONDecoder(f, 4096); ; {
+		var o map[string]any
+		if err := d.Decode(&o); err != nil {
+			return // the end
+		}
+		w.apply(o)
+	}
+}
+
+// apply creates or replaces an object.
+func (w world) apply(o map[string]any) {
+	w.Helper()
+	body, err := json.Marshal(o)
+	if err != nil {
+		w.Fatal(err)
+	}
+	version := fmt.Sprint(o["apiVersion"])
+	root := "/apis/" + version
+	if version == "v1" {
+		root = "/api/v1"
+	}
+	name := o["metadata"].(map[string]any)["name"]
+	path := fmt.Sprintf("%s/%ss/%s", root, strings.ToLower(fmt.Sprint(o["kind"])), name)
+	err = w.admin.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", "test").Param("fieldValidation", "Strict").Body(body).Do(w.Context()).Error()
+	if err != nil {
+		w.Fatalf("%s: %v", path, err)
+	}
+}
+
+func newWorld(t *testing.T) world {
+	t.Helper()
+	c := controlplane.Start(t)
+	client := func(config *rest.Config) rest.Interface {
+		api, err := kube.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return api
+	}
+	w := world{t, &kube.Cluster{Name: "n1", API: client(c.NodeUser("n1")), Now: time.Now}, client(c.Admin()), c.Client(c.Admin())}
+	files, err := filepath.Glob("../../../deploy/base/crds/*.yaml")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	for _, file := range append(files, "../../../deploy/base/rbac-kubelet.yaml") {
+		w.create(file)
+	}
+	for _, name := range []string{"n1", "n2"} {
+		w.apply(map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name, "annotations": map[string]any{"other": "kept"}}})
+	}
+	w.eventually("the MachineConfig", func() error {
+		body := `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":"mc"},"spec":{"config":{"ignition":{"version":"3.4.0"},"x":[1,2]},"kernelArguments":["quiet"]}}`
+		return w.admin.Patch(types.ApplyPatchType).AbsPath("/apis/machineconfiguration.openshift.io/v1/machineconfigs/mc").Param("fieldManager", "test").Body([]byte(body)).Do(t.Context()).Error()
+	})
+	return w
+}
+
+// eventually tries something until it succeeds, since schemas and rights take effect a little later.
+func (w world) eventually(what string, try func() error) {
+	w.Helper()
+	var err error
+	for range 100 {
+		if err = try(); err == nil {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	w.Fatalf("%s: %v", what, err)
+}
+
+// TestCluster is the agent's access with a node's own credentials, at a real API server.
+func TestCluster(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	t.Run("MachineConfigs", func(t *testing.T) {
+		var before []byte
+		w.eventually("read a MachineConfig", func() (err error) {
+			before, err = w.MachineConfig(ctx, "mc")
+			return err
+		})
+		if !strings.Contains(string(before), `"x":[1,2]`) {
+			t.Errorf("the MachineConfig is %s", before)
+		}
+		w.apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig", "metadata": map[string]any{"name": "mc", "finalizers": []string{"a.example/b"}},
+			"spec": map[string]any{"config": map[string]any{"ignition": map[string]any{"version": "3.4.0"}, "x": []int{1, 2}}, "kernelArguments": []string{"quiet"}}})
+		if after, err := w.MachineConfig(ctx, "mc"); err != nil || string(after) != string(before) {
+			t.Errorf("it is another one when its metadata changes: %s, %v", after, err)
+		}
+		for _, name := range []string{"missing", "", "..", "a/b", "mc?x=y", "Ä", strings.Repeat("a", 300)} {
+			if _, err := w.MachineConfig(ctx, name); !errors.Is(err, node.ErrNoMachineConfig) {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+	})
+	t.Run("node", func(t *testing.T) { nodeObject(ctx, t, w) })
+	t.Run("objects", func(t *testing.T) { objects(ctx, t, w) })
+	t.Run("events", func(t *testing.T) {
+		n, err := w.Node(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if err := w.Record(ctx, n, node.Event{Reason: api.EventCordon, Message: strings.Repeat("ä", 2000), Warning: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		events, err := w.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Node,involvedObject.name=n1"})
+		if err != nil || len(events.Items) != 1 || events.Items[0].Type != "Warning" || events.Items[0].InvolvedObject.UID != types.UID(n.UID) {
+			t.Errorf("%+v, %v", events, err)
+		}
+	})
+	t.Run("watch", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		changed := make(chan struct{}, 100)
+		go w.Watch(ctx, func() { changed <- struct{}{} })
+		next := func(what string) {
+			select {
+			case <-changed:
+			case <-time.After(20 * time.Second):
+				t.Fatalf("%s is not noticed", what)
+			}
+		}
+		next("the beginning")
+		patch := func(body string, sub ...string) {
+			if _, err := w.client.CoreV1().Nodes().Patch(ctx, "n1", types.MergePatchType, []byte(body), metav1.PatchOptions{}, sub...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		patch(`{"status":{"phase":"Running"}}`, "status")
+		patch(`{"metadata":{"annotations":{"x":"1"}}}`)
+		next("an annotation")
+		patch(`{"spec":{"unschedulable":true}}`)
+		next("a cordon")
+		if len(changed) > 0 {
+			t.Error("the status counts as a change")
+		}
+	})
+	t.Run("rights", func(t *testing.T) { rights(ctx, t, w) })
+}
+
+func nodeObject(ctx context.Context, t *testing.T, w world) {
+	value := "b"
+	n, err := w.Node(ctx)
+	if err != nil || n.Name != "n1" || n.Annotations["other"] != "kept" || n.Unschedulable {
+		t.Fatalf("%+v, %v", n, err)
+	}
+	cordoned, err := w.Patch(ctx, n, node.Patch{Annotations: map[string]*string{"a.example/a": &value, "a.example/none": nil}, Unschedulable: new(true)})
+	if err != nil || !cordoned.Unschedulable || cordoned.Annotations["a.example/a"] != "b" || cordoned.Annotations["other"] != "kept" {
+		t.Fatalf("%+v, %v", cordoned, err)
+	}
+	if _, err := w.Patch(ctx, n, node.Patch{Unschedulable: new(false)}); !errors.Is(err, node.ErrConflict) {
+		t.Errorf("a change of what was read before: %v", err)
+	}
+	after, err := w.Patch(ctx, cordoned, node.Patch{Annotations: map[string]*string{"a.example/a": nil}, Unschedulable: new(false)})
+	if _, there := after.Annotations["a.example/a"]; err != nil || after.Unschedulable || there {
+		t.Errorf("%+v, %v", after, err)
+	}
+	other := *w.Cluster
+	other.Name = "n3"
+	if err := other.Found(ctx); fault.KindOf(err) != fault.Refused && fault.KindOf(err) != fault.Usage {
+		t.Errorf("another node: %v", err)
+	}
+}
+
+// objects writes the objects of the node, twice, and with all fields.
+func objects(ctx context.Context, t *testing.T, w world) {
+	n, err := w.Node(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	system := api.NodeSystemStatus{
+		Config: api.ConfigNames{Current: "a", Desired: "b"}, Step: "wait", Progress: &api.Progress{Step: "pull", Percent: 3, BytesPulled: 1 << 40},
+		Booted: &api.System{Image: "r.example/os@sha256:0", Commit: "c"}, Pending: &api.System{Commit: "d"},
+		KernelArguments: api.KernelArguments{Missing: []string{"quiet"}, Excess: []string{}},
+		Proof:           &api.Proof{Differences: []string{"x"}, Number: 1}, Failure: "f", LeftOut: []string{"disks"}, BootID: "b", AgentVersion: "1", PivotVersion: "1",
+	}
+	progressed := api.Progressed{Stage: api.StageDrain, Emptied: true, Config: "b"}
+	for range 2 {
+		if err := w.PublishSystem(ctx, n, system); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.PublishUpdate(ctx, n, api.MachineConfigNodeStatus{Conditions: progressed.Conditions(nil, time.Now()), ConfigVersion: system.Config}); err != nil {
+			t.Fatal(err)
+		}
+		system.Progress, progressed.Stage = nil, api.StageNone
+	}
+	read := func(path string) string {
+		data, err := w.admin.Get().AbsPath(path).Do(ctx).Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	if got := read("/apis/machine-pivot.io/v1alpha1/nodesystems/n1"); !strings.Contains(got, `"missing":["quiet"]`) || strings.Contains(got, "bytesPulled") || !strings.Contains(got, `"uid":"`+n.UID) {
+		t.Errorf("NodeSystem %s", got)
+	}
+	if got := read("/apis/machineconfiguration.openshift.io/v1/machineconfignodes/n1"); !strings.Contains(got, `"type":"Updated"`) || !strings.Contains(got, `"pool":{"name":"worker"}`) {
+		t.Errorf("MachineConfigNode %s", got)
+	}
+}
+
+// rights tries what an agent with a node's credentials must not be able to do.
+func rights(ctx context.Context, t *testing.T, w world) {
+	const operator, own = "/apis/machineconfiguration.openshift.io/v1/", "/apis/machine-pivot.io/v1alpha1/"
+	empty := []byte(`{}`)
+	for name, r := range map[string]*rest.Request{
+		"list MachineConfigs":       w.API.Get().AbsPath(operator + "machineconfigs"),
+		"change a MachineConfig":    w.API.Patch(types.MergePatchType).AbsPath(operator + "machineconfigs/mc").Body(empty),
+		"delete a MachineConfig":    w.API.Delete().AbsPath(operator + "machineconfigs/mc"),
+		"read MachineConfigNodes":   w.API.Get().AbsPath(operator + "machineconfignodes"),
+		"delete a NodeSystem":       w.API.Delete().AbsPath(own + "nodesystems/n1"),
+		"change another node":       w.API.Patch(types.MergePatchType).AbsPath("/api/v1/nodes/n2").Body([]byte(`{"spec":{"unschedulable":true}}`)),
+		"change its own taints":     w.API.Patch(types.MergePatchType).AbsPath("/api/v1/nodes/n1").Body([]byte(`{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}`)),
+		"read secrets":              w.API.Get().AbsPath("/api/v1/secrets"),
+		"read the pods of others":   w.API.Get().AbsPath("/api/v1/pods"),
+		"read events":               w.API.Get().AbsPath("/api/v1/namespaces/default/events"),
+		"delete its own node":       w.API.Delete().AbsPath("/api/v1/nodes/n1"),
+		"read the rights of others": w.API.Get().AbsPath("/apis/rbac.authorization.k8s.io/v1/clusterroles"),
+	} {
+		if err := r.Do(ctx).Error(); !apierrors.IsForbidden(err) {
+			t.Errorf("an agent can %s: %v", name, err)
+		}
+	}
+}

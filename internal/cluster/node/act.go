@@ -1,0 +1,297 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/hands"
+)
+
+// start starts a run of pivot.
+func (a *Agent) start(ctx context.Context, s situation, verb hands.Verb) error {
+	r := a.request(verb)
+	r.Downloaded = s.System == SystemDownloaded
+	r.Reboot = s.Change == ChangeReboot || s.Change == ChangeSingle
+	return a.Hands.Start(ctx, r)
+}
+
+func (a *Agent) request(verb hands.Verb) hands.Request {
+	return hands.Request{
+		Verb: verb, Config: a.change.config, Digest: a.change.digest, Data: a.change.data,
+		Unsupported: a.Policy.Unsupported, Try: a.Policy.Try,
+	}
+}
+
+// set returns the value of an annotation.
+func set(value string) *string { return &value }
+
+func (a *Agent) actBegin(ctx context.Context, s situation) error {
+	return a.patch(ctx, s, Patch{Annotations: map[string]*string{
+		api.StateOfNode: set(api.StateWorking), api.Reason: set(""), api.FailedConfig: nil, api.NeedsReplacement: nil,
+	}})
+}
+
+func (a *Agent) actPlan(ctx context.Context, s situation) error {
+	a.seen = &s.node
+	plan, err := a.Hands.Plan(ctx, a.request(hands.Apply))
+	if f, ok := errors.AsType[*hands.Failure](err); ok {
+		a.change.fail(failureOf(f, a.Policy, a.Now()))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch reboot := rebootOf(s.node, a.Policy); {
+	case plan.Reboots > 0:
+		a.change.change = reboot
+	case plan.Drain.Wanted && reboot != ChangeSingle:
+		a.change.change = ChangeDrain
+	default:
+		a.change.change = ChangeLive
+	}
+	message := fmt.Sprintf("%s is downloaded and checked; reboots: %d", a.change.config, plan.Reboots)
+	if plan.Drain.Wanted {
+		message += "; drain: " + strings.Join(plan.Drain.Because, ", ")
+	}
+	a.event(ctx, s.node, Event{Reason: api.EventDownloaded, Message: message})
+	return nil
+}
+
+func (a *Agent) actRehearse(ctx context.Context, s situation) error {
+	m := &a.change
+	if a.Policy.ByController { // which has rights on pods that this agent need not have
+		a.seen, m.rehearsed = &s.node, true
+		return nil
+	}
+	err := a.Drainer.Rehearse(ctx)
+	if err == nil {
+		a.seen, m.rehearsed, m.blocked = &s.node, true, time.Time{}
+		a.event(ctx, s.node, Event{Reason: api.EventDrainRehearsed, Message: "nothing stands in the way of a drain for " + m.config})
+		return nil
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	if m.blocked.IsZero() {
+		m.blocked = a.Now()
+	}
+	f := failure{state: api.StateWorking, reason: "waits with the drain: " + err.Error(), soft: true, event: api.EventFailedToDrain, at: a.Now()}
+	if before := s.node.Annotations[api.StateOfNode]; before == api.StateDegraded || a.Now().Sub(m.blocked) >= a.Policy.DrainLimit {
+		f.state = api.StateDegraded // which it stays while it is tried again
+	}
+	m.fail(f)
+	return nil
+}
+
+// actCordon asks for the drain and, if the agent itself drains, cordons the node. In the same change it
+// records that the node is cordoned because of the agent, unless it was cordoned before.
+func (a *Agent) actCordon(ctx context.Context, s situation) error {
+	p := Patch{Annotations: map[string]*string{
+		api.DesiredDrain: set(api.DrainFor(a.change.config)),
+		api.DrainStarted: set(a.Now().UTC().Format(time.RFC3339)),
+		api.Reason:       set(""),
+		api.FailedConfig: nil, // otherwise another agent would give the node back, and drain it once more
+	}}
+	if f := a.change.failure; f != nil {
+		f.reported = false
+	}
+	if s.node.Annotations[api.LastAppliedDrain] == api.DrainFor(a.change.config) { // somebody has ended that drain
+		p.Annotations[api.LastAppliedDrain] = set("")
+	}
+	if !s.node.Unschedulable {
+		p.Annotations[api.CordonedFor] = set(a.change.config)
+		if !a.Policy.ByController {
+			p.Unschedulable = new(true)
+		}
+	}
+	if err := a.patch(ctx, s, p); err != nil {
+		return err
+	}
+	a.event(ctx, s.node, Event{Reason: api.EventCordon, Message: "cordoned for " + a.change.config})
+	return nil
+}
+
+// actDrain empties the node, or waits for the controller that does. If that takes too long, the node is
+// given back, or the drain goes on, by the policy.
+func (a *Agent) actDrain(ctx context.Context, s situation) (time.Duration, error) {
+	err := errors.New("the controller has not reported the drain as complete")
+	wait := pollDrain
+	if !a.Policy.ByController {
+		err, wait = a.Drainer.Drain(ctx), retryDrain
+	}
+	if err == nil {
+		if err := a.patch(ctx, s, Patch{Annotations: map[string]*string{api.LastAppliedDrain: set(api.DrainFor(a.change.config)), api.Reason: set("")}}); err != nil {
+			return 0, err
+		}
+		a.event(ctx, s.node, Event{Reason: api.EventDrain, Message: "drained for " + a.change.config})
+		return 0, nil
+	}
+	if ctx.Err() != nil {
+		return 0, err
+	}
+	reason := api.BoundedReason("cannot drain the node: " + err.Error())
+	overdue := a.Now().Sub(drainStarted(s.node, a.Now())) >= a.Policy.DrainLimit
+	if overdue && !a.Policy.KeepDraining {
+		a.seen = &s.node
+		a.change.fail(failure{reason: fmt.Sprintf("%s, within %s", reason, a.Policy.DrainLimit), event: api.EventFailedToDrain, at: a.Now()})
+		return 0, nil
+	}
+	return wait, a.sayBlocked(ctx, s, reason, overdue)
+}
+
+// sayBlocked says what a drain waits for, if the node does not say it yet.
+func (a *Agent) sayBlocked(ctx context.Context, s situation, reason string, overdue bool) error {
+	if a.Policy.ByController && !overdue || s.node.Annotations[api.Reason] == reason {
+		return nil
+	}
+	p := Patch{Annotations: map[string]*string{api.Reason: set(reason)}}
+	if overdue {
+		p.Annotations[api.StateOfNode] = set(api.StateDegraded)
+	}
+	if err := a.patch(ctx, s, p); err != nil {
+		return err
+	}
+	a.event(ctx, s.node, Event{Reason: api.EventFailedToDrain, Message: reason, Warning: true})
+	return nil
+}
+
+// drainStarted returns when the node's drain was asked for; now, if that is not known or in the future.
+func drainStarted(n Node, now time.Time) time.Time {
+	at, err := time.Parse(time.RFC3339, n.Annotations[api.DrainStarted])
+	if err != nil || at.After(now) {
+		return now
+	}
+	return at
+}
+
+func (a *Agent) actAnnounce(ctx context.Context, s situation) error {
+	if err := a.patch(ctx, s, Patch{Annotations: map[string]*string{api.PostConfigAction: set(api.ActionReboot)}}); err != nil {
+		return err
+	}
+	a.seen = nil // somebody may have uncordoned the node meanwhile
+	a.event(ctx, s.node, Event{Reason: api.EventReboot, Message: "commits " + a.change.config + " and reboots"})
+	return nil
+}
+
+func (a *Agent) actApply(ctx context.Context, s situation) error {
+	if s.Change == ChangeLive || s.Change == ChangeDrain {
+		a.event(ctx, s.node, Event{Reason: api.EventSkipReboot, Message: "applies " + a.change.config + " without a reboot"})
+	}
+	return a.start(ctx, s, hands.Apply)
+}
+
+func (a *Agent) actProve(ctx context.Context, s situation) error {
+	a.seen = &s.node
+	m := &a.change
+	found, err := a.Hands.Verify(ctx)
+	if f, ok := errors.AsType[*hands.Failure](err); ok {
+		m.fail(failureOf(f, a.Policy, a.Now()))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	m.verify, m.compared = found, true
+	if found.OK {
+		m.proven = a.Now()
+		a.Metrics.proven(a.Now())
+		return nil
+	}
+	f := failure{reason: "the running system differs from " + m.config + ": " + summary(found), event: api.EventNotProven, at: a.Now()}
+	if s.node.Annotations[api.CurrentConfig] == m.config {
+		f.event = api.EventDrift
+	}
+	m.fail(f)
+	return nil
+}
+
+// summary returns the first differences, and how many there are.
+func summary(v hands.Verify) string {
+	const most = 5
+	var messages []string
+	for _, d := range v.Differences[:min(most, len(v.Differences))] {
+		messages = append(messages, d.Message)
+	}
+	text := strings.Join(messages, "; ")
+	if more := len(v.Differences) - most; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
+// actUncordon ends the agent's cordon, or asks the controller to do so and waits for it.
+func (a *Agent) actUncordon(ctx context.Context, s situation) (time.Duration, error) {
+	config := s.node.Annotations[api.CordonedFor]
+	if a.change.config != "" {
+		config = a.change.config
+	}
+	end := api.UncordonFor(config)
+	p := Patch{Annotations: map[string]*string{api.PostConfigAction: set("")}}
+	switch asked, applied := s.node.Annotations[api.DesiredDrain], s.node.Annotations[api.LastAppliedDrain]; {
+	case !a.Policy.ByController:
+		p.Unschedulable = new(false)
+		p.Annotations[api.DesiredDrain], p.Annotations[api.LastAppliedDrain] = set(end), set(end)
+		p.Annotations[api.CordonedFor], p.Annotations[api.DrainStarted] = nil, nil
+	case asked != end:
+		p.Annotations[api.DesiredDrain] = set(end)
+		return pollDrain, a.patch(ctx, s, p)
+	case applied != end:
+		return pollDrain, nil
+	default:
+		p.Annotations[api.CordonedFor], p.Annotations[api.DrainStarted] = nil, nil
+	}
+	if err := a.patch(ctx, s, p); err != nil {
+		return 0, err
+	}
+	a.event(ctx, s.node, Event{Reason: api.EventUncordon, Message: "uncordoned after " + config})
+	return 0, nil
+}
+
+func (a *Agent) actDone(ctx context.Context, s situation) error {
+	before := s.node.Annotations[api.CurrentConfig]
+	p := Patch{Annotations: map[string]*string{
+		api.StateOfNode: set(api.StateDone), api.CurrentConfig: set(a.change.config), api.Reason: set(""), api.PostConfigAction: set(""),
+		api.FailedConfig: nil, api.DrainStarted: nil, api.NeedsReplacement: nil,
+	}}
+	withdraw(s.node, p)
+	if err := a.patch(ctx, s, p); err != nil {
+		return err
+	}
+	a.change.failure = nil
+	if before != a.change.config {
+		a.event(ctx, s.node, Event{Reason: api.EventDone, Message: "the node has " + a.change.config})
+	}
+	return nil
+}
+
+func (a *Agent) actReport(ctx context.Context, s situation) error {
+	f := a.change.failure
+	p := Patch{Annotations: map[string]*string{
+		api.StateOfNode: set(f.state), api.Reason: set(f.reason), api.PostConfigAction: set(""),
+	}}
+	if !f.soft {
+		p.Annotations[api.FailedConfig] = set(a.change.config)
+	}
+	if f.replace {
+		p.Annotations[api.NeedsReplacement] = set(a.change.config)
+	}
+	withdraw(s.node, p)
+	if err := a.patch(ctx, s, p); err != nil {
+		return err
+	}
+	f.reported = !f.soft
+	a.Metrics.failed()
+	a.event(ctx, s.node, Event{Reason: f.event, Message: f.reason, Warning: true})
+	return nil
+}
+
+// withdraw adds to a patch that a drain is no longer asked for.
+func withdraw(n Node, p Patch) {
+	if withdrawn(n) {
+		p.Annotations[api.DesiredDrain] = set(n.Annotations[api.LastAppliedDrain])
+	}
+}

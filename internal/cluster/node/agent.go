@@ -1,0 +1,234 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/hands"
+)
+
+// Agent is the agent of one node. What it remembers only saves work: another agent that knows nothing
+// continues from the annotations and the host.
+type Agent struct {
+	Cluster Cluster
+	Hands   Hands
+	Drainer Drainer
+	Policy  Policy
+	Version string // of this program
+	Now     func() time.Time
+	Log     *logrus.Logger
+	Metrics *Metrics
+
+	seen   *Node  // the newest known state of the node; nil: read it again
+	change memory // of the desired MachineConfig
+	said   said   // what was published
+	events recent // that were recorded
+}
+
+// Cluster is the node's cluster, as the agent uses it.
+type Cluster interface {
+	// Node reads the node.
+	Node(ctx context.Context) (Node, error)
+	// MachineConfig reads a MachineConfig as JSON. One that does not exist is ErrNoMachineConfig.
+	MachineConfig(ctx context.Context, name string) ([]byte, error)
+	// Patch changes the node and returns its new state. If the node has changed since it was read, Patch
+	// changes nothing and returns ErrConflict.
+	Patch(ctx context.Context, read Node, p Patch) (Node, error)
+	// Record records an event about the node.
+	Record(ctx context.Context, of Node, e Event) error
+	// PublishSystem writes the status of the node's NodeSystem.
+	PublishSystem(ctx context.Context, of Node, s api.NodeSystemStatus) error
+	// PublishUpdate writes the status of the node's MachineConfigNode.
+	PublishUpdate(ctx context.Context, of Node, s api.MachineConfigNodeStatus) error
+}
+
+// The errors of a Cluster that the agent distinguishes.
+var (
+	ErrConflict        = errors.New("the node has changed since it was read")
+	ErrNoMachineConfig = errors.New("there is no such MachineConfig")
+)
+
+// Node is what the agent uses of a Node object.
+type Node struct {
+	Name, UID       string
+	ResourceVersion string
+	Annotations     map[string]string
+	Unschedulable   bool // cordoned, by whomever
+	ControlPlane    bool // the node is one of the control plane
+}
+
+// Patch is a change of a Node object.
+type Patch struct {
+	Annotations   map[string]*string // by name; nil removes one
+	Unschedulable *bool              // nil leaves it
+}
+
+// Event is an event about the node.
+type Event struct {
+	Reason  string // api.Event…
+	Message string // for people
+	Warning bool
+}
+
+// Hands runs pivot on the host: see package hands.
+type Hands interface {
+	// Look observes the host. A host that is not booted from an ostree deployment is hands.ErrNotOstree;
+	// an error of kind fault.Refused means that this agent cannot use the host's pivot.
+	Look(ctx context.Context) (hands.Host, error)
+	// Start starts a run of pivot, which goes on if the agent ends.
+	Start(ctx context.Context, r hands.Request) error
+	// Stop stops a run at its next safe point.
+	Stop(ctx context.Context) error
+	// Plan returns what a downloaded MachineConfig needs. A *hands.Failure is pivot's.
+	Plan(ctx context.Context, r hands.Request) (hands.Plan, error)
+	// Verify compares the running system with its MachineConfig. A *hands.Failure is pivot's.
+	Verify(ctx context.Context) (hands.Verify, error)
+}
+
+// Drainer empties the node. It does not cordon the node: that is one change with the record of who has
+// cordoned it, which only the agent can make (actCordon).
+type Drainer interface {
+	// Rehearse returns an error if pods would not be evicted now; the error names what stands in the
+	// way. It changes nothing.
+	Rehearse(ctx context.Context) error
+	// Drain evicts the node's pods and waits until they are gone. It returns within some minutes, and
+	// is called again after an error, which names what stands in the way.
+	Drain(ctx context.Context) error
+}
+
+// Policy is how an administrator wants the agent to work.
+type Policy struct {
+	// ByController leaves cordon, drain and uncordon to a controller, by the annotations.
+	ByController bool
+	// SingleNode says that the node is the only one of its cluster, and is not drained. The annotation
+	// api.Topology says so too.
+	SingleNode bool
+	// DrainLimit is how long a drain, or its rehearsals, may fail.
+	DrainLimit time.Duration
+	// KeepDraining goes on with a drain after DrainLimit. Otherwise the node is given back.
+	KeepDraining bool
+	// Unsupported is what happens to changes that only an installation can make: pivot's flag of that
+	// name.
+	Unsupported string
+	// Try is how long a new system may take to prove itself before the old one is booted again; 0: no
+	// trial.
+	Try time.Duration
+	// ProveEvery is how often a node at rest is compared with its MachineConfig.
+	ProveEvery time.Duration
+}
+
+// The times between two steps.
+const (
+	pollRun    = 5 * time.Second  // of a run
+	pollDrain  = 10 * time.Second // of a controller's drain
+	retryDrain = time.Minute      // of one's own drain
+	maxRetry   = time.Hour        // between tries of a change
+)
+
+// Step does one step: it observes, decides, and acts. It returns how long to wait before the next one,
+// unless the node changes earlier. After an error, which is about the cluster's API or the host's
+// systemd, the same step is to be repeated.
+func (a *Agent) Step(ctx context.Context) (wait time.Duration, err error) {
+	s, err := a.observe(ctx)
+	if err != nil {
+		a.seen = nil
+		return 0, err
+	}
+	action := Decide(s.Facts)
+	a.Log.WithFields(logrus.Fields{"action": action, "config": a.change.config, "system": s.System, "drain": s.Drain}).Debug("step")
+	a.publish(ctx, s, action)
+	a.seen = nil
+	wait, err = a.act(ctx, s, action)
+	if errors.Is(err, ErrConflict) {
+		return 0, nil
+	}
+	return wait, err
+}
+
+// act carries out an action.
+func (a *Agent) act(ctx context.Context, s situation, action Action) (time.Duration, error) {
+	switch action {
+	case ActionWait:
+		return pollRun, nil
+	case ActionStop:
+		return pollRun, a.Hands.Stop(ctx)
+	case ActionBegin:
+		return 0, a.actBegin(ctx, s)
+	case ActionDownload:
+		a.event(ctx, s.node, Event{Reason: api.EventUpdateStarted, Message: "checks and downloads " + a.change.config})
+		return pollRun, a.start(ctx, s, hands.Download)
+	case ActionPlan:
+		return 0, a.actPlan(ctx, s)
+	case ActionRehearse:
+		return 0, a.actRehearse(ctx, s)
+	case ActionCordon:
+		return 0, a.actCordon(ctx, s)
+	case ActionDrain:
+		return a.actDrain(ctx, s)
+	case ActionAnnounce:
+		return 0, a.actAnnounce(ctx, s)
+	case ActionApply:
+		return pollRun, a.actApply(ctx, s)
+	case ActionRevert:
+		return pollRun, a.start(ctx, s, hands.Revert)
+	case ActionProve:
+		return 0, a.actProve(ctx, s)
+	case ActionUncordon:
+		return a.actUncordon(ctx, s)
+	case ActionDone:
+		return 0, a.actDone(ctx, s)
+	case ActionReport:
+		return 0, a.actReport(ctx, s)
+	}
+	return a.rest(), nil
+}
+
+// rest returns how long a node may be left alone: until what has failed is tried again, or until the
+// system is compared once more.
+func (a *Agent) rest() time.Duration {
+	if f := a.change.failure; f != nil && !f.permanent {
+		return max(f.next().Sub(a.Now()), time.Second)
+	}
+	if a.change.proven.IsZero() {
+		return a.Policy.ProveEvery
+	}
+	return max(a.change.proven.Add(a.Policy.ProveEvery).Sub(a.Now()), time.Second)
+}
+
+// patch changes the node, and keeps its new state for the next step.
+func (a *Agent) patch(ctx context.Context, s situation, p Patch) error {
+	n, err := a.Cluster.Patch(ctx, s.node, p)
+	if err != nil {
+		return err
+	}
+	a.seen = &n
+	return nil
+}
+
+// recent are events and when they were recorded.
+type recent map[Event]time.Time
+
+// repeatEvent is how long an event is not repeated.
+const repeatEvent = time.Hour
+
+// event records an event, unless the same one was recorded recently. A failure is only logged, since
+// events are for people.
+func (a *Agent) event(ctx context.Context, n Node, e Event) {
+	const most = 64
+	e.Message = api.BoundedReason(e.Message)
+	if at, again := a.events[e]; again && a.Now().Sub(at) < repeatEvent {
+		return
+	}
+	if a.events == nil || len(a.events) >= most {
+		a.events = recent{}
+	}
+	a.events[e] = a.Now()
+	a.Log.WithFields(logrus.Fields{"event": e.Reason, "config": a.change.config}).Info(e.Message)
+	if err := a.Cluster.Record(ctx, n, e); err != nil {
+		a.Log.WithError(err).Warn("cannot record an event")
+	}
+}

@@ -1,0 +1,260 @@
+package node_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/node"
+	"machine-pivot/test/worlds/nodeagent"
+)
+
+// story is what happens to a node, and how it must end whatever is killed.
+type story struct {
+	prepare   func(w *nodeagent.World)
+	want      string                                          // the MachineConfig that is desired
+	before    func(w *nodeagent.World, call int, name string) // what others do before a call
+	state     string                                          // at the end
+	current   string                                          // of the machine, at the end
+	boots     int
+	evictions int
+	cordoned  bool                          // at the end
+	changes   bool                          // evictions and boots depend on when something happens
+	begun     func(w *nodeagent.World) bool // whether what the story is about has happened; nil: the end shows it
+	also      func(w *nodeagent.World) string
+}
+
+func stories() map[string]story {
+	return map[string]story{
+		"image":           {want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1},
+		"files":           {want: "live", state: api.StateDone, current: "live"},
+		"a drain by rule": {want: "drain", state: api.StateDone, current: "drain", evictions: 1},
+		"single node": {
+			prepare: func(w *nodeagent.World) { w.Policy.SingleNode = true },
+			want:    "reboot", state: api.StateDone, current: "reboot", boots: 1,
+		},
+		"by a controller": {
+			prepare: func(w *nodeagent.World) { w.Policy.ByController = true },
+			before:  func(w *nodeagent.World, _ int, _ string) { w.Controller() },
+			want:    "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
+		},
+		"a slow controller": {
+			prepare: func(w *nodeagent.World) { w.Policy.ByController = true },
+			before: func(w *nodeagent.World, call int, _ string) {
+				if call%5 == 0 {
+					w.Controller()
+				}
+			},
+			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
+		},
+		"invalid": {
+			prepare: func(w *nodeagent.World) {
+				w.Configs["bad"] = nodeagent.Config{Reboot: true, Drain: true, Invalid: true}
+			},
+			want: "bad", state: api.StateUnreconcilable, current: "a", also: neverCordoned,
+		},
+		"no such MachineConfig": {want: "nowhere", state: api.StateDegraded, current: "a", also: neverCordoned},
+		"a registry that comes back": {
+			prepare: func(w *nodeagent.World) {
+				w.Configs["slow"] = nodeagent.Config{Reboot: true, Drain: true, Unavailable: 2}
+			},
+			want: "slow", state: api.StateDone, current: "slow", boots: 1, evictions: 1,
+		},
+		"a commit that fails": {
+			prepare: func(w *nodeagent.World) {
+				w.Configs["full"] = nodeagent.Config{Reboot: true, Drain: true, ApplyFails: true}
+			},
+			want: "full", state: api.StateDegraded, current: "a", evictions: 1,
+		},
+		"a system that does not boot": {
+			prepare: func(w *nodeagent.World) {
+				w.Configs["panics"] = nodeagent.Config{Reboot: true, Drain: true, FallsBack: true}
+			},
+			want: "panics", state: api.StateDegraded, current: "a", boots: 1, evictions: 1,
+		},
+		"a proof that fails": {
+			prepare: func(w *nodeagent.World) {
+				w.Configs["differs"] = nodeagent.Config{Reboot: true, Drain: true, Differs: true}
+			},
+			want: "differs", state: api.StateDegraded, current: "differs", boots: 1, evictions: 1, cordoned: true,
+		},
+		"an administrator's cordon": {
+			prepare: func(w *nodeagent.World) { w.Change(func(n *node.Node) { n.Unschedulable = true }) },
+			want:    "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1, cordoned: true,
+		},
+		"a budget": {
+			prepare: func(w *nodeagent.World) { w.Blocked = "budget db" },
+			want:    "reboot", state: api.StateDegraded, current: "a",
+			also: func(w *nodeagent.World) string {
+				if !strings.Contains(w.Note(api.Reason), "budget db") {
+					return "the reason does not name the budget"
+				}
+				return neverCordoned(w)
+			},
+		},
+		"a budget that comes late": {
+			before: func(w *nodeagent.World, _ int, name string) {
+				if name == "drain" {
+					w.Blocked = "budget db"
+				}
+			},
+			want: "reboot", state: api.StateDegraded, current: "a",
+		},
+		"another target on the way": {
+			want: "reboot", state: api.StateDone, current: "second", changes: true,
+			before: func(w *nodeagent.World, call int, _ string) {
+				if call == 12 {
+					w.Want("second")
+				}
+			},
+		},
+		"the old target again": {
+			want: "reboot", state: api.StateDone, current: "a", changes: true,
+			begun: func(w *nodeagent.World) bool { return w.Note(api.DesiredConfig) == "a" },
+			before: func(w *nodeagent.World, call int, _ string) {
+				if call == 25 {
+					w.Want("a")
+				}
+			},
+		},
+		"no longer managed": {
+			want: "reboot", state: api.StateWorking, current: "a", changes: true,
+			begun: func(w *nodeagent.World) bool { return w.Note(api.DesiredConfig) == "" },
+			before: func(w *nodeagent.World, call int, name string) {
+				if name == "drain" {
+					w.Change(func(n *node.Node) { delete(n.Annotations, api.DesiredConfig) })
+				}
+			},
+		},
+		"somebody else writes": {
+			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
+			before: func(w *nodeagent.World, call int, _ string) {
+				if call%5 == 0 {
+					w.Change(func(n *node.Node) { n.Annotations["count"] += "." })
+				}
+			},
+		},
+	}
+}
+
+func neverCordoned(w *nodeagent.World) string {
+	if slices.Contains(w.Events, api.EventCordon) {
+		return "the node was cordoned"
+	}
+	return ""
+}
+
+// world returns the world of a story at its beginning.
+func (s story) world(kills map[int]nodeagent.When) *nodeagent.World {
+	w := nodeagent.New()
+	if s.prepare != nil {
+		s.prepare(w)
+	}
+	w.Want(s.want)
+	w.Kills = kills
+	if s.before != nil {
+		w.Before = func(call int, name string) { s.before(w, call, name) }
+	}
+	return w
+}
+
+// settled reports whether a world is as the story ends.
+func (s story) settled(w *nodeagent.World) bool {
+	return (s.begun == nil || s.begun(w)) && w.State() == s.state && w.Machine.Current == s.current && w.Node.Unschedulable == s.cordoned &&
+		(s.state != api.StateDone || w.Note(api.CurrentConfig) == s.current) && (s.state == api.StateDone) == (w.Note(api.Reason) == "" && s.state != api.StateWorking)
+}
+
+// check returns what is wrong at the end.
+func (s story) check(w *nodeagent.World, power bool) (wrong []string) {
+	wrong = slices.Clone(w.Violations)
+	if w.Note("other") != "kept" {
+		wrong = append(wrong, "an annotation of others is lost")
+	}
+	if !s.changes && !power && (w.Machine.Boots != s.boots || w.Evictions != s.evictions) {
+		wrong = append(wrong, fmt.Sprintf("%d boots, %d drains", w.Machine.Boots, w.Evictions))
+	}
+	if ours := w.Note(api.CordonedFor) != ""; ours && !(s.cordoned && s.state == api.StateDegraded) {
+		wrong = append(wrong, "the cordon is recorded as ours")
+	}
+	if w.Note(api.PostConfigAction) != "" {
+		wrong = append(wrong, "the reboot is still announced")
+	}
+	if s.also != nil {
+		if problem := s.also(w); problem != "" {
+			wrong = append(wrong, problem)
+		}
+	}
+	return wrong
+}
+
+// run runs a story to its end, and checks that it stays there.
+func (s story) run(kills map[int]nodeagent.When) (w *nodeagent.World, calls int, wrong []string) {
+	w = s.world(kills)
+	calls, err := w.Run(func() bool { return s.settled(w) })
+	if err == nil {
+		err = w.Idle(30)
+	}
+	if err != nil {
+		return w, calls, []string{err.Error()}
+	}
+	if !s.settled(w) {
+		wrong = append(wrong, "it does not stay as it was")
+	}
+	power := slices.Contains(slices.Collect(maps.Values(kills)), nodeagent.PowerCut)
+	return w, calls, append(wrong, s.check(w, power)...)
+}
+
+// TestStories runs each story, and again with the agent killed, or the power cut, in each of its calls.
+// PIVOT_SWEEP=long kills a second agent, too.
+func TestStories(t *testing.T) {
+	for name, s := range stories() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, calls, wrong := s.run(nil)
+			if len(wrong) > 0 {
+				t.Fatalf("%q: %s", wrong, w)
+			}
+			t.Logf("swept %d calls: %v", calls, w.Requests)
+			for first := 1; first <= calls; first++ {
+				for _, when := range []nodeagent.When{nodeagent.BeforeCall, nodeagent.AfterCall, nodeagent.PowerCut} {
+					s.killed(t, map[int]nodeagent.When{first: when})
+					if os.Getenv("PIVOT_SWEEP") != "long" {
+						continue
+					}
+					for second := first + 1; second <= calls+5; second++ {
+						for _, then := range []nodeagent.When{nodeagent.BeforeCall, nodeagent.AfterCall, nodeagent.PowerCut} {
+							s.killed(t, map[int]nodeagent.When{first: when, second: then})
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+func (s story) killed(t *testing.T, kills map[int]nodeagent.When) {
+	t.Helper()
+	if w, _, wrong := s.run(kills); len(wrong) > 0 {
+		t.Fatalf("killed %v: %q: %s", kills, wrong, w)
+	}
+}
+
+// TestRequests: a rollout with a reboot takes at most 40 requests to the API.
+func TestRequests(t *testing.T) {
+	s := stories()["image"]
+	w := s.world(nil)
+	if _, err := w.Run(func() bool { return s.settled(w) }); err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for _, n := range w.Requests {
+		sum += n
+	}
+	if t.Log(sum, w.Requests); sum > 40 {
+		t.Errorf("%d requests: %v", sum, w.Requests)
+	}
+}

@@ -1,0 +1,99 @@
+package node
+
+import (
+	"cmp"
+	"time"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/fault"
+)
+
+// failure is why a change, or the proof of a system, has failed.
+type failure struct {
+	state     string // of the node
+	reason    string // bounded
+	event     string // to be recorded with it
+	permanent bool   // it is tried again only if somebody asks for it
+	soft      bool   // the node waits for something: no new agent has to know that
+	replace   bool   // only an installation can make the change, and is to be asked for
+	at        time.Time
+	tries     int  // that failed before
+	reported  bool // the node's annotations had it
+}
+
+// failureOf returns the failure of a run of pivot.
+func failureOf(f *hands.Failure, p Policy, now time.Time) failure {
+	out := failure{reason: f.WithHint(), permanent: f.Permanent, at: now}
+	switch f.Class {
+	case fault.BadInput.String(), fault.Unreconcilable.String(), fault.Replace.String():
+		out.state, out.event = api.StateUnreconcilable, api.EventFailedToReconcile
+		out.replace = f.Class != fault.BadInput.String() && p.Unsupported == UnsupportedReplace
+	}
+	return out
+}
+
+// UnsupportedReplace is the Policy.Unsupported that asks for a new machine.
+const UnsupportedReplace = "replace"
+
+// withHint returns an error with what a person can do about it.
+func withHint(err error) string {
+	if hint := fault.HintOf(err); hint != "" {
+		return err.Error() + "; " + hint
+	}
+	return err.Error()
+}
+
+// fail records a failure. What was found out for the change is found out again when it is tried again.
+func (m *memory) fail(f failure) {
+	f.state, f.event = cmp.Or(f.state, api.StateDegraded), cmp.Or(f.event, api.EventFailed)
+	f.reason = api.BoundedReason(f.reason)
+	if m.failure != nil {
+		f.tries = m.failure.tries + 1
+	}
+	m.failure, m.retried = &f, false
+	m.change, m.rehearsed, m.proven, m.rebooting = ChangeUnknown, false, time.Time{}, time.Time{}
+}
+
+// failIfDue is fail for what is noticed in each step.
+func (m *memory) failIfDue(f failure) {
+	if m.failure == nil || !m.failure.waits(f.at) {
+		m.fail(f)
+	}
+}
+
+// next returns when the change is tried again.
+func (f *failure) next() time.Time {
+	if f.soft {
+		return f.at.Add(retryDrain)
+	}
+	return f.at.Add(min(time.Minute<<min(f.tries, 10), maxRetry))
+}
+
+// waits reports whether the change is not to be tried now. A clock that was set back does not make it
+// wait longer.
+func (f *failure) waits(now time.Time) bool {
+	return f.permanent || now.Before(f.next()) && !now.Before(f.at)
+}
+
+// observeFailure sets whether the change has failed. A failure that another agent has reported is kept;
+// an administrator ends it by removing its annotation.
+func (a *Agent) observeFailure(s *situation) {
+	m, failed := &a.change, s.node.Annotations[api.FailedConfig] == a.change.config
+	switch {
+	case m.failure == nil && failed && !m.retried:
+		m.failure = restored(s.node, a.Now())
+	case m.failure != nil && m.failure.reported && !failed:
+		m.failure, m.retried = nil, true
+	}
+	s.Failed = m.failure != nil && m.failure.waits(a.Now())
+}
+
+// restored returns the failure that a node's annotations report.
+func restored(n Node, now time.Time) *failure {
+	f := failure{state: n.Annotations[api.StateOfNode], reason: n.Annotations[api.Reason], at: now, reported: true}
+	if f.permanent = f.state == api.StateUnreconcilable; !f.permanent {
+		f.state = api.StateDegraded
+	}
+	return &f
+}

@@ -1,0 +1,140 @@
+package node
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"machine-pivot/internal/cluster/api"
+)
+
+// Metrics are the agent's metrics in the text format of Prometheus. Their labels have values of fixed
+// sets only. A nil Metrics counts nothing.
+type Metrics struct {
+	mu       sync.Mutex
+	state    string // annotation of the node
+	failing  bool
+	drift    bool
+	cordoned bool
+	provenAt time.Time
+	failures int
+	// Steps that failed because the API server or systemd did not answer.
+	unreachable int
+	alive       time.Time // until when the agent is thought to be alive
+	ready       bool
+}
+
+// observed takes note of a step.
+func (m *Metrics) observed(s situation) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state, m.failing, m.cordoned = s.node.Annotations[api.StateOfNode], s.Failed, s.Ours
+	m.drift = s.Failed && s.System == SystemTarget
+}
+
+// proven takes note of a comparison without differences.
+func (m *Metrics) proven(at time.Time) {
+	if m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.provenAt = at
+	}
+}
+
+// failed counts a failure that was reported.
+func (m *Metrics) failed() {
+	if m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.failures++
+	}
+}
+
+// stepLimit is how long a step may take: a drain some minutes, a comparison of the system a quarter of an
+// hour.
+const stepLimit = 30 * time.Minute
+
+// stepping takes note that a step begins.
+func (m *Metrics) stepping(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.alive = now.Add(stepLimit)
+}
+
+// stepped takes note of a step that has ended, and of the wait after it.
+func (m *Metrics) stepped(now time.Time, wait time.Duration, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.alive, m.ready = now.Add(wait+stepLimit), err == nil
+	if err != nil {
+		m.unreachable++
+	}
+}
+
+// Alive reports whether the agent makes steps.
+func (m *Metrics) Alive(now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return now.Before(m.alive)
+}
+
+// Ready reports whether its last step has reached the API server and the host.
+func (m *Metrics) Ready(now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ready && now.Before(m.alive)
+}
+
+// Write writes the metrics.
+func (m *Metrics) Write(w io.Writer) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := exposition{w: w}
+	e.family("pivot_agent_node_state", "gauge", "The state that the node's annotation has: 1 for one of them.")
+	for _, state := range []string{api.StateDone, api.StateWorking, api.StateDegraded, api.StateUnreconcilable} {
+		e.sample(fmt.Sprintf("pivot_agent_node_state{state=%q}", state), number(m.state == state))
+	}
+	e.single("pivot_agent_failing", "gauge", "Whether a change, or the proof of the running system, has failed.", number(m.failing))
+	e.single("pivot_agent_config_drift", "gauge", "Whether the running system differs from its MachineConfig.", number(m.drift))
+	e.single("pivot_agent_cordoned", "gauge", "Whether the node is cordoned because of the agent.", number(m.cordoned))
+	e.single("pivot_agent_failures_total", "counter", "Failures that were reported.", float64(m.failures))
+	e.single("pivot_agent_unreachable_total", "counter", "Steps that failed because the API server or systemd did not answer.", float64(m.unreachable))
+	if !m.provenAt.IsZero() {
+		e.single("pivot_agent_last_proof_timestamp_seconds", "gauge", "When the running system was last found equal to its MachineConfig.", float64(m.provenAt.Unix()))
+	}
+	return e.err
+}
+
+// exposition writes the text format, until an error.
+type exposition struct {
+	w   io.Writer
+	err error
+}
+
+func (e *exposition) family(name, kind, help string) {
+	e.line("# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+}
+
+func (e *exposition) sample(name string, value float64) { e.line("%s %v\n", name, value) }
+
+func (e *exposition) single(name, kind, help string, value float64) {
+	e.family(name, kind, help)
+	e.sample(name, value)
+}
+
+func (e *exposition) line(format string, args ...any) {
+	if e.err == nil {
+		_, e.err = fmt.Fprintf(e.w, format, args...)
+	}
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,265 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/fault"
+)
+
+// memory is what the agent remembers of one desired MachineConfig.
+type memory struct {
+	config    string // its name
+	data      []byte // as JSON; nil: not read
+	digest    string // of data
+	change    Change
+	rehearsed bool
+	blocked   time.Time    // when the first of the last rehearsals failed; zero: it has not
+	proven    time.Time    // when the running system was last found to be equal; zero: not known
+	verify    hands.Verify // the last comparison
+	compared  bool         // there was one
+	failure   *failure     // the last one, also while it is tried again; nil: there is none
+	retried   bool         // an administrator wants what has failed to be tried again
+	judged    string       // ID of the run whose result is known
+	rebooting time.Time    // when a reboot was first waited for
+}
+
+// situation is what one step knows.
+type situation struct {
+	Facts
+	node Node
+	host hands.Host
+}
+
+// observe finds out how the node and its host are.
+func (a *Agent) observe(ctx context.Context) (s situation, err error) {
+	if s.node, err = a.readNode(ctx); err != nil {
+		return s, err
+	}
+	desired := s.node.Annotations[api.DesiredConfig]
+	if desired != a.change.config {
+		a.change = memory{config: desired, change: ChangeUnknown}
+	}
+	s.Facts = Facts{Run: RunIdle, System: SystemOther, Change: ChangeUnknown, Drain: DrainNone, Ours: s.node.Annotations[api.CordonedFor] != ""}
+	if desired == "" && !s.Ours {
+		return s, nil
+	}
+	switch s.host, err = a.Hands.Look(ctx); {
+	case errors.Is(err, hands.ErrNotOstree):
+		return s, nil
+	case desired == "" && err == nil: // only what runs matters
+		s.Run = runOf(s.host.Run, desired)
+		if s.Run == RunIdle {
+			a.judgeRun(&s)
+		}
+		return s, nil
+	case err != nil && fault.KindOf(err) == fault.Refused: // the host's pivot cannot be used
+		a.change.failIfDue(failure{reason: withHint(err), at: a.Now()})
+	case err != nil:
+		return s, err
+	default:
+		if err := a.observeHost(ctx, &s); err != nil {
+			return s, err
+		}
+	}
+	if s.Managed = desired != ""; !s.Managed {
+		return s, nil
+	}
+	a.observeFailure(&s)
+	s.Drain = drainOf(s.node, a.change.config, a.change.change, a.Policy)
+	s.Change, s.Rehearsed = a.change.change, a.change.rehearsed
+	s.Proven = !a.change.proven.IsZero() && a.Now().Sub(a.change.proven) < a.Policy.ProveEvery
+	s.Told = a.told(s)
+	return s, nil
+}
+
+// readNode returns the node as the last step has left it, or reads it.
+func (a *Agent) readNode(ctx context.Context) (Node, error) {
+	if a.seen != nil {
+		return *a.seen, nil
+	}
+	return a.Cluster.Node(ctx)
+}
+
+// observeHost finds out how far the host is, and what became of the last run.
+func (a *Agent) observeHost(ctx context.Context, s *situation) error {
+	m, status := &a.change, s.host.Status
+	if status.Current() != m.config && m.data == nil {
+		if err := a.readConfig(ctx); err != nil {
+			return err
+		}
+	}
+	s.System = systemOf(status, m.config, m.digest)
+	s.Run = runOf(s.host.Run, m.config)
+	if s.Run == RunIdle {
+		a.judgeRun(s)
+	}
+	if s.System == SystemCommitted { // whatever it needed, what is left needs a reboot
+		m.change = rebootOf(s.node, a.Policy)
+	}
+	if reason := fellBack(status, m.config); reason != "" && !m.retried && m.failure == nil {
+		m.fail(failure{reason: reason, permanent: true, at: a.Now()})
+	}
+	if image := s.node.Annotations[api.DesiredImage]; image != "" && m.failure == nil {
+		m.fail(failure{reason: "cannot give the node the image " + image + " of another object than its MachineConfig (image mode); name a MachineConfig that has it", permanent: true, at: a.Now()})
+	}
+	return nil
+}
+
+// readConfig reads the desired MachineConfig. One that does not exist is a failure of the change.
+func (a *Agent) readConfig(ctx context.Context) error {
+	m := &a.change
+	data, err := a.Cluster.MachineConfig(ctx, m.config)
+	if errors.Is(err, ErrNoMachineConfig) {
+		m.failIfDue(failure{reason: fmt.Sprintf("cannot read the MachineConfig %s: %v; name another one, or create it", m.config, err), at: a.Now()})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	m.data, m.digest = data, hands.DigestOf(data)
+	return nil
+}
+
+// systemOf returns how far a host is on the way to a MachineConfig with a name, whose digest is known
+// if it was read.
+func systemOf(s hands.Status, config, digest string) System {
+	switch {
+	case s.Current() == config && s.Phase == phaseTrial:
+		return SystemTrial
+	case s.Current() == config && s.Pending != nil:
+		return SystemReverting
+	case s.Current() == config:
+		return SystemTarget
+	case s.Pending != nil && s.Desired() == config && s.Phase == phaseCommitted:
+		return SystemCommitted
+	case digest != "" && s.HasDownloaded(digest):
+		return SystemDownloaded
+	}
+	return SystemOther
+}
+
+// The phases of pivot's status that the agent distinguishes.
+const (
+	phaseCommitted = "committed"
+	phaseTrial     = "trial"
+	phaseFailed    = "failed"
+)
+
+// fellBack returns why a host runs its old system although the one with a MachineConfig was committed;
+// "" if that is not so.
+func fellBack(s hands.Status, config string) string {
+	if s.Desired() != config || s.Current() == config || s.Pending != nil || s.Phase != phaseCommitted && s.Phase != phaseFailed {
+		return ""
+	}
+	if s.Error != nil {
+		return "the machine has booted its old system again: " + s.Error.WithHint()
+	}
+	return "the machine has booted its old system again; pivot status on the host says more"
+}
+
+// runOf returns the state of the host's run for a desired MachineConfig.
+func runOf(r hands.Run, config string) Run {
+	switch {
+	case r.State == hands.RunRunning && r.Request.Verb == hands.Download && r.Request.Config != config:
+		return RunOutdated
+	case r.State == hands.RunRunning:
+		return RunRunning
+	}
+	return RunIdle
+}
+
+// judgeRun takes note of the result of a run that has ended, once.
+func (a *Agent) judgeRun(s *situation) {
+	m, run := &a.change, s.host.Run
+	if run.State != hands.RunEnded || run.Request.ID == m.judged {
+		return
+	}
+	if run.Rebooting { // into whatever was desired before
+		a.waitForReboot(s)
+		return
+	}
+	if run.Request.Config != m.config {
+		return
+	}
+	m.judged = run.Request.ID
+	if f := run.Failure; f != nil {
+		m.fail(failureOf(f, a.Policy, a.Now()))
+	} else if !reached(s.System, run.Request.Verb) {
+		m.fail(failure{reason: fmt.Sprintf("pivot has ended its %s without an error, but the host is not at %s; pivot status on the host says more", run.Request.Verb, m.config), at: a.Now()})
+	}
+}
+
+// waitForReboot waits for a reboot that systemd has accepted.
+func (a *Agent) waitForReboot(s *situation) {
+	const limit = 30 * time.Minute
+	if a.change.rebooting.IsZero() {
+		a.change.rebooting = a.Now()
+	}
+	if a.Now().Sub(a.change.rebooting) < limit {
+		s.Run = RunRunning
+		return
+	}
+	a.change.judged = s.host.Run.Request.ID
+	a.change.fail(failure{permanent: true, at: a.Now(),
+		reason: fmt.Sprintf("the machine has not rebooted within %s; see systemctl list-jobs on the host", limit)})
+}
+
+// reached reports whether a run that has succeeded has led to the system that it was for.
+func reached(s System, verb hands.Verb) bool {
+	if verb == hands.Revert {
+		return s != SystemReverting
+	}
+	return s != SystemOther && (verb != hands.Apply || s != SystemDownloaded)
+}
+
+// drainOf returns how far the drain of a node for a MachineConfig is.
+func drainOf(n Node, config string, change Change, p Policy) Drained {
+	asked, applied := n.Annotations[api.DesiredDrain], n.Annotations[api.LastAppliedDrain]
+	announced := n.Annotations[api.PostConfigAction] == api.ActionReboot
+	switch {
+	case change == ChangeSingle && announced:
+		return DrainAnnounced
+	case asked != api.DrainFor(config), !n.Unschedulable && (applied == asked || !p.ByController):
+		return DrainNone
+	case applied != asked:
+		return DrainRequested
+	case announced:
+		return DrainAnnounced
+	}
+	return DrainComplete
+}
+
+// rebootOf returns the Change that a reboot is on a node.
+func rebootOf(n Node, p Policy) Change {
+	if p.SingleNode || n.Annotations[api.Topology] == api.TopologySingle {
+		return ChangeSingle
+	}
+	return ChangeReboot
+}
+
+// told reports whether the node's annotations say what is the case.
+func (a *Agent) told(s situation) bool {
+	note, failed := s.node.Annotations, s.node.Annotations[api.FailedConfig]
+	state := note[api.StateOfNode]
+	switch {
+	case s.Failed:
+		f := a.change.failure
+		return state == f.state && note[api.Reason] == f.reason && (f.soft || failed == a.change.config) && note[api.PostConfigAction] == "" && !withdrawn(s.node)
+	case s.System == SystemTarget:
+		return state == api.StateDone && note[api.CurrentConfig] == a.change.config && note[api.Reason] == "" && failed == "" &&
+			note[api.PostConfigAction] == "" && note[api.DrainStarted] == "" && !withdrawn(s.node)
+	case state == api.StateDegraded, state == api.StateUnreconcilable:
+		return failed == "" || failed == a.change.config // kept while the change is tried again
+	}
+	return state == api.StateWorking
+}
+
+// withdrawn reports whether a drain was asked for that is neither complete nor needed any more.
+func withdrawn(n Node) bool {
+	return api.IsDrain(n.Annotations[api.DesiredDrain]) && n.Annotations[api.DesiredDrain] != n.Annotations[api.LastAppliedDrain]
+}

@@ -1,0 +1,148 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/hands"
+)
+
+// said is what was published last.
+type said struct {
+	system, update string // keys of the two objects: see publish
+	conditions     []api.Condition
+}
+
+// publish writes the objects with the state of the node: each if a stage of the update, its progress by
+// a fifth, or what differs has changed. They are for people, so a failure is only logged; it is tried
+// again with the next change.
+func (a *Agent) publish(ctx context.Context, s situation, action Action) {
+	a.Metrics.observed(s)
+	if !s.Managed {
+		return
+	}
+	progressed, system := a.progressed(s, action), a.system(s, action)
+	if key := keyOf(progressed); key != a.said.update {
+		conditions := progressed.Conditions(a.said.conditions, a.Now())
+		err := a.Cluster.PublishUpdate(ctx, s.node, api.MachineConfigNodeStatus{
+			Conditions:    conditions,
+			ConfigVersion: api.ConfigNames{Current: s.node.Annotations[api.CurrentConfig], Desired: a.change.config},
+		})
+		a.published(err)
+		a.said.update, a.said.conditions = key, conditions
+	}
+	if key := keyOf(essence(system)); key != a.said.system {
+		a.published(a.Cluster.PublishSystem(ctx, s.node, system))
+		a.said.system = key
+	}
+}
+
+func (a *Agent) published(err error) {
+	if err != nil {
+		a.Log.WithError(err).Warn("cannot publish the state of the node")
+	}
+}
+
+// essence returns a status without what changes too often to be published each time.
+func essence(s api.NodeSystemStatus) api.NodeSystemStatus {
+	s.Step = ""
+	if s.Progress != nil {
+		s.Progress = &api.Progress{Step: s.Progress.Step, Percent: s.Progress.Percent / 20}
+	}
+	return s
+}
+
+// keyOf returns a text that is the same for equal values.
+func keyOf(value any) string {
+	key, err := json.Marshal(value)
+	if err != nil {
+		return err.Error()
+	}
+	return string(key)
+}
+
+// progressed returns what the update is at.
+func (a *Agent) progressed(s situation, action Action) api.Progressed {
+	p := api.Progressed{Stage: stageOf(s, action), Emptied: s.Ours || s.Drain != DrainNone, Config: a.change.config}
+	if f := a.change.failure; f != nil && f.state != api.StateWorking {
+		p.Degraded, p.Invalid = f.reason, f.state == api.StateUnreconcilable
+	}
+	return p
+}
+
+// stageOf returns the stage of the update that an action belongs to.
+func stageOf(s situation, action Action) api.Stage {
+	switch action {
+	case ActionCordon, ActionDrain:
+		return api.StageDrain
+	case ActionAnnounce, ActionApply:
+		return api.StageApply
+	case ActionWait:
+		if s.host.Run.Request.Verb == hands.Apply && s.Run == RunRunning {
+			return api.StageApply
+		}
+	case ActionUncordon, ActionDone:
+		if s.System == SystemTarget {
+			return api.StageResume
+		}
+	}
+	switch {
+	case s.System != SystemTarget && s.System != SystemTrial:
+		return api.StagePrepare
+	case s.node.Annotations[api.CurrentConfig] == s.node.Annotations[api.DesiredConfig]:
+		return api.StageNone // it is compared once more, or has drifted
+	}
+	return api.StageReboot
+}
+
+// system returns the status of the node's NodeSystem.
+func (a *Agent) system(s situation, action Action) api.NodeSystemStatus {
+	m, host := a.change, s.host
+	out := api.NodeSystemStatus{
+		Config: api.ConfigNames{Current: host.Status.Current(), Desired: m.config}, Step: string(action),
+		KernelArguments: api.KernelArguments{Missing: []string{}, Excess: []string{}},
+		BootID:          host.BootID, AgentVersion: a.Version, PivotVersion: host.Version,
+	}
+	if b := host.Status.Booted; b != nil {
+		out.Booted = &api.System{Image: b.Image.String(), Commit: b.Commit}
+	}
+	if p := host.Status.Pending; p != nil {
+		out.Pending = &api.System{Image: p.Image.String(), Commit: p.Commit}
+	}
+	if s.Run == RunRunning {
+		out.Progress = &api.Progress{Step: host.Status.Step, Percent: host.Status.Percent, BytesPulled: host.Status.PulledBytes()}
+	}
+	if m.failure != nil {
+		out.Failure = m.failure.reason
+	}
+	if host.Run.Result != nil && host.Run.Request.Config == m.config {
+		out.LeftOut = host.Run.Result.LeftOut
+	}
+	if m.compared {
+		out.Proof = proofOf(m, &out.KernelArguments)
+	}
+	return out
+}
+
+// proofOf returns the result of the last comparison, and adds the kernel arguments that differ.
+func proofOf(m memory, kargs *api.KernelArguments) *api.Proof {
+	const most = 20
+	p := &api.Proof{OK: m.verify.OK, Number: len(m.verify.Differences)}
+	for i, d := range m.verify.Differences {
+		if i < most {
+			p.Differences = append(p.Differences, api.BoundedReason(d.Message))
+		}
+		if d.Class != "arguments" {
+			continue
+		}
+		name := api.BoundedReason(cmp.Or(d.Name, d.Message))
+		if d.Wrong == "missing" {
+			kargs.Missing = append(kargs.Missing, name)
+		} else {
+			kargs.Excess = append(kargs.Excess, name)
+		}
+	}
+	return p
+}

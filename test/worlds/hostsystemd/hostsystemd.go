@@ -1,0 +1,146 @@
+// Package hostsystemd starts the real systemd as the first process of namespaces, with a /run and
+// control groups of its own, for tests of what is done over its private socket.
+package hostsystemd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/test/tools/need"
+)
+
+const program = "/usr/lib/systemd/systemd"
+
+// inside prepares the namespaces, and becomes systemd. It needs nothing but its own target.
+const inside = `set -e
+mount -t tmpfs tmpfs /run
+mkdir /run/systemd
+mount -t tmpfs tmpfs /sys/fs/cgroup
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin SYSTEMD_UNIT_PATH="$1" ` + program + ` --system --log-target=console --show-status=no
+`
+
+// inEnvironment is set in the environment of a test that runs inside.
+const inEnvironment = "PIVOT_TEST_INSIDE"
+
+// Inside returns true in a process that shares its namespaces with a systemd, which serves it at
+// /run/systemd/private. A test calls it first. Outside, it starts such a systemd, runs the same test there,
+// reports how that went, and returns false: systemd talks only to processes that it can see.
+func Inside(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(inEnvironment) != "" {
+		return true
+	}
+	need.Root(t)
+	need.File(t, program)
+	need.Program(t, "unshare")
+	need.Program(t, "nsenter")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	test := exec.Command("nsenter", "-t", start(t), "-m", "-p", "--", self, "-test.run", "^"+t.Name()+"$", "-test.v")
+	test.Env = append(os.Environ(), inEnvironment+"=1")
+	out, err := test.CombinedOutput()
+	if t.Logf("inside:\n%s", out); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name()+" ")) {
+		t.Errorf("the test fails inside: %v", err)
+	}
+	return false
+}
+
+// start starts systemd until the test ends, and returns its process ID.
+func start(t *testing.T) (pid string) {
+	t.Helper()
+	units := t.TempDir()
+	for _, name := range []string{"default.target", "sysinit.target", "basic.target", "shutdown.target"} { // which services depend on
+		if err := os.WriteFile(filepath.Join(units, name), []byte("[Unit]\nDescription=Nothing\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	group := controlGroup(t)
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command("sh", "-c", `echo $$ > "$1/cgroup.procs" && exec unshare --kill-child=KILL -m -p -f -u -i -C --mount-proc sh -c "$2" sh "$3"`, "sh", group, inside, units)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // and, by --kill-child, all that it has started
+		_ = cmd.Wait()
+		removeGroup(t, group)
+	})
+	if pid, err = started(cmd.Process.Pid); err != nil {
+		said, _ := os.ReadFile(log.Name())
+		t.Fatalf("systemd does not start: %v\n%s", err, said)
+	}
+	return pid
+}
+
+// started waits until the systemd that a process has started listens, and returns its process ID.
+func started(parent int) (pid string, err error) {
+	for range 300 {
+		var pids []byte
+		if pids, err = os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", parent, parent)); err == nil {
+			pid = strings.TrimSpace(string(pids))
+			if _, err = os.Stat("/proc/" + pid + "/root/run/systemd/private"); err == nil {
+				return pid, nil
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return "", err
+}
+
+// controlGroup creates a control group for a test.
+func controlGroup(t *testing.T) string {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
+			dir, err := os.MkdirTemp(f[1], "pivot-test-")
+			if err != nil {
+				need.Lacking(t, "needs to create control groups: "+err.Error())
+			}
+			return dir
+		}
+	}
+	need.Lacking(t, "needs control groups, version 2")
+	return ""
+}
+
+// removeGroup removes a control group with those below it, as soon as their processes are gone.
+func removeGroup(t *testing.T, group string) {
+	var err error
+	for range 100 {
+		var dirs []string
+		err = filepath.WalkDir(group, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return err
+		})
+		for i := len(dirs) - 1; i >= 0; i-- {
+			err = errors.Join(err, os.Remove(dirs[i]))
+		}
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Errorf("cannot remove the control group: %v", err)
+}

@@ -1,0 +1,178 @@
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/hands"
+)
+
+// Machine is a machine with pivot on it, as far as the agent sees it.
+type Machine struct {
+	Current, Pending string // names of MachineConfigs
+	Desired, Phase   string // of pivot's journal
+	Downloaded       string // digest
+	Boots            int    // reboots so far
+	NoOstree         bool
+	Verified         int // comparisons
+
+	run   hands.Run
+	ticks int // that the run still takes
+	runs  int
+}
+
+// Running reports whether a run of pivot, or the reboot that it has asked for, goes on.
+func (m *Machine) Running() bool { return m.run.State == hands.RunRunning || m.run.Rebooting }
+
+// machineHands is the world's machine as the agent's node.Hands.
+type machineHands struct{ w *World }
+
+// Look implements node.Hands.
+func (h machineHands) Look(context.Context) (host hands.Host, err error) {
+	err = h.w.call("look", func() error {
+		m := &h.w.Machine
+		if m.NoOstree {
+			return hands.ErrNotOstree
+		}
+		if m.run.Rebooting {
+			h.w.reboot()
+			h.w.dead = true
+			return errKilled
+		}
+		host = m.host()
+		return nil
+	})
+	return host, err
+}
+
+func (m *Machine) host() hands.Host {
+	s := hands.Status{Phase: m.Phase, MachineConfig: &hands.NamedConfigs{Current: &hands.Named{Name: m.Current}, Desired: &hands.Named{Name: m.Desired}}}
+	if m.Pending != "" {
+		s.Pending = &hands.Deployment{Commit: m.Pending}
+	}
+	if m.Downloaded != "" {
+		s.Downloaded = &hands.Downloaded{MachineConfig: m.Downloaded, At: "2026-01-01T00:00:00Z"}
+	}
+	return hands.Host{BootID: fmt.Sprint(m.Boots), Version: "1", Status: s, Run: m.run}
+}
+
+// Start implements node.Hands.
+func (h machineHands) Start(_ context.Context, r hands.Request) error {
+	return h.w.call("start "+string(r.Verb), func() error {
+		m := &h.w.Machine
+		if m.Running() {
+			h.w.violated("a run beside another")
+			return errors.New("a run is running")
+		}
+		m.runs++
+		r.ID = fmt.Sprintf("%d-%d", m.Boots, m.runs)
+		m.run, m.ticks = hands.Run{Request: r, State: hands.RunRunning}, 3
+		return nil
+	})
+}
+
+// Stop implements node.Hands.
+func (h machineHands) Stop(context.Context) error {
+	return h.w.call("stop", func() error {
+		h.w.Machine.run = hands.Run{Request: h.w.Machine.run.Request, State: hands.RunEnded, Failure: &hands.Failure{Class: "interrupted", Message: "stopped"}}
+		return nil
+	})
+}
+
+// Plan implements node.Hands.
+func (h machineHands) Plan(_ context.Context, r hands.Request) (p hands.Plan, err error) {
+	err = h.w.call("plan", func() error {
+		if h.w.Machine.Downloaded != r.Digest {
+			h.w.violated("a plan of what is not downloaded")
+		}
+		c := h.w.Configs[r.Config]
+		p.Changed, p.Drain.Wanted = true, c.Drain
+		if c.Reboot {
+			p.Reboots = 1
+		}
+		return nil
+	})
+	return p, err
+}
+
+// Verify implements node.Hands.
+func (h machineHands) Verify(context.Context) (v hands.Verify, err error) {
+	err = h.w.call("verify", func() error {
+		h.w.Machine.Verified++
+		v.OK = !h.w.Configs[h.w.Machine.Current].Differs
+		if !v.OK {
+			v.Differences = []hands.Difference{{Class: "arguments", Name: "quiet", Wrong: "missing", Message: "kernel argument quiet is missing"}}
+		}
+		return nil
+	})
+	return v, err
+}
+
+// pass lets time pass on the machine.
+func (w *World) pass() {
+	m := &w.Machine
+	switch {
+	case m.run.Rebooting:
+		w.reboot()
+		w.dead = true // the agent goes down with its machine
+	case m.run.State == hands.RunRunning:
+		if m.ticks--; m.ticks <= 0 {
+			w.endRun()
+		}
+	}
+}
+
+// endRun does what the run was for.
+func (w *World) endRun() {
+	m := &w.Machine
+	m.run.State, m.run.Failure = hands.RunEnded, w.carryOut(m.run.Request)
+	m.run.Rebooting = m.run.Failure == nil && m.run.Request.Verb == hands.Apply && m.Pending != ""
+}
+
+func (w *World) carryOut(r hands.Request) *hands.Failure {
+	m, name := &w.Machine, r.Config
+	c := w.Configs[name]
+	switch {
+	case r.Verb == hands.Revert:
+		m.Pending, m.Phase = "", "done"
+	case c.Invalid:
+		return &hands.Failure{Class: "input", Message: "the MachineConfig is invalid", Permanent: true}
+	case r.Verb == hands.Download && c.Unavailable > 0:
+		c.Unavailable--
+		w.Configs[name] = c
+		return &hands.Failure{Class: "unavailable", Message: "the registry does not answer"}
+	case r.Verb == hands.Download:
+		m.Downloaded = r.Digest
+	case c.ApplyFails:
+		return &hands.Failure{Class: "refused", Message: "no space in /boot", Permanent: true}
+	case c.Reboot && !r.Reboot:
+		return &hands.Failure{Class: "refused", Message: "it needs a reboot", Permanent: true}
+	case c.Reboot:
+		m.Pending, m.Desired, m.Phase, m.Downloaded = name, name, "committed", ""
+	default:
+		if c.Drain && w.Pods > 0 {
+			w.violated("%s was applied on a node with pods", name)
+		}
+		m.Current, m.Desired, m.Phase, m.Downloaded = name, name, "done", ""
+	}
+	return nil
+}
+
+// reboot boots the machine's next system, by request or by the power.
+func (w *World) reboot() {
+	m := &w.Machine
+	if m.run.Rebooting && w.Pods > 0 && !w.Policy.SingleNode {
+		w.violated("a reboot for %s of a node with pods", m.Pending)
+	}
+	if m.run.Rebooting && w.Note(api.PostConfigAction) != api.ActionReboot {
+		w.violated("a reboot that was not announced")
+	}
+	m.Boots++
+	m.run, m.ticks = hands.Run{}, 0
+	if m.Pending != "" && !w.Configs[m.Pending].FallsBack {
+		m.Current, m.Phase = m.Pending, "done"
+	}
+	m.Pending = ""
+}

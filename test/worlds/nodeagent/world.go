@@ -1,0 +1,195 @@
+// Package nodeagent is a world for the node agent: a Node object and a machine, both in memory, and
+// whoever else changes them. Each call of the agent can be its last one.
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/node"
+)
+
+// World is a node, its machine and its cluster.
+type World struct {
+	Node    node.Node
+	Configs map[string]Config
+	Machine Machine
+	Pods    int // on the node, that a drain evicts
+	Policy  node.Policy
+	Clock   time.Time
+
+	Blocked    string // why pods cannot be evicted; "" if they can
+	Evictions  int    // drains that evicted pods
+	Events     []string
+	Violations []string
+	Requests   map[string]int                // calls of the cluster, by their names
+	System     api.NodeSystemStatus          // that was published last
+	Updates    []api.MachineConfigNodeStatus // that were published
+
+	// Before is called before each call of the agent, with its number from 1. It may change the world.
+	Before func(call int, name string)
+	// Kills says in which calls the agent is killed.
+	Kills map[int]When
+
+	calls int
+	dead  bool
+}
+
+// When is when a call kills the agent.
+type When string
+
+// The times of a kill.
+const (
+	BeforeCall When = "before" // the call has no effect
+	AfterCall  When = "after"  // the caller does not learn of it
+	PowerCut   When = "power"  // after it, with the machine's power
+)
+
+// Config is a MachineConfig, as far as it concerns the agent.
+type Config struct {
+	Reboot, Drain bool // what it needs
+	Invalid       bool // pivot refuses it
+	ApplyFails    bool // for good, before anything is committed
+	FallsBack     bool // the machine boots its old system
+	Differs       bool // the new system fails its proof
+	Unavailable   int  // how often its download fails
+}
+
+// New returns a world in which a node has the MachineConfig a, and a number of others exist.
+func New() *World {
+	w := &World{
+		Node: node.Node{Name: "n1", UID: "u1", ResourceVersion: "1", Annotations: map[string]string{
+			api.DesiredConfig: "a", api.CurrentConfig: "a", api.StateOfNode: api.StateDone, "other": "kept",
+		}},
+		Configs: map[string]Config{"a": {}, "reboot": {Reboot: true, Drain: true}, "second": {Reboot: true, Drain: true}, "live": {}, "drain": {Drain: true}},
+		Pods:    2, Clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		Policy:   node.Policy{DrainLimit: 5 * time.Minute, ProveEvery: 10 * time.Minute, Unsupported: "stop"},
+		Machine:  Machine{Current: "a", Desired: "a", Phase: "done"},
+		Requests: map[string]int{},
+	}
+	return w
+}
+
+var errKilled = errors.New("the agent was killed")
+
+// Agent returns a new agent, which knows nothing.
+func (w *World) Agent() *node.Agent {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	w.dead = false
+	return &node.Agent{
+		Cluster: cluster{w}, Hands: machineHands{w}, Drainer: drainer{w}, Policy: w.Policy, Version: "test",
+		Now: func() time.Time { return w.Clock }, Log: log,
+	}
+}
+
+// Run runs agents until settled, and returns how many calls they made. An agent that is killed is
+// followed by another one.
+func (w *World) Run(settled func() bool) (calls int, err error) {
+	agent := w.Agent()
+	for step := 0; !settled() || w.Machine.Running(); step++ {
+		if step == 3000 {
+			return w.calls, fmt.Errorf("not settled after %d steps: %s", step, w)
+		}
+		if agent, err = w.step(agent); err != nil {
+			return w.calls, err
+		}
+	}
+	return w.calls, nil
+}
+
+// Idle runs an agent for some more steps.
+func (w *World) Idle(steps int) (err error) {
+	agent := w.Agent()
+	for range steps {
+		if agent, err = w.step(agent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *World) step(agent *node.Agent) (*node.Agent, error) {
+	wait, err := agent.Step(context.Background())
+	switch {
+	case w.dead:
+		return w.Agent(), nil
+	case err != nil:
+		return agent, err
+	}
+	if w.Clock = w.Clock.Add(wait); wait > 0 {
+		w.pass()
+	}
+	if w.dead {
+		return w.Agent(), nil
+	}
+	return agent, nil
+}
+
+// call makes a call of the agent, or kills it.
+func (w *World) call(name string, effect func() error) error {
+	if w.dead {
+		return errKilled
+	}
+	w.calls++
+	if w.Before != nil {
+		w.Before(w.calls, name)
+	}
+	when := w.Kills[w.calls]
+	if when == BeforeCall {
+		w.dead = true
+		return errKilled
+	}
+	err := effect()
+	if when == PowerCut {
+		w.reboot()
+	}
+	if when != "" {
+		w.dead = true
+		return errKilled
+	}
+	return err
+}
+
+// violated records a broken promise.
+func (w *World) violated(format string, args ...any) {
+	w.Violations = append(w.Violations, fmt.Sprintf(format, args...))
+}
+
+// Change changes the Node object as somebody else does.
+func (w *World) Change(change func(n *node.Node)) {
+	w.Node.Annotations = maps.Clone(w.Node.Annotations)
+	change(&w.Node)
+	version, err := strconv.Atoi(w.Node.ResourceVersion)
+	if err != nil {
+		w.violated("resource version: %v", err)
+	}
+	w.Node.ResourceVersion = strconv.Itoa(version + 1)
+	if !w.Node.Unschedulable && w.Pods == 0 {
+		w.Pods = 2 // the scheduler places new ones
+	}
+}
+
+// Want names another desired MachineConfig.
+func (w *World) Want(config string) {
+	w.Change(func(n *node.Node) { n.Annotations[api.DesiredConfig] = config })
+}
+
+// Note returns an annotation of the node.
+func (w *World) Note(name string) string { return w.Node.Annotations[name] }
+
+// State returns the node's state.
+func (w *World) State() string { return w.Note(api.StateOfNode) }
+
+// String describes the world.
+func (w *World) String() string {
+	return fmt.Sprintf("annotations %v, unschedulable %v, pods %d, machine %+v, events %q, violations %q", w.Node.Annotations, w.Node.Unschedulable, w.Pods, w.Machine, w.Events, w.Violations)
+}
