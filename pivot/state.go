@@ -8,11 +8,11 @@ import (
 
 // State is the state of a machine, as observed at the start of a run.
 type State struct {
-	BootID  string
-	Booted  Deployment // the running deployment
-	Default Deployment // started by the next boot after an orderly shutdown; Booted unless another is pending
+	BootID      string
+	Booted      Deployment // the running deployment
+	Default     Deployment // started by the next boot after an orderly shutdown; Booted unless another is pending
 	Deployments int        // number of bootable deployments
-	Cmdline kargs.Line // the running kernel's, from /proc/cmdline
+	Cmdline     kargs.Line // the running kernel's, from /proc/cmdline
 	// Etc is the running system's /etc. DefaultEtc is the default deployment's, as the next boot
 	// will see it.
 	Etc, DefaultEtc Etc

@@ -68,7 +68,9 @@ func TestAccept(t *testing.T) {
 			for name, accept := range map[string]func() error{
 				"ostree":     func() error { return plain.CheckPrepareRoot(t.Context(), setup) },
 				"rpm-ostree": func() error { return (&rpmostree.RpmOstree{Ostree: plain}).CheckPrepareRoot(t.Context(), setup) },
-				"direct":     func() error { return (&rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}).CheckPrepareRoot(t.Context(), setup) },
+				"direct": func() error {
+					return (&rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}).CheckPrepareRoot(t.Context(), setup)
+				},
 			} {
 				err := accept()
 				if len(c.want) == 0 {

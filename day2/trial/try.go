@@ -26,9 +26,9 @@ func (c *Conductor) Try(ctx context.Context, terms Terms) (*pivot.Trying, hostfi
 		return nil, link, fault.New(fault.Refused, "cannot try a new system: %w", err)
 	}
 	return &pivot.Trying{
-		Trial:  pivot.Trial{Old: booted.ID(), Seconds: int(terms.For.Seconds()), Confirm: terms.Confirm, Checks: terms.Checks},
+		Trial:     pivot.Trial{Old: booted.ID(), Seconds: int(terms.For.Seconds()), Confirm: terms.Confirm, Checks: terms.Checks},
 		CheckUnit: c.accept,
-		Hold:   func(ctx context.Context) (string, error) { return c.hold(ctx, booted) },
+		Hold:      func(ctx context.Context) (string, error) { return c.hold(ctx, booted) },
 	}, link, nil
 }
 
