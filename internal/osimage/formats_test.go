@@ -102,8 +102,8 @@ func (w *world) checkAsPulled(t *testing.T, repo, pulled string, result osimage.
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := ostreeTool(t, "rev-parse", "--repo="+repo, osimage.KeepAliveRef(result.Commit)); got != result.Commit {
-		t.Errorf("the ref is to %s, want %s", got, result.Commit)
+	if refs := allRefs(t, repo); refs[osimage.KeepAliveRef(result.Commit)] != result.Commit {
+		t.Errorf("refs %q, want one to %s", refs, result.Commit)
 	}
 	// The deployed tree is the tree that was committed.
 	if diff := ostreeTool(t, "diff", "--repo="+repo, result.Commit, w.tree); diff != "" {

@@ -126,14 +126,9 @@ func checkMerged(t *testing.T, got, want gvariant.Tuple, base string) {
 // allRefs returns the commits of a repository by ref.
 func allRefs(t *testing.T, repo string) map[string]string {
 	t.Helper()
-	refs := map[string]string{}
-	names := strings.Fields(ostreeTool(t, "refs", "--repo="+repo))
-	if len(names) == 0 {
-		return refs
-	}
-	commits := strings.Fields(ostreeTool(t, append([]string{"rev-parse", "--repo=" + repo}, names...)...))
-	for i, name := range names {
-		refs[name] = commits[i]
+	refs, err := ostreetree.Refs(repo)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return refs
 }
