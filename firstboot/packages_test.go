@@ -260,6 +260,7 @@ func TestLayeredWithoutRepository(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 6)
 			h, image := extensionsHost(t, rpms)
 			rebase := func(r firstboot.Rebase) error {
 				r.Machine = machine(t, h)
