@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/flate"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing/iotest"
 
 	"machine-pivot/internal/inflate"
+	"machine-pivot/test/tools/sample"
 )
 
 // deflate compresses data with a level of compress/flate.
@@ -66,6 +68,9 @@ func TestDecode(t *testing.T) {
 				"in halves":    iotest.HalfReader(bytes.NewReader(packed)),
 				"end with EOF": iotest.DataErrReader(bytes.NewReader(packed)),
 			} {
+				if testing.Short() && !sample.Picks(fmt.Sprint(name, level, how), 4) {
+					continue
+				}
 				var got bytes.Buffer
 				if err := d.Decode(&got, from, uint64(len(data))); err != nil || !bytes.Equal(got.Bytes(), data) {
 					t.Errorf("%s, level %d, %s: %d bytes, %v", name, level, how, got.Len(), err)

@@ -13,6 +13,7 @@ import (
 
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/ostree/gvariant"
+	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/ostreetree"
 	"machine-pivot/test/worlds/registry"
 )
@@ -22,6 +23,7 @@ import (
 func TestImportAsTheReference(t *testing.T) {
 	for _, name := range []string{"single", "chunked"} {
 		t.Run(name, func(t *testing.T) {
+			sample.Short(t, 4)
 			want := reference(t, name)
 			h := newHost(t, registry.Options{})
 			ref, _ := h.push(name, want.image())
