@@ -11,6 +11,7 @@ import (
 	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
+	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
 )
 
@@ -50,6 +51,7 @@ func TestDirectLabels(t *testing.T) {
 		return h, &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run, State: []string{pivot.StateDir}}, request(t, h)
 	}
 	t.Run("labels", func(t *testing.T) {
+		sample.Short(t, 4)
 		h, e, r := prepared(t)
 		const usr = "system_u:object_r:usr_t:s0"
 		must(t, selinux.SetLabel(filepath.Join(h.Physical(), "ostree"), usr))
@@ -196,6 +198,7 @@ func TestDirectNeedsLabels(t *testing.T) {
 		{"on by an argument", "SELINUX=enforcing\nSELINUXTYPE=targeted", "security=selinux", hostdir.LockInState, false, []string{"deploy", "set-default"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 4)
 			h := hostdir.New(t)
 			h.Policy("/etc(/.*)? system_u:object_r:etc_t:s0")
 			h.Write("/etc/selinux/config", []byte(c.config+"\n"))

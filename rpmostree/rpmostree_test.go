@@ -349,6 +349,7 @@ func TestDaemonTroubles(t *testing.T) {
 	} {
 		for _, nth := range []int{1, 0} {
 			t.Run(fmt.Sprintf("%.60s once %v", message, nth == 1), func(t *testing.T) {
+				sample.Short(t, 3)
 				t.Parallel()
 				h := hostdir.New(t)
 				h.InstallRpmOstree(standin.Control{Faults: []standin.Fault{{Verb: "rebase", Nth: nth, At: "start", Do: "fail", Message: message}}})
@@ -494,6 +495,7 @@ func TestClientFailsLast(t *testing.T) {
 	} {
 		for _, image := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s container %v", c.name, image), func(t *testing.T) {
+				sample.Short(t, 3)
 				h := hostdir.New(t)
 				h.InstallRpmOstree(standin.Control{Faults: c.faults})
 				h.ReadOnlyTmp()

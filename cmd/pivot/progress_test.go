@@ -24,6 +24,7 @@ func TestProgressScripts(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel() // some wait for what does not answer
 			h, fleet := hostdir.New(t), fleetlock.Start(t, 1)
 			params := scripts("")
 			params.Files = []string{file}

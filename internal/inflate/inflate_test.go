@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/flate"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing/iotest"
 
 	"machine-pivot/internal/inflate"
+	"machine-pivot/test/tools/sample"
 )
 
 // deflate compresses data with a level of compress/flate.
@@ -60,6 +62,9 @@ func TestDecode(t *testing.T) {
 	d := inflate.New()
 	for name, data := range contents(t) {
 		for _, level := range []int{flate.NoCompression, flate.BestSpeed, flate.DefaultCompression, flate.BestCompression, flate.HuffmanOnly} {
+			if testing.Short() && !sample.Picks(fmt.Sprint(name, level), 4) {
+				continue
+			}
 			packed := deflate(t, data, level)
 			for how, from := range map[string]io.Reader{
 				"whole":        bytes.NewReader(packed),

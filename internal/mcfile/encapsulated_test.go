@@ -16,6 +16,7 @@ import (
 	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
+	"machine-pivot/test/tools/sample"
 )
 
 const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -62,7 +63,7 @@ func TestAccepted(t *testing.T) {
 // machine's rule. An argument that is repeated counts once.
 func TestTooManyArguments(t *testing.T) {
 	for _, distinct := range []bool{true, false} {
-		args := make([]string, 100_000)
+		args := make([]string, sample.Rounds(100_000))
 		for i := range args {
 			if args[i] = `"nosmt"`; distinct {
 				args[i] = fmt.Sprintf(`"a%d=1"`, i)

@@ -22,18 +22,13 @@ import (
 func TestAccept(t *testing.T) {
 	const demands = "[composefs]\nenabled=yes\n"
 	h := newHost(t, registry.Options{})
-	with := func(path, text string) *osTree {
+	with := func(t *testing.T, path, text string) *osTree {
 		o := newOSTree(t)
 		o.write(path, text)
 		return o
 	}
-	linked := func() v1.Image {
-		o := with(prepareRoot, demands)
-		o.link("usr/etc/ostree/prepare-root.conf", "../../lib/ostree/prepare-root.conf")
-		return o.encapsulated()
-	}
-	derive := func(image v1.Image, layer ...entry) v1.Image {
-		img, err := oscontainer.Derive(image, oscontainer.WithDerived(layer...), oscontainer.WithWorkDir(t.TempDir()))
+	derive := func(t *testing.T, image v1.Image, text string) v1.Image {
+		img, err := oscontainer.Derive(image, oscontainer.WithDerived(regular(prepareRoot, text)), oscontainer.WithWorkDir(t.TempDir()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,22 +36,30 @@ func TestAccept(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		image v1.Image
+		image func(t *testing.T) v1.Image
 		want  ostree.Demands
 	}{
-		{"encapsulated", with(prepareRoot, demands).encapsulated(), ostree.Demands{Composefs: true}},
-		{"encapsulated, not demanded", newOSTree(t).encapsulated(), ostree.Demands{}},
-		{"by the file in etc", with("usr/etc/ostree/prepare-root.conf", demands).encapsulated(), ostree.Demands{Composefs: true}},
-		{"by the file that a link in etc leads to", linked(), ostree.Demands{Composefs: true}},
-		{"by a derived layer", derive(newOSTree(t).encapsulated(), regular(prepareRoot, demands)), ostree.Demands{Composefs: true}},
-		{"no more, by a derived layer", derive(with(prepareRoot, demands).encapsulated(), regular(prepareRoot, "[composefs]\nenabled=no\n")), ostree.Demands{}},
-		{"plain", plainImage(t, with(prepareRoot, "[etc]\ntransient=true\n"), 3), ostree.Demands{TransientEtc: true}},
-		{"legacy", legacyImage(t, with(prepareRoot, demands)), ostree.Demands{Composefs: true}},
+		{"encapsulated", func(t *testing.T) v1.Image { return with(t, prepareRoot, demands).encapsulated() }, ostree.Demands{Composefs: true}},
+		{"encapsulated, not demanded", func(t *testing.T) v1.Image { return newOSTree(t).encapsulated() }, ostree.Demands{}},
+		{"by the file in etc", func(t *testing.T) v1.Image {
+			return with(t, "usr/etc/ostree/prepare-root.conf", demands).encapsulated()
+		}, ostree.Demands{Composefs: true}},
+		{"by the file that a link in etc leads to", func(t *testing.T) v1.Image {
+			o := with(t, prepareRoot, demands)
+			o.link("usr/etc/ostree/prepare-root.conf", "../../lib/ostree/prepare-root.conf")
+			return o.encapsulated()
+		}, ostree.Demands{Composefs: true}},
+		{"by a derived layer", func(t *testing.T) v1.Image { return derive(t, newOSTree(t).encapsulated(), demands) }, ostree.Demands{Composefs: true}},
+		{"no more, by a derived layer", func(t *testing.T) v1.Image {
+			return derive(t, with(t, prepareRoot, demands).encapsulated(), "[composefs]\nenabled=no\n")
+		}, ostree.Demands{}},
+		{"plain", func(t *testing.T) v1.Image { return plainImage(t, with(t, prepareRoot, "[etc]\ntransient=true\n"), 3) }, ostree.Demands{TransientEtc: true}},
+		{"legacy", func(t *testing.T) v1.Image { return legacyImage(t, with(t, prepareRoot, demands)) }, ostree.Demands{Composefs: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sample.Short(t, 6)
 			h.t = t
-			ref, _ := h.push(strings.NewReplacer(" ", "-", ",", "").Replace(c.name), c.image)
+			ref, _ := h.push(strings.NewReplacer(" ", "-", ",", "").Replace(c.name), c.image(t))
 			repo := bare(t)
 			refused := errors.New("refused")
 			var got ostree.Demands

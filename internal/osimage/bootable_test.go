@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/registry"
 )
@@ -32,6 +33,7 @@ func TestNotBootable(t *testing.T) {
 		{"the kernel a link in the image", [][]entry{{symlink(kernel, "../../kernels/1"), regular("usr/lib/kernels/1", "k")}}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 4)
 			h.t, o.t = t, t
 			img := plainImage(t, o, 3)
 			for _, layer := range c.layers {

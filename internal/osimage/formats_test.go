@@ -68,21 +68,25 @@ func TestFormatsAsPulled(t *testing.T) {
 
 	former, zstd := oscontainer.WithFormerExport(), oscontainer.WithCompression(oscontainer.Zstd)
 	plain, chunked := oscontainer.WithCompression(oscontainer.Uncompressed), oscontainer.WithChunks(5)
-	for name, img := range map[string]v1.Image{
-		"legacy":                        legacy(t, w.archive, w.commit),
-		"native, gzip":                  w.encapsulated(),
-		"native, gzip, chunked":         w.encapsulated(chunked),
-		"native, zstd":                  w.encapsulated(zstd),
-		"native, zstd, chunked":         w.encapsulated(zstd, chunked),
-		"native, plain, chunked":        w.encapsulated(plain, chunked),
-		"native, equal chunks":          w.encapsulated(oscontainer.WithChunking(3, func(string, []string) int { return 0 })),
-		"native, former, gzip":          w.encapsulated(former),
-		"native, former, gzip, chunked": w.encapsulated(former, chunked),
-		"native, former, zstd, chunked": w.encapsulated(former, zstd, chunked),
-		"native, former, dotted":        w.encapsulated(former, oscontainer.WithPathPrefix("./")),
+	for name, options := range map[string][]oscontainer.Option{
+		"legacy":                        nil,
+		"native, gzip":                  {},
+		"native, gzip, chunked":         {chunked},
+		"native, zstd":                  {zstd},
+		"native, zstd, chunked":         {zstd, chunked},
+		"native, plain, chunked":        {plain, chunked},
+		"native, equal chunks":          {oscontainer.WithChunking(3, func(string, []string) int { return 0 })},
+		"native, former, gzip":          {former},
+		"native, former, gzip, chunked": {former, chunked},
+		"native, former, zstd, chunked": {former, zstd, chunked},
+		"native, former, dotted":        {former, oscontainer.WithPathPrefix("./")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sample.Short(t, 8)
+			img := w.encapsulated(options...)
+			if name == "legacy" {
+				img = legacy(t, w.archive, w.commit)
+			}
 			h := newHost(t, registry.Options{})
 			ref, _ := h.push("x", img)
 			repo := bare(t)
@@ -102,8 +106,8 @@ func (w *world) checkAsPulled(t *testing.T, repo, pulled string, result osimage.
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := ostreeTool(t, "rev-parse", "--repo="+repo, osimage.KeepAliveRef(result.Commit)); got != result.Commit {
-		t.Errorf("the ref is to %s, want %s", got, result.Commit)
+	if refs := allRefs(t, repo); refs[osimage.KeepAliveRef(result.Commit)] != result.Commit {
+		t.Errorf("refs %q, want one to %s", refs, result.Commit)
 	}
 	// The deployed tree is the tree that was committed.
 	if diff := ostreeTool(t, "diff", "--repo="+repo, result.Commit, w.tree); diff != "" {

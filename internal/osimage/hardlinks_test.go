@@ -3,6 +3,7 @@ package osimage_test
 import (
 	"testing"
 
+	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/registry"
 )
 
@@ -21,6 +22,7 @@ func TestHardLinksToLinks(t *testing.T) {
 		"replaced in between": {lower, {hard("usr/share/b", "usr/share/one")}, {regular("usr/share/one", "2")}, {hard("usr/share/a", "usr/share/b")}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			sample.Short(t, 5)
 			h.t = t
 			ref, _ := h.push("links", base.derive(layers))
 			repo := bare(t)

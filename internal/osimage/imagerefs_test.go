@@ -1,6 +1,7 @@
 package osimage_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -100,9 +101,7 @@ func TestRemoveUndeployed(t *testing.T) {
 
 func refsOf(t *testing.T, path string) []string {
 	t.Helper()
-	refs := strings.Fields(ostreeTool(t, "refs", "--repo="+path))
-	slices.Sort(refs)
-	return refs
+	return slices.Sorted(maps.Keys(allRefs(t, path)))
 }
 
 // minus returns the elements of a list that another list does not have.

@@ -98,6 +98,7 @@ func TestBadLayerEverywhere(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			sample.Short(t, 2)
 			m, _, image := mirroredOS(t)
 			last := image.Layers[len(image.Layers)-1].Digest
 			m.mirror.Spoil(registry.Rule{On: last, Fault: c.mirror})

@@ -13,6 +13,7 @@ import (
 
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/ostree/gvariant"
+	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/ostreetree"
 	"machine-pivot/test/worlds/registry"
 )
@@ -22,6 +23,7 @@ import (
 func TestImportAsTheReference(t *testing.T) {
 	for _, name := range []string{"single", "chunked"} {
 		t.Run(name, func(t *testing.T) {
+			sample.Short(t, 4)
 			want := reference(t, name)
 			h := newHost(t, registry.Options{})
 			ref, _ := h.push(name, want.image())
@@ -126,14 +128,9 @@ func checkMerged(t *testing.T, got, want gvariant.Tuple, base string) {
 // allRefs returns the commits of a repository by ref.
 func allRefs(t *testing.T, repo string) map[string]string {
 	t.Helper()
-	refs := map[string]string{}
-	names := strings.Fields(ostreeTool(t, "refs", "--repo="+repo))
-	if len(names) == 0 {
-		return refs
-	}
-	commits := strings.Fields(ostreeTool(t, append([]string{"rev-parse", "--repo=" + repo}, names...)...))
-	for i, name := range names {
-		refs[name] = commits[i]
+	refs, err := ostreetree.Refs(repo)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return refs
 }

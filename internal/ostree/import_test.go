@@ -68,7 +68,7 @@ func TestImportsBeginTogether(t *testing.T) {
 	var imports sync.WaitGroup
 	for range 8 {
 		imports.Go(func() {
-			for range 25 {
+			for range sample.Rounds(25) {
 				im, err := r.BeginImport(t.Context())
 				if err != nil {
 					t.Errorf("cannot begin: %v", err)
@@ -184,6 +184,9 @@ func flip(data []byte, at int) []byte {
 func TestMissingObject(t *testing.T) {
 	s := newSource(t)
 	for path := range s.objects() {
+		if testing.Short() && !sample.Picks(path, 4) {
+			continue
+		}
 		r := newRepo(t)
 		objects := s.objects()
 		delete(objects, path)

@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/kargs"
+	"machine-pivot/test/tools/sample"
 )
 
 func rules() authored.Rules { return authored.Rules{KernelArguments: kargs.DefaultPolicy()} }
@@ -56,7 +57,7 @@ func TestDecodeTooLarge(t *testing.T) {
 // An input that consists of problems gives a report of limited size, quickly.
 func TestDecodeManyProblems(t *testing.T) {
 	for _, item := range []string{"7,", "{},"} {
-		in := `{"kind":"MachineConfig","metadata":{"name":"a"},"spec":{"kernelArguments":[` + strings.Repeat(item, 200_000) + `7]}}`
+		in := `{"kind":"MachineConfig","metadata":{"name":"a"},"spec":{"kernelArguments":[` + strings.Repeat(item, sample.Rounds(200_000)) + `7]}}`
 		for _, file := range []string{"a.json", "a.yaml"} {
 			if _, report := authored.Decode(file, []byte(in), rules()); len(report) > 510 || !report.Failed() {
 				t.Errorf("%d problems", len(report))

@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/test/tools/sample"
 )
 
 // mc returns a MachineConfig of a role with this spec, in YAML flow style.
@@ -195,7 +196,7 @@ func TestMergeIsAssociative(t *testing.T) {
 		merged.Name, merged.Labels = name, all[0].Labels
 		return merged
 	}
-	for range 300 {
+	for range sample.Rounds(300) {
 		a, b, c := random("1"), random("2"), random("3")
 		whole := merge(t, base, a, b, c)
 		for _, other := range []*authored.MachineConfig{merge(t, base, part("1", a, b), c), merge(t, base, a, part("2", b, c))} {

@@ -7,6 +7,7 @@ import (
 
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
+	"machine-pivot/test/tools/sample"
 )
 
 // TestRead: both formats yield the same values, and each problem has its line.
@@ -51,6 +52,9 @@ func TestSyntaxErrors(t *testing.T) {
 // TestManyValues: the number of values is limited, because two bytes of text take 160 bytes of
 // memory.
 func TestManyValues(t *testing.T) {
+	if testing.Short() {
+		t.Skip("parses a million values, twice")
+	}
 	many := []byte(`{"a":[` + strings.Repeat("1,", 1_000_000) + "1]}")
 	const want = "error: $: it holds more than 1000000 values"
 	var report problem.Report
@@ -64,7 +68,7 @@ func TestManyValues(t *testing.T) {
 
 // TestManyDocuments: the report is limited, however many documents have problems.
 func TestManyDocuments(t *testing.T) {
-	report := document.Read("a.yaml", []byte(strings.Repeat("a: 1\n---\n", 100_000)), func(root document.Node) {
+	report := document.Read("a.yaml", []byte(strings.Repeat("a: 1\n---\n", sample.Rounds(100_000))), func(root document.Node) {
 		for range 5 {
 			root.Get("a").Text()
 		}

@@ -7,6 +7,7 @@ import (
 	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
 	"machine-pivot/kargs"
+	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
 )
 
@@ -70,6 +71,7 @@ func TestArgumentsSettle(t *testing.T) {
 		{"multipath and none", "rd.multipath=default root=/dev/disk/by-label/dm-mpath-root", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 3)
 			h := hostdir.New(t)
 			was := h.Options()
 			for _, asked := range []string{c.first, c.second, c.first, ""} {

@@ -10,6 +10,7 @@ import (
 
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
 	"machine-pivot/test/worlds/rpmostree"
 )
@@ -46,6 +47,7 @@ func TestCommittedWrong(t *testing.T) {
 		}, func(t *testing.T, h *hostdir.Host) error { _, err := bootWith(t, h, "ostree"); return err }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 4)
 			h := newHost(t)
 			h.InstallRpmOstree(rpmostree.Control{})
 			before, err := filepath.Glob(filepath.Join(h.Physical(), "ostree/deploy/os/deploy/*.0"))

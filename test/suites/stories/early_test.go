@@ -15,6 +15,7 @@ import (
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
+	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
 )
 
@@ -156,6 +157,7 @@ func TestEarlyStepsAside(t *testing.T) {
 		{"somebody holds the lock", place{}, nil, nil, "holds the lock"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 4)
 			h := newHost(t)
 			if c.prepare != nil {
 				c.prepare(h)

@@ -154,6 +154,7 @@ func TestInTheWay(t *testing.T) {
 		{"daemon late", "rpm-ostree", rpmostree.Control{DaemonFails: 2}, "rpm-ostreed.service failed"},
 	} {
 		t.Run(c.name+" "+c.engine, func(t *testing.T) {
+			sample.Short(t, 5)
 			h := newHost(t)
 			h.InstallRpmOstree(c.control)
 			if notes := arrive(t, h, c.engine); !strings.Contains(notes, c.want) {

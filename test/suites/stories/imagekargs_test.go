@@ -253,6 +253,7 @@ func TestImageKargsRefused(t *testing.T) {
 		{"too long", `kargs = ["x=` + strings.Repeat("x", kargs.MaxLength) + `"]`, fault.BadInput, "more than the 2047 that a kernel takes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 2)
 			h := newHost(t)
 			serve(t, h, h.NativeImage(withImageKargs(c.brings)))
 			_, err := bootWith(t, h, "ostree", applying)

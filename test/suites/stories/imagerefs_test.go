@@ -9,6 +9,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/initramfs"
+	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
 	"machine-pivot/test/worlds/oscontainer"
 )
@@ -45,6 +46,7 @@ func (d *downloader) cleanUp(refs ...string) {
 func TestRefsAfterCommit(t *testing.T) {
 	for _, kind := range []string{"native", "derived", "plain"} {
 		t.Run(kind, func(t *testing.T) {
+			sample.Short(t, 5)
 			d := &downloader{Host: hostdir.New(t), t: t}
 			d.Serve(native(d.Host)[kind]())
 			before := d.container()
@@ -120,6 +122,7 @@ func TestRefsDuringCommit(t *testing.T) {
 		{"in the initramfs", "deploy", early, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 4)
 			h := newHost(t)
 			h.Serve(h.NativeImage(oscontainer.WithChunks(2)))
 			ask(t, h)

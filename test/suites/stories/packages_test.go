@@ -261,6 +261,7 @@ func TestLayeredWithoutRepository(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 6)
 			h, image := extensionsHost(t, rpms)
 			rebase := func(r day2.Rebase) error {
 				r.Machine = newMachine(t, h)

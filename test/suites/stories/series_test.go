@@ -43,6 +43,9 @@ func commits(t *testing.T, h *hostdir.Host) int {
 func TestManyUpdates(t *testing.T) {
 	for name, packages := range map[string]string{"without packages": "", "with packages": "strace;"} {
 		t.Run(name, func(t *testing.T) {
+			if packages != "" && testing.Short() {
+				t.Skip("rebases five times with packages")
+			}
 			h := hostdir.New(t)
 			if packages != "" {
 				h.InstallRpmOstree(rpmostree.Control{Version: "2026.2"})

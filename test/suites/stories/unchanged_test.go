@@ -13,6 +13,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
+	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
 )
 
@@ -85,6 +86,7 @@ func TestFailureChangesNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			sample.Short(t, 5)
 			h := arrived(t)
 			h.Ostree.Version = "2023.6"
 			h.ExtendNext("/usr/share/more")

@@ -20,6 +20,7 @@ import (
 	"machine-pivot/internal/disruption"
 	"machine-pivot/pivot"
 	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
 )
 
@@ -91,6 +92,7 @@ func TestUsersObstruct(t *testing.T) {
 		{name: "a link in place of the file", do: "ln -sf ../../tmpfiles.d/50-site.conf conf.d/50-site.conf"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 4)
 			m := newUsers(t)
 			for _, dir := range []string{"etc/app", "var/data"} {
 				shell(t, m.Host, "cd "+dir+" && setpriv --reuid=1500 --regid=1500 --clear-groups sh -c '"+c.do+"'")
@@ -255,7 +257,7 @@ func namesIn(fd int, dir string) []string {
 // none fails, and nothing is written where the user may not write. PIVOT_SWEEP=long makes
 // 1,000 rounds of each.
 func TestUsersAttack(t *testing.T) {
-	rounds := 6
+	rounds := sample.Rounds(8)
 	if os.Getenv("PIVOT_SWEEP") == "long" {
 		rounds = 1000
 	}

@@ -9,9 +9,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,6 +24,7 @@ import (
 	"machine-pivot/internal/ostree"
 	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/ostreetree"
 	"machine-pivot/test/worlds/registry"
 	"machine-pivot/test/worlds/rpmostree"
 )
@@ -249,7 +252,9 @@ func (h *Host) ImageRef(reference, commit string) string {
 // Refs returns the refs of the repository.
 func (h *Host) Refs() []string {
 	h.t.Helper()
-	return strings.Fields(h.run("ostree", "refs", "--repo="+h.repo()))
+	refs, err := ostreetree.Refs(h.repo())
+	h.must(err)
+	return slices.Sorted(maps.Keys(refs))
 }
 
 // Layer writes an origin with requested packages for the running system, and enables a package

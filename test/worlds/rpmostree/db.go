@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // DatabasePath is the path of the package database of a system for the stand-in.
@@ -49,12 +50,20 @@ func (d database) find(name string) (dbPackage, bool) {
 	return d[i], true
 }
 
+// databases has the databases that were read, by commit, whose content never changes: running ostree
+// for each takes most of the time of a call.
+var databases sync.Map
+
 // database returns the database of a commit. It is empty if the commit has none.
 func (c *call) database(commit string) (db database, err error) {
+	if data, there := databases.Load(commit); there {
+		return db, json.Unmarshal(data.([]byte), &db)
+	}
 	out, err := c.Ostree(c.ctx, "ostree", "cat", "--repo="+c.repo(), commit, DatabasePath)
 	if err != nil {
 		return nil, nil //nolint:nilerr // a tree without a database
 	}
+	databases.Store(commit, out)
 	return db, json.Unmarshal(out, &db)
 }
 
