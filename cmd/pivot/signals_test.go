@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 	"testing"
 
@@ -18,6 +19,10 @@ import (
 // with its own exit status and the phase "interrupted". A signal that the caller ignores, as
 // nohup does, stays ignored.
 func TestSignals(t *testing.T) {
+	// A signal that this process ignores, as under nohup, would be ignored by the programs, too.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP, syscall.SIGINT)
+	defer signal.Stop(caught)
 	for _, c := range []struct {
 		name    string
 		ignored string // a signal that the caller ignores, and that comes first
