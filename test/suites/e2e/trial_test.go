@@ -35,7 +35,7 @@ func trials(t *testing.T, l *lab.Lab) {
 		exit       vm.Reason
 	}{
 		{"fails", `the new system has failed its trial of 1s: check "false" fails`, vm.Rebooted},
-		{"panics", "entered once, by kexec", vm.Panicked},
+		{"panics", "booted once, by kexec", vm.Panicked},
 	} {
 		// Boot returns an error after a panic and kills the machine.
 		b, err := m.Boot(t.Context(), vm.BootOptions{ExtraArgs: []string{"test." + c.name}})

@@ -166,7 +166,7 @@ func TestTryConfirmed(t *testing.T) {
 	h.oneShot()
 	must(t, h.try(tenMinutes))
 	h.expect("A B", pivot.PhaseCommitted, true)
-	if h.Reboots != 1 || len(h.asked) != 1 || !strings.HasPrefix(h.asked[0], "bootctl set-oneshot ostree-") || !strings.Contains(h.notes, "entered once, by a one-shot entry") {
+	if h.Reboots != 1 || len(h.asked) != 1 || !strings.HasPrefix(h.asked[0], "bootctl set-oneshot ostree-") || !strings.Contains(h.notes, "booted once, by a one-shot entry") {
 		t.Errorf("%d reboots, asked %q, notes %s", h.Reboots, h.asked, h.notes)
 	}
 	h.enter()
