@@ -73,12 +73,13 @@ func (a *Apply) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 		return false, err
 	}
 	a.Report().Drain = *plan.Drain
+	decision := m.converger.Decide(plan)
 	if a.Repair {
-		if err := a.beforeRepair(ctx, m.converger, plan, asked); err != nil {
+		if err := a.beforeRepair(ctx, m.converger, plan, decision, asked); err != nil {
 			return false, err
 		}
 	}
-	switch m.converger.Decide(plan).Action {
+	switch decision.Action {
 	case pivot.ActionClose:
 		return false, a.nothingToDo(ctx, prepared, plan, asked)
 	case pivot.ActionLive:
@@ -88,7 +89,7 @@ func (a *Apply) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 			a.Progress.Note("a reboot is needed: " + reason)
 		}
 	}
-	return m.carryOut(ctx, plan)
+	return m.carryOut(ctx, plan, decision)
 }
 
 // Plan returns what Run would change. It writes nothing.

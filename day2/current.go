@@ -52,7 +52,7 @@ const currentRemedy = "move the file away; then nothing of what it asked for is 
 
 // readCurrent reads the newest MachineConfig that a system has, and its path; "" if it has none.
 func readCurrent(root string) (path string, data []byte, err error) {
-	for _, path := range []string{mcfile.RecordPath, mcfile.DaemonPath, mcfile.ClosedPath} {
+	for _, path := range mcfile.CurrentPaths() {
 		data, err := hostfiles.StateFile{Root: root, Path: path, Remedy: currentRemedy}.Read()
 		if !errors.Is(err, fs.ErrNotExist) {
 			return path, data, err

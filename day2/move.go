@@ -82,19 +82,15 @@ func (m *move) plan(ctx context.Context, ask pivot.Ask) (pivot.Plan, error) {
 	return plan, err
 }
 
-// carryOut carries out a plan as pivot.Decide says. It reports whether anything had to change.
-func (m *move) carryOut(ctx context.Context, plan pivot.Plan) (changed bool, err error) {
-	if m.converger.Decide(plan).Action == pivot.ActionSlot {
+// carryOut carries out what is decided about a plan. It reports whether anything had to change.
+func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) (changed bool, err error) {
+	if d.Action == pivot.ActionSlot {
 		return m.withSlot(ctx, plan)
 	}
-	return m.carryOutNow(ctx, plan)
-}
-
-func (m *move) carryOutNow(ctx context.Context, plan pivot.Plan) (changed bool, err error) {
 	if m.try != nil {
 		conductor(m.Machine).NoteCoverage(m.settings.RebootMethod)
 	}
-	d, err := m.converger.Converge(ctx, plan)
+	err = m.converger.Converge(ctx, plan, d)
 	switch {
 	case err != nil:
 		return false, err

@@ -73,7 +73,7 @@ func (r *Rebase) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return m.carryOut(ctx, plan)
+	return m.carryOut(ctx, plan, m.converger.Decide(plan))
 }
 
 // Plan returns what Run would change. It writes nothing.

@@ -87,7 +87,7 @@ func matches(ask pivot.Ask, target pivot.Target, recorded bool) bool {
 
 // beforeRepair notes what differs, and keeps a copy of what the repair will replace. It returns
 // an error if nothing of what differs can be repaired.
-func (a *Apply) beforeRepair(ctx context.Context, c *pivot.Converger, plan pivot.Plan, asked request) error {
+func (a *Apply) beforeRepair(ctx context.Context, c *pivot.Converger, plan pivot.Plan, decision pivot.Decision, asked request) error {
 	if !plan.Changed {
 		return a.nothingToRepair(ctx, c, *asked.last)
 	}
@@ -98,7 +98,7 @@ func (a *Apply) beforeRepair(ctx context.Context, c *pivot.Converger, plan pivot
 	for _, d := range differences {
 		a.Progress.Note("differs: " + d)
 	}
-	if c.Decide(plan).Action == pivot.ActionRefuse {
+	if decision.Action == pivot.ActionRefuse {
 		return nil // nothing will be replaced
 	}
 	return a.keepFound(plan)

@@ -112,9 +112,9 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (target
 	if err != nil {
 		return target, to, err
 	}
-	target.Entries = slices.Clone(carried.Entries)
+	target.Entries = carried.Entries
 	for _, path := range slices.Sorted(maps.Keys(own)) {
-		target.Entries = append(target.Entries, own[path])
+		target = target.With([]hostfiles.Entry{own[path]})
 	}
 	if err := r.addRecorded(&target, to, previous); err != nil {
 		r.Progress.Note(fmt.Sprintf("after the reboot, pivot verify does not compare everything with the MachineConfig of the previous deployment: %v", err))
@@ -136,11 +136,8 @@ func (r *Rollback) addRecorded(target *pivot.Target, to pivot.Deployment, d ostr
 	if err != nil {
 		return err
 	}
-	for _, e := range hostfiles.Entries(entries) {
-		if !projection.Outside(e.Path) && !slices.Contains(target.Paths(), e.Path) {
-			target.Entries = append(target.Entries, e)
-		}
-	}
+	// What is outside of /etc is among what the deployment carries.
+	*target = target.With(slices.DeleteFunc(hostfiles.Entries(entries), func(e hostfiles.Entry) bool { return projection.Outside(e.Path) }))
 	target.Units = desired.Units
 	recorded, err := r.Arguments(desired.KernelArguments)
 	if err != nil {
@@ -200,7 +197,7 @@ func closeFirstBootIn(sysroot string, disk hostfiles.Disk, deployment string) er
 	}
 	defer dir.Close()
 	file = filepath.Join(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), filepath.Base(file))
-	if err := hostfiles.Rename(disk, file, filepath.Join(filepath.Dir(file), filepath.Base(mcfile.ClosedPath))); err != nil {
+	if err := hostfiles.Rename(disk, file, file+mcfile.ClosedSuffix); err != nil {
 		return fault.New(fault.CannotWrite, "cannot close the first boot of the previous deployment: %w", err)
 	}
 	return nil

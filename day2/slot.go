@@ -44,7 +44,7 @@ func (m *move) withSlot(ctx context.Context, plan pivot.Plan) (changed bool, err
 	if plan, err = m.converger.Plan(ctx, ask); err != nil {
 		return false, err
 	}
-	return m.carryOutNow(ctx, plan)
+	return m.carryOut(ctx, plan, m.converger.Decide(plan))
 }
 
 // prefetch pulls what a plan needs, unless it was downloaded before, and makes the move use it.

@@ -23,9 +23,6 @@ import (
 // boot is open as long as this file exists.
 const EncapsulatedPath = mcfile.Path
 
-// closedSuffix is appended to the file's name when the first boot is closed: see mcfile.ClosedPath.
-const closedSuffix = ".bak"
-
 // FirstBoot is one attempt at the first boot of a machine.
 type FirstBoot struct {
 	*machine.Machine
@@ -123,8 +120,8 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 	if err != nil {
 		return err
 	}
-	decision, err := converger.Converge(ctx, plan)
-	if err != nil {
+	decision := converger.Decide(plan)
+	if err := converger.Converge(ctx, plan, decision); err != nil {
 		return err
 	}
 	switch decision.Action {
@@ -229,7 +226,7 @@ func (b *FirstBoot) close(ctx context.Context, converger *pivot.Converger, plan 
 // moveAway renames the file, so that no program takes the first boot for open any more.
 func (b *FirstBoot) moveAway() error {
 	file := b.Host.Path(b.File)
-	if err := hostfiles.Rename(b.Host.Disk, file, file+closedSuffix); err != nil {
+	if err := hostfiles.Rename(b.Host.Disk, file, file+mcfile.ClosedSuffix); err != nil {
 		return fault.New(fault.CannotWrite, "cannot close the first boot: %w", err)
 	}
 	return nil

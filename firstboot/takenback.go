@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/pivot"
 )
 
@@ -50,10 +51,10 @@ func (b *FirstBoot) reopen() (renamed bool, err error) {
 	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	if _, err := os.Lstat(file + closedSuffix); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(file + mcfile.ClosedSuffix); errors.Is(err, fs.ErrNotExist) {
 		return false, nil // there never was a file: reading it returns the error
 	}
-	if err := hostfiles.Rename(b.Host.Disk, file+closedSuffix, file); err != nil {
+	if err := hostfiles.Rename(b.Host.Disk, file+mcfile.ClosedSuffix, file); err != nil {
 		return false, fault.New(fault.CannotWrite, "cannot open the first boot again: %w", err)
 	}
 	return true, nil

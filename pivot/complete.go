@@ -25,7 +25,7 @@ func (c *Converger) complete(ctx context.Context, ask Ask) (Target, error) {
 	c.recall(ask, &target)
 	if record := c.Progress.Record; record.WasCommitted() && !ask.ByHand {
 		// A system that came up without the entries of the commit has nothing to adopt.
-		if known := withEntries(target, record.Target.Entries); known.Same(record.Target) {
+		if known := target.With(record.Target.Entries); known.Same(record.Target) {
 			return known, nil
 		}
 	}
@@ -94,21 +94,9 @@ func (c *Converger) adopt(target Target) (Target, error) {
 		if err != nil {
 			return target, err
 		}
-		target = withEntries(target, c.know(entries))
+		target = target.With(c.know(entries))
 	}
 	return target, nil
-}
-
-// withEntries returns the target with those of entries whose paths it does not have yet.
-func withEntries(target Target, entries []hostfiles.Entry) Target {
-	asked := target.Paths()
-	target.Entries = slices.Clone(target.Entries)
-	for _, e := range entries {
-		if !slices.Contains(asked, e.Path) {
-			target.Entries = append(target.Entries, e)
-		}
-	}
-	return target
 }
 
 // adopted returns the adopted ones of a target's files. Unlike the requested ones, a later boot

@@ -158,28 +158,27 @@ func (c *Converger) Foresee(plan Plan) (Plan, error) {
 	return plan, err
 }
 
-// Converge carries out a plan as far as Decide says, except for the reboot: after ActionApply and
-// ActionReboot the next boot is the target. The caller carries out any other decision. Nothing
-// is written before the preflight has succeeded.
-func (c *Converger) Converge(ctx context.Context, plan Plan) (Decision, error) {
-	d := c.Decide(plan)
+// Converge carries out what Decide has decided about a plan, except for the reboot: after
+// ActionApply and ActionReboot the next boot is the target. The caller carries out any other
+// decision. Nothing is written before the preflight has succeeded.
+func (c *Converger) Converge(ctx context.Context, plan Plan, d Decision) error {
 	switch d.Action {
 	case ActionTrial:
-		return d, OnTrial()
+		return OnTrial()
 	case ActionRefuse:
-		return d, plan.refusal()
+		return plan.refusal()
 	}
 	if err := c.Place.Accept(d, plan.state); err != nil || d.Action != ActionApply {
-		return d, err
+		return err
 	}
 	c.sayAttempt(ctx, plan, d)
 	if plan.wrong != nil {
-		return d, plan.wrong
+		return plan.wrong
 	}
 	if err := c.preflight(ctx, plan); err != nil {
-		return d, err
+		return err
 	}
-	return d, c.apply(ctx, plan, d.Attempt)
+	return c.apply(ctx, plan, d.Attempt)
 }
 
 // Decide calls the function Decide with the journal's record and the facts of a plan.

@@ -56,6 +56,21 @@ func (t Target) Paths() []string {
 	return paths
 }
 
+// With returns the target with those of entries whose paths it does not have yet.
+func (t Target) With(entries []hostfiles.Entry) Target {
+	has := map[string]bool{}
+	for _, e := range t.Entries {
+		has[e.Path] = true
+	}
+	t.Entries = slices.Clone(t.Entries)
+	for _, e := range entries {
+		if !has[e.Path] {
+			t.Entries = append(t.Entries, e)
+		}
+	}
+	return t
+}
+
 // Image is an OS image, pinned to its content.
 type Image struct {
 	Reference string `json:"reference"`         // as in the registry: NAME@sha256:…

@@ -39,10 +39,10 @@ func machineConfigAt(root string, paths ...string) (*pivot.MachineConfig, error)
 	return nil, nil
 }
 
-// MachineConfigOf identifies the MachineConfig of the deployment with a root directory. The files are
-// those in which a machine has its MachineConfig, the newest first: see Recorded.
+// MachineConfigOf identifies the MachineConfig of the deployment with a root directory; nil if it has
+// none.
 func MachineConfigOf(root string) (*pivot.MachineConfig, error) {
-	return machineConfigAt(root, mcfile.RecordPath, mcfile.DaemonPath, mcfile.ClosedPath)
+	return machineConfigAt(root, mcfile.CurrentPaths()...)
 }
 
 // nameConfigs adds to a status which MachineConfig the running system has, and which one it should

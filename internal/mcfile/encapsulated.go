@@ -23,12 +23,17 @@ const (
 	// Path is where Ignition writes the encapsulated MachineConfig. The first boot is open as long
 	// as this file exists.
 	Path = "/etc/ignition-machine-config-encapsulated.json"
-	// ClosedPath is what it is renamed to when the first boot is closed.
-	ClosedPath = Path + ".bak"
+	// ClosedSuffix is appended to the file's name when the first boot is closed.
+	ClosedSuffix = ".bak"
+	ClosedPath   = Path + ClosedSuffix
 	// DaemonPath is the MachineConfig that the machine-config-daemon applied last.
 	// Source: pkg/daemon/constants of the machine-config operator.
 	DaemonPath = "/etc/machine-config-daemon/currentconfig"
 )
+
+// CurrentPaths returns the paths at which a system has its MachineConfig. The first file that exists
+// is the newest.
+func CurrentPaths() []string { return []string{RecordPath, DaemonPath, ClosedPath} }
 
 // Host is what must be known about the machine to check a MachineConfig.
 type Host struct {
