@@ -11,11 +11,11 @@ import (
 // small enough, is refused before it takes memory; one just within the limit is planned.
 func TestExpandingConfig(t *testing.T) {
 	if testing.Short() {
-		t.Skip("reads 5,000 compressed files")
+		t.Skip("reads 3,000 compressed files")
 	}
 	h := hostdir.New(t)
 	const limit = "more than 16777216 bytes of decompressed contents in total"
-	bomb, within := script.Expanding(t, "bomb", 5000, 1<<20), script.Expanding(t, "within", 16, 1<<20)
+	bomb, within := script.Expanding(t, "bomb", 3000, 1<<20), script.Expanding(t, "within", 16, 1<<20)
 	script.Bounded(t, 65, limit, "pivot", "apply", "--dry-run", "--root", h.Root, bomb)
 	script.Bounded(t, 65, limit, "pivot", "diff", within, bomb)
 	script.Bounded(t, 0, "/etc/within/15", "pivot", "apply", "--dry-run", "--root", h.Root, within)
