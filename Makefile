@@ -1,4 +1,4 @@
-# build    bin/pivot and bin/pivotctl, static binaries; bin/man; bin/completions
+# build    bin/pivot, bin/pivotctl and bin/pivot-agent, static binaries; bin/man; bin/completions
 # test     what each change needs: checks and all tests, with real ostree, a registry, and boots in QEMU for what only a boot can show
 # unit     the fast tests only
 # nightly  what takes too long for each change: fuzzing, more first boots, guest releases, SELinux cases and architectures, packages, and the sweep
@@ -12,14 +12,16 @@
 # reference  record again what ostree-ext makes from the tests' derived images; test/worlds/oscontainer/reference/derived.sh
 # install  the result of "make build", with units, dracut module, SELinux module, manual pages, catalog and completions, below $(DESTDIR)
 # install-host  only the host's program, units, dracut module and SELinux module
-# image    a container image with what "make install" installs, and nothing else: the OCI layout $(BIN)/image; docs/recipes/container.md
+# install-agent  only the node agent, with its unit; docs/cluster.md
+# image    a container image with what "make install" installs, but for the node agent: the OCI layout $(BIN)/image; docs/recipes/container.md
+# agent-image  a container image with the node agent and nothing else: the OCI layout $(BIN)/agent-image; docs/cluster.md
 # dist     $(DIST)/pivot-VERSION.tar.gz: the last commit, the vendored modules, and the packages' metadata
 # deb      Debian packages from that archive, in $(DIST)
 # rpm      packages for Fedora and related distributions, likewise
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build completions manpages test unit nightly sweep check fuzz demo test-host bench reference install install-host image dist deb rpm clean deps controlplane
+.PHONY: build completions manpages test unit nightly sweep check fuzz demo test-host bench reference install install-host install-agent image agent-image dist deb rpm clean deps controlplane
 .NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
@@ -45,7 +47,7 @@ VERSION ?= $(shell packaging/version.sh)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 
 build: completions manpages
-	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN)/ ./cmd/pivot ./cmd/pivotctl
+	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN)/ ./cmd/pivot ./cmd/pivotctl ./cmd/pivot-agent
 
 # These run on the build host, regardless of the programs' platform.
 completions:
@@ -130,7 +132,7 @@ controlplane:
 # The installer must enable the units of systemd-units/80-pivot.preset, the only list of them: on a
 # running machine by "systemctl preset" with their names, in an image build by the same with --root.
 # This target must not install the links, because "systemctl disable" could not remove them.
-install: install-host $(BIN)/pivotctl
+install: install-host install-agent $(BIN)/pivotctl
 	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/pivotctl
 	for page in $(BIN)/man/*.[1-8]; do install -D -m 0644 -t $(SHARE)/man/man$${page##*.} $$page; done
 	install -D -m 0644 -t $(DESTDIR)$(CATALOGDIR) systemd-units/pivot.catalog
@@ -150,14 +152,29 @@ install-host: $(BIN)/pivot
 	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(DESTDIR)$(UNITDIR)/pivot-*.service \
 	  $(DESTDIR)$(DRACUTDIR)/90pivot/* $(DESTDIR)$(POLICYDIR)/pivot.cil
 
-$(BIN)/pivot $(BIN)/pivotctl:
+# The unit is not in the preset: a node may have the agent as a pod, or none.
+install-agent: $(BIN)/pivot-agent
+	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/pivot-agent
+	install -D -m 0644 -t $(DESTDIR)$(UNITDIR) deploy/host/pivot-agent.service
+	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|g' $(DESTDIR)$(UNITDIR)/pivot-agent.service
+
+$(BIN)/pivot $(BIN)/pivotctl $(BIN)/pivot-agent:
 	@echo 'cannot install $@: run "make build" first' >&2; exit 1
+
+# Writes an image with the files below $$tree.
+OCIIMAGE = epoch=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}; arch=$$(go env GOARCH); \
+	GOOS= GOARCH= go run ./test/tools/ociimage -arch $$arch -version "$(VERSION)" -revision "$(COMMIT)" -epoch $$epoch
 
 image: $(BIN)/pivot $(BIN)/pivotctl
 	@tree=$$(mktemp -d); trap "rm -rf $$tree" EXIT; \
 	$(MAKE) -s install DESTDIR=$$tree; \
-	epoch=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}; arch=$$(go env GOARCH); \
-	GOOS= GOARCH= go run ./test/tools/ociimage -arch $$arch -version "$(VERSION)" -revision "$(COMMIT)" -epoch $$epoch $$tree $(BIN)/image
+	packaging/files.sh pivot-agent $$tree | sed "s|^|$$tree|" | xargs -r rm; \
+	$(OCIIMAGE) -title pivot -program /usr/bin/pivot $$tree $(BIN)/image
+
+agent-image: $(BIN)/pivot-agent
+	@tree=$$(mktemp -d); trap "rm -rf $$tree" EXIT; \
+	install -D -m 0755 -t $$tree/usr/bin $(BIN)/pivot-agent; \
+	$(OCIIMAGE) -title pivot-agent -program /usr/bin/pivot-agent $$tree $(BIN)/agent-image
 
 ARCHIVE = $(DIST)/pivot-$(VERSION:.dirty=).tar.gz
 

@@ -4,10 +4,11 @@
 # The path of a file decides, so files that "make install" adds later are packaged too.
 set -eu
 case $1 in
+pivot-agent) of='-path *pivot-agent*' ;;
 pivotctl) of='-path *pivotctl*' ;;
 pivot-dracut) of='-path */dracut/*' ;;
 pivot-selinux) of='-path */selinux/*' ;;
-pivot) of='-not -path *pivotctl* -not -path */dracut/* -not -path */selinux/*' ;;
+pivot) of='-not -path *pivotctl* -not -path *pivot-agent* -not -path */dracut/* -not -path */selinux/*' ;;
 *)
 	echo "files.sh: there is no package $1" >&2
 	exit 64

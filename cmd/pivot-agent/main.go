@@ -5,6 +5,8 @@ package main
 import (
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"machine-pivot/internal/cli"
 )
 
@@ -12,8 +14,11 @@ import (
 var version, commit = "0-unknown", ""
 
 func main() {
-	build := cli.Build{Version: version, Commit: commit}
-	if status := cli.Run(cli.Root("pivot-agent", build, "Maintain the machines of a cluster with pivot", nodeCommand(build))); status != 0 {
+	if status := cli.Run(rootCommand(cli.Build{Version: version, Commit: commit})); status != 0 {
 		os.Exit(status)
 	}
+}
+
+func rootCommand(build cli.Build) *cobra.Command {
+	return cli.Root("pivot-agent", build, "Maintain the machines of a cluster with pivot", nodeCommand(build))
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"os"
 	"time"
 
@@ -100,7 +99,8 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 		}
 	})
 	agent.Run(cmd.Context(), wake)
-	return context.Cause(cmd.Context())
+	agent.Log.Info("the agent stops; a run of pivot goes on")
+	return nil // to be stopped is how it ends
 }
 
 // check completes and checks the flags.

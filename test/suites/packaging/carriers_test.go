@@ -13,11 +13,17 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestImage (D97): "make image" makes an image that a registry and skopeo accept, with all that "make install" installs.
+// TestImage (D97): "make image" makes an image that a registry and skopeo accept, with all that "make install" installs, but
+// for the node agent, which has an image of its own: "make agent-image".
 func TestImage(t *testing.T) {
 	need.Program(t, "skopeo")
 	bin, tree := built(t), t.TempDir()
 	run(t, root, "make", "-s", "install", "BIN="+bin, "DESTDIR="+tree)
+	for agents := range strings.FieldsSeq(run(t, root, "packaging/files.sh", "pivot-agent", tree)) {
+		if err := os.Remove(filepath.Join(tree, agents)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	name := strings.TrimSpace(run(t, root, "make", "-s", "image", "BIN="+bin, "VERSION=1.2.3+4.gabc"))
 	if want := "oci:" + bin + "/image:1.2.3-4.gabc"; name != want {
 		t.Fatalf("the image is %q, want %q", name, want)
@@ -35,21 +41,39 @@ func TestImage(t *testing.T) {
 	remote := "docker://" + r.Host() + "/pivot:1.2.3"
 	run(t, root, "skopeo", "copy", "-q", "--insecure-policy", "--dest-tls-verify=false", name, remote)
 	run(t, root, "skopeo", "copy", "-q", "--insecure-policy", "--src-tls-verify=false", remote, "dir:"+out)
-	layers, err := filepath.Glob(filepath.Join(out, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, layer := range layers {
-		if listing, err := command(t, out, nil, "tar", "-tzf", layer).Output(); err == nil {
-			got = append(got, strings.Fields(string(listing))...)
-		}
-	}
+	got := filesOf(t, out)
 	slices.Sort(got)
 	want := strings.Fields(run(t, tree, "find", ".", "-mindepth", "1", "-type", "d", "-printf", "%P/\n", "-o", "-printf", "%P\n"))
 	slices.Sort(want)
 	if !slices.Equal(got, want) || !slices.Contains(got, "usr/bin/pivotctl") {
 		t.Errorf("the image has\n%s\nwant\n%s", got, want)
+	}
+}
+
+// filesOf lists the files in the layers of an image, whose blobs are in a directory.
+func filesOf(t *testing.T, blobs string) (files []string) {
+	t.Helper()
+	layers, err := filepath.Glob(filepath.Join(blobs, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, layer := range layers {
+		if listing, err := command(t, blobs, nil, "tar", "-tzf", layer).Output(); err == nil {
+			files = append(files, strings.Fields(string(listing))...)
+		}
+	}
+	return files
+}
+
+// TestAgentImage: "make agent-image" makes an image with the node agent alone.
+func TestAgentImage(t *testing.T) {
+	bin := built(t)
+	name := strings.TrimSpace(run(t, root, "make", "-s", "agent-image", "BIN="+bin, "VERSION=1.2.3"))
+	if want := "oci:" + bin + "/agent-image:1.2.3"; name != want {
+		t.Errorf("the image is %q, want %q", name, want)
+	}
+	if got, want := filesOf(t, filepath.Join(bin, "agent-image/blobs/sha256")), []string{"usr/", "usr/bin/", "usr/bin/pivot-agent"}; !slices.Equal(got, want) {
+		t.Errorf("the image has %q, want %q", got, want)
 	}
 }
 

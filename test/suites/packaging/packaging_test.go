@@ -144,13 +144,13 @@ func TestVersionsAreSorted(t *testing.T) {
 func built(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
-	for _, program := range []string{"pivot", "pivotctl"} {
+	for _, program := range []string{"pivot", "pivotctl", "pivot-agent"} {
 		write(t, filepath.Join(bin, program), "#!/bin/true "+program+"\n", 0o755)
 		for _, completion := range []string{"bash/" + program, "zsh/_" + program, "fish/" + program + ".fish"} {
 			write(t, filepath.Join(bin, "completions", completion), "#"+completion+"\n", 0o644)
 		}
 	}
-	for _, page := range []string{"pivot.8", "pivot-status.8", "pivotctl.1", "pivotctl-config-validate.1", "firstboot.conf.5", "pivot-firstboot.service.8"} {
+	for _, page := range []string{"pivot.8", "pivot-status.8", "pivotctl.1", "pivotctl-config-validate.1", "pivot-agent.8", "firstboot.conf.5", "pivot-firstboot.service.8"} {
 		write(t, filepath.Join(bin, "man", page), ".Dt "+page+"\n", 0o644)
 	}
 	return bin
@@ -165,6 +165,8 @@ func TestInstall(t *testing.T) {
 	want := map[string]string{ // a line that each file must contain
 		"/opt/p/bin/pivot":                                     "#!/bin/true pivot",
 		"/opt/p/bin/pivotctl":                                  "#!/bin/true pivotctl",
+		"/opt/p/bin/pivot-agent":                               "#!/bin/true pivot-agent",
+		"/lib/units/pivot-agent.service":                       "ExecStart=/opt/p/bin/pivot-agent node --kubeconfig /var/lib/kubelet/kubeconfig",
 		"/lib/units/pivot-firstboot.service":                   "ExecStart=/opt/p/bin/pivot firstboot",
 		"/lib/units/pivot-project.service":                     "ExecStart=/opt/p/bin/pivot project",
 		"/lib/units/pivot-live.service":                        "ExecStart=/opt/p/bin/pivot apply --finish",
@@ -258,7 +260,7 @@ func TestFilesOfPackages(t *testing.T) {
 	dest := t.TempDir()
 	run(t, root, "make", "-s", "install", "BIN="+built(t), "DESTDIR="+dest)
 	owner := map[string]string{}
-	for _, name := range []string{"pivot", "pivotctl", "pivot-dracut", "pivot-selinux"} {
+	for _, name := range []string{"pivot", "pivotctl", "pivot-agent", "pivot-dracut", "pivot-selinux"} {
 		for path := range strings.Lines(run(t, root, "packaging/files.sh", name, dest)) {
 			path = strings.TrimSuffix(path, "\n")
 			if owner[path] != "" {
@@ -274,7 +276,7 @@ func TestFilesOfPackages(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		"/usr/bin/pivot": "pivot", "/usr/bin/pivotctl": "pivotctl",
+		"/usr/bin/pivot": "pivot", "/usr/bin/pivotctl": "pivotctl", "/usr/bin/pivot-agent": "pivot-agent", "/usr/lib/systemd/system/pivot-agent.service": "pivot-agent",
 		"/usr/share/man/man8/pivot.8": "pivot", "/usr/share/man/man1/pivotctl.1": "pivotctl", "/usr/share/zsh/site-functions/_pivotctl": "pivotctl",
 		"/usr/lib/dracut/modules.d/90pivot/module-setup.sh": "pivot-dracut", "/usr/share/selinux/packages/pivot.cil": "pivot-selinux",
 	} {
@@ -306,7 +308,7 @@ func TestReproducible(t *testing.T) {
 		tree := filepath.Join(dist, "pivot-1.2.3")
 		offline := []string{"GOPROXY=off", "GOMODCACHE=" + t.TempDir(), "GOCACHE=" + t.TempDir(), "GOFLAGS="}
 		runWith(t, tree, offline, "make", "-s", "build")
-		for _, program := range []string{"pivot", "pivotctl"} {
+		for _, program := range []string{"pivot", "pivotctl", "pivot-agent"} {
 			path := filepath.Join(tree, "bin", program)
 			programs = append(programs, read(t, path))
 			if got, want := strings.TrimSpace(run(t, tree, path, "--version")), program+" version 1.2.3"; got != want {
@@ -317,8 +319,8 @@ func TestReproducible(t *testing.T) {
 	if !bytes.Equal(archives[0], archives[1]) {
 		t.Error("the two archives differ")
 	}
-	for i, program := range []string{"pivot", "pivotctl"} {
-		if !bytes.Equal(programs[i], programs[i+2]) {
+	for i, program := range []string{"pivot", "pivotctl", "pivot-agent"} {
+		if !bytes.Equal(programs[i], programs[i+3]) {
 			t.Errorf("the two builds of %s differ", program)
 		}
 	}

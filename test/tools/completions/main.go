@@ -1,4 +1,4 @@
-// Command completions writes the shell completions of both programs into a directory, with the file
+// Command completions writes the shell completions of the programs into a directory, with the file
 // names that the shells expect. The completion scripts call the program for its suggestions, so their
 // text depends only on its name. So this can run on the build host even when the programs are for
 // another architecture.
@@ -23,7 +23,7 @@ func write(args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("usage: completions DIR")
 	}
-	for _, program := range []string{"pivot", "pivotctl"} {
+	for _, program := range []string{"pivot", "pivotctl", "pivot-agent"} {
 		cmd := &cobra.Command{Use: program}
 		for name, generate := range map[string]func(string) error{
 			"bash/" + program:           func(file string) error { return cmd.GenBashCompletionFileV2(file, true) },

@@ -16,7 +16,7 @@ import (
 // print, and that each shell completes with them on a terminal.
 func TestCompletions(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds both programs")
+		t.Skip("builds the programs")
 	}
 	bin, dir := script.Programs(t), t.TempDir()
 	if err := write([]string{dir}); err != nil {
@@ -30,7 +30,7 @@ func TestCompletions(t *testing.T) {
 }
 
 func compare(t *testing.T, bin, dir string) {
-	for _, program := range []string{"pivot", "pivotctl"} {
+	for _, program := range []string{"pivot", "pivotctl", "pivot-agent"} {
 		for shell, name := range map[string]string{"bash": program, "zsh": "_" + program, "fish": program + ".fish"} {
 			got, err := os.ReadFile(filepath.Join(dir, shell, name))
 			if err != nil {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"machine-pivot/test/tools/manual"
@@ -69,7 +70,7 @@ func read(source string) (map[string]string, error) {
 		}
 		name := filepath.Base(file)
 		pages[name] = string(text)
-		if name != "pivot.8" && name != "pivotctl.1" {
+		if !slices.Contains([]string{"pivot.8", "pivotctl.1", "pivot-agent.8"}, name) {
 			continue
 		}
 		of, err := manual.Pages(string(text))

@@ -22,7 +22,7 @@ func TestWrite(t *testing.T) {
 	if err := write([]string{"../../../man", dir, "1.2.3"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"pivot.8", "pivot-status.8", "pivotctl.1", "pivotctl-config-validate.1", "firstboot.conf.5", "pivot-slot.service.8"} {
+	for _, name := range []string{"pivot.8", "pivot-status.8", "pivotctl.1", "pivotctl-config-validate.1", "pivot-agent.8", "pivot-agent-node.8", "firstboot.conf.5", "pivot-slot.service.8"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || strings.Count(string(text), "\n.Os pivot 1.2.3\n") != 1 || strings.Contains(string(text), "\n.Os\n") {
 			t.Errorf("%s: %v\n%.200s", name, err, text)

@@ -45,7 +45,7 @@ type command struct {
 
 func parse(page string) (program, error) {
 	var p program
-	head := regexp.MustCompile(`^(\.Dd .*)\n\.Dt ([A-Z]+) ([1-8])\n`).FindStringSubmatch(page)
+	head := regexp.MustCompile(`^(\.Dd .*)\n\.Dt ([A-Z-]+) ([1-8])\n`).FindStringSubmatch(page)
 	_, rest, begins := strings.Cut(page, begin)
 	commands, after, ends := strings.Cut(rest, end)
 	_, exit, exits := strings.Cut(after, ".Sh EXIT STATUS\n")

@@ -1,5 +1,5 @@
 // Command ociimage writes a container image with the files of a directory and nothing else, as an OCI
-// image layout. The same files and the same time give the same bytes. "make image" runs it.
+// image layout. The same files and the same time give the same bytes. "make image" and "make agent-image" run it.
 package main
 
 import (
@@ -27,6 +27,7 @@ func main() {
 // what is what an image says of itself.
 type what struct {
 	arch, version, revision string
+	title, program          string
 	created                 time.Time
 }
 
@@ -36,13 +37,15 @@ func write(args []string) error {
 	flags := flag.NewFlagSet("ociimage", flag.ContinueOnError)
 	flags.StringVar(&w.arch, "arch", "", "GOARCH of the programs")
 	flags.StringVar(&w.version, "version", "", "version, which is the image's tag too")
+	flags.StringVar(&w.title, "title", "", "title")
+	flags.StringVar(&w.program, "program", "", "path of the program that a container runs; its help, unless it is given arguments")
 	flags.StringVar(&w.revision, "revision", "", "commit")
 	flags.Int64Var(&epoch, "epoch", 0, "time of all files and of the image, in seconds since 1970")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() != 2 || w.arch == "" || w.version == "" {
-		return fmt.Errorf("usage: ociimage -arch ARCH -version VERSION [-revision COMMIT] [-epoch SECONDS] TREE LAYOUT")
+	if flags.NArg() != 2 || w.arch == "" || w.version == "" || w.title == "" || w.program == "" {
+		return fmt.Errorf("usage: ociimage -arch ARCH -version VERSION -title TITLE -program PATH [-revision COMMIT] [-epoch SECONDS] TREE LAYOUT")
 	}
 	w.created = time.Unix(epoch, 0).UTC()
 	layer, err := layerOf(flags.Arg(0), w.created)
@@ -112,7 +115,7 @@ func (w what) config(l layer) v1.Image {
 		Platform: v1.Platform{OS: "linux", Architecture: w.arch},
 		Config: v1.ImageConfig{
 			Env:    []string{"PATH=/usr/bin"},
-			Cmd:    []string{"/usr/bin/pivot", "--help"},
+			Cmd:    []string{w.program, "--help"},
 			Labels: w.annotations(),
 		},
 		RootFS:  v1.RootFS{Type: "layers", DiffIDs: []digest.Digest{l.diffID}},
@@ -122,7 +125,7 @@ func (w what) config(l layer) v1.Image {
 
 func (w what) annotations() map[string]string {
 	all := map[string]string{
-		v1.AnnotationTitle:   "pivot",
+		v1.AnnotationTitle:   w.title,
 		v1.AnnotationVersion: w.version,
 		v1.AnnotationCreated: w.created.Format(time.RFC3339),
 	}

@@ -26,7 +26,7 @@ func run(t *testing.T, name string, args ...string) string {
 func made(t *testing.T, tree string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "image")
-	if err := write([]string{"-arch", "amd64", "-version", "1.2.3+4.gabc", "-revision", "abc", "-epoch", "1700000000", tree, dir}); err != nil {
+	if err := write([]string{"-arch", "amd64", "-version", "1.2.3+4.gabc", "-revision", "abc", "-title", "x", "-program", "/usr/bin/x", "-epoch", "1700000000", tree, dir}); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -86,17 +86,18 @@ func TestWrite(t *testing.T) {
 func TestWrongUses(t *testing.T) {
 	tree := files(t, 0)
 	run(t, "mkfifo", filepath.Join(tree, "fifo"))
-	for _, args := range [][]string{nil, {"a", "b"}, {"-arch", "amd64", "-version", "1", tree, t.TempDir()}, {"-arch", "amd64", "-version", "1", "/nonexistent", t.TempDir()}, {"-x"}} {
+	for _, args := range [][]string{nil, {"a", "b"}, {"-arch", "amd64", "-version", "1", tree, t.TempDir()},
+		{"-arch", "amd64", "-version", "1", "-title", "x", "-program", "/x", tree, t.TempDir()}, {"-arch", "amd64", "-version", "1", "-title", "x", "-program", "/x", "/nonexistent", t.TempDir()}, {"-x"}} {
 		if err := write(args); err == nil {
 			t.Errorf("%q is accepted", args)
 		}
 	}
 }
 
-// TestPrograms (D97): both programs run in what the image has, and nothing else.
+// TestPrograms (D97): the programs run in what the image has, and nothing else.
 func TestPrograms(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds both programs")
+		t.Skip("builds the programs")
 	}
 	need.Root(t)
 	need.Program(t, "umoci")
@@ -107,7 +108,7 @@ func TestPrograms(t *testing.T) {
 	bundle := filepath.Join(t.TempDir(), "bundle")
 	run(t, "umoci", "unpack", "--image", made(t, tree)+":1.2.3-4.gabc", bundle)
 	root := filepath.Join(bundle, "rootfs")
-	for _, program := range []string{"pivot", "pivotctl"} {
+	for _, program := range []string{"pivot", "pivotctl", "pivot-agent"} {
 		if out := run(t, "chroot", root, "/usr/bin/"+program, "--version"); !strings.HasPrefix(out, program+" version ") {
 			t.Errorf("%s says %q", program, out)
 		}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Programs builds pivot and pivotctl and returns the directory with them. It
+// Programs builds the three programs and returns the directory with them. It
 // skips short tests.
 func Programs(t *testing.T) (dir string) {
 	t.Helper()
@@ -13,7 +13,7 @@ func Programs(t *testing.T) (dir string) {
 		t.Skip("builds the programs")
 	}
 	dir = t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", dir, "machine-pivot/cmd/pivot", "machine-pivot/cmd/pivotctl").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", dir, "machine-pivot/cmd/pivot", "machine-pivot/cmd/pivotctl", "machine-pivot/cmd/pivot-agent").CombinedOutput(); err != nil {
 		t.Fatalf("cannot build the programs: %v\n%s", err, out)
 	}
 	return dir

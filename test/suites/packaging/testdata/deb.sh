@@ -5,8 +5,8 @@ fail() {
 }
 # dracut, which this system may lack, is all that --force-depends is for.
 install() {
-	dpkg --force-depends -i /packages/pivot_"$1"_*.deb /packages/pivot-dracut_"$1"_*.deb /packages/pivotctl_"$1"_*.deb
-	for program in pivot pivotctl; do
+	dpkg --force-depends -i /packages/pivot_"$1"_*.deb /packages/pivot-dracut_"$1"_*.deb /packages/pivotctl_"$1"_*.deb /packages/pivot-agent_"$1"_*.deb
+	for program in pivot pivotctl pivot-agent; do
 		[ "$($program --version)" = "$program version $1" ] || fail "$program of $1 says $($program --version)"
 	done
 }
@@ -26,12 +26,12 @@ echo "@@ install"
 install "$1"
 state enabled "installed"
 catalog 2 "installed"
-dpkg -L pivot pivot-dracut pivotctl | while read -r path; do [ -d "$path" ] || echo "$path"; done >/tmp/files
+dpkg -L pivot pivot-dracut pivotctl pivot-agent | while read -r path; do [ -d "$path" ] || echo "$path"; done >/tmp/files
 [ -s /tmp/files ] || fail "the packages are empty"
 systemd-analyze verify --man=no pivot-firstboot.service pivot-trial.service || fail "systemd refuses the unit"
-[ -z "$(dpkg --verify pivot pivotctl pivot-dracut)" ] || fail "dpkg --verify finds differences"
+[ -z "$(dpkg --verify pivot pivotctl pivot-agent pivot-dracut)" ] || fail "dpkg --verify finds differences"
 
-for page in pivot-status.8 pivot-image-inspect.8 pivotctl-config-validate.1; do
+for page in pivot-status.8 pivot-image-inspect.8 pivotctl-config-validate.1 pivot-agent-node.8; do
 	zcat "/usr/share/man/man${page##*.}/$page.gz" | grep -q "^\.Os pivot $1$" || fail "$page has no footer with the version"
 done
 [ -s /usr/share/doc/pivot/docs/schema/Status.json ] || fail "the schemas are not there, or compressed"
@@ -51,7 +51,7 @@ state enabled "installed over it"
 echo "@@ remove"
 dpkg --remove --force-depends pivot
 [ -e /var/lib/pivot/journal.json ] || fail "removing, not purging, took the journal"
-dpkg --purge --force-depends pivot pivotctl pivot-dracut
+dpkg --purge --force-depends pivot pivotctl pivot-agent pivot-dracut
 while read -r path; do
 	[ ! -e "$path" ] && [ ! -L "$path" ] || fail "$path is still there"
 done </tmp/files

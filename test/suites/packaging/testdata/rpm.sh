@@ -4,7 +4,7 @@ fail() {
 	echo "FAIL: $*"
 	exit 1
 }
-packages="pivot pivotctl pivot-dracut"
+packages="pivot pivotctl pivot-agent pivot-dracut"
 files() {
 	for package in $packages; do echo /packages/$package-"$1"-1.*.rpm; done
 }
@@ -15,7 +15,7 @@ state() {
 	done
 }
 says() {
-	for program in pivot pivotctl; do
+	for program in pivot pivotctl pivot-agent; do
 		[ "$($program --version)" = "$program version $1" ] || fail "$program of $1 says $($program --version)"
 	done
 }
