@@ -2,19 +2,13 @@ package kube_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -25,49 +19,13 @@ import (
 	"machine-pivot/test/worlds/controlplane"
 )
 
-// world is a control plane with what deploy/base has, two nodes, and the agent of the first.
+// world is a control plane with what deploy/host has, two nodes, and the agent of the first.
 type world struct {
 	*testing.T
 	*kube.Cluster
+	plane  *controlplane.ControlPlane
 	admin  rest.Interface
 	client kubernetes.Interface
-}
-
-// create creates the objects of a file.
-func (w world) create(file string) {
-	w.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer f.Close()
-	for d := yaml.NewYAMLOrJSONDecoder(f, 4096); ; {
-		var o map[string]any
-		if err := d.Decode(&o); err != nil {
-			return // the end
-		}
-		w.apply(o)
-	}
-}
-
-// apply creates or replaces an object.
-func (w world) apply(o map[string]any) {
-	w.Helper()
-	body, err := json.Marshal(o)
-	if err != nil {
-		w.Fatal(err)
-	}
-	version := fmt.Sprint(o["apiVersion"])
-	root := "/apis/" + version
-	if version == "v1" {
-		root = "/api/v1"
-	}
-	name := o["metadata"].(map[string]any)["name"]
-	path := fmt.Sprintf("%s/%ss/%s", root, strings.ToLower(fmt.Sprint(o["kind"])), name)
-	err = w.admin.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", "test").Param("fieldValidation", "Strict").Body(body).Do(w.Context()).Error()
-	if err != nil {
-		w.Fatalf("%s: %v", path, err)
-	}
 }
 
 func newWorld(t *testing.T) world {
@@ -80,21 +38,13 @@ func newWorld(t *testing.T) world {
 		}
 		return api
 	}
-	w := world{t, &kube.Cluster{Name: "n1", API: client(c.NodeUser("n1")), Now: time.Now}, client(c.Admin()), c.Client(c.Admin())}
-	files, err := filepath.Glob("../../../deploy/base/crds/*.yaml")
-	if err != nil || len(files) != 3 {
-		t.Fatalf("%q, %v", files, err)
-	}
-	for _, file := range append(files, "../../../deploy/base/rbac-kubelet.yaml") {
-		w.create(file)
-	}
+	w := world{t, &kube.Cluster{Name: "n1", API: client(c.NodeUser("n1")), Now: time.Now}, c, client(c.Admin()), c.Client(c.Admin())}
+	c.Deploy("../../../deploy/host")
 	for _, name := range []string{"n1", "n2"} {
-		w.apply(map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name, "annotations": map[string]any{"other": "kept"}}})
+		c.Apply(map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name, "annotations": map[string]any{"other": "kept"}}})
 	}
-	w.eventually("the MachineConfig", func() error {
-		body := `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":"mc"},"spec":{"config":{"ignition":{"version":"3.4.0"},"x":[1,2]},"kernelArguments":["quiet"]}}`
-		return w.admin.Patch(types.ApplyPatchType).AbsPath("/apis/machineconfiguration.openshift.io/v1/machineconfigs/mc").Param("fieldManager", "test").Body([]byte(body)).Do(t.Context()).Error()
-	})
+	c.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig", "metadata": map[string]any{"name": "mc"},
+		"spec": map[string]any{"config": map[string]any{"ignition": map[string]any{"version": "3.4.0"}, "x": []int{1, 2}}, "kernelArguments": []string{"quiet"}}})
 	return w
 }
 
@@ -124,7 +74,7 @@ func TestCluster(t *testing.T) {
 		if !strings.Contains(string(before), `"x":[1,2]`) {
 			t.Errorf("the MachineConfig is %s", before)
 		}
-		w.apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig", "metadata": map[string]any{"name": "mc", "finalizers": []string{"a.example/b"}},
+		w.plane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig", "metadata": map[string]any{"name": "mc", "finalizers": []string{"a.example/b"}},
 			"spec": map[string]any{"config": map[string]any{"ignition": map[string]any{"version": "3.4.0"}, "x": []int{1, 2}}, "kernelArguments": []string{"quiet"}}})
 		if after, err := w.MachineConfig(ctx, "mc"); err != nil || string(after) != string(before) {
 			t.Errorf("it is another one when its metadata changes: %s, %v", after, err)
@@ -179,7 +129,6 @@ func TestCluster(t *testing.T) {
 			t.Error("the status counts as a change")
 		}
 	})
-	t.Run("rights", func(t *testing.T) { rights(ctx, t, w) })
 }
 
 func nodeObject(ctx context.Context, t *testing.T, w world) {
@@ -240,29 +189,5 @@ func objects(ctx context.Context, t *testing.T, w world) {
 	}
 	if got := read("/apis/machineconfiguration.openshift.io/v1/machineconfignodes/n1"); !strings.Contains(got, `"type":"Updated"`) || !strings.Contains(got, `"pool":{"name":"worker"}`) {
 		t.Errorf("MachineConfigNode %s", got)
-	}
-}
-
-// rights tries what an agent with a node's credentials must not be able to do.
-func rights(ctx context.Context, t *testing.T, w world) {
-	const operator, own = "/apis/machineconfiguration.openshift.io/v1/", "/apis/machine-pivot.io/v1alpha1/"
-	empty := []byte(`{}`)
-	for name, r := range map[string]*rest.Request{
-		"list MachineConfigs":       w.API.Get().AbsPath(operator + "machineconfigs"),
-		"change a MachineConfig":    w.API.Patch(types.MergePatchType).AbsPath(operator + "machineconfigs/mc").Body(empty),
-		"delete a MachineConfig":    w.API.Delete().AbsPath(operator + "machineconfigs/mc"),
-		"read MachineConfigNodes":   w.API.Get().AbsPath(operator + "machineconfignodes"),
-		"delete a NodeSystem":       w.API.Delete().AbsPath(own + "nodesystems/n1"),
-		"change another node":       w.API.Patch(types.MergePatchType).AbsPath("/api/v1/nodes/n2").Body([]byte(`{"spec":{"unschedulable":true}}`)),
-		"change its own taints":     w.API.Patch(types.MergePatchType).AbsPath("/api/v1/nodes/n1").Body([]byte(`{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}`)),
-		"read secrets":              w.API.Get().AbsPath("/api/v1/secrets"),
-		"read the pods of others":   w.API.Get().AbsPath("/api/v1/pods"),
-		"read events":               w.API.Get().AbsPath("/api/v1/namespaces/default/events"),
-		"delete its own node":       w.API.Delete().AbsPath("/api/v1/nodes/n1"),
-		"read the rights of others": w.API.Get().AbsPath("/apis/rbac.authorization.k8s.io/v1/clusterroles"),
-	} {
-		if err := r.Do(ctx).Error(); !apierrors.IsForbidden(err) {
-			t.Errorf("an agent can %s: %v", name, err)
-		}
 	}
 }

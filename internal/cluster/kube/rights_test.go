@@ -1,0 +1,195 @@
+package kube_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"machine-pivot/internal/cluster/kube"
+)
+
+// The paths of the API that the requests below use.
+const (
+	corePath     = "/api/v1/"
+	operatorPath = "/apis/machineconfiguration.openshift.io/v1/"
+	ownPath      = "/apis/machine-pivot.io/v1alpha1/"
+)
+
+// request is a request to the API server.
+type request struct {
+	verb, path string
+	body       string
+}
+
+func (r request) send(ctx context.Context, api rest.Interface) error {
+	var q *rest.Request
+	switch r.verb {
+	case "get":
+		q = api.Get()
+	case "delete":
+		q = api.Delete()
+	case "create":
+		q = api.Post()
+	case "patch":
+		q = api.Patch(types.MergePatchType)
+	case "apply":
+		q = api.Patch(types.ApplyPatchType)
+	}
+	q = q.RequestURI(r.path).MaxRetries(0)
+	if r.verb == "apply" {
+		q = q.Param("fieldManager", "pivot-agent").Param("force", "true")
+	}
+	if r.body != "" {
+		q = q.Body([]byte(r.body))
+	}
+	return q.Do(ctx).Error()
+}
+
+// requests are the requests in the table of rights in docs/cluster.md, as the agent of n1 would send them.
+func requests() map[string]request {
+	const cordon, note, label = `{"spec":{"unschedulable":true}}`, `{"metadata":{"annotations":{"a.example/b":"c"}}}`, `{"metadata":{"labels":{"node-restriction.kubernetes.io/a":"b"}}}`
+	const taint, event = `{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}`, `{"apiVersion":"v1","kind":"Event","metadata":{"generateName":"n1."},"involvedObject":{"kind":"Node","name":"n1"},"reason":"Test","type":"Normal"}`
+	system := func(name string) request {
+		return request{"apply", ownPath + "nodesystems/" + name, fmt.Sprintf(`{"apiVersion":"machine-pivot.io/v1alpha1","kind":"NodeSystem","metadata":{"name":%q}}`, name)}
+	}
+	update := func(name string) request {
+		return request{"apply", operatorPath + "machineconfignodes/" + name, fmt.Sprintf(
+			`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfigNode","metadata":{"name":%q},"spec":{"node":{"name":%q},"pool":{"name":"worker"},"configVersion":{"desired":"mc"}}}`, name, name)}
+	}
+	return map[string]request{
+		"read its Node":                      {"get", corePath + "nodes/n1", ""},
+		"watch its Node":                     {"get", corePath + "nodes?fieldSelector=metadata.name%3Dn1&watch=true&timeoutSeconds=1", ""},
+		"annotate its Node":                  {"patch", corePath + "nodes/n1", note},
+		"cordon its Node":                    {"patch", corePath + "nodes/n1", cordon},
+		"taint its Node":                     {"patch", corePath + "nodes/n1", taint},
+		"give its Node a label of isolation": {"patch", corePath + "nodes/n1", label},
+		"delete its Node":                    {"delete", corePath + "nodes/n1", ""},
+		"read another Node":                  {"get", corePath + "nodes/n2", ""},
+		"annotate another Node":              {"patch", corePath + "nodes/n2", note},
+		"cordon another Node":                {"patch", corePath + "nodes/n2", cordon},
+		"read a MachineConfig by its name":   {"get", operatorPath + "machineconfigs/mc", ""},
+		"list MachineConfigs":                {"get", operatorPath + "machineconfigs", ""},
+		"change a MachineConfig":             {"patch", operatorPath + "machineconfigs/mc", note},
+		"delete a MachineConfig":             {"delete", operatorPath + "machineconfigs/mc", ""},
+		"write its MachineConfigNode":        update("n1"),
+		"write another MachineConfigNode":    update("n2"),
+		"list MachineConfigNodes":            {"get", operatorPath + "machineconfignodes", ""},
+		"write its NodeSystem":               system("n1"),
+		"write another NodeSystem":           system("n2"),
+		"delete its NodeSystem":              {"delete", ownPath + "nodesystems/n1", ""},
+		"record an event about its Node":     {"create", corePath + "namespaces/default/events", event},
+		"read events":                        {"get", corePath + "namespaces/default/events", ""},
+		"read Secrets":                       {"get", corePath + "secrets", ""},
+		"list the pods of all nodes":         {"get", corePath + "pods", ""},
+		"delete a pod of another node":       {"delete", corePath + "namespaces/default/pods/p2", ""},
+		"read roles":                         {"get", "/apis/rbac.authorization.k8s.io/v1/clusterroles", ""},
+	}
+}
+
+// TestRights compares what the real API server allows the agent with the table in docs/cluster.md: with
+// kubelet's credentials and deploy/host, with the token of a pod and deploy/pod, and with a token of that
+// account that no pod has.
+func TestRights(t *testing.T) {
+	w := newWorld(t)
+	w.plane.Deploy("../../../deploy/pod")
+	w.plane.Apply(map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "default", "name": "p2"},
+		"spec": map[string]any{"nodeName": "n2", "containers": []any{map[string]any{"name": "c", "image": "c"}}}})
+	documented := documentedRights(t)
+	unit, pod := w.API, w.pod("n1")
+	w.eventually("the policies are in force", func() error {
+		for _, client := range []rest.Interface{unit, pod} {
+			if err := requests()["write another NodeSystem"].send(t.Context(), client); !apierrors.IsForbidden(err) {
+				return fmt.Errorf("another node's state: %w", err)
+			}
+		}
+		return requests()["record an event about its Node"].send(t.Context(), pod)
+	})
+	for what, r := range requests() {
+		verdicts, ok := documented[what]
+		if !ok {
+			t.Errorf("docs/cluster.md does not say whether an agent may %s", what)
+			continue
+		}
+		for column, client := range []rest.Interface{unit, pod} {
+			err := r.send(t.Context(), client)
+			if want := verdicts[column]; want == "yes" && err != nil || want == "no" && !apierrors.IsForbidden(err) {
+				t.Errorf("column %d: %s: %s, but: %v", column+1, what, want, err)
+			}
+		}
+	}
+	for what := range documented {
+		if _, ok := requests()[what]; !ok {
+			t.Errorf("docs/cluster.md says whether an agent may %s, which is not tried", what)
+		}
+	}
+	unbound := w.token(nil)
+	for _, what := range []string{"write its NodeSystem", "cordon its Node"} {
+		if err := requests()[what].send(t.Context(), unbound); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "not bound to a pod") {
+			t.Errorf("%s with a token of no pod: %v", what, err)
+		}
+	}
+}
+
+// documentedRights returns the rows of the table of rights: what, and whether an agent may, as a unit and
+// as a pod.
+func documentedRights(t *testing.T) map[string][2]string {
+	t.Helper()
+	data, err := os.ReadFile("../../../docs/cluster.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string][2]string{}
+	_, table, found := strings.Cut(string(data), "\n| an agent may | as a unit | as a pod |\n|---|---|---|\n")
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(line, "|\n"), "|")
+		if len(cells) != 3 {
+			break
+		}
+		verdicts := [2]string{strings.Fields(cells[1])[0], strings.Fields(cells[2])[0]}
+		rows[strings.TrimSpace(cells[0])] = verdicts
+	}
+	if !found || len(rows) == 0 {
+		t.Fatal("docs/cluster.md has no table of rights")
+	}
+	return rows
+}
+
+// pod returns the client of a pod of the DaemonSet on a node.
+func (w world) pod(on string) rest.Interface {
+	w.Helper()
+	const namespace = "pivot-agent"
+	pod, err := w.client.CoreV1().Pods(namespace).Create(w.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "pivot-agent-"},
+		Spec:       corev1.PodSpec{NodeName: on, ServiceAccountName: "pivot-agent", Containers: []corev1.Container{{Name: "pivot-agent", Image: "pivot-agent"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return w.token(&authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID})
+}
+
+// token returns a client with a token of the DaemonSet's account that is bound to an object.
+func (w world) token(bound *authenticationv1.BoundObjectReference) rest.Interface {
+	w.Helper()
+	request := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}}
+	issued, err := w.client.CoreV1().ServiceAccounts("pivot-agent").CreateToken(w.Context(), "pivot-agent", &request, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(w.plane.Admin())
+	config.BearerToken = issued.Status.Token
+	client, err := kube.New(config)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return client
+}
