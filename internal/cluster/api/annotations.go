@@ -64,6 +64,11 @@ func IsDrain(value string) bool { return strings.HasPrefix(value, drainVerb) }
 // Prefix is the prefix of pivot's own annotations, and the group of its own objects.
 const Prefix = "machine-pivot.io"
 
+// Try is the annotation of a Node with how long each of its new systems may take to prove itself on trial,
+// such as 10m, before the old one is booted again; 0s is no trial. A controller or an administrator writes
+// it. Without it, the agent's own setting holds.
+const Try = Prefix + "/try"
+
 // The annotations of a Node that only the agent writes.
 const (
 	// CordonedFor exists while the node is cordoned because of the agent, and names the MachineConfig

@@ -14,6 +14,7 @@ import (
 // start starts a run of pivot.
 func (a *Agent) start(ctx context.Context, s situation, verb hands.Verb) error {
 	r := a.request(verb)
+	r.Try = s.try
 	r.Downloaded = s.System == SystemDownloaded
 	r.Reboot = s.Change == ChangeReboot || s.Change == ChangeSingle
 	return a.Hands.Start(ctx, r)
@@ -22,7 +23,7 @@ func (a *Agent) start(ctx context.Context, s situation, verb hands.Verb) error {
 func (a *Agent) request(verb hands.Verb) hands.Request {
 	return hands.Request{
 		Verb: verb, Config: a.change.config, Digest: a.change.digest, Data: a.change.data,
-		Unsupported: a.Policy.Unsupported, Try: a.Policy.Try,
+		Unsupported: a.Policy.Unsupported,
 	}
 }
 

@@ -115,7 +115,7 @@ type Policy struct {
 	// name.
 	Unsupported string
 	// Try is how long a new system may take to prove itself before the old one is booted again; 0: no
-	// trial.
+	// trial. The node's annotation api.Try takes precedence.
 	Try time.Duration
 	// ProveEvery is how often a node at rest is compared with its MachineConfig.
 	ProveEvery time.Duration

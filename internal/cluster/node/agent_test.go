@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/node"
@@ -23,6 +24,7 @@ type story struct {
 	boots     int
 	evictions int
 	cordoned  bool                          // at the end
+	trial     bool                          // a power cut may end a trial, after which the old system serves
 	changes   bool                          // evictions and boots depend on when something happens
 	begun     func(w *nodeagent.World) bool // whether what the story is about has happened; nil: the end shows it
 	also      func(w *nodeagent.World) string
@@ -81,6 +83,53 @@ func stories() map[string]story {
 				w.Configs["differs"] = nodeagent.Config{Reboot: true, Drain: true, Differs: true}
 			},
 			want: "differs", state: api.StateDegraded, current: "differs", boots: 1, evictions: 1, cordoned: true,
+		},
+		"a trial": {
+			prepare: func(w *nodeagent.World) { w.Change(func(n *node.Node) { n.Annotations[api.Try] = "10m" }) },
+			want:    "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1, trial: true,
+			also: func(w *nodeagent.World) string {
+				if w.Machine.Trials == 0 {
+					return "there was no trial"
+				}
+				return ""
+			},
+		},
+		"a trial that fails": {
+			prepare: func(w *nodeagent.World) {
+				w.Policy.Try = 10 * time.Minute
+				w.Configs["differs"] = nodeagent.Config{Reboot: true, Drain: true, Differs: true}
+			},
+			want: "differs", state: api.StateDegraded, current: "a", boots: 2, evictions: 1,
+		},
+		"a trial of a system that does not boot": {
+			prepare: func(w *nodeagent.World) {
+				w.Policy.Try = 10 * time.Minute
+				w.Configs["panics"] = nodeagent.Config{Reboot: true, Drain: true, FallsBack: true}
+			},
+			want: "panics", state: api.StateDegraded, current: "a", boots: 1, evictions: 1,
+		},
+		"no trial, by the node's annotation": {
+			prepare: func(w *nodeagent.World) {
+				w.Policy.Try = 10 * time.Minute
+				w.Change(func(n *node.Node) { n.Annotations[api.Try] = "0s" })
+			},
+			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
+			also: func(w *nodeagent.World) string {
+				if w.Machine.Trials > 0 {
+					return "there was a trial"
+				}
+				return ""
+			},
+		},
+		"a trial of no known length": {
+			prepare: func(w *nodeagent.World) { w.Change(func(n *node.Node) { n.Annotations[api.Try] = "soon" }) },
+			want:    "reboot", state: api.StateUnreconcilable, current: "a", also: neverCordoned,
+		},
+		"image mode": {
+			prepare: func(w *nodeagent.World) {
+				w.Change(func(n *node.Node) { n.Annotations[api.DesiredImage] = "registry.example/os@sha256:0" })
+			},
+			want: "reboot", state: api.StateDegraded, current: "a", also: neverCordoned,
 		},
 		"an administrator's cordon": {
 			prepare: func(w *nodeagent.World) { w.Change(func(n *node.Node) { n.Unschedulable = true }) },
@@ -164,6 +213,9 @@ func (s story) world(kills map[int]nodeagent.When) *nodeagent.World {
 
 // settled reports whether a world is as the story ends.
 func (s story) settled(w *nodeagent.World) bool {
+	if s.trial && w.Machine.Phase == "failed" {
+		s.state, s.current = api.StateDegraded, "a"
+	}
 	return (s.begun == nil || s.begun(w)) && w.State() == s.state && w.Machine.Current == s.current && w.Node.Unschedulable == s.cordoned &&
 		(s.state != api.StateDone || w.Note(api.CurrentConfig) == s.current) && (s.state == api.StateDone) == (w.Note(api.Reason) == "" && s.state != api.StateWorking)
 }

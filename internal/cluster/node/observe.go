@@ -33,6 +33,7 @@ type situation struct {
 	Facts
 	node Node
 	host hands.Host
+	try  time.Duration // how long a new system may take to prove itself; 0: no trial
 }
 
 // observe finds out how the node and its host are.
@@ -86,7 +87,7 @@ func (a *Agent) readNode(ctx context.Context) (Node, error) {
 }
 
 // observeHost finds out how far the host is, and what became of the last run.
-func (a *Agent) observeHost(ctx context.Context, s *situation) error {
+func (a *Agent) observeHost(ctx context.Context, s *situation) (err error) {
 	m, status := &a.change, s.host.Status
 	if status.Current() != m.config && m.data == nil {
 		if err := a.readConfig(ctx); err != nil {
@@ -104,10 +105,26 @@ func (a *Agent) observeHost(ctx context.Context, s *situation) error {
 	if reason := fellBack(status, m.config); reason != "" && !m.retried && m.failure == nil {
 		m.fail(failure{reason: reason, permanent: true, at: a.Now()})
 	}
+	if s.try, err = tryOf(s.node, a.Policy); err != nil && m.failure == nil {
+		m.fail(failure{state: api.StateUnreconcilable, reason: err.Error(), permanent: true, at: a.Now()})
+	}
 	if image := s.node.Annotations[api.DesiredImage]; image != "" && m.failure == nil {
 		m.fail(failure{reason: "cannot give the node the image " + image + " of another object than its MachineConfig (image mode); name a MachineConfig that has it", permanent: true, at: a.Now()})
 	}
 	return nil
+}
+
+// tryOf returns how long a new system of a node may take to prove itself.
+func tryOf(n Node, p Policy) (time.Duration, error) {
+	text := n.Annotations[api.Try]
+	if text == "" {
+		return p.Try, nil
+	}
+	try, err := time.ParseDuration(text)
+	if err != nil || try < 0 {
+		return 0, fmt.Errorf("cannot boot the new system on trial: the annotation %s is %q; set it to a time such as 10m, and then remove %s", api.Try, text, api.FailedConfig)
+	}
+	return try, nil
 }
 
 // readConfig reads the desired MachineConfig. One that does not exist is a failure of the change.

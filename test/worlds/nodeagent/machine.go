@@ -18,6 +18,9 @@ type Machine struct {
 	NoOstree         bool
 	Verified         int // comparisons
 
+	Trials           int // systems that were booted on trial
+
+	old   string // the MachineConfig of the system that a trial would return to; "": no trial
 	run   hands.Run
 	ticks int // that the run still takes
 	runs  int
@@ -121,6 +124,10 @@ func (w *World) pass() {
 		if m.ticks--; m.ticks <= 0 {
 			w.endRun()
 		}
+	case m.Phase == "trial":
+		if m.ticks--; m.ticks <= 0 {
+			w.endTrial()
+		}
 	}
 }
 
@@ -150,6 +157,9 @@ func (w *World) carryOut(r hands.Request) *hands.Failure {
 	case c.Reboot && !r.Reboot:
 		return &hands.Failure{Class: "refused", Message: "it needs a reboot", Permanent: true}
 	case c.Reboot:
+		if r.Try > 0 {
+			m.old = m.Current
+		}
 		m.Pending, m.Desired, m.Phase, m.Downloaded = name, name, "committed", ""
 	default:
 		if c.Drain && w.Pods > 0 {
@@ -171,8 +181,31 @@ func (w *World) reboot() {
 	}
 	m.Boots++
 	m.run, m.ticks = hands.Run{}, 0
-	if m.Pending != "" && !w.Configs[m.Pending].FallsBack {
+	switch {
+	case m.Pending == "":
+		if m.Phase == "trial" { // the boot loader boots a system on trial only once
+			m.Current, m.Phase, m.old = m.old, "failed", ""
+		}
+	case w.Configs[m.Pending].FallsBack:
+		if m.old != "" {
+			m.Phase, m.old = "failed", ""
+		}
+	case m.old != "":
+		m.Current, m.Phase, m.ticks = m.Pending, "trial", 3
+		m.Trials++
+	default:
 		m.Current, m.Phase = m.Pending, "done"
 	}
 	m.Pending = ""
+}
+
+// endTrial ends the trial of the running system by its own proof, as pivot does.
+func (w *World) endTrial() {
+	m := &w.Machine
+	if !w.Configs[m.Current].Differs {
+		m.Phase, m.old = "done", ""
+		return
+	}
+	w.reboot()
+	w.dead = true
 }
