@@ -47,7 +47,12 @@ func Inside(t *testing.T) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	test := exec.Command("nsenter", "-t", start(t), "-m", "-p", "--", self, "-test.run", "^"+t.Name()+"$", "-test.v")
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const inDirectory = `cd "$1" && shift && exec "$@"` // nsenter leaves it
+	test := exec.Command("nsenter", "-t", start(t), "-m", "-p", "--", "sh", "-c", inDirectory, "sh", dir, self, "-test.run", "^"+t.Name()+"$", "-test.v")
 	test.Env = append(os.Environ(), inEnvironment+"=1")
 	out, err := test.CombinedOutput()
 	if t.Logf("inside:\n%s", out); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name()+" ")) {

@@ -18,7 +18,7 @@ type Machine struct {
 	NoOstree         bool
 	Verified         int // comparisons
 
-	Trials           int // systems that were booted on trial
+	Trials int // systems that were booted on trial
 
 	old   string // the MachineConfig of the system that a trial would return to; "": no trial
 	run   hands.Run

@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/test/worlds/hostsystemd"
+)
+
+// TestAgent is the life of an agent: it joins, carries out a change, is killed in the middle of another
+// one, is followed by a second agent, which finds the run again, and is stopped.
+func TestAgent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts systemd and a control plane")
+	}
+	if !hostsystemd.Inside(t) {
+		return
+	}
+	w := newWorld(t)
+	first := w.start()
+	w.done("a")
+	w.eventually("its state is published", func() bool { return strings.Contains(w.system(), `"ok":true`) })
+	if calls := w.calls(); strings.Contains(calls, "apply") {
+		t.Errorf("a node that has its MachineConfig is changed:\n%s", calls)
+	}
+
+	w.want("b")
+	w.done("b")
+	for _, reason := range []string{api.EventDownloaded, api.EventSkipReboot, api.EventDone} {
+		if !strings.Contains(w.events(), reason) {
+			t.Errorf("no event %s: %s", reason, w.events())
+		}
+	}
+	w.eventually("the metrics say so", func() bool { return strings.Contains(w.page("/metrics"), `pivot_agent_node_state{state="Done"} 1`) })
+	w.page("/healthz")
+	w.page("/readyz")
+
+	second := w.start("--listen", "127.0.0.1:0")
+	if err := second.Wait(); err == nil || !strings.Contains(second.log.String(), "another agent is at work") {
+		t.Errorf("a second agent beside the first: %v\n%s", err, second.log)
+	}
+
+	hold := filepath.Join(w.dir, "hold")
+	for _, name := range []string{"hold", "applying"} {
+		_ = os.Remove(filepath.Join(w.dir, name))
+		if name == "hold" {
+			if err := os.WriteFile(hold, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.want("c")
+	w.eventually("pivot applies c", func() bool { return w.has("applying") })
+	first.stop(syscall.SIGKILL)
+	applied := strings.Count(w.calls(), "apply --window")
+	third := w.start()
+	w.eventually("the third agent works", func() bool { return strings.Contains(w.system(), `"step":"wait"`) })
+	if err := os.Remove(hold); err != nil {
+		t.Fatal(err)
+	}
+	w.done("c")
+	if again := strings.Count(w.calls(), "apply --window"); again != applied {
+		t.Errorf("c was applied %d times", again-applied+1)
+	}
+	if status := third.stop(syscall.SIGTERM); status != 0 {
+		t.Errorf("stopped by SIGTERM, it ends with %d", status)
+	}
+}

@@ -1,0 +1,240 @@
+// Package agent tests the program pivot-agent as it runs on a machine without a reboot: at the real API
+// server, with the credentials of a node, and at a real systemd. A script stands in for pivot, because
+// the machine of the tests is no ostree host; test/suites/e2e has the whole machine.
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/test/worlds/controlplane"
+)
+
+// pivot stands in for pivot: it has the MachineConfig in the file current, downloads one in the file
+// downloaded, and waits in an apply while the file hold exists.
+const pivot = `#!/bin/sh
+dir=$(dirname "$0")
+last() { for arg; do :; done; echo "$arg"; }
+name() { sed 's/.*"metadata":{"name":"\([^"]*\)".*/\1/' "$1"; }
+doc() { echo '{"apiVersion":"pivot/v1","kind":"'"$1"'",'"$2"'}'; }
+echo "$@" >> "$dir/calls"
+current=$(cat "$dir/current")
+case "$*" in
+version*) doc Version '"version":"0.0.0"' ;;
+status*) doc Status '"phase":"done","booted":{"commit":"c0"},"machineConfig":{"current":{"name":"'"$current"'"},"desired":{"name":"'"$current"'"}},"downloaded":{"machineConfig":"sha256:'"$(cat "$dir/downloaded")"'","at":"2026-01-01T00:00:00Z"}' ;;
+verify*) doc Verify '"ok":true,"differences":[]' ;;
+*--dry-run*) doc Plan '"changed":true,"reboots":0,"drain":{"wanted":false,"because":[]}' ;;
+*--download-only*) sha256sum "$(last "$@")" | cut -d' ' -f1 > "$dir/downloaded"; doc Result '"outcome":"downloaded"' ;;
+apply*)
+	: > "$dir/applying"
+	while [ -e "$dir/hold" ]; do sleep 0.05; done
+	name "$(last "$@")" > "$dir/current"; doc Result '"outcome":"applied"' ;;
+esac
+`
+
+// world is a node of a cluster, with its machine.
+type world struct {
+	testing.TB
+	plane  *controlplane.ControlPlane
+	client kubernetes.Interface
+	dir    string // of the stand-in
+	agent  string // path of the program
+	listen string
+}
+
+const node = "n1"
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{TB: t, plane: controlplane.Start(t), dir: t.TempDir()}
+	w.client = w.plane.Client(w.plane.Admin())
+	w.plane.Deploy("../../../deploy/host")
+	for _, name := range []string{"a", "b", "c"} {
+		w.plane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig", "metadata": map[string]any{"name": name},
+			"spec": map[string]any{"config": map[string]any{"ignition": map[string]any{"version": "3.4.0"}}}})
+	}
+	w.plane.Apply(map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": node}})
+	w.want("a")
+	w.agent = filepath.Join(w.dir, "pivot-agent")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.version=0.0.0", "-o", w.agent, "machine-pivot/cmd/pivot-agent").CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the agent: %v\n%s", err, out)
+	}
+	for name, file := range map[string]struct {
+		text string
+		mode os.FileMode
+	}{
+		"pivot": {pivot, 0o755}, "current": {"a", 0o644}, "downloaded": {"", 0o644}, "config": {string(w.plane.Kubeconfig(w.plane.NodeUser(node))), 0o600},
+		"/run/ostree-booted": {"", 0o644},
+	} {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(w.dir, name)
+		}
+		if err := os.WriteFile(name, []byte(file.text), file.mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.listen = free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// want names the desired MachineConfig.
+func (w *world) want(config string) {
+	w.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, api.DesiredConfig, config)
+	if _, err := w.client.CoreV1().Nodes().Patch(w.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// process is a running agent.
+type process struct {
+	*exec.Cmd
+	log *bytes.Buffer
+}
+
+// start starts an agent.
+func (w *world) start(flags ...string) *process {
+	w.Helper()
+	p := &process{exec.CommandContext(context.WithoutCancel(w.Context()), w.agent, append([]string{"node", "--node-name", node, "--kubeconfig", filepath.Join(w.dir, "config"),
+		"--pivot", filepath.Join(w.dir, "pivot"), "--listen", w.listen}, flags...)...), new(bytes.Buffer)}
+	p.Stdout, p.Stderr = p.log, p.log
+	if err := p.Start(); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		_ = p.Process.Kill()
+		_ = p.Wait()
+		if w.Failed() {
+			w.Logf("the agent has said:\n%s", p.log)
+		}
+	})
+	return p
+}
+
+// stop stops an agent by a signal, and returns its exit status.
+func (p *process) stop(s syscall.Signal) int {
+	_ = p.Process.Signal(s)
+	_ = p.Wait()
+	return p.ProcessState.ExitCode()
+}
+
+// eventually waits until something is the case.
+func (w *world) eventually(what string, is func() bool) {
+	w.Helper()
+	controlplane.Eventually(w, what, func(context.Context) bool { return is() })
+}
+
+// annotation returns an annotation of the node.
+func (w *world) annotation(name string) string {
+	w.Helper()
+	n, err := w.client.CoreV1().Nodes().Get(w.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return n.Annotations[name]
+}
+
+// done waits until the node has a MachineConfig.
+func (w *world) done(config string) {
+	w.Helper()
+	w.eventually("the node has "+config, func() bool {
+		return w.annotation(api.CurrentConfig) == config && w.annotation(api.StateOfNode) == api.StateDone
+	})
+}
+
+// has reports whether a file of the stand-in exists.
+func (w *world) has(name string) bool {
+	_, err := os.Stat(filepath.Join(w.dir, name))
+	return err == nil
+}
+
+// calls returns the commands of pivot that were run.
+func (w *world) calls() string {
+	w.Helper()
+	text, err := os.ReadFile(filepath.Join(w.dir, "calls"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		w.Fatal(err)
+	}
+	return string(text)
+}
+
+// page returns what the agent answers at a path.
+func (w *world) page(path string) string {
+	w.Helper()
+	r, err := http.Get("http://" + w.listen + path)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK {
+		w.Fatalf("%s: %s, %v\n%s", path, r.Status, err, text)
+	}
+	return string(text)
+}
+
+// system returns the status of the node's NodeSystem; "" if there is none.
+func (w *world) system() string {
+	data, err := w.client.CoreV1().RESTClient().Get().AbsPath("/apis/machine-pivot.io/v1alpha1/nodesystems/" + node).Do(w.Context()).Raw()
+	var o struct{ Status json.RawMessage }
+	if err != nil || json.Unmarshal(data, &o) != nil {
+		return ""
+	}
+	return string(o.Status)
+}
+
+// events returns the reasons of the node's events, in their order.
+func (w *world) events() string {
+	w.Helper()
+	list, err := w.client.CoreV1().Events(corev1.NamespaceDefault).List(w.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Node"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	var reasons []string
+	for _, e := range list.Items {
+		reasons = append(reasons, e.Reason)
+	}
+	return strings.Join(reasons, " ")
+}
+
+// peak returns the peak memory of a process in bytes.
+func (w *world) peak(p *process) (kib int64) {
+	w.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+	if err != nil {
+		w.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(status), "VmHWM:")
+	if _, err := fmt.Sscan(text, &kib); err != nil {
+		w.Fatal(err)
+	}
+	return kib << 10
+}
+
+// requests returns how many requests the agent has made; a watch counts when it ends.
+func (w *world) requests() int { return len(w.plane.Requests("system:node:" + node)) }
