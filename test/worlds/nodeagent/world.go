@@ -164,10 +164,14 @@ func (w *World) violated(format string, args ...any) {
 	w.Violations = append(w.Violations, fmt.Sprintf(format, args...))
 }
 
-// Change changes the Node object as somebody else does.
+// Change changes the Node object as somebody else does. What leaves the object as it is makes no new
+// version of it.
 func (w *World) Change(change func(n *node.Node)) {
+	before := w.Node
 	w.Node.Annotations = maps.Clone(w.Node.Annotations)
-	change(&w.Node)
+	if change(&w.Node); before.Unschedulable == w.Node.Unschedulable && maps.Equal(before.Annotations, w.Node.Annotations) {
+		return
+	}
 	version, err := strconv.Atoi(w.Node.ResourceVersion)
 	if err != nil {
 		w.violated("resource version: %v", err)
