@@ -217,6 +217,12 @@ func printStatus(w io.Writer, s status.Status) {
 		line("config", "%s", configName(s.MachineConfig.Current))
 		line("desired", "%s", configName(s.MachineConfig.Desired))
 	}
+	if c := s.Cluster; c != nil {
+		line("cluster", "node %s wants %s: %s since %s, step %s", c.Node, c.Config, c.State, c.Since.Format(time.RFC3339), c.Step)
+		if c.Reason != "" {
+			line("", "%s", c.Reason)
+		}
+	}
 	if !s.Target.Image.IsZero() {
 		line("target", "%s", s.Target.Image)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/status"
+	"machine-pivot/internal/wanted"
 	"machine-pivot/pivot"
 )
 
@@ -28,6 +29,9 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 	}
 	if s.LeftOut, err = m.LeftOut(); err != nil {
 		s.Notes = append(s.Notes, err.Error())
+	}
+	if s.Cluster, err = wanted.Read(m.Host.Root); err != nil {
+		s.Notes = append(s.Notes, err.Error()+"; "+fault.HintOf(err))
 	}
 	if record, err := m.Progress.Journal.Load(); err == nil { // otherwise Open below returns the error
 		s.Downloaded, s.Slot = record.Downloaded, record.Slot

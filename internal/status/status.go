@@ -13,6 +13,7 @@ import (
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/wanted"
 	"machine-pivot/pivot"
 )
 
@@ -36,10 +37,12 @@ type Status struct {
 	Downloaded *pivot.Download `json:"downloaded,omitempty"`
 	// Slot is the FleetLock slot that the machine has requested and not released; nil if there
 	// is none.
-	Slot        *pivot.Slot  `json:"slot,omitempty"`
-	LastCommand *LastCommand `json:"lastCommand,omitempty"` // nil if none ran in this boot
-	Notes       []string     `json:"notes"`                 // observations on the host, for people
-	LeftOut     []string     `json:"leftOut,omitempty"`     // parts of the MachineConfig that were not applied
+	Slot *pivot.Slot `json:"slot,omitempty"`
+	// Cluster is what the cluster wants of the machine, as its node agent says; nil if there is none.
+	Cluster     *wanted.Wanted `json:"cluster,omitempty"`
+	LastCommand *LastCommand   `json:"lastCommand,omitempty"` // nil if none ran in this boot
+	Notes       []string       `json:"notes"`                 // observations on the host, for people
+	LeftOut     []string       `json:"leftOut,omitempty"`     // parts of the MachineConfig that were not applied
 }
 
 // LastCommand is the last command that could change the machine. Its result is not the machine's

@@ -18,6 +18,7 @@ import (
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/wanted"
 )
 
 // Systemd runs pivot by the host's systemd. It implements node.Hands.
@@ -221,6 +222,9 @@ func (s *Systemd) write(onHost string, data []byte) error {
 	}
 	return hostfiles.Replace(hostfiles.OS{}, s.path(onHost), data, 0o600)
 }
+
+// Tell implements node.Hands.
+func (s *Systemd) Tell(w *wanted.Wanted) error { return wanted.Write(s.Root, w) }
 
 // Plan implements node.Hands.
 func (s *Systemd) Plan(ctx context.Context, r Request) (plan Plan, err error) {

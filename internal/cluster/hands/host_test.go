@@ -11,6 +11,7 @@ import (
 
 	"machine-pivot/internal/cluster/hands"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/wanted"
 	"machine-pivot/test/worlds/hostsystemd"
 )
 
@@ -234,6 +235,23 @@ func TestSystemd(t *testing.T) {
 		}
 		if run := h.look().Run; run.State != hands.RunNone {
 			t.Errorf("%+v", run)
+		}
+	})
+	t.Run("what the cluster wants", func(t *testing.T) {
+		w := wanted.Wanted{Node: "n1", Config: "b", State: "Working", Step: "drain", Since: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		if err := h.Tell(&w); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := wanted.Read(h.Root); err != nil || got == nil || !got.Same(w) || !got.Since.Equal(w.Since) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		for range 2 {
+			if err := h.Tell(nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := wanted.Read(h.Root); err != nil || got != nil {
+			t.Errorf("%+v, %v", got, err)
 		}
 	})
 	t.Run("one agent", func(t *testing.T) {

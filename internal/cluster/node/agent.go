@@ -9,6 +9,7 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/wanted"
 )
 
 // Agent is the agent of one node. What it remembers only saves work: another agent that knows nothing
@@ -81,6 +82,8 @@ type Hands interface {
 	Look(ctx context.Context) (hands.Host, error)
 	// Start starts a run of pivot, which goes on if the agent ends.
 	Start(ctx context.Context, r hands.Request) error
+	// Tell tells the host what the cluster wants of it, for people; nil: nothing.
+	Tell(w *wanted.Wanted) error
 	// Stop stops a run at its next safe point.
 	Stop(ctx context.Context) error
 	// Plan returns what a downloaded MachineConfig needs. A *hands.Failure is pivot's.
@@ -141,6 +144,7 @@ func (a *Agent) Step(ctx context.Context) (wait time.Duration, err error) {
 	action := Decide(s.Facts)
 	a.Log.WithFields(logrus.Fields{"action": action, "config": a.change.config, "system": s.System, "drain": s.Drain}).Debug("step")
 	a.publish(ctx, s, action)
+	a.tell(s, action)
 	a.seen = nil
 	wait, err = a.act(ctx, s, action)
 	if errors.Is(err, ErrConflict) {

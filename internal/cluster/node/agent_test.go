@@ -235,6 +235,12 @@ func (s story) check(w *nodeagent.World, power bool) (wrong []string) {
 	if w.Note(api.PostConfigAction) != "" {
 		wrong = append(wrong, "the reboot is still announced")
 	}
+	switch told := w.Machine.Told; {
+	case w.Note(api.DesiredConfig) == "" && told != nil:
+		wrong = append(wrong, "the host is told of a cluster that wants nothing")
+	case w.Note(api.DesiredConfig) != "" && (told == nil || told.Config != w.Note(api.DesiredConfig) || told.State != w.State() || told.Reason != w.Note(api.Reason)):
+		wrong = append(wrong, fmt.Sprintf("the host is told %+v", told))
+	}
 	if s.also != nil {
 		if problem := s.also(w); problem != "" {
 			wrong = append(wrong, problem)

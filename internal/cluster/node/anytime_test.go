@@ -63,6 +63,9 @@ func TestAnyTime(t *testing.T) {
 					}
 					return one.settled(w)
 				})
+				if err == nil {
+					err = w.Idle(3)
+				}
 				wrong := one.check(w, false)
 				if w.Node.Unschedulable != cordoned {
 					wrong = append(wrong, "the cordon is not as it should be")

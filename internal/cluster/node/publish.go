@@ -4,15 +4,19 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"time"
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/wanted"
 )
 
 // said is what was published last.
 type said struct {
 	system, update string // keys of the two objects: see publish
 	conditions     []api.Condition
+	host           *wanted.Wanted // what the host was told; nil: nothing
+	told           bool           // it was told anything
 }
 
 // publish writes the objects with the state of the node: each if a stage of the update, its progress by
@@ -52,6 +56,27 @@ func essence(s api.NodeSystemStatus) api.NodeSystemStatus {
 		s.Progress = &api.Progress{Step: s.Progress.Step, Percent: s.Progress.Percent / 20}
 	}
 	return s
+}
+
+// tell tells the host what the cluster wants of it, if that has changed.
+func (a *Agent) tell(s situation, action Action) {
+	var w *wanted.Wanted
+	if s.Managed {
+		note := s.node.Annotations
+		w = &wanted.Wanted{Node: s.node.Name, Config: a.change.config, State: note[api.StateOfNode], Reason: note[api.Reason], Step: string(action)}
+	}
+	before := a.said.host
+	if a.said.told && (w == nil) == (before == nil) && (w == nil || w.Same(*before)) {
+		return
+	}
+	if w != nil {
+		w.Since = a.Now().UTC().Truncate(time.Second)
+	}
+	if err := a.Hands.Tell(w); err != nil {
+		a.Log.WithError(err).Warn("cannot tell the host what the cluster wants of it")
+		return
+	}
+	a.said.host, a.said.told = w, true
 }
 
 // keyOf returns a text that is the same for equal values.

@@ -107,13 +107,14 @@ var importTable = map[string]rule{
 	"plot":      {ours: []string{"pivot", "fault", "printable"}, never: slices.Concat(processes, commandLine, world)},
 	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "pivot", "rpmostree", "host"}, never: slices.Concat(processes, commandLine, world)},
 	"slot":      {ours: []string{"fault", "fleetlock", "host", "hostfiles", "osimage/source", "pivot", "retry"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
+	"wanted":    {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine)},
 
 	// The images of a host: how the core gets them, and what they contain.
 	"hostimages": {ours: []string{"fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// What both houses share, and the houses: neither imports the other.
-	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "retry", "rpmostree", "status"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "retry", "rpmostree", "status", "wanted"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"day2":      {ours: []string{"budget", "disruption", "fault", "found", "host", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "slot", "status", "trial", "watch", "window"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"firstboot": {ours: []string{"fault", "host", "hostfiles", "machine", "mcfile", "pivot", "rpmostree"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot": {ours: all, foreign: true, never: processes},
@@ -121,8 +122,8 @@ var importTable = map[string]rule{
 	// The node agent: it runs pivot, and changes no machine itself. Nothing of it is linked into pivot,
 	// and it has nothing of pivot's core: it knows the documents that pivot writes.
 	"cluster/api":     {ours: []string{"printable"}, never: slices.Concat(processes, commandLine, world)},
-	"cluster/hands":   {ours: []string{"api", "fault", "hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"cluster/node":    {ours: []string{"cluster/api", "cluster/hands", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/hands":   {ours: []string{"api", "fault", "hostfiles", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"cluster/node":    {ours: []string{"cluster/api", "cluster/hands", "fault", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/kube":    {ours: []string{"cluster/api", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cmd/pivot-agent": {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
 

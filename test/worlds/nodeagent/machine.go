@@ -7,6 +7,7 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/wanted"
 )
 
 // Machine is a machine with pivot on it, as far as the agent sees it.
@@ -17,6 +18,7 @@ type Machine struct {
 	Boots            int    // reboots so far
 	NoOstree         bool
 	Verified         int // comparisons
+	Told             *wanted.Wanted
 
 	Trials int // systems that were booted on trial
 
@@ -72,6 +74,14 @@ func (h machineHands) Start(_ context.Context, r hands.Request) error {
 		m.runs++
 		r.ID = fmt.Sprintf("%d-%d", m.Boots, m.runs)
 		m.run, m.ticks = hands.Run{Request: r, State: hands.RunRunning}, 3
+		return nil
+	})
+}
+
+// Tell implements node.Hands.
+func (h machineHands) Tell(w *wanted.Wanted) error {
+	return h.w.call("tell", func() error {
+		h.w.Machine.Told = w
 		return nil
 	})
 }
