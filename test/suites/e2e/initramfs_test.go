@@ -134,7 +134,7 @@ func noNetwork(t *testing.T, l *lab.Lab) {
 // earlyPowerCuts (P25, P41) is like powerCuts for a boot that pivots in the initramfs, on a disk with
 // RHCOS's layout, to an image that a container build made without an ostree commit.
 func earlyPowerCuts(t *testing.T, l *lab.Lab) {
-	amount := cuts{flush: 2, random: 10, least: 50}
+	amount := cuts{flush: 4, random: 6, least: 25}
 	if long() {
 		amount = cuts{flush: 1, random: 200, boots: 6, least: 400}
 	}

@@ -38,7 +38,7 @@ func long() bool { return os.Getenv("PIVOT_SWEEP") == "long" }
 //
 // The image has derived layers, as most images have.
 func powerCuts(t *testing.T, l *lab.Lab) {
-	amount := cuts{flush: 4, random: 10, least: 100}
+	amount := cuts{flush: 8, random: 6, least: 50}
 	if long() {
 		amount = cuts{flush: 1, random: 200, boots: 6, least: 800}
 	}
