@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/internal/api"
-	"machine-pivot/internal/author/pods"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/pods"
 	"machine-pivot/internal/problem"
 )
 

@@ -10,11 +10,9 @@ import (
 	"slices"
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
-	"machine-pivot/internal/author/quantity"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
+	"machine-pivot/internal/quantity"
 )
 
 const apiVersion = "machineconfiguration.openshift.io/v1"
@@ -35,8 +33,8 @@ type Config struct {
 type Settings struct {
 	PidsLimit      *int64             // maximum number of processes in a container; 0: unlimited
 	LogLevel       string             // log level of CRI-O
-	LogSizeMax     *resource.Quantity // maximum size of a container's log, in bytes; 0: not set; negative: unlimited
-	OverlaySize    *resource.Quantity // maximum size of a container's file system, in bytes; 0: not set
+	LogSizeMax     *quantity.Quantity // maximum size of a container's log, in bytes; 0: not set; negative: unlimited
+	OverlaySize    *quantity.Quantity // maximum size of a container's file system, in bytes; 0: not set
 	DefaultRuntime string             // crun or runc
 }
 
@@ -140,7 +138,7 @@ func integer(n document.Node) *int64 {
 }
 
 // amount returns a quantity; nil if the node is null or invalid.
-func amount(n document.Node) *resource.Quantity {
+func amount(n document.Node) *quantity.Quantity {
 	if q, ok := quantity.Read(n); ok {
 		return &q
 	}

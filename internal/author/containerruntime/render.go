@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/hostfiles"
@@ -132,22 +131,12 @@ func (s Settings) settings() []setting {
 		all = append(all, setting{"pidsLimit", "pids_limit", *s.PidsLimit})
 	}
 	if s.LogSizeMax != nil && s.LogSizeMax.Sign() != 0 {
-		all = append(all, setting{"logSizeMax", "log_size_max", wholeBytes(*s.LogSizeMax)})
+		all = append(all, setting{"logSizeMax", "log_size_max", s.LogSizeMax.Value()})
 	}
 	if s.DefaultRuntime != "" {
 		all = append(all, setting{"defaultRuntime", "default_runtime", s.DefaultRuntime})
 	}
 	return all
-}
-
-// wholeBytes returns an amount in bytes, rounded away from zero. It does not use Value for negative
-// amounts: Kubernetes returns arbitrary values for large ones.
-func wholeBytes(q resource.Quantity) int64 {
-	if q.Sign() < 0 {
-		q.Neg()
-		return -q.Value()
-	}
-	return q.Value()
 }
 
 // encode writes TOML like a cluster: sorted, indented by two spaces.

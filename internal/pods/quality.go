@@ -1,12 +1,8 @@
 package pods
 
 import (
-	"math"
-
-	"k8s.io/apimachinery/pkg/api/resource"
-
-	"machine-pivot/internal/author/quantity"
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/quantity"
 )
 
 // Quality is a pod's quality of service (QoS) class.
@@ -20,7 +16,7 @@ const (
 )
 
 // amounts are the requests or limits of a container.
-type amounts map[string]resource.Quantity
+type amounts map[string]quantity.Quantity
 
 // container is one container of a pod, with its resources.
 type container struct {
@@ -106,15 +102,6 @@ func classOf(all []container) Quality {
 		return Guaranteed
 	}
 	return Burstable
-}
-
-// milli returns an amount in thousandths, rounded up, and at most MaxInt64: Kubernetes returns
-// arbitrary values for larger amounts.
-func milli(q resource.Quantity) int64 {
-	if q.CmpInt64(math.MaxInt64/1000) > 0 {
-		return math.MaxInt64
-	}
-	return q.MilliValue()
 }
 
 const (

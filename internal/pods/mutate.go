@@ -29,6 +29,9 @@ type Options struct {
 	// Allowed maps namespaces to the value of AllowedAnnotation, the workload types that they
 	// allow. nil: not checked, like in the kubelet.
 	Allowed map[string]string
+	// Unrequested leaves the workload's resource out of requests and limits. A kubelet that does not
+	// advertise the resource itself refuses a static pod that requests it, as long as its Node says 0.
+	Unrequested bool
 }
 
 // Decision is the result for a manifest, with the reason.
@@ -238,13 +241,22 @@ func (p *pod) pin(c *container, resource string, o Options) {
 	d := ContainerDecision{Name: c.name, Init: c.init}
 	request, asks := c.requests[resourceCPU]
 	cores, moved := c.requests[resource]
+	had := annotated(p.texts, c.name)
 	switch {
 	case asks:
 		limit := c.limits[resourceCPU]
-		d.Cores, d.Limit, d.Reason = milli(request), milli(limit), "its CPU request is moved to "+resource
-		c.move(resource, d.Cores)
+		d.Cores, d.Limit, d.Reason = request.MilliValue(), limit.MilliValue(), "its CPU request is moved to "+resource
+		if o.Unrequested {
+			d.Reason = "its CPU request is in its annotation"
+		}
+		c.move(resource, d.Cores, o)
 	case moved:
-		d.Cores, d.Limit, d.Reason = cores.Value(), limitOf(p.texts, c.name), "its CPU request was moved to "+resource+" before"
+		d.Cores, d.Limit, d.Reason = cores.Value(), had.Limit, "its CPU request was moved to "+resource+" before"
+		if o.Unrequested {
+			c.move(resource, d.Cores, o)
+		}
+	case o.Unrequested && had.Shares > 0:
+		d.Shares, d.Limit, d.Reason = clampShares(had.Shares), had.Limit, "its CPU request was in its annotation before"
 	case p.decision.QoS == BestEffort:
 		d.Reason = "the pod is BestEffort"
 	default:
@@ -255,18 +267,25 @@ func (p *pod) pin(c *container, resource string, o Options) {
 	if o.Syntax == PlainSyntax && d.Limit > 0 {
 		d.Limit, d.Reason = 0, d.Reason+"; its limit is lost, this syntax knows none"
 	}
-	d.Shares = o.Shares(d.Cores)
+	if d.Shares == 0 {
+		d.Shares = o.Shares(d.Cores)
+	}
 	p.annotate(o.Syntax.annotation(c.name, d.Shares, d.Limit))
 	p.decision.Containers = append(p.decision.Containers, d)
 }
 
-// move moves a container's CPU request to the resource. For an extended resource the limit must
-// equal the request.
-func (c *container) move(resource string, milli int64) {
+// move moves a container's CPU request to the resource, or out of the manifest. For an extended resource
+// the limit must equal the request.
+func (c *container) move(resource string, milli int64, o Options) {
 	resources := c.at.Ensure("resources")
 	for _, list := range []string{"requests", "limits"} {
-		amounts := resources.Ensure(list)
-		amounts.RemoveMembers(func(key string) bool { return key == resourceCPU })
-		amounts.SetNumber(resource, milli)
+		amounts := resources.Get(list)
+		if !o.Unrequested {
+			amounts = resources.Ensure(list)
+		}
+		amounts.RemoveMembers(func(key string) bool { return key == resourceCPU || o.Unrequested && key == resource })
+		if !o.Unrequested {
+			amounts.SetNumber(resource, milli)
+		}
 	}
 }

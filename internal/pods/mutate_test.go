@@ -14,7 +14,7 @@ import (
 	namerules "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"machine-pivot/internal/author/pods"
+	"machine-pivot/internal/pods"
 )
 
 // etcd is a static pod of a cluster, with a comment of its author.
@@ -87,6 +87,50 @@ spec:
 	}
 	if !strings.Contains(d.Containers[1].Reason, "limit is lost") {
 		t.Errorf("decision %+v", d)
+	}
+}
+
+// TestUnrequested: without the resource, a request is in the annotation only, also if an earlier run has
+// moved it to the resource.
+func TestUnrequested(t *testing.T) {
+	const want = `apiVersion: v1
+kind: Pod
+metadata:
+  name: etcd
+  namespace: openshift-etcd
+  annotations:
+    # management work
+    target.workload.openshift.io/management: '{"effect": "PreferredDuringScheduling"}'
+    resources.workload.openshift.io/etcd: '{"cpushares":409}'
+    resources.workload.openshift.io/metrics: '{"cpushares":102,"cpulimit":1000}'
+spec:
+  containers:
+  - name: etcd
+    image: quay.io/etcd
+    resources:
+      requests:
+        memory: 600Mi
+  - name: metrics
+    image: quay.io/etcd
+    resources:
+      requests: {memory: 80Mi}
+      limits: {}
+`
+	got, d := mutate(t, etcd, pods.Options{Unrequested: true})
+	if got != want || d.Containers[0].Shares != 409 || d.Containers[0].Cores != 400 || d.Containers[1].Limit != 1000 {
+		t.Errorf("the pod is\n%s\n%+v", got, d)
+	}
+	requested, _ := mutate(t, etcd, pods.Options{})
+	got, _ = mutate(t, requested, pods.Options{Unrequested: true})
+	if again := strings.Replace(want, "        memory: 600Mi\n", "        memory: 600Mi\n      limits: {}\n", 1); got != again {
+		t.Errorf("from a pod that requests the resource it is\n%s", got)
+	}
+	if got, _ = mutate(t, strings.Replace(want, `"cpushares":409`, `"cpushares":409,"cpuset":"0-3"`, 1), pods.Options{Unrequested: true}); got != want {
+		t.Errorf("with a set of CPUs of its own it is\n%s", got)
+	}
+	const bestEffort = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","annotations":{"target.workload.openshift.io/management":"{}"}},"spec":{"containers":[{"name":"a"}]}}`
+	if got, _ = mutate(t, bestEffort, pods.Options{Unrequested: true}); !strings.Contains(got, `\"cpushares\":2}`) {
+		t.Errorf("a pod without requests is\n%s", got)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"machine-pivot/internal/author/pods"
+	"machine-pivot/internal/pods"
 )
 
 // sized returns a container with requests and limits of CPU and memory; "" means none.

@@ -63,15 +63,18 @@ func (s Syntax) annotation(name string, shares, limit int64) (key, value string)
 	return pinning.AnnotationPrefix + "/" + name, value
 }
 
-// limitOf returns the limit in an annotation from an earlier run, or 0.
-func limitOf(annotations map[string]string, name string) int64 {
-	var value struct {
-		Limit int64 `json:"cpulimit"`
+// resources are the resources of a container in its annotation.
+type resources struct {
+	Shares int64 `json:"cpushares"`
+	Limit  int64 `json:"cpulimit"` // in millicores; 0: none
+}
+
+// annotated returns the resources in a container's annotation from an earlier run; zeros if there are none.
+func annotated(annotations map[string]string, name string) (r resources) {
+	if json.Unmarshal([]byte(annotations[pinning.AnnotationPrefix+"/"+name]), &r) != nil {
+		return resources{}
 	}
-	if json.Unmarshal([]byte(annotations[pinning.AnnotationPrefix+"/"+name]), &value) != nil {
-		return 0
-	}
-	return max(value.Limit, 0)
+	return resources{Shares: max(r.Shares, 0), Limit: max(r.Limit, 0)}
 }
 
 // setsCPUs reports whether an annotation chooses CPUs, which is reserved for the machine's
