@@ -10,5 +10,5 @@ const Program = "/usr/bin/pivot"
 // Files holds the units, and the drop-ins in a directory for each unit that they
 // extend.
 //
-//go:embed *.service *.d/*.conf
+//go:embed *.service *.path *.d/*.conf
 var Files embed.FS

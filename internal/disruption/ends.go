@@ -40,7 +40,7 @@ func endings(name string) bool {
 // would wait for it while it waits for the change, or restart kubelet with it.
 func isOwn(unit string) bool {
 	switch unit {
-	case "pivot-firstboot.service", "pivot-live.service", projectUnit, "pivot-slot.service", "pivot-trial.service":
+	case "pivot-firstboot.service", "pivot-live.service", projectUnit, "pivot-slot.service", "pivot-static-pods.service", "pivot-static-pods.path", "pivot-trial.service":
 		return true
 	}
 	return false

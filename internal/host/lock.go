@@ -15,7 +15,23 @@ import (
 // Lock takes the lock for changing the machine. It is held until unlock is called or the
 // process ends.
 func (h *Host) Lock() (unlock func() error, err error) {
-	path := h.Path("/run/pivot/lock")
+	return h.lock("/run/pivot/lock", func() error {
+		return fault.New(fault.Unavailable, "cannot change this machine: another pivot is at work").
+			WithHint("wait for it; pivot status shows how far it is")
+	})
+}
+
+// LockStaticPods takes the lock for writing static pods. It is not that of Lock, which a run may hold for
+// an hour: static pods are no part of a transaction.
+func (h *Host) LockStaticPods() (unlock func() error, err error) {
+	return h.lock("/run/pivot/static-pods.lock", func() error {
+		return fault.New(fault.Unavailable, "cannot write static pods: another pivot is at it").WithHint("wait for it")
+	})
+}
+
+// lock takes a lock, whose error says that it is held.
+func (h *Host) lock(name string, held func() error) (unlock func() error, err error) {
+	path := h.Path(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("cannot lock the machine: %w", err)
 	}
@@ -28,8 +44,7 @@ func (h *Host) Lock() (unlock func() error, err error) {
 		return f.Close, nil
 	}
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = fault.New(fault.Unavailable, "cannot change this machine: another pivot is at work").
-			WithHint("wait for it; pivot status shows how far it is")
+		err = held()
 	}
 	return nil, errors.Join(err, f.Close())
 }

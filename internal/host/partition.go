@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
 )
@@ -72,6 +74,18 @@ func (h *Host) PartitionFiles() (map[string][]byte, error) {
 		return h.readInto(files, pinning.DropInDir+path[len(dir):])
 	})
 	return files, err
+}
+
+// WorkloadTypes returns the workload types in kubelet's pinning file; none if there is no file.
+func (h *Host) WorkloadTypes() ([]string, error) {
+	data, err := hostfiles.ReadSettings(h.Path(pinning.KubeletPath))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fault.New(fault.BadInput, "cannot read %s: %w", pinning.KubeletPath, err)
+	}
+	return pinning.Types(data)
 }
 
 // readInto reads a file, if it exists, and follows symbolic links, as CRI-O and kubelet do.

@@ -35,6 +35,18 @@ func Put(disk Disk, root string, f File, labels Labels) error {
 	})
 }
 
+// Remove removes a file, if there is one, durably, and what a killed Replace or Put has left.
+func Remove(disk Disk, path string) error {
+	err := removeIfThere(disk, temporaryOf(path))
+	if err == nil {
+		err = removeIfThere(disk, path)
+	}
+	if err == nil {
+		err = syncParent(disk, path)
+	}
+	return err
+}
+
 // renameInto calls write with a temporary path, syncs the file, and renames it to path.
 func renameInto(disk Disk, path string, write func(tmp string) error) error {
 	tmp := temporaryOf(path)

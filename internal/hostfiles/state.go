@@ -129,14 +129,7 @@ func (s StateFile) Save(value any) error {
 
 // Remove removes the file durably, and what a killed Save has left.
 func (s StateFile) Remove() error {
-	err := s.RemoveLeftover()
-	if err == nil {
-		err = removeIfThere(s.Disk, s.onDisk())
-	}
-	if err == nil {
-		err = syncParent(s.Disk, s.onDisk())
-	}
-	if err != nil {
+	if err := Remove(s.Disk, s.onDisk()); err != nil {
 		return fault.New(fault.CannotWrite, "cannot remove %s: %w", s.called(), err)
 	}
 	return nil

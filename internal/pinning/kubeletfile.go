@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/problem"
 )
 
@@ -38,6 +39,32 @@ func parseKubeletFile(data []byte) (workloads Workloads, report problem.Report) 
 		workloads[name] = set
 	}
 	return workloads, report
+}
+
+// maxTypes is the maximum number of workload types of a machine.
+const maxTypes = 16
+
+// Types returns the workload types in the content of kubelet's pinning file, in alphabetical order. A file
+// that names none, such as an empty one, means Management: OpenShift's kubelet knows only this type, which it
+// enables if the file exists, and does not read it.
+func Types(file []byte) ([]string, error) {
+	workloads, report := parseKubeletFile(file)
+	if err := report.Err(KubeletPath); err != nil {
+		return nil, err
+	}
+	if len(workloads) > maxTypes {
+		return nil, fault.New(fault.BadInput, "cannot use %s: it has more than %d workload types", KubeletPath, maxTypes)
+	}
+	types := workloads.Names()
+	for _, name := range types {
+		if !workloadName.MatchString(name) {
+			return nil, fault.New(fault.BadInput, "cannot use %s: %s is no name of a workload type, as %s", KubeletPath, problem.Quoted(name), Management)
+		}
+	}
+	if len(types) == 0 {
+		types = []string{Management}
+	}
+	return types, nil
 }
 
 // kubelet compares kubelet's pinning file with CRI-O's configuration. Kubelet does not read the

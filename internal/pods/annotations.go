@@ -10,6 +10,7 @@ import (
 
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
 )
 
 // Syntax is the syntax of resource annotations.
@@ -93,6 +94,22 @@ func setsCPUs(key, value string) bool {
 		}
 	}
 	return false
+}
+
+// Chosen returns the workload types that the annotations of a manifest choose; none if they choose none. The
+// report has an error only if the manifest cannot be read as an object in YAML or JSON.
+func Chosen(file string, manifest []byte) (types []string, report problem.Report) {
+	report = document.Read(file, manifest, func(root document.Node) {
+		if !root.Object() {
+			return
+		}
+		for key := range root.Get("metadata").Get("annotations").Members() {
+			if workload, ok := strings.CutPrefix(key, pinning.ActivationPrefix); ok {
+				types = append(types, workload)
+			}
+		}
+	})
+	return types, report
 }
 
 // target returns the workload type that a pod's annotations choose; "" if none.

@@ -56,7 +56,7 @@ const OwnDir = "/etc/pivot"
 func Settings() []string {
 	return []string{
 		OwnDir + "/firstboot.conf", OwnDir + "/firstboot.conf.d", OwnDir + "/disruption.yaml", OwnDir + "/kernel-args.policy",
-		OwnDir + "/image-pullspec", OwnDir + "/kernel-args",
+		OwnDir + "/image-pullspec", OwnDir + "/kernel-args", OwnDir + "/static-pods",
 	}
 }
 

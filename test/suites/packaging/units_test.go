@@ -23,9 +23,13 @@ func presetUnits(t *testing.T) (units []string) {
 // unitFiles returns the paths of the system's units of ours.
 func unitFiles(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, "systemd-units/*.service"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("there are no units: %v", err)
+	var files []string
+	for _, kind := range []string{"service", "path"} {
+		found, err := filepath.Glob(filepath.Join(root, "systemd-units/*."+kind))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("there are no units: %v", err)
+		}
+		files = append(files, found...)
 	}
 	return files
 }
@@ -47,7 +51,7 @@ func TestUnitsAreListedOnce(t *testing.T) {
 		t.Errorf("%d units can be enabled, the preset has %q", installable, units)
 	}
 	commands := 0
-	command := regexp.MustCompile(`systemctl (?:--root=?\S* )?(?:preset|enable)((?: +pivot-[a-z]+(?:\.service)?)+)`)
+	command := regexp.MustCompile(`systemctl (?:--root=?\S* )?(?:preset|enable)((?: +pivot-[a-z-]+(?:\.service|\.path)?)+)`)
 	for _, path := range texts(t) {
 		for _, m := range command.FindAllStringSubmatch(string(read(t, path)), -1) {
 			names := strings.Fields(m[1])
@@ -56,7 +60,9 @@ func TestUnitsAreListedOnce(t *testing.T) {
 			}
 			commands++
 			for i, name := range names {
-				names[i] = strings.TrimSuffix(name, ".service") + ".service"
+				if !strings.HasSuffix(name, ".path") {
+					names[i] = strings.TrimSuffix(name, ".service") + ".service"
+				}
 			}
 			for _, unit := range units {
 				if !slices.Contains(names, unit) {

@@ -46,7 +46,7 @@ var importTable = map[string]rule{
 	"problem":          {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"kargs":            {ours: []string{"problem"}, never: slices.Concat(processes, commandLine, world)},
 	"quantity":         {ours: []string{"problem", "machineconfig/document"}, never: slices.Concat(processes, commandLine, world)},
-	"pinning":          {ours: []string{"kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"pinning":          {ours: []string{"fault", "kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pods":             {ours: []string{"pinning", "problem", "quantity", "machineconfig/document"}, never: slices.Concat(processes, commandLine, world)},
 	"mcfile":           {ours: append([]string{"machineconfig/entries", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec", "projection"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 	"authored":         {ours: append([]string{"budget", "legacy", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
@@ -109,6 +109,9 @@ var importTable = map[string]rule{
 	"slot":      {ours: []string{"fault", "fleetlock", "host", "hostfiles", "osimage/source", "pivot", "retry"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"wanted":    {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine)},
+
+	// Static pods for another kubelet than OpenShift's.
+	"staticpods": {ours: []string{"budget", "fault", "hostfiles", "pods"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// The images of a host: how the core gets them, and what they contain.
 	"hostimages": {ours: []string{"fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux"}, never: slices.Concat(processes, commandLine, []string{"net"})},

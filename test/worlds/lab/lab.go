@@ -100,7 +100,7 @@ func Install(ctx context.Context, source, dest string) ([]vm.TreeFile, error) {
 	// A separate BIN, because another lab may be installing at the same time.
 	for _, argv := range [][]string{
 		{"make", "-s", "-C", source, "build", "install-host", "DESTDIR=" + dest, "BIN=" + dest + builtSuffix},
-		{"systemctl", "-q", "--root=" + dest, "preset", "pivot-firstboot.service", "pivot-live.service", "pivot-project.service", "pivot-slot.service", "pivot-trial.service"},
+		{"systemctl", "-q", "--root=" + dest, "preset", "pivot-firstboot.service", "pivot-live.service", "pivot-project.service", "pivot-slot.service", "pivot-static-pods.service", "pivot-static-pods.path", "pivot-trial.service"},
 	} {
 		if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("cannot install pivot: %w\n%s", err, out)

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"machine-pivot/internal/cli"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/staticpods"
+)
+
+func staticPodsCommand() *cobra.Command {
+	var root, from, to string
+	cmd := &cobra.Command{
+		Use:   "static-pods",
+		Short: "Write static pods for a kubelet that does not know CPU partitioning",
+		Long: "Write static pods for a kubelet that does not know CPU partitioning: pods that choose a workload type of\n" +
+			"/etc/kubernetes/openshift-workload-pinning have the CPU shares of their containers in annotations for\n" +
+			"CRI-O instead of CPU requests; all others are copied. pivot-static-pods.service does this before kubelet\n" +
+			"starts, and pivot-static-pods.path when something has changed. Pods that were written before and are no\n" +
+			"longer in the directory are removed; files that something else has written are not touched. The exit\n" +
+			"status is not 0 if a pod could not be written; all others are.",
+		Example: "  pivot static-pods",
+		Args:    cli.Usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.CheckRoot(root); err != nil {
+				return err
+			}
+			return writeStaticPods(cmd, root, from, to)
+		},
+	}
+	cmd.Flags().StringVar(&root, "root", "/", "use `DIR` as the root directory of the machine")
+	cmd.Flags().StringVar(&from, "from", staticpods.SourceDir, "read the pods from `DIR`")
+	cmd.Flags().StringVar(&to, "to", staticpods.ManifestDir, "write them into `DIR`, kubelet's staticPodPath")
+	cli.Directories(cmd, "root", "from", "to")
+	return cmd
+}
+
+func writeStaticPods(cmd *cobra.Command, root, from, to string) error {
+	h := host.New(root)
+	unlock, err := h.LockStaticPods()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	labels, err := hostfiles.RunningLabels(root)
+	if err != nil {
+		return err
+	}
+	log := newLog(cmd.ErrOrStderr())
+	w := staticpods.Writer{Root: root, From: from, To: to, Disk: hostfiles.OS{}, Labels: labels, Note: noteTo(log)}
+	w.Types, w.Unknown = h.WorkloadTypes()
+	errs := w.Update()
+	if len(errs) == 0 {
+		return nil
+	}
+	for _, err := range errs[1:] {
+		log.Error(err.Error() + hintOf(err))
+	}
+	return errs[0]
+}
+
+// hintOf returns the hint of an error as the end of a sentence; "" if there is none.
+func hintOf(err error) string {
+	if hint := fault.HintOf(err); hint != "" {
+		return "; " + hint
+	}
+	return ""
+}
