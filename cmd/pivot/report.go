@@ -232,6 +232,9 @@ func printStatus(w io.Writer, s status.Status) {
 	if s.Pending != nil {
 		line("pending", "%s%s", deploymentText(*s.Pending), map[bool]string{true: " (staged)"}[s.Pending.Staged])
 	}
+	if p := s.Partitioning; p != nil && len(p.Workloads) > 0 {
+		line("workloads", " %s", strings.Join(p.Workloads, ", "))
+	}
 	printDownload(line, s.Downloaded)
 	if s.Slot != nil {
 		line("slot", "of group %s at %s, %s %s", s.Slot.Group, s.Slot.URL, map[bool]string{true: "granted, asked for", false: "asked for"}[s.Slot.Held], s.Slot.Since.Format(time.RFC3339))

@@ -43,6 +43,16 @@ type Status struct {
 	LastCommand *LastCommand   `json:"lastCommand,omitempty"` // nil if none ran in this boot
 	Notes       []string       `json:"notes"`                 // observations on the host, for people
 	LeftOut     []string       `json:"leftOut,omitempty"`     // parts of the MachineConfig that were not applied
+	// Partitioning is the machine's CPU partitioning. Only "pivot status" has it, not the file of a run.
+	Partitioning *Partitioning `json:"partitioning,omitempty"`
+}
+
+// Partitioning is what a machine's pinning file for kubelet says. Without a file there are no workloads, and no
+// problem.
+type Partitioning struct {
+	Workloads []string `json:"workloads"` // types, in alphabetical order
+	// Problem is why the file cannot be used, with what to do; "" if it can be.
+	Problem string `json:"problem,omitempty"`
 }
 
 // LastCommand is the last command that could change the machine. Its result is not the machine's
