@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/cluster/capacity"
 	"machine-pivot/internal/cluster/hands"
 	"machine-pivot/internal/cluster/kube"
 	"machine-pivot/internal/cluster/node"
@@ -91,6 +92,12 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 		return err
 	}
 	defer served.Close()
+	keeper := &capacity.Keeper{Cluster: cluster, Now: time.Now, Log: agent.Log, Hands: &hands.Systemd{
+		Root: f.host, Program: f.program, Version: build.Version, Queries: workloadsUnit, Now: time.Now,
+	}}
+	nodes := make(chan capacity.Node, 1)
+	cluster.Capacity = func(n capacity.Node) { newest(nodes, n) }
+	go keeper.Run(cmd.Context(), nodes)
 	wake := make(chan struct{}, 1)
 	go cluster.Watch(cmd.Context(), func() {
 		select {
@@ -101,6 +108,18 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 	agent.Run(cmd.Context(), wake)
 	agent.Log.Info("the agent stops; a run of pivot goes on")
 	return nil // to be stopped is how it ends
+}
+
+// workloadsUnit asks pivot on the host for its workload types, beside the questions of the node's agent.
+const workloadsUnit = "pivot-agent-workloads.service"
+
+// newest puts a value into a channel of one, in place of an older one. Nobody else may do so.
+func newest[T any](c chan T, value T) {
+	select {
+	case <-c:
+	default:
+	}
+	c <- value
 }
 
 // check completes and checks the flags.

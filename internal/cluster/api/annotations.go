@@ -80,6 +80,9 @@ const (
 	// FailedConfig names the MachineConfig that has failed on this node, and is not tried at present.
 	// Whoever removes it has it tried again.
 	FailedConfig = Prefix + "/failed-config"
+	// Advertised lists, separated by commas, the workload types whose resource the node has because of the
+	// agent. Without it, a resource is kubelet's own (OpenShift's advertises it, too), and is not removed.
+	Advertised = Prefix + "/advertised-workloads"
 	// NeedsReplacement names the MachineConfig that only a new installation can give to this node, if
 	// the agent was told to ask for it. It is for the program that replaces machines.
 	NeedsReplacement = Prefix + "/needs-replacement"

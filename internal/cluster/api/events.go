@@ -19,4 +19,7 @@ const (
 	EventDownloaded     = "UpdateDownloaded"
 	EventDrainRehearsed = "DrainRehearsed"
 	EventFailed         = "UpdateFailed"
+
+	EventWorkloadsAdvertised = "WorkloadsAdvertised"
+	EventWorkloadsUnknown    = "WorkloadsUnknown"
 )

@@ -30,6 +30,9 @@ type Systemd struct {
 	Program string
 	// Version is the version of the agent.
 	Version string
+	// Queries is the name of the unit that asks pivot; "": pivot-agent-query.service. Values that ask at the
+	// same time need different ones.
+	Queries string
 	Now     func() time.Time
 
 	ofHost string   // version of pivot on the host; "": not asked for
@@ -44,7 +47,6 @@ const (
 	resultFile  = dir + "/result.json"
 	configFile  = dir + "/machineconfig.json"
 	planFile    = dir + "/plan-machineconfig.json"
-	answerFile  = dir + "/answer.json"
 	lockFile    = dir + "/lock"
 
 	statusFile = "/run/pivot/status.json"
@@ -170,15 +172,15 @@ func (s *Systemd) query(ctx context.Context, conn *systemd.Conn, args ...string)
 		return nil, err
 	}
 	err := s.startUnit(ctx, conn, service{
-		name: queryUnit, description: "A question of the node agent to pivot: " + args[0],
-		args: append([]string{s.Program}, args...), output: answerFile, keep: true,
+		name: s.queries(), description: "A question of the node agent to pivot: " + args[0],
+		args: append([]string{s.Program}, args...), output: s.answerFile(), keep: true,
 	})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = s.endUnit(context.WithoutCancel(ctx), conn, queryUnit) }()
+	defer func() { _ = s.endUnit(context.WithoutCancel(ctx), conn, s.queries()) }()
 	for {
-		u, err := stateOf(ctx, conn, queryUnit)
+		u, err := stateOf(ctx, conn, s.queries())
 		if err != nil {
 			return nil, err
 		}
@@ -193,16 +195,22 @@ func (s *Systemd) query(ctx context.Context, conn *systemd.Conn, args ...string)
 	}
 }
 
+// queries returns the name of the unit that asks pivot.
+func (s *Systemd) queries() string { return cmp.Or(s.Queries, queryUnit) }
+
+// answerFile returns the file of the host with the output of that unit.
+func (s *Systemd) answerFile() string { return dir + "/" + s.queries() + ".json" }
+
 // answer returns the output of a query that has ended.
 func (s *Systemd) answer(command string, u unit) ([]byte, error) {
-	data, err := s.read(answerFile)
+	data, err := s.read(s.answerFile())
 	if err == nil && len(data) > 0 {
 		return data, nil
 	}
 	if u.failure == "" {
 		u.failure = "it has no output"
 	}
-	return nil, &Failure{Class: fault.Internal.String(), Message: fmt.Sprintf("cannot ask pivot %s on the host: %s", command, u.failure), Hint: "journalctl -u " + queryUnit + " on the host says more"}
+	return nil, &Failure{Class: fault.Internal.String(), Message: fmt.Sprintf("cannot ask pivot %s on the host: %s", command, u.failure), Hint: "journalctl -u " + s.queries() + " on the host says more"}
 }
 
 // read reads a file of the host.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ end() {
 }
 case "$*" in
 version*) doc Version '"version":"1.2.3"' ;;
-status*) doc Status '"phase":"done","machineConfig":{"current":{"name":"a"},"desired":{"name":"a"}}' ;;
+status*) doc Status '"phase":"done"'"$(cat "$dir/partitioning" 2>/dev/null)"',"machineConfig":{"current":{"name":"a"},"desired":{"name":"a"}}' ;;
 verify*) doc Verify '"ok":false,"differences":[{"class":"arguments","name":"quiet","wrong":"missing","message":"m"}]'; exit 65 ;;
 *--dry-run*) cat "$dir/plan" ;;
 *) end ;;
@@ -254,6 +255,40 @@ func TestSystemd(t *testing.T) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})
+	t.Run("workloads", func(t *testing.T) {
+		beside := h.another(h.Root)
+		beside.Queries = "pivot-agent-workloads.service"
+		if _, err := beside.Workloads(t.Context()); fault.KindOf(err) != fault.Refused {
+			t.Errorf("a pivot that does not say them: %v", err)
+		}
+		h.write("partitioning", `,"partitioning":{"workloads":["management"]}`)
+		if w, err := beside.Workloads(t.Context()); err != nil || !slices.Equal(w.Types, []string{"management"}) || w.Problem != "" {
+			t.Errorf("%+v, %v", w, err)
+		}
+		h.write("partitioning", `,"partitioning":{"workloads":[],"problem":"bad"}`)
+		if w, err := beside.Workloads(t.Context()); err != nil || len(w.Types) > 0 || w.Problem != "bad" {
+			t.Errorf("%+v, %v", w, err)
+		}
+		// Two questions at the same time, of which neither ends the other.
+		errs := make(chan error)
+		go func() {
+			for range 5 {
+				if _, err := beside.Workloads(t.Context()); err != nil {
+					errs <- err
+					return
+				}
+			}
+			errs <- nil
+		}()
+		for range 5 {
+			if _, err := h.Verify(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("one agent", func(t *testing.T) {
 		if err := h.Lock(); err != nil {
 			t.Fatal(err)
@@ -279,6 +314,9 @@ func TestSystemd(t *testing.T) {
 		}
 		if _, err := h.Look(t.Context()); !errors.Is(err, hands.ErrNotOstree) {
 			t.Errorf("%v", err)
+		}
+		if w, err := h.Workloads(t.Context()); err != nil || len(w.Types) > 0 {
+			t.Errorf("%+v, %v", w, err)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/capacity"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
 )
@@ -26,6 +27,8 @@ type Cluster struct {
 	// API is a client of the API server, as New returns it.
 	API rest.Interface
 	Now func() time.Time
+	// Capacity is told the node each time that Watch sees it; nil: nobody is.
+	Capacity func(capacity.Node)
 }
 
 // New returns a client for an API server.
@@ -57,6 +60,10 @@ type object struct {
 	Spec struct {
 		Unschedulable bool `json:"unschedulable"`
 	} `json:"spec"`
+	Status struct {
+		Capacity    amounts `json:"capacity"`
+		Allocatable amounts `json:"allocatable"`
+	} `json:"status"`
 }
 
 func (o object) node() node.Node {

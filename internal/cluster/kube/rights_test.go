@@ -57,6 +57,7 @@ func (r request) send(ctx context.Context, api rest.Interface) error {
 // requests are the requests in the table of rights in docs/cluster.md, as the agent of n1 would send them.
 func requests() map[string]request {
 	const cordon, note, label = `{"spec":{"unschedulable":true}}`, `{"metadata":{"annotations":{"a.example/b":"c"}}}`, `{"metadata":{"labels":{"node-restriction.kubernetes.io/a":"b"}}}`
+	const cores = `{"metadata":{"annotations":{"a.example/b":"d"}},"status":{"capacity":{"management.workload.openshift.io/cores":"4000"}}}`
 	const taint, event = `{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}`, `{"apiVersion":"v1","kind":"Event","metadata":{"generateName":"n1."},"involvedObject":{"kind":"Node","name":"n1"},"reason":"Test","type":"Normal"}`
 	system := func(name string) request {
 		return request{"apply", ownPath + "nodesystems/" + name, fmt.Sprintf(`{"apiVersion":"machine-pivot.io/v1alpha1","kind":"NodeSystem","metadata":{"name":%q}}`, name)}
@@ -66,32 +67,34 @@ func requests() map[string]request {
 			`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfigNode","metadata":{"name":%q},"spec":{"node":{"name":%q},"pool":{"name":"worker"},"configVersion":{"desired":"mc"}}}`, name, name)}
 	}
 	return map[string]request{
-		"read its Node":                      {"get", corePath + "nodes/n1", ""},
-		"watch its Node":                     {"get", corePath + "nodes?fieldSelector=metadata.name%3Dn1&watch=true&timeoutSeconds=1", ""},
-		"annotate its Node":                  {"patch", corePath + "nodes/n1", note},
-		"cordon its Node":                    {"patch", corePath + "nodes/n1", cordon},
-		"taint its Node":                     {"patch", corePath + "nodes/n1", taint},
-		"give its Node a label of isolation": {"patch", corePath + "nodes/n1", label},
-		"delete its Node":                    {"delete", corePath + "nodes/n1", ""},
-		"read another Node":                  {"get", corePath + "nodes/n2", ""},
-		"annotate another Node":              {"patch", corePath + "nodes/n2", note},
-		"cordon another Node":                {"patch", corePath + "nodes/n2", cordon},
-		"read a MachineConfig by its name":   {"get", operatorPath + "machineconfigs/mc", ""},
-		"list MachineConfigs":                {"get", operatorPath + "machineconfigs", ""},
-		"change a MachineConfig":             {"patch", operatorPath + "machineconfigs/mc", note},
-		"delete a MachineConfig":             {"delete", operatorPath + "machineconfigs/mc", ""},
-		"write its MachineConfigNode":        update("n1"),
-		"write another MachineConfigNode":    update("n2"),
-		"list MachineConfigNodes":            {"get", operatorPath + "machineconfignodes", ""},
-		"write its NodeSystem":               system("n1"),
-		"write another NodeSystem":           system("n2"),
-		"delete its NodeSystem":              {"delete", ownPath + "nodesystems/n1", ""},
-		"record an event about its Node":     {"create", corePath + "namespaces/default/events", event},
-		"read events":                        {"get", corePath + "namespaces/default/events", ""},
-		"read Secrets":                       {"get", corePath + "secrets", ""},
-		"list the pods of all nodes":         {"get", corePath + "pods", ""},
-		"delete a pod of another node":       {"delete", corePath + "namespaces/default/pods/p2", ""},
-		"read roles":                         {"get", "/apis/rbac.authorization.k8s.io/v1/clusterroles", ""},
+		"read its Node":                               {"get", corePath + "nodes/n1", ""},
+		"watch its Node":                              {"get", corePath + "nodes?fieldSelector=metadata.name%3Dn1&watch=true&timeoutSeconds=1", ""},
+		"annotate its Node":                           {"patch", corePath + "nodes/n1", note},
+		"cordon its Node":                             {"patch", corePath + "nodes/n1", cordon},
+		"say how much its Node has of a resource":     {"patch", corePath + "nodes/n1/status", cores},
+		"say how much another Node has of a resource": {"patch", corePath + "nodes/n2/status", cores},
+		"taint its Node":                              {"patch", corePath + "nodes/n1", taint},
+		"give its Node a label of isolation":          {"patch", corePath + "nodes/n1", label},
+		"delete its Node":                             {"delete", corePath + "nodes/n1", ""},
+		"read another Node":                           {"get", corePath + "nodes/n2", ""},
+		"annotate another Node":                       {"patch", corePath + "nodes/n2", note},
+		"cordon another Node":                         {"patch", corePath + "nodes/n2", cordon},
+		"read a MachineConfig by its name":            {"get", operatorPath + "machineconfigs/mc", ""},
+		"list MachineConfigs":                         {"get", operatorPath + "machineconfigs", ""},
+		"change a MachineConfig":                      {"patch", operatorPath + "machineconfigs/mc", note},
+		"delete a MachineConfig":                      {"delete", operatorPath + "machineconfigs/mc", ""},
+		"write its MachineConfigNode":                 update("n1"),
+		"write another MachineConfigNode":             update("n2"),
+		"list MachineConfigNodes":                     {"get", operatorPath + "machineconfignodes", ""},
+		"write its NodeSystem":                        system("n1"),
+		"write another NodeSystem":                    system("n2"),
+		"delete its NodeSystem":                       {"delete", ownPath + "nodesystems/n1", ""},
+		"record an event about its Node":              {"create", corePath + "namespaces/default/events", event},
+		"read events":                                 {"get", corePath + "namespaces/default/events", ""},
+		"read Secrets":                                {"get", corePath + "secrets", ""},
+		"list the pods of all nodes":                  {"get", corePath + "pods", ""},
+		"delete a pod of another node":                {"delete", corePath + "namespaces/default/pods/p2", ""},
+		"read roles":                                  {"get", "/apis/rbac.authorization.k8s.io/v1/clusterroles", ""},
 	}
 }
 

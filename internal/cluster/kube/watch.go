@@ -18,13 +18,17 @@ type watched struct {
 }
 
 // Watch calls changed when the node's annotations, or its cordon, have changed, until ctx ends. The
-// status that kubelet writes is no change. A watch that ends is followed by another one; changed is called
+// status that kubelet writes is no change; Cluster.Capacity is told what it says of workloads. A watch that ends is followed by another one; changed is called
 // in between, because something may have been missed.
 func (c *Cluster) Watch(ctx context.Context, changed func()) {
 	const pause = 30 * time.Second
 	var last node.Node
 	for ctx.Err() == nil {
-		err := c.watchOnce(ctx, func(n node.Node) {
+		err := c.watchOnce(ctx, func(o object) {
+			if c.Capacity != nil {
+				c.Capacity(o.capacity())
+			}
+			n := o.node()
 			if n.Unschedulable != last.Unschedulable || !maps.Equal(n.Annotations, last.Annotations) {
 				changed()
 			}
@@ -41,7 +45,7 @@ func (c *Cluster) Watch(ctx context.Context, changed func()) {
 }
 
 // watchOnce watches the node for a bounded time. The first event is the node as it is.
-func (c *Cluster) watchOnce(ctx context.Context, seen func(n node.Node)) error {
+func (c *Cluster) watchOnce(ctx context.Context, seen func(o object)) error {
 	const limit = 540 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, limit+requestLimit)
 	defer cancel()
@@ -61,6 +65,6 @@ func (c *Cluster) watchOnce(ctx context.Context, seen func(n node.Node)) error {
 		case w.Type == "ERROR":
 			return errors.New("the watch has ended with an error")
 		}
-		seen(w.Object.node())
+		seen(w.Object)
 	}
 }

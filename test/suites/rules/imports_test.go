@@ -127,8 +127,11 @@ var importTable = map[string]rule{
 	"cluster/api":     {ours: []string{"printable"}, never: slices.Concat(processes, commandLine, world)},
 	"cluster/hands":   {ours: []string{"api", "fault", "hostfiles", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cluster/node":    {ours: []string{"cluster/api", "cluster/hands", "fault", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/kube":    {ours: []string{"cluster/api", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/kube":    {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cmd/pivot-agent": {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
+
+	// Beside its state machine.
+	"cluster/capacity": {ours: []string{"cluster/api", "cluster/hands", "cluster/node"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cmd/pivotctl": {ours: all, foreign: true, never: processes},
 	"cli":          {ours: []string{"api", "fault", "printable", "pinning"}, foreign: true, never: slices.Concat(processes, []string{"net"})},

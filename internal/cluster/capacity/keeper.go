@@ -1,0 +1,155 @@
+package capacity
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/node"
+)
+
+// Keeper keeps the resources of one node. What it remembers only saves work.
+type Keeper struct {
+	Cluster Cluster
+	Hands   Hands
+	Now     func() time.Time
+	Log     *logrus.Logger
+
+	types   []string  // of the host, as last known
+	known   bool      // they are
+	config  string    // Node.Config when they were asked for
+	ask     time.Time // when they are asked for again
+	patched time.Time // when the node was last changed, or that was tried
+	pause   time.Duration
+	said    string // the last event
+}
+
+// Cluster is the node's cluster, as a Keeper uses it.
+type Cluster interface {
+	// Advertise changes the node, and returns its new state.
+	Advertise(ctx context.Context, p Patch) (Node, error)
+	// Record records an event about the node.
+	Record(ctx context.Context, of node.Node, e node.Event) error
+}
+
+// Hands asks pivot on the host: see package hands.
+type Hands interface {
+	Workloads(ctx context.Context) (hands.Workloads, error)
+}
+
+// The times between what a Keeper does. Something else may undo each change of the node as soon as it is
+// made: then the pauses between changes get longer.
+const (
+	askEvery   = 10 * time.Minute
+	askAgain   = time.Minute // after a failure
+	firstPause = 5 * time.Second
+	lastPause  = 5 * time.Minute
+	settled    = 10 * time.Minute // without a change, the pauses are short again
+)
+
+// Run keeps the resources of the node until ctx ends. nodes has the newest state of the node.
+func (k *Keeper) Run(ctx context.Context, nodes <-chan Node) {
+	var n Node
+	select {
+	case n = <-nodes:
+	case <-ctx.Done():
+		return
+	}
+	for {
+		var wait time.Duration
+		n, wait = k.Step(ctx, n)
+		timer := time.NewTimer(wait)
+		select {
+		case n = <-nodes:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// Step does what is due for a node, and returns its newest state and how long nothing is due unless it changes.
+func (k *Keeper) Step(ctx context.Context, n Node) (Node, time.Duration) {
+	now := k.Now()
+	if wait := k.ask.Sub(now); wait <= 0 || wait > askEvery || n.Config != k.config { // the clock may be set back
+		k.askHost(ctx, n)
+		now = k.Now()
+	}
+	rest := max(k.ask.Sub(now), time.Second)
+	if !k.known {
+		return n, rest
+	}
+	p, due := Decide(n, k.types)
+	if !due {
+		return n, rest
+	}
+	if wait := k.patched.Add(k.pause).Sub(now); wait > 0 && wait <= lastPause { // a clock that was set back does not count
+		return n, min(wait, rest)
+	}
+	if now.Sub(k.patched) >= settled {
+		k.pause = 0
+	}
+	k.patched, k.pause = now, min(max(2*k.pause, firstPause), lastPause)
+	after, err := k.Cluster.Advertise(ctx, p)
+	if err != nil {
+		k.Log.WithError(err).Warn("cannot advertise the workloads of the host; tries again")
+		return n, k.pause
+	}
+	if len(p.Cores) > 0 {
+		k.tell(ctx, after, node.Event{Reason: api.EventWorkloadsAdvertised, Message: describe(p)})
+	}
+	return after, rest
+}
+
+// askHost asks for the workload types of the host. If they cannot be told, those that were last known stay: a
+// mistake in a file takes no resource from pods that run.
+func (k *Keeper) askHost(ctx context.Context, n Node) {
+	found, err := k.Hands.Workloads(ctx)
+	k.config = n.Config
+	k.ask = k.Now().Add(askEvery)
+	switch {
+	case err != nil:
+		k.ask = k.Now().Add(askAgain)
+		k.Log.WithError(err).Warn("cannot ask for the workloads of the host; tries again")
+	case found.Problem != "":
+		k.ask = k.Now().Add(askAgain)
+		k.tell(ctx, n, node.Event{Reason: api.EventWorkloadsUnknown, Message: api.BoundedReason(found.Problem), Warning: true})
+	default:
+		k.types, k.known = found.Types, true
+	}
+}
+
+// tell records an event, unless it was the last one. A failure is only logged, since events are for people.
+func (k *Keeper) tell(ctx context.Context, n Node, e node.Event) {
+	k.Log.WithField("event", e.Reason).Info(e.Message)
+	if e.Reason+e.Message == k.said {
+		return
+	}
+	k.said = e.Reason + e.Message
+	if err := k.Cluster.Record(ctx, node.Node{Name: n.Name, UID: n.UID}, e); err != nil {
+		k.Log.WithError(err).Warn("cannot record an event")
+	}
+}
+
+// describe returns a change for people.
+func describe(p Patch) string {
+	var parts []string
+	for _, workload := range slices.Sorted(maps.Keys(p.Cores)) {
+		if cores := p.Cores[workload]; cores == nil {
+			parts = append(parts, "no longer "+workload+Suffix)
+		} else {
+			parts = append(parts, fmt.Sprintf("%s%s: %d", workload, Suffix, *cores))
+		}
+	}
+	return "the node advertises " + strings.Join(parts, ", ")
+}
