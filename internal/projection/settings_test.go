@@ -10,18 +10,19 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/projection"
+	"machine-pivot/internal/staticpods"
 	"machine-pivot/kargs"
 )
 
 // TestSettings (D71): the files that administrators write can be entries, what pivot keeps cannot.
 func TestSettings(t *testing.T) {
-	settings := []string{host.SettingsPath, disruption.RulesPath, kargs.PolicyPath, day2.PullspecPath, day2.KernelArgsPath}
+	settings := []string{host.SettingsPath, disruption.RulesPath, kargs.PolicyPath, day2.PullspecPath, day2.KernelArgsPath, staticpods.SourceDir}
 	for _, path := range settings {
 		if _, err := projection.Canonical(path); err != nil || !slices.Contains(projection.Settings(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	for _, path := range []string{projection.OwnDir, mcfile.RecordPath, mcfile.LeftOutPath, live.JournalPath, projection.ManifestPath, "/etc/pivot/x", "/var/lib/pivot"} {
+	for _, path := range []string{projection.OwnDir, mcfile.RecordPath, mcfile.LeftOutPath, live.JournalPath, staticpods.RecordPath, projection.ManifestPath, "/etc/pivot/x", "/var/lib/pivot"} {
 		if _, err := projection.Canonical(path); err == nil {
 			t.Errorf("%s can be an entry", path)
 		}

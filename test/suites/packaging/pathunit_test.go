@@ -39,8 +39,8 @@ func TestStaticPodsUnits(t *testing.T) {
 		return string(data)
 	}
 	watch := strings.NewReplacer("=/etc/", "="+dir+"/").Replace(text("pivot-static-pods.path"))
-	service, _, _ := strings.Cut(text("pivot-static-pods.service"), "[Service]\n") // namespaces do not have all that the rest restricts
-	service = strings.NewReplacer("|/etc/", "|"+dir+"/").Replace(service) + "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo ran >> " + dir + "/log'\n"
+	service := strings.NewReplacer("|/etc/", "|"+dir+"/", "ExecStart=/usr/bin/pivot static-pods", "ExecStart=/bin/sh -c 'echo ran >> "+dir+"/log'").
+		Replace(text("pivot-static-pods.service"))
 	write(t, filepath.Join(units, "pivot-static-pods.path"), watch, 0o644)
 	write(t, filepath.Join(units, "pivot-static-pods.service"), service, 0o644)
 	systemctl("daemon-reload")
