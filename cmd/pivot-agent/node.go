@@ -40,7 +40,8 @@ func nodeCommand(build cli.Build) *cobra.Command {
 		Long: "Be the agent of the node that this machine is. It gives the machine the MachineConfig that the node's\n" +
 			"annotation machineconfiguration.openshift.io/desiredConfig names, by pivot on the host, and says in\n" +
 			"annotations, events and objects how far that is. A node without that annotation, and a host that is not\n" +
-			"booted from an ostree deployment, are left alone.",
+			"booted from an ostree deployment, are left alone. Beside that, it advertises the\n" +
+			"resources of CPU partitioning on the node, for the workload types that pivot finds on the host.",
 		Example: "  pivot-agent node --kubeconfig /var/lib/kubelet/kubeconfig\n  pivot-agent node --host /host",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, build) },
