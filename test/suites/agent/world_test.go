@@ -29,7 +29,7 @@ import (
 )
 
 // pivot stands in for pivot: it has the MachineConfig in the file current, downloads one in the file
-// downloaded, and waits in an apply while the file hold exists.
+// downloaded, waits in an apply while the file hold exists, and has the workload types in the file workloads.
 const pivot = `#!/bin/sh
 dir=$(dirname "$0")
 last() { for arg; do :; done; echo "$arg"; }
@@ -39,7 +39,7 @@ echo "$@" >> "$dir/calls"
 current=$(cat "$dir/current")
 case "$*" in
 version*) doc Version '"version":"0.0.0"' ;;
-status*) doc Status '"phase":"done","booted":{"commit":"c0"},"machineConfig":{"current":{"name":"'"$current"'"},"desired":{"name":"'"$current"'"}},"downloaded":{"machineConfig":"sha256:'"$(cat "$dir/downloaded")"'","at":"2026-01-01T00:00:00Z"}' ;;
+status*) doc Status '"phase":"done","booted":{"commit":"c0"},"machineConfig":{"current":{"name":"'"$current"'"},"desired":{"name":"'"$current"'"}},"downloaded":{"machineConfig":"sha256:'"$(cat "$dir/downloaded")"'","at":"2026-01-01T00:00:00Z"},"partitioning":{"workloads":['"$(cat "$dir/workloads" 2>/dev/null)"']}' ;;
 verify*) doc Verify '"ok":true,"differences":[]' ;;
 *--dry-run*) doc Plan '"changed":true,"reboots":0,"drain":{"wanted":false,"because":[]}' ;;
 *--download-only*) sha256sum "$(last "$@")" | cut -d' ' -f1 > "$dir/downloaded"; doc Result '"outcome":"downloaded"' ;;
