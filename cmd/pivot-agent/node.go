@@ -7,11 +7,13 @@ import (
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/cluster/capacity"
+	"machine-pivot/internal/cluster/drain"
 	"machine-pivot/internal/cluster/hands"
 	"machine-pivot/internal/cluster/kube"
 	"machine-pivot/internal/cluster/node"
@@ -24,13 +26,20 @@ type nodeFlags struct {
 	host, program    string
 	listen           string
 	drain            string
+	pods             drain.Policy
 	verbose          bool
 	policy           node.Policy
 }
 
+// Who drains the node. It is the agent unless a controller does: elsewhere than in a cluster of OpenShift
+// nobody answers the annotations, and the rights for it are those of deploy/base.
 const (
+	drainSelf       = "self"
 	drainController = "controller"
 )
+
+// drainPass is how long the agent drains until it looks again at what the cluster wants.
+const drainPass = 2 * time.Minute
 
 func nodeCommand(build cli.Build) *cobra.Command {
 	var f nodeFlags
@@ -53,8 +62,12 @@ func nodeCommand(build cli.Build) *cobra.Command {
 	cli.Directories(cmd, "host")
 	flags.StringVar(&f.program, "pivot", "/usr/bin/pivot", "`PATH` of pivot on the host")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8797", "`ADDRESS` of /healthz, /readyz and /metrics")
-	f.drain = drainController
-	cli.OneOf{Value: &f.drain, Allowed: []string{drainController}}.Add(cmd, "drain", "who cordons, drains and uncordons the node: a controller, by the annotations")
+	f.drain = drainSelf
+	cli.OneOf{Value: &f.drain, Allowed: []string{drainSelf, drainController}}.Add(cmd, "drain", "who cordons, drains and uncordons the node: the agent, or a controller by the annotations")
+	f.pods = drain.Policy{EmptyDir: drain.Evict, Unmanaged: drain.Evict, Finished: drain.Evict} // as the machine-config operator does
+	cli.OneOf{Value: &f.pods.EmptyDir, Allowed: []string{drain.Evict, drain.Stop}}.Add(cmd, "drain-emptydir", "pods with data in an emptyDir, which is lost: evict them, or stop the drain")
+	cli.OneOf{Value: &f.pods.Unmanaged, Allowed: []string{drain.Evict, drain.Stop}}.Add(cmd, "drain-unmanaged", "pods without a controller that creates them again: evict them, or stop the drain")
+	cli.OneOf{Value: &f.pods.Finished, Allowed: []string{drain.Evict, drain.Leave}}.Add(cmd, "drain-finished", "pods that have ended: evict them, or leave them")
 	flags.BoolVar(&f.policy.SingleNode, "single-node", false, "the node is the only one of its cluster, and is not drained")
 	flags.DurationVar(&f.policy.DrainLimit, "drain-limit", time.Hour, "how long a drain may take")
 	flags.BoolVar(&f.policy.KeepDraining, "keep-draining", false, "go on with a drain that takes longer, instead of giving the node back")
@@ -84,9 +97,11 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 		return err
 	}
 	cluster := &kube.Cluster{Name: f.name, API: client, Now: time.Now}
+	log := f.log(cmd)
 	agent := &node.Agent{
 		Cluster: cluster, Hands: host, Policy: f.policy, Version: build.Version, Now: time.Now,
-		Log: f.log(cmd), Metrics: &node.Metrics{},
+		Log: log, Metrics: &node.Metrics{},
+		Drainer: &drain.Drainer{Cluster: cluster, Self: self(), Policy: f.pods, Limit: drainPass, Log: log},
 	}
 	served, err := serve(cmd.Context(), f.listen, agent)
 	if err != nil {
@@ -121,6 +136,12 @@ func newest[T any](c chan T, value T) {
 	default:
 	}
 	c <- value
+}
+
+// self returns the pod that the agent is, as the fields of its own pod that deploy/ gives to it say; none
+// on a host.
+func self() types.NamespacedName {
+	return types.NamespacedName{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")}
 }
 
 // check completes and checks the flags.

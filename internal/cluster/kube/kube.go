@@ -86,8 +86,10 @@ func controlPlane(labels map[string]string) bool {
 
 func (c *Cluster) nodePath() string { return "/api/v1/nodes/" + c.Name }
 
-// do sends a request and decodes the answer, unless into is nil.
-func (c *Cluster) do(ctx context.Context, r *rest.Request, what string, into any) error {
+// Do sends a request and decodes the answer, unless into is nil. It takes 30 seconds at most, and does not
+// obey a Retry-After of the API server: client-go would do so in silence, for minutes. what is the request
+// in words, such as "read the node n1".
+func (c *Cluster) Do(ctx context.Context, r *rest.Request, what string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
 	data, err := r.MaxRetries(0).Do(ctx).Raw()
@@ -114,7 +116,7 @@ func unavailable(what string, err error) error {
 // Node implements node.Cluster.
 func (c *Cluster) Node(ctx context.Context) (node.Node, error) {
 	var o object
-	if err := c.do(ctx, c.API.Get().AbsPath(c.nodePath()), "read the node "+c.Name, &o); err != nil {
+	if err := c.Do(ctx, c.API.Get().AbsPath(c.nodePath()), "read the node "+c.Name, &o); err != nil {
 		return node.Node{}, err
 	}
 	return o.node(), nil
@@ -126,7 +128,7 @@ func (c *Cluster) MachineConfig(ctx context.Context, name string) ([]byte, error
 		return nil, fmt.Errorf("%w: %q is no name", node.ErrNoMachineConfig, name)
 	}
 	var raw json.RawMessage
-	err := c.do(ctx, c.API.Get().AbsPath("/apis", api.OperatorGroup, api.OperatorVersion, api.MachineConfigs, name), "read the MachineConfig "+name, &raw)
+	err := c.Do(ctx, c.API.Get().AbsPath("/apis", api.OperatorGroup, api.OperatorVersion, api.MachineConfigs, name), "read the MachineConfig "+name, &raw)
 	if apierrors.IsNotFound(err) {
 		return nil, node.ErrNoMachineConfig
 	}
@@ -186,7 +188,7 @@ func (c *Cluster) Patch(ctx context.Context, read node.Node, p node.Patch) (node
 		return node.Node{}, err
 	}
 	var o object
-	err = c.do(ctx, c.API.Patch(types.MergePatchType).AbsPath(c.nodePath()).Param("fieldManager", fieldManager).Body(body), "change the node "+c.Name, &o)
+	err = c.Do(ctx, c.API.Patch(types.MergePatchType).AbsPath(c.nodePath()).Param("fieldManager", fieldManager).Body(body), "change the node "+c.Name, &o)
 	if apierrors.IsConflict(err) {
 		return node.Node{}, node.ErrConflict
 	}
@@ -262,7 +264,7 @@ func (c *Cluster) apply(ctx context.Context, path string, m manifest) error {
 	if err != nil {
 		return err
 	}
-	return c.do(ctx, c.API.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", fieldManager).Param("force", "true").Body(body), "write "+path, nil)
+	return c.Do(ctx, c.API.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", fieldManager).Param("force", "true").Body(body), "write "+path, nil)
 }
 
 // Found reports whether the API server has the node, so that a wrong name is noticed at the start.

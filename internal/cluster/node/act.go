@@ -80,7 +80,7 @@ func (a *Agent) actRehearse(ctx context.Context, s situation) error {
 	if m.blocked.IsZero() {
 		m.blocked = a.Now()
 	}
-	f := failure{state: api.StateWorking, reason: "waits with the drain: " + err.Error(), soft: true, event: api.EventFailedToDrain, at: a.Now()}
+	f := failure{state: api.StateWorking, reason: "waits with the drain: " + withHint(err), soft: true, event: api.EventFailedToDrain, at: a.Now()}
 	if before := s.node.Annotations[api.StateOfNode]; before == api.StateDegraded || a.Now().Sub(m.blocked) >= a.Policy.DrainLimit {
 		f.state = api.StateDegraded // which it stays while it is tried again
 	}
@@ -122,7 +122,7 @@ func (a *Agent) actDrain(ctx context.Context, s situation) (time.Duration, error
 	err := errors.New("the controller has not reported the drain as complete")
 	wait := pollDrain
 	if !a.Policy.ByController {
-		err, wait = a.Drainer.Drain(ctx), retryDrain
+		err, wait = a.Drainer.Drain(ctx, s.node), retryDrain
 	}
 	if err == nil {
 		if err := a.patch(ctx, s, Patch{Annotations: map[string]*string{api.LastAppliedDrain: set(api.DrainFor(a.change.config)), api.Reason: set("")}}); err != nil {
@@ -131,10 +131,10 @@ func (a *Agent) actDrain(ctx context.Context, s situation) (time.Duration, error
 		a.event(ctx, s.node, Event{Reason: api.EventDrain, Message: "drained for " + a.change.config})
 		return 0, nil
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(err, ErrConflict) {
 		return 0, err
 	}
-	reason := api.BoundedReason("cannot drain the node: " + err.Error())
+	reason := api.BoundedReason("cannot drain the node: " + withHint(err))
 	overdue := a.Now().Sub(drainStarted(s.node, a.Now())) >= a.Policy.DrainLimit
 	if overdue && !a.Policy.KeepDraining {
 		a.seen = &s.node

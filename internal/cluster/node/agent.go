@@ -99,8 +99,9 @@ type Drainer interface {
 	// way. It changes nothing.
 	Rehearse(ctx context.Context) error
 	// Drain evicts the node's pods and waits until they are gone. It returns within some minutes, and
-	// is called again after an error, which names what stands in the way.
-	Drain(ctx context.Context) error
+	// is called again after an error, which names what stands in the way. A node that is not cordoned any
+	// more, or is another one of that name, is ErrConflict.
+	Drain(ctx context.Context, of Node) error
 }
 
 // Policy is how an administrator wants the agent to work.

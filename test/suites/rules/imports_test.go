@@ -128,6 +128,7 @@ var importTable = map[string]rule{
 	"cluster/hands":   {ours: []string{"api", "fault", "hostfiles", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cluster/node":    {ours: []string{"cluster/api", "cluster/hands", "fault", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/kube":    {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/drain":   {ours: []string{"cluster/kube", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cmd/pivot-agent": {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
 
 	// Beside its state machine.

@@ -112,7 +112,7 @@ func (d drainer) blocked() error {
 }
 
 // Drain implements node.Drainer.
-func (d drainer) Drain(context.Context) error {
+func (d drainer) Drain(context.Context, node.Node) error {
 	return d.w.call("drain", func() error {
 		if err := d.blocked(); err != nil {
 			return err

@@ -1,0 +1,56 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+)
+
+// The bounds of a list: no kubelet runs as many pods, but those that have finished stay until somebody
+// deletes them.
+const (
+	pageSize = 200
+	maxPages = 100
+)
+
+// look reads the pods of the node, and judges them.
+func (d *Drainer) look(ctx context.Context) (found, error) {
+	f := found{stopped: report{}}
+	what := "read the pods of the node " + d.Cluster.Name
+	pods, err := list[corev1.Pod](ctx, d, what, "/api/v1/pods", func(r *rest.Request) *rest.Request {
+		return r.Param("fieldSelector", "spec.nodeName="+d.Cluster.Name)
+	})
+	for i := range pods {
+		v, why := d.judge(&pods[i])
+		f.sort(&pods[i], v, why)
+	}
+	return f, err
+}
+
+// list reads all objects below a path, page by page.
+func list[T any](ctx context.Context, d *Drainer, what, path string, with func(*rest.Request) *rest.Request) (all []T, err error) {
+	next := ""
+	for range maxPages {
+		var page struct {
+			Metadata struct {
+				Continue string `json:"continue"`
+			} `json:"metadata"`
+			Items []T `json:"items"`
+		}
+		r := with(d.Cluster.API.Get().AbsPath(path)).Param("limit", strconv.Itoa(pageSize))
+		if next != "" {
+			r = r.Param("continue", next)
+		}
+		if err := d.Cluster.Do(ctx, r, what, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if next = page.Metadata.Continue; next == "" {
+			return all, nil
+		}
+	}
+	return nil, fmt.Errorf("cannot %s: there are more than %d", what, maxPages*pageSize)
+}

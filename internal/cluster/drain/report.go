@@ -1,0 +1,81 @@
+package drain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"machine-pivot/internal/fault"
+)
+
+// report is what stands in the way of a drain: pods, by why each does not go. It has no times and counts
+// that change all the time, since it becomes an event whenever it changes.
+type report map[string][]string
+
+func (r report) add(why string, p *corev1.Pod) { r[why] = append(r[why], nameOf(p)) }
+
+// err returns the report as an error; nil if nothing stands in the way.
+func (r report) err() error {
+	const mostReasons, mostPods = 8, 5
+	if len(r) == 0 {
+		return nil
+	}
+	var parts []string
+	for _, why := range slices.Sorted(maps.Keys(r)) {
+		slices.Sort(r[why])
+		parts = append(parts, bounded(r[why], mostPods, ", ")+": "+why)
+	}
+	return fault.New(fault.Unavailable, "%s", bounded(parts, mostReasons, "; "))
+}
+
+// bounded joins the first texts, and says how many more there are.
+func bounded(texts []string, most int, separator string) string {
+	if len(texts) <= most {
+		return strings.Join(texts, separator)
+	}
+	return fmt.Sprintf("%s%sand %d more", strings.Join(texts[:most], separator), separator, len(texts)-most)
+}
+
+// nameOf returns the namespace and the name of a pod.
+func nameOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
+
+// ends is said of a pod within its grace period.
+const ends = "still ending"
+
+// stuck is how long after its grace period a pod counts as one that does not end.
+const stuck = time.Minute
+
+// late returns how long a pod should have been gone: the API server has added its grace period to the time
+// of its deletion. It is negative before.
+func (d *Drainer) late(p *corev1.Pod) time.Duration { return d.Cluster.Now().Sub(p.DeletionTimestamp.Time) }
+
+// whyNotEnded returns why a pod that was deleted is still there, as far as that can be known.
+func (d *Drainer) whyNotEnded(p *corev1.Pod) string {
+	late := d.late(p)
+	if late < stuck {
+		return ends
+	}
+	cause := "kubelet does not report the end"
+	if len(p.Finalizers) > 0 {
+		cause += ", or nobody removes the finalizers " + bounded(p.Finalizers, 3, ", ")
+	}
+	return fmt.Sprintf("not ended, although the grace period was over more than %s ago: %s", coarse(late), cause)
+}
+
+// coarse returns the largest of some round times that is not longer than a time, so that what is said
+// changes rarely.
+func coarse(t time.Duration) string {
+	for _, round := range []struct {
+		time time.Duration
+		name string
+	}{{24 * time.Hour, "a day"}, {6 * time.Hour, "6 hours"}, {time.Hour, "an hour"}, {10 * time.Minute, "10 minutes"}, {5 * time.Minute, "5 minutes"}} {
+		if t >= round.time {
+			return round.name
+		}
+	}
+	return "a minute"
+}

@@ -1,0 +1,115 @@
+package drain
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Policy is what an administrator decides about pods that lose something by an eviction.
+type Policy struct {
+	EmptyDir  string // Evict or Stop: running pods with a volume emptyDir, in memory or not, whose data is lost
+	Unmanaged string // Evict or Stop: running pods without a controller, which nothing creates again
+	Finished  string // Evict or Leave: pods whose containers have ended for good
+}
+
+// The values of a Policy.
+const (
+	Evict = "evict" // them
+	Stop  = "stop"  // the drain, before anything is evicted
+	Leave = "leave" // them as they are
+)
+
+// verdict is what a drain does with a pod.
+type verdict int
+
+const (
+	stays verdict = iota
+	goes          // it is evicted
+	ending        // somebody has deleted it, so it is only waited for
+	stops         // the policy does not let it go
+)
+
+// criticalPod is the annotation of critical pods. Kubernetes itself ignores it since 1.16.
+const criticalPod = "scheduler.alpha.kubernetes.io/critical-pod"
+
+// nodeCritical is the priority of the class system-node-critical. No other class can have as much.
+const (
+	nodeCriticalClass = "system-node-critical"
+	nodeCritical      = 2_000_001_000
+)
+
+// judge decides about a pod, and says why if it stops the drain. The first rule that fits applies.
+func (d *Drainer) judge(p *corev1.Pod) (v verdict, why string) {
+	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+	_, critical := p.Annotations[criticalPod]
+	owner := metav1.GetControllerOf(p)
+	finished := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	switch {
+	case mirror: // kubelet runs it from a file, whatever the API server says
+		return stays, ""
+	case d.Self.Name != "" && p.Namespace == d.Self.Namespace && p.Name == d.Self.Name:
+		return stays, ""
+	case owner != nil && owner.Kind == "DaemonSet": // it would come back at once
+		return stays, ""
+	case critical, p.Spec.PriorityClassName == nodeCriticalClass, p.Spec.Priority != nil && *p.Spec.Priority >= nodeCritical:
+		return stays, ""
+	case finished && d.Policy.Finished == Leave:
+		return stays, ""
+	case p.DeletionTimestamp != nil:
+		return ending, ""
+	case finished:
+		return goes, ""
+	case owner == nil && d.Policy.Unmanaged == Stop:
+		return stops, "no controller creates them again; delete them, or let the agent evict such pods with --drain-unmanaged=evict"
+	case slices.ContainsFunc(p.Spec.Volumes, isEmptyDir) && d.Policy.EmptyDir == Stop:
+		return stops, "they have data in an emptyDir, which would be lost; delete them, or let the agent evict such pods with --drain-emptydir=evict"
+	}
+	return goes, ""
+}
+
+func isEmptyDir(v corev1.Volume) bool { return v.EmptyDir != nil }
+
+// found are the pods of a node that matter to a drain.
+type found struct {
+	going, ending []*corev1.Pod
+	stopped       report
+}
+
+// sort adds a pod to those found.
+func (f *found) sort(p *corev1.Pod, v verdict, why string) {
+	switch v {
+	case goes:
+		f.going = append(f.going, p)
+	case ending:
+		f.ending = append(f.ending, p)
+	case stops:
+		f.stopped.add(why, p)
+	}
+}
+
+// all returns the UIDs of the pods that go. A pod of the same name that is created again is another one.
+func (f *found) all() map[types.UID]bool {
+	ids := map[types.UID]bool{}
+	for _, p := range slices.Concat(f.going, f.ending) {
+		ids[p.UID] = true
+	}
+	return ids
+}
+
+// leaveNewcomers leaves out pods that tolerate the cordon and were not there at first.
+func (f *found) leaveNewcomers(first map[types.UID]bool) {
+	newcomer := func(p *corev1.Pod) bool { return !first[p.UID] && toleratesCordon(p) }
+	f.going = slices.DeleteFunc(f.going, newcomer)
+	f.ending = slices.DeleteFunc(f.ending, newcomer)
+}
+
+// toleratesCordon reports whether the scheduler may place a pod on a cordoned node.
+func toleratesCordon(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
+		return (t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule) && (t.Key == "" || t.Key == corev1.TaintNodeUnschedulable) &&
+			(t.Operator == corev1.TolerationOpExists || t.Key != "" && t.Value == "")
+	})
+}
