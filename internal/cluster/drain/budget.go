@@ -86,7 +86,9 @@ func whyBlocked(b *policyv1.PodDisruptionBudget) string {
 		return fmt.Sprintf("protected by the budget %s, which allows no eviction because its state cannot be computed: %s", name, failed.Message)
 	case s.ObservedGeneration < b.Generation:
 		return fmt.Sprintf("protected by the budget %s, whose state the cluster has not computed yet", name)
-	case s.ExpectedPods > 0 && s.DesiredHealthy >= s.ExpectedPods:
+	case s.ExpectedPods == 0:
+		return fmt.Sprintf("protected by the budget %s, which can never allow an eviction: it counts pods by their controllers, and these have none; change it", name)
+	case s.DesiredHealthy >= s.ExpectedPods:
 		return fmt.Sprintf("protected by the budget %s, which can never allow an eviction: of %d pods it needs %d; change it, or have more replicas", name, s.ExpectedPods, s.DesiredHealthy)
 	}
 	return fmt.Sprintf("protected by the budget %s, which allows %d evictions now: of %d pods, %d are healthy, and it needs %d", name, s.DisruptionsAllowed, s.ExpectedPods, s.CurrentHealthy, s.DesiredHealthy)

@@ -92,7 +92,11 @@ func (c *Cluster) nodePath() string { return "/api/v1/nodes/" + c.Name }
 func (c *Cluster) Do(ctx context.Context, r *rest.Request, what string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	data, err := r.MaxRetries(0).Do(ctx).Raw()
+	result := r.MaxRetries(0).Do(ctx)
+	if err := result.Error(); err != nil { // in the API server's words, which Raw does not return
+		return unavailable(what, err)
+	}
+	data, err := result.Raw()
 	if err != nil {
 		return unavailable(what, err)
 	}
