@@ -146,7 +146,8 @@ func (a *Agent) actDrain(ctx context.Context, s situation) (time.Duration, error
 
 // sayBlocked says what a drain waits for, if the node does not say it yet.
 func (a *Agent) sayBlocked(ctx context.Context, s situation, reason string, overdue bool) error {
-	if a.Policy.ByController && !overdue || s.node.Annotations[api.Reason] == reason {
+	said := s.node.Annotations[api.Reason] == reason && (!overdue || s.node.Annotations[api.StateOfNode] == api.StateDegraded)
+	if said || a.Policy.ByController && !overdue {
 		return nil
 	}
 	p := Patch{Annotations: map[string]*string{api.Reason: set(reason)}}

@@ -153,6 +153,42 @@ func stories() map[string]story {
 			},
 			want: "reboot", state: api.StateDegraded, current: "a",
 		},
+		"a budget that allows it later": {
+			prepare: func(w *nodeagent.World) { w.Blocked = "budget db" },
+			before: func(w *nodeagent.World, _ int, _ string) {
+				switch reason := w.Note(api.Reason); {
+				case w.Since() > 3*time.Minute:
+					w.Blocked = ""
+				case reason != "" && reason != "waits with the drain: budget db; ask its owner":
+					w.Violated("the reason is %q", reason)
+				}
+			},
+			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
+		},
+		"a drain that goes on after its time": {
+			prepare: func(w *nodeagent.World) { w.Policy.KeepDraining = true },
+			before: func(w *nodeagent.World, _ int, name string) {
+				if name != "drain" {
+					return
+				}
+				if w.Blocked = "budget db"; w.Since() > 4*w.Policy.DrainLimit {
+					w.Blocked = ""
+				}
+				if state := w.State(); w.Since() > 3*w.Policy.DrainLimit && (state != api.StateDegraded || !strings.Contains(w.Note(api.Reason), "cannot drain the node: budget db; ask its owner")) {
+					w.Violated("the node is %s, %q", state, w.Note(api.Reason))
+				}
+			},
+			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1, also: cordonedOnce,
+		},
+		"an uncordon during the drain": {
+			before: func(w *nodeagent.World, _ int, name string) {
+				if name == "drain" && w.Since() < 10*time.Minute {
+					w.Change(func(n *node.Node) { n.Unschedulable = false })
+					w.Clock = w.Clock.Add(4 * time.Minute)
+				}
+			},
+			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
+		},
 		"another target on the way": {
 			want: "reboot", state: api.StateDone, current: "second", changes: true,
 			before: func(w *nodeagent.World, call int, _ string) {
@@ -188,6 +224,14 @@ func stories() map[string]story {
 			},
 		},
 	}
+}
+
+func cordonedOnce(w *nodeagent.World) string {
+	cordons := slices.DeleteFunc(slices.Clone(w.Events), func(e string) bool { return e != api.EventCordon })
+	if len(cordons) > 1 || slices.Contains(w.Events[:max(len(w.Events)-2, 0)], api.EventUncordon) {
+		return "the node was given back"
+	}
+	return ""
 }
 
 func neverCordoned(w *nodeagent.World) string {

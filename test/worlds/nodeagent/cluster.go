@@ -2,11 +2,11 @@ package nodeagent
 
 import (
 	"context"
-	"errors"
 	"maps"
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/node"
+	"machine-pivot/internal/fault"
 )
 
 // cluster is the world as the agent's node.Cluster.
@@ -66,7 +66,7 @@ func (c cluster) Patch(_ context.Context, read node.Node, p node.Patch) (n node.
 			}
 		})
 		if before.Unschedulable && !c.w.Node.Unschedulable && before.Annotations[api.CordonedFor] == "" {
-			c.w.violated("the cordon of somebody else was ended")
+			c.w.Violated("the cordon of somebody else was ended")
 		}
 		n = c.w.copyOfNode()
 		return nil
@@ -106,14 +106,17 @@ func (d drainer) Rehearse(context.Context) error { return d.w.call("rehearse", d
 
 func (d drainer) blocked() error {
 	if d.w.Blocked != "" {
-		return errors.New(d.w.Blocked)
+		return fault.New(fault.Unavailable, "%s", d.w.Blocked).WithHint("ask its owner")
 	}
 	return nil
 }
 
 // Drain implements node.Drainer.
-func (d drainer) Drain(context.Context, node.Node) error {
+func (d drainer) Drain(_ context.Context, of node.Node) error {
 	return d.w.call("drain", func() error {
+		if d.w.Node.UID != of.UID || !d.w.Node.Unschedulable {
+			return node.ErrConflict
+		}
 		if err := d.blocked(); err != nil {
 			return err
 		}

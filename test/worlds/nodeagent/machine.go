@@ -68,7 +68,7 @@ func (h machineHands) Start(_ context.Context, r hands.Request) error {
 	return h.w.call("start "+string(r.Verb), func() error {
 		m := &h.w.Machine
 		if m.Running() {
-			h.w.violated("a run beside another")
+			h.w.Violated("a run beside another")
 			return errors.New("a run is running")
 		}
 		m.runs++
@@ -98,7 +98,7 @@ func (h machineHands) Stop(context.Context) error {
 func (h machineHands) Plan(_ context.Context, r hands.Request) (p hands.Plan, err error) {
 	err = h.w.call("plan", func() error {
 		if h.w.Machine.Downloaded != r.Digest {
-			h.w.violated("a plan of what is not downloaded")
+			h.w.Violated("a plan of what is not downloaded")
 		}
 		c := h.w.Configs[r.Config]
 		p.Changed, p.Drain.Wanted = true, c.Drain
@@ -173,7 +173,7 @@ func (w *World) carryOut(r hands.Request) *hands.Failure {
 		m.Pending, m.Desired, m.Phase, m.Downloaded = name, name, "committed", ""
 	default:
 		if c.Drain && w.Pods > 0 {
-			w.violated("%s was applied on a node with pods", name)
+			w.Violated("%s was applied on a node with pods", name)
 		}
 		m.Current, m.Desired, m.Phase, m.Downloaded = name, name, "done", ""
 	}
@@ -184,10 +184,10 @@ func (w *World) carryOut(r hands.Request) *hands.Failure {
 func (w *World) reboot() {
 	m := &w.Machine
 	if m.run.Rebooting && w.Pods > 0 && !w.Policy.SingleNode {
-		w.violated("a reboot for %s of a node with pods", m.Pending)
+		w.Violated("a reboot for %s of a node with pods", m.Pending)
 	}
 	if m.run.Rebooting && w.Note(api.PostConfigAction) != api.ActionReboot {
-		w.violated("a reboot that was not announced")
+		w.Violated("a reboot that was not announced")
 	}
 	m.Boots++
 	m.run, m.ticks = hands.Run{}, 0

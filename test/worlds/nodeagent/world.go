@@ -70,13 +70,19 @@ func New() *World {
 			api.DesiredConfig: "a", api.CurrentConfig: "a", api.StateOfNode: api.StateDone, "other": "kept",
 		}},
 		Configs: map[string]Config{"a": {}, "reboot": {Reboot: true, Drain: true}, "second": {Reboot: true, Drain: true}, "live": {}, "drain": {Drain: true}},
-		Pods:    2, Clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		Pods:    2, Clock: beginning,
 		Policy:   node.Policy{DrainLimit: 5 * time.Minute, ProveEvery: 10 * time.Minute, Unsupported: "stop"},
 		Machine:  Machine{Current: "a", Desired: "a", Phase: "done"},
 		Requests: map[string]int{},
 	}
 	return w
 }
+
+// beginning is when a world begins.
+var beginning = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Since returns how long the world has gone on.
+func (w *World) Since() time.Duration { return w.Clock.Sub(beginning) }
 
 var errKilled = errors.New("the agent was killed")
 
@@ -159,8 +165,8 @@ func (w *World) call(name string, effect func() error) error {
 	return err
 }
 
-// violated records a broken promise.
-func (w *World) violated(format string, args ...any) {
+// Violated records a broken promise.
+func (w *World) Violated(format string, args ...any) {
 	w.Violations = append(w.Violations, fmt.Sprintf(format, args...))
 }
 
@@ -174,7 +180,7 @@ func (w *World) Change(change func(n *node.Node)) {
 	}
 	version, err := strconv.Atoi(w.Node.ResourceVersion)
 	if err != nil {
-		w.violated("resource version: %v", err)
+		w.Violated("resource version: %v", err)
 	}
 	w.Node.ResourceVersion = strconv.Itoa(version + 1)
 	if !w.Node.Unschedulable && w.Pods == 0 {
