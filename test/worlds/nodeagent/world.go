@@ -34,6 +34,11 @@ type World struct {
 	System     api.NodeSystemStatus          // that was published last
 	Updates    []api.MachineConfigNodeStatus // that were published
 
+	// Cluster and Drainer are others than the world's own, for example of a real API server; nil: its own.
+	// Whoever sets them keeps Node and Pods up to date.
+	Cluster node.Cluster
+	Drainer node.Drainer
+
 	// Before is called before each call of the agent, with its number from 1. It may change the world.
 	Before func(call int, name string)
 	// Kills says in which calls the agent is killed.
@@ -91,10 +96,17 @@ func (w *World) Agent() *node.Agent {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	w.dead = false
-	return &node.Agent{
-		Cluster: cluster{w}, Hands: machineHands{w}, Drainer: drainer{w}, Policy: w.Policy, Version: "test",
+	a := &node.Agent{
+		Cluster: w.Cluster, Hands: machineHands{w}, Drainer: w.Drainer, Policy: w.Policy, Version: "test",
 		Now: func() time.Time { return w.Clock }, Log: log,
 	}
+	if a.Cluster == nil {
+		a.Cluster = cluster{w}
+	}
+	if a.Drainer == nil {
+		a.Drainer = drainer{w}
+	}
+	return a
 }
 
 // Run runs agents until settled, and returns how many calls they made. An agent that is killed is
