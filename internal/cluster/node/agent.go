@@ -24,10 +24,11 @@ type Agent struct {
 	Log     *logrus.Logger
 	Metrics *Metrics
 
-	seen   *Node  // the newest known state of the node; nil: read it again
-	change memory // of the desired MachineConfig
-	said   said   // what was published
-	events recent // that were recorded
+	seen   *Node     // the newest known state of the node; nil: read it again
+	kept   time.Time // since when seen is kept while there is nothing to do but wait; zero: it is not
+	change memory    // of the desired MachineConfig
+	said   said      // what was published
+	events recent    // that were recorded
 }
 
 // Cluster is the node's cluster, as the agent uses it.
@@ -128,6 +129,7 @@ type Policy struct {
 // The times between two steps.
 const (
 	pollRun    = 5 * time.Second  // of a run
+	pollNode   = time.Minute      // of the node meanwhile
 	pollDrain  = 10 * time.Second // of a controller's drain
 	retryDrain = time.Minute      // of one's own drain
 	maxRetry   = time.Hour        // between tries of a change
@@ -137,15 +139,18 @@ const (
 // unless the node changes earlier. After an error, which is about the cluster's API or the host's
 // systemd, the same step is to be repeated.
 func (a *Agent) Step(ctx context.Context) (wait time.Duration, err error) {
-	s, err := a.observe(ctx)
+	s, action, err := a.look(ctx)
 	if err != nil {
 		a.seen = nil
 		return 0, err
 	}
-	action := Decide(s.Facts)
 	a.Log.WithFields(logrus.Fields{"action": action, "config": a.change.config, "system": s.System, "drain": s.Drain}).Debug("step")
 	a.publish(ctx, s, action)
 	a.tell(s, action)
+	if action == ActionWait {
+		a.keep(s.node)
+		return pollRun, nil
+	}
 	a.seen = nil
 	wait, err = a.act(ctx, s, action)
 	if errors.Is(err, ErrConflict) {
@@ -154,11 +159,38 @@ func (a *Agent) Step(ctx context.Context) (wait time.Duration, err error) {
 	return wait, err
 }
 
+// look observes and decides. What is known of the node from before is good enough for a wait only.
+func (a *Agent) look(ctx context.Context) (situation, Action, error) {
+	if a.Now().Sub(a.kept).Abs() >= pollNode {
+		a.forget()
+	}
+	s, err := a.observe(ctx)
+	if action := Decide(s.Facts); err != nil || a.kept.IsZero() || action == ActionWait {
+		return s, action, err
+	}
+	a.forget()
+	s, err = a.observe(ctx)
+	return s, Decide(s.Facts), err
+}
+
+// keep keeps the state of the node, so that a run that takes long does not cost a request each time it is
+// looked at. Run's wake ends that.
+func (a *Agent) keep(n Node) {
+	if a.seen = &n; a.kept.IsZero() {
+		a.kept = a.Now()
+	}
+}
+
+// forget has the next step read the node, if it was kept.
+func (a *Agent) forget() {
+	if !a.kept.IsZero() {
+		a.seen, a.kept = nil, time.Time{}
+	}
+}
+
 // act carries out an action.
 func (a *Agent) act(ctx context.Context, s situation, action Action) (time.Duration, error) {
 	switch action {
-	case ActionWait:
-		return pollRun, nil
 	case ActionStop:
 		return pollRun, a.Hands.Stop(ctx)
 	case ActionBegin:

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -359,4 +360,54 @@ func TestRequests(t *testing.T) {
 	if t.Log(sum, w.Requests); sum > 40 {
 		t.Errorf("%d requests: %v", sum, w.Requests)
 	}
+}
+
+// TestLongRun: a run that takes long costs a request a minute.
+func TestLongRun(t *testing.T) {
+	s := stories()["files"]
+	short, long := s.world(nil), s.world(nil)
+	long.Machine.RunTicks = 120 // a download and an apply, each of ten minutes
+	for _, w := range []*nodeagent.World{short, long} {
+		if _, err := w.Run(func() bool { return s.settled(w) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if more := long.Requests["get node"] - short.Requests["get node"]; more > 21 || more < 10 {
+		t.Errorf("%d requests more in 20 minutes", more)
+	}
+}
+
+// TestWoken: an agent that waits for a run reads the node again when it is woken.
+func TestWoken(t *testing.T) {
+	w := nodeagent.New()
+	w.Want("reboot")
+	w.Machine.RunTicks = 1000
+	calls := make(chan string, 1000)
+	w.Before = func(_ int, name string) { calls <- name }
+	ctx, cancel := context.WithCancel(t.Context())
+	wake, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		agent := w.Agent()
+		agent.Metrics = &node.Metrics{}
+		agent.Run(ctx, wake)
+	}()
+	until := func(name string) (before []string) {
+		for got := range calls {
+			if got == name {
+				break
+			}
+			before = append(before, got)
+		}
+		return before
+	}
+	until("start download")
+	for range 3 {
+		wake <- struct{}{}
+		if before := until("look"); !slices.Contains(before, "get node") {
+			t.Errorf("it does not read the node: %q", before)
+		}
+	}
+	cancel()
+	<-ended
 }

@@ -26,14 +26,15 @@ func (a *Agent) Run(ctx context.Context, wake <-chan struct{}) {
 			a.Log.WithError(err).Warn("cannot go on; tries again")
 			wait, retry = retry, min(2*retry, lastRetry)
 		}
-		if wait > 0 {
-			sleep(ctx, wait, err, wake)
+		if wait > 0 && sleep(ctx, wait, err, wake) {
+			a.forget()
 		}
 	}
 }
 
-// sleep waits for a time or, unless the last step has failed, until it is woken.
-func sleep(ctx context.Context, wait time.Duration, failed error, wake <-chan struct{}) {
+// sleep waits for a time or, unless the last step has failed, until it is woken, and reports
+// whether it was.
+func sleep(ctx context.Context, wait time.Duration, failed error, wake <-chan struct{}) (woken bool) {
 	if failed != nil {
 		wake = nil // the API server may be what has failed: do not ask it for each of its signs
 	}
@@ -42,6 +43,8 @@ func sleep(ctx context.Context, wait time.Duration, failed error, wake <-chan st
 	select {
 	case <-timer.C:
 	case <-wake:
+		return true
 	case <-ctx.Done():
 	}
+	return false
 }

@@ -19,6 +19,7 @@ type Machine struct {
 	NoOstree         bool
 	Verified         int // comparisons
 	Told             *wanted.Wanted
+	RunTicks         int // how long a run takes, in waits of the agent
 
 	Trials int // systems that were booted on trial
 
@@ -73,7 +74,7 @@ func (h machineHands) Start(_ context.Context, r hands.Request) error {
 		}
 		m.runs++
 		r.ID = fmt.Sprintf("%d-%d", m.Boots, m.runs)
-		m.run, m.ticks = hands.Run{Request: r, State: hands.RunRunning}, 3
+		m.run, m.ticks = hands.Run{Request: r, State: hands.RunRunning}, m.RunTicks
 		return nil
 	})
 }

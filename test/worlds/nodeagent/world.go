@@ -77,7 +77,7 @@ func New() *World {
 		Configs: map[string]Config{"a": {}, "reboot": {Reboot: true, Drain: true}, "second": {Reboot: true, Drain: true}, "live": {}, "drain": {Drain: true}},
 		Pods:    2, Clock: beginning,
 		Policy:   node.Policy{DrainLimit: 5 * time.Minute, ProveEvery: 10 * time.Minute, Unsupported: "stop"},
-		Machine:  Machine{Current: "a", Desired: "a", Phase: "done"},
+		Machine:  Machine{Current: "a", Desired: "a", Phase: "done", RunTicks: 3},
 		Requests: map[string]int{},
 	}
 	return w
