@@ -56,10 +56,10 @@ func (d *Drainer) judge(p *corev1.Pod) (v verdict, why string) {
 		return stays, ""
 	case critical, p.Spec.PriorityClassName == nodeCriticalClass, p.Spec.Priority != nil && *p.Spec.Priority >= nodeCritical:
 		return stays, ""
-	case finished && d.Policy.Finished == Leave:
-		return stays, ""
 	case p.DeletionTimestamp != nil:
 		return ending, ""
+	case finished && d.Policy.Finished == Leave:
+		return stays, ""
 	case finished:
 		return goes, ""
 	case owner == nil && d.Policy.Unmanaged == Stop:

@@ -59,6 +59,8 @@ func TestNodeCredentials(t *testing.T) {
 		{"evicts a pod of another node", evictPod("evicted-n2"), "forbidden"},
 		{"deletes a pod of another node", deletePod("deleted-n2"), "forbidden"},
 		{"lists budgets", listBudgets, "forbidden"},
+		{"reads a budget", getBudget, "forbidden"},
+		{"deletes a budget", deleteBudget, "forbidden"},
 		{"lists secrets", listSecrets, "forbidden"},
 		{"reads objects of a kind that is not Kubernetes's own", getWidgets, "forbidden"},
 		{"gives itself rights", bindRole("mine"), "forbidden"},
@@ -73,24 +75,24 @@ func TestNodeCredentials(t *testing.T) {
 			}
 		})
 	}
-	t.Run("after a role for all nodes", func(t *testing.T) { withRole(t, admin, node) })
+	t.Run("after the role of deploy/", func(t *testing.T) {
+		c.ApplyFile("../../../deploy/base/rbac-kubelet.yaml")
+		withRole(t, node)
+	})
 }
 
-// withRole checks that one role is enough to list budgets, and gives nothing else.
-func withRole(t *testing.T, admin, node kubernetes.Interface) {
-	role := rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "budgets"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"list"}}},
-	}
-	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), &role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := bindRole("budgets")(t.Context(), admin); err != nil {
-		t.Fatal(err)
-	}
+// withRole checks that the role of deploy/ is enough to list budgets, and gives nothing else of what nodes
+// and pods need.
+func withRole(t *testing.T, node kubernetes.Interface) {
 	controlplane.Eventually(t, "the role is known", func(ctx context.Context) bool { return listBudgets(ctx, node) == nil })
-	if err := listNodes(t.Context(), node); !apierrors.IsForbidden(err) {
-		t.Errorf("lists all nodes: %v", err)
+	for does, call := range map[string]call{
+		"lists all nodes": listNodes, "lists all pods": listPods(""), "lists secrets": listSecrets, "gives itself rights": bindRole("mine"),
+		"reads a budget": getBudget, "deletes a budget": deleteBudget, "changes a budget": patchBudget(), "changes what a budget allows": patchBudget("status"),
+		"evicts a pod of another node": evictPod("evicted-n2"), "deletes a pod of another node": deletePod("deleted-n2"),
+	} {
+		if err := call(t.Context(), node); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", does, err)
+		}
 	}
 }
 
@@ -175,6 +177,22 @@ func deletePod(name string) call {
 func listBudgets(ctx context.Context, client kubernetes.Interface) error {
 	_, err := client.PolicyV1().PodDisruptionBudgets("").List(ctx, metav1.ListOptions{})
 	return err
+}
+
+func getBudget(ctx context.Context, client kubernetes.Interface) error {
+	_, err := client.PolicyV1().PodDisruptionBudgets("default").Get(ctx, "b", metav1.GetOptions{})
+	return err
+}
+
+func deleteBudget(ctx context.Context, client kubernetes.Interface) error {
+	return client.PolicyV1().PodDisruptionBudgets("default").Delete(ctx, "b", metav1.DeleteOptions{})
+}
+
+func patchBudget(subresources ...string) call {
+	return func(ctx context.Context, client kubernetes.Interface) error {
+		_, err := client.PolicyV1().PodDisruptionBudgets("default").Patch(ctx, "b", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{}, subresources...)
+		return err
+	}
 }
 
 func listSecrets(ctx context.Context, client kubernetes.Interface) error {
