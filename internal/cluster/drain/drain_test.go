@@ -355,14 +355,10 @@ func replacedPod(w *world) {
 	old := w.pod("set-0")
 	var replacement *corev1.Pod
 	w.traffic.intercept(func(r *http.Request) {
-		if replacement != nil || r.Method != http.MethodPost {
-			return
+		if replacement == nil && r.Method == http.MethodPost {
+			w.remove(old)
+			replacement = w.pod("set-0", tolerant)
 		}
-		if err := w.admin.CoreV1().Pods(w.name).Delete(w.Context(), old.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
-			w.Error(err)
-		}
-		controlplane.Eventually(w, "the first is gone", func(context.Context) bool { return w.gone(old) })
-		replacement = w.pod("set-0", tolerant)
 	})
 	if err := w.drain(patient); err != nil {
 		w.Fatal(err)
@@ -370,6 +366,19 @@ func replacedPod(w *world) {
 	if replacement == nil || !w.untouched(replacement) {
 		w.Error("another pod was evicted")
 	}
+	old, replacement = replacement, nil
+	if err := w.drainer.Rehearse(w.Context()); err != nil || replacement == nil {
+		w.Errorf("it is an obstacle: %v", err)
+	}
+}
+
+// remove removes a pod at once.
+func (w *world) remove(p *corev1.Pod) {
+	w.Helper()
+	if err := w.admin.CoreV1().Pods(p.Namespace).Delete(w.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+		w.Error(err)
+	}
+	controlplane.Eventually(w, p.Name+" is gone", func(context.Context) bool { return w.gone(p) })
 }
 
 func tolerant(p *corev1.Pod) {
@@ -497,14 +506,11 @@ func grace(w *world) {
 func goneOnTheWay(w *world) {
 	p := w.pod("p")
 	w.traffic.intercept(func(r *http.Request) {
-		if r.Method == http.MethodPost && !w.gone(p) {
-			if err := w.admin.CoreV1().Pods(w.name).Delete(w.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
-				w.Error(err)
-			}
-			controlplane.Eventually(w, "it is gone", func(context.Context) bool { return w.gone(p) })
+		if r.Method == http.MethodPost {
+			w.remove(p)
 		}
 	})
-	if err := w.drain(patient); err != nil {
+	if err := w.drainer.Rehearse(w.Context()); err != nil {
 		w.Error(err)
 	}
 }

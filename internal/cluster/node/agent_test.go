@@ -185,7 +185,7 @@ func stories() map[string]story {
 			before: func(w *nodeagent.World, _ int, name string) {
 				if name == "drain" && w.Since() < 10*time.Minute {
 					w.Change(func(n *node.Node) { n.Unschedulable = false })
-					w.Clock = w.Clock.Add(4 * time.Minute)
+					w.Clock = w.Clock.Add(w.Policy.DrainLimit + time.Minute)
 				}
 			},
 			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
