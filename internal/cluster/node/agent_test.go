@@ -189,6 +189,12 @@ func stories() map[string]story {
 				}
 			},
 			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
+			also: func(w *nodeagent.World) string {
+				if slices.Contains(w.Events, api.EventFailedToDrain) {
+					return "that counts as a failure"
+				}
+				return ""
+			},
 		},
 		"another target on the way": {
 			want: "reboot", state: api.StateDone, current: "second", changes: true,
