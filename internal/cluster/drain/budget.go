@@ -113,7 +113,9 @@ func (b *budgets) countUnmanaged(ctx context.Context, pods []*corev1.Pod, r repo
 			return err
 		}
 		for _, one := range n.budgets {
-			mine := slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return len(namespace{budgets: []policyv1.PodDisruptionBudget{one}}.protecting(p)) == 0 })
+			mine := slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool {
+				return len(namespace{budgets: []policyv1.PodDisruptionBudget{one}}.protecting(p)) == 0
+			})
 			if allowed := int(one.Status.DisruptionsAllowed); allowed > 0 && allowed < len(mine) {
 				why := fmt.Sprintf("no controller creates them again, and the budget %s/%s allows %d evictions of %d; delete them, or change the budget", one.Namespace, one.Name, allowed, len(mine))
 				for _, p := range mine {

@@ -51,7 +51,9 @@ const stuck = time.Minute
 
 // late returns how long a pod should have been gone: the API server has added its grace period to the time
 // of its deletion. It is negative before.
-func (d *Drainer) late(p *corev1.Pod) time.Duration { return d.Cluster.Now().Sub(p.DeletionTimestamp.Time) }
+func (d *Drainer) late(p *corev1.Pod) time.Duration {
+	return d.Cluster.Now().Sub(p.DeletionTimestamp.Time)
+}
 
 // whyNotEnded returns why a pod that was deleted is still there, as far as that can be known.
 func (d *Drainer) whyNotEnded(p *corev1.Pod) string {

@@ -3,7 +3,6 @@ package drain_test
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,7 +12,6 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/node"
-	"machine-pivot/test/worlds/controlplane"
 	"machine-pivot/test/worlds/nodeagent"
 )
 
@@ -110,20 +108,9 @@ func (w *world) machine(pod *corev1.Pod) *nodeagent.World {
 	return m
 }
 
-// machineConfigs creates the schemas of deploy/, and MachineConfigs.
+// machineConfigs creates MachineConfigs.
 func (w *world) machineConfigs(names ...string) {
 	w.Helper()
-	files, err := filepath.Glob("../../../deploy/base/crds/*.yaml")
-	if err != nil || len(files) != 3 {
-		w.Fatalf("%q, %v", files, err)
-	}
-	for _, file := range files {
-		w.ApplyFile(file)
-	}
-	client := w.admin.CoreV1().RESTClient()
-	for _, kind := range []string{"machineconfiguration.openshift.io/v1/machineconfigs", "machineconfiguration.openshift.io/v1/machineconfignodes", "machine-pivot.io/v1alpha1/nodesystems"} {
-		controlplane.Eventually(w, kind+" are served", func(ctx context.Context) bool { return client.Get().AbsPath("/apis/"+kind).Do(ctx).Error() == nil })
-	}
 	for _, name := range names {
 		w.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig", "metadata": map[string]any{"name": name}, "spec": map[string]any{"kernelArguments": []string{name}}})
 	}

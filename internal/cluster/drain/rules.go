@@ -26,10 +26,10 @@ const (
 type verdict int
 
 const (
-	stays verdict = iota
-	goes          // it is evicted
-	ending        // somebody has deleted it, so it is only waited for
-	stops         // the policy does not let it go
+	stays  verdict = iota
+	goes           // it is evicted
+	ending         // somebody has deleted it, so it is only waited for
+	stops          // the policy does not let it go
 )
 
 // criticalPod is the annotation of critical pods. Kubernetes itself ignores it since 1.16.

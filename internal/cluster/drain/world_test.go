@@ -43,11 +43,11 @@ type world struct {
 	traffic *traffic      // of the drainer
 }
 
-// startControlPlane starts a control plane with the rights that deploy/ gives to nodes.
+// startControlPlane starts a control plane with what deploy/host has.
 func startControlPlane(t *testing.T) *controlplane.ControlPlane {
 	t.Helper()
 	c := controlplane.Start(t)
-	c.ApplyFile("../../../deploy/base/rbac-kubelet.yaml")
+	c.Deploy("../../../deploy/host")
 	return c
 }
 

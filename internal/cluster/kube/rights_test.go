@@ -22,6 +22,7 @@ const (
 	corePath     = "/api/v1/"
 	operatorPath = "/apis/machineconfiguration.openshift.io/v1/"
 	ownPath      = "/apis/machine-pivot.io/v1alpha1/"
+	budgetsPath  = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 )
 
 // request is a request to the API server.
@@ -66,6 +67,9 @@ func requests() map[string]request {
 		return request{"apply", operatorPath + "machineconfignodes/" + name, fmt.Sprintf(
 			`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfigNode","metadata":{"name":%q},"spec":{"node":{"name":%q},"pool":{"name":"worker"},"configVersion":{"desired":"mc"}}}`, name, name)}
 	}
+	evict := func(pod string) request { // which changes nothing
+		return request{"create", corePath + "namespaces/default/pods/" + pod + "/eviction", fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q},"deleteOptions":{"dryRun":["All"]}}`, pod)}
+	}
 	return map[string]request{
 		"read its Node":                               {"get", corePath + "nodes/n1", ""},
 		"watch its Node":                              {"get", corePath + "nodes?fieldSelector=metadata.name%3Dn1&watch=true&timeoutSeconds=1", ""},
@@ -95,6 +99,13 @@ func requests() map[string]request {
 		"list the pods of all nodes":                  {"get", corePath + "pods", ""},
 		"delete a pod of another node":                {"delete", corePath + "namespaces/default/pods/p2", ""},
 		"read roles":                                  {"get", "/apis/rbac.authorization.k8s.io/v1/clusterroles", ""},
+		"list the pods of its node":                   {"get", corePath + "pods?fieldSelector=spec.nodeName%3Dn1", ""},
+		"evict a pod of its node":                     evict("p1"),
+		"evict a pod of another node":                 evict("p2"),
+		"list budgets":                                {"get", budgetsPath, ""},
+		"read a budget by its name":                   {"get", budgetsPath + "/b", ""},
+		"change a budget":                             {"patch", budgetsPath + "/b", note},
+		"delete a budget":                             {"delete", budgetsPath + "/b", ""},
 	}
 }
 
@@ -104,8 +115,10 @@ func requests() map[string]request {
 func TestRights(t *testing.T) {
 	w := newWorld(t)
 	w.plane.Deploy("../../../deploy/pod")
-	w.plane.Apply(map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "default", "name": "p2"},
-		"spec": map[string]any{"nodeName": "n2", "containers": []any{map[string]any{"name": "c", "image": "c"}}}})
+	for pod, on := range map[string]string{"p1": "n1", "p2": "n2"} {
+		w.plane.Apply(map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "default", "name": pod},
+			"spec": map[string]any{"nodeName": on, "containers": []any{map[string]any{"name": "c", "image": "c"}}}})
+	}
 	documented := documentedRights(t)
 	unit, pod := w.API, w.pod("n1")
 	w.eventually("the policies are in force", func() error {

@@ -76,7 +76,7 @@ func TestNodeCredentials(t *testing.T) {
 		})
 	}
 	t.Run("after the role of deploy/", func(t *testing.T) {
-		c.ApplyFile("../../../deploy/base/rbac-kubelet.yaml")
+		c.ApplyFile("../../../deploy/host/rbac.yaml")
 		withRole(t, node)
 	})
 }
