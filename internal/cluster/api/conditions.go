@@ -43,6 +43,7 @@ type Progressed struct {
 	Stage    Stage
 	Emptied  bool   // it needs a drain
 	Config   string // that is desired
+	Waiting  string // what the stage waits for, such as a budget that forbids the drain; "" for nothing
 	Degraded string // why the node is degraded; "" if it is not
 	Invalid  bool   // the MachineConfig is invalid, or needs an installation
 }
@@ -68,7 +69,11 @@ func (p Progressed) Conditions(before []Condition, now time.Time) []Condition {
 		case p.Stage >= c.first:
 			value = Unknown
 		}
-		out = append(out, newCondition(c.name, value, c.name, c.message+" "+p.Config))
+		message := c.message + " " + p.Config
+		if value == Unknown && p.Waiting != "" {
+			message += ": " + p.Waiting
+		}
+		out = append(out, newCondition(c.name, value, c.name, message))
 	}
 	if p.Invalid {
 		out[2] = newCondition("UpdatePrepared", Unknown, EventFailedToReconcile, p.Degraded)

@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
 
 	"machine-pivot/internal/cluster/drain"
 	"machine-pivot/internal/cluster/node"
@@ -45,6 +47,7 @@ func TestDrain(t *testing.T) {
 		"grace":                  grace,
 		"gone-on-the-way":        goneOnTheWay,
 		"without-evictions-left": withoutTime,
+		"as-a-pod":               asPod,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -323,9 +326,40 @@ func terminating(w *world) {
 	if n := evictions(w.traffic.take()); n > 0 || w.gone(p) {
 		w.Errorf("%d evictions of a pod that ends", n)
 	}
+	real := w.drainer.Cluster.Now
+	w.drainer.Cluster.Now = func() time.Time { return real().Add(2 * time.Hour) }
+	w.says(w.drainer.Rehearse(w.Context()), w.name+"/held: not ended, although the grace period was over more than an hour ago: kubelet does not report the end")
+	w.drainer.Cluster.Now = real
 	w.kubelet.Hold(false)
 	if err := w.drain(patient); err != nil || !w.gone(p) {
 		w.Error(err)
+	}
+}
+
+// asPod: the rights of deploy/pod suffice, too. The agent's pod is left.
+func asPod(w *world) {
+	w.Deploy("../../../deploy/pod")
+	self := w.pod("self", func(p *corev1.Pod) { p.Namespace, p.Spec.ServiceAccountName = "pivot-agent", "pivot-agent" })
+	protected, free := w.pod("protected", app("db")), w.pod("free")
+	w.budget("db", "db", minAvailable(1), 0)
+	request := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: self.Name, UID: self.UID},
+	}}
+	issued, err := w.admin.CoreV1().ServiceAccounts("pivot-agent").CreateToken(w.Context(), "pivot-agent", &request, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(w.Admin())
+	config.BearerToken = issued.Status.Token
+	w.drainer.Cluster.API = w.client(config)
+	w.drainer.Self = types.NamespacedName{Namespace: self.Namespace, Name: self.Name}
+	controlplane.Eventually(w, "the rights are known", func(ctx context.Context) bool {
+		err := w.drainer.Rehearse(ctx)
+		return err != nil && !strings.Contains(err.Error(), "forbidden")
+	})
+	w.says(w.drain(impatient), w.name+"/protected: protected by the budget "+w.name+"/db")
+	if !w.untouched(self) || !w.untouched(protected) || !w.gone(free) {
+		w.Error("the wrong pods are gone")
 	}
 }
 

@@ -62,6 +62,10 @@ func TestRollout(t *testing.T) {
 	if reason := m.Note(api.Reason); m.State() != api.StateWorking || !strings.Contains(reason, "waits with the drain: node-rollout/db-0: protected by the budget node-rollout/db,") {
 		t.Errorf("%s, %q", m.State(), reason)
 	}
+	object, err := w.admin.CoreV1().RESTClient().Get().AbsPath("/apis/machineconfiguration.openshift.io/v1/machineconfignodes/node-rollout").DoRaw(t.Context())
+	if err != nil || !strings.Contains(string(object), "protected by the budget node-rollout/db,") {
+		t.Errorf("no condition names the budget: %s, %v", object, err)
+	}
 	if n := w.node(); n.Unschedulable || !w.untouched(protected) || m.Machine.Current != "a" {
 		t.Errorf("a budget forbids the drain, and yet: %+v, machine %+v", n, m.Machine)
 	}

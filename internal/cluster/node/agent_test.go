@@ -165,6 +165,7 @@ func stories() map[string]story {
 				}
 			},
 			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
+			also: func(w *nodeagent.World) string { return published(w, "UpdatePrepared", api.Unknown, "budget db") },
 		},
 		"a drain that goes on after its time": {
 			prepare: func(w *nodeagent.World) { w.Policy.KeepDraining = true },
@@ -179,7 +180,10 @@ func stories() map[string]story {
 					w.Violated("the node is %s, %q", state, w.Note(api.Reason))
 				}
 			},
-			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1, also: cordonedOnce,
+			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
+			also: func(w *nodeagent.World) string {
+				return cordonedOnce(w) + published(w, "Drained", api.Unknown, "budget db") + published(w, "NodeDegraded", api.True, "budget db")
+			},
 		},
 		"an uncordon during the drain": {
 			before: func(w *nodeagent.World, _ int, name string) {
@@ -239,6 +243,18 @@ func cordonedOnce(w *nodeagent.World) string {
 		return "the node was given back"
 	}
 	return ""
+}
+
+// published returns what is wrong if a condition never had a status with a message.
+func published(w *nodeagent.World, condition, status, message string) string {
+	for _, u := range w.Updates {
+		for _, c := range u.Conditions {
+			if c.Type == condition && c.Status == status && strings.Contains(c.Message, message) {
+				return ""
+			}
+		}
+	}
+	return fmt.Sprintf("the condition %s is never %s with %q", condition, status, message)
 }
 
 func neverCordoned(w *nodeagent.World) string {

@@ -91,8 +91,16 @@ func keyOf(value any) string {
 // progressed returns what the update is at.
 func (a *Agent) progressed(s situation, action Action) api.Progressed {
 	p := api.Progressed{Stage: stageOf(s, action), Emptied: s.Ours || s.Drain != DrainNone, Config: a.change.config}
-	if f := a.change.failure; f != nil && f.state != api.StateWorking {
+	f, note := a.change.failure, s.node.Annotations
+	switch {
+	case p.Stage == api.StageDrain: // what it waits for is no failure of the change
+		if p.Waiting = note[api.Reason]; note[api.StateOfNode] == api.StateDegraded {
+			p.Degraded = p.Waiting
+		}
+	case f != nil && f.state != api.StateWorking:
 		p.Degraded, p.Invalid = f.reason, f.state == api.StateUnreconcilable
+	case f != nil && p.Stage == api.StagePrepare: // also while it is tried again
+		p.Waiting = f.reason
 	}
 	return p
 }
