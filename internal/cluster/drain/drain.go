@@ -35,25 +35,25 @@ const (
 // error with all obstacles.
 func (d *Drainer) Rehearse(ctx context.Context) error {
 	until := d.Cluster.Now().Add(d.Limit)
-	found, err := d.look(ctx)
+	f, err := d.look(ctx)
 	if err != nil {
 		return err
 	}
-	report := found.stopped
-	for _, p := range found.ending {
+	report := f.stopped
+	for _, p := range f.ending {
 		if late := d.late(p); late >= stuck {
 			report.add(d.whyNotEnded(p), p)
 		}
 	}
-	refusals, err := d.evictAll(ctx, found.going, until, true)
+	refused, err := d.evictAll(ctx, f.going, until, true)
 	if err != nil {
 		return err
 	}
 	protected := newBudgets(d)
-	if err := refusals.explain(ctx, protected, report, false); err != nil {
+	if err := refused.explain(ctx, protected, report, false); err != nil {
 		return err
 	}
-	if err := protected.countUnmanaged(ctx, found.going, report); err != nil {
+	if err := protected.countUnmanaged(ctx, f.going, report); err != nil {
 		return err
 	}
 	return report.err()
@@ -65,26 +65,26 @@ func (d *Drainer) Drain(ctx context.Context, of node.Node) error {
 	until := d.Cluster.Now().Add(d.Limit)
 	var first map[types.UID]bool
 	for wait := firstLook; ; wait = min(2*wait, lastLook) {
-		found, err := d.look(ctx)
+		f, err := d.look(ctx)
 		if err != nil {
 			return err
 		}
 		if first == nil {
-			first = found.all()
+			first = f.all()
 		}
-		found.leaveNewcomers(first)
-		if err := found.stopped.err(); err != nil {
+		f.leaveNewcomers(first)
+		if err := f.stopped.err(); err != nil {
 			return err
 		}
-		if len(found.going)+len(found.ending) == 0 {
+		if len(f.going)+len(f.ending) == 0 {
 			return nil
 		}
-		refusals, err := d.evictFrom(ctx, of, found.going, until)
+		refused, err := d.evictFrom(ctx, of, f.going, until)
 		if err != nil {
 			return err
 		}
 		if d.Cluster.Now().Add(wait).After(until) {
-			return d.unfinished(ctx, found, refusals)
+			return d.unfinished(ctx, f, refused)
 		}
 		select {
 		case <-time.After(wait):
@@ -110,12 +110,12 @@ func (d *Drainer) evictFrom(ctx context.Context, of node.Node, pods []*corev1.Po
 }
 
 // unfinished returns what a drain waits for whose time is up.
-func (d *Drainer) unfinished(ctx context.Context, found found, refused refusals) error {
-	report := found.stopped
-	for _, p := range found.ending {
+func (d *Drainer) unfinished(ctx context.Context, f found, refused refusals) error {
+	report := f.stopped
+	for _, p := range f.ending {
 		report.add(d.whyNotEnded(p), p)
 	}
-	for _, p := range found.going {
+	for _, p := range f.going {
 		if _, not := refused[p]; !not {
 			report.add(ends, p)
 		}
