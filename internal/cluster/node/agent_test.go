@@ -158,7 +158,7 @@ func stories() map[string]story {
 			prepare: func(w *nodeagent.World) { w.Blocked = "budget db" },
 			before: func(w *nodeagent.World, _ int, _ string) {
 				switch reason := w.Note(api.Reason); {
-				case w.Since() > 3*time.Minute:
+				case w.Since() > 90*time.Second:
 					w.Blocked = ""
 				case reason != "" && reason != "waits with the drain: budget db; ask its owner":
 					w.Violated("the reason is %q", reason)
@@ -168,7 +168,7 @@ func stories() map[string]story {
 			also: func(w *nodeagent.World) string { return published(w, "UpdatePrepared", api.Unknown, "budget db") },
 		},
 		"a drain that goes on after its time": {
-			prepare: func(w *nodeagent.World) { w.Policy.KeepDraining = true },
+			prepare: func(w *nodeagent.World) { w.Policy.KeepDraining, w.Policy.DrainLimit = true, 2*time.Minute },
 			before: func(w *nodeagent.World, _ int, name string) {
 				if name != "drain" {
 					return
