@@ -208,6 +208,18 @@ func stories() map[string]story {
 				}
 			},
 		},
+		"the old target again during the download": {
+			want: "live", state: api.StateDone, current: "a", changes: true,
+			begun: func(w *nodeagent.World) bool { return w.Note(api.DesiredConfig) == "a" },
+			before: func(w *nodeagent.World, _ int, name string) {
+				switch {
+				case name == "look" && w.Machine.Running():
+					w.Want("a")
+				case name == "start apply" && w.Note(api.DesiredConfig) == "a":
+					w.Violated("it applies what is no longer desired")
+				}
+			},
+		},
 		"the old target again": {
 			want: "reboot", state: api.StateDone, current: "a", changes: true,
 			begun: func(w *nodeagent.World) bool { return w.Note(api.DesiredConfig) == "a" },
