@@ -19,7 +19,7 @@ type returning struct {
 	Hasty  bool // see DefaultBeforeJournal
 	Newest bool // see JudgedByNewest
 
-	newest *pivot.Target // of the second MachineConfig, for JudgedByNewest
+	newest pivot.Target // of the second MachineConfig, for JudgedByNewest
 }
 
 // RolledBack is the machine of Applied, whose administrator goes back to the first MachineConfig once
@@ -151,10 +151,10 @@ func (m *Machine) judgeByNewest() error {
 	if err != nil {
 		return err
 	}
-	if m.runs(commitA) { // the reboot of the apply
-		m.returning.newest = &r.Target
+	if !m.returning.Asked { // the reboot of the apply
+		m.returning.newest = r.Target
 		return nil
 	}
-	r.Target = *m.returning.newest
+	r.Target = m.returning.newest
 	return journal.Save(r)
 }
