@@ -55,7 +55,7 @@ func (a *Apply) askForLast(ask *request) error {
 	}
 	ask.last = &last.Target
 	ask.Image = last.Target.Image.Pinned()
-	ask.Kargs.Old, ask.Kargs.Delete = last.Target.Kargs.Old, last.Target.Kargs.Delete
+	ask.Kargs.Old, ask.Kargs.New, ask.Kargs.Delete = last.Target.Kargs.Old, last.Target.Kargs.New, last.Target.Kargs.Delete
 	for _, e := range last.Target.Entries {
 		named := slices.ContainsFunc(ask.Entries, func(f hostfiles.File) bool { return f.Path == e.Path })
 		if e.Removes() && !named { // undoes what the previous MachineConfig asked for
@@ -77,12 +77,15 @@ func cannotRepair(why string) error {
 
 // matches reports whether an ask is for a target, by image and kernel arguments. An image that
 // is named by a tag matches any image, because the tag may have moved since. recorded says that the
-// target has the record of the MachineConfig; then one that names no image matches any, as after a
-// rollback.
+// target has the record of the MachineConfig, as after an apply or a rollback. Then an ask that names no
+// image matches any, and the target may have more arguments: after a rollback, those that the
+// deployment has and the one before lacked, for instance because its image has brought them.
 func matches(ask pivot.Ask, target pivot.Target, recorded bool) bool {
 	sameImage := ask.Image.Same(target.Image) || ask.Image.IsZero() && recorded ||
 		ask.Image.IsZero() == target.Image.IsZero() && ask.Image.Digest == ""
-	return sameImage && ask.Kargs.New.Equal(target.Kargs.New)
+	missing := func(arg string) bool { return !slices.Contains(target.Kargs.New, arg) }
+	sameArguments := ask.Kargs.New.Equal(target.Kargs.New) || recorded && !slices.ContainsFunc(ask.Kargs.New, missing)
+	return sameImage && sameArguments
 }
 
 // beforeRepair notes what differs, and keeps a copy of what the repair will replace. It returns

@@ -274,3 +274,38 @@ func TestRollbackToArguments(t *testing.T) {
 		t.Errorf("expected are %+v", record.Target.Kargs)
 	}
 }
+
+// TestRollbackRepairsArguments (D121): the previous deployment has a kernel argument that the one after
+// it lacks and that its record does not name, as one that its image has brought. It is verified,
+// and restored like what the record asks for.
+func TestRollbackRepairsArguments(t *testing.T) {
+	h := hostdir.New(t)
+	const spec = "  kernelArguments: [a=1]\n  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: /etc/of-a, contents: {source: \"data:,a\"}}]}\n"
+	if _, _, err := apply(t, h, spec); err != nil {
+		t.Fatal(err)
+	}
+	byHand := func(append, remove []string) {
+		t.Helper()
+		rebase := day2.Rebase{Machine: newMachine(t, h), Append: append, Delete: remove}
+		if _, err := rebase.Run(t.Context(), day2.Prepared{}); err != nil {
+			t.Fatal(err)
+		}
+		h.Boot()
+	}
+	byHand([]string{"more=1"}, nil)
+	byHand([]string{"b=1"}, []string{"more=1"})
+	must(t, rollback(t, h))
+	h.Boot()
+	expectStatus(t, h)
+	must(t, os.WriteFile(h.Path("/etc/of-a"), []byte("drifted"), 0o644))
+	repair := day2.Apply{Machine: newMachine(t, h), Repair: true, When: day2.RebootLater}
+	if changed, err := repair.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+		t.Fatalf("repair: changed %v, %v", changed, err)
+	}
+	h.Boot()
+	expectStatus(t, h)
+	options := h.Options()
+	if string(h.Read("/etc/of-a")) != "a" || !strings.Contains(options, "a=1") || !strings.Contains(options, "more=1") || strings.Contains(options, "b=1") {
+		t.Errorf("after the repair: %q, options %q", h.Read("/etc/of-a"), options)
+	}
+}

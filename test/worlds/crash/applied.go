@@ -57,6 +57,7 @@ func systemHas(commit string) map[string]string {
 		units + "pivot-project.service":               "[Service]\n",
 		units + "both.service":                        install("multi-user"),
 		units + "off.service":                         install("multi-user"),
+		units + "by-hand.service":                     install("multi-user"),
 		units + "masked.service":                      install("multi-user"),
 		"/usr/lib/systemd/system-preset/90-os.preset": "disable *\n",
 	}
@@ -81,7 +82,7 @@ const firstConfig = `{"metadata":{"name":"first"},"spec":{"kernelArguments":["fi
  {"path":"/var/lib/own","mode":384,"contents":{"source":"data:,first"}},
  {"path":"/opt/tool","mode":493,"contents":{"source":"data:,first"}}],
 "directories":[{"path":"/etc/app","mode":493}],"links":[{"path":"/etc/app/link","target":"conf"}]},
-"systemd":{"units":[{"name":"both.service","enabled":true},{"name":"off.service","enabled":true},
+"systemd":{"units":[{"name":"both.service","enabled":true},{"name":"off.service","enabled":true},{"name":"by-hand.service","enabled":true},
  {"name":"dropped.service","enabled":true,"contents":"[Install]\nWantedBy=multi-user.target\n"},` + presetUnit + `]},
 "passwd":{"users":[{"name":"core","passwordHash":"$6$first","sshAuthorizedKeys":["first"]}]}}}}`
 
@@ -162,7 +163,7 @@ const (
 func shadowWith(hash string) string { return "core:" + hash + ":1::::::\n" }
 
 // etcA is the /etc of A without the record, passwords and carriers: the image's files, those of the
-// first MachineConfig, and local changes.
+// first MachineConfig, and local changes: /etc/mine is changed, and by-hand.service is disabled.
 var etcA = map[string]shown{
 	"/etc/app": "directory 755 0", "/etc/app/conf": "file 644 0 first", "/etc/app/gone": "file 644 0 first", "/etc/app/link": "link conf",
 	"/etc/pivot": "directory 755 0", "/etc/mine": "file 644 0 changed by hand", "/etc/shipped": "file 644 0 first",

@@ -15,6 +15,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 
@@ -61,7 +62,20 @@ func (m *Machine) prepared(r pivot.Request) error {
 //   - once a boot has projected what its system carries, /var matches;
 //   - in the end verify finds no difference.
 func (m *Machine) liveApply() error {
-	bound := 2
+	err := m.untilOver(2, func(ctx context.Context) (over bool, err error) {
+		changed, err := m.runApply(ctx)
+		return err == nil && !changed, err
+	})
+	if err != nil {
+		return err
+	}
+	return m.arrivedAndVerified()
+}
+
+// untilOver powers the machine on until the program reports that nothing is left to do. In each boot
+// the program is started once the entries that the system carries are projected. bound limits the
+// number of boots of a life without crashes.
+func (m *Machine) untilOver(bound int, program func(context.Context) (over bool, err error)) error {
 	for _, p := range m.points {
 		if p.Loss.reboots() {
 			bound++
@@ -72,30 +86,28 @@ func (m *Machine) liveApply() error {
 			return err
 		}
 		m.applying.Projected = false
-		over, err := m.applyBoot()
+		over, err := m.projectedBoot(program)
 		if err != nil {
 			return fmt.Errorf("boot %d: %w", m.Boots, err)
 		}
 		if over {
-			return errors.Join(m.arrived(), m.verified())
+			return nil
 		}
 	}
-	return fmt.Errorf("not applied after %d boots", m.Boots)
+	return fmt.Errorf("not over after %d boots", m.Boots)
 }
 
-// applyBoot runs one boot, until it ends or nothing is left to apply.
-func (m *Machine) applyBoot() (over bool, err error) {
+// projectedBoot runs one boot, until it ends or nothing is left to do.
+func (m *Machine) projectedBoot(program func(context.Context) (over bool, err error)) (over bool, err error) {
 	for n := range maxStarts {
 		if err := m.noteState(n); err != nil {
 			return false, err
 		}
-		arrived := false
 		err := m.process(func(ctx context.Context) (err error) {
 			if !m.applying.Projected {
 				return m.projectOnBoot()
 			}
-			changed, err := m.runApply(ctx)
-			arrived = err == nil && !changed
+			over, err = program(ctx)
 			return err
 		})
 		if werr := m.wholeNow(); werr != nil {
@@ -111,7 +123,7 @@ func (m *Machine) applyBoot() (over bool, err error) {
 			continue
 		case err != nil:
 			return false, err
-		case arrived:
+		case over:
 			return true, nil
 		}
 	}
@@ -136,26 +148,30 @@ func (m *Machine) runApply(ctx context.Context) (changed bool, err error) {
 	return a.Run(ctx, day2.Prepared{})
 }
 
-// wholeNow checks the running system and the default one.
+// wholeNow checks each system that can boot, among them the running one.
 func (m *Machine) wholeNow() error {
-	next, err := m.next()
+	all, err := ostree.OpenSysroot(m.dir).Deployments()
 	if err != nil {
 		return err
 	}
-	for _, root := range []string{m.root, next.Path} {
-		if err := errors.Join(m.whole(root), m.wholeApplied(root)); err != nil {
+	for _, d := range all {
+		if err := errors.Join(m.whole(d.Path), m.wholeApplied(d.Path)); err != nil {
 			return err
 		}
 	}
 	return m.secretHiddenIfAny()
 }
 
-// verified returns an error if verify finds a difference.
-func (m *Machine) verified() error {
+// arrivedAndVerified checks the machine after the program reported that the second MachineConfig is
+// applied.
+func (m *Machine) arrivedAndVerified() error { return errors.Join(m.arrived(), m.verified()) }
+
+// verified returns an error unless verify finds exactly the wanted differences.
+func (m *Machine) verified(want ...string) error {
 	parts := m.parts()
 	differences, err := parts.Verify(context.Background())
-	if err == nil && len(differences) > 0 {
-		err = fmt.Errorf("verify says: %s", strings.Join(pivot.Texts(differences), "; "))
+	if got := pivot.Texts(differences); err == nil && !slices.Equal(got, want) {
+		err = fmt.Errorf("verify says %q, want %q", got, want)
 	}
 	return err
 }

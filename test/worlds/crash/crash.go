@@ -66,6 +66,7 @@ type crashed struct{ loss Loss }
 type Effect struct {
 	Name  string
 	Parts bool // it can be interrupted halfway: Within applies
+	Key   bool // a sample has each crash at this effect
 }
 
 // power counts the effects and triggers the crashes.
@@ -75,6 +76,7 @@ type power struct {
 	crashes int      // number of crashes so far
 	cancel  context.CancelFunc
 	dead    bool // the process is killed: effects of its deferred calls are refused
+	key     bool // effects are Key
 	known   func(state string) bool
 }
 
@@ -97,7 +99,7 @@ func (p *power) effect(name string, half func(), do func() error) error {
 	if verb, base, _ := strings.Cut(name, " "); hostfiles.IsTemporary(base) {
 		name = verb + " temporary" // its name is random
 	}
-	p.Effects = append(p.Effects, Effect{name, half != nil})
+	p.Effects = append(p.Effects, Effect{name, half != nil, p.key})
 	p.crashIf(Before)
 	if half != nil {
 		if p.next(Within) {

@@ -30,6 +30,8 @@ func (m *Machine) Live() error {
 		return m.liveChange()
 	case m.trial != nil:
 		return m.liveTrial()
+	case m.returning != nil:
+		return m.liveRollback()
 	case m.applying != nil:
 		return m.liveApply()
 	}

@@ -41,9 +41,10 @@ type Machine struct {
 	staged     *pivot.Request
 	locked     bool // the staged deployment is not finalized at shutdown
 	rebooting  bool
-	change     *change   // a change of the running system; nil: a first boot
-	applying   *applying // a MachineConfig is applied; nil: none
-	loss       Loss      // how the boot ended, if by a crash
+	change     *change    // a change of the running system; nil: a first boot
+	applying   *applying  // a MachineConfig is applied; nil: none
+	returning  *returning // afterwards it is rolled back; nil: not
+	loss       Loss       // how the boot ended, if by a crash
 }
 
 // Variant changes how the machine, or the program on it, behaves.
@@ -270,12 +271,7 @@ func (m *Machine) process(run func(context.Context) error) (err error) {
 func (m *Machine) parts() *machine.Machine {
 	h := host.New(m.root)
 	h.Disk, h.Reboot = m.disk, m.reboot
-	h.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
-		if m.trial == nil {
-			return nil, errors.New("this machine has no programs")
-		}
-		return m.trial.run(ctx, m, argv)
-	}
+	h.Run = func(ctx context.Context, argv ...string) ([]byte, error) { return m.run(ctx, argv) }
 	journal := pivot.JournalIn(m.root)
 	journal.Disk = m.disk
 	progress := &pivot.Progress{Journal: journal, Now: now, Emit: func(pivot.Event) {}}
@@ -295,7 +291,7 @@ func (m *Machine) reboot(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if err := errors.Join(ctx.Err(), m.judgeByNewest()); err != nil {
 		return err
 	}
 	return m.effect("reboot", nil, func() error {

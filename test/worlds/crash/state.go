@@ -39,6 +39,9 @@ func (m *Machine) noteState(n int) error {
 	if m.applying != nil {
 		others = append(others, fmt.Sprintf("applying %+v", *m.applying))
 	}
+	if m.returning != nil {
+		others = append(others, fmt.Sprintf("returning %+v", *m.returning))
+	}
 	return m.note(&m.State, m.disk, m.dir, others...)
 }
 

@@ -300,21 +300,27 @@ func after(done int, effects []crash.Effect) []crash.Point {
 	return points
 }
 
-// singles tries every step-th single crash and returns the lives.
+// singles tries every step-th single crash, and each at a key effect, and returns the lives. A short
+// run treats all effects alike.
 func (s *sweep) singles(step int) []life {
 	undisturbed := []life{{}}
 	s.runAll(undisturbed)
 	s.effects = len(undisturbed[0].effects)
-	var lives []life
+	var keys, others []life
 	for n, p := range after(0, undisturbed[0].effects) {
-		if n%step == 0 {
-			lives = append(lives, life{points: []crash.Point{p}})
+		l := life{points: []crash.Point{p}}
+		switch key := undisturbed[0].effects[p.Effect-1].Key; {
+		case key && (n%step == 0 || !testing.Short()):
+			keys = append(keys, l)
+		case !key && n%step == 0:
+			others = append(others, l)
 		}
 	}
-	s.points = len(lives)
 	if s.until != "" {
-		lives = spread(lives)
+		keys, others = spread(keys), spread(others)
 	}
+	lives := slices.Concat(keys, others)
+	s.points = len(lives)
 	s.runAll(lives)
 	return lives
 }

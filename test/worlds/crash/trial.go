@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -85,56 +83,19 @@ func (m *Machine) chosen(next ostree.Deployment) (ostree.Deployment, error) {
 	return next, err
 }
 
-// run runs one of the machine's programs. Programs are stopped together with the process.
+// run runs one of the programs that only a trial needs.
 func (t *trialRun) run(ctx context.Context, m *Machine, argv []string) ([]byte, error) {
-	unlessStopped := func(do func() error) func() error {
-		return func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			return do()
-		}
-	}
 	switch line := strings.Join(argv, " "); {
-	case line == "ostree --version":
-		return []byte("libostree:\n Version: '2024.8'\n"), nil
-	case strings.HasPrefix(line, "ostree admin set-default "):
-		return nil, m.effect("set default", nil, unlessStopped(func() error { return m.setDefault(argv[3]) }))
 	case strings.HasPrefix(line, "ostree admin undeploy "):
-		return nil, m.effect("undeploy", nil, unlessStopped(func() error { return m.undeploy(argv[3]) }))
+		return nil, m.effect("undeploy", nil, unlessStopped(ctx, func() error { return m.undeploy(argv[3]) }))
 	case strings.HasPrefix(line, "bootctl set-oneshot "):
-		return nil, m.effect("one shot", nil, unlessStopped(func() error { t.once = argv[2]; return nil }))
+		return nil, m.effect("one shot", nil, unlessStopped(ctx, func() error { t.once = argv[2]; return nil }))
 	case argv[0] == "/bin/sh" && t.outcome == TimedOut:
 		return nil, errors.New("exit status 1")
 	case argv[0] == "/bin/sh":
 		return nil, nil
 	}
 	return nil, fmt.Errorf("this machine has no %q", argv)
-}
-
-func (m *Machine) indexed(index string) (ostree.Deployment, error) {
-	all, err := ostree.OpenSysroot(m.dir).Deployments()
-	i, nerr := strconv.Atoi(index)
-	if err := errors.Join(err, nerr); err != nil || i >= len(all) {
-		return ostree.Deployment{}, fmt.Errorf("there is no deployment %s (%w)", index, err)
-	}
-	return all[i], nil
-}
-
-// setDefault gives a boot entry the highest version, atomically.
-func (m *Machine) setDefault(index string) error {
-	d, err := m.indexed(index)
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(m.dir, "boot/loader/entries", d.Entry.File)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	m.entries++
-	text = regexp.MustCompile(`(?m)^version .*`).ReplaceAll(text, fmt.Appendf(nil, "version %d", m.entries))
-	return os.WriteFile(file, text, 0o644)
 }
 
 func (m *Machine) undeploy(index string) error {
