@@ -73,7 +73,7 @@ func (m *Machine) nameConfigs(s *status.Status, record pivot.Record) {
 		s.MachineConfig = &status.MachineConfigs{Current: current, Desired: desired}
 	}
 	if current != nil {
-		s.MachineConfig.RecordedBy = mcfile.RecorderOf(path)
+		s.MachineConfig.RecordedBy = string(mcfile.RecorderOf(path))
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/wanted"
 	"machine-pivot/pivot"
 )
@@ -106,8 +105,8 @@ func (s Status) Failed() bool {
 // MachineConfigs are the MachineConfigs that a machine has and should have.
 type MachineConfigs struct {
 	Current *pivot.MachineConfig `json:"current"` // of the running system; nil if there is none
-	// RecordedBy is the program that says so; "" if there is none.
-	RecordedBy mcfile.Recorder `json:"recordedBy,omitempty"`
+	// RecordedBy is the program that says so, an mcfile.Recorder; "" if there is none.
+	RecordedBy string `json:"recordedBy,omitempty"`
 	Desired *pivot.MachineConfig `json:"desired"`
 }
 

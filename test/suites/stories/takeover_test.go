@@ -80,7 +80,7 @@ func recordedBy(t *testing.T, h *hostdir.Host) mcfile.Recorder {
 	if s.MachineConfig == nil {
 		return ""
 	}
-	return s.MachineConfig.RecordedBy
+	return mcfile.Recorder(s.MachineConfig.RecordedBy)
 }
 
 // TestTakeOverAsItIs: a machine of the machine-config-daemon is taken over with the MachineConfig that it
