@@ -106,8 +106,8 @@ func (s Status) Failed() bool {
 type MachineConfigs struct {
 	Current *pivot.MachineConfig `json:"current"` // of the running system; nil if there is none
 	// RecordedBy is the program that says so, an mcfile.Recorder; "" if there is none.
-	RecordedBy string `json:"recordedBy,omitempty"`
-	Desired *pivot.MachineConfig `json:"desired"`
+	RecordedBy string               `json:"recordedBy,omitempty"`
+	Desired    *pivot.MachineConfig `json:"desired"`
 }
 
 // Of returns the status after an event.

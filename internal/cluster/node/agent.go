@@ -196,7 +196,9 @@ func (a *Agent) act(ctx context.Context, s situation, action Action) (time.Durat
 	case ActionBegin:
 		return 0, a.actBegin(ctx, s)
 	case ActionDownload:
-		a.event(ctx, s.node, Event{Reason: api.EventUpdateStarted, Message: "checks and downloads " + a.change.config})
+		if !s.takeover {
+			a.event(ctx, s.node, Event{Reason: api.EventUpdateStarted, Message: "checks and downloads " + a.change.config})
+		}
 		return pollRun, a.start(ctx, s, hands.Download)
 	case ActionPlan:
 		return 0, a.actPlan(ctx, s)

@@ -29,6 +29,7 @@ type World struct {
 	Blocked    string // why pods cannot be evicted; "" if they can
 	Evictions  int    // drains that evicted pods
 	Events     []string
+	States     []string // that the node had, by the agent
 	Violations []string
 	Requests   map[string]int                // calls of the cluster, by their names
 	System     api.NodeSystemStatus          // that was published last
@@ -77,7 +78,7 @@ func New() *World {
 		Configs: map[string]Config{"a": {}, "reboot": {Reboot: true, Drain: true}, "second": {Reboot: true, Drain: true}, "live": {}, "drain": {Drain: true}},
 		Pods:    2, Clock: beginning,
 		Policy:   node.Policy{DrainLimit: 5 * time.Minute, ProveEvery: 10 * time.Minute, Unsupported: "stop"},
-		Machine:  Machine{Current: "a", Desired: "a", Phase: "done", RunTicks: 3},
+		Machine:  Machine{Current: "a", Desired: "a", Phase: "done", RunTicks: 3, RecordedBy: "pivot"},
 		Requests: map[string]int{},
 	}
 	return w
