@@ -45,16 +45,23 @@ func ofDaemon(t *testing.T, config []byte) *hostdir.Host {
 	t.Helper()
 	h := projecting(t)
 	h.SetOrigin("[origin]\ncontainer-image-reference=ostree-unverified-registry:" + daemonsImage + "\n")
-	shell(t, h, "for entry in boot/loader*/entries/*.conf; do sed -i '/^options/s/$/ daemon=1/' $entry; done; mkdir -p var/usrlocal var/opt usr opt; ln -sfn ../var/usrlocal usr/local; rm -rf opt; ln -sfn var/opt opt; ln -sfn var/home home; "+
+	shell(t, h, "for entry in boot/loader*/entries/*.conf; do sed -i '/^options/s/$/ daemon=1/' $entry; done; "+
 		"install -d -m 700 -o 1000 -g 1001 var/home/core/.ssh var/home/core/.ssh/authorized_keys.d; "+
 		"printf 'ssh-ed25519 a\\n' >var/home/core/.ssh/authorized_keys.d/ignition; chmod 600 var/home/core/.ssh/authorized_keys.d/ignition; chown 1000:1001 var/home/core/.ssh/authorized_keys.d/ignition")
 	h.Write("/proc/cmdline", []byte("BOOT_IMAGE=/x "+h.Options()+"\n"))
+	linkVar(t, h)
 	d := daemonOf(t, h)
 	must(t, d.Install(config))
 	mc, err := configdaemon.Parse(config)
 	must(t, err)
 	must(t, d.Validate(mc)) // the daemon itself is content
 	return h
+}
+
+// linkVar makes the links of an ostree host into /var, which its images do not have here.
+func linkVar(t *testing.T, h *hostdir.Host) {
+	t.Helper()
+	shell(t, h, "mkdir -p var/usrlocal var/opt; ln -sfn ../var/usrlocal usr/local; ln -sfn var/opt opt; ln -sfn var/home home")
 }
 
 // applyHere applies a MachineConfig without a reboot, as an agent does.
