@@ -90,8 +90,16 @@ func (s Status) Adopted() bool {
 	return s.Current() != "" && s.MachineConfig.RecordedBy == recordedByPivot
 }
 
-// recordedByPivot is the value of NamedConfigs.RecordedBy for pivot's own record.
-const recordedByPivot = "pivot"
+// OfDaemon reports whether the host is the machine-config-daemon's.
+func (s Status) OfDaemon() bool {
+	return s.Current() != "" && s.MachineConfig.RecordedBy == recordedByDaemon
+}
+
+// The values of NamedConfigs.RecordedBy that the agent distinguishes.
+const (
+	recordedByPivot  = "pivot"
+	recordedByDaemon = "machine-config-daemon"
+)
 
 // Desired returns the name of the MachineConfig that pivot was asked for last; "" if there is none.
 func (s Status) Desired() string {

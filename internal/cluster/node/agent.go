@@ -29,6 +29,8 @@ type Agent struct {
 	change memory    // of the desired MachineConfig
 	said   said      // what was published
 	events recent    // that were recorded
+
+	handing bool // this agent has asked the host\'s pivot to give the host back
 }
 
 // Cluster is the node's cluster, as the agent uses it.

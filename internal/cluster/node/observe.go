@@ -249,7 +249,10 @@ func (a *Agent) waitForReboot(s *situation) {
 
 // reached reports whether a run that has succeeded has led to the system that it was for.
 func reached(s System, verb hands.Verb) bool {
-	if verb == hands.Revert {
+	switch verb {
+	case hands.HandBack: // it was taken over again
+		return true
+	case hands.Revert:
 		return s != SystemReverting
 	}
 	return s != SystemOther && (verb != hands.Apply || s != SystemDownloaded)

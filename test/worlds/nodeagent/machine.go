@@ -172,6 +172,7 @@ func (w *World) pass() {
 func (w *World) endRun() {
 	m := &w.Machine
 	m.run.State, m.run.Failure = hands.RunEnded, w.carryOut(m.run.Request)
+	m.run.Result = &hands.Result{}
 	m.run.Rebooting = m.run.Failure == nil && m.run.Request.Verb == hands.Apply && m.Pending != ""
 }
 
@@ -181,6 +182,10 @@ func (w *World) carryOut(r hands.Request) *hands.Failure {
 	switch {
 	case r.Verb == hands.Revert:
 		m.Pending, m.Phase = "", "done"
+	case r.Verb == hands.HandBack && (m.RecordedBy != "pivot" || m.Lacks):
+		return &hands.Failure{Class: "refused", Message: "cannot give this machine back", Hint: "pivot apply --repair", Permanent: true}
+	case r.Verb == hands.HandBack:
+		m.RecordedBy, m.Desired = "machine-config-daemon", m.Current
 	case c.Invalid:
 		return &hands.Failure{Class: "input", Message: "the MachineConfig is invalid", Permanent: true}
 	case r.Verb == hands.Download && c.Unavailable > 0:
