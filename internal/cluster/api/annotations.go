@@ -93,3 +93,6 @@ const (
 	// the agent was told to ask for it. It is for the program that replaces machines.
 	NeedsReplacement = Prefix + "/needs-replacement"
 )
+
+// OfAgent returns the annotations of a Node that only the agent writes, and that mean nothing without it.
+func OfAgent() []string { return []string{CordonedFor, DrainStarted, FailedConfig, NeedsReplacement} }

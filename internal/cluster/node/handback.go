@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"machine-pivot/internal/cluster/api"
@@ -100,14 +100,9 @@ func (a *Agent) giveBack(ctx context.Context, n Node, host hands.Host, own bool)
 	return out, nil
 }
 
-// hasOwn reports whether a node has an annotation of pivot's own.
+// hasOwn reports whether a node has an annotation of the agent's own.
 func hasOwn(n Node) bool {
-	for name := range n.Annotations {
-		if strings.HasPrefix(name, api.Prefix+"/") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(api.OfAgent(), func(name string) bool { return n.Annotations[name] != "" })
 }
 
 // handedBack returns what the daemon expects of a node that has a MachineConfig, and that is proven: its
@@ -123,10 +118,8 @@ func handedBack(n Node, current string) Patch {
 	if n.Annotations[api.DesiredImage] == "" && n.Annotations[api.CurrentImage] != "" {
 		p.Annotations[api.CurrentImage] = nil // the image is that of the MachineConfig
 	}
-	for name := range n.Annotations {
-		if strings.HasPrefix(name, api.Prefix+"/") {
-			p.Annotations[name] = nil
-		}
+	for _, name := range api.OfAgent() {
+		p.Annotations[name] = nil
 	}
 	if n.Annotations[api.CordonedFor] != "" {
 		p.Unschedulable = new(false)

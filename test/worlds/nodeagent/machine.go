@@ -35,6 +35,11 @@ type Machine struct {
 // Running reports whether a run of pivot, or the reboot that it has asked for, goes on.
 func (m *Machine) Running() bool { return m.run.State == hands.RunRunning || m.run.Rebooting }
 
+// Run starts a run of pivot, as an agent does.
+func (m *Machine) Run(r hands.Request) {
+	m.run, m.ticks = hands.Run{Request: r, State: hands.RunRunning}, 3
+}
+
 // machineHands is the world's machine as the agent's node.Hands.
 type machineHands struct{ w *World }
 

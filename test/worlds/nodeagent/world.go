@@ -153,6 +153,28 @@ func (w *World) step(agent *node.Agent) (*node.Agent, error) {
 	return agent, nil
 }
 
+// HandBack runs agents that give the node back, until one is done or refuses. One that is killed is
+// followed by another one.
+func (w *World) HandBack() (*node.Handed, error) {
+	agent := w.Agent()
+	for range 100 {
+		wait, done, err := agent.HandBack(context.Background())
+		if !w.dead && (done != nil || err != nil) {
+			return done, err
+		}
+		if w.Clock = w.Clock.Add(wait); !w.dead && wait > 0 {
+			w.pass()
+		}
+		if w.dead {
+			agent = w.Agent()
+		}
+	}
+	return nil, fmt.Errorf("the node is not given back: %s", w)
+}
+
+// Calls returns how many calls the agents have made.
+func (w *World) Calls() int { return w.calls }
+
 // call makes a call of the agent, or kills it.
 func (w *World) call(name string, effect func() error) error {
 	if w.dead {
