@@ -155,8 +155,8 @@ func (h machineHands) Verify(context.Context) (v hands.Verify, err error) {
 	return v, err
 }
 
-// pass lets time pass on the machine.
-func (w *World) pass() {
+// Pass lets time pass on the machine.
+func (w *World) Pass() {
 	m := &w.Machine
 	switch {
 	case m.run.Rebooting:

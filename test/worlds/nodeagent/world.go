@@ -145,7 +145,7 @@ func (w *World) step(agent *node.Agent) (*node.Agent, error) {
 		return agent, err
 	}
 	if w.Clock = w.Clock.Add(wait); wait > 0 {
-		w.pass()
+		w.Pass()
 	}
 	if w.dead {
 		return w.Agent(), nil
@@ -163,7 +163,7 @@ func (w *World) HandBack() (*node.Handed, error) {
 			return done, err
 		}
 		if w.Clock = w.Clock.Add(wait); !w.dead && wait > 0 {
-			w.pass()
+			w.Pass()
 		}
 		if w.dead {
 			agent = w.Agent()
