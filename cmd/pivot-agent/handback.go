@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"machine-pivot/internal/cluster/node"
-	"machine-pivot/internal/printable"
 )
 
 // handBack gives the node back to the machine-config-daemon, and says what that daemon will find.
@@ -19,7 +17,8 @@ func handBack(ctx context.Context, agent *node.Agent, out io.Writer) error {
 			return err
 		}
 		if done != nil {
-			return printHanded(out, *done)
+			_, err := fmt.Fprint(out, done)
+			return err
 		}
 		select {
 		case <-time.After(wait):
@@ -27,27 +26,4 @@ func handBack(ctx context.Context, agent *node.Agent, out io.Writer) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-func printHanded(out io.Writer, h node.Handed) error {
-	if h.Nothing {
-		_, err := fmt.Fprintln(out, "nothing to do: the node is the machine-config-daemon's, and has "+printable.Line(h.Current))
-		return err
-	}
-	lines := []string{"the host and the node's annotations say that the node has " + h.Current + ", and is Done"}
-	if h.Uncordoned {
-		lines = append(lines, "the node is uncordoned")
-	}
-	if len(h.LeftOut) > 0 {
-		lines = append(lines, "the machine lacks what only an installation can apply, and the daemon does not notice that: "+strings.Join(h.LeftOut, ", "))
-	}
-	if h.Desired != h.Current {
-		lines = append(lines, "when the machine-config-daemon starts, it updates the node to "+h.Desired)
-	}
-	for _, line := range lines {
-		if _, err := fmt.Fprintln(out, printable.Line(line)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

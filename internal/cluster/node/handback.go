@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hands"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/printable"
 )
 
 // Handed is what a node was given back with.
@@ -18,6 +20,28 @@ type Handed struct {
 	Uncordoned       bool
 	LeftOut          []string // parts of Current that only an installation can apply, and that the host lacks
 	Nothing          bool     // the node was the machine-config-daemon's already
+}
+
+// String says what the machine-config-daemon will find, in lines for people.
+func (h Handed) String() string {
+	if h.Nothing {
+		return printable.Line("nothing to do: the node is the machine-config-daemon's, and has "+h.Current) + "\n"
+	}
+	lines := []string{"the host and the node's annotations say that the node has " + h.Current + ", and is " + api.StateDone}
+	if h.Uncordoned {
+		lines = append(lines, "the node is uncordoned")
+	}
+	if len(h.LeftOut) > 0 {
+		lines = append(lines, "the machine lacks what only an installation can apply, which the daemon does not compare: "+strings.Join(h.LeftOut, ", "))
+	}
+	if h.Desired != h.Current {
+		lines = append(lines, "when the machine-config-daemon starts, it updates the node to "+h.Desired)
+	}
+	text := ""
+	for _, line := range lines {
+		text += printable.Line(line) + "\n"
+	}
+	return text
 }
 
 // HandBack does one step of giving the node back to the machine-config-daemon, and returns how long to

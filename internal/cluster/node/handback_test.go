@@ -129,6 +129,21 @@ func TestHandBackOfTheDaemons(t *testing.T) {
 	}
 }
 
+// TestHandedText: what is said about it.
+func TestHandedText(t *testing.T) {
+	for want, h := range map[string]node.Handed{
+		"nothing to do: the node is the machine-config-daemon's, and has a\n":        {Current: "a", Nothing: true},
+		"the host and the node's annotations say that the node has a, and is Done\n": {Current: "a", Desired: "a"},
+		"the host and the node's annotations say that the node has a, and is Done\nthe node is uncordoned\n" +
+			"the machine lacks what only an installation can apply, which the daemon does not compare: disks, raid\n" +
+			"when the machine-config-daemon starts, it updates the node to b\n": {Current: "a", Desired: "b", Uncordoned: true, LeftOut: []string{"disks", "raid"}},
+	} {
+		if got := h.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // TestRoundTrip: a node of the daemon is taken over, changed twice, and given back; then it is taken over
 // again.
 func TestRoundTrip(t *testing.T) {
