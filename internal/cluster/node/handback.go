@@ -11,7 +11,6 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hands"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/printable"
 )
 
 // Handed is what a node was given back with.
@@ -25,7 +24,7 @@ type Handed struct {
 // String says what the machine-config-daemon will find, in lines for people.
 func (h Handed) String() string {
 	if h.Nothing {
-		return printable.Line("nothing to do: the node is the machine-config-daemon's, and has "+h.Current) + "\n"
+		return api.BoundedReason("nothing to do: the node is the machine-config-daemon's, and has "+h.Current) + "\n"
 	}
 	lines := []string{"the host and the node's annotations say that the node has " + h.Current + ", and is " + api.StateDone}
 	if h.Uncordoned {
@@ -39,7 +38,7 @@ func (h Handed) String() string {
 	}
 	text := ""
 	for _, line := range lines {
-		text += printable.Line(line) + "\n"
+		text += api.BoundedReason(line) + "\n"
 	}
 	return text
 }
