@@ -54,7 +54,7 @@ func (f Facts) Check() error {
 	case f.Interrupted:
 		return refuse("a change of the running system was interrupted").WithHint("finish it: pivot apply --finish")
 	case f.Trial:
-		return refuse("a system is on trial").WithHint("wait for its end, or end it: pivot confirm, or pivot rollback")
+		return refuse("a system is on trial").WithHint("wait for its end, or end it: pivot confirm keeps it, a reboot goes back")
 	case f.Pending:
 		return refuse("the next boot starts another deployment than the running one").WithHint("reboot into it, or take it back: pivot rollback")
 	case !f.Recorded:

@@ -68,6 +68,8 @@ func (a *Agent) HandBack(ctx context.Context) (wait time.Duration, done *Handed,
 		return 0, done, err
 	case own && a.handing && host.Run.Failure != nil:
 		return 0, nil, refused(host.Run.Failure)
+	case own && a.handing && host.Run.State == hands.RunEnded:
+		return 0, nil, fmt.Errorf("pivot has ended hand-back without an error, but the host is not the machine-config-daemon's")
 	}
 	if err := whyNot(n, host); err != nil {
 		return 0, nil, err
