@@ -118,6 +118,9 @@ func (a *Agent) giveBack(ctx context.Context, n Node, host hands.Host, own bool)
 		out.Nothing = true
 		return out, nil
 	}
+	if err := a.Hands.Tell(nil); err != nil { // the host has no agent from now on
+		return nil, err
+	}
 	if _, err := a.Cluster.Patch(ctx, n, handedBack(n, out.Current)); err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func TestHandBack(t *testing.T) {
 				if value, set := w.Node.Annotations[api.Try]; set {
 					want[api.Try] = value
 				}
-				if err != nil || w.Machine.RecordedBy != daemon || w.Node.Unschedulable != c.cordoned || !maps.Equal(w.Node.Annotations, want) || len(w.Violations) > 0 {
+				if err != nil || w.Machine.RecordedBy != daemon || w.Machine.Told != nil || w.Node.Unschedulable != c.cordoned || !maps.Equal(w.Node.Annotations, want) || len(w.Violations) > 0 {
 					t.Fatalf("killed %v: %v: %s", kills, err, w)
 				}
 				if kills == nil && (done.Nothing || done.Current != c.done.Current || done.Desired != c.done.Desired || done.Uncordoned != c.done.Uncordoned) {

@@ -39,7 +39,7 @@ echo "$@" >> "$dir/calls"
 current=$(cat "$dir/current")
 case "$*" in
 version*) doc Version '"version":"0.0.0"' ;;
-status*) doc Status '"phase":"done","booted":{"commit":"c0"},"machineConfig":{"current":{"name":"'"$current"'"},"desired":{"name":"'"$current"'"}},"downloaded":{"machineConfig":"sha256:'"$(cat "$dir/downloaded")"'","at":"2026-01-01T00:00:00Z"},"partitioning":{"workloads":['"$(cat "$dir/workloads" 2>/dev/null)"']}' ;;
+status*) doc Status '"phase":"done","booted":{"commit":"c0"},"machineConfig":{"recordedBy":"pivot","current":{"name":"'"$current"'"},"desired":{"name":"'"$current"'"}},"downloaded":{"machineConfig":"sha256:'"$(cat "$dir/downloaded")"'","at":"2026-01-01T00:00:00Z"},"partitioning":{"workloads":['"$(cat "$dir/workloads" 2>/dev/null)"']}' ;;
 verify*) doc Verify '"ok":true,"differences":[]' ;;
 *--dry-run*) doc Plan '"changed":true,"reboots":0,"drain":{"wanted":false,"because":[]}' ;;
 *--download-only*) sha256sum "$(last "$@")" | cut -d' ' -f1 > "$dir/downloaded"; doc Result '"outcome":"downloaded"' ;;

@@ -17,6 +17,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/wanted"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/configdaemon"
 	"machine-pivot/test/worlds/hostdir"
@@ -90,6 +91,9 @@ func (o *hostHands) Start(ctx context.Context, r hands.Request) (err error) {
 	o.last = hands.Run{Request: r, State: hands.RunEnded, Failure: result.Error, Result: &result, Rebooting: result.Outcome == "rebooting"}
 	return nil
 }
+
+// Tell implements node.Hands.
+func (o *hostHands) Tell(w *wanted.Wanted) error { return wanted.Write(o.h.Root, w) }
 
 // Stop implements node.Hands.
 func (*hostHands) Stop(context.Context) error { return errors.New("nothing runs") }
