@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/configdaemon"
 	"machine-pivot/test/worlds/hostdir"
@@ -116,6 +117,29 @@ func TestHandBack(t *testing.T) {
 	}
 	if result, err := handBack(t, h, nil); err != nil || result.Outcome != machine.OutcomeUnchanged {
 		t.Errorf("once more: %+v, %v", result, err)
+	}
+}
+
+// TestHandBackLabels: the daemon restores an original with the label that it has, so it has that of the file
+// that it is a copy of. All else has the policy's label for its own path.
+func TestHandBackLabels(t *testing.T) {
+	const etc, own = "system_u:object_r:etc_t:s0", "system_u:object_r:default_t:s0"
+	h := hostdir.New(t)
+	h.SetOrigin("[origin]\ncontainer-image-reference=ostree-unverified-registry:" + daemonsImage + "\n")
+	h.Policy("/etc(/.*)? "+etc, "/etc/default "+own)
+	h.LoadedPolicy(true, "f")
+	h.Write("/etc/default", []byte("one"))
+	config := clusterConfig("rendered-1", daemonsImage, "", `"storage":{"files":[{"path":"/etc/default","contents":{"source":"data:,one"}}]}`)
+	if _, notes, err := applyHere(t, h, config); err != nil {
+		t.Fatalf("%v: %s", err, notes)
+	}
+	if _, err := handBack(t, h, nil); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{configdaemon.Original("/etc/default"): own, configdaemon.CurrentConfig: etc, configdaemon.CurrentImage: etc} {
+		if label, err := selinux.LabelOf(h.Path(path)); err != nil || label != want {
+			t.Errorf("%s has the label %q, %v, want %q", path, label, err, want)
+		}
 	}
 }
 
