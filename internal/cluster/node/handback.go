@@ -114,18 +114,29 @@ func (a *Agent) giveBack(ctx context.Context, n Node, host hands.Host, own bool)
 	if own && host.Run.Result != nil {
 		out.LeftOut = host.Run.Result.LeftOut
 	}
-	if given := own && host.Run.Failure == nil; !given && !hasOwn(n) {
+	p := handedBack(n, out.Current)
+	if given := own && host.Run.Failure == nil; !given && !hasOwn(n) || !a.handing && p.changesNothing(n) {
 		out.Nothing = true
 		return out, nil
 	}
 	if err := a.Hands.Tell(nil); err != nil { // the host has no agent from now on
 		return nil, err
 	}
-	if _, err := a.Cluster.Patch(ctx, n, handedBack(n, out.Current)); err != nil {
+	if _, err := a.Cluster.Patch(ctx, n, p); err != nil {
 		return nil, err
 	}
 	a.event(ctx, n, Event{Reason: api.EventHandedBack, Message: "given back to the machine-config-daemon with " + out.Current})
 	return out, nil
+}
+
+// changesNothing reports whether a node is what a patch makes it.
+func (p Patch) changesNothing(n Node) bool {
+	for name, value := range p.Annotations {
+		if have, there := n.Annotations[name]; there != (value != nil) || there && have != *value {
+			return false
+		}
+	}
+	return p.Unschedulable == nil || *p.Unschedulable == n.Unschedulable
 }
 
 // hasOwn reports whether a node has an annotation of the agent's own.

@@ -70,6 +70,12 @@ func TestHandBack(t *testing.T) {
 				if kills == nil && (done.Nothing || done.Current != c.done.Current || done.Desired != c.done.Desired || done.Uncordoned != c.done.Uncordoned) {
 					t.Errorf("it says %+v", *done)
 				}
+				if kills == nil {
+					before := w.Node.ResourceVersion
+					if again, err := w.HandBack(); err != nil || !again.Nothing || w.Node.ResourceVersion != before {
+						t.Errorf("once more: %+v, %v: %s", again, err, w)
+					}
+				}
 				return w
 			}
 			calls := run(nil).Calls()
