@@ -133,6 +133,13 @@ func takeovers() map[string]story {
 			},
 			want: "reboot", before: controller, state: api.StateDone, current: "reboot", boots: 1, evictions: 1, also: quiet,
 		},
+		"updating, waits for its drain, which the agent makes": {
+			prepare: func(w *nodeagent.World) {
+				byDaemon("a", true, with(updating, map[string]string{api.DesiredDrain: "drain-reboot", api.LastAppliedDrain: "uncordon-a"}))(w)
+				w.Pods, w.Policy.ByController = 2, false
+			},
+			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1, also: quiet,
+		},
 		"updating, drained": {
 			prepare: byDaemon("a", true, with(updating, map[string]string{api.DesiredDrain: "drain-reboot", api.LastAppliedDrain: "drain-reboot"})),
 			want:    "reboot", before: controller, state: api.StateDone, current: "reboot", boots: 1, also: quiet,
