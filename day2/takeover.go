@@ -3,6 +3,7 @@ package day2
 import (
 	"cmp"
 
+	"machine-pivot/day2/handback"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
@@ -12,14 +13,6 @@ import (
 
 // The first "pivot apply" takes over a machine that the machine-config-daemon managed. The
 // machine's MachineConfig is in the daemon's own files, which pivot does not change.
-// Source: pkg/daemon/file_writers.go and constants.go of the machine-config operator.
-const (
-	// daemonOriginals has the file that was at a path before the daemon first wrote there, at
-	// the same path below this directory and with daemonOrigSuffix. It has none for a path
-	// that had no file.
-	daemonOriginals  = "/etc/machine-config-daemon/orig"
-	daemonOrigSuffix = ".mcdorig"
-)
 
 // takeOver returns what can be used of the daemon's MachineConfig, whose file was read as data
 // and err. What the daemon accepted, or what has damaged the file since, must not keep the
@@ -44,7 +37,7 @@ func (a *Apply) replacementAt(path string, takenOver bool) (hostfiles.File, erro
 	if !takenOver || projection.Outside(path) || none.OnDisk() != path {
 		return none, nil
 	}
-	kept, there, err := hostfiles.Read(a.Host.Path(daemonOriginals), path+daemonOrigSuffix)
+	kept, there, err := hostfiles.Read(a.Host.Root, handback.Original(path))
 	if err != nil || !there || kept.Kind != hostfiles.KindFile {
 		return none, err
 	}

@@ -28,6 +28,7 @@ type nodeFlags struct {
 	drain            string
 	pods             drain.Policy
 	verbose          bool
+	handBack         bool
 	policy           node.Policy
 }
 
@@ -76,6 +77,7 @@ func nodeCommand(build cli.Build) *cobra.Command {
 		Add(cmd, "unsupported", "how to treat what only an installation can change: stop, warn and apply the rest, or ask for another machine by an annotation")
 	flags.DurationVar(&f.policy.Try, "try", 0, "boot each new system on trial for this `DURATION`: the old one is booted again if it does not prove itself")
 	flags.DurationVar(&f.policy.ProveEvery, "prove-every", 10*time.Minute, "how often to compare the machine with its MachineConfig")
+	flags.BoolVar(&f.handBack, "hand-back", false, "give the node back to the machine-config-daemon, say what that will find, and end")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log each step")
 	return cmd
 }
@@ -102,6 +104,9 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 		Cluster: cluster, Hands: host, Policy: f.policy, Version: build.Version, Now: time.Now,
 		Log: log, Metrics: &node.Metrics{},
 		Drainer: &drain.Drainer{Cluster: cluster, Self: self(), Policy: f.pods, Limit: drainPass, Log: log},
+	}
+	if f.handBack {
+		return handBack(cmd.Context(), agent, cmd.OutOrStdout())
 	}
 	served, err := serve(cmd.Context(), f.listen, agent)
 	if err != nil {

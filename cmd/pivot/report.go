@@ -16,6 +16,7 @@ import (
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/printable"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
@@ -214,7 +215,8 @@ func printStatus(w io.Writer, s status.Status) {
 		line("attempt", "%d of %d, started %s", s.Attempt, pivot.MaxAttempts, s.Started.Format(time.RFC3339))
 	}
 	if s.MachineConfig != nil {
-		line("config", "%s", configName(s.MachineConfig.Current))
+		recorded := map[mcfile.Recorder]string{mcfile.RecordedByDaemon: " (as the machine-config-daemon says; not compared)"}
+		line("config", "%s%s", configName(s.MachineConfig.Current), recorded[mcfile.Recorder(s.MachineConfig.RecordedBy)])
 		line("desired", "%s", configName(s.MachineConfig.Desired))
 	}
 	if c := s.Cluster; c != nil {

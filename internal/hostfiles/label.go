@@ -1,6 +1,7 @@
 package hostfiles
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -9,7 +10,10 @@ import (
 )
 
 // Labels looks up the labels that the running system's SELinux policy has for new files.
-type Labels struct{ contexts *selinux.Contexts } // nil: no SELinux
+type Labels struct {
+	contexts *selinux.Contexts // nil: no SELinux
+	as       string            // path whose label each entry gets; "": its own
+}
 
 // RunningLabels returns the Labels of the running system with the given root directory.
 func RunningLabels(root string) (Labels, error) {
@@ -25,7 +29,7 @@ func RunningLabels(root string) (Labels, error) {
 	if err != nil {
 		return Labels{}, fmt.Errorf("cannot label files: %w", err)
 	}
-	return Labels{contexts}, nil
+	return Labels{contexts: contexts}, nil
 }
 
 // Of returns the label for an entry, or "" if the kernel's choice is to be kept.
@@ -34,6 +38,9 @@ func (l Labels) Of(e Entry) (string, error) {
 		return "", nil
 	}
 	types := map[Kind]fs.FileMode{KindDirectory: fs.ModeDir, KindLink: fs.ModeSymlink}
-	label, _, err := l.contexts.Label(e.Path, types[e.Kind])
+	label, _, err := l.contexts.Label(cmp.Or(l.as, e.Path), types[e.Kind])
 	return label, err
 }
+
+// As returns the Labels that give each entry the label of a path, for copies of what is at that path.
+func (l Labels) As(path string) Labels { return Labels{l.contexts, path} }

@@ -13,13 +13,13 @@ import (
 	"machine-pivot/pivot"
 )
 
-// machineConfigAt identifies the MachineConfig in the first of several files below a root directory;
-// nil if there is none of them.
-func machineConfigAt(root string, paths ...string) (*pivot.MachineConfig, error) {
+// machineConfigAt identifies the MachineConfig in the first of several files below a root directory,
+// and returns the file's path; nil if there is none of them.
+func machineConfigAt(root string, paths ...string) (mc *pivot.MachineConfig, path string, err error) {
 	for _, path := range paths {
 		f, there, err := hostfiles.Read(root, path)
 		if err != nil {
-			return nil, fmt.Errorf("cannot tell which MachineConfig is in %s: %w", path, err)
+			return nil, path, fmt.Errorf("cannot tell which MachineConfig is in %s: %w", path, err)
 		}
 		if !there {
 			continue
@@ -29,45 +29,51 @@ func machineConfigAt(root string, paths ...string) (*pivot.MachineConfig, error)
 				Name string `json:"name"`
 			} `json:"metadata"`
 		}
-		mc := &pivot.MachineConfig{Digest: f.Digest}
+		mc = &pivot.MachineConfig{Digest: f.Digest}
 		if err := json.Unmarshal(f.Content, &named); err != nil {
-			return mc, fmt.Errorf("cannot tell the name of the MachineConfig in %s: %w", path, err)
+			return mc, path, fmt.Errorf("cannot tell the name of the MachineConfig in %s: %w", path, err)
 		}
 		mc.Name = named.Metadata.Name
-		return mc, nil
+		return mc, path, nil
 	}
-	return nil, nil
+	return nil, "", nil
 }
 
 // MachineConfigOf identifies the MachineConfig of the deployment with a root directory; nil if it has
 // none.
 func MachineConfigOf(root string) (*pivot.MachineConfig, error) {
-	return machineConfigAt(root, mcfile.CurrentPaths()...)
+	mc, _, err := machineConfigAt(root, mcfile.CurrentPaths()...)
+	return mc, err
 }
 
 // nameConfigs adds to a status which MachineConfig the running system has, and which one it should
 // have: that of a first boot that is not over, else the last one that pivot was asked for, else that
 // of the next boot. What cannot be told is a note.
 func (m *Machine) nameConfigs(s *status.Status, record pivot.Record) {
-	known := func(mc *pivot.MachineConfig, err error) *pivot.MachineConfig {
+	note := func(err error) {
 		if err != nil {
 			s.Notes = append(s.Notes, err.Error())
 		}
-		return mc
 	}
-	current := known(MachineConfigOf(m.Host.Root))
-	desired := known(machineConfigAt(m.Host.Root, mcfile.Path))
+	current, path, err := machineConfigAt(m.Host.Root, mcfile.CurrentPaths()...)
+	note(err)
+	desired, _, err := machineConfigAt(m.Host.Root, mcfile.Path)
+	note(err)
 	if asked := record.Target.MachineConfig; desired == nil && asked != (pivot.MachineConfig{}) {
 		desired = &asked
 	}
 	if next := m.nextDeployment(); desired == nil && next != nil {
-		desired = known(MachineConfigOf(next.Path))
+		desired, err = MachineConfigOf(next.Path)
+		note(err)
 	}
 	if desired == nil {
 		desired = current
 	}
 	if desired != nil {
 		s.MachineConfig = &status.MachineConfigs{Current: current, Desired: desired}
+	}
+	if current != nil {
+		s.MachineConfig.RecordedBy = string(mcfile.RecorderOf(path))
 	}
 }
 

@@ -16,13 +16,14 @@ type Outcome string
 
 // The outcomes.
 const (
-	OutcomeUnchanged  Outcome = "unchanged"  // neither the running system nor the next boot had to change
-	OutcomeDownloaded Outcome = "downloaded" // all was pulled; neither has changed
-	OutcomeLive       Outcome = "live"       // the running system has changed; no reboot is needed
-	OutcomeCommitted  Outcome = "committed"  // the next boot has changed; the reboot is left to the caller
-	OutcomeRebooting  Outcome = "rebooting"  // the same, and systemd has accepted the reboot
-	OutcomeClosed     Outcome = "closed"     // the machine is proven to be at its target, and the first boot closed
-	OutcomeAside      Outcome = "aside"      // the initramfs leaves the first boot to the started system
+	OutcomeUnchanged  Outcome = "unchanged"   // neither the running system nor the next boot had to change
+	OutcomeDownloaded Outcome = "downloaded"  // all was pulled; neither has changed
+	OutcomeLive       Outcome = "live"        // the running system has changed; no reboot is needed
+	OutcomeCommitted  Outcome = "committed"   // the next boot has changed; the reboot is left to the caller
+	OutcomeRebooting  Outcome = "rebooting"   // the same, and systemd has accepted the reboot
+	OutcomeClosed     Outcome = "closed"      // the machine is proven to be at its target, and the first boot closed
+	OutcomeAside      Outcome = "aside"       // the initramfs leaves the first boot to the started system
+	OutcomeHandedBack Outcome = "handed-back" // the machine is the machine-config-daemon's
 	OutcomeFailed     Outcome = "failed"
 )
 

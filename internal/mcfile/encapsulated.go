@@ -35,6 +35,27 @@ const (
 // is the newest.
 func CurrentPaths() []string { return []string{RecordPath, DaemonPath, ClosedPath} }
 
+// Recorder is the program that has recorded a system's MachineConfig; the names are stable.
+type Recorder string
+
+// The recorders.
+const (
+	RecordedByPivot     Recorder = "pivot"                 // which has compared all of it with the system
+	RecordedByDaemon    Recorder = "machine-config-daemon" // which may have left the system without all of it
+	RecordedByFirstBoot Recorder = "first-boot"            // Ignition, which has left out the entries
+)
+
+// RecorderOf returns the recorder of one of the CurrentPaths.
+func RecorderOf(path string) Recorder {
+	switch path {
+	case RecordPath:
+		return RecordedByPivot
+	case DaemonPath:
+		return RecordedByDaemon
+	}
+	return RecordedByFirstBoot
+}
+
 // Host is what must be known about the machine to check a MachineConfig.
 type Host struct {
 	CPUs       pinning.CPUSet           // the machine's CPUs; empty: unknown, not checked

@@ -121,6 +121,18 @@ func (s Set) Carry(entries []hostfiles.File) ([]hostfiles.File, error) {
 	return rest, nil
 }
 
+// Dropped returns the entries by which a system does not carry the set any more.
+func (s Set) Dropped() (gone []hostfiles.File) {
+	if len(s.Entries) == 0 {
+		return nil
+	}
+	gone = append(gone, hostfiles.Default(ManifestPath))
+	for _, d := range slices.Sorted(maps.Keys(digests(s.Entries))) {
+		gone = append(gone, hostfiles.Default(ContentPath(d)))
+	}
+	return gone
+}
+
 // next returns the entry for the manifest of the next set, which is removed if the set is empty.
 func (s Set) next(entries []hostfiles.Entry) (hostfiles.File, error) {
 	if len(entries) == 0 {

@@ -2,6 +2,9 @@ package projection
 
 import (
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"machine-pivot/internal/hostfiles"
 )
@@ -40,6 +43,16 @@ func (p *Projector) PutBack(name string, f *hostfiles.File) error {
 		return err
 	}
 	return at.put(*f, have, there, label)
+}
+
+// Release forgets what was projected, so that it stays as it is, and what it had replaced. The running
+// system must not carry it any longer than until its next boot, which would take it for its own.
+func (p *Projector) Release() error {
+	_, err := os.Lstat(filepath.Join(p.Root, RecordPath))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return p.save(record{})
 }
 
 // Settled reports whether everything that a system carries is projected, and no step has to be

@@ -21,6 +21,9 @@ const (
 	CurrentConfig = operatorPrefix + "currentConfig"
 	// DesiredImage names an image that replaces the one of the MachineConfig. A controller writes it.
 	DesiredImage = operatorPrefix + "desiredImage"
+	// CurrentImage is the image that the node has instead of that of its MachineConfig. The operator's
+	// daemon writes it.
+	CurrentImage = operatorPrefix + "currentImage"
 	// StateOfNode is one of the states below. The agent writes it.
 	StateOfNode = operatorPrefix + "state"
 	// Reason is why the state is StateDegraded or StateUnreconcilable, or what a node that is
@@ -51,6 +54,9 @@ const (
 
 	drainVerb, uncordonVerb = "drain-", "uncordon-"
 )
+
+// RenderedPrefix begins the name of each MachineConfig that a cluster has rendered for the nodes of a pool.
+const RenderedPrefix = "rendered-"
 
 // DrainFor returns the value of DesiredDrain that asks for a drain before a MachineConfig is applied.
 func DrainFor(config string) string { return drainVerb + config }
@@ -87,3 +93,6 @@ const (
 	// the agent was told to ask for it. It is for the program that replaces machines.
 	NeedsReplacement = Prefix + "/needs-replacement"
 )
+
+// OfAgent returns the annotations of a Node that only the agent writes, and that mean nothing without it.
+func OfAgent() []string { return []string{CordonedFor, DrainStarted, FailedConfig, NeedsReplacement} }

@@ -19,6 +19,7 @@ const (
 	EventDownloaded     = "UpdateDownloaded"
 	EventDrainRehearsed = "DrainRehearsed"
 	EventFailed         = "UpdateFailed"
+	EventHandedBack     = "HandedBack"
 
 	EventWorkloadsAdvertised = "WorkloadsAdvertised"
 	EventWorkloadsUnknown    = "WorkloadsUnknown"

@@ -45,8 +45,9 @@ type Deployment struct {
 
 // NamedConfigs are the MachineConfigs that the host has and should have.
 type NamedConfigs struct {
-	Current *Named `json:"current"`
-	Desired *Named `json:"desired"`
+	Current    *Named `json:"current"`
+	RecordedBy string `json:"recordedBy"` // whose record of Current it is
+	Desired    *Named `json:"desired"`
 }
 
 // Downloaded is what was pulled for a later run.
@@ -82,6 +83,24 @@ func (s Status) Current() string {
 	return s.MachineConfig.Current.Name
 }
 
+// Adopted reports whether pivot has compared all of the running system with its MachineConfig. It has not
+// if the record is the machine-config-daemon's or that of a first boot, or if there is none: there is
+// nothing yet that Verify could compare all of the system with.
+func (s Status) Adopted() bool {
+	return s.Current() != "" && s.MachineConfig.RecordedBy == recordedByPivot
+}
+
+// OfDaemon reports whether the host is the machine-config-daemon's.
+func (s Status) OfDaemon() bool {
+	return s.Current() != "" && s.MachineConfig.RecordedBy == recordedByDaemon
+}
+
+// The values of NamedConfigs.RecordedBy that the agent distinguishes.
+const (
+	recordedByPivot  = "pivot"
+	recordedByDaemon = "machine-config-daemon"
+)
+
 // Desired returns the name of the MachineConfig that pivot was asked for last; "" if there is none.
 func (s Status) Desired() string {
 	if s.MachineConfig == nil || s.MachineConfig.Desired == nil {
@@ -106,12 +125,32 @@ func (s Status) PulledBytes() (sum int64) {
 
 // Plan is what the agent reads of the document Plan.
 type Plan struct {
-	Changed bool `json:"changed"`
-	Reboots int  `json:"reboots"`
+	Changed bool   `json:"changed"`
+	Reboots int    `json:"reboots"`
+	Needs   []Need `json:"needs"`
 	Drain   struct {
 		Wanted  bool     `json:"wanted"`
 		Because []string `json:"because"`
 	} `json:"drain"`
+}
+
+// Need is what one change of a Plan needs.
+type Need struct {
+	Change  string `json:"change"`
+	Because string `json:"because"`
+	Actions []struct {
+		Type string `json:"type"`
+	} `json:"actions"`
+}
+
+// RebootReasons returns why a plan needs a reboot: each change with its reason.
+func (p Plan) RebootReasons() (reasons []string) {
+	for _, n := range p.Needs {
+		if len(n.Actions) == 1 && n.Actions[0].Type == "Reboot" {
+			reasons = append(reasons, n.Change+": "+n.Because)
+		}
+	}
+	return reasons
 }
 
 // Result is what the agent reads of the document Result.

@@ -343,6 +343,8 @@ func (r Request) arguments() []string {
 	switch r.Verb {
 	case Revert:
 		return []string{"rollback", "-o", "json"}
+	case HandBack:
+		return []string{"hand-back", "-o", "json"}
 	case Download:
 		return []string{"apply", "--download-only", "--unsupported=" + r.Unsupported, "-o", "json", configFile}
 	}

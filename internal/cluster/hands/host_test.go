@@ -193,6 +193,13 @@ func TestSystemd(t *testing.T) {
 			}
 		})
 	}
+	t.Run("the host is given back", func(t *testing.T) {
+		h.write("end", `doc Result '"outcome":"handed-back","leftOut":["disks"]'; exit 0`)
+		h.start(hands.Request{Verb: hands.HandBack, Config: "b"})
+		if run := h.ended(); run.Failure != nil || len(run.Result.LeftOut) != 1 || !strings.Contains(h.calls(), "\nhand-back -o json\n") {
+			t.Errorf("%+v after %s", run, h.calls())
+		}
+	})
 	t.Run("a run is stopped", func(t *testing.T) {
 		for _, name := range []string{"end", "running"} {
 			if err := os.Remove(filepath.Join(h.dir, name)); err != nil {

@@ -12,9 +12,10 @@ type Verb string
 
 // The verbs.
 const (
-	Download Verb = "download" // all checks and the image; the machine does not change
-	Apply    Verb = "apply"    // change the machine, and reboot it if Request.Reboot says so
-	Revert   Verb = "revert"   // give up the next boot: it is not what the machine should become
+	Download Verb = "download"  // all checks and the image; the machine does not change
+	Apply    Verb = "apply"     // change the machine, and reboot it if Request.Reboot says so
+	HandBack Verb = "hand-back" // give the machine back to the machine-config-daemon
+	Revert   Verb = "revert"    // give up the next boot: it is not what the machine should become
 )
 
 // Request is a run of pivot that the agent asks for.

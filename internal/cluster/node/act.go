@@ -31,9 +31,13 @@ func (a *Agent) request(verb hands.Verb) hands.Request {
 func set(value string) *string { return &value }
 
 func (a *Agent) actBegin(ctx context.Context, s situation) error {
-	return a.patch(ctx, s, Patch{Annotations: map[string]*string{
+	p := Patch{Annotations: map[string]*string{
 		api.StateOfNode: set(api.StateWorking), api.Reason: set(""), api.FailedConfig: nil, api.NeedsReplacement: nil,
-	}})
+	}}
+	if s.inherited {
+		p.Annotations[api.CordonedFor], p.Annotations[api.DrainStarted] = set(a.change.config), set(a.Now().UTC().Format(time.RFC3339))
+	}
+	return a.patch(ctx, s, p)
 }
 
 func (a *Agent) actPlan(ctx context.Context, s situation) error {
@@ -45,6 +49,10 @@ func (a *Agent) actPlan(ctx context.Context, s situation) error {
 	}
 	if err != nil {
 		return err
+	}
+	if s.takeover && (plan.Reboots > 0 || plan.Drain.Wanted) {
+		a.change.fail(a.refusal(plan))
+		return nil
 	}
 	switch reboot := rebootOf(s.node, a.Policy); {
 	case plan.Reboots > 0:
@@ -259,6 +267,9 @@ func (a *Agent) actDone(ctx context.Context, s situation) error {
 		api.StateOfNode: set(api.StateDone), api.CurrentConfig: set(a.change.config), api.Reason: set(""), api.PostConfigAction: set(""),
 		api.FailedConfig: nil, api.DrainStarted: nil, api.NeedsReplacement: nil,
 	}}
+	if s.node.Annotations[api.DesiredConfig] == "" { // it joins
+		p.Annotations[api.DesiredConfig] = set(a.change.config)
+	}
 	withdraw(s.node, p)
 	if err := a.patch(ctx, s, p); err != nil {
 		return err

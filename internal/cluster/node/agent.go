@@ -29,6 +29,8 @@ type Agent struct {
 	change memory    // of the desired MachineConfig
 	said   said      // what was published
 	events recent    // that were recorded
+
+	handing bool // this agent has asked the host\'s pivot to give the host back
 }
 
 // Cluster is the node's cluster, as the agent uses it.
@@ -196,7 +198,9 @@ func (a *Agent) act(ctx context.Context, s situation, action Action) (time.Durat
 	case ActionBegin:
 		return 0, a.actBegin(ctx, s)
 	case ActionDownload:
-		a.event(ctx, s.node, Event{Reason: api.EventUpdateStarted, Message: "checks and downloads " + a.change.config})
+		if !s.takeover {
+			a.event(ctx, s.node, Event{Reason: api.EventUpdateStarted, Message: "checks and downloads " + a.change.config})
+		}
 		return pollRun, a.start(ctx, s, hands.Download)
 	case ActionPlan:
 		return 0, a.actPlan(ctx, s)

@@ -351,25 +351,31 @@ func TestStories(t *testing.T) {
 	for name, s := range stories() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, calls, wrong := s.run(nil)
-			if len(wrong) > 0 {
-				t.Fatalf("%q: %s", wrong, w)
+			s.sweep(t)
+		})
+	}
+}
+
+// sweep runs a story, and again with the agent killed, or the power cut, in each of its calls.
+func (s story) sweep(t *testing.T) {
+	t.Helper()
+	w, calls, wrong := s.run(nil)
+	if len(wrong) > 0 {
+		t.Fatalf("%q: %s", wrong, w)
+	}
+	t.Logf("swept %d calls: %v", calls, w.Requests)
+	for first := 1; first <= calls; first++ {
+		for _, when := range []nodeagent.When{nodeagent.BeforeCall, nodeagent.AfterCall, nodeagent.PowerCut} {
+			s.killed(t, map[int]nodeagent.When{first: when})
+			if os.Getenv("PIVOT_SWEEP") != "long" {
+				continue
 			}
-			t.Logf("swept %d calls: %v", calls, w.Requests)
-			for first := 1; first <= calls; first++ {
-				for _, when := range []nodeagent.When{nodeagent.BeforeCall, nodeagent.AfterCall, nodeagent.PowerCut} {
-					s.killed(t, map[int]nodeagent.When{first: when})
-					if os.Getenv("PIVOT_SWEEP") != "long" {
-						continue
-					}
-					for second := first + 1; second <= calls+5; second++ {
-						for _, then := range []nodeagent.When{nodeagent.BeforeCall, nodeagent.AfterCall, nodeagent.PowerCut} {
-							s.killed(t, map[int]nodeagent.When{first: when, second: then})
-						}
-					}
+			for second := first + 1; second <= calls+5; second++ {
+				for _, then := range []nodeagent.When{nodeagent.BeforeCall, nodeagent.AfterCall, nodeagent.PowerCut} {
+					s.killed(t, map[int]nodeagent.When{first: when, second: then})
 				}
 			}
-		})
+		}
 	}
 }
 

@@ -34,6 +34,11 @@ type situation struct {
 	node Node
 	host hands.Host
 	try  time.Duration // how long a new system may take to prove itself; 0: no trial
+	// takeover says that the cluster takes the running system for what is desired, and that pivot has not
+	// compared it yet. It is adopted as it is: nobody has allowed a drain or a reboot for that.
+	takeover bool
+	// inherited says that the node is cordoned for the machine-config-daemon, which would end that.
+	inherited bool
 }
 
 // observe finds out how the node and its host are.
@@ -42,14 +47,21 @@ func (a *Agent) observe(ctx context.Context) (s situation, err error) {
 		return s, err
 	}
 	desired := s.node.Annotations[api.DesiredConfig]
-	if desired != a.change.config {
-		a.change = memory{config: desired, change: ChangeUnknown}
-	}
 	s.Facts = Facts{Run: RunIdle, System: SystemOther, Change: ChangeUnknown, Drain: DrainNone, Ours: s.node.Annotations[api.CordonedFor] != ""}
-	if desired == "" && !s.Ours {
+	joins := mayJoin(s.node)
+	if desired == "" && !s.Ours && !joins {
+		a.remember("")
 		return s, nil
 	}
-	switch s.host, err = a.Hands.Look(ctx); {
+	s.host, err = a.Hands.Look(ctx)
+	if joins {
+		if desired = joinsWith(s.host.Status); err != nil || desired == "" {
+			a.remember("")
+			return s, nil
+		}
+	}
+	a.remember(desired)
+	switch {
 	case errors.Is(err, hands.ErrNotOstree):
 		return s, nil
 	case desired == "" && err == nil: // only what runs matters
@@ -70,12 +82,20 @@ func (a *Agent) observe(ctx context.Context) (s situation, err error) {
 	if s.Managed = desired != ""; !s.Managed {
 		return s, nil
 	}
+	a.observeTakeover(&s)
 	a.observeFailure(&s)
 	s.Drain = drainOf(s.node, a.change.config, a.change.change, a.Policy)
 	s.Change, s.Rehearsed = a.change.change, a.change.rehearsed
 	s.Proven = !a.change.proven.IsZero() && a.Now().Sub(a.change.proven) < a.Policy.ProveEvery
 	s.Told = a.told(s)
 	return s, nil
+}
+
+// remember forgets what is known of another desired MachineConfig.
+func (a *Agent) remember(desired string) {
+	if desired != a.change.config {
+		a.change = memory{config: desired, change: ChangeUnknown}
+	}
 }
 
 // readNode returns the node as the last step has left it, or reads it.
@@ -89,7 +109,7 @@ func (a *Agent) readNode(ctx context.Context) (Node, error) {
 // observeHost finds out how far the host is, and what became of the last run.
 func (a *Agent) observeHost(ctx context.Context, s *situation) (err error) {
 	m, status := &a.change, s.host.Status
-	if status.Current() != m.config && m.data == nil {
+	if m.data == nil && !(status.Current() == m.config && status.Adopted()) {
 		if err := a.readConfig(ctx); err != nil {
 			return err
 		}
@@ -145,12 +165,13 @@ func (a *Agent) readConfig(ctx context.Context) error {
 // systemOf returns how far a host is on the way to a MachineConfig with a name, whose digest is known
 // if it was read.
 func systemOf(s hands.Status, config, digest string) System {
+	runs := s.Current() == config && s.Adopted()
 	switch {
-	case s.Current() == config && s.Phase == phaseTrial:
+	case runs && s.Phase == phaseTrial:
 		return SystemTrial
-	case s.Current() == config && s.Pending != nil:
+	case runs && s.Pending != nil:
 		return SystemReverting
-	case s.Current() == config:
+	case runs:
 		return SystemTarget
 	case s.Pending != nil && s.Desired() == config && s.Phase == phaseCommitted:
 		return SystemCommitted
@@ -228,7 +249,10 @@ func (a *Agent) waitForReboot(s *situation) {
 
 // reached reports whether a run that has succeeded has led to the system that it was for.
 func reached(s System, verb hands.Verb) bool {
-	if verb == hands.Revert {
+	switch verb {
+	case hands.HandBack: // it was taken over again
+		return true
+	case hands.Revert:
 		return s != SystemReverting
 	}
 	return s != SystemOther && (verb != hands.Apply || s != SystemDownloaded)
@@ -269,7 +293,11 @@ func (a *Agent) told(s situation) bool {
 		return state == f.state && note[api.Reason] == f.reason && (f.soft || failed == a.change.config) && note[api.PostConfigAction] == "" && !withdrawn(s.node)
 	case s.System == SystemTarget:
 		return state == api.StateDone && note[api.CurrentConfig] == a.change.config && note[api.Reason] == "" && failed == "" &&
-			note[api.PostConfigAction] == "" && note[api.DrainStarted] == "" && !withdrawn(s.node)
+			note[api.PostConfigAction] == "" && note[api.DrainStarted] == "" && note[api.DesiredConfig] != "" && !withdrawn(s.node)
+	case s.inherited:
+		return false
+	case s.takeover: // the node stays what it is for the cluster
+		return true
 	case state == api.StateDegraded, state == api.StateUnreconcilable:
 		return failed == "" || failed == a.change.config // kept while the change is tried again
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // TestAgent is the life of an agent: it joins, carries out a change, is killed in the middle of another
-// one, is followed by a second agent, which finds the run again, and is stopped.
+// one, is followed by a second agent, which finds the run again, and is stopped. Then the node is handed back.
 func TestAgent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts systemd and a control plane")
@@ -39,9 +39,11 @@ func TestAgent(t *testing.T) {
 	w.page("/healthz")
 	w.page("/readyz")
 
-	second := w.start("--listen", "127.0.0.1:0")
-	if err := second.Wait(); err == nil || !strings.Contains(second.log.String(), "another agent is at work") {
-		t.Errorf("a second agent beside the first: %v\n%s", err, second.log)
+	for _, flags := range [][]string{{"--listen", "127.0.0.1:0"}, {"--hand-back"}} {
+		second := w.start(flags...)
+		if err := second.Wait(); err == nil || !strings.Contains(second.log.String(), "another agent is at work") {
+			t.Errorf("a second agent beside the first, %q: %v\n%s", flags, err, second.log)
+		}
 	}
 
 	hold := filepath.Join(w.dir, "hold")
@@ -68,5 +70,15 @@ func TestAgent(t *testing.T) {
 	}
 	if status := third.stop(syscall.SIGTERM); status != 0 {
 		t.Errorf("stopped by SIGTERM, it ends with %d", status)
+	}
+
+	for _, said := range []string{"the node has c, and is Done\n", "nothing to do: the node is the machine-config-daemon's, and has c\n"} {
+		last := w.start("--hand-back")
+		if err := last.Wait(); err != nil || !strings.HasSuffix(last.log.String(), said) {
+			t.Errorf("handing back: %v\n%s", err, last.log)
+		}
+	}
+	if !strings.Contains(w.events(), api.EventHandedBack) {
+		t.Errorf("no event %s: %s", api.EventHandedBack, w.events())
 	}
 }

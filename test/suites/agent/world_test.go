@@ -39,8 +39,9 @@ echo "$@" >> "$dir/calls"
 current=$(cat "$dir/current")
 case "$*" in
 version*) doc Version '"version":"0.0.0"' ;;
-status*) doc Status '"phase":"done","booted":{"commit":"c0"},"machineConfig":{"current":{"name":"'"$current"'"},"desired":{"name":"'"$current"'"}},"downloaded":{"machineConfig":"sha256:'"$(cat "$dir/downloaded")"'","at":"2026-01-01T00:00:00Z"},"partitioning":{"workloads":['"$(cat "$dir/workloads" 2>/dev/null)"']}' ;;
+status*) doc Status '"phase":"done","booted":{"commit":"c0"},"machineConfig":{"recordedBy":"'"$(cat "$dir/by")"'","current":{"name":"'"$current"'"},"desired":{"name":"'"$current"'"}},"downloaded":{"machineConfig":"sha256:'"$(cat "$dir/downloaded")"'","at":"2026-01-01T00:00:00Z"},"partitioning":{"workloads":['"$(cat "$dir/workloads" 2>/dev/null)"']}' ;;
 verify*) doc Verify '"ok":true,"differences":[]' ;;
+hand-back*) echo machine-config-daemon > "$dir/by"; doc Result '"outcome":"handed-back"' ;;
 *--dry-run*) doc Plan '"changed":true,"reboots":0,"drain":{"wanted":false,"because":[]}' ;;
 *--download-only*) sha256sum "$(last "$@")" | cut -d' ' -f1 > "$dir/downloaded"; doc Result '"outcome":"downloaded"' ;;
 apply*)
@@ -81,7 +82,7 @@ func newWorld(t testing.TB) *world {
 		text string
 		mode os.FileMode
 	}{
-		"pivot": {pivot, 0o755}, "current": {"a", 0o644}, "downloaded": {"", 0o644}, "config": {string(w.plane.Kubeconfig(w.plane.NodeUser(node))), 0o600},
+		"pivot": {pivot, 0o755}, "current": {"a", 0o644}, "by": {"pivot", 0o644}, "downloaded": {"", 0o644}, "config": {string(w.plane.Kubeconfig(w.plane.NodeUser(node))), 0o600},
 		"/run/ostree-booted": {"", 0o644},
 	} {
 		if !filepath.IsAbs(name) {

@@ -68,6 +68,9 @@ func (c cluster) Patch(_ context.Context, read node.Node, p node.Patch) (n node.
 		if before.Unschedulable && !c.w.Node.Unschedulable && before.Annotations[api.CordonedFor] == "" {
 			c.w.Violated("the cordon of somebody else was ended")
 		}
+		if state := c.w.State(); state != before.Annotations[api.StateOfNode] {
+			c.w.States = append(c.w.States, state)
+		}
 		n = c.w.copyOfNode()
 		return nil
 	})

@@ -17,9 +17,12 @@ type Machine struct {
 	Downloaded       string // digest
 	Boots            int    // reboots so far
 	NoOstree         bool
-	Verified         int // comparisons
 	Told             *wanted.Wanted
-	RunTicks         int // how long a run takes, in waits of the agent
+	RunTicks         int    // how long a run takes, in waits of the agent
+	Silent           bool   // pivot does not answer
+	RecordedBy       string // who says what Current is; "" if nobody does
+	Lacks            bool   // what runs is not all that Current asks for
+	Verified         int    // comparisons
 
 	Trials int // systems that were booted on trial
 
@@ -32,6 +35,11 @@ type Machine struct {
 // Running reports whether a run of pivot, or the reboot that it has asked for, goes on.
 func (m *Machine) Running() bool { return m.run.State == hands.RunRunning || m.run.Rebooting }
 
+// Run starts a run of pivot, as an agent does.
+func (m *Machine) Run(r hands.Request) {
+	m.run, m.ticks = hands.Run{Request: r, State: hands.RunRunning}, 3
+}
+
 // machineHands is the world's machine as the agent's node.Hands.
 type machineHands struct{ w *World }
 
@@ -41,6 +49,9 @@ func (h machineHands) Look(context.Context) (host hands.Host, err error) {
 		m := &h.w.Machine
 		if m.NoOstree {
 			return hands.ErrNotOstree
+		}
+		if m.Silent {
+			return errors.New("no such program")
 		}
 		if m.run.Rebooting {
 			h.w.reboot()
@@ -54,7 +65,10 @@ func (h machineHands) Look(context.Context) (host hands.Host, err error) {
 }
 
 func (m *Machine) host() hands.Host {
-	s := hands.Status{Phase: m.Phase, MachineConfig: &hands.NamedConfigs{Current: &hands.Named{Name: m.Current}, Desired: &hands.Named{Name: m.Desired}}}
+	s := hands.Status{Phase: m.Phase, MachineConfig: &hands.NamedConfigs{RecordedBy: m.RecordedBy, Desired: &hands.Named{Name: m.Desired}}}
+	if m.RecordedBy != "" {
+		s.MachineConfig.Current = &hands.Named{Name: m.Current}
+	}
 	if m.Pending != "" {
 		s.Pending = &hands.Deployment{Commit: m.Pending}
 	}
@@ -101,19 +115,36 @@ func (h machineHands) Plan(_ context.Context, r hands.Request) (p hands.Plan, er
 		if h.w.Machine.Downloaded != r.Digest {
 			h.w.Violated("a plan of what is not downloaded")
 		}
-		c := h.w.Configs[r.Config]
+		c := h.w.needs(r.Config)
 		p.Changed, p.Drain.Wanted = true, c.Drain
 		if c.Reboot {
-			p.Reboots = 1
+			p.Reboots, p.Needs = 1, []hands.Need{{Change: "image", Because: "it is another one", Actions: []struct {
+				Type string `json:"type"`
+			}{{"Reboot"}}}}
 		}
 		return nil
 	})
 	return p, err
 }
 
+// needs returns a MachineConfig with what it needs on the machine as it is.
+func (w *World) needs(config string) Config {
+	c, m := w.Configs[config], w.Machine
+	switch {
+	case config == m.Current && m.Lacks:
+		c.Reboot, c.Drain = true, true
+	case config == m.Current:
+		c.Reboot, c.Drain = false, false
+	}
+	return c
+}
+
 // Verify implements node.Hands.
 func (h machineHands) Verify(context.Context) (v hands.Verify, err error) {
 	err = h.w.call("verify", func() error {
+		if h.w.Machine.RecordedBy != "pivot" {
+			h.w.Violated("a proof of what pivot was never asked for")
+		}
 		h.w.Machine.Verified++
 		v.OK = !h.w.Configs[h.w.Machine.Current].Differs
 		if !v.OK {
@@ -124,8 +155,8 @@ func (h machineHands) Verify(context.Context) (v hands.Verify, err error) {
 	return v, err
 }
 
-// pass lets time pass on the machine.
-func (w *World) pass() {
+// Pass lets time pass on the machine.
+func (w *World) Pass() {
 	m := &w.Machine
 	switch {
 	case m.run.Rebooting:
@@ -146,18 +177,24 @@ func (w *World) pass() {
 func (w *World) endRun() {
 	m := &w.Machine
 	m.run.State, m.run.Failure = hands.RunEnded, w.carryOut(m.run.Request)
+	m.run.Result = &hands.Result{}
 	m.run.Rebooting = m.run.Failure == nil && m.run.Request.Verb == hands.Apply && m.Pending != ""
 }
 
 func (w *World) carryOut(r hands.Request) *hands.Failure {
 	m, name := &w.Machine, r.Config
-	c := w.Configs[name]
+	c := w.needs(name)
 	switch {
 	case r.Verb == hands.Revert:
 		m.Pending, m.Phase = "", "done"
+	case r.Verb == hands.HandBack && (m.RecordedBy != "pivot" || m.Lacks):
+		return &hands.Failure{Class: "refused", Message: "cannot give this machine back", Hint: "pivot apply --repair", Permanent: true}
+	case r.Verb == hands.HandBack:
+		m.RecordedBy, m.Desired = "machine-config-daemon", m.Current
 	case c.Invalid:
 		return &hands.Failure{Class: "input", Message: "the MachineConfig is invalid", Permanent: true}
 	case r.Verb == hands.Download && c.Unavailable > 0:
+		c = w.Configs[name]
 		c.Unavailable--
 		w.Configs[name] = c
 		return &hands.Failure{Class: "unavailable", Message: "the registry does not answer"}
@@ -176,7 +213,7 @@ func (w *World) carryOut(r hands.Request) *hands.Failure {
 		if c.Drain && w.Pods > 0 {
 			w.Violated("%s was applied on a node with pods", name)
 		}
-		m.Current, m.Desired, m.Phase, m.Downloaded = name, name, "done", ""
+		m.Current, m.Desired, m.Phase, m.Downloaded, m.RecordedBy = name, name, "done", "", "pivot"
 	}
 	return nil
 }
@@ -202,10 +239,10 @@ func (w *World) reboot() {
 			m.Phase, m.old = "failed", ""
 		}
 	case m.old != "":
-		m.Current, m.Phase, m.ticks = m.Pending, "trial", 3
+		m.Current, m.Phase, m.ticks, m.RecordedBy, m.Lacks = m.Pending, "trial", 3, "pivot", false
 		m.Trials++
 	default:
-		m.Current, m.Phase = m.Pending, "done"
+		m.Current, m.Phase, m.RecordedBy, m.Lacks = m.Pending, "done", "pivot", false
 	}
 	m.Pending = ""
 }

@@ -29,6 +29,7 @@ type World struct {
 	Blocked    string // why pods cannot be evicted; "" if they can
 	Evictions  int    // drains that evicted pods
 	Events     []string
+	States     []string // that the node had, by the agent
 	Violations []string
 	Requests   map[string]int                // calls of the cluster, by their names
 	System     api.NodeSystemStatus          // that was published last
@@ -77,7 +78,7 @@ func New() *World {
 		Configs: map[string]Config{"a": {}, "reboot": {Reboot: true, Drain: true}, "second": {Reboot: true, Drain: true}, "live": {}, "drain": {Drain: true}},
 		Pods:    2, Clock: beginning,
 		Policy:   node.Policy{DrainLimit: 5 * time.Minute, ProveEvery: 10 * time.Minute, Unsupported: "stop"},
-		Machine:  Machine{Current: "a", Desired: "a", Phase: "done", RunTicks: 3},
+		Machine:  Machine{Current: "a", Desired: "a", Phase: "done", RunTicks: 3, RecordedBy: "pivot"},
 		Requests: map[string]int{},
 	}
 	return w
@@ -144,13 +145,35 @@ func (w *World) step(agent *node.Agent) (*node.Agent, error) {
 		return agent, err
 	}
 	if w.Clock = w.Clock.Add(wait); wait > 0 {
-		w.pass()
+		w.Pass()
 	}
 	if w.dead {
 		return w.Agent(), nil
 	}
 	return agent, nil
 }
+
+// HandBack runs agents that give the node back, until one is done or refuses. One that is killed is
+// followed by another one.
+func (w *World) HandBack() (*node.Handed, error) {
+	agent := w.Agent()
+	for range 100 {
+		wait, done, err := agent.HandBack(context.Background())
+		if !w.dead && (done != nil || err != nil) {
+			return done, err
+		}
+		if w.Clock = w.Clock.Add(wait); !w.dead && wait > 0 {
+			w.Pass()
+		}
+		if w.dead {
+			agent = w.Agent()
+		}
+	}
+	return nil, fmt.Errorf("the node is not given back: %s", w)
+}
+
+// Calls returns how many calls the agents have made.
+func (w *World) Calls() int { return w.calls }
 
 // call makes a call of the agent, or kills it.
 func (w *World) call(name string, effect func() error) error {

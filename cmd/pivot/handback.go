@@ -1,0 +1,33 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"machine-pivot/day2"
+	"machine-pivot/internal/cli"
+)
+
+func handBackCommand() *cobra.Command {
+	var flags hostFlags
+	cmd := &cobra.Command{
+		Use:   "hand-back",
+		Short: "Give this machine back to the machine-config-daemon",
+		Long: "Give this machine back to the machine-config-daemon. The system does not change: the daemon's files say which\n" +
+			"MachineConfig it has, and pivot's no longer do. The machine must be exactly what that MachineConfig requests,\n" +
+			"and nothing may wait for a reboot.",
+		Example: "  pivot hand-back",
+		Args:    cli.Usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			m, err := flags.machine(cmd)
+			if err != nil {
+				return err
+			}
+			back := day2.HandBack{Machine: m}
+			return changeWithLock(m.Host, false, func() (bool, error) { return back.Run(cmd.Context()) })
+		},
+	}
+	flags.addRoot(cmd)
+	flags.progressFlags.add(cmd)
+	flags.addResult(cmd)
+	return cmd
+}

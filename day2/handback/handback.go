@@ -1,0 +1,139 @@
+// Package handback decides whether a machine can be given back to the machine-config-daemon, and what
+// that daemon must find then. It does no I/O.
+//
+// Source: pkg/daemon/constants, daemon.go, file_writers.go and on_disk_validation.go of the
+// machine-config operator.
+package handback
+
+import (
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/mcfile"
+)
+
+// The files of the daemon.
+const (
+	dir = "/etc/machine-config-daemon"
+	// imagePath names the image that replaces that of the MachineConfig; it is empty if none does.
+	imagePath = dir + "/currentimage"
+	// AnnotationsPath has the annotations of a node that the daemon has never run on. As long as it
+	// exists, the daemon takes the node for one in its first boot, and a Node object that is created anew
+	// gets the MachineConfig that is named there, whatever the machine has become.
+	AnnotationsPath = dir + "/node-annotations.json"
+	usedAnnotations = dir + "/node-annotation.json.bak" // where the daemon moves it
+)
+
+// Original returns where the daemon keeps the file that it has replaced at a path.
+func Original(path string) string { return dir + "/orig" + path + ".mcdorig" }
+
+// Stamp returns where the daemon notes that it has replaced no file of the image at a path.
+func Stamp(path string) string { return dir + "/noorig" + path + ".mcdnoorig" }
+
+// Facts are what decides whether a machine can be given back.
+type Facts struct {
+	Recorded    bool     // it has a MachineConfig by pivot
+	Interrupted bool     // a change of the running system was
+	Trial       bool     // the running system, or the next one, is on trial
+	Pending     bool     // the next boot starts another deployment
+	Asked       bool     // what pivot was last asked for is that MachineConfig
+	Differences []string // between the running system and that MachineConfig
+	Image       string   // of the MachineConfig
+	Booted      string   // image that runs, as its deployment names it
+}
+
+// Check returns why a machine is not given back: an error of kind fault.Refused. The daemon would report
+// a node as degraded that has not exactly its MachineConfig.
+func (f Facts) Check() error {
+	refuse := func(why string) *fault.Error {
+		return fault.New(fault.Refused, "cannot give this machine back to the machine-config-daemon: %s", why)
+	}
+	switch {
+	case f.Interrupted:
+		return refuse("a change of the running system was interrupted").WithHint("finish it: pivot apply --finish")
+	case f.Trial:
+		return refuse("a system is on trial").WithHint("wait for its end, or end it: pivot confirm keeps it, a reboot goes back")
+	case f.Pending:
+		return refuse("the next boot starts another deployment than the running one").WithHint("reboot into it, or take it back: pivot rollback")
+	case !f.Recorded:
+		return refuse("pivot has applied no MachineConfig to it").WithHint("apply the one that it has: pivot apply --reboot=never FILE")
+	case !f.Asked:
+		return refuse("the last change was not to the MachineConfig that it has, so that nothing proves it").
+			WithHint("pivot status says what the last change was; to have it compared: pivot apply --reboot=never %s", mcfile.RecordPath)
+	case len(f.Differences) > 0:
+		return refuse("it differs from its MachineConfig: " + strings.Join(bounded(f.Differences), "; ")).WithHint("pivot apply --repair")
+	case f.Image != f.Booted:
+		return refuse("its MachineConfig names the image " + orNone(f.Image) + ", and its deployment " + orNone(f.Booted) + ", which the daemon compares as text").
+			WithHint("apply a MachineConfig that names the image as the deployment does, by its digest")
+	}
+	return nil
+}
+
+// bounded returns the first of several texts.
+func bounded(texts []string) []string {
+	const most = 5
+	if len(texts) <= most {
+		return texts
+	}
+	return append(slices.Clone(texts[:most]), "…")
+}
+
+func orNone(image string) string {
+	if image == "" {
+		return "(none)"
+	}
+	return image
+}
+
+// Host is what a host has when it is given back.
+type Host struct {
+	Config   []byte                    // its MachineConfig as JSON
+	Paths    []string                  // of the files of that MachineConfig
+	Defaults map[string]hostfiles.File // of the running image, at these paths
+	Kept     map[string]bool           // paths of which the daemon has an original or a stamp
+	// Annotations is the file at AnnotationsPath; nil if there is none.
+	Annotations *hostfiles.File
+}
+
+// File is a file to be written for the daemon.
+type File struct {
+	hostfiles.File
+	LabelAs string // the path whose SELinux label it gets; "": its own
+}
+
+// Files returns what is written so that a host is the daemon's, in this order.
+//
+// A file in place of the image's own needs an original: the daemon would back up the content of the
+// MachineConfig as that, and would never restore the image's. Any other gets a stamp.
+func Files(h Host) (all []File) {
+	write := func(path string, content []byte) {
+		all = append(all, File{File: hostfiles.NewFile(path, 0o644, content)})
+	}
+	for _, path := range h.Paths {
+		if h.Kept[path] || !strings.HasPrefix(path, "/etc/") {
+			continue
+		}
+		if original, there := h.Defaults[path]; there {
+			original.Path = Original(path)
+			all = append(all, File{original, path})
+			continue
+		}
+		write(Stamp(path), nil)
+	}
+	write(imagePath, nil)
+	all = append(all, File{File: hostfiles.NewFile(mcfile.DaemonPath, 0o600, h.Config)})
+	if h.Annotations != nil {
+		used := *h.Annotations
+		used.Path = usedAnnotations
+		all = append(all, File{File: used}, File{File: hostfiles.Default(AnnotationsPath)})
+	}
+	return all
+}
+
+// Own returns the removals of pivot's own files, which come after all else: until the last of them, the
+// MachineConfig of the host is pivot's.
+func Own() []hostfiles.File {
+	return []hostfiles.File{hostfiles.Default(mcfile.LeftOutPath), hostfiles.Default(mcfile.RecordPath)}
+}
