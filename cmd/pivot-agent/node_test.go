@@ -11,9 +11,9 @@ import (
 	"machine-pivot/internal/cli"
 )
 
-// TestDrainFlags compares the flags of a drain, and their defaults, with the table in docs/cluster.md.
+// TestDrainFlags compares the flags of a drain, and their defaults, with the table in docs/cluster-drain.md.
 func TestDrainFlags(t *testing.T) {
-	text, err := os.ReadFile("../../docs/cluster.md")
+	text, err := os.ReadFile("../../docs/cluster-drain.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,6 +28,6 @@ func TestDrainFlags(t *testing.T) {
 		}
 	})
 	if !maps.Equal(documented, flags) {
-		t.Errorf("docs/cluster.md has %v, the program %v", documented, flags)
+		t.Errorf("docs/cluster-drain.md has %v, the program %v", documented, flags)
 	}
 }

@@ -1,5 +1,5 @@
 // Package drain empties a node by eviction, with the node's own credentials. It does not cordon the node:
-// see node.Drainer. docs/cluster.md has the rules as a table.
+// see node.Drainer. docs/cluster-drain.md has the rules as a table.
 package drain
 
 import (

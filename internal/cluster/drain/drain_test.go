@@ -23,7 +23,7 @@ import (
 	"machine-pivot/test/worlds/controlplane"
 )
 
-// TestDrain tries each rule of docs/cluster.md at a real API server, with a node's own credentials. Each
+// TestDrain tries each rule of docs/cluster-drain.md at a real API server, with a node's own credentials. Each
 // case has a node and a namespace of its own.
 func TestDrain(t *testing.T) {
 	c := startControlPlane(t)

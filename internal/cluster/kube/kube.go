@@ -112,7 +112,7 @@ func (c *Cluster) Do(ctx context.Context, r *rest.Request, what string, into any
 // unavailable classifies the error of a request.
 func unavailable(what string, err error) error {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		return fault.New(fault.Refused, "cannot %s: %w", what, err).WithHint("see which rights the agent needs: docs/cluster.md")
+		return fault.New(fault.Refused, "cannot %s: %w", what, err).WithHint("see which rights the agent needs: docs/cluster-reference.md")
 	}
 	return fault.New(fault.Unavailable, "cannot %s: %w", what, err)
 }

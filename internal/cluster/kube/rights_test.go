@@ -55,7 +55,7 @@ func (r request) send(ctx context.Context, api rest.Interface) error {
 	return q.Do(ctx).Error()
 }
 
-// requests are the requests in the table of rights in docs/cluster.md, as the agent of n1 would send them.
+// requests are the requests in the table of rights in docs/cluster-reference.md, as the agent of n1 would send them.
 func requests() map[string]request {
 	const cordon, note, label = `{"spec":{"unschedulable":true}}`, `{"metadata":{"annotations":{"a.example/b":"c"}}}`, `{"metadata":{"labels":{"node-restriction.kubernetes.io/a":"b"}}}`
 	const cores = `{"metadata":{"annotations":{"a.example/b":"d"}},"status":{"capacity":{"management.workload.openshift.io/cores":"4000"}}}`
@@ -109,7 +109,7 @@ func requests() map[string]request {
 	}
 }
 
-// TestRights compares what the real API server allows the agent with the table in docs/cluster.md: with
+// TestRights compares what the real API server allows the agent with the table in docs/cluster-reference.md: with
 // kubelet's credentials and deploy/host, with the token of a pod and deploy/pod, and with a token of that
 // account that no pod has.
 func TestRights(t *testing.T) {
@@ -132,7 +132,7 @@ func TestRights(t *testing.T) {
 	for what, r := range requests() {
 		verdicts, ok := documented[what]
 		if !ok {
-			t.Errorf("docs/cluster.md does not say whether an agent may %s", what)
+			t.Errorf("docs/cluster-reference.md does not say whether an agent may %s", what)
 			continue
 		}
 		for column, client := range []rest.Interface{unit, pod} {
@@ -144,7 +144,7 @@ func TestRights(t *testing.T) {
 	}
 	for what := range documented {
 		if _, ok := requests()[what]; !ok {
-			t.Errorf("docs/cluster.md says whether an agent may %s, which is not tried", what)
+			t.Errorf("docs/cluster-reference.md says whether an agent may %s, which is not tried", what)
 		}
 	}
 	unbound := w.token(nil)
@@ -159,7 +159,7 @@ func TestRights(t *testing.T) {
 // as a pod.
 func documentedRights(t *testing.T) map[string][2]string {
 	t.Helper()
-	data, err := os.ReadFile("../../../docs/cluster.md")
+	data, err := os.ReadFile("../../../docs/cluster-reference.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func documentedRights(t *testing.T) map[string][2]string {
 		rows[strings.TrimSpace(cells[0])] = verdicts
 	}
 	if !found || len(rows) == 0 {
-		t.Fatal("docs/cluster.md has no table of rights")
+		t.Fatal("docs/cluster-reference.md has no table of rights")
 	}
 	return rows
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // TestFigures prints what an agent costs, and fails if it makes too many requests, or needs too much
-// memory: docs/cluster.md has the limits. The time to the first status depends on the machine, so it is
+// memory. The time to the first status depends on the machine, so it is
 // only printed.
 func TestFigures(t *testing.T) {
 	const idle = 5 * time.Minute
