@@ -30,7 +30,7 @@ type Agent struct {
 	said   said      // what was published
 	events recent    // that were recorded
 
-	handing bool // this agent has asked the host\'s pivot to give the host back
+	handing bool // this agent has asked the host's pivot to give the host back
 }
 
 // Cluster is the node's cluster, as the agent uses it.
