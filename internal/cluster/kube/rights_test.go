@@ -123,8 +123,13 @@ func TestRights(t *testing.T) {
 	unit, pod := w.API, w.pod("n1")
 	w.eventually("the policies are in force", func() error {
 		for _, client := range []rest.Interface{unit, pod} {
-			if err := requests()["write another NodeSystem"].send(t.Context(), client); !apierrors.IsForbidden(err) {
-				return fmt.Errorf("another node's state: %w", err)
+			for _, what := range []string{"write another NodeSystem", "annotate another Node"} { // of one policy each
+				if err := requests()[what].send(t.Context(), client); !apierrors.IsForbidden(err) {
+					return fmt.Errorf("%s: %w", what, err)
+				}
+			}
+			if err := requests()["list budgets"].send(t.Context(), client); err != nil {
+				return err
 			}
 		}
 		return requests()["record an event about its Node"].send(t.Context(), pod)

@@ -81,7 +81,7 @@ func (m *Machine) untilOver(bound int, program func(context.Context) (over bool,
 			bound++
 		}
 	}
-	for m.Boots < bound {
+	for m.Boots < bound+m.detours() {
 		if err := m.powerOn(); err != nil {
 			return err
 		}

@@ -15,9 +15,11 @@ import (
 
 // returning is a machine on which the second MachineConfig is applied and then rolled back.
 type returning struct {
-	Asked  bool // the second MachineConfig has arrived, and the administrator wants to go back
-	Hasty  bool // see DefaultBeforeJournal
-	Newest bool // see JudgedByNewest
+	Asked   bool // the second MachineConfig has arrived, and the administrator wants to go back
+	Reverts bool // the command was repeated before the reboot: it reverts the rollback
+	Detours int  // more boots, each after a crash in which the first system has come up while it was reverted
+	Hasty   bool // see DefaultBeforeJournal
+	Newest  bool // see JudgedByNewest
 
 	newest pivot.Target // of the second MachineConfig, for JudgedByNewest
 }
@@ -42,14 +44,19 @@ func JudgedByNewest(m *Machine) { m.returning.Newest = true }
 // it compares entries and units with that MachineConfig.
 var driftOfA = []string{"file /etc/mine: differs", "link " + wants + "by-hand.service: missing"}
 
-// missingOfA begins what verify says while the second system runs and is judged by the first
-// MachineConfig. The links of units are known only in the system of its image.
-var missingOfA = []string{"kernel argument first=1:", "file /etc/app/conf: differs"}
+// missingOf returns how differences begin that verify names while a system runs and is judged by the
+// other MachineConfig, that of a commit. The links of units are known only in the system of its image.
+func missingOf(commit string) []string {
+	argument := map[string]string{commitA: "first=1", commitB: "nosmt"}[commit]
+	return []string{"kernel argument " + argument + ":", "file /etc/app/conf: differs"}
+}
 
 // liveRollback powers the machine on until the second MachineConfig is applied and the machine is back
 // at the first. It checks, in addition to the promises of an apply:
 //
 //   - once the first system runs again, verify compares it with the MachineConfig that it records;
+//     unless a repeated command was about to revert the rollback: then it says that this is not the
+//     second one, and the administrator goes there and back;
 //   - while the second one still runs, verify compares it with its own MachineConfig, or, after a crash
 //     between the journal and the next boot, says that it is not the first;
 //   - in the end the first system can be repaired from its record, and the second one is complete.
@@ -69,37 +76,47 @@ func (m *Machine) applyAndReturn(ctx context.Context) (over bool, err error) {
 		}
 		return false, err
 	}
-	if err := m.judged(); err != nil || m.runs(commitA) {
+	target, err := m.judged()
+	if err != nil || m.runs(commitA) && target == commitA {
 		return err == nil, err
 	}
+	if m.runs(commitA) {
+		m.returning.Detours += 2
+	}
+	next, err := m.next()
+	if err != nil {
+		return false, err
+	}
+	m.returning.Reverts = next.Path != m.root
 	m.key = true
 	defer func() { m.key = false }()
 	r := day2.Rollback{Machine: m.parts(), Reboot: true}
 	return false, r.Run(ctx)
 }
 
-// judged checks what the running system is judged by since the administrator wants to go back.
-func (m *Machine) judged() error {
+// judged checks what the running system is judged by since the administrator wants to go back. It
+// returns the commit of that target.
+func (m *Machine) judged() (target string, err error) {
 	parts := m.parts()
 	differences, err := parts.Verify(context.Background())
 	if err != nil {
-		return err
+		return "", err
 	}
-	target := parts.Progress.Record.Target.Image.Commit
+	target = parts.Progress.Record.Target.Image.Commit
 	switch {
-	case m.runs(commitA) && target != commitA:
-		return fmt.Errorf("the first system runs again, and is judged by %.1s: %q", target, pivot.Texts(differences))
-	case m.runs(commitA):
-		return m.verified(driftOfA...)
-	case target == commitB:
-		return m.verified()
+	case m.runs(target) && target == commitA:
+		return target, m.verified(driftOfA...)
+	case m.runs(target):
+		return target, m.verified()
+	case m.runs(commitA) && !m.returning.Reverts:
+		return target, fmt.Errorf("the first system runs again, and is judged by %.1s: %q", target, pivot.Texts(differences))
 	}
-	for _, want := range missingOfA {
+	for _, want := range missingOf(target) {
 		if !slices.ContainsFunc(differences, func(d pivot.Difference) bool { return strings.HasPrefix(d.Message, want) }) {
-			return fmt.Errorf("the second system runs, is judged by the first, and verify does not say %q: %q", want, pivot.Texts(differences))
+			return target, fmt.Errorf("the running system is judged by %.1s, and verify does not say %q: %q", target, want, pivot.Texts(differences))
 		}
 	}
-	return nil
+	return target, nil
 }
 
 // returned checks the machine after the rollback.
@@ -130,6 +147,14 @@ func (m *Machine) repairable() error {
 		return fmt.Errorf("a repair would change %q, arguments: %v, image: %v", restored, plan.Kargs.Changed, plan.Image.Changed)
 	}
 	return nil
+}
+
+// detours returns how many boots the life has more.
+func (m *Machine) detours() int {
+	if m.returning == nil {
+		return 0
+	}
+	return m.returning.Detours
 }
 
 // hastyDefault makes the other deployment the default, for DefaultBeforeJournal.
