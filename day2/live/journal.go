@@ -7,10 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/pivot"
 )
 
 // The journal of a change and the staged files are in the /etc that changes: on the same file
@@ -25,30 +23,10 @@ const (
 
 const formatVersion = 1
 
-// journal is the JSON form of a Change. Only root can read the file, as it has the contents.
+// journal is the content of the file. Only root can read it, as it has the contents.
 type journal struct {
-	Format   int                 `json:"format"`
-	BootID   string              `json:"bootID"`
-	Entries  []journalEntry      `json:"entries"`
-	Actions  []disruption.Action `json:"actions"`
-	Record   content             `json:"record"`
-	Target   pivot.Target        `json:"target"`
-	Projects bool                `json:"projects,omitempty"`
-	Drifted  []journalEntry      `json:"drifted,omitempty"`
-	Failure  string              `json:"failure,omitempty"`
-	Done     bool                `json:"done,omitempty"`
-}
-
-type journalEntry struct {
-	Path string   `json:"path"`
-	Old  *content `json:"old,omitempty"`
-	New  *content `json:"new,omitempty"`
-}
-
-// content is the JSON form of a hostfiles.File.
-type content struct {
-	hostfiles.Entry
-	Content []byte `json:"content,omitempty"`
+	Format int `json:"format"`
+	Change
 }
 
 func (r *Runner) path(path string) string { return filepath.Join(r.Root, path) }
@@ -61,9 +39,7 @@ func Interrupted(root string) bool {
 
 // save writes the journal durably.
 func (r *Runner) save(c Change) error {
-	j := journal{Format: formatVersion, BootID: c.BootID, Actions: c.Actions, Record: content(c.Record), Target: c.Target, Failure: c.Failure, Done: c.Done,
-		Entries: toJournal(c.Entries), Projects: c.Projects, Drifted: toJournal(c.Drifted)}
-	if err := r.file().Save(j); err != nil {
+	if err := r.file().Save(journal{formatVersion, c}); err != nil {
 		return fmt.Errorf("cannot change the running system: %w", err)
 	}
 	return nil
@@ -87,23 +63,7 @@ func (r *Runner) load() (c Change, found bool, err error) {
 	if err != nil {
 		return c, false, fmt.Errorf("cannot finish the change of the running system: %w", err)
 	}
-	c = Change{BootID: j.BootID, Actions: j.Actions, Record: hostfiles.File(j.Record), Target: j.Target, Failure: j.Failure, Done: j.Done,
-		Entries: fromJournal(j.Entries), Projects: j.Projects, Drifted: fromJournal(j.Drifted)}
-	return c, true, nil
-}
-
-func toJournal(entries []Entry) (all []journalEntry) {
-	for _, e := range entries {
-		all = append(all, journalEntry{e.Path, (*content)(e.Old), (*content)(e.New)})
-	}
-	return all
-}
-
-func fromJournal(entries []journalEntry) (all []Entry) {
-	for _, e := range entries {
-		all = append(all, Entry{e.Path, (*hostfiles.File)(e.Old), (*hostfiles.File)(e.New)})
-	}
-	return all
+	return j.Change, true, nil
 }
 
 // end removes the journal of a change that is finished or taken back.

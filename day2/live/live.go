@@ -27,29 +27,31 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Change is a change of the running /etc.
+// Change is a change of the running /etc. Its JSON form is that of the journal.
 type Change struct {
-	BootID  string // of the boot in which it was begun
-	Entries []Entry
-	Actions []disruption.Action // in order
-	Record  hostfiles.File      // written when the change is done
-	Target  pivot.Target        // the machine's target after the change
+	BootID  string              `json:"bootID"` // of the boot in which it was begun
+	Entries []Entry             `json:"entries"`
+	Actions []disruption.Action `json:"actions"` // in order
+	Record  hostfiles.File      `json:"record"`  // of the MachineConfig; written when the change is done
+	Target  pivot.Target        `json:"target"`  // the machine's target after the change
 	// Projects says that Entries change what the system carries for paths outside of /etc.
-	Projects bool
+	Projects bool `json:"projects,omitempty"`
 	// Drifted are paths outside of /etc that differ from what the system carries. A rollback
 	// restores them to Old.
-	Drifted []Entry
+	Drifted []Entry `json:"drifted,omitempty"`
 	// Failure is the reason for a rollback; "" as long as the change goes forward.
-	Failure string
+	Failure string `json:"failure,omitempty"`
 	// Done says that all entries are changed and all actions have succeeded. The change is not
 	// rolled back any more, and only the record is missing.
-	Done bool
+	Done bool `json:"done,omitempty"`
 }
 
-// Entry is a path that changes, with its old and new file. nil means that there is none.
+// Entry is a path that changes, with its old and new file, with numeric owners. nil means that there
+// is none.
 type Entry struct {
-	Path     string
-	Old, New *hostfiles.File // with numeric owners
+	Path string          `json:"path"`
+	Old  *hostfiles.File `json:"old,omitempty"`
+	New  *hostfiles.File `json:"new,omitempty"`
 }
 
 // Outside changes entries outside of /etc.

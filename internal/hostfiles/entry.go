@@ -5,6 +5,7 @@
 package hostfiles
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"io/fs"
@@ -57,13 +58,7 @@ func (e Entry) String() string {
 	if e.Kind == KindPassword {
 		return e.Name()
 	}
-	owner, group := e.User, e.Group
-	if owner == "" {
-		owner = strconv.Itoa(e.UID)
-	}
-	if group == "" {
-		group = strconv.Itoa(e.GID)
-	}
+	owner, group := cmp.Or(e.User, strconv.Itoa(e.UID)), cmp.Or(e.Group, strconv.Itoa(e.GID))
 	text := e.Kind.String() + " with mode 0" + strconv.FormatUint(uint64(e.Mode), 8) + " and owner " + owner + ":" + group
 	if e.Kind == KindLink {
 		text += " to " + e.Target
@@ -118,7 +113,7 @@ func (k Keeps) Of(have, want Entry) Entry {
 // be encoded as JSON where others can read it; encode its Entry instead.
 type File struct {
 	Entry
-	Content []byte
+	Content []byte `json:"content,omitempty"`
 }
 
 // NewFile returns a regular file owned by root.
