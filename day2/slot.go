@@ -1,6 +1,7 @@
 package day2
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -67,11 +68,8 @@ func (m *move) checkSlotRelease(h *slot.Holder, plan pivot.Plan) error {
 	if !plan.Image.Changed {
 		return nil
 	}
-	commit := plan.To().Image.Commit
-	if commit == "" { // not known to a plan that pulled nothing
-		commit = recordedDownload(m.Machine).Image.Commit
-	}
-	return h.CheckRelease(commit)
+	// A plan that pulled nothing does not know it.
+	return h.CheckRelease(cmp.Or(plan.To().Image.Commit, recordedDownload(m.Machine).Image.Commit))
 }
 
 // ReleaseSlot gives the slot of the fleet's lock back once the machine has proven itself. It is

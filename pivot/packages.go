@@ -56,20 +56,10 @@ func (p Packages) IsZero() bool { return len(p.Wishes) == 0 }
 // same reports whether both have the same wishes.
 func (p Packages) same(other Packages) bool { return slices.Equal(p.Wishes, other.Wishes) }
 
-// Asked returns the names of packages whose presence in a system must be known.
-func (p Packages) Asked() (names []string) {
+// Names returns the names of packages with one of some wishes.
+func (p Packages) Names(of ...PackageWish) (names []string) {
 	for _, w := range p.Wishes {
-		if w.Wish == PackagePresent || w.Wish == PackageAbsent {
-			names = append(names, w.Name)
-		}
-	}
-	return names
-}
-
-// Offered returns the names of packages with the wish PackageOffered.
-func (p Packages) Offered() (names []string) {
-	for _, w := range p.Wishes {
-		if w.Wish == PackageOffered {
+		if slices.Contains(of, w.Wish) {
 			names = append(names, w.Name)
 		}
 	}
@@ -84,7 +74,7 @@ type Repository struct {
 
 // SystemPackages are the packages of a deployment.
 type SystemPackages struct {
-	Installed []string // all installed packages; only filled in if Packages.Asked names any
+	Installed []string // all installed packages; only filled in if a wish is PackagePresent or PackageAbsent
 	Layered   []string // requested from rpm-ostree on top of the image
 	Removed   []string // removed from the image by an rpm-ostree override
 }
@@ -120,23 +110,13 @@ func (s SystemPackages) Changes(p Packages) []PackageChange {
 
 // Lacks returns the wanted packages that are not installed, even if they are requested from
 // rpm-ostree.
-func (s SystemPackages) Lacks(p Packages) (names []string) {
-	for _, w := range p.Wishes {
-		if w.Wish == PackagePresent && !slices.Contains(s.Installed, w.Name) {
-			names = append(names, w.Name)
-		}
-	}
-	return names
+func (s SystemPackages) Lacks(p Packages) []string {
+	return slices.DeleteFunc(p.Names(PackagePresent), func(name string) bool { return slices.Contains(s.Installed, name) })
 }
 
 // others returns the layered packages without a wish.
-func (s SystemPackages) others(p Packages) (names []string) {
-	for _, name := range s.Layered {
-		if !p.has(name) {
-			names = append(names, name)
-		}
-	}
-	return names
+func (s SystemPackages) others(p Packages) []string {
+	return slices.DeleteFunc(slices.Clone(s.Layered), p.has)
 }
 
 // PackageAction is the change of one package.

@@ -143,7 +143,7 @@ func (p *packages) offered() []string {
 	if p.repository == nil {
 		return nil
 	}
-	return slices.DeleteFunc(p.request.Packages.Offered(), func(name string) bool {
+	return slices.DeleteFunc(p.request.Packages.Names(pivot.PackageOffered), func(name string) bool {
 		return !slices.Contains(p.repository.Names, name) || slices.Contains(p.have.Layered, name) || slices.Contains(p.have.Installed, name)
 	})
 }

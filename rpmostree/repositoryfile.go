@@ -21,13 +21,8 @@ func (p *packages) keepingLayered(ctx context.Context, booted ostree.Deployment,
 	if len(layered) == 0 {
 		return work()
 	}
-	var asked []string
-	for _, w := range p.request.Packages.Wishes {
-		if w.Wish == pivot.PackagePresent && slices.Contains(layered, w.Name) {
-			asked = append(asked, w.Name)
-		}
-	}
-	return p.withRepository(ctx, asked, work)
+	asked := p.request.Packages.Names(pivot.PackagePresent)
+	return p.withRepository(ctx, slices.DeleteFunc(asked, func(name string) bool { return !slices.Contains(layered, name) }), work)
 }
 
 // repositoryFile configures the package repository for rpm-ostree, which only uses repositories in

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -75,10 +76,7 @@ func (f *generateFlags) run(cmd *cobra.Command) error {
 		return fault.New(fault.Usage, "no --role given").WithHint("it is the role of the machines: master, worker or a pool's name; or give --directory")
 	}
 	warnRole(cmd.ErrOrStderr(), f.role)
-	name := f.name
-	if name == "" {
-		name = "02-" + f.role + "-workload-partitioning"
-	}
+	name := cmp.Or(f.name, "02-"+f.role+"-workload-partitioning")
 	return writeManifest(cmd.OutOrStdout(), authored.Manifest{Name: name, Role: f.role, Files: files}, f.format)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 
@@ -87,9 +88,7 @@ func (f *mutateFlags) options() (pods.Options, error) {
 		if o.Allowed == nil {
 			o.Allowed = map[string]string{}
 		}
-		for name, types := range allowed {
-			o.Allowed[name] = types
-		}
+		maps.Copy(o.Allowed, allowed)
 	}
 	return o, nil
 }

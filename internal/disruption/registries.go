@@ -101,12 +101,7 @@ func (r registry) onlyByDigest() bool {
 	if len(r.Mirrors) == 0 {
 		return r.DigestOnly
 	}
-	for _, m := range r.Mirrors {
-		if m.Pull != digestOnly {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Mirrors, func(m mirror) bool { return m.Pull != digestOnly })
 }
 
 // drainFor returns why a change of a registry needs a drain; "" if it does not.

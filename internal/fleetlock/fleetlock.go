@@ -5,6 +5,7 @@ package fleetlock
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -118,9 +119,6 @@ func (c Client) refusal(status int, body []byte) error {
 	if runes := []rune(why); len(runes) > maxQuoted {
 		why = string(runes[:maxQuoted]) + "…"
 	}
-	if why == "" {
-		why = "it says nothing more"
-	}
 	kind, hint := fault.Unavailable, "another machine of group "+c.Group+" may have the slot; the server's own log says more"
 	cause := fmt.Errorf("HTTP %d", status)
 	switch {
@@ -129,7 +127,7 @@ func (c Client) refusal(status int, body []byte) error {
 	case !passes(status):
 		kind, hint = fault.Refused, "see the settings fleetlock, fleetlock-group and fleetlock-id, and the server's configuration"
 	}
-	return fault.New(kind, "the fleet's lock at %s refuses (%w, for %s of group %s): %s", c.URL, cause, c.ID, c.Group, why).WithHint("%s", hint)
+	return fault.New(kind, "the fleet's lock at %s refuses (%w, for %s of group %s): %s", c.URL, cause, c.ID, c.Group, cmp.Or(why, "it says nothing more")).WithHint("%s", hint)
 }
 
 // passes reports whether the same request may succeed later. A malformed request never does.

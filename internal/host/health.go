@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -33,15 +34,8 @@ func (h *Host) Unhealthy(ctx context.Context) (lacks []string) {
 	}
 	for _, unit := range settings.Health {
 		if state, err := h.UnitState(ctx, unit); err != nil || state != "active" {
-			lacks = append(lacks, fmt.Sprintf("unit %s is %s", unit, orUnknown(state)))
+			lacks = append(lacks, fmt.Sprintf("unit %s is %s", unit, cmp.Or(state, "of an unknown state")))
 		}
 	}
 	return lacks
-}
-
-func orUnknown(state string) string {
-	if state == "" {
-		return "of an unknown state"
-	}
-	return state
 }

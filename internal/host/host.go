@@ -120,11 +120,7 @@ func (h *Host) cmdline() (kargs.Line, error) {
 
 // PresentCPUs returns the CPUs of the machine, online or offline.
 func (h *Host) PresentCPUs() (pinning.CPUSet, error) {
-	line, err := h.readLine("/sys/devices/system/cpu/present")
-	if err != nil {
-		return pinning.CPUSet{}, err
-	}
-	return pinning.ParseCPUSet(line)
+	return h.cpuSet("/sys/devices/system/cpu/present")
 }
 
 // FIPS reports whether the running kernel is in FIPS mode. A kernel without that setting is

@@ -40,32 +40,22 @@ const (
 // NextKernel returns what the next boot starts by default: the kernel of the default boot entry
 // with the arguments that the boot loader would pass. The error says why kexec cannot start it.
 func (h *Host) NextKernel() (Kernel, error) {
-	if err := h.mayKexec(); err != nil {
-		return Kernel{}, err
-	}
 	all, err := h.Sysroot().Deployments()
+	if err == nil && len(all) == 0 {
+		err = errors.New("there is no boot entry")
+	}
 	if err != nil {
 		return Kernel{}, err
 	}
-	if len(all) == 0 {
-		return Kernel{}, errors.New("there is no boot entry")
-	}
-	return h.entryKernel(all[0].Entry)
+	return h.KernelOf(all[0])
 }
 
 // KernelOf is NextKernel for a deployment that need not be the default.
 func (h *Host) KernelOf(d ostree.Deployment) (Kernel, error) {
-	if err := h.mayKexec(); err != nil {
+	if err := h.CheckKexec(); err != nil {
 		return Kernel{}, err
 	}
-	return h.entryKernel(d.Entry)
-}
-
-// CheckKexec returns an error if KernelOf would fail for every deployment.
-func (h *Host) CheckKexec() error { return h.mayKexec() }
-
-// entryKernel returns the kernel of a boot entry.
-func (h *Host) entryKernel(e ostree.BootEntry) (Kernel, error) {
+	e := d.Entry
 	switch {
 	case e.Linux == "":
 		return Kernel{}, fmt.Errorf("boot entry %s names no kernel", e.File)
@@ -126,9 +116,9 @@ func (h *Host) expanded(line kargs.Line) (kargs.Line, error) {
 	return expanded, nil
 }
 
-// mayKexec returns an error if kexec is disabled, or would bypass the checks of Secure Boot or
-// lockdown.
-func (h *Host) mayKexec() error {
+// CheckKexec returns an error if kexec is disabled, or would bypass the checks of Secure Boot or
+// lockdown: then KernelOf fails for every deployment.
+func (h *Host) CheckKexec() error {
 	disabled, err := h.optional(loadDisabledPath)
 	if err != nil {
 		return err

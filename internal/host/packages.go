@@ -36,7 +36,7 @@ func (h *Host) packages(ctx context.Context, d ostree.Deployment, asked pivot.Pa
 // them.
 func PackagesOf(ctx context.Context, root string, run Runner, d ostree.Deployment, asked pivot.Packages) (have pivot.SystemPackages, err error) {
 	have = OnTop(d)
-	if len(asked.Asked()) > 0 {
+	if len(asked.Names(pivot.PackagePresent, pivot.PackageAbsent)) > 0 {
 		have.Installed, err = installedPackages(ctx, WithTmp(root, run), d.Checksum.String())
 	}
 	return have, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"strconv"
 	"strings"
 )
@@ -48,9 +49,7 @@ func accountsIn(read func(name string) ([]byte, error), file string) (map[string
 				found[fields[0]] = int(number)
 			}
 		}
-		for name, number := range found {
-			numbers[name] = number
-		}
+		maps.Copy(numbers, found)
 	}
 	return numbers, nil
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -259,12 +260,8 @@ func (d *Dir) Clear(disk Disk) error {
 
 // Obstructed reports whether an error can be due to what a user has put at a name, or removed.
 func Obstructed(err error) bool {
-	for _, known := range []error{fs.ErrNotExist, unix.ENOTEMPTY, unix.EISDIR, unix.ENOTDIR, unix.ELOOP, unix.EEXIST, ErrLink, ErrMounted, errReplaced, unix.EBUSY} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	known := []error{fs.ErrNotExist, unix.ENOTEMPTY, unix.EISDIR, unix.ENOTDIR, unix.ELOOP, unix.EEXIST, ErrLink, ErrMounted, errReplaced, unix.EBUSY}
+	return slices.ContainsFunc(known, func(is error) bool { return errors.Is(err, is) })
 }
 
 // replaceable reports whether a rename can replace what is there, and what it replaces is known.

@@ -100,30 +100,24 @@ func kindOf(st *unix.Stat_t) Kind {
 // ReadEntries reads the entries at paths below root, without contents. Paths without an entry
 // are not in the map.
 func ReadEntries(root string, paths []string) (map[string]Entry, error) {
-	entries := make(map[string]Entry, len(paths))
-	for _, path := range paths { // one content at a time: their sum has no limit
-		f, ok, err := Read(root, path)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			entries[path] = f.Entry
-		}
-	}
-	return entries, nil
+	return readEach(root, paths, func(f File) Entry { return f.Entry }) // one content at a time: their sum has no limit
 }
 
 // ReadAll reads the entries at paths below root. Paths without an entry are not in the map.
 func ReadAll(root string, paths []string) (map[string]File, error) {
-	files := make(map[string]File, len(paths))
+	return readEach(root, paths, func(f File) File { return f })
+}
+
+func readEach[T any](root string, paths []string, keep func(File) T) (map[string]T, error) {
+	found := make(map[string]T, len(paths))
 	for _, path := range paths {
 		f, ok, err := Read(root, path)
 		if err != nil {
 			return nil, err
 		}
 		if ok {
-			files[path] = f
+			found[path] = keep(f)
 		}
 	}
-	return files, nil
+	return found, nil
 }

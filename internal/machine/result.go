@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -107,12 +108,7 @@ func (r Result) Completed(err error) Result {
 			r.Error.Problems = unusable.Report
 		}
 	}
-	if r.Outcome == "" {
-		r.Outcome = OutcomeUnchanged
-	}
-	if r.Phase == "" {
-		r.Phase = pivot.PhaseIdle
-	}
+	r.Outcome, r.Phase = cmp.Or(r.Outcome, OutcomeUnchanged), cmp.Or(r.Phase, pivot.PhaseIdle)
 	r.Actions = append([]disruption.Action{}, r.Actions...)
 	r.Notes = append([]string{}, r.Notes...)
 	r.Drain.Because = append([]string{}, r.Drain.Because...)

@@ -120,10 +120,7 @@ func Remove(repo *ostree.Repo, commit ostree.Checksum, deployed ...ostree.Checks
 			others = append(others, to)
 		}
 	}
-	for _, to := range kept {
-		others = append(others, to)
-	}
-	needed := layerRefs(repo, others)
+	needed := layerRefs(repo, slices.AppendSeq(others, maps.Values(kept)))
 	for ref := range layerRefs(repo, []ostree.Checksum{commit}) {
 		if !needed[ref] {
 			gone = append(gone, ref)

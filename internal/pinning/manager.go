@@ -1,6 +1,7 @@
 package pinning
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -153,7 +154,7 @@ func (c *checker) againstManager(workloads Workloads, m manager, in Input) {
 
 func (c *checker) againstState(workloads Workloads, m manager, in Input) {
 	remove := "; remove " + ManagerStatePath + " with kubelet stopped"
-	if policy := orNone(m.policy); m.configured && m.state.policy != "" && m.state.policy != policy {
+	if policy := cmp.Or(m.policy, "none"); m.configured && m.state.policy != "" && m.state.policy != policy {
 		c.warn(ManagerStatePath, "it is of the policy %q, but kubelet's configuration says %q, and kubelet will not start%s", m.state.policy, policy, remove)
 	}
 	for _, name := range workloads.Names() {
@@ -171,13 +172,6 @@ func (c *checker) againstState(workloads Workloads, m manager, in Input) {
 	if !managed.Equal(online) {
 		c.warn(ManagerStatePath, "it is about the CPUs %s, but %s will be online after the reboot, and kubelet will not start%s", managed, online, remove)
 	}
-}
-
-func orNone(policy string) string {
-	if policy == "" {
-		return "none"
-	}
-	return policy
 }
 
 // Pools is the assignment of a machine's CPUs.

@@ -3,9 +3,8 @@ package selinux
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/budget"
 )
@@ -81,34 +80,13 @@ func parseLine(fields []string) (line, error) {
 	case 2:
 	case 3:
 		var known bool
-		if l.mode, known = fileType(fields[1]); !known {
+		if l.mode, known = typeOfFlag(fields[1]); !known {
 			return l, fmt.Errorf("%q is no kind of file", fields[1])
 		}
 	default:
 		return l, fmt.Errorf("it has %d fields, want a path, perhaps a kind of file, and a label", len(fields))
 	}
 	return l, nil
-}
-
-// fileType returns the file type (S_IFMT) for a flag of file_contexts(5).
-func fileType(flag string) (uint32, bool) {
-	switch flag {
-	case "--":
-		return unix.S_IFREG, true
-	case "-d":
-		return unix.S_IFDIR, true
-	case "-l":
-		return unix.S_IFLNK, true
-	case "-c":
-		return unix.S_IFCHR, true
-	case "-b":
-		return unix.S_IFBLK, true
-	case "-p":
-		return unix.S_IFIFO, true
-	case "-s":
-		return unix.S_IFSOCK, true
-	}
-	return 0, false
 }
 
 // substitutions are path equivalences: a path that begins with from is looked up as if it
@@ -136,15 +114,15 @@ func parseSubstitutions(text string) (subs substitutions, err error) {
 
 // apply applies the last substitution that matches the beginning of a path, if there is one.
 func (subs substitutions) apply(path string) string {
-	for i := len(subs) - 1; i >= 0; i-- {
-		rest, ok := strings.CutPrefix(path, subs[i].from)
+	for _, sub := range slices.Backward(subs) {
+		rest, ok := strings.CutPrefix(path, sub.from)
 		if !ok || rest != "" && rest[0] != '/' {
 			continue
 		}
-		if subs[i].to == "/" {
+		if sub.to == "/" {
 			rest = strings.TrimPrefix(rest, "/")
 		}
-		return subs[i].to + rest
+		return sub.to + rest
 	}
 	return path
 }

@@ -63,9 +63,7 @@ func (d *Drift) change(text string, differences []string) {
 // exposed returns the metrics of a check.
 func (d *Drift) exposed(differences int) []byte {
 	var m exposition
-	m.family("pivot_differences", "How many differences from what was last asked for the last look found.")
-	m.sample("pivot_differences", "", "", float64(differences))
-	m.family("pivot_compared_timestamp_seconds", "When the last look was.")
-	m.sample("pivot_compared_timestamp_seconds", "", "", float64(d.Now().Unix()))
+	m.gauge("pivot_differences", "How many differences from what was last asked for the last look found.", float64(differences))
+	m.gauge("pivot_compared_timestamp_seconds", "When the last look was.", float64(d.Now().Unix()))
 	return m.Bytes()
 }

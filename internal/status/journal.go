@@ -36,23 +36,17 @@ func messageID(e pivot.Event) string {
 		}
 		return "396b7123bc044cbebf01c8fdc9ac3f14"
 	case pivot.EventEntered:
-		switch e.Record.Phase {
-		case pivot.PhaseApplying:
-			return "ce0d682167d4417bb5e7510a96e7519f"
-		case pivot.PhaseCommitted:
-			return "2982393e9f684b7d87b2e122332ea270"
-		case pivot.PhaseTrial:
-			return "d41cb8e5f9a74f0b8d3a6f1c2e7590ab"
-		case pivot.PhaseDone:
-			return "eacf27a1ee9f4cd8b1422ddb80e7f2d7"
-		case pivot.PhaseFailed:
-			if e.Record.Trial != nil {
-				return "7b0e4d2c91f84c5e9a63d8f50c1b27e4"
-			}
-			return "423c6e0d81a54dc9bf8ab9145017461e"
-		case pivot.PhaseUndone:
-			return "63603b4cec53436e91153a4ad6eef607"
+		if e.Record.Phase == pivot.PhaseFailed && e.Record.Trial != nil {
+			return "7b0e4d2c91f84c5e9a63d8f50c1b27e4"
 		}
+		return map[pivot.Phase]string{
+			pivot.PhaseApplying:  "ce0d682167d4417bb5e7510a96e7519f",
+			pivot.PhaseCommitted: "2982393e9f684b7d87b2e122332ea270",
+			pivot.PhaseTrial:     "d41cb8e5f9a74f0b8d3a6f1c2e7590ab",
+			pivot.PhaseDone:      "eacf27a1ee9f4cd8b1422ddb80e7f2d7",
+			pivot.PhaseFailed:    "423c6e0d81a54dc9bf8ab9145017461e",
+			pivot.PhaseUndone:    "63603b4cec53436e91153a4ad6eef607",
+		}[e.Record.Phase]
 	}
 	return ""
 }

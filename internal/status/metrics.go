@@ -3,12 +3,9 @@ package status
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
-	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/printable"
 	"machine-pivot/pivot"
 )
@@ -22,11 +19,9 @@ func Metrics(r pivot.Record) []byte {
 	for _, phase := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone, pivot.PhaseInterrupted} {
 		m.sample("pivot_phase", "phase", string(phase), is(phase == r.Phase))
 	}
-	m.family("pivot_attempts", "Attempts of the transaction so far. Each but the first follows a commit after which another system was booted.")
-	m.sample("pivot_attempts", "", "", float64(r.Attempt))
+	m.gauge("pivot_attempts", "Attempts of the transaction so far. Each but the first follows a commit after which another system was booted.", float64(r.Attempt))
 	if !r.Started.IsZero() {
-		m.family("pivot_started_timestamp_seconds", "When the transaction was begun.")
-		m.sample("pivot_started_timestamp_seconds", "", "", float64(r.Started.Unix()))
+		m.gauge("pivot_started_timestamp_seconds", "When the transaction was begun.", float64(r.Started.Unix()))
 	}
 	if !r.Target.Image.IsZero() {
 		m.family("pivot_target_info", "The OS image that is asked for.")
@@ -36,10 +31,8 @@ func Metrics(r pivot.Record) []byte {
 	m.steps(r.Phases, "pivot_step_transferred_bytes", "What a step transferred.", func(d pivot.Duration) float64 { return float64(d.Bytes) })
 	m.steps(r.Phases, "pivot_step_failed_tries", "Tries of a step that failed.", func(d pivot.Duration) float64 { return float64(d.Failed) })
 	if r.Error != nil {
-		m.family("pivot_failure_exit_status", "Exit status of the run that failed last.")
-		m.sample("pivot_failure_exit_status", "", "", float64(r.Error.ExitStatus))
-		m.family("pivot_failure_permanent", "1 if trying the same again fails again.")
-		m.sample("pivot_failure_permanent", "", "", is(r.Error.Permanent))
+		m.gauge("pivot_failure_exit_status", "Exit status of the run that failed last.", float64(r.Error.ExitStatus))
+		m.gauge("pivot_failure_permanent", "1 if trying the same again fails again.", is(r.Error.Permanent))
 	}
 	return m.Bytes()
 }
@@ -56,6 +49,12 @@ type exposition struct{ bytes.Buffer }
 
 func (m *exposition) family(name, help string) {
 	fmt.Fprintf(m, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name)
+}
+
+// gauge adds a family that is one value without a label.
+func (m *exposition) gauge(name, help string, value float64) {
+	m.family(name, help)
+	m.sample(name, "", "", value)
 }
 
 // sample adds a value with a label, or without one if label is "".
@@ -93,8 +92,5 @@ func keepMetrics(file string, metrics []byte) error {
 	if file == "" {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	return hostfiles.Replace(hostfiles.OS{}, file, metrics, 0o644)
+	return replace(file, metrics)
 }

@@ -139,9 +139,13 @@ func (s Status) Write(root string) error {
 	if err != nil {
 		return fmt.Errorf("cannot write status: %w", err)
 	}
-	file := filepath.Join(root, path)
+	return replace(filepath.Join(root, path), data)
+}
+
+// replace replaces a file that everybody may read, and makes its directory if there is none.
+func replace(file string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("cannot write status: %w", err)
+		return fmt.Errorf("cannot write %s: %w", file, err)
 	}
 	return hostfiles.Replace(hostfiles.OS{}, file, data, 0o644)
 }

@@ -43,19 +43,10 @@ type amount struct {
 
 // nameOf returns the name of an event kind.
 func nameOf(kind pivot.EventKind) string {
-	switch kind {
-	case pivot.EventBegan:
-		return "began"
-	case pivot.EventProgressed:
-		return "progressed"
-	case pivot.EventNoted:
-		return "noted"
-	case pivot.EventWaiting:
-		return "waiting"
-	case pivot.EventEntered:
-		return "entered"
-	}
-	return "failing"
+	return map[pivot.EventKind]string{
+		pivot.EventBegan: "began", pivot.EventProgressed: "progressed", pivot.EventNoted: "noted",
+		pivot.EventWaiting: "waiting", pivot.EventEntered: "entered", pivot.EventFailing: "failing",
+	}[kind]
 }
 
 // Emit writes an event. If the reader is gone or too slow, Emit stops writing and the run

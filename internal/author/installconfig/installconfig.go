@@ -8,6 +8,7 @@
 package installconfig
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -95,10 +96,7 @@ func readCompute(n document.Node, policy kargs.Policy) []pool {
 	var pools []pool
 	names := map[string]bool{}
 	for _, item := range n.Items() {
-		name := item.Get("name").Text()
-		if name == "" {
-			name = "worker"
-		}
+		name := cmp.Or(item.Get("name").Text(), "worker")
 		if name != "worker" && name != "edge" {
 			item.Get("name").Fail("it is %s; the installer knows compute pools worker and edge", problem.Quoted(name))
 		}

@@ -32,6 +32,11 @@ func (n Node) Warn(format string, args ...any) { n.Report.Warn(n.Path, format, a
 // At returns a node for a path below the value that may not exist, to report a problem there.
 func (n Node) At(steps string) Node { return Node{Path: n.Path + steps, Report: n.Report} }
 
+// child returns the value to which one step leads.
+func (n Node) child(step string, tree *yaml.Node) Node {
+	return Node{Path: n.Path + step, Report: n.Report, tree: tree, index: n.index}
+}
+
 // IsNull reports whether the value is null or absent; readers treat both alike.
 func (n Node) IsNull() bool { return kindOf(n.tree) == kindNull }
 
@@ -39,7 +44,7 @@ func (n Node) IsNull() bool { return kindOf(n.tree) == kindNull }
 func (n Node) Members() iter.Seq2[string, Node] {
 	return func(yield func(string, Node) bool) {
 		for key, value := range members(n.tree) {
-			if !yield(key.Value, Node{Path: n.Path + jsonpath.Member(key.Value), Report: n.Report, tree: value, index: n.index}) {
+			if !yield(key.Value, n.child(jsonpath.Member(key.Value), value)) {
 				return
 			}
 		}
@@ -49,13 +54,13 @@ func (n Node) Members() iter.Seq2[string, Node] {
 // Get returns a member of an object, the last one if there are duplicates. An absent member is
 // the same as null. Get scans all members; use Members to iterate over an object.
 func (n Node) Get(key string) Node {
-	at := n.At(jsonpath.Member(key))
+	var tree *yaml.Node
 	for name, value := range members(n.tree) {
 		if name.Value == key {
-			at.tree, at.index = value, n.index
+			tree = value
 		}
 	}
-	return at
+	return n.child(jsonpath.Member(key), tree)
 }
 
 // Object reports whether the value is an object. It reports a problem if it is neither an
@@ -115,12 +120,17 @@ func (n Node) Items() []Node {
 	}
 	var items []Node
 	for i, element := range resolved(n.tree).Content {
-		if at, moved := n.index[element]; moved {
-			i = at
-		}
-		items = append(items, Node{Path: n.Path + jsonpath.Element(i), Report: n.Report, tree: element, index: n.index})
+		items = append(items, n.element(i, element))
 	}
 	return items
+}
+
+// element returns the element that is at place i now.
+func (n Node) element(i int, tree *yaml.Node) Node {
+	if at, moved := n.index[tree]; moved {
+		i = at
+	}
+	return n.child(jsonpath.Element(i), tree)
 }
 
 // Texts returns an object whose values are strings; null has none.

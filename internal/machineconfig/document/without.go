@@ -23,23 +23,13 @@ func (n Node) Find(steps ...any) (at Node, found bool) {
 
 // step returns the member or element to which one step leads.
 func (n Node) step(step any) (next Node, found bool) {
-	next = Node{Report: n.Report, index: n.index}
 	switch step := step.(type) {
 	case string:
-		for name, member := range members(n.tree) {
-			if name.Value == step {
-				next.tree = member
-			}
-		}
-		next.Path = n.Path + jsonpath.Member(step)
+		next = n.Get(step)
 	case int:
 		if kindOf(n.tree) == kindArray && step < len(resolved(n.tree).Content) {
-			next.tree = resolved(n.tree).Content[step]
-			if at, moved := n.index[next.tree]; moved {
-				step = at
-			}
+			next = n.element(step, resolved(n.tree).Content[step])
 		}
-		next.Path = n.Path + jsonpath.Element(step)
 	}
 	return next, next.tree != nil
 }
@@ -82,7 +72,7 @@ func (n Node) reduced(paths, around map[string]bool) *yaml.Node {
 	}
 	for i := 0; i+1 < len(tree.Content); i += 2 {
 		key := tree.Content[i]
-		member := Node{Path: n.Path + jsonpath.Member(key.Value), Report: n.Report, tree: tree.Content[i+1], index: n.index}
+		member := n.child(jsonpath.Member(key.Value), tree.Content[i+1])
 		if !paths[member.Path] {
 			rest.Content = append(rest.Content, key, member.reduced(paths, around))
 		}

@@ -2,6 +2,7 @@ package enable
 
 import (
 	"errors"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -114,7 +115,7 @@ func (r *resolver) withDropIns(name, at string, file hostfiles.File) (found, err
 			return u, err
 		}
 	}
-	for _, dropin := range sortedKeys(dropins) {
+	for _, dropin := range slices.Sorted(maps.Keys(dropins)) {
 		u.text += "\n" + dropins[dropin]
 	}
 	return u, nil
@@ -152,13 +153,4 @@ func nameIn(dir, at string) (string, bool) {
 	rest, below := strings.CutPrefix(at, dir+"/")
 	name, _, _ := strings.Cut(rest, "/")
 	return name, below
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

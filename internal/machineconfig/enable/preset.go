@@ -2,6 +2,7 @@ package enable
 
 import (
 	"errors"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -60,7 +61,7 @@ func (r *resolver) rule(name string) (action string, units []string, err error) 
 	if err := r.read(texts, presetDir, imagePresetDir, ".preset"); err != nil {
 		return "", nil, err
 	}
-	for _, file := range sortedKeys(texts) {
+	for _, file := range slices.Sorted(maps.Keys(texts)) {
 		for line := range strings.Lines(texts[file]) {
 			words := strings.Fields(line)
 			if len(words) < 2 || strings.ContainsAny(words[0][:1], "#;") {

@@ -26,7 +26,7 @@ const Hint = "name a unit that the system has, give it contents, or unmask it (m
 // Err returns all reasons why wishes cannot be fulfilled as one error; nil if there are none.
 func (r Resolved) Err() error {
 	var all []error
-	for _, name := range sortedKeys(r.Wrong) {
+	for _, name := range slices.Sorted(maps.Keys(r.Wrong)) {
 		all = append(all, fmt.Errorf("unit %s: %w", name, r.Wrong[name]))
 	}
 	return errors.Join(all...)
@@ -71,7 +71,7 @@ func Resolve(s System, units Units, entries []hostfiles.Entry) (Resolved, error)
 			}
 		}
 	}
-	for _, at := range sortedKeys(r.made) {
+	for _, at := range slices.Sorted(maps.Keys(r.made)) {
 		r.result.Entries = append(r.result.Entries, r.made[at])
 	}
 	return r.result, nil

@@ -106,15 +106,11 @@ func isNetwork(err error) bool {
 	if _, ok := errors.AsType[*url.Error](err); ok {
 		return true
 	}
-	for _, passing := range []error{
+	passing := []error{
 		errSilent, context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF,
 		unix.ECONNRESET, unix.ECONNREFUSED, unix.ECONNABORTED, unix.EPIPE,
-	} {
-		if errors.Is(err, passing) {
-			return true
-		}
 	}
-	return false
+	return slices.ContainsFunc(passing, func(is error) bool { return errors.Is(err, is) })
 }
 
 // certsDir returns the directory in which the library looks for the registry's CA certificates.

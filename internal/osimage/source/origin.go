@@ -1,7 +1,10 @@
 package source
 
 import (
+	"cmp"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -34,11 +37,9 @@ type guarded struct {
 type origin struct{ scheme, host, port string }
 
 func originOf(u *url.URL) origin {
-	o := origin{strings.ToLower(u.Scheme), strings.ToLower(u.Hostname()), u.Port()}
-	if o.port == "" {
-		o.port = map[string]string{"http": "80", "https": "443"}[o.scheme]
-	}
-	return o
+	scheme := strings.ToLower(u.Scheme)
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[scheme])
+	return origin{scheme, strings.ToLower(u.Hostname()), port}
 }
 
 // serverOf returns where the registry with a name is. As in the library, only the name docker.io is
@@ -92,13 +93,6 @@ func (g *guarded) allows(to origin, query url.Values) bool {
 // that gives tokens. below includes the subdomains of these.
 func (g *guarded) isBound(host string, below bool) bool {
 	is := func(known string) bool { return host == known || below && strings.HasSuffix(host, "."+known) }
-	if is(g.registry.host) {
-		return true
-	}
-	for known := range g.tokens {
-		if is(known.host) {
-			return true
-		}
-	}
-	return false
+	hosts := slices.Collect(maps.Keys(g.tokens))
+	return is(g.registry.host) || slices.ContainsFunc(hosts, func(known origin) bool { return is(known.host) })
 }
