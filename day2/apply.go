@@ -93,36 +93,23 @@ func (a *Apply) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 }
 
 // Plan returns what Run would change. It writes nothing.
-func (a *Apply) Plan(ctx context.Context, prepared Prepared) (pivot.Plan, error) {
+func (a *Apply) Plan(ctx context.Context, prepared Prepared) (plan pivot.Plan, err error) {
 	if err := a.Open(); err != nil {
-		return pivot.Plan{}, err
+		return plan, err
 	}
-	defer a.Pulled().Close()
-	images, err := imagesFor(a.Machine, prepared)
-	if err != nil {
-		return pivot.Plan{}, err
+	var asked request
+	plan, err = foreseen(ctx, a.Machine, prepared, func() (pivot.Ask, error) {
+		asked, err = a.request(prepared)
+		return asked.Ask, err
+	})
+	if err == nil {
+		plan, err = a.judged(plan)
 	}
-	plan, notes, err := a.planned(ctx, converger(a.Machine, images), prepared)
-	plan.Notes = append(plan.Notes, notes...)
+	plan.Notes = append(plan.Notes, asked.notes...)
 	if err == nil && live.Interrupted(a.Host.Root) {
 		plan.Notes = append(plan.Notes, "a change of the running system was interrupted, and is finished first")
 	}
 	return plan, err
-}
-
-// planned returns a plan to be shown, and the notes about the MachineConfig.
-func (a *Apply) planned(ctx context.Context, c *pivot.Converger, prepared Prepared) (plan pivot.Plan, notes []string, err error) {
-	asked, err := a.request(prepared)
-	if err != nil {
-		return plan, asked.notes, err
-	}
-	if plan, err = c.Plan(ctx, asked.Ask); err == nil {
-		plan, err = c.Foresee(plan)
-	}
-	if err == nil {
-		plan, err = a.judged(plan)
-	}
-	return plan, asked.notes, err
 }
 
 // Download does the part of Run that changes neither the running system nor the next boot: it
@@ -130,20 +117,15 @@ func (a *Apply) planned(ctx context.Context, c *pivot.Converger, prepared Prepar
 // Prepared.Downloaded. A repair only checks, and keeps what was downloaded for another run.
 func (a *Apply) Download(ctx context.Context) (Downloaded, error) {
 	return runDownload(ctx, a.Machine, func() (p Downloaded, err error) {
-		c := converger(a.Machine, nil)
 		if a.Repair {
-			p.Plan, _, err = a.planned(ctx, c, Prepared{})
+			p.Plan, err = a.Plan(ctx, Prepared{})
 			return p, err
 		}
 		asked, err := a.request(Prepared{})
 		if err != nil {
 			return p, err
 		}
-		plan, err := c.Plan(ctx, asked.Ask)
-		if err != nil {
-			return p, err
-		}
-		p, err = download(ctx, a.Machine, c, plan, pivot.Download{File: a.Config.File, MachineConfig: asked.digest}, a.Config.Data)
+		p, err = download(ctx, a.Machine, asked.Ask, pivot.Download{File: a.Config.File, MachineConfig: asked.digest}, a.Config.Data)
 		if err == nil {
 			p.Plan, err = a.judged(p.Plan)
 		}

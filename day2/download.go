@@ -36,8 +36,13 @@ func runDownload(ctx context.Context, m *machine.Machine, run func() (Downloaded
 // download pulls what is asked for, and keeps it with the content of the MachineConfig. The
 // previous download stays until this one is complete, because this one may fail, and so that
 // layers that both have are not fetched again.
-func download(ctx context.Context, m *machine.Machine, c *pivot.Converger, plan pivot.Plan, d pivot.Download, content []byte) (p Downloaded, err error) {
+func download(ctx context.Context, m *machine.Machine, ask pivot.Ask, d pivot.Download, content []byte) (p Downloaded, err error) {
 	p.Kept = true
+	c := converger(m, nil)
+	plan, err := c.Plan(ctx, ask)
+	if err != nil {
+		return p, err
+	}
 	before := recordedDownload(m)
 	if p.Plan, err = pull(ctx, m, c, plan, &d); err != nil {
 		return p, err

@@ -60,6 +60,24 @@ func converger(m *machine.Machine, images machine.Images) *pivot.Converger {
 	return c
 }
 
+// foreseen returns a plan as it is shown, of what is asked for. The journal must be open.
+func foreseen(ctx context.Context, m *machine.Machine, prepared Prepared, asked func() (pivot.Ask, error)) (plan pivot.Plan, err error) {
+	defer m.Pulled().Close()
+	images, err := imagesFor(m, prepared)
+	if err != nil {
+		return plan, err
+	}
+	ask, err := asked()
+	if err != nil {
+		return plan, err
+	}
+	c := converger(m, images)
+	if plan, err = c.Plan(ctx, ask); err == nil {
+		plan, err = c.Foresee(plan)
+	}
+	return plan, err
+}
+
 // plan plans a move on its terms: with a trial, with a slot of the fleet's lock.
 func (m *move) plan(ctx context.Context, ask pivot.Ask) (pivot.Plan, error) {
 	if m.settings.FleetLock.URL != "" && (m.reboot || m.try != nil) {
@@ -75,6 +93,7 @@ func (m *move) plan(ctx context.Context, ask pivot.Ask) (pivot.Plan, error) {
 		}
 		ask.Trying, ask.Along = trying, append(ask.Along, link)
 	}
+	m.Progress.Begin(pivot.StepObserve, "looking at the host")
 	plan, err := m.converger.Plan(ctx, ask)
 	if err == nil {
 		err = plan.Err()

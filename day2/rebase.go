@@ -68,7 +68,6 @@ func (r *Rebase) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	r.Progress.Begin(pivot.StepObserve, "looking at the host")
 	plan, err := m.plan(ctx, ask)
 	if err != nil {
 		return false, err
@@ -81,20 +80,7 @@ func (r *Rebase) Plan(ctx context.Context, prepared Prepared) (pivot.Plan, error
 	if err := r.Open(); err != nil {
 		return pivot.Plan{}, err
 	}
-	defer r.Pulled().Close()
-	images, err := imagesFor(r.Machine, prepared)
-	if err != nil {
-		return pivot.Plan{}, err
-	}
-	ask, err := r.ask(prepared)
-	if err != nil {
-		return pivot.Plan{}, err
-	}
-	c := converger(r.Machine, images)
-	plan, err := c.Plan(ctx, ask)
-	if err == nil {
-		plan, err = c.Foresee(plan)
-	}
+	plan, err := foreseen(ctx, r.Machine, prepared, func() (pivot.Ask, error) { return r.ask(prepared) })
 	return plan.WithDrain(disruption.Rules{}, nil), err // what changes needs a reboot
 }
 
@@ -107,12 +93,7 @@ func (r *Rebase) Download(ctx context.Context) (Downloaded, error) {
 		if err != nil {
 			return p, err
 		}
-		c := converger(r.Machine, nil)
-		plan, err := c.Plan(ctx, ask)
-		if err != nil {
-			return p, err
-		}
-		return download(ctx, r.Machine, c, plan, pivot.Download{}, nil)
+		return download(ctx, r.Machine, ask, pivot.Download{}, nil)
 	})
 }
 

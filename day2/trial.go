@@ -43,12 +43,12 @@ func (t *Trial) Run(ctx context.Context) error {
 	switch {
 	case err == nil:
 		t.Progress.End(nil)
-	case ctx.Err() != nil && failed:
-		t.Progress.Note("stopped: the next boot goes on with what is left of the trial that has failed")
-		t.Progress.End(nil)
-		return nil
 	case ctx.Err() != nil:
-		t.Progress.Note("stopped: the old system stays the default, and pivot confirm can still keep this one")
+		note := "stopped: the old system stays the default, and pivot confirm can still keep this one"
+		if failed {
+			note = "stopped: the next boot goes on with what is left of the trial that has failed"
+		}
+		t.Progress.Note(note)
 		t.Progress.End(nil)
 		return nil
 	case failed:

@@ -14,6 +14,7 @@ import (
 
 // Move is a change of the machine whose longest part can be done in advance.
 type Move interface {
+	Plan(ctx context.Context, prepared Prepared) (pivot.Plan, error)
 	Download(ctx context.Context) (Downloaded, error)
 	Run(ctx context.Context, prepared Prepared) (changed bool, err error)
 }

@@ -19,10 +19,8 @@ import (
 
 func applyCommand() *cobra.Command {
 	var flags hostFlags
-	var trial tryFlags
-	var download downloadFlags
-	var window windowFlags
-	var dryRun, finish, repair, unchanged77 bool
+	var change changeFlags
+	var finish, repair bool
 	when, unsupported := string(day2.RebootLater), string(mcfile.Stop)
 	cmd := &cobra.Command{
 		Use:   "apply [MACHINECONFIG]",
@@ -43,17 +41,20 @@ func applyCommand() *cobra.Command {
 			"  pivot apply --try=15m --check 'curl -fsS http://localhost/healthz' worker.yaml",
 		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := download.check(cmd, "dry-run", "finish", "repair"); err != nil {
+			if err := change.download.check(cmd, "finish", "repair"); err != nil {
 				return err
 			}
-			if !oneOf(len(args) > 0 || download.from, finish, repair) || finish && dryRun {
+			if !oneOf(len(args) > 0 || change.download.from, finish, repair) || finish && change.dryRun {
 				return fault.New(fault.Usage, "cannot tell what to apply").WithHint("give a MACHINECONFIG; or without one --from-downloaded, --repair, or --finish without --dry-run")
 			}
 			if finish {
-				return finishLive(cmd, &flags, unchanged77)
+				m, err := flags.machine(cmd)
+				if err != nil {
+					return err
+				}
+				return change.withLock(m.Host, func() (bool, error) { return day2.Finish(cmd.Context(), m) })
 			}
 			apply := day2.Apply{Repair: repair}
-			now := day2.Prepared{Downloaded: download.from}
 			var err error
 			if len(args) > 0 {
 				apply.Config.File = args[0]
@@ -65,7 +66,7 @@ func applyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if apply.Try, err = trial.terms(); err != nil {
+			if apply.Try, err = change.terms(m); err != nil {
 				return err
 			}
 			if apply.Try != nil { // a trial needs a reboot
@@ -74,29 +75,19 @@ func applyCommand() *cobra.Command {
 				}
 				when = string(day2.RebootNow)
 			}
-			if err := window.use(m); err != nil {
-				return err
-			}
-			if window.waits() && !cmd.Flags().Changed("reboot") && apply.Try == nil {
+			if change.window.waits() && !cmd.Flags().Changed("reboot") && apply.Try == nil {
 				when = string(day2.RebootIfNeeded)
 			}
 			apply.Machine, apply.When, apply.Unsupported = m, day2.When(when), mcfile.Unsupported(unsupported)
-			if dryRun {
+			if change.dryRun {
 				apply.Progress.Emit = func(pivot.Event) {} // a plan is only printed
-				plan, err := apply.Plan(cmd.Context(), now)
-				return flags.results.printedPlan(cmd, plan, err)
 			}
-			if download.only {
-				return downloadOnly(cmd, apply.Host, unchanged77, &apply)
-			}
-			return inWindow(cmd, m, unchanged77, now, &apply)
+			return change.carryOut(cmd, flags.results, m, &apply)
 		},
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
-	trial.add(cmd)
-	download.add(cmd)
-	window.add(cmd)
+	change.add(cmd)
 	flags.progressFlags.add(cmd)
 	flags.addResult(cmd)
 	cli.OneOf{Value: &when, Allowed: []string{string(day2.RebootNever), string(day2.RebootLater), string(day2.RebootIfNeeded), string(day2.RebootNow)}}.AddP(cmd, "reboot", "r",
@@ -104,10 +95,8 @@ func applyCommand() *cobra.Command {
 	// Not if-needed: scripts that use -r rely on an atomic change with a reboot, and a MachineConfig
 	// that corrects a bad rules file must not need that file.
 	cmd.Flags().Lookup("reboot").NoOptDefVal = string(day2.RebootNow)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, like \"pivot plan\"; write nothing")
 	cmd.Flags().BoolVar(&finish, "finish", false, "only finish an interrupted change of the running system")
 	cmd.Flags().BoolVar(&repair, "repair", false, "correct drift from the current MachineConfig; apply no other")
-	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if no change was needed")
 	cli.OneOf{Value: &unsupported, Allowed: []string{string(mcfile.Stop), string(mcfile.Warn), string(mcfile.Replace)}}.
 		Add(cmd, "unsupported", "how to treat differences that need a new installation: stop, warn and apply the rest, or exit with status 79 to have the machine replaced")
 	return cmd
@@ -118,28 +107,16 @@ func oneOf(which ...bool) bool {
 	return len(slices.DeleteFunc(which, func(is bool) bool { return !is })) == 1
 }
 
-// finishLive finishes a change of the running system that was interrupted.
-func finishLive(cmd *cobra.Command, flags *hostFlags, unchanged77 bool) error {
-	m, err := flags.machine(cmd)
-	if err != nil {
-		return err
-	}
-	return changeWithLock(m.Host, unchanged77, func() (bool, error) { return day2.Finish(cmd.Context(), m) })
-}
-
 // readConfig reads a MachineConfig from a file, or from standard input for "-".
-func readConfig(file string, stdin io.Reader) ([]byte, error) {
-	from := stdin
+func readConfig(file string, stdin io.Reader) (data []byte, err error) {
+	from := io.NopCloser(stdin)
 	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err).
-				WithHint("name a file with a MachineConfig, in JSON or YAML; - is standard input")
-		}
-		defer f.Close()
-		from = f
+		from, err = os.Open(file)
 	}
-	data, err := io.ReadAll(io.LimitReader(from, document.MaxSize+1))
+	if err == nil {
+		defer from.Close()
+		data, err = io.ReadAll(io.LimitReader(from, document.MaxSize+1))
+	}
 	if err != nil {
 		return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err).
 			WithHint("name a file with a MachineConfig, in JSON or YAML; - is standard input")

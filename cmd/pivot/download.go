@@ -3,9 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
 )
 
 // downloadFlags are the flags of commands that can download now and change the machine later.
@@ -21,18 +19,10 @@ func (f *downloadFlags) check(cmd *cobra.Command, changes ...string) error {
 	if !f.only {
 		return nil
 	}
-	for _, name := range append(changes, "from-downloaded", "reboot", "reboot-method", "try", "window", "fleetlock") {
+	for _, name := range append(changes, "dry-run", "from-downloaded", "reboot", "reboot-method", "try", "window", "fleetlock") {
 		if cmd.Flags().Changed(name) {
 			return fault.New(fault.Usage, "cannot use --download-only with --%s", name)
 		}
 	}
 	return nil
-}
-
-// downloadOnly does the part of a move that does not change the machine.
-func downloadOnly(cmd *cobra.Command, h *host.Host, unchanged77 bool, move day2.Move) error {
-	return changeWithLock(h, unchanged77, func() (bool, error) {
-		d, err := move.Download(cmd.Context())
-		return d.New, err
-	})
 }

@@ -5,6 +5,7 @@ import (
 
 	"machine-pivot/day2"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/machine"
 )
 
 func handBackCommand() *cobra.Command {
@@ -17,14 +18,10 @@ func handBackCommand() *cobra.Command {
 			"and nothing may wait for a reboot.",
 		Example: "  pivot hand-back",
 		Args:    cli.Usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := flags.machine(cmd)
-			if err != nil {
-				return err
-			}
-			back := day2.HandBack{Machine: m}
-			return changeWithLock(m.Host, false, func() (bool, error) { return back.Run(cmd.Context()) })
-		},
+		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
+			back, change := day2.HandBack{Machine: m}, changeFlags{}
+			return change.withLock(m.Host, func() (bool, error) { return back.Run(cmd.Context()) })
+		}),
 	}
 	flags.addRoot(cmd)
 	flags.progressFlags.add(cmd)

@@ -70,10 +70,8 @@ func nothingAsked() error {
 
 func rebaseCommand() *cobra.Command {
 	var flags rebaseFlags
-	var trial tryFlags
-	var download downloadFlags
-	var window windowFlags
-	var reboot, unchanged77, dryRun bool
+	var change changeFlags
+	var reboot bool
 	cmd := &cobra.Command{
 		Use:   "rebase [IMAGE]",
 		Short: "Change image, kernel arguments, packages and CPU sets of this machine in one step",
@@ -86,44 +84,31 @@ func rebaseCommand() *cobra.Command {
 			"  pivot rebase --delete-karg nosmt --dry-run",
 		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := download.check(cmd, "dry-run"); err != nil {
+			if err := change.download.check(cmd); err != nil {
 				return err
 			}
 			rebase, err := flags.rebase(cmd, args)
 			if err != nil {
 				return err
 			}
-			if !rebase.Asked() && !download.from {
+			if !rebase.Asked() && !change.download.from {
 				return nothingAsked()
 			}
-			if rebase.Try, err = trial.terms(); err != nil {
+			if rebase.Try, err = change.terms(rebase.Machine); err != nil {
 				return err
 			}
-			if err := window.use(rebase.Machine); err != nil {
-				return err
-			}
-			rebase.Reboot = reboot || window.waits()
-			now := day2.Prepared{Downloaded: download.from}
-			if dryRun {
+			rebase.Reboot = reboot || change.window.waits()
+			if change.dryRun {
 				flags.showWaits(cmd, rebase)
-				plan, err := rebase.Plan(cmd.Context(), now)
-				return flags.results.printedPlan(cmd, plan, err)
 			}
-			if download.only {
-				return downloadOnly(cmd, rebase.Host, unchanged77, rebase)
-			}
-			return inWindow(cmd, rebase.Machine, unchanged77, now, rebase)
+			return change.carryOut(cmd, flags.results, rebase.Machine, rebase)
 		},
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
-	trial.add(cmd)
-	download.add(cmd)
-	window.add(cmd)
+	change.add(cmd)
 	flags.progressFlags.add(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, like \"pivot plan\"; write nothing")
 	flags.addResult(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
-	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if no change was needed")
 	return cmd
 }

@@ -16,6 +16,7 @@ import (
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/printable"
 	"machine-pivot/internal/status"
@@ -175,11 +176,7 @@ func statusCommand() *cobra.Command {
 		Example: "  pivot status\n" +
 			"  pivot status --exit-code -o json",
 		Args: cli.Usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := flags.machine(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
 			s, err := m.Status(cmd.Context())
 			if err != nil {
 				return err
@@ -189,7 +186,7 @@ func statusCommand() *cobra.Command {
 				return cli.ExitStatus(exitTransactionFailed)
 			}
 			return err
-		},
+		}),
 	}
 	flags.addRoot(cmd)
 	out.Add(cmd, api.Status)

@@ -5,6 +5,7 @@ import (
 
 	"machine-pivot/day2"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/machine"
 )
 
 func rollbackCommand() *cobra.Command {
@@ -16,17 +17,13 @@ func rollbackCommand() *cobra.Command {
 		Long:    "Make the previous deployment the next boot again, with its kernel arguments and files.",
 		Example: "  pivot rollback -r",
 		Args:    cli.Usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := flags.machine(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
 			if err := m.Host.CheckBooted(); err != nil {
 				return err
 			}
 			rollback := day2.Rollback{Machine: m, Reboot: reboot}
 			return withLock(m.Host, func() error { return rollback.Run(cmd.Context()) })
-		},
+		}),
 	}
 	flags.addRoot(cmd)
 	flags.addReboot(cmd)

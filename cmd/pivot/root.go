@@ -109,6 +109,17 @@ func (f *hostFlags) machine(cmd *cobra.Command) (*machine.Machine, error) {
 	return m, nil
 }
 
+// onMachine returns the run of a command without arguments that works on the machine.
+func (f *hostFlags) onMachine(run func(cmd *cobra.Command, m *machine.Machine) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		m, err := f.machine(cmd)
+		if err != nil {
+			return err
+		}
+		return run(cmd, m)
+	}
+}
+
 // noteTo returns a function that logs messages of the image reader.
 func noteTo(log *logrus.Logger) func(string) {
 	return func(message string) { log.Info(message) }

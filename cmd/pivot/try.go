@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/machine"
 	"machine-pivot/pivot"
 )
 
@@ -62,17 +63,13 @@ func confirmCommand() *cobra.Command {
 			"with status 69, and the trial continues.",
 		Example: "  pivot confirm",
 		Args:    cli.Usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := flags.machine(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
 			if err := m.Host.CheckBooted(); err != nil {
 				return err
 			}
 			confirm := day2.Confirm{Machine: m}
 			return reported(confirm.Run(cmd.Context()))
-		},
+		}),
 	}
 	flags.addRoot(cmd)
 	return cmd
@@ -94,17 +91,13 @@ func trialCommand() *cobra.Command {
 		Long:    "Conduct the trial of the running system, or close a trial that has failed. Run by " + trial.Unit + ".",
 		Example: "  pivot trial",
 		Args:    cli.Usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := flags.machine(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
 			if there, err := m.Host.Has(pivot.StateDir + "/" + pivot.TrialStamp); err == nil && !there && !byUnit() {
 				return fault.New(fault.Usage, "no system is on trial here").WithHint("a trial begins with --try: pivot rebase --try IMAGE, pivot apply --try MACHINECONFIG")
 			}
 			story := day2.Trial{Machine: m}
 			return reported(story.Run(cmd.Context()))
-		},
+		}),
 	}
 	flags.addRoot(cmd)
 	return cmd

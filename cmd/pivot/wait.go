@@ -9,6 +9,7 @@ import (
 
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/retry"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
@@ -29,11 +30,7 @@ func waitCommand() *cobra.Command {
 			"is waited for, and 69 on a timeout. Each step is reported when it begins.",
 		Example: "  pivot wait --timeout 30m\n  pivot wait --for committed",
 		Args:    cli.Usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := flags.machine(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
 			ctx := cmd.Context()
 			if timeout > 0 {
 				var cancel context.CancelFunc
@@ -47,7 +44,7 @@ func waitCommand() *cobra.Command {
 					fmt.Fprintln(cmd.ErrOrStderr(), "pivot: "+text)
 				}
 			})
-		},
+		}),
 	}
 	flags.addRoot(cmd)
 	cli.OneOf{Value: &phase, Allowed: []string{string(pivot.PhaseDone), string(pivot.PhaseCommitted), string(pivot.PhaseFailed)}}.Add(cmd, "for", "phase to wait for")

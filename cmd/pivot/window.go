@@ -44,19 +44,6 @@ func (f *windowFlags) use(m *machine.Machine) error {
 // waits reports whether the flags set a window, which implies a reboot within it.
 func (f *windowFlags) waits() bool { return f.window != "" && f.window != host.None }
 
-// inWindow runs a move when the machine may be changed. If nothing had to change, the exit status
-// is 77 with --unchanged-exit-77.
-func inWindow(cmd *cobra.Command, m *machine.Machine, unchanged77 bool, prepared day2.Prepared, move day2.Move) error {
-	if err := m.Host.CheckBooted(); err != nil {
-		return err
-	}
-	changed, err := day2.InWindow(cmd.Context(), m, move, prepared.Downloaded, func(run func() error) error { return withLock(m.Host, run) })
-	if err == nil && !changed && unchanged77 {
-		return cli.ExitStatus(exitUnchanged)
-	}
-	return err
-}
-
 func releaseSlotCommand() *cobra.Command {
 	var flags hostFlags
 	var force bool
@@ -68,14 +55,10 @@ func releaseSlotCommand() *cobra.Command {
 			"the command retries for up to --retry-for, and then exits with status 69.",
 		Example: "  pivot release-slot\n  pivot release-slot --force",
 		Args:    cli.Usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := flags.machine(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
 			release := day2.ReleaseSlot{Machine: m, Force: force}
 			return reported(release.Run(cmd.Context()))
-		},
+		}),
 	}
 	flags.addRoot(cmd)
 	flags.addRetry(cmd)

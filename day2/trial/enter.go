@@ -14,7 +14,7 @@ import (
 // after that starts the old system again.
 func (c *Conductor) Enter(ctx context.Context, method host.RebootMethod) error {
 	trial := c.Progress.Record.Trial
-	next, err := c.deployment(trial.New)
+	next, _, err := c.deployment(trial.New)
 	if err != nil {
 		return err
 	}

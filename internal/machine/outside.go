@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -25,8 +26,9 @@ const (
 func (m *Machine) Project(note func(string)) (changed []string, err error) {
 	p := projection.Projector{Root: m.Host.Root, Disk: m.Host.Disk, Note: note}
 	if changed, err = p.Project(); err != nil {
+		// The remedy for a damaged file is that file's own.
 		return changed, fault.New(fault.CannotWrite, "cannot make /var what this system asks for: %w", err).
-			WithHint("correct what is named, then run: pivot project")
+			WithHint("%s", cmp.Or(fault.HintOf(err), "correct what is named, then run: pivot project"))
 	}
 	return changed, nil
 }

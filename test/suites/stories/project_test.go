@@ -38,6 +38,26 @@ func project(t *testing.T, h *hostdir.Host) (notes string) {
 	return notes
 }
 
+// TestDamagedProjection (P57): a file of the projection that is damaged is an error with that file's
+// own remedy, and anything else in the way is one to correct.
+func TestDamagedProjection(t *testing.T) {
+	for path, remedy := range map[string]string{
+		projection.ManifestPath: "go back to the system before",
+		projection.RecordPath:   "move the file away",
+		projection.Dir + "/x":   "correct what is named, then run: pivot project",
+	} {
+		h := projecting(t)
+		h.Write(path, []byte("damaged"))
+		if strings.HasPrefix(remedy, "correct") {
+			h.Write(projection.ManifestPath, []byte(`{"format":1,"entries":[{"path":"/var/lib/kubelet/settings","mode":384,"uid":0,"gid":0,"digest":"sha256:x"}]}`))
+		}
+		_, err := newMachine(t, h).Project(func(string) {})
+		if hint := fault.HintOf(err); !strings.HasPrefix(hint, remedy) {
+			t.Errorf("%s is damaged: %v, with the hint %q, want %q", path, err, hint, remedy)
+		}
+	}
+}
+
 const inVar = `
   config:
     ignition: {version: 3.4.0}

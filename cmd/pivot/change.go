@@ -1,0 +1,83 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"machine-pivot/day2"
+	"machine-pivot/day2/trial"
+	"machine-pivot/internal/cli"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/machine"
+)
+
+// changeFlags are the flags of the commands that make a move: they say how it is made.
+type changeFlags struct {
+	trial               tryFlags
+	download            downloadFlags
+	window              windowFlags
+	dryRun, unchanged77 bool
+}
+
+func (f *changeFlags) add(cmd *cobra.Command) {
+	f.trial.add(cmd)
+	f.download.add(cmd)
+	f.window.add(cmd)
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, like \"pivot plan\"; write nothing")
+	cmd.Flags().BoolVar(&f.unchanged77, "unchanged-exit-77", false, "exit with status 77 if no change was needed")
+}
+
+// terms returns the terms of the requested trial, nil if none is requested, and configures the
+// machine's window and FleetLock server.
+func (f *changeFlags) terms(m *machine.Machine) (*trial.Terms, error) {
+	terms, err := f.trial.terms()
+	if err == nil {
+		err = f.window.use(m)
+	}
+	return terms, err
+}
+
+// exitUnchanged is the exit status if nothing had to change, with --unchanged-exit-77.
+const exitUnchanged = 77
+
+// carryOut makes a move when the machine may be changed, or only shows what it would change, or only
+// downloads what it needs.
+func (f *changeFlags) carryOut(cmd *cobra.Command, results *results, m *machine.Machine, move day2.Move) error {
+	switch {
+	case f.dryRun:
+		plan, err := move.Plan(cmd.Context(), day2.Prepared{Downloaded: f.download.from})
+		return results.printedPlan(cmd, plan, err)
+	case f.download.only:
+		return f.withLock(m.Host, func() (bool, error) {
+			d, err := move.Download(cmd.Context())
+			return d.New, err
+		})
+	}
+	return f.changed(m.Host, func() (bool, error) {
+		return day2.InWindow(cmd.Context(), m, move, f.download.from, func(run func() error) error { return withLock(m.Host, run) })
+	})
+}
+
+// withLock calls run, which reports whether anything had to change, while it holds the lock of a
+// machine that can be changed.
+func (f *changeFlags) withLock(h *host.Host, run func() (changed bool, err error)) error {
+	return f.changed(h, func() (changed bool, err error) {
+		err = withLock(h, func() (err error) {
+			changed, err = run()
+			return err
+		})
+		return changed, err
+	})
+}
+
+// changed calls run on a machine that can be changed. If nothing had to change, the exit status is 77
+// with --unchanged-exit-77.
+func (f *changeFlags) changed(h *host.Host, run func() (changed bool, err error)) error {
+	if err := h.CheckBooted(); err != nil {
+		return err
+	}
+	changed, err := run()
+	if err == nil && !changed && f.unchanged77 {
+		return cli.ExitStatus(exitUnchanged)
+	}
+	return err
+}
