@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/update"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/problem"
 )
@@ -58,16 +59,15 @@ func diffCommand() *cobra.Command {
 }
 
 // readPolicy reads a cluster's node disruption policy from a file, if one is given.
-func readPolicy(file string, stdin io.Reader) (update.Policy, problem.Report, error) {
+func readPolicy(file string, stdin io.Reader) (policy disruption.Cluster, report problem.Report, err error) {
 	if file == "" {
-		return update.DefaultPolicy(), nil, nil
+		return disruption.DefaultCluster(), nil, nil
 	}
 	data, err := pool.ReadFile(file, stdin)
-	if err != nil {
-		return update.Policy{}, nil, err
+	if err == nil {
+		policy, report = disruption.ReadCluster(file, data)
 	}
-	policy, report := update.ReadPolicy(file, data)
-	return policy, report, nil
+	return policy, report, err
 }
 
 // readOne reads a file with exactly one MachineConfig.

@@ -1,15 +1,12 @@
 package hostfiles
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path"
-	"strconv"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -62,39 +59,21 @@ func (d *Dir) mountedByUser(name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	data, err := os.ReadFile("/proc/thread-self/mountinfo") // the process may have threads in other namespaces
-	if err != nil {
-		return false, err
-	}
-	users := false // the last mount there is the one on top
-	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-		if where, byUser := parseMount(lines.Text()); where == path.Join(dir, name) {
-			users = byUser
-		}
-	}
-	return users, nil
+	entry := path.Join(dir, name)
+	there, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return m.Mountpoint != entry, false })
+	return len(there) > 0 && byUser(there[len(there)-1]), err // the last mount there is the one on top
 }
 
-// parseMount returns where something is mounted, and whether a user has mounted it, given a line of
-// mountinfo (proc_pid_mountinfo(5)). Only FUSE lets users mount; its option user_id is the user's.
-func parseMount(line string) (where string, byUser bool) {
-	before, after, _ := strings.Cut(line, " - ")
-	fields, types := strings.Fields(before), strings.Fields(after)
-	if len(fields) < 5 || len(types) < 3 {
-		return "", false
+// byUser reports whether a user has made a mount. Only FUSE lets users mount; its option user_id is
+// the user's.
+func byUser(mount *mountinfo.Info) bool {
+	if mount.FSType != "fuse" && mount.FSType != "fuseblk" && !strings.HasPrefix(mount.FSType, "fuse.") {
+		return false
 	}
-	where = fields[4]
-	for _, char := range []string{" ", "\t", "\n", "\\"} {
-		where = strings.ReplaceAll(where, fmt.Sprintf("\\%03o", char[0]), char)
-	}
-	if types[0] != "fuse" && types[0] != "fuseblk" && !strings.HasPrefix(types[0], "fuse.") {
-		return where, false
-	}
-	for option := range strings.SplitSeq(types[2], ",") {
+	for option := range strings.SplitSeq(mount.VFSOptions, ",") {
 		if id, found := strings.CutPrefix(option, "user_id="); found {
-			user, err := strconv.Atoi(id)
-			return where, err != nil || user != 0
+			return id != "0"
 		}
 	}
-	return where, false
+	return false
 }

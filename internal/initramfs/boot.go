@@ -20,7 +20,7 @@ func (i *Initramfs) mountBoot(mounted map[string]bool) error {
 		if !mounted[at] {
 			return nil
 		}
-		return i.writable(at)
+		return writable(at)
 	}
 	device := i.bootDevice()
 	if err := i.Run("mount", "-o", "rw", device, at); err != nil {

@@ -52,8 +52,7 @@ func removeAll(disk hostfiles.Disk, dir string) error {
 	if err != nil {
 		return fmt.Errorf("cannot remove Ignition's config: %w", err)
 	}
-	slices.Reverse(paths) // contents before their directory
-	for _, path := range paths {
+	for _, path := range slices.Backward(paths) { // contents before their directory
 		if err := disk.Remove(path); err != nil {
 			return fmt.Errorf("cannot remove Ignition's config: %w", err)
 		}

@@ -10,7 +10,6 @@
 //
 // Sources: systemd's bootup(7) and initrd interface, ostree-prepare-root(1), dracut.cmdline(7),
 // and for Fedora CoreOS the units of its dracut modules.
-// dracut.cmdline(7), and for Fedora CoreOS the units of its dracut modules.
 package initramfs
 
 import (

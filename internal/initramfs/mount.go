@@ -1,10 +1,9 @@
 package initramfs
 
 import (
-	"os"
 	"path/filepath"
-	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/hostfiles"
@@ -20,12 +19,16 @@ func (i *Initramfs) Mount() error {
 		return deferred("%w", err)
 	}
 	// With sysroot.readonly it is mounted read-only at this point.
-	if err := i.writable(sysroot.Physical()); err != nil {
+	if err := writable(sysroot.Physical()); err != nil {
 		return err
 	}
-	mounted, err := mountPoints()
+	mounts, err := mountinfo.GetMounts(nil)
 	if err != nil {
-		return err
+		return deferred("cannot read what is mounted: %w", err)
+	}
+	mounted := map[string]bool{}
+	for _, m := range mounts {
+		mounted[m.Mountpoint] = true
 	}
 	if at := i.path("/var"); !mounted[at] { // Ignition's units mount a /var on its own file system
 		if err := bind(filepath.Join(sysroot.Physical(), "ostree/deploy", booted.Stateroot, "var"), at, 0); err != nil {
@@ -37,7 +40,7 @@ func (i *Initramfs) Mount() error {
 
 // writable remounts a file system writable and checks its flags. It does not test by writing,
 // because the top directory is immutable on many hosts.
-func (i *Initramfs) writable(mountPoint string) error {
+func writable(mountPoint string) error {
 	if err := hostfiles.RemountWritable(mountPoint); err != nil {
 		return deferred("%w", err)
 	}
@@ -49,19 +52,4 @@ func (i *Initramfs) writable(mountPoint string) error {
 		return deferred("cannot write to %s: the file system is read-only", mountPoint)
 	}
 	return nil
-}
-
-// mountPoints returns the mount points in this namespace (proc_pid_mountinfo(5)).
-func mountPoints() (map[string]bool, error) {
-	text, err := os.ReadFile("/proc/thread-self/mountinfo")
-	if err != nil {
-		return nil, deferred("cannot read what is mounted: %w", err)
-	}
-	points := map[string]bool{}
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 4 {
-			points[fields[4]] = true
-		}
-	}
-	return points, nil
 }

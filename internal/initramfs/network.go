@@ -2,8 +2,10 @@ package initramfs
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,20 +19,12 @@ const (
 	deviceTimeout  = 10 * time.Second
 )
 
-// manager is a unit that brings the network up.
-type manager struct {
-	unit    string
-	prepare func(*Initramfs) error // called before the unit is started; may be nil
-}
+// The network units that dracut installs into an initramfs. NetworkManager's is named
+// NetworkManager-initrd since 1.54, and nm-initrd before.
+const networkd = "systemd-networkd.service"
 
-// managers returns the network units that dracut installs into an initramfs. NetworkManager's
-// is named NetworkManager-initrd since 1.54, and nm-initrd before.
-func managers() []manager {
-	return []manager{
-		{"systemd-networkd.service", nil},
-		{"NetworkManager-initrd.service", needNetwork},
-		{"nm-initrd.service", needNetwork},
-	}
+func networkManagers() []string {
+	return []string{"NetworkManager-initrd.service", "nm-initrd.service"}
 }
 
 // unitDirs returns the directories with the initramfs's units.
@@ -67,29 +61,26 @@ func hasDevice() bool {
 	return err != nil || len(devices) > 1 || len(devices) == 1 && devices[0] != "/sys/class/net/lo/address"
 }
 
-// start starts the first of the managers that exists in the initramfs.
+// start starts the first of the network units that exists in the initramfs.
 func (i *Initramfs) start(ctx context.Context) error {
-	for _, m := range managers() {
-		if !hasUnit(m.unit) {
-			continue
-		}
-		if m.prepare != nil {
-			if err := m.prepare(i); err != nil {
-				return err
-			}
-		}
-		return startUnit(ctx, m.unit)
+	if hasUnit(networkd) {
+		return startUnit(ctx, networkd)
 	}
-	return deferred("nothing in the initramfs starts a network")
+	at := slices.IndexFunc(networkManagers(), hasUnit)
+	if at < 0 {
+		return deferred("nothing in the initramfs starts a network")
+	}
+	if err := i.needNetwork(); err != nil {
+		return deferred("cannot ask for a network: %w", err)
+	}
+	return startUnit(ctx, networkManagers()[at])
 }
 
 func hasUnit(name string) bool {
-	for _, dir := range unitDirs() {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(unitDirs(), func(dir string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	})
 }
 
 // startUnit asks systemd to start a unit. It connects directly, because there is no message bus
@@ -109,20 +100,17 @@ func startUnit(ctx context.Context, name string) error {
 // needNetwork prepares dracut's NetworkManager units, which start only if the network is
 // requested. It writes the file that requests it, and generates the profiles that the kernel
 // command line describes, or one for DHCP (nm-initrd-generator(8)).
-func needNetwork(i *Initramfs) error {
+func (i *Initramfs) needNetwork() error {
 	const dir = "/run/NetworkManager/initrd"
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return deferred("cannot ask for a network: %w", err)
-	}
-	if err := os.WriteFile(dir+"/neednet", nil, 0o644); err != nil {
-		return deferred("cannot ask for a network: %w", err)
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(dir+"/neednet", nil, 0o644)); err != nil {
+		return err
 	}
 	if profiles, err := filepath.Glob("/run/NetworkManager/system-connections/*"); err != nil || len(profiles) > 0 {
 		return err
 	}
 	line, err := os.ReadFile("/proc/cmdline")
 	if err != nil {
-		return deferred("cannot ask for a network: %w", err)
+		return err
 	}
 	for _, generator := range []string{"/usr/libexec/nm-initrd-generator", "/usr/lib/nm-initrd-generator"} {
 		if _, err := os.Stat(generator); err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,16 +66,8 @@ func hasDefaultRoute() bool {
 }
 
 func hasRoute(table string, isDefault func(fields []string) bool) bool {
-	text, err := os.ReadFile(table)
-	if err != nil { // the kernel lacks the protocol
-		return false
-	}
-	for line := range strings.Lines(string(text)) {
-		if isDefault(strings.Fields(line)) {
-			return true
-		}
-	}
-	return false
+	text, _ := os.ReadFile(table) // it is missing if the kernel lacks the protocol
+	return slices.ContainsFunc(strings.Split(string(text), "\n"), func(line string) bool { return isDefault(strings.Fields(line)) })
 }
 
 // isDefaultIPv4 reports whether a line of /proc/net/route is a default route. Its fields are

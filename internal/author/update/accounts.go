@@ -17,7 +17,8 @@ func (d *differ) accounts(old, new ignition.Config) {
 	if sameList(old.Passwd.Users, new.Passwd.Users) {
 		return
 	}
-	was, is := usersOf(old), usersOf(new)
+	name := func(u types.PasswdUser) string { return u.Name }
+	was, is := byName(old.Passwd.Users, name), byName(new.Passwd.Users, name)
 	refused := d.refusedUsers(new.Passwd.Users, was)
 	actions, because := chosen(d.policy.ForKeys(), true)
 	before := len(d.update.Changes)
@@ -30,7 +31,7 @@ func (d *differ) accounts(old, new ignition.Config) {
 		}
 		d.note("the machine-config daemon does not remove the user %s: it empties its password", name)
 	}
-	d.core(orNone(was[coreUser]), orNone(is[coreUser]), Change{Name: coreUser, Action: actionChange, Actions: actions, Because: because})
+	d.core(value(was[coreUser]), value(is[coreUser]), Change{Name: coreUser, Action: actionChange, Actions: actions, Because: because})
 	if len(d.update.Changes) == before && !refused {
 		d.add(Change{Kind: "users", Action: actionChange, Detail: "in form or order only", Actions: actions, Because: because})
 	}
@@ -58,21 +59,6 @@ func (d *differ) refusedUsers(users []types.PasswdUser, was map[string]*types.Pa
 		d.add(c)
 	}
 	return found
-}
-
-func usersOf(c ignition.Config) map[string]*types.PasswdUser {
-	users := map[string]*types.PasswdUser{}
-	for i, u := range c.Passwd.Users {
-		users[u.Name] = &c.Passwd.Users[i]
-	}
-	return users
-}
-
-func orNone(u *types.PasswdUser) types.PasswdUser {
-	if u == nil {
-		return types.PasswdUser{}
-	}
-	return *u
 }
 
 // core adds changes of keys and password, made from one for both.

@@ -20,21 +20,14 @@ const (
 
 // files compares files. The operator compares them by path; their order does not matter.
 func (d *differ) files(old, new ignition.Config) error {
-	was, is := filesOf(old), filesOf(new)
+	path := func(f types.File) string { return f.Path }
+	was, is := byName(old.Storage.Files, path), byName(new.Storage.Files, path)
 	for _, path := range union(was, is) {
 		if err := d.file(path, was[path], is[path]); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func filesOf(c ignition.Config) map[string]*types.File {
-	files := map[string]*types.File{}
-	for i, f := range c.Storage.Files {
-		files[f.Path] = &c.Storage.Files[i]
-	}
-	return files
 }
 
 func (d *differ) file(path string, old, new *types.File) error {

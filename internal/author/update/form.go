@@ -1,7 +1,6 @@
 package update
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -57,11 +56,19 @@ func union[V any](a, b map[string]V) []string {
 	return slices.Compact(names)
 }
 
-// value dereferences a pointer; nil is the zero value.
-func value[V cmp.Ordered](p *V) V {
-	if p == nil {
-		var none V
-		return none
+// byName returns the elements of a list by their names.
+func byName[V any](list []V, name func(V) string) map[string]*V {
+	named := map[string]*V{}
+	for i, v := range list {
+		named[name(v)] = &list[i]
 	}
-	return *p
+	return named
+}
+
+// value dereferences a pointer; nil is the zero value.
+func value[V any](p *V) (v V) {
+	if p != nil {
+		v = *p
+	}
+	return v
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/author/update"
+	"machine-pivot/internal/disruption"
 )
 
 func users(list string) string  { return config(`"passwd":{"users":[` + list + `]}`) }
@@ -43,14 +44,14 @@ const (
 // refused on a running machine (TestIsRenderedConfigReconcilable, TestReconcilableSSH,
 // TestReconcilableDiff), and what its code decides besides. Each case is made in its own words.
 func TestReconcilable(t *testing.T) {
-	allowed, report := update.ReadPolicy("policy.yaml", []byte(overrides))
+	allowed, report := disruption.ReadCluster("policy.yaml", []byte(overrides))
 	if report.Failed() {
 		t.Fatal(report)
 	}
-	plain := update.DefaultPolicy()
+	plain := disruption.DefaultCluster()
 	for _, c := range []struct {
 		name, old, new string
-		policy         update.Policy
+		policy         disruption.Cluster
 		want           string
 	}{
 		{"nothing", ``, ``, plain, "nothing"},
@@ -112,7 +113,7 @@ func TestReconcilable(t *testing.T) {
 }
 
 // predicts checks what an update means.
-func predicts(t *testing.T, old, new string, policy update.Policy, want string) update.Update {
+func predicts(t *testing.T, old, new string, policy disruption.Cluster, want string) update.Update {
 	t.Helper()
 	u, err := update.Between(of(t, old), of(t, new), policy)
 	if err != nil {
@@ -151,7 +152,7 @@ func TestForms(t *testing.T) {
 		{"the default kernel", `"kernelType":""`, `"kernelType":"default"`, "nothing"},
 		{"empty lists", ``, config(`"storage":{"directories":[],"files":[]},"passwd":{"users":[]}`), "nothing"},
 	} {
-		t.Run(c.name, func(t *testing.T) { predicts(t, c.old, c.new, update.DefaultPolicy(), c.want) })
+		t.Run(c.name, func(t *testing.T) { predicts(t, c.old, c.new, disruption.DefaultCluster(), c.want) })
 	}
 }
 
@@ -194,6 +195,6 @@ func TestActions(t *testing.T) {
 		{"its service", ``, units(`{"name":"iri-registry.service","enabled":true}`), "systemctl daemon-reload; systemctl restart iri-registry.service"},
 		{"a drop-in as a file", ``, file("/etc/systemd/system/iri-registry.service.d/x.conf", hello), "reboot"},
 	} {
-		t.Run(c.name, func(t *testing.T) { predicts(t, c.old, c.new, update.DefaultPolicy(), c.want) })
+		t.Run(c.name, func(t *testing.T) { predicts(t, c.old, c.new, disruption.DefaultCluster(), c.want) })
 	}
 }

@@ -4,22 +4,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/disruption"
-	"machine-pivot/internal/problem"
 )
-
-// Policy is what a cluster decides about changes: its node disruption policy, and the sections whose
-// changes it allows.
-type Policy struct{ disruption.Cluster }
-
-// DefaultPolicy returns the policy of a cluster without a policy of its own.
-func DefaultPolicy() Policy { return Policy{disruption.DefaultCluster()} }
-
-// ReadPolicy reads the policy of a cluster: its object MachineConfiguration. The report has all
-// problems.
-func ReadPolicy(file string, data []byte) (Policy, problem.Report) {
-	c, report := disruption.ReadCluster(file, data)
-	return Policy{c}, report
-}
 
 // Describe describes an action for users.
 func Describe(a disruption.Action) string {
@@ -38,7 +23,7 @@ func Describe(a disruption.Action) string {
 func chosen(r disruption.Rule, found bool) (actions []disruption.Action, because string) {
 	switch {
 	case !found:
-		return []disruption.Action{{Type: disruption.Reboot}}, "no policy for it"
+		return only(disruption.Reboot), "no policy for it"
 	case r.Keys:
 		because = "the policy for SSH keys"
 	default:
@@ -47,5 +32,7 @@ func chosen(r disruption.Rule, found bool) (actions []disruption.Action, because
 	return append([]disruption.Action{}, r.Actions...), because
 }
 
-// nothing are the actions for what the operator does not compare.
-func nothing() []disruption.Action { return []disruption.Action{{Type: disruption.None}} }
+// only returns an action that needs no service, alone.
+func only(action disruption.Type) []disruption.Action {
+	return []disruption.Action{{Type: action}}
+}

@@ -85,7 +85,7 @@ func (d *differ) sections(old, new ignition.Config) {
 			d.parts(s, Change{Kind: s.kind, Refused: "the machine-config daemon refuses any difference in " + known.Name + ", which counts when a machine is installed"})
 			continue
 		}
-		d.parts(s, Change{Kind: s.kind, Actions: nothing(), Because: "what is there stays"})
+		d.parts(s, Change{Kind: s.kind, Actions: only(disruption.None), Because: "what is there stays"})
 		d.note("the machine-config daemon does nothing about %s on a running machine; machines that are installed later get what the new one has", known.Name)
 	}
 }

@@ -1,6 +1,7 @@
 package update
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ import (
 func (d *differ) system(old, new authored.Spec) {
 	d.reboots("image", old.OSImageURL, new.OSImageURL)
 	d.arguments(old.KernelArguments, new.KernelArguments)
-	d.reboots("kernel type", kernelType(old), kernelType(new))
+	d.reboots("kernel type", cmp.Or(old.KernelType, defaultKernel), cmp.Or(new.KernelType, defaultKernel))
 	d.extensions(old.Extensions, new.Extensions)
 	if old.ExtensionsImage != new.ExtensionsImage {
 		d.note("the image of extensions differs, which the machine-config daemon does not compare: it is used with the next change of image, kernel type or extensions")
@@ -30,7 +31,7 @@ func (d *differ) reboots(kind, from, to string) {
 	if from == to {
 		return
 	}
-	c := Change{Kind: kind, Action: actionChange, Detail: problem.Quoted(from) + " to " + problem.Quoted(to), Actions: reboot()}
+	c := Change{Kind: kind, Action: actionChange, Detail: problem.Quoted(from) + " to " + problem.Quoted(to), Actions: only(disruption.Reboot)}
 	switch {
 	case from == "":
 		c.Action, c.Detail = actionAdd, to
@@ -40,16 +41,7 @@ func (d *differ) reboots(kind, from, to string) {
 	d.add(c)
 }
 
-func reboot() []disruption.Action { return []disruption.Action{{Type: disruption.Reboot}} }
-
 const defaultKernel = "default"
-
-func kernelType(s authored.Spec) string {
-	if s.KernelType == "" {
-		return defaultKernel
-	}
-	return s.KernelType
-}
 
 // extensions compares lists, in which order and duplicates count.
 func (d *differ) extensions(old, new []string) {
@@ -75,7 +67,7 @@ func (d *differ) arguments(old, new []string) {
 	if detail == nil {
 		detail = []string{"in order or form only"}
 	}
-	d.add(Change{Kind: "kernel arguments", Action: actionChange, Detail: strings.Join(detail, " "), Actions: reboot()})
+	d.add(Change{Kind: "kernel arguments", Action: actionChange, Detail: strings.Join(detail, " "), Actions: only(disruption.Reboot)})
 }
 
 // without returns a list without the elements of another one, each as often as it is there.

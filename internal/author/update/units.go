@@ -11,7 +11,8 @@ import (
 
 // units compares systemd units. The operator compares them by name; their order does not matter.
 func (d *differ) units(old, new ignition.Config) {
-	was, is := unitsOf(old), unitsOf(new)
+	name := func(u types.Unit) string { return u.Name }
+	was, is := byName(old.Systemd.Units, name), byName(new.Systemd.Units, name)
 	for _, name := range union(was, is) {
 		c := Change{Kind: "unit", Name: name, Action: actionOf(was[name], is[name])}
 		if c.Action == actionChange {
@@ -23,14 +24,6 @@ func (d *differ) units(old, new ignition.Config) {
 		c.Actions, c.Because = chosen(d.policy.ForUnit(name))
 		d.add(c)
 	}
-}
-
-func unitsOf(c ignition.Config) map[string]*types.Unit {
-	units := map[string]*types.Unit{}
-	for i, u := range c.Systemd.Units {
-		units[u.Name] = &c.Systemd.Units[i]
-	}
-	return units
 }
 
 // unitDifference describes the difference between two units.

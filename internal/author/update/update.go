@@ -64,11 +64,11 @@ const (
 )
 
 // Between returns the update from one MachineConfig to another.
-func Between(old, new *authored.MachineConfig, policy Policy) (Update, error) {
+func Between(old, new *authored.MachineConfig, policy disruption.Cluster) (Update, error) {
 	d := differ{policy: policy, room: ignition.NewRoom(maxContent, maxContents), update: Update{Changes: []Change{}, Actions: []disruption.Action{}, Notes: []string{}}}
 	d.release(new)
 	d.system(old.Spec, new.Spec)
-	was, is := configOf(old), configOf(new)
+	was, is := value(old.Spec.Config), value(new.Spec.Config)
 	if err := d.files(was, is); err != nil {
 		return Update{}, err
 	}
@@ -79,16 +79,9 @@ func Between(old, new *authored.MachineConfig, policy Policy) (Update, error) {
 	return d.update, nil
 }
 
-func configOf(mc *authored.MachineConfig) ignition.Config {
-	if mc.Spec.Config == nil {
-		return ignition.Config{}
-	}
-	return *mc.Spec.Config
-}
-
 // differ collects changes.
 type differ struct {
-	policy Policy
+	policy disruption.Cluster
 	update Update
 	room   *ignition.Room // for contents
 }

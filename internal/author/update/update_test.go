@@ -8,6 +8,7 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/update"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/kargs"
 )
 
@@ -97,7 +98,7 @@ func TestBetween(t *testing.T) {
 			[]string{"change kernel arguments (+a)", "remove file /etc/containers/policy.json"}, "reboot", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			u, err := update.Between(of(t, c.old), of(t, c.new), update.DefaultPolicy())
+			u, err := update.Between(of(t, c.old), of(t, c.new), disruption.DefaultCluster())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,7 +159,7 @@ spec:
     - {name: a.service, actions: [{type: Drain}, {type: Reload, reload: {serviceName: a.service}}]}
     sshkey: {actions: [{type: Reboot}]}
 `
-	policy, report := update.ReadPolicy("policy.yaml", []byte(text))
+	policy, report := disruption.ReadCluster("policy.yaml", []byte(text))
 	if len(report) > 0 {
 		t.Fatal(report)
 	}
@@ -175,7 +176,7 @@ spec:
 			t.Errorf("%s: %q, %v; want %q", c.new, verdict(u), err, c.verdict)
 		}
 	}
-	_, report = update.ReadPolicy("policy.yaml", []byte(`{"kind":"MachineConfiguration","apiVersion":"operator.openshift.io/v1","spec":{"nodeDisruptionPolicy":{
+	_, report = disruption.ReadCluster("policy.yaml", []byte(`{"kind":"MachineConfiguration","apiVersion":"operator.openshift.io/v1","spec":{"nodeDisruptionPolicy":{
 		"files":[{"path":"/a","actions":[]},{"path":"/b","actions":[{"type":"Explode"}]},{"path":"/c","actions":[{"type":"Reload"}]}],"unit":[]}}}`))
 	var told []string
 	for _, p := range report {
@@ -219,7 +220,7 @@ status:
 		{8, file("/etc/containers/policy.json", hello), "systemctl reload crio.service", "not of this generation"},
 		{8, unit, "nothing live", "not of this generation"},
 	} {
-		policy, report := update.ReadPolicy("policy.yaml", []byte(object(c.generation)))
+		policy, report := disruption.ReadCluster("policy.yaml", []byte(object(c.generation)))
 		if report.Failed() || !strings.Contains(report.String(), c.warning) {
 			t.Errorf("generation %d: %q, want %q", c.generation, report, c.warning)
 		}
@@ -228,7 +229,7 @@ status:
 	for version, known := range map[string]bool{"4.22.0": true, "4.22.13-rc.1": true, "5.0.0": true, "5.2.1": true, "5.3.0": false, "6.0.1": false, "4.21.9": false, "4.3.0": false, "a": false} {
 		mc := of(t, "")
 		mc.Annotations = map[string]string{"machineconfiguration.openshift.io/release-image-version": version}
-		u, err := update.Between(of(t, ""), mc, update.DefaultPolicy())
+		u, err := update.Between(of(t, ""), mc, disruption.DefaultCluster())
 		if named := strings.Contains(strings.Join(u.Notes, ""), version); err != nil || named == known {
 			t.Errorf("release %s: notes %q, %v", version, u.Notes, err)
 		}

@@ -1,8 +1,6 @@
 package ignition
 
 import (
-	"slices"
-
 	v3 "github.com/coreos/ignition/v2/config/v3_5"
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 )
@@ -19,89 +17,101 @@ func Empty() Config { return Config{Ignition: types.Ignition{Version: Version}} 
 // Therefore only those files, directories, links and units (there can be thousands) are passed
 // to it whose path or name already exists.
 func Merge(configs ...Config) Config {
-	m := merger{rest: Empty(), at: map[string]position{}}
-	for _, config := range configs {
-		m.add(config)
+	rest := Empty() // everything except the lists
+	lists := []entries{
+		listOf(func(c *Config) *[]types.Directory { return &c.Storage.Directories },
+			func(d types.Directory) string { return nodeKey(d.Path) }),
+		listOf(func(c *Config) *[]types.File { return &c.Storage.Files },
+			func(f types.File) string { return nodeKey(f.Path) }),
+		listOf(func(c *Config) *[]types.Link { return &c.Storage.Links },
+			func(l types.Link) string { return nodeKey(l.Path) }),
+		listOf(func(c *Config) *[]types.Unit { return &c.Systemd.Units },
+			func(u types.Unit) string { return unitKey(u.Name) }),
 	}
-	return m.result()
+	for _, child := range configs {
+		parent := rest
+		for _, list := range lists {
+			for _, key := range list.keys(&child) {
+				for _, list := range lists { // the entry may have been of another kind
+					list.take(key, &parent)
+				}
+			}
+		}
+		dropContents(&parent, child)
+		rest = v3.Merge(parent, child)
+		for _, list := range lists {
+			list.put(&parent, &rest)
+		}
+	}
+	for _, list := range lists {
+		list.result(&rest)
+	}
+	return rest
 }
 
-// merger accumulates the merged config.
-type merger struct {
-	rest        Config // everything except the lists below
-	directories []*types.Directory
-	files       []*types.File
-	links       []*types.Link
-	units       []*types.Unit
-	at          map[string]position
+// entries is one of the merged config's long lists.
+type entries interface {
+	keys(c *Config) []string            // of the config's entries of this kind
+	take(key string, into *Config)      // moves the key's entry, if there is one, to a config
+	put(parent *Config, merged *Config) // takes the merged entries out of a config
+	result(c *Config)                   // sets a config's list to this one
 }
 
-// position is the place of the entry for a path or name. If an entry of another kind has
-// replaced it, its list has nil there.
-type position struct {
-	kind  kind
-	index int
+// list has the entries of one kind in their order, each with its key's place. An entry that is
+// taken to be merged leaves nil in its place.
+type list[T any] struct {
+	in  func(*Config) *[]T
+	key func(T) string
+	all []*T
+	at  map[string]int
 }
 
-type kind int
-
-const (
-	kindDirectory kind = iota
-	kindFile
-	kindLink
-	kindUnit
-)
+func listOf[T any](in func(*Config) *[]T, key func(T) string) *list[T] {
+	return &list[T]{in: in, key: key, at: map[string]int{}}
+}
 
 // nodeKey and unitKey return keys that keep paths and unit names apart.
 func nodeKey(path string) string { return "node " + path }
 func unitKey(name string) string { return "unit " + name }
 
-// add merges a later config.
-func (m *merger) add(child Config) {
-	parent := m.rest
-	for _, d := range child.Storage.Directories {
-		m.take(nodeKey(d.Path), &parent)
+func (l *list[T]) keys(c *Config) []string {
+	keys := make([]string, 0, len(*l.in(c)))
+	for _, entry := range *l.in(c) {
+		keys = append(keys, l.key(entry))
 	}
-	for _, f := range child.Storage.Files {
-		m.take(nodeKey(f.Path), &parent)
-	}
-	for _, l := range child.Storage.Links {
-		m.take(nodeKey(l.Path), &parent)
-	}
-	for _, u := range child.Systemd.Units {
-		m.take(unitKey(u.Name), &parent)
-	}
-	dropContents(&parent, child)
-	m.put(v3.Merge(parent, child))
+	return keys
 }
 
-// take moves the entry of a key, if it exists, to the config to merge into, and leaves nil in
-// its place.
-func (m *merger) take(key string, into *Config) {
-	p, ok := m.at[key]
-	if !ok {
-		return
+func (l *list[T]) take(key string, into *Config) {
+	if i, ok := l.at[key]; ok && l.all[i] != nil {
+		*l.in(into) = append(*l.in(into), *l.all[i])
+		l.all[i] = nil
 	}
-	switch p.kind {
-	case kindDirectory:
-		if d := m.directories[p.index]; d != nil {
-			into.Storage.Directories = append(into.Storage.Directories, *d)
-			m.directories[p.index] = nil
+}
+
+// put stores each merged entry in the place of its key, new ones at the end. A parent's entry
+// that one of another kind has replaced loses its place.
+func (l *list[T]) put(parent, merged *Config) {
+	for i, key := range l.keys(merged) {
+		at, ok := l.at[key]
+		if !ok {
+			at = len(l.all)
+			l.at[key], l.all = at, append(l.all, nil)
 		}
-	case kindFile:
-		if f := m.files[p.index]; f != nil {
-			into.Storage.Files = append(into.Storage.Files, *f)
-			m.files[p.index] = nil
+		l.all[at] = &(*l.in(merged))[i]
+	}
+	for _, key := range l.keys(parent) {
+		if l.all[l.at[key]] == nil {
+			delete(l.at, key)
 		}
-	case kindLink:
-		if l := m.links[p.index]; l != nil {
-			into.Storage.Links = append(into.Storage.Links, *l)
-			m.links[p.index] = nil
-		}
-	case kindUnit:
-		if u := m.units[p.index]; u != nil {
-			into.Systemd.Units = append(into.Systemd.Units, *u)
-			m.units[p.index] = nil
+	}
+	*l.in(merged) = nil
+}
+
+func (l *list[T]) result(c *Config) {
+	for _, entry := range l.all {
+		if entry != nil {
+			*l.in(c) = append(*l.in(c), *entry)
 		}
 	}
 }
@@ -117,60 +127,4 @@ func dropContents(parent *Config, child Config) {
 			parent.Storage.Files[i].Contents = types.Resource{}
 		}
 	}
-}
-
-// put stores the entries of a merged config: each in the place of its key, new ones at the end.
-func (m *merger) put(merged Config) {
-	for i := range merged.Storage.Directories {
-		d := &merged.Storage.Directories[i]
-		m.directories = placed(m, nodeKey(d.Path), kindDirectory, m.directories, d)
-	}
-	for i := range merged.Storage.Files {
-		f := &merged.Storage.Files[i]
-		m.files = placed(m, nodeKey(f.Path), kindFile, m.files, f)
-	}
-	for i := range merged.Storage.Links {
-		l := &merged.Storage.Links[i]
-		m.links = placed(m, nodeKey(l.Path), kindLink, m.links, l)
-	}
-	for i := range merged.Systemd.Units {
-		u := &merged.Systemd.Units[i]
-		m.units = placed(m, unitKey(u.Name), kindUnit, m.units, u)
-	}
-	m.rest = merged
-	m.rest.Storage.Directories, m.rest.Storage.Files, m.rest.Storage.Links = nil, nil, nil
-	m.rest.Systemd.Units = nil
-}
-
-// placed stores an entry in the place of its key and returns the list.
-func placed[T any](m *merger, key string, k kind, list []*T, entry *T) []*T {
-	if p, ok := m.at[key]; ok && p.kind == k {
-		list[p.index] = entry
-		return list
-	}
-	m.at[key] = position{k, len(list)}
-	return append(list, entry)
-}
-
-// result returns the merged config.
-func (m *merger) result() Config {
-	config := m.rest
-	config.Storage.Directories = present(m.directories)
-	config.Storage.Files = present(m.files)
-	config.Storage.Links = present(m.links)
-	config.Systemd.Units = present(m.units)
-	return config
-}
-
-// present returns the entries that are not nil.
-func present[T any](list []*T) []T {
-	list = slices.DeleteFunc(list, func(entry *T) bool { return entry == nil })
-	if len(list) == 0 {
-		return nil
-	}
-	values := make([]T, len(list))
-	for i, entry := range list {
-		values[i] = *entry
-	}
-	return values
 }
