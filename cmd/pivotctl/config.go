@@ -57,11 +57,16 @@ func (f *ruleFlags) policyText() ([]byte, error) {
 	if f.policy == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(f.policy)
+	return readFile(f.policy, "the policy for kernel arguments")
+}
+
+// readFile reads a file that the command line names; what says what it is.
+func readFile(path, what string) ([]byte, error) {
+	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fault.New(fault.BadInput, "cannot read the policy for kernel arguments: %w", err)
+		return nil, fault.New(fault.BadInput, "cannot read %s: %w", what, err)
 	}
-	return text, nil
+	return data, nil
 }
 
 func validateCommand() *cobra.Command {
@@ -153,7 +158,7 @@ func validateEncapsulated(paths []string, stdin io.Reader, rules authored.Rules)
 
 func fromInstallConfigCommand() *cobra.Command {
 	var rules ruleFlags
-	out := objectOutput{"yaml"}
+	var format string
 	cmd := &cobra.Command{
 		Use:     "from-install-config FILE",
 		Short:   "Create MachineConfigs from the settings in an install-config",
@@ -170,50 +175,45 @@ func fromInstallConfigCommand() *cobra.Command {
 				return err
 			}
 			all, report := installconfig.Decode(args[0], data, r)
-			show(cmd.ErrOrStderr(), report)
-			if report.Failed() {
-				return failed(report)
+			if err := shown(cmd.ErrOrStderr(), report); err != nil {
+				return err
 			}
 			if len(all) == 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), args[0]+": it asks for nothing that needs a MachineConfig")
 			}
-			return out.write(cmd.OutOrStdout(), all...)
+			return writeObjects(cmd.OutOrStdout(), format, all...)
 		},
 	}
 	rules.add(cmd)
-	out.add(cmd)
+	addObjectOutput(cmd, &format, "output format")
 	return cmd
 }
 
-// objectOutput is the -o flag of commands whose result is MachineConfigs.
-type objectOutput struct{ format string }
-
-func (o *objectOutput) add(cmd *cobra.Command) {
-	cli.OneOf{Value: &o.format, Allowed: []string{"yaml", "json"}}.AddP(cmd, "output", "o", "output format")
-	cli.AddJSON(cmd, &o.format)
+// addObjectOutput adds the -o flag of a command whose result is objects of Kubernetes.
+func addObjectOutput(cmd *cobra.Command, format *string, usage string, more ...string) {
+	*format = "yaml"
+	cli.OneOf{Value: format, Allowed: append([]string{"yaml", "json"}, more...)}.AddP(cmd, "output", "o", usage)
+	cli.AddJSON(cmd, format)
 }
 
-// write writes MachineConfigs: as YAML documents, or in JSON as a list if there are several.
-func (o *objectOutput) write(w io.Writer, all ...*authored.MachineConfig) error {
+// writeObjects writes MachineConfigs: as YAML documents, or in JSON as a list if there are several.
+func writeObjects(w io.Writer, format string, all ...*authored.MachineConfig) (err error) {
 	var text []byte
-	switch o.format {
-	case "yaml":
-		for i, mc := range all {
-			if i > 0 {
-				text = append(text, "---\n"...)
-			}
+	if format == "json" {
+		text, err = authored.MarshalList(all)
+	} else {
+		var documents [][]byte
+		for _, mc := range all {
 			one, err := mc.YAML()
 			if err != nil {
 				return err
 			}
-			text = append(text, one...)
+			documents = append(documents, one)
 		}
-	case "json":
-		var err error
-		if text, err = authored.MarshalList(all); err != nil {
-			return err
-		}
+		text = bytes.Join(documents, []byte("---\n"))
 	}
-	_, err := io.Copy(w, bytes.NewReader(text))
+	if err == nil {
+		_, err = w.Write(text)
+	}
 	return err
 }

@@ -42,9 +42,8 @@ func diffCommand() *cobra.Command {
 				}
 				sides[i], report = mc, append(report, problems...)
 			}
-			show(cmd.ErrOrStderr(), report)
-			if report.Failed() {
-				return failed(report)
+			if err := shown(cmd.ErrOrStderr(), report); err != nil {
+				return err
 			}
 			result, err := update.Between(sides[0], sides[1], policy)
 			if err != nil {

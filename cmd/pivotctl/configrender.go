@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -132,20 +133,15 @@ func (f *renderFlags) rendered(ctx context.Context, role string, paths []string,
 	if err != nil {
 		return nil, err
 	}
-	show(stderr, report)
-	if report.Failed() {
-		return nil, failed(report)
+	if err := shown(stderr, report); err != nil {
+		return nil, err
 	}
-	if err := checkRole(role, all); err != nil {
+	if err := checkRole(role, "roles of the MachineConfigs", pool.Roles(all)); err != nil {
 		return nil, err
 	}
 	merged, report, err := r.Merge(ctx, all, role)
-	show(stderr, report)
-	if err != nil {
+	if err := cmp.Or(err, shown(stderr, report)); err != nil {
 		return nil, err
-	}
-	if report.Failed() {
-		return nil, failed(report)
 	}
 	return merged, keep()
 }
@@ -154,8 +150,7 @@ func (f *renderFlags) rendered(ctx context.Context, role string, paths []string,
 // result.
 func objectCommand(use, short, example string, name func(*authored.MachineConfig, string)) *cobra.Command {
 	var flags renderFlags
-	var role string
-	out := objectOutput{"yaml"}
+	var role, format string
 	cmd := &cobra.Command{
 		Use:     use + " --role ROLE FILE|DIR…",
 		Short:   short,
@@ -167,13 +162,12 @@ func objectCommand(use, short, example string, name func(*authored.MachineConfig
 				return err
 			}
 			name(merged, role)
-			return out.write(cmd.OutOrStdout(), merged)
+			return writeObjects(cmd.OutOrStdout(), format, merged)
 		},
 	}
 	flags.add(cmd)
-	out.add(cmd)
-	cmd.Flags().StringVar(&role, "role", "", "`ROLE` of the machines, such as worker")
-	cli.Suggest(cmd, "role", "master", "worker")
+	addObjectOutput(cmd, &format, "output format")
+	addRole(cmd, &role, "`ROLE` of the machines, such as worker")
 	return cmd
 }
 
@@ -218,17 +212,15 @@ func ignitionCommand() *cobra.Command {
 			} else if !report.Failed() { // the first boot may be done by pivot or a cluster's daemon
 				report = append(report, firstBootWarnings(merged, role, judge)...)
 			}
-			show(cmd.ErrOrStderr(), report)
-			if report.Failed() {
-				return failed(report)
+			if err := shown(cmd.ErrOrStderr(), report); err != nil {
+				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", raw)
 			return err
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringVar(&role, "role", "", "`ROLE` of the machines, such as worker")
-	cli.Suggest(cmd, "role", "master", "worker")
+	addRole(cmd, &role, "`ROLE` of the machines, such as worker")
 	version = ignition.Version
 	cli.OneOf{Value: &version, Allowed: legacy.Versions()}.Add(cmd, "spec-version", "version of the Ignition specification")
 	addEmbed(cmd, &program)

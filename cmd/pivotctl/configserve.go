@@ -140,13 +140,7 @@ func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.C
 
 // stamp returns a fingerprint of the files that changes whenever one of them changes.
 func stamp(paths []string) (string, error) {
-	var named []string
-	for _, path := range paths {
-		if path != "" {
-			named = append(named, path)
-		}
-	}
-	files, err := pool.Files(named)
+	files, err := pool.Files(slices.DeleteFunc(paths, func(path string) bool { return path == "" }))
 	if err != nil {
 		return "", err
 	}

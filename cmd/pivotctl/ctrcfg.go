@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,10 +36,9 @@ func ctrcfgRenderCommand() *cobra.Command {
 		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args) },
 	}
-	cmd.Flags().StringVar(&flags.role, "role", "", "`ROLE` of the machines: worker, master or the name of a pool")
-	cli.Suggest(cmd, "role", "master", "worker")
+	addRole(cmd, &flags.role, "`ROLE` of the machines: worker, master or the name of a pool")
 	cmd.Flags().StringVar(&flags.rendered, "rendered", "", "`FILE` with the pool's rendered MachineConfig, whose files are modified")
-	addManifestOutput(cmd, &flags.format, "output format; ignition: only the Ignition configs")
+	addObjectOutput(cmd, &flags.format, "output format; ignition: only the Ignition configs", "ignition")
 	return cmd
 }
 
@@ -99,10 +96,7 @@ func (f *ctrcfgFlags) checkRole(pools []containerruntime.Pool, warnings io.Write
 	for _, pool := range pools {
 		names = append(names, pool.Name)
 	}
-	if !slices.Contains(names, f.role) {
-		return cli.Unknown("role", f.role, "pools given", names)
-	}
-	return nil
+	return checkRole(f.role, "pools given", names)
 }
 
 // readRuntimeConfigs reads all files and reports the problems of all together.
@@ -110,9 +104,9 @@ func readRuntimeConfigs(files []string, warnings io.Writer) (containerruntime.Ob
 	var all containerruntime.Objects
 	var report problem.Report
 	for _, file := range files {
-		data, err := os.ReadFile(file)
+		data, err := readFile(file, "ContainerRuntimeConfig")
 		if err != nil {
-			return all, fault.New(fault.BadInput, "cannot read ContainerRuntimeConfig: %w", err)
+			return all, err
 		}
 		objects, problems := containerruntime.Decode(file, data)
 		all.Configs = append(all.Configs, objects.Configs...)
@@ -131,9 +125,9 @@ func (f *ctrcfgFlags) base() (map[string][]byte, error) {
 	if f.rendered == "" {
 		return files, nil
 	}
-	data, err := os.ReadFile(f.rendered)
+	data, err := readFile(f.rendered, "the rendered MachineConfig")
 	if err != nil {
-		return nil, fault.New(fault.BadInput, "cannot read the rendered MachineConfig: %w", err)
+		return nil, err
 	}
 	all, report := authored.Decode(f.rendered, data, authored.Rules{CheckImage: imageref.Check})
 	if err := report.Err("MachineConfig " + f.rendered); err != nil {

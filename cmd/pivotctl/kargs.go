@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
 )
@@ -67,9 +67,9 @@ func addLegacy(change *kargs.Change, file string) error {
 	if file == "" {
 		return nil
 	}
-	text, err := os.ReadFile(file)
+	text, err := readFile(file, "kernel arguments")
 	if err != nil {
-		return fault.New(fault.BadInput, "cannot read kernel arguments: %w", err)
+		return err
 	}
 	asked, err := kargs.ParseLegacy(string(text))
 	if err != nil {
@@ -86,11 +86,7 @@ func argumentList(flag, text string) (kargs.Line, error) {
 	if err := json.Unmarshal([]byte(text), &entries); err != nil {
 		return nil, fault.New(fault.Usage, "cannot use --%s=%s: it is not a JSON array of strings, as [\"nosmt\"]", flag, text)
 	}
-	var line kargs.Line
-	for _, entry := range entries {
-		line = append(line, kargs.Split(entry)...)
-	}
-	return line, nil
+	return spec.CommandLine(entries), nil
 }
 
 func kargsCheckCommand() *cobra.Command {

@@ -37,15 +37,14 @@ func pinningGenerateCommand() *cobra.Command {
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
 	}
-	cmd.Flags().StringVar(&flags.role, "role", "", "`ROLE` of the machines: master, worker or the name of a pool")
-	cli.Suggest(cmd, "role", "master", "worker")
+	addRole(cmd, &flags.role, "`ROLE` of the machines: master, worker or the name of a pool")
 	cmd.Flags().StringArrayVar(&flags.cpusets, "cpuset", nil, "CPUs of a workload: `WORKLOAD=SET`, such as management=0-1,52-53 (repeatable)")
 	cli.Suggest(cmd, "cpuset", pinning.Management+"=")
 	cmd.Flags().StringVar(&flags.name, "name", "", "`NAME` of the MachineConfig (default: 02-ROLE-workload-partitioning)")
 	cmd.Flags().StringVar(&flags.dropIn, "drop-in", filepath.Base(pinning.DropInPath), "file `NAME` of the CRI-O drop-in")
 	cmd.Flags().StringVar(&flags.directory, "directory", "", "write the plain files below `DIR` instead")
 	cli.Directories(cmd, "directory")
-	addManifestOutput(cmd, &flags.format, "output format; ignition: only the Ignition config")
+	addObjectOutput(cmd, &flags.format, "output format; ignition: only the Ignition config", "ignition")
 	return cmd
 }
 
@@ -78,13 +77,6 @@ func (f *generateFlags) run(cmd *cobra.Command) error {
 	warnRole(cmd.ErrOrStderr(), f.role)
 	name := cmp.Or(f.name, "02-"+f.role+"-workload-partitioning")
 	return writeManifest(cmd.OutOrStdout(), authored.Manifest{Name: name, Role: f.role, Files: files}, f.format)
-}
-
-// addManifestOutput adds the -o flag of a command that generates manifests.
-func addManifestOutput(cmd *cobra.Command, format *string, usage string) {
-	*format = "yaml"
-	cli.OneOf{Value: format, Allowed: []string{"yaml", "json", "ignition"}}.AddP(cmd, "output", "o", usage)
-	cli.AddJSON(cmd, format)
 }
 
 // writeManifest writes a manifest in the requested format.

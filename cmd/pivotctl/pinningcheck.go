@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,10 +15,12 @@ import (
 
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
@@ -56,8 +57,7 @@ func pinningCheckCommand() *cobra.Command {
 	cli.Directories(cmd, "root")
 	cmd.Flags().StringVar(&flags.online, "online", "", "`SET` of CPUs of the machine, instead of those below --root")
 	cmd.Flags().StringVar(&flags.cmdline, "cmdline", "", "kernel command `LINE` of the next boot, instead of the boot entry's")
-	cmd.Flags().StringVar(&flags.role, "role", "", "use only the MachineConfigs for machines of this `ROLE`")
-	cli.Suggest(cmd, "role", "master", "worker")
+	addRole(cmd, &flags.role, "use only the MachineConfigs for machines of this `ROLE`")
 	return cmd
 }
 
@@ -124,9 +124,9 @@ type given struct {
 
 // add reads a file.
 func (g *given) add(path string) error {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path, "what to check")
 	if err != nil {
-		return fault.New(fault.BadInput, "cannot read what to check: %w", err)
+		return err
 	}
 	kind := kindOf(data)
 	switch {
@@ -202,7 +202,7 @@ func (f *checkFlags) addConfigs(in *pinning.Input, configs []*authored.MachineCo
 		return nil
 	}
 	if f.role != "" {
-		if err := checkRole(f.role, configs); err != nil {
+		if err := checkRole(f.role, "roles of the MachineConfigs", pool.Roles(configs)); err != nil {
 			return err
 		}
 		configs = authored.Select(configs, f.role)
@@ -217,9 +217,7 @@ func (f *checkFlags) addConfigs(in *pinning.Input, configs []*authored.MachineCo
 	if err != nil {
 		return err
 	}
-	for _, entry := range merged.Spec.KernelArguments {
-		in.Line = append(in.Line, kargs.Split(entry)...)
-	}
+	in.Line = append(in.Line, spec.CommandLine(merged.Spec.KernelArguments)...)
 	return inlineFiles(merged, in.Files, func(path string) bool {
 		return pinning.IsPinningPath(path) || slices.Contains([]string{pinning.ConfigPath, pinning.KubeletConfigPath}, path)
 	})

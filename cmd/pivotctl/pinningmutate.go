@@ -77,9 +77,9 @@ func (f *mutateFlags) options() (pods.Options, error) {
 		Syntax: map[string]pods.Syntax{"json": pods.JSONSyntax, "plain": pods.PlainSyntax}[f.syntax],
 	}
 	for _, file := range f.namespaces {
-		data, err := os.ReadFile(file)
+		data, err := readFile(file, "namespaces")
 		if err != nil {
-			return o, fault.New(fault.BadInput, "cannot read namespaces: %w", err)
+			return o, err
 		}
 		allowed, report := pods.Namespaces(file, data)
 		if err := report.Err("the namespaces"); err != nil {
@@ -132,9 +132,9 @@ func mutateFile(file string, o pods.Options) (mutated, error) {
 	if err != nil {
 		return mutated{}, fault.New(fault.BadInput, "cannot read manifest: %w", err)
 	}
-	data, err := os.ReadFile(file)
+	data, err := readFile(file, "manifest")
 	if err != nil {
-		return mutated{}, fault.New(fault.BadInput, "cannot read manifest: %w", err)
+		return mutated{}, err
 	}
 	m := mutated{File: file, mode: info.Mode().Perm()}
 	m.content, m.Decision, m.Problems = pods.Mutate(file, data, o)

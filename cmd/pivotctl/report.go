@@ -30,6 +30,12 @@ func show(w io.Writer, report problem.Report) {
 	}
 }
 
+// shown prints a report for people, and returns an exit status if it has errors.
+func shown(w io.Writer, report problem.Report) error {
+	show(w, report)
+	return failed(report)
+}
+
 // failed returns an exit status if a report has errors.
 func failed(report problem.Report) error {
 	if report.Failed() {

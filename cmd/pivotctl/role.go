@@ -5,19 +5,25 @@ import (
 	"io"
 	"slices"
 
-	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cli"
+
+	"github.com/spf13/cobra"
 )
 
-// checkRole checks that one of the MachineConfigs is for a role. Machines of a custom pool get those
-// of worker, too, so without this a misspelt role would get these.
-func checkRole(role string, all []*authored.MachineConfig) error {
-	roles := pool.Roles(all)
-	if len(roles) == 0 || slices.Contains(roles, role) {
+// addRole adds the flag --role.
+func addRole(cmd *cobra.Command, role *string, usage string) {
+	cmd.Flags().StringVar(role, "role", "", usage)
+	cli.Suggest(cmd, "role", "master", "worker")
+}
+
+// checkRole checks that a role is one of those known, if any is; what says what these are. Machines
+// of a custom pool get the MachineConfigs of worker, too, so without this a misspelt role would get
+// these.
+func checkRole(role, what string, known []string) error {
+	if len(known) == 0 || slices.Contains(known, role) {
 		return nil
 	}
-	return cli.Unknown("role", role, "roles of the MachineConfigs", roles)
+	return cli.Unknown("role", role, what, known)
 }
 
 // warnRole warns of a role that looks like a misspelt one of those that every cluster has. It may

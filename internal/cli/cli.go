@@ -50,13 +50,9 @@ func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
 // that program, because users of both programs confuse them.
 func Elsewhere(program, purpose string, names ...string) (commands []*cobra.Command) {
 	for _, name := range names {
-		commands = append(commands, &cobra.Command{
-			Use: name, Hidden: true, DisableFlagParsing: true,
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return fault.New(fault.Usage, "%s has no command %s", cmd.Root().Name(), name).
-					WithHint("%s has it, the program %s: %s", program, purpose, strings.Join(append([]string{program, name}, args...), " "))
-			},
-		})
+		commands = append(commands, absent(name, func(args []string) string {
+			return fmt.Sprintf("%s has it, the program %s: %s", program, purpose, strings.Join(append([]string{program, name}, args...), " "))
+		}))
 	}
 	return commands
 }

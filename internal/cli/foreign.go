@@ -34,18 +34,24 @@ func (f Foreign) teach(root *cobra.Command, typed string) {
 	hint := f.Why + ": " + f.Call
 	name, flag, isFlag := strings.Cut(typed, " ")
 	if !isFlag {
-		root.AddCommand(&cobra.Command{
-			Use: name, Hidden: true, DisableFlagParsing: true,
-			RunE: func(*cobra.Command, []string) error {
-				return fault.New(fault.Usage, "%s has no command %s", root.Name(), name).WithHint("%s", hint)
-			},
-		})
+		root.AddCommand(absent(name, func([]string) string { return hint }))
 		return
 	}
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == name {
 			annotate(cmd, foreignKey+flag, hint)
 		}
+	}
+}
+
+// absent returns a hidden command for what users type although the program does not have it. It
+// fails with a hint.
+func absent(name string, hint func(args []string) string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Hidden: true, DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return fault.New(fault.Usage, "%s has no command %s", cmd.Root().Name(), name).WithHint("%s", hint(args))
+		},
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"
-	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
@@ -81,15 +79,11 @@ func (c Content) Foresee(plan pivot.Plan) (pivot.Plan, error) {
 
 // importedAs returns the commit of an image in the host's repository, or "".
 func (c Content) importedAs(image pivot.Image) (commit string, err error) {
-	ref, err := imageref.Parse(image.Reference)
-	if err != nil {
-		return "", err
-	}
 	repo, err := c.Host.ReadRepo()
 	if err != nil {
 		return "", err
 	}
-	imported, found, err := osimage.Imported(repo, ref)
+	imported, found, err := commitOf(repo, pivot.Image{Reference: image.Reference})
 	if !found {
 		return "", err
 	}

@@ -31,7 +31,7 @@ func ParseCPUSet(s string) (CPUSet, error) {
 	}
 	var cpus []int
 	for item := range strings.SplitSeq(s, ",") {
-		first, last, err := parseItem(item)
+		first, last, err := parseRange(item, parseCPU)
 		if err != nil {
 			return CPUSet{}, fmt.Errorf("cannot parse CPU set %s: %w", quoted(s), err)
 		}
@@ -51,13 +51,13 @@ func newCPUSet(cpus []int) CPUSet {
 	return CPUSet{slices.Compact(cpus)}
 }
 
-// parseItem parses a number or a range.
-func parseItem(item string) (first, last int, err error) {
+// parseRange parses a number or a range.
+func parseRange(item string, parse func(string) (int, error)) (first, last int, err error) {
 	from, to, isRange := strings.Cut(item, "-")
-	if first, err = parseCPU(from); err != nil || !isRange {
+	if first, err = parse(from); err != nil || !isRange {
 		return first, first, err
 	}
-	if last, err = parseCPU(to); err != nil {
+	if last, err = parse(to); err != nil {
 		return 0, 0, err
 	}
 	if last < first {

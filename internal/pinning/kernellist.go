@@ -46,22 +46,12 @@ func parseKernelItem(item string, last int) ([]int, error) {
 			return nil, fmt.Errorf("%s is not USED/GROUP", quoted(pattern))
 		}
 	}
-	from, to, isRange := strings.Cut(item, "-")
 	if strings.EqualFold(item, "all") {
-		from, to, isRange = "0", "N", true
+		item = "0-N"
 	}
-	first, err := parseKernelCPU(from, last)
+	first, end, err := parseRange(item, func(text string) (int, error) { return parseKernelCPU(text, last) })
 	if err != nil {
 		return nil, err
-	}
-	end := first
-	if isRange {
-		if end, err = parseKernelCPU(to, last); err != nil {
-			return nil, err
-		}
-	}
-	if end < first {
-		return nil, fmt.Errorf("invalid range %q (%d > %d)", item, first, end)
 	}
 	var cpus []int
 	for cpu := first; cpu <= end; cpu++ {

@@ -107,10 +107,5 @@ func (c *checker) againstKubelet(name string, set CPUSet) {
 
 // pinned reports whether any workload has a non-empty set.
 func (w Workloads) pinned() bool {
-	for _, set := range w {
-		if !set.IsEmpty() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(w)), func(set CPUSet) bool { return !set.IsEmpty() })
 }

@@ -7,7 +7,6 @@
 package authored
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -80,13 +79,7 @@ func MarshalList(all []*MachineConfig) ([]byte, error) {
 	if len(all) == 1 {
 		value = all[0]
 	}
-	line, err := marshalPlain(value)
-	if err != nil {
-		return nil, err
-	}
-	var text bytes.Buffer
-	err = json.Indent(&text, append(line, '\n'), "", "  ")
-	return text.Bytes(), err
+	return indentedJSON(value)
 }
 
 type metadata struct {

@@ -77,16 +77,16 @@ func FirstBoot(m *authored.MachineConfig, host mcfile.Host) problem.Report {
 
 // reserved refuses entries at the paths of the files that are added.
 func reserved(config ignition.Config, report *problem.Report) {
-	paths := []string{annotationsPath, mcfile.Path}
-	for i, f := range config.Storage.Files {
-		if slices.Contains(paths, f.Path) {
-			report.Fail("$.spec.config"+jsonpath.Of("storage", "files", i, "path"), "%s is written for each machine; no MachineConfig may have it", f.Path)
+	check := func(list string, i int, path string) {
+		if path == annotationsPath || path == mcfile.Path {
+			report.Fail("$.spec.config"+jsonpath.Of("storage", list, i, "path"), "%s is written for each machine; no MachineConfig may have it", path)
 		}
 	}
+	for i, f := range config.Storage.Files {
+		check("files", i, f.Path)
+	}
 	for i, l := range config.Storage.Links {
-		if slices.Contains(paths, l.Path) {
-			report.Fail("$.spec.config"+jsonpath.Of("storage", "links", i, "path"), "%s is written for each machine; no MachineConfig may have it", l.Path)
-		}
+		check("links", i, l.Path)
 	}
 }
 

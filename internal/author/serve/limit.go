@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"golang.org/x/net/netutil"
 )
 
 // sendBuffer limits the kernel's send buffer, in bytes, for clients that do not read.
@@ -13,30 +15,22 @@ const sendBuffer = 64 << 10
 // in the kernel's queue, where they cost nothing. Connections from one address beyond the limit
 // each are reset, because in the queue they would block other clients.
 func limited(listener net.Listener, n, each int) net.Listener {
-	return &limit{Listener: listener, free: make(chan struct{}, n), closed: make(chan struct{}), each: each, open: map[netip.Addr]int{}}
+	return netutil.LimitListener(&perMachine{Listener: listener, each: each, open: map[netip.Addr]int{}}, n)
 }
 
-type limit struct {
+// perMachine is a listener that limits the connections of each machine.
+type perMachine struct {
 	net.Listener
-	free   chan struct{} // has one element for each open connection
-	closed chan struct{}
-	once   sync.Once
-	each   int
+	each int
 
 	mu   sync.Mutex
 	open map[netip.Addr]int // number of connections by machine
 }
 
-func (l *limit) Accept() (net.Conn, error) {
-	select {
-	case l.free <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
+func (l *perMachine) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
-			<-l.free
 			return nil, err
 		}
 		from := machine(c.RemoteAddr())
@@ -44,7 +38,7 @@ func (l *limit) Accept() (net.Conn, error) {
 			if tcp, ok := c.(*net.TCPConn); ok {
 				_ = tcp.SetWriteBuffer(sendBuffer) // the kernel's default limit is megabytes
 			}
-			return &limitedConn{Conn: c, release: sync.OnceFunc(func() { l.leave(from); <-l.free })}, nil
+			return &counted{Conn: c, release: sync.OnceFunc(func() { l.leave(from) })}, nil
 		}
 		reset(c)
 	}
@@ -52,7 +46,7 @@ func (l *limit) Accept() (net.Conn, error) {
 
 // enter counts a new connection of a machine. It returns false if the machine has reached its
 // limit.
-func (l *limit) enter(from netip.Addr) bool {
+func (l *perMachine) enter(from netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[from] >= l.each {
@@ -62,17 +56,12 @@ func (l *limit) enter(from netip.Addr) bool {
 	return true
 }
 
-func (l *limit) leave(from netip.Addr) {
+func (l *perMachine) leave(from netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[from]--; l.open[from] == 0 {
 		delete(l.open, from)
 	}
-}
-
-func (l *limit) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
 }
 
 // machine returns the address that identifies a machine: for IPv6 the /64 network, within which a
@@ -97,12 +86,12 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-type limitedConn struct {
+type counted struct {
 	net.Conn
 	release func()
 }
 
-func (c *limitedConn) Close() error {
+func (c *counted) Close() error {
 	defer c.release()
 	return c.Conn.Close()
 }
