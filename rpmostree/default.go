@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -58,12 +59,11 @@ func (e Default) index(to ostree.DeploymentRef) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for i, d := range all {
-		if d.DeploymentRef == to {
-			return i, nil
-		}
+	i := slices.IndexFunc(all, func(d ostree.Deployment) bool { return d.DeploymentRef == to })
+	if i < 0 {
+		return 0, fmt.Errorf("cannot roll back: deployment %s has no boot entry", to.ID())
 	}
-	return 0, fmt.Errorf("cannot roll back: deployment %s has no boot entry", to.ID())
+	return i, nil
 }
 
 // Make makes a deployment the default and checks that it is.

@@ -15,6 +15,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
@@ -105,24 +106,9 @@ func printPlan(w io.Writer, p pivot.Plan) {
 			fmt.Fprintln(w, "  ~ "+printable.Line(arg)+" (there in another spelling)")
 		}
 	}
-	if len(p.Entries) > 0 {
-		fmt.Fprintln(w, "files")
-		for _, e := range p.Entries {
-			fmt.Fprintf(w, "  %s\n", printable.Line(e.What()))
-		}
-	}
-	if len(p.Units) > 0 {
-		fmt.Fprintln(w, "units")
-		for _, u := range p.Units {
-			fmt.Fprintf(w, "  %s\n", printable.Line(u.String()))
-		}
-	}
-	if len(p.Packages) > 0 {
-		fmt.Fprintln(w, "packages")
-		for _, c := range p.Packages {
-			fmt.Fprintf(w, "  %s %s\n", c.Action, printable.Line(c.Name))
-		}
-	}
+	printList(w, "files", p.Entries, pivot.EntryChange.What)
+	printList(w, "units", p.Units, pivot.UnitChange.String)
+	printList(w, "packages", p.Packages, func(c pivot.PackageChange) string { return string(c.Action) + " " + c.Name })
 	printNeeds(w, p)
 	for _, note := range p.Notes {
 		fmt.Fprintln(w, "note: "+printable.Text(note))
@@ -133,31 +119,28 @@ func printPlan(w io.Writer, p pivot.Plan) {
 // printNeeds prints why a plan needs a reboot, or otherwise what each change needs, and the
 // actions on services.
 func printNeeds(w io.Writer, p pivot.Plan) {
-	if len(p.Needs) > 0 && p.Reboots > 0 {
-		fmt.Fprintln(w, "why a reboot")
-		for _, reason := range p.RebootReasons() {
-			fmt.Fprintln(w, "  "+printable.Line(reason))
-		}
-	}
-	if len(p.Needs) > 0 && p.Reboots == 0 {
-		fmt.Fprintln(w, "without a reboot")
-		for _, n := range p.Needs {
-			fmt.Fprintln(w, "  "+printable.Line(n.String()))
-		}
+	if p.Reboots > 0 {
+		printList(w, "why a reboot", p.RebootReasons(), itself)
+	} else {
+		printList(w, "without a reboot", p.Needs, pivot.Need.String)
 	}
 	if p.Drain != nil && p.Drain.Wanted && p.Reboots == 0 {
-		fmt.Fprintln(w, "after a drain of the node, in a cluster")
-		for _, why := range p.Drain.Because {
-			fmt.Fprintln(w, "  "+printable.Line(why))
-		}
+		printList(w, "after a drain of the node, in a cluster", p.Drain.Because, itself)
 	}
-	if len(p.Actions) > 0 {
-		fmt.Fprintln(w, "in this order")
-		for _, a := range p.Actions {
-			fmt.Fprintln(w, "  "+printable.Line(a.String()))
-		}
+	printList(w, "in this order", p.Actions, disruption.Action.String)
+}
+
+// printList prints a heading with the elements of a list below it; nothing if there are none.
+func printList[T any](w io.Writer, heading string, list []T, line func(T) string) {
+	if len(list) > 0 {
+		fmt.Fprintln(w, heading)
+	}
+	for _, element := range list {
+		fmt.Fprintln(w, "  "+printable.Line(line(element)))
 	}
 }
+
+func itself(line string) string { return line }
 
 // exitTransactionFailed is the exit status of "status --exit-code" if the last transaction
 // failed or was interrupted. It does not mean that the command failed.

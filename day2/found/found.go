@@ -117,7 +117,7 @@ func (k Keeper) Keep(things *Things) (dir string, err error) {
 		if t.File != nil {
 			kept.Entry = t.File.Entry
 			if t.File.Whole() && kept.Digest != "" { // otherwise nobody has read the content
-				contents[nameOf(kept.Digest)] = t.File.Content
+				contents[kept.Digest.Hex()] = t.File.Content
 			}
 		}
 		set.Entries = append(set.Entries, kept)
@@ -149,9 +149,6 @@ func (k Keeper) Keep(things *Things) (dir string, err error) {
 	}
 	return filepath.Join(Dir, name), nil
 }
-
-// nameOf returns the file name for a content.
-func nameOf(d hostfiles.Digest) string { return strings.TrimPrefix(string(d), "sha256:") }
 
 // unused returns a name that does not exist yet and sorts after all existing names.
 func unused(name string, sets []string) string {
@@ -194,10 +191,7 @@ func (k Keeper) write(name string, set manifest, contents map[string][]byte) err
 		return err
 	}
 	contents[ManifestName] = text
-	err = hostfiles.MakeDir(k.Disk, filepath.Dir(k.path()), 0o755)
-	if err == nil {
-		err = hostfiles.MakeDir(k.Disk, k.path(), 0o700)
-	}
+	err = hostfiles.MakeSecretDir(k.Disk, k.path())
 	if err == nil {
 		err = k.remove(unfinished)
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
-	"strings"
 )
 
 // Contents is a content-addressed store of file contents, readable by root only: a directory
@@ -20,18 +19,12 @@ type Contents struct {
 }
 
 // path returns the path of a content.
-func (c Contents) path(d Digest) string {
-	return filepath.Join(c.Dir, strings.TrimPrefix(string(d), "sha256:"))
-}
+func (c Contents) path(d Digest) string { return filepath.Join(c.Dir, d.Hex()) }
 
 // Keep stores a content durably. If the content is there already, Keep only makes its name
 // durable: an earlier run may have been killed between the rename and the sync.
 func (c Contents) Keep(content []byte) error {
-	err := MakeDir(c.Disk, filepath.Dir(c.Dir), 0o755)
-	if err == nil {
-		err = MakeDir(c.Disk, c.Dir, 0o700)
-	}
-	if err != nil {
+	if err := MakeSecretDir(c.Disk, c.Dir); err != nil {
 		return err
 	}
 	d := DigestOf(content)

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"io/fs"
 	"strconv"
+	"strings"
 )
 
 // Kind is the type of an entry.
@@ -155,6 +156,9 @@ func ModeOf(mode uint32) fs.FileMode { return fs.FileMode(mode & 0o7777) }
 
 // Digest is a content's SHA-256: "sha256:" and 64 hexadecimal digits.
 type Digest string
+
+// Hex returns only the digits, which name a file with the content.
+func (d Digest) Hex() string { return strings.TrimPrefix(string(d), "sha256:") }
 
 // DigestOf returns the digest of a content.
 func DigestOf(content []byte) Digest {

@@ -96,6 +96,15 @@ func MakeDir(disk Disk, path string, mode fs.FileMode) error {
 	return syncParent(disk, path)
 }
 
+// MakeSecretDir creates a directory that only root can read, and its missing parents, durably.
+func MakeSecretDir(disk Disk, path string) error {
+	err := MakeDir(disk, filepath.Dir(path), 0o755)
+	if err == nil {
+		err = MakeDir(disk, path, 0o700)
+	}
+	return err
+}
+
 // CheckWritable returns an error if a directory is not writable, most likely because its file
 // system is read-only. If the directory does not exist, CheckWritable checks its nearest
 // existing parent. It writes nothing.

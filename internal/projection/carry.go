@@ -66,9 +66,7 @@ func Contents(root string, disk hostfiles.Disk) hostfiles.Contents {
 }
 
 // ContentPath returns the path of the content with digest d.
-func ContentPath(d hostfiles.Digest) string {
-	return filepath.Join(Dir, strings.TrimPrefix(string(d), "sha256:"))
-}
+func ContentPath(d hostfiles.Digest) string { return filepath.Join(Dir, d.Hex()) }
 
 // With returns the entries of the set with the given ones added or replaced, sorted by path. An
 // entry of kind Default removes the set's one. Entries below /etc are ignored.

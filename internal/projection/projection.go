@@ -53,7 +53,7 @@ func (p *Projector) Project() (changed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(p.makeDir(), p.keep(steps)); err != nil {
+	if err := errors.Join(hostfiles.MakeSecretDir(p.Disk, filepath.Join(p.Root, recordDir)), p.keep(steps)); err != nil {
 		return nil, err
 	}
 	if err := p.save(during(steps, carried.ID)); err != nil {

@@ -100,16 +100,6 @@ func (p *Projector) replaced() hostfiles.Contents {
 	return hostfiles.Contents{Dir: filepath.Join(p.Root, recordDir, "contents"), Disk: p.Disk}
 }
 
-// makeDir creates the record's directory.
-func (p *Projector) makeDir() error {
-	dir := filepath.Join(p.Root, recordDir)
-	err := hostfiles.MakeDir(p.Disk, filepath.Dir(dir), 0o755)
-	if err == nil {
-		err = hostfiles.MakeDir(p.Disk, dir, 0o700)
-	}
-	return err
-}
-
 // save replaces the record durably, or removes it if it has no items. The contents that it names
 // must be kept already; all others are removed.
 func (p *Projector) save(r record) (err error) {

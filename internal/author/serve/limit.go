@@ -4,8 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-
-	"golang.org/x/net/netutil"
 )
 
 // sendBuffer limits the kernel's send buffer, in bytes, for clients that do not read.
@@ -15,22 +13,30 @@ const sendBuffer = 64 << 10
 // in the kernel's queue, where they cost nothing. Connections from one address beyond the limit
 // each are reset, because in the queue they would block other clients.
 func limited(listener net.Listener, n, each int) net.Listener {
-	return netutil.LimitListener(&perMachine{Listener: listener, each: each, open: map[netip.Addr]int{}}, n)
+	return &limit{Listener: listener, free: make(chan struct{}, n), closed: make(chan struct{}), each: each, open: map[netip.Addr]int{}}
 }
 
-// perMachine is a listener that limits the connections of each machine.
-type perMachine struct {
+type limit struct {
 	net.Listener
-	each int
+	free   chan struct{} // has one element for each open connection
+	closed chan struct{}
+	once   sync.Once
+	each   int
 
 	mu   sync.Mutex
 	open map[netip.Addr]int // number of connections by machine
 }
 
-func (l *perMachine) Accept() (net.Conn, error) {
+func (l *limit) Accept() (net.Conn, error) {
+	select {
+	case l.free <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
+			<-l.free
 			return nil, err
 		}
 		from := machine(c.RemoteAddr())
@@ -38,7 +44,7 @@ func (l *perMachine) Accept() (net.Conn, error) {
 			if tcp, ok := c.(*net.TCPConn); ok {
 				_ = tcp.SetWriteBuffer(sendBuffer) // the kernel's default limit is megabytes
 			}
-			return &counted{Conn: c, release: sync.OnceFunc(func() { l.leave(from) })}, nil
+			return &limitedConn{Conn: c, release: sync.OnceFunc(func() { l.leave(from); <-l.free })}, nil
 		}
 		reset(c)
 	}
@@ -46,7 +52,7 @@ func (l *perMachine) Accept() (net.Conn, error) {
 
 // enter counts a new connection of a machine. It returns false if the machine has reached its
 // limit.
-func (l *perMachine) enter(from netip.Addr) bool {
+func (l *limit) enter(from netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[from] >= l.each {
@@ -56,12 +62,17 @@ func (l *perMachine) enter(from netip.Addr) bool {
 	return true
 }
 
-func (l *perMachine) leave(from netip.Addr) {
+func (l *limit) leave(from netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[from]--; l.open[from] == 0 {
 		delete(l.open, from)
 	}
+}
+
+func (l *limit) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
 }
 
 // machine returns the address that identifies a machine: for IPv6 the /64 network, within which a
@@ -86,12 +97,12 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-type counted struct {
+type limitedConn struct {
 	net.Conn
 	release func()
 }
 
-func (c *counted) Close() error {
+func (c *limitedConn) Close() error {
 	defer c.release()
 	return c.Conn.Close()
 }
