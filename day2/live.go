@@ -69,10 +69,7 @@ func (a *Apply) driftedOutside(accounts hostfiles.Accounts) (all []live.Entry, e
 // directories that are missing.
 func (a *Apply) liveEntries(files []hostfiles.File) ([]live.Entry, error) {
 	var all []live.Entry
-	known := map[string]bool{}
-	for _, f := range files {
-		known[f.Path] = true
-	}
+	known := hostfiles.Paths(files)
 	room := budget.New(maxPutBack, "bytes of files to be put back")
 	for _, f := range files {
 		e, err := a.liveEntry(f)
@@ -173,7 +170,12 @@ func (a *Apply) passwordEntry(f hostfiles.File) (live.Entry, error) {
 // runner returns the live.Runner that changes the running system.
 func runner(m *machine.Machine) *live.Runner {
 	return &live.Runner{
-		Root: m.Host.Root, Disk: m.Host.Disk, Services: m.Services(), Outside: liveOutside{m}, BootID: m.Progress.BootID, Note: m.Progress.Note,
+		Root: m.Host.Root, Disk: m.Host.Disk, Services: m.Services(), BootID: m.Progress.BootID, Note: m.Progress.Note,
+		Project: func() error {
+			_, err := m.Project(func(string) {}) // the notes on what stays were given when the change was planned
+			return err
+		},
+		PutBack: (&projection.Projector{Root: m.Host.Root, Disk: m.Host.Disk}).PutBack,
 		Arrived: func(c live.Change) error { return recordTarget(m, c.Target) },
 		Acted:   func(a disruption.Action) { m.Report().Actions = append(m.Report().Actions, a) },
 	}
@@ -220,22 +222,4 @@ func Finish(ctx context.Context, m *machine.Machine) (found bool, err error) {
 		m.Progress.Note("nothing to finish: no change was interrupted")
 	}
 	return found, end(ctx, m, err)
-}
-
-// liveOutside changes what is outside of /etc in the running system.
-type liveOutside struct{ *machine.Machine }
-
-var _ live.Outside = liveOutside{}
-
-// Project implements live.Outside. It drops the notes on what stays, which were given when the
-// change was planned.
-func (o liveOutside) Project() error {
-	_, err := o.Machine.Project(func(string) {})
-	return err
-}
-
-// PutBack implements live.Outside.
-func (o liveOutside) PutBack(path string, f *hostfiles.File) error {
-	p := projection.Projector{Root: o.Host.Root, Disk: o.Host.Disk}
-	return p.PutBack(path, f)
 }

@@ -127,10 +127,7 @@ func (a *Apply) removed(old *mcfile.Desired, takenOver bool, new []hostfiles.Fil
 	if err != nil {
 		return nil, err
 	}
-	asked := map[string]bool{}
-	for _, f := range new {
-		asked[f.Path] = true
-	}
+	asked := hostfiles.Paths(new)
 	had := pivot.Target{Entries: hostfiles.Entries(before), Units: old.Units}
 	etc, err := a.Host.Etc(had)
 	if err != nil {
@@ -175,8 +172,9 @@ func (a *Apply) removed(old *mcfile.Desired, takenOver bool, new []hostfiles.Fil
 func carried(root string, old []hostfiles.File) ([]hostfiles.File, error) {
 	all := slices.Clone(old)
 	carried, err := projection.Read(root)
+	known := hostfiles.Paths(old)
 	for _, e := range carried.Entries {
-		if !slices.ContainsFunc(old, func(f hostfiles.File) bool { return f.Path == e.Path }) {
+		if !known[e.Path] {
 			all = append(all, hostfiles.File{Entry: e})
 		}
 	}

@@ -102,17 +102,8 @@ func (c *Converger) adopt(target Target) (Target, error) {
 // adopted returns the adopted ones of a target's files. Unlike the requested ones, a later boot
 // could not read them again.
 func adopted(files []hostfiles.File, ask Ask) []hostfiles.File {
-	requested := paths(slices.Concat(ask.Entries, ask.Along))
+	requested := hostfiles.Paths(slices.Concat(ask.Entries, ask.Along))
 	return slices.DeleteFunc(slices.Clone(files), func(f hostfiles.File) bool { return requested[f.Path] })
-}
-
-// paths returns the paths of files.
-func paths(files []hostfiles.File) map[string]bool {
-	set := map[string]bool{}
-	for _, f := range files {
-		set[f.Path] = true
-	}
-	return set
 }
 
 // know remembers the contents of files for this run, because a target has only digests, and

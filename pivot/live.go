@@ -145,7 +145,7 @@ func (c *Converger) Live(plan Plan) ([]hostfiles.File, error) {
 	if err := c.checkLocal(plan); err != nil {
 		return nil, err
 	}
-	along := paths(plan.ask.Along)
+	along := hostfiles.Paths(plan.ask.Along)
 	var wanted []hostfiles.Entry
 	for _, e := range plan.state.Etc.Of(plan.target) {
 		if !along[e.Path] && plan.state.Etc.change(e) != "" {

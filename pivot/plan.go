@@ -8,6 +8,7 @@ import (
 
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/kargs"
 )
@@ -96,7 +97,7 @@ type ImageChange struct {
 
 // planOf returns the plan of an ask that is completed to a target.
 func planOf(ask Ask, state State, target Target) Plan {
-	plan, err := diff(state, target, paths(ask.Along))
+	plan, err := diff(state, target, hostfiles.Paths(ask.Along))
 	plan.ask, plan.state, plan.target, plan.wrong = ask, state, target, err
 	return plan
 }

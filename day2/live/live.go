@@ -54,22 +54,17 @@ type Entry struct {
 	New  *hostfiles.File `json:"new,omitempty"`
 }
 
-// Outside changes entries outside of /etc.
-type Outside interface {
-	// Project projects what the running system carries. It is idempotent.
-	Project() error
-	// PutBack durably restores a file, directory or link at a path; nil removes what is there.
-	PutBack(path string, f *hostfiles.File) error
-}
-
 // Runner carries out changes of one machine.
 type Runner struct {
 	Root     string
 	Disk     hostfiles.Disk
 	Services host.Services
-	Outside  Outside
-	BootID   string       // of this boot
-	Note     func(string) // reports progress to people
+	// Project projects what the running system carries for paths outside of /etc. It is idempotent.
+	Project func() error
+	// PutBack durably restores a file, directory or link at such a path; nil removes what is there.
+	PutBack func(path string, f *hostfiles.File) error
+	BootID  string       // of this boot
+	Note    func(string) // reports progress to people
 	// Acted is called for each action as it is carried out; nil: nobody asks. Actions that turn
 	// out to be unnecessary, as for a service that is not installed, are left out.
 	Acted func(disruption.Action)
@@ -137,7 +132,7 @@ func (r *Runner) forward(ctx context.Context, c Change) (p progress, err error) 
 		return p, err
 	}
 	if c.Projects {
-		if err := r.Outside.Project(); err != nil {
+		if err := r.Project(); err != nil {
 			return p, err
 		}
 	}
@@ -191,11 +186,11 @@ func (r *Runner) rollBack(ctx context.Context, c Change, actions []disruption.Ac
 
 // restoreOutside restores the entries outside of /etc.
 func (r *Runner) restoreOutside(c Change) error {
-	if err := r.Outside.Project(); err != nil {
+	if err := r.Project(); err != nil {
 		return err
 	}
 	for _, e := range c.Drifted {
-		if err := r.Outside.PutBack(e.Path, e.Old); err != nil {
+		if err := r.PutBack(e.Path, e.Old); err != nil {
 			return fmt.Errorf("cannot put back %s: %w", e.Path, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"machine-pivot/internal/fault"
@@ -71,10 +72,8 @@ func notBooted() error {
 
 // withEntry returns the booted deployment with its boot entry, if it has one.
 func withEntry(booted ostree.Deployment, all []ostree.Deployment) ostree.Deployment {
-	for _, d := range all {
-		if d.ID() == booted.ID() {
-			return d
-		}
+	if i := slices.IndexFunc(all, func(d ostree.Deployment) bool { return d.ID() == booted.ID() }); i >= 0 {
+		return all[i]
 	}
 	return booted
 }

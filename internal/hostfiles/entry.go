@@ -150,6 +150,15 @@ func Entries(files []File) []Entry {
 	return entries
 }
 
+// Paths returns the paths of files.
+func Paths(files []File) map[string]bool {
+	paths := map[string]bool{}
+	for _, f := range files {
+		paths[f.Path] = true
+	}
+	return paths
+}
+
 // ModeOf returns the mode bits (07777) of a kernel mode, in the kernel's encoding instead of
 // Go's.
 func ModeOf(mode uint32) fs.FileMode { return fs.FileMode(mode & 0o7777) }

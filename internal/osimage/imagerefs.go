@@ -103,30 +103,19 @@ func Remove(repo *ostree.Repo, commit ostree.Checksum, deployed ...ostree.Checks
 	if err := repo.DeleteRef(KeepAliveRef(commit.String())); err != nil || slices.Contains(deployed, commit) {
 		return err
 	}
-	images, err := repo.Refs(imageRefs)
+	images, needed, err := imagesAndNeeded(repo, deployed)
 	if err != nil {
 		return err
 	}
-	kept, err := repo.Refs(KeepAliveRef(""))
-	if err != nil {
-		return err
-	}
-	others := slices.Clone(deployed)
 	var gone []string
 	for ref, to := range images {
 		if to == commit {
 			gone = append(gone, ref)
 		} else {
-			others = append(others, to)
+			needed = append(needed, to)
 		}
 	}
-	needed := layerRefs(repo, slices.AppendSeq(others, maps.Values(kept)))
-	for ref := range layerRefs(repo, []ostree.Checksum{commit}) {
-		if !needed[ref] {
-			gone = append(gone, ref)
-		}
-	}
-	return deleteRefs(repo, gone)
+	return deleteRefs(repo, gone, layerRefs(repo, []ostree.Checksum{commit}), needed)
 }
 
 // RemoveUndeployed removes the refs of the ostree-native images that no deployment uses, and
@@ -134,12 +123,7 @@ func Remove(repo *ostree.Repo, commit ostree.Checksum, deployed ...ostree.Checks
 // imported images that are to be deployed later, which a KeepAliveRef protects. It reports
 // whether it removed any refs: pruning the repository then deletes objects.
 func RemoveUndeployed(repo *ostree.Repo, deployed ...ostree.Checksum) (removed bool, err error) {
-	kept, err := repo.Refs(KeepAliveRef(""))
-	if err != nil {
-		return false, err
-	}
-	needed := slices.AppendSeq(slices.Clone(deployed), maps.Values(kept))
-	images, err := repo.Refs(imageRefs)
+	images, needed, err := imagesAndNeeded(repo, deployed)
 	if err != nil {
 		return false, err
 	}
@@ -156,30 +140,41 @@ func RemoveUndeployed(repo *ostree.Repo, deployed ...ostree.Checksum) (removed b
 	if err != nil {
 		return false, err
 	}
-	neededLayers := layerRefs(repo, needed)
-	for ref := range layers {
-		if !neededLayers[ref] {
-			gone = append(gone, ref)
-		}
-	}
-	return true, deleteRefs(repo, gone)
+	return true, deleteRefs(repo, gone, layers, needed)
 }
 
-// deleteRefs deletes refs in order: an image's before those of its layers, because an image with
-// a ref must have all of them.
-func deleteRefs(repo *ostree.Repo, refs []string) (err error) {
-	for _, ref := range refs {
+// imagesAndNeeded returns the refs of all ostree-native images, and the commits that are deployed or
+// that a KeepAliveRef protects.
+func imagesAndNeeded(repo *ostree.Repo, deployed []ostree.Checksum) (images map[string]ostree.Checksum, needed []ostree.Checksum, err error) {
+	kept, err := repo.Refs(KeepAliveRef(""))
+	if err == nil {
+		images, err = repo.Refs(imageRefs)
+	}
+	return images, slices.AppendSeq(slices.Clone(deployed), maps.Values(kept)), err
+}
+
+// deleteRefs deletes the refs of images, and then those of layers that the needed commits do not
+// have: an image with a ref must have all of its layers.
+func deleteRefs(repo *ostree.Repo, images []string, layers map[string]ostree.Checksum, needed []ostree.Checksum) (err error) {
+	for _, ref := range images {
 		err = errors.Join(err, repo.DeleteRef(ref))
+	}
+	stay := layerRefs(repo, needed)
+	for ref := range layers {
+		if _, stays := stay[ref]; !stays {
+			err = errors.Join(err, repo.DeleteRef(ref))
+		}
 	}
 	return err
 }
 
-// layerRefs returns the refs of the layers of the images that were imported as commits.
-func layerRefs(repo *ostree.Repo, commits []ostree.Checksum) map[string]bool {
-	refs := map[string]bool{}
+// layerRefs returns the refs of the layers of the images that were imported as commits, each with
+// one of these.
+func layerRefs(repo *ostree.Repo, commits []ostree.Checksum) map[string]ostree.Checksum {
+	refs := map[string]ostree.Checksum{}
 	for _, commit := range commits {
 		for _, digest := range layersOf(repo, commit) {
-			refs[blobRef(digest)] = true
+			refs[blobRef(digest)] = commit
 		}
 	}
 	return refs

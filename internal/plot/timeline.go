@@ -3,6 +3,7 @@
 package plot
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,7 +42,6 @@ type Bar struct {
 type Try struct {
 	At      float64 // seconds since the start of the timeline
 	Message string
-	Last    bool // the run failed with it
 }
 
 // Boot is one boot of the timeline.
@@ -221,14 +221,7 @@ func (b Boot) start(times pivot.Boot, first pivot.Duration) (bars []Bar) {
 	first.At = max(first.At, times.System, times.Initramfs)
 	real := first.At
 	first.At = b.drawn(first.At)
-	end := func(stamps ...float64) float64 {
-		for _, stamp := range stamps {
-			if stamp > 0 {
-				return kernel + stamp
-			}
-		}
-		return kernel + first.At
-	}
+	end := func(stamps ...float64) float64 { return kernel + cmp.Or(append(stamps, first.At)...) }
 	add(Start, "kernel", kernel, end(times.Initramfs, times.System))
 	if times.Initramfs > 0 {
 		add(Start, "initramfs", kernel+times.Initramfs, end(times.System))
@@ -257,7 +250,7 @@ func (t *Timeline) steps(boot Boot, steps []pivot.Duration) (bars []Bar) {
 			if try.At > 0 {
 				moment = min(max(boot.kernel+boot.drawn(try.At), bar.Begin), bar.End)
 			}
-			bar.Tries = append(bar.Tries, Try{At: moment, Message: printable.Line(try.Message), Last: try.Last})
+			bar.Tries = append(bar.Tries, Try{At: moment, Message: printable.Line(try.Message)})
 			if try.Last {
 				bar.Kind = Failed
 			}

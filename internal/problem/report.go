@@ -24,9 +24,14 @@ func (r Report) Errors() Report {
 
 // As returns the report with one severity for all of its problems.
 func (r Report) As(severity Severity) Report {
+	return r.with(func(p *Problem) { p.Severity = severity })
+}
+
+// with returns a report with each problem changed.
+func (r Report) with(change func(*Problem)) Report {
 	all := slices.Clone(r)
 	for i := range all {
-		all[i].Severity = severity
+		change(&all[i])
 	}
 	return all
 }
@@ -103,18 +108,8 @@ func (r *Report) append(p Problem) {
 // Below converts the report of a part, whose paths are relative to the part, to a report of the
 // whole. path is the part's path.
 func (r Report) Below(path string) Report {
-	below := slices.Clone(r)
-	for i := range below {
-		below[i].Path = path + below[i].Path
-	}
-	return below
+	return r.with(func(p *Problem) { p.Path = path + p.Path })
 }
 
 // In returns the report with a file name for all problems.
-func (r Report) In(file string) Report {
-	named := slices.Clone(r)
-	for i := range named {
-		named[i].File = file
-	}
-	return named
-}
+func (r Report) In(file string) Report { return r.with(func(p *Problem) { p.File = file }) }

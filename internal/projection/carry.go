@@ -71,10 +71,9 @@ func ContentPath(d hostfiles.Digest) string { return filepath.Join(Dir, d.Hex())
 // With returns the entries of the set with the given ones added or replaced, sorted by path. An
 // entry of kind Default removes the set's one. Entries below /etc are ignored.
 func (s Set) With(entries []hostfiles.File) []hostfiles.Entry {
-	named := map[string]bool{}
+	named := hostfiles.Paths(entries)
 	var set []hostfiles.Entry
 	for _, f := range entries {
-		named[f.Path] = true
 		if Outside(f.Path) && f.Kind != hostfiles.KindDefault {
 			set = append(set, f.Entry)
 		}
