@@ -39,7 +39,6 @@ func applyCommand() *cobra.Command {
 			"a repair replaces is backed up below " + found.Dir + ", readable by root only.",
 		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml\n  pivot apply --reboot=never worker.yaml\n  pivot apply --finish\n  pivot apply --repair --reboot=never\n" +
 			"  pivot apply --try=15m --check 'curl -fsS http://localhost/healthz' worker.yaml",
-		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := change.download.check(cmd, "finish", "repair"); err != nil {
 				return err

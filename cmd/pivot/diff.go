@@ -30,7 +30,6 @@ func diffCommand() *cobra.Command {
 			"reloaded or restarted. No machine is needed or examined: image defaults, links of units and the\n" +
 			"images that tags name are unknown. A file - is standard input.",
 		Example: "  pivot diff worker-old.yaml worker-new.yaml\n  pivot diff --rules disruption.yaml --exit-code worker-old.yaml worker-new.yaml",
-		Args:    cli.Usage(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "-" && args[1] == "-" {
 				return fault.New(fault.Usage, "cannot read both MachineConfigs from the standard input")

@@ -4,7 +4,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/cli"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/initramfs"
 )
@@ -23,7 +22,6 @@ func firstBootCommand() *cobra.Command {
 		Example: "  pivot firstboot\n" +
 			"  pivot firstboot --again\n" +
 			"  pivot firstboot --machineconfig-file /root/machineconfig.json --no-reboot",
-		Args: cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags.consoles = true
 			boot := firstboot.FirstBoot{File: file, NoReboot: noReboot, Again: again}

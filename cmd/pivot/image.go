@@ -108,7 +108,6 @@ func imageInspectCommand() *cobra.Command {
 			"is in the repository: see pivot image import.",
 		Example: "  pivot image inspect registry.example/os:4.20\n" +
 			"  pivot image inspect oci-archive:/run/media/os.tar -o json",
-		Args: cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.checkArchitecture(); err != nil {
 				return err
@@ -245,7 +244,6 @@ func imageImportCommand() *cobra.Command {
 		Long: "Import an image's ostree commit into the host's repository, or into another one of mode bare, and verify\n" +
 			"every byte. As for a pivot, the host's /sysroot may be mounted read-only.",
 		Example: "  pivot image import registry.example/os:4.20\n  pivot image import oci-archive:/run/media/os.tar --repo /srv/repo",
-		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.checkArchitecture(); err != nil {
 				return err

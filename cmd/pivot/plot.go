@@ -34,7 +34,6 @@ func plotCommand() *cobra.Command {
 data transferred, and each failed try. The picture is written to standard output.`,
 		Example: `  pivot plot >firstboot.svg
   ssh core@node cat /var/lib/pivot/journal.json | pivot plot --journal - >node.svg`,
-		Args: cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			timeline, err := flags.timeline(cmd)
 			if err != nil {

@@ -17,7 +17,6 @@ func projectCommand() *cobra.Command {
 			"What another deployment has projected and the booted one does not request is removed, and what it\n" +
 			"replaced is restored. Anything that was changed since then is kept and reported.",
 		Example: "  pivot project",
-		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.CheckRoot(root); err != nil {
 				return err

@@ -82,7 +82,6 @@ func rebaseCommand() *cobra.Command {
 		Example: "  pivot rebase registry.example/os@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 -r\n" +
 			"  pivot rebase oci-archive:/run/media/os.tar --append-karg nosmt --cpuset management=0-1\n" +
 			"  pivot rebase --delete-karg nosmt --dry-run",
-		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := change.download.check(cmd); err != nil {
 				return err

@@ -35,7 +35,6 @@ func planCommand() *cobra.Command {
 			"same arguments. Nothing is written.",
 		Example: "  pivot plan\n" +
 			"  pivot plan registry.example/os@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 --append-karg nosmt -o yaml",
-		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			plan, err := makePlan(cmd, &flags, file, args)
 			return printedPlan(cmd, out, plan, err)
@@ -158,7 +157,6 @@ func statusCommand() *cobra.Command {
 		Short: "Show phase, progress, the last error and its remedy",
 		Example: "  pivot status\n" +
 			"  pivot status --exit-code -o json",
-		Args: cli.Usage(cobra.NoArgs),
 		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
 			s, err := m.Status(cmd.Context())
 			if err != nil {

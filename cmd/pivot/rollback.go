@@ -4,7 +4,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/day2"
-	"machine-pivot/internal/cli"
 	"machine-pivot/internal/machine"
 )
 
@@ -16,7 +15,6 @@ func rollbackCommand() *cobra.Command {
 		Short:   "Return to the previous deployment with its kernel arguments and files",
 		Long:    "Make the previous deployment the next boot again, with its kernel arguments and files.",
 		Example: "  pivot rollback -r",
-		Args:    cli.Usage(cobra.NoArgs),
 		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
 			if err := m.Host.CheckBooted(); err != nil {
 				return err

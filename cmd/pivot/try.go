@@ -62,7 +62,6 @@ func confirmCommand() *cobra.Command {
 			"are active, and each --check command succeeds. Otherwise the command prints what is missing and exits\n" +
 			"with status 69, and the trial continues.",
 		Example: "  pivot confirm",
-		Args:    cli.Usage(cobra.NoArgs),
 		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
 			if err := m.Host.CheckBooted(); err != nil {
 				return err
@@ -90,7 +89,6 @@ func trialCommand() *cobra.Command {
 		Short:   "Conduct or close the trial of a new system; run by " + trial.Unit,
 		Long:    "Conduct the trial of the running system, or close a trial that has failed. Run by " + trial.Unit + ".",
 		Example: "  pivot trial",
-		Args:    cli.Usage(cobra.NoArgs),
 		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
 			if there, err := m.Host.Has(pivot.StateDir + "/" + pivot.TrialStamp); err == nil && !there && !byUnit() {
 				return fault.New(fault.Usage, "no system is on trial here").WithHint("a trial begins with --try: pivot rebase --try IMAGE, pivot apply --try MACHINECONFIG")

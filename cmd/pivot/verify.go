@@ -33,7 +33,6 @@ func verifyCommand() *cobra.Command {
 			"minutes, and log changes of the differences. The watch ends when it is stopped (SIGTERM); then it prints the\n" +
 			"differences of the last comparison.",
 		Example: "  pivot verify\n  pivot verify -o json\n  pivot verify --watch --until-drift",
-		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if untilDrift && !watch {
 				return fault.New(fault.Usage, "--until-drift is for --watch")

@@ -29,7 +29,6 @@ func waitCommand() *cobra.Command {
 			"ends the wait, too. The exit status is 3 if the transaction fails or is interrupted while another phase\n" +
 			"is waited for, and 69 on a timeout. Each step is reported when it begins.",
 		Example: "  pivot wait --timeout 30m\n  pivot wait --for committed",
-		Args:    cli.Usage(cobra.NoArgs),
 		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
 			ctx := cmd.Context()
 			if timeout > 0 {

@@ -54,7 +54,6 @@ func releaseSlotCommand() *cobra.Command {
 			"setting \"health\" are active, and no trial is running. Until then, or while the server is unavailable,\n" +
 			"the command retries for up to --retry-for, and then exits with status 69.",
 		Example: "  pivot release-slot\n  pivot release-slot --force",
-		Args:    cli.Usage(cobra.NoArgs),
 		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
 			release := day2.ReleaseSlot{Machine: m, Force: force}
 			return reported(release.Run(cmd.Context()))

@@ -81,7 +81,6 @@ func validateCommand() *cobra.Command {
 			"refuse. Nothing is fetched. FILE - is standard input.",
 		Example: "  pivotctl config validate conf/\n" +
 			"  pivotctl config validate --encapsulated /etc/ignition-machine-config-encapsulated.json",
-		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			judge := validateFiles
 			if encapsulated {
@@ -164,7 +163,6 @@ func fromInstallConfigCommand() *cobra.Command {
 		Short:   "Create MachineConfigs from the settings in an install-config",
 		Long:    "Create MachineConfigs from the kernel arguments, hyperthreading, FIPS mode and workload partitions in an install-config.",
 		Example: "  pivotctl config from-install-config install-config.yaml",
-		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := rules.rules()
 			if err != nil {

@@ -28,7 +28,6 @@ func diffCommand() *cobra.Command {
 			"and why, and what it does instead. Each file contains one MachineConfig, for example from\n" +
 			"\"oc get mc rendered-… -o yaml\". A file - is standard input.",
 		Example: "  pivotctl config diff rendered-worker-old.yaml rendered-worker-new.yaml",
-		Args:    cli.Usage(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			policy, report, err := readPolicy(policyFile, cmd.InOrStdin())
 			if err != nil {

@@ -155,7 +155,6 @@ func objectCommand(use, short, example string, name func(*authored.MachineConfig
 		Use:     use + " --role ROLE FILE|DIR…",
 		Short:   short,
 		Example: example,
-		Args:    cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			merged, err := flags.rendered(cmd.Context(), role, args, cmd.InOrStdin(), cmd.ErrOrStderr())
 			if err != nil {
@@ -192,7 +191,6 @@ func ignitionCommand() *cobra.Command {
 		Short: "Generate the Ignition config of a new machine, with its MachineConfig",
 		Example: "  pivotctl config ignition --role worker conf/\n" +
 			"  pivotctl config ignition --role worker --embed-pivot /usr/bin/pivot --lock conf.lock conf/",
-		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			more, err := embedded(program)
 			if err != nil {

@@ -16,7 +16,6 @@ import (
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/author/serve"
-	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/printable"
@@ -40,7 +39,6 @@ func serveCommand() *cobra.Command {
 			"machine accepts; /healthz reports the state of the server. Files are read again when they change.",
 		Example: "  pivotctl config serve --listen 10.0.0.1:22624 conf/\n" +
 			"  pivotctl config serve --listen :22623 --tls-cert mcs.pem --tls-key mcs.key conf/",
-		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args) },
 	}
 	flags.add(cmd)

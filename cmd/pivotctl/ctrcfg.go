@@ -33,7 +33,6 @@ func ctrcfgRenderCommand() *cobra.Command {
 			"for --role.",
 		Example: "  pivotctl ctrcfg render --role worker ctrcfg.yaml\n" +
 			"  pivotctl ctrcfg render pools.yaml ctrcfg.yaml -o ignition",
-		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args) },
 	}
 	addRole(cmd, &flags.role, "`ROLE` of the machines: worker, master or the name of a pool")

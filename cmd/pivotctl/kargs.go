@@ -26,7 +26,6 @@ func kargsDiffCommand() *cobra.Command {
 		Use:     "diff --booted LINE",
 		Short:   "Compute the kernel command line that results from a change",
 		Example: "  pivotctl kargs diff --booted 'root=LABEL=root rw quiet' --new '[\"nosmt\"]' --delete '[\"quiet\"]'",
-		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("booted") { // an empty line would lose root=
 				return fault.New(fault.Usage, "no --booted given").
@@ -95,7 +94,6 @@ func kargsCheckCommand() *cobra.Command {
 		Use:     "check ARG…",
 		Short:   "Check kernel arguments for valid syntax and against the policy",
 		Example: "  pivotctl kargs check nosmt mitigations=off",
-		Args:    cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return printReport(cmd.OutOrStdout(), out, kargs.Check(args...))
 		},
@@ -110,7 +108,6 @@ func cpusetCommand() *cobra.Command {
 		Use:     "cpuset SET",
 		Short:   "Parse a CPU set and print its canonical form",
 		Example: "  pivotctl pinning cpuset 0-1,52-53",
-		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := pinning.ParseCPUSet(args[0])
 			if err != nil {

@@ -34,7 +34,6 @@ func pinningGenerateCommand() *cobra.Command {
 		Long: "Generate the files of CPU partitioning, as a MachineConfig or below a directory.\n" +
 			"Without --cpuset, CPU partitioning is off and nothing is written.",
 		Example: "  pivotctl pinning generate --role worker --cpuset management=0-1,52-53",
-		Args:    cli.Usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
 	}
 	addRole(cmd, &flags.role, "`ROLE` of the machines: master, worker or the name of a pool")

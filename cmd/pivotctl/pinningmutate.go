@@ -52,7 +52,6 @@ func pinningMutateCommand() *cobra.Command {
 			"none.",
 		Example: "  pivotctl pinning mutate etcd-pod.yaml\n" +
 			"  pivotctl pinning mutate --in-place /etc/kubernetes/manifests/etcd-pod.yaml",
-		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options, err := flags.options()
 			if err != nil {

@@ -35,7 +35,7 @@ func Root(name string, build Build, short string, commands ...*cobra.Command) *c
 	root.AddCommand(append(commands, versionCommand(name, build))...)
 	root.SetHelpCommand(helpCommand())
 	checkShells(root)
-	completeArguments(root)
+	setArguments(root)
 	return root
 }
 

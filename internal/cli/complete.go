@@ -7,14 +7,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completeArguments disables completion of file names for commands without arguments, that is,
-// without an upper-case word in Use.
-func completeArguments(cmd *cobra.Command) {
+// setArguments has the arguments of commands checked as Use has them, unless they have a check of
+// their own, and disables completion of file names for commands without arguments, that is, without
+// an upper-case word in Use.
+func setArguments(cmd *cobra.Command) {
+	if cmd.Args == nil && !cmd.DisableFlagParsing {
+		cmd.Args = checkOf(cmd)
+	}
 	if cmd.ValidArgsFunction == nil && !strings.ContainsFunc(cmd.Use, unicode.IsUpper) {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	for _, below := range cmd.Commands() {
-		completeArguments(below)
+		setArguments(below)
 	}
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -41,16 +42,35 @@ func miscounted(cmd *cobra.Command, args []string) string {
 	return fmt.Sprintf("%s takes one %s: %q is too many", cmd.CommandPath(), names[len(names)-1], args[len(names)])
 }
 
-// argumentNames returns the names of a command's arguments: the upper-case words of Use, except
-// the values of flags.
-func argumentNames(cmd *cobra.Command) (names []string) {
+// checkOf returns the check of a command's arguments as its Use has them: [NAME] need not be given,
+// and NAME… can be given several times.
+func checkOf(cmd *cobra.Command) cobra.PositionalArgs {
+	words := argumentWords(cmd)
+	least := len(slices.DeleteFunc(slices.Clone(words), func(word string) bool { return word[0] == '[' }))
+	if slices.ContainsFunc(words, func(word string) bool { return strings.Contains(word, "…") }) {
+		return Usage(cobra.MinimumNArgs(least))
+	}
+	return Usage(cobra.RangeArgs(least, len(words)))
+}
+
+// argumentWords returns the words of a command's Use that stand for arguments: those in upper case,
+// except the values of flags.
+func argumentWords(cmd *cobra.Command) (words []string) {
 	afterFlag := false
 	for _, word := range strings.Fields(cmd.Use)[1:] {
-		name := strings.Trim(word, "[]…")
-		if !afterFlag && unicode.IsUpper([]rune(name)[0]) {
-			names = append(names, name)
+		if !afterFlag && unicode.IsUpper([]rune(strings.Trim(word, "["))[0]) {
+			words = append(words, word)
 		}
 		afterFlag = strings.HasPrefix(word, "-")
+	}
+	return words
+}
+
+// argumentNames returns the names of a command's arguments.
+func argumentNames(cmd *cobra.Command) []string {
+	names := argumentWords(cmd)
+	for i, word := range names {
+		names[i] = strings.Trim(word, "[]…")
 	}
 	return names
 }

@@ -38,7 +38,6 @@ func versionCommand(program string, build Build) *cobra.Command {
 		Use:     "version",
 		Short:   "Show version, commit, Go release and linked libraries",
 		Example: "  " + program + " version\n  " + program + " version -o json",
-		Args:    Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := describe(build)
 			return out.Write(cmd.OutOrStdout(), b, func(w io.Writer) { b.print(w) })
