@@ -147,10 +147,7 @@ func noteDownloaded(m *machine.Machine, p Downloaded) {
 		what += ", MachineConfig " + d.File + " is kept"
 	}
 	m.Progress.Note(what + "; neither the running system nor the next boot has changed")
-	command := "apply"
-	if d.MachineConfig == "" {
-		command = "rebase"
-	}
+	command := map[bool]string{true: "rebase", false: "apply"}[d.MachineConfig == ""]
 	m.Progress.Note("what is left: pivot " + command + " --from-downloaded commits it, without asking a registry for an image")
 	if len(p.Packages) > 0 {
 		m.Progress.Note("packages are fetched when it is applied, for which the network is needed then")

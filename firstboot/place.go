@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -96,11 +97,8 @@ func systemMaySucceed(err error) bool {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return true // the system updates its trust store when it first starts
 	}
-	switch fault.KindOf(err) {
-	case fault.BadInput, fault.Refused, fault.CannotWrite:
-		return false
-	}
-	return true // also for unexpected errors, which the initramfs may cause
+	// Unexpected errors are not among these: the initramfs may cause them.
+	return !slices.Contains([]fault.Kind{fault.BadInput, fault.Refused, fault.CannotWrite}, fault.KindOf(err))
 }
 
 func later(format string, args ...any) error {

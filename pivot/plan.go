@@ -97,7 +97,7 @@ type ImageChange struct {
 
 // planOf returns the plan of an ask that is completed to a target.
 func planOf(ask Ask, state State, target Target) Plan {
-	plan, err := diff(state, target, hostfiles.Paths(ask.Along))
+	plan, err := Diff(state, target, ask.Along...)
 	plan.ask, plan.state, plan.target, plan.wrong = ask, state, target, err
 	return plan
 }
@@ -110,12 +110,9 @@ func (p Plan) For(target Target) (Plan, error) {
 
 // Diff computes what has to change to get from state to target. Differences without an effect
 // are no change: the same digest under another name, arguments in another order, and arguments
-// in another spelling, unless the target's are literal.
-func Diff(state State, target Target) (Plan, error) { return diff(state, target, nil) }
-
-// diff is Diff for a target that has entries that are no change by themselves, at the paths along.
-func diff(state State, target Target, along map[string]bool) (Plan, error) {
-	plan, err := planFor(state, target, along)
+// in another spelling, unless the target's are literal. Nor is a difference at the paths of along.
+func Diff(state State, target Target, along ...hostfiles.File) (Plan, error) {
+	plan, err := planFor(state, target, hostfiles.Paths(along))
 	if wrong := state.Etc.Units.Err(); err == nil && wrong != nil && !plan.newSystem() {
 		return plan, fault.New(fault.BadInput, "cannot use the MachineConfig's units in this system: %w", wrong).WithHint(enable.Hint)
 	}
@@ -190,10 +187,7 @@ func notes(state State, target Target) []string {
 		notes = append(notes, fmt.Sprintf("the booted image %s is the same content under another name", from.Reference))
 	}
 	if state.Pending() {
-		how := "pending"
-		if state.Default.Staged {
-			how = "staged"
-		}
+		how := map[bool]string{true: "staged", false: "pending"}[state.Default.Staged]
 		notes = append(notes, fmt.Sprintf("deployment %s is %s and will be replaced", state.Default.ID(), how))
 	}
 	if others := state.Packages.others(target.Packages); len(others) > 0 {

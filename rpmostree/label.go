@@ -69,7 +69,7 @@ func (e *Ostree) labels(booted ostree.Deployment, commit ostree.Checksum, files 
 		for _, name := range made {
 			mode := fs.ModeDir
 			if name == onDisk {
-				mode = typeOf(f.Kind)
+				mode = f.Kind.Type()
 			}
 			label, known, err := contexts.Label(name, mode)
 			if err != nil {
@@ -81,17 +81,6 @@ func (e *Ostree) labels(booted ostree.Deployment, commit ostree.Checksum, files 
 		}
 	}
 	return all, nil
-}
-
-// typeOf returns the file type of an entry.
-func typeOf(kind hostfiles.Kind) fs.FileMode {
-	switch kind {
-	case hostfiles.KindDirectory:
-		return fs.ModeDir
-	case hostfiles.KindLink:
-		return fs.ModeSymlink
-	}
-	return 0
 }
 
 // kernel returns the SELinux state of the running kernel.

@@ -235,11 +235,7 @@ func printStatus(w io.Writer, s status.Status) {
 	}
 	printSteps(w, s.Phases)
 	for _, a := range s.History {
-		image := a.Image.String()
-		if a.Image.IsZero() {
-			image = "(the image was kept)"
-		}
-		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), image)
+		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), imageText(a.Image, "(the image was kept)"))
 	}
 }
 
@@ -265,11 +261,15 @@ func configName(mc *pivot.MachineConfig) string {
 
 // deploymentText describes a deployment in one line.
 func deploymentText(d pivot.Deployment) string {
-	image := d.Image.String()
-	if d.Image.IsZero() {
-		image = "(not from an image)"
+	return fmt.Sprintf("%s.%d %s", d.Commit, d.Serial, imageText(d.Image, "(not from an image)"))
+}
+
+// imageText describes an image; none is what to say if there is none.
+func imageText(image pivot.Image, none string) string {
+	if image.IsZero() {
+		return none
 	}
-	return fmt.Sprintf("%s.%d %s", d.Commit, d.Serial, image)
+	return image.String()
 }
 
 // printDownload prints what was pulled for a later run.

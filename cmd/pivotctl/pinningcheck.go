@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -260,11 +261,7 @@ func (f *checkFlags) report(w io.Writer, r pinning.Result) error {
 func printPinning(w io.Writer, r pinning.Result) {
 	show(w, r.Problems)
 	line := func(name string, set pinning.CPUSet) {
-		text := set.String()
-		if set.IsEmpty() {
-			text = "none"
-		}
-		fmt.Fprintf(w, "%-22s %-20s %d\n", name, text, set.Size())
+		fmt.Fprintf(w, "%-22s %-20s %d\n", name, cmp.Or(set.String(), "none"), set.Size())
 	}
 	switch {
 	case len(r.Workloads) > 0:

@@ -160,10 +160,7 @@ func printMutated(w io.Writer, all []mutated) {
 		if m.Problems.Failed() {
 			continue
 		}
-		change := "unchanged"
-		if m.Changed {
-			change = "changed"
-		}
+		change := map[bool]string{true: "changed", false: "unchanged"}[m.Changed]
 		fmt.Fprintf(w, "%s: %s: %s\n", m.File, change, m.Reason)
 		for _, c := range m.Containers {
 			fmt.Fprintf(w, "  container %s: %s; CPU shares %d\n", c.Name, c.Reason, c.Shares)

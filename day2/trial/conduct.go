@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -40,10 +41,7 @@ func (c *Conductor) Conduct(ctx context.Context, alone func(step func() error) e
 
 // noteLacks notes what the system lacks, whenever that changes.
 func (c *Conductor) noteLacks(lacks []string) {
-	text := "the system has proven itself"
-	if len(lacks) > 0 {
-		text = strings.Join(lacks, "; ")
-	}
+	text := cmp.Or(strings.Join(lacks, "; "), "the system has proven itself")
 	if text != c.noted {
 		c.noted = text
 		c.Progress.Note("on trial: " + text)

@@ -1,6 +1,9 @@
 package disruption
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Ends reports whether starting a unit ends the system, or restarting it restarts all services:
 // then an action is not one of a change without a reboot. A unit may have other names, so ask
@@ -29,19 +32,11 @@ func Ends(unit string) bool {
 // endings reports whether a name is one of the ways to end or to suspend a system. Each is a target, and
 // a service of systemd.
 func endings(name string) bool {
-	switch name {
-	case "reboot", "soft-reboot", "kexec", "poweroff", "halt", "exit", "suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"reboot", "soft-reboot", "kexec", "poweroff", "halt", "exit", "suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate"}, name)
 }
 
 // isOwn reports whether a unit is one of pivot's. A change of the running system that restarted one
 // would wait for it while it waits for the change, or restart kubelet with it.
 func isOwn(unit string) bool {
-	switch unit {
-	case "pivot-firstboot.service", "pivot-live.service", projectUnit, "pivot-slot.service", "pivot-static-pods.service", "pivot-static-pods.path", "pivot-trial.service":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"pivot-firstboot.service", "pivot-live.service", projectUnit, "pivot-slot.service", "pivot-static-pods.service", "pivot-static-pods.path", "pivot-trial.service"}, unit)
 }

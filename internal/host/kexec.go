@@ -138,10 +138,7 @@ func (h *Host) CheckKexec() error {
 	if err != nil || checks {
 		return err
 	}
-	why := "with Secure Boot"
-	if locked {
-		why = "under lockdown"
-	}
+	why := map[bool]string{true: "under lockdown", false: "with Secure Boot"}[locked]
 	return fmt.Errorf("%s only a kernel that is known to check signatures may start another, and this one is not", why)
 }
 

@@ -38,6 +38,11 @@ func (k Kind) String() string {
 	return string(k)
 }
 
+// Type returns the type of an entry as in a mode.
+func (k Kind) Type() fs.FileMode {
+	return map[Kind]fs.FileMode{KindDirectory: fs.ModeDir, KindLink: fs.ModeSymlink}[k]
+}
+
 // Entry describes the existing or requested directory entry at a path, except for a file's
 // content, which may be secret. Entries can be compared with ==.
 type Entry struct {

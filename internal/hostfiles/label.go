@@ -3,7 +3,6 @@ package hostfiles
 import (
 	"cmp"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 
 	"machine-pivot/internal/selinux"
@@ -37,8 +36,7 @@ func (l Labels) Of(e Entry) (string, error) {
 	if l.contexts == nil {
 		return "", nil
 	}
-	types := map[Kind]fs.FileMode{KindDirectory: fs.ModeDir, KindLink: fs.ModeSymlink}
-	label, _, err := l.contexts.Label(cmp.Or(l.as, e.Path), types[e.Kind])
+	label, _, err := l.contexts.Label(cmp.Or(l.as, e.Path), e.Kind.Type())
 	return label, err
 }
 

@@ -1,6 +1,7 @@
 package hostimages
 
 import (
+	"cmp"
 	"context"
 
 	"machine-pivot/internal/fault"
@@ -37,11 +38,7 @@ func (d Downloaded) Resolve(_ context.Context, image pivot.Image) (pivot.Image, 
 
 // other returns the error for an image that was not downloaded.
 func (d Downloaded) other(image pivot.Image) error {
-	was := "no image"
-	if !d.Image.IsZero() {
-		was = d.Image.Reference
-	}
-	return fault.New(fault.Refused, "cannot use image %s: it was not downloaded, %s was", image.Reference, was).WithHint(DownloadAgain)
+	return fault.New(fault.Refused, "cannot use image %s: it was not downloaded, %s was", image.Reference, cmp.Or(d.Image.Reference, "no image")).WithHint(DownloadAgain)
 }
 
 // Check implements pivot.Images.

@@ -49,13 +49,13 @@ func removeAll(disk hostfiles.Disk, dir string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	for _, path := range slices.Backward(paths) { // contents before their directory
+		if err == nil {
+			err = disk.Remove(path)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("cannot remove Ignition's config: %w", err)
-	}
-	for _, path := range slices.Backward(paths) { // contents before their directory
-		if err := disk.Remove(path); err != nil {
-			return fmt.Errorf("cannot remove Ignition's config: %w", err)
-		}
 	}
 	return nil
 }

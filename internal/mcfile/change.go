@@ -3,6 +3,7 @@ package mcfile
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"machine-pivot/internal/problem"
 )
@@ -20,11 +21,7 @@ const hidden = "(hidden)"
 // password, a content or key as a data URL, a URL, header or proxy with credentials, or the
 // configuration of a key server.
 func isSecret(member string) bool {
-	switch member {
-	case "passwordHash", "source", "httpHeaders", "config", "httpProxy", "httpsProxy":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"passwordHash", "source", "httpHeaders", "config", "httpProxy", "httpsProxy"}, member)
 }
 
 // shown returns the value of a part for a report, without secrets. It returns null for "".

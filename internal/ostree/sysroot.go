@@ -105,8 +105,7 @@ func statInode(path string) (inode, error) {
 // refOf parses a deployment's path …/STATEROOT/deploy/CHECKSUM.SERIAL.
 func refOf(dir string) (ref DeploymentRef, err error) {
 	ref.Stateroot = filepath.Base(filepath.Dir(filepath.Dir(dir)))
-	checksum, serial, err := parseTargetName(filepath.Base(dir))
-	ref.Checksum, ref.Serial = checksum, serial
+	ref.Checksum, ref.Serial, err = parseTargetName(filepath.Base(dir))
 	return ref, err
 }
 

@@ -8,6 +8,7 @@ package pinning
 import (
 	"errors"
 	"fmt"
+	"machine-pivot/internal/problem"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,10 +34,10 @@ func ParseCPUSet(s string) (CPUSet, error) {
 	for item := range strings.SplitSeq(s, ",") {
 		first, last, err := parseRange(item, parseCPU)
 		if err != nil {
-			return CPUSet{}, fmt.Errorf("cannot parse CPU set %s: %w", quoted(s), err)
+			return CPUSet{}, fmt.Errorf("cannot parse CPU set %s: %w", problem.Quoted(s), err)
 		}
 		if len(cpus)+last-first > 8*MaxCPU {
-			return CPUSet{}, fmt.Errorf("cannot parse CPU set %s: it names the same CPUs too often", quoted(s))
+			return CPUSet{}, fmt.Errorf("cannot parse CPU set %s: it names the same CPUs too often", problem.Quoted(s))
 		}
 		for cpu := first; cpu <= last; cpu++ {
 			cpus = append(cpus, cpu)
@@ -71,23 +72,15 @@ func parseCPU(text string) (int, error) {
 	case text == "":
 		return 0, errors.New("a number is missing")
 	case strings.Trim(text, "0123456789") != "":
-		return 0, fmt.Errorf("%s is not a number", quoted(text))
+		return 0, fmt.Errorf("%s is not a number", problem.Quoted(text))
 	case text[0] == '0' && text != "0":
-		return 0, fmt.Errorf("%s has a leading zero", quoted(text))
+		return 0, fmt.Errorf("%s has a leading zero", problem.Quoted(text))
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n > MaxCPU {
-		return 0, fmt.Errorf("CPU %s is beyond %d", quoted(text), MaxCPU)
+		return 0, fmt.Errorf("CPU %s is beyond %d", problem.Quoted(text), MaxCPU)
 	}
 	return n, nil
-}
-
-// quoted quotes text from the input for messages and limits its length.
-func quoted(s string) string {
-	if len(s) > 60 {
-		s = s[:60] + "…"
-	}
-	return strconv.Quote(s)
 }
 
 // String returns the canonical form: sorted, with adjacent numbers as ranges.

@@ -2,6 +2,7 @@ package pinning
 
 import (
 	"fmt"
+	"machine-pivot/internal/problem"
 	"regexp"
 )
 
@@ -22,7 +23,7 @@ func DropInNamed(name string) (path, note string, err error) {
 	path = DropInDir + "/" + name
 	switch {
 	case !dropInName.MatchString(name) || isLeftover(path) || len(name) > 100:
-		return "", "", fmt.Errorf("cannot use %s as a name in %s", quoted(name), DropInDir)
+		return "", "", fmt.Errorf("cannot use %s as a name in %s", problem.Quoted(name), DropInDir)
 	case name < ClusterDropIn:
 		note = fmt.Sprintf("%s sorts before %s: a cluster that partitions all nodes has that file, with an empty set, and it replaces this one", name, ClusterDropIn)
 	case name > ProfileDropIn:

@@ -2,6 +2,7 @@ package pinning
 
 import (
 	"fmt"
+	"machine-pivot/internal/problem"
 	"strconv"
 	"strings"
 )
@@ -19,10 +20,10 @@ func parseKernelList(s string, possible CPUSet) (CPUSet, error) {
 	for item := range strings.SplitSeq(s, ",") {
 		cpus, err := parseKernelItem(item, last)
 		if err != nil {
-			return CPUSet{}, fmt.Errorf("cannot parse CPU list %s: %w", quoted(s), err)
+			return CPUSet{}, fmt.Errorf("cannot parse CPU list %s: %w", problem.Quoted(s), err)
 		}
 		if len(found)+len(cpus) > 8*MaxCPU {
-			return CPUSet{}, fmt.Errorf("cannot parse CPU list %s: it names the same CPUs too often", quoted(s))
+			return CPUSet{}, fmt.Errorf("cannot parse CPU list %s: it names the same CPUs too often", problem.Quoted(s))
 		}
 		found = append(found, cpus...)
 	}
@@ -43,7 +44,7 @@ func parseKernelItem(item string, last int) ([]int, error) {
 		used, errUsed = strconv.Atoi(text)
 		group, errGroup = strconv.Atoi(size)
 		if !ok || errUsed != nil || errGroup != nil || used < 0 || group < 1 || used > group {
-			return nil, fmt.Errorf("%s is not USED/GROUP", quoted(pattern))
+			return nil, fmt.Errorf("%s is not USED/GROUP", problem.Quoted(pattern))
 		}
 	}
 	if strings.EqualFold(item, "all") {
@@ -68,7 +69,7 @@ func parseKernelCPU(text string, last int) (int, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n > MaxCPU {
-		return 0, fmt.Errorf("%s is not a CPU number up to %d", quoted(text), MaxCPU)
+		return 0, fmt.Errorf("%s is not a CPU number up to %d", problem.Quoted(text), MaxCPU)
 	}
 	return int(n), nil
 }

@@ -77,10 +77,8 @@ func WithKubeletConfig(configuration, object []byte) ([]byte, error) {
 }
 
 func overlay(under, over map[string]any) map[string]any {
-	result := maps.Clone(under)
-	if result == nil {
-		result = map[string]any{}
-	}
+	result := map[string]any{}
+	maps.Copy(result, under)
 	for name, value := range over {
 		if inner, ok := value.(map[string]any); ok {
 			below, _ := result[name].(map[string]any)

@@ -99,10 +99,7 @@ func (p *picture) head(t Timeline) {
 	p.y = 8
 	p.put(`<text class="title" x="%d" y="%.1f">%s</text>`, margin, p.y+16, escaped("pivot: "+t.Title()))
 	p.y += 24
-	sub := "the image stays"
-	if t.Image != "" {
-		sub = t.Image
-	}
+	sub := cmp.Or(t.Image, "the image stays")
 	if !t.Started.IsZero() {
 		sub += ", begun " + t.Started.UTC().Format("2006-01-02 15:04:05 UTC")
 	}

@@ -1,6 +1,7 @@
 package authored
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
@@ -115,10 +116,7 @@ func decodeMetadata(n document.Node, mc *MachineConfig) {
 
 func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
 	n.Known(thisAPI, spec.Members()...)
-	room := rules.Room
-	if room == nil {
-		room = NewRoom()
-	}
+	room := cmp.Or(rules.Room, NewRoom())
 	mc.Spec = Spec{
 		OSImageURL:      spec.Image(n.Get("osImageURL"), rules.CheckImage),
 		ExtensionsImage: spec.Image(n.Get("baseOSExtensionsContainerImage"), rules.CheckImage),

@@ -34,10 +34,9 @@ func (h *Host) proxies() (func(*url.URL) (*url.URL, error), error) {
 	settings := proxySettings{file: parseEnvironmentFile(string(text)), path: path}
 	config := httpproxy.Config{NoProxy: settings.value("no_proxy")}
 	config.HTTPProxy, err = settings.proxy("http_proxy")
-	if err != nil {
-		return nil, err
+	if err == nil {
+		config.HTTPSProxy, err = settings.proxy("https_proxy")
 	}
-	config.HTTPSProxy, err = settings.proxy("https_proxy")
 	if err != nil {
 		return nil, err
 	}
