@@ -4,7 +4,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/day2"
-	"machine-pivot/internal/cli"
 	"machine-pivot/internal/machine"
 )
 
@@ -17,7 +16,6 @@ func handBackCommand() *cobra.Command {
 			"MachineConfig it has, and pivot's no longer do. The machine must be exactly what that MachineConfig requests,\n" +
 			"and nothing may wait for a reboot.",
 		Example: "  pivot hand-back",
-		Args:    cli.Usage(cobra.NoArgs),
 		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
 			back, change := day2.HandBack{Machine: m}, changeFlags{}
 			return change.withLock(m.Host, func() (bool, error) { return back.Run(cmd.Context()) })

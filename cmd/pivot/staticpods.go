@@ -22,7 +22,6 @@ func staticPodsCommand() *cobra.Command {
 			"longer in the directory are removed; files that something else has written are not touched. The exit\n" +
 			"status is not 0 if a pod could not be written; all others are.",
 		Example: "  pivot static-pods",
-		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.CheckRoot(root); err != nil {
 				return err
