@@ -16,9 +16,11 @@ import (
 	"machine-pivot/test/worlds/hostsystemd"
 )
 
-// pivot stands in for pivot: it answers questions, and a run waits until it is told how to end.
+// pivot stands in for pivot: it answers questions, and a run waits until it is told how to end. Its log is on
+// its standard error.
 const pivot = `#!/bin/sh
 dir=$(dirname "$0")
+echo "pivot: read: reading what to do" >&2
 echo "$@" >> "$dir/calls"
 doc() { echo '{"apiVersion":"'"$(cat "$dir/api" 2>/dev/null || echo pivot/v1)"'","kind":"'"$1"'",'"$2"'}'; }
 end() {

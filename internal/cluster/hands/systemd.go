@@ -140,6 +140,7 @@ func (w service) properties() []systemd.Property {
 		systemd.PropExecStart(w.args, false),
 		systemd.PropRemainAfterExit(w.keep),
 		property("StandardOutputFile", w.output),
+		property("StandardError", "journal"), // by default it would go into the file, too
 		property("EnvironmentFiles", []optional{{"/etc/mco/proxy.env", true}}),
 		property("KillMode", "mixed"),
 		property("TimeoutStopUSec", uint64(stop/time.Microsecond)),
