@@ -86,6 +86,9 @@ const (
 	// FailedConfig names the MachineConfig that has failed on this node, and is not tried at present.
 	// Whoever removes it has it tried again.
 	FailedConfig = Prefix + "/failed-config"
+	// Attempt is the attempt to boot into a MachineConfig, after a boot into the old system: its number, the
+	// boot ID of the boot in which it began, and the MachineConfig, with spaces between them.
+	Attempt = Prefix + "/attempt"
 	// Advertised lists, separated by commas, the workload types whose resource the node has because of the
 	// agent. Without it, a resource is kubelet's own (OpenShift's advertises it, too), and is not removed.
 	Advertised = Prefix + "/advertised-workloads"

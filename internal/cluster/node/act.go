@@ -37,7 +37,14 @@ func (a *Agent) actBegin(ctx context.Context, s situation) error {
 	if s.inherited {
 		p.Annotations[api.CordonedFor], p.Annotations[api.DrainStarted] = set(a.change.config), set(a.Now().UTC().Format(time.RFC3339))
 	}
-	return a.patch(ctx, s, p)
+	if s.again != nil {
+		p.Annotations[api.Attempt] = s.again.annotation(a.change.config)
+	}
+	if err := a.patch(ctx, s, p); err != nil {
+		return err
+	}
+	a.sayAgain(ctx, s.node, s.again)
+	return nil
 }
 
 func (a *Agent) actPlan(ctx context.Context, s situation) error {
@@ -265,7 +272,7 @@ func (a *Agent) actDone(ctx context.Context, s situation) error {
 	before := s.node.Annotations[api.CurrentConfig]
 	p := Patch{Annotations: map[string]*string{
 		api.StateOfNode: set(api.StateDone), api.CurrentConfig: set(a.change.config), api.Reason: set(""), api.PostConfigAction: set(""),
-		api.FailedConfig: nil, api.DrainStarted: nil, api.NeedsReplacement: nil,
+		api.FailedConfig: nil, api.DrainStarted: nil, api.NeedsReplacement: nil, api.Attempt: nil,
 	}}
 	if s.node.Annotations[api.DesiredConfig] == "" { // it joins
 		p.Annotations[api.DesiredConfig] = set(a.change.config)
@@ -287,7 +294,7 @@ func (a *Agent) actReport(ctx context.Context, s situation) error {
 		api.StateOfNode: set(f.state), api.Reason: set(f.reason), api.PostConfigAction: set(""),
 	}}
 	if !f.soft {
-		p.Annotations[api.FailedConfig] = set(a.change.config)
+		p.Annotations[api.FailedConfig], p.Annotations[api.Attempt] = set(a.change.config), nil
 	}
 	if f.replace {
 		p.Annotations[api.NeedsReplacement] = set(a.change.config)

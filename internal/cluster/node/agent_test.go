@@ -26,6 +26,7 @@ type story struct {
 	evictions int
 	cordoned  bool                          // at the end
 	trial     bool                          // a power cut may end a trial, after which the old system serves
+	attempts  bool                          // three boots into the old system end the change, and the old system serves
 	changes   bool                          // evictions and boots depend on when something happens
 	begun     func(w *nodeagent.World) bool // whether what the story is about has happened; nil: the end shows it
 	also      func(w *nodeagent.World) string
@@ -77,7 +78,13 @@ func stories() map[string]story {
 			prepare: func(w *nodeagent.World) {
 				w.Configs["panics"] = nodeagent.Config{Reboot: true, Drain: true, FallsBack: true}
 			},
-			want: "panics", state: api.StateDegraded, current: "a", boots: 1, evictions: 1,
+			want: "panics", state: api.StateDegraded, current: "a", boots: 3, evictions: 1, // three attempts
+		},
+		"a power cut in the commit": {
+			prepare: func(w *nodeagent.World) {
+				w.Configs["cut"] = nodeagent.Config{Reboot: true, Drain: true, Lost: 1}
+			},
+			want: "cut", state: api.StateDone, current: "cut", boots: 2, evictions: 1, attempts: true,
 		},
 		"a proof that fails": {
 			prepare: func(w *nodeagent.World) {
@@ -293,6 +300,9 @@ func (s story) world(kills map[int]nodeagent.When) *nodeagent.World {
 // settled reports whether a world is as the story ends.
 func (s story) settled(w *nodeagent.World) bool {
 	if s.trial && w.Machine.Phase == "failed" {
+		s.state, s.current = api.StateDegraded, "a"
+	}
+	if s.attempts && w.Machine.Boots >= 3 && w.Note(api.FailedConfig) == s.want {
 		s.state, s.current = api.StateDegraded, "a"
 	}
 	return (s.begun == nil || s.begun(w)) && w.State() == s.state && w.Machine.Current == s.current && w.Node.Unschedulable == s.cordoned &&

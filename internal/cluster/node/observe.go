@@ -39,6 +39,8 @@ type situation struct {
 	takeover bool
 	// inherited says that the node is cordoned for the machine-config-daemon, which would end that.
 	inherited bool
+	// again is another attempt that is due, and not recorded on the node yet; nil: none.
+	again *attempt
 }
 
 // observe finds out how the node and its host are.
@@ -122,9 +124,7 @@ func (a *Agent) observeHost(ctx context.Context, s *situation) (err error) {
 	if s.System == SystemCommitted { // whatever it needed, what is left needs a reboot
 		m.change = rebootOf(s.node, a.Policy)
 	}
-	if reason := fellBack(status, m.config); reason != "" && !m.retried && m.failure == nil {
-		m.fail(failure{reason: reason, permanent: true, at: a.Now()})
-	}
+	a.observeAttempt(s)
 	if s.try, err = tryOf(s.node, a.Policy); err != nil && m.failure == nil {
 		m.fail(failure{state: api.StateUnreconcilable, reason: err.Error(), permanent: true, at: a.Now()})
 	}
@@ -185,20 +185,9 @@ func systemOf(s hands.Status, config, digest string) System {
 const (
 	phaseCommitted = "committed"
 	phaseTrial     = "trial"
+	phaseUndone    = "undone" // this boot came up without what was committed, or somebody has taken it back
 	phaseFailed    = "failed"
 )
-
-// fellBack returns why a host runs its old system although the one with a MachineConfig was committed;
-// "" if that is not so.
-func fellBack(s hands.Status, config string) string {
-	if s.Desired() != config || s.Current() == config || s.Pending != nil || s.Phase != phaseCommitted && s.Phase != phaseFailed {
-		return ""
-	}
-	if s.Error != nil {
-		return "the machine has booted its old system again: " + s.Error.WithHint()
-	}
-	return "the machine has booted its old system again; pivot status on the host says more"
-}
 
 // runOf returns the state of the host's run for a desired MachineConfig.
 func runOf(r hands.Run, config string) Run {
@@ -288,6 +277,8 @@ func (a *Agent) told(s situation) bool {
 	note, failed := s.node.Annotations, s.node.Annotations[api.FailedConfig]
 	state := note[api.StateOfNode]
 	switch {
+	case s.again != nil:
+		return false
 	case s.Failed:
 		f := a.change.failure
 		return state == f.state && note[api.Reason] == f.reason && (f.soft || failed == a.change.config) && note[api.PostConfigAction] == "" && !withdrawn(s.node)

@@ -234,7 +234,13 @@ func (w *World) reboot() {
 		if m.Phase == "trial" { // the boot loader boots a system on trial only once
 			m.Current, m.Phase, m.old = m.old, "failed", ""
 		}
+	case w.Configs[m.Pending].Lost > 0:
+		c := w.Configs[m.Pending]
+		c.Lost--
+		w.Configs[m.Pending] = c
+		m.Phase = "undone"
 	case w.Configs[m.Pending].FallsBack:
+		m.Phase = "undone" // as pivot status says it in a boot without what was committed
 		if m.old != "" {
 			m.Phase, m.old = "failed", ""
 		}

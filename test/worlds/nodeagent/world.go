@@ -65,6 +65,7 @@ type Config struct {
 	Invalid       bool // pivot refuses it
 	ApplyFails    bool // for good, before anything is committed
 	FallsBack     bool // the machine boots its old system
+	Lost          int  // how often a power cut takes its commit away
 	Differs       bool // the new system fails its proof
 	Unavailable   int  // how often its download fails
 }
