@@ -48,8 +48,9 @@ func New(ctx context.Context, source string, log io.Writer) (*Lab, error) {
 	return NewOf(ctx, source, vm.GuestSpec{}, log)
 }
 
-// NewOf is like New, with the guest that spec describes. pivot is installed in it.
-func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer) (_ *Lab, err error) {
+// NewOf is like New, with the guest that spec describes. pivot is installed in it, and what further targets
+// of make install, such as "install-agent".
+func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer, further ...string) (_ *Lab, err error) {
 	l := &Lab{selinux: spec.SELinux}
 	defer func() {
 		if err != nil {
@@ -60,7 +61,7 @@ func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer)
 		return nil, err
 	}
 	dest := filepath.Join(l.dir, "install")
-	installed, err := Install(ctx, source, dest)
+	installed, err := Install(ctx, source, dest, further...)
 	if err != nil {
 		return nil, err
 	}
@@ -94,12 +95,13 @@ func (l *Lab) Alone(ctx context.Context) (_ *Lab, err error) {
 // directory.
 const builtSuffix = ".built"
 
-// Install runs "make install-host" into the directory dest, enables the units by preset as an image
-// build does, and returns the files.
-func Install(ctx context.Context, source, dest string) ([]vm.TreeFile, error) {
+// Install runs "make install-host" and further targets into the directory dest, enables the units by preset
+// as an image build does, and returns the files.
+func Install(ctx context.Context, source, dest string, further ...string) ([]vm.TreeFile, error) {
 	// A separate BIN, because another lab may be installing at the same time.
+	targets := append([]string{"build", "install-host"}, further...)
 	for _, argv := range [][]string{
-		{"make", "-s", "-C", source, "build", "install-host", "DESTDIR=" + dest, "BIN=" + dest + builtSuffix},
+		append([]string{"make", "-s", "-C", source, "DESTDIR=" + dest, "BIN=" + dest + builtSuffix}, targets...),
 		{"systemctl", "-q", "--root=" + dest, "preset", "pivot-firstboot.service", "pivot-live.service", "pivot-project.service", "pivot-slot.service", "pivot-static-pods.service", "pivot-static-pods.path", "pivot-trial.service"},
 	} {
 		if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {

@@ -29,6 +29,7 @@ type BootOptions struct {
 	ExtraArgs []string               // kernel arguments to append to the boot entry's
 	OnLine    func(line string)      // called with each line on the console; may be nil
 	StopWhen  func(line string) bool // called with each line; true kills the machine; may be nil
+	Cut       <-chan struct{}        // kills the machine when it is closed; may be nil
 	// Types returns what an operator types at the console after a text, such as a prompt: the line
 	// so far. "" types nothing. With an operator, emergency mode is not the end of a boot. It may be nil.
 	Types  func(text string) string
@@ -42,7 +43,7 @@ type Reason string
 const (
 	Rebooted   Reason = "rebooted"
 	PoweredOff Reason = "powered off"
-	Stopped    Reason = "was stopped" // by StopWhen
+	Stopped    Reason = "was stopped" // by StopWhen or Cut
 	Hung       Reason = "hung"        // idle or spinning: see Limits
 	TimedOut   Reason = "timed out"
 	Emergency  Reason = "fell into emergency mode"
@@ -102,7 +103,7 @@ func (m *Machine) power(ctx context.Context, k loaded, report string, o BootOpti
 	}
 	q := qemu{
 		accel: m.Accel, disk: m.Disk, kernel: k.kernel, initramfs: k.initramfs, memoryMiB: m.MemoryMiB, extra: m.Extra, writeLog: writeLog,
-		report: report, limits: o.Limits.orDefault(),
+		report: report, limits: o.Limits.orDefault(), cut: o.Cut,
 		cmdline: strings.Join(append([]string{r.Entry.Options}, o.ExtraArgs...), " "),
 	}
 	err = q.powerOn(ctx, m.Log, o, r)

@@ -24,6 +24,7 @@ type qemu struct {
 	report                                  string // a file for the output of the second serial port; "": no such port
 	extra                                   []string
 	limits                                  Limits
+	cut                                     <-chan struct{} // closed to kill the machine; may be nil
 }
 
 // sampleInterval is the interval between two samples of a machine's progress.
@@ -110,6 +111,13 @@ func (q qemu) run(ctx context.Context, c *console) (Reason, error) {
 	}
 	reason := make(chan string, 1)
 	go func() { reason <- mon.shutdownReason() }()
+	go func() {
+		select {
+		case <-q.cut:
+			cancel(endError{Stopped, "its power was cut"})
+		case <-ctx.Done():
+		}
+	}()
 	go watch(ctx, cancel, cmd.Process.Pid, c.state, q.limits, sampleInterval)
 	if _, err := io.Copy(c, serial); err != nil {
 		cancel(err) // kills the machine: it is broken, or the caller wants to stop it
