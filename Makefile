@@ -86,8 +86,8 @@ nightly: deps fuzz
 # At the end it prints one line for each part with what was tried.
 sweep: deps
 	@mkdir -p $(BIN)
-	@rc=0; PIVOT_SWEEP=long go test -v -count 1 -p 1 -timeout 48h -run 'TestSweep|TestKills|TestTerminate|TestPackagesKilled|TestFirstBoot(Whole)?$$/power' \
-	  ./test/worlds/crash ./test/suites/syskill ./test/suites/stories ./test/suites/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)' | tee $(BIN)/sweep.log || rc=$$?; \
+	@rc=0; PIVOT_SWEEP=long go test -v -count 1 -p 1 -timeout 48h -run 'TestSweep|TestKills|TestTerminate|TestPackagesKilled|TestStories|TestFirstBoot(Whole)?$$/power' \
+	  ./test/worlds/crash ./test/suites/syskill ./test/suites/stories ./internal/cluster/node ./test/suites/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)' | tee $(BIN)/sweep.log || rc=$$?; \
 	  sed -n 's/.*_test.go:[0-9]*: swept /swept /p' $(BIN)/sweep.log; exit $$rc
 
 check:
