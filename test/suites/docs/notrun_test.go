@@ -27,7 +27,7 @@ var notRun = map[string]reason{
 	"docs/cluster.md: make build agent-image":                                                                                          {"it pushes to a registry of the reader's", "test/suites/packaging.TestAgentImage"},
 	"docs/cluster.md: kubectl apply -k deploy/host    # once, for the cluster":                                                         {"it wants a cluster; the test applies the same files at a real API server", "internal/cluster/kube.TestRights"},
 	"docs/cluster.md: kubectl apply -f deploy/base/crds/nodesystems.yaml -f deploy/base/admission.yaml -f deploy/host/rbac.yaml":       {"the same", "internal/cluster/kube.TestRights"},
-	"docs/cluster.md: kubectl apply -f rendered-worker-1.yaml    # as \"pivotctl config render\" writes it":                            {"it wants a node of a cluster", "test/suites/agent.TestAgent"},
+	"docs/cluster.md: kubectl apply --server-side -f rendered-worker-1.yaml    # as \"pivotctl config render\" writes it":              {"it wants a node of a cluster", "test/suites/agent.TestAgent"},
 	"docs/cluster.md: kubectl get mc rendered-worker-1 -o json > mc.json    # and copy it to the host":                                 {"it wants a node of a cluster", "test/suites/e2e.TestNode"},
 	"docs/cluster-pinning.md: kubectl get node NAME -o jsonpath='{.status.allocatable}'":                                               {"it wants a node of a cluster", "test/suites/agent.TestWorkloads"},
 	"docs/cluster-pinning.md: kubectl patch node NAME --subresource=status --type=json \\":                                             {"it wants a node of a cluster", "test/suites/agent.TestWorkloads"},
