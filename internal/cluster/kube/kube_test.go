@@ -85,6 +85,14 @@ func TestCluster(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a MachineConfig as large as the API server accepts", func(t *testing.T) {
+		const size = 1_300_000 // etcd takes requests of 1.5 MiB
+		w.plane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig", "metadata": map[string]any{"name": "large"},
+			"spec": map[string]any{"config": map[string]any{"x": strings.Repeat("x", size)}}})
+		if data, err := w.MachineConfig(ctx, "large"); err != nil || len(data) < size {
+			t.Errorf("%d bytes, %v", len(data), err)
+		}
+	})
 	t.Run("node", func(t *testing.T) { nodeObject(ctx, t, w) })
 	t.Run("objects", func(t *testing.T) { objects(ctx, t, w) })
 	t.Run("events", func(t *testing.T) {

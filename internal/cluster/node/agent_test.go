@@ -92,6 +92,25 @@ func stories() map[string]story {
 			},
 			want: "differs", state: api.StateDegraded, current: "differs", boots: 1, evictions: 1, cordoned: true,
 		},
+		"a clock that jumps a year ahead": {
+			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, changes: true,
+			before: func(w *nodeagent.World, call int, _ string) {
+				if call == 15 {
+					w.Clock = w.Clock.AddDate(1, 0, 0)
+				}
+			},
+		},
+		"a clock that jumps a year back": {
+			prepare: func(w *nodeagent.World) {
+				w.Configs["slow"] = nodeagent.Config{Reboot: true, Drain: true, Unavailable: 2}
+			},
+			want: "slow", state: api.StateDone, current: "slow", boots: 1, evictions: 1,
+			before: func(w *nodeagent.World, call int, _ string) {
+				if call == 15 {
+					w.Clock = w.Clock.AddDate(-1, 0, 0)
+				}
+			},
+		},
 		"a trial": {
 			prepare: func(w *nodeagent.World) { w.Change(func(n *node.Node) { n.Annotations[api.Try] = "10m" }) },
 			want:    "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1, trial: true,
