@@ -73,10 +73,10 @@ test: deps controlplane check
 	@export TMPDIR=$$(go run ./test/tools/tmpdir); $(GOTEST) -timeout 3h -p 2 -skip '$(NIGHTLY)' $(BOOTS) ./... | $(LONGER)
 
 # Without vet, which "make check" runs, and with three times as many packages at a time as there are processors,
-# because some tests wait. The longest come first. GOGC speeds up the linker, a fifth of the work. Three packages have no short tests.
+# because some tests wait. The longest come first. GOGC speeds up the linker, a fifth of the work. Seven packages have no short tests, and some of them take long to link.
 LONG = ./internal/osimage ./test/suites/stories ./rpmostree ./cmd/pivot ./internal/ostree
 unit:
-	TMPDIR=$$(go run ./test/tools/tmpdir) GOGC=400 go test -short -vet=off -p $$((3 * $$(nproc))) $(LONG) $$(go list ./... | grep -vE '/test/suites/(booted|e2e|syskill)$$')
+	TMPDIR=$$(go run ./test/tools/tmpdir) GOGC=400 go test -short -vet=off -p $$((3 * $$(nproc))) $(LONG) $$(go list ./... | grep -vE '/test/suites/(agent|booted|e2e|syskill)$$|/internal/cluster/(drain|hands|kube)$$')
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz
