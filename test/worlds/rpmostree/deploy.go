@@ -125,7 +125,7 @@ func (c *call) lockAfter(done bool) error {
 	if data, err = gvariant.Encode("a{sv}", append(value.([]any), locked)); err != nil {
 		return err
 	}
-	return os.WriteFile(file, data, 0o644)
+	return replaceFile(file, data)
 }
 
 // lockFree returns the daemon's error if another process holds the sysroot's lock.
@@ -190,4 +190,10 @@ func (c *call) writing(work func(repo string) error) error {
 	}
 	defer dir.Close()
 	return work(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), dir.Fd()))
+}
+
+// replaceFile replaces a file as libostree does: a reader finds the old one or the new.
+func replaceFile(file string, data []byte) error {
+	next := file + ".new"
+	return errors.Join(os.WriteFile(next, data, 0o644), os.Rename(next, file))
 }

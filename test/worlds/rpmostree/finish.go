@@ -105,7 +105,7 @@ func (c *call) unlock(staged *ostree.Staged) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, ostree.StagedFile), state, 0o644); err != nil {
+	if err := replaceFile(filepath.Join(dir, ostree.StagedFile), state); err != nil {
 		return err
 	}
 	if err := os.Remove(filepath.Join(dir, ostree.LockFile)); !errors.Is(err, fs.ErrNotExist) {
