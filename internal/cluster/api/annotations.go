@@ -98,4 +98,7 @@ const (
 )
 
 // OfAgent returns the annotations of a Node that only the agent writes, and that mean nothing without it.
-func OfAgent() []string { return []string{CordonedFor, DrainStarted, FailedConfig, NeedsReplacement} }
+// Advertised is not one of them: it says whose the resources are, which stay.
+func OfAgent() []string {
+	return []string{CordonedFor, DrainStarted, FailedConfig, Attempt, NeedsReplacement}
+}

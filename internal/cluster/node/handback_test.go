@@ -47,6 +47,10 @@ func TestHandBack(t *testing.T) {
 				api.CordonedFor: "reboot", api.DrainStarted: "2026-01-01T00:00:00Z", api.DesiredDrain: "drain-reboot", api.LastAppliedDrain: "uncordon-a"}, true),
 			"reboot", false, node.Handed{Current: "a", Desired: "reboot", Uncordoned: true},
 		},
+		"a second attempt whose drain is blocked": {
+			noted(map[string]string{api.DesiredConfig: "reboot", api.StateOfNode: api.StateDegraded, api.Reason: "budget db", api.Attempt: "2 boot reboot"}, false),
+			"reboot", false, node.Handed{Current: "a", Desired: "reboot"},
+		},
 		"unreconcilable": {
 			noted(map[string]string{api.DesiredConfig: "bad", api.StateOfNode: api.StateUnreconcilable, api.Reason: "disks", api.FailedConfig: "bad"}, false),
 			"bad", false, node.Handed{Current: "a", Desired: "bad"},
