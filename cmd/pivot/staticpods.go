@@ -55,15 +55,7 @@ func writeStaticPods(cmd *cobra.Command, root, from, to string) error {
 		return nil
 	}
 	for _, err := range errs[1:] {
-		log.Error(err.Error() + hintOf(err))
+		log.Error(fault.WithRemedy(err))
 	}
 	return errs[0]
-}
-
-// hintOf returns the hint of an error as the end of a sentence; "" if there is none.
-func hintOf(err error) string {
-	if hint := fault.HintOf(err); hint != "" {
-		return "; " + hint
-	}
-	return ""
 }

@@ -5,9 +5,9 @@ import (
 	"io"
 	"slices"
 
-	"machine-pivot/internal/cli"
-
 	"github.com/spf13/cobra"
+
+	"machine-pivot/internal/cli"
 )
 
 // addRole adds the flag --role.

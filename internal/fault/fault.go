@@ -146,3 +146,11 @@ func HintOf(err error) string {
 	}
 	return ""
 }
+
+// WithRemedy returns an error with its hint, if it has one, as one text for people.
+func WithRemedy(err error) string {
+	if hint := HintOf(err); hint != "" {
+		return err.Error() + "; " + hint
+	}
+	return err.Error()
+}

@@ -35,6 +35,13 @@ func TestKindAndHint(t *testing.T) {
 		if kind.ExitStatus() != c.status || kind.Transient() != c.again || fault.HintOf(c.err) != c.hint {
 			t.Errorf("%v: exit status %d, transient %v, hint %q", c.err, kind.ExitStatus(), kind.Transient(), fault.HintOf(c.err))
 		}
+		want := c.err.Error()
+		if c.hint != "" {
+			want += "; " + c.hint
+		}
+		if got := fault.WithRemedy(c.err); got != want {
+			t.Errorf("%v with its remedy: %q", c.err, got)
+		}
 	}
 }
 

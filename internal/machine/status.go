@@ -31,7 +31,7 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 		s.Notes = append(s.Notes, err.Error())
 	}
 	if s.Cluster, err = wanted.Read(m.Host.Root); err != nil {
-		s.Notes = append(s.Notes, withHint(err))
+		s.Notes = append(s.Notes, fault.WithRemedy(err))
 	}
 	m.partitioning(&s)
 	if record, err := m.Progress.Journal.Load(); err == nil { // otherwise Open below returns the error
@@ -40,7 +40,7 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 	}
 	state, err := m.Host.Observe(ctx, s.Target)
 	if err != nil { // the rest is useful also on a host that cannot pivot
-		s.Notes = append(s.Notes, withHint(err))
+		s.Notes = append(s.Notes, fault.WithRemedy(err))
 		return s, nil
 	}
 	s.Booted = &state.Booted
@@ -72,17 +72,9 @@ func (m *Machine) partitioning(s *status.Status) {
 	types, err := m.Host.WorkloadTypes()
 	s.Partitioning = &status.Partitioning{Workloads: append([]string{}, types...)}
 	if err != nil {
-		s.Partitioning.Problem = withHint(err)
+		s.Partitioning.Problem = fault.WithRemedy(err)
 		s.Notes = append(s.Notes, s.Partitioning.Problem)
 	}
-}
-
-// withHint returns an error with what to do about it, for people.
-func withHint(err error) string {
-	if hint := fault.HintOf(err); hint != "" {
-		return err.Error() + "; " + hint
-	}
-	return err.Error()
 }
 
 // correctPhase corrects the phase of a transaction that is committed or over by the state of

@@ -20,8 +20,6 @@ type record map[string][]hostfiles.Digest
 
 func (r record) has(target string, d hostfiles.Digest) bool { return slices.Contains(r[target], d) }
 
-func (r record) clone() record { return maps.Clone(r) }
-
 // document is the JSON form of a record.
 type document struct {
 	Format int    `json:"format"`

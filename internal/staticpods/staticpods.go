@@ -141,7 +141,7 @@ func (u *update) plan(name string) {
 // write carries out what was decided. Before a pod is written, the record has it: after a crash, what is there
 // is known to be ours.
 func (u *update) write() {
-	done := u.record.clone()
+	done := maps.Clone(u.record)
 	for _, f := range u.writes {
 		if !u.record.has(f.Path, f.Digest) {
 			u.record[f.Path] = append(u.record[f.Path], f.Digest)
@@ -193,11 +193,9 @@ func (u *update) remove(target string) error {
 		u.Note(target + " stays: something else has changed it")
 		return nil
 	}
-	if err := hostfiles.Remove(u.Disk, filepath.Join(u.Root, target)); err != nil && !isMissing(err) {
+	if err := hostfiles.Remove(u.Disk, filepath.Join(u.Root, target)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fault.New(fault.CannotWrite, "cannot remove the static pod %s: %w", target, err)
 	}
 	u.Note("removed " + target)
 	return nil
 }
-
-func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

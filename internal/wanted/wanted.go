@@ -21,12 +21,6 @@ type Wanted struct {
 	Since  time.Time `json:"since"`            // since when that is so
 }
 
-// Same reports whether two say the same, whenever they were written.
-func (w Wanted) Same(other Wanted) bool {
-	w.Format, w.Since = other.Format, other.Since
-	return w == other
-}
-
 const (
 	path   = "/run/pivot/wanted.json"
 	format = 1

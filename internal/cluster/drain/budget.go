@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/rest"
 
 	"machine-pivot/internal/fault"
 )
@@ -35,7 +34,7 @@ func (b *budgets) of(ctx context.Context, name string) (namespace, error) {
 		return n, nil
 	}
 	path := "/apis/policy/v1/namespaces/" + name + "/poddisruptionbudgets"
-	all, err := list[policyv1.PodDisruptionBudget](ctx, b.d, "read the budgets of the namespace "+name, path, func(r *rest.Request) *rest.Request { return r })
+	all, err := list[policyv1.PodDisruptionBudget](ctx, b.d, "read the budgets of the namespace "+name, path, "")
 	n := namespace{budgets: all, forbidden: fault.KindOf(err) == fault.Refused}
 	if n.forbidden {
 		err = nil
@@ -47,12 +46,17 @@ func (b *budgets) of(ctx context.Context, name string) (namespace, error) {
 // protecting returns the budgets of a pod.
 func (n namespace) protecting(p *corev1.Pod) (all []policyv1.PodDisruptionBudget) {
 	for _, b := range n.budgets {
-		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err == nil && selector.Matches(labels.Set(p.Labels)) {
+		if protects(b, p) {
 			all = append(all, b)
 		}
 	}
 	return all
+}
+
+// protects reports whether a budget counts a pod of its namespace.
+func protects(b policyv1.PodDisruptionBudget, p *corev1.Pod) bool {
+	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	return err == nil && selector.Matches(labels.Set(p.Labels))
 }
 
 // blocking returns which budgets keep a pod from being evicted, and why. says is what the API server says.
@@ -113,9 +117,7 @@ func (b *budgets) countUnmanaged(ctx context.Context, pods []*corev1.Pod, r repo
 			return err
 		}
 		for _, one := range n.budgets {
-			mine := slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool {
-				return len(namespace{budgets: []policyv1.PodDisruptionBudget{one}}.protecting(p)) == 0
-			})
+			mine := slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return !protects(one, p) })
 			if allowed := int(one.Status.DisruptionsAllowed); allowed > 0 && allowed < len(mine) {
 				why := fmt.Sprintf("no controller creates them again, and the budget %s/%s allows %d evictions of %d; delete them, or change the budget", one.Namespace, one.Name, allowed, len(mine))
 				for _, p := range mine {

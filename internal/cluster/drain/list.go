@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 )
 
 // The bounds of a list: no kubelet runs as many pods, but those that have finished stay until somebody
@@ -20,9 +19,7 @@ const (
 func (d *Drainer) look(ctx context.Context) (found, error) {
 	f := found{stopped: report{}}
 	what := "read the pods of the node " + d.Cluster.Name
-	pods, err := list[corev1.Pod](ctx, d, what, "/api/v1/pods", func(r *rest.Request) *rest.Request {
-		return r.Param("fieldSelector", "spec.nodeName="+d.Cluster.Name)
-	})
+	pods, err := list[corev1.Pod](ctx, d, what, "/api/v1/pods", "spec.nodeName="+d.Cluster.Name)
 	for i := range pods {
 		v, why := d.judge(&pods[i])
 		f.sort(&pods[i], v, why)
@@ -30,8 +27,8 @@ func (d *Drainer) look(ctx context.Context) (found, error) {
 	return f, err
 }
 
-// list reads all objects below a path, page by page.
-func list[T any](ctx context.Context, d *Drainer, what, path string, with func(*rest.Request) *rest.Request) (all []T, err error) {
+// list reads all objects below a path that a field selector selects, page by page; "" selects all.
+func list[T any](ctx context.Context, d *Drainer, what, path, selector string) (all []T, err error) {
 	next := ""
 	for range maxPages {
 		var page struct {
@@ -40,7 +37,10 @@ func list[T any](ctx context.Context, d *Drainer, what, path string, with func(*
 			} `json:"metadata"`
 			Items []T `json:"items"`
 		}
-		r := with(d.Cluster.API.Get().AbsPath(path)).Param("limit", strconv.Itoa(pageSize))
+		r := d.Cluster.API.Get().AbsPath(path).Param("limit", strconv.Itoa(pageSize))
+		if selector != "" {
+			r = r.Param("fieldSelector", selector)
+		}
 		if next != "" {
 			r = r.Param("continue", next)
 		}

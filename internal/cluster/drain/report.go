@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
 )
 
@@ -27,17 +27,9 @@ func (r report) err() error {
 	var parts []string
 	for _, why := range slices.Sorted(maps.Keys(r)) {
 		slices.Sort(r[why])
-		parts = append(parts, bounded(r[why], mostPods, ", ")+": "+why)
+		parts = append(parts, node.First(r[why], mostPods, ", ")+": "+why)
 	}
-	return fault.New(fault.Unavailable, "%s", bounded(parts, mostReasons, "; "))
-}
-
-// bounded joins the first texts, and says how many more there are.
-func bounded(texts []string, most int, separator string) string {
-	if len(texts) <= most {
-		return strings.Join(texts, separator)
-	}
-	return fmt.Sprintf("%s%sand %d more", strings.Join(texts[:most], separator), separator, len(texts)-most)
+	return fault.New(fault.Unavailable, "%s", node.First(parts, mostReasons, "; "))
 }
 
 // nameOf returns the namespace and the name of a pod.
@@ -63,7 +55,7 @@ func (d *Drainer) whyNotEnded(p *corev1.Pod) string {
 	}
 	cause := "kubelet does not report the end"
 	if len(p.Finalizers) > 0 {
-		cause += ", or nobody removes the finalizers " + bounded(p.Finalizers, 3, ", ")
+		cause += ", or nobody removes the finalizers " + node.First(p.Finalizers, 3, ", ")
 	}
 	return fmt.Sprintf("not ended, although the grace period was over more than %s ago: %s", coarse(late), cause)
 }

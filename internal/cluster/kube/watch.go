@@ -18,8 +18,9 @@ type watched struct {
 }
 
 // Watch calls changed when the node's annotations, or its cordon, have changed, until ctx ends. The
-// status that kubelet writes is no change; Cluster.Capacity is told what it says of workloads. A watch that ends is followed by another one; changed is called
-// in between, because something may have been missed.
+// status that kubelet writes is no change; Cluster.Capacity is told what it says of workloads. A watch
+// that ends is followed by another one; changed is called in between, because something may have been
+// missed.
 func (c *Cluster) Watch(ctx context.Context, changed func()) {
 	const pause = 30 * time.Second
 	var last node.Node

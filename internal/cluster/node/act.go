@@ -9,6 +9,7 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/fault"
 )
 
 // start starts a run of pivot.
@@ -95,7 +96,7 @@ func (a *Agent) actRehearse(ctx context.Context, s situation) error {
 	if m.blocked.IsZero() {
 		m.blocked = a.Now()
 	}
-	f := failure{state: api.StateWorking, reason: "waits with the drain: " + withHint(err), soft: true, event: api.EventFailedToDrain, at: a.Now()}
+	f := failure{state: api.StateWorking, reason: "waits with the drain: " + fault.WithRemedy(err), soft: true, event: api.EventFailedToDrain, at: a.Now()}
 	if before := s.node.Annotations[api.StateOfNode]; before == api.StateDegraded || a.Now().Sub(m.blocked) >= a.Policy.DrainLimit {
 		f.state = api.StateDegraded // which it stays while it is tried again
 	}
@@ -149,7 +150,7 @@ func (a *Agent) actDrain(ctx context.Context, s situation) (time.Duration, error
 	if ctx.Err() != nil || errors.Is(err, ErrConflict) {
 		return 0, err
 	}
-	reason := api.BoundedReason("cannot drain the node: " + withHint(err))
+	reason := api.BoundedReason("cannot drain the node: " + fault.WithRemedy(err))
 	overdue := a.Now().Sub(drainStarted(s.node, a.Now())) >= a.Policy.DrainLimit
 	if overdue && !a.Policy.KeepDraining {
 		a.seen = &s.node
@@ -228,16 +229,11 @@ func (a *Agent) actProve(ctx context.Context, s situation) error {
 
 // summary returns the first differences, and how many there are.
 func summary(v hands.Verify) string {
-	const most = 5
 	var messages []string
-	for _, d := range v.Differences[:min(most, len(v.Differences))] {
+	for _, d := range v.Differences {
 		messages = append(messages, d.Message)
 	}
-	text := strings.Join(messages, "; ")
-	if more := len(v.Differences) - most; more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
-	}
-	return text
+	return First(messages, mostNamed, "; ")
 }
 
 // actUncordon ends the agent's cordon, or asks the controller to do so and waits for it.

@@ -2,6 +2,8 @@ package node
 
 import (
 	"cmp"
+	"fmt"
+	"strings"
 	"time"
 
 	"machine-pivot/internal/cluster/api"
@@ -35,14 +37,6 @@ func failureOf(f *hands.Failure, p Policy, now time.Time) failure {
 
 // UnsupportedReplace is the Policy.Unsupported that asks for a new machine.
 const UnsupportedReplace = "replace"
-
-// withHint returns an error with what a person can do about it.
-func withHint(err error) string {
-	if hint := fault.HintOf(err); hint != "" {
-		return err.Error() + "; " + hint
-	}
-	return err.Error()
-}
 
 // fail records a failure. What was found out for the change is found out again when it is tried again.
 func (m *memory) fail(f failure) {
@@ -96,4 +90,15 @@ func restored(n Node, now time.Time) *failure {
 		f.state = api.StateDegraded
 	}
 	return &f
+}
+
+// mostNamed is how many differences, or reasons, a failure names.
+const mostNamed = 5
+
+// First joins the first of several reasons of a failure, and says how many more there are.
+func First(reasons []string, most int, separator string) string {
+	if more := len(reasons) - most; more > 0 {
+		return fmt.Sprintf("%s%sand %d more", strings.Join(reasons[:most], separator), separator, more)
+	}
+	return strings.Join(reasons, separator)
 }

@@ -73,7 +73,7 @@ func (a *Agent) observe(ctx context.Context) (s situation, err error) {
 		}
 		return s, nil
 	case err != nil && fault.KindOf(err) == fault.Refused: // the host's pivot cannot be used
-		a.change.failIfDue(failure{reason: withHint(err), at: a.Now()})
+		a.change.failIfDue(failure{reason: fault.WithRemedy(err), at: a.Now()})
 	case err != nil:
 		return s, err
 	default:

@@ -14,9 +14,8 @@ import (
 // said is what was published last.
 type said struct {
 	system, update string // keys of the two objects: see publish
+	host           string // key of what the host was told
 	conditions     []api.Condition
-	host           *wanted.Wanted // what the host was told; nil: nothing
-	told           bool           // it was told anything
 }
 
 // publish writes the objects with the state of the node: each if a stage of the update, its progress by
@@ -65,8 +64,8 @@ func (a *Agent) tell(s situation, action Action) {
 		note := s.node.Annotations
 		w = &wanted.Wanted{Node: s.node.Name, Config: a.change.config, State: note[api.StateOfNode], Reason: note[api.Reason], Step: string(action)}
 	}
-	before := a.said.host
-	if a.said.told && (w == nil) == (before == nil) && (w == nil || w.Same(*before)) {
+	key := keyOf(w)
+	if key == a.said.host {
 		return
 	}
 	if w != nil {
@@ -76,7 +75,7 @@ func (a *Agent) tell(s situation, action Action) {
 		a.Log.WithError(err).Warn("cannot tell the host what the cluster wants of it")
 		return
 	}
-	a.said.host, a.said.told = w, true
+	a.said.host = key
 }
 
 // keyOf returns a text that is the same for equal values.

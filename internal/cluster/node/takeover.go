@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"machine-pivot/internal/cluster/api"
@@ -48,14 +47,10 @@ func inherits(n Node) bool {
 // refusal returns why a takeover is not carried out: a pool's controller takes the node for one that is
 // done and serves, and so do those for all its other nodes at the same time.
 func (a *Agent) refusal(p hands.Plan) failure {
-	const most = 5
 	what, reasons := "a drain", p.Drain.Because
 	if p.Reboots > 0 {
 		what, reasons = "a reboot", p.RebootReasons()
 	}
-	if more := len(reasons) - most; more > 0 {
-		reasons = append(slices.Clone(reasons[:most]), fmt.Sprintf("and %d more", more))
-	}
 	return failure{event: api.EventNotProven, at: a.Now(), reason: fmt.Sprintf("cannot take over the node as it is: it should have %s, and to make it so needs %s (%s); correct that on the host, or name another MachineConfig",
-		a.change.config, what, strings.Join(reasons, "; "))}
+		a.change.config, what, First(reasons, mostNamed, "; "))}
 }
