@@ -5,11 +5,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/cluster/capacity"
@@ -22,14 +19,14 @@ import (
 
 // nodeFlags are the flags of the node agent.
 type nodeFlags struct {
-	name, kubeconfig string
-	host, program    string
-	listen           string
-	drain            string
-	pods             drain.Policy
-	verbose          bool
-	handBack         bool
-	policy           node.Policy
+	api           apiFlags
+	name          string
+	host, program string
+	listen        string
+	drain         string
+	pods          drain.Policy
+	handBack      bool
+	policy        node.Policy
 }
 
 // Who drains the node. It is the agent unless a controller does: elsewhere than in a cluster of OpenShift
@@ -56,9 +53,9 @@ func nodeCommand(build cli.Build) *cobra.Command {
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, build) },
 	}
+	f.api.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.name, "node-name", "", "`NAME` of the node (default: the environment variable NODE_NAME, or else the host's name)")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the API server and credentials, such as kubelet's (default: those of the pod)")
 	flags.StringVar(&f.host, "host", "/", "`DIR` below which the host's /run is mounted")
 	cli.Directories(cmd, "host")
 	flags.StringVar(&f.program, "pivot", "/usr/bin/pivot", "`PATH` of pivot on the host")
@@ -78,7 +75,6 @@ func nodeCommand(build cli.Build) *cobra.Command {
 	flags.DurationVar(&f.policy.Try, "try", 0, "boot each new system on trial for this `DURATION`: the old one is booted again if it does not prove itself")
 	flags.DurationVar(&f.policy.ProveEvery, "prove-every", 10*time.Minute, "how often to compare the machine with its MachineConfig")
 	flags.BoolVar(&f.handBack, "hand-back", false, "give the node back to the machine-config-daemon, say what that will find, and end")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "log each step")
 	return cmd
 }
 
@@ -86,7 +82,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	config, err := f.config(build.Version)
+	config, err := f.api.config(build.Version)
 	if err != nil {
 		return err
 	}
@@ -99,7 +95,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 		return err
 	}
 	cluster := &kube.Cluster{Name: f.name, API: client, Now: time.Now}
-	log := f.log(cmd)
+	log := f.api.log(cmd)
 	agent := &node.Agent{
 		Cluster: cluster, Hands: host, Policy: f.policy, Version: build.Version, Now: time.Now,
 		Log: log, Metrics: &node.Metrics{},
@@ -164,29 +160,4 @@ func (f *nodeFlags) check() error {
 	}
 	f.name = name
 	return nil
-}
-
-// config returns how to reach the API server.
-func (f *nodeFlags) config(version string) (config *rest.Config, err error) {
-	if f.kubeconfig == "" {
-		config, err = rest.InClusterConfig()
-	} else {
-		config, err = clientcmd.BuildConfigFromFlags("", f.kubeconfig)
-	}
-	if err != nil {
-		return nil, fault.New(fault.Usage, "cannot tell how to reach the API server: %w", err).
-			WithHint("outside of a pod, name kubelet's credentials with --kubeconfig")
-	}
-	config.UserAgent = "pivot-agent/" + version
-	return config, nil
-}
-
-func (f *nodeFlags) log(cmd *cobra.Command) *logrus.Logger {
-	log := logrus.New()
-	log.SetOutput(cmd.ErrOrStderr())
-	log.SetFormatter(&logrus.JSONFormatter{})
-	if f.verbose {
-		log.SetLevel(logrus.DebugLevel)
-	}
-	return log
 }

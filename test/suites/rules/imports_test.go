@@ -130,6 +130,9 @@ var importTable = map[string]rule{
 	"cluster/node":    {ours: []string{"cluster/api", "cluster/hands", "fault", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/kube":    {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/drain":   {ours: []string{"cluster/kube", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	// The fleet's controllers.
+	"cluster/objects": {ours: []string{"cluster/api"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+
 	"cmd/pivot-agent": {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
 
 	// Beside its state machine.

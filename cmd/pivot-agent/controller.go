@@ -1,0 +1,89 @@
+package main
+
+import (
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"machine-pivot/internal/cli"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/fault"
+)
+
+// controllerFlags are the flags of the fleet's controllers.
+type controllerFlags struct {
+	api       apiFlags
+	namespace string // of the Lease
+	health    string
+	metrics   string
+}
+
+// lease is the name of the Lease whose holder is the one controller that acts.
+const lease = "pivot-agent-controller"
+
+func controllerCommand(build cli.Build) *cobra.Command {
+	var f controllerFlags
+	cmd := &cobra.Command{
+		Use:   "controller",
+		Short: "Be the controllers of the fleet",
+		Long: "Be the controllers of the fleet. Of several that run, the one that holds the Lease " + lease + "\n" +
+			"acts, and the others wait.",
+		Example: "  pivot-agent controller --kubeconfig admin.kubeconfig",
+		Args: cli.Usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, build) },
+	}
+	f.api.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.namespace, "namespace", "pivot-agent", "`NAMESPACE` of the Lease, and of what the controllers keep")
+	flags.StringVar(&f.health, "listen-health", ":8798", "`ADDRESS` of /healthz and /readyz")
+	flags.StringVar(&f.metrics, "listen-metrics", "127.0.0.1:8799", "`ADDRESS` of /metrics")
+	return cmd
+}
+
+// A leader that cannot renew its Lease for renewLimit ends. Another one takes over leaseLength after the last
+// renewal.
+const (
+	leaseLength = 30 * time.Second
+	renewLimit  = 20 * time.Second
+	renewEvery  = 5 * time.Second
+)
+
+func (f *controllerFlags) run(cmd *cobra.Command, build cli.Build) error {
+	config, err := f.api.config(build.Version)
+	if err != nil {
+		return err
+	}
+	known := runtime.NewScheme()
+	if err := scheme.AddToScheme(known); err != nil {
+		return err
+	}
+	objects.AddTo(known)
+	ctrl.SetLogger(logr.New(&logSink{log: f.api.log(cmd)}))
+	length, limit, every := leaseLength, renewLimit, renewEvery
+	m, err := ctrl.NewManager(config, manager.Options{
+		Scheme:           known,
+		LeaderElection:   true,
+		LeaderElectionID: lease, LeaderElectionNamespace: f.namespace,
+		LeaseDuration: &length, RenewDeadline: &limit, RetryPeriod: &every,
+		LeaderElectionReleaseOnCancel: true,
+		HealthProbeBindAddress:        f.health,
+		Metrics:                       server.Options{BindAddress: f.metrics},
+	})
+	if err != nil {
+		return fault.New(fault.Unavailable, "cannot use the API server: %w", err).WithHint("see --kubeconfig")
+	}
+	if err := m.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := m.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	return m.Start(cmd.Context())
+}

@@ -1,0 +1,45 @@
+// Package objects has the types of the objects of a fleet, as its controllers read and write them:
+// MachineConfigs and their pools, in the shape that OpenShift gives them, and pivot's own beside them. Their
+// schemas are in deploy/base/crds. A type has the fields that pivot uses; an update must therefore be a patch,
+// or else it would remove the other ones.
+package objects
+
+import (
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"machine-pivot/internal/cluster/api"
+)
+
+// The groups and versions of the objects.
+func operator() schema.GroupVersion {
+	return schema.GroupVersion{Group: api.OperatorGroup, Version: api.OperatorVersion}
+}
+func own() schema.GroupVersion { return schema.GroupVersion{Group: api.Group, Version: api.Version} }
+
+// AddTo adds the types to a scheme.
+func AddTo(s *runtime.Scheme) {
+	s.AddKnownTypes(operator(),
+		&MachineConfig{}, &MachineConfigList{}, &MachineConfigPool{}, &MachineConfigPoolList{},
+		&ContainerRuntimeConfig{}, &ContainerRuntimeConfigList{})
+	s.AddKnownTypes(own(), &NodeSystem{}, &NodeSystemList{}, &PoolRollout{}, &PoolRolloutList{})
+	metav1.AddToGroupVersion(s, operator())
+	metav1.AddToGroupVersion(s, own())
+}
+
+// clone returns a copy of an object that shares no memory with it.
+func clone[T any](of *T) *T {
+	text, err := json.Marshal(of)
+	if err != nil {
+		panic(fmt.Sprintf("an object cannot be written as JSON: %v", err)) // each was read from JSON
+	}
+	out := new(T)
+	if err := json.Unmarshal(text, out); err != nil {
+		panic(fmt.Sprintf("an object cannot be read as JSON: %v", err))
+	}
+	return out
+}

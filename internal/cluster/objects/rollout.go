@@ -1,0 +1,101 @@
+package objects
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// PoolRollout is what a MachineConfigPool of OpenShift's shape has no field for: how carefully the nodes of
+// the pool of the same name get another MachineConfig, and how far that is. The spec is an administrator's,
+// the status the controller's, which creates an object without a spec for a pool that has none.
+type PoolRollout struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   PoolRolloutSpec   `json:"spec,omitzero"`
+	Status PoolRolloutStatus `json:"status,omitzero"`
+}
+
+// PoolRolloutSpec is how carefully a pool's nodes get another MachineConfig.
+type PoolRolloutSpec struct {
+	// After names pools that must have arrived at their own configuration before a node of this one begins.
+	After []string `json:"after,omitempty"`
+	// Window is when nodes may begin, as internal/window defines it: "Sat,Sun 22:00-04:00 UTC". A node that
+	// has begun goes on after its end. Empty: always.
+	Window string `json:"window,omitempty"`
+	// Canary is how many nodes get a new configuration first. The others wait until each of these has it,
+	// and has been healthy for Soak.
+	Canary int32           `json:"canary,omitempty"`
+	Soak   metav1.Duration `json:"soak,omitzero"`
+	// Checks are the pool's own conditions of health, beside those that always hold.
+	Checks PoolChecks `json:"checks,omitzero"`
+	// StopAfter is how many nodes may fail until no further one begins. 0: 1.
+	StopAfter int32 `json:"stopAfter,omitempty"`
+	// ReturnToLastGood gives the last configuration that all nodes had to those that have the failing one,
+	// when the rollout has stopped because of StopAfter.
+	ReturnToLastGood bool `json:"returnToLastGood,omitempty"`
+	// MissingAfter is after what time a node that reboots and does not return is named as missing, and counts
+	// as failed. 0: 30 minutes.
+	MissingAfter metav1.Duration `json:"missingAfter,omitzero"`
+	// ParallelDownloads is how many nodes may download a configuration at a time before it is their turn. 0:
+	// none; each downloads when it is its turn.
+	ParallelDownloads int32 `json:"parallelDownloads,omitempty"`
+}
+
+// PoolChecks are conditions of health. A node counts as unavailable until they hold for it, and no further
+// node begins until all hold.
+type PoolChecks struct {
+	// Node is a CEL expression over "node", a Node object, that must be true for each node that has been
+	// changed. Empty: none.
+	Node string `json:"node,omitempty"`
+	// Workloads must have all their replicas available.
+	Workloads []WorkloadReference `json:"workloads,omitempty"`
+}
+
+// WorkloadReference names a Deployment or a DaemonSet.
+type WorkloadReference struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// PoolRolloutStatus is how far a rollout is.
+type PoolRolloutStatus struct {
+	// Target is the configuration that the nodes are given: that of the pool, or LastGood on the way back.
+	Target string `json:"target,omitempty"`
+	// LastGood is the last configuration that each node of the pool had.
+	LastGood string `json:"lastGood,omitempty"`
+	// Taken are the nodes that may be unavailable because of the controller: each has been given a
+	// configuration, or will be now, and has not become healthy with it. A node is added before its
+	// annotation is written, by an update that fails if the object has changed. So two controllers never
+	// count differently.
+	Taken []string `json:"taken,omitempty"`
+	// Failed are the nodes on which Target has failed, or which are missing.
+	Failed []FailedNode `json:"failed,omitempty"`
+	// GivenUp is the configuration after whose failures the rollout has stopped, or gone back.
+	GivenUp string `json:"givenUp,omitempty"`
+	// CanariesSince is since when all canaries have been healthy with Target.
+	CanariesSince *metav1.Time `json:"canariesSince,omitempty"`
+	// Waiting is what the rollout waits for, in one sentence. Empty: for nothing.
+	Waiting string `json:"waiting,omitempty"`
+}
+
+// FailedNode is a node on which a configuration has failed.
+type FailedNode struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+}
+
+// PoolRolloutList is a list of rollouts.
+type PoolRolloutList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []PoolRollout `json:"items"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (r *PoolRollout) DeepCopyObject() runtime.Object { return clone(r) }
+
+// DeepCopyObject implements runtime.Object.
+func (l *PoolRolloutList) DeepCopyObject() runtime.Object { return clone(l) }
