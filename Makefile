@@ -1,4 +1,4 @@
-# build    bin/pivot, bin/pivotctl and bin/pivot-agent, static binaries; bin/man; bin/completions
+# build    bin/pivot, bin/pivotctl, bin/pivot-agent and bin/pivot-fleet, static binaries; bin/man; bin/completions
 # test     what each change needs: checks and all tests, with real ostree, a registry, and boots in QEMU for what only a boot can show
 # unit     the fast tests only
 # nightly  what takes too long for each change: fuzzing, more first boots, guest releases, SELinux cases and architectures, packages, and the sweep
@@ -15,13 +15,14 @@
 # install-agent  only the node agent, with its unit; docs/cluster.md
 # image    a container image with what "make install" installs, but for the node agent: the OCI layout $(BIN)/image; docs/recipes/container.md
 # agent-image  a container image with the node agent and nothing else: the OCI layout $(BIN)/agent-image; docs/cluster.md
+# fleet-image  the same with the controllers of a fleet: $(BIN)/fleet-image
 # dist     $(DIST)/pivot-VERSION.tar.gz: the last commit, the vendored modules, and the packages' metadata
 # deb      Debian packages from that archive, in $(DIST)
 # rpm      packages for Fedora and related distributions, likewise
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build completions manpages test unit nightly sweep check fuzz demo test-host bench reference install install-host install-agent image agent-image dist deb rpm clean deps controlplane
+.PHONY: build completions manpages test unit nightly sweep check fuzz demo test-host bench reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
 .NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
@@ -47,7 +48,7 @@ VERSION ?= $(shell packaging/version.sh)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 
 build: completions manpages
-	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN)/ ./cmd/pivot ./cmd/pivotctl ./cmd/pivot-agent
+	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN)/ ./cmd/pivot ./cmd/pivotctl ./cmd/pivot-agent ./cmd/pivot-fleet
 
 # These run on the build host, regardless of the programs' platform.
 completions:
@@ -158,7 +159,7 @@ install-agent: $(BIN)/pivot-agent
 	install -D -m 0644 -t $(DESTDIR)$(UNITDIR) deploy/host/pivot-agent.service
 	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|g' $(DESTDIR)$(UNITDIR)/pivot-agent.service
 
-$(BIN)/pivot $(BIN)/pivotctl $(BIN)/pivot-agent:
+$(BIN)/pivot $(BIN)/pivotctl $(BIN)/pivot-agent $(BIN)/pivot-fleet:
 	@echo 'cannot install $@: run "make build" first' >&2; exit 1
 
 # Writes an image with the files below $$tree.
@@ -171,10 +172,10 @@ image: $(BIN)/pivot $(BIN)/pivotctl
 	packaging/files.sh pivot-agent $$tree | sed "s|^|$$tree|" | xargs -r rm; \
 	$(OCIIMAGE) -title pivot -program /usr/bin/pivot $$tree $(BIN)/image
 
-agent-image: $(BIN)/pivot-agent
+agent-image fleet-image: %-image: $(BIN)/pivot-%
 	@tree=$$(mktemp -d); trap "rm -rf $$tree" EXIT; \
-	install -D -m 0755 -t $$tree/usr/bin $(BIN)/pivot-agent; \
-	$(OCIIMAGE) -title pivot-agent -program /usr/bin/pivot-agent $$tree $(BIN)/agent-image
+	install -D -m 0755 -t $$tree/usr/bin $(BIN)/pivot-$*; \
+	$(OCIIMAGE) -title pivot-$* -program /usr/bin/pivot-$* $$tree $(BIN)/$@
 
 ARCHIVE = $(DIST)/pivot-$(VERSION:.dirty=).tar.gz
 

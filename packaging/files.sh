@@ -5,10 +5,10 @@
 set -eu
 case $1 in
 pivot-agent) of='-path *pivot-agent*' ;;
-pivotctl) of='-path *pivotctl*' ;;
+pivotctl) of='-path *pivotctl* -o -path *pivot-fleet*' ;;
 pivot-dracut) of='-path */dracut/*' ;;
 pivot-selinux) of='-path */selinux/*' ;;
-pivot) of='-not -path *pivotctl* -not -path *pivot-agent* -not -path */dracut/* -not -path */selinux/*' ;;
+pivot) of='-not -path *pivotctl* -not -path *pivot-agent* -not -path *pivot-fleet* -not -path */dracut/* -not -path */selinux/*' ;;
 *)
 	echo "files.sh: there is no package $1" >&2
 	exit 64
@@ -16,4 +16,4 @@ pivot) of='-not -path *pivotctl* -not -path *pivot-agent* -not -path */dracut/* 
 esac
 set -f # find, not the shell, must expand the patterns
 # shellcheck disable=SC2086 # $of has several words
-find "$2" \( -type f -o -type l \) $of -printf '/%P\n' | sort
+find "$2" \( -type f -o -type l \) \( $of \) -printf '/%P\n' | sort

@@ -20,5 +20,5 @@ func main() {
 }
 
 func rootCommand(build cli.Build) *cobra.Command {
-	return cli.Root("pivot-agent", build, "Maintain the machines of a cluster with pivot", nodeCommand(build), controllerCommand(build))
+	return cli.Root("pivot-agent", build, "Maintain the machines of a cluster with pivot", nodeCommand(build))
 }

@@ -10,6 +10,7 @@ import (
 
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/cluster/capacity"
+	"machine-pivot/internal/cluster/connect"
 	"machine-pivot/internal/cluster/drain"
 	"machine-pivot/internal/cluster/hands"
 	"machine-pivot/internal/cluster/kube"
@@ -19,7 +20,7 @@ import (
 
 // nodeFlags are the flags of the node agent.
 type nodeFlags struct {
-	api           apiFlags
+	api           connect.Flags
 	name          string
 	host, program string
 	listen        string
@@ -53,7 +54,7 @@ func nodeCommand(build cli.Build) *cobra.Command {
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, build) },
 	}
-	f.api.add(cmd)
+	f.api.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.name, "node-name", "", "`NAME` of the node (default: the environment variable NODE_NAME, or else the host's name)")
 	flags.StringVar(&f.host, "host", "/", "`DIR` below which the host's /run is mounted")
@@ -82,7 +83,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	config, err := f.api.config(build.Version)
+	config, err := f.api.Config("pivot-agent/" + build.Version)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 		return err
 	}
 	cluster := &kube.Cluster{Name: f.name, API: client, Now: time.Now}
-	log := f.api.log(cmd)
+	log := f.api.Log(cmd)
 	agent := &node.Agent{
 		Cluster: cluster, Hands: host, Policy: f.policy, Version: build.Version, Now: time.Now,
 		Log: log, Metrics: &node.Metrics{},

@@ -133,6 +133,10 @@ var importTable = map[string]rule{
 	// The fleet's controllers.
 	"cluster/objects": {ours: []string{"cluster/api"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
+	"cmd/pivot-fleet": {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
+
+	// The programs of a cluster, and what they have in common.
+	"cluster/connect": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, world)},
 	"cmd/pivot-agent": {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
 
 	// Beside its state machine.

@@ -70,7 +70,7 @@ func read(source string) (map[string]string, error) {
 		}
 		name := filepath.Base(file)
 		pages[name] = string(text)
-		if !slices.Contains([]string{"pivot.8", "pivotctl.1", "pivot-agent.8"}, name) {
+		if !slices.Contains([]string{"pivot.8", "pivotctl.1", "pivot-agent.8", "pivot-fleet.8"}, name) {
 			continue
 		}
 		of, err := manual.Pages(string(text))

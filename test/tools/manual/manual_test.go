@@ -18,7 +18,7 @@ func TestPages(t *testing.T) {
 		t.Fatalf("pages %q, %v", pages, err)
 	}
 	dir := t.TempDir()
-	for program, least := range map[string]int{"pivot.8": 10, "pivotctl.1": 10, "pivot-agent.8": 1} {
+	for program, least := range map[string]int{"pivot.8": 10, "pivotctl.1": 10, "pivot-agent.8": 1, "pivot-fleet.8": 1} {
 		text, err := os.ReadFile(filepath.Join("../../../man", program))
 		if err != nil {
 			t.Fatal(err)

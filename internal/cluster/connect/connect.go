@@ -1,4 +1,6 @@
-package main
+// Package connect has what each program of a cluster needs to begin: flags that say how to reach the API
+// server and what to log.
+package connect
 
 import (
 	"github.com/sirupsen/logrus"
@@ -9,19 +11,21 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// apiFlags are the flags of each command: how to reach the API server, and what to log.
-type apiFlags struct {
+// Flags say how to reach the API server, and what to log.
+type Flags struct {
 	kubeconfig string
 	verbose    bool
 }
 
-func (f *apiFlags) add(cmd *cobra.Command) {
+// Add adds the flags to a command.
+func (f *Flags) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the API server and credentials, such as kubelet's (default: those of the pod)")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log each step")
 }
 
-// config returns how to reach the API server.
-func (f *apiFlags) config(version string) (config *rest.Config, err error) {
+// Config returns how to reach the API server. agent is the program with its version, as the API server logs
+// it: NAME/VERSION.
+func (f *Flags) Config(agent string) (config *rest.Config, err error) {
 	if f.kubeconfig == "" {
 		config, err = rest.InClusterConfig()
 	} else {
@@ -29,13 +33,14 @@ func (f *apiFlags) config(version string) (config *rest.Config, err error) {
 	}
 	if err != nil {
 		return nil, fault.New(fault.Usage, "cannot tell how to reach the API server: %w", err).
-			WithHint("outside of a pod, name kubelet's credentials with --kubeconfig")
+			WithHint("outside of a pod, name credentials with --kubeconfig; a node has kubelet's")
 	}
-	config.UserAgent = "pivot-agent/" + version
+	config.UserAgent = agent
 	return config, nil
 }
 
-func (f *apiFlags) log(cmd *cobra.Command) *logrus.Logger {
+// Log returns a log of JSON lines on the command's standard error.
+func (f *Flags) Log(cmd *cobra.Command) *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(cmd.ErrOrStderr())
 	log.SetFormatter(&logrus.JSONFormatter{})

@@ -13,20 +13,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/cluster/connect"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
 )
 
 // controllerFlags are the flags of the fleet's controllers.
 type controllerFlags struct {
-	api       apiFlags
+	api       connect.Flags
 	namespace string // of the Lease
 	health    string
 	metrics   string
 }
 
 // lease is the name of the Lease whose holder is the one controller that acts.
-const lease = "pivot-agent-controller"
+const lease = "pivot-fleet-controller"
 
 func controllerCommand(build cli.Build) *cobra.Command {
 	var f controllerFlags
@@ -35,13 +36,13 @@ func controllerCommand(build cli.Build) *cobra.Command {
 		Short: "Be the controllers of the fleet",
 		Long: "Be the controllers of the fleet. Of several that run, the one that holds the Lease " + lease + "\n" +
 			"acts, and the others wait.",
-		Example: "  pivot-agent controller --kubeconfig admin.kubeconfig",
-		Args: cli.Usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, build) },
+		Example: "  pivot-fleet controller --kubeconfig admin.kubeconfig",
+		Args:    cli.Usage(cobra.NoArgs),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, build) },
 	}
-	f.api.add(cmd)
+	f.api.Add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.namespace, "namespace", "pivot-agent", "`NAMESPACE` of the Lease, and of what the controllers keep")
+	flags.StringVar(&f.namespace, "namespace", "pivot-fleet", "`NAMESPACE` of the Lease, and of what the controllers keep")
 	flags.StringVar(&f.health, "listen-health", ":8798", "`ADDRESS` of /healthz and /readyz")
 	flags.StringVar(&f.metrics, "listen-metrics", "127.0.0.1:8799", "`ADDRESS` of /metrics")
 	return cmd
@@ -56,7 +57,7 @@ const (
 )
 
 func (f *controllerFlags) run(cmd *cobra.Command, build cli.Build) error {
-	config, err := f.api.config(build.Version)
+	config, err := f.api.Config("pivot-fleet/" + build.Version)
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func (f *controllerFlags) run(cmd *cobra.Command, build cli.Build) error {
 		return err
 	}
 	objects.AddTo(known)
-	ctrl.SetLogger(logr.New(&logSink{log: f.api.log(cmd)}))
+	ctrl.SetLogger(logr.New(&logSink{log: f.api.Log(cmd)}))
 	length, limit, every := leaseLength, renewLimit, renewEvery
 	m, err := ctrl.NewManager(config, manager.Options{
 		Scheme:           known,
