@@ -16,6 +16,7 @@ import (
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/retry"
 	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/ostreetree"
 	"machine-pivot/test/worlds/registry"
@@ -47,9 +48,11 @@ func (h *host) logged() string {
 	return strings.Join(h.notes, "\n")
 }
 
-// newHost starts a registry and returns a host that has its CA and pull secret.
+// newHost starts a registry and returns a host that has its CA and pull secret. A short run has a third of the
+// tests of one (sample.World).
 func newHost(t *testing.T, opts registry.Options) *host {
 	t.Helper()
+	sample.World(t)
 	ownEnvironment(t)
 	return startHost(t, opts)
 }

@@ -36,7 +36,7 @@ func maxPairs() int {
 }
 
 // singleStep is the step of the sample of single crashes in a short run.
-const singleStep = 101
+const singleStep = 211
 
 // TestSweep (P1, P3, P25, P28, P56, D9, D26) crashes a whole first boot, and a whole change of the
 // running system, before, during and after each effect, with each kind of loss, once and twice.

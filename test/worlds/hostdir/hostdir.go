@@ -23,6 +23,7 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/ostreetree"
 	"machine-pivot/test/worlds/registry"
@@ -48,9 +49,10 @@ type Host struct {
 }
 
 // New returns a host that has booted the first system. Where the real ostree cannot be used, it
-// skips the test, or fails it on CI.
+// skips the test, or fails it on CI. A short run has a third of these tests (sample.World).
 func New(t testing.TB) *Host {
 	t.Helper()
+	sample.World(t)
 	need.Ostree(t)
 	made, err := madeSystems()
 	if err != nil {
