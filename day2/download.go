@@ -57,7 +57,7 @@ func download(ctx context.Context, m *machine.Machine, ask pivot.Ask, d pivot.Do
 
 // recordedDownload returns the download in the journal; zero if there is none.
 func recordedDownload(m *machine.Machine) pivot.Download {
-	if d := m.Progress.Record.Downloaded; d != nil {
+	if d := m.Progress.Content.Downloaded; d != nil {
 		return *d
 	}
 	return pivot.Download{}
@@ -130,12 +130,12 @@ func completeDownload(ctx context.Context, m *machine.Machine, d pivot.Download,
 // saveDownload sets the journal's download; nil removes it. The caller must not change d
 // afterwards.
 func saveDownload(m *machine.Machine, d *pivot.Download) error {
-	return m.Progress.Amend(func(r *pivot.Record) { r.Downloaded = d })
+	return m.Progress.Amend(func(r *pivot.JournalContent) { r.Downloaded = d })
 }
 
 // noteDownloaded notes what was downloaded and which command applies it.
 func noteDownloaded(m *machine.Machine, p Downloaded) {
-	d := m.Progress.Record.Downloaded
+	d := m.Progress.Content.Downloaded
 	what := "no image has to be pulled"
 	if !d.Image.IsZero() {
 		what = d.Image.String() + " is in the repository"

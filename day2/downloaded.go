@@ -15,7 +15,7 @@ func imagesFor(m *machine.Machine, prepared Prepared) (machine.Images, error) {
 	if !prepared.Downloaded {
 		return nil, nil
 	}
-	d := m.Progress.Record.Downloaded
+	d := m.Progress.Content.Downloaded
 	switch {
 	case d == nil:
 		return nil, fault.New(fault.Refused, "cannot use what was downloaded: nothing was").WithHint(hostimages.DownloadAgain)
@@ -32,7 +32,7 @@ func downloadedImages(m *machine.Machine, d pivot.Download) machine.Images {
 
 // downloadedConfig returns the MachineConfig that was downloaded for.
 func downloadedConfig(m *machine.Machine) (Config, error) {
-	d := m.Progress.Record.Downloaded
+	d := m.Progress.Content.Downloaded
 	if d.MachineConfig == "" {
 		return Config{}, fault.New(fault.Refused, "cannot apply what was downloaded: it is image %s, and no MachineConfig", d.Image.Reference).
 			WithHint("pivot rebase --from-downloaded moves to it; pivot apply --download-only MACHINECONFIG downloads for a MachineConfig")

@@ -77,7 +77,7 @@ func (h *HandBack) check(ctx context.Context, path string, record []byte, desire
 	if err != nil {
 		return err
 	}
-	last := h.Progress.Record
+	last := h.Progress.Content
 	return handback.Facts{
 		Recorded:    path == mcfile.RecordPath,
 		Interrupted: live.Interrupted(h.Host.Root),
@@ -93,7 +93,7 @@ func (h *HandBack) check(ctx context.Context, path string, record []byte, desire
 // alreadyBack completes what a killed run has left of the journal.
 func (h *HandBack) alreadyBack() error {
 	h.Progress.Note("nothing to do: the machine is the machine-config-daemon's")
-	if !slices.ContainsFunc(h.Progress.Record.Target.Entries, func(e hostfiles.Entry) bool { return e.Path == mcfile.RecordPath }) {
+	if !slices.ContainsFunc(h.Progress.Content.Target.Entries, func(e hostfiles.Entry) bool { return e.Path == mcfile.RecordPath }) {
 		return nil
 	}
 	return h.forget()
@@ -102,7 +102,7 @@ func (h *HandBack) alreadyBack() error {
 // forget removes from the journal what the machine was last asked for, since the daemon may ask for
 // something else from now on.
 func (h *HandBack) forget() error {
-	h.Progress.Record.Target = pivot.Target{}
+	h.Progress.Content.Target = pivot.Target{}
 	return h.Progress.Keep()
 }
 

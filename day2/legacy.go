@@ -36,7 +36,7 @@ func (r *Rebase) reference(prepared Prepared) (string, error) {
 	case r.Image != "":
 		return r.Image, nil
 	case prepared.Downloaded:
-		return r.Progress.Record.Downloaded.Image.Reference, nil
+		return r.Progress.Content.Downloaded.Image.Reference, nil
 	}
 	return r.legacyFile(PullspecPath)
 }

@@ -184,7 +184,7 @@ func runner(m *machine.Machine) *live.Runner {
 // recordTarget records in the journal a target that the running system has reached, as what the
 // machine was last asked for.
 func recordTarget(m *machine.Machine, target pivot.Target) error {
-	if r := m.Progress.Record; r.Phase == pivot.PhaseDone && r.Target.Same(target) {
+	if r := m.Progress.Content; r.Phase == pivot.PhaseDone && r.Target.Same(target) {
 		return nil
 	}
 	m.Progress.Start(1, m.Progress.BootID, target)

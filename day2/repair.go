@@ -38,7 +38,7 @@ func currentFile(m *machine.Machine) (Config, error) {
 // askForLast changes a request for the current MachineConfig into one for exactly what the machine
 // was last asked for. It returns an error if that was not this MachineConfig.
 func (a *Apply) askForLast(ask *request) error {
-	last := a.Progress.Record
+	last := a.Progress.Content
 	i := slices.IndexFunc(last.Target.Entries, func(e hostfiles.Entry) bool { return e.Path == mcfile.RecordPath })
 	have, there, err := hostfiles.Read(a.Host.Root, mcfile.RecordPath)
 	known := i >= 0

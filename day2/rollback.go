@@ -161,7 +161,7 @@ func (r *Rollback) addRecorded(target *pivot.Target, to pivot.Deployment, d ostr
 // a copy of the file.
 func (r *Rollback) recordedIn(d ostree.Deployment) (*mcfile.Desired, error) {
 	path, data, err := readCurrent(d.Path)
-	closed := r.Progress.Record.Closed
+	closed := r.Progress.Content.Closed
 	if err != nil || path != mcfile.RecordPath && (path != mcfile.ClosedPath || closed == nil || closed.Deployment != d.ID()) {
 		return nil, err
 	}

@@ -97,8 +97,8 @@ func (s *ReleaseSlot) attempt(ctx context.Context) error {
 	if err := s.Open(); err != nil {
 		return err
 	}
-	if s.Progress.Record.Slot == nil {
-		return s.Progress.Journal.Save(s.Progress.Record) // removes a stale stamp
+	if s.Progress.Content.Slot == nil {
+		return s.Progress.Journal.Save(s.Progress.Content) // removes a stale stamp
 	}
 	return holder(s.Machine).GiveBack(ctx, s.Force)
 }

@@ -39,7 +39,7 @@ type Trial struct {
 func (t *Trial) Run(ctx context.Context) error {
 	alone := func(step func() error) error { return locked(ctx, t.Machine, t.wait, step) }
 	err := conductor(t.Machine).Conduct(ctx, alone, t.wait)
-	failed := t.Progress.Record.Phase == pivot.PhaseFailed
+	failed := t.Progress.Content.Phase == pivot.PhaseFailed
 	switch {
 	case err == nil:
 		t.Progress.End(nil)

@@ -37,15 +37,15 @@ func (Unfinished) Interrupted(m *machine.Machine) string {
 
 // Trial implements machine.Unfinished.
 func (Unfinished) Trial(m *machine.Machine, s *status.Status) (there bool, err error) {
-	record := m.Progress.Record
-	if s.Trial = record.Trial; s.Trial == nil {
+	journal := m.Progress.Content
+	if s.Trial = journal.Trial; s.Trial == nil {
 		return false, nil
 	}
 	state, failed, err := conductor(m).State()
 	if err != nil {
 		return true, err
 	}
-	s.Phase, s.Error = record.Phase, record.Error
+	s.Phase, s.Error = journal.Phase, journal.Error
 	switch state {
 	case pivot.TrialWaits:
 		s.Notes = append(s.Notes, "the new system is tried once: by the reboot that pivot asks for, not by another one; the same command does that again")
@@ -64,7 +64,7 @@ func (Unfinished) Trial(m *machine.Machine, s *status.Status) (there bool, err e
 func explainStop(ctx context.Context, m *machine.Machine, err error) error {
 	switch {
 	case !machine.Stopped(ctx, err):
-	case m.Progress.Record.Trial != nil:
+	case m.Progress.Content.Trial != nil:
 		return fault.New(fault.Unavailable, "stopped before the trial: %w", context.Cause(ctx)).WithHint(trial.TryAgain)
 	case live.Interrupted(m.Host.Root):
 		return fault.New(fault.Unavailable, "stopped in the middle of a change of the running system: %w", context.Cause(ctx)).

@@ -43,7 +43,7 @@ func (w *Watch) Run(ctx context.Context) (differences []string, err error) {
 		if err := w.Open(); err != nil {
 			return nil, err
 		}
-		record := w.Progress.Record
+		journal := w.Progress.Content
 		// Watch before comparing, so that no change is missed in between.
 		if err := watcher.Paths(w.Host.Path("/"), paths); err != nil {
 			return nil, err
@@ -52,12 +52,12 @@ func (w *Watch) Run(ctx context.Context) (differences []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if other := w.watchedPaths(state, record.Target); !slices.Equal(other, paths) { // always so the first time
+		if other := w.watchedPaths(state, journal.Target); !slices.Equal(other, paths) { // always so the first time
 			paths = other
 			continue
 		}
 		differences, w.Found = nil, nil
-		if expectsTarget(record, w.Progress.BootID) {
+		if expectsTarget(journal, w.Progress.BootID) {
 			differences, w.Found = pivot.Texts(found), found
 			w.Tell(differences)
 		}
@@ -100,6 +100,6 @@ func (w *Watch) linkPaths() []string {
 
 // expectsTarget reports whether this boot should be at a record's target. It should not before
 // the reboot into it, during its trial, or if the transaction failed or was undone.
-func expectsTarget(r pivot.Record, bootID string) bool {
+func expectsTarget(r pivot.JournalContent, bootID string) bool {
 	return r.Phase == pivot.PhaseDone || r.Phase == pivot.PhaseCommitted && r.BootID != bootID
 }

@@ -65,7 +65,7 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 func (b *FirstBoot) isMachines() bool {
 	open, err := b.Host.Has(EncapsulatedPath)
 	unsettled := []pivot.Phase{"", pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseInterrupted, pivot.PhaseFailed}
-	return !b.Again && (open || err != nil || slices.Contains(unsettled, b.Progress.Record.Phase))
+	return !b.Again && (open || err != nil || slices.Contains(unsettled, b.Progress.Content.Phase))
 }
 
 // Off reports whether the administrator has switched the first boot off, and notes it in
@@ -204,11 +204,11 @@ func (b *FirstBoot) endWithoutFile(ctx context.Context, err error) error {
 func (b *FirstBoot) close(ctx context.Context, converger *pivot.Converger, plan pivot.Plan, digest string) error {
 	state, target := plan.From(), plan.To()
 	b.Progress.Begin(pivot.StepProve, "the machine is what was asked for")
-	if b.Progress.Record.Phase == pivot.PhaseIdle || !b.Progress.Record.Target.Same(target) {
+	if b.Progress.Content.Phase == pivot.PhaseIdle || !b.Progress.Content.Target.Same(target) {
 		b.Progress.Start(1, state.BootID, target)
 	}
-	b.Progress.Record.Error = nil
-	b.Progress.Record.Closed = &pivot.Closing{Deployment: state.Booted.ID(), Request: digest}
+	b.Progress.Content.Error = nil
+	b.Progress.Content.Closed = &pivot.Closing{Deployment: state.Booted.ID(), Request: digest}
 	// Write the journal first. As long as the file is there, the next run closes again after a
 	// crash; without the file no run would.
 	if err := b.Progress.Enter(pivot.PhaseDone, state.BootID); err != nil {

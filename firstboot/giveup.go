@@ -11,9 +11,9 @@ import (
 // returns an error that says why.
 func (b *FirstBoot) giveUp(ctx context.Context, converger *pivot.Converger, plan pivot.Plan) error {
 	err := fault.New(fault.Refused, "cannot pivot this machine: after %d attempts it still comes up without the target: %s",
-		b.Progress.Record.Attempt, converger.Missing(ctx, plan))
-	if b.Progress.Record.Phase != pivot.PhaseFailed {
-		b.Progress.Record.Error = pivot.FailureOf(err)
+		b.Progress.Content.Attempt, converger.Missing(ctx, plan))
+	if b.Progress.Content.Phase != pivot.PhaseFailed {
+		b.Progress.Content.Error = pivot.FailureOf(err)
 		if jerr := b.Progress.Enter(pivot.PhaseFailed, plan.From().BootID); jerr != nil {
 			return jerr
 		}

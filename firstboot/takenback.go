@@ -18,7 +18,7 @@ import (
 // host, which means that the host was rolled back to the running one. A host with a
 // single deployment cannot have been rolled back: it was reinstalled and has kept its /var.
 func (b *FirstBoot) takenBack(state pivot.State, digest string) bool {
-	closed := b.Progress.Record.Closed
+	closed := b.Progress.Content.Closed
 	return closed != nil && closed.Request == digest && closed.Deployment != state.Booted.ID() && state.Deployments > 1
 }
 
@@ -28,7 +28,7 @@ func (b *FirstBoot) takenBack(state pivot.State, digest string) bool {
 func (b *FirstBoot) hold(plan pivot.Plan) error {
 	state, target := plan.From(), plan.To()
 	b.Progress.Begin(pivot.StepProve, "the machine is what it was before its first boot")
-	b.Progress.Record.Target, b.Progress.Record.Error = target, nil
+	b.Progress.Content.Target, b.Progress.Content.Error = target, nil
 	if err := b.Progress.Enter(pivot.PhaseUndone, state.BootID); err != nil {
 		return err
 	}
@@ -36,17 +36,17 @@ func (b *FirstBoot) hold(plan pivot.Plan) error {
 		return err
 	}
 	b.Progress.Note(fmt.Sprintf("somebody went back: the first boot was completed in deployment %s, but %s runs (%s); it stays as it is",
-		b.Progress.Record.Closed.Deployment, state.Booted.ID(), strings.Join(pivot.Prove(state, target), "; ")))
+		b.Progress.Content.Closed.Deployment, state.Booted.ID(), strings.Join(pivot.Prove(state, target), "; ")))
 	b.Progress.Note(machine.GoForward)
 	return nil
 }
 
-// reopen opens a first boot again that was completed or given up. It clears the record,
+// reopen opens a first boot again that was completed or given up. It clears the journal,
 // except for the history and for what is independent of the transaction. It reports whether it
 // has renamed the file.
 func (b *FirstBoot) reopen() (renamed bool, err error) {
-	before := b.Progress.Record
-	b.Progress.Record = pivot.Record{Phase: pivot.PhaseIdle, History: before.History, Downloaded: before.Downloaded, Slot: before.Slot}
+	before := b.Progress.Content
+	b.Progress.Content = pivot.JournalContent{Phase: pivot.PhaseIdle, History: before.History, Downloaded: before.Downloaded, Slot: before.Slot}
 	file := b.Host.Path(b.File)
 	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
 		return false, nil

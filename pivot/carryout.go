@@ -27,7 +27,7 @@ func (c *Converger) apply(ctx context.Context, plan Plan, attempt int) error {
 // abandoned returns the image that an earlier transaction was to deploy, and may have pulled,
 // if plan replaces that transaction. Downloads are kept.
 func (c *Converger) abandoned(plan Plan) []Image {
-	r := c.Progress.Record
+	r := c.Progress.Content
 	image := r.Target.Image
 	switch {
 	case r.Phase == PhaseIdle, r.Phase == PhaseDone, image.IsZero(), image.Same(plan.target.Image):
@@ -71,7 +71,7 @@ func (c *Converger) releasePackages() {
 // keeps the image now. A failure does no harm to the machine, so it is only noted.
 func (c *Converger) Release(ctx context.Context) {
 	c.releasePackages()
-	image := c.Progress.Record.Target.Image
+	image := c.Progress.Content.Target.Image
 	if image.Commit == "" {
 		return
 	}

@@ -23,9 +23,9 @@ func (c *Converger) complete(ctx context.Context, ask Ask) (Target, error) {
 		return target, err
 	}
 	c.recall(ask, &target)
-	if record := c.Progress.Record; record.WasCommitted() && !ask.ByHand {
+	if journal := c.Progress.Content; journal.WasCommitted() && !ask.ByHand {
 		// A system that came up without the entries of the commit has nothing to adopt.
-		if known := target.With(record.Target.Entries); known.Same(record.Target) {
+		if known := target.With(journal.Target.Entries); known.Same(journal.Target) {
 			return known, nil
 		}
 	}
@@ -68,15 +68,15 @@ func (c *Converger) recall(ask Ask, target *Target) {
 	if target.Image.IsZero() {
 		return
 	}
-	record := c.Progress.Record
-	known, apply := record.Target, ask.ImageKargs.Apply
+	journal := c.Progress.Content
+	known, apply := journal.Target, ask.ImageKargs.Apply
 	if !known.Image.Same(target.Image) {
 		known = Target{}
 	} else {
 		target.Image.Commit, target.Image.Version = known.Image.Commit, known.Image.Version
 		// A committed choice counts more than the settings: a first boot that was started with
 		// --image-kargs=apply is verified by the unit, which has no flags.
-		if !ask.ImageKargs.ForThisRun && (record.WasCommitted() || record.Phase == PhaseDone) {
+		if !ask.ImageKargs.ForThisRun && (journal.WasCommitted() || journal.Phase == PhaseDone) {
 			apply = known.Kargs.Image != nil
 		}
 	}

@@ -17,7 +17,7 @@ func (j Journal) contents() hostfiles.Contents {
 	return hostfiles.Contents{Dir: filepath.Join(filepath.Dir(j.Path), "contents"), Disk: j.Disk}
 }
 
-// Store keeps content durably until Save writes a record that does not name it.
+// Store keeps content durably until Save writes a content that does not name it.
 func (j Journal) Store(content []byte) error {
 	if err := j.contents().Keep(content); err != nil {
 		return fault.New(fault.CannotWrite, "cannot keep a file's content: %w", err)

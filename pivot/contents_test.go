@@ -47,7 +47,7 @@ func TestContents(t *testing.T) {
 		}
 	}
 	write(t, filepath.Join(filepath.Dir(kept[0]), ".x.new"), "what a crash left")
-	if err := j.Save(pivot.Record{Phase: pivot.PhaseCommitted, Contents: []hostfiles.Digest{d}}); err != nil {
+	if err := j.Save(pivot.JournalContent{Phase: pivot.PhaseCommitted, Contents: []hostfiles.Digest{d}}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := j.Content(d); err != nil || string(got) != "secret" || len(contentsIn(t, root)) != 1 {
@@ -63,7 +63,7 @@ func TestContents(t *testing.T) {
 	if got, err := j.Content(d); err != nil || string(got) != "secret" {
 		t.Errorf("stored again: %q, %v", got, err)
 	}
-	if err := j.Save(pivot.Record{Phase: pivot.PhaseDone}); err != nil {
+	if err := j.Save(pivot.JournalContent{Phase: pivot.PhaseDone}); err != nil {
 		t.Fatal(err)
 	}
 	if left := contentsIn(t, root); len(left) > 0 {

@@ -183,15 +183,15 @@ func (c *Converger) Converge(ctx context.Context, plan Plan, d Decision) error {
 
 // Decide calls the function Decide with the journal's record and the facts of a plan.
 func (c *Converger) Decide(plan Plan) Decision {
-	record, state, target := c.Progress.Record, plan.state, plan.target
-	same, lacks := record.Target.Same(target), Prove
-	if same && record.Phase == PhaseCommitted && !plan.ask.ByHand {
+	journal, state, target := c.Progress.Content, plan.state, plan.target
+	same, lacks := journal.Target.Same(target), Prove
+	if same && journal.Phase == PhaseCommitted && !plan.ask.ByHand {
 		lacks = Failures // what users have changed since the commit does not need another one
 	}
-	return Decide(record, Facts{
+	return Decide(journal, Facts{
 		Planned:         true,
-		Trial:           JudgeTrial(record, state.Booted.ID(), record.BootID == state.BootID),
-		SameBoot:        record.BootID == state.BootID,
+		Trial:           JudgeTrial(journal, state.Booted.ID(), journal.BootID == state.BootID),
+		SameBoot:        journal.BootID == state.BootID,
 		SameTarget:      same,
 		AtTarget:        len(lacks(state, target)) == 0,
 		PendingAtTarget: state.Pending() && len(lacks(state.AsIfRebooted(), target)) == 0,
@@ -243,7 +243,7 @@ func (c *Converger) classified(state State, target Target) ([]Difference, error)
 
 // sayAttempt notes why there is another attempt.
 func (c *Converger) sayAttempt(ctx context.Context, plan Plan, d Decision) {
-	if record := c.Progress.Record; d.Attempt > record.Attempt && record.Phase == PhaseCommitted {
+	if journal := c.Progress.Content; d.Attempt > journal.Attempt && journal.Phase == PhaseCommitted {
 		c.Progress.Note(fmt.Sprintf("attempt %d of %d: the one before was committed, but this boot came up without it: %s",
 			d.Attempt, MaxAttempts, c.Missing(ctx, plan)))
 	}

@@ -52,7 +52,7 @@ type Facts struct {
 //	by hand                                   apply
 //	committed, new boot, not at target        the commit did not hold: next attempt, bounded
 //	anything else, such as applying           plan again
-func Decide(r Record, f Facts) Decision {
+func Decide(r JournalContent, f Facts) Decision {
 	same := func(a Action) Decision { return Decision{Action: a, Attempt: r.Attempt} }
 	switch {
 	case f.Trial == TrialRuns || f.Trial == TrialKept || f.Trial == TrialLost:
@@ -76,7 +76,7 @@ func Decide(r Record, f Facts) Decision {
 }
 
 // decideBoot decides about a change of the next boot that nothing forbids.
-func decideBoot(r Record, f Facts) Decision {
+func decideBoot(r JournalContent, f Facts) Decision {
 	committed := r.Phase == PhaseCommitted && f.SameTarget
 	switch {
 	case committed && f.SameBoot && f.PendingAtTarget && f.Trial == TrialNone && !f.Trying:

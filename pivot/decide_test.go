@@ -13,8 +13,8 @@ import (
 
 // situation is one combination of Decide's inputs.
 type situation struct {
-	record pivot.Record
-	facts  pivot.Facts
+	journal pivot.JournalContent
+	facts   pivot.Facts
 }
 
 // situations returns all combinations.
@@ -37,8 +37,8 @@ func situations() []situation {
 	attempts := []int{0, 1, pivot.MaxAttempts}
 	reaches := []pivot.Reach{pivot.ReachNone, pivot.ReachRunning, pivot.ReachBoot}
 	slots := []pivot.SlotNeed{pivot.SlotNone, pivot.SlotWanted, pivot.SlotTaken}
-	vary(len(phases), func(s *situation, i int) { s.record.Phase = phases[i] })
-	vary(len(attempts), func(s *situation, i int) { s.record.Attempt = attempts[i] })
+	vary(len(phases), func(s *situation, i int) { s.journal.Phase = phases[i] })
+	vary(len(attempts), func(s *situation, i int) { s.journal.Attempt = attempts[i] })
 	vary(len(trials), func(s *situation, i int) { s.facts.Trial = trials[i] })
 	vary(len(reaches), func(s *situation, i int) { s.facts.Reach = reaches[i] })
 	vary(len(slots), func(s *situation, i int) { s.facts.Slot = slots[i] })
@@ -55,7 +55,7 @@ func situations() []situation {
 }
 
 func (s situation) String() string {
-	return fmt.Sprintf("%s/%d/%+v", s.record.Phase, s.record.Attempt, s.facts)
+	return fmt.Sprintf("%s/%d/%+v", s.journal.Phase, s.journal.Attempt, s.facts)
 }
 
 // TestDecideTable compares Decide with the table in docs/states.md, for all inputs.
@@ -71,7 +71,7 @@ func TestDecideTable(t *testing.T) {
 			t.Fatalf("%v: no row of the table fits", s)
 		}
 		used[i] = true
-		if got, want := pivot.Decide(s.record, s.facts), rows[i].decision(s); got != want {
+		if got, want := pivot.Decide(s.journal, s.facts), rows[i].decision(s); got != want {
 			t.Errorf("%v: %+v, the table says %+v", s, got, want)
 		}
 	}
@@ -132,10 +132,10 @@ func statesTable(t *testing.T, columns int) (rows [][]string) {
 
 func (r row) fits(s situation) bool {
 	f := s.facts
-	attempt := map[bool]string{true: "last", false: "earlier"}[s.record.Attempt >= pivot.MaxAttempts]
+	attempt := map[bool]string{true: "last", false: "earlier"}[s.journal.Attempt >= pivot.MaxAttempts]
 	for i, is := range [columns - 2]string{
 		string(f.Trial), yesNo(f.Planned), yesNo(f.AtTarget), string(f.Reach), yesNo(f.TakenBack), yesNo(f.NeverReboot), cmp.Or(string(f.Slot), "none"),
-		string(s.record.Phase), attempt, yesNo(f.SameTarget), yesNo(f.SameBoot), yesNo(f.PendingAtTarget), yesNo(f.Trying), yesNo(f.ByHand),
+		string(s.journal.Phase), attempt, yesNo(f.SameTarget), yesNo(f.SameBoot), yesNo(f.PendingAtTarget), yesNo(f.Trying), yesNo(f.ByHand),
 	} {
 		if r[i][0] != "any" && !slices.Contains(r[i], is) {
 			return false
@@ -152,7 +152,7 @@ func yesNo(b bool) string {
 }
 
 func (r row) decision(s situation) pivot.Decision {
-	d := pivot.Decision{Action: pivot.Action(r[columns-2][0]), Attempt: s.record.Attempt}
+	d := pivot.Decision{Action: pivot.Action(r[columns-2][0]), Attempt: s.journal.Attempt}
 	switch r[columns-1][0] {
 	case "1":
 		d.Attempt = 1
@@ -168,14 +168,14 @@ func (r row) decision(s situation) pivot.Decision {
 // TestDecide (P2, P7, P24, D26) checks the promises, for all inputs.
 func TestDecide(t *testing.T) {
 	for _, s := range situations() {
-		if why := brokenPromise(s.record, s.facts, pivot.Decide(s.record, s.facts)); why != "" {
+		if why := brokenPromise(s.journal, s.facts, pivot.Decide(s.journal, s.facts)); why != "" {
 			t.Fatalf("%v: %s", s, why)
 		}
 	}
 }
 
 // brokenPromise returns the promise that a decision breaks; "" if none.
-func brokenPromise(r pivot.Record, f pivot.Facts, d pivot.Decision) string {
+func brokenPromise(r pivot.JournalContent, f pivot.Facts, d pivot.Decision) string {
 	onTrial := f.Trial == pivot.TrialRuns || f.Trial == pivot.TrialKept || f.Trial == pivot.TrialLost
 	changes := d.Action == pivot.ActionApply || d.Action == pivot.ActionReboot || d.Action == pivot.ActionLive
 	switch {

@@ -44,8 +44,8 @@ func (d Download) Same(other Download) bool {
 	return true
 }
 
-// kept returns the digests of all contents that the record names.
-func (r Record) kept() []hostfiles.Digest {
+// kept returns the digests of all contents that the journal names.
+func (r JournalContent) kept() []hostfiles.Digest {
 	if r.Downloaded == nil || r.Downloaded.MachineConfig == "" {
 		return r.Contents
 	}
@@ -53,18 +53,18 @@ func (r Record) kept() []hostfiles.Digest {
 }
 
 // Amend durably changes the parts of the journal that are independent of the transaction. It
-// changes the saved record and the one in memory separately, so that the steps of this run are
+// changes the saved content and the one in memory separately, so that the steps of this run are
 // not added to an earlier transaction.
-func (p *Progress) Amend(change func(*Record)) error {
-	record, err := p.Journal.Load()
+func (p *Progress) Amend(change func(*JournalContent)) error {
+	journal, err := p.Journal.Load()
 	if err != nil {
 		return err
 	}
-	change(&record)
-	if err := p.Journal.Save(record); err != nil {
+	change(&journal)
+	if err := p.Journal.Save(journal); err != nil {
 		return err
 	}
-	change(&p.Record)
+	change(&p.Content)
 	return nil
 }
 

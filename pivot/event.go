@@ -4,11 +4,11 @@ package pivot
 type Event struct {
 	Kind    EventKind
 	Step    Step
-	Message string // for people; may be empty
-	Amount  Amount // for EventProgressed
-	Err     error  // for EventWaiting and EventFailing
-	Record  Record // the record at this time
-	Command string // whose run it is: Progress.Command
+	Message string         // for people; may be empty
+	Amount  Amount         // for EventProgressed
+	Err     error          // for EventWaiting and EventFailing
+	Journal JournalContent // what the journal says at this time
+	Command string         // whose run it is: Progress.Command
 }
 
 // Amount is the progress within a step.

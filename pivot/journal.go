@@ -34,8 +34,8 @@ func (p Phase) open() bool { return p == "" || p == PhaseIdle || p == PhaseApply
 // gives up.
 const MaxAttempts = 3
 
-// Record is the content of the journal: the intent. The actual state is read from the host.
-type Record struct {
+// JournalContent is what the journal says: the intent. The actual state is read from the host.
+type JournalContent struct {
 	Format  int       `json:"format"` // of this file
 	Phase   Phase     `json:"phase"`
 	BootID  string    `json:"bootID"`  // of the boot that wrote Phase
@@ -68,7 +68,7 @@ type Closing struct {
 
 // WasCommitted reports whether the unfinished transaction was committed at least once. An
 // attempt above 1 implies this: it only follows a commit that did not hold.
-func (r Record) WasCommitted() bool {
+func (r JournalContent) WasCommitted() bool {
 	return r.Phase == PhaseCommitted || r.Phase == PhaseTrial || r.Phase != PhaseDone && r.Attempt > 1
 }
 
@@ -122,13 +122,13 @@ const (
 	SlotStamp  = "slot"  // a FleetLock slot: pivot-slot.service
 )
 
-// stamp is a stamp file and whether the record requires it.
+// stamp is a stamp file and whether the content requires it.
 type stamp struct {
 	name   string
 	wanted bool
 }
 
-func (r Record) stamps() []stamp {
+func (r JournalContent) stamps() []stamp {
 	return []stamp{{TrialStamp, r.Trial != nil}, {SlotStamp, r.Slot != nil}}
 }
 
@@ -165,7 +165,7 @@ func (j Journal) unstamp(name string) error {
 // format 1, in which the target's files had contents instead of digests.
 const formatVersion = 2
 
-// Journal keeps one Record in a file, which each write replaces atomically and durably.
+// Journal keeps one JournalContent in a file, which each write replaces atomically and durably.
 type Journal struct {
 	Path string
 	Disk hostfiles.Disk
@@ -180,23 +180,23 @@ func JournalIn(root string) Journal {
 	return Journal{Path: filepath.Join(root, StateDir, "journal.json"), Disk: hostfiles.OS{}}
 }
 
-// Load reads the record. Without a journal it returns a record in PhaseIdle.
-func (j Journal) Load() (Record, error) {
+// Load reads the content. Without a journal it returns one in PhaseIdle.
+func (j Journal) Load() (JournalContent, error) {
 	data, err := j.file().Read()
 	if errors.Is(err, fs.ErrNotExist) {
-		return Record{Format: formatVersion, Phase: PhaseIdle}, nil
+		return JournalContent{Format: formatVersion, Phase: PhaseIdle}, nil
 	}
 	if err != nil {
-		return Record{}, err
+		return JournalContent{}, err
 	}
 	return j.Parse(data)
 }
 
 // Parse decodes a journal, which may come from another machine.
-func (j Journal) Parse(data []byte) (Record, error) {
-	var r Record
+func (j Journal) Parse(data []byte) (JournalContent, error) {
+	var r JournalContent
 	if err := j.file().Parse(data, &r); err != nil {
-		return Record{}, err
+		return JournalContent{}, err
 	}
 	return r, nil
 }
@@ -214,9 +214,9 @@ func (j Journal) file() hostfiles.StateFile {
 		Remedy: "move the file away to start over; the host itself says what is deployed"}
 }
 
-// Save replaces the record durably: after it returns, the record survives a power cut. The
-// contents that the record names must be stored already; all others are removed.
-func (j Journal) Save(r Record) error {
+// Save replaces the content durably: after it returns, it survives a power cut. The
+// files whose digests it has must be stored already; all others are removed.
+func (j Journal) Save(r JournalContent) error {
 	r.Format = formatVersion
 	for _, s := range r.stamps() {
 		if s.wanted {

@@ -11,10 +11,10 @@ import (
 	"machine-pivot/internal/retry"
 )
 
-// Progress tracks a run: it keeps the journal and emits events, each with the current record.
+// Progress tracks a run: it keeps the journal and emits events, each with the journal's current content.
 type Progress struct {
 	Journal Journal
-	Record  Record
+	Content JournalContent
 	Emit    Emit
 	Now     func() time.Time
 	BootID  string // of this boot; "" if unknown
@@ -36,24 +36,24 @@ type Progress struct {
 
 // Open loads the journal.
 func (p *Progress) Open() (err error) {
-	p.Record, err = p.Journal.Load()
+	p.Content, err = p.Journal.Load()
 	return err
 }
 
-// Start begins the given attempt at target in the record.
+// Start begins the given attempt at target in the journal.
 func (p *Progress) Start(attempt int, bootID string, target Target) {
 	if attempt == 1 {
-		p.Record.Started, p.Record.Phases, p.Record.Boots = time.Time{}, slices.Clone(p.ran), nil
+		p.Content.Started, p.Content.Phases, p.Content.Boots = time.Time{}, slices.Clone(p.ran), nil
 	}
-	p.Record.Phase, p.Record.BootID = PhaseApplying, bootID
-	p.Record.Attempt, p.Record.Target, p.Record.Error, p.Record.Contents = attempt, target, nil, nil
-	p.Record.Trial = nil
-	if p.Record.Started.IsZero() {
-		p.Record.Started = p.Now().UTC().Truncate(time.Second)
+	p.Content.Phase, p.Content.BootID = PhaseApplying, bootID
+	p.Content.Attempt, p.Content.Target, p.Content.Error, p.Content.Contents = attempt, target, nil, nil
+	p.Content.Trial = nil
+	if p.Content.Started.IsZero() {
+		p.Content.Started = p.Now().UTC().Truncate(time.Second)
 	}
 }
 
-// store keeps the contents of files and adds their digests to the record.
+// store keeps the contents of files and adds their digests to the journal.
 func (p *Progress) store(files []hostfiles.File) error {
 	for _, f := range files {
 		if f.Kind != hostfiles.KindFile {
@@ -62,7 +62,7 @@ func (p *Progress) store(files []hostfiles.File) error {
 		if err := p.Journal.Store(f.Content); err != nil {
 			return err
 		}
-		p.Record.Contents = append(p.Record.Contents, f.Digest)
+		p.Content.Contents = append(p.Content.Contents, f.Digest)
 	}
 	return nil
 }
@@ -75,15 +75,15 @@ func (p *Progress) Begin(step Step, message string) {
 	p.send(Event{Kind: EventBegan, Step: step, Message: message})
 }
 
-// endStep ends the current step, if any, and adds its duration to the record.
+// endStep ends the current step, if any, and adds its duration to the journal's content.
 func (p *Progress) endStep() {
 	if p.step == "" {
 		return
 	}
 	p.running.Seconds = seconds(p.Now().Sub(p.since))
 	p.noteBoot()
-	p.ran, p.Record.Phases = append(p.ran, p.running), append(p.Record.Phases, p.running)
-	p.Record.Phases = p.Record.Phases[max(0, len(p.Record.Phases)-maxPhases):]
+	p.ran, p.Content.Phases = append(p.ran, p.running), append(p.Content.Phases, p.running)
+	p.Content.Phases = p.Content.Phases[max(0, len(p.Content.Phases)-maxPhases):]
 	p.step = ""
 }
 
@@ -101,9 +101,9 @@ func (p *Progress) Note(message string) {
 // Waiting reports that the current step waits after a try that failed for a transient reason.
 func (p *Progress) Waiting(err error, pause retry.Pause) {
 	p.failed(err, false)
-	p.Record.Error = FailureOf(err)
+	p.Content.Error = FailureOf(err)
 	p.send(Event{Kind: EventWaiting, Step: p.step, Err: err, Message: pause.String()})
-	p.Record.Error = nil
+	p.Content.Error = nil
 }
 
 // Enter changes the phase, writes the journal, and then emits the event.
@@ -111,8 +111,8 @@ func (p *Progress) Enter(phase Phase, bootID string) error {
 	if phase == PhaseDone || phase == PhaseFailed {
 		p.account(phase)
 	}
-	p.Record.Phase, p.Record.BootID = phase, bootID
-	if err := p.Journal.Save(p.Record); err != nil {
+	p.Content.Phase, p.Content.BootID = phase, bootID
+	if err := p.Journal.Save(p.Content); err != nil {
 		return err
 	}
 	p.wrote = true
@@ -123,15 +123,15 @@ func (p *Progress) Enter(phase Phase, bootID string) error {
 
 // Announce is Enter without the journal, for a phase that lasts only as long as this run.
 func (p *Progress) Announce(phase Phase, bootID string) {
-	p.Record.Phase, p.Record.BootID = phase, bootID
+	p.Content.Phase, p.Content.BootID = phase, bootID
 	p.send(Event{Kind: EventEntered, Step: p.step})
 }
 
 // Journaled reports whether this run has written the journal.
 func (p *Progress) Journaled() bool { return p.wrote }
 
-// restore puts a record back in the journal that this run has replaced.
-func (p *Progress) restore(before Record) error {
+// restore puts a content back in the journal that this run has replaced.
+func (p *Progress) restore(before JournalContent) error {
 	p.open = false
 	return p.Journal.Save(before)
 }
@@ -141,23 +141,23 @@ func (p *Progress) restore(before Record) error {
 func (p *Progress) account(phase Phase) {
 	p.endStep()
 	if phase == PhaseDone {
-		p.Record.Contents = nil
+		p.Content.Contents = nil
 	}
-	if p.Record.Phase == phase {
+	if p.Content.Phase == phase {
 		return
 	}
-	p.Record.Phase = phase
-	p.Record.History = append(p.Record.History, Account{
-		Phase: phase, Attempt: p.Record.Attempt, Image: p.Record.Target.Image, Error: p.Record.Error,
-		Started: p.Record.Started, Ended: p.Now().UTC().Truncate(time.Second), Phases: p.Record.Phases, Boots: p.Record.Boots,
+	p.Content.Phase = phase
+	p.Content.History = append(p.Content.History, Account{
+		Phase: phase, Attempt: p.Content.Attempt, Image: p.Content.Target.Image, Error: p.Content.Error,
+		Started: p.Content.Started, Ended: p.Now().UTC().Truncate(time.Second), Phases: p.Content.Phases, Boots: p.Content.Boots,
 	})
-	p.Record.History = p.Record.History[max(0, len(p.Record.History)-maxHistory):]
+	p.Content.History = p.Content.History[max(0, len(p.Content.History)-maxHistory):]
 }
 
 // Keep ends the current step and writes the journal, including the step's duration.
 func (p *Progress) Keep() error {
 	p.endStep()
-	return p.Journal.Save(p.Record)
+	return p.Journal.Save(p.Content)
 }
 
 // End ends the run, with err or successfully.
@@ -180,7 +180,7 @@ func (p *Progress) Over(err error) {
 // Fail ends the run with err. It writes the journal only if the journal has this run's
 // transaction. A permanent failure ends that transaction, unless it is committed or on trial:
 // then the next boot or the trial decides. A run without a transaction has changed nothing, so
-// the record is again what the journal has; only a first boot fails as a whole. A signal interrupts a
+// the content is again what the journal has; only a first boot fails as a whole. A signal interrupts a
 // machine that is at no target yet.
 func (p *Progress) Fail(err error) {
 	step := p.step
@@ -189,44 +189,44 @@ func (p *Progress) Fail(err error) {
 	_, stopped := errors.AsType[fault.Stopped](err)
 	if !p.open && !p.FirstBoot {
 		p.forget()
-		if stopped && p.Record.Phase.open() {
-			p.Record.Phase = PhaseInterrupted
+		if stopped && p.Content.Phase.open() {
+			p.Content.Phase = PhaseInterrupted
 		}
 		p.send(Event{Kind: EventFailing, Step: step, Err: err})
 		return
 	}
-	p.Record.Error = FailureOf(err)
+	p.Content.Error = FailureOf(err)
 	switch {
-	case p.Record.Phase == PhaseCommitted || p.Record.Phase == PhaseTrial:
-	case p.Record.Error.Permanent:
+	case p.Content.Phase == PhaseCommitted || p.Content.Phase == PhaseTrial:
+	case p.Content.Error.Permanent:
 		if p.wrote {
 			p.account(PhaseFailed)
 		}
-		p.Record.Phase = PhaseFailed
-	case stopped && p.Record.Phase.open():
-		p.Record.Phase = PhaseInterrupted
+		p.Content.Phase = PhaseFailed
+	case stopped && p.Content.Phase.open():
+		p.Content.Phase = PhaseInterrupted
 	}
 	if p.wrote {
-		if jerr := p.Journal.Save(p.Record); jerr != nil {
+		if jerr := p.Journal.Save(p.Content); jerr != nil {
 			p.send(Event{Kind: EventNoted, Step: step, Message: jerr.Error()})
 		}
 	}
 	p.send(Event{Kind: EventFailing, Step: step, Err: err})
 }
 
-// forget sets the record to what the journal has, except for the steps that ran and their boots:
+// forget sets the content to what the journal has, except for the steps that ran and their boots:
 // they are shown.
 func (p *Progress) forget() {
-	if record, err := p.Journal.Load(); err == nil {
-		record.Phases, record.Boots = p.Record.Phases, p.Record.Boots
-		p.Record = record
+	if journal, err := p.Journal.Load(); err == nil {
+		journal.Phases, journal.Boots = p.Content.Phases, p.Content.Boots
+		p.Content = journal
 	}
 }
 
 // send emits an event with the current record.
 func (p *Progress) send(e Event) {
 	p.told = true
-	e.Record, e.Command = p.Record, p.Command
-	e.Record.Phase = cmp.Or(e.Record.Phase, PhaseIdle) // the record is empty before Open
+	e.Journal, e.Command = p.Content, p.Command
+	e.Journal.Phase = cmp.Or(e.Journal.Phase, PhaseIdle) // the content is empty before Open
 	p.Emit(e)
 }

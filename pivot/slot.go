@@ -34,9 +34,9 @@ const (
 	SlotFree   SlotUse = "free"   // not needed
 )
 
-// JudgeSlot returns what the record's slot is still needed for in the boot with ID bootID. It is
+// JudgeSlot returns what the journal's slot is still needed for in the boot with ID bootID. It is
 // a pure function. pending says that the next boot starts another system than the running one.
-func JudgeSlot(r Record, bootID string, pending bool) SlotUse {
+func JudgeSlot(r JournalContent, bootID string, pending bool) SlotUse {
 	switch {
 	case r.Trial != nil:
 		return SlotTried
@@ -53,4 +53,4 @@ func JudgeSlot(r Record, bootID string, pending bool) SlotUse {
 }
 
 // used reports whether anything may have been committed since the slot was requested.
-func (s Slot) used(r Record) bool { return r.BootID != s.Phase || s.Phase == s.Boot }
+func (s Slot) used(r JournalContent) bool { return r.BootID != s.Phase || s.Phase == s.Boot }

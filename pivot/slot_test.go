@@ -13,7 +13,7 @@ func TestJudgeSlot(t *testing.T) {
 	for _, phase := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone, pivot.PhaseInterrupted} {
 		for i := range 16 {
 			trial, used, runs, pending := i&1 > 0, i&2 > 0, i&4 > 0, i&8 > 0
-			r := pivot.Record{Phase: phase, BootID: "written", Slot: &pivot.Slot{Boot: "asked", Phase: "written"}}
+			r := pivot.JournalContent{Phase: phase, BootID: "written", Slot: &pivot.Slot{Boot: "asked", Phase: "written"}}
 			if used {
 				r.Slot.Phase = "before"
 			}
@@ -41,7 +41,7 @@ func TestJudgeSlot(t *testing.T) {
 			}
 		}
 	}
-	if r := (pivot.Record{Phase: pivot.PhaseCommitted, BootID: "a", Slot: &pivot.Slot{Boot: "a", Phase: "a"}}); pivot.JudgeSlot(r, "b", false) != pivot.SlotProves {
+	if r := (pivot.JournalContent{Phase: pivot.PhaseCommitted, BootID: "a", Slot: &pivot.Slot{Boot: "a", Phase: "a"}}); pivot.JudgeSlot(r, "b", false) != pivot.SlotProves {
 		t.Error("what was written in the boot that asked may have been written since")
 	}
 	for i := range rows {

@@ -55,13 +55,13 @@ func (p *Progress) failed(err error, last bool) {
 	p.running.Tries = p.running.Tries[max(0, len(p.running.Tries)-maxTries):]
 }
 
-// noteBoot adds the current boot to the record, or updates it there.
+// noteBoot adds the current boot to the journal, or updates it there.
 func (p *Progress) noteBoot() {
 	if p.Boot.ID == "" {
 		return
 	}
-	boots := slices.DeleteFunc(slices.Clone(p.Record.Boots), func(b Boot) bool { return b.ID == p.Boot.ID })
-	p.Record.Boots = append(boots[max(0, len(boots)+1-maxBoots):], p.Boot)
+	boots := slices.DeleteFunc(slices.Clone(p.Content.Boots), func(b Boot) bool { return b.ID == p.Boot.ID })
+	p.Content.Boots = append(boots[max(0, len(boots)+1-maxBoots):], p.Boot)
 }
 
 // seconds returns d in seconds, rounded to milliseconds.

@@ -98,7 +98,7 @@ func TestBootsAreBounded(t *testing.T) {
 		}
 	}
 	var ids []string
-	for _, b := range p.Record.Boots {
+	for _, b := range p.Content.Boots {
 		ids = append(ids, b.ID)
 		if b.System != 5 {
 			t.Errorf("boot %s is as the first run saw it", b.ID)

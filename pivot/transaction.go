@@ -161,7 +161,7 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 		return err
 	}
 	r, err := t.request(ctx, &plan)
-	p.Record.Target = plan.target // including what was learned about the image
+	p.Content.Target = plan.target // including what was learned about the image
 	if err != nil {
 		return err
 	}
@@ -336,7 +336,7 @@ func (t *Transaction) discard(ctx context.Context, err error) error {
 // starts. It reports whether it has come as far as calling the function.
 func (t *Transaction) commit(ctx context.Context, state State, change func(context.Context) error) (called bool, err error) {
 	if t.Trying != nil {
-		t.Progress.Record.Trial = new(t.Trying.Trial)
+		t.Progress.Content.Trial = new(t.Trying.Trial)
 	}
 	unjournal, err := t.journalCommit(state)
 	if err != nil {
@@ -356,7 +356,7 @@ func (t *Transaction) commit(ctx context.Context, state State, change func(conte
 // hold makes the old system the default again. If it fails, the next boot starts the trial
 // anyway, and the trial makes the old system the default.
 func (t *Transaction) hold(ctx context.Context) (err error) {
-	t.Progress.Record.Trial.New, err = t.Trying.Hold(ctx)
+	t.Progress.Content.Trial.New, err = t.Trying.Hold(ctx)
 	return err
 }
 
@@ -372,9 +372,9 @@ func (t *Transaction) journalCommit(state State) (unjournal func(context.Context
 	if err != nil {
 		return nil, err
 	}
-	own := p.Record.Contents
-	p.Record.Contents = append(slices.Clone(own), before.Contents...) // what before names must not be removed yet
-	defer func() { p.Record.Contents = own }()
+	own := p.Content.Contents
+	p.Content.Contents = append(slices.Clone(own), before.Contents...) // what before names must not be removed yet
+	defer func() { p.Content.Contents = own }()
 	restore := func(err error) error {
 		if rerr := p.restore(before); rerr != nil {
 			return fmt.Errorf("%w (and the journal could not be put back: %v)", err, rerr)

@@ -23,7 +23,7 @@ type script struct {
 }
 
 func (s *script) call(name string) error {
-	phase := s.progress.Record.Phase
+	phase := s.progress.Content.Phase
 	s.calls = append(s.calls, name+"/"+string(phase))
 	if errs := s.fail[name]; len(errs) > 0 {
 		s.fail[name] = errs[1:]

@@ -56,9 +56,9 @@ const (
 	TrialOver  TrialState = "over"  // another system runs, so the trial has failed: it must be closed
 )
 
-// JudgeTrial returns the state of the record's trial. It is a pure function. booted is the ID of
+// JudgeTrial returns the state of the journal's trial. It is a pure function. booted is the ID of
 // the running deployment; sameBoot says that the journal's phase was written in this boot.
-func JudgeTrial(r Record, booted string, sameBoot bool) TrialState {
+func JudgeTrial(r JournalContent, booted string, sameBoot bool) TrialState {
 	t := r.Trial
 	switch {
 	case t == nil:
@@ -84,7 +84,7 @@ func OnTrial() error {
 
 // WhyTrialOver returns how a trial that is over has ended, judged by the journal and the running
 // deployment; "" if the journal already has the reason.
-func WhyTrialOver(r Record, booted string) string {
+func WhyTrialOver(r JournalContent, booted string) string {
 	t := r.Trial
 	switch {
 	case r.Phase == PhaseFailed && r.Error != nil:

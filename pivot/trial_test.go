@@ -18,7 +18,7 @@ func TestJudgeTrial(t *testing.T) {
 		for _, phase := range []pivot.Phase{pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseFailed} {
 			for i := range 8 {
 				sameBoot, confirmed, entered := i&1 > 0, i&2 > 0, i&4 > 0
-				r := pivot.Record{Phase: phase, Trial: &pivot.Trial{Old: "old", New: "new", Confirmed: confirmed, Entered: entered}}
+				r := pivot.JournalContent{Phase: phase, Trial: &pivot.Trial{Old: "old", New: "new", Confirmed: confirmed, Entered: entered}}
 				if phase == pivot.PhaseFailed {
 					r.Error = pivot.FailureOf(errors.New("x"))
 				}
@@ -50,11 +50,11 @@ func TestJudgeTrial(t *testing.T) {
 			t.Errorf("row %d of the table fits nothing", i+1)
 		}
 	}
-	if got := pivot.JudgeTrial(pivot.Record{Phase: pivot.PhaseCommitted}, "old", false); got != pivot.TrialNone {
+	if got := pivot.JudgeTrial(pivot.JournalContent{Phase: pivot.PhaseCommitted}, "old", false); got != pivot.TrialNone {
 		t.Errorf("without a trial: %s", got)
 	}
 	// After a crash right after the commit, the journal does not name the new deployment.
-	unnamed := pivot.Record{Phase: pivot.PhaseCommitted, Trial: &pivot.Trial{Old: "old"}}
+	unnamed := pivot.JournalContent{Phase: pivot.PhaseCommitted, Trial: &pivot.Trial{Old: "old"}}
 	for booted, want := range map[string]pivot.TrialState{"new": pivot.TrialRuns, "old": pivot.TrialOver} {
 		if got := pivot.JudgeTrial(unnamed, booted, false); got != want {
 			t.Errorf("%s runs: %s, want %s", booted, got, want)
@@ -77,7 +77,7 @@ func TestTrialStamp(t *testing.T) {
 	journal := pivot.JournalIn(root)
 	stamp := filepath.Join(root, pivot.StateDir, pivot.TrialStamp)
 	for _, trial := range []*pivot.Trial{nil, {Old: "x"}, {Old: "x", Entered: true}, nil, nil} {
-		if err := journal.Save(pivot.Record{Phase: pivot.PhaseCommitted, Trial: trial}); err != nil {
+		if err := journal.Save(pivot.JournalContent{Phase: pivot.PhaseCommitted, Trial: trial}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(stamp); (err == nil) != (trial != nil) {

@@ -30,9 +30,9 @@ func knownImages(root string) []string {
 	if state, err := host.New(root).Observe(context.Background(), pivot.Target{}); err == nil {
 		images = append(images, state.Booted.Image, state.Default.Image)
 	}
-	if record, err := pivot.JournalIn(root).Load(); err == nil {
-		images = append(images, record.Target.Image)
-		for _, over := range record.History {
+	if journal, err := pivot.JournalIn(root).Load(); err == nil {
+		images = append(images, journal.Target.Image)
+		for _, over := range journal.History {
 			images = append(images, over.Image)
 		}
 	}

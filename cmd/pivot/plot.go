@@ -55,21 +55,21 @@ func (f *plotFlags) timeline(cmd *cobra.Command) (plot.Timeline, error) {
 		return plot.Timeline{}, fault.New(fault.Usage, "cannot plot the transaction %d before the last: the number is below 0", f.before)
 	}
 	if f.journal != "" {
-		record, err := f.read(cmd.InOrStdin())
+		journal, err := f.read(cmd.InOrStdin())
 		if err != nil {
 			return plot.Timeline{}, err
 		}
-		return plot.Of(record, f.before)
+		return plot.Of(journal, f.before)
 	}
 	if err := cli.CheckRoot(f.root); err != nil {
 		return plot.Timeline{}, err
 	}
-	record, err := pivot.JournalIn(f.root).Load()
+	journal, err := pivot.JournalIn(f.root).Load()
 	if err != nil {
 		return plot.Timeline{}, err
 	}
-	unwritten := f.before == 0 && f.addUnwritten(cmd, &record)
-	timeline, err := plot.Of(record, f.before)
+	unwritten := f.before == 0 && f.addUnwritten(cmd, &journal)
+	timeline, err := plot.Of(journal, f.before)
 	if err != nil {
 		return plot.Timeline{}, err
 	}
@@ -83,13 +83,13 @@ func (f *plotFlags) timeline(cmd *cobra.Command) (plot.Timeline, error) {
 
 // addUnwritten replaces the record by the last run of this boot, if that failed before it wrote
 // the journal, and reports whether it did. Only the status of this boot tells of such a run.
-func (f *plotFlags) addUnwritten(cmd *cobra.Command, record *pivot.Record) bool {
+func (f *plotFlags) addUnwritten(cmd *cobra.Command, journal *pivot.JournalContent) bool {
 	s, err := status.Read(f.root)
 	if err != nil || s.Error == nil {
 		return false
 	}
 	steps := slices.DeleteFunc(s.Phases, func(d pivot.Duration) bool {
-		return slices.ContainsFunc(record.Phases, func(known pivot.Duration) bool {
+		return slices.ContainsFunc(journal.Phases, func(known pivot.Duration) bool {
 			return known.Name == d.Name && known.BootID == d.BootID && known.At == d.At && known.Seconds == d.Seconds
 		})
 	})
@@ -99,16 +99,16 @@ func (f *plotFlags) addUnwritten(cmd *cobra.Command, record *pivot.Record) bool 
 	if !failed {
 		return false
 	}
-	*record = pivot.Record{Phase: pivot.PhaseFailed, Error: s.Error, Phases: steps, Boots: []pivot.Boot{host.New(f.root).BootTimes(cmd.Context())}}
+	*journal = pivot.JournalContent{Phase: pivot.PhaseFailed, Error: s.Error, Phases: steps, Boots: []pivot.Boot{host.New(f.root).BootTimes(cmd.Context())}}
 	return true
 }
 
 // read reads the journal that --journal names.
-func (f *plotFlags) read(in io.Reader) (pivot.Record, error) {
+func (f *plotFlags) read(in io.Reader) (pivot.JournalContent, error) {
 	if f.journal != "-" {
 		file, err := os.Open(f.journal)
 		if err != nil {
-			return pivot.Record{}, fault.New(fault.Usage, "cannot plot: %w", err).WithHint("name a journal.json of pivot")
+			return pivot.JournalContent{}, fault.New(fault.Usage, "cannot plot: %w", err).WithHint("name a journal.json of pivot")
 		}
 		defer file.Close()
 		in = file
@@ -118,7 +118,7 @@ func (f *plotFlags) read(in io.Reader) (pivot.Record, error) {
 		err = fmt.Errorf("it has more than %d bytes", hostfiles.MaxState)
 	}
 	if err != nil {
-		return pivot.Record{}, fault.New(fault.BadInput, "cannot plot journal %s: %w", f.journal, err).WithHint("name a journal.json of pivot")
+		return pivot.JournalContent{}, fault.New(fault.BadInput, "cannot plot journal %s: %w", f.journal, err).WithHint("name a journal.json of pivot")
 	}
 	return pivot.Journal{Path: f.journal}.Parse(data)
 }

@@ -80,7 +80,7 @@ type verified struct {
 
 // complete adds what is not in the differences of a machine that was compared.
 func (v *verified) complete(m *machine.Machine) {
-	v.OK, v.Phase = len(v.Differences) == 0, m.Progress.Record.Phase
+	v.OK, v.Phase = len(v.Differences) == 0, m.Progress.Content.Phase
 	v.Differences = append([]pivot.Difference{}, v.Differences...)
 }
 

@@ -27,7 +27,7 @@ func (h *Holder) GiveBack(ctx context.Context, force bool) error {
 
 // unlock releases the journal's slot, if there is one.
 func (h *Holder) unlock(ctx context.Context) error {
-	slot := h.Progress.Record.Slot
+	slot := h.Progress.Content.Slot
 	if slot == nil {
 		return nil
 	}
@@ -59,12 +59,12 @@ func (h *Holder) GiveBackUnused(ctx context.Context) {
 
 // needed returns why the journal's slot cannot be released yet; "" if it can.
 func (h *Holder) needed(ctx context.Context) (why string, err error) {
-	record := h.Progress.Record
-	state, err := h.Host.Observe(ctx, record.Target)
+	journal := h.Progress.Content
+	state, err := h.Host.Observe(ctx, journal.Target)
 	if err != nil {
 		return "", err
 	}
-	switch pivot.JudgeSlot(record, state.BootID, state.Pending()) {
+	switch pivot.JudgeSlot(journal, state.BootID, state.Pending()) {
 	case pivot.SlotTried:
 		return "the new system is on trial", nil
 	case pivot.SlotWaits:

@@ -24,7 +24,7 @@ func (h *Holder) Take(ctx context.Context, fleet host.FleetLock, closes time.Tim
 	if err != nil {
 		return err
 	}
-	if had := h.Progress.Record.Slot; had != nil && (had.URL != slot.URL || had.Group != slot.Group || had.ID != slot.ID) {
+	if had := h.Progress.Content.Slot; had != nil && (had.URL != slot.URL || had.Group != slot.Group || had.ID != slot.ID) {
 		if err := h.unlock(ctx); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (h *Holder) policy(closes time.Time) retry.Policy {
 
 // askedFor returns the slot to request.
 func (h *Holder) askedFor(fleet host.FleetLock) (pivot.Slot, error) {
-	slot := pivot.Slot{URL: fleet.URL, Group: cmp.Or(fleet.Group, fleetlock.DefaultGroup), ID: fleet.ID, Since: h.Progress.Now().UTC().Truncate(time.Second), Boot: h.Progress.BootID, Phase: h.Progress.Record.BootID}
+	slot := pivot.Slot{URL: fleet.URL, Group: cmp.Or(fleet.Group, fleetlock.DefaultGroup), ID: fleet.ID, Since: h.Progress.Now().UTC().Truncate(time.Second), Boot: h.Progress.BootID, Phase: h.Progress.Content.BootID}
 	if slot.ID != "" {
 		return slot, nil
 	}
@@ -106,7 +106,7 @@ func (h *Holder) startUnit(ctx context.Context) {
 
 // keep writes a slot, or nil for none, to the journal. The caller must not change it afterwards.
 func (h *Holder) keep(slot *pivot.Slot) error {
-	return h.Progress.Amend(func(r *pivot.Record) { r.Slot = slot })
+	return h.Progress.Amend(func(r *pivot.JournalContent) { r.Slot = slot })
 }
 
 // client returns a client for the slot's server.

@@ -57,14 +57,14 @@ func (c *Conductor) begin(ctx context.Context) (runs bool, err error) {
 	}
 	switch state {
 	case pivot.TrialNone:
-		return false, c.Progress.Journal.Save(c.Progress.Record) // removes a leftover stamp
+		return false, c.Progress.Journal.Save(c.Progress.Content) // removes a leftover stamp
 	case pivot.TrialWaits:
 		c.Progress.Note("the system on trial waits for the reboot into it")
 		return false, nil
 	case pivot.TrialOver:
 		return false, c.close(ctx)
 	case pivot.TrialRuns:
-		if c.Progress.Record.Phase == pivot.PhaseTrial && c.Progress.Record.BootID == c.Progress.BootID {
+		if c.Progress.Content.Phase == pivot.PhaseTrial && c.Progress.Content.BootID == c.Progress.BootID {
 			return true, nil // already begun: the unit was restarted
 		}
 		return true, c.open(ctx)
@@ -98,7 +98,7 @@ func (c *Conductor) decide(ctx context.Context, lacks []string) (runs bool, err 
 	if err != nil {
 		return false, err
 	}
-	switch trial := c.Progress.Record.Trial; {
+	switch trial := c.Progress.Content.Trial; {
 	case since >= trial.Limit():
 		return false, c.fail(ctx, lacks)
 	case len(lacks) == 0 && trial.Confirm == pivot.ConfirmAuto:
@@ -110,7 +110,7 @@ func (c *Conductor) decide(ctx context.Context, lacks []string) (runs bool, err 
 // open begins the trial of the running system. It makes the old system the default, unless it
 // already is.
 func (c *Conductor) open(ctx context.Context) error {
-	trial := c.Progress.Record.Trial
+	trial := c.Progress.Content.Trial
 	c.Progress.Begin(pivot.StepProve, fmt.Sprintf("on trial until %v after the start of the kernel; pivot confirm keeps this system, a reboot goes back", trial.Limit()))
 	if err := c.makeDefault(ctx, trial.Old); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (c *Conductor) open(ctx context.Context) error {
 // fail ends the trial of the running system and reboots into the old one. It writes the journal
 // first: whatever happens afterwards, the failure is recorded, and the old system is the default.
 func (c *Conductor) fail(ctx context.Context, lacks []string) error {
-	trial := c.Progress.Record.Trial
+	trial := c.Progress.Content.Trial
 	why := strings.Join(lacks, "; ")
 	switch {
 	case why != "":
@@ -131,7 +131,7 @@ func (c *Conductor) fail(ctx context.Context, lacks []string) error {
 		why = "nobody has confirmed it"
 	}
 	err := fault.New(fault.Refused, "the new system has failed its trial of %v: %s", trial.Limit(), why).WithHint(failedHint)
-	c.Progress.Record.Error = pivot.FailureOf(err)
+	c.Progress.Content.Error = pivot.FailureOf(err)
 	c.Progress.Note(err.Error())
 	if err := c.Progress.Enter(pivot.PhaseFailed, c.Progress.BootID); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (c *Conductor) fail(ctx context.Context, lacks []string) error {
 // goBack reboots into the old system. It does not use kexec, since the running kernel is not
 // trusted.
 func (c *Conductor) goBack(ctx context.Context) error {
-	old := c.Progress.Record.Trial.Old
+	old := c.Progress.Content.Trial.Old
 	if err := c.unstage(ctx); err != nil {
 		return err
 	}

@@ -26,10 +26,10 @@ func begun(t *testing.T) *trial.Conductor {
 	machine := *h.Host
 	machine.Uptime = func() (time.Duration, error) { return time.Minute, nil }
 	p := &pivot.Progress{Journal: pivot.JournalIn(h.Root), Now: time.Now, Emit: func(pivot.Event) {}, BootID: id}
-	p.Record = pivot.Record{Phase: pivot.PhaseTrial, BootID: id, Trial: &pivot.Trial{
+	p.Content = pivot.JournalContent{Phase: pivot.PhaseTrial, BootID: id, Trial: &pivot.Trial{
 		Old: "the old one", New: booted.ID(), Seconds: 600, Confirm: pivot.ConfirmAuto, Entered: true,
 	}}
-	if err := p.Journal.Save(p.Record); err != nil {
+	if err := p.Journal.Save(p.Content); err != nil {
 		t.Fatal(err)
 	}
 	return &trial.Conductor{Host: &machine, Progress: p}

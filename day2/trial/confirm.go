@@ -22,7 +22,7 @@ func (c *Conductor) Confirm(ctx context.Context) error {
 	case pivot.TrialWaits:
 		return fault.New(fault.Refused, "cannot confirm: the new system has not been booted")
 	case pivot.TrialLost:
-		return fault.New(fault.Refused, "cannot confirm: %s", c.Progress.Record.Error.Message)
+		return fault.New(fault.Refused, "cannot confirm: %s", c.Progress.Content.Error.Message)
 	default:
 		return fault.New(fault.Refused, "cannot confirm: no system is on trial here").WithHint("pivot status says what became of it")
 	}
@@ -37,7 +37,7 @@ func (c *Conductor) Confirm(ctx context.Context) error {
 // keep makes the running system the default and ends its trial. It journals the confirmation
 // first, so that a boot after a crash knows about it, in either system.
 func (c *Conductor) keep(ctx context.Context) error {
-	c.Progress.Record.Trial.Confirmed = true
+	c.Progress.Content.Trial.Confirmed = true
 	if err := c.Progress.Keep(); err != nil {
 		return err
 	}
@@ -46,10 +46,10 @@ func (c *Conductor) keep(ctx context.Context) error {
 
 // settle makes a confirmed system the default, and ends its trial.
 func (c *Conductor) settle(ctx context.Context) error {
-	if err := c.makeDefault(context.WithoutCancel(ctx), c.Progress.Record.Trial.New); err != nil {
+	if err := c.makeDefault(context.WithoutCancel(ctx), c.Progress.Content.Trial.New); err != nil {
 		return err
 	}
 	c.Progress.Begin(pivot.StepProve, "the new system is confirmed, and the default from now on")
-	c.Progress.Record.Trial, c.Progress.Record.Error = nil, nil
+	c.Progress.Content.Trial, c.Progress.Content.Error = nil, nil
 	return c.Progress.Enter(pivot.PhaseDone, c.Progress.BootID)
 }

@@ -17,14 +17,14 @@ func (c *Conductor) Settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	switch pivot.Decide(c.Progress.Record, pivot.Facts{Trial: state}).Action {
+	switch pivot.Decide(c.Progress.Content, pivot.Facts{Trial: state}).Action {
 	case pivot.ActionTrial:
 		return pivot.OnTrial()
 	case pivot.ActionSettle:
 		if state == pivot.TrialOver {
 			return c.close(ctx)
 		}
-		return c.replace(ctx, c.Progress.Record.Trial)
+		return c.replace(ctx, c.Progress.Content.Trial)
 	}
 	return nil
 }
@@ -36,25 +36,25 @@ func (c *Conductor) close(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	record := &c.Progress.Record
-	if booted == record.Trial.Old {
-		if err := c.reclaim(ctx, record.Trial); err != nil {
+	journal := &c.Progress.Content
+	if booted == journal.Trial.Old {
+		if err := c.reclaim(ctx, journal.Trial); err != nil {
 			return err
 		}
 	}
-	if failed := c.failure(booted); failed != record.Error {
-		record.Error = failed
+	if failed := c.failure(booted); failed != journal.Error {
+		journal.Error = failed
 		if err := c.Progress.Enter(pivot.PhaseFailed, c.Progress.BootID); err != nil {
 			return err
 		}
 	}
-	c.remove(ctx, record.Trial.New, booted)
+	c.remove(ctx, journal.Trial.New, booted)
 	if err := ctx.Err(); err != nil {
 		return err // stopped by a shutdown: the next boot closes the trial
 	}
-	record.Trial = nil
-	c.Progress.Note(record.Error.Message)
-	return c.Progress.Journal.Save(*record)
+	journal.Trial = nil
+	c.Progress.Note(journal.Error.Message)
+	return c.Progress.Journal.Save(*journal)
 }
 
 // replace makes room for another transaction while a trial waits for its reboot. The committed

@@ -13,7 +13,7 @@ import (
 // Enter reboots into the system on trial. If possible it boots it only once, so that the boot
 // after that starts the old system again.
 func (c *Conductor) Enter(ctx context.Context, method host.RebootMethod) error {
-	trial := c.Progress.Record.Trial
+	trial := c.Progress.Content.Trial
 	next, _, err := c.deployment(trial.New)
 	if err != nil {
 		return err
@@ -43,9 +43,9 @@ func (c *Conductor) bootOnce(ctx context.Context, next ostree.Deployment, method
 	forget := c.Host.ForgetOnce
 	if err := c.Host.BootOnce(ctx, next); err != nil {
 		c.Progress.Note(fmt.Sprintf("the new system is the default until it comes up: %v", err))
-		old := c.Progress.Record.Trial.Old
+		old := c.Progress.Content.Trial.Old
 		forget = func(ctx context.Context) error { return c.makeDefault(ctx, old) }
-		if err := c.makeDefault(ctx, c.Progress.Record.Trial.New); err != nil {
+		if err := c.makeDefault(ctx, c.Progress.Content.Trial.New); err != nil {
 			return err
 		}
 	}

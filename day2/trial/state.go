@@ -17,7 +17,7 @@ func (c *Conductor) State() (state pivot.TrialState, failed *pivot.Failure, err 
 
 // judge returns the state of the journal's trial and the ID of the running deployment.
 func (c *Conductor) judge() (state pivot.TrialState, booted string, err error) {
-	if c.Progress.Record.Trial == nil {
+	if c.Progress.Content.Trial == nil {
 		return pivot.TrialNone, "", nil
 	}
 	d, err := c.Host.Sysroot().Booted()
@@ -28,8 +28,8 @@ func (c *Conductor) judge() (state pivot.TrialState, booted string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	state = pivot.JudgeTrial(c.Progress.Record, d.ID(), c.Progress.Record.BootID == id)
-	if trial := c.Progress.Record.Trial; trial.New == "" && state != pivot.TrialWaits && state != pivot.TrialOver {
+	state = pivot.JudgeTrial(c.Progress.Content, d.ID(), c.Progress.Content.BootID == id)
+	if trial := c.Progress.Content.Trial; trial.New == "" && state != pivot.TrialWaits && state != pivot.TrialOver {
 		trial.New = d.ID()
 	}
 	return state, d.ID(), nil
@@ -38,9 +38,9 @@ func (c *Conductor) judge() (state pivot.TrialState, booted string, err error) {
 // failure returns why a trial that is over has failed: the journal's error, or else how its boot
 // has ended.
 func (c *Conductor) failure(booted string) *pivot.Failure {
-	why := pivot.WhyTrialOver(c.Progress.Record, booted)
+	why := pivot.WhyTrialOver(c.Progress.Content, booted)
 	if why == "" {
-		return c.Progress.Record.Error
+		return c.Progress.Content.Error
 	}
 	return pivot.FailureOf(fault.New(fault.Refused, "the new system has failed its trial: %s", why).WithHint(failedHint))
 }

@@ -47,7 +47,7 @@ func records() []record {
 			name: "journal", path: at("/var/lib/pivot/journal.json"), remedy: "move the file away to start over",
 			read: func(_ *testing.T, root string) error { _, err := pivot.JournalIn(root).Load(); return err },
 			write: func(_ *testing.T, root string) error {
-				return pivot.JournalIn(root).Save(pivot.Record{Phase: pivot.PhaseDone})
+				return pivot.JournalIn(root).Save(pivot.JournalContent{Phase: pivot.PhaseDone})
 			},
 		},
 		{

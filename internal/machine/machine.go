@@ -122,7 +122,7 @@ func (m *Machine) Converger(images Images) *pivot.Converger {
 // Compare compares the running system with what was last asked for, and returns each difference.
 // The journal must be open.
 func (m *Machine) Compare(ctx context.Context) (pivot.State, []pivot.Difference, error) {
-	return m.Converger(nil).Compare(ctx, m.Progress.Record.Target)
+	return m.Converger(nil).Compare(ctx, m.Progress.Content.Target)
 }
 
 // Verify opens the journal and compares.
@@ -137,7 +137,7 @@ func (m *Machine) Verify(ctx context.Context) ([]pivot.Difference, error) {
 // Failures returns the differences from what was last asked for that count against a system on
 // trial, and hold a fleet's slot. The journal must be open.
 func (m *Machine) Failures(ctx context.Context) ([]string, error) {
-	return m.Converger(nil).Failures(ctx, m.Progress.Record.Target)
+	return m.Converger(nil).Failures(ctx, m.Progress.Content.Target)
 }
 
 // Services returns the services of the running system; nil if the machine is not the running

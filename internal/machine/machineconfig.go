@@ -49,7 +49,7 @@ func MachineConfigOf(root string) (*pivot.MachineConfig, error) {
 // nameConfigs adds to a status which MachineConfig the running system has, and which one it should
 // have: that of a first boot that is not over, else the last one that pivot was asked for, else that
 // of the next boot. What cannot be told is a note.
-func (m *Machine) nameConfigs(s *status.Status, record pivot.Record) {
+func (m *Machine) nameConfigs(s *status.Status, journal pivot.JournalContent) {
 	note := func(err error) {
 		if err != nil {
 			s.Notes = append(s.Notes, err.Error())
@@ -59,7 +59,7 @@ func (m *Machine) nameConfigs(s *status.Status, record pivot.Record) {
 	note(err)
 	desired, _, err := machineConfigAt(m.Host.Root, mcfile.Path)
 	note(err)
-	if asked := record.Target.MachineConfig; desired == nil && asked != (pivot.MachineConfig{}) {
+	if asked := journal.Target.MachineConfig; desired == nil && asked != (pivot.MachineConfig{}) {
 		desired = &asked
 	}
 	if next := m.nextDeployment(); desired == nil && next != nil {

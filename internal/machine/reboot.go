@@ -36,7 +36,7 @@ func override(flag, setting string) string {
 // units ordered after it do not start.
 func (m *Machine) EnterNext(ctx context.Context, method host.RebootMethod) error {
 	into := "a new deployment of the same image"
-	if image := m.Progress.Record.Target.Image; !image.IsZero() {
+	if image := m.Progress.Content.Target.Image; !image.IsZero() {
 		into = image.String()
 	}
 	reboot := m.Host.Reboot

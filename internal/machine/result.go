@@ -90,7 +90,7 @@ func (r *Result) Committed(changed bool) {
 // looked up on the machine.
 func (m *Machine) Conclude(ctx context.Context, err error) Result {
 	r := *m.Report()
-	r.Phase = m.Progress.Record.Phase
+	r.Phase = m.Progress.Content.Phase
 	if r.Outcome == OutcomeRebooting {
 		r.RebootPending = true
 	} else if state, lost := m.Host.Observe(context.WithoutCancel(ctx), pivot.Target{}); lost == nil {

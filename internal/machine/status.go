@@ -34,9 +34,9 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 		s.Notes = append(s.Notes, fault.WithRemedy(err))
 	}
 	m.partitioning(&s)
-	if record, err := m.Progress.Journal.Load(); err == nil { // otherwise Open below returns the error
-		s.Downloaded, s.Slot = record.Downloaded, record.Slot
-		m.nameConfigs(&s, record)
+	if journal, err := m.Progress.Journal.Load(); err == nil { // otherwise Open below returns the error
+		s.Downloaded, s.Slot = journal.Downloaded, journal.Slot
+		m.nameConfigs(&s, journal)
 	}
 	state, err := m.Host.Observe(ctx, s.Target)
 	if err != nil { // the rest is useful also on a host that cannot pivot
@@ -86,7 +86,7 @@ func (m *Machine) correctPhase(s *status.Status, state pivot.State) {
 		s.Phase = pivot.PhaseUndone
 		s.Notes = append(s.Notes, what+": "+strings.Join(pivot.Prove(found, s.Target), "; "))
 	}
-	newBoot := m.Progress.Record.BootID != state.BootID
+	newBoot := m.Progress.Content.BootID != state.BootID
 	atTarget := len(pivot.Failures(state, s.Target)) == 0
 	switch {
 	case s.Phase == pivot.PhaseCommitted && newBoot && atTarget, s.Phase == pivot.PhaseUndone && atTarget:

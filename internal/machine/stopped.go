@@ -20,7 +20,7 @@ func (m *Machine) ExplainStop(ctx context.Context, err error) error {
 	if !Stopped(ctx, err) {
 		return err
 	}
-	if m.Progress.Record.Phase == pivot.PhaseCommitted {
+	if m.Progress.Content.Phase == pivot.PhaseCommitted {
 		return fault.New(fault.Unavailable, "stopped after the commit: %w", context.Cause(ctx)).
 			WithHint("the new system is committed: the next boot starts it, whoever reboots the machine; pivot rollback takes it back")
 	}

@@ -16,9 +16,9 @@ import (
 )
 
 // journal returns a first boot over two boots, with a registry that comes up late.
-func journal() pivot.Record {
+func journal() pivot.JournalContent {
 	kernel := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	return pivot.Record{
+	return pivot.JournalContent{
 		Phase: pivot.PhaseDone, Attempt: 1, Started: kernel.Add(40 * time.Second),
 		Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os@sha256:aa", Digest: "sha256:aa"}},
 		Boots: []pivot.Boot{
@@ -155,11 +155,11 @@ func TestClocks(t *testing.T) {
 		old.Phases[i].At, old.Phases[i].Tries = 0, nil
 	}
 	for _, c := range []struct {
-		name   string
-		record pivot.Record
-		notes  int
+		name    string
+		journal pivot.JournalContent
+		notes   int
 	}{{"a clock that was set back", back, 1}, {"an older program's journal", old, 2}, {"a reboot on the next day", late, 1}, {"all is known", journal(), 0}} {
-		timeline, err := Of(c.record, 0)
+		timeline, err := Of(c.journal, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +201,7 @@ func TestBefore(t *testing.T) {
 	if _, err := Of(r, 3); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "the journal has 2 before it") {
 		t.Errorf("before 3: %v", err)
 	}
-	if _, err := Of(pivot.Record{Phase: pivot.PhaseIdle}, 0); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
+	if _, err := Of(pivot.JournalContent{Phase: pivot.PhaseIdle}, 0); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
 		t.Errorf("nothing begun: %v", err)
 	}
 }

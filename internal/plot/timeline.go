@@ -98,7 +98,7 @@ type Timeline struct {
 
 // Of returns the timeline of a transaction in a journal: 0 is the current or last one, 1 the
 // one before it, and so on. It returns an error if there is none.
-func Of(r pivot.Record, before int) (Timeline, error) {
+func Of(r pivot.JournalContent, before int) (Timeline, error) {
 	account := pivot.Account{Phase: r.Phase, Attempt: r.Attempt, Image: r.Target.Image, Started: r.Started, Error: r.Error, Phases: r.Phases, Boots: r.Boots}
 	if before > 0 {
 		earlier := r.History

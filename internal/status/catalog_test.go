@@ -31,19 +31,19 @@ func messages(t *testing.T) []sent {
 // events returns an event for each kind of such message.
 func events() []pivot.Event {
 	failure := fault.New(fault.Unavailable, "x").WithHint("y")
-	record := pivot.Record{Attempt: 1, Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os:1"}}}
+	journal := pivot.JournalContent{Attempt: 1, Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os:1"}}}
 	events := []pivot.Event{
-		{Kind: pivot.EventBegan, Step: pivot.StepPull, Record: record},
-		{Kind: pivot.EventWaiting, Step: pivot.StepPull, Err: failure, Record: record},
-		{Kind: pivot.EventFailing, Step: pivot.StepPull, Err: failure, Record: record},
-		{Kind: pivot.EventFailing, Step: pivot.StepRead, Err: fault.New(fault.Replace, "x").WithHint("y"), Record: record},
+		{Kind: pivot.EventBegan, Step: pivot.StepPull, Journal: journal},
+		{Kind: pivot.EventWaiting, Step: pivot.StepPull, Err: failure, Journal: journal},
+		{Kind: pivot.EventFailing, Step: pivot.StepPull, Err: failure, Journal: journal},
+		{Kind: pivot.EventFailing, Step: pivot.StepRead, Err: fault.New(fault.Replace, "x").WithHint("y"), Journal: journal},
 	}
 	for _, phase := range []pivot.Phase{pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone} {
-		record.Phase = phase
-		events = append(events, pivot.Event{Kind: pivot.EventEntered, Step: pivot.StepPull, Record: record})
+		journal.Phase = phase
+		events = append(events, pivot.Event{Kind: pivot.EventEntered, Step: pivot.StepPull, Journal: journal})
 	}
-	record.Phase, record.Trial = pivot.PhaseFailed, &pivot.Trial{}
-	return append(events, pivot.Event{Kind: pivot.EventEntered, Step: pivot.StepProve, Record: record})
+	journal.Phase, journal.Trial = pivot.PhaseFailed, &pivot.Trial{}
+	return append(events, pivot.Event{Kind: pivot.EventEntered, Step: pivot.StepProve, Journal: journal})
 }
 
 // TestCatalog (P62): journalctl -x explains each message that has an ID, using only fields that

@@ -132,13 +132,13 @@ func TestStream(t *testing.T) {
 		now.at = now.at.Add(50 * time.Millisecond)
 		s.Emit(fetched(done, 100))
 	}
-	record := pivot.Record{Phase: pivot.PhaseApplying, Attempt: 2}
-	s.Emit(pivot.Event{Kind: pivot.EventProgressed, Step: pivot.StepPull, Amount: pivot.Amount{Stage: pivot.Writing, Done: 100, Total: 100, Layers: 3, Of: 3}, Record: record})
+	journal := pivot.JournalContent{Phase: pivot.PhaseApplying, Attempt: 2}
+	s.Emit(pivot.Event{Kind: pivot.EventProgressed, Step: pivot.StepPull, Amount: pivot.Amount{Stage: pivot.Writing, Done: 100, Total: 100, Layers: 3, Of: 3}, Journal: journal})
 	for _, kind := range []pivot.EventKind{pivot.EventNoted, pivot.EventEntered} {
-		s.Emit(pivot.Event{Kind: kind, Record: record})
+		s.Emit(pivot.Event{Kind: kind, Journal: journal})
 	}
 	for _, kind := range []pivot.EventKind{pivot.EventWaiting, pivot.EventFailing} {
-		s.Emit(pivot.Event{Kind: kind, Step: pivot.StepPull, Err: fault.New(fault.Unavailable, "no").WithHint("wait"), Record: record})
+		s.Emit(pivot.Event{Kind: kind, Step: pivot.StepPull, Err: fault.New(fault.Unavailable, "no").WithHint("wait"), Journal: journal})
 	}
 	if err := schema.ValidateLines(api.Progress, out.Bytes()); err != nil {
 		t.Error(err)

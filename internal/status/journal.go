@@ -36,7 +36,7 @@ func messageID(e pivot.Event) string {
 		}
 		return "396b7123bc044cbebf01c8fdc9ac3f14"
 	case pivot.EventEntered:
-		if e.Record.Phase == pivot.PhaseFailed && e.Record.Trial != nil {
+		if e.Journal.Phase == pivot.PhaseFailed && e.Journal.Trial != nil {
 			return "7b0e4d2c91f84c5e9a63d8f50c1b27e4"
 		}
 		return map[pivot.Phase]string{
@@ -46,7 +46,7 @@ func messageID(e pivot.Event) string {
 			pivot.PhaseDone:      "eacf27a1ee9f4cd8b1422ddb80e7f2d7",
 			pivot.PhaseFailed:    "423c6e0d81a54dc9bf8ab9145017461e",
 			pivot.PhaseUndone:    "63603b4cec53436e91153a4ad6eef607",
-		}[e.Record.Phase]
+		}[e.Journal.Phase]
 	}
 	return ""
 }
@@ -60,11 +60,11 @@ func fields(e pivot.Event) logrus.Fields {
 		}
 	}
 	set(fieldMessageID, messageID(e))
-	set(fieldPhase, string(e.Record.Phase))
+	set(fieldPhase, string(e.Journal.Phase))
 	set(fieldStep, string(e.Step))
-	set(fieldImage, e.Record.Target.Image.Reference)
-	if e.Record.Attempt > 0 {
-		set(fieldAttempt, strconv.Itoa(e.Record.Attempt))
+	set(fieldImage, e.Journal.Target.Image.Reference)
+	if e.Journal.Attempt > 0 {
+		set(fieldAttempt, strconv.Itoa(e.Journal.Attempt))
 	}
 	if e.Err != nil {
 		set(fieldHint, fault.HintOf(e.Err))

@@ -42,8 +42,8 @@ func emit(t *testing.T, events ...pivot.Event) (got []sent, lines string) {
 // TestJournalFields (P40): one entry for each event, with the fields that programs need.
 func TestJournalFields(t *testing.T) {
 	err := fault.New(fault.Unavailable, "connection refused").WithHint("start the registry")
-	record := pivot.Record{Phase: pivot.PhaseApplying, Attempt: 2, Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os@sha256:aa"}}}
-	got, lines := emit(t, pivot.Event{Kind: pivot.EventWaiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed", Record: record})
+	content := pivot.JournalContent{Phase: pivot.PhaseApplying, Attempt: 2, Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os@sha256:aa"}}}
+	got, lines := emit(t, pivot.Event{Kind: pivot.EventWaiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed", Journal: content})
 	if len(got) != 1 {
 		t.Fatalf("the journal got %+v", got)
 	}
@@ -83,13 +83,13 @@ func TestMessageIDs(t *testing.T) {
 	for says, e := range map[string]pivot.Event{
 		"a step began": {Kind: pivot.EventBegan},
 		"a try failed for a transient reason; it will be tried again": {Kind: pivot.EventWaiting, Err: failure},
-		"phase `applying`":  {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseApplying}},
-		"phase `committed`": {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseCommitted}},
-		"phase `done`":      {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseDone}},
-		"phase `failed`":    {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseFailed}},
-		"phase `undone`: somebody went back after a first boot":       {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseUndone}},
-		"phase `trial`: the new system runs, and has to prove itself": {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseTrial}},
-		"phase `failed`, of a system on trial":                        {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseFailed, Trial: &pivot.Trial{}}},
+		"phase `applying`":  {Kind: pivot.EventEntered, Journal: pivot.JournalContent{Phase: pivot.PhaseApplying}},
+		"phase `committed`": {Kind: pivot.EventEntered, Journal: pivot.JournalContent{Phase: pivot.PhaseCommitted}},
+		"phase `done`":      {Kind: pivot.EventEntered, Journal: pivot.JournalContent{Phase: pivot.PhaseDone}},
+		"phase `failed`":    {Kind: pivot.EventEntered, Journal: pivot.JournalContent{Phase: pivot.PhaseFailed}},
+		"phase `undone`: somebody went back after a first boot":       {Kind: pivot.EventEntered, Journal: pivot.JournalContent{Phase: pivot.PhaseUndone}},
+		"phase `trial`: the new system runs, and has to prove itself": {Kind: pivot.EventEntered, Journal: pivot.JournalContent{Phase: pivot.PhaseTrial}},
+		"phase `failed`, of a system on trial":                        {Kind: pivot.EventEntered, Journal: pivot.JournalContent{Phase: pivot.PhaseFailed, Trial: &pivot.Trial{}}},
 		"the run ended with a failure":                                {Kind: pivot.EventFailing, Err: failure},
 		"the run ended: the machine must be replaced":                 {Kind: pivot.EventFailing, Err: fault.New(fault.Replace, "x")},
 	} {

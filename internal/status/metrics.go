@@ -13,7 +13,7 @@ import (
 // Metrics returns a record in the text format of Prometheus, for the textfile collector of a
 // node exporter. All metrics are gauges, because they describe the current transaction only. The
 // message of a failure is no label: each message would create a time series of its own.
-func Metrics(r pivot.Record) []byte {
+func Metrics(r pivot.JournalContent) []byte {
 	var m exposition
 	m.family("pivot_phase", "Phase of the transaction: 1 for the one it is in.")
 	for _, phase := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone, pivot.PhaseInterrupted} {

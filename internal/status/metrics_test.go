@@ -64,7 +64,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	image := "r.example/os@sha256:aa \"quoted\" \\ and\nmore"
-	record := pivot.Record{Phase: pivot.PhaseApplying, Attempt: 2, Started: time.Unix(1700000000, 0), Target: pivot.Target{Image: pivot.Image{Reference: image}},
+	journal := pivot.JournalContent{Phase: pivot.PhaseApplying, Attempt: 2, Started: time.Unix(1700000000, 0), Target: pivot.Target{Image: pivot.Image{Reference: image}},
 		Phases: []pivot.Duration{{Name: "pull", Seconds: 1.5, Bytes: 1e6, Failed: 2}, {Name: "commit", Seconds: 4}, {Name: "pull", Seconds: 2, Bytes: 5e6}}}
 	phases := func(now pivot.Phase) map[string]float64 {
 		want := map[string]float64{}
@@ -80,22 +80,22 @@ func TestMetrics(t *testing.T) {
 		return want
 	}
 
-	r.Emit(pivot.Event{Kind: pivot.EventBegan, Step: pivot.StepPull, Record: record})
+	r.Emit(pivot.Event{Kind: pivot.EventBegan, Step: pivot.StepPull, Journal: journal})
 	if _, err := os.Stat(r.Metrics); err == nil {
 		t.Error("a step that begins writes metrics")
 	}
-	r.Emit(pivot.Event{Kind: pivot.EventEntered, Record: record})
+	r.Emit(pivot.Event{Kind: pivot.EventEntered, Journal: journal})
 	expect("at work", phases(pivot.PhaseApplying))
 
 	err := fault.New(fault.CannotWrite, "no space")
-	record.Phase, record.Error = pivot.PhaseFailed, pivot.FailureOf(err)
-	r.Emit(pivot.Event{Kind: pivot.EventFailing, Err: err, Record: record})
+	journal.Phase, journal.Error = pivot.PhaseFailed, pivot.FailureOf(err)
+	r.Emit(pivot.Event{Kind: pivot.EventFailing, Err: err, Journal: journal})
 	want := phases(pivot.PhaseFailed)
 	want["pivot_failure_exit_status"], want["pivot_failure_permanent"] = 73, 1
 	expect("failed", want)
 
-	record.Phase, record.Error = pivot.PhaseDone, nil
-	r.Emit(pivot.Event{Kind: pivot.EventEntered, Record: record})
+	journal.Phase, journal.Error = pivot.PhaseDone, nil
+	r.Emit(pivot.Event{Kind: pivot.EventEntered, Journal: journal})
 	expect("done", phases(pivot.PhaseDone))
 	left, err2 := filepath.Glob(filepath.Join(filepath.Dir(r.Metrics), "*"))
 	if all, _ := os.ReadDir(filepath.Dir(r.Metrics)); err2 != nil || len(left) != 1 || len(all) != 1 {
@@ -108,7 +108,7 @@ func TestMetrics(t *testing.T) {
 
 // TestMetricsOfNothing: unknown values have no series, instead of 0.
 func TestMetricsOfNothing(t *testing.T) {
-	got := samples(t, status.Metrics(pivot.Record{Phase: pivot.PhaseIdle}))
+	got := samples(t, status.Metrics(pivot.JournalContent{Phase: pivot.PhaseIdle}))
 	if names := slices.Sorted(maps.Keys(got)); len(names) != 9 || got["pivot_phase{phase=idle}"] != 1 || got["pivot_attempts"] != 0 {
 		t.Errorf("the metrics are %v", got)
 	}
@@ -121,7 +121,7 @@ func TestMetricsCannotBeWritten(t *testing.T) {
 	if err := os.WriteFile(filepath.Dir(r.Metrics), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r.Emit(pivot.Event{Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseDone}})
+	r.Emit(pivot.Event{Kind: pivot.EventEntered, Journal: pivot.JournalContent{Phase: pivot.PhaseDone}})
 	if !strings.Contains(log.String(), "warning: the metrics are not kept") || !strings.Contains(log.String(), "phase done") {
 		t.Errorf("the log is %s", log)
 	}

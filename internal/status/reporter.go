@@ -20,7 +20,7 @@ type Reporter struct {
 	// Consoles makes failures appear on every console of the machine. It is set if a failure
 	// holds the boot.
 	Consoles bool
-	// Metrics is a Prometheus textfile with the record, written when a phase is entered, a try
+	// Metrics is a Prometheus textfile of the journal, written when a phase is entered, a try
 	// fails or the run ends; "": none.
 	Metrics string
 
@@ -56,12 +56,12 @@ func (r *Reporter) keep(s Status, e pivot.Event) {
 	}
 	switch e.Kind {
 	case pivot.EventFailing: // the metrics have the failure of the last run, whatever the phase is
-		e.Record.Error = s.Error
+		e.Journal.Error = s.Error
 	case pivot.EventEntered, pivot.EventWaiting, pivot.EventEnded:
 	default:
 		return
 	}
-	if err := keepMetrics(r.Metrics, Metrics(e.Record)); err != nil {
+	if err := keepMetrics(r.Metrics, Metrics(e.Journal)); err != nil {
 		r.Log.WithError(err).Warn("the metrics are not kept")
 	}
 }
@@ -76,7 +76,7 @@ func (r *Reporter) sentence(now time.Time, e pivot.Event) string {
 	case pivot.EventFailing:
 		return fmt.Sprintf("failed: %v", e.Err)
 	case pivot.EventEntered:
-		return fmt.Sprintf("%s (attempt %d)", e.Record.Phase, e.Record.Attempt)
+		return fmt.Sprintf("%s (attempt %d)", e.Journal.Phase, e.Journal.Attempt)
 	}
 	return e.Message
 }
@@ -93,10 +93,10 @@ func (r *Reporter) line(e pivot.Event) {
 			log.Info(hintPrefix + hint)
 		}
 	case pivot.EventEntered:
-		log.Infof("phase %s, attempt %d", e.Record.Phase, e.Record.Attempt)
-		if e.Record.Phase == pivot.PhaseDone {
+		log.Infof("phase %s, attempt %d", e.Journal.Phase, e.Journal.Attempt)
+		if e.Journal.Phase == pivot.PhaseDone {
 			delete(log.Data, fieldMessageID) // only the first entry has the ID
-			log.Info(summary(e.Record))
+			log.Info(summary(e.Journal))
 		}
 	case pivot.EventBegan, pivot.EventNoted:
 		log.Info(e.Message)
@@ -104,7 +104,7 @@ func (r *Reporter) line(e pivot.Event) {
 }
 
 // summary returns how long the phases of a finished transaction took.
-func summary(r pivot.Record) string {
+func summary(r pivot.JournalContent) string {
 	text := "took"
 	for _, p := range r.Phases {
 		text += fmt.Sprintf(" %s %.1fs", p.Name, p.Seconds)

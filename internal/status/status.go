@@ -113,8 +113,8 @@ type MachineConfigs struct {
 // Of returns the status after an event.
 func Of(e pivot.Event) Status {
 	s := Status{
-		Phase: e.Record.Phase, Step: e.Step, Attempt: e.Record.Attempt, Target: e.Record.Target,
-		Error: e.Record.Error, Trial: e.Record.Trial, Started: e.Record.Started, Phases: e.Record.Phases, History: e.Record.History,
+		Phase: e.Journal.Phase, Step: e.Step, Attempt: e.Journal.Attempt, Target: e.Journal.Target,
+		Error: e.Journal.Error, Trial: e.Journal.Trial, Started: e.Journal.Started, Phases: e.Journal.Phases, History: e.Journal.History,
 	}
 	if s.LastCommand = commandOf(e); e.Kind == pivot.EventFailing {
 		s.Error = pivot.FailureOf(e.Err)
@@ -157,8 +157,8 @@ func Read(root string) (Status, error) {
 	file := hostfiles.StateFile{Root: root, Path: "/" + path, Name: "status /" + path, Remedy: "remove the file: the journal says the rest, and the next command writes it again"}
 	err := file.Decode(&s)
 	if errors.Is(err, fs.ErrNotExist) {
-		record, err := pivot.JournalIn(root).Load()
-		return Of(pivot.Event{Record: record}), err
+		journal, err := pivot.JournalIn(root).Load()
+		return Of(pivot.Event{Journal: journal}), err
 	}
 	return s, err
 }

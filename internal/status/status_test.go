@@ -32,18 +32,18 @@ func reporter(t *testing.T) (r *status.Reporter, log *bytes.Buffer, reported *[]
 func TestEvents(t *testing.T) {
 	r, log, reported := reporter(t)
 	err := fault.New(fault.Unavailable, "connection refused").WithHint("start the registry")
-	record := pivot.Record{Phase: pivot.PhaseApplying, Attempt: 1}
-	r.Emit(pivot.Event{Kind: pivot.EventBegan, Step: pivot.StepPull, Message: "pulling x", Record: record})
+	journal := pivot.JournalContent{Phase: pivot.PhaseApplying, Attempt: 1}
+	r.Emit(pivot.Event{Kind: pivot.EventBegan, Step: pivot.StepPull, Message: "pulling x", Journal: journal})
 	for done := range int64(20) {
-		r.Emit(pivot.Event{Kind: pivot.EventProgressed, Step: pivot.StepPull, Amount: pivot.Amount{Stage: pivot.Fetching, Done: done * 1e6, Total: 20e6}, Record: record})
+		r.Emit(pivot.Event{Kind: pivot.EventProgressed, Step: pivot.StepPull, Amount: pivot.Amount{Stage: pivot.Fetching, Done: done * 1e6, Total: 20e6}, Journal: journal})
 	}
-	r.Emit(pivot.Event{Kind: pivot.EventProgressed, Step: pivot.StepPull, Amount: pivot.Amount{Stage: pivot.Writing, Done: 20e6, Total: 20e6}, Record: record})
+	r.Emit(pivot.Event{Kind: pivot.EventProgressed, Step: pivot.StepPull, Amount: pivot.Amount{Stage: pivot.Writing, Done: 20e6, Total: 20e6}, Journal: journal})
 	if last := (*reported)[len(*reported)-1]; last != "pull: writing, 20.0 MB fetched" {
 		t.Errorf("systemd was told last %q", last)
 	}
-	r.Emit(pivot.Event{Kind: pivot.EventWaiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed, next in 1s", Record: record})
-	record.Error, record.Phase = pivot.FailureOf(err), pivot.PhaseFailed
-	r.Emit(pivot.Event{Kind: pivot.EventFailing, Step: pivot.StepPull, Err: err, Record: record})
+	r.Emit(pivot.Event{Kind: pivot.EventWaiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed, next in 1s", Journal: journal})
+	journal.Error, journal.Phase = pivot.FailureOf(err), pivot.PhaseFailed
+	r.Emit(pivot.Event{Kind: pivot.EventFailing, Step: pivot.StepPull, Err: err, Journal: journal})
 
 	wantLog := "pivot: pull: pulling x\npivot: pull: warning: try 1 failed, next in 1s: connection refused\n" +
 		"pivot: pull: error: connection refused\npivot: pull: hint: start the registry\n"
@@ -65,7 +65,7 @@ func TestEvents(t *testing.T) {
 // TestKeys: the keys are a contract with other programs.
 func TestKeys(t *testing.T) {
 	r, _, _ := reporter(t)
-	r.Emit(pivot.Event{Kind: pivot.EventFailing, Err: errors.New("x"), Record: pivot.Record{
+	r.Emit(pivot.Event{Kind: pivot.EventFailing, Err: errors.New("x"), Journal: pivot.JournalContent{
 		Error: pivot.FailureOf(errors.New("x")), Started: time.Unix(0, 0), Phases: []pivot.Duration{{Name: "pull", Seconds: 1.5}},
 	}})
 	data, err := os.ReadFile(filepath.Join(r.Root, "run/pivot/status.json"))
@@ -93,7 +93,7 @@ func TestWithoutARunTheJournalTells(t *testing.T) {
 	if s, err := status.Read(root); err != nil || s.Phase != pivot.PhaseIdle {
 		t.Errorf("a fresh host: %+v, %v", s, err)
 	}
-	if err := pivot.JournalIn(root).Save(pivot.Record{Phase: pivot.PhaseDone, Attempt: 2}); err != nil {
+	if err := pivot.JournalIn(root).Save(pivot.JournalContent{Phase: pivot.PhaseDone, Attempt: 2}); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := status.Read(root); err != nil || s.Phase != pivot.PhaseDone || s.Attempt != 2 {

@@ -57,7 +57,7 @@ func (s *Stream) Emit(e pivot.Event) {
 		return
 	}
 	p := progress{
-		Time: now.UTC(), Event: nameOf(e.Kind), Phase: cmp.Or(e.Record.Phase, pivot.PhaseIdle), Step: e.Step, Attempt: e.Record.Attempt, Message: e.Message,
+		Time: now.UTC(), Event: nameOf(e.Kind), Phase: cmp.Or(e.Journal.Phase, pivot.PhaseIdle), Step: e.Step, Attempt: e.Journal.Attempt, Message: e.Message,
 	}
 	if e.Kind == pivot.EventProgressed {
 		p.amount = &amount{e.Amount.Stage, e.Amount.Done, e.Amount.Total, e.Amount.Layers, e.Amount.Of}

@@ -376,8 +376,8 @@ func expectNext(t *testing.T, l *lab.Lab, m *vm.Machine, want lab.Want) {
 			t.Errorf("the next system has %s with %q (%v)", f.Path, content, err)
 		}
 	}
-	if record := journal(t, m); record.Phase != pivot.PhaseCommitted {
-		t.Errorf("journal in phase %s, want committed", record.Phase)
+	if journal := journal(t, m); journal.Phase != pivot.PhaseCommitted {
+		t.Errorf("journal in phase %s, want committed", journal.Phase)
 	}
 }
 
@@ -445,14 +445,14 @@ func expectWhole(t *testing.T, b *vm.BootResult, want lab.Want) *vm.Report {
 // expectProven checks that the journal is done and that its target has the MachineConfig's files.
 func expectProven(t *testing.T, m *vm.Machine, want lab.Want) {
 	t.Helper()
-	record := journal(t, m)
+	journal := journal(t, m)
 	var paths []string
 	for _, f := range want.PinningFiles() {
 		paths = append(paths, f.Path)
 	}
 	paths = append(paths, want.UnitPaths()...)
-	if got := record.Target.Paths(); record.Phase != pivot.PhaseDone || !slices.Equal(got, paths) {
-		t.Errorf("journal in phase %s with the files %q, want done with %q", record.Phase, got, paths)
+	if got := journal.Target.Paths(); journal.Phase != pivot.PhaseDone || !slices.Equal(got, paths) {
+		t.Errorf("journal in phase %s with the files %q, want done with %q", journal.Phase, got, paths)
 	}
 }
 
@@ -477,16 +477,16 @@ func machineWith(t *testing.T, l *lab.Lab, s lab.Setup) *vm.Machine {
 }
 
 // journal reads pivot's journal from a powered-off machine's disk.
-func journal(t *testing.T, m *vm.Machine) (record pivot.Record) {
+func journal(t *testing.T, m *vm.Machine) (journal pivot.JournalContent) {
 	t.Helper()
 	data, err := m.ReadFile(vm.VarDir + "/lib/pivot/journal.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(data, &record); err != nil {
+	if err := json.Unmarshal(data, &journal); err != nil {
 		t.Fatal(err)
 	}
-	return record
+	return journal
 }
 
 func diskName(t *testing.T) string { return strings.ReplaceAll(t.Name(), "/", "-") }

@@ -73,7 +73,7 @@ func TestCommittedWrong(t *testing.T) {
 			// The initramfs steps aside, and says why.
 			record := newMachine(t, h).Progress
 			must(t, record.Open())
-			if failed := record.Record.Error; c.commits != "deploy" && (failed == nil || !strings.Contains(failed.Message, "cannot trust the new")) {
+			if failed := record.Content.Error; c.commits != "deploy" && (failed == nil || !strings.Contains(failed.Message, "cannot trust the new")) {
 				t.Errorf("the journal has the error %+v", failed)
 			}
 			h.Boot()

@@ -68,7 +68,7 @@ func (d *downloader) move(image string, appended ...string) {
 	must(d.t, err)
 }
 
-func (d *downloader) record() pivot.Record {
+func (d *downloader) journal() pivot.JournalContent {
 	d.t.Helper()
 	r, err := pivot.JournalIn(d.Root).Load()
 	must(d.t, err)
@@ -140,8 +140,8 @@ func TestDownload(t *testing.T) {
 	if n := len(d.Registry.RequestLog()) - asked; n > 0 {
 		t.Errorf("%d requests to the registry", n)
 	}
-	if got := d.refs(); len(got) > 0 || d.contents() != "700\n" || d.record().Downloaded != nil {
-		t.Errorf("left: refs %q, contents %q, %+v", got, d.contents(), d.record().Downloaded)
+	if got := d.refs(); len(got) > 0 || d.contents() != "700\n" || d.journal().Downloaded != nil {
+		t.Errorf("left: refs %q, contents %q, %+v", got, d.contents(), d.journal().Downloaded)
 	}
 	d.Boot()
 	if d.Version() != "B.2" || string(d.Read("/etc/secret")) != "one" || !strings.HasSuffix(d.Options(), " a=1") {
@@ -171,8 +171,8 @@ func TestDownloadedTagMoved(t *testing.T) {
 	}
 	must(t, d.use(configFor(name, "two")))
 	d.Boot()
-	if string(d.Read("/etc/secret")) != "two" || d.record().Target.Image.Reference != d.Image {
-		t.Errorf("%s is booted", d.record().Target.Image.Reference)
+	if string(d.Read("/etc/secret")) != "two" || d.journal().Target.Image.Reference != d.Image {
+		t.Errorf("%s is booted", d.journal().Target.Image.Reference)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestDownloadReplaced(t *testing.T) {
 	old := d.refs()
 	_, err = d.download(configFor(second, "two"))
 	must(t, err)
-	r := d.record()
+	r := d.journal()
 	if r.Phase != pivot.PhaseCommitted || r.Downloaded.Image.Reference != second || len(r.Downloaded.Left) > 0 {
 		t.Errorf("journal: %s, %+v", r.Phase, r.Downloaded)
 	}
@@ -214,8 +214,8 @@ func TestDownloadReplaced(t *testing.T) {
 		t.Errorf("refs %q", got)
 	}
 	must(t, d.use(nil))
-	if d.record().Downloaded != nil {
-		t.Errorf("journal: %+v", d.record().Downloaded)
+	if d.journal().Downloaded != nil {
+		t.Errorf("journal: %+v", d.journal().Downloaded)
 	}
 }
 
@@ -226,12 +226,12 @@ func TestDownloadedThenApplied(t *testing.T) {
 	_, err := d.download(configFor(d.Image, "one"))
 	must(t, err)
 	d.move("", "other=1")
-	if d.record().Downloaded == nil || len(d.refs()) != 1 {
-		t.Errorf("after something else: %+v, refs %q", d.record().Downloaded, d.refs())
+	if d.journal().Downloaded == nil || len(d.refs()) != 1 {
+		t.Errorf("after something else: %+v, refs %q", d.journal().Downloaded, d.refs())
 	}
 	d.move(d.Image)
-	if d.record().Downloaded != nil || len(d.refs()) > 0 || strings.Contains(d.contents(), "one") {
-		t.Errorf("after the same: %+v, refs %q", d.record().Downloaded, d.refs())
+	if d.journal().Downloaded != nil || len(d.refs()) > 0 || strings.Contains(d.contents(), "one") {
+		t.Errorf("after the same: %+v, refs %q", d.journal().Downloaded, d.refs())
 	}
 }
 
@@ -251,7 +251,7 @@ func TestDownloadInterrupted(t *testing.T) {
 	_, err := d.download(configFor(image, "one"))
 	must(t, err)
 	// Killed between the import and the journal.
-	r := d.record()
+	r := d.journal()
 	commit := r.Downloaded.Image.Commit
 	r.Downloaded = &pivot.Download{Left: []pivot.Image{r.Downloaded.Image.Pinned()}}
 	must(t, pivot.JournalIn(d.Root).Save(r))
@@ -271,7 +271,7 @@ func TestDownloadFails(t *testing.T) {
 	second := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
 	_, err := d.download(configFor(first, "one"))
 	must(t, err)
-	before := d.record().Downloaded
+	before := d.journal().Downloaded
 	for name, data := range map[string][]byte{
 		"wrong":        []byte("spec: {osImageURL: x}"),
 		"refused":      []byte("metadata: {name: a}\nspec: {osImageURL: \"" + second + "\", fips: true}"),
@@ -280,15 +280,15 @@ func TestDownloadFails(t *testing.T) {
 		if _, err := d.download(data); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		now := *d.record().Downloaded
+		now := *d.journal().Downloaded
 		if !now.Same(*before) || now.Image != before.Image || now.At != before.At || !strings.Contains(d.contents(), "data:,one") {
 			t.Errorf("%s: %+v", name, now)
 		}
 	}
 	must(t, d.use(nil))
 	d.Boot()
-	if string(d.Read("/etc/secret")) != "one" || d.record().Target.Image.Reference != first || d.record().Downloaded != nil {
-		t.Errorf("%s, %+v", d.record().Target.Image.Reference, d.record().Downloaded)
+	if string(d.Read("/etc/secret")) != "one" || d.journal().Target.Image.Reference != first || d.journal().Downloaded != nil {
+		t.Errorf("%s, %+v", d.journal().Target.Image.Reference, d.journal().Downloaded)
 	}
 	if now := strings.Join(d.refs(), "\n"); strings.Count(now, "ostree/container/image/") != 1 || strings.Contains(now, "pivot/") {
 		t.Errorf("refs %s", now)
@@ -331,8 +331,8 @@ func TestDownloadOfRebase(t *testing.T) {
 	_, err := r.Run(t.Context(), day2.Prepared{Downloaded: true})
 	must(t, err)
 	d.Boot()
-	if d.Version() != "B.2" || d.record().Downloaded != nil {
-		t.Errorf("version %s, %+v", d.Version(), d.record().Downloaded)
+	if d.Version() != "B.2" || d.journal().Downloaded != nil {
+		t.Errorf("version %s, %+v", d.Version(), d.journal().Downloaded)
 	}
 }
 
@@ -345,11 +345,11 @@ func TestDownloadAndFirstBootAgain(t *testing.T) {
 	must(t, boot(t, d.Host))
 	_, err := d.download(configFor(d.Image, "one"))
 	must(t, err)
-	r := d.record()
+	r := d.journal()
 	r.Slot = &pivot.Slot{ID: "this"}
 	must(t, pivot.JournalIn(d.Root).Save(r))
 	must(t, run(t, d.Host, firstboot.FirstBoot{Again: true}))
-	if r := d.record(); r.Downloaded == nil || r.Slot == nil || !strings.Contains(d.contents(), "data:,one") {
+	if r := d.journal(); r.Downloaded == nil || r.Slot == nil || !strings.Contains(d.contents(), "data:,one") {
 		t.Errorf("%+v, %+v, contents %q", r.Downloaded, r.Slot, d.contents())
 	}
 }
@@ -364,7 +364,7 @@ func TestDownloadChecks(t *testing.T) {
 	if _, err := d.download(configFor("registry.example/none@sha256:x", "one")); fault.KindOf(err) != fault.BadInput {
 		t.Errorf("no reference: %v", err)
 	}
-	var r pivot.Record
+	var r pivot.JournalContent
 	must(t, json.Unmarshal(d.Read("/var/lib/pivot/journal.json"), &r))
 	if r.Downloaded == nil || !r.Downloaded.At.IsZero() {
 		t.Errorf("complete: %+v", r.Downloaded)
@@ -413,7 +413,7 @@ func TestDownloadKilled(t *testing.T) {
 		}
 		_, err := d.download(then)
 		must(t, err)
-		r := d.record()
+		r := d.journal()
 		if strings.Count(strings.Join(d.refs(), "\n"), "ostree/container/image/") != 1 || !slices.Contains(d.refs(), "pivot/"+r.Downloaded.Image.Commit) || len(d.refs()) > 6 {
 			t.Errorf("killed before effect %d: refs %q of %s", n, d.refs(), r.Downloaded.Image.Commit)
 		}

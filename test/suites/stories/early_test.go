@@ -40,7 +40,7 @@ func bootEarly(t *testing.T, h *hostdir.Host, p *place) (notes string, err error
 	m := newMachine(t, h)
 	m.Progress.Emit = func(e pivot.Event) {
 		notes += e.Message + "\n"
-		if e.Record.Phase == "" {
+		if e.Journal.Phase == "" {
 			t.Errorf("%q is told in no phase", e.Message)
 		}
 	}

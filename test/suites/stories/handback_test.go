@@ -214,9 +214,9 @@ func TestHandBackKilled(t *testing.T) {
 		if err != nil {
 			t.Fatalf("after %d calls, the daemon: %v, %v", calls, after, err)
 		}
-		record, err := pivot.JournalIn(h.Root).Load()
-		if err != nil || len(record.Target.Entries) > 0 {
-			t.Fatalf("after %d calls the journal has %+v, %v", calls, record.Target, err)
+		journal, err := pivot.JournalIn(h.Root).Load()
+		if err != nil || len(journal.Target.Entries) > 0 {
+			t.Fatalf("after %d calls the journal has %+v, %v", calls, journal.Target, err)
 		}
 	}
 }
@@ -275,8 +275,8 @@ func rebasedByHand(t *testing.T, h *hostdir.Host) {
 func onTrial(t *testing.T, h *hostdir.Host) {
 	t.Helper()
 	journal := pivot.JournalIn(h.Root)
-	record, err := journal.Load()
+	content, err := journal.Load()
 	must(t, err)
-	record.Trial = &pivot.Trial{Old: "o", New: "n", Seconds: 600, Confirm: pivot.ConfirmAuto}
-	must(t, journal.Save(record))
+	content.Trial = &pivot.Trial{Old: "o", New: "n", Seconds: 600, Confirm: pivot.ConfirmAuto}
+	must(t, journal.Save(content))
 }

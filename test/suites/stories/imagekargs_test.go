@@ -87,7 +87,7 @@ func TestImageKargs(t *testing.T) {
 			if differences, err := m.Verify(t.Context()); err != nil || len(differences) > 0 {
 				t.Errorf("differences %q, %v", differences, err)
 			}
-			if image := m.Progress.Record.Target.Kargs.Image; (image != nil) != c.applied || c.applied && image.Now.String() != own {
+			if image := m.Progress.Content.Target.Kargs.Image; (image != nil) != c.applied || c.applied && image.Now.String() != own {
 				t.Errorf("the journal has %+v", image)
 			}
 			h.Write("/proc/cmdline", []byte(strings.ReplaceAll(string(h.Read("/proc/cmdline")), " image.only=1", "")))

@@ -95,7 +95,7 @@ func TestTagIsPinned(t *testing.T) {
 	if n := manifests(h.Registry); n != 2 { // by the tag, and by the digest
 		t.Errorf("%d requests for the manifest: %q", n, h.Registry.RequestLog())
 	}
-	if p := r.Progress.Record.Phase; p != pivot.PhaseIdle {
+	if p := r.Progress.Content.Phase; p != pivot.PhaseIdle {
 		t.Errorf("phase %s", p)
 	}
 }

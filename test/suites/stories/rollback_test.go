@@ -268,10 +268,10 @@ func TestRollbackToArguments(t *testing.T) {
 	must(t, rollback(t, h))
 	h.Boot()
 	expectStatus(t, h)
-	record, err := pivot.JournalIn(h.Root).Load()
+	journal, err := pivot.JournalIn(h.Root).Load()
 	must(t, err)
-	if !slices.Contains(record.Target.Kargs.New, "a=1") || slices.Contains(record.Target.Kargs.New, "gone=1") || !slices.Contains(record.Target.Kargs.Delete, "b=1") {
-		t.Errorf("expected are %+v", record.Target.Kargs)
+	if !slices.Contains(journal.Target.Kargs.New, "a=1") || slices.Contains(journal.Target.Kargs.New, "gone=1") || !slices.Contains(journal.Target.Kargs.Delete, "b=1") {
+		t.Errorf("expected are %+v", journal.Target.Kargs)
 	}
 }
 

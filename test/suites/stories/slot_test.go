@@ -87,7 +87,7 @@ func (m *member) expectSlot(slot bool, asked string) {
 	machine := m.newMachine()
 	s, err := machine.Status(m.t.Context())
 	must(m.t, err)
-	if r := m.record(); (r.Slot != nil) != slot || (stamp == nil) != slot || (s.Slot != nil) != slot || slices.Contains(m.server.Holders("default"), "this") != slot {
+	if r := m.journal(); (r.Slot != nil) != slot || (stamp == nil) != slot || (s.Slot != nil) != slot || slices.Contains(m.server.Holders("default"), "this") != slot {
 		m.t.Errorf("want a slot: %v; the journal has %+v, the status %+v, stamp %v, holders %q", slot, r.Slot, s.Slot, stamp, m.server.Holders("default"))
 	}
 	if got := m.server.Asked(); got != asked {
@@ -105,7 +105,7 @@ func TestSlot(t *testing.T) {
 		if !slices.Equal(m.Ostree.Calls, before) {
 			t.Errorf("before the slot was granted ostree was called: %q", m.Ostree.Calls)
 		}
-		r := m.record()
+		r := m.journal()
 		if r.Slot == nil || r.Slot.Held || r.Downloaded == nil || len(r.Downloaded.Left) != 1 {
 			t.Errorf("while it waits the journal has %+v, %+v", r.Slot, r.Downloaded)
 		}
@@ -218,7 +218,7 @@ func TestSlotOfCrash(t *testing.T) {
 	m.Boot()
 	must(t, m.release())
 	m.server.Asked()
-	r := m.record()
+	r := m.journal()
 	r.Slot = &pivot.Slot{URL: m.server.URL, Group: "default", ID: "this", Boot: "boot-2", Phase: "boot-1"}
 	m.server.Give("default", "this")
 	must(t, pivot.JournalIn(m.Root).Save(r))
@@ -349,7 +349,7 @@ func TestWindow(t *testing.T) {
 	m.Write("/etc/pivot/firstboot.conf", []byte("window=Mon 02:00-04:00 UTC\n"))
 	m.wait = func() error {
 		m.Registry.Spoil(registry.Rule{Fault: registry.Status(500)})
-		if r := m.record(); r.Phase != pivot.PhaseIdle || r.Downloaded == nil || len(m.Ostree.Calls) > 0 {
+		if r := m.journal(); r.Phase != pivot.PhaseIdle || r.Downloaded == nil || len(m.Ostree.Calls) > 0 {
 			t.Fatalf("while it waits: %s, %+v, calls %q", r.Phase, r.Downloaded, m.Ostree.Calls)
 		}
 		if !m.unlocked() {
@@ -402,7 +402,7 @@ func TestWindowStopped(t *testing.T) {
 	if _, err := m.inWindow(func(machine *machine.Machine) { machine.Window = "Mon 02:00-04:00 UTC" }); !errors.Is(err, stop) {
 		t.Errorf("%v", err)
 	}
-	if r := m.record(); r.Phase != pivot.PhaseIdle || r.Downloaded == nil || r.Downloaded.At.IsZero() || len(m.Ostree.Calls) > 0 || m.Reboots > 0 {
+	if r := m.journal(); r.Phase != pivot.PhaseIdle || r.Downloaded == nil || r.Downloaded.At.IsZero() || len(m.Ostree.Calls) > 0 || m.Reboots > 0 {
 		t.Errorf("%s, %+v, calls %q", r.Phase, r.Downloaded, m.Ostree.Calls)
 	}
 }
@@ -441,7 +441,7 @@ func TestSlotKilled(t *testing.T) {
 	for dead := true; dead; n += step {
 		dead = m.dies(n)
 		err := m.release()
-		r := m.record()
+		r := m.journal()
 		if r.Slot != nil {
 			if committed++; err == nil || !strings.Contains(err.Error(), "waits for its reboot") {
 				t.Errorf("killed before effect %d: %v, slot %+v, phase %s", n, err, r.Slot, r.Phase)
@@ -484,7 +484,7 @@ func TestSlotLeavesDownload(t *testing.T) {
 	_, err := later.Download(t.Context())
 	must(t, err)
 	must(t, m.rebase())
-	r := m.record()
+	r := m.journal()
 	if d := r.Downloaded; d == nil || d.At.IsZero() || d.MachineConfig == "" || len(d.Left) > 0 || r.Target.Image.Commit != m.Commit {
 		t.Errorf("downloaded %+v", r.Downloaded)
 	}

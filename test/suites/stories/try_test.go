@@ -150,7 +150,7 @@ func (h *tried) expect(entries string, phase pivot.Phase, stamp bool) {
 	}
 }
 
-func (h *tried) record() pivot.Record {
+func (h *tried) journal() pivot.JournalContent {
 	h.t.Helper()
 	r, err := pivot.JournalIn(h.Root).Load()
 	must(h.t, err)
@@ -249,7 +249,7 @@ func TestTryFails(t *testing.T) {
 			h.expect("A B", pivot.PhaseFailed, true)
 			must(t, h.conduct())
 			h.expect("A", pivot.PhaseFailed, false)
-			if r := h.record(); r.Error == nil || !strings.Contains(r.Error.Message, c.why) || len(r.History) != 1 || r.History[0].Phase != pivot.PhaseFailed {
+			if r := h.journal(); r.Error == nil || !strings.Contains(r.Error.Message, c.why) || len(r.History) != 1 || r.History[0].Phase != pivot.PhaseFailed {
 				t.Errorf("the journal says %+v, %+v, want %q", r.Error, r.History, c.why)
 			}
 		})
@@ -274,7 +274,7 @@ func TestTryNeverCameUp(t *testing.T) {
 		h.expect("A B", pivot.PhaseFailed, true) // pivot status before the unit runs
 		must(t, h.conduct())
 		h.expect("A", pivot.PhaseFailed, false)
-		if r := h.record(); r.Error == nil || !strings.Contains(r.Error.Message, "it never came up") {
+		if r := h.journal(); r.Error == nil || !strings.Contains(r.Error.Message, "it never came up") {
 			t.Errorf("the journal says %+v", r.Error)
 		}
 		must(t, h.try(tenMinutes)) // again
@@ -336,7 +336,7 @@ func TestTryByTheBootMenu(t *testing.T) {
 	h.expect("B A", pivot.PhaseFailed, true)
 	must(t, h.conduct())
 	h.expect("A", pivot.PhaseFailed, false)
-	if r := h.record(); r.Error == nil || !strings.Contains(r.Error.Message, "it never came up") {
+	if r := h.journal(); r.Error == nil || !strings.Contains(r.Error.Message, "it never came up") {
 		t.Errorf("the journal says %+v", r.Error)
 	}
 }

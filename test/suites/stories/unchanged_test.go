@@ -26,7 +26,7 @@ func journalOf(t *testing.T, h *hostdir.Host) []byte {
 }
 
 // text returns a record as text.
-func text(t *testing.T, r pivot.Record) string {
+func text(t *testing.T, r pivot.JournalContent) string {
 	t.Helper()
 	data, err := json.Marshal(r)
 	must(t, err)
@@ -54,8 +54,8 @@ func TestRollbackThatIsImpossible(t *testing.T) {
 	if now := open(); len(files) == 0 || len(now) != len(files) {
 		t.Errorf("first boots that are open: %q, were %q", now, files)
 	}
-	if r.Progress.Record.Phase != pivot.PhaseDone {
-		t.Errorf("the run's last phase is %s", r.Progress.Record.Phase)
+	if r.Progress.Content.Phase != pivot.PhaseDone {
+		t.Errorf("the run's last phase is %s", r.Progress.Content.Phase)
 	}
 	expectStatus(t, h)
 }
@@ -107,8 +107,8 @@ func TestFailureChangesNothing(t *testing.T) {
 				h.Ostree.Fail = nil
 				if !hit {
 					must(t, err)
-					if point < 2 || p.Record.Phase != pivot.PhaseCommitted || p.Record.Downloaded != nil {
-						t.Errorf("after %d failures: %+v", point, p.Record)
+					if point < 2 || p.Content.Phase != pivot.PhaseCommitted || p.Content.Downloaded != nil {
+						t.Errorf("after %d failures: %+v", point, p.Content)
 					}
 					return
 				}
@@ -125,9 +125,9 @@ func TestFailureChangesNothing(t *testing.T) {
 					t.Fatalf("point %d: the failure is not noticed", point)
 				}
 				must(t, m.Progress.Open())
-				was, is := before.Progress.Record, m.Progress.Record
+				was, is := before.Progress.Content, m.Progress.Content
 				was.Downloaded, is.Downloaded = nil, nil
-				if w, n := text(t, was), text(t, is); w != n || p.Record.Phase != pivot.PhaseDone {
+				if w, n := text(t, was), text(t, is); w != n || p.Content.Phase != pivot.PhaseDone {
 					t.Errorf("point %d, %v: the record was\n%s\nand is\n%s", point, err, w, n)
 				}
 				expectStatus(t, h)

@@ -340,7 +340,7 @@ func TestUsersEditsHoldNothing(t *testing.T) {
 		t.Errorf("phase %s, %v", s.Phase, err)
 	}
 	must(t, m.release())
-	if r := m.record(); r.Slot != nil {
+	if r := m.journal(); r.Slot != nil {
 		t.Errorf("the slot is held: %+v", r.Slot)
 	}
 }

@@ -102,7 +102,7 @@ func (m *Machine) judged() (target string, err error) {
 	if err != nil {
 		return "", err
 	}
-	target = parts.Progress.Record.Target.Image.Commit
+	target = parts.Progress.Content.Target.Image.Commit
 	switch {
 	case m.runs(target) && target == commitA:
 		return target, m.verified(driftOfA...)
