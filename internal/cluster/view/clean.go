@@ -69,7 +69,7 @@ var (
 	// authorization matches the value of a header.
 	authorization = regexp.MustCompile(`(?i)\b(bearer|basic) [A-Za-z0-9+/=._~-]{6,}`)
 	// assigned matches a name that says that its value is a secret, with the value: as in a shell, YAML or JSON, and as a flag.
-	assigned = regexp.MustCompile(`(?i)([\w.-]*` + secretWord + `[\w.-]*\\?["']?\s*[=:]\s*)(?:\\?"[^"]*"|'[^']*'|[^\s,;}"']+)`)
+	assigned = regexp.MustCompile(`(?i)(` + secretWord + `[\w.-]*\\?["']?\s*[=:]\s*)(?:\\?"[^"]*"|'[^']*'|[^\s,;}"']+)`)
 	// secretFlag matches a flag whose value is the next argument.
 	secretFlag = regexp.MustCompile(`(?i)^--?[\w-]*` + secretWord + `[\w-]*$`)
 	secretName = regexp.MustCompile(`(?i)` + secretWord)
