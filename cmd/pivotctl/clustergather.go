@@ -16,7 +16,8 @@ import (
 
 func clusterGatherCommand(build cli.Build) *cobra.Command {
 	var f clusterFlags
-	var file, namespace string
+	var file string
+	var namespaces []string
 	cmd := &cobra.Command{
 		Use:   "gather",
 		Short: "Write everything that a report of a problem needs to one archive, without secrets",
@@ -33,7 +34,7 @@ func clusterGatherCommand(build cli.Build) *cobra.Command {
 			}
 			now := time.Now()
 			var archive bytes.Buffer
-			g := view.Gatherer{Client: client, Namespace: namespace, Program: f.program, Now: now}
+			g := view.Gatherer{Client: client, Namespaces: namespaces, Program: f.program, Now: now}
 			if err := g.Gather(cmd.Context(), &archive); err != nil {
 				return err
 			}
@@ -51,7 +52,7 @@ func clusterGatherCommand(build cli.Build) *cobra.Command {
 	}
 	f.add(cmd, build)
 	cmd.Flags().StringVarP(&file, "output", "o", "", "`FILE` to write, which must not exist; - is standard output (default: pivot-gather-TIME.tar.gz)")
-	cmd.Flags().StringVar(&namespace, "namespace", "pivot-agent", "`NAMESPACE` of the agents and controllers")
+	cmd.Flags().StringSliceVar(&namespaces, "namespace", []string{"pivot-agent", "pivot-fleet"}, "`NAMESPACE` of the agents or controllers; it can be given several times")
 	return cmd
 }
 

@@ -33,24 +33,16 @@ func (c cleaner) digest(content []byte) string {
 	return fmt.Sprintf("(removed: %d bytes, digest %s)", len(content), hex.EncodeToString(mac.Sum(nil)[:8]))
 }
 
-// patterns match secrets in text, with what replaces them.
-func patterns() []struct {
+// pattern matches secrets in text.
+type pattern struct {
 	match *regexp.Regexp
-	with  string
-} {
-	return []struct {
-		match *regexp.Regexp
-		with  string
-	}{
-		{privateKey, removed},
-		{userinfo, "://"},
-		{queryValue, "$1" + removed},
-		{dataURL, "data:" + removed},
-		{cryptHash, removed},
-		{sshKey, removed},
-		{webToken, removed},
-		{authorization, "$1 " + removed},
-		{assigned, "$1" + removed},
+	with  string // what replaces them
+}
+
+func patterns() []pattern {
+	return []pattern{
+		{privateKey, removed}, {userinfo, "://"}, {queryValue, "$1" + removed}, {dataURL, "data:" + removed}, {cryptHash, removed},
+		{sshKey, removed}, {webToken, removed}, {authorization, "$1 " + removed},
 	}
 }
 
@@ -80,14 +72,29 @@ func (c cleaner) text(s string) string {
 	for _, p := range patterns() {
 		s = p.match.ReplaceAllString(s, p.with)
 	}
+	return withoutAssigned(s)
+}
+
+// withoutAssigned applies assigned. It is slow, so most text is not searched: that without any of its words.
+func withoutAssigned(s string) string {
+	lower := strings.ToLower(s)
+	for _, word := range []string{"pass", "pwd", "psk", "secret", "token", "credential", "key", "auth"} {
+		if strings.Contains(lower, word) {
+			return assigned.ReplaceAllString(s, "$1"+removed)
+		}
+	}
 	return s
 }
 
 // log returns lines of a log, printable and without what looks like a secret.
 func (c cleaner) log(data []byte) []byte {
+	text := string(data)
+	for _, p := range patterns() { // on the whole text: keys have several lines
+		text = p.match.ReplaceAllString(text, p.with)
+	}
 	var out strings.Builder
-	for line := range strings.Lines(c.text(string(data))) {
-		out.WriteString(printable.Line(strings.TrimSuffix(line, "\n")) + "\n")
+	for line := range strings.Lines(text) {
+		out.WriteString(printable.Line(strings.TrimSuffix(withoutAssigned(line), "\n")) + "\n")
 	}
 	return []byte(out.String())
 }

@@ -16,11 +16,14 @@ import (
 func TestCluster(t *testing.T) {
 	c := controlplane.Start(t)
 	c.Deploy("../../../deploy/base")
-	c.Apply(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "pivot-agent"}})
+	for _, name := range []string{"pivot-agent", "pivot-fleet"} {
+		c.Apply(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+	}
 	c.ApplyFile("../../../deploy/controller/rbac-view.yaml")
 	for _, b := range []struct{ kind, namespace, of, name string }{
 		{"ClusterRoleBinding", "", "ClusterRole", "pivot-view"}, {"ClusterRoleBinding", "", "ClusterRole", "pivot-view-machineconfigs"},
 		{"RoleBinding", "default", "Role", "pivot-view"}, {"RoleBinding", "pivot-agent", "Role", "pivot-view"},
+		{"RoleBinding", "pivot-fleet", "Role", "pivot-view"},
 	} {
 		metadata := map[string]any{"name": b.name}
 		if b.namespace != "" {
@@ -65,7 +68,7 @@ func TestCluster(t *testing.T) {
 		t.Errorf("%+v, %v", out, err)
 	}
 	var archive bytes.Buffer
-	if err := (view.Gatherer{Client: viewer, Namespace: "pivot-agent", Now: now()}).Gather(t.Context(), &archive); err != nil {
+	if err := (view.Gatherer{Client: viewer, Namespaces: []string{"pivot-agent", "pivot-fleet"}, Now: now()}).Gather(t.Context(), &archive); err != nil {
 		t.Fatal(err)
 	}
 	files := unpacked(t, &archive)

@@ -34,10 +34,10 @@ const (
 
 // Gatherer gathers what a report of a problem needs.
 type Gatherer struct {
-	Client    *Client
-	Namespace string // of the agents and controllers
-	Program   string // name and version of the program that gathers
-	Now       time.Time
+	Client     *Client
+	Namespaces []string // of the agents and controllers
+	Program    string   // name and version of the program that gathers
+	Now        time.Time
 }
 
 // Gather writes the archive, a compressed tar file: summary.txt first, then objects by kind, then logs, in a fixed
@@ -57,7 +57,9 @@ func (g Gatherer) Gather(ctx context.Context, w io.Writer) error {
 	for _, k := range g.kinds(clean) {
 		a.objects(limited, g.Client, k)
 	}
-	g.logs(limited, &a, clean)
+	for _, namespace := range g.Namespaces {
+		a.logs(limited, g.Client, namespace, clean)
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -77,8 +79,7 @@ type kind struct {
 }
 
 func (g Gatherer) kinds(c cleaner) []kind {
-	in := "/namespaces/" + url.PathEscape(g.Namespace) + "/"
-	return []kind{
+	kinds := []kind{
 		{"pools", poolsPath, "", c.object},
 		{"rollouts", rolloutsPath, "", c.object},
 		{"nodes", nodesPath, "", c.object},
@@ -87,12 +88,17 @@ func (g Gatherer) kinds(c cleaner) []kind {
 		{"machineconfigs", configsPath, "", c.machineConfig},
 		{"containerruntimeconfigs", ctrcfgsPath, "", c.object},
 		{"events-of-nodes", eventsPath, aboutNodes, c.object},
-		{"events", "/api/v1" + in + "events", "", c.object},
-		{"leases", "/apis/coordination.k8s.io/v1" + in + "leases", "", c.object},
-		{"deployments", "/apis/apps/v1" + in + "deployments", "", c.object},
-		{"daemonsets", "/apis/apps/v1" + in + "daemonsets", "", c.object},
-		{"pods", "/api/v1" + in + "pods", "", c.object},
 	}
+	for _, namespace := range g.Namespaces {
+		in := "/namespaces/" + url.PathEscape(namespace) + "/"
+		kinds = append(kinds,
+			kind{namespace + "/events", "/api/v1" + in + "events", "", c.object},
+			kind{namespace + "/leases", "/apis/coordination.k8s.io/v1" + in + "leases", "", c.object},
+			kind{namespace + "/deployments", "/apis/apps/v1" + in + "deployments", "", c.object},
+			kind{namespace + "/daemonsets", "/apis/apps/v1" + in + "daemonsets", "", c.object},
+			kind{namespace + "/pods", "/api/v1" + in + "pods", "", c.object})
+	}
+	return kinds
 }
 
 // member is a file of the archive.
@@ -153,8 +159,8 @@ func (a *archive) objects(ctx context.Context, client *Client, k kind) {
 	a.add(name, printable.JSON(out.Bytes()))
 }
 
-// logs adds the ends of the logs of all containers in the namespace, and of the runs before if they have restarted.
-func (g Gatherer) logs(ctx context.Context, a *archive, clean cleaner) {
+// logs adds the ends of the logs of all containers in a namespace, and of the runs before if they have restarted.
+func (a *archive) logs(ctx context.Context, client *Client, namespace string, clean cleaner) {
 	type container struct {
 		Name         string `json:"name"`
 		RestartCount int    `json:"restartCount"`
@@ -167,19 +173,19 @@ func (g Gatherer) logs(ctx context.Context, a *archive, clean cleaner) {
 			Containers []container `json:"containerStatuses"`
 			Init       []container `json:"initContainerStatuses"`
 		} `json:"status"`
-	}](ctx, g.Client, "/api/v1/namespaces/"+url.PathEscape(g.Namespace)+"/pods", "")
+	}](ctx, client, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/pods", "")
 	if err != nil {
 		return // it is missing as a kind of objects already
 	}
 	for _, pod := range pods {
 		for _, c := range append(pod.Status.Init, pod.Status.Containers...) {
-			path := "/api/v1/namespaces/" + url.PathEscape(g.Namespace) + "/pods/" + url.PathEscape(pod.Metadata.Name) + "/log"
+			path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/pods/" + url.PathEscape(pod.Metadata.Name) + "/log"
 			query := url.Values{"container": {c.Name}, "tailLines": {logLines}, "timestamps": {"true"}}
-			name := "logs/" + pod.Metadata.Name + "." + c.Name
-			a.log(ctx, g.Client, name+".log", path, query, clean)
+			name := "logs/" + namespace + "/" + pod.Metadata.Name + "." + c.Name
+			a.log(ctx, client, name+".log", path, query, clean)
 			if c.RestartCount > 0 {
 				query.Set("previous", "true")
-				a.log(ctx, g.Client, name+".previous.log", path, query, clean)
+				a.log(ctx, client, name+".previous.log", path, query, clean)
 			}
 		}
 	}

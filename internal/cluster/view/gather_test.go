@@ -74,7 +74,7 @@ func secretive(t *testing.T) server {
 func gathered(t *testing.T, s server) map[string]string {
 	t.Helper()
 	var out bytes.Buffer
-	g := view.Gatherer{Client: s.client(t), Namespace: "pivot-agent", Program: "pivotctl/1", Now: now()}
+	g := view.Gatherer{Client: s.client(t), Namespaces: []string{"pivot-agent"}, Program: "pivotctl/1", Now: now()}
 	if err := g.Gather(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
@@ -115,9 +115,9 @@ const order = ""
 func TestGather(t *testing.T) {
 	s := secretive(t)
 	files := gathered(t, s)
-	want := []string{"summary.txt", "status.json", "logs/pivot-agent-x.agent.log", "logs/pivot-agent-x.agent.previous.log",
-		"objects/daemonsets.json", "objects/events-of-nodes.json", "objects/leases.json", "objects/machineconfignodes.json", "objects/machineconfigs.json",
-		"objects/nodes.json", "objects/nodesystems.json", "objects/pods.json", "objects/pools.json", "objects/rollouts.json"}
+	want := []string{"summary.txt", "status.json", "logs/pivot-agent/pivot-agent-x.agent.log", "logs/pivot-agent/pivot-agent-x.agent.previous.log",
+		"objects/events-of-nodes.json", "objects/machineconfignodes.json", "objects/machineconfigs.json", "objects/nodes.json", "objects/nodesystems.json",
+		"objects/pivot-agent/daemonsets.json", "objects/pivot-agent/leases.json", "objects/pivot-agent/pods.json", "objects/pools.json", "objects/rollouts.json"}
 	if files[order] != strings.Join(want, " ") {
 		t.Errorf("the files %s", files[order])
 	}
@@ -135,12 +135,12 @@ func TestGather(t *testing.T) {
 		}
 	}
 	for name, kept := range map[string][]string{
-		"objects/machineconfigs.json":  {"50-secret", "/etc/app.conf", "app.service", `"users": 1`, "quiet", "r.example/os@sha256:00", "digest "},
-		"objects/pods.json":            {"kept-name", "--host=/host", `"env": "(removed)"`},
-		"objects/nodes.json":           {`"machineconfiguration.openshift.io/state": "Degraded"`, `"other.example/x": "(removed)"`},
-		"objects/events-of-nodes.json": {`"e4"`, "UpdateFailed"},
-		"logs/pivot-agent-x.agent.log": {"began", "ended", "r.example/x"},
-		"summary.txt":                  {"gathered by pivotctl/1 at 2026-03-04T05:06:07Z", "missing: objects/events.json: cannot read", "missing: objects/deployments.json"},
+		"objects/machineconfigs.json":              {"50-secret", "/etc/app.conf", "app.service", `"users": 1`, "quiet", "r.example/os@sha256:00", "digest "},
+		"objects/pivot-agent/pods.json":            {"kept-name", "--host=/host", `"env": "(removed)"`},
+		"objects/nodes.json":                       {`"machineconfiguration.openshift.io/state": "Degraded"`, `"other.example/x": "(removed)"`},
+		"objects/events-of-nodes.json":             {`"e4"`, "UpdateFailed"},
+		"logs/pivot-agent/pivot-agent-x.agent.log": {"began", "ended", "r.example/x"},
+		"summary.txt":                              {"gathered by pivotctl/1 at 2026-03-04T05:06:07Z", "missing: objects/pivot-agent/events.json: cannot read", "missing: objects/pivot-agent/deployments.json"},
 	} {
 		for _, text := range kept {
 			if !strings.Contains(files[name], text) {
@@ -156,11 +156,11 @@ func TestGatherBounds(t *testing.T) {
 	log := "/api/v1/namespaces/pivot-agent/pods/pivot-agent-x/log"
 	s[log] = strings.Repeat("a line of a log\n", 1<<17) + "the last line\n"
 	files := gathered(t, s)
-	if got := files["logs/pivot-agent-x.agent.log"]; len(got) > 1<<20 || !strings.HasSuffix(got, "the last line\n") || !strings.HasPrefix(got, "a line") {
+	if got := files["logs/pivot-agent/pivot-agent-x.agent.log"]; len(got) > 1<<20 || !strings.HasSuffix(got, "the last line\n") || !strings.HasPrefix(got, "a line") {
 		t.Errorf("the log has %d bytes", len(got))
 	}
 	s[log] = strings.Repeat("x", 33<<20)
-	if files := gathered(t, s); !strings.Contains(files["summary.txt"], "missing: logs/pivot-agent-x.agent.log: ") {
+	if files := gathered(t, s); !strings.Contains(files["summary.txt"], "missing: logs/pivot-agent/pivot-agent-x.agent.log: ") {
 		t.Errorf("%s", files["summary.txt"])
 	}
 }
