@@ -24,7 +24,7 @@ func secrets() []string {
 
 const planted = `registry https://user:hunter2@r.example/x, https://b.example/o?X-Amz-Signature=X9ZsignatureX9Z&a=b, password=s3cr3t, "token": "s3cr3t", ` +
 	`TOKEN='s3cr3t s3cr3t', ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKeyOfSomebody me@host, root:$6$salt$hashOfAPassword:1, ` +
-	`Authorization: Bearer eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2ln, Basic QWxhZGRpbjpvcGVu, data:;base64,c2VjcmV0LWNvbnRlbnQ=, ` +
+	`seen eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2ln, Authorization: Bearer eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2ln, Basic QWxhZGRpbjpvcGVu, data:;base64,c2VjcmV0LWNvbnRlbnQ=, ` +
 	"-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\n-----END RSA PRIVATE KEY-----"
 
 // secretive is a cluster with secrets everywhere.
