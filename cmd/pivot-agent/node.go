@@ -24,6 +24,7 @@ type nodeFlags struct {
 	name          string
 	host, program string
 	listen        string
+	metrics       metricsFlags
 	drain         string
 	pods          drain.Policy
 	handBack      bool
@@ -61,6 +62,7 @@ func nodeCommand(build cli.Build) *cobra.Command {
 	cli.Directories(cmd, "host")
 	flags.StringVar(&f.program, "pivot", "/usr/bin/pivot", "`PATH` of pivot on the host")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8797", "`ADDRESS` of /healthz, /readyz and /metrics")
+	f.metrics.add(cmd)
 	f.drain = drainSelf
 	cli.OneOf{Value: &f.drain, Allowed: []string{drainSelf, drainController}}.Add(cmd, "drain", "who cordons, drains and uncordons the node: the agent, or a controller by the annotations")
 	f.pods = drain.Policy{EmptyDir: drain.Evict, Unmanaged: drain.Evict, Finished: drain.Evict} // as the machine-config operator does
@@ -110,6 +112,13 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 		return err
 	}
 	defer served.Close()
+	measured, err := f.metrics.serve(cmd.Context(), agent.Metrics)
+	if err != nil {
+		return err
+	}
+	if measured != nil {
+		defer measured.Close()
+	}
 	keeper := &capacity.Keeper{Cluster: cluster, Now: time.Now, Log: agent.Log, Hands: &hands.Systemd{
 		Root: f.host, Program: f.program, Version: build.Version, Queries: workloadsUnit, Now: time.Now,
 	}}

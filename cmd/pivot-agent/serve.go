@@ -15,7 +15,7 @@ import (
 func serve(ctx context.Context, address string, agent *node.Agent) (*http.Server, error) {
 	if host, _, err := net.SplitHostPort(address); err != nil || !net.ParseIP(host).IsLoopback() {
 		return nil, fault.New(fault.Usage, "cannot listen on %q: it is no address and port of the loopback interface", address).
-			WithHint("use 127.0.0.1:PORT or [::1]:PORT")
+			WithHint("use 127.0.0.1:PORT or [::1]:PORT; for other machines there is --listen-metrics, with certificates")
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -37,9 +37,13 @@ func handler(agent *node.Agent) http.Handler {
 	}
 	mux.HandleFunc("GET /healthz", answer(agent.Metrics.Alive))
 	mux.HandleFunc("GET /readyz", answer(agent.Metrics.Ready))
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		_ = agent.Metrics.Write(w) // the reader is gone
-	})
+	mux.HandleFunc("GET /metrics", metricsOf(agent.Metrics))
 	return mux
+}
+
+func metricsOf(metrics *node.Metrics) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		_ = metrics.Write(w) // the reader is gone
+	}
 }

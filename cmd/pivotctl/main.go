@@ -1,6 +1,6 @@
 // Command pivotctl is for authors and operators of machine configuration: it validates, merges,
-// renders and serves MachineConfigs, and generates and checks the files of CPU partitioning and
-// of the container runtime.
+// renders and serves MachineConfigs, generates and checks the files of CPU partitioning and of the
+// container runtime, and shows what a fleet does.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 }
 
 func rootCommand(build cli.Build) *cobra.Command {
-	commands := []*cobra.Command{configCommand(), ctrcfgCommand(), pinningCommand(), kargsCommand()}
+	commands := []*cobra.Command{configCommand(), ctrcfgCommand(), pinningCommand(), kargsCommand(), clusterCommand(build)}
 	commands = append(commands, cli.Elsewhere("pivot", "for machines",
 		"firstboot", "rebase", "apply", "rollback", "confirm", "plan", "diff", "status", "verify", "image", "wait", "plot", "trial", "project", "static-pods", "release-slot", "hand-back")...)
 	root := cli.Root("pivotctl", build, "Write, check and serve the configuration of image-based hosts", commands...)

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs the command line as users do; see testdata/*.txtar.
 func TestScripts(t *testing.T) {
 	params := script.Params("testdata")
-	params.Setup = func(env *testscript.Env) error { return errors.Join(startWeb(env), writeProgram(env)) }
+	params.Setup = func(env *testscript.Env) error { return errors.Join(startWeb(env), startAPI(env), writeProgram(env)) }
 	params.Cmds["web"] = setWeb
 	testscript.Run(t, params)
 }
@@ -54,6 +54,24 @@ func startWeb(env *testscript.Env) error {
 	env.Values["web"] = w
 	env.Setenv("WEB", server.URL)
 	return nil
+}
+
+// startAPI starts an API server for a script, and a kubeconfig for it at $KUBECONFIG. It answers with the files
+// below api/: that of a path with .json at its end.
+func startAPI(env *testscript.Env) error {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := os.ReadFile(filepath.Join(env.WorkDir, "api", filepath.FromSlash(r.URL.Path)+".json"))
+		if err != nil {
+			http.Error(w, `{"kind":"Status","message":"the server could not find the requested resource"}`, http.StatusNotFound)
+			return
+		}
+		_, _ = w.Write(text)
+	}))
+	env.Defer(server.Close)
+	file := filepath.Join(env.WorkDir, "kubeconfig")
+	env.Setenv("KUBECONFIG", file)
+	return os.WriteFile(file, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+  users: [{name: u, user: {token: t}}], clusters: [{name: c, cluster: {server: %q}}]}`, server.URL), 0o600)
 }
 
 // setWeb changes a page: web PATH CONTENT

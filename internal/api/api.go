@@ -21,6 +21,8 @@ type Kind string
 const (
 	Check     Kind = "Check"     // pivotctl config validate, kargs check: whether the input is valid
 	CPUSet    Kind = "CPUSet"    // pivotctl pinning cpuset
+	Fleet     Kind = "Fleet"     // pivotctl cluster status
+	FleetPlan Kind = "FleetPlan" // pivotctl cluster plan
 	Image     Kind = "Image"     // pivot image inspect
 	Import    Kind = "Import"    // pivot image import
 	KargsDiff Kind = "KargsDiff" // pivotctl kargs diff

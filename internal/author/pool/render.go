@@ -33,7 +33,13 @@ func Roles(all []*authored.MachineConfig) []string {
 // Merge returns the rendered MachineConfig of a role, with a name derived from its content. It is
 // nil if the report has an error, which may concern only the combination of all parts.
 func (r Renderer) Merge(ctx context.Context, all []*authored.MachineConfig, role string) (*authored.MachineConfig, problem.Report, error) {
-	chosen, report, err := r.Inline(ctx, authored.Select(all, role))
+	return r.MergeChosen(ctx, authored.Select(all, role), role)
+}
+
+// MergeChosen is Merge for MachineConfigs that something else than their role has chosen, such as the
+// selector of a pool.
+func (r Renderer) MergeChosen(ctx context.Context, chosen []*authored.MachineConfig, role string) (*authored.MachineConfig, problem.Report, error) {
+	chosen, report, err := r.Inline(ctx, chosen)
 	if err != nil || report.Failed() {
 		return nil, report, err
 	}

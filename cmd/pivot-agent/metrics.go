@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/internal/cluster/node"
+	"machine-pivot/internal/fault"
+)
+
+// metricsFlags say where the metrics are served to other machines, and to whom. It is an address of its own:
+// kubelet's probes have no certificate, and stay on the loopback interface.
+type metricsFlags struct{ listen, certificate, key, clients string }
+
+func (f *metricsFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.listen, "listen-metrics", "", "`ADDRESS` of /metrics for other machines, by TLS with client certificates (default: none)")
+	flags.StringVar(&f.certificate, "metrics-cert", "", "PEM `FILE` with the certificate for --listen-metrics; it is read again for each connection")
+	flags.StringVar(&f.key, "metrics-key", "", "PEM `FILE` with its key")
+	flags.StringVar(&f.clients, "metrics-client-ca", "", "PEM `FILE` with the authorities whose certificates clients must have")
+}
+
+// serve serves the metrics until the server is closed. It returns nil if there is no address.
+func (f *metricsFlags) serve(ctx context.Context, metrics *node.Metrics) (*http.Server, error) {
+	given := f.certificate != "" || f.key != "" || f.clients != ""
+	if f.listen == "" && !given {
+		return nil, nil
+	}
+	if f.listen == "" || f.certificate == "" || f.key == "" || f.clients == "" {
+		return nil, fault.New(fault.Usage, "cannot serve metrics to other machines: --listen-metrics, --metrics-cert, --metrics-key and --metrics-client-ca must be given together").
+			WithHint("on the machine itself they are at the address of --listen, without a certificate")
+	}
+	if _, err := f.config(nil); err != nil {
+		return nil, fault.New(fault.Usage, "cannot serve metrics to other machines: %w", err)
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", f.listen)
+	if err != nil {
+		return nil, fault.New(fault.Usage, "cannot listen: %w", err).WithHint("choose another address with --listen-metrics")
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", metricsOf(metrics))
+	server := &http.Server{Addr: listener.Addr().String(), Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
+	go func() { // which ends when the server is closed
+		_ = server.Serve(tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: f.config}))
+	}()
+	return server, nil
+}
+
+// config reads the files, which whoever issues certificates may have replaced. Metrics are read every half a
+// minute, so nothing is kept. A connection for which they cannot be used is refused, and the next one tries again.
+func (f *metricsFlags) config(*tls.ClientHelloInfo) (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(f.certificate, f.key)
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(f.clients)
+	if err != nil {
+		return nil, err
+	}
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(text) {
+		return nil, errors.New(f.clients + " has no certificate")
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities,
+	}, nil
+}

@@ -1,0 +1,360 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/author/pool"
+	"machine-pivot/internal/author/update"
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/disruption"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/problem"
+)
+
+// Plan is what MachineConfigs would do to a fleet.
+type Plan struct {
+	Pools    []PoolPlan     `json:"pools"`
+	Problems problem.Report `json:"problems"`
+	Missing  []string       `json:"missing"` // what could not be read, and why
+}
+
+// PoolPlan is what they would do to one pool.
+type PoolPlan struct {
+	Name string `json:"name"`
+	// From is the rendered MachineConfig that the pool has now, To what it would have. To is empty if the
+	// MachineConfigs cannot be merged.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// AtOnce is how many nodes may be unavailable at a time, Rounds how often that many are changed.
+	AtOnce int `json:"atOnce"`
+	Rounds int `json:"rounds"`
+	// Updates are the different ways to To: nodes may be at different MachineConfigs.
+	Updates  []NodeUpdate `json:"updates"`
+	Nodes    []NodePlan   `json:"nodes"` // in the order in which they would be changed
+	Warnings []string     `json:"warnings"`
+
+	merged *authored.MachineConfig
+}
+
+// Merged returns the rendered MachineConfig that the pool would have; nil if there is none.
+func (p PoolPlan) Merged() *authored.MachineConfig { return p.merged }
+
+// NodeUpdate is the update of the nodes that have one MachineConfig.
+type NodeUpdate struct {
+	From string `json:"from"`
+	update.Update
+}
+
+// NodePlan is what happens to one node.
+type NodePlan struct {
+	Name    string `json:"name"`
+	Current string `json:"current,omitempty"`
+	Effect  string `json:"effect"` // one of the effects below
+	Drain   bool   `json:"drain"`
+	Round   int    `json:"round,omitempty"` // from 1; 0 if the node is not changed
+}
+
+// What happens to a node.
+const (
+	EffectNone    = "none"    // it has this MachineConfig already, or nothing in it differs
+	EffectLive    = "live"    // it is changed without a reboot
+	EffectReboot  = "reboot"  //
+	EffectRefused = "refused" // it cannot be changed while it runs
+	EffectUnknown = "unknown" // the MachineConfig that it has cannot be read
+)
+
+// Planner foresees the effect of MachineConfigs.
+type Planner struct {
+	Client   *Client
+	Renderer pool.Renderer
+}
+
+// policyPath is the object with a cluster's own node disruption policy, of OpenShift.
+const policyPath = "/apis/operator.openshift.io/v1/machineconfigurations/cluster"
+
+// Plan reads the fleet, and returns what it would do if the proposed MachineConfigs were applied: those with the
+// name of one that exists replace it. Nothing is written.
+func (p Planner) Plan(ctx context.Context, f Facts, proposed []*authored.MachineConfig) (Plan, error) {
+	out := Plan{Pools: []PoolPlan{}, Problems: ofRenderer(proposed), Missing: append([]string{}, f.Missing...)}
+	read, err := list[object](ctx, p.Client, configsPath, "")
+	if err != nil {
+		if errors.Is(err, errAbsent) {
+			return out, fault.New(fault.Refused, "cannot plan: the cluster has no MachineConfigs").WithHint("kubectl apply -k deploy/base")
+		}
+		return out, err
+	}
+	existing := map[string]object{}
+	for _, d := range read {
+		existing[d.name] = d
+	}
+	policy, report, err := p.policy(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Problems = append(out.Problems, report...)
+	all, problems := p.overlaid(read, proposed)
+	out.Problems = append(out.Problems, problems...)
+	if len(f.Pools) == 0 {
+		out.Problems.Warn("$", "the cluster has no pools: nothing would be changed")
+	}
+	for _, of := range f.Pools {
+		one, problems, err := p.pool(ctx, planned{facts: f, pool: of, all: all, proposed: proposed, existing: existing, policy: policy})
+		if err != nil {
+			return out, err
+		}
+		out.Problems, out.Pools = append(out.Problems, problems...), append(out.Pools, one)
+	}
+	out.Problems = append(out.Problems, unselected(f.Pools, proposed)...)
+	slices.SortFunc(out.Pools, func(a, b PoolPlan) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// object is an object as it is written, with its name.
+type object struct {
+	name string
+	text []byte
+}
+
+// policy returns the cluster's node disruption policy, or the default if it has none or it cannot be read.
+func (p Planner) policy(ctx context.Context) (disruption.Cluster, problem.Report, error) {
+	data, err := p.Client.read(ctx, policyPath, nil, document.MaxSize)
+	switch {
+	case err == nil:
+		policy, report := disruption.ReadCluster("MachineConfiguration cluster", data)
+		return policy, report, nil
+	case errors.Is(err, errAbsent):
+		return disruption.DefaultCluster(), nil, nil
+	case fault.KindOf(err) == fault.Refused:
+		var report problem.Report
+		report.Warn("$", "the node disruption policy of the cluster is unknown, and the default is assumed: %v", err)
+		return disruption.DefaultCluster(), report, nil
+	}
+	return disruption.Cluster{}, nil, err
+}
+
+// overlaid returns the cluster's MachineConfigs, without rendered ones, with the proposed ones in place of those
+// of their names. Of the cluster's own, only what is unusable is reported.
+func (p Planner) overlaid(read []object, proposed []*authored.MachineConfig) ([]*authored.MachineConfig, problem.Report) {
+	var report problem.Report
+	all := slices.Clone(proposed)
+	for _, d := range read {
+		if strings.HasPrefix(d.name, api.RenderedPrefix) || slices.ContainsFunc(proposed, func(mc *authored.MachineConfig) bool { return mc.Name == d.name }) {
+			continue
+		}
+		found, problems := authored.Decode(inCluster(d.name), d.text, p.Renderer.Rules)
+		all, report = append(all, found...), append(report, problems.Errors()...)
+	}
+	return all, report
+}
+
+func inCluster(name string) string { return "MachineConfig " + name + " of the cluster" }
+
+// ofRenderer refuses names that only a renderer gives.
+func ofRenderer(proposed []*authored.MachineConfig) (report problem.Report) {
+	for _, mc := range proposed {
+		if strings.HasPrefix(mc.Name, api.RenderedPrefix) {
+			p := problem.Errorf("$.metadata.name", "%s is the name of a rendered MachineConfig: pools merge those of authors, and ignore it", problem.Quoted(mc.Name))
+			p.File = mc.File()
+			report.Add(p)
+		}
+	}
+	return report
+}
+
+// unselected warns of proposed MachineConfigs that no pool takes.
+func unselected(pools []objects.MachineConfigPool, proposed []*authored.MachineConfig) (report problem.Report) {
+	for _, mc := range proposed {
+		taken := func(p objects.MachineConfigPool) bool { return selects(p.Spec.MachineConfigSelector, mc.Labels) }
+		if len(pools) > 0 && !slices.ContainsFunc(pools, taken) {
+			p := problem.Warningf("$.metadata.labels", "no pool of the cluster takes the MachineConfig %s", problem.Quoted(mc.Name))
+			p.File = mc.File()
+			report.Add(p)
+		}
+	}
+	return report
+}
+
+// planned is what the plan of one pool depends on.
+type planned struct {
+	facts         Facts
+	pool          objects.MachineConfigPool
+	all, proposed []*authored.MachineConfig
+	existing      map[string]object
+	policy        disruption.Cluster
+}
+
+// pool plans one pool.
+func (p Planner) pool(ctx context.Context, in planned) (PoolPlan, problem.Report, error) {
+	out := PoolPlan{Name: in.pool.Name, From: in.pool.Spec.Configuration.Name, Updates: []NodeUpdate{}, Nodes: []NodePlan{}, Warnings: []string{}}
+	var chosen []*authored.MachineConfig
+	for _, mc := range in.all {
+		if selects(in.pool.Spec.MachineConfigSelector, mc.Labels) {
+			chosen = append(chosen, mc)
+		}
+	}
+	if len(chosen) == 0 {
+		out.Warnings = append(out.Warnings, "no MachineConfig is for this pool: it is left as it is")
+		return out, nil, nil
+	}
+	present, _ := p.decoded(in.existing, out.From)
+	merged, report, err := p.withImages(present).MergeChosen(ctx, chosen, in.pool.Name)
+	if err != nil || merged == nil {
+		return out, report, err
+	}
+	out.To, out.merged = merged.Name, merged
+	if err := p.nodes(&out, in); err != nil {
+		return out, report, err
+	}
+	out.warn(in)
+	return out, report, nil
+}
+
+// withImages returns a renderer that uses the images of what a pool has now if the MachineConfigs name none: in
+// OpenShift they are the release's, which no MachineConfig names.
+func (p Planner) withImages(present *authored.MachineConfig) pool.Renderer {
+	r := p.Renderer
+	if present != nil {
+		r.Base.OS = cmp.Or(r.Base.OS, present.Spec.OSImageURL)
+		r.Base.Extensions = cmp.Or(r.Base.Extensions, present.Spec.ExtensionsImage)
+	}
+	return r
+}
+
+// decoded returns a MachineConfig of the cluster. It is nil, with the reason, if it cannot be used.
+func (p Planner) decoded(existing map[string]object, name string) (*authored.MachineConfig, string) {
+	d, there := existing[name]
+	if !there {
+		return nil, "it is not in the cluster"
+	}
+	found, report := authored.Decode(inCluster(name), d.text, p.Renderer.Rules)
+	if len(found) != 1 {
+		return nil, report.String()
+	}
+	return found[0], ""
+}
+
+// nodes compares what each node of the pool has with what it would get.
+func (p Planner) nodes(out *PoolPlan, in planned) error {
+	effects := map[string]NodePlan{} // by what the node has
+	nodes := slices.DeleteFunc(slices.Clone(in.facts.Nodes), func(n Node) bool { return poolOf(n.Metadata.Labels, in.facts.Pools) != out.Name })
+	slices.SortFunc(nodes, byTurn)
+	out.AtOnce = atOnce(in.pool, len(nodes))
+	if out.Name == masterPool {
+		out.AtOnce = 1 // whatever the pool says: etcd loses its quorum otherwise
+	}
+	changed := 0
+	for _, n := range nodes {
+		current := n.Metadata.Annotations[api.CurrentConfig]
+		effect, known := effects[current]
+		if !known {
+			found, why, err := p.effect(out, in, current)
+			if err != nil {
+				return err
+			}
+			if why != "" {
+				out.Warnings = append(out.Warnings, fmt.Sprintf("the effect on nodes with %s is unknown: %s", cmp.Or(current, "no MachineConfig"), why))
+			}
+			effect, effects[current] = found, found
+		}
+		effect.Name, effect.Current = n.Metadata.Name, current
+		if current != out.To && effect.Effect != EffectRefused {
+			effect.Round = changed/out.AtOnce + 1
+			changed++
+		}
+		out.Nodes = append(out.Nodes, effect)
+	}
+	out.Rounds = (changed + out.AtOnce - 1) / out.AtOnce
+	return nil
+}
+
+// effect returns what the update does to the nodes that have one MachineConfig; why says why that is unknown.
+func (p Planner) effect(out *PoolPlan, in planned, current string) (effect NodePlan, why string, err error) {
+	if current == out.To {
+		return NodePlan{Effect: EffectNone}, "", nil
+	}
+	if current == "" {
+		return NodePlan{Effect: EffectUnknown}, "the node has no annotation " + api.CurrentConfig, nil
+	}
+	old, why := p.decoded(in.existing, current)
+	if old == nil {
+		return NodePlan{Effect: EffectUnknown}, why, nil
+	}
+	u, err := update.Between(old, out.merged, in.policy)
+	if err != nil {
+		return NodePlan{}, "", fault.New(fault.BadInput, "cannot compare %s with %s: %w", current, out.To, err)
+	}
+	out.Updates = append(out.Updates, NodeUpdate{From: current, Update: u})
+	return effectOf(u), "", nil
+}
+
+func effectOf(u update.Update) NodePlan {
+	drains := slices.ContainsFunc(u.Actions, func(a disruption.Action) bool { return a.Type == disruption.Drain })
+	switch {
+	case u.Refused:
+		return NodePlan{Effect: EffectRefused}
+	case u.Reboot:
+		return NodePlan{Effect: EffectReboot, Drain: drains || len(u.Actions) == 0}
+	case len(u.Changes) == 0:
+		return NodePlan{Effect: EffectNone}
+	}
+	return NodePlan{Effect: EffectLive, Drain: drains}
+}
+
+// byTurn orders nodes as a rollout takes them: by zone, then the oldest first.
+func byTurn(a, b Node) int {
+	const zone = "topology.kubernetes.io/zone"
+	return cmp.Or(
+		cmp.Compare(a.Metadata.Labels[zone], b.Metadata.Labels[zone]),
+		a.Metadata.CreationTimestamp.Compare(b.Metadata.CreationTimestamp.Time),
+		cmp.Compare(a.Metadata.Name, b.Metadata.Name))
+}
+
+// warn adds what else is worth knowing before the change.
+func (p *PoolPlan) warn(in planned) {
+	say := func(format string, args ...any) { p.Warnings = append(p.Warnings, fmt.Sprintf(format, args...)) }
+	if in.pool.Spec.Paused && p.To != p.From {
+		say("the pool is paused: no node is begun until spec.paused is false")
+	}
+	count := map[string]int{}
+	for _, n := range p.Nodes {
+		count[n.Effect]++
+	}
+	if n := count[EffectRefused]; n > 0 {
+		say("%d nodes refuse the change while they run: they must be installed anew", n)
+	}
+	if p.To == p.From && len(p.Nodes) != count[EffectNone] {
+		say("the pool's configuration stays the same; nodes that differ from it are in a rollout already")
+	}
+	unavailable := 0
+	for _, n := range in.facts.Nodes {
+		if poolOf(n.Metadata.Labels, in.facts.Pools) == p.Name && (!n.ready() || n.Spec.Unschedulable) {
+			unavailable++
+		}
+	}
+	if unavailable >= p.AtOnce && p.Rounds > 0 {
+		say("%d nodes are unavailable already and %d may be: no further node is begun until that changes", unavailable, p.AtOnce)
+	}
+}
+
+// UnmarshalJSON keeps the text of an object, and reads its name.
+func (o *object) UnmarshalJSON(text []byte) error {
+	var named struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(text, &named); err != nil {
+		return err
+	}
+	o.name, o.text = named.Metadata.Name, slices.Clone(text)
+	return nil
+}

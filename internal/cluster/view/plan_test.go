@@ -1,0 +1,172 @@
+package view_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/author/pool"
+	"machine-pivot/internal/cluster/view"
+	"machine-pivot/internal/problem"
+	"machine-pivot/kargs"
+)
+
+func planner(t *testing.T, s server) view.Planner {
+	t.Helper()
+	return view.Planner{Client: s.client(t), Renderer: pool.Renderer{
+		Rules: authored.Rules{KernelArguments: kargs.DefaultPolicy()},
+		Inline: func(_ context.Context, all []*authored.MachineConfig) ([]*authored.MachineConfig, problem.Report, error) {
+			return all, nil, nil
+		},
+	}}
+}
+
+// mc returns a MachineConfig as JSON.
+func mc(name, role, spec string) string {
+	return fmt.Sprintf(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":%q,"labels":{"machineconfiguration.openshift.io/role":%q}},"spec":%s}`, name, role, spec)
+}
+
+func proposed(t *testing.T, texts ...string) (all []*authored.MachineConfig) {
+	t.Helper()
+	for i, text := range texts {
+		found, report := authored.Decode(fmt.Sprintf("%d.json", i), []byte(text), authored.Rules{KernelArguments: kargs.DefaultPolicy()})
+		if report.Failed() {
+			t.Fatal(report)
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+const image = `"osImageURL":"r.example/os@sha256:1111111111111111111111111111111111111111111111111111111111111111"`
+
+// fleet is a cluster of two pools: two workers at one MachineConfig, one at another that is gone, and a master.
+func fleet(t *testing.T) server {
+	t.Helper()
+	node := func(name, role, config, created string) any {
+		return object(t, fmt.Sprintf(`{"metadata":{"name":%q,"creationTimestamp":%q,"labels":{"node-role.kubernetes.io/%s":""},"annotations":{"machineconfiguration.openshift.io/currentConfig":%q}},
+			"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, name, created, role, config))
+	}
+	selected := func(role, config string) any {
+		return object(t, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"configuration":{"name":%q},"nodeSelector":{"matchLabels":{"node-role.kubernetes.io/%s":""}},
+			"machineConfigSelector":{"matchLabels":{"machineconfiguration.openshift.io/role":%q}},"maxUnavailable":2}}`, role, config, role, role))
+	}
+	return server{
+		pools: []any{selected("worker", "rendered-worker-1"), selected("master", "rendered-master-1")},
+		nodes: []any{
+			node("young", "worker", "rendered-worker-1", "2026-03-01T00:00:00Z"), node("old", "worker", "rendered-worker-1", "2025-03-01T00:00:00Z"),
+			node("lost", "worker", "rendered-worker-0", "2026-03-02T00:00:00Z"),
+			node("m", "master", "rendered-master-1", "2025-01-01T00:00:00Z"),
+		},
+		configs: []any{
+			object(t, mc("50-worker", "worker", `{"kernelArguments":["quiet"],"config":{"ignition":{"version":"3.4.0"}}}`)),
+			object(t, mc("50-master", "master", `{"config":{"ignition":{"version":"3.4.0"}}}`)),
+			object(t, mc("rendered-worker-1", "worker", `{`+image+`,"kernelArguments":["quiet"],"config":{"ignition":{"version":"3.4.0"}}}`)),
+			object(t, mc("rendered-master-1", "master", `{`+image+`,"config":{"ignition":{"version":"3.4.0"}}}`)),
+		},
+	}
+}
+
+func planOf(t *testing.T, s server, all []*authored.MachineConfig) view.Plan {
+	t.Helper()
+	p := planner(t, s)
+	f, err := view.ObserveNodes(t.Context(), p.Client, now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.Plan(t.Context(), f, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestPlan: the effect on each node, in the order of a rollout, by what the node has now.
+func TestPlan(t *testing.T) {
+	file := `{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/x","contents":{"source":"data:,x"}}]}}}`
+	for name, c := range map[string]struct {
+		change    string
+		want      string // nodes of the pool worker
+		warns     string
+		problem   string
+		onCluster func(server)
+	}{
+		"a new file reboots":           {change: mc("60-file", "worker", file), want: "old reboot drain 1, young reboot drain 1, lost unknown 2", warns: "rendered-worker-0"},
+		"one that replaces another":    {change: mc("50-worker", "worker", `{"kernelArguments":["debug"]}`), want: "old reboot drain 1, young reboot drain 1, lost unknown 2"},
+		"a key needs nothing":          {change: mc("60-key", "worker", `{"config":{"ignition":{"version":"3.4.0"},"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 AAAA"]}]}}}`), want: "old live 1, young live 1, lost unknown 2"},
+		"what a machine cannot change": {change: mc("60-fips", "worker", `{"fips":true}`), want: "old refused 0, young refused 0, lost unknown 1", warns: "2 nodes refuse"},
+		"for nobody":                   {change: mc("60-file", "storage", file), problem: "no pool of the cluster takes"},
+		"a rendered one":               {change: mc("rendered-worker-2", "worker", file), problem: "the name of a rendered MachineConfig"},
+		"paused": {change: mc("60-file", "worker", file), want: "old reboot drain 1, young reboot drain 1, lost unknown 2", warns: "paused",
+			onCluster: func(s server) { s[pools].([]any)[0].(map[string]any)["spec"].(map[string]any)["paused"] = true }},
+		"a policy of the cluster": {change: mc("60-file", "worker", file), want: "old live 1, young live 1, lost unknown 2", onCluster: func(s server) {
+			s["/apis/operator.openshift.io/v1/machineconfigurations/cluster"] = object(t, `{"apiVersion":"operator.openshift.io/v1","kind":"MachineConfiguration","metadata":{"name":"cluster"},
+				"spec":{"nodeDisruptionPolicy":{"files":[{"path":"/etc/x","actions":[{"type":"None"}]}]}}}`)
+		}},
+		"no right to read the policy": {change: mc("60-file", "worker", file), problem: "the default is assumed", onCluster: func(s server) {
+			s["/apis/operator.openshift.io/v1/machineconfigurations/cluster"] = http.StatusForbidden
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fleet(t)
+			if c.onCluster != nil {
+				c.onCluster(s)
+			}
+			p := planOf(t, s, proposed(t, c.change))
+			var got []string
+			worker := p.Pools[1]
+			for _, n := range worker.Nodes {
+				text := n.Name + " " + n.Effect
+				if n.Drain {
+					text += " drain"
+				}
+				got = append(got, fmt.Sprintf("%s %d", text, n.Round))
+			}
+			if joined := strings.Join(got, ", "); c.want != "" && joined != c.want {
+				t.Errorf("got  %s\nwant %s\n%+v", joined, c.want, worker)
+			}
+			if !strings.Contains(strings.Join(worker.Warnings, "\n"), c.warns) || !strings.Contains(p.Problems.String(), c.problem) || c.problem == "" && len(p.Problems) > 0 {
+				t.Errorf("warnings %q, problems %v", worker.Warnings, p.Problems)
+			}
+			if merged := worker.Merged(); !strings.HasPrefix(worker.To, "rendered-worker-") || !strings.HasPrefix(merged.Spec.OSImageURL, "r.example/os") {
+				t.Errorf("it would be %s, with the image %s", worker.To, merged.Spec.OSImageURL)
+			}
+			if master := p.Pools[0]; master.AtOnce != 1 || len(master.Updates) == 1 && len(master.Updates[0].Changes) > 0 {
+				t.Errorf("the other pool: %+v", master)
+			}
+			if text, err := json.Marshal(p); err != nil || strings.Contains(string(text), "null") {
+				t.Errorf("%s, %v", text, err)
+			}
+		})
+	}
+}
+
+// TestPlanReportsAll: problems of all pools are in one report, and a pool that cannot be merged has no name.
+func TestPlanReportsAll(t *testing.T) {
+	s := fleet(t)
+	s[configs] = append(s[configs].([]any), object(t, mc("70-bad", "worker", `{"kernelType":"none","fips":1}`)))
+	p := planOf(t, s, proposed(t, mc("rendered-x", "worker", `{}`)))
+	for _, want := range []string{"MachineConfig 70-bad of the cluster", "kernelType", "fips", "rendered-x"} {
+		if !strings.Contains(p.Problems.String(), want) {
+			t.Errorf("the report lacks %s: %v", want, p.Problems)
+		}
+	}
+}
+
+// TestPlanWithoutKind: a cluster without MachineConfigs is no empty plan.
+func TestPlanWithoutKind(t *testing.T) {
+	s := fleet(t)
+	delete(s, configs)
+	p := planner(t, s)
+	f, err := view.ObserveNodes(t.Context(), p.Client, now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := p.Plan(t.Context(), f, nil); err == nil {
+		t.Errorf("%+v", out)
+	}
+}

@@ -1,0 +1,217 @@
+package view_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/view"
+)
+
+const (
+	oldConfig = "rendered-worker-0123456789abcdef0123456789abcdef"
+	newConfig = "rendered-worker-fedcba9876543210fedcba9876543210"
+)
+
+func now() time.Time { return time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC) }
+
+// newPool returns a pool of the nodes with the label of its role.
+func newPool(name, target string) objects.MachineConfigPool {
+	p := objects.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	p.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/" + name: ""}}
+	p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"machineconfiguration.openshift.io/role": name}}
+	p.Spec.Configuration.Name = target
+	return p
+}
+
+// newNode returns a ready node of a pool.
+func newNode(name, role, current, desired, state, reason string) view.Node {
+	n := view.Node{Metadata: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/" + role: ""}, Annotations: map[string]string{
+		api.CurrentConfig: current, api.DesiredConfig: desired, api.StateOfNode: state, api.Reason: reason}}}
+	n.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue}}
+	return n
+}
+
+func newEvent(node, reason, message string, at time.Time) view.Event {
+	e := view.Event{Reason: reason, Message: message, LastTimestamp: metav1.NewTime(at)}
+	e.InvolvedObject.Name = node
+	return e
+}
+
+// rolling is a fleet in the middle of a rollout, with text in its objects that would control a terminal.
+func rolling() view.Facts {
+	worker, master := newPool("worker", newConfig), newPool("master", "rendered-master-1")
+	two := intstr.FromInt32(2)
+	worker.Spec.MaxUnavailable = &two
+	rollout := objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
+	rollout.Status = objects.PoolRolloutStatus{Target: newConfig, Taken: []string{"w2", "w3"},
+		Waiting: "the node w3 drains: the budget shop/database forbids the eviction of the pod shop/database-0, which is one of two"}
+	f := view.Facts{
+		Now: now(), Pools: []objects.MachineConfigPool{worker, master}, Rollouts: []objects.PoolRollout{rollout},
+		Nodes: []view.Node{
+			newNode("w1", "worker", newConfig, newConfig, api.StateDone, ""),
+			newNode("w2", "worker", oldConfig, newConfig, api.StateWorking, ""),
+			newNode("w3.a-name-that-is-rather-long.datacenter-7.example.org", "worker", oldConfig, newConfig, api.StateWorking,
+				"waits with the drain: \x1b[31m\x1b[2J https://user:hunter2@registry.example/x\nw9 Done"),
+			newNode("w4", "worker", oldConfig, oldConfig, api.StateDone, ""),
+			newNode("m1", "master", "rendered-master-1", "rendered-master-1", api.StateDone, ""),
+			newNode("spare", "storage", "", "", "", ""),
+		},
+		Systems: []objects.NodeSystem{{ObjectMeta: metav1.ObjectMeta{Name: "w2"}, Status: api.NodeSystemStatus{Step: "wait",
+			Progress: &api.Progress{Step: "pull", Percent: 42, BytesPulled: 812_345_678}}}},
+		Events: []view.Event{
+			newEvent("w1", api.EventUpdateStarted, "checks and downloads "+newConfig, now().Add(-20*time.Minute)),
+			newEvent("w1", api.EventDone, "the node has "+newConfig, now().Add(-8*time.Minute)),
+			newEvent("w4", api.EventDone, "the node has "+oldConfig, now().Add(-3*time.Minute)),
+		},
+		Missing: []string{"the state of systems (NodeSystem): no\x07rights"},
+	}
+	f.Nodes[2].Spec.Unschedulable = true
+	return f
+}
+
+// degraded is a fleet that has stopped, and whose reader may see little.
+func degraded() view.Facts {
+	worker, infra := newPool("worker", newConfig), newPool("infra", oldConfig)
+	worker.Status.Conditions = []objects.PoolCondition{
+		{Type: objects.PoolNodeDegraded, Status: api.True, Message: "the node w1 has failed: cannot pull"},
+		{Type: objects.PoolUpdated, Status: api.False, Message: "not shown"},
+		{Type: objects.PoolUpdating, Status: api.True, Message: "stopped after 1 failed node"}}
+	infra.Spec.Paused = true
+	f := view.Facts{Now: now(), Pools: []objects.MachineConfigPool{worker, infra}, Nodes: []view.Node{
+		newNode("w1", "worker", oldConfig, newConfig, api.StateDegraded, "cannot pull: 404"),
+		newNode("i1", "infra", newConfig, newConfig, api.StateDone, ""),
+	}}
+	f.Nodes[1].Metadata.Labels["node-role.kubernetes.io/worker"] = "" // as nodes of custom pools have
+	f.Nodes[1].Status.Conditions[0].Status = metav1.ConditionUnknown
+	f.Systems = []objects.NodeSystem{{ObjectMeta: metav1.ObjectMeta{Name: "i1"}, Status: api.NodeSystemStatus{KernelArguments: api.KernelArguments{Missing: []string{"nosmt"}}}}}
+	return f
+}
+
+// TestText compares the text with golden files, and holds it within the width and free of control characters.
+func TestText(t *testing.T) {
+	for name, f := range map[string]view.Facts{"rolling": rolling(), "degraded": degraded(), "empty": {Missing: []string{"pools: the cluster does not have this kind of objects"}}} {
+		for _, width := range []int{80, 120, 0} {
+			var out bytes.Buffer
+			s, ok := view.Judge(f, "")
+			if !ok {
+				t.Fatal("no status")
+			}
+			s.WriteText(&out, width)
+			for line := range strings.Lines(out.String()) {
+				line = strings.TrimSuffix(line, "\n")
+				if n := utf8.RuneCountInString(line); width > 0 && n > width {
+					t.Errorf("%s: a line has %d characters, not %d: %s", name, n, width, line)
+				}
+				if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }) || strings.Contains(line, "hunter2") {
+					t.Errorf("%s: the line %q", name, line)
+				}
+			}
+			compare(t, fmt.Sprintf("%s-%d.txt", name, width), out.Bytes())
+		}
+	}
+}
+
+// compare compares text with a golden file; UPDATE_GOLDEN=1 writes it.
+func compare(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s: %v, got\n%s\nwant\n%s", name, err, got, want)
+	}
+}
+
+// TestExpected: the time is the median of the finished nodes of this rollout, or it is said why there is none.
+func TestExpected(t *testing.T) {
+	judged := func(change func(*view.Facts)) view.Expected {
+		f := rolling()
+		change(&f)
+		s, ok := view.Judge(f, "worker")
+		if !ok || len(s.Pools) != 1 || len(s.Unpooled) != 0 {
+			t.Fatalf("%v %+v", ok, s)
+		}
+		return s.Pools[0].Expected
+	}
+	for name, c := range map[string]struct {
+		change func(*view.Facts)
+		want   string
+	}{
+		"one measured, three left, two at a time": {func(*view.Facts) {}, "about 24m: 12m a node, measured on 1"},
+		"one at a time": {func(f *view.Facts) { f.Pools[0].Spec.MaxUnavailable = nil }, "about 36m: 12m a node, measured on 1"},
+		"half of them": {func(f *view.Facts) {
+			half := intstr.FromString("50%")
+			f.Pools[0].Spec.MaxUnavailable = &half
+		}, "about 24m: 12m a node, measured on 1"},
+		"started twice": {func(f *view.Facts) {
+			f.Events = append(f.Events, newEvent("w1", api.EventUpdateStarted, "checks and downloads "+newConfig, now().Add(-10*time.Minute)))
+		}, "about 4m: 2m a node, measured on 1"},
+		"no events":          {func(f *view.Facts) { f.Events = nil }, "unknown: no node of this rollout has finished, or its events are gone"},
+		"only another one's": {func(f *view.Facts) { f.Events = f.Events[2:] }, "unknown: no node of this rollout has finished, or its events are gone"},
+		"paused":             {func(f *view.Facts) { f.Pools[0].Spec.Paused = true }, "unknown: the pool is paused"},
+		"failed":             {func(f *view.Facts) { f.Nodes[1].Metadata.Annotations[api.StateOfNode] = api.StateDegraded }, "unknown: a failure has to be ended first"},
+		"no nodes": {func(f *view.Facts) { f.Nodes, f.Pools[0].Status.MachineCount = nil, 4 },
+			"unknown: it is unknown what the nodes should have, or have"},
+		"all there": {func(f *view.Facts) { f.Nodes = f.Nodes[:1] }, ""},
+	} {
+		if got := judged(c.change).String(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestPoolOfNode: a node is in one pool, as the machine-config operator decides it.
+func TestPoolOfNode(t *testing.T) {
+	pools := []objects.MachineConfigPool{newPool("master", ""), newPool("worker", ""), newPool("infra", ""), newPool("gpu", ""), {ObjectMeta: metav1.ObjectMeta{Name: "all"}}}
+	for roles, want := range map[string]string{
+		"worker": "worker", "master": "master", "master worker": "master", "infra worker": "infra", "infra": "infra",
+		"infra gpu worker": "", "master infra": "", "storage": "",
+	} {
+		n := newNode("n", "none", "", "", "", "")
+		for role := range strings.FieldsSeq(roles) {
+			n.Metadata.Labels["node-role.kubernetes.io/"+role] = ""
+		}
+		s, _ := view.Judge(view.Facts{Pools: pools, Nodes: []view.Node{n}}, "")
+		got := ""
+		for _, p := range s.Pools {
+			if len(p.Machines) > 0 {
+				got += p.Name
+			}
+		}
+		if got != want || len(s.Unpooled) != map[bool]int{true: 1}[want == ""] {
+			t.Errorf("%s: in the pool %q, want %q", roles, got, want)
+		}
+	}
+}
+
+// TestNoPool: a pool that is not there is no empty answer.
+func TestNoPool(t *testing.T) {
+	if s, ok := view.Judge(rolling(), "workers"); ok {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestArraysInJSON: what is empty is [] and not null, so that programs need no second case.
+func TestArraysInJSON(t *testing.T) {
+	s, _ := view.Judge(view.Facts{Pools: []objects.MachineConfigPool{newPool("worker", "")}}, "")
+	text, err := json.Marshal(s)
+	if err != nil || strings.Contains(string(text), "null") {
+		t.Errorf("%s, %v", text, err)
+	}
+}
