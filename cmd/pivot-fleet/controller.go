@@ -49,6 +49,7 @@ func controllerCommand(build cli.Build) *cobra.Command {
 	flags.StringVar(&f.metrics, "listen-metrics", "127.0.0.1:8799", "`ADDRESS` of /metrics")
 	flags.StringVar(&f.admission.Listen, "listen-webhooks", ":9443", "`ADDRESS` of the admission webhooks; empty for none")
 	flags.StringVar(&f.admission.Certificates, "webhook-certificates", "", "`DIRECTORY` with tls.crt and tls.key of the webhooks (default: made and renewed by the controller)")
+	flags.StringArrayVar(&f.admission.Names, "webhook-name", nil, "`NAME` or IP address by which API servers call the webhooks, beside the Service's; may be repeated")
 	flags.StringArrayVar(&f.admission.Platform, "platform-user", nil, "`USER` that may write the platform's own MachineConfigs, beside the controller; may be repeated")
 	return cmd
 }

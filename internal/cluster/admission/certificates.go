@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"net"
 	"slices"
 	"time"
 )
@@ -41,8 +42,8 @@ func (m material) bundle() []byte {
 	return slices.Concat(m.Authority.Certificate, m.Next.Certificate, m.Old)
 }
 
-// renew returns the material as it should be at a time, for a server with the given names: the same material if
-// nothing is to be done. published says whether API servers have been told to trust the bundle.
+// renew returns the material as it should be at a time, for a server with the given names, IP addresses last: the
+// same material if nothing is to be done. published says whether API servers have been told to trust the bundle.
 func (m material) renew(now time.Time, names []string, published bool) (material, error) {
 	var err error
 	if left(m.Authority, now) <= 0 { // there is none, or nobody can trust it any more
@@ -114,7 +115,16 @@ func age(p pair, now time.Time) time.Duration {
 func (p pair) issued(serving pair, names []string) bool {
 	authority, _ := p.parse()
 	certificate, _ := serving.parse()
-	return authority != nil && certificate != nil && certificate.CheckSignatureFrom(authority) == nil && slices.Equal(certificate.DNSNames, names)
+	return authority != nil && certificate != nil && certificate.CheckSignatureFrom(authority) == nil && slices.Equal(namesOf(certificate), names)
+}
+
+// namesOf returns what a certificate is for: its names, then its IP addresses.
+func namesOf(c *x509.Certificate) []string {
+	all := slices.Clone(c.DNSNames)
+	for _, ip := range c.IPAddresses {
+		all = append(all, ip.String())
+	}
+	return all
 }
 
 // unexpired returns the certificates that are still valid.
@@ -142,7 +152,13 @@ func newAuthority(now time.Time) (pair, error) {
 func (p pair) issue(names []string, now time.Time) (pair, error) {
 	authority, key := p.parse()
 	template := newTemplate(names[0], now, servingLife)
-	template.DNSNames = names
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
 	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	return sign(template, authority, key)
 }

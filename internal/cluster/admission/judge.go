@@ -20,8 +20,10 @@ import (
 	"machine-pivot/internal/author/containerruntime"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/provision"
+	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
@@ -168,6 +170,7 @@ func checkMachineConfig(object []byte, others []*authored.MachineConfig) problem
 	}
 	mc := *all[0]
 	report.Add(checkMerged(mc, others, rules)...)
+	mc.Spec.Config = pinned(mc.Spec.Config)
 	alone, err := authored.Merge([]*authored.MachineConfig{&mc}, authored.Images{})
 	if err != nil {
 		report.Fail("$", "%v", err)
@@ -177,6 +180,21 @@ func checkMachineConfig(object []byte, others []*authored.MachineConfig) problem
 	report.Add(authored.Check(alone, rules)...)
 	report.Add(provision.FirstBoot(alone, mcfile.Host{CheckImage: rules.CheckImage, Policy: &rules.KernelArguments}).In("")...)
 	return distinct(report)
+}
+
+// pinned returns the part of a config that is judged together with kernel arguments: the files of CPU
+// partitioning. Decode has judged the rest, which can be large, and a first boot finds it applied by Ignition.
+func pinned(c *ignition.Config) *ignition.Config {
+	chosen := ignition.Empty()
+	if c == nil {
+		return &chosen
+	}
+	for _, f := range c.Storage.Files {
+		if pinning.IsPinningPath(f.Path) {
+			chosen.Storage.Files = append(chosen.Storage.Files, f)
+		}
+	}
+	return &chosen
 }
 
 // checkMerged returns the problems that the roles of a MachineConfig have only with it. Those that they have

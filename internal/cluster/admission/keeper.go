@@ -23,7 +23,7 @@ import (
 const (
 	Webhooks   = "pivot-fleet"          // the name of both configurations
 	Service    = "pivot-fleet-webhooks" // the name of the Service
-	SecretName = "pivot-fleet-webhooks" //nolint:gosec // the name of an object
+	SecretName = "pivot-fleet-webhooks"
 )
 
 // lookEvery is how often the certificates and the configurations of the webhooks are looked at.
@@ -36,6 +36,7 @@ type keeper struct {
 	reader    client.Reader // not of a cache: RBAC gives only these objects, by their names
 	writer    client.Client
 	namespace string
+	more      []string // names, beside those of the Service
 	now       func() time.Time
 	log       logr.Logger
 	serving   atomic.Pointer[tls.Certificate]
@@ -96,9 +97,9 @@ func (k *keeper) look(ctx context.Context) error {
 	return errors.Join(err, k.use(should.Serving))
 }
 
-// names returns the names at which API servers call a Service.
+// names returns the names by which API servers call the webhooks.
 func (k *keeper) names() []string {
-	return []string{Service + "." + k.namespace + ".svc", Service + "." + k.namespace + ".svc.cluster.local"}
+	return append([]string{Service + "." + k.namespace + ".svc"}, k.more...)
 }
 
 // write writes the Secret, if it is as it was read.

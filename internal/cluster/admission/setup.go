@@ -1,11 +1,13 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -41,6 +43,8 @@ type Options struct {
 	// Certificates is a directory with tls.crt and tls.key, which are read again when they change. Empty: the
 	// controller makes its own, and has API servers trust them.
 	Certificates string
+	// Names are names or IP addresses by which API servers call the webhooks, beside that of the Service.
+	Names []string
 	// Namespace has the Service of the webhooks, and what they keep.
 	Namespace string
 	// Platform are users that may write the platform's own MachineConfigs, beside the controller itself.
@@ -90,9 +94,18 @@ func (o Options) server(m manager.Manager) (webhook.Server, error) {
 	if o.Certificates != "" {
 		return webhook.NewServer(options), nil
 	}
-	k := &keeper{reader: m.GetAPIReader(), writer: m.GetClient(), namespace: o.Namespace, now: time.Now, log: m.GetLogger().WithName("webhooks")}
+	k := &keeper{reader: m.GetAPIReader(), writer: m.GetClient(), namespace: o.Namespace, more: byKind(o.Names), now: time.Now, log: m.GetLogger().WithName("webhooks")}
 	options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = k.GetCertificate }}
 	return webhook.NewServer(options), m.Add(k)
+}
+
+// byKind sorts IP addresses after names, as they come out of a certificate.
+func byKind(names []string) []string {
+	names = slices.Clone(names)
+	slices.SortStableFunc(names, func(a, b string) int {
+		return cmp.Compare(len(net.ParseIP(a)), len(net.ParseIP(b)))
+	})
+	return names
 }
 
 // whoAmI returns the user name of the controller, which may write what users may not.
