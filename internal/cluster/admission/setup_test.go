@@ -338,7 +338,7 @@ func latency(t *testing.T, w world, anna client.Client) {
 		},
 	} {
 		var took []time.Duration
-		for range 20 {
+		for range 10 {
 			begin := time.Now()
 			if err := create(); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatalf("%s: %v", what, err)
