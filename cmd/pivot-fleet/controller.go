@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/cluster/admission"
 	"machine-pivot/internal/cluster/connect"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
@@ -24,6 +25,7 @@ type controllerFlags struct {
 	namespace string // of the Lease
 	health    string
 	metrics   string
+	admission admission.Options
 }
 
 // lease is the name of the Lease whose holder is the one controller that acts.
@@ -45,6 +47,10 @@ func controllerCommand(build cli.Build) *cobra.Command {
 	flags.StringVar(&f.namespace, "namespace", "pivot-fleet", "`NAMESPACE` of the Lease, and of what the controllers keep")
 	flags.StringVar(&f.health, "listen-health", ":8798", "`ADDRESS` of /healthz and /readyz")
 	flags.StringVar(&f.metrics, "listen-metrics", "127.0.0.1:8799", "`ADDRESS` of /metrics")
+	flags.StringVar(&f.admission.Listen, "listen-webhooks", ":9443", "`ADDRESS` of the admission webhooks; empty for none")
+	flags.StringVar(&f.admission.Certificates, "webhook-certificates", "", "`DIRECTORY` with tls.crt and tls.key of the webhooks (default: made and renewed by the controller)")
+	flags.StringArrayVar(&f.admission.Names, "webhook-name", nil, "`NAME` or IP address by which API servers call the webhooks, beside the Service's; may be repeated")
+	flags.StringArrayVar(&f.admission.Platform, "platform-user", nil, "`USER` that may write the platform's own MachineConfigs, beside the controller; may be repeated")
 	return cmd
 }
 
@@ -84,6 +90,10 @@ func (f *controllerFlags) run(cmd *cobra.Command, build cli.Build) error {
 		return err
 	}
 	if err := m.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	f.admission.Namespace = f.namespace
+	if err := admission.Setup(cmd.Context(), m, f.admission); err != nil {
 		return err
 	}
 	return m.Start(cmd.Context())

@@ -29,6 +29,9 @@ type Options struct {
 	// Allowed maps namespaces to the value of AllowedAnnotation, the workload types that they
 	// allow. nil: not checked, like in the kubelet.
 	Allowed map[string]string
+	// Off returns why a workload is not partitioned in this cluster at present; "" if it is. Then a pod is
+	// left as it is, with that as its warning. nil: it is, like in the kubelet.
+	Off func(workload string) string
 	// Unrequested leaves the workload's resource out of requests and limits. A kubelet that does not
 	// advertise the resource itself refuses a static pod that requests it, as long as its Node says 0.
 	Unrequested bool
@@ -208,6 +211,11 @@ func (p *pod) obstacle(workload string, o Options) string {
 		}
 	}
 	checkEffect(p.annotations.Get(pinning.ActivationPrefix + workload))
+	if o.Off != nil {
+		if why := o.Off(workload); why != "" {
+			return "skipping pod CPUs requests modifications because " + why
+		}
+	}
 	if p.decision.QoS == Guaranteed {
 		return "skipping pod CPUs requests modifications because it has guaranteed QoS class"
 	}

@@ -134,7 +134,9 @@ var importTable = map[string]rule{
 	"cluster/objects": {ours: []string{"cluster/api"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/view":    {ours: []string{"api", "authored", "cluster/api", "cluster/objects", "disruption", "fault", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 
-	"cmd/pivot-fleet": {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
+	"cluster/nodecheck": {foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/admission": {ours: []string{"authored", "containerruntime", "pool", "provision", "cluster/api", "cluster/nodecheck", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "mcfile", "osimage/imageref", "pinning", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cmd/pivot-fleet":   {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
 
 	// The programs of a cluster, and what they have in common.
 	"cluster/connect": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, world)},

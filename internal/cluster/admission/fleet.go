@@ -1,0 +1,116 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+)
+
+// fleet is what the judgement needs of the cluster, from caches.
+type fleet struct {
+	reader client.Reader
+
+	mu  sync.Mutex
+	all map[string]*authored.MachineConfig // without Ignition configs, by name
+}
+
+// watch keeps the MachineConfigs, as the cache sees them change. It returns what waits until all were seen.
+func (f *fleet) watch(ctx context.Context, c cache.Cache) (seen func(context.Context) bool, err error) {
+	informer, err := c.GetInformer(ctx, &objects.MachineConfig{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("cannot watch MachineConfigs: %w", err)
+	}
+	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { f.keep(o) },
+		UpdateFunc: func(_, o any) { f.keep(o) },
+		DeleteFunc: f.forget,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot watch MachineConfigs: %w", err)
+	}
+	for _, o := range []client.Object{&objects.MachineConfigPool{}, &corev1.Node{}, namespaces()} { // filled before they are asked
+		if _, err := c.GetInformer(ctx, o, cache.BlockUntilSynced(false)); err != nil {
+			return nil, fmt.Errorf("cannot watch what the webhooks read: %w", err)
+		}
+	}
+	return func(ctx context.Context) bool { return toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) }, nil
+}
+
+// keep keeps the parts of a MachineConfig that can contradict those of another one. A rendered one is no part
+// of any pool.
+func (f *fleet) keep(o any) {
+	m, ok := o.(*objects.MachineConfig)
+	if !ok || isRendered(m.Name) {
+		return
+	}
+	var s struct {
+		KernelArguments []string `json:"kernelArguments"`
+		Extensions      []string `json:"extensions"`
+		FIPS            bool     `json:"fips"`
+		KernelType      string   `json:"kernelType"`
+	}
+	if json.Unmarshal(m.Spec.Raw, &s) != nil {
+		return // it was written without this webhook; the renderer reports it
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all[m.Name] = &authored.MachineConfig{Name: m.Name, Labels: maps.Clone(m.Labels), Spec: authored.Spec{
+		KernelArguments: s.KernelArguments, Extensions: s.Extensions, FIPS: s.FIPS, KernelType: s.KernelType,
+	}}
+}
+
+// forget is keep for a MachineConfig that is deleted.
+func (f *fleet) forget(o any) {
+	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		o = last.Obj
+	}
+	if m, ok := o.(*objects.MachineConfig); ok {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.all, m.Name)
+	}
+}
+
+// known returns what Judge needs.
+func (f *fleet) known(ctx context.Context, platform []string) Known {
+	f.mu.Lock()
+	others := slices.Collect(maps.Values(f.all))
+	f.mu.Unlock()
+	return Known{Platform: platform, Others: others, Users: func(name string) []string { return f.users(ctx, name) }}
+}
+
+// users returns the pools and nodes that have a rendered MachineConfig, or should. If they cannot be read, that
+// is a user, too: nothing is deleted in doubt.
+func (f *fleet) users(ctx context.Context, name string) (all []string) {
+	var pools objects.MachineConfigPoolList
+	var nodes corev1.NodeList
+	if err := f.reader.List(ctx, &pools); err != nil {
+		return []string{"pools that cannot be read: " + err.Error()}
+	}
+	if err := f.reader.List(ctx, &nodes); err != nil {
+		return []string{"nodes that cannot be read: " + err.Error()}
+	}
+	for _, p := range pools.Items {
+		if p.Spec.Configuration.Name == name || p.Status.Configuration.Name == name {
+			all = append(all, "the pool "+p.Name)
+		}
+	}
+	for _, n := range nodes.Items {
+		if n.Annotations[api.CurrentConfig] == name || n.Annotations[api.DesiredConfig] == name {
+			all = append(all, "the node "+n.Name)
+		}
+	}
+	return all
+}

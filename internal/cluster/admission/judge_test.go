@@ -1,0 +1,191 @@
+package admission_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/cluster/admission"
+)
+
+const (
+	controller = "system:serviceaccount:pivot-fleet:pivot-fleet-controller"
+	user       = "anna"
+	group      = "machineconfiguration.openshift.io/v1"
+)
+
+// object returns an object as JSON. labels are role labels or marks, spec is JSON.
+func object(kind, name, labels, spec string) string {
+	version := group
+	if kind == "PoolRollout" {
+		version = "machine-pivot.io/v1alpha1"
+	}
+	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"labels":{%s}},"spec":%s}`, version, kind, name, labels, spec)
+}
+
+const worker = `"machineconfiguration.openshift.io/role":"worker"`
+
+func mc(name, spec string) string { return object("MachineConfig", name, worker, spec) }
+
+func known(others ...*authored.MachineConfig) admission.Known {
+	return admission.Known{Platform: []string{controller}, Others: others, Users: func(name string) []string {
+		if name == "rendered-worker-used" {
+			return []string{"the pool worker", "the node n1"}
+		}
+		return nil
+	}}
+}
+
+func TestJudge(t *testing.T) {
+	other := &authored.MachineConfig{Name: "50-other", Labels: map[string]string{authored.RoleLabel: "worker"}, Spec: authored.Spec{KernelArguments: []string{"nosmt"}}}
+	broken := mc("a", `{"kernelArguments":["root=/dev/sda"]}`)
+	for _, c := range []struct {
+		name        string
+		user        string
+		object, old string
+		refused     string   // a part of the reason
+		problems    []string // parts of the errors, in their order
+		warns       string   // a part of the warnings
+		weakens     string   // a part of the arguments that need a right
+	}{
+		{name: "a good one", object: mc("a", `{"kernelArguments":["quiet"]}`)},
+		{name: "all problems at once", object: mc("a", `{"kernelArguments":["root=/dev/sda","ostree=x"],"kernelType":"rt","osImageURL":"??"}`),
+			problems: []string{"osImageURL", "kernelArguments[0]", "kernelArguments[1]", "kernelType"}},
+		{name: "FIPS in a contradiction", object: mc("a", `{"fips":true,"kernelArguments":["fips=0"]}`), problems: []string{"fips"}},
+		{name: "hyperthreading in a contradiction", object: mc("a", `{"kernelArguments":["nosmt","smt-enabled=on"]}`), problems: []string{"nosmt forbids it"}},
+		{name: "a contradiction to another MachineConfig", object: mc("a", `{"kernelArguments":["smt-enabled=on"]}`), problems: []string{"nosmt forbids it"}},
+		{name: "no problem with itself", object: mc("50-other", `{"kernelArguments":["smt-enabled=on"]}`)},
+		{name: "a file of the daemon's", object: mc("a", `{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/run/machine-config-daemon-force"}]}}}`),
+			problems: []string{"skip its checks"}},
+		{name: "no Ignition config", object: mc("a", `{"config":{"ignition":{"version":"9.9.9"}}}`), problems: []string{"version"}},
+		{name: "a generated name", object: strings.Replace(mc("a", `{}`), `"name":"a"`, `"generateName":"a-"`, 1)},
+
+		{name: "rendered, by a user", object: mc("rendered-worker-1", `{}`), refused: "rendered from others"},
+		{name: "rendered, by a generated name", object: strings.Replace(mc("a", `{}`), `"name":"a"`, `"generateName":"rendered-worker-"`, 1), refused: "rendered from others"},
+		{name: "rendered, by the controller", user: controller, object: mc("rendered-worker-1", `{}`)},
+		{name: "generated, by a user", object: mc("99-worker-generated-containerruntime", `{}`), refused: "generated from another"},
+		{name: "a name that only looks alike", object: mc("worker-generated-by-us", `{}`)},
+		{name: "the label, by a user", object: object("MachineConfig", "a", `"machine-pivot.io/platform":""`, `{}`), refused: "machine-pivot.io/platform"},
+		{name: "the label is removed", object: mc("a", `{}`), old: object("MachineConfig", "a", `"machine-pivot.io/platform":"",`+worker, `{}`), refused: "machine-pivot.io/platform"},
+		{name: "another account of the namespace", user: "system:serviceaccount:pivot-fleet:default", object: mc("rendered-worker-1", `{}`), refused: "rendered"},
+		{name: "only a finalizer", object: strings.Replace(mc("rendered-a", `{}`), `"name"`, `"finalizers":["a/b"],"name"`, 1), old: mc("rendered-a", `{}`)},
+
+		{name: "a rendered one in use is deleted", old: mc("rendered-worker-used", `{}`), refused: "in use by the pool worker, the node n1"},
+		{name: "a rendered one is deleted", old: mc("rendered-worker-unused", `{}`)},
+		{name: "a generated one is deleted", old: mc("99-worker-generated-kubelet", `{}`), refused: "only its controller may delete"},
+		{name: "by the collector", user: "system:serviceaccount:kube-system:generic-garbage-collector", old: mc("99-worker-generated-kubelet", `{}`)},
+		{name: "in use, by the collector", user: "system:serviceaccount:kube-system:generic-garbage-collector", old: mc("rendered-worker-used", `{}`), refused: "in use"},
+
+		{name: "a broken one gets no worse", object: strings.Replace(broken, `"name"`, `"finalizers":["a/b"],"name"`, 1), old: broken},
+		{name: "a broken one for another role", object: strings.Replace(broken, "worker", "infra", 1), old: broken, problems: []string{"root"}},
+
+		{name: "weaker", object: mc("a", `{"kernelArguments":["quiet audit=0"]}`), weakens: `audit=0`, warns: "auditing"},
+		{name: "weaker, in the Ignition config", object: mc("a", `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["selinux=0"]}}}`), weakens: "selinux=0"},
+		{name: "as weak as before", object: mc("a", `{"kernelArguments":["audit=0","quiet"]}`), old: mc("a", `{"kernelArguments":["audit=0"]}`), warns: "auditing"},
+		{name: "stronger", object: mc("a", `{"kernelArguments":["mitigations=auto,nosmt","lockdown=confidentiality","audit=1"]}`)},
+		{name: "a lower lockdown", object: mc("a", `{"kernelArguments":["lockdown=integrity"]}`), old: mc("a", `{"kernelArguments":["lockdown=confidentiality"]}`), weakens: "lockdown"},
+
+		{name: "a pool of all nodes", object: object("MachineConfigPool", "worker", "", `{"nodeSelector":{}}`), problems: []string{"each node of the cluster"}},
+		{name: "a pool that never begins", object: object("MachineConfigPool", "worker", "", `{"maxUnavailable":"0%"}`), warns: "spec.paused"},
+		{name: "selectors of a pool", object: object("MachineConfigPool", "worker", "", `{"nodeSelector":{"matchExpressions":[{"key":"a","operator":"In"}]},"machineConfigSelector":{"matchLabels":{"a b":"c"}}}`),
+			problems: []string{"nodeSelector", "machineConfigSelector"}},
+		{name: "a rollout", object: object("PoolRollout", "worker", "", `{"window":"Sat 22:00-04:00 UTC","checks":{"node":"node.metadata.name == 'a'"},"after":["master"]}`)},
+		{name: "a rollout with problems", object: object("PoolRollout", "worker", "", `{"window":"never","checks":{"node":"1+"},"after":["worker"]}`),
+			problems: []string{"window", "checks.node", "wait for itself"}},
+		{name: "settings of CRI-O", object: object("ContainerRuntimeConfig", "a", "", `{"containerRuntimeConfig":{"pidsLimit":5,"logLevel":"loud"}}`),
+			problems: []string{"PidsLimit", "LogLevel"}},
+		{name: "no JSON", object: `{"metadata":{"name":5}}`, problems: []string{"$"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := admission.Request{Kind: "MachineConfig", User: c.user, Object: []byte(c.object), Old: []byte(c.old), Operation: admissionv1.Create}
+			if c.old != "" {
+				r.Operation = admissionv1.Update
+			}
+			if c.object == "" {
+				r.Operation = admissionv1.Delete
+			}
+			if c.user == "" {
+				r.User = user
+			}
+			var o struct{ Kind string }
+			if text := c.object + c.old; json.Unmarshal([]byte(c.object), &o) == nil && o.Kind != "" && text != "" {
+				r.Kind = o.Kind
+			}
+			v := admission.Judge(r, known(other))
+			if !strings.Contains(v.Refused, c.refused) || (v.Refused == "") != (c.refused == "") {
+				t.Errorf("refused: %q", v.Refused)
+			}
+			errors := v.Report.Errors()
+			if len(errors) < len(c.problems) || len(c.problems) == 0 && len(errors) > 0 {
+				t.Fatalf("problems:\n%s", errors)
+			}
+			for _, part := range c.problems {
+				if !strings.Contains(errors.String(), part) {
+					t.Errorf("no problem has %q:\n%s", part, errors)
+				}
+			}
+			if !strings.Contains(v.Report.String(), c.warns) {
+				t.Errorf("warnings:\n%s", v.Report)
+			}
+			weakens := strings.Join(v.Weakens, "; ")
+			if !strings.Contains(weakens, c.weakens) || (weakens == "") != (c.weakens == "") {
+				t.Errorf("weakens: %q", weakens)
+			}
+		})
+	}
+}
+
+func TestWeakening(t *testing.T) {
+	for arg, weak := range map[string]bool{
+		"audit=0": true, "audit=off": true, "audit=00": true, "audit=1": false, "audit": false,
+		"selinux=0": true, "selinux=0x0": true, "enforcing=0": true, `"selinux=0"`: true, `selinux="0"`: true, "security=none": true,
+		"lsm=lockdown,yama": true, "lsm=lockdown,selinux": false,
+		"mitigations=off": true, "mitigations=auto": false, "mitigations=auto,nosmt": false, "mitigations=auto;no_user_kernel": true,
+		"lockdown=none": true, "lockdown=integrity": false,
+		"module.sig_enforce=0": true, "module.sig-enforce=0": true, "module.sig_enforce=n": true, "module.sig_enforce=1": false, "module.sig_enforce=N": true,
+		"nosmep": true, "nosmap": true, "nokaslr": true, "nopti": true, "pti=off": true, "pti=on": false, "iommu=pt": false, "intel_iommu=off": true,
+		"nosmt": false, "quiet": false, "isolcpus=1-3": false, "nohz_full=0-3": false, "console=ttyS0": false,
+	} {
+		text, err := json.Marshal(arg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := admission.Request{Kind: "MachineConfig", Operation: admissionv1.Create, User: user, Object: []byte(mc("a", `{"kernelArguments":[`+string(text)+`]}`))}
+		if v := admission.Judge(r, known()); (len(v.Weakens) > 0) != weak {
+			t.Errorf("%s: %q", arg, v.Weakens)
+		}
+	}
+}
+
+// BenchmarkJudge is a MachineConfig of 1 MB, with 200 files, and one with a single file, beside 50 others.
+func BenchmarkJudge(b *testing.B) {
+	b.Run("1MB", func(b *testing.B) { benchmark(b, large(200, 5000)) })
+	b.Run("5kB", func(b *testing.B) { benchmark(b, large(1, 5000)) })
+}
+
+func benchmark(b *testing.B, spec string) {
+	r := admission.Request{Kind: "MachineConfig", Operation: admissionv1.Create, User: user, Object: []byte(mc("large", spec))}
+	others := []*authored.MachineConfig{}
+	for i := range 50 {
+		others = append(others, &authored.MachineConfig{Name: fmt.Sprintf("%02d", i), Labels: map[string]string{authored.RoleLabel: "worker"}})
+	}
+	b.SetBytes(int64(len(r.Object)))
+	for b.Loop() {
+		if v := admission.Judge(r, known(others...)); v.Report.Failed() {
+			b.Fatal(v.Report)
+		}
+	}
+}
+
+// large returns the spec of a MachineConfig with files.
+func large(files, size int) string {
+	var all []string
+	for i := range files {
+		all = append(all, fmt.Sprintf(`{"path":"/etc/large/%d","mode":420,"contents":{"source":"data:,%s"}}`, i, strings.Repeat("x", size)))
+	}
+	return `{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[` + strings.Join(all, ",") + `]}}}`
+}

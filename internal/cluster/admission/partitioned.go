@@ -1,0 +1,134 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// PartitionedName is the name of the ConfigMap that remembers which workload types are partitioned, each with
+// the time since when. Once a type is, it stays so when a node without it joins, and after a restart: else pods
+// would be on all CPUs or not, depending on when they are created. Whoever removes a key switches that type off.
+const PartitionedName = "pivot-partitioned-workloads"
+
+// resourceSuffix ends the name of the resource that each node of a partitioned cluster reports.
+const resourceSuffix = ".workload.openshift.io/cores"
+
+// lacking returns why a workload type is not partitioned by all nodes; "" if it is. Without nodes it is not.
+func lacking(workload string, nodes []corev1.Node) string {
+	var without []string
+	for _, n := range nodes {
+		if !reports(n, workload) {
+			without = append(without, n.Name)
+		}
+	}
+	switch {
+	case len(nodes) == 0:
+		return "the cluster has no nodes"
+	case len(without) > 0:
+		slices.Sort(without)
+		return fmt.Sprintf("these nodes do not report %s%s: %s", workload, resourceSuffix, shortList(without))
+	}
+	return ""
+}
+
+func isWorkload(name corev1.ResourceName) bool {
+	return strings.HasSuffix(string(name), resourceSuffix)
+}
+
+func reports(n corev1.Node, workload string) bool {
+	q, ok := n.Status.Allocatable[corev1.ResourceName(workload+resourceSuffix)]
+	return ok && q.Sign() > 0
+}
+
+// everywhere returns the workload types that all nodes report.
+func everywhere(nodes []corev1.Node) (types []string) {
+	if len(nodes) == 0 {
+		return nil
+	}
+	for name := range nodes[0].Status.Allocatable {
+		if workload, ok := strings.CutSuffix(string(name), resourceSuffix); ok && lacking(workload, nodes) == "" {
+			types = append(types, workload)
+		}
+	}
+	slices.Sort(types)
+	return types
+}
+
+// partitioned says which workload types are partitioned.
+type partitioned struct {
+	namespace string
+	nodes     client.Reader // of a cache
+	memory    client.Reader // of a cache of the one ConfigMap
+	cache     cache.Cache   // the same
+	writer    client.Client
+}
+
+// off returns why a workload type is not partitioned; "" if it is.
+func (p *partitioned) off(ctx context.Context, workload string) string {
+	var m corev1.ConfigMap
+	if err := p.memory.Get(ctx, p.key(), &m); err == nil {
+		if _, on := m.Data[workload]; on {
+			return ""
+		}
+	} else if !apierrors.IsNotFound(err) {
+		return "it is not known whether the workload is partitioned: " + err.Error()
+	}
+	var nodes corev1.NodeList
+	if err := p.nodes.List(ctx, &nodes); err != nil {
+		return "the nodes cannot be read: " + err.Error()
+	}
+	return lacking(workload, nodes.Items)
+}
+
+func (p *partitioned) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.namespace, Name: PartitionedName}
+}
+
+// Reconcile remembers the types that all nodes report. It runs where the Lease is, so that the webhooks, which
+// also answer trials, write nothing.
+func (p *partitioned) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	var nodes corev1.NodeList
+	if err := p.nodes.List(ctx, &nodes); err != nil {
+		return reconcile.Result{}, err
+	}
+	found := everywhere(nodes.Items)
+	if len(found) == 0 {
+		return reconcile.Result{}, nil
+	}
+	var m corev1.ConfigMap
+	err := p.memory.Get(ctx, p.key(), &m)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return reconcile.Result{}, err
+	}
+	missing := err != nil
+	before, data := m.DeepCopy(), maps.Clone(m.Data)
+	if data == nil {
+		data = map[string]string{}
+	}
+	for _, workload := range found {
+		if _, on := data[workload]; !on {
+			data[workload] = time.Now().UTC().Format(time.RFC3339)
+		}
+	}
+	if maps.Equal(data, before.Data) {
+		return reconcile.Result{}, nil
+	}
+	m.Data = data
+	if missing {
+		m.ObjectMeta = metav1.ObjectMeta{Namespace: p.namespace, Name: PartitionedName}
+		return reconcile.Result{}, p.writer.Create(ctx, &m)
+	}
+	return reconcile.Result{}, p.writer.Patch(ctx, &m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}

@@ -1,0 +1,68 @@
+package admission
+
+import (
+	"encoding/json"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machine-pivot/internal/cluster/nodecheck"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/problem"
+	"machine-pivot/internal/window"
+)
+
+// checkPool checks what the schema of a pool cannot: its selectors. That of nodes must not be empty: it would
+// match each node of the cluster. maxUnavailable is the schema's.
+func checkPool(object []byte) (report problem.Report) {
+	var p objects.MachineConfigPool
+	if err := json.Unmarshal(object, &p); err != nil {
+		report.Fail("$", "it is no MachineConfigPool: %v", err)
+		return report
+	}
+	checkSelector(&report, "$.spec.nodeSelector", p.Spec.NodeSelector, "node of the cluster")
+	checkSelector(&report, "$.spec.machineConfigSelector", p.Spec.MachineConfigSelector, "MachineConfig, also those of other roles")
+	if m := p.Spec.MaxUnavailable; m != nil && (m.String() == "0" || m.String() == "0%") {
+		report.Warn("$.spec.maxUnavailable", "with %s no node is ever begun; to stop a rollout, set spec.paused", m.String())
+	}
+	return report
+}
+
+// checkSelector checks a selector of labels. everything is what an empty one would match.
+func checkSelector(report *problem.Report, path string, s *metav1.LabelSelector, everything string) {
+	if s == nil {
+		return // it matches nothing
+	}
+	if len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+		report.Fail(path, "it is empty, and would match each %s", everything)
+		return
+	}
+	if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
+		report.Fail(path, "%v", err)
+	}
+}
+
+// checkRollout checks what the schema of a rollout cannot: the window and the condition of health.
+func checkRollout(object []byte) (report problem.Report) {
+	var r objects.PoolRollout
+	if err := json.Unmarshal(object, &r); err != nil {
+		report.Fail("$", "it is no PoolRollout: %v", err)
+		return report
+	}
+	if r.Spec.Window != "" {
+		if _, err := window.Parse(r.Spec.Window, time.UTC); err != nil {
+			report.Fail("$.spec.window", "%v", err)
+		}
+	}
+	if r.Spec.Checks.Node != "" {
+		if _, err := nodecheck.Compile(r.Spec.Checks.Node); err != nil {
+			report.Fail("$.spec.checks.node", "%v", err)
+		}
+	}
+	for _, name := range r.Spec.After {
+		if name == r.Name {
+			report.Fail("$.spec.after", "the pool would wait for itself")
+		}
+	}
+	return report
+}

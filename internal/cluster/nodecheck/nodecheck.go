@@ -1,0 +1,52 @@
+// Package nodecheck compiles and evaluates the condition of health that an administrator writes for the nodes
+// of a pool: an expression in the Common Expression Language over the variable node, a Node object. It does no
+// I/O.
+package nodecheck
+
+import (
+	"fmt"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/ext"
+)
+
+// maxCost limits an evaluation, in cel-go's units: about one for each step. A node with some hundred labels,
+// conditions and images is far below it.
+const maxCost = 100_000
+
+// Check is a compiled condition.
+type Check struct{ program cel.Program }
+
+// Compile compiles a condition. The error says where it is wrong, or that its value is no bool.
+func Compile(expression string) (Check, error) {
+	env, err := cel.NewEnv(cel.Variable("node", cel.DynType), cel.OptionalTypes(), ext.Strings())
+	if err != nil {
+		return Check{}, fmt.Errorf("cannot prepare the language of conditions: %w", err)
+	}
+	ast, issues := env.Compile(expression)
+	if err := issues.Err(); err != nil {
+		return Check{}, fmt.Errorf("cannot compile the condition: %w", err)
+	}
+	if kind := ast.OutputType(); !kind.IsExactType(cel.BoolType) && !kind.IsExactType(cel.DynType) {
+		return Check{}, fmt.Errorf("cannot use the condition: its value is a %s, not a bool", kind)
+	}
+	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptOptimize))
+	if err != nil {
+		return Check{}, fmt.Errorf("cannot prepare the condition: %w", err)
+	}
+	return Check{program}, nil
+}
+
+// Holds reports whether the condition is true for a Node, given as its decoded JSON. A member that the node
+// lacks is an error, unless the condition asks with has() or with ? whether it is there.
+func (c Check) Holds(node map[string]any) (bool, error) {
+	value, _, err := c.program.Eval(map[string]any{"node": node})
+	if err != nil {
+		return false, fmt.Errorf("cannot evaluate the condition: %w", err)
+	}
+	holds, ok := value.Value().(bool)
+	if !ok {
+		return false, fmt.Errorf("cannot use the condition: its value is a %s, not a bool", value.Type().TypeName())
+	}
+	return holds, nil
+}
