@@ -134,6 +134,9 @@ var importTable = map[string]rule{
 	"cluster/objects": {ours: []string{"cluster/api"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/view":    {ours: []string{"api", "authored", "cluster/api", "cluster/objects", "disruption", "fault", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 
+	"cluster/token":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os", "io/ioutil", "syscall", "golang.org/x/sys"})},
+	"cluster/configserver": {ours: []string{"authored", "cluster/objects", "cluster/token", "fault", "kargs", "machineconfig/ignition", "machineconfig/spec", "osimage/imageref", "provision", "serve"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+
 	"cmd/pivot-fleet": {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
 
 	// The programs of a cluster, and what they have in common.
