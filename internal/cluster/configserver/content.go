@@ -114,9 +114,12 @@ func decode(object *objects.MachineConfig, rules authored.Rules) (*authored.Mach
 		return nil, err
 	}
 	m := all[0]
+	// As rendered, they are lists, also when they are empty.
+	m.Spec.KernelArguments = append([]string{}, m.Spec.KernelArguments...)
+	m.Spec.Extensions = append([]string{}, m.Spec.Extensions...)
 	if m.Spec.Config == nil {
-		empty := ignition.Empty()
-		m.Spec.Config = &empty
+		config := ignition.Empty()
+		m.Spec.Config = &config
 	}
 	return m, nil
 }
