@@ -12,8 +12,8 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 
 	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/pointer"
 	"machine-pivot/internal/author/pool"
-	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/cluster/token"
 	"machine-pivot/internal/fault"
@@ -59,7 +59,7 @@ func (f *pointerFlags) run(stdin io.Reader, stdout io.Writer, now time.Time) err
 	if f.tokenFile != "" && f.newToken != "" {
 		return fault.New(fault.Usage, "--token-file and --new-token exclude one another")
 	}
-	p := provision.Pointer{URL: f.url}
+	p := pointer.Pointer{URL: f.url}
 	var err error
 	if f.ca != "" {
 		if p.CA, err = readFile(f.ca, "the authorities of the server"); err != nil {

@@ -57,7 +57,7 @@ func decodedObject(t *testing.T, m *authored.MachineConfig) *authored.MachineCon
 func TestInvalid(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"config":"x"}`: "it is a string",
-		`{"config":{"ignition":{"version":"9.0.0"}}}`: "9.0.0",
+		`{"config":{"ignition":{"version":"9.0.0"}}}`: "unsupported config version",
 		`{"kernelArguments":[1]}`:                     "kernelArguments[0]",
 	} {
 		var object objects.MachineConfig

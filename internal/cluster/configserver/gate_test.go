@@ -258,6 +258,7 @@ func BenchmarkMachines(b *testing.B) {
 	a := &apiServer{is: newToken("secret", "worker", token.MaxUses)}
 	_, h := replica(b, a)
 	var next atomic.Int32
+	b.SetParallelism(500) // 500 machines at a time for each processor
 	b.RunParallel(func(p *testing.PB) {
 		for p.Next() {
 			n := next.Add(1) % 5000

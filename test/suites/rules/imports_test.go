@@ -68,6 +68,7 @@ var importTable = map[string]rule{
 	"installconfig": {ours: append([]string{"authored", "machineconfig/document", "machineconfig/ignition", "machineconfig/spec"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
 	"snapshot":      {ours: append([]string{"legacy", "authored", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"provision":     {ours: append([]string{"mcfile", "legacy", "authored", "systemd-units", "machineconfig/ignition", "machineconfig/jsonpath"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"pointer":       {ours: []string{"fault", "legacy", "machineconfig/ignition"}, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"pool":          {ours: append([]string{"authored", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
 	"serve":         {ours: []string{"legacy", "authored", "provision", "machineconfig/ignition"}, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"systemd-units": {never: slices.Concat(processes, commandLine, world)},

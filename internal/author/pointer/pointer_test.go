@@ -1,4 +1,4 @@
-package provision_test
+package pointer_test
 
 import (
 	"crypto/ecdsa"
@@ -15,14 +15,14 @@ import (
 	"github.com/coreos/ignition/v2/config"
 
 	"machine-pivot/internal/author/legacy"
-	"machine-pivot/internal/author/provision"
+	"machine-pivot/internal/author/pointer"
 )
 
 const pointedTo = "https://mcs.example:22623/config/worker"
 
 // TestPointer compares a pointer with a golden file, and has Ignition's own parser read it in each version.
 func TestPointer(t *testing.T) {
-	p := provision.Pointer{URL: pointedTo, Token: "a-token"}
+	p := pointer.Pointer{URL: pointedTo, Token: "a-token"}
 	got, err := p.Config("3.1.0")
 	want, readErr := os.ReadFile("testdata/pointer.ign")
 	if err != nil || readErr != nil || string(got)+"\n" != string(want) {
@@ -50,7 +50,7 @@ func TestPointer(t *testing.T) {
 			t.Errorf("%s: %d bytes are much for user data", version, len(raw))
 		}
 	}
-	old, err := provision.Pointer{URL: pointedTo}.Config("2.2.0")
+	old, err := pointer.Pointer{URL: pointedTo}.Config("2.2.0")
 	if err != nil || !strings.Contains(string(old), `"append":[{"source":"`+pointedTo+`"`) {
 		t.Errorf("without a token: %s, %v", old, err)
 	}
@@ -58,22 +58,22 @@ func TestPointer(t *testing.T) {
 
 func TestPointerRefused(t *testing.T) {
 	for _, c := range []struct {
-		pointer provision.Pointer
-		want    string
+		at   pointer.Pointer
+		want string
 	}{
-		{provision.Pointer{}, "it is no URL"},
-		{provision.Pointer{URL: "mcs.example/config/worker"}, "it is no URL"},
-		{provision.Pointer{URL: "ftp://mcs.example/config/worker"}, "it is no URL"},
-		{provision.Pointer{URL: "https://me:secret@mcs.example/config/worker"}, "it is no URL"},
-		{provision.Pointer{URL: "https://mcs.example/worker"}, "/config/ROLE"},
-		{provision.Pointer{URL: "https://mcs.example/config/"}, "/config/ROLE"},
-		{provision.Pointer{URL: "https://mcs.example/config/../worker"}, "/config/ROLE"},
-		{provision.Pointer{URL: "http://mcs.example/config/worker", Token: "a"}, "need https"},
-		{provision.Pointer{URL: pointedTo, CA: []byte("x")}, "no certificate in PEM"},
-		{provision.Pointer{URL: pointedTo, CA: []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")}, "no certificate in PEM"},
+		{pointer.Pointer{}, "it is no URL"},
+		{pointer.Pointer{URL: "mcs.example/config/worker"}, "it is no URL"},
+		{pointer.Pointer{URL: "ftp://mcs.example/config/worker"}, "it is no URL"},
+		{pointer.Pointer{URL: "https://me:secret@mcs.example/config/worker"}, "it is no URL"},
+		{pointer.Pointer{URL: "https://mcs.example/worker"}, "/config/ROLE"},
+		{pointer.Pointer{URL: "https://mcs.example/config/"}, "/config/ROLE"},
+		{pointer.Pointer{URL: "https://mcs.example/config/../worker"}, "/config/ROLE"},
+		{pointer.Pointer{URL: "http://mcs.example/config/worker", Token: "a"}, "need https"},
+		{pointer.Pointer{URL: pointedTo, CA: []byte("x")}, "no certificate in PEM"},
+		{pointer.Pointer{URL: pointedTo, CA: []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")}, "no certificate in PEM"},
 	} {
-		if raw, err := c.pointer.Config("3.1.0"); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %s, %v", c.pointer, raw, err)
+		if raw, err := c.at.Config("3.1.0"); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %s, %v", c.at, raw, err)
 		}
 	}
 }

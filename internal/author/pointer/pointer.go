@@ -1,4 +1,6 @@
-package provision
+// Package pointer writes the small Ignition config that points to a config server. It is for a machine's user
+// data, which is too small for a whole config.
+package pointer
 
 import (
 	"encoding/pem"
@@ -20,8 +22,7 @@ type Pointer struct {
 	Token string // that the server asks for; none: ""
 }
 
-// Config returns the small config, of one of legacy.Versions, that merges the one at the pointer's URL. It is
-// for a machine's user data.
+// Config returns the config, of one of legacy.Versions, that merges the one at the pointer's URL.
 func (p Pointer) Config(version string) ([]byte, error) {
 	at, err := url.Parse(p.URL)
 	switch {
