@@ -21,5 +21,5 @@ func main() {
 }
 
 func rootCommand(build cli.Build) *cobra.Command {
-	return cli.Root("pivot-fleet", build, "Give the machines of a cluster their MachineConfigs", controllerCommand(build))
+	return cli.Root("pivot-fleet", build, "Give the machines of a cluster their MachineConfigs", controllerCommand(build), serverCommand(build))
 }

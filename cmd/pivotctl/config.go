@@ -24,7 +24,7 @@ import (
 
 func configCommand() *cobra.Command {
 	return cli.Group("config", "Validate, compare, merge, render and serve MachineConfigs",
-		validateCommand(), diffCommand(), mergeCommand(), renderCommand(), ignitionCommand(), serveCommand(), fromInstallConfigCommand())
+		validateCommand(), diffCommand(), mergeCommand(), renderCommand(), ignitionCommand(), serveCommand(), pointerCommand(), fromInstallConfigCommand())
 }
 
 // ruleFlags are the rules for MachineConfigs.

@@ -45,6 +45,12 @@ type Server struct {
 	Stamp func() (string, error) // changes whenever the result of Load would change
 	Log   func(line string)      // may be called concurrently
 
+	Guard Guard       // nil: everybody gets every config
+	TLS   *tls.Config // nil: that of Content.Certificate
+	// Answered, if set, is told the status of each answered request for a config. The role is "" if there
+	// is none of that name. It may be called concurrently.
+	Answered func(role string, status int)
+
 	MaxConnections int // maximum number of open connections; others wait
 	MaxPerAddress  int // maximum number of open connections from one address; others are reset
 
@@ -106,7 +112,10 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 	}
 	listener = limited(listener, s.MaxConnections, s.MaxPerAddress)
-	if s.current.Load().content.Certificate != nil {
+	switch {
+	case s.TLS != nil:
+		listener = tls.NewListener(listener, s.TLS)
+	case s.current.Load().content.Certificate != nil:
 		listener = tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate})
 	}
 	ended := make(chan error, 1)
@@ -155,7 +164,13 @@ func (s *Server) config(w http.ResponseWriter, r *http.Request) {
 	role := r.PathValue("role")
 	version := negotiate(strings.Join(r.Header.Values("Accept"), ","))
 	status := s.answer(w, r, role, version)
-	s.Log(fmt.Sprintf("%s %q version %q: %d (%.100q)", r.RemoteAddr, role, version, status, r.UserAgent()))
+	s.Log(fmt.Sprintf("%s %.100q version %q: %d (%.100q)", r.RemoteAddr, role, version, status, r.UserAgent()))
+	if s.Answered != nil {
+		if _, known := s.current.Load().answers[role]; !known {
+			role = ""
+		}
+		s.Answered(role, status)
+	}
 }
 
 // answer writes the response to a request for a role's config. It returns the status.
@@ -164,12 +179,29 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, role, version st
 	if version == "" {
 		return refuse(w, http.StatusBadRequest, fmt.Sprintf("unsupported Ignition version in Accept header: %.100q", r.Header.Get("Accept")))
 	}
+	use := func(context.Context) error { return nil }
+	if s.Guard != nil {
+		if use = s.Guard.Admit(r, role); use == nil {
+			return unauthorized(w)
+		}
+	}
 	found := s.current.Load().find(role, version)
 	switch {
+	case found == nil && s.Guard != nil: // a pool that is only not yet, or not any more, there: Ignition retries this status
+		return refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("there is no config of %.100q at present", role))
 	case found == nil:
 		return refuse(w, http.StatusNotFound, fmt.Sprintf("there is no role %.100q", role))
 	case found.refused != "":
 		return refuse(w, http.StatusNotAcceptable, found.refused)
+	}
+	if r.Method != http.MethodHead {
+		switch err := use(r.Context()); {
+		case errors.Is(err, ErrSpent):
+			return unauthorized(w)
+		case err != nil:
+			s.Log("a use of a token cannot be counted: " + err.Error())
+			return refuse(w, http.StatusServiceUnavailable, "tokens cannot be counted at present")
+		}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("ETag", found.etag)

@@ -96,6 +96,8 @@ type (
 	File   = types.File
 	Unit   = types.Unit
 	DropIn = types.Dropin
+	// HTTPHeader is a header with which a resource is fetched.
+	HTTPHeader = types.HTTPHeader
 )
 
 // NewFile returns a file with the given content that overwrites an existing file.

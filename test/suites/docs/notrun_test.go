@@ -24,6 +24,8 @@ var notRun = map[string]reason{
 	`docs/recipes/container.md: podman run --rm -v "$PWD/conf:/conf:ro,Z" registry.example/pivot:1.4.0 pivotctl config validate /conf`: {"not every host of the tests can run containers", "test/tools/ociimage.TestPrograms"},
 	"docs/recipes/container.md: podman pull registry.example/pivot:1.4.0":                                                              {"it installs a program on this host", "test/tools/ociimage.TestPrograms"},
 	"docs/recipes/container.md: make build install DESTDIR=/var/lib/extensions/pivot":                                                  {"it changes /usr of this host", "test/suites/packaging.TestSysext"},
+	"docs/cluster-ignition.md: kubectl apply -f deploy/controller/rbac-server.yaml":                                                    {"it wants a cluster; the test applies the same files at a real API server", "internal/cluster/configserver.TestServer"},
+	"docs/cluster-ignition.md: pivotctl config pointer --url https://mcs.example:22623/config/worker --server-ca ca.pem \\":            {"it wants a cluster", "cmd/pivotctl.TestPointerCommand"},
 	"docs/cluster.md: make build agent-image":                                                                                          {"it pushes to a registry of the reader's", "test/suites/packaging.TestAgentImage"},
 	"docs/cluster.md: kubectl apply -k deploy/host    # once, for the cluster":                                                         {"it wants a cluster; the test applies the same files at a real API server", "internal/cluster/kube.TestRights"},
 	"docs/cluster.md: kubectl apply -f deploy/base/crds/nodesystems.yaml -f deploy/base/admission.yaml -f deploy/host/rbac.yaml":       {"the same", "internal/cluster/kube.TestRights"},

@@ -68,6 +68,7 @@ var importTable = map[string]rule{
 	"installconfig": {ours: append([]string{"authored", "machineconfig/document", "machineconfig/ignition", "machineconfig/spec"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
 	"snapshot":      {ours: append([]string{"legacy", "authored", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"provision":     {ours: append([]string{"mcfile", "legacy", "authored", "systemd-units", "machineconfig/ignition", "machineconfig/jsonpath"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"pointer":       {ours: []string{"fault", "legacy", "machineconfig/ignition"}, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"pool":          {ours: append([]string{"authored", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
 	"serve":         {ours: []string{"legacy", "authored", "provision", "machineconfig/ignition"}, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"systemd-units": {never: slices.Concat(processes, commandLine, world)},
@@ -134,9 +135,12 @@ var importTable = map[string]rule{
 	"cluster/objects": {ours: []string{"cluster/api"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/view":    {ours: []string{"api", "authored", "cluster/api", "cluster/objects", "disruption", "fault", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 
-	"cluster/nodecheck": {foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/admission": {ours: []string{"authored", "containerruntime", "pool", "provision", "cluster/api", "cluster/nodecheck", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "mcfile", "osimage/imageref", "pinning", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
-	"cmd/pivot-fleet":   {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
+	"cluster/nodecheck":    {foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/admission":    {ours: []string{"authored", "containerruntime", "pool", "provision", "cluster/api", "cluster/nodecheck", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "mcfile", "osimage/imageref", "pinning", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/token":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os", "io/ioutil", "syscall", "golang.org/x/sys"})},
+	"cluster/configserver": {ours: []string{"authored", "cluster/objects", "cluster/token", "fault", "kargs", "machineconfig/ignition", "machineconfig/spec", "osimage/imageref", "provision", "serve"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+
+	"cmd/pivot-fleet": {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
 
 	// The programs of a cluster, and what they have in common.
 	"cluster/connect": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, world)},

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	yaml "go.yaml.in/yaml/v3"
+
+	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/pointer"
+	"machine-pivot/internal/author/pool"
+	"machine-pivot/internal/cli"
+	"machine-pivot/internal/cluster/token"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+)
+
+// pointerFlags are the flags of the pointer command.
+type pointerFlags struct {
+	url, ca, version    string
+	tokenFile, newToken string
+	uses, namespace     string
+	valid               time.Duration
+}
+
+func pointerCommand() *cobra.Command {
+	var f pointerFlags
+	cmd := &cobra.Command{
+		Use:   "pointer --url https://HOST:22623/config/ROLE",
+		Short: "Generate the small Ignition config that points to a config server, for user data",
+		Long: "Generate the small Ignition config that points to a config server, for the user data of new machines. With\n" +
+			"--new-token, it has a new token, and FILE gets the Secret that makes \"pivot-fleet server\" accept it.",
+		Example: "  pivotctl config pointer --url https://mcs.example:22623/config/worker --server-ca ca.pem --new-token worker-1.yaml\n" +
+			"  pivotctl config pointer --url https://mcs.example:22623/config/worker --server-ca ca.pem --token-file worker.token",
+		Args: cli.Usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.InOrStdin(), cmd.OutOrStdout(), time.Now())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.url, "url", "", "`URL` of the config on the server")
+	flags.StringVar(&f.ca, "server-ca", "", "PEM `FILE` with the authorities of the server's certificate (default: those of the boot image)")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with an existing token for the server")
+	flags.StringVar(&f.newToken, "new-token", "", "make a new token, and write its Secret to `FILE`")
+	flags.StringVar(&f.uses, "uses", "1", "how many machines may use the new token, a `NUMBER` or unlimited")
+	flags.DurationVar(&f.valid, "valid", 24*time.Hour, "how long the new token is valid")
+	flags.StringVar(&f.namespace, "namespace", "pivot-fleet-server", "`NAMESPACE` of the new token's Secret")
+	f.version = "3.1.0" // which all Ignitions of version 3 read that can send a token
+	cli.OneOf{Value: &f.version, Allowed: legacy.Versions()}.Add(cmd, "spec-version", "version of the Ignition specification")
+	return cmd
+}
+
+func (f *pointerFlags) run(stdin io.Reader, stdout io.Writer, now time.Time) error {
+	if f.tokenFile != "" && f.newToken != "" {
+		return fault.New(fault.Usage, "--token-file and --new-token exclude one another")
+	}
+	p := pointer.Pointer{URL: f.url}
+	var err error
+	if f.ca != "" {
+		if p.CA, err = readFile(f.ca, "the authorities of the server"); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.tokenFile != "":
+		text, err := pool.ReadFile(f.tokenFile, stdin)
+		if err != nil {
+			return err
+		}
+		if p.Token = strings.TrimSpace(string(text)); p.Token == "" || strings.ContainsAny(p.Token, " \t\r\n") {
+			return fault.New(fault.BadInput, "cannot use the token: %s does not have one word", f.tokenFile)
+		}
+	case f.newToken != "":
+		p.Token = token.New()
+	}
+	raw, err := p.Config(f.version)
+	if err != nil {
+		return err
+	}
+	if f.newToken != "" {
+		if err := f.writeSecret(p.Token, now); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(stdout, "%s\n", raw)
+	return err
+}
+
+// writeSecret writes the Secret of a new token. Its name has the pool and a part of the digest.
+func (f *pointerFlags) writeSecret(secret string, now time.Time) error {
+	if f.valid < time.Minute {
+		return fault.New(fault.Usage, "--valid must be at least 1m")
+	}
+	role, digest := path.Base(f.url), token.Digest(secret)
+	data := token.Data(secret, role, now.Add(f.valid), f.uses)
+	check := map[string][]byte{}
+	for key, value := range data {
+		check[key] = []byte(value)
+	}
+	if _, err := token.Parse(check); err != nil {
+		return err
+	}
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "type": token.SecretType, "stringData": data,
+		"metadata": map[string]string{"name": role + "-" + hex.EncodeToString(digest[:4]), "namespace": f.namespace},
+	})
+	if err != nil {
+		return fault.New(fault.Internal, "cannot write the Secret: %w", err)
+	}
+	if err := hostfiles.Replace(hostfiles.OS{}, f.newToken, text, 0o600); err != nil {
+		return fault.New(fault.CannotWrite, "cannot write the Secret: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package pointer_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coreos/ignition/v2/config"
+
+	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/pointer"
+)
+
+const pointedTo = "https://mcs.example:22623/config/worker"
+
+// TestPointer compares a pointer with a golden file, and has Ignition's own parser read it in each version.
+func TestPointer(t *testing.T) {
+	p := pointer.Pointer{URL: pointedTo, Token: "a-token"}
+	got, err := p.Config("3.1.0")
+	want, readErr := os.ReadFile("testdata/pointer.ign")
+	if err != nil || readErr != nil || string(got)+"\n" != string(want) {
+		t.Errorf("%v %v: %s, want %s", err, readErr, got, want)
+	}
+	p.CA = authority(t)
+	for _, version := range legacy.Versions() {
+		raw, err := p.Config(version)
+		if version < "3.1.0" {
+			if err == nil || !strings.Contains(err.Error(), "from version 3.1.0 on") {
+				t.Errorf("%s: %v", version, err)
+			}
+			continue
+		}
+		read, report, parseErr := config.Parse(raw)
+		if err != nil || parseErr != nil || len(report.Entries) > 0 {
+			t.Errorf("%s: %v, %v, %v: %s", version, err, parseErr, report, raw)
+			continue
+		}
+		merge, trusted := read.Ignition.Config.Merge, read.Ignition.Security.TLS.CertificateAuthorities
+		if len(merge) != 1 || *merge[0].Source != pointedTo || len(merge[0].HTTPHeaders) != 1 || *merge[0].HTTPHeaders[0].Value != "Bearer a-token" || len(trusted) != 1 {
+			t.Errorf("%s: %s", version, raw)
+		}
+		if len(raw) > 4<<10 {
+			t.Errorf("%s: %d bytes are much for user data", version, len(raw))
+		}
+	}
+	old, err := pointer.Pointer{URL: pointedTo}.Config("2.2.0")
+	if err != nil || !strings.Contains(string(old), `"append":[{"source":"`+pointedTo+`"`) {
+		t.Errorf("without a token: %s, %v", old, err)
+	}
+}
+
+func TestPointerRefused(t *testing.T) {
+	for _, c := range []struct {
+		at   pointer.Pointer
+		want string
+	}{
+		{pointer.Pointer{}, "it is no URL"},
+		{pointer.Pointer{URL: "mcs.example/config/worker"}, "it is no URL"},
+		{pointer.Pointer{URL: "ftp://mcs.example/config/worker"}, "it is no URL"},
+		{pointer.Pointer{URL: "https://me:secret@mcs.example/config/worker"}, "it is no URL"},
+		{pointer.Pointer{URL: "https://mcs.example/worker"}, "/config/ROLE"},
+		{pointer.Pointer{URL: "https://mcs.example/config/"}, "/config/ROLE"},
+		{pointer.Pointer{URL: "https://mcs.example/config/../worker"}, "/config/ROLE"},
+		{pointer.Pointer{URL: "http://mcs.example/config/worker", Token: "a"}, "need https"},
+		{pointer.Pointer{URL: pointedTo, CA: []byte("x")}, "no certificate in PEM"},
+		{pointer.Pointer{URL: pointedTo, CA: []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")}, "no certificate in PEM"},
+	} {
+		if raw, err := c.at.Config("3.1.0"); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %s, %v", c.at, raw, err)
+		}
+	}
+}
+
+// authority returns a certificate of an authority in PEM.
+func authority(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
