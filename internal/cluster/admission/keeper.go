@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The objects of the webhooks in deploy/controller/webhooks.yaml.
+// The objects of the webhooks in deploy/fleet/webhooks.yaml.
 const (
 	Webhooks   = "pivot-fleet"          // the name of both configurations
 	Service    = "pivot-fleet-webhooks" // the name of the Service

@@ -30,7 +30,7 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// The paths of the webhooks, as deploy/controller/webhooks.yaml names them.
+// The paths of the webhooks, as deploy/fleet/webhooks.yaml names them.
 const (
 	PathValidate = "/validate"
 	PathPods     = "/pods"

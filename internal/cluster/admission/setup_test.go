@@ -65,8 +65,8 @@ func newWorld(t *testing.T) world {
 		}
 		w.plane.Apply(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name, "labels": labels, "annotations": annotations}})
 	}
-	w.plane.ApplyFile("../../../deploy/controller/rbac-admission.yaml")
-	w.plane.ApplyFile("../../../deploy/controller/rbac-users.yaml")
+	w.plane.ApplyFile("../../../deploy/fleet/rbac-admission.yaml")
+	w.plane.ApplyFile("../../../deploy/fleet/rbac-users.yaml")
 	for user, roles := range map[string][]string{"anna": {"editor"}, "bob": {"editor", "weakener"}} {
 		for _, role := range roles {
 			w.plane.Apply(map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": user + "-" + role},
@@ -111,7 +111,7 @@ func (w world) node(name string, partitioned bool) {
 // webhooks deploys the webhooks, at an address of this host.
 func (w world) webhooks(address string) {
 	w.Helper()
-	f, err := os.Open("../../../deploy/controller/webhooks.yaml")
+	f, err := os.Open("../../../deploy/fleet/webhooks.yaml")
 	if err != nil {
 		w.Fatal(err)
 	}

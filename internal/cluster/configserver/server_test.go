@@ -43,7 +43,7 @@ import (
 
 const namespace = "pivot-fleet-server"
 
-// world is two servers of a real API server, with the rights of deploy/controller.
+// world is two servers of a real API server, with the rights of deploy/fleet.
 type world struct {
 	*testing.T
 	plane   *controlplane.ControlPlane
@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, plane: controlplane.Start(t)}
 	w.plane.Deploy("../../../deploy/base")
-	w.plane.ApplyFile("../../../deploy/controller/rbac-server.yaml")
+	w.plane.ApplyFile("../../../deploy/fleet/rbac-server.yaml")
 	var err error
 	if w.admin, err = client.New(w.plane.Admin(), client.Options{Scheme: known(t)}); err != nil {
 		t.Fatal(err)
@@ -345,7 +345,7 @@ func (w *world) rights(t *testing.T) {
 // restricted: the API server takes the manifests, and a pod of the Deployment into the namespace, whose Pod
 // Security is restricted.
 func (w *world) restricted(t *testing.T) {
-	w.plane.ApplyFile("../../../deploy/controller/server.yaml")
+	w.plane.ApplyFile("../../../deploy/fleet/server.yaml")
 	var d appsv1.Deployment
 	if err := w.admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "pivot-fleet-server"}, &d); err != nil {
 		t.Fatal(err)

@@ -91,7 +91,7 @@ func refusal(path string, answer *http.Response, body []byte) error {
 		return fault.New(fault.BadInput, "%w: %s", errAbsent, reason)
 	case http.StatusForbidden, http.StatusUnauthorized:
 		return fault.New(fault.Refused, "cannot read %s: %s", path, reason).
-			WithHint("a reader needs the rights of deploy/controller/rbac-view.yaml")
+			WithHint("a reader needs the rights of deploy/fleet/rbac-view.yaml")
 	}
 	return fault.New(fault.Unavailable, "cannot read %s: %s", path, reason)
 }

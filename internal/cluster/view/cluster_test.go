@@ -11,7 +11,7 @@ import (
 	"machine-pivot/test/worlds/controlplane"
 )
 
-// TestCluster reads the fleet at a real API server with the rights of deploy/controller/rbac-view.yaml: they are
+// TestCluster reads the fleet at a real API server with the rights of deploy/fleet/rbac-view.yaml: they are
 // enough, and without them the reader is told which ones are missing.
 func TestCluster(t *testing.T) {
 	c := controlplane.Start(t)
@@ -19,7 +19,7 @@ func TestCluster(t *testing.T) {
 	for _, name := range []string{"pivot-agent", "pivot-fleet"} {
 		c.Apply(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
 	}
-	c.ApplyFile("../../../deploy/controller/rbac-view.yaml")
+	c.ApplyFile("../../../deploy/fleet/rbac-view.yaml")
 	for _, b := range []struct{ kind, namespace, of, name string }{
 		{"ClusterRoleBinding", "", "ClusterRole", "pivot-view"}, {"ClusterRoleBinding", "", "ClusterRole", "pivot-view-machineconfigs"},
 		{"RoleBinding", "default", "Role", "pivot-view"}, {"RoleBinding", "pivot-agent", "Role", "pivot-view"},
