@@ -143,7 +143,7 @@ func asCommand(w *world) {
 		})
 		w.degraded(role, api.False)
 	}
-	p := w.degraded("infra", api.False, "50-infra", "http")
+	p := w.degraded("infra", api.False)
 	if len(p.Spec.Configuration.Source) != 3 || p.Spec.Configuration.Source[0].Name != "10-infra" {
 		w.Errorf("%+v", p.Spec.Configuration)
 	}

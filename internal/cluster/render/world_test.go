@@ -69,7 +69,7 @@ func (w *world) controller(t *testing.T, o render.Options, wrap ...func(http.Rou
 	if err := render.Setup(m, o); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(w.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
 	stop = sync.OnceFunc(func() {
@@ -210,7 +210,7 @@ func has(text string, parts []string) bool {
 func (w *world) eventually(what string, reached func(context.Context) (bool, string)) {
 	w.Helper()
 	last := ""
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(25 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		ok, now := reached(w.Context())
 		if ok {
 			return
