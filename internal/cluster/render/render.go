@@ -66,6 +66,10 @@ const (
 	lastRetry  = 5 * time.Minute
 )
 
+// pools is how many pools are rendered at a time, each by one reconciliation: one that waits for a server with
+// remote content must not keep the others waiting.
+const pools = 8
+
 // Setup adds the reconcilers of pools and of ContainerRuntimeConfigs to a manager.
 func Setup(m manager.Manager, o Options) error {
 	r := &renderer{
@@ -82,14 +86,14 @@ func Setup(m manager.Manager, o Options) error {
 	if r.measured, err = newMeasured(metrics.Registry); err != nil {
 		return err
 	}
-	limit := func() controller.Options {
-		return controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)}
+	limit := func(parallel int) controller.Options {
+		return controller.Options{MaxConcurrentReconciles: parallel, RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)}
 	}
 	spec := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))
 	err = ctrl.NewControllerManagedBy(m).Named("render").
 		For(&objects.MachineConfigPool{}, spec).
 		WatchesMetadata(&objects.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.everyPool), content()).
-		WithOptions(limit()).
+		WithOptions(limit(pools)).
 		Complete(reconcile.Func(r.reconcilePool))
 	if err != nil {
 		return err
@@ -99,7 +103,7 @@ func Setup(m manager.Manager, o Options) error {
 		Watches(&objects.ContainerRuntimeConfig{}, all, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&objects.MachineConfigPool{}, all, spec).
 		WatchesMetadata(&objects.MachineConfig{}, all, content()).
-		WithOptions(limit()).
+		WithOptions(limit(1)).
 		Complete(reconcile.Func(r.reconcileRuntime))
 }
 
@@ -125,14 +129,14 @@ func (r *renderer) everyPool(ctx context.Context, about client.Object) []reconci
 	if owner := metav1.GetControllerOf(about); isResult(about) && owner != nil && owner.Kind == kindPool {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: owner.Name}}}
 	}
-	var pools objects.MachineConfigPoolList
-	if err := r.cached.List(ctx, &pools); err != nil {
+	var list objects.MachineConfigPoolList
+	if err := r.cached.List(ctx, &list); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "cannot list the pools")
 		return nil
 	}
 	var requests []reconcile.Request
-	for i := range pools.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pools.Items[i])})
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
 	return requests
 }
