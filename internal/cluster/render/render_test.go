@@ -168,7 +168,7 @@ func asCommand(w *world) {
 // What the API server accepts and nothing can be made of is reported, all of it, and the pool keeps what it has.
 func problems(w *world) {
 	name := w.renders("worker", "")
-	w.apply(machineConfig("worker", "70-a", `{"kernelType":"fast"}`),
+	w.apply(machineConfig("worker", "70-a", `{"config":{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/run/machine-config-daemon-force"}]}}}`),
 		machineConfig("worker", "70-b", `{"config":{"ignition":{"version":"9.0.0"}}}`),
 		machineConfig("worker", "70-c", remote(w.web.url+"/missing", "/etc/c")),
 		machineConfig("worker", "70-d", `{"config":{"a":1}}`))
