@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -16,6 +17,7 @@ import (
 	"machine-pivot/internal/cluster/admission"
 	"machine-pivot/internal/cluster/connect"
 	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/render"
 	"machine-pivot/internal/fault"
 )
 
@@ -26,6 +28,7 @@ type controllerFlags struct {
 	health    string
 	metrics   string
 	admission admission.Options
+	render    render.Options
 }
 
 // lease is the name of the Lease whose holder is the one controller that acts.
@@ -51,6 +54,10 @@ func controllerCommand(build cli.Build) *cobra.Command {
 	flags.StringVar(&f.admission.Certificates, "webhook-certificates", "", "`DIRECTORY` with tls.crt and tls.key of the webhooks (default: made and renewed by the controller)")
 	flags.StringArrayVar(&f.admission.Names, "webhook-name", nil, "`NAME` or IP address by which API servers call the webhooks, beside the Service's; may be repeated")
 	flags.StringArrayVar(&f.admission.Platform, "platform-user", nil, "`USER` that may write the platform's own MachineConfigs, beside the controller; may be repeated")
+	flags.StringVar(&f.render.OSImage, "os-image-url", "", "OS `IMAGE` to use if the MachineConfigs name none")
+	flags.StringVar(&f.render.ExtensionsImage, "extensions-image", "", "`IMAGE` with the packages of extensions, to use if the MachineConfigs name none")
+	flags.StringVar(&f.render.Release, "release-image", "", "release `IMAGE` of the cluster, for an annotation of rendered MachineConfigs")
+	flags.IntVar(&f.render.Keep, "keep-rendered", 5, "how many rendered MachineConfigs that nothing needs each pool keeps")
 	return cmd
 }
 
@@ -82,6 +89,7 @@ func (f *controllerFlags) run(cmd *cobra.Command, build cli.Build) error {
 		LeaderElectionReleaseOnCancel: true,
 		HealthProbeBindAddress:        f.health,
 		Metrics:                       server.Options{BindAddress: f.metrics},
+		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 	})
 	if err != nil {
 		return fault.New(fault.Unavailable, "cannot use the API server: %w", err).WithHint("see --kubeconfig")
@@ -94,6 +102,10 @@ func (f *controllerFlags) run(cmd *cobra.Command, build cli.Build) error {
 	}
 	f.admission.Namespace = f.namespace
 	if err := admission.Setup(cmd.Context(), m, f.admission); err != nil {
+		return err
+	}
+	f.render.Version, f.render.Grace = build.Version, time.Hour
+	if err := render.Setup(m, f.render); err != nil {
 		return err
 	}
 	return m.Start(cmd.Context())

@@ -68,6 +68,9 @@ func (m *MachineConfig) MarshalJSON() ([]byte, error) {
 	}{spec.Kind, spec.APIVersion, metadata{m.Name, m.Labels, m.Annotations}, m.Spec.tree()})
 }
 
+// SpecJSON writes the spec as MarshalJSON does.
+func (m *MachineConfig) SpecJSON() ([]byte, error) { return marshalPlain(m.Spec.tree()) }
+
 // MarshalList writes MachineConfigs as indented JSON: one as the object itself, otherwise as a
 // List.
 func MarshalList(all []*MachineConfig) ([]byte, error) {

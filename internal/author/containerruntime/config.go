@@ -17,9 +17,9 @@ import (
 
 const apiVersion = "machineconfiguration.openshift.io/v1"
 
-// suffixAnnotation holds the number in the name of the MachineConfig that is generated from a
-// ContainerRuntimeConfig.
-const suffixAnnotation = "machineconfiguration.openshift.io/mc-name-suffix"
+// SuffixAnnotation holds the number in the name of the MachineConfig that is generated from a
+// ContainerRuntimeConfig; empty for the first one.
+const SuffixAnnotation = "machineconfiguration.openshift.io/mc-name-suffix"
 
 // Config is a ContainerRuntimeConfig.
 type Config struct {
@@ -101,7 +101,7 @@ const (
 
 func decodeConfig(name string, metadata, spec document.Node) Config {
 	c := Config{Name: name}
-	if suffix, ok := metadata.Get("annotations").Texts()[suffixAnnotation]; ok {
+	if suffix, ok := metadata.Get("annotations").Texts()[SuffixAnnotation]; ok {
 		c.suffix = &suffix
 	}
 	spec.Known("a "+kindConfig, "machineConfigPoolSelector", "containerRuntimeConfig")

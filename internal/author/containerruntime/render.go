@@ -18,8 +18,11 @@ import (
 // dropInDir is the directory of CRI-O's drop-ins, which are read in lexical order.
 const dropInDir = "/etc/crio/crio.conf.d/"
 
-// maxSuffix is the highest number in a name: "-10" would sort before "-2".
-const maxSuffix = 9
+// MaxSuffix is the highest number in a name: "-10" would sort before "-2".
+const MaxSuffix = 9
+
+// Changes reports whether settings may change the file at a path, or depend on it, so that Render needs it.
+func Changes(path string) bool { return path == StoragePath || strings.HasPrefix(path, dropInDir) }
 
 // Rendered is the MachineConfigs of a pool.
 type Rendered struct {
@@ -73,11 +76,11 @@ func (a Assigned) suffixes() ([]int, error) {
 			continue
 		}
 		n, err := strconv.Atoi("0" + *c.suffix)
-		if err != nil || n > maxSuffix || *c.suffix == "0" {
-			return nil, fmt.Errorf("cannot use ContainerRuntimeConfig %s: annotation %s is %q, not empty or 1 to %d", c.Name, suffixAnnotation, *c.suffix, maxSuffix)
+		if err != nil || n > MaxSuffix || *c.suffix == "0" {
+			return nil, fmt.Errorf("cannot use ContainerRuntimeConfig %s: annotation %s is %q, not empty or 1 to %d", c.Name, SuffixAnnotation, *c.suffix, MaxSuffix)
 		}
 		if other, twice := taken[n]; twice {
-			return nil, fmt.Errorf("cannot use ContainerRuntimeConfigs %s and %s: annotation %s is %q in both", other, c.Name, suffixAnnotation, *c.suffix)
+			return nil, fmt.Errorf("cannot use ContainerRuntimeConfigs %s and %s: annotation %s is %q in both", other, c.Name, SuffixAnnotation, *c.suffix)
 		}
 		numbers[i], taken[n], next = n, c.Name, max(next, n+1)
 	}
@@ -85,8 +88,8 @@ func (a Assigned) suffixes() ([]int, error) {
 		if c.suffix != nil {
 			continue
 		}
-		if next > maxSuffix {
-			return nil, fmt.Errorf("cannot use ContainerRuntimeConfig %s: max number of supported ctrcfgs (%d) has been reached for pool %s", c.Name, maxSuffix+1, a.Pool)
+		if next > MaxSuffix {
+			return nil, fmt.Errorf("cannot use ContainerRuntimeConfig %s: max number of supported ctrcfgs (%d) has been reached for pool %s", c.Name, MaxSuffix+1, a.Pool)
 		}
 		numbers[i] = next
 		next++

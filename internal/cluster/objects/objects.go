@@ -15,19 +15,21 @@ import (
 	"machine-pivot/internal/cluster/api"
 )
 
-// The groups and versions of the objects.
-func operator() schema.GroupVersion {
+// Operator returns the group and version of the objects that have OpenShift's shape.
+func Operator() schema.GroupVersion {
 	return schema.GroupVersion{Group: api.OperatorGroup, Version: api.OperatorVersion}
 }
+
+// own is that of pivot's own objects.
 func own() schema.GroupVersion { return schema.GroupVersion{Group: api.Group, Version: api.Version} }
 
 // AddTo adds the types to a scheme.
 func AddTo(s *runtime.Scheme) {
-	s.AddKnownTypes(operator(),
+	s.AddKnownTypes(Operator(),
 		&MachineConfig{}, &MachineConfigList{}, &MachineConfigPool{}, &MachineConfigPoolList{},
 		&ContainerRuntimeConfig{}, &ContainerRuntimeConfigList{})
 	s.AddKnownTypes(own(), &NodeSystem{}, &NodeSystemList{}, &PoolRollout{}, &PoolRolloutList{})
-	metav1.AddToGroupVersion(s, operator())
+	metav1.AddToGroupVersion(s, Operator())
 	metav1.AddToGroupVersion(s, own())
 }
 

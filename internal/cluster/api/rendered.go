@@ -1,0 +1,26 @@
+package api
+
+// FetchedPrefix begins the name of a MachineConfig that holds another one with everything that the other one
+// fetches. It has no role, so no pool selects it.
+const FetchedPrefix = "fetched-"
+
+// The annotations of MachineConfigs that are pivot's own.
+const (
+	// Refetch has a MachineConfig's remote content fetched again whenever its value changes. An administrator
+	// writes it; each text will do, such as a date.
+	Refetch = Prefix + "/refetch"
+	// UnneededSince is since when nothing has needed a rendered MachineConfig, in RFC 3339. The renderer writes it.
+	UnneededSince = Prefix + "/unneeded-since"
+)
+
+// GeneratedFinalizer keeps a ContainerRuntimeConfig until the MachineConfigs that were generated from it are
+// deleted.
+const GeneratedFinalizer = Prefix + "/generated-machineconfigs"
+
+// EventRendered is the reason of the event about a pool that has got another rendered MachineConfig, and
+// EventRenderFailed of the one about a pool whose MachineConfigs cannot be rendered. The first is the
+// machine-config operator's.
+const (
+	EventRendered     = "RenderedConfigGenerated"
+	EventRenderFailed = "RenderFailed"
+)

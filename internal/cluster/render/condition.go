@@ -1,0 +1,105 @@
+package render
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+)
+
+// The reasons of the condition RenderDegraded.
+const (
+	reasonRendered    = "Rendered"
+	reasonNone        = "NoMachineConfigs"
+	reasonProblems    = "InvalidMachineConfigs"
+	reasonUnavailable = "ContentUnavailable" // tried again
+	reasonFailed      = "RenderFailed"       // tried again
+)
+
+// The most bytes of texts.
+const (
+	maxMessage = 16_000 // of a condition; the schema allows 32,768 characters
+	maxEvent   = 1_000  // of an event; the API server allows 1,024
+)
+
+// verdict is what a condition says.
+type verdict struct{ status, reason, message string }
+
+// decide returns what the condition RenderDegraded says after an attempt. Warnings are part of it even if there
+// is no error, since there is no other place where their authors would see them.
+func decide(done rendered, failed error) verdict {
+	var parts []string
+	if failed != nil {
+		parts = append(parts, failed.Error())
+	}
+	if len(done.problems) > 0 {
+		parts = append(parts, done.problems.String())
+	}
+	text := bounded(strings.Join(parts, "\n"), maxMessage)
+	switch {
+	case done.problems.Failed() && failed == nil:
+		return verdict{api.True, reasonProblems, text}
+	case failed != nil:
+		return verdict{api.True, kindOf(failed), text}
+	case done.none:
+		return verdict{api.True, reasonNone, "no MachineConfig matches spec.machineConfigSelector"}
+	}
+	return verdict{api.False, reasonRendered, text}
+}
+
+// report writes the condition RenderDegraded, if it changes. The update fails if another controller has changed
+// the pool's status since it was read, because it replaces the list of all conditions.
+func (r *renderer) report(ctx context.Context, p *objects.MachineConfigPool, v verdict) error {
+	before := p.DeepCopyObject().(*objects.MachineConfigPool)
+	conditions, changed := set(p.Status.Conditions, objects.PoolRenderDegraded, v, r.now())
+	if !changed {
+		return nil
+	}
+	p.Status.Conditions = conditions
+	err := r.cached.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return fmt.Errorf("cannot write the condition %s of the pool %s: %w", objects.PoolRenderDegraded, p.Name, err)
+	}
+	if v.status == api.True {
+		r.event(p, corev1.EventTypeWarning, api.EventRenderFailed, v.message)
+	}
+	return nil
+}
+
+// set returns conditions with one of them changed, and whether it has changed. The time is that of the last
+// change of its status.
+func set(all []objects.PoolCondition, kind string, v verdict, now time.Time) ([]objects.PoolCondition, bool) {
+	want := objects.PoolCondition{Type: kind, Status: v.status, Reason: v.reason, Message: v.message, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
+	all = slices.Clone(all)
+	i := slices.IndexFunc(all, func(c objects.PoolCondition) bool { return c.Type == kind })
+	if i < 0 {
+		return append(all, want), true
+	}
+	if all[i].Status == v.status {
+		want.LastTransitionTime = all[i].LastTransitionTime
+	}
+	same := all[i].Status == v.status && all[i].Reason == v.reason && all[i].Message == v.message
+	all[i] = want
+	return all, !same
+}
+
+// bounded shortens a text to a number of bytes, at the end of a line if it has several.
+func bounded(text string, most int) string {
+	const more = "\n…"
+	if len(text) <= most {
+		return text
+	}
+	text = strings.ToValidUTF8(text[:most-len(more)], "")
+	if end := strings.LastIndexByte(text, '\n'); end > 0 {
+		text = text[:end]
+	}
+	return text + more
+}

@@ -1,0 +1,93 @@
+package render_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machine-pivot/internal/cluster/objects"
+)
+
+// runtimeConfig returns a ContainerRuntimeConfig for the pool of a name.
+func runtimeConfig(name, pool, settings string) string {
+	return fmt.Sprintf(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"ContainerRuntimeConfig","metadata":{"name":%q},
+"spec":{"machineConfigPoolSelector":{"matchLabels":{"pools.operator.machineconfiguration.openshift.io/%s":""}},"containerRuntimeConfig":%s}}`, name, pool, settings)
+}
+
+// says waits until the status of a ContainerRuntimeConfig is of its generation, and has a condition with parts.
+func (w *world) says(name, kind string, parts ...string) *objects.ContainerRuntimeConfig {
+	w.Helper()
+	o := &objects.ContainerRuntimeConfig{}
+	w.eventually(fmt.Sprintf("%s is %s %q", name, kind, parts), func(ctx context.Context) (bool, string) {
+		if err := w.admin.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {
+			return false, err.Error()
+		}
+		s := o.Status
+		return len(s.Conditions) == 1 && s.Conditions[0].Type == kind && s.ObservedGeneration == o.Generation && has(s.Conditions[0].Message, parts), fmt.Sprintf("%+v", s)
+	})
+	return o
+}
+
+// generated waits until there are exactly these generated MachineConfigs.
+func (w *world) generated(names ...string) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("the generated MachineConfigs are %q", names), func(context.Context) (bool, string) {
+		now := slices.DeleteFunc(w.names("99-"), func(name string) bool { return !strings.Contains(name, "-generated-") })
+		return slices.Equal(now, names), strings.Join(now, " ")
+	})
+}
+
+func runtimeConfigs(w *world) {
+	const first, second = "99-worker-generated-containerruntime", "99-worker-generated-containerruntime-1"
+	before := w.renders("worker", "")
+	w.apply(runtimeConfig("pids", "worker", `{"pidsLimit":2048}`))
+	w.says("pids", objects.ConfigSuccess)
+	w.generated(first)
+	with := w.renders("worker", before)
+	w.apply(runtimeConfig("size", "worker", `{"overlaySize":"8G"}`))
+	w.says("size", objects.ConfigFailure, "storage.conf")
+	w.apply(machineConfig("worker", "40-storage", `{"config":{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/etc/containers/storage.conf","contents":{"source":"data:,%5Bstorage%5D%0Adriver%20%3D%20%22overlay%22%0A"}}]}}}`))
+	if o := w.says("size", objects.ConfigSuccess); o.Annotations["machineconfiguration.openshift.io/mc-name-suffix"] != "1" || len(o.Finalizers) != 1 {
+		w.Errorf("%+v", o.ObjectMeta)
+	}
+	w.generated(first, second)
+
+	w.apply(runtimeConfig("pids", "worker", `{"pidsLimit":1}`))
+	w.says("pids", objects.ConfigFailure, "invalid PidsLimit 1")
+	w.generated(first, second)
+	w.apply(runtimeConfig("pids", "worker", `{"pidsLimit":4000}`))
+	w.says("pids", objects.ConfigSuccess)
+
+	w.apply(runtimeConfig("size", "nowhere", `{"logLevel":"debug"}`))
+	w.says("size", objects.ConfigFailure, "could not find any MachineConfigPool set for ContainerRuntimeConfig size")
+	w.generated(first)
+	w.apply(runtimeConfig("size", "infra", `{"logLevel":"debug"}`))
+	w.says("size", objects.ConfigSuccess)
+	w.generated("99-infra-generated-containerruntime-1", first)
+
+	w.remove(&objects.ContainerRuntimeConfig{}, "size")
+	w.generated(first)
+	w.remove(&objects.ContainerRuntimeConfig{}, "pids")
+	w.generated()
+	w.remove(&objects.MachineConfig{}, "40-storage")
+	w.eventually("the pool has its default again", func(ctx context.Context) (bool, string) {
+		p := &objects.MachineConfigPool{}
+		err := w.admin.Get(ctx, client.ObjectKey{Name: "worker"}, p)
+		gone := w.admin.Get(ctx, client.ObjectKey{Name: "pids"}, &objects.ContainerRuntimeConfig{})
+		return err == nil && p.Spec.Configuration.Name == before && apierrors.IsNotFound(gone), p.Spec.Configuration.Name + " " + with
+	})
+
+	w.apply(machineConfig("worker", first, `{"kernelArguments":["mine"]}`), runtimeConfig("pids", "worker", `{"pidsLimit":100}`))
+	w.says("pids", objects.ConfigFailure, first, "not overwritten")
+	w.remove(&objects.MachineConfig{}, first)
+	w.says("pids", objects.ConfigSuccess)
+	w.generated(first)
+	w.remove(&objects.MachineConfig{}, first) // in the middle
+	w.generated(first)
+	w.remove(&objects.ContainerRuntimeConfig{}, "pids")
+	w.generated()
+}
