@@ -16,21 +16,25 @@ func (v *view) canaries() (room int, stop string) {
 		return math.MaxInt, ""
 	}
 	begun, healthy := 0, 0
+	var bad []string
 	for i := range v.members {
 		m := &v.members[i]
-		if m.desired() == v.target || m.taken {
-			begun++
-		}
-		if !m.taken && v.has(m) {
+		switch {
+		case m.desired() != v.target && !m.taken:
+			continue
+		case !m.taken && v.has(m):
 			healthy++
+		default:
+			bad = append(bad, m.describe(v.target))
 		}
+		begun++
 	}
 	if healthy < want || healthy < begun && !v.soaked() {
 		v.status.CanariesSince = nil
 		if begun < want {
-			return want - begun, fmt.Sprintf("waits for the %s that got %s first", plural(want, "node"), v.target)
+			return want - begun, ""
 		}
-		return 0, fmt.Sprintf("waits for the %s that got %s first: %d of them healthy", plural(want, "node"), v.target, healthy)
+		return 0, fmt.Sprintf("waits for the first %s with %s: %s", plural(begun, "node"), v.target, some(bad))
 	}
 	if v.status.CanariesSince == nil {
 		v.status.CanariesSince = &v1.Time{Time: v.now.Truncate(time.Second)}
@@ -40,7 +44,7 @@ func (v *view) canaries() (room int, stop string) {
 	}
 	until := v.status.CanariesSince.Add(v.pool.Spec.Soak.Duration)
 	v.remindAt(until)
-	return 0, fmt.Sprintf("waits until %s, while the %s that got %s first must stay healthy", clock(until), plural(want, "node"), v.target)
+	return 0, fmt.Sprintf("waits until %s, so that the first %s with %s can show that they stay healthy", clock(until), plural(begun, "node"), v.target)
 }
 
 // soaked reports whether the canaries have been healthy for long enough.

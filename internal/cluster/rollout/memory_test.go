@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -74,12 +75,12 @@ func (c *client) relist() {
 
 // refresh makes some objects of the caches new.
 func (c *client) refresh(some func() bool) {
-	for name, n := range c.memory.nodes {
-		if c.nodes[name] != n && some() {
+	for _, name := range slices.Sorted(maps.Keys(c.memory.nodes)) {
+		if n := c.memory.nodes[name]; c.nodes[name] != n && some() {
 			c.nodes[name] = n
 		}
 	}
-	for name := range c.nodes {
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
 		if c.memory.nodes[name] == nil && some() {
 			delete(c.nodes, name)
 		}
@@ -121,8 +122,8 @@ func (c *client) done(call string) error {
 
 func (c *client) Fleet(context.Context) (rollout.Fleet, error) {
 	f := rollout.Fleet{Now: c.now, Self: c.self}
-	for _, n := range c.nodes {
-		f.Nodes = append(f.Nodes, *n)
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		f.Nodes = append(f.Nodes, *c.nodes[name])
 	}
 	for _, name := range c.order {
 		f.Pools = append(f.Pools, *c.pools[name])

@@ -240,7 +240,9 @@ func (s *simulation) run(minutes int) string {
 	for _, c := range s.machines {
 		c.faults, c.gone = false, false
 	}
-	s.changePool("worker", func(p *rollout.Pool) { p.Paused, p.Version = false, s.next() })
+	for _, pool := range s.order {
+		s.changePool(pool, func(p *rollout.Pool) { p.Paused, p.Version, p.Spec.Window = false, s.next(), "" })
+	}
 	s.settle()
 	s.checkEnd(false)
 	for _, name := range slices.Sorted(maps.Keys(s.machines)) { // somebody heals what is named
@@ -269,6 +271,8 @@ func (s *simulation) settle() {
 		s.step()
 		if since++; s.version != last {
 			last, since = s.version, 0
+		} else if since > 10 { // only time passes
+			s.now, since = s.now.Add(14*time.Minute), since+14
 		}
 	}
 }
@@ -300,7 +304,7 @@ func (s *simulation) checkEnd(healed bool) {
 		p, behind := s.memory.pools[pool], s.behind(pool)
 		says := p.Rollout.Waiting
 		names := slices.ContainsFunc(slices.Collect(maps.Keys(s.memory.nodes)), func(name string) bool { return strings.Contains(says, name) }) ||
-			strings.Contains(says, "pool master") && len(s.behind("master")) > 0
+			strings.Contains(says, "gone") || strings.Contains(says, "pool master") && len(s.behind("master")) > 0
 		switch {
 		case len(behind) == 0 && says == "" && len(p.Rollout.Taken) == 0:
 		case healed:

@@ -30,7 +30,11 @@ func (v *view) givenUp() string {
 	for i, f := range v.status.Failed {
 		names[i] = f.Name
 	}
-	return fmt.Sprintf("%s is given up, since it %s; the nodes get %s: ", v.status.GivenUp, "failed on "+some(names), v.target)
+	where := some(names)
+	if where == "" {
+		where = "nodes that are gone"
+	}
+	return fmt.Sprintf("%s is given up, since it failed on %s; the nodes get %s: ", v.status.GivenUp, where, v.target)
 }
 
 // reason is the first reason that holds.
