@@ -52,7 +52,8 @@ type System struct {
 
 // Pool is a MachineConfigPool with its PoolRollout.
 type Pool struct {
-	Name, Version  string // Version is the resourceVersion of the MachineConfigPool
+	Name, UID      string
+	Version        string // the resourceVersion of the MachineConfigPool
 	Generation     int64
 	Selector       *v1.LabelSelector
 	Paused         bool

@@ -244,7 +244,9 @@ func (s *simulation) run(minutes int) string {
 		s.changePool(pool, func(p *rollout.Pool) { p.Paused, p.Version, p.Spec.Window = false, s.next(), "" })
 	}
 	s.settle()
-	s.checkEnd(false)
+	if s.checkEnd(false); s.wrong != "" {
+		return s.wrong
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.machines)) { // somebody heals what is named
 		s.machines[name].retry()
 		s.change(name, func(n *rollout.Node) { n.Cordoned = n.Annotations[api.CordonedFor] != "" })
@@ -265,7 +267,7 @@ func (s *simulation) settle() {
 	const quiet = 16 * 60 // longer than the night between two windows
 	last, since := s.version, 0
 	for minute := 0; s.wrong == "" && since < quiet && !s.arrived(); minute++ {
-		if minute > 5*24*60 {
+		if minute > 2*24*60 {
 			s.fault("the fleet does not come to rest")
 		}
 		s.step()

@@ -50,7 +50,9 @@ func (v *view) reason(stop string) string {
 			begun = append(begun, m.describe(v.target))
 		case m.elsewhere:
 			down = append(down, m.Name+" has a slot of another pool")
-		case v.has(m):
+		case v.has(m) && m.why == "":
+		case v.has(m): // it has the target, and takes room from others
+			cordoned = append(cordoned, m.Name)
 		case m.desired() == v.target:
 			down = append(down, m.Name+" "+m.why)
 		case m.cordonedByPeople():
