@@ -105,6 +105,7 @@ func (v *view) failing() []string {
 			out = append(out, m.Name+" "+m.unproven())
 		}
 	}
+	slices.Sort(out)
 	if more := len(out) - maxFailing; more > 0 {
 		out = append(out[:maxFailing], fmt.Sprintf("and %d more", more))
 	}

@@ -74,6 +74,7 @@ func (v *view) failed() (out []objects.FailedNode) {
 			v.remindAt(m.NotReadySince.Add(v.missingAfter()))
 		}
 	}
+	slices.SortFunc(out, func(a, b objects.FailedNode) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 

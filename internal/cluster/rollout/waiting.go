@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,8 +95,10 @@ func (m *member) describe(target string) string {
 // mostNamed is how many nodes a sentence names.
 const mostNamed = 3
 
-// some joins the first of several names, and says how many more there are.
+// some joins the first of several names, and says how many more there are. Their order is by name, so that two
+// controllers, each of which has its own node last, write the same.
 func some(names []string) string {
+	slices.Sort(names)
 	if more := len(names) - mostNamed; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNamed], "; "), more)
 	}
