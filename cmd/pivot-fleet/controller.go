@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -16,6 +18,7 @@ import (
 	"machine-pivot/internal/cluster/admission"
 	"machine-pivot/internal/cluster/connect"
 	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/rollout"
 	"machine-pivot/internal/fault"
 )
 
@@ -82,6 +85,7 @@ func (f *controllerFlags) run(cmd *cobra.Command, build cli.Build) error {
 		LeaderElectionReleaseOnCancel: true,
 		HealthProbeBindAddress:        f.health,
 		Metrics:                       server.Options{BindAddress: f.metrics},
+		Cache:                         cache.Options{ByObject: rollout.Caches()},
 	})
 	if err != nil {
 		return fault.New(fault.Unavailable, "cannot use the API server: %w", err).WithHint("see --kubeconfig")
@@ -94,6 +98,9 @@ func (f *controllerFlags) run(cmd *cobra.Command, build cli.Build) error {
 	}
 	f.admission.Namespace = f.namespace
 	if err := admission.Setup(cmd.Context(), m, f.admission); err != nil {
+		return err
+	}
+	if err := rollout.Setup(m, rollout.Options{Self: os.Getenv("NODE_NAME")}); err != nil {
 		return err
 	}
 	return m.Start(cmd.Context())

@@ -53,8 +53,8 @@ func (m *memory) changePool(name string, change func(p *rollout.Pool)) {
 
 func (m *memory) broken(kind string) bool { return m.ignoreCAS != nil && m.ignoreCAS(kind) }
 
-// client is the access of one controller, with caches that may be old.
-type client struct {
+// access is that of one controller, with caches that may be old.
+type access struct {
 	*memory
 	nodes map[string]*rollout.Node
 	pools map[string]*rollout.Pool
@@ -62,19 +62,19 @@ type client struct {
 	pause func(call string) bool // between requests; false: the controller was killed
 }
 
-func (m *memory) client(self string) *client {
-	c := &client{memory: m, self: self, pause: func(string) bool { return true }}
+func (m *memory) access(self string) *access {
+	c := &access{memory: m, self: self, pause: func(string) bool { return true }}
 	c.relist()
 	return c
 }
 
 // relist makes the caches new.
-func (c *client) relist() {
+func (c *access) relist() {
 	c.nodes, c.pools = maps.Clone(c.memory.nodes), maps.Clone(c.memory.pools)
 }
 
 // refresh makes some objects of the caches new.
-func (c *client) refresh(some func() bool) {
+func (c *access) refresh(some func() bool) {
 	for _, name := range slices.Sorted(maps.Keys(c.memory.nodes)) {
 		if n := c.memory.nodes[name]; c.nodes[name] != n && some() {
 			c.nodes[name] = n
@@ -101,7 +101,7 @@ func (c *client) refresh(some func() bool) {
 
 var errKilled = fmt.Errorf("killed")
 
-func (c *client) request(call string) error {
+func (c *access) request(call string) error {
 	if !c.pause(call) {
 		return errKilled
 	}
@@ -110,7 +110,7 @@ func (c *client) request(call string) error {
 }
 
 // done ends a request, after which the controller may be killed, too.
-func (c *client) done(call string) error {
+func (c *access) done(call string) error {
 	if c.check != nil {
 		c.check(call)
 	}
@@ -120,7 +120,7 @@ func (c *client) done(call string) error {
 	return nil
 }
 
-func (c *client) Fleet(context.Context) (rollout.Fleet, error) {
+func (c *access) Fleet(context.Context) (rollout.Fleet, error) {
 	f := rollout.Fleet{Now: c.now, Self: c.self}
 	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
 		f.Nodes = append(f.Nodes, *c.nodes[name])
@@ -131,14 +131,14 @@ func (c *client) Fleet(context.Context) (rollout.Fleet, error) {
 	return f, nil
 }
 
-func (c *client) fresh(n rollout.Node, kind string) error {
+func (c *access) fresh(n rollout.Node, kind string) error {
 	if now := c.memory.nodes[n.Name]; now == nil || now.Version != n.Version && !c.broken(kind) {
 		return rollout.ErrConflict
 	}
 	return nil
 }
 
-func (c *client) Fence(_ context.Context, n rollout.Node, token string) error {
+func (c *access) Fence(_ context.Context, n rollout.Node, token string) error {
 	if err := c.request("fence"); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (c *client) Fence(_ context.Context, n rollout.Node, token string) error {
 	return c.done("fence")
 }
 
-func (c *client) Exists(_ context.Context, node string) (bool, error) {
+func (c *access) Exists(_ context.Context, node string) (bool, error) {
 	if err := c.request("exists"); err != nil {
 		return false, err
 	}
@@ -164,7 +164,7 @@ func (c *client) Exists(_ context.Context, node string) (bool, error) {
 	return c.memory.nodes[node] != nil, nil
 }
 
-func (c *client) Take(_ context.Context, p rollout.Pool, s objects.PoolRolloutStatus) error {
+func (c *access) Take(_ context.Context, p rollout.Pool, s objects.PoolRolloutStatus) error {
 	if err := c.request("take"); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (c *client) Take(_ context.Context, p rollout.Pool, s objects.PoolRolloutSt
 	return c.done("take")
 }
 
-func (c *client) Give(_ context.Context, n rollout.Node, config string) error {
+func (c *access) Give(_ context.Context, n rollout.Node, config string) error {
 	if err := c.request("give"); err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (c *client) Give(_ context.Context, n rollout.Node, config string) error {
 	return c.done("give")
 }
 
-func (c *client) Show(_ context.Context, p rollout.Pool, s objects.MachineConfigPoolStatus) error {
+func (c *access) Show(_ context.Context, p rollout.Pool, s objects.MachineConfigPoolStatus) error {
 	if err := c.request("show"); err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (c *client) Show(_ context.Context, p rollout.Pool, s objects.MachineConfig
 	return c.done("show")
 }
 
-func (c *client) Record(context.Context, rollout.Pool, rollout.Event) error {
+func (c *access) Record(context.Context, rollout.Pool, rollout.Event) error {
 	c.events++
 	return c.request("record")
 }

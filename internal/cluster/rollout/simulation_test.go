@@ -38,7 +38,7 @@ type simulation struct {
 
 // process is a controller that runs, and stops between each two requests.
 type process struct {
-	*client
+	*access
 	resume func() (string, bool)
 	stop   func()
 	lag    int // percentage of objects whose newest state is not seen at a time
@@ -57,7 +57,7 @@ func newSimulation(seed uint64, decide func(rollout.Fleet) rollout.Decision) *si
 	s.settings()
 	s.memory.check, s.memory.given = s.checkLimits, s.checkGiven
 	for i := range 2 {
-		s.controllers = append(s.controllers, &process{client: s.memory.client(fmt.Sprintf("n%02d", i)), lag: s.rand.IntN(90)})
+		s.controllers = append(s.controllers, &process{access: s.memory.access(fmt.Sprintf("n%02d", i)), lag: s.rand.IntN(90)})
 	}
 	return s
 }
@@ -185,7 +185,7 @@ func (s *simulation) start(p *process) {
 			alive = alive && yield(call)
 			return alive
 		}
-		_, _ = rollout.Controller{Cluster: p.client, Decide: s.decide}.Pass(context.Background())
+		_, _ = rollout.Controller{Cluster: p.access, Decide: s.decide}.Pass(context.Background())
 	})
 }
 
