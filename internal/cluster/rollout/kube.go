@@ -48,18 +48,29 @@ func (k *Kube) Fleet(ctx context.Context) (Fleet, error) {
 	for i := range nodes.Items {
 		f.Nodes = append(f.Nodes, nodeOf(&nodes.Items[i], bySystem[nodes.Items[i].Name]))
 	}
-	byRollout := map[string]*objects.PoolRollout{}
-	for i := range rollouts.Items {
-		byRollout[rollouts.Items[i].Name] = &rollouts.Items[i]
+	if err := k.readPools(ctx, &f, pools.Items, rollouts.Items); err != nil {
+		return Fleet{}, err
 	}
-	for i := range pools.Items {
-		f.Pools = append(f.Pools, poolOf(&pools.Items[i], byRollout[pools.Items[i].Name]))
-		if err := k.readWorkloads(ctx, f.Pools[i].Spec.Checks.Workloads, f.Workloads); err != nil {
-			return Fleet{}, err
-		}
+	for i := range f.Pools {
+		checkNodes(&f.Pools[i], f.Nodes, nodes.Items)
 	}
 	sortFleet(&f)
 	return f, nil
+}
+
+// readPools adds the pools to a fleet, and the workloads that they name.
+func (k *Kube) readPools(ctx context.Context, f *Fleet, pools []objects.MachineConfigPool, rollouts []objects.PoolRollout) error {
+	byRollout := map[string]*objects.PoolRollout{}
+	for i := range rollouts {
+		byRollout[rollouts[i].Name] = &rollouts[i]
+	}
+	for i := range pools {
+		f.Pools = append(f.Pools, poolOf(&pools[i], byRollout[pools[i].Name]))
+		if err := k.readWorkloads(ctx, f.Pools[i].Spec.Checks.Workloads, f.Workloads); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readWorkloads reads the workloads of a pool's checks: few, so that no cache of all of the cluster is wanted.

@@ -158,9 +158,6 @@ func (c *access) Exists(_ context.Context, node string) (bool, error) {
 	if err := c.request("exists"); err != nil {
 		return false, err
 	}
-	if c.broken("exists") {
-		return false, nil
-	}
 	return c.memory.nodes[node] != nil, nil
 }
 

@@ -66,12 +66,12 @@ func poolOf(p *objects.MachineConfigPool, r *objects.PoolRollout) Pool {
 	return out
 }
 
-// trimNode removes what is not used from a Node before it is kept. What an expression of a pool may want stays:
-// labels, annotations, spec and conditions.
+// trimNode removes what is not used from a Node before it is kept. What other controllers of the fleet may want
+// stays: spec, capacity and addresses are small.
 func trimNode(o any) (any, error) {
 	if n, ok := o.(*corev1.Node); ok {
 		n.ManagedFields, n.OwnerReferences, n.Finalizers = nil, nil, nil
-		n.Status = corev1.NodeStatus{Conditions: n.Status.Conditions, NodeInfo: n.Status.NodeInfo, Capacity: n.Status.Capacity, Allocatable: n.Status.Allocatable}
+		n.Status = corev1.NodeStatus{Conditions: n.Status.Conditions, NodeInfo: n.Status.NodeInfo, Addresses: n.Status.Addresses, Capacity: n.Status.Capacity, Allocatable: n.Status.Allocatable}
 		n.Annotations = maps.Clone(n.Annotations)
 		delete(n.Annotations, corev1.LastAppliedConfigAnnotation)
 		for i := range n.Status.Conditions {
