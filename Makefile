@@ -88,7 +88,7 @@ nightly: deps fuzz
 sweep: deps
 	@mkdir -p $(BIN)
 	@rc=0; PIVOT_SWEEP=long go test -v -count 1 -p 1 -timeout 48h -run 'TestSweep|TestKills|TestTerminate|TestPackagesKilled|TestStories|TestFirstBoot(Whole)?$$/power' \
-	  ./test/worlds/crash ./test/suites/syskill ./test/suites/stories ./internal/cluster/node ./test/suites/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)' | tee $(BIN)/sweep.log || rc=$$?; \
+	  ./test/worlds/crash ./test/suites/syskill ./test/suites/stories ./internal/cluster/node ./internal/cluster/rollout ./test/suites/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)' | tee $(BIN)/sweep.log || rc=$$?; \
 	  sed -n 's/.*_test.go:[0-9]*: swept /swept /p' $(BIN)/sweep.log; exit $$rc
 
 check:

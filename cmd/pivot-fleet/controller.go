@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+	"os"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -9,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -18,6 +21,7 @@ import (
 	"machine-pivot/internal/cluster/connect"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/render"
+	"machine-pivot/internal/cluster/rollout"
 	"machine-pivot/internal/fault"
 )
 
@@ -89,7 +93,7 @@ func (f *controllerFlags) run(cmd *cobra.Command, build cli.Build) error {
 		LeaderElectionReleaseOnCancel: true,
 		HealthProbeBindAddress:        f.health,
 		Metrics:                       server.Options{BindAddress: f.metrics},
-		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: caches()},
 	})
 	if err != nil {
 		return fault.New(fault.Unavailable, "cannot use the API server: %w", err).WithHint("see --kubeconfig")
@@ -108,5 +112,16 @@ func (f *controllerFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if err := render.Setup(m, f.render); err != nil {
 		return err
 	}
+	if err := rollout.Setup(m, rollout.Options{Self: os.Getenv("NODE_NAME")}); err != nil {
+		return err
+	}
 	return m.Start(cmd.Context())
+}
+
+// caches returns what is kept of each kind: no more than the parts use, so that thousands of nodes and large
+// MachineConfigs fit.
+func caches() map[client.Object]cache.ByObject {
+	kept := rollout.Caches()
+	maps.Copy(kept, admission.Caches())
+	return kept
 }

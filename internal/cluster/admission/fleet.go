@@ -55,12 +55,7 @@ func (f *fleet) keep(o any) {
 	if !ok || isRendered(m.Name) {
 		return
 	}
-	var s struct {
-		KernelArguments []string `json:"kernelArguments"`
-		Extensions      []string `json:"extensions"`
-		FIPS            bool     `json:"fips"`
-		KernelType      string   `json:"kernelType"`
-	}
+	var s kept
 	if json.Unmarshal(m.Spec.Raw, &s) != nil {
 		return // it was written without this webhook; the renderer reports it
 	}
@@ -69,6 +64,37 @@ func (f *fleet) keep(o any) {
 	f.all[m.Name] = &authored.MachineConfig{Name: m.Name, Labels: maps.Clone(m.Labels), Spec: authored.Spec{
 		KernelArguments: s.KernelArguments, Extensions: s.Extensions, FIPS: s.FIPS, KernelType: s.KernelType,
 	}}
+}
+
+// kept are the members of a MachineConfig's spec that fleet.keep reads.
+type kept struct {
+	KernelArguments []string `json:"kernelArguments,omitempty"`
+	Extensions      []string `json:"extensions,omitempty"`
+	FIPS            bool     `json:"fips,omitempty"`
+	KernelType      string   `json:"kernelType,omitempty"`
+}
+
+// Caches returns what a manager's cache must keep of MachineConfigs: not their Ignition configs, which can have
+// megabytes each. Whoever wants one whole reads it from the API server.
+func Caches() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{&objects.MachineConfig{}: {Transform: trim}}
+}
+
+func trim(o any) (any, error) {
+	m, ok := o.(*objects.MachineConfig)
+	if !ok {
+		return o, nil
+	}
+	m.ManagedFields = nil
+	delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
+	var s kept
+	if json.Unmarshal(m.Spec.Raw, &s) != nil {
+		m.Spec.Raw = []byte(`""`) // stays what keep cannot read
+		return m, nil
+	}
+	raw, err := json.Marshal(s)
+	m.Spec.Raw = raw
+	return m, err
 }
 
 // forget is keep for a MachineConfig that is deleted.

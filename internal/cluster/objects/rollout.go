@@ -37,9 +37,6 @@ type PoolRolloutSpec struct {
 	// MissingAfter is after what time a node that reboots and does not return is named as missing, and counts
 	// as failed. 0: 30 minutes.
 	MissingAfter metav1.Duration `json:"missingAfter,omitzero"`
-	// ParallelDownloads is how many nodes may download a configuration at a time before it is their turn. 0:
-	// none; each downloads when it is its turn.
-	ParallelDownloads int32 `json:"parallelDownloads,omitempty"`
 }
 
 // PoolChecks are conditions of health. A node counts as unavailable until they hold for it, and no further
@@ -70,7 +67,11 @@ type PoolRolloutStatus struct {
 	// annotation is written, by an update that fails if the object has changed. So two controllers never
 	// count differently.
 	Taken []string `json:"taken,omitempty"`
-	// Failed are the nodes on which Target has failed, or which are missing.
+	// Round counts the updates after which configurations were given. So each of them is another version of
+	// the object, and whoever has read an older one cannot give a slot back.
+	Round int64 `json:"round,omitempty"`
+	// Failed are the nodes on which Target has failed, or which are missing. While Target is LastGood because
+	// GivenUp has failed, those on which that has failed stay named.
 	Failed []FailedNode `json:"failed,omitempty"`
 	// GivenUp is the configuration after whose failures the rollout has stopped, or gone back.
 	GivenUp string `json:"givenUp,omitempty"`

@@ -1,0 +1,96 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+)
+
+// Cluster is what a Controller reads and writes.
+type Cluster interface {
+	// Fleet returns the fleet as it is known. Each object may be older than what the cluster has.
+	Fleet(ctx context.Context) (Fleet, error)
+	// Fence changes a node, without any meaning for it, if it is the version that is known; else it returns
+	// ErrConflict. A configuration that was decided on before can then not be given any more. token is
+	// different for each version of a PoolRollout.
+	Fence(ctx context.Context, n Node, token string) error
+	// Exists reports whether the cluster has a node, from the cluster itself.
+	Exists(ctx context.Context, node string) (bool, error)
+	// Take writes the status of a pool's PoolRollout, and creates that before if there is none, if it is the
+	// version that is known; else it returns ErrConflict, also if the status is the same.
+	Take(ctx context.Context, p Pool, s objects.PoolRolloutStatus) error
+	// Give gives a configuration to a node, if it is the version that is known; else it returns ErrConflict.
+	Give(ctx context.Context, n Node, config string) error
+	// Show writes the status of a pool, if it is the version that is known; else it returns ErrConflict.
+	Show(ctx context.Context, p Pool, s objects.MachineConfigPoolStatus) error
+	// Record records an event.
+	Record(ctx context.Context, p Pool, e Event) error
+}
+
+// ErrConflict is that an object has been changed since it was read. The next pass reads it again.
+var ErrConflict = errors.New("the object has been changed")
+
+// Controller carries out decisions.
+type Controller struct {
+	Cluster Cluster
+	Decide  func(Fleet) Decision
+}
+
+// Pass decides once, for the whole fleet, and carries that out. It returns when the next pass is due even if
+// nothing changes; zero: never. A pool whose requests fail does not keep the others from their own.
+func (c Controller) Pass(ctx context.Context) (next time.Time, err error) {
+	f, err := c.Cluster.Fleet(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	d := c.Decide(f)
+	var failed []error
+	for i := range d.Pools {
+		if err := c.carryOut(ctx, f.Pools[i], d.Pools[i]); err != nil {
+			failed = append(failed, fmt.Errorf("cannot roll out to the pool %s: %w", f.Pools[i].Name, err))
+		}
+	}
+	return d.Next, errors.Join(failed...)
+}
+
+// carryOut carries out the decision for a pool. The order is what docs/cluster-rollout.md proves.
+func (c Controller) carryOut(ctx context.Context, p Pool, d PoolDecision) error {
+	for _, n := range d.Released {
+		if err := c.Cluster.Fence(ctx, n, p.RolloutVersion); err != nil {
+			return err
+		}
+	}
+	for _, name := range d.Gone {
+		if exists, err := c.Cluster.Exists(ctx, name); err != nil {
+			return err
+		} else if exists {
+			return fmt.Errorf("the node %s: %w", name, ErrConflict)
+		}
+	}
+	if len(d.Given) > 0 || p.RolloutVersion == "" || !reflect.DeepEqual(p.Rollout, d.Rollout) {
+		if err := c.Cluster.Take(ctx, p, d.Rollout); err != nil {
+			return err
+		}
+	}
+	// A node that cannot be given its configuration has a slot, and gets it in the next pass.
+	var failed []error
+	for _, n := range d.Given {
+		failed = append(failed, c.Cluster.Give(ctx, n, d.Rollout.Target))
+	}
+	if !reflect.DeepEqual(p.Status, d.Status) {
+		failed = append(failed, c.Cluster.Show(ctx, p, d.Status))
+	}
+	for _, e := range d.Events {
+		failed = append(failed, c.Cluster.Record(ctx, p, e))
+	}
+	return errors.Join(failed...)
+}
+
+// Released is the annotation of a Node by which the controller changes it before it gives its slot back. Its
+// value, the resourceVersion of the PoolRollout, means nothing to the node.
+const Released = api.Prefix + "/slot-released"

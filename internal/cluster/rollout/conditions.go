@@ -1,0 +1,146 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+)
+
+// poolStatus returns the status of the MachineConfigPool, which counts as the machine-config operator does.
+func (v *view) poolStatus() objects.MachineConfigPoolStatus {
+	s := v.pool.Status
+	s.ObservedGeneration = v.pool.Generation
+	s.MachineCount = int32(len(v.members))
+	s.UpdatedMachineCount, s.ReadyMachineCount, s.UnavailableMachineCount, s.DegradedMachineCount = 0, 0, 0, 0
+	want := v.pool.Configuration.Name
+	for i := range v.members {
+		m := &v.members[i]
+		if m.hasFailed() {
+			s.DegradedMachineCount++
+		}
+		if m.why != "" {
+			s.UnavailableMachineCount++
+		}
+		if m.desired() == want && m.current() == want && m.state() == api.StateDone && m.unproven() == "" {
+			s.UpdatedMachineCount++
+			if m.why == "" {
+				s.ReadyMachineCount++
+			}
+		}
+	}
+	updated := want != "" && s.UpdatedMachineCount == s.MachineCount
+	if updated {
+		s.Configuration = v.pool.Configuration
+	}
+	s.Conditions = v.conditions(updated)
+	return s
+}
+
+// conditions returns the conditions of the pool. That about rendering is the renderer's, and stays.
+func (v *view) conditions(updated bool) []objects.PoolCondition {
+	out := slices.Clone(v.pool.Status.Conditions)
+	set := func(kind string, is bool, reason, message string) {
+		c := objects.PoolCondition{Type: kind, Status: api.False, Reason: reason, Message: bounded(message), LastTransitionTime: v1.Time{Time: v.now.UTC().Truncate(time.Second)}}
+		if is {
+			c.Status = api.True
+		}
+		i := slices.IndexFunc(out, func(o objects.PoolCondition) bool { return o.Type == kind })
+		if i < 0 {
+			out = append(out, c)
+			return
+		}
+		if out[i].Status == c.Status {
+			c.LastTransitionTime = out[i].LastTransitionTime
+		}
+		out[i] = c
+	}
+	message := v.status.Waiting
+	if updated && message == "" {
+		message = "each node has " + v.pool.Configuration.Name
+	}
+	if len(v.alone) > 0 {
+		message += fmt.Sprintf("; %s without a desired configuration: %s", isAre(len(v.alone)), some(v.alone))
+	}
+	set(objects.PoolUpdated, updated, "Updated", message)
+	set(objects.PoolUpdating, !updated && !v.pool.Paused, "Rollout", v.status.Waiting)
+	failing := v.failing()
+	set(objects.PoolNodeDegraded, len(failing) > 0, "Nodes", strings.Join(failing, "; "))
+	rendered := !slices.ContainsFunc(out, func(c objects.PoolCondition) bool {
+		return c.Type == objects.PoolRenderDegraded && c.Status == api.True
+	})
+	set(objects.PoolDegraded, len(failing) > 0 || !rendered, "Pool", strings.Join(failing, "; "))
+	return out
+}
+
+func isAre(n int) string {
+	if n == 1 {
+		return "1 node is"
+	}
+	return fmt.Sprintf("%d nodes are", n)
+}
+
+// failing says what is wrong with the pool's settings and nodes.
+func (v *view) failing() []string {
+	out := slices.Clone(v.problems)
+	if v.pool.CheckProblem != "" {
+		out = append(out, "cannot use spec.checks.node: "+v.pool.CheckProblem)
+	}
+	for _, f := range v.status.Failed {
+		out = append(out, f.Name+" "+f.Reason)
+	}
+	for i := range v.members {
+		m := &v.members[i]
+		failed := slices.ContainsFunc(v.status.Failed, func(f objects.FailedNode) bool { return f.Name == m.Name })
+		switch {
+		case failed:
+		case m.hasFailed():
+			out = append(out, m.Name+" "+m.why)
+		case m.state() == api.StateDone && m.desired() == m.current() && m.unproven() != "":
+			out = append(out, m.Name+" "+m.unproven())
+		}
+	}
+	slices.Sort(out)
+	if more := len(out) - maxFailing; more > 0 {
+		out = append(out[:maxFailing], fmt.Sprintf("and %d more", more))
+	}
+	return out
+}
+
+// maxFailing is how many problems a condition names.
+const maxFailing = 20
+
+// events returns events about what a decision changes. Each is about a change of the PoolRollout, which is
+// written before: so it is recorded once.
+func (v *view) events(d PoolDecision) (out []Event) {
+	before, after := v.pool.Rollout, d.Rollout
+	if len(d.Given) > 0 {
+		names := make([]string, len(d.Given))
+		for i := range d.Given {
+			names[i] = d.Given[i].Name
+		}
+		out = append(out, Event{Reason: EventSetDesiredConfig, Message: fmt.Sprintf("gives %s to %s", after.Target, some(names))})
+	}
+	for i, f := range after.Failed {
+		known := slices.ContainsFunc(before.Failed, func(b objects.FailedNode) bool { return b.Name == f.Name })
+		if !known && i < maxFailing {
+			out = append(out, Event{Reason: EventNodeFailed, Message: bounded(f.Name + " has failed: " + f.Reason), Warning: true})
+		}
+	}
+	switch {
+	case after.GivenUp == "" || after.GivenUp == before.GivenUp:
+	case v.isReturning():
+		out = append(out, Event{Reason: EventReturns, Message: bounded(v.status.Waiting), Warning: true})
+	default:
+		out = append(out, Event{Reason: EventStopped, Message: bounded(v.status.Waiting), Warning: true})
+	}
+	if before.Target == after.Target && before.Waiting != "" && after.Waiting == "" && v.hasArrived() && len(v.members) > 0 {
+		out = append(out, Event{Reason: EventArrived, Message: "each node has " + after.Target})
+	}
+	return out
+}

@@ -1,0 +1,164 @@
+package rollout
+
+import (
+	"slices"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+)
+
+// Decide returns what is due for a fleet.
+func Decide(f Fleet) Decision {
+	a, held := assign(f), holders(f)
+	views := map[string]*view{}
+	for i := range f.Pools {
+		v := newView(f, i, a, held)
+		v.chooseTarget()
+		views[v.pool.Name] = v
+	}
+	var d Decision
+	nodes := byName(f)
+	for i := range f.Pools {
+		v := views[f.Pools[i].Name]
+		d.Pools = append(d.Pools, v.decide(f, nodes, views))
+		if !v.next.IsZero() && (d.Next.IsZero() || v.next.Before(d.Next)) {
+			d.Next = v.next
+		}
+	}
+	return d
+}
+
+// byName returns the nodes that have a slot.
+func byName(f Fleet) map[string]*Node {
+	out := map[string]*Node{}
+	for name := range holders(f) {
+		out[name] = nil
+	}
+	for i := range f.Nodes {
+		if _, ok := out[f.Nodes[i].Name]; ok {
+			out[f.Nodes[i].Name] = &f.Nodes[i]
+		}
+	}
+	return out
+}
+
+// decide decides for one pool, after the targets of all are known.
+func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) PoolDecision {
+	workloads := v.workloadProblem(f)
+	stop := v.gate(f, views, workloads)
+	held := stop != ""
+	v.release(nodes, held, workloads != "")
+	if !held {
+		stop = v.begin()
+	}
+	v.retarget(held)
+	if len(v.given) > 0 {
+		v.status.Round++
+	}
+	v.status.Taken = nil
+	for name := range v.taken {
+		v.status.Taken = append(v.status.Taken, name)
+	}
+	slices.Sort(v.status.Taken)
+	v.status.Waiting = bounded(v.waiting(stop))
+	d := PoolDecision{Released: v.released, Gone: v.gone, Rollout: v.status, Given: v.given, Status: v.poolStatus()}
+	d.Events = v.events(d)
+	return d
+}
+
+// release gives back the slots of the nodes that have become healthy with the target, of those that have not
+// begun and may not now, and of those that are nodes of the pool no more.
+func (v *view) release(nodes map[string]*Node, held, workloads bool) {
+	for _, name := range v.pool.Rollout.Taken {
+		n := nodes[name]
+		if n == nil {
+			v.gone = append(v.gone, name)
+			delete(v.taken, name)
+		} else if !v.isMember(name) && n.isLeft() {
+			v.giveBack(n)
+		}
+	}
+	for i := range v.members {
+		m := &v.members[i]
+		healthy := !workloads && v.has(m)
+		idle := held && m.desired() != v.target && !m.hasBegun()
+		if m.taken && (healthy || idle) {
+			v.giveBack(m.Node)
+			m.taken = false
+		}
+	}
+}
+
+// isLeft reports whether nothing is under way on a node that belongs to the pool no more.
+func (n *Node) isLeft() bool {
+	return n.unavailable() == "" || n.desired() == "" && n.Problem == "" && n.Annotations[api.CordonedFor] == ""
+}
+
+func (v *view) giveBack(n *Node) {
+	v.released = append(v.released, *n)
+	delete(v.taken, n.Name)
+}
+
+func (v *view) isMember(name string) bool { return v.names[name] }
+
+// begin takes slots for as many nodes as there is room, and returns why no more may begin although there is
+// room. Nodes that have failed before come first: they serve least.
+func (v *view) begin() (stop string) {
+	serving, failed := v.room()
+	canaries, stop := v.canaries()
+	for i := range v.members {
+		if m := &v.members[i]; v.isFailedCandidate(m) && failed > 0 && canaries > 0 {
+			v.take(m)
+			failed, canaries = failed-1, canaries-1
+		}
+	}
+	for i := range v.members {
+		if m := &v.members[i]; v.isCandidate(m) && serving > 0 && canaries > 0 {
+			v.take(m)
+			serving, canaries = serving-1, canaries-1
+		}
+	}
+	return stop
+}
+
+func (v *view) take(m *member) {
+	m.taken = true
+	v.taken[m.Name] = true
+}
+
+// retarget gives the target to the nodes with a slot that have another one. One that has begun gets it unless
+// the pool is paused: it is disturbed anyway. One that has not begun waits like those without a slot.
+func (v *view) retarget(held bool) {
+	for i := range v.members {
+		m := &v.members[i]
+		switch {
+		case !m.taken, v.target == "", m.desired() == v.target, m.cordonedByPeople(), v.pool.Paused:
+		case !m.hasBegun() && (held || m.why != ""):
+		default:
+			v.given = append(v.given, *m.Node)
+		}
+	}
+}
+
+// hasBegun reports whether a node was given a configuration that it does not have, or has not settled with.
+func (n *Node) hasBegun() bool {
+	return n.desired() != n.current() || n.state() != api.StateDone || n.Annotations[api.CordonedFor] != ""
+}
+
+// workloadProblem returns which workload of the pool's checks is not available; "" if all are.
+func (v *view) workloadProblem(f Fleet) string {
+	for _, w := range v.pool.Spec.Checks.Workloads {
+		problem, found := f.Workloads[w]
+		if !found {
+			problem = "it does not exist"
+		}
+		if problem != "" {
+			return workloadName(w) + " is not available: " + problem
+		}
+	}
+	return ""
+}
+
+func workloadName(w objects.WorkloadReference) string {
+	return w.Kind + " " + w.Namespace + "/" + w.Name
+}

@@ -1,0 +1,132 @@
+package rollout_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/rollout"
+)
+
+// small is a fleet of four workers with rendered-worker-1, whose pool has rendered-worker-2.
+func small() *memory {
+	m := newMemory()
+	m.addPool("worker", "rendered-worker-2")
+	m.addPool("infra", "rendered-infra-1")
+	for i := range 4 {
+		m.addNode(fmt.Sprintf("n%d", i), "rendered-worker-1", map[string]string{role("worker"): "", "topology.kubernetes.io/zone": string(rune('d' - i))})
+	}
+	return m
+}
+
+// TestDecide: what is given for each state of a fleet, and what the pool then waits for.
+func TestDecide(t *testing.T) {
+	node := func(name string, change func(n *rollout.Node)) func(m *memory) {
+		return func(m *memory) { m.change(name, change) }
+	}
+	pool := func(change func(p *rollout.Pool)) func(m *memory) {
+		return func(m *memory) { m.changePool("worker", change) }
+	}
+	note := func(name, value string) func(n *rollout.Node) {
+		return func(n *rollout.Node) { n.Annotations[name] = value }
+	}
+	number := func(v intstr.IntOrString) func(m *memory) {
+		return pool(func(p *rollout.Pool) { p.MaxUnavailable = &v })
+	}
+	for name, c := range map[string]struct {
+		change  func(m *memory)
+		gives   string // names of nodes
+		waiting string // a part of it
+		failing string // a part of NodeDegraded's message
+	}{
+		"the first zone by name": {func(*memory) {}, "n3", "waits for n3, which gets rendered-worker-2 now", ""},
+		"half of four":           {number(intstr.FromString("50%")), "n3 n2", "at most 2 unavailable", ""},
+		"rounded down":           {number(intstr.FromString("49%")), "n3", "at most 1 unavailable", ""},
+		"at least one":           {number(intstr.FromInt32(0)), "n3", "at most 1 unavailable", ""},
+		"no percentage":          {number(intstr.FromString("many")), "n3", "at most 1", `spec.maxUnavailable is "many"`},
+		"too much":               {number(intstr.FromString("101%")), "n3", "at most 1", `spec.maxUnavailable is "101%"`},
+		"paused":                 {pool(func(p *rollout.Pool) { p.Paused = true }), "", "paused", ""},
+		"not rendered":           {pool(func(p *rollout.Pool) { p.Configuration.Name = "" }), "", "is rendered", ""},
+		"every node":             {pool(func(p *rollout.Pool) { p.Selector = &v1.LabelSelector{} }), "", "it would select each node", "it would select each node"},
+		"window":                 {pool(func(p *rollout.Pool) { p.Spec.Window = "13:00-14:00 UTC" }), "", "opens at 2026-11-24 13:00 UTC", ""},
+		"wrong window":           {pool(func(p *rollout.Pool) { p.Spec.Window = "noon" }), "", "until spec.window can be read", ""},
+		"after a missing pool":   {pool(func(p *rollout.Pool) { p.Spec.After = []string{"x"} }), "", "the pool x, which does not exist", ""},
+		"after itself":           {pool(func(p *rollout.Pool) { p.Spec.After = []string{"worker"} }), "", "which waits for this one", ""},
+		"after one that is done": {pool(func(p *rollout.Pool) { p.Spec.After = []string{"infra"} }), "n3", "waits for n3", ""},
+		"workload": {pool(func(p *rollout.Pool) {
+			p.Spec.Checks.Workloads = []objects.WorkloadReference{{Kind: "Deployment", Namespace: "a", Name: "b"}}
+		}), "", "Deployment a/b is not available: it does not exist", ""},
+		"a node that is not Ready takes the room":   {node("n0", func(n *rollout.Node) { n.Problem = "is not Ready" }), "", "n0 is not Ready", ""},
+		"a node that an administrator has cordoned": {node("n3", func(n *rollout.Node) { n.Cordoned = true }), "", "uncordons n3", ""},
+		"a node that lacks an argument": {node("n0", func(n *rollout.Node) {
+			n.System = &rollout.System{Current: "rendered-worker-1", Missing: []string{"audit=1"}}
+		}), "", "n0 lacks the kernel argument audit=1", "n0 lacks the kernel argument audit=1"},
+		"a failed node comes first": {node("n0", note(api.StateOfNode, api.StateDegraded)), "n0", "waits for n0", "n0 is Degraded"},
+		"the target has failed": {func(m *memory) {
+			m.change("n0", note(api.DesiredConfig, "rendered-worker-2"))
+			m.change("n0", note(api.StateOfNode, api.StateDegraded))
+			m.change("n0", note(api.Reason, "no space"))
+		}, "", "stopped: n0 has failed with rendered-worker-2; n0: Degraded: no space", "n0 Degraded: no space"},
+		"the way back": {func(m *memory) {
+			m.change("n0", note(api.DesiredConfig, "rendered-worker-2"))
+			m.change("n0", note(api.StateOfNode, api.StateDegraded))
+			m.changePool("worker", func(p *rollout.Pool) {
+				p.Spec.ReturnToLastGood, p.Rollout.LastGood, p.Rollout.Taken = true, "rendered-worker-1", []string{"n0"}
+			})
+		}, "n0", "rendered-worker-2 is given up, since it failed on n0; the nodes get rendered-worker-1", "n0 Degraded"},
+		"a node that does not come back": {func(m *memory) {
+			m.change("n0", note(api.DesiredConfig, "rendered-worker-2"))
+			m.change("n0", func(n *rollout.Node) { n.Problem, n.NotReadySince = "is not Ready", m.now.Add(-time.Hour) })
+			m.changePool("worker", func(p *rollout.Pool) { p.Rollout.Taken = []string{"n0"} })
+		}, "", "n0: missing: it is not Ready since", "n0 missing"},
+		"a node of the control plane": {node("n3", func(n *rollout.Node) { n.Labels[role("control-plane")] = "" }), "n2", "waits for n2", "n3 is a node of the control plane"},
+		"a node in two pools": {func(m *memory) {
+			m.addPool("gpu", "rendered-gpu-1")
+			m.change("n3", func(n *rollout.Node) { n.Labels[role("gpu")], n.Labels[role("infra")] = "", "" })
+		}, "n2", "waits for n2", ""},
+		"a node without a configuration": {node("n3", func(n *rollout.Node) { delete(n.Annotations, api.DesiredConfig) }), "n2", "waits for n2", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := small()
+			c.change(m)
+			f, _ := m.access("").Fleet(t.Context())
+			d := rollout.Decide(f).Pools[0]
+			var gives []string
+			for _, n := range d.Given {
+				gives = append(gives, n.Name)
+			}
+			if got := strings.Join(gives, " "); got != c.gives || !strings.Contains(d.Rollout.Waiting, c.waiting) {
+				t.Errorf("gives to %q, want %q; waits: %q", got, c.gives, d.Rollout.Waiting)
+			}
+			i := slices.IndexFunc(d.Status.Conditions, func(c objects.PoolCondition) bool { return c.Type == objects.PoolNodeDegraded })
+			if says := d.Status.Conditions[i]; !strings.Contains(says.Message, c.failing) || (c.failing != "") != (says.Status == api.True) {
+				t.Errorf("NodeDegraded is %s: %q, want %q", says.Status, says.Message, c.failing)
+			}
+		})
+	}
+}
+
+// BenchmarkDecide shows that the time of a decision grows with the number of nodes.
+func BenchmarkDecide(b *testing.B) {
+	for _, nodes := range []int{500, 5000} {
+		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
+			m := small()
+			for i := range nodes {
+				m.addNode(fmt.Sprintf("m%d", i), "rendered-worker-1", map[string]string{role("worker"): ""})
+			}
+			percent := intstr.FromString("10%")
+			m.changePool("worker", func(p *rollout.Pool) { p.MaxUnavailable = &percent })
+			f, _ := m.access("").Fleet(b.Context())
+			for b.Loop() {
+				rollout.Decide(f)
+			}
+		})
+	}
+}

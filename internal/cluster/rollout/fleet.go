@@ -1,0 +1,109 @@
+// Package rollout decides which node of a fleet gets which MachineConfig when, and writes that on the nodes.
+//
+// Decide is the whole policy, as a function of values. A Controller carries out what it decides, in an order
+// that keeps the limits also if it is killed between two requests, if its caches are old, and if another
+// controller does the same at the same time: docs/cluster-rollout.md has the argument.
+package rollout
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+)
+
+// Fleet is what Decide knows.
+type Fleet struct {
+	Now   time.Time
+	Self  string // the node on which the controller runs; "" if that is not known
+	Nodes []Node
+	Pools []Pool
+	// Workloads has those that the pools' checks name and that exist: why one is not available, or "".
+	Workloads map[objects.WorkloadReference]string
+}
+
+// Node is what is used of a Node and its NodeSystem.
+type Node struct {
+	Name, Version       string // Version is its resourceVersion
+	Labels, Annotations map[string]string
+	Created             time.Time
+	Cordoned            bool
+	// Problem is why kubelet does not take pods, such as "is not Ready"; "": it does.
+	Problem string
+	// NotReadySince is since when the node is not Ready; zero: it is.
+	NotReadySince time.Time
+	BootID        string
+	System        *System // nil: no agent of pivot has written any
+	// Check is why the pool's expression is not true for the node; "" if it is, or there is none.
+	Check string
+}
+
+// System is what is used of a NodeSystem.
+type System struct {
+	Current    string   // the MachineConfig of the running system
+	BootID     string   // of the boot that the rest is about
+	Missing    []string // kernel arguments
+	Different  bool     // the running system differs from its MachineConfig
+	Difference string   // the first one
+}
+
+// Pool is a MachineConfigPool with its PoolRollout.
+type Pool struct {
+	Name, UID      string
+	Version        string // the resourceVersion of the MachineConfigPool
+	Generation     int64
+	Selector       *v1.LabelSelector
+	Paused         bool
+	MaxUnavailable *intstr.IntOrString
+	Configuration  objects.PoolConfiguration
+	Status         objects.MachineConfigPoolStatus
+	// RolloutVersion is the resourceVersion of the PoolRollout; "": there is none yet.
+	RolloutVersion string
+	Spec           objects.PoolRolloutSpec
+	Rollout        objects.PoolRolloutStatus
+	// CheckProblem is why the expression of the pool's checks cannot be used; "" if it can.
+	CheckProblem string
+}
+
+// Decision is what is due.
+type Decision struct {
+	Pools []PoolDecision // in the order of Fleet.Pools
+	// Next is when something is due even if nothing changes; zero: never.
+	Next time.Time
+}
+
+// PoolDecision is what is due for a pool. Its parts are carried out in their order, and nothing after one that
+// fails.
+type PoolDecision struct {
+	// Released are nodes that give their slots back. They are not in Rollout.Taken any more.
+	Released []Node
+	// Gone are the same, if they are in the cluster no more.
+	Gone []string
+	// Rollout is the new status of the PoolRollout. It takes the slots of the nodes in Given.
+	Rollout objects.PoolRolloutStatus
+	Given   []Node // get Rollout.Target
+	Status  objects.MachineConfigPoolStatus
+	Events  []Event // about what Rollout has changed
+}
+
+// Event is about a pool.
+type Event struct {
+	Reason, Message string
+	Warning         bool
+}
+
+// The reasons of the events about a pool. The first is the machine-config operator's.
+const (
+	EventSetDesiredConfig = "SetDesiredConfig"
+	EventNodeFailed       = "NodeFailed"
+	EventStopped          = "RolloutStopped"
+	EventReturns          = "RolloutReturns"
+	EventArrived          = "RolloutComplete"
+)
+
+func (n *Node) desired() string { return n.Annotations[api.DesiredConfig] }
+func (n *Node) current() string { return n.Annotations[api.CurrentConfig] }
+func (n *Node) state() string   { return n.Annotations[api.StateOfNode] }

@@ -1,0 +1,118 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"machine-pivot/internal/window"
+)
+
+// gate returns why no further node of a pool may begin; "" if nodes may. The first reason that holds is named.
+func (v *view) gate(f Fleet, views map[string]*view, workloads string) string {
+	spec := v.pool.Spec
+	switch {
+	case v.target == "":
+		return "waits until a MachineConfig is rendered for the pool"
+	case v.pool.Paused:
+		return "paused"
+	case v.pool.CheckProblem != "":
+		return "waits until the expression spec.checks.node can be used: " + v.pool.CheckProblem
+	case v.isStopped():
+		return v.stopped()
+	case workloads != "":
+		return "waits: " + workloads
+	}
+	if stop := v.after(spec.After, views); stop != "" {
+		return stop
+	}
+	if stop := v.unhealthy(); stop != "" {
+		return stop
+	}
+	return v.window(spec.Window)
+}
+
+// isStopped reports whether as many nodes fail as may.
+func (v *view) isStopped() bool { return len(v.fails) >= v.stopAfter() }
+
+// stopped says what has stopped the rollout.
+func (v *view) stopped() string {
+	f := v.fails
+	names := make([]string, len(f))
+	for i := range f {
+		names[i] = f[i].Name
+	}
+	return fmt.Sprintf("stopped: %s failed with %s; %s: %s", has(names), v.target, f[0].Name, f[0].Reason)
+}
+
+// after waits for the pools that must have arrived first.
+func (v *view) after(pools []string, views map[string]*view) string {
+	for _, name := range pools {
+		switch other := views[name]; {
+		case other == nil:
+			return fmt.Sprintf("waits for the pool %s, which does not exist; correct spec.after", name)
+		case reaches(name, v.pool.Name, views, map[string]bool{}):
+			return fmt.Sprintf("waits for the pool %s, which waits for this one; correct spec.after", name)
+		case !other.hasArrived():
+			return fmt.Sprintf("waits for the pool %s, which does not have its own configuration yet", name)
+		}
+	}
+	return ""
+}
+
+// reaches reports whether a pool waits for another one, perhaps over others.
+func reaches(from, to string, views map[string]*view, seen map[string]bool) bool {
+	if from == to {
+		return true
+	}
+	if seen[from] || views[from] == nil {
+		return false
+	}
+	seen[from] = true
+	return slices.ContainsFunc(views[from].pool.Spec.After, func(next string) bool { return reaches(next, to, views, seen) })
+}
+
+// hasArrived reports whether each node of a pool has the pool's own configuration, and serves.
+func (v *view) hasArrived() bool {
+	for i := range v.members {
+		if m := &v.members[i]; !v.has(m) || m.taken {
+			return false
+		}
+	}
+	return v.target != "" && !v.isReturning()
+}
+
+// unhealthy waits for nodes that have been changed, but have not stayed healthy: one that lacks a kernel
+// argument, say, or does not pass the pool's check.
+func (v *view) unhealthy() string {
+	var bad []string
+	for i := range v.members {
+		m := &v.members[i]
+		if m.desired() == v.target && m.current() == v.target && m.unproven() != "" {
+			bad = append(bad, m.Name+" "+m.unproven())
+		}
+	}
+	if len(bad) == 0 {
+		return ""
+	}
+	return "waits until nodes with " + v.target + " are healthy: " + some(bad)
+}
+
+// window waits for the maintenance window.
+func (v *view) window(text string) string {
+	if text == "" {
+		return ""
+	}
+	w, err := window.Parse(text, time.UTC)
+	if err != nil {
+		return "waits until spec.window can be read: " + err.Error()
+	}
+	opens, closes := w.Next(v.now)
+	if !opens.After(v.now) {
+		v.remindAt(closes)
+		return ""
+	}
+	v.remindAt(opens)
+	return fmt.Sprintf("waits for the window %q, which opens at %s", strings.TrimSpace(text), clock(opens))
+}

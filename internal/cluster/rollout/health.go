@@ -1,0 +1,86 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"machine-pivot/internal/cluster/api"
+)
+
+// unavailable returns why a node does not serve as it should, such as "is cordoned"; "" if it does.
+func (n *Node) unavailable() string {
+	switch {
+	case n.Problem != "":
+		return n.Problem
+	case n.Annotations[api.CordonedFor] != "":
+		return "is cordoned for " + n.Annotations[api.CordonedFor]
+	case n.state() != api.StateDone:
+		return strings.TrimSuffix("is "+n.stateName()+": "+n.Annotations[api.Reason], ": ")
+	case n.desired() != n.current():
+		return "does not have " + n.desired()
+	case n.Cordoned:
+		return "is cordoned"
+	}
+	return n.unproven()
+}
+
+func (n *Node) stateName() string {
+	if s := n.state(); s != "" {
+		return s
+	}
+	return "without a state"
+}
+
+// unproven returns what speaks against a node that says it has its configuration.
+func (n *Node) unproven() string {
+	s := n.System
+	switch {
+	case s == nil: // a node of the machine-config-daemon
+	case s.BootID != "" && n.BootID != "" && s.BootID != n.BootID:
+		return "has booted, and its agent has not reported since"
+	case s.Current != n.current():
+		return fmt.Sprintf("says that it has %s, and its system is %q", n.current(), s.Current)
+	case len(s.Missing) > 0:
+		return "lacks the kernel argument " + strings.Join(s.Missing, ", ")
+	case s.Different:
+		return strings.TrimSuffix("differs from "+n.current()+": "+s.Difference, ": ")
+	}
+	if n.Check != "" {
+		return "does not pass the pool's check: " + n.Check
+	}
+	return ""
+}
+
+// cordonedByPeople reports whether somebody else than the agent has cordoned a node.
+func (n *Node) cordonedByPeople() bool { return n.Cordoned && n.Annotations[api.CordonedFor] == "" }
+
+// hasFailed reports whether a node says that its desired configuration has failed.
+func (n *Node) hasFailed() bool {
+	return n.state() == api.StateDegraded || n.state() == api.StateUnreconcilable
+}
+
+// failure returns why the target has failed on a node; "" if it has not. A node that has a slot and does not
+// come back has failed, too.
+func (v *view) failure(m *member) string {
+	switch {
+	case m.desired() != v.target:
+		return ""
+	case m.hasFailed():
+		return strings.TrimSuffix(m.stateName()+": "+m.Annotations[api.Reason], ": ")
+	case m.taken && m.isMissing(v.now, v.missingAfter()):
+		return fmt.Sprintf("missing: it is not Ready since %s", m.NotReadySince.UTC().Format(time.RFC3339))
+	}
+	return ""
+}
+
+func (n *Node) isMissing(now time.Time, after time.Duration) bool {
+	return !n.NotReadySince.IsZero() && now.Sub(n.NotReadySince) >= after
+}
+
+func (v *view) missingAfter() time.Duration {
+	if after := v.pool.Spec.MissingAfter.Duration; after > 0 {
+		return after
+	}
+	return 30 * time.Minute
+}

@@ -1,0 +1,187 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+)
+
+// Kube is the fleet behind an API server.
+type Kube struct {
+	Cached client.Reader // of Nodes, NodeSystems, MachineConfigPools and PoolRollouts
+	Direct client.Reader // asks the API server
+	Writer client.Writer
+	Status client.SubResourceWriter
+	Events events.EventRecorder
+	Now    func() time.Time
+	Self   string
+}
+
+// Fleet implements Cluster. What it returns shares memory with the caches, and is only read.
+func (k *Kube) Fleet(ctx context.Context) (Fleet, error) {
+	f := Fleet{Now: k.Now(), Self: k.Self, Workloads: map[objects.WorkloadReference]string{}}
+	var nodes corev1.NodeList
+	var systems objects.NodeSystemList
+	var pools objects.MachineConfigPoolList
+	var rollouts objects.PoolRolloutList
+	for _, list := range []client.ObjectList{&nodes, &systems, &pools, &rollouts} {
+		if err := k.Cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return Fleet{}, fmt.Errorf("cannot read the fleet: %w", err)
+		}
+	}
+	bySystem := map[string]*objects.NodeSystem{}
+	for i := range systems.Items {
+		bySystem[systems.Items[i].Name] = &systems.Items[i]
+	}
+	for i := range nodes.Items {
+		f.Nodes = append(f.Nodes, nodeOf(&nodes.Items[i], bySystem[nodes.Items[i].Name]))
+	}
+	if err := k.readPools(ctx, &f, pools.Items, rollouts.Items); err != nil {
+		return Fleet{}, err
+	}
+	for i := range f.Pools {
+		checkNodes(&f.Pools[i], f.Nodes, nodes.Items)
+	}
+	sortFleet(&f)
+	return f, nil
+}
+
+// readPools adds the pools to a fleet, and the workloads that they name.
+func (k *Kube) readPools(ctx context.Context, f *Fleet, pools []objects.MachineConfigPool, rollouts []objects.PoolRollout) error {
+	byRollout := map[string]*objects.PoolRollout{}
+	for i := range rollouts {
+		byRollout[rollouts[i].Name] = &rollouts[i]
+	}
+	for i := range pools {
+		f.Pools = append(f.Pools, poolOf(&pools[i], byRollout[pools[i].Name]))
+		if err := k.readWorkloads(ctx, f.Pools[i].Spec.Checks.Workloads, f.Workloads); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readWorkloads reads the workloads of a pool's checks: few, so that no cache of all of the cluster is wanted.
+func (k *Kube) readWorkloads(ctx context.Context, of []objects.WorkloadReference, into map[objects.WorkloadReference]string) error {
+	for _, w := range of {
+		problem, err := k.workload(ctx, w)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read %s: %w", workloadName(w), err)
+		}
+		into[w] = problem
+	}
+	return nil
+}
+
+func (k *Kube) workload(ctx context.Context, w objects.WorkloadReference) (string, error) {
+	key := client.ObjectKey{Namespace: w.Namespace, Name: w.Name}
+	if w.Kind == "DaemonSet" {
+		var d appsv1.DaemonSet
+		err := k.Direct.Get(ctx, key, &d)
+		s := d.Status
+		return workloadState(d.Generation, s.ObservedGeneration, s.DesiredNumberScheduled, s.UpdatedNumberScheduled, s.NumberAvailable), err
+	}
+	var d appsv1.Deployment
+	err := k.Direct.Get(ctx, key, &d)
+	want := int32(1)
+	if d.Spec.Replicas != nil {
+		want = *d.Spec.Replicas
+	}
+	return workloadState(d.Generation, d.Status.ObservedGeneration, want, d.Status.UpdatedReplicas, d.Status.AvailableReplicas), err
+}
+
+// Fence implements Cluster.
+func (k *Kube) Fence(ctx context.Context, n Node, token string) error {
+	return k.annotate(ctx, n, Released, token)
+}
+
+// Give implements Cluster.
+func (k *Kube) Give(ctx context.Context, n Node, config string) error {
+	return k.annotate(ctx, n, api.DesiredConfig, config)
+}
+
+// annotate sets an annotation of a node, if the node is the version that is known.
+func (k *Kube) annotate(ctx context.Context, n Node, name, value string) error {
+	patch := map[string]any{"metadata": map[string]any{"resourceVersion": n.Version, "annotations": map[string]string{name: value}}}
+	object := &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: n.Name}}
+	return conflict("node "+n.Name, k.Writer.Patch(ctx, object, mergePatch(patch)))
+}
+
+// Exists implements Cluster.
+func (k *Kube) Exists(ctx context.Context, node string) (bool, error) {
+	n := &v1.PartialObjectMetadata{TypeMeta: v1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
+	err := k.Direct.Get(ctx, client.ObjectKey{Name: node}, n)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Take implements Cluster.
+func (k *Kube) Take(ctx context.Context, p Pool, s objects.PoolRolloutStatus) error {
+	r := &objects.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: p.Name}}
+	if p.RolloutVersion == "" {
+		if err := k.Writer.Create(ctx, r); err != nil {
+			return conflict("PoolRollout "+p.Name, err)
+		}
+		p.RolloutVersion = r.ResourceVersion
+	}
+	// It replaces the status as a whole: a merge would keep the slots of an empty list.
+	patch := []map[string]any{
+		{"op": "replace", "path": "/metadata/resourceVersion", "value": p.RolloutVersion},
+		{"op": "add", "path": "/status", "value": s},
+	}
+	return conflict("PoolRollout "+p.Name, k.Status.Patch(ctx, r, client.RawPatch(types.JSONPatchType, text(patch))))
+}
+
+// Show implements Cluster.
+func (k *Kube) Show(ctx context.Context, p Pool, s objects.MachineConfigPoolStatus) error {
+	patch := map[string]any{"metadata": map[string]any{"resourceVersion": p.Version}, "status": s}
+	object := &objects.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: p.Name}}
+	return conflict("MachineConfigPool "+p.Name, k.Status.Patch(ctx, object, mergePatch(patch)))
+}
+
+// Record implements Cluster. The recorder sends events later, and joins equal ones.
+func (k *Kube) Record(_ context.Context, p Pool, e Event) error {
+	object := &objects.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: p.Name, UID: types.UID(p.UID)}}
+	kind := corev1.EventTypeNormal
+	if e.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	k.Events.Eventf(object, nil, kind, e.Reason, "Rollout", "%s", e.Message)
+	return nil
+}
+
+func mergePatch(patch any) client.Patch { return client.RawPatch(types.MergePatchType, text(patch)) }
+
+// text returns a patch as JSON, which each of them can be written as.
+func text(patch any) []byte {
+	out, err := json.Marshal(patch)
+	if err != nil {
+		panic(fmt.Sprintf("a patch cannot be written as JSON: %v", err))
+	}
+	return out
+}
+
+// conflict returns ErrConflict for the error of a request about an object that is not what it was any more.
+func conflict(object string, err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("%s: %w", object, ErrConflict)
+	}
+	return err
+}

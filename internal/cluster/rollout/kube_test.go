@@ -1,0 +1,251 @@
+package rollout_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/rollout"
+	"machine-pivot/test/worlds/controlplane"
+)
+
+// plane is a real API server with nodes in the pool worker.
+type plane struct {
+	*testing.T
+	*controlplane.ControlPlane
+	client.Client
+	nodes kubernetes.Interface
+}
+
+const account = "system:serviceaccount:pivot-fleet:pivot-fleet"
+
+func newPlane(t *testing.T, nodes int) plane {
+	t.Helper()
+	c := controlplane.Start(t)
+	c.Deploy("../../../deploy/base")
+	c.ApplyFile("../../../deploy/fleet/rbac-rollout.yaml")
+	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(io.Discard, nil)))
+	w := plane{t, c, newClient(t, c.Admin()), c.Client(c.Admin())}
+	c.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool", "metadata": map[string]any{"name": "worker"},
+		"spec": map[string]any{"nodeSelector": map[string]any{"matchLabels": map[string]string{role("worker"): ""}}, "maxUnavailable": 3,
+			"configuration": map[string]any{"name": "rendered-worker-1"}}})
+	for i := range nodes {
+		w.join(fmt.Sprintf("n%d", i))
+	}
+	return w
+}
+
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	_ = scheme.AddToScheme(s)
+	objects.AddTo(s)
+	return s
+}
+
+func newClient(t *testing.T, of *rest.Config) client.Client {
+	t.Helper()
+	c, err := client.New(of, client.Options{Scheme: newScheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// join adds a Ready node with its configuration.
+func (w plane) join(name string) {
+	w.Helper()
+	n := &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: name, Labels: map[string]string{role("worker"): ""}, Annotations: map[string]string{
+		api.DesiredConfig: "rendered-worker-1", api.CurrentConfig: "rendered-worker-1", api.StateOfNode: api.StateDone}}}
+	if err := w.Create(w.Context(), n); err != nil {
+		w.Fatal(err)
+	}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	if err := w.Client.Status().Update(w.Context(), n); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// kube is the product's access, without caches.
+func (w plane) kube() *rollout.Kube {
+	c := newClient(w.T, w.User(account))
+	return &rollout.Kube{Cached: c, Direct: c, Writer: c, Status: c.Status(), Now: time.Now}
+}
+
+func (w plane) fleet(k *rollout.Kube) rollout.Fleet {
+	w.Helper()
+	f, err := k.Fleet(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return f
+}
+
+// TestKube: each write fails if the object is another version than was read, at a real API server and with the
+// rights of deploy/fleet.
+func TestKube(t *testing.T) {
+	w := newPlane(t, 1)
+	k := w.kube()
+	controlplane.Eventually(t, "the rights", func(ctx context.Context) bool { _, err := k.Fleet(ctx); return err == nil })
+	ctx, old := t.Context(), w.fleet(k)
+	conflicts := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, rollout.ErrConflict) {
+			t.Errorf("%s: %v, want a conflict", what, err)
+		}
+	}
+	works := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	status := objects.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"n0"}, Round: 1, Failed: []objects.FailedNode{{Name: "n0", Reason: "x"}}}
+	works("create", k.Take(ctx, old.Pools[0], status))
+	conflicts("create again", k.Take(ctx, old.Pools[0], status))
+	first := w.fleet(k)
+	if r := first.Pools[0].Rollout; r.Target != status.Target || len(r.Taken) != 1 || r.Round != 1 || len(r.Failed) != 1 {
+		t.Errorf("the status is %+v", r)
+	}
+	works("give all slots back", k.Take(ctx, first.Pools[0], objects.PoolRolloutStatus{Target: "rendered-worker-2", Round: 2}))
+	conflicts("take with an old version", k.Take(ctx, first.Pools[0], status))
+	if r := w.fleet(k).Pools[0].Rollout; len(r.Taken) != 0 || len(r.Failed) != 0 {
+		t.Errorf("an empty list is not written: %+v", r)
+	}
+	conflicts("the same status with an old version", k.Take(ctx, first.Pools[0], objects.PoolRolloutStatus{Target: "rendered-worker-2", Round: 2}))
+	works("fence", k.Fence(ctx, first.Nodes[0], "7"))
+	conflicts("give to a node that was fenced", k.Give(ctx, first.Nodes[0], "rendered-worker-2"))
+	conflicts("fence an old version", k.Fence(ctx, first.Nodes[0], "7"))
+	now := w.fleet(k)
+	works("give", k.Give(ctx, now.Nodes[0], "rendered-worker-2"))
+	if got := w.fleet(k).Nodes[0].Annotations[api.DesiredConfig]; got != "rendered-worker-2" {
+		t.Errorf("the node has the desired configuration %q", got)
+	}
+	works("show", k.Show(ctx, now.Pools[0], objects.MachineConfigPoolStatus{MachineCount: 1}))
+	conflicts("show an old version", k.Show(ctx, now.Pools[0], objects.MachineConfigPoolStatus{MachineCount: 2}))
+	for name, want := range map[string]bool{"n0": true, "n9": false} {
+		if exists, err := k.Exists(ctx, name); err != nil || exists != want {
+			t.Errorf("%s exists: %v, %v", name, exists, err)
+		}
+	}
+	works("delete a node", w.nodes.CoreV1().Nodes().Delete(ctx, "n0", v1.DeleteOptions{}))
+	conflicts("give to a deleted node", k.Give(ctx, w.withNode(now), "rendered-worker-1"))
+}
+
+func (w plane) withNode(f rollout.Fleet) rollout.Node { return f.Nodes[0] }
+
+// TestRollout: two controllers without a Lease roll a configuration out to 20 nodes at a real API server; never
+// more than maxUnavailable are disturbed, and the pool says what it waits for and then that it has arrived.
+func TestRollout(t *testing.T) {
+	const nodes, limit = 20, 3
+	w := newPlane(t, nodes)
+	for range 2 {
+		w.start()
+	}
+	w.obey()
+	pool := &objects.MachineConfigPool{}
+	read := func(ctx context.Context) bool {
+		return w.Get(ctx, client.ObjectKey{Name: "worker"}, pool) == nil
+	}
+	controlplane.Eventually(t, "the first status", func(ctx context.Context) bool { return read(ctx) && pool.Status.UpdatedMachineCount == nodes })
+	if err := w.Patch(t.Context(), pool, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"configuration":{"name":"rendered-worker-2"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	before, most, said := len(w.Requests(account)), 0, ""
+	deadline := time.Now().Add(3 * time.Minute)
+	for time.Now().Before(deadline) {
+		list := &corev1.NodeList{}
+		if err := w.List(t.Context(), list); err != nil || !read(t.Context()) {
+			t.Fatal(err)
+		}
+		disturbed := 0
+		for _, n := range list.Items {
+			if n.Annotations[api.DesiredConfig] != n.Annotations[api.CurrentConfig] {
+				disturbed++
+			}
+		}
+		most = max(most, disturbed)
+		for _, c := range pool.Status.Conditions {
+			if c.Type == objects.PoolUpdating && c.Message != "" {
+				said = c.Message
+			}
+		}
+		if pool.Status.Configuration.Name == "rendered-worker-2" {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	requests := len(w.Requests(account)) - before
+	t.Logf("%d nodes, at most %d at a time, %.1f requests a node by two controllers; the last sentence: %s", nodes, most, float64(requests)/nodes, said)
+	if pool.Status.Configuration.Name != "rendered-worker-2" || most > limit || most == 0 || said == "" {
+		t.Errorf("the pool has %+v; %d nodes at a time", pool.Status, most)
+	}
+}
+
+// start runs a controller with the rights of deploy/fleet, without a Lease.
+func (w plane) start() {
+	w.Helper()
+	m, err := ctrl.NewManager(w.User(account), manager.Options{Scheme: newScheme(),
+		Metrics: server.Options{BindAddress: "0"}, Cache: cache.Options{ByObject: rollout.Caches()},
+		Controller: config.Controller{SkipNameValidation: new(true)}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	if err := rollout.Setup(m, rollout.Options{}); err != nil {
+		w.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { ended <- m.Start(ctx) }()
+	w.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+// obey lets each node have what it is given, a little later.
+func (w plane) obey() {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			list := &corev1.NodeList{}
+			_ = w.List(ctx, list)
+			for i := range list.Items {
+				n := &list.Items[i]
+				if desired := n.Annotations[api.DesiredConfig]; desired != n.Annotations[api.CurrentConfig] {
+					body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, api.CurrentConfig, desired)
+					_ = w.Patch(ctx, n, client.RawPatch(types.MergePatchType, []byte(body)))
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(500 * time.Millisecond):
+			}
+		}
+	}()
+	w.Cleanup(func() { cancel(); <-ended })
+}

@@ -1,0 +1,219 @@
+package rollout_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/rollout"
+)
+
+// memory is a cluster in memory: objects with versions, and updates that fail if the version is another.
+type memory struct {
+	now       time.Time
+	version   int
+	nodes     map[string]*rollout.Node
+	pools     map[string]*rollout.Pool
+	order     []string // of the pools
+	requests  int
+	events    int
+	check     func(what string)                    // after each request that changes something
+	given     func(n *rollout.Node, config string) // before a configuration is given
+	ignoreCAS func(kind string) bool               // a broken API server; nil: none
+}
+
+func newMemory() *memory {
+	return &memory{nodes: map[string]*rollout.Node{}, pools: map[string]*rollout.Pool{},
+		now: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)}
+}
+
+func (m *memory) next() string { m.version++; return strconv.Itoa(m.version) }
+
+// change replaces a node by a changed copy.
+func (m *memory) change(name string, change func(n *rollout.Node)) {
+	n := *m.nodes[name]
+	n.Annotations, n.Labels = maps.Clone(n.Annotations), maps.Clone(n.Labels)
+	change(&n)
+	n.Version = m.next()
+	m.nodes[name] = &n
+}
+
+func (m *memory) changePool(name string, change func(p *rollout.Pool)) {
+	p := *m.pools[name]
+	change(&p)
+	m.pools[name] = &p
+}
+
+func (m *memory) broken(kind string) bool { return m.ignoreCAS != nil && m.ignoreCAS(kind) }
+
+// access is that of one controller, with caches that may be old.
+type access struct {
+	*memory
+	nodes map[string]*rollout.Node
+	pools map[string]*rollout.Pool
+	self  string
+	pause func(call string) bool // between requests; false: the controller was killed
+}
+
+func (m *memory) access(self string) *access {
+	c := &access{memory: m, self: self, pause: func(string) bool { return true }}
+	c.relist()
+	return c
+}
+
+// relist makes the caches new.
+func (c *access) relist() {
+	c.nodes, c.pools = maps.Clone(c.memory.nodes), maps.Clone(c.memory.pools)
+}
+
+// refresh makes some objects of the caches new.
+func (c *access) refresh(some func() bool) {
+	for _, name := range slices.Sorted(maps.Keys(c.memory.nodes)) {
+		if n := c.memory.nodes[name]; c.nodes[name] != n && some() {
+			c.nodes[name] = n
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		if c.memory.nodes[name] == nil && some() {
+			delete(c.nodes, name)
+		}
+	}
+	for _, name := range c.order {
+		if some() {
+			old := *c.pools[name]
+			old.Configuration, old.Paused, old.Status, old.Version = c.memory.pools[name].Configuration, c.memory.pools[name].Paused, c.memory.pools[name].Status, c.memory.pools[name].Version
+			c.pools[name] = &old
+		}
+		if some() { // the PoolRollout is another object
+			old := *c.pools[name]
+			old.RolloutVersion, old.Rollout = c.memory.pools[name].RolloutVersion, c.memory.pools[name].Rollout
+			c.pools[name] = &old
+		}
+	}
+}
+
+var errKilled = fmt.Errorf("killed")
+
+func (c *access) request(call string) error {
+	if !c.pause(call) {
+		return errKilled
+	}
+	c.requests++
+	return nil
+}
+
+// done ends a request, after which the controller may be killed, too.
+func (c *access) done(call string) error {
+	if c.check != nil {
+		c.check(call)
+	}
+	if !c.pause("after " + call) {
+		return errKilled
+	}
+	return nil
+}
+
+func (c *access) Fleet(context.Context) (rollout.Fleet, error) {
+	f := rollout.Fleet{Now: c.now, Self: c.self}
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		f.Nodes = append(f.Nodes, *c.nodes[name])
+	}
+	for _, name := range c.order {
+		f.Pools = append(f.Pools, *c.pools[name])
+	}
+	return f, nil
+}
+
+func (c *access) fresh(n rollout.Node, kind string) error {
+	if now := c.memory.nodes[n.Name]; now == nil || now.Version != n.Version && !c.broken(kind) {
+		return rollout.ErrConflict
+	}
+	return nil
+}
+
+func (c *access) Fence(_ context.Context, n rollout.Node, token string) error {
+	if err := c.request("fence"); err != nil {
+		return err
+	}
+	if c.broken("no fence") {
+		return nil
+	}
+	if err := c.fresh(n, "fence"); err != nil {
+		return err
+	}
+	if n.Annotations[rollout.Released] != token {
+		c.change(n.Name, func(n *rollout.Node) { n.Annotations[rollout.Released] = token })
+	}
+	return c.done("fence")
+}
+
+func (c *access) Exists(_ context.Context, node string) (bool, error) {
+	if err := c.request("exists"); err != nil {
+		return false, err
+	}
+	return c.memory.nodes[node] != nil, nil
+}
+
+func (c *access) Take(_ context.Context, p rollout.Pool, s objects.PoolRolloutStatus) error {
+	if err := c.request("take"); err != nil {
+		return err
+	}
+	if c.memory.pools[p.Name].RolloutVersion != p.RolloutVersion && !c.broken("take") {
+		return rollout.ErrConflict
+	}
+	c.changePool(p.Name, func(p *rollout.Pool) { p.Rollout, p.RolloutVersion = s, c.next() })
+	return c.done("take")
+}
+
+func (c *access) Give(_ context.Context, n rollout.Node, config string) error {
+	if err := c.request("give"); err != nil {
+		return err
+	}
+	if err := c.fresh(n, "give"); err != nil {
+		return err
+	}
+	if c.given != nil {
+		c.given(c.memory.nodes[n.Name], config)
+	}
+	c.change(n.Name, func(n *rollout.Node) { n.Annotations[api.DesiredConfig] = config })
+	return c.done("give")
+}
+
+func (c *access) Show(_ context.Context, p rollout.Pool, s objects.MachineConfigPoolStatus) error {
+	if err := c.request("show"); err != nil {
+		return err
+	}
+	if c.memory.pools[p.Name].Version != p.Version {
+		return rollout.ErrConflict
+	}
+	c.changePool(p.Name, func(p *rollout.Pool) { p.Status, p.Version = s, c.next() })
+	return c.done("show")
+}
+
+func (c *access) Record(context.Context, rollout.Pool, rollout.Event) error {
+	c.events++
+	return c.request("record")
+}
+
+// addPool adds a pool for the nodes with a role.
+func (m *memory) addPool(name, config string) {
+	m.order = append(m.order, name)
+	m.pools[name] = &rollout.Pool{Name: name, Version: m.next(), Configuration: objects.PoolConfiguration{Name: config},
+		Selector: &v1.LabelSelector{MatchLabels: map[string]string{role(name): ""}}}
+}
+
+func role(pool string) string { return "node-role.kubernetes.io/" + pool }
+
+// addNode adds a node that has a configuration.
+func (m *memory) addNode(name, config string, labels map[string]string) {
+	m.nodes[name] = &rollout.Node{Name: name, Version: m.next(), Labels: labels, Created: m.now.Add(-time.Hour), BootID: name + "-0",
+		System:      &rollout.System{Current: config, BootID: name + "-0"},
+		Annotations: map[string]string{api.DesiredConfig: config, api.CurrentConfig: config, api.StateOfNode: api.StateDone}}
+}

@@ -1,0 +1,114 @@
+package rollout
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+)
+
+// nodeOf returns what is used of a Node, and of its NodeSystem if it has one.
+func nodeOf(n *corev1.Node, s *objects.NodeSystem) Node {
+	out := Node{Name: n.Name, Version: n.ResourceVersion, Labels: n.Labels, Annotations: n.Annotations,
+		Created: n.CreationTimestamp.Time, Cordoned: n.Spec.Unschedulable, BootID: n.Status.NodeInfo.BootID}
+	out.Problem, out.NotReadySince = problemOf(n)
+	if s != nil && s.Status.AgentVersion != "" {
+		out.System = systemOf(s.Status)
+	}
+	return out
+}
+
+// problemOf returns why kubelet does not take pods, and since when it is not Ready.
+func problemOf(n *corev1.Node) (problem string, since time.Time) {
+	for _, c := range n.Status.Conditions {
+		switch {
+		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue:
+			return pressureOf(n), time.Time{}
+		case c.Type == corev1.NodeReady:
+			return "is not Ready", c.LastTransitionTime.Time
+		}
+	}
+	return "is not Ready", n.CreationTimestamp.Time
+}
+
+func pressureOf(n *corev1.Node) string {
+	for _, c := range n.Status.Conditions {
+		if (c.Type == corev1.NodeDiskPressure || c.Type == corev1.NodeNetworkUnavailable) && c.Status != corev1.ConditionFalse {
+			return "has " + string(c.Type)
+		}
+	}
+	return ""
+}
+
+func systemOf(s api.NodeSystemStatus) *System {
+	out := &System{Current: s.Config.Current, BootID: s.BootID, Missing: s.KernelArguments.Missing}
+	if s.Proof != nil && !s.Proof.OK {
+		out.Different = true
+		if len(s.Proof.Differences) > 0 {
+			out.Difference = s.Proof.Differences[0]
+		}
+	}
+	return out
+}
+
+// poolOf returns what is used of a MachineConfigPool, and of its PoolRollout if it has one.
+func poolOf(p *objects.MachineConfigPool, r *objects.PoolRollout) Pool {
+	out := Pool{Name: p.Name, UID: string(p.UID), Version: p.ResourceVersion, Generation: p.Generation, Selector: p.Spec.NodeSelector, Paused: p.Spec.Paused,
+		MaxUnavailable: p.Spec.MaxUnavailable, Configuration: p.Spec.Configuration, Status: p.Status}
+	if r != nil {
+		out.RolloutVersion, out.Spec, out.Rollout = r.ResourceVersion, r.Spec, r.Status
+	}
+	return out
+}
+
+// trimNode removes what is not used from a Node before it is kept. What other controllers of the fleet may want
+// stays: spec, capacity and addresses are small.
+func trimNode(o any) (any, error) {
+	if n, ok := o.(*corev1.Node); ok {
+		n.ManagedFields, n.OwnerReferences, n.Finalizers = nil, nil, nil
+		n.Status = corev1.NodeStatus{Conditions: n.Status.Conditions, NodeInfo: n.Status.NodeInfo, Addresses: n.Status.Addresses, Capacity: n.Status.Capacity, Allocatable: n.Status.Allocatable}
+		n.Annotations = maps.Clone(n.Annotations)
+		delete(n.Annotations, corev1.LastAppliedConfigAnnotation)
+		for i := range n.Status.Conditions {
+			n.Status.Conditions[i].LastHeartbeatTime.Reset()
+			n.Status.Conditions[i].Message = ""
+		}
+	}
+	return o, nil
+}
+
+// trimSystem removes what is not used from a NodeSystem before it is kept.
+func trimSystem(o any) (any, error) {
+	if s, ok := o.(*objects.NodeSystem); ok {
+		s.ManagedFields = nil
+		kept := api.NodeSystemStatus{Config: s.Status.Config, BootID: s.Status.BootID, AgentVersion: s.Status.AgentVersion}
+		kept.KernelArguments.Missing = s.Status.KernelArguments.Missing
+		if p := s.Status.Proof; p != nil {
+			kept.Proof = &api.Proof{OK: p.OK, Differences: slices.Clone(p.Differences[:min(len(p.Differences), 1)])}
+		}
+		s.Status = kept
+	}
+	return o, nil
+}
+
+// workloadState returns why a workload is not available, by the numbers of its pods; "" if it is.
+func workloadState(generation, observed int64, want, updated, available int32) string {
+	switch {
+	case observed < generation:
+		return "its newest specification is not observed yet"
+	case updated < want || available < want:
+		return plural(int(want-min(updated, available)), "pod") + " missing"
+	}
+	return ""
+}
+
+// sortFleet puts a fleet in an order that does not depend on the caches.
+func sortFleet(f *Fleet) {
+	slices.SortFunc(f.Nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(f.Pools, func(a, b Pool) int { return strings.Compare(a.Name, b.Name) })
+}

@@ -1,0 +1,344 @@
+package rollout_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/rollout"
+)
+
+// simulation is a fleet in virtual time, with two controllers that act at the same time. Everything in it
+// follows from the seed.
+type simulation struct {
+	*memory
+	rand        *rand.Rand
+	machines    map[string]*machine
+	controllers []*process
+	decide      func(rollout.Fleet) rollout.Decision
+	limits      map[string]int // of nodes of a pool that are disturbed at a time
+	targets     map[string]map[string]bool
+	calm        bool // no more faults
+	wrong       string
+}
+
+// process is a controller that runs, and stops between each two requests.
+type process struct {
+	*access
+	resume func() (string, bool)
+	stop   func()
+	lag    int // percentage of objects whose newest state is not seen at a time
+}
+
+func newSimulation(seed uint64, decide func(rollout.Fleet) rollout.Decision) *simulation {
+	s := &simulation{memory: newMemory(), rand: rand.New(rand.NewPCG(seed, 27)), machines: map[string]*machine{}, decide: decide,
+		limits: map[string]int{}, targets: map[string]map[string]bool{}}
+	for _, pool := range []string{"master", "worker", "infra"} {
+		s.addPool(pool, "rendered-"+pool+"-1")
+		s.targets[pool] = map[string]bool{"rendered-" + pool + "-1": true}
+	}
+	for i := range 20 {
+		s.join(fmt.Sprintf("n%02d", i), []string{"master", "infra", "infra"}[min(i/3, 2)], i < 9)
+	}
+	s.settings()
+	s.memory.check, s.memory.given = s.checkLimits, s.checkGiven
+	for i := range 2 {
+		s.controllers = append(s.controllers, &process{access: s.memory.access(fmt.Sprintf("n%02d", i)), lag: s.rand.IntN(90)})
+	}
+	return s
+}
+
+// join adds a node; each that is not special is a plain worker.
+func (s *simulation) join(name, pool string, special bool) {
+	labels := map[string]string{role("worker"): "", "topology.kubernetes.io/zone": strconv.Itoa(s.rand.IntN(3))}
+	config := "rendered-worker-1"
+	if special {
+		labels[role(pool)], config = "", "rendered-"+pool+"-1"
+	}
+	if pool == "master" && special {
+		labels[role("control-plane")] = ""
+	}
+	s.addNode(name, config, labels)
+	s.machines[name] = &machine{name: name, m: s.memory, running: config, faults: true,
+		rand: rand.New(rand.NewPCG(s.rand.Uint64(), 1)), failed: map[string]bool{}}
+}
+
+// settings chooses how the pools are rolled out.
+func (s *simulation) settings() {
+	for _, pool := range s.order {
+		s.changePool(pool, func(p *rollout.Pool) {
+			percent := intstr.FromString(fmt.Sprintf("%d%%", 5+s.rand.IntN(40)))
+			number := intstr.FromInt32(int32(s.rand.IntN(4)))
+			nodes := map[string]int{"worker": 11, "infra": 6}[pool]
+			p.MaxUnavailable, s.limits[pool] = &number, max(number.IntValue(), 1)
+			if s.rand.IntN(2) == 0 {
+				n, _ := strconv.Atoi(strings.TrimSuffix(percent.StrVal, "%"))
+				p.MaxUnavailable, s.limits[pool] = &percent, max(n*nodes/100, 1)
+			}
+			if pool == "master" {
+				s.limits[pool] = 1
+			}
+			p.Spec = objects.PoolRolloutSpec{Canary: int32(s.rand.IntN(3)), StopAfter: int32(s.rand.IntN(4)), ReturnToLastGood: s.rand.IntN(2) == 0}
+			p.Spec.Soak = v1.Duration{Duration: time.Duration(s.rand.IntN(30)) * time.Minute}
+			if s.rand.IntN(4) == 0 && pool != "master" {
+				p.Spec.After = []string{"master"}
+			}
+			if s.rand.IntN(4) == 0 {
+				p.Spec.Window = "10:00-20:00 UTC"
+			}
+		})
+	}
+}
+
+func (s *simulation) fault(format string, args ...any) {
+	if s.wrong == "" {
+		s.wrong = s.now.Format("15:04") + " " + fmt.Sprintf(format, args...)
+	}
+}
+
+// checkLimits is the invariant: no pool has more disturbed nodes than it may.
+func (s *simulation) checkLimits(call string) {
+	count := map[string][]string{}
+	for _, c := range s.machines {
+		if c.disturbed() {
+			pool := s.poolOf(s.memory.nodes[c.name])
+			count[pool] = append(count[pool], c.name)
+		}
+	}
+	for pool, names := range count {
+		if len(names) > s.limits[pool] {
+			s.fault("%s: %s are disturbed of %s at a time, limit %d, after %s", "limit", names, pool, s.limits[pool], call)
+		}
+	}
+}
+
+// checkGiven is the invariant of what is given: only what the pool has or had, and to no node that an
+// administrator has cordoned.
+func (s *simulation) checkGiven(n *rollout.Node, config string) {
+	pool := s.poolOf(n)
+	if !s.targets[pool][config] {
+		s.fault("%s of %s is given %s", n.Name, pool, config)
+	}
+	if n.Cordoned && n.Annotations[api.CordonedFor] == "" {
+		s.fault("%s is given %s although it is cordoned", n.Name, config)
+	}
+}
+
+func (s *simulation) poolOf(n *rollout.Node) string {
+	for _, pool := range []string{"master", "infra", "worker"} {
+		if _, ok := n.Labels[role(pool)]; ok {
+			return pool
+		}
+	}
+	return ""
+}
+
+// step runs controllers and machines for one minute.
+func (s *simulation) step() {
+	s.now = s.now.Add(time.Minute)
+	for _, name := range slices.Sorted(maps.Keys(s.machines)) {
+		s.machines[name].step()
+	}
+	if !s.calm {
+		s.administrator()
+	}
+	s.checkLimits("a minute")
+	for range 6 {
+		p := s.controllers[s.rand.IntN(2)]
+		if p.resume == nil {
+			s.start(p)
+		}
+		if _, more := p.resume(); !more {
+			p.resume = nil
+		} else if !s.calm && s.rand.IntN(30) == 0 { // killed; its successor knows nothing
+			p.stop()
+			p.resume = nil
+			p.relist()
+		}
+	}
+}
+
+// start begins a pass of a controller, with caches that are more or less old.
+func (s *simulation) start(p *process) {
+	if s.calm {
+		p.relist()
+	} else {
+		p.refresh(func() bool { return s.rand.IntN(100) >= p.lag })
+	}
+	p.resume, p.stop = iter.Pull(func(yield func(string) bool) {
+		alive := true
+		p.pause = func(call string) bool {
+			alive = alive && yield(call)
+			return alive
+		}
+		_, _ = rollout.Controller{Cluster: p.access, Decide: s.decide}.Pass(context.Background())
+	})
+}
+
+// administrator does what people do: other configurations, cordons, deletions, joins.
+func (s *simulation) administrator() {
+	names := slices.Sorted(maps.Keys(s.memory.nodes))
+	name := names[s.rand.IntN(len(names))]
+	n := s.memory.nodes[name]
+	switch s.rand.IntN(150) {
+	case 0, 1:
+		s.release(s.order[s.rand.IntN(3)])
+	case 2:
+		if n.Annotations[api.CordonedFor] == "" {
+			s.change(name, func(n *rollout.Node) { n.Cordoned = !n.Cordoned })
+		}
+	case 3:
+		if s.poolOf(n) != "master" && len(names) > 12 {
+			delete(s.memory.nodes, name)
+			delete(s.machines, name)
+		}
+	case 4:
+		if len(names) < 20 {
+			s.join(fmt.Sprintf("n%02d", 20+s.rand.IntN(60)), "worker", false)
+		}
+	case 5:
+		s.changePool("worker", func(p *rollout.Pool) { p.Paused, p.Version = !p.Paused, s.next() })
+	}
+}
+
+// release gives a pool another configuration, or the first one again. Some do not work on some nodes.
+func (s *simulation) release(pool string) {
+	config := fmt.Sprintf("rendered-%s-%d", pool, 1+s.rand.IntN(4))
+	if s.rand.IntN(3) == 0 {
+		for _, name := range slices.Sorted(maps.Keys(s.machines)) {
+			if c := s.machines[name]; config != "rendered-"+pool+"-1" && s.rand.IntN(6) == 0 {
+				c.failed[config] = true
+			}
+		}
+	}
+	s.targets[pool][config] = true
+	s.changePool(pool, func(p *rollout.Pool) { p.Configuration.Name, p.Version = config, s.next() })
+}
+
+// run simulates faults, then their end, and returns what is wrong; "" if nothing is.
+func (s *simulation) run(minutes int) string {
+	for range minutes {
+		if s.step(); s.wrong != "" {
+			return s.wrong
+		}
+	}
+	s.calm = true
+	for _, c := range s.machines {
+		c.faults, c.gone = false, false
+	}
+	for _, pool := range s.order {
+		s.changePool(pool, func(p *rollout.Pool) { p.Paused, p.Version, p.Spec.Window = false, s.next(), "" })
+	}
+	s.settle()
+	if s.checkEnd(false); s.wrong != "" {
+		return s.wrong
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.machines)) { // somebody heals what is named
+		s.machines[name].retry()
+		s.change(name, func(n *rollout.Node) { n.Cordoned = n.Annotations[api.CordonedFor] != "" })
+	}
+	for _, pool := range s.order { // a configuration that was given up is tried again
+		s.changePool(pool, func(p *rollout.Pool) { p.Spec.ReturnToLastGood = false })
+	}
+	for _, p := range s.controllers { // a spec is not an object of its own here
+		p.relist()
+	}
+	s.settle()
+	s.checkEnd(true)
+	return s.wrong
+}
+
+// settle runs until all pools have arrived, or nothing changes for longer than any timeout.
+func (s *simulation) settle() {
+	const quiet = 16 * 60 // longer than the night between two windows
+	last, since := s.version, 0
+	for minute := 0; s.wrong == "" && since < quiet && !s.arrived(); minute++ {
+		if minute > 2*24*60 {
+			s.fault("the fleet does not come to rest")
+		}
+		s.step()
+		if since++; s.version != last {
+			last, since = s.version, 0
+		} else if since > 10 { // only time passes
+			s.now, since = s.now.Add(14*time.Minute), since+14
+		}
+	}
+}
+
+func (s *simulation) arrived() bool {
+	for _, pool := range s.order {
+		if len(s.behind(pool)) > 0 || s.memory.pools[pool].Rollout.Waiting != "" || len(s.memory.pools[pool].Rollout.Taken) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// behind returns the nodes of a pool that do not run its configuration.
+func (s *simulation) behind(pool string) (out []string) {
+	for name, n := range s.memory.nodes {
+		if s.poolOf(n) == pool && (s.machines[name].running != s.memory.pools[pool].Configuration.Name || s.machines[name].disturbed()) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// checkEnd checks that each pool has arrived or, unless everything works, says why not and names who is to
+// blame.
+func (s *simulation) checkEnd(healed bool) {
+	for _, pool := range s.order {
+		p, behind := s.memory.pools[pool], s.behind(pool)
+		says := p.Rollout.Waiting
+		names := slices.ContainsFunc(slices.Collect(maps.Keys(s.memory.nodes)), func(name string) bool { return strings.Contains(says, name) }) ||
+			strings.Contains(says, "gone") || strings.Contains(says, "pool master") && len(s.behind("master")) > 0
+		switch {
+		case len(behind) == 0 && says == "" && len(p.Rollout.Taken) == 0:
+		case healed:
+			s.fault("%s is healthy and has not arrived: %s; says %q, %+v", pool, behind, says, p.Rollout)
+		case len(behind) > 0 && !names:
+			s.fault("%s has not arrived (%s) and names nobody: %q", pool, behind, says)
+		}
+	}
+}
+
+// seeds returns how many simulations to run: PIVOT_SWEEP=long runs all of them.
+func seeds() int {
+	switch {
+	case os.Getenv("PIVOT_SWEEP") == "long":
+		return 1000
+	case testing.Short():
+		return 20
+	}
+	return 100
+}
+
+const minutesOfFaults = 240
+
+// TestSweepFleet: whatever happens to nodes and controllers, no more nodes are unavailable because of us than
+// may be, and each rollout arrives or names who is to blame.
+func TestSweepFleet(t *testing.T) {
+	start, requests, events := time.Now(), 0, 0
+	for seed := range seeds() {
+		s := newSimulation(uint64(seed), rollout.Decide)
+		if wrong := s.run(minutesOfFaults); wrong != "" {
+			t.Fatalf("seed %d: %s", seed, wrong)
+		}
+		requests, events = requests+s.requests, events+s.events
+	}
+	t.Logf("swept %d fleets of 20 nodes in %s: %d requests, %d events", seeds(), time.Since(start).Round(time.Second), requests, events)
+}

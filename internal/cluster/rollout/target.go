@@ -1,0 +1,93 @@
+package rollout
+
+import (
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+)
+
+// chooseTarget decides which configuration the nodes are given: that of the pool, or on the way back the last
+// one that all of them had.
+func (v *view) chooseTarget() {
+	p, s := v.pool, &v.status
+	if common := v.common(); common != "" && common != s.GivenUp {
+		s.LastGood = common
+	}
+	v.target = p.Configuration.Name
+	if v.returns() {
+		v.target = s.LastGood
+	}
+	failed := v.failed()
+	v.fails = failed
+	switch {
+	case v.target != p.Configuration.Name: // who is to blame stays named
+		s.Failed = merge(s.Failed, failed, v)
+	case len(failed) >= v.stopAfter():
+		s.Failed, s.GivenUp = failed, v.target
+		if v.returns() {
+			v.target = s.LastGood
+			v.fails = v.failed()
+		}
+	default:
+		s.Failed, s.GivenUp = failed, ""
+	}
+	if s.Target != v.target {
+		s.Target, s.CanariesSince = v.target, nil
+	}
+}
+
+// returns reports whether the pool's configuration is given up for the last good one. It is until the pool gets
+// another one: a node that has returned says nothing about whether the failing one would work now.
+func (v *view) returns() bool {
+	s := v.status
+	return v.pool.Spec.ReturnToLastGood && s.GivenUp != "" && s.GivenUp == v.pool.Configuration.Name &&
+		s.LastGood != "" && s.LastGood != s.GivenUp
+}
+
+// isReturning reports whether the target is not the pool's own configuration.
+func (v *view) isReturning() bool { return v.target != v.pool.Configuration.Name }
+
+// common returns the configuration that all nodes have and have proven; "" if there is none.
+func (v *view) common() string {
+	if len(v.members) == 0 {
+		return ""
+	}
+	first := v.members[0].current()
+	for i := range v.members {
+		m := &v.members[i]
+		if m.current() != first || m.desired() != first || m.state() != api.StateDone || m.unproven() != "" {
+			return ""
+		}
+	}
+	return first
+}
+
+// failed returns the nodes on which the target has failed.
+func (v *view) failed() (out []objects.FailedNode) {
+	for i := range v.members {
+		m := &v.members[i]
+		if reason := v.failure(m); reason != "" {
+			out = append(out, objects.FailedNode{Name: m.Name, Reason: bounded(reason)})
+		} else if m.taken && m.desired() == v.target && !m.NotReadySince.IsZero() {
+			v.remindAt(m.NotReadySince.Add(v.missingAfter()))
+		}
+	}
+	slices.SortFunc(out, func(a, b objects.FailedNode) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// merge returns the nodes that have failed before and still exist, and those that fail now.
+func merge(before, now []objects.FailedNode, v *view) []objects.FailedNode {
+	out := slices.Clone(now)
+	for _, b := range before {
+		if v.isMember(b.Name) && !slices.ContainsFunc(now, func(n objects.FailedNode) bool { return n.Name == b.Name }) {
+			out = append(out, b)
+		}
+	}
+	slices.SortFunc(out, func(a, b objects.FailedNode) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func (v *view) stopAfter() int { return max(int(v.pool.Spec.StopAfter), 1) }

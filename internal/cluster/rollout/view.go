@@ -1,0 +1,112 @@
+package rollout
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"machine-pivot/internal/cluster/objects"
+)
+
+// view is a pool in the course of a decision.
+type view struct {
+	pool     *Pool
+	now      time.Time
+	self     string
+	members  []member        // in the order in which they begin
+	names    map[string]bool // of the members
+	alone    []string        // nodes without a desired configuration
+	problems []string        // of settings, labels and selectors
+
+	most   int // that may be unavailable
+	target string
+	taken  map[string]bool // the slots that remain or are taken
+	status objects.PoolRolloutStatus
+	next   time.Time
+
+	fails    []objects.FailedNode // on which the target fails now
+	released []Node
+	gone     []string
+	given    []Node
+}
+
+// member is a node of a pool.
+type member struct {
+	*Node
+	why       string // it is unavailable; "" if it is not
+	taken     bool   // it has a slot of the pool
+	elsewhere bool   // it has a slot of another pool, of which it was a node
+}
+
+// newView returns the view of a pool before anything is decided.
+func newView(f Fleet, i int, a assignment, holders map[string]string) *view {
+	p := &f.Pools[i]
+	v := &view{pool: p, now: f.Now, self: f.Self, taken: map[string]bool{}, names: map[string]bool{}, problems: a.problems[p.Name], status: p.Rollout}
+	for _, name := range p.Rollout.Taken {
+		v.taken[name] = true
+	}
+	for _, n := range a.nodes[p.Name] {
+		if n.desired() == "" { // its agent lets it join, or an administrator wants it to be left alone
+			v.alone = append(v.alone, n.Name)
+			continue
+		}
+		v.names[n.Name] = true
+		holder := holders[n.Name]
+		v.members = append(v.members, member{Node: n, why: n.unavailable(), taken: v.taken[n.Name], elsewhere: holder != "" && holder != p.Name})
+	}
+	slices.SortFunc(v.members, v.order)
+	var err error
+	if v.most, err = maxUnavailable(p, len(v.members)); err != nil {
+		v.problems = append(v.problems, err.Error())
+	}
+	return v
+}
+
+// order compares nodes by when they begin: by zone, so that one zone at a time is disturbed, those without a
+// zone last; then by age. The controller's own node is the last one.
+func (v *view) order(a, b member) int {
+	zone := func(m member) string { return cmp.Or(m.Labels["topology.kubernetes.io/zone"], "\xff") }
+	if (a.Name == v.self) != (b.Name == v.self) {
+		if a.Name == v.self {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Or(strings.Compare(zone(a), zone(b)), a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+}
+
+// holders returns the pool that has given each slot.
+func holders(f Fleet) map[string]string {
+	out := map[string]string{}
+	for _, p := range f.Pools {
+		for _, name := range p.Rollout.Taken {
+			out[name] = p.Name
+		}
+	}
+	return out
+}
+
+// isFailedCandidate reports whether a node without a slot has failed with another configuration than the
+// target, and may get that.
+func (v *view) isFailedCandidate(m *member) bool {
+	return !m.taken && !m.elsewhere && m.desired() != v.target && m.hasFailed() && !m.cordonedByPeople()
+}
+
+// isCandidate reports whether a node that serves may begin.
+func (v *view) isCandidate(m *member) bool {
+	return !m.taken && !m.elsewhere && m.desired() != v.target && m.why == ""
+}
+
+// has reports whether a node has the target, and serves with it. One that somebody has cordoned has it, too.
+func (v *view) has(m *member) bool {
+	return m.desired() == v.target && m.current() == v.target &&
+		(m.why == "" || m.Problem == "" && m.why == "is cordoned" && m.unproven() == "")
+}
+
+// remindAt makes the controller look again at a time.
+func (v *view) remindAt(t time.Time) {
+	if t.After(v.now) && (v.next.IsZero() || t.Before(v.next)) {
+		v.next = t
+	}
+}

@@ -1,0 +1,124 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"machine-pivot/internal/cluster/api"
+)
+
+// waiting returns what the rollout waits for, in one sentence; "" if each node has what it should. docs/
+// cluster-rollout.md has the table of these sentences.
+func (v *view) waiting(stop string) string {
+	if len(v.members) == 0 && len(v.problems) > 0 {
+		return v.problems[0]
+	}
+	if v.hasArrived() && len(v.taken) == 0 {
+		return ""
+	}
+	back := ""
+	if v.isReturning() && v.target != "" {
+		back = v.givenUp()
+	}
+	return back + v.reason(stop)
+}
+
+// givenUp says that the pool's configuration is given up, and whose fault that is.
+func (v *view) givenUp() string {
+	names := make([]string, len(v.status.Failed))
+	for i, f := range v.status.Failed {
+		names[i] = f.Name
+	}
+	where := some(names)
+	if where == "" {
+		where = "nodes that are gone"
+	}
+	return fmt.Sprintf("%s is given up, since it failed on %s; the nodes get %s: ", v.status.GivenUp, where, v.target)
+}
+
+// reason is the first reason that holds.
+func (v *view) reason(stop string) string {
+	var begun, down, cordoned []string
+	left := 0
+	for i := range v.members {
+		m := &v.members[i]
+		switch {
+		case m.taken && m.cordonedByPeople():
+			cordoned = append(cordoned, m.Name)
+		case m.taken:
+			begun = append(begun, m.describe(v.target))
+		case m.elsewhere:
+			down = append(down, m.Name+" has a slot of another pool")
+		case v.has(m) && m.why == "":
+		case v.has(m): // it has the target, and takes room from others
+			cordoned = append(cordoned, m.Name)
+		case m.desired() == v.target:
+			down = append(down, m.Name+" "+m.why)
+		case m.cordonedByPeople():
+			cordoned = append(cordoned, m.Name)
+		case m.why != "" && !m.hasFailed():
+			down = append(down, m.Name+" "+m.why)
+		default:
+			left++
+		}
+	}
+	switch {
+	case stop != "" && left+len(begun)+len(down)+len(cordoned) > 0:
+		return stop
+	case len(begun) > 0:
+		return fmt.Sprintf("waits for %s (at most %d unavailable at a time)", some(begun), v.most)
+	case len(down) > 0:
+		return fmt.Sprintf("waits until these nodes serve: %s (at most %d unavailable at a time)", some(down), v.most)
+	case len(cordoned) > 0:
+		return "waits until somebody uncordons " + some(cordoned)
+	case len(v.taken) > 0:
+		return "waits for the nodes that have left the pool"
+	case v.isReturning():
+		return "all nodes have it; correct the MachineConfigs of the pool"
+	}
+	return ""
+}
+
+// describe says how far a node with a slot is.
+func (m *member) describe(target string) string {
+	switch {
+	case m.why == "" && m.desired() != target:
+		return m.Name + ", which gets " + target + " now"
+	case m.why == "":
+		return m.Name + ", which has " + target
+	}
+	return m.Name + ", which " + m.why
+}
+
+// mostNamed is how many nodes a sentence names.
+const mostNamed = 3
+
+// some joins the first of several names, and says how many more there are. Their order is by name, so that two
+// controllers, each of which has its own node last, write the same.
+func some(names []string) string {
+	slices.Sort(names)
+	if more := len(names) - mostNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNamed], "; "), more)
+	}
+	return strings.Join(names, "; ")
+}
+
+func has(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " has"
+	}
+	return some(names) + " have"
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+
+func bounded(text string) string { return api.BoundedReason(text) }
