@@ -25,7 +25,7 @@ const PodImage = "registry.example/pod:test"
 const AgentImage = "registry.example/pivot-agent:test"
 
 // Images makes the images of the test's pods and of the node agent in the directory dir. source is the root
-// of this project's checkout, agent the directory with what "make build" makes.
+// of this project's checkout, bin the directory with what "make build" has made.
 func Images(ctx context.Context, source, bin, dir string) ([]Image, error) {
 	tree, layout := filepath.Join(dir, "tree"), filepath.Join(dir, "pod")
 	for _, argv := range [][]string{
