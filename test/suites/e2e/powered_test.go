@@ -13,7 +13,8 @@ import (
 // powered is a machine that is on while a test watches it: each time the guest reboots, it is booted again.
 type powered struct {
 	machine  *vm.Machine
-	rebooted func() // called at each reboot of the guest's own
+	rebooted func()        // called at each reboot of the guest's own
+	idle     time.Duration // see vm.Limits; 0: the default
 
 	mu    sync.Mutex
 	boots int      // power-ons and reboots so far
@@ -41,7 +42,7 @@ func (p *powered) boot(t *testing.T) bool {
 	p.boots++
 	p.mu.Unlock()
 	b, err := p.machine.Boot(t.Context(), vm.BootOptions{
-		ExtraArgs: []string{"report.stay"}, Cut: p.cut, OnLine: p.line, Limits: vm.Limits{Total: 2 * time.Hour},
+		ExtraArgs: []string{"report.stay"}, Cut: p.cut, OnLine: p.line, Limits: vm.Limits{Idle: p.idle, Total: 2 * time.Hour},
 	})
 	if err == nil && b.Exit != vm.Rebooted && b.Exit != vm.Stopped {
 		err = errors.New("the machine " + string(b.Exit))

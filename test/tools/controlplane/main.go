@@ -1,5 +1,5 @@
-// The program controlplane builds the control plane of the tests into the cache, and prints the path
-// of the binary.
+// The program controlplane builds the control plane of the tests, or their kubelet, into the cache, and
+// prints the path of the binary.
 package main
 
 import (
@@ -15,10 +15,14 @@ import (
 
 func main() {
 	full := flag.Bool("full", false, "with kube-controller-manager and kube-scheduler")
+	kubelet := flag.Bool("kubelet", false, "kubelet instead of the control plane")
 	flag.Parse()
-	form := controlplane.Mini
-	if *full {
-		form = controlplane.Full
+	form := controlplane.FormMini
+	switch {
+	case *kubelet:
+		form = controlplane.FormKubelet
+	case *full:
+		form = controlplane.FormFull
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

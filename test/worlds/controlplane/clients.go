@@ -10,6 +10,9 @@ import (
 // Admin returns the configuration of a client that may do everything.
 func (c *ControlPlane) Admin() *rest.Config { return c.User("admin", "system:masters") }
 
+// CA returns the certificate of the authority that issues all certificates, in PEM.
+func (c *ControlPlane) CA() []byte { return c.ca.pem() }
+
 // NodeUser returns the configuration of a client with the credentials of a node's kubelet.
 func (c *ControlPlane) NodeUser(node string) *rest.Config {
 	return c.User("system:node:"+node, "system:nodes")

@@ -23,6 +23,7 @@ import (
 // ControlPlane is a control plane that runs until the end of a test.
 type ControlPlane struct {
 	t       testing.TB
+	form    Form
 	dir     string // files and sockets
 	program string
 	ca      authority
@@ -34,21 +35,40 @@ type ControlPlane struct {
 // Start starts a control plane, and builds it before if necessary. It skips the test in a short run.
 func Start(t testing.TB) *ControlPlane {
 	t.Helper()
+	return startForm(t, FormMini)
+}
+
+// StartFull is like Start, with kube-controller-manager, kube-scheduler and the admission of service
+// accounts: what real nodes need. Somebody has to run the pods.
+func StartFull(t testing.TB) *ControlPlane {
+	t.Helper()
+	return startForm(t, FormFull)
+}
+
+func startForm(t testing.TB, form Form) *ControlPlane {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a control plane of Kubernetes")
 	}
-	program, err := Program(t.Context(), Mini, t.Output())
+	c := &ControlPlane{t: t, form: form, program: NeedProgram(t, form)}
+	if err := c.start(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// NeedProgram returns the path of the binary of a form, and builds it before if necessary. Without the
+// modules of Kubernetes it skips the test.
+func NeedProgram(t testing.TB, form Form) string {
+	t.Helper()
+	program, err := Program(t.Context(), form, t.Output())
 	if _, offline := errors.AsType[NoModules](err); offline {
 		need.Lacking(t, err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &ControlPlane{t: t, program: program}
-	if err := c.start(); err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return program
 }
 
 func (c *ControlPlane) start() (err error) {
@@ -75,10 +95,23 @@ func (c *ControlPlane) start() (err error) {
 		return err
 	}
 	c.StartServer()
-	if _, err := c.component("disruption", c.path(adminConfig)); err != nil {
+	if err := c.startControllers(); err != nil {
 		return err
 	}
 	return c.waitForNamespace("default")
+}
+
+// startControllers starts what else the form has. The controller-manager has the disruption controller, too.
+func (c *ControlPlane) startControllers() error {
+	if c.form == FormMini {
+		_, err := c.component("disruption", c.path(adminConfig))
+		return err
+	}
+	_, err := c.component("kube-controller-manager", c.managerFlags()...)
+	if err == nil {
+		_, err = c.component("kube-scheduler", c.schedulerFlags()...)
+	}
+	return err
 }
 
 // path returns the path of a file of the control plane.

@@ -64,17 +64,37 @@ func (c *ControlPlane) etcdFlags() []string {
 }
 
 // serverFlags has the API server authorize and admit as in a cluster. Only the admission of service
-// accounts is off: no controller makes an account in each namespace, without which pods are refused.
+// accounts is off in the small form: no controller makes an account in each namespace, without which pods
+// are refused.
 func (c *ControlPlane) serverFlags() []string {
-	return []string{
+	flags := []string{
 		"--etcd-servers=unix://" + c.path(etcdSocket),
 		"--bind-address=127.0.0.1", "--secure-port=" + c.port.number, "--permit-port-sharing", "--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--tls-cert-file=" + c.path(serverCert), "--tls-private-key-file=" + c.path(serverKey), "--client-ca-file=" + c.path(caFile), "--cert-dir=" + c.dir,
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + c.path(accountsKey), "--service-account-signing-key-file=" + c.path(accountsKey),
-		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--disable-admission-plugins=ServiceAccount",
+		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--audit-policy-file=" + c.path(auditPolicy), "--audit-log-path=" + c.path(auditLog),
 		"--profiling=false",
 	}
+	if c.form == FormMini {
+		flags = append(flags, "--disable-admission-plugins=ServiceAccount")
+	}
+	return flags
+}
+
+// managerFlags has all controllers of a cluster run that has no cloud. Each is alone: nobody else wants
+// to be the leader. Nothing asks it over HTTP.
+func (c *ControlPlane) managerFlags() []string {
+	return []string{
+		"--kubeconfig=" + c.path(adminConfig), "--leader-elect=false", "--secure-port=0",
+		// Emulated nodes on a busy host are late, by more than the 50 s after which a node counts as lost.
+		"--node-monitor-grace-period=10m",
+		"--root-ca-file=" + c.path(caFile), "--service-account-private-key-file=" + c.path(accountsKey),
+	}
+}
+
+func (c *ControlPlane) schedulerFlags() []string {
+	return []string{"--kubeconfig=" + c.path(adminConfig), "--leader-elect=false", "--secure-port=0"}
 }

@@ -17,14 +17,31 @@ import (
 	"machine-pivot/test/tools/buildcache"
 )
 
-// Form says which components a control plane has.
+// Form says what of Kubernetes a program has.
 type Form string
 
 // The forms.
 const (
-	Mini Form = "mini" // etcd, API server, disruption controller
-	Full Form = "full" // Mini, kube-controller-manager and kube-scheduler; a third more to compile
+	FormMini    Form = "mini"    // etcd, API server, disruption controller
+	FormFull    Form = "full"    // FormMini, kube-controller-manager and kube-scheduler; a third more to compile
+	FormKubelet Form = "kubelet" // only kubelet, for machines: a program of its own
 )
+
+// source returns the package of the program, relative to the module.
+func (f Form) source() string {
+	if f == FormKubelet {
+		return "./kubelet"
+	}
+	return "."
+}
+
+// what describes the program.
+func (f Form) what() string {
+	if f == FormKubelet {
+		return "kubelet"
+	}
+	return "the control plane (" + string(f) + ")"
+}
 
 // NoModules is the error of a build for which not all Go modules can be had: there is no network, and
 // they were never downloaded.
@@ -40,9 +57,9 @@ func (e NoModules) Unwrap() error { return e.Err }
 // keepPrograms is how many programs of each form the cache keeps.
 const keepPrograms = 2
 
-// Program returns the path of the control plane's binary. It is built from test/controlplane, which
-// takes eight minutes of processor time, unless the cache has it: log receives that. Another process
-// that needs it at the same time waits.
+// Program returns the path of the binary of a form. It is built from test/controlplane, which takes
+// eight minutes of processor time for the first form, unless the cache has it: log receives that.
+// Another process that needs it at the same time waits.
 func Program(ctx context.Context, form Form, log io.Writer) (path string, err error) {
 	dir, err := buildcache.Dir("controlplane")
 	if err != nil {
@@ -62,7 +79,7 @@ func Program(ctx context.Context, form Form, log io.Writer) (path string, err er
 		return "", err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	entry, err := c.Entry(string(form)+"-"+key, "the control plane ("+string(form)+")", func(dir string) error {
+	entry, err := c.Entry(string(form)+"-"+key, form.what(), func(dir string) error {
 		return compile(ctx, source, form, filepath.Join(dir, binary))
 	})
 	if err != nil {
@@ -118,14 +135,14 @@ func compile(ctx context.Context, source string, form Form, to string) error {
 		return nil
 	}
 	// This downloads what is needed, a third of what "go mod download" would.
-	if err := goCommand("list", "-deps", "-tags", string(form), "."); err != nil {
+	if err := goCommand("list", "-deps", "-tags", string(form), form.source()); err != nil {
 		return NoModules{err}
 	}
 	flags, err := versionFlags(source)
 	if err != nil {
 		return err
 	}
-	return goCommand("build", "-trimpath", "-buildvcs=false", "-tags", string(form), "-ldflags", flags, "-o", to, ".")
+	return goCommand("build", "-trimpath", "-buildvcs=false", "-tags", string(form), "-ldflags", flags, "-o", to, form.source())
 }
 
 // versionFlags returns the linker's flags with which the components know their version: that of the

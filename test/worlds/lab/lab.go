@@ -91,6 +91,9 @@ func (l *Lab) Alone(ctx context.Context) (_ *Lab, err error) {
 	return own, nil
 }
 
+// Bin returns the directory with what "make build" has built for the lab.
+func (l *Lab) Bin() string { return l.shared.bin }
+
 // builtSuffix is the suffix that makes the name of the build directory from that of the installation
 // directory.
 const builtSuffix = ".built"

@@ -20,6 +20,7 @@ type Machine struct {
 	Log       io.Writer // receives the serial console, line by line; may be nil
 	Accel     string    // QEMU's -accel; "": the first boot detects what works here
 	Extra     []string  // further arguments for QEMU
+	Forward   string    // what of the host leads to the guest, as QEMU's hostfwd, such as "tcp:127.0.0.1:8080-:80"; "": nothing
 }
 
 // BootOptions are the options of one boot.
@@ -102,7 +103,7 @@ func (m *Machine) power(ctx context.Context, k loaded, report string, o BootOpti
 		return err
 	}
 	q := qemu{
-		accel: m.Accel, disk: m.Disk, kernel: k.kernel, initramfs: k.initramfs, memoryMiB: m.MemoryMiB, extra: m.Extra, writeLog: writeLog,
+		accel: m.Accel, disk: m.Disk, kernel: k.kernel, initramfs: k.initramfs, memoryMiB: m.MemoryMiB, extra: m.Extra, forward: m.Forward, writeLog: writeLog,
 		report: report, limits: o.Limits.orDefault(), cut: o.Cut,
 		cmdline: strings.Join(append([]string{r.Entry.Options}, o.ExtraArgs...), " "),
 	}

@@ -23,6 +23,7 @@ type qemu struct {
 	writeLog                                string // a file to log each write to the disk in; "": none
 	report                                  string // a file for the output of the second serial port; "": no such port
 	extra                                   []string
+	forward                                 string // see Machine.Forward
 	limits                                  Limits
 	cut                                     <-chan struct{} // closed to kill the machine; may be nil
 }
@@ -61,7 +62,7 @@ func (q qemu) command(ctx context.Context) *exec.Cmd {
 		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control", // fd 3 is the first of ExtraFiles
 		"-blockdev", drive,
-		"-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net",
+		"-netdev", q.network(), "-device", "virtio-net-pci,netdev=net",
 		"-device", "virtio-rng-pci",
 	}
 	if q.report != "" {
@@ -78,6 +79,14 @@ func (q qemu) command(ctx context.Context) *exec.Cmd {
 	// Even a killed test must not leave machines behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
+}
+
+// network returns the guest's network, in which the host is 10.0.2.2.
+func (q qemu) network() string {
+	if q.forward == "" {
+		return "user,id=net"
+	}
+	return "user,id=net,hostfwd=" + q.forward
 }
 
 // escape quotes a file name for use as a value in a QEMU option list.
