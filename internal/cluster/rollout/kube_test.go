@@ -38,7 +38,7 @@ type plane struct {
 	nodes kubernetes.Interface
 }
 
-const account = "system:serviceaccount:pivot-fleet:pivot-fleet"
+const account = "system:serviceaccount:pivot-fleet:pivot-fleet-controller"
 
 func newPlane(t *testing.T, nodes int) plane {
 	t.Helper()

@@ -1,0 +1,244 @@
+// Package fleet tests the program pivot-fleet as it runs in a cluster: two replicas at the real API server, with
+// the rights of deploy/fleet. Stand-ins for the nodes' agents give the nodes what they should have.
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/test/worlds/controlplane"
+)
+
+const (
+	workers = "node-role.kubernetes.io/worker"
+	role    = "machineconfiguration.openshift.io/role"
+)
+
+// world is a cluster with replicas of the controller and with nodes.
+type world struct {
+	*testing.T
+	client.Client
+	plane    *controlplane.ControlPlane
+	program  string
+	config   string // file with the credentials of the controller
+	replicas []*replica
+
+	mu       sync.Mutex
+	most     int      // nodes that were changed at a time
+	received []string // configurations that nodes were given, in their order
+}
+
+type replica struct {
+	*exec.Cmd
+	log *bytes.Buffer
+}
+
+func newWorld(t *testing.T, nodes int) *world {
+	t.Helper()
+	known := runtime.NewScheme()
+	if err := scheme.AddToScheme(known); err != nil {
+		t.Fatal(err)
+	}
+	objects.AddTo(known)
+	dir := t.TempDir()
+	w := &world{T: t, plane: controlplane.Start(t), program: filepath.Join(dir, "pivot-fleet"), config: filepath.Join(dir, "config")}
+	var err error
+	if w.Client, err = client.New(w.plane.Admin(), client.Options{Scheme: known}); err != nil {
+		t.Fatal(err)
+	}
+	w.plane.Deploy("../../../deploy/base")
+	for _, file := range []string{"controller", "rbac-admission", "rbac-render", "rbac-rollout"} {
+		w.plane.ApplyFile("../../../deploy/fleet/" + file + ".yaml")
+	}
+	account := w.plane.User("system:serviceaccount:pivot-fleet:pivot-fleet-controller", "system:serviceaccounts", "system:serviceaccounts:pivot-fleet")
+	if err := os.WriteFile(w.config, w.plane.Kubeconfig(account), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", w.program, "machine-pivot/cmd/pivot-fleet").CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the program: %v\n%s", err, out)
+	}
+	for i := range nodes {
+		w.join(fmt.Sprintf("n%d", i))
+	}
+	w.agents()
+	return w
+}
+
+// join adds a Ready node that has joined without a configuration.
+func (w *world) join(name string) {
+	w.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{workers: ""}, Annotations: map[string]string{
+		api.DesiredConfig: "old", api.CurrentConfig: "old", api.StateOfNode: api.StateDone}}}
+	if err := w.Create(w.Context(), n); err != nil {
+		w.Fatal(err)
+	}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	if err := w.Client.Status().Update(w.Context(), n); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// agents stand in for the agents of all nodes.
+func (w *world) agents() {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			w.agentsOnce(ctx)
+			select {
+			case <-ctx.Done():
+			case <-time.After(300 * time.Millisecond):
+			}
+		}
+	}()
+	w.Cleanup(func() { cancel(); <-ended })
+}
+
+func (w *world) agentsOnce(ctx context.Context) {
+	var all corev1.NodeList
+	if w.List(ctx, &all) != nil {
+		return // the next time
+	}
+	changed := 0
+	for i := range all.Items {
+		n := &all.Items[i]
+		desired := n.Annotations[api.DesiredConfig]
+		if desired == n.Annotations[api.CurrentConfig] {
+			continue
+		}
+		changed++
+		body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}}}`, api.CurrentConfig, desired, api.StateOfNode, api.StateDone)
+		if w.Patch(ctx, n, client.RawPatch(types.MergePatchType, []byte(body))) == nil {
+			w.mu.Lock()
+			w.received = append(w.received, desired)
+			w.mu.Unlock()
+		}
+	}
+	w.mu.Lock()
+	w.most = max(w.most, changed)
+	w.mu.Unlock()
+}
+
+// start starts a replica.
+func (w *world) start() *replica {
+	w.Helper()
+	r := &replica{log: &bytes.Buffer{}}
+	r.Cmd = exec.Command(w.program, "controller", "--kubeconfig", w.config, "--listen-health", "127.0.0.1:0", "--listen-metrics", "0", "--listen-webhooks", "")
+	r.Stderr = r.log
+	r.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := r.Start(); err != nil {
+		w.Fatal(err)
+	}
+	w.replicas = append(w.replicas, r)
+	w.Cleanup(func() {
+		w.stop(r)
+		if w.Failed() {
+			w.Logf("a replica:\n%s", r.log)
+		}
+	})
+	return r
+}
+
+// stop ends a replica as kubelet does, if it runs.
+func (w *world) stop(r *replica) {
+	w.Helper()
+	if r.ProcessState != nil {
+		return
+	}
+	if err := r.Process.Signal(syscall.SIGTERM); err != nil {
+		w.Error(err)
+	}
+	if err := r.Wait(); err != nil {
+		w.Errorf("a replica ends with %v", err)
+	}
+}
+
+// pool returns the pool of the workers.
+func (w *world) pool(ctx context.Context) *objects.MachineConfigPool {
+	var p objects.MachineConfigPool
+	if w.Get(ctx, client.ObjectKey{Name: "worker"}, &p) != nil {
+		return &p
+	}
+	return &p
+}
+
+// arrived waits until each node has the pool's configuration, which is another one than before, and returns it.
+func (w *world) arrived(before string) string {
+	w.Helper()
+	var name string
+	controlplane.Eventually(w, "each node has another configuration than "+before, func(ctx context.Context) bool {
+		p := w.pool(ctx)
+		name = p.Spec.Configuration.Name
+		return name != "" && name != before && p.Status.Configuration.Name == name && p.Status.UpdatedMachineCount == p.Status.MachineCount && p.Status.MachineCount > 0
+	})
+	return name
+}
+
+func machineConfig(name, argument string) map[string]any {
+	return map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+		"metadata": map[string]any{"name": name, "labels": map[string]string{role: "worker"}},
+		"spec": map[string]any{"osImageURL": "registry.example/os@sha256:" + strings.Repeat("a", 64), "kernelArguments": []string{argument},
+			"config": map[string]any{"ignition": map[string]any{"version": "3.4.0"}}}}
+}
+
+// TestFleet (P66): two replicas, which replace one another, roll out a MachineConfig and a
+// ContainerRuntimeConfig and take the latter back, one node at a time; a MachineConfig that cannot be merged
+// changes no node, and the pool says why.
+func TestFleet(t *testing.T) {
+	w := newWorld(t, 4)
+	first := w.start()
+	w.plane.Apply(machineConfig("00-worker", "one"))
+	w.plane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+		"metadata": map[string]any{"name": "worker", "labels": map[string]string{"pools": "all"}}, "spec": map[string]any{
+			"nodeSelector":          map[string]any{"matchLabels": map[string]string{workers: ""}},
+			"machineConfigSelector": map[string]any{"matchLabels": map[string]string{role: "worker"}}}})
+	one := w.arrived("")
+
+	w.start()
+	w.plane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ContainerRuntimeConfig", "metadata": map[string]any{"name": "pids"},
+		"spec": map[string]any{"machineConfigPoolSelector": map[string]any{"matchLabels": map[string]string{"pools": "all"}},
+			"containerRuntimeConfig": map[string]any{"pidsLimit": 4096}}})
+	controlplane.Eventually(t, "the first node has begun", func(ctx context.Context) bool { return w.pool(ctx).Spec.Configuration.Name != one })
+	w.stop(first) // in the middle of the rollout
+	two := w.arrived(one)
+
+	if err := w.Delete(t.Context(), &objects.ContainerRuntimeConfig{ObjectMeta: metav1.ObjectMeta{Name: "pids"}}); err != nil {
+		t.Fatal(err)
+	}
+	if back := w.arrived(two); back != one {
+		t.Errorf("without the ContainerRuntimeConfig, the pool has %s, want %s as before", back, one)
+	}
+
+	w.plane.Apply(machineConfig("50-bad", "fips=1"))
+	controlplane.Eventually(t, "RenderDegraded names the argument", func(ctx context.Context) bool {
+		return slices.ContainsFunc(w.pool(ctx).Status.Conditions, func(c objects.PoolCondition) bool {
+			return c.Type == objects.PoolRenderDegraded && c.Status == api.True && strings.Contains(c.Message, "fips")
+		})
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	want := slices.Concat(slices.Repeat([]string{one}, 4), slices.Repeat([]string{two}, 4), slices.Repeat([]string{one}, 4))
+	if !slices.Equal(w.received, want) || w.most != 1 {
+		t.Errorf("the nodes were given %q, up to %d at a time; want %q, 1", w.received, w.most, want)
+	}
+}
