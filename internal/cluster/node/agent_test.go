@@ -480,3 +480,13 @@ func TestWoken(t *testing.T) {
 	cancel()
 	<-ended
 }
+
+// TestPublishedAgain: a state of the node that could not be written is written later, although it has not
+// changed since. The fleet's controller waits for it.
+func TestPublishedAgain(t *testing.T) {
+	w := nodeagent.New()
+	w.Unpublished = 2
+	if _, err := w.Run(func() bool { return w.State() == api.StateDone && w.Unpublished == 0 && w.System.Config.Current == "a" }); err != nil {
+		t.Fatal(err)
+	}
+}

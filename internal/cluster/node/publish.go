@@ -19,8 +19,8 @@ type said struct {
 }
 
 // publish writes the objects with the state of the node: each if a stage of the update, its progress by
-// a fifth, or what differs has changed. They are for people, so a failure is only logged; it is tried
-// again with the next change.
+// a fifth, or what differs has changed. A failure is only logged, and tried again in the next step: the node's
+// own work does not depend on these objects, but people, and the fleet's controller, do.
 func (a *Agent) publish(ctx context.Context, s situation, action Action) {
 	a.Metrics.observed(s)
 	if !s.Managed {
@@ -33,19 +33,23 @@ func (a *Agent) publish(ctx context.Context, s situation, action Action) {
 			Conditions:    conditions,
 			ConfigVersion: api.ConfigNames{Current: s.node.Annotations[api.CurrentConfig], Desired: a.change.config},
 		})
-		a.published(err)
-		a.said.update, a.said.conditions = key, conditions
+		if a.published(err) {
+			a.said.update, a.said.conditions = key, conditions
+		}
 	}
 	if key := keyOf(essence(system)); key != a.said.system {
-		a.published(a.Cluster.PublishSystem(ctx, s.node, system))
-		a.said.system = key
+		if a.published(a.Cluster.PublishSystem(ctx, s.node, system)) {
+			a.said.system = key
+		}
 	}
 }
 
-func (a *Agent) published(err error) {
+// published reports whether an object was written, and logs if not.
+func (a *Agent) published(err error) bool {
 	if err != nil {
 		a.Log.WithError(err).Warn("cannot publish the state of the node")
 	}
+	return err == nil
 }
 
 // essence returns a status without what changes too often to be published each time.

@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
 	"maps"
 
 	"machine-pivot/internal/cluster/api"
@@ -88,6 +89,10 @@ func (c cluster) Record(_ context.Context, _ node.Node, e node.Event) error {
 // PublishSystem implements node.Cluster.
 func (c cluster) PublishSystem(_ context.Context, _ node.Node, s api.NodeSystemStatus) error {
 	return c.call("publish system", func() error {
+		if c.w.Unpublished > 0 {
+			c.w.Unpublished--
+			return errors.New("the API server is busy")
+		}
 		c.w.System = s
 		return nil
 	})

@@ -26,6 +26,8 @@ type World struct {
 	Policy  node.Policy
 	Clock   time.Time
 
+	Unpublished int // how often the next NodeSystems cannot be written
+
 	Blocked    string // why pods cannot be evicted; "" if they can
 	Evictions  int    // drains that evicted pods
 	Events     []string
