@@ -65,15 +65,17 @@ func filesOf(t *testing.T, blobs string) (files []string) {
 	return files
 }
 
-// TestAgentImage: "make agent-image" makes an image with the node agent alone.
+// TestAgentImage: "make agent-image" and "make fleet-image" make an image with one program alone.
 func TestAgentImage(t *testing.T) {
 	bin := built(t)
-	name := strings.TrimSpace(run(t, root, "make", "-s", "agent-image", "BIN="+bin, "VERSION=1.2.3"))
-	if want := "oci:" + bin + "/agent-image:1.2.3"; name != want {
-		t.Errorf("the image is %q, want %q", name, want)
-	}
-	if got, want := filesOf(t, filepath.Join(bin, "agent-image/blobs/sha256")), []string{"usr/", "usr/bin/", "usr/bin/pivot-agent"}; !slices.Equal(got, want) {
-		t.Errorf("the image has %q, want %q", got, want)
+	for _, image := range []string{"agent", "fleet"} {
+		name := strings.TrimSpace(run(t, root, "make", "-s", image+"-image", "BIN="+bin, "VERSION=1.2.3"))
+		if want := "oci:" + bin + "/" + image + "-image:1.2.3"; name != want {
+			t.Errorf("the image is %q, want %q", name, want)
+		}
+		if got, want := filesOf(t, filepath.Join(bin, image+"-image/blobs/sha256")), []string{"usr/", "usr/bin/", "usr/bin/pivot-" + image}; !slices.Equal(got, want) {
+			t.Errorf("the image has %q, want %q", got, want)
+		}
 	}
 }
 
