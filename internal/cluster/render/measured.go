@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"machine-pivot/internal/cluster/api"
 )
 
 // The results of an attempt to render, for metrics.
@@ -14,25 +16,50 @@ const (
 	resultUnavailable = "unavailable" // remote content, or the API server
 )
 
-// measured are the metrics. Their only label is the result.
-type measured struct{ seconds *prometheus.HistogramVec }
+// measured are the metrics.
+type measured struct {
+	seconds  *prometheus.HistogramVec // by result
+	degraded *prometheus.GaugeVec     // by pool
+}
 
 func newMeasured(registry prometheus.Registerer) (*measured, error) {
-	m := &measured{prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "pivot_fleet_render_seconds",
-		Help:    "How long it took to render the MachineConfig of a pool.",
-		Buckets: prometheus.ExponentialBuckets(0.01, 4, 8), // to 164 s
-	}, []string{"result"})}
+	m := &measured{
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "pivot_fleet_render_seconds",
+			Help:    "How long it took to render the MachineConfig of a pool.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 4, 8), // to 164 s
+		}, []string{"result"}),
+		degraded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "pivot_render_degraded", Help: "1 if the MachineConfigs of the pool cannot be merged.",
+		}, []string{"pool"}),
+	}
 	for _, result := range []string{resultRendered, resultRefused, resultUnavailable} {
 		m.seconds.WithLabelValues(result)
 	}
-	err := registry.Register(m.seconds)
-	if existing, twice := errors.AsType[prometheus.AlreadyRegisteredError](err); twice { // of another manager in this process
-		m.seconds, err = existing.ExistingCollector.(*prometheus.HistogramVec), nil
+	return m, errors.Join(register(registry, &m.seconds), register(registry, &m.degraded))
+}
+
+// register registers a metric, or replaces it by that of another manager in this process.
+func register[T prometheus.Collector](registry prometheus.Registerer, metric *T) error {
+	err := registry.Register(*metric)
+	if existing, twice := errors.AsType[prometheus.AlreadyRegisteredError](err); twice {
+		*metric, err = existing.ExistingCollector.(T), nil
 	}
-	return m, err
+	return err
 }
 
 func (m *measured) attempt(result string, took time.Duration) {
 	m.seconds.WithLabelValues(result).Observe(took.Seconds())
 }
+
+// pool shows whether a pool's MachineConfigs cannot be merged.
+func (m *measured) pool(name string, v verdict) {
+	degraded := 0.0
+	if v.status == api.True {
+		degraded = 1
+	}
+	m.degraded.WithLabelValues(name).Set(degraded)
+}
+
+// gone ends the metrics of a pool that is deleted.
+func (m *measured) gone(name string) { m.degraded.DeleteLabelValues(name) }

@@ -38,6 +38,7 @@ func (r *renderer) reconcilePool(ctx context.Context, request reconcile.Request)
 	defer cancel()
 	p := &objects.MachineConfigPool{}
 	if err := r.cached.Get(ctx, request.NamespacedName, p); err != nil || p.DeletionTimestamp != nil {
+		r.measured.gone(request.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	began := r.now()
@@ -46,7 +47,9 @@ func (r *renderer) reconcilePool(ctx context.Context, request reconcile.Request)
 		return reconcile.Result{RequeueAfter: firstRetry}, nil
 	}
 	r.measured.attempt(outcome(done, failed), r.now().Sub(began))
-	if err := r.report(ctx, p, decide(done, failed)); err != nil {
+	verdict := decide(done, failed)
+	r.measured.pool(p.Name, verdict)
+	if err := r.report(ctx, p, verdict); err != nil {
 		return reconcile.Result{}, err
 	}
 	if failed != nil || done.refused() {

@@ -39,6 +39,8 @@ var ErrConflict = errors.New("the object has been changed")
 type Controller struct {
 	Cluster Cluster
 	Decide  func(Fleet) Decision
+	// Decided is told each decision, before it is carried out; nil: nobody is.
+	Decided func(Fleet, Decision)
 }
 
 // Pass decides once, for the whole fleet, and carries that out. It returns when the next pass is due even if
@@ -49,6 +51,9 @@ func (c Controller) Pass(ctx context.Context) (next time.Time, err error) {
 		return time.Time{}, err
 	}
 	d := c.Decide(f)
+	if c.Decided != nil {
+		c.Decided(f, d)
+	}
 	var failed []error
 	for i := range d.Pools {
 		if err := c.carryOut(ctx, f.Pools[i], d.Pools[i]); err != nil {

@@ -7,13 +7,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"machine-pivot/internal/cluster/objects"
 )
 
-// The pools that every cluster has.
-const (
-	master = "master"
-	worker = "worker"
-)
+// master is the pool of the control plane.
+const master = objects.MasterPool
 
 // assignment is which node belongs to which pool.
 type assignment struct {
@@ -54,25 +53,14 @@ func selectorOf(s *v1.LabelSelector) (labels.Selector, error) {
 }
 
 // poolsOf returns the pools that claim a node: more than one is a contradiction.
-func poolsOf(f Fleet, selectors map[string]labels.Selector, n *Node) (custom []string) {
-	var isWorker bool
+func poolsOf(f Fleet, selectors map[string]labels.Selector, n *Node) []string {
+	var selecting []string
 	for i := range f.Pools {
-		name := f.Pools[i].Name
-		s := selectors[name]
-		switch {
-		case s == nil || !s.Matches(labels.Set(n.Labels)):
-		case name == master:
-			return []string{master}
-		case name == worker:
-			isWorker = true
-		default:
-			custom = append(custom, name)
+		if s := selectors[f.Pools[i].Name]; s != nil && s.Matches(labels.Set(n.Labels)) {
+			selecting = append(selecting, f.Pools[i].Name)
 		}
 	}
-	if len(custom) == 0 && isWorker {
-		return []string{worker}
-	}
-	return custom
+	return objects.ClaimedBy(selecting)
 }
 
 // add gives a node to the one pool that claims it, or else says in each of them why not. Only master may have

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machine-pivot/internal/cluster/objects"
@@ -35,7 +36,11 @@ func Caches() map[client.Object]cache.ByObject {
 func Setup(m manager.Manager, o Options) error {
 	k := &Kube{Cached: m.GetClient(), Direct: m.GetAPIReader(), Writer: m.GetClient(), Status: m.GetClient().Status(),
 		Events: m.GetEventRecorder("pivot-fleet"), Now: time.Now, Self: o.Self}
-	r := &reconciler{Controller: Controller{Cluster: k, Decide: Decide}}
+	gauges, err := newMeasured(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	r := &reconciler{Controller: Controller{Cluster: k, Decide: Decide, Decided: gauges.pools}}
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "fleet"}}}
 	})

@@ -248,7 +248,7 @@ func (p Planner) nodes(out *PoolPlan, in planned) error {
 	nodes := slices.DeleteFunc(slices.Clone(in.facts.Nodes), func(n Node) bool { return poolOf(n.Metadata.Labels, in.facts.Pools) != out.Name })
 	slices.SortFunc(nodes, byTurn)
 	out.AtOnce = atOnce(in.pool, len(nodes))
-	if out.Name == masterPool {
+	if out.Name == objects.MasterPool {
 		out.AtOnce = 1 // whatever the pool says: etcd loses its quorum otherwise
 	}
 	changed := 0

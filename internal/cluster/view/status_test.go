@@ -181,7 +181,7 @@ func TestPoolOfNode(t *testing.T) {
 	pools := []objects.MachineConfigPool{newPool("master", ""), newPool("worker", ""), newPool("infra", ""), newPool("gpu", ""), {ObjectMeta: metav1.ObjectMeta{Name: "all"}}}
 	for roles, want := range map[string]string{
 		"worker": "worker", "master": "master", "master worker": "master", "infra worker": "infra", "infra": "infra",
-		"infra gpu worker": "", "master infra": "", "storage": "",
+		"infra gpu worker": "", "master infra": "master", "storage": "",
 	} {
 		n := newNode("n", "none", "", "", "", "")
 		for role := range strings.FieldsSeq(roles) {

@@ -6,6 +6,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,7 +52,8 @@ type world struct {
 
 type replica struct {
 	*exec.Cmd
-	log *bytes.Buffer
+	log     *bytes.Buffer
+	metrics string // address
 }
 
 func newWorld(t *testing.T, nodes int) *world {
@@ -142,8 +146,8 @@ func (w *world) agentsOnce(ctx context.Context) {
 // start starts a replica.
 func (w *world) start() *replica {
 	w.Helper()
-	r := &replica{log: &bytes.Buffer{}}
-	r.Cmd = exec.Command(w.program, "controller", "--kubeconfig", w.config, "--listen-health", "127.0.0.1:0", "--listen-metrics", "0", "--listen-webhooks", "")
+	r := &replica{log: &bytes.Buffer{}, metrics: w.free()}
+	r.Cmd = exec.Command(w.program, "controller", "--kubeconfig", w.config, "--listen-health", "127.0.0.1:0", "--listen-metrics", r.metrics, "--listen-webhooks", "")
 	r.Stderr = r.log
 	r.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := r.Start(); err != nil {
@@ -157,6 +161,32 @@ func (w *world) start() *replica {
 		}
 	})
 	return r
+}
+
+// free returns an address at which nobody listens.
+func (w *world) free() string {
+	w.Helper()
+	l, err := new(net.ListenConfig).Listen(w.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// shows reports whether the metrics of a replica have a line.
+func (r *replica) shows(ctx context.Context, line string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.metrics+"/metrics", nil)
+	if err != nil {
+		return false
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return err == nil && strings.Contains(string(text), "\n"+line+"\n")
 }
 
 // stop ends a replica as kubelet does, if it runs.
@@ -213,8 +243,11 @@ func TestFleet(t *testing.T) {
 			"nodeSelector":          map[string]any{"matchLabels": map[string]string{workers: ""}},
 			"machineConfigSelector": map[string]any{"matchLabels": map[string]string{role: "worker"}}}})
 	one := w.arrived("")
+	controlplane.Eventually(t, "the metrics have the updated nodes", func(ctx context.Context) bool {
+		return first.shows(ctx, `pivot_pool_updated_nodes{pool="worker"} 4`) && first.shows(ctx, `pivot_render_degraded{pool="worker"} 0`)
+	})
 
-	w.start()
+	second := w.start()
 	w.plane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ContainerRuntimeConfig", "metadata": map[string]any{"name": "pids"},
 		"spec": map[string]any{"machineConfigPoolSelector": map[string]any{"matchLabels": map[string]string{"pools": "all"}},
 			"containerRuntimeConfig": map[string]any{"pidsLimit": 4096}}})
@@ -234,6 +267,9 @@ func TestFleet(t *testing.T) {
 		return slices.ContainsFunc(w.pool(ctx).Status.Conditions, func(c objects.PoolCondition) bool {
 			return c.Type == objects.PoolRenderDegraded && c.Status == api.True && strings.Contains(c.Message, "fips")
 		})
+	})
+	controlplane.Eventually(t, "the metrics have it, too", func(ctx context.Context) bool {
+		return second.shows(ctx, `pivot_render_degraded{pool="worker"} 1`)
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,0 +1,58 @@
+package rollout
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"machine-pivot/internal/cluster/objects"
+)
+
+// measured are the metrics of pools. Their only label is the pool.
+type measured struct{ nodes, updated, unavailable, degraded, paused *prometheus.GaugeVec }
+
+func newMeasured(registry prometheus.Registerer) (*measured, error) {
+	m := &measured{}
+	for _, g := range []struct {
+		gauge      **prometheus.GaugeVec
+		name, help string
+	}{
+		{&m.nodes, "pivot_pool_nodes", "Nodes of the pool."},
+		{&m.updated, "pivot_pool_updated_nodes", "Nodes that have the configuration of the pool."},
+		{&m.unavailable, "pivot_pool_unavailable_nodes", "Nodes that do not serve, or are being changed."},
+		{&m.degraded, "pivot_pool_degraded_nodes", "Nodes on which a change has failed."},
+		{&m.paused, "pivot_pool_paused", "1 if the rollout is paused."},
+	} {
+		*g.gauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: g.name, Help: g.help}, []string{"pool"})
+		err := registry.Register(*g.gauge)
+		if existing, twice := errors.AsType[prometheus.AlreadyRegisteredError](err); twice { // of another manager in this process
+			*g.gauge, err = existing.ExistingCollector.(*prometheus.GaugeVec), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// pools shows the pools of a fleet as they were decided about. A pool that is deleted has no metrics any more.
+func (m *measured) pools(f Fleet, d Decision) {
+	for _, g := range []*prometheus.GaugeVec{m.nodes, m.updated, m.unavailable, m.degraded, m.paused} {
+		g.Reset()
+	}
+	for i := range d.Pools {
+		m.pool(f.Pools[i].Name, f.Pools[i].Paused, d.Pools[i].Status)
+	}
+}
+
+func (m *measured) pool(name string, paused bool, s objects.MachineConfigPoolStatus) {
+	m.nodes.WithLabelValues(name).Set(float64(s.MachineCount))
+	m.updated.WithLabelValues(name).Set(float64(s.UpdatedMachineCount))
+	m.unavailable.WithLabelValues(name).Set(float64(s.UnavailableMachineCount))
+	m.degraded.WithLabelValues(name).Set(float64(s.DegradedMachineCount))
+	is := 0.0
+	if paused {
+		is = 1
+	}
+	m.paused.WithLabelValues(name).Set(is)
+}
