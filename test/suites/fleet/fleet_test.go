@@ -83,11 +83,13 @@ func newWorld(t *testing.T, nodes int) *world {
 	for i := range nodes {
 		w.join(fmt.Sprintf("n%d", i))
 	}
-	w.agents()
+	if nodes > 0 {
+		w.agents()
+	}
 	return w
 }
 
-// join adds a Ready node that has joined without a configuration.
+// join adds a Ready node with a configuration of another cluster.
 func (w *world) join(name string) {
 	w.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{workers: ""}, Annotations: map[string]string{
