@@ -29,11 +29,17 @@ type simulation struct {
 	machines    map[string]*machine
 	controllers []*process
 	decide      func(rollout.Fleet) rollout.Decision
-	limits      map[string]int // of nodes of a pool that are disturbed at a time
+	limits      map[string]limit
 	targets     map[string]map[string]bool
 	calm        bool // no more faults
 	wrong       string
 }
+
+// limit is how many nodes of a pool may be disturbed at a time: a number, or a percentage of the most nodes that
+// the pool has had. Slots that were taken stay taken when a pool becomes smaller.
+type limit struct{ number, percent, nodes int }
+
+func (l limit) most() int { return max(l.number, l.percent*l.nodes/100, 1) }
 
 // process is a controller that runs, and stops between each two requests.
 type process struct {
@@ -45,7 +51,7 @@ type process struct {
 
 func newSimulation(seed uint64, decide func(rollout.Fleet) rollout.Decision) *simulation {
 	s := &simulation{memory: newMemory(), rand: rand.New(rand.NewPCG(seed, 27)), machines: map[string]*machine{}, decide: decide,
-		limits: map[string]int{}, targets: map[string]map[string]bool{}}
+		limits: map[string]limit{}, targets: map[string]map[string]bool{}}
 	for _, pool := range []string{"master", "worker", "infra"} {
 		s.addPool(pool, "rendered-"+pool+"-1")
 		s.targets[pool] = map[string]bool{"rendered-" + pool + "-1": true}
@@ -82,14 +88,13 @@ func (s *simulation) settings() {
 		s.changePool(pool, func(p *rollout.Pool) {
 			percent := intstr.FromString(fmt.Sprintf("%d%%", 5+s.rand.IntN(40)))
 			number := intstr.FromInt32(int32(s.rand.IntN(4)))
-			nodes := map[string]int{"worker": 11, "infra": 6}[pool]
-			p.MaxUnavailable, s.limits[pool] = &number, max(number.IntValue(), 1)
+			p.MaxUnavailable, s.limits[pool] = &number, limit{number: number.IntValue()}
 			if s.rand.IntN(2) == 0 {
 				n, _ := strconv.Atoi(strings.TrimSuffix(percent.StrVal, "%"))
-				p.MaxUnavailable, s.limits[pool] = &percent, max(n*nodes/100, 1)
+				p.MaxUnavailable, s.limits[pool] = &percent, limit{percent: n}
 			}
 			if pool == "master" {
-				s.limits[pool] = 1
+				s.limits[pool] = limit{number: 1}
 			}
 			p.Spec = objects.PoolRolloutSpec{Canary: int32(s.rand.IntN(3)), StopAfter: int32(s.rand.IntN(4)), ReturnToLastGood: s.rand.IntN(2) == 0}
 			p.Spec.Soak = v1.Duration{Duration: time.Duration(s.rand.IntN(30)) * time.Minute}
@@ -111,16 +116,21 @@ func (s *simulation) fault(format string, args ...any) {
 
 // checkLimits is the invariant: no pool has more disturbed nodes than it may.
 func (s *simulation) checkLimits(call string) {
-	count := map[string][]string{}
+	count, size := map[string][]string{}, map[string]int{}
 	for _, c := range s.machines {
-		if c.disturbed() {
-			pool := s.poolOf(s.memory.nodes[c.name])
+		n := s.memory.nodes[c.name]
+		if n == nil {
+			continue
+		}
+		pool := s.poolOf(n)
+		if size[pool]++; c.disturbed() {
 			count[pool] = append(count[pool], c.name)
 		}
 	}
-	for pool, names := range count {
-		if len(names) > s.limits[pool] {
-			s.fault("%s: %s are disturbed of %s at a time, limit %d, after %s", "limit", names, pool, s.limits[pool], call)
+	for pool, l := range s.limits {
+		l.nodes = max(l.nodes, size[pool])
+		if s.limits[pool] = l; len(count[pool]) > l.most() {
+			s.fault("%s: %s are disturbed of %s at a time, limit %d, after %s", "limit", count[pool], pool, l.most(), call)
 		}
 	}
 }
