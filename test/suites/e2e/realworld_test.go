@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -81,7 +80,7 @@ func (w *realWorld) newNode(t *testing.T, name string, spec kubenode.Spec) *real
 		vm.TreeFile{Path: nodeFile, Mode: 0o644, Content: []byte(w.first.Files[nodeFile])})
 	files = append(files, n.shell.files()...)
 	n.machine, err = w.lab.MachineWith(t.Context(), name, lab.Setup{
-		Encapsulated: configJSON(t, w.first), Files: files, KernelArgs: clockArgument(t),
+		Encapsulated: configJSON(t, w.first), Files: files,
 	}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -91,22 +90,6 @@ func (w *realWorld) newNode(t *testing.T, name string, spec kubenode.Spec) *real
 	n.idle = 15 * time.Minute // kubelet waits, and says nothing
 	t.Cleanup(func() { n.explain(t) })
 	return n
-}
-
-// clockArgument returns the kernel argument with which an emulated machine's clock goes as fast as the host's:
-// the frequency of the host's time stamp counter. On a busy host, the kernel measures one that is wrong by a
-// factor of six. Then all timeouts of kubelet and of its probes are that much shorter.
-func clockArgument(t *testing.T) []string {
-	t.Helper()
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := regexp.MustCompile(`(?m)^cpu MHz\s*: (\d+)\.(\d{3})$`).FindSubmatch(text)
-	if m == nil {
-		return nil // another processor, with another counter
-	}
-	return []string{"tsc_early_khz=" + string(m[1]) + string(m[2])}
 }
 
 // explain keeps the console, after a failure.

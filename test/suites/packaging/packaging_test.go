@@ -150,6 +150,7 @@ func built(t *testing.T) string {
 			write(t, filepath.Join(bin, "completions", completion), "#"+completion+"\n", 0o644)
 		}
 	}
+	write(t, filepath.Join(bin, "pivot-fleet"), "#!/bin/true pivot-fleet\n", 0o755) // only in an image
 	for _, page := range []string{"pivot.8", "pivot-status.8", "pivotctl.1", "pivotctl-config-validate.1", "pivot-agent.8", "firstboot.conf.5", "pivot-firstboot.service.8"} {
 		write(t, filepath.Join(bin, "man", page), ".Dt "+page+"\n", 0o644)
 	}
@@ -293,6 +294,7 @@ func TestReproducible(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds everything twice, from nothing")
 	}
+	all := []string{"pivot", "pivotctl", "pivot-agent", "pivot-fleet"}
 	var archives, programs [][]byte
 	source := clone(t, root)
 	release(t, source, "v1.2.3")
@@ -308,7 +310,7 @@ func TestReproducible(t *testing.T) {
 		tree := filepath.Join(dist, "pivot-1.2.3")
 		offline := []string{"GOPROXY=off", "GOMODCACHE=" + t.TempDir(), "GOCACHE=" + t.TempDir(), "GOFLAGS="}
 		runWith(t, tree, offline, "make", "-s", "build")
-		for _, program := range []string{"pivot", "pivotctl", "pivot-agent"} {
+		for _, program := range all {
 			path := filepath.Join(tree, "bin", program)
 			programs = append(programs, read(t, path))
 			if got, want := strings.TrimSpace(run(t, tree, path, "--version")), program+" version 1.2.3"; got != want {
@@ -319,8 +321,8 @@ func TestReproducible(t *testing.T) {
 	if !bytes.Equal(archives[0], archives[1]) {
 		t.Error("the two archives differ")
 	}
-	for i, program := range []string{"pivot", "pivotctl", "pivot-agent"} {
-		if !bytes.Equal(programs[i], programs[i+3]) {
+	for i, program := range all {
+		if !bytes.Equal(programs[i], programs[i+len(all)]) {
 			t.Errorf("the two builds of %s differ", program)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -31,7 +32,7 @@ const (
 // be busy. They are in the boot entries on the disk, so that a kernel started by kexec has them
 // too.
 func emulated() []string {
-	return []string{
+	args := []string{
 		// Otherwise the kernel counts timer interrupts early on, finds too few and panics
 		// ("IO-APIC + timer doesn't work!").
 		"no_timer_check",
@@ -42,6 +43,24 @@ func emulated() []string {
 		// Otherwise Linux copies and clears memory with string instructions: see processor.
 		"clearcpuid=rep_good",
 	}
+	// Otherwise the kernel measures the frequency of the time stamp counter. On a busy host, what it measures
+	// can be wrong by a factor of ten, and all timeouts of the guest are that much shorter.
+	if cpus, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		args = append(args, counterFrequency(string(cpus))...)
+	}
+	return args
+}
+
+// counterFrequency returns the kernel argument with the frequency of the time stamp counter, which an emulated
+// processor has from the host. Only on a host that is a virtual machine itself is it what /proc/cpuinfo says;
+// elsewhere that is how fast a core runs at the moment.
+func counterFrequency(cpuinfo string) []string {
+	virtual := regexp.MustCompile(`(?m)^flags\s*:.* constant_tsc .*\bhypervisor\b`)
+	m := regexp.MustCompile(`(?m)^cpu MHz\s*: (\d+)\.(\d{3})$`).FindStringSubmatch(cpuinfo)
+	if m == nil || !virtual.MatchString(cpuinfo) {
+		return nil
+	}
+	return []string{"tsc_early_khz=" + m[1] + m[2]}
 }
 
 const defaultSizeMiB = 1536
