@@ -5,32 +5,23 @@ import (
 	"os"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/cluster/admission"
-	"machine-pivot/internal/cluster/connect"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/render"
 	"machine-pivot/internal/cluster/rollout"
-	"machine-pivot/internal/fault"
 )
 
 // controllerFlags are the flags of the fleet's controllers.
 type controllerFlags struct {
-	api       connect.Flags
+	managerFlags
 	namespace string // of the Lease
-	health    string
-	metrics   string
 	admission admission.Options
 	render    render.Options
 }
@@ -49,11 +40,9 @@ func controllerCommand(build cli.Build) *cobra.Command {
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, build) },
 	}
-	f.api.Add(cmd)
+	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.namespace, "namespace", "pivot-fleet", "`NAMESPACE` of the Lease, and of what the controllers keep")
-	flags.StringVar(&f.health, "listen-health", ":8798", "`ADDRESS` of /healthz and /readyz")
-	flags.StringVar(&f.metrics, "listen-metrics", "127.0.0.1:8799", "`ADDRESS` of /metrics")
 	flags.StringVar(&f.admission.Listen, "listen-webhooks", ":9443", "`ADDRESS` of the admission webhooks; empty for none")
 	flags.StringVar(&f.admission.Certificates, "webhook-certificates", "", "`DIRECTORY` with tls.crt and tls.key of the webhooks (default: made and renewed by the controller)")
 	flags.StringArrayVar(&f.admission.Names, "webhook-name", nil, "`NAME` or IP address by which API servers call the webhooks, beside the Service's; may be repeated")
@@ -78,27 +67,15 @@ func (f *controllerFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if err != nil {
 		return err
 	}
-	known := runtime.NewScheme()
-	if err := scheme.AddToScheme(known); err != nil {
-		return err
-	}
-	objects.AddTo(known)
-	ctrl.SetLogger(logr.New(&logSink{log: f.api.Log(cmd)}))
 	length, limit, every := leaseLength, renewLimit, renewEvery
-	m, err := ctrl.NewManager(config, manager.Options{
-		Scheme:           known,
+	m, err := f.manager(cmd, config, manager.Options{
 		LeaderElection:   true,
 		LeaderElectionID: lease, LeaderElectionNamespace: f.namespace,
 		LeaseDuration: &length, RenewDeadline: &limit, RetryPeriod: &every,
 		LeaderElectionReleaseOnCancel: true,
-		HealthProbeBindAddress:        f.health,
-		Metrics:                       server.Options{BindAddress: f.metrics},
 		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: caches()},
 	})
 	if err != nil {
-		return fault.New(fault.Unavailable, "cannot use the API server: %w", err).WithHint("see --kubeconfig")
-	}
-	if err := m.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
 	if err := m.AddReadyzCheck("ping", healthz.Ping); err != nil {
@@ -108,11 +85,11 @@ func (f *controllerFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if err := admission.Setup(cmd.Context(), m, f.admission); err != nil {
 		return err
 	}
-	f.render.Version, f.render.Grace = build.Version, time.Hour
+	f.render.Version, f.render.Grace, f.render.Metrics = build.Version, time.Hour, metrics.Registry
 	if err := render.Setup(m, f.render); err != nil {
 		return err
 	}
-	if err := rollout.Setup(m, rollout.Options{Self: os.Getenv("NODE_NAME")}); err != nil {
+	if err := rollout.Setup(m, rollout.Options{Self: os.Getenv("NODE_NAME"), Metrics: metrics.Registry}); err != nil {
 		return err
 	}
 	return m.Start(cmd.Context())

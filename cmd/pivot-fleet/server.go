@@ -6,28 +6,20 @@ import (
 	"net"
 	"os"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/cluster/configserver"
-	"machine-pivot/internal/cluster/connect"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
 )
 
 // serverFlags are the flags of the server of Ignition configs.
 type serverFlags struct {
-	api                        connect.Flags
-	listen, health, metrics    string
+	managerFlags
+	listen                     string
 	cert, key, clientCA        string
 	namespace, policy, program string
 	connections, perAddress    int
@@ -44,11 +36,9 @@ func serverCommand(build cli.Build) *cobra.Command {
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, build) },
 	}
-	f.api.Add(cmd)
+	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", ":22623", "`ADDRESS` of the configs")
-	flags.StringVar(&f.health, "listen-health", ":8798", "`ADDRESS` of /healthz and /readyz")
-	flags.StringVar(&f.metrics, "listen-metrics", "127.0.0.1:8799", "`ADDRESS` of /metrics")
 	flags.StringVar(&f.cert, "tls-cert", "", "PEM `FILE` with the certificate, followed by its chain; it is read again when it changes")
 	flags.StringVar(&f.key, "tls-key", "", "PEM `FILE` with the certificate's private key")
 	flags.StringVar(&f.clientCA, "client-ca", "", "PEM `FILE` with the authorities of clients' certificates (default: certificates are not accepted)")
@@ -86,24 +76,12 @@ func (f *serverFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if options.TLS, err = f.tls(certificate); err != nil {
 		return err
 	}
-	known := runtime.NewScheme()
-	if err := scheme.AddToScheme(known); err != nil {
-		return err
-	}
-	objects.AddTo(known)
-	ctrl.SetLogger(logr.New(&logSink{log: f.api.Log(cmd)}))
-	m, err := ctrl.NewManager(config, manager.Options{
-		Scheme: known, Cache: configserver.Cache(f.namespace),
-		HealthProbeBindAddress: f.health, Metrics: server.Options{BindAddress: f.metrics},
-	})
+	m, err := f.manager(cmd, config, manager.Options{Cache: configserver.Cache(f.namespace)})
 	if err != nil {
-		return fault.New(fault.Unavailable, "cannot use the API server: %w", err).WithHint("see --kubeconfig")
+		return err
 	}
 	if options.Listener, err = new(net.ListenConfig).Listen(cmd.Context(), "tcp", f.listen); err != nil {
 		return fault.New(fault.Unavailable, "cannot listen: %w", err).WithHint("choose another address with --listen")
-	}
-	if err := m.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return err
 	}
 	if err := m.Add(certificate); err != nil {
 		return err

@@ -24,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,11 +47,7 @@ type world struct {
 func newWorld(t *testing.T) world {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
-	w := world{T: t, plane: controlplane.Start(t), known: runtime.NewScheme()}
-	if err := scheme.AddToScheme(w.known); err != nil {
-		t.Fatal(err)
-	}
-	objects.AddTo(w.known)
+	w := world{T: t, plane: controlplane.Start(t), known: controlplane.Scheme(t)}
 	w.admin = w.as("admin", "system:masters")
 	w.plane.Deploy("../../../deploy/base")
 	for _, name := range []string{"pivot-fleet", "apps", "strict", "other"} {

@@ -102,3 +102,10 @@ const (
 func OfAgent() []string {
 	return []string{CordonedFor, DrainStarted, FailedConfig, Attempt, NeedsReplacement}
 }
+
+// IsControlPlane reports whether labels are those of a node of the control plane.
+func IsControlPlane(labels map[string]string) bool {
+	_, new := labels["node-role.kubernetes.io/control-plane"]
+	_, old := labels["node-role.kubernetes.io/master"]
+	return new || old
+}

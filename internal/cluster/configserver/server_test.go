@@ -17,9 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,23 +56,13 @@ func newWorld(t *testing.T) *world {
 	w.plane.Deploy("../../../deploy/base")
 	w.plane.ApplyFile("../../../deploy/fleet/rbac-server.yaml")
 	var err error
-	if w.admin, err = client.New(w.plane.Admin(), client.Options{Scheme: known(t)}); err != nil {
+	if w.admin, err = client.New(w.plane.Admin(), client.Options{Scheme: controlplane.Scheme(t)}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		w.serve()
 	}
 	return w
-}
-
-func known(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	s := runtime.NewScheme()
-	if err := scheme.AddToScheme(s); err != nil {
-		t.Fatal(err)
-	}
-	objects.AddTo(s)
-	return s
 }
 
 // account returns the configuration of a client with the rights of the server.
@@ -86,7 +74,7 @@ func (w *world) account() *rest.Config {
 func (w *world) serve() {
 	w.Helper()
 	m, err := ctrl.NewManager(w.account(), manager.Options{
-		Scheme: known(w.T), Cache: configserver.Cache(namespace), Logger: logr.Discard(),
+		Scheme: controlplane.Scheme(w), Cache: configserver.Cache(namespace), Logger: logr.Discard(),
 		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 	if err != nil {
@@ -318,7 +306,7 @@ func (w *world) tokens(t *testing.T) {
 
 // rights: what the server's account may not do.
 func (w *world) rights(t *testing.T) {
-	c, err := client.New(w.account(), client.Options{Scheme: known(t)})
+	c, err := client.New(w.account(), client.Options{Scheme: controlplane.Scheme(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,15 +73,8 @@ func (o object) node() node.Node {
 	}
 	return node.Node{
 		Name: o.Metadata.Name, UID: o.Metadata.UID, ResourceVersion: o.Metadata.ResourceVersion,
-		Annotations: annotations, Unschedulable: o.Spec.Unschedulable, ControlPlane: controlPlane(o.Metadata.Labels),
+		Annotations: annotations, Unschedulable: o.Spec.Unschedulable, ControlPlane: api.IsControlPlane(o.Metadata.Labels),
 	}
-}
-
-// controlPlane reports whether labels are those of a node of the control plane.
-func controlPlane(labels map[string]string) bool {
-	_, new := labels["node-role.kubernetes.io/control-plane"]
-	_, old := labels["node-role.kubernetes.io/master"]
-	return new || old
 }
 
 func (c *Cluster) nodePath() string { return "/api/v1/nodes/" + c.Name }

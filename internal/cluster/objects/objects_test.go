@@ -2,7 +2,10 @@ package objects_test
 
 import (
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -38,5 +41,25 @@ func TestKinds(t *testing.T) {
 	}
 	if copied.Labels["a"] = "c"; pool.Labels["a"] != "b" {
 		t.Error("a copy shares the labels of its original")
+	}
+}
+
+// TestTurn: one zone after the other, those without a zone last; within a zone the oldest first.
+func TestTurn(t *testing.T) {
+	node := func(name, zone string, age time.Duration) objects.Turn {
+		n := objects.Turn{Name: name, Created: time.Unix(0, 0).Add(-age)}
+		if zone != "" {
+			n.Labels = map[string]string{"topology.kubernetes.io/zone": zone}
+		}
+		return n
+	}
+	nodes := []objects.Turn{node("e", "", 9), node("d", "b", 8), node("c", "a", 1), node("b", "a", 2), node("a", "a", 1)}
+	slices.SortFunc(nodes, objects.Turn.Compare)
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	if got := strings.Join(names, ""); got != "bacde" {
+		t.Errorf("the order is %s", got)
 	}
 }

@@ -1,6 +1,8 @@
 package objects
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -73,6 +75,22 @@ const (
 	PoolNodeDegraded   = "NodeDegraded"   // nodes have failed; the message names them
 	PoolRenderDegraded = "RenderDegraded" // the MachineConfigs cannot be merged; the message has all problems
 )
+
+// SetCondition returns conditions with one of them set, and whether that changes anything but its time. The time is
+// that of the last change of its status.
+func SetCondition(all []PoolCondition, c PoolCondition) (set []PoolCondition, changed bool) {
+	all = slices.Clone(all)
+	i := slices.IndexFunc(all, func(o PoolCondition) bool { return o.Type == c.Type })
+	if i < 0 {
+		return append(all, c), true
+	}
+	before := all[i]
+	if before.Status == c.Status {
+		c.LastTransitionTime = before.LastTransitionTime
+	}
+	all[i] = c
+	return all, before.Status != c.Status || before.Reason != c.Reason || before.Message != c.Message
+}
 
 // MachineConfigPoolList is a list of pools.
 type MachineConfigPoolList struct {

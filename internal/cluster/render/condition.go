@@ -3,7 +3,6 @@ package render
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -74,21 +73,11 @@ func (r *renderer) report(ctx context.Context, p *objects.MachineConfigPool, v v
 	return nil
 }
 
-// set returns conditions with one of them changed, and whether it has changed. The time is that of the last
-// change of its status.
+// set returns conditions with one of them as a verdict says, and whether it has changed.
 func set(all []objects.PoolCondition, kind string, v verdict, now time.Time) ([]objects.PoolCondition, bool) {
-	want := objects.PoolCondition{Type: kind, Status: v.status, Reason: v.reason, Message: v.message, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
-	all = slices.Clone(all)
-	i := slices.IndexFunc(all, func(c objects.PoolCondition) bool { return c.Type == kind })
-	if i < 0 {
-		return append(all, want), true
-	}
-	if all[i].Status == v.status {
-		want.LastTransitionTime = all[i].LastTransitionTime
-	}
-	same := all[i].Status == v.status && all[i].Reason == v.reason && all[i].Message == v.message
-	all[i] = want
-	return all, !same
+	return objects.SetCondition(all, objects.PoolCondition{
+		Type: kind, Status: v.status, Reason: v.reason, Message: v.message, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+	})
 }
 
 // bounded shortens a text to a number of bytes, at the end of a line if it has several.

@@ -36,16 +36,7 @@ func newMeasured(registry prometheus.Registerer) (*measured, error) {
 	for _, result := range []string{resultRendered, resultRefused, resultUnavailable} {
 		m.seconds.WithLabelValues(result)
 	}
-	return m, errors.Join(register(registry, &m.seconds), register(registry, &m.degraded))
-}
-
-// register registers a metric, or replaces it by that of another manager in this process.
-func register[T prometheus.Collector](registry prometheus.Registerer, metric *T) error {
-	err := registry.Register(*metric)
-	if existing, twice := errors.AsType[prometheus.AlreadyRegisteredError](err); twice {
-		*metric, err = existing.ExistingCollector.(T), nil
-	}
-	return err
+	return m, errors.Join(registry.Register(m.seconds), registry.Register(m.degraded))
 }
 
 func (m *measured) attempt(result string, took time.Duration) {

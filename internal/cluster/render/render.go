@@ -15,6 +15,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -25,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -46,7 +46,8 @@ type Options struct {
 	Keep            int    // how many unneeded rendered MachineConfigs each pool keeps
 	// Grace is how long a rendered MachineConfig must have been unneeded until it is deleted. It must be longer
 	// than a controller's cache can be behind.
-	Grace time.Duration
+	Grace   time.Duration
+	Metrics prometheus.Registerer
 }
 
 // renderer is what both reconcilers share.
@@ -83,7 +84,7 @@ func Setup(m manager.Manager, o Options) error {
 		}
 	}
 	var err error
-	if r.measured, err = newMeasured(metrics.Registry); err != nil {
+	if r.measured, err = newMeasured(o.Metrics); err != nil {
 		return err
 	}
 	limit := func(parallel int) controller.Options {

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -39,12 +39,8 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, plane: controlplane.Start(t), scheme: runtime.NewScheme(), web: newWeb(t)}
+	w := &world{T: t, plane: controlplane.Start(t), scheme: controlplane.Scheme(t), web: newWeb(t)}
 	ctrl.SetLogger(logr.Discard())
-	if err := scheme.AddToScheme(w.scheme); err != nil {
-		t.Fatal(err)
-	}
-	objects.AddTo(w.scheme)
 	w.plane.Deploy("../../../deploy/base")
 	w.plane.ApplyFile("../../../deploy/fleet/rbac-render.yaml")
 	var err error
@@ -65,7 +61,7 @@ func (w *world) controller(t *testing.T, o render.Options, wrap ...func(http.Rou
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Version = "1.2.3"
+	o.Version, o.Metrics = "1.2.3", prometheus.NewRegistry()
 	if err := render.Setup(m, o); err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 )
 
@@ -73,7 +74,7 @@ func (a *assignment) add(n *Node, pools []string) {
 	case len(pools) > 1:
 		slices.Sort(pools)
 		problem = fmt.Sprintf("%s is in the pools %s; leave it in one", n.Name, strings.Join(pools, " and "))
-	case pools[0] != master && n.isControlPlane():
+	case pools[0] != master && api.IsControlPlane(n.Labels):
 		problem = fmt.Sprintf("%s is a node of the control plane, which only the pool %s may have; label it for that pool", n.Name, master)
 	}
 	for _, pool := range pools {
@@ -83,10 +84,4 @@ func (a *assignment) add(n *Node, pools []string) {
 			a.nodes[pool] = append(a.nodes[pool], n)
 		}
 	}
-}
-
-func (n *Node) isControlPlane() bool {
-	_, is := n.Labels["node-role.kubernetes.io/control-plane"]
-	_, was := n.Labels["node-role.kubernetes.io/master"]
-	return is || was
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // canaries returns how many more nodes may begin with respect to the canaries, and why no more may. On the way

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
+
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // poolStatus returns the status of the MachineConfigPool, which counts as the machine-config operator does.
@@ -44,21 +44,13 @@ func (v *view) poolStatus() objects.MachineConfigPoolStatus {
 
 // conditions returns the conditions of the pool. That about rendering is the renderer's, and stays.
 func (v *view) conditions(updated bool) []objects.PoolCondition {
-	out := slices.Clone(v.pool.Status.Conditions)
+	out := v.pool.Status.Conditions
 	set := func(kind string, is bool, reason, message string) {
 		c := objects.PoolCondition{Type: kind, Status: api.False, Reason: reason, Message: bounded(message), LastTransitionTime: v1.Time{Time: v.now.UTC().Truncate(time.Second)}}
 		if is {
 			c.Status = api.True
 		}
-		i := slices.IndexFunc(out, func(o objects.PoolCondition) bool { return o.Type == kind })
-		if i < 0 {
-			out = append(out, c)
-			return
-		}
-		if out[i].Status == c.Status {
-			c.LastTransitionTime = out[i].LastTransitionTime
-		}
-		out[i] = c
+		out, _ = objects.SetCondition(out, c)
 	}
 	message := v.status.Waiting
 	if updated && message == "" {

@@ -10,12 +10,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -56,16 +55,9 @@ func newPlane(t *testing.T, nodes int) plane {
 	return w
 }
 
-func newScheme() *runtime.Scheme {
-	s := runtime.NewScheme()
-	_ = scheme.AddToScheme(s)
-	objects.AddTo(s)
-	return s
-}
-
 func newClient(t *testing.T, of *rest.Config) client.Client {
 	t.Helper()
-	c, err := client.New(of, client.Options{Scheme: newScheme()})
+	c, err := client.New(of, client.Options{Scheme: controlplane.Scheme(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,13 +197,13 @@ func TestRollout(t *testing.T) {
 // start runs a controller with the rights of deploy/fleet, without a Lease.
 func (w plane) start() {
 	w.Helper()
-	m, err := ctrl.NewManager(w.User(account), manager.Options{Scheme: newScheme(),
+	m, err := ctrl.NewManager(w.User(account), manager.Options{Scheme: controlplane.Scheme(w.T),
 		Metrics: server.Options{BindAddress: "0"}, Cache: cache.Options{ByObject: rollout.Caches()},
 		Controller: config.Controller{SkipNameValidation: new(true)}})
 	if err != nil {
 		w.Fatal(err)
 	}
-	if err := rollout.Setup(m, rollout.Options{}); err != nil {
+	if err := rollout.Setup(m, rollout.Options{Metrics: prometheus.NewRegistry()}); err != nil {
 		w.Fatal(err)
 	}
 	ended := make(chan error, 1)

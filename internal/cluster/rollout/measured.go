@@ -1,8 +1,6 @@
 package rollout
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"machine-pivot/internal/cluster/objects"
@@ -24,11 +22,7 @@ func newMeasured(registry prometheus.Registerer) (*measured, error) {
 		{&m.paused, "pivot_pool_paused", "1 if the rollout is paused."},
 	} {
 		*g.gauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: g.name, Help: g.help}, []string{"pool"})
-		err := registry.Register(*g.gauge)
-		if existing, twice := errors.AsType[prometheus.AlreadyRegisteredError](err); twice { // of another manager in this process
-			*g.gauge, err = existing.ExistingCollector.(*prometheus.GaugeVec), nil
-		}
-		if err != nil {
+		if err := registry.Register(*g.gauge); err != nil {
 			return nil, err
 		}
 	}

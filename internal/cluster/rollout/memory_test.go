@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
+
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // memory is a cluster in memory: objects with versions, and updates that fail if the version is another.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -13,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machine-pivot/internal/cluster/objects"
@@ -21,7 +21,8 @@ import (
 
 // Options are the settings of the controller.
 type Options struct {
-	Self string // the node on which it runs, which is changed last; "" if that is not known
+	Self    string // the node on which it runs, which is changed last; "" if that is not known
+	Metrics prometheus.Registerer
 }
 
 // Caches returns how the manager keeps the objects of which a fleet has many: without what nobody uses.
@@ -36,7 +37,7 @@ func Caches() map[client.Object]cache.ByObject {
 func Setup(m manager.Manager, o Options) error {
 	k := &Kube{Cached: m.GetClient(), Direct: m.GetAPIReader(), Writer: m.GetClient(), Status: m.GetClient().Status(),
 		Events: m.GetEventRecorder("pivot-fleet"), Now: time.Now, Self: o.Self}
-	gauges, err := newMeasured(metrics.Registry)
+	gauges, err := newMeasured(o.Metrics)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,7 @@
 package rollout
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"machine-pivot/internal/cluster/objects"
@@ -57,23 +55,25 @@ func newView(f Fleet, i int, a assignment, holders map[string]string) *view {
 	}
 	slices.SortFunc(v.members, v.order)
 	var err error
-	if v.most, err = maxUnavailable(p, len(v.members)); err != nil {
+	if v.most, err = objects.MostUnavailable(p.Name, p.MaxUnavailable, len(v.members)); err != nil {
 		v.problems = append(v.problems, err.Error())
 	}
 	return v
 }
 
-// order compares nodes by when they begin: by zone, so that one zone at a time is disturbed, those without a
-// zone last; then by age. The controller's own node is the last one.
+// order compares nodes by when they begin. The controller's own node is the last one.
 func (v *view) order(a, b member) int {
-	zone := func(m member) string { return cmp.Or(m.Labels["topology.kubernetes.io/zone"], "\xff") }
 	if (a.Name == v.self) != (b.Name == v.self) {
 		if a.Name == v.self {
 			return 1
 		}
 		return -1
 	}
-	return cmp.Or(strings.Compare(zone(a), zone(b)), a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+	return a.turn().Compare(b.turn())
+}
+
+func (n *Node) turn() objects.Turn {
+	return objects.Turn{Name: n.Name, Labels: n.Labels, Created: n.Created}
 }
 
 // holders returns the pool that has given each slot.

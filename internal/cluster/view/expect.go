@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/intstr"
-
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 )
@@ -44,7 +42,7 @@ func expected(f Facts, p objects.MachineConfigPool, out Pool) Expected {
 	}
 	slices.Sort(took)
 	median := took[len(took)/2]
-	parallel := atOnce(p, out.Counts.Nodes)
+	parallel, _ := objects.MostUnavailable(p.Name, p.Spec.MaxUnavailable, out.Counts.Nodes) // the pool's condition names a wrong setting
 	rounds := (rest + parallel - 1) / parallel
 	return Expected{Seconds: int64(rounds) * int64(median/time.Second), Measured: len(took), PerNode: int64(median / time.Second)}
 }
@@ -66,18 +64,6 @@ func measured(events []Event, out Pool) (took []time.Duration) {
 		}
 	}
 	return took
-}
-
-// atOnce returns how many nodes of a pool may be unavailable at a time: at least 1.
-func atOnce(p objects.MachineConfigPool, nodes int) int {
-	if p.Spec.MaxUnavailable == nil {
-		return 1
-	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(p.Spec.MaxUnavailable, nodes, false)
-	if err != nil {
-		return 1
-	}
-	return max(n, 1)
 }
 
 // String says it to people.

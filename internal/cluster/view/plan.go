@@ -247,10 +247,7 @@ func (p Planner) nodes(out *PoolPlan, in planned) error {
 	effects := map[string]NodePlan{} // by what the node has
 	nodes := slices.DeleteFunc(slices.Clone(in.facts.Nodes), func(n Node) bool { return poolOf(n.Metadata.Labels, in.facts.Pools) != out.Name })
 	slices.SortFunc(nodes, byTurn)
-	out.AtOnce = atOnce(in.pool, len(nodes))
-	if out.Name == objects.MasterPool {
-		out.AtOnce = 1 // whatever the pool says: etcd loses its quorum otherwise
-	}
+	out.AtOnce, _ = objects.MostUnavailable(in.pool.Name, in.pool.Spec.MaxUnavailable, len(nodes)) // admission refuses a wrong setting
 	changed := 0
 	for _, n := range nodes {
 		current := n.Metadata.Annotations[api.CurrentConfig]
@@ -309,13 +306,11 @@ func effectOf(u update.Update) NodePlan {
 	return NodePlan{Effect: EffectLive, Drain: drains}
 }
 
-// byTurn orders nodes as a rollout takes them: by zone, then the oldest first.
-func byTurn(a, b Node) int {
-	const zone = "topology.kubernetes.io/zone"
-	return cmp.Or(
-		cmp.Compare(a.Metadata.Labels[zone], b.Metadata.Labels[zone]),
-		a.Metadata.CreationTimestamp.Compare(b.Metadata.CreationTimestamp.Time),
-		cmp.Compare(a.Metadata.Name, b.Metadata.Name))
+// byTurn orders nodes as a rollout takes them.
+func byTurn(a, b Node) int { return a.turn().Compare(b.turn()) }
+
+func (n Node) turn() objects.Turn {
+	return objects.Turn{Name: n.Metadata.Name, Labels: n.Metadata.Labels, Created: n.Metadata.CreationTimestamp.Time}
 }
 
 // warn adds what else is worth knowing before the change.

@@ -20,17 +20,25 @@ import (
 func TestNode(t *testing.T) {
 	w := newNodeWorld(t, nodeConfig("one"))
 	w.powerOn(t)
-	for _, s := range []struct {
-		name string
-		run  func(*testing.T, *nodeWorld)
-	}{
+	tell(t, w, []story[*nodeWorld]{
 		{"it joins", joins},
 		{"a rollout", rollout},
 		{"the API server stops", serverStops},
 		{"a bad image, and another mind", changesItsMind},
 		{"drift", driftsAndReturns},
 		{"power cuts in a rollout", nodePowerCuts},
-	} {
+	})
+}
+
+// story is a part of what happens to a world.
+type story[W any] struct {
+	name string
+	run  func(*testing.T, W)
+}
+
+// tell runs stories that follow one another, until one fails.
+func tell[W any](t *testing.T, w W, stories []story[W]) {
+	for _, s := range stories {
 		if !t.Run(s.name, func(t *testing.T) { s.run(t, w) }) {
 			return
 		}

@@ -17,19 +17,12 @@ import (
 // another. It is part of "make nightly".
 func TestRealNodes(t *testing.T) {
 	w := newRealWorld(t, "n1", "n2")
-	for _, s := range []struct {
-		name string
-		run  func(*testing.T, *realWorld)
-	}{
+	tell(t, w, []story[*realWorld]{
 		{"a real kubelet joins", realJoins},
 		{"the agent is a pod", agentIsPod},
 		{"the pod rolls out an image and an argument", podRollsOut},
 		{"two nodes serve through a rollout", servesThroughRollout},
-	} {
-		if !t.Run(s.name, func(t *testing.T) { s.run(t, w) }) {
-			return
-		}
-	}
+	})
 }
 
 // ownNetwork is the label of a pod with a network of its own.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,9 +20,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
@@ -58,15 +55,10 @@ type replica struct {
 
 func newWorld(t *testing.T, nodes int) *world {
 	t.Helper()
-	known := runtime.NewScheme()
-	if err := scheme.AddToScheme(known); err != nil {
-		t.Fatal(err)
-	}
-	objects.AddTo(known)
 	dir := t.TempDir()
 	w := &world{T: t, plane: controlplane.Start(t), program: filepath.Join(dir, "pivot-fleet"), config: filepath.Join(dir, "config")}
 	var err error
-	if w.Client, err = client.New(w.plane.Admin(), client.Options{Scheme: known}); err != nil {
+	if w.Client, err = client.New(w.plane.Admin(), client.Options{Scheme: controlplane.Scheme(t)}); err != nil {
 		t.Fatal(err)
 	}
 	w.plane.Deploy("../../../deploy/base")
@@ -148,7 +140,7 @@ func (w *world) agentsOnce(ctx context.Context) {
 // start starts a replica.
 func (w *world) start() *replica {
 	w.Helper()
-	r := &replica{log: &bytes.Buffer{}, metrics: w.free()}
+	r := &replica{log: &bytes.Buffer{}, metrics: controlplane.FreeAddress(w)}
 	r.Cmd = exec.Command(w.program, "controller", "--kubeconfig", w.config, "--listen-health", "127.0.0.1:0", "--listen-metrics", r.metrics, "--listen-webhooks", "")
 	r.Stderr = r.log
 	r.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -163,17 +155,6 @@ func (w *world) start() *replica {
 		}
 	})
 	return r
-}
-
-// free returns an address at which nobody listens.
-func (w *world) free() string {
-	w.Helper()
-	l, err := new(net.ListenConfig).Listen(w.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // shows reports whether the metrics of a replica have a line.
@@ -205,12 +186,10 @@ func (w *world) stop(r *replica) {
 	}
 }
 
-// pool returns the pool of the workers.
+// pool returns the pool of the workers; an empty one if it cannot be read.
 func (w *world) pool(ctx context.Context) *objects.MachineConfigPool {
 	var p objects.MachineConfigPool
-	if w.Get(ctx, client.ObjectKey{Name: "worker"}, &p) != nil {
-		return &p
-	}
+	_ = w.Get(ctx, client.ObjectKey{Name: "worker"}, &p) // the caller looks again
 	return &p
 }
 

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -254,6 +255,23 @@ func base(e ast.Expr) *ast.Ident {
 			e = x.X
 		default:
 			return nil
+		}
+	}
+}
+
+// TestTracked: git has no programs, images or other large files, which stay in its history for ever.
+func TestTracked(t *testing.T) {
+	const most = 512 << 10 // bytes
+	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
+		t.Skip("no checkout of git")
+	}
+	files := strings.Split(strings.TrimSuffix(run(t, "git", "ls-files", "-z"), "\x00"), "\x00")
+	if len(files) < 1000 {
+		t.Fatalf("git has only %d files", len(files))
+	}
+	for _, name := range files {
+		if info, err := os.Lstat(filepath.Join(root, name)); err == nil && info.Size() > most {
+			t.Errorf("%s has %d bytes, and may have %d", name, info.Size(), most)
 		}
 	}
 }

@@ -1,7 +1,12 @@
 package controlplane
 
 import (
+	"machine-pivot/internal/cluster/objects"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -42,6 +47,17 @@ func (c *ControlPlane) Client(config *rest.Config) kubernetes.Interface {
 		c.t.Fatal(err)
 	}
 	return client
+}
+
+// Scheme returns a scheme with the types of Kubernetes and of a fleet.
+func Scheme(t testing.TB) *runtime.Scheme {
+	t.Helper()
+	known := runtime.NewScheme()
+	if err := scheme.AddToScheme(known); err != nil {
+		t.Fatal(err)
+	}
+	objects.AddTo(known)
+	return known
 }
 
 // Kubeconfig returns a configuration as a file of that kind.

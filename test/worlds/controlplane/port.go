@@ -3,7 +3,9 @@ package controlplane
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
+	"testing"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,3 +38,15 @@ func reservePort() (reservedPort, error) {
 }
 
 func (p reservedPort) release() { _ = unix.Close(p.fd) }
+
+// FreeAddress returns an address of the loopback interface at which nobody listens, for a program that is about
+// to be started.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
