@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"machine-pivot/internal/pinning"
@@ -59,14 +58,14 @@ func (s settings) try(ctx context.Context, dir string, c hostCase, access []vm.T
 	if err != nil {
 		return false, err
 	}
-	return s.boots(ctx, reportIn(dir), machine, c.want)
+	return s.boots(ctx, machine, c.want)
 }
 
 // boots powers the machine on three times: it pivots; it has arrived and rolls back; it runs the
 // old system again.
-func (s settings) boots(ctx context.Context, reportFile string, m machine, want lab.Want) (bool, error) {
+func (s settings) boots(ctx context.Context, m machine, want lab.Want) (bool, error) {
 	claims := claims{lab.Claims{To: s.stdout}}
-	first, reported, err := boot(ctx, reportFile, m, vm.BootOptions{ExtraArgs: []string{"ignition.firstboot", "rd.neednet=1"}})
+	first, reported, err := boot(ctx, m, vm.BootOptions{ExtraArgs: []string{"ignition.firstboot", "rd.neednet=1"}})
 	if err != nil {
 		return false, err
 	}
@@ -74,7 +73,7 @@ func (s settings) boots(ctx context.Context, reportFile string, m machine, want 
 	if claims.Failed > 0 {
 		return false, explain(s, reported, first)
 	}
-	second, arrived, err := boot(ctx, reportFile, m, vm.BootOptions{})
+	second, arrived, err := boot(ctx, m, vm.BootOptions{})
 	if err != nil {
 		return false, err
 	}
@@ -83,7 +82,7 @@ func (s settings) boots(ctx context.Context, reportFile string, m machine, want 
 	if claims.Failed > 0 {
 		return false, explain(s, arrived, second)
 	}
-	third, back, err := boot(ctx, reportFile, m, vm.BootOptions{})
+	third, back, err := boot(ctx, m, vm.BootOptions{})
 	if err != nil {
 		return false, err
 	}
@@ -96,14 +95,14 @@ func (s settings) boots(ctx context.Context, reportFile string, m machine, want 
 }
 
 // boot powers the machine on once and reads its report.
-func boot(ctx context.Context, reportFile string, m machine, o vm.BootOptions) (*vm.BootResult, report, error) {
+func boot(ctx context.Context, m machine, o vm.BootOptions) (*vm.BootResult, report, error) {
 	result, err := m.Boot(ctx, o)
 	if err != nil {
 		console, keepErr := result.Keep()
 		return result, nil, errors.Join(fmt.Errorf("%w; its console is in %s", err, console), keepErr)
 	}
-	r, err := readReport(reportFile)
-	return result, r, errors.Join(err, os.Remove(reportFile))
+	r, err := parseReport(result.Reported)
+	return result, r, err
 }
 
 // explain prints the report of a boot whose claims failed.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -79,26 +77,23 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestReadReport reads reports with the line ends of a terminal.
-func TestReadReport(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "report")
+// TestParseReport reads the lines of reports.
+func TestParseReport(t *testing.T) {
 	packed := base64.StdEncoding.EncodeToString([]byte("a b\nc\n"))
-	for text, want := range map[string]report{
-		"":                             nil,
-		"x " + packed + "\r\nend \r\n": {"x": "a b\nc", "end": ""},
-		"/etc/x " + packed + "\n":      {"/etc/x": "a b\nc"},
+	for _, c := range []struct {
+		lines []string
+		want  report
+	}{
+		{nil, nil},
+		{[]string{""}, nil},
+		{[]string{"x " + packed, "end ", ""}, report{"x": "a b\nc", "end": ""}},
+		{[]string{"/etc/x " + packed}, report{"/etc/x": "a b\nc"}},
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := readReport(file); err != nil || !maps.Equal(got, want) || (got == nil) != (want == nil) {
-			t.Errorf("%q: %v, %v", text, got, err)
+		if got, err := parseReport(c.lines); err != nil || !maps.Equal(got, c.want) || (got == nil) != (c.want == nil) {
+			t.Errorf("%q: %v, %v", c.lines, got, err)
 		}
 	}
-	if err := os.WriteFile(file, []byte("[  1.0] a message of a kernel\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := readReport(file); err == nil {
+	if got, err := parseReport([]string{"[  1.0] a message of a kernel"}); err == nil {
 		t.Errorf("what is no report is read as %v", got)
 	}
 }

@@ -15,9 +15,6 @@ type machine interface {
 	Boot(ctx context.Context, o vm.BootOptions) (*vm.BootResult, error)
 }
 
-// reportIn returns the file, in a machine's directory, with the output of the second serial port.
-func reportIn(dir string) string { return filepath.Join(dir, "report") }
-
 // machine returns a machine with the Ignition config and the system on a disk in dir.
 func (s settings) machine(ctx context.Context, dir, url string, config []byte) (machine, error) {
 	text, err := pointer(url, config)
@@ -28,11 +25,7 @@ func (s settings) machine(ctx context.Context, dir, url string, config []byte) (
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
-	extra := append([]string{
-		// The second port: the first one has the messages of the kernel and others.
-		"-serial", "file:" + reportIn(dir),
-		"-fw_cfg", "name=opt/com.coreos/config,file=" + file,
-	}, s.qemu...)
+	extra := append([]string{"-fw_cfg", "name=opt/com.coreos/config,file=" + file}, s.qemu...)
 	if info, err := os.Stat(s.image); err == nil && info.IsDir() {
 		return &vm.Machine{Disk: disk, MemoryMiB: s.memoryMiB, Log: s.console, Extra: extra}, s.diskOf(ctx, dir, disk)
 	}

@@ -4,20 +4,18 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 )
 
 // report is a machine's report of a boot, with the keys of report.sh; nil if there was none.
 type report map[string]string
 
-func readReport(file string) (report, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the machine's report: %w", err)
-	}
+func parseReport(lines []string) (report, error) {
 	var r report
-	for line := range strings.Lines(string(text)) {
+	for _, line := range lines {
+		if line == "" {
+			continue
+		}
 		name, packed, _ := strings.Cut(strings.TrimSpace(line), " ")
 		value, err := base64.StdEncoding.DecodeString(packed)
 		if err != nil {

@@ -7,7 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/hostfiles"
 )
@@ -35,10 +38,23 @@ type inode struct {
 // name returns the canonical path of a file. Each deployment reaches the shared /var and /boot
 // through links of its own.
 func name(path string) string {
-	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-		return filepath.Join(dir, filepath.Base(path))
+	return filepath.Join(canonical(filepath.Dir(path)), filepath.Base(path))
+}
+
+// canonical resolves the links in the path of an existing file, and returns another path unchanged.
+// It asks the kernel, because a sweep resolves millions of paths: filepath.EvalSymlinks would look
+// at each of their directories.
+func canonical(path string) string {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return path
 	}
-	return path // the directory does not exist
+	defer func() { _ = unix.Close(fd) }()
+	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil {
+		return path
+	}
+	return real
 }
 
 // skipped reports whether operations on the path do nothing because of Without.
@@ -131,9 +147,7 @@ func (d *disk) Sync(path string) error {
 	if d.skipped(path) {
 		return nil
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
+	path = canonical(path)
 	return d.effect("sync "+filepath.Base(path), nil, func() error {
 		if n := d.now[path]; n != nil && !n.mode.IsDir() {
 			if !d.Lying {

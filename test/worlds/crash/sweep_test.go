@@ -22,7 +22,7 @@ import (
 var long = os.Getenv("PIVOT_SWEEP") == "long"
 
 // samplePairs is the size of the sample of pairs, unless a sweep is long.
-const samplePairs = 250
+const samplePairs = 120
 
 // maxPairs returns how many pairs of one machine are tried.
 func maxPairs() int {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -57,8 +56,9 @@ type BootResult struct {
 	Exit     Reason    // "": it could not be booted, or ctx was cancelled
 	Duration time.Duration
 	Serial   []SerialLine
-	// Reported are the lines on the second serial port. Only the guest's report is written there,
-	// because on the console messages of the kernel and of systemd interrupt lines.
+	// Reported are the lines on the second serial port, which each machine has. Only what a guest
+	// reports is written there, because on the console messages of the kernel and of systemd
+	// interrupt lines.
 	Reported []string
 }
 
@@ -91,30 +91,37 @@ func (m *Machine) Boot(ctx context.Context, o BootOptions) (*BootResult, error) 
 	}
 	if err == nil {
 		result.Entry = k.entry
-		err = m.power(ctx, k, filepath.Join(dir, "report"), o, result)
+		err = m.power(ctx, k, o, result)
 	}
 	return result, errors.Join(err, os.RemoveAll(dir))
 }
 
 // power powers the machine on once and fills in r.
-func (m *Machine) power(ctx context.Context, k loaded, report string, o BootOptions, r *BootResult) error {
+func (m *Machine) power(ctx context.Context, k loaded, o BootOptions, r *BootResult) error {
 	writeLog, err := startRecording(ctx, o.Record, m.Disk)
 	if err != nil {
 		return err
 	}
 	q := qemu{
 		accel: m.Accel, disk: m.Disk, kernel: k.kernel, initramfs: k.initramfs, memoryMiB: m.MemoryMiB, extra: m.Extra, forward: m.Forward, writeLog: writeLog,
-		report: report, limits: o.Limits.orDefault(), cut: o.Cut,
+		limits: o.Limits.orDefault(), cut: o.Cut,
 		cmdline: strings.Join(append([]string{r.Entry.Options}, o.ExtraArgs...), " "),
 	}
-	err = q.powerOn(ctx, m.Log, o, r)
-	said, readErr := os.ReadFile(report)
-	r.Reported = strings.Split(strings.ReplaceAll(string(said), "\r\n", "\n"), "\n")
-	return errors.Join(err, readErr)
+	return q.powerOn(ctx, m.Log, o, r)
 }
 
 // powerOn runs the machine until it ends and fills in the result of the boot.
 func (q qemu) powerOn(ctx context.Context, log io.Writer, o BootOptions, r *BootResult) (err error) {
+	report, err := os.CreateTemp("", "vm-report-*")
+	if err != nil {
+		return fmt.Errorf("cannot boot %s: %w", q.disk, err)
+	}
+	defer func() {
+		said, readErr := io.ReadAll(report)
+		r.Reported = strings.Split(strings.ReplaceAll(string(said), "\r\n", "\n"), "\n")
+		err = errors.Join(err, readErr, report.Close(), os.Remove(report.Name()))
+	}()
+	q.report = report.Name()
 	start := time.Now()
 	c := &console{log: log, onLine: o.OnLine, stopWhen: o.StopWhen, types: o.Types, start: start}
 	r.Exit, err = q.run(ctx, c)

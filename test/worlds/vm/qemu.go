@@ -21,7 +21,7 @@ type qemu struct {
 	format                                  string // QEMU's name for the format of the disk's file; "": raw
 	memoryMiB                               int    // 0: 1024
 	writeLog                                string // a file to log each write to the disk in; "": none
-	report                                  string // a file for the output of the second serial port; "": no such port
+	report                                  string // a file for the output of the second serial port
 	extra                                   []string
 	forward                                 string // see Machine.Forward
 	limits                                  Limits
@@ -59,14 +59,11 @@ func (q qemu) command(ctx context.Context) *exec.Cmd {
 	}
 	args := []string{
 		"-accel", q.accel, "-machine", "q35", "-cpu", processor, "-smp", q.processors(), "-m", strconv.Itoa(cmp.Or(q.memoryMiB, 1024)),
-		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio",
+		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio", "-serial", "file:" + escape(q.report),
 		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control", // fd 3 is the first of ExtraFiles
 		"-blockdev", drive,
 		"-netdev", q.network(), "-device", "virtio-net-pci,netdev=net",
 		"-device", "virtio-rng-pci",
-	}
-	if q.report != "" {
-		args = append(args, "-serial", "file:"+escape(q.report))
 	}
 	if q.format != "" {
 		args = append(args, "-blockdev", "driver="+q.format+",node-name="+node+",file=disk")
