@@ -57,10 +57,10 @@ completions:
 manpages:
 	GOOS= GOARCH= go run ./test/tools/manpages man $(BIN)/man $(VERSION)
 
-# The packages that boot machines come first, because they take longest; the others run
-# in parallel with them, one at a time. Hanging machines are detected by what they do
-# (Limits in test/worlds/vm), so a busy host may be slow.
-BOOTS = ./test/suites/e2e ./test/worlds/vm
+# The packages that take longest come first: the one that boots machines, and the crashes. Three run at a
+# time, because many tests wait. Hanging machines are detected by what they do (Limits in test/worlds/vm),
+# so a busy host may be slow.
+FIRST = ./test/suites/e2e ./test/worlds/crash ./internal/osimage
 
 # Prints each package and each test of five seconds or more as it ends, each failed test with its output, and the counts.
 # The result is that of go test. $(BIN)/tests.json has the durations; docs/testing.md.
@@ -68,10 +68,10 @@ GOTEST = mkdir -p $(BIN); go tool gotestsum --format testname --jsonfile-timing-
 LONGER = grep --line-buffered -vE '^(EMPTY .*|PASS .* \([0-4]\.[0-9]+s\))$$'
 
 # The tests that "make nightly" runs and "make test" skips. This is the only list of them.
-NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestDay2|TestNode|TestRealNodes|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible|TestFigures)$$
+NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestDay2|TestNode|TestRealNodes|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible|TestFigures|TestBoots)$$
 
 test: deps controlplane check
-	@export TMPDIR=$$(go run ./test/tools/tmpdir); $(GOTEST) -timeout 3h -p 2 -skip '$(NIGHTLY)' $(BOOTS) ./... | $(LONGER)
+	@export TMPDIR=$$(go run ./test/tools/tmpdir); $(GOTEST) -timeout 3h -p 3 -skip '$(NIGHTLY)' $(FIRST) ./... | $(LONGER)
 
 # Without vet, which "make check" runs, and with three times as many packages at a time as there are processors,
 # because some tests wait. The longest come first. GOGC speeds up the linker, a fifth of the work. Seven packages have no short tests, and some of them take long to link.
