@@ -14,9 +14,9 @@ import (
 // encapsulated is the path at which Ignition writes the MachineConfig.
 const encapsulated = "/etc/ignition-machine-config-encapsulated.json"
 
-// TestBoots boots one disk twice: the first boot ends with a reboot, the second with a power-off. It is part
+// TestRebootAndPowerOff boots one disk twice: the first boot ends with a reboot, the second with a power-off. It is part
 // of "make nightly", because the boots of test/suites/e2e depend on most of it.
-func TestBoots(t *testing.T) {
+func TestRebootAndPowerOff(t *testing.T) {
 	needBoots(t)
 	guest := newGuest(t)
 	dropIn := vm.TreeFile{Path: "/etc/crio/crio.conf.d/01-test", Mode: 0o640, Content: []byte("[a]\nb = \"c\\n\"\n")}
