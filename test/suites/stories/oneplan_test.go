@@ -48,13 +48,13 @@ func changes(t *testing.T, p pivot.Plan) map[string]any {
 func TestPlanShownIsCarriedOut(t *testing.T) {
 	const spec = "metadata: {name: a}\nspec:\n  kernelArguments: [a=1]\n  config: {ignition: {version: 3.4.0}, storage: {files: [{path: /etc/a, contents: {source: \"data:,a\"}}]}}\n"
 	for name, c := range map[string]struct {
-		host func(testing.TB) *hostdir.Host
+		host func(*testing.T) *hostdir.Host
 		// plan shows the plan of a command, run carries it out up to the reboot.
 		plan func(context.Context, *machine.Machine) (pivot.Plan, error)
 		run  func(context.Context, *machine.Machine) error
 	}{
 		"firstboot": {
-			host: func(testing.TB) *hostdir.Host { return newHost(t) },
+			host: newHost,
 			plan: func(ctx context.Context, m *machine.Machine) (pivot.Plan, error) {
 				return (&firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}).Plan(ctx)
 			},
@@ -63,7 +63,7 @@ func TestPlanShownIsCarriedOut(t *testing.T) {
 			},
 		},
 		"rebase": {
-			host: hostdir.New,
+			host: func(t *testing.T) *hostdir.Host { return hostdir.New(t) },
 			plan: func(ctx context.Context, m *machine.Machine) (pivot.Plan, error) {
 				return (&day2.Rebase{Machine: m, Append: []string{"a=1"}}).Plan(ctx, day2.Prepared{})
 			},
@@ -73,7 +73,7 @@ func TestPlanShownIsCarriedOut(t *testing.T) {
 			},
 		},
 		"apply": {
-			host: hostdir.New,
+			host: func(t *testing.T) *hostdir.Host { return hostdir.New(t) },
 			plan: func(ctx context.Context, m *machine.Machine) (pivot.Plan, error) {
 				return (&day2.Apply{Machine: m, Config: day2.Config{File: "a.yaml", Data: []byte(spec)}}).Plan(ctx, day2.Prepared{})
 			},
@@ -83,7 +83,7 @@ func TestPlanShownIsCarriedOut(t *testing.T) {
 			},
 		},
 		"repair": {
-			host: func(testing.TB) *hostdir.Host {
+			host: func(t *testing.T) *hostdir.Host {
 				h := hostdir.New(t)
 				_, _, err := apply(t, h, spec[len("metadata: {name: a}\nspec:\n"):])
 				must(t, err)

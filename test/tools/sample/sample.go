@@ -16,11 +16,11 @@ func Short(t testing.TB, n uint32) {
 }
 
 // World skips a test, in a short run, that builds a world which takes long, such as a host with a repository and
-// deployments, unless it is one of about a third of them. The function that builds the world calls it, so this
+// deployments, unless it is one of about a quarter of them. The function that builds the world calls it, so this
 // holds for each test that needs such a world.
 func World(t testing.TB) {
 	t.Helper()
-	const oneOf = 3
+	const oneOf = 4
 	if testing.Short() && !Picks(t.Name(), oneOf) {
 		t.Skip("one of the tests of a whole world that a short run leaves out")
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/crash"
 )
 
@@ -153,6 +154,7 @@ func TestSweepNotices(t *testing.T) {
 		{"trial, new system is the default too early", []crash.Variant{crash.Tried(crash.Panics), crash.DefaultTooEarly}, "the trial never ends"},
 	} {
 		t.Run(broken.name, func(t *testing.T) {
+			sample.Short(t, 3)
 			newSweep(t, broken.variants).notices(broken.want)
 		})
 	}
