@@ -70,19 +70,20 @@ give_up() {
 	exit
 }
 
-# The tests only read the policy. It is unpacked and not installed, because an installed policy would
-# become that of this host.
-unpack_policy() {
-	dir="${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/machine-pivot/selinux-policy-default"
+# unpack $1, of which the tests only read files or run a program. It is not installed, because installed it would
+# change this host: a policy would be that of the host, and a server would be started.
+unpack() {
+	dir="${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/machine-pivot/$1"
 	[ ! -d "$dir" ] && command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 0
 	tmp=$(mktemp -d)
-	echo "unpacking selinux-policy-default (needed for the tests against the real libselinux)"
-	(cd "$tmp" && { apt-get -q download selinux-policy-default || { apt-get -q update && apt-get -q download selinux-policy-default; }; }) >/dev/null 2>&1 &&
+	echo "unpacking $1 (needed for $2)"
+	(cd "$tmp" && { apt-get -q download "$1" || { apt-get -q update && apt-get -q download "$1"; }; }) >/dev/null 2>&1 &&
 		dpkg-deb -x "$tmp"/*.deb "$tmp/x" && mkdir -p "$(dirname "$dir")" && mv "$tmp/x" "$dir" ||
-		echo "cannot get selinux-policy-default: some tests will be skipped"
+		echo "cannot get $1: some tests will be skipped"
 	rm -rf "$tmp"
 }
-unpack_policy
+unpack selinux-policy-default "the tests against the real libselinux"
+unpack prometheus "the tests of the alert rules"
 
 [ -n "$(lacking)" ] || exit 0
 command -v apt-get >/dev/null || give_up "this is not Debian, nothing can be installed"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
 	"github.com/vincent-petithory/dataurl"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,7 @@ import (
 	"machine-pivot/internal/cluster/token"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/kargs"
+	"machine-pivot/test/tools/metrics"
 	"machine-pivot/test/worlds/controlplane"
 	"machine-pivot/test/worlds/nodeagent"
 )
@@ -247,6 +249,11 @@ func TestServer(t *testing.T) {
 		if err != nil || len(families) != 1 {
 			t.Fatalf("%v, %v", families, err)
 		}
+		var page strings.Builder
+		if _, err := expfmt.MetricFamilyToText(&page, families[0]); err != nil {
+			t.Fatal(err)
+		}
+		metrics.Check(t, "../../../docs/cluster-view.md", "server", page.String())
 		for _, m := range families[0].Metric {
 			if p := m.Label[1].GetValue(); p != "" && p != "worker" && p != "master" {
 				t.Errorf("a client has made the label %q", p)

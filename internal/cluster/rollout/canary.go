@@ -44,6 +44,7 @@ func (v *view) canaries() (room int, stop string) {
 	}
 	until := v.status.CanariesSince.Add(v.pool.Spec.Soak.Duration)
 	v.remindAt(until)
+	v.held = true
 	return 0, fmt.Sprintf("waits until %s, so that the first %s with %s can show that they stay healthy", clock(until), plural(begun, "node"), v.target)
 }
 

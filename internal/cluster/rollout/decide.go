@@ -61,7 +61,7 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 	}
 	slices.Sort(v.status.Taken)
 	v.status.Waiting = bounded(v.waiting(stop))
-	d := PoolDecision{Released: v.released, Gone: v.gone, Rollout: v.status, Given: v.given, Status: v.poolStatus()}
+	d := PoolDecision{Released: v.released, Gone: v.gone, Rollout: v.status, Given: v.given, Status: v.poolStatus(), Held: v.held}
 	d.Events = v.events(d)
 	return d
 }

@@ -113,6 +113,45 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestHeld: what waits because of the pool's own settings is told from what waits for something to get better.
+func TestHeld(t *testing.T) {
+	pool := func(change func(p *rollout.Pool)) func(m *memory) {
+		return func(m *memory) { m.changePool("worker", change) }
+	}
+	for name, c := range map[string]struct {
+		change func(m *memory)
+		held   bool
+	}{
+		"nothing":      {func(*memory) {}, false},
+		"paused":       {pool(func(p *rollout.Pool) { p.Paused = true }), true},
+		"window":       {pool(func(p *rollout.Pool) { p.Spec.Window = "13:00-14:00 UTC" }), true},
+		"wrong window": {pool(func(p *rollout.Pool) { p.Spec.Window = "noon" }), false},
+		"no such pool": {pool(func(p *rollout.Pool) { p.Spec.After = []string{"x"} }), false},
+		"another pool": {func(m *memory) {
+			m.addNode("i0", "rendered-infra-0", map[string]string{role("infra"): ""})
+			m.changePool("worker", func(p *rollout.Pool) { p.Spec.After = []string{"infra"} })
+		}, true},
+		"soak time": {func(m *memory) {
+			m.change("n3", func(n *rollout.Node) {
+				n.Annotations[api.DesiredConfig], n.Annotations[api.CurrentConfig] = "rendered-worker-2", "rendered-worker-2"
+				n.System = &rollout.System{Current: "rendered-worker-2"}
+			})
+			m.changePool("worker", func(p *rollout.Pool) {
+				p.Spec.Canary, p.Spec.Soak = 1, v1.Duration{Duration: time.Hour}
+			})
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := small()
+			c.change(m)
+			f, _ := m.access("").Fleet(t.Context())
+			if d := rollout.Decide(f).Pools[0]; d.Held != c.held {
+				t.Errorf("held: %t, waits: %q", d.Held, d.Rollout.Waiting)
+			}
+		})
+	}
+}
+
 // BenchmarkDecide shows that the time of a decision grows with the number of nodes.
 func BenchmarkDecide(b *testing.B) {
 	for _, nodes := range []int{500, 5000} {

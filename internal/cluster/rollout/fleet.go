@@ -86,7 +86,10 @@ type PoolDecision struct {
 	Rollout objects.PoolRolloutStatus
 	Given   []Node // get Rollout.Target
 	Status  objects.MachineConfigPoolStatus
-	Events  []Event // about what Rollout has changed
+	// Held says that no further node may begin because of the pool's own settings: it is paused, or its window, the
+	// order of pools or the soak time is waited for.
+	Held   bool
+	Events []Event // about what Rollout has changed
 }
 
 // Event is about a pool.

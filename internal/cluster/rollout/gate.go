@@ -16,6 +16,7 @@ func (v *view) gate(f Fleet, views map[string]*view, workloads string) string {
 	case v.target == "":
 		return "waits until a MachineConfig is rendered for the pool"
 	case v.pool.Paused:
+		v.held = true
 		return "paused"
 	case v.pool.CheckProblem != "":
 		return "waits until the expression spec.checks.node can be used: " + v.pool.CheckProblem
@@ -55,6 +56,7 @@ func (v *view) after(pools []string, views map[string]*view) string {
 		case reaches(name, v.pool.Name, views, map[string]bool{}):
 			return fmt.Sprintf("waits for the pool %s, which waits for this one; correct spec.after", name)
 		case !other.hasArrived():
+			v.held = true
 			return fmt.Sprintf("waits for the pool %s, which does not have its own configuration yet", name)
 		}
 	}
@@ -114,5 +116,6 @@ func (v *view) window(text string) string {
 		return ""
 	}
 	v.remindAt(opens)
+	v.held = true
 	return fmt.Sprintf("waits for the window %q, which opens at %s", strings.TrimSpace(text), clock(opens))
 }

@@ -2,12 +2,10 @@ package rollout
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-
-	"machine-pivot/internal/cluster/objects"
 )
 
 // measured are the metrics of pools. Their only label is the pool.
-type measured struct{ nodes, updated, unavailable, degraded, paused *prometheus.GaugeVec }
+type measured struct{ nodes, updated, unavailable, degraded, paused, held *prometheus.GaugeVec }
 
 func newMeasured(registry prometheus.Registerer) (*measured, error) {
 	m := &measured{}
@@ -20,6 +18,7 @@ func newMeasured(registry prometheus.Registerer) (*measured, error) {
 		{&m.unavailable, "pivot_pool_unavailable_nodes", "Nodes that do not serve, or are being changed."},
 		{&m.degraded, "pivot_pool_degraded_nodes", "Nodes on which a change has failed."},
 		{&m.paused, "pivot_pool_paused", "1 if the rollout is paused."},
+		{&m.held, "pivot_pool_held", "1 if nodes may not begin because the pool is paused, or waits for its window, other pools or its soak time."},
 	} {
 		*g.gauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: g.name, Help: g.help}, []string{"pool"})
 		if err := registry.Register(*g.gauge); err != nil {
@@ -31,22 +30,27 @@ func newMeasured(registry prometheus.Registerer) (*measured, error) {
 
 // pools shows the pools of a fleet as they were decided about. A pool that is deleted has no metrics any more.
 func (m *measured) pools(f Fleet, d Decision) {
-	for _, g := range []*prometheus.GaugeVec{m.nodes, m.updated, m.unavailable, m.degraded, m.paused} {
+	for _, g := range []*prometheus.GaugeVec{m.nodes, m.updated, m.unavailable, m.degraded, m.paused, m.held} {
 		g.Reset()
 	}
 	for i := range d.Pools {
-		m.pool(f.Pools[i].Name, f.Pools[i].Paused, d.Pools[i].Status)
+		m.pool(f.Pools[i].Name, f.Pools[i].Paused, d.Pools[i])
 	}
 }
 
-func (m *measured) pool(name string, paused bool, s objects.MachineConfigPoolStatus) {
+func (m *measured) pool(name string, paused bool, d PoolDecision) {
+	s := d.Status
 	m.nodes.WithLabelValues(name).Set(float64(s.MachineCount))
 	m.updated.WithLabelValues(name).Set(float64(s.UpdatedMachineCount))
 	m.unavailable.WithLabelValues(name).Set(float64(s.UnavailableMachineCount))
 	m.degraded.WithLabelValues(name).Set(float64(s.DegradedMachineCount))
-	is := 0.0
-	if paused {
-		is = 1
+	m.paused.WithLabelValues(name).Set(number(paused))
+	m.held.WithLabelValues(name).Set(number(d.Held))
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
 	}
-	m.paused.WithLabelValues(name).Set(is)
+	return 0
 }

@@ -22,6 +22,7 @@ type view struct {
 	taken  map[string]bool // the slots that remain or are taken
 	status objects.PoolRolloutStatus
 	next   time.Time
+	held   bool // by the pool's own settings
 
 	fails    []objects.FailedNode // on which the target fails now
 	released []Node

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/test/tools/metrics"
 	"machine-pivot/test/worlds/hostsystemd"
 )
 
@@ -36,6 +37,7 @@ func TestAgent(t *testing.T) {
 		}
 	}
 	w.eventually("the metrics say so", func() bool { return strings.Contains(w.page("/metrics"), `pivot_agent_node_state{state="Done"} 1`) })
+	metrics.Check(t, "../../../docs/cluster-view.md", "agent", w.page("/metrics"))
 	w.page("/healthz")
 	w.page("/readyz")
 

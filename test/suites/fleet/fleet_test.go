@@ -25,6 +25,7 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/test/tools/metrics"
 	"machine-pivot/test/worlds/controlplane"
 )
 
@@ -159,17 +160,25 @@ func (w *world) start() *replica {
 
 // shows reports whether the metrics of a replica have a line.
 func (r *replica) shows(ctx context.Context, line string) bool {
+	return strings.Contains(r.page(ctx), "\n"+line+"\n")
+}
+
+// page returns the metrics of a replica; "" if it does not answer.
+func (r *replica) page(ctx context.Context) string {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.metrics+"/metrics", nil)
 	if err != nil {
-		return false
+		return ""
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return false
+		return ""
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	return err == nil && strings.Contains(string(text), "\n"+line+"\n")
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }
 
 // stop ends a replica as kubelet does, if it runs.
@@ -250,8 +259,9 @@ func TestFleet(t *testing.T) {
 		})
 	})
 	controlplane.Eventually(t, "the metrics have it, too", func(ctx context.Context) bool {
-		return second.shows(ctx, `pivot_render_degraded{pool="worker"} 1`)
+		return second.shows(ctx, `pivot_render_degraded{pool="worker"} 1`) && second.shows(ctx, `leader_election_master_status{name="pivot-fleet-controller"} 1`)
 	})
+	metrics.Check(t, "../../../docs/cluster-view.md", "controller", second.page(t.Context()))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	want := slices.Concat(slices.Repeat([]string{one}, 4), slices.Repeat([]string{two}, 4), slices.Repeat([]string{one}, 4))
