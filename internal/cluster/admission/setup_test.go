@@ -62,7 +62,7 @@ func newWorld(t *testing.T) world {
 	}
 	w.plane.ApplyFile("../../../deploy/fleet/rbac-admission.yaml")
 	w.plane.ApplyFile("../../../deploy/fleet/rbac-users.yaml")
-	for user, roles := range map[string][]string{"anna": {"editor"}, "bob": {"editor", "weakener"}} {
+	for user, roles := range map[string][]string{"anna": {"editor"}, "bob": {"editor", "weakener"}, "carl": {"viewer"}} {
 		for _, role := range roles {
 			w.plane.Apply(map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": user + "-" + role},
 				"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "pivot-machineconfig-" + role},
@@ -245,6 +245,22 @@ func TestWebhooks(t *testing.T) {
 		other := machineConfig("v2")
 		other.SetAPIVersion("machineconfiguration.openshift.io/v2")
 		wants("an unknown version", anna.Create(ctx, other), "no matches")
+	})
+	t.Run("roles", func(t *testing.T) {
+		list := func(c client.Client, kind string) error {
+			var l unstructured.UnstructuredList
+			l.SetAPIVersion(group)
+			l.SetKind(kind + "List")
+			return c.List(ctx, &l)
+		}
+		nobody, carl := w.as("nobody"), w.as("carl")
+		wants("writing, without a role", nobody.Create(ctx, machineConfig("b", "quiet")), "cannot create resource")
+		wants("reading pools, without a role", list(nobody, "MachineConfigPool"), "cannot list resource")
+		wants("a viewer reads pools", list(carl, "MachineConfigPool"))
+		wants("a viewer reads MachineConfigs", list(carl, "MachineConfig"), "cannot list resource")
+		wants("a viewer writes", carl.Create(ctx, machineConfig("b", "quiet")), "cannot create resource")
+		pool := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group, "kind": "MachineConfigPool", "metadata": map[string]any{"name": "b"}}}
+		wants("an editor writes a pool", anna.Create(ctx, pool), "cannot create resource")
 	})
 	t.Run("schemas hold without a webhook", func(t *testing.T) {
 		empty := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group, "kind": "MachineConfigPool", "metadata": map[string]any{"name": "all"}, "spec": map[string]any{"nodeSelector": map[string]any{}}}}

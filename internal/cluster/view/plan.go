@@ -18,6 +18,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
+	"machine-pivot/kargs"
 )
 
 // Plan is what MachineConfigs would do to a fleet.
@@ -290,7 +291,16 @@ func (p Planner) effect(out *PoolPlan, in planned, current string) (effect NodeP
 		return NodePlan{}, "", fault.New(fault.BadInput, "cannot compare %s with %s: %w", current, out.To, err)
 	}
 	out.Updates = append(out.Updates, NodeUpdate{From: current, Update: u})
+	if arg := threadsOff(out.merged); arg != "" && threadsOff(old) == "" {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s switches off the second threads of all cores: nodes with %s lose up to half of their CPUs, and pods that no longer fit stay Pending", arg, current))
+	}
 	return effectOf(u), "", nil
+}
+
+// threadsOff returns the kernel argument with which machines have one thread a core; "" if there is none.
+func threadsOff(mc *authored.MachineConfig) string {
+	arg, _ := kargs.Split(strings.Join(mc.Spec.KernelArguments, " ")).ThreadsOff()
+	return arg
 }
 
 func effectOf(u update.Update) NodePlan {

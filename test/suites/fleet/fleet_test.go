@@ -5,6 +5,7 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -262,10 +263,59 @@ func TestFleet(t *testing.T) {
 		return second.shows(ctx, `pivot_render_degraded{pool="worker"} 1`) && second.shows(ctx, `leader_election_master_status{name="pivot-fleet-controller"} 1`)
 	})
 	metrics.Check(t, "../../../docs/cluster-view.md", "controller", second.page(t.Context()))
+	w.seenByKubectl(one)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	want := slices.Concat(slices.Repeat([]string{one}, 4), slices.Repeat([]string{two}, 4), slices.Repeat([]string{one}, 4))
 	if !slices.Equal(w.received, want) || w.most != 1 {
 		t.Errorf("the nodes were given %q, up to %d at a time; want %q, 1", w.received, w.most, want)
+	}
+}
+
+// seenByKubectl checks what "kubectl get mcp,mc,ctrcfg" shows, as with the machine-config operator: the short names,
+// and the columns.
+func (w *world) seenByKubectl(rendered string) {
+	w.Helper()
+	c := w.plane.Client(w.plane.Admin())
+	for short, want := range map[string]string{
+		"mcp":    "Name Config Updated Updating Degraded MachineCount ReadyMachineCount UpdatedMachineCount DegradedMachineCount Waiting Age",
+		"mc":     "Name GeneratedByController IgnitionVersion Age",
+		"ctrcfg": "Name Rendered Age",
+	} {
+		kinds, err := c.Discovery().ServerResourcesForGroupVersion("machineconfiguration.openshift.io/v1")
+		if err != nil {
+			w.Fatal(err)
+		}
+		i := slices.IndexFunc(kinds.APIResources, func(r metav1.APIResource) bool { return slices.Contains(r.ShortNames, short) })
+		if i < 0 {
+			w.Errorf("no kind has the short name %s", short)
+			continue
+		}
+		text, err := c.Discovery().RESTClient().Get().AbsPath("/apis/machineconfiguration.openshift.io/v1/"+kinds.APIResources[i].Name).
+			SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(w.Context())
+		if err != nil {
+			w.Fatal(err)
+		}
+		var table metav1.Table
+		if err := json.Unmarshal(text, &table); err != nil {
+			w.Fatal(err)
+		}
+		var columns []string
+		for _, column := range table.ColumnDefinitions {
+			if column.Priority == 0 {
+				columns = append(columns, column.Name)
+			}
+		}
+		if got := strings.Join(columns, " "); got != want {
+			w.Errorf("%s has the columns %q, want %q", short, got, want)
+		}
+		for _, row := range table.Rows {
+			if row.Cells[0] == rendered && (row.Cells[1] == nil || row.Cells[2] != "3.5.0") {
+				w.Errorf("a rendered MachineConfig is shown as %v", row.Cells)
+			}
+			if short == "mcp" && (row.Cells[1] != rendered || row.Cells[2] != "True" || row.Cells[5] != float64(4) && row.Cells[5] != int64(4)) {
+				w.Errorf("the pool is shown as %v", row.Cells)
+			}
+		}
 	}
 }

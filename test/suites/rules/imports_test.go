@@ -134,7 +134,7 @@ var importTable = map[string]rule{
 	// The fleet's controllers.
 	"cluster/objects": {ours: []string{"cluster/api"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/rollout": {ours: []string{"cluster/api", "cluster/nodecheck", "cluster/objects", "window"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/view":    {ours: []string{"api", "authored", "cluster/api", "cluster/objects", "disruption", "fault", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/view":    {ours: []string{"api", "authored", "cluster/api", "cluster/objects", "disruption", "fault", "kargs", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/render":  {ours: []string{"authored", "containerruntime", "pool", "snapshot", "cluster/api", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "machineconfig/spec", "osimage/imageref", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cluster/nodecheck":    {foreign: true, never: slices.Concat(processes, commandLine, world)},
