@@ -431,6 +431,19 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// TestMissingArgument: a kernel argument that the new system lacks is named in the NodeSystem, where the fleet's
+// controller and a person find it.
+func TestMissingArgument(t *testing.T) {
+	s := stories()["a proof that fails"]
+	w := s.world(nil)
+	if _, err := w.Run(func() bool { return s.settled(w) }); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.System; got.Proof == nil || got.Proof.OK || !slices.Equal(got.KernelArguments.Missing, []string{"quiet"}) || len(got.KernelArguments.Excess) > 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestLongRun: a run that takes long costs a request a minute.
 func TestLongRun(t *testing.T) {
 	s := stories()["files"]

@@ -35,6 +35,7 @@ func TestRequirements(t *testing.T) {
 			}
 		}
 	}
+	checkDesigns(t, explained, tests)
 	comment := regexp.MustCompile(`\(([PD]\d+(?:, [PD]\d+)*)\)`)
 	for path, text := range testFiles(t) {
 		for _, m := range comment.FindAllStringSubmatch(text, -1) {
@@ -43,6 +44,42 @@ func TestRequirements(t *testing.T) {
 					t.Errorf("%s names %s, which docs/requirements.md does not explain", path, number)
 				}
 			}
+		}
+	}
+}
+
+// checkDesigns checks the tables of promises: each has a verdict, and requirements or tests that exist; only what is
+// missing or not ours may have none.
+func checkDesigns(t *testing.T, requirements, tests map[string]bool) {
+	t.Helper()
+	_, text, found := strings.Cut(readText(t, "docs/requirements.md"), "\n## The designs that this project follows\n")
+	rows := regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \|([^|]*)\|$`).FindAllStringSubmatch(text, -1)
+	if !found || len(rows) < 50 || len(rows) != strings.Count(text, "\n| ") {
+		t.Fatalf("%d rows of promises, %d lines", len(rows), strings.Count(text, "\n| "))
+	}
+	verdict := regexp.MustCompile(`^(yes|differs|in part|checked|a plan|not ours|missing)\b`)
+	for _, row := range rows {
+		promise, here, shown := row[1], row[2], row[3]
+		if promise == "promise" {
+			continue
+		}
+		if !verdict.MatchString(here) {
+			t.Errorf("%s: no verdict: %s", promise, here)
+		}
+		names := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(shown, -1)
+		for _, m := range names {
+			if !tests[m[1]] {
+				t.Errorf("%s: shown by %s, which is not there", promise, m[1])
+			}
+		}
+		numbers := regexp.MustCompile(`\b[PD]\d+\b`).FindAllString(shown, -1)
+		for _, number := range numbers {
+			if !requirements[number] {
+				t.Errorf("%s: there is no requirement %s", promise, number)
+			}
+		}
+		if none := len(names)+len(numbers) == 0; none && !strings.HasPrefix(here, "not ours") && !strings.HasPrefix(here, "missing") {
+			t.Errorf("%s: nothing shows it", promise)
 		}
 	}
 }
