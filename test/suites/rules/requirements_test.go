@@ -108,3 +108,25 @@ func testFiles(t *testing.T) map[string]string {
 	}
 	return texts
 }
+
+// TestComparison: what docs/cluster.md says of pivot, compared with others, is held by tests that exist, or by a
+// page.
+func TestComparison(t *testing.T) {
+	_, text, _ := strings.Cut(readText(t, "docs/cluster.md"), "\n## Beside others\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	rows, tests := regexp.MustCompile(`(?m)^\| [^|]+ \| ([^|]+) \|.*$`).FindAllStringSubmatch(text, -1), testFunctions(t)
+	if len(rows) < 10 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, row := range rows {
+		named := regexp.MustCompile("`([a-z/]+\\.Test\\w+)`").FindAllStringSubmatch(row[1], -1)
+		for _, m := range named {
+			if !tests[m[1]] {
+				t.Errorf("%s: there is no %s", row[1], m[1])
+			}
+		}
+		if ours := strings.TrimSpace(row[1]); len(named) == 0 && ours != "no" && !strings.Contains(ours, "](") {
+			t.Errorf("nothing holds this: %s", ours)
+		}
+	}
+}
