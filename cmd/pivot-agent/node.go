@@ -119,7 +119,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if measured != nil {
 		defer measured.Close()
 	}
-	keeper := &capacity.Keeper{Cluster: cluster, Now: time.Now, Log: agent.Log, Hands: &hands.Systemd{
+	keeper := &capacity.Keeper{Cluster: cluster, Now: time.Now, Log: agent.Log, Metrics: agent.Metrics, Hands: &hands.Systemd{
 		Root: f.host, Program: f.program, Version: build.Version, Queries: workloadsUnit, Now: time.Now,
 	}}
 	nodes := make(chan capacity.Node, 1)

@@ -21,6 +21,7 @@ type Keeper struct {
 	Hands   Hands
 	Now     func() time.Time
 	Log     *logrus.Logger
+	Metrics *node.Metrics // nil for none
 
 	types   []string  // of the host, as last known
 	known   bool      // they are
@@ -122,9 +123,11 @@ func (k *Keeper) askHost(ctx context.Context, n Node) {
 		k.ask = k.Now().Add(askAgain)
 		k.Log.WithError(err).Warn("cannot ask for the workloads of the host; tries again")
 	case found.Problem != "":
+		k.Metrics.Workloads(false)
 		k.ask = k.Now().Add(askAgain)
 		k.tell(ctx, n, node.Event{Reason: api.EventWorkloadsUnknown, Message: api.BoundedReason(found.Problem), Warning: true})
 	default:
+		k.Metrics.Workloads(true)
 		k.types, k.known = found.Types, true
 	}
 }

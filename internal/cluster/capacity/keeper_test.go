@@ -39,8 +39,17 @@ func newWorld(t *testing.T, types ...string) *world {
 	w := &world{T: t, types: types, now: time.Unix(1e9, 0), node: capacity.Node{Name: "n1", CPUs: 4000, Capacity: cores(""), Allocatable: cores("")}}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	w.Keeper = &capacity.Keeper{Cluster: w, Hands: w, Now: func() time.Time { return w.now }, Log: log}
+	w.Keeper = &capacity.Keeper{Cluster: w, Hands: w, Now: func() time.Time { return w.now }, Log: log, Metrics: &node.Metrics{}}
 	return w
+}
+
+// measures checks that the metrics have a line.
+func (w *world) measures(line string) {
+	w.Helper()
+	var page strings.Builder
+	if err := w.Metrics.Write(&page); err != nil || !strings.Contains(page.String(), "\n"+line+"\n") {
+		w.Errorf("no %s (%v) in\n%s", line, err, &page)
+	}
 }
 
 // Workloads implements capacity.Hands.
@@ -173,8 +182,10 @@ func TestUnknown(t *testing.T) {
 	if want := []string{api.EventWorkloadsUnknown + ": cannot use the file; correct it"}; !slices.Equal(w.events, want) {
 		t.Errorf("events %q", w.events)
 	}
+	w.measures("pivot_agent_workloads_unknown 1")
 	w.problem, w.types = "", []string{"management"}
 	w.pass(2 * time.Minute)
+	w.measures("pivot_agent_workloads_unknown 0")
 	w.broken = errors.New("systemd does not answer")
 	w.kubelet("management=0")
 	w.pass(time.Hour)

@@ -21,8 +21,11 @@ type Metrics struct {
 	failures int
 	// Steps that failed because the API server or systemd did not answer.
 	unreachable int
-	alive       time.Time // until when the agent is thought to be alive
-	ready       bool
+	// unknownWorkloads says that the host's file of workload types cannot be used.
+	unknownWorkloads bool
+
+	alive time.Time // until when the agent is thought to be alive
+	ready bool
 }
 
 // observed takes note of a step.
@@ -42,6 +45,15 @@ func (m *Metrics) proven(at time.Time) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.provenAt = at
+	}
+}
+
+// Workloads takes note of whether the workload types of the host are known.
+func (m *Metrics) Workloads(known bool) {
+	if m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.unknownWorkloads = !known
 	}
 }
 
@@ -103,6 +115,7 @@ func (m *Metrics) Write(w io.Writer) error {
 	e.single("pivot_agent_cordoned", "gauge", "Whether the node is cordoned because of the agent.", number(m.cordoned))
 	e.single("pivot_agent_failures_total", "counter", "Failures that were reported.", float64(m.failures))
 	e.single("pivot_agent_unreachable_total", "counter", "Steps that failed because the API server or systemd did not answer.", float64(m.unreachable))
+	e.single("pivot_agent_workloads_unknown", "gauge", "Whether the host's file of workload types cannot be used.", number(m.unknownWorkloads))
 	if !m.provenAt.IsZero() {
 		e.single("pivot_agent_last_proof_timestamp_seconds", "gauge", "When the running system was last found equal to its MachineConfig.", float64(m.provenAt.Unix()))
 	}

@@ -88,6 +88,7 @@ func healthy() series {
 	return series{
 		done: "1" + always, working: "0" + always, "pivot_agent_failing" + agent: "0" + always, "pivot_agent_config_drift" + agent: "0" + always,
 		"pivot_agent_cordoned" + agent: "0" + always, "pivot_agent_failures_total" + agent: "3" + always, "pivot_agent_unreachable_total" + agent: "7" + always,
+		"pivot_agent_workloads_unknown" + agent:            "0" + always,
 		"pivot_agent_last_proof_timestamp_seconds" + agent: "0+60x1600",
 		"pivot_pool_nodes" + controller:                    "4" + always, "pivot_pool_updated_nodes" + controller: "4" + always, "pivot_pool_unavailable_nodes" + controller: "0" + always,
 		"pivot_pool_degraded_nodes" + controller: "0" + always, "pivot_pool_paused" + controller: "0" + always, "pivot_pool_held" + controller: "0" + always,
@@ -147,6 +148,7 @@ func TestAlertsFire(t *testing.T) {
 		"a proof every ten minutes":   {series{"pivot_agent_last_proof_timestamp_seconds" + agent: "0+0x9 600+0x9 1200+0x9 1800+0x9 2400+0x9 3000+0x9"}, "59m", ""},
 		"cut off":                     {series{"pivot_agent_unreachable_total" + agent: "0+1x1000"}, "30m", "PivotAgentCutOff"},
 		"the API server restarts":     {series{"pivot_agent_unreachable_total" + agent: "0+3x2 6+0x1000"}, "20m", ""},
+		"workload types are unknown":  {series{"pivot_agent_workloads_unknown" + agent: "1" + always}, "16m", "PivotWorkloadsUnknown"},
 		"cannot be merged":            {series{"pivot_render_degraded" + controller: "1" + always}, "6m", "PivotRenderFailed"},
 		"stopped":                     {series{"pivot_pool_degraded_nodes" + controller: "1" + always, "pivot_pool_updated_nodes" + controller: "2" + always}, "1d", "PivotRolloutStopped"},
 		"a node in 20 minutes":        {series{"pivot_pool_updated_nodes" + controller: "0+0x19 1+0x19 2+0x19 3+0x19 4+0x1000"}, "3h", ""},
@@ -186,8 +188,8 @@ func promtoolTest(name string, s series, expressions ...any) map[string]any {
 	return map[string]any{"name": name, "interval": "1m", "input_series": input, "promql_expr_test": expressions}
 }
 
-// promtool runs tests of expressions with the alert rules.
-func promtool(t *testing.T, tests []any) {
+// runPromtool runs promtool, which test/tools/deps.sh unpacks unless it is installed.
+func runPromtool(t *testing.T, args ...string) {
 	t.Helper()
 	program, err := exec.LookPath("promtool")
 	if err != nil {
@@ -195,16 +197,41 @@ func promtool(t *testing.T, tests []any) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		program = filepath.Join(cache, "machine-pivot/prometheus/usr/bin/promtool") // test/tools/deps.sh unpacks it
+		program = filepath.Join(cache, "machine-pivot/prometheus/usr/bin/promtool")
 		need.File(t, program)
 	}
+	if out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput(); err != nil {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// TestScrape: Prometheus accepts the configuration with which it finds the programs, at the ports that they have.
+func TestScrape(t *testing.T) {
+	discovery := regexp.MustCompile(`(?m)^  kubernetes_sd_configs:\n  - role: (?:pod|node)\n(?:    namespaces: \{names: \[[a-z, -]+\]\}\n)?`)
+	text := readText(t, "deploy/monitoring/scrape.yaml")
+	if n := len(discovery.FindAllString(text, -1)); n != 2 {
+		t.Errorf("%d discoveries", n)
+	}
+	file := filepath.Join(t.TempDir(), "scrape.yaml") // Debian's Prometheus is built without that of Kubernetes
+	if err := os.WriteFile(file, []byte(discovery.ReplaceAllString(text, "  static_configs: [{targets: [x]}]\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runPromtool(t, "check", "config", "--syntax-only", file)
+	for _, file := range []string{"controller", "server"} {
+		if !strings.Contains(readText(t, "deploy/fleet/"+file+".yaml"), "{name: metrics, containerPort: 8799}") {
+			t.Errorf("deploy/fleet/%s.yaml has no port of the name metrics", file)
+		}
+	}
+}
+
+// promtool runs tests of expressions with the alert rules.
+func promtool(t *testing.T, tests []any) {
+	t.Helper()
 	rules, err := filepath.Abs(fromRoot(alertRules))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), program, "check", "rules", rules).CombinedOutput(); err != nil {
-		t.Errorf("promtool check rules: %v\n%s", err, out)
-	}
+	runPromtool(t, "check", "rules", rules)
 	file := filepath.Join(t.TempDir(), "tests.yaml")
 	text, err := yaml.Marshal(map[string]any{"rule_files": []string{rules}, "evaluation_interval": "5m", "tests": tests})
 	if err != nil {
@@ -213,9 +240,7 @@ func promtool(t *testing.T, tests []any) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), program, "test", "rules", file).CombinedOutput(); err != nil {
-		t.Errorf("promtool test rules: %v\n%s", err, out)
-	}
+	runPromtool(t, "test", "rules", file)
 }
 
 // dashboard is what is looked at of the dashboard. TestDashboardTypes checks the rest.
