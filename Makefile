@@ -7,6 +7,7 @@
 # fuzz     each fuzz target for FUZZTIME
 # test-host  first boots on a real system: IMAGE is its disk or a directory with its files, OSIMAGE the image to pivot to; docs/testing.md
 # demo     a complete first boot in QEMU, shown as it happens
+# cluster-demo  a control plane and two machines in QEMU as its nodes: a rollout and its way back, shown as it happens
 # bench    the import compared with podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for a smaller image
 # controlplane  the Kubernetes control plane of the tests, built once into the cache; "make test" does it
 # reference  record again what ostree-ext makes from the tests' derived images; test/worlds/oscontainer/reference/derived.sh
@@ -22,7 +23,7 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build completions manpages test unit nightly sweep check fuzz demo test-host bench reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
+.PHONY: build completions manpages test unit nightly sweep check fuzz demo cluster-demo test-host bench reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
 .NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
@@ -68,7 +69,7 @@ GOTEST = mkdir -p $(BIN); go tool gotestsum --format testname --jsonfile-timing-
 LONGER = grep --line-buffered -vE '^(EMPTY .*|PASS .* \([0-4]\.[0-9]+s\))$$'
 
 # The tests that "make nightly" runs and "make test" skips. This is the only list of them.
-NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestDay2|TestNode|TestRealNodes|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible|TestFigures|TestRebootAndPowerOff)$$
+NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible|TestFigures|TestRebootAndPowerOff)$$
 
 test: deps controlplane check
 	@export TMPDIR=$$(go run ./test/tools/tmpdir); $(GOTEST) -timeout 3h -p 3 -skip '$(NIGHTLY)' $(FIRST) ./... | $(LONGER)
@@ -110,6 +111,11 @@ fuzz:
 
 demo: deps
 	@go run ./test/tools/demo
+
+# A test, because it is one of the stories of the fleet's tests. With CI=true, what the host lacks is an error.
+cluster-demo: deps controlplane
+	@mkdir -p $(BIN); go test -c -vet=off -o $(BIN)/cluster-demo.test ./test/suites/e2e
+	@export TMPDIR=$$(go run ./test/tools/tmpdir) CI=true; cd test/suites/e2e; $(abspath $(BIN))/cluster-demo.test -test.run '^TestClusterDemo$$' -test.timeout 1h
 
 # This needs only QEMU, and skopeo for OSIMAGE, but not the other dependencies of the tests.
 test-host: build

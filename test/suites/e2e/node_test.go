@@ -54,9 +54,9 @@ func nodeConfig(name string) lab.Config {
 }
 
 // changed returns a MachineConfig with a kernel argument of its own, and with a version of the image.
-func (w *nodeWorld) changed(t *testing.T, name string, version int) lab.Config {
+func changed(t *testing.T, l *lab.Lab, name string, version int) lab.Config {
 	t.Helper()
-	img, err := w.lab.DerivedVersion(t.Context(), version)
+	img, err := l.DerivedVersion(t.Context(), version)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func rollout(t *testing.T, w *nodeWorld) {
 	boots := w.booted()
 	w.protectedPod(t)
 	w.kubelet.Hold(true)
-	two := w.changed(t, "two", 1)
+	two := changed(t, w.lab, "two", 1)
 	w.want(t, two)
 	w.until(t, "the agent names the budget", func() bool { return strings.Contains(w.node().Annotations[api.Reason], budgetName) })
 	requests := w.lab.Registry.Requests()

@@ -15,7 +15,7 @@ import (
 // the node is uncordoned.
 func nodePowerCuts(t *testing.T, w *nodeWorld) {
 	boots := w.booted()
-	three := w.changed(t, "three", 1)
+	three := changed(t, w.lab, "three", 1)
 	cut := func(what string, reached func() bool) {
 		t.Helper()
 		w.until(t, what, reached)
@@ -52,7 +52,7 @@ func nodePowerCuts(t *testing.T, w *nodeWorld) {
 // serverStops: the API server is away while pivot pulls the image, and while the machine reboots.
 func serverStops(t *testing.T, w *nodeWorld) {
 	boots := w.booted()
-	four := w.changed(t, "four", 2)
+	four := changed(t, w.lab, "four", 2)
 	pull := holdPull(t, w.lab.Registry)
 	w.want(t, four)
 	w.until(t, "pivot pulls the image", pull.isHeld)
@@ -74,7 +74,7 @@ func serverStops(t *testing.T, w *nodeWorld) {
 // changesItsMind: an image that is not in the registry, then one that is replaced while it is pulled.
 func changesItsMind(t *testing.T, w *nodeWorld) {
 	boots, current := w.booted(), w.node().Annotations[api.CurrentConfig]
-	bad := w.changed(t, "bad", 2)
+	bad := changed(t, w.lab, "bad", 2)
 	bad.Image = w.lab.Registry.HostAs(lab.GuestHost) + "/os/derived@sha256:" + strings.Repeat("0", 64)
 	w.want(t, bad)
 	w.until(t, "the bad image is reported", func() bool { return w.has(api.StateOfNode, api.StateDegraded) })
@@ -86,9 +86,9 @@ func changesItsMind(t *testing.T, w *nodeWorld) {
 		t.Errorf("events %q, cordoned %v, want a failure without a cordon", got, n.Spec.Unschedulable)
 	}
 	pull := holdPull(t, w.lab.Registry)
-	w.want(t, w.changed(t, "five", 3))
+	w.want(t, changed(t, w.lab, "five", 3))
 	w.until(t, "pivot pulls the image of five", pull.isHeld)
-	six := w.changed(t, "six", 4)
+	six := changed(t, w.lab, "six", 4)
 	w.want(t, six)
 	w.until(t, "the node has six", func() bool { return w.hasSettled("six") })
 	w.expectRolledOut(t, six, boots+1)

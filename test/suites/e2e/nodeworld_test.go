@@ -63,14 +63,21 @@ func newNodeWorld(t *testing.T, first lab.Config) *nodeWorld {
 	return w
 }
 
-// files returns the files with which a machine joins the cluster.
+// files returns the files with which the machine joins the cluster.
 func (w *nodeWorld) files(t *testing.T, first lab.Config) []vm.TreeFile {
-	config := w.plane.NodeUser(nodeName)
-	_, config.Host = w.plane.Address()
+	_, server := w.plane.Address()
+	return append(agentFiles(w.plane, nodeName, server, first), w.shell.files()...)
+}
+
+// agentFiles returns the files with which a machine joins a cluster as a node, by the agent as a unit: among them
+// those of the MachineConfig that it has from its first boot.
+func agentFiles(plane *controlplane.ControlPlane, node, server string, first lab.Config) []vm.TreeFile {
+	config := plane.NodeUser(node)
+	config.Host = server
 	const units = "/etc/systemd/system/"
 	files := []vm.TreeFile{
-		{Path: "/etc/hostname", Mode: 0o644, Content: []byte(nodeName + "\n")},
-		{Path: "/var/lib/kubelet/kubeconfig", Mode: 0o600, Content: w.plane.Kubeconfig(config)},
+		{Path: "/etc/hostname", Mode: 0o644, Content: []byte(node + "\n")},
+		{Path: "/var/lib/kubelet/kubeconfig", Mode: 0o600, Content: plane.Kubeconfig(config)},
 		{Path: units + "multi-user.target.wants/pivot-agent.service", Symlink: "/usr/lib/systemd/system/pivot-agent.service"},
 		{Path: units + "pivot-agent.service.d/test.conf", Mode: 0o644,
 			Content: []byte("[Service]\nExecStart=\nExecStart=/usr/bin/pivot-agent node --kubeconfig /var/lib/kubelet/kubeconfig --verbose\n")},
@@ -79,7 +86,7 @@ func (w *nodeWorld) files(t *testing.T, first lab.Config) []vm.TreeFile {
 	for path, content := range first.Files {
 		files = append(files, vm.TreeFile{Path: path, Mode: 0o644, Content: []byte(content)})
 	}
-	return append(files, w.shell.files()...)
+	return files
 }
 
 func configJSON(t *testing.T, c lab.Config) []byte {

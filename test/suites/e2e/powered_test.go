@@ -65,6 +65,13 @@ func (p *powered) cutPower() {
 	<-p.off
 }
 
+// failure returns why the machine is off, if nobody has cut its power.
+func (p *powered) failure() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
 // booted returns the number of boots so far.
 func (p *powered) booted() int {
 	p.mu.Lock()
@@ -90,10 +97,7 @@ func (p *powered) until(t *testing.T, what string, reached func() bool) {
 	t.Helper()
 	began := time.Now()
 	for !reached() {
-		p.mu.Lock()
-		err := p.err
-		p.mu.Unlock()
-		if err != nil {
+		if err := p.failure(); err != nil {
 			t.Fatalf("this never happens: %s: %v", what, err)
 		}
 		select {

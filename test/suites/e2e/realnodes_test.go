@@ -64,7 +64,7 @@ func agentIsPod(t *testing.T, w *realWorld) {
 func podRollsOut(t *testing.T, w *realWorld) {
 	n := w.nodes[0]
 	boots := n.booted()
-	two := w.changed(t, "two", 1)
+	two := changed(t, w.lab, "two", 1)
 	w.create(t, two)
 	w.note(t, n.name, api.DesiredConfig, two.Name)
 	n.until(t, "the machine reboots", func() bool { return n.booted() > boots })
@@ -98,7 +98,7 @@ func servesThroughRollout(t *testing.T, w *realWorld) {
 		}
 		t.Logf("answers %v, %d failed requests", client.answers, len(client.failures))
 	}()
-	three := w.changed(t, "three", 2)
+	three := changed(t, w.lab, "three", 2)
 	w.create(t, three)
 	for _, n := range w.nodes {
 		w.rollOut(t, n, three, &client)
@@ -121,18 +121,6 @@ func (w *realWorld) rollOut(t *testing.T, n *realNode, c lab.Config, client *web
 	n.until(t, "both replicas are ready", func() bool { return w.podsReady("default", "app=web") == 2 })
 	before = client.answered(n.name)
 	n.until(t, n.name+" answers the client again", func() bool { return client.answered(n.name) > before })
-}
-
-// changed returns a MachineConfig with a kernel argument of its own, and with a version of the image.
-func (w *realWorld) changed(t *testing.T, name string, version int) lab.Config {
-	t.Helper()
-	img, err := w.lab.DerivedVersion(t.Context(), version)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := nodeConfig(name)
-	c.Image, c.Kargs = img.Reference, []string{"node." + name}
-	return c
 }
 
 // expectRolledOut checks that a machine runs what a MachineConfig wants, after a number of boots.

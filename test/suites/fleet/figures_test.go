@@ -1,4 +1,4 @@
-package fleet
+package fleet_test
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func TestFigures(t *testing.T) {
 	if err := all.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	r := w.start()
+	r := w.fleet.Start()
 	w.plane.Apply(machineConfig("00-worker", "one"))
 	w.plane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
 		"metadata": map[string]any{"name": "worker"}, "spec": map[string]any{

@@ -1,21 +1,16 @@
 // Package fleet tests the program pivot-fleet as it runs in a cluster: two replicas at the real API server, with
 // the rights of deploy/fleet. Stand-ins for the nodes' agents give the nodes what they should have.
-package fleet
+package fleet_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,6 +23,7 @@ import (
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/test/tools/metrics"
 	"machine-pivot/test/worlds/controlplane"
+	"machine-pivot/test/worlds/fleet"
 )
 
 const (
@@ -39,41 +35,26 @@ const (
 type world struct {
 	*testing.T
 	client.Client
-	plane    *controlplane.ControlPlane
-	program  string
-	config   string // file with the credentials of the controller
-	replicas []*replica
+	plane *controlplane.ControlPlane
+	fleet *fleet.Fleet
 
 	mu       sync.Mutex
 	most     int      // nodes that were changed at a time
 	received []string // configurations that nodes were given, in their order
 }
 
-type replica struct {
-	*exec.Cmd
-	log     *bytes.Buffer
-	metrics string // address
-}
-
 func newWorld(t *testing.T, nodes int) *world {
 	t.Helper()
-	dir := t.TempDir()
-	w := &world{T: t, plane: controlplane.Start(t), program: filepath.Join(dir, "pivot-fleet"), config: filepath.Join(dir, "config")}
+	w := &world{T: t, plane: controlplane.Start(t)}
 	var err error
 	if w.Client, err = client.New(w.plane.Admin(), client.Options{Scheme: controlplane.Scheme(t)}); err != nil {
 		t.Fatal(err)
 	}
-	w.plane.Deploy("../../../deploy/base")
-	for _, file := range []string{"controller", "rbac-admission", "rbac-render", "rbac-rollout"} {
-		w.plane.ApplyFile("../../../deploy/fleet/" + file + ".yaml")
-	}
-	account := w.plane.User("system:serviceaccount:pivot-fleet:pivot-fleet-controller", "system:serviceaccounts", "system:serviceaccounts:pivot-fleet")
-	if err := os.WriteFile(w.config, w.plane.Kubeconfig(account), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", w.program, "machine-pivot/cmd/pivot-fleet").CombinedOutput(); err != nil {
+	program := filepath.Join(t.TempDir(), "pivot-fleet")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "machine-pivot/cmd/pivot-fleet").CombinedOutput(); err != nil {
 		t.Fatalf("cannot build the program: %v\n%s", err, out)
 	}
+	w.fleet = fleet.New(t, w.plane, "../../..", program)
 	for i := range nodes {
 		w.join(fmt.Sprintf("n%d", i))
 	}
@@ -139,63 +120,6 @@ func (w *world) agentsOnce(ctx context.Context) {
 	w.mu.Unlock()
 }
 
-// start starts a replica.
-func (w *world) start() *replica {
-	w.Helper()
-	r := &replica{log: &bytes.Buffer{}, metrics: controlplane.FreeAddress(w)}
-	r.Cmd = exec.Command(w.program, "controller", "--kubeconfig", w.config, "--listen-health", "127.0.0.1:0", "--listen-metrics", r.metrics, "--listen-webhooks", "")
-	r.Stderr = r.log
-	r.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := r.Start(); err != nil {
-		w.Fatal(err)
-	}
-	w.replicas = append(w.replicas, r)
-	w.Cleanup(func() {
-		w.stop(r)
-		if w.Failed() {
-			w.Logf("a replica:\n%s", r.log)
-		}
-	})
-	return r
-}
-
-// shows reports whether the metrics of a replica have a line.
-func (r *replica) shows(ctx context.Context, line string) bool {
-	return strings.Contains(r.page(ctx), "\n"+line+"\n")
-}
-
-// page returns the metrics of a replica; "" if it does not answer.
-func (r *replica) page(ctx context.Context) string {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.metrics+"/metrics", nil)
-	if err != nil {
-		return ""
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return ""
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return ""
-	}
-	return string(text)
-}
-
-// stop ends a replica as kubelet does, if it runs.
-func (w *world) stop(r *replica) {
-	w.Helper()
-	if r.ProcessState != nil {
-		return
-	}
-	if err := r.Process.Signal(syscall.SIGTERM); err != nil {
-		w.Error(err)
-	}
-	if err := r.Wait(); err != nil {
-		w.Errorf("a replica ends with %v", err)
-	}
-}
-
 // pool returns the pool of the workers; an empty one if it cannot be read.
 func (w *world) pool(ctx context.Context) *objects.MachineConfigPool {
 	var p objects.MachineConfigPool
@@ -227,7 +151,7 @@ func machineConfig(name, argument string) map[string]any {
 // changes no node, and the pool says why.
 func TestFleet(t *testing.T) {
 	w := newWorld(t, 4)
-	first := w.start()
+	first := w.fleet.Start()
 	w.plane.Apply(machineConfig("00-worker", "one"))
 	w.plane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
 		"metadata": map[string]any{"name": "worker", "labels": map[string]string{"pools": "all"}}, "spec": map[string]any{
@@ -235,15 +159,15 @@ func TestFleet(t *testing.T) {
 			"machineConfigSelector": map[string]any{"matchLabels": map[string]string{role: "worker"}}}})
 	one := w.arrived("")
 	controlplane.Eventually(t, "the metrics have the updated nodes", func(ctx context.Context) bool {
-		return first.shows(ctx, `pivot_pool_updated_nodes{pool="worker"} 4`) && first.shows(ctx, `pivot_render_degraded{pool="worker"} 0`)
+		return first.Shows(ctx, `pivot_pool_updated_nodes{pool="worker"} 4`) && first.Shows(ctx, `pivot_render_degraded{pool="worker"} 0`)
 	})
 
-	second := w.start()
+	second := w.fleet.Start()
 	w.plane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ContainerRuntimeConfig", "metadata": map[string]any{"name": "pids"},
 		"spec": map[string]any{"machineConfigPoolSelector": map[string]any{"matchLabels": map[string]string{"pools": "all"}},
 			"containerRuntimeConfig": map[string]any{"pidsLimit": 4096}}})
 	controlplane.Eventually(t, "the first node has begun", func(ctx context.Context) bool { return w.pool(ctx).Spec.Configuration.Name != one })
-	w.stop(first) // in the middle of the rollout
+	w.fleet.Stop(first) // in the middle of the rollout
 	two := w.arrived(one)
 
 	if err := w.Delete(t.Context(), &objects.ContainerRuntimeConfig{ObjectMeta: metav1.ObjectMeta{Name: "pids"}}); err != nil {
@@ -260,9 +184,9 @@ func TestFleet(t *testing.T) {
 		})
 	})
 	controlplane.Eventually(t, "the metrics have it, too", func(ctx context.Context) bool {
-		return second.shows(ctx, `pivot_render_degraded{pool="worker"} 1`) && second.shows(ctx, `leader_election_master_status{name="pivot-fleet-controller"} 1`)
+		return second.Shows(ctx, `pivot_render_degraded{pool="worker"} 1`) && second.Shows(ctx, `leader_election_master_status{name="pivot-fleet-controller"} 1`)
 	})
-	metrics.Check(t, "../../../docs/cluster-view.md", "controller", second.page(t.Context()))
+	metrics.Check(t, "../../../docs/cluster-view.md", "controller", second.Page(t.Context()))
 	w.seenByKubectl(one)
 	w.mu.Lock()
 	defer w.mu.Unlock()
