@@ -165,6 +165,8 @@ func TestWeakening(t *testing.T) {
 func BenchmarkJudge(b *testing.B) {
 	b.Run("1MB", func(b *testing.B) { benchmark(b, large(200, 5000)) })
 	b.Run("5kB", func(b *testing.B) { benchmark(b, large(1, 5000)) })
+	b.Run("usual30kB", func(b *testing.B) { benchmark(b, usual(30_000)) })
+	b.Run("usual1MB", func(b *testing.B) { benchmark(b, usual(1_000_000)) })
 }
 
 func benchmark(b *testing.B, spec string) {
