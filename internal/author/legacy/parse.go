@@ -31,8 +31,11 @@ import (
 // has all errors.
 func Parse(raw []byte) (Config, problem.Report) {
 	version, wrong := ignition.VersionOf(raw)
-	if wrong.Failed() || !strings.HasPrefix(version, "2.") {
-		return ignition.Parse(raw)
+	switch {
+	case wrong.Failed():
+		return ignition.Parse(raw) // which reports all problems
+	case !strings.HasPrefix(version, "2."):
+		return ignition.ParseVersion(raw, version)
 	}
 	if wrong := ignition.CheckSize(raw); wrong.Failed() {
 		return Config{}, wrong

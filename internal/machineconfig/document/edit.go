@@ -46,11 +46,13 @@ func (e editor) changed(data, before []byte, report *problem.Report) []byte {
 	if bytes.Equal(before, after) {
 		return data
 	}
-	e.checkText(after, report)
+	if !e.isJSON {
+		e.checkText(after, report)
+	}
 	return after
 }
 
-// checkText reports an error if text does not decode to the values of the document. The YAML
+// checkText reports an error if YAML does not decode to the values of the document. The YAML
 // library writes some values wrongly: an implicit null, as in {a}, becomes an empty string.
 func (e editor) checkText(text []byte, report *problem.Report) {
 	var problems problem.Report

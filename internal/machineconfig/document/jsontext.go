@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -14,68 +16,105 @@ import (
 // about 160 bytes.
 const maxValues = 1_000_000
 
-// jsonReader builds a tree from a JSON text that is known to be valid.
+// jsonReader builds a tree from a JSON text that is known to be valid. It is written by hand because the tokens of
+// encoding/json take several times as long.
 type jsonReader struct {
 	text    []byte
-	decoder *json.Decoder
+	at      int // offset of the next byte
 	line    int // line at offset counted
-	counted int64
+	counted int
 	values  int
 }
 
 // jsonTree returns the tree of a valid JSON text that starts on the given line.
 func jsonTree(text []byte, line int) (*yaml.Node, error) {
-	r := &jsonReader{text: text, decoder: json.NewDecoder(bytes.NewReader(text)), line: line}
-	r.decoder.UseNumber()
+	r := &jsonReader{text: text, line: line}
 	return r.value()
 }
 
 // value reads the next value.
 func (r *jsonReader) value() (*yaml.Node, error) {
-	token, err := r.decoder.Token()
-	if err != nil {
-		return nil, err
-	}
 	if r.values++; r.values > maxValues {
 		return nil, fmt.Errorf("it holds more than %d values", maxValues)
 	}
-	n := &yaml.Node{Kind: yaml.ScalarNode, Line: r.lineOf(r.decoder.InputOffset())}
-	switch token := token.(type) {
-	case json.Delim:
+	n := &yaml.Node{Kind: yaml.ScalarNode}
+	switch c := r.next(); {
+	case c == '{' || c == '[':
 		n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
-		if token == '{' {
+		if c == '{' {
 			n.Kind, n.Tag = yaml.MappingNode, "!!map"
 		}
+		r.at++
+		n.Line = r.lineNow()
 		return n, r.content(n)
-	case string:
-		n.Tag, n.Value = tagString, token
-	case json.Number:
-		n.Tag, n.Value = tagJSON, token.String()
-	case bool:
-		n.Tag, n.Value = tagBoolean, fmt.Sprint(token)
+	case c == '"':
+		n.Tag, n.Value = tagString, r.quoted()
+	case c == 't' || c == 'f':
+		n.Tag, n.Value = tagBoolean, r.word()
+	case c == 'n':
+		n.Tag, n.Value = tagNull, r.word()
 	default:
-		n.Tag, n.Value = tagNull, "null"
+		n.Tag, n.Value = tagJSON, r.word()
 	}
+	n.Line = r.lineNow()
 	return n, nil
 }
 
 // content reads the rest of an object or array.
 func (r *jsonReader) content(n *yaml.Node) error {
-	for r.decoder.More() {
+	for c := r.next(); c != '}' && c != ']'; c = r.next() {
 		value, err := r.value()
 		if err != nil {
 			return err
 		}
 		n.Content = append(n.Content, value)
 	}
-	_, err := r.decoder.Token()
-	return err
+	r.at++
+	return nil
 }
 
-// lineOf returns the line of an offset. Offsets must not decrease between calls.
-func (r *jsonReader) lineOf(offset int64) int {
-	r.line += bytes.Count(r.text[r.counted:offset], []byte("\n"))
-	r.counted = offset
+// next returns the first byte of the next value, or the end of the object or array. What separates values says
+// nothing in a valid text.
+func (r *jsonReader) next() byte {
+	for strings.IndexByte(" \t\r\n,:", r.text[r.at]) >= 0 {
+		r.at++
+	}
+	return r.text[r.at]
+}
+
+// word reads a number, true, false or null.
+func (r *jsonReader) word() string {
+	start := r.at
+	for r.at < len(r.text) && strings.IndexByte(" \t\r\n,:}]", r.text[r.at]) < 0 {
+		r.at++
+	}
+	return string(r.text[start:r.at])
+}
+
+// quoted reads a string.
+func (r *jsonReader) quoted() string {
+	start, escaped := r.at, false
+	for r.at++; r.text[r.at] != '"'; r.at++ {
+		if r.text[r.at] == '\\' {
+			escaped = true
+			r.at++
+		}
+	}
+	r.at++
+	if !escaped {
+		return string(r.text[start+1 : r.at-1])
+	}
+	var value string
+	if err := json.Unmarshal(r.text[start:r.at], &value); err != nil {
+		panic(err) // the text is valid
+	}
+	return value
+}
+
+// lineNow returns the line of the last byte that was read.
+func (r *jsonReader) lineNow() int {
+	r.line += bytes.Count(r.text[r.counted:r.at], []byte("\n"))
+	r.counted = r.at
 	return r.line
 }
 
@@ -116,6 +155,9 @@ func appendJSON(b []byte, n *yaml.Node) []byte {
 
 // appendString appends a string as JSON, without HTML escapes.
 func appendString(b []byte, text string) []byte {
+	if isPlain(text) {
+		return append(append(append(b, '"'), text...), '"')
+	}
 	var quoted bytes.Buffer
 	e := json.NewEncoder(&quoted)
 	e.SetEscapeHTML(false)
@@ -123,6 +165,16 @@ func appendString(b []byte, text string) []byte {
 		panic(err) // strings always encode
 	}
 	return append(b, bytes.TrimSuffix(quoted.Bytes(), []byte("\n"))...)
+}
+
+// isPlain reports whether a string stands in JSON as it is. It errs only to the safe side: encoding/json escapes few of the others.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // syntaxOffset returns the offset of a syntax error.

@@ -131,6 +131,9 @@ func isText(data []byte, report *problem.Report) bool {
 
 // jsonDocuments reads a sequence of JSON values.
 func jsonDocuments(data []byte, report *problem.Report) []document {
+	if json.Valid(data) { // a single value, as usual
+		return appendDocument(nil, data, 0, len(data), report)
+	}
 	var docs []document
 	d := json.NewDecoder(bytes.NewReader(data))
 	for {
@@ -143,16 +146,24 @@ func jsonDocuments(data []byte, report *problem.Report) []document {
 			report.Add(notJSON(data, d, err))
 			return docs
 		}
-		first, _ := position(data, d.InputOffset()-int64(len(raw)))
-		root, err := jsonTree(raw, first)
-		if err != nil {
-			report.Add(atLine(first, err.Error()))
-			continue
-		}
-		if doc := (document{root, true}); doc.isWhole(report) {
-			docs = append(docs, doc)
-		}
+		end := int(d.InputOffset())
+		docs = appendDocument(docs, data, end-len(raw), end, report)
 	}
+}
+
+// appendDocument appends the document of a valid JSON value, that between two offsets.
+func appendDocument(docs []document, data []byte, from, to int, report *problem.Report) []document {
+	raw := bytes.TrimLeft(data[from:to], " \t\r\n")
+	first, _ := position(data, int64(to-len(raw)))
+	root, err := jsonTree(raw, first)
+	if err != nil {
+		report.Add(atLine(first, err.Error()))
+		return docs
+	}
+	if doc := (document{root, true}); doc.isWhole(report) {
+		docs = append(docs, doc)
+	}
+	return docs
 }
 
 // isWhole reports whether the document was read completely. Problems are added to the report.

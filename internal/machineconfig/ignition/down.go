@@ -20,7 +20,7 @@ func Down(config Config, version string) ([]byte, problem.Report) {
 		return nil, problem.Report{problem.Errorf(".ignition.version", "cannot write version %.100q", version)}
 	}
 	raw := relabel(Marshal(config), version)
-	if _, problems := parse3(raw); problems.Failed() {
+	if _, problems := parse3(raw, version); problems.Failed() {
 		return nil, problems
 	}
 	return raw, nil

@@ -8,6 +8,7 @@
 package ignition
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +16,6 @@ import (
 	"strings"
 
 	ignerrors "github.com/coreos/ignition/v2/config/shared/errors"
-	v3 "github.com/coreos/ignition/v2/config/v3_5"
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/coreos/vcontext/report"
 
@@ -36,13 +36,21 @@ type Config = types.Config
 // .storage.files[0].mode; the config itself is "".
 func Parse(raw []byte) (Config, problem.Report) {
 	version, wrong := VersionOf(raw)
-	if wrong = append(wrong, CheckSize(raw)...); wrong.Failed() {
+	if wrong.Failed() {
+		return Config{}, append(wrong, CheckSize(raw)...)
+	}
+	return ParseVersion(raw, version)
+}
+
+// ParseVersion is Parse for a config whose version is known from VersionOf.
+func ParseVersion(raw []byte, version string) (Config, problem.Report) {
+	if wrong := CheckSize(raw); wrong.Failed() {
 		return Config{}, wrong
 	}
 	if Later(version) {
-		raw = relabel(raw, Version)
+		raw, version = relabel(raw, Version), Version
 	}
-	return parse3(raw)
+	return parse3(raw, version)
 }
 
 // Later reports whether a version that Parse accepts is later than Version, which is the last
@@ -77,6 +85,9 @@ const (
 
 // CheckSize reports an error if a config exceeds the limits.
 func CheckSize(raw []byte) problem.Report {
+	if bytes.Count(raw, []byte("{"))+bytes.Count(raw, []byte("null")) <= maxLinks {
+		return nil // whatever is an entry has one of them
+	}
 	var config struct {
 		Storage struct{ Files, Directories, Links []json.RawMessage }
 		Systemd struct{ Units []json.RawMessage }
@@ -109,8 +120,8 @@ func article(noun string) string {
 }
 
 // parse3 parses a config of version 3.
-func parse3(raw []byte) (Config, problem.Report) {
-	config, rep, err := v3.ParseCompatibleVersion(raw)
+func parse3(raw []byte, version string) (Config, problem.Report) {
+	config, rep, err := parseOf(version)(raw)
 	var problems problem.Report
 	roots := onRoot(raw, rep)
 	for _, e := range rep.Entries {
