@@ -3,6 +3,7 @@ package authored
 import (
 	"errors"
 	"io/fs"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode"
@@ -109,6 +110,9 @@ func Check(m *MachineConfig, rules Rules) problem.Report {
 // checkMerged has Ignition validate the merged config, which can be invalid though each part is
 // valid, and checks the pinning files in it.
 func checkMerged(config ignition.Config, line kargs.Line, rules Rules, report *problem.Report) {
+	if reflect.DeepEqual(config, ignition.Empty()) {
+		return // as with MachineConfigs that have arguments only
+	}
 	n := document.Node{Path: "$.spec.config", Report: report}
 	_, problems := legacy.Parse(ignition.Marshal(config))
 	report.Add(problems.Errors().Below(n.Path)...) // warnings were reported for each part

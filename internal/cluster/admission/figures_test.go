@@ -151,7 +151,7 @@ func review(kind, namespace string, object []byte) []byte {
 // scripts and settings, percent-encoded, and units.
 func usual(size int) string {
 	script := url.PathEscape("#!/bin/bash\nset -eu\n" + strings.Repeat("if [ -e \"/etc/example\" ]; then\n  echo \"it's there\"\nfi\n", 20))
-	unit, err := json.Marshal("[Unit]\nDescription=Example\n" + strings.Repeat("After=network-online.target\n", 20) + "[Service]\nExecStart=/bin/true\n")
+	unit, err := json.Marshal("[Unit]\nDescription=Example\n" + strings.Repeat("After=network-online.target\n", 20) + "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n")
 	if err != nil {
 		panic(err) // it is a string
 	}

@@ -6,11 +6,11 @@
 package admission
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -57,13 +57,14 @@ type Verdict struct {
 
 // Judge judges a request.
 func Judge(r Request, known Known) Verdict {
-	object, old, err := r.meta()
-	if err != nil {
+	object, wrong := read(r.Object)
+	old, wrongOld := read(r.Old)
+	if err := errors.Join(wrong, wrongOld); err != nil {
 		return Verdict{Report: problem.Report{problem.Errorf("$", "%v", err)}}
 	}
-	v := Verdict{Name: object.Name}
+	v := Verdict{Name: object.Metadata.Name}
 	if r.Operation == admissionv1.Delete {
-		v.Name = old.Name
+		v.Name = old.Metadata.Name
 	}
 	if r.Kind == "MachineConfig" {
 		v.Refused = r.mayNot(object, old, known)
@@ -71,36 +72,38 @@ func Judge(r Request, known Known) Verdict {
 	if r.Operation == admissionv1.Delete || v.Refused != "" || r.sameSpec(object, old) {
 		return v
 	}
-	v.Report = r.check(known)
 	if r.Kind == "MachineConfig" {
-		v.Weakens = weakened(r.Object, r.Old)
+		v.Report, v.Weakens = checkMachineConfig(named(r.Object, object.Metadata), old, known.Others)
+		return v
 	}
+	v.Report = r.check(object.Metadata)
 	return v
 }
 
-// meta reads the metadata of both objects.
-func (r Request) meta() (object, old metav1.ObjectMeta, err error) {
-	read := func(text []byte, m *metav1.ObjectMeta) error {
-		if len(text) == 0 {
-			return nil
-		}
-		return json.Unmarshal(text, &struct {
-			Metadata *metav1.ObjectMeta `json:"metadata"`
-		}{m})
+// object is an object of which only the metadata is read.
+type object struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     json.RawMessage   `json:"spec"`
+}
+
+// read reads an object; none if there is none.
+func read(text []byte) (o object, err error) {
+	if len(text) > 0 {
+		err = json.Unmarshal(text, &o)
 	}
-	return object, old, errors.Join(read(r.Object, &object), read(r.Old, &old))
+	return o, err
 }
 
 // mayNot returns why the user may not do this to a MachineConfig, whatever is in it.
-func (r Request) mayNot(object, old metav1.ObjectMeta, known Known) string {
+func (r Request) mayNot(o, old object, known Known) string {
 	if slices.Contains(known.Platform, r.User) {
 		return ""
 	}
 	if r.Operation == admissionv1.Delete {
-		return r.mayNotDelete(old, known)
+		return r.mayNotDelete(old.Metadata, known)
 	}
-	for _, m := range []metav1.ObjectMeta{old, object} { // old first: a label that is removed has counted
-		if why := ofPlatform(m); why != "" && !(r.Operation == admissionv1.Update && r.untouched(object, old)) {
+	for _, m := range []metav1.ObjectMeta{old.Metadata, o.Metadata} { // old first: a label that is removed has counted
+		if why := ofPlatform(m); why != "" && !(r.Operation == admissionv1.Update && untouched(o, old)) {
 			return fmt.Sprintf("MachineConfig %s is the platform's own, and only its controller may write it: %s", m.Name+m.GenerateName, why)
 		}
 	}
@@ -121,36 +124,21 @@ func (r Request) mayNotDelete(old metav1.ObjectMeta, known Known) string {
 }
 
 // untouched reports whether an update leaves all that counts as it was: only finalizers and owners differ.
-func (r Request) untouched(object, old metav1.ObjectMeta) bool {
-	return maps.Equal(object.Labels, old.Labels) && maps.Equal(object.Annotations, old.Annotations) && r.equal("spec")
+func untouched(o, old object) bool {
+	return maps.Equal(o.Metadata.Labels, old.Metadata.Labels) && maps.Equal(o.Metadata.Annotations, old.Metadata.Annotations) && bytes.Equal(o.Spec, old.Spec)
 }
 
 // sameSpec reports whether an update changes nothing that is judged. So an object that is wrong already can
-// still get a label for another tool, or lose a finalizer.
-func (r Request) sameSpec(object, old metav1.ObjectMeta) bool {
-	return r.Operation == admissionv1.Update && object.Labels[authored.RoleLabel] == old.Labels[authored.RoleLabel] && r.equal("spec")
+// still get a label for another tool, or lose a finalizer. An API server writes both objects in the same way.
+func (r Request) sameSpec(o, old object) bool {
+	return r.Operation == admissionv1.Update && o.Metadata.Labels[authored.RoleLabel] == old.Metadata.Labels[authored.RoleLabel] && bytes.Equal(o.Spec, old.Spec)
 }
 
-// equal reports whether both objects have the same member.
-func (r Request) equal(member string) bool {
-	var a, b map[string]json.RawMessage
-	if json.Unmarshal(r.Object, &a) != nil || json.Unmarshal(r.Old, &b) != nil {
-		return false
-	}
-	if string(a[member]) == string(b[member]) {
-		return true
-	}
-	var x, y any
-	return json.Unmarshal(a[member], &x) == nil && json.Unmarshal(b[member], &y) == nil && reflect.DeepEqual(x, y)
-}
-
-// check checks the object.
-func (r Request) check(known Known) problem.Report {
+// check checks an object that is no MachineConfig.
+func (r Request) check(meta metav1.ObjectMeta) problem.Report {
 	switch r.Kind {
-	case "MachineConfig":
-		return checkMachineConfig(named(r.Object), known.Others)
 	case "ContainerRuntimeConfig":
-		_, report := containerruntime.Decode("", named(r.Object))
+		_, report := containerruntime.Decode("", named(r.Object, meta))
 		return report
 	case "MachineConfigPool":
 		return checkPool(r.Object)
@@ -161,25 +149,26 @@ func (r Request) check(known Known) problem.Report {
 }
 
 // checkMachineConfig checks a MachineConfig alone, as a first boot would, and together with the others of its
-// roles.
-func checkMachineConfig(object []byte, others []*authored.MachineConfig) problem.Report {
+// roles. weakens is why it weakens security, compared with the old one; it is only judged if nothing is wrong.
+func checkMachineConfig(text []byte, old object, others []*authored.MachineConfig) (report problem.Report, weakens []string) {
 	rules := authored.Rules{KernelArguments: kargs.DefaultPolicy(), CheckImage: imageref.Check}
-	all, report := authored.Decode("", object, rules)
+	all, report := authored.Decode("", text, rules)
 	if report.Failed() || len(all) != 1 {
-		return report
+		return report, nil
 	}
 	mc := *all[0]
+	weakens = weakened(mc.Spec, old.Spec, rules.KernelArguments)
 	report.Add(checkMerged(mc, others, rules)...)
 	mc.Spec.Config = pinned(mc.Spec.Config)
 	alone, err := authored.Merge([]*authored.MachineConfig{&mc}, authored.Images{})
 	if err != nil {
 		report.Fail("$", "%v", err)
-		return report
+		return report, weakens
 	}
 	alone.Name = mc.Name
 	report.Add(authored.Check(alone, rules)...)
 	report.Add(provision.FirstBoot(alone, mcfile.Host{CheckImage: rules.CheckImage, Policy: &rules.KernelArguments}).In("")...)
-	return distinct(report)
+	return distinct(report), weakens
 }
 
 // pinned returns the part of a config that is judged together with kernel arguments: the files of CPU

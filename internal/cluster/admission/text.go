@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/problem"
 )
@@ -64,14 +66,11 @@ func isRendered(name string) bool { return strings.HasPrefix(name, api.RenderedP
 
 // named returns an object with a name. The API server chooses the name of one that has only the beginning of
 // it, after its admission.
-func named(object []byte) []byte {
-	var o struct {
-		Metadata struct{ Name, GenerateName string }
-	}
-	if json.Unmarshal(object, &o) != nil || o.Metadata.Name != "" || o.Metadata.GenerateName == "" {
+func named(object []byte, meta metav1.ObjectMeta) []byte {
+	if meta.Name != "" || meta.GenerateName == "" {
 		return object
 	}
-	name, err := json.Marshal(o.Metadata.GenerateName + "00000")
+	name, err := json.Marshal(meta.GenerateName + "00000")
 	if err != nil {
 		return object
 	}

@@ -9,29 +9,19 @@ import (
 	"strconv"
 	"strings"
 
+	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
-// arguments are the kernel arguments of a MachineConfig, in both places that can have some.
-type arguments struct {
-	Spec struct {
-		KernelArguments []string `json:"kernelArguments"`
-		Config          struct {
-			KernelArguments struct {
-				ShouldExist []string `json:"shouldExist"`
-			} `json:"kernelArguments"`
-		} `json:"config"`
-	} `json:"spec"`
-}
-
-// weakened returns why kernel arguments that object has, and old has not, weaken the security of machines, by
-// argument. old may be empty.
-func weakened(object, old []byte) []string {
-	now, before := lineOf(object), lineOf(old)
+// weakened returns why kernel arguments that a spec has, and the old one has not, weaken the security of
+// machines, by argument. old is JSON, and may be empty.
+func weakened(spec authored.Spec, old []byte, policy kargs.Policy) []string {
+	now, before := lineOf(spec), oldLine(old)
 	reasons := map[string]string{}
 	for _, arg := range now {
-		if why := weakens(arg); why != "" && !slices.Contains(before, arg) {
+		if why := weakens(arg, policy); why != "" && !slices.Contains(before, arg) {
 			reasons[arg] = why
 		}
 	}
@@ -45,21 +35,40 @@ func weakened(object, old []byte) []string {
 	return all
 }
 
-// lineOf returns the kernel arguments of a MachineConfig; none if it is empty or invalid, which Decode reports.
-func lineOf(object []byte) (line kargs.Line) {
-	var a arguments
-	if len(object) == 0 || json.Unmarshal(object, &a) != nil {
-		return nil
-	}
-	for _, entry := range slices.Concat(a.Spec.KernelArguments, a.Spec.Config.KernelArguments.ShouldExist) {
+// lineOf returns the kernel arguments of a spec, of both places that can have some.
+func lineOf(spec authored.Spec) (line kargs.Line) {
+	for _, entry := range spec.KernelArguments {
 		line = append(line, kargs.Split(entry)...)
+	}
+	if spec.Config != nil {
+		for _, entry := range spec.Config.KernelArguments.ShouldExist {
+			line = append(line, kargs.Split(string(entry))...)
+		}
 	}
 	return line
 }
 
+// oldLine is lineOf for a spec that may be invalid by today's rules: then what can be read of it counts.
+func oldLine(spec []byte) kargs.Line {
+	var old struct {
+		KernelArguments []string `json:"kernelArguments"`
+		Config          struct {
+			KernelArguments struct {
+				ShouldExist []ignition.KernelArgument `json:"shouldExist"`
+			} `json:"kernelArguments"`
+		} `json:"config"`
+	}
+	if len(spec) == 0 || json.Unmarshal(spec, &old) != nil {
+		return nil
+	}
+	config := ignition.Empty()
+	config.KernelArguments.ShouldExist = old.Config.KernelArguments.ShouldExist
+	return lineOf(authored.Spec{KernelArguments: old.KernelArguments, Config: &config})
+}
+
 // weakens returns why a kernel argument weakens the security of a machine; "" if it does not. The table is that
 // of the arguments which pivot warns about, kargs/policy.txt; this adds the spellings that a table cannot list.
-func weakens(arg string) string {
+func weakens(arg string, policy kargs.Policy) string {
 	key, value, given := strings.Cut(strings.ReplaceAll(arg, `"`, ""), "=")
 	key = sameKey(key)
 	switch key {
@@ -84,7 +93,7 @@ func weakens(arg string) string {
 		}
 	}
 	for _, spelling := range spellings {
-		for _, p := range kargs.DefaultPolicy().Check(spelling) {
+		for _, p := range policy.Check(spelling) {
 			if p.Severity != problem.Error {
 				return p.Message
 			}

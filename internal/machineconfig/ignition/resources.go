@@ -96,6 +96,8 @@ type (
 	File   = types.File
 	Unit   = types.Unit
 	DropIn = types.Dropin
+	// KernelArgument is a kernel argument, or several.
+	KernelArgument = types.KernelArgument
 	// HTTPHeader is a header with which a resource is fetched.
 	HTTPHeader = types.HTTPHeader
 )

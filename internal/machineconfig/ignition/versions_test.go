@@ -1,0 +1,46 @@
+package ignition
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	v3 "github.com/coreos/ignition/v2/config/v3_5"
+	"github.com/coreos/vcontext/report"
+)
+
+// FuzzParseOf: the parsers find what Ignition's own find.
+func FuzzParseOf(f *testing.F) {
+	for _, version := range []string{"3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0"} {
+		for _, rest := range []string{
+			``, `,"storage":{"files":[{"path":"/a","mode":420,"contents":{"source":"data:,x"}},{"path":"/a"},{"path":"b","Path":"c"}],"nonsense":{}}`,
+			`,"storage":{"links":[{"path":"/a","target":"/b"}],"files":[{"path":"/a/b"},null]},"systemd":{"units":[{"name":"a.service","enabled":true,"contents":"[Service]"},{"name":"x"}]}`,
+			`,"kernelArguments":{"shouldExist":["a","a"]},"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["a","a"]}]}`,
+			`,"storage":5`, `,"storage":{"luks":[{"name":"a"}],"disks":[{"device":"/dev/a","partitions":[{"label":"a"},{"label":"a"}]}]}`,
+			`,"systemd":{"units":[{"name":"a.service","contents":"x"}]},"storage":{"files":[{"path":"/etc/systemd/system/a.service"}]}`,
+		} {
+			f.Add(version, `{"ignition":{"version":"`+version+`"}`+rest+`}`)
+		}
+	}
+	f.Fuzz(func(t *testing.T, version, text string) {
+		if found, wrong := VersionOf([]byte(text)); wrong.Failed() || found != version {
+			return
+		}
+		got, gotReport, gotErr := parseOf(version)([]byte(text))
+		want, wantReport, wantErr := v3.ParseCompatibleVersion([]byte(text))
+		if fmt.Sprint(gotErr) != fmt.Sprint(wantErr) || !reflect.DeepEqual(got, want) || !slices.Equal(texts(gotReport), texts(wantReport)) {
+			t.Errorf("%s\n%v\n%s\n%v\nwant\n%v\n%s\n%v", text, got, strings.Join(texts(gotReport), "\n"), gotErr, want, strings.Join(texts(wantReport), "\n"), wantErr)
+		}
+	})
+}
+
+// texts returns the entries of a report, sorted: Ignition's order of unknown members is random.
+func texts(r report.Report) (all []string) {
+	for _, e := range r.Entries {
+		all = append(all, fmt.Sprintf("%v %s: %s", e.Kind, e.Context, e.Message))
+	}
+	slices.Sort(all)
+	return all
+}
