@@ -122,10 +122,10 @@ func (f *fleet) known(ctx context.Context, platform []string) Known {
 func (f *fleet) users(ctx context.Context, name string) (all []string) {
 	var pools objects.MachineConfigPoolList
 	var nodes corev1.NodeList
-	if err := f.reader.List(ctx, &pools); err != nil {
+	if err := f.reader.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
 		return []string{"pools that cannot be read: " + err.Error()}
 	}
-	if err := f.reader.List(ctx, &nodes); err != nil {
+	if err := f.reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return []string{"nodes that cannot be read: " + err.Error()}
 	}
 	for _, p := range pools.Items {

@@ -2,10 +2,7 @@ package admission
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,54 +19,11 @@ import (
 // would be on all CPUs or not, depending on when they are created. Whoever removes a key switches that type off.
 const PartitionedName = "pivot-partitioned-workloads"
 
-// resourceSuffix ends the name of the resource that each node of a partitioned cluster reports.
-const resourceSuffix = ".workload.openshift.io/cores"
-
-// lacking returns why a workload type is not partitioned by all nodes; "" if it is. Without nodes it is not.
-func lacking(workload string, nodes []corev1.Node) string {
-	var without []string
-	for _, n := range nodes {
-		if !reports(n, workload) {
-			without = append(without, n.Name)
-		}
-	}
-	switch {
-	case len(nodes) == 0:
-		return "the cluster has no nodes"
-	case len(without) > 0:
-		slices.Sort(without)
-		return fmt.Sprintf("these nodes do not report %s%s: %s", workload, resourceSuffix, shortList(without))
-	}
-	return ""
-}
-
-func isWorkload(name corev1.ResourceName) bool {
-	return strings.HasSuffix(string(name), resourceSuffix)
-}
-
-func reports(n corev1.Node, workload string) bool {
-	q, ok := n.Status.Allocatable[corev1.ResourceName(workload+resourceSuffix)]
-	return ok && q.Sign() > 0
-}
-
-// everywhere returns the workload types that all nodes report.
-func everywhere(nodes []corev1.Node) (types []string) {
-	if len(nodes) == 0 {
-		return nil
-	}
-	for name := range nodes[0].Status.Allocatable {
-		if workload, ok := strings.CutSuffix(string(name), resourceSuffix); ok && lacking(workload, nodes) == "" {
-			types = append(types, workload)
-		}
-	}
-	slices.Sort(types)
-	return types
-}
-
 // partitioned says which workload types are partitioned.
 type partitioned struct {
 	namespace string
 	nodes     client.Reader // of a cache
+	census    *census       // of the same
 	memory    client.Reader // of a cache of the one ConfigMap
 	cache     cache.Cache   // the same
 	writer    client.Client
@@ -85,11 +39,7 @@ func (p *partitioned) off(ctx context.Context, workload string) string {
 	} else if !apierrors.IsNotFound(err) {
 		return "it is not known whether the workload is partitioned: " + err.Error()
 	}
-	var nodes corev1.NodeList
-	if err := p.nodes.List(ctx, &nodes); err != nil {
-		return "the nodes cannot be read: " + err.Error()
-	}
-	return lacking(workload, nodes.Items)
+	return p.census.lacking(workload)
 }
 
 func (p *partitioned) key() types.NamespacedName {
@@ -100,10 +50,10 @@ func (p *partitioned) key() types.NamespacedName {
 // also answer trials, write nothing.
 func (p *partitioned) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var nodes corev1.NodeList
-	if err := p.nodes.List(ctx, &nodes); err != nil {
+	if err := p.nodes.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil { // the census may not have seen the change yet
 		return reconcile.Result{}, err
 	}
-	found := everywhere(nodes.Items)
+	found := countOf(nodes.Items).everywhere()
 	if len(found) == 0 {
 		return reconcile.Result{}, nil
 	}

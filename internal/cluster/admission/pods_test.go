@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
 func nodeWith(name string, cores ...string) corev1.Node {
@@ -30,10 +31,10 @@ func TestPartitioned(t *testing.T) {
 		{"one lacks it", []corev1.Node{nodeWith("a", "management"), nodeWith("b")}, "these nodes do not report management.workload.openshift.io/cores: b", "[]"},
 		{"many lack it", []corev1.Node{nodeWith("a"), nodeWith("b"), nodeWith("c"), nodeWith("d"), nodeWith("e"), nodeWith("f"), nodeWith("g", "management")}, "a, b, c, d, e and 1 more", "[]"},
 	} {
-		if why := lacking("management", c.nodes); !strings.Contains(why, c.off) || (why == "") != (c.off == "") {
+		if why := countOf(c.nodes).lacking("management"); !strings.Contains(why, c.off) || (why == "") != (c.off == "") {
 			t.Errorf("%s: %q", c.name, why)
 		}
-		if types := fmt.Sprint(everywhere(c.nodes)); types != c.types {
+		if types := fmt.Sprint(countOf(c.nodes).everywhere()); types != c.types {
 			t.Errorf("%s: %s", c.name, types)
 		}
 	}
@@ -83,15 +84,52 @@ func TestJudgePod(t *testing.T) {
 	}
 }
 
-// BenchmarkPod is the whole judgement of a pod in a cluster whose nodes are asked: 1,000 of them.
+// TestCensus: the answers follow the nodes.
+func TestCensus(t *testing.T) {
+	c := countOf(nil)
+	for _, step := range []struct {
+		do    func()
+		lacks string // a part of why management is off; "": it is on
+	}{
+		{func() {}, "no nodes"},
+		{func() { n := nodeWith("a", "management"); c.keep(&n) }, ""},
+		{func() { n := nodeWith("b"); c.keep(&n) }, "do not report management.workload.openshift.io/cores: b"},
+		{func() { n := nodeWith("b"); n.Labels = map[string]string{"a": "b"}; c.keep(&n) }, ": b"},
+		{func() { n := nodeWith("b", "infra", "management"); c.keep(&n) }, ""},
+		{func() { n := nodeWith("b", "infra"); c.keep(&n) }, ": b"},
+		{func() { n := nodeWith("b"); c.forget(toolscache.DeletedFinalStateUnknown{Obj: &n}) }, ""},
+		{func() { n := nodeWith("a"); c.forget(&n) }, "no nodes"},
+	} {
+		step.do()
+		for range 2 { // the second answer is one that is kept
+			if why := c.lacking("management"); !strings.Contains(why, step.lacks) || (why == "") != (step.lacks == "") {
+				t.Errorf("%q, want %q", why, step.lacks)
+			}
+		}
+	}
+	for i := range 10 * maxAnswers {
+		c.lacking(fmt.Sprint(i))
+	}
+	if len(c.answers) > maxAnswers {
+		t.Errorf("%d answers are kept", len(c.answers))
+	}
+}
+
+// BenchmarkPod is the whole judgement of a pod in a cluster of 5,000 nodes, of which one lacks the workload or none.
 func BenchmarkPod(b *testing.B) {
 	var nodes []corev1.Node
-	for i := range 1000 {
+	for i := range 5000 {
 		nodes = append(nodes, nodeWith(fmt.Sprint(i), "management"))
 	}
-	for b.Loop() {
-		if out, _ := judgePod([]byte(pod), map[string]string{"apps": "management"}, func(w string) string { return lacking(w, nodes) }); out == nil {
-			b.Fatal("the pod is not changed")
-		}
+	for name, nodes := range map[string][]corev1.Node{"on": nodes, "off": append(nodes, nodeWith("a"))} {
+		all := countOf(nodes)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if out, _ := judgePod([]byte(pod), map[string]string{"apps": "management"}, all.lacking); out == nil {
+					b.Fatal("the pod is not changed")
+				}
+			}
+		})
 	}
 }

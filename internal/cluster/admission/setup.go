@@ -73,7 +73,11 @@ func Setup(ctx context.Context, m manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	ready := &readiness{caches: []func(context.Context) bool{m.GetCache().WaitForCacheSync, state.cache.WaitForCacheSync, seen}}
+	counted, err := state.census.watch(ctx, m.GetCache())
+	if err != nil {
+		return err
+	}
+	ready := &readiness{caches: []func(context.Context) bool{m.GetCache().WaitForCacheSync, state.cache.WaitForCacheSync, seen, counted}}
 	for path, h := range map[string]admission.Handler{
 		PathValidate: newValidator(append([]string{own}, o.Platform...), f, m.GetClient()),
 		PathPods:     &partitioner{reader: m.GetClient(), state: state},
@@ -128,7 +132,7 @@ func (o Options) partitioned(m manager.Manager) (*partitioned, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the ConfigMap %s: %w", PartitionedName, err)
 	}
-	p := &partitioned{namespace: o.Namespace, nodes: m.GetClient(), memory: memory, cache: memory, writer: m.GetClient()}
+	p := &partitioned{namespace: o.Namespace, nodes: m.GetClient(), census: countOf(nil), memory: memory, cache: memory, writer: m.GetClient()}
 	toAll := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 	err = ctrl.NewControllerManagedBy(m).Named("partitioned-workloads").
 		Watches(&corev1.Node{}, toAll, builder.WithPredicates(predicate.Funcs{UpdateFunc: otherWorkloads})).Complete(p)
@@ -142,12 +146,7 @@ func otherWorkloads(e event.UpdateEvent) bool {
 	if !ok || !also {
 		return true
 	}
-	for name := range now.Status.Allocatable {
-		if isWorkload(name) && !before.Status.Allocatable[name].Equal(now.Status.Allocatable[name]) {
-			return true
-		}
-	}
-	return false
+	return !slices.Equal(workloadsOf(before), workloadsOf(now))
 }
 
 // everywhereRuns is a Runnable of each replica.

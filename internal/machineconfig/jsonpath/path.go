@@ -9,12 +9,22 @@ import (
 	"strings"
 )
 
-// plain matches a member's name that needs no quotes in a path.
-var plain = regexp.MustCompile(`^[A-Za-z_][-A-Za-z0-9_]*$`)
+// isPlain reports whether a member's name needs no quotes in a path.
+func isPlain(name string) bool {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z':
+		case i > 0 && (c == '-' || '0' <= c && c <= '9'):
+		default:
+			return false
+		}
+	}
+	return name != ""
+}
 
 // Member returns the step to a member of an object: .name, or ["name"] for an unusual name.
 func Member(name string) string {
-	if plain.MatchString(name) {
+	if isPlain(name) {
 		return "." + name
 	}
 	return "[" + strconv.Quote(name) + "]"
