@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -114,7 +116,27 @@ func (f *fleet) known(ctx context.Context, platform []string) Known {
 	f.mu.Lock()
 	others := slices.Collect(maps.Values(f.all))
 	f.mu.Unlock()
-	return Known{Platform: platform, Others: others, Users: func(name string) []string { return f.users(ctx, name) }}
+	return Known{
+		Platform: platform, Others: others,
+		Users: func(name string) []string { return f.users(ctx, name) },
+		Pools: func(labels map[string]string) []string { return f.choosing(ctx, labels) },
+	}
+}
+
+// choosing returns the pools that choose a MachineConfig with these labels. One whose selector cannot be read
+// chooses none, as for the renderer; and none is known if the pools cannot be read.
+func (f *fleet) choosing(ctx context.Context, of map[string]string) (names []string) {
+	var pools objects.MachineConfigPoolList
+	if err := f.reader.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	for _, p := range pools.Items {
+		selector, err := metav1.LabelSelectorAsSelector(p.Spec.MachineConfigSelector)
+		if err == nil && selector.Matches(labels.Set(of)) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // users returns the pools and nodes that have a rendered MachineConfig, or should. If they cannot be read, that

@@ -43,6 +43,8 @@ type Known struct {
 	Platform []string
 	// Users returns who has a rendered MachineConfig: nodes and pools; none if it may go.
 	Users func(name string) []string
+	// Pools returns the names of the pools whose selector of MachineConfigs matches labels. nil: there are none.
+	Pools func(labels map[string]string) []string
 	// Others are all MachineConfigs without their Ignition configs.
 	Others []*authored.MachineConfig
 }
@@ -69,8 +71,12 @@ func Judge(r Request, known Known) Verdict {
 	if r.Kind == "MachineConfig" {
 		v.Refused = r.mayNot(object, old, known)
 	}
-	if r.Operation == admissionv1.Delete || v.Refused != "" || r.sameSpec(object, old) {
+	moved := r.Operation == admissionv1.Update && r.Kind == "MachineConfig" && known.reachesMore(object, old)
+	if r.Operation == admissionv1.Delete || v.Refused != "" || r.sameSpec(object, old) && !moved {
 		return v
+	}
+	if moved {
+		old.Spec = nil // what it has is new to some machines
 	}
 	if r.Kind == "MachineConfig" {
 		v.Report, v.Weakens = checkMachineConfig(named(r.Object, object.Metadata), old, known.Others)
@@ -132,6 +138,20 @@ func untouched(o, old object) bool {
 // still get a label for another tool, or lose a finalizer. An API server writes both objects in the same way.
 func (r Request) sameSpec(o, old object) bool {
 	return r.Operation == admissionv1.Update && o.Metadata.Labels[authored.RoleLabel] == old.Metadata.Labels[authored.RoleLabel] && bytes.Equal(o.Spec, old.Spec)
+}
+
+// reachesMore reports whether machines get a MachineConfig that did not get it before: it has another role, or
+// labels that another pool chooses.
+func (k Known) reachesMore(o, old object) bool {
+	now, before := o.Metadata.Labels, old.Metadata.Labels
+	if role := now[authored.RoleLabel]; role != "" && role != before[authored.RoleLabel] {
+		return true
+	}
+	if k.Pools == nil || maps.Equal(now, before) {
+		return false
+	}
+	had := k.Pools(before)
+	return slices.ContainsFunc(k.Pools(now), func(pool string) bool { return !slices.Contains(had, pool) })
 }
 
 // check checks an object that is no MachineConfig.

@@ -32,12 +32,25 @@ const worker = `"machineconfiguration.openshift.io/role":"worker"`
 func mc(name, spec string) string { return object("MachineConfig", name, worker, spec) }
 
 func known(others ...*authored.MachineConfig) admission.Known {
-	return admission.Known{Platform: []string{controller}, Others: others, Users: func(name string) []string {
+	return admission.Known{Platform: []string{controller}, Others: others, Pools: pools, Users: func(name string) []string {
 		if name == "rendered-worker-used" {
 			return []string{"the pool worker", "the node n1"}
 		}
 		return nil
 	}}
+}
+
+// pools is a pool that chooses by a label which is not the role.
+func pools(labels map[string]string) []string {
+	if labels["gpu"] != "" {
+		return []string{"gpu"}
+	}
+	return nil
+}
+
+// withFile returns the spec of a MachineConfig with one file.
+func withFile(path, contents string) string {
+	return fmt.Sprintf(`{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":%q,"contents":{"source":%q}}]}}}`, path, contents)
 }
 
 func TestJudge(t *testing.T) {
@@ -86,6 +99,24 @@ func TestJudge(t *testing.T) {
 		{name: "weaker", object: mc("a", `{"kernelArguments":["quiet audit=0"]}`), weakens: `audit=0`, warns: "auditing"},
 		{name: "weaker, in the Ignition config", object: mc("a", `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["selinux=0"]}}}`), weakens: "selinux=0"},
 		{name: "as weak as before", object: mc("a", `{"kernelArguments":["audit=0","quiet"]}`), old: mc("a", `{"kernelArguments":["audit=0"]}`), warns: "auditing"},
+		{name: "as weak as before, in another spelling", object: mc("a", `{"kernelArguments":["\"audit=0\""]}`), old: mc("a", `{"kernelArguments":["audit=0"]}`), warns: "auditing"},
+		{name: "as weak as before, and more", object: mc("a", `{"kernelArguments":["audit=0 selinux=0"]}`), old: mc("a", `{"kernelArguments":["audit=0"]}`), weakens: `"selinux=0"`, warns: "auditing"},
+		{name: "as weak as an invalid one", object: mc("a", `{"kernelArguments":["audit=0"]}`), old: mc("a", `{"kernelArguments":["audit=0","root=x"],"config":{"ignition":5}}`), warns: "auditing"},
+		{name: "moved to the Ignition config", object: mc("a", `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["audit=0"]}}}`), old: mc("a", `{"kernelArguments":["audit=0"]}`)},
+		{name: "as weak, for another role", object: strings.Replace(mc("a", `{"kernelArguments":["audit=0"]}`), "worker", "master", 1), old: mc("a", `{"kernelArguments":["audit=0"]}`), weakens: "audit=0", warns: "auditing"},
+		{name: "as weak, for no role", object: object("MachineConfig", "a", "", `{"kernelArguments":["audit=0"]}`), old: mc("a", `{"kernelArguments":["audit=0"]}`), warns: "auditing"},
+		{name: "as weak, for another pool", object: object("MachineConfig", "a", worker+`,"gpu":"yes"`, `{"kernelArguments":["audit=0"]}`), old: mc("a", `{"kernelArguments":["audit=0"]}`), weakens: "audit=0", warns: "auditing"},
+		{name: "as weak, with a label of another tool", object: object("MachineConfig", "a", worker+`,"tool":"yes"`, `{"kernelArguments":["audit=0"]}`), old: mc("a", `{"kernelArguments":["audit=0"]}`)},
+		{name: "quotes across entries", object: mc("a", `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["x=\"","\" audit=0 \""]}}}`), weakens: "audit=0"},
+		{name: "in a file of pivot", object: mc("a", withFile("/etc/pivot/kernel-args", "data:,ADD%20audit=0")), weakens: "audit=0"},
+		{name: "in a file of bootc", object: mc("a", withFile("/usr/lib/bootc/kargs.d/a.toml", "data:,kargs%20%3D%20%5B%22quiet%22,%22audit%3D0%22%5D")), weakens: "audit=0"},
+		{name: "in GRUB's", object: mc("a", withFile("/etc/default/grub", "data:,GRUB_CMDLINE_LINUX=%22audit=0%20quiet%22")), weakens: "audit=0"},
+		{name: "in a boot entry", object: mc("a", withFile("/boot/loader/entries/a.conf", "data:,options%20root=a%20audit=0")), weakens: "audit=0"},
+		{name: "in a comment", object: mc("a", withFile("/etc/default/grub", "data:,%23%20audit=0"))},
+		{name: "in another file", object: mc("a", withFile("/etc/example", "data:,audit=0"))},
+		{name: "in a file that is fetched", object: mc("a", withFile("/etc/kernel/cmdline", "https://example.com/a")), weakens: "cannot be seen"},
+		{name: "in the same file that is fetched", object: mc("a", strings.Replace(withFile("/etc/kernel/cmdline", "https://example.com/a"), `{"config"`, `{"fips":true,"config"`, 1)), old: mc("a", withFile("/etc/kernel/cmdline", "https://example.com/a"))},
+		{name: "by a link", object: mc("a", `{"config":{"ignition":{"version":"3.4.0"},"storage":{"links":[{"path":"/etc/kernel/cmdline","target":"/etc/example"}]}}}`), weakens: "the link /etc/kernel/cmdline"},
 		{name: "stronger", object: mc("a", `{"kernelArguments":["mitigations=auto,nosmt","lockdown=confidentiality","audit=1"]}`)},
 		{name: "a lower lockdown", object: mc("a", `{"kernelArguments":["lockdown=integrity"]}`), old: mc("a", `{"kernelArguments":["lockdown=confidentiality"]}`), weakens: "lockdown"},
 
@@ -146,7 +177,7 @@ func TestWeakening(t *testing.T) {
 		"lsm=lockdown,yama": true, "lsm=lockdown,selinux": false,
 		"mitigations=off": true, "mitigations=auto": false, "mitigations=auto,nosmt": false, "mitigations=auto;no_user_kernel": true,
 		"lockdown=none": true, "lockdown=integrity": false,
-		"module.sig_enforce=0": true, "module.sig-enforce=0": true, "module.sig_enforce=n": true, "module.sig_enforce=1": false, "module.sig_enforce=N": true,
+		"module.sig_enforce=0": true, "module.sig-enforce=0": true, "module.sig_enforce=n": true, "module.sig_enforce=1": false, "module.sig_enforce=N": true, "module.sig_enforce=0x": true, "AUDIT=0": false, "nosmt=force": false,
 		"nosmep": true, "nosmap": true, "nokaslr": true, "nopti": true, "pti=off": true, "pti=on": false, "iommu=pt": false, "intel_iommu=off": true,
 		"nosmt": false, "quiet": false, "isolcpus=1-3": false, "nohz_full=0-3": false, "console=ttyS0": false,
 	} {

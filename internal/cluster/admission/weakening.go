@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -15,62 +16,98 @@ import (
 	"machine-pivot/kargs"
 )
 
-// weakened returns why kernel arguments that a spec has, and the old one has not, weaken the security of
-// machines, by argument. old is JSON, and may be empty.
-func weakened(spec authored.Spec, old []byte, policy kargs.Policy) []string {
-	now, before := lineOf(spec), oldLine(old)
-	reasons := map[string]string{}
-	for _, arg := range now {
-		if why := weakens(arg, policy); why != "" && !slices.Contains(before, arg) {
-			reasons[arg] = why
+// weakened returns why a spec weakens the security of machines: what it brings to the kernel's command line that
+// the old one has not. old is JSON of a spec that may be invalid by today's rules; empty if there was none.
+func weakened(spec authored.Spec, old []byte, policy kargs.Policy) (all []string) {
+	now := weaknesses(spec, policy)
+	if len(now) == 0 && !bytes.Contains(old, []byte("lockdown")) {
+		return nil
+	}
+	was := lenient(old)
+	before := weaknesses(was, policy)
+	if lockdown(lineOf(spec)) < lockdown(lineOf(was)) {
+		now["lockdown"] = "the kernel's lockdown becomes weaker than it was"
+	}
+	for _, what := range slices.Sorted(maps.Keys(now)) {
+		if _, had := before[what]; !had {
+			all = append(all, problem.Quoted(what)+": "+now[what])
 		}
-	}
-	if from, to := lockdown(before), lockdown(now); to < from {
-		reasons["lockdown"] = "the kernel's lockdown becomes weaker than it was"
-	}
-	var all []string
-	for _, arg := range slices.Sorted(maps.Keys(reasons)) {
-		all = append(all, problem.Quoted(arg)+": "+reasons[arg])
 	}
 	return all
 }
 
-// lineOf returns the kernel arguments of a spec, of both places that can have some.
-func lineOf(spec authored.Spec) (line kargs.Line) {
-	for _, entry := range spec.KernelArguments {
-		line = append(line, kargs.Split(entry)...)
-	}
-	if spec.Config != nil {
-		for _, entry := range spec.Config.KernelArguments.ShouldExist {
-			line = append(line, kargs.Split(string(entry))...)
+// weaknesses returns what in a spec weakens security, with reasons: kernel arguments in one spelling, and files
+// with arguments that cannot be judged.
+func weaknesses(spec authored.Spec, policy kargs.Policy) map[string]string {
+	found := map[string]string{}
+	for _, arg := range lineOf(spec) {
+		if why := weakens(arg, policy); why != "" {
+			found[plainly(arg)] = why
 		}
 	}
-	return line
+	if spec.Config == nil {
+		return found
+	}
+	for _, f := range spec.Config.Storage.Files {
+		if !bringsArguments(f.Path) {
+			continue
+		}
+		args, ok := argumentsIn(f)
+		if !ok {
+			found[fmt.Sprintf("the file %s with %x", f.Path, hashOf(f))] = "it has kernel arguments, and what is in it cannot be seen here"
+		}
+		for _, arg := range args {
+			if why := weakens(arg, policy); why != "" {
+				found[plainly(arg)] = why + " (in the file " + f.Path + ")"
+			}
+		}
+	}
+	for _, l := range spec.Config.Storage.Links {
+		if bringsArguments(l.Path) {
+			found["the link "+l.Path] = "it leads to kernel arguments that are not judged"
+		}
+	}
+	return found
 }
 
-// oldLine is lineOf for a spec that may be invalid by today's rules: then what can be read of it counts.
-func oldLine(spec []byte) kargs.Line {
+// lineOf returns the kernel arguments of a spec, of both members that have some. They are also split as they
+// stand on the line together: a quote in one entry can reach into the next one.
+func lineOf(spec authored.Spec) (line kargs.Line) {
+	entries := slices.Clone(spec.KernelArguments)
+	if spec.Config != nil {
+		for _, entry := range spec.Config.KernelArguments.ShouldExist {
+			entries = append(entries, string(entry))
+		}
+	}
+	for _, entry := range entries {
+		line = append(line, kargs.Split(entry)...)
+	}
+	return append(line, kargs.Split(strings.Join(entries, " "))...)
+}
+
+// lenient reads as much of a spec as can be read.
+func lenient(text []byte) (spec authored.Spec) {
 	var old struct {
-		KernelArguments []string `json:"kernelArguments"`
-		Config          struct {
-			KernelArguments struct {
-				ShouldExist []ignition.KernelArgument `json:"shouldExist"`
-			} `json:"kernelArguments"`
-		} `json:"config"`
+		KernelArguments []string        `json:"kernelArguments"`
+		Config          ignition.Config `json:"config"`
 	}
-	if len(spec) == 0 || json.Unmarshal(spec, &old) != nil {
-		return nil
+	_ = json.Unmarshal(text, &old) // of what it cannot read, it reads the rest
+	return authored.Spec{KernelArguments: old.KernelArguments, Config: &old.Config}
+}
+
+// plainly returns an argument as the kernel compares it: its key with _ for -, and without quotes.
+func plainly(arg string) string {
+	key, value, given := strings.Cut(strings.ReplaceAll(arg, `"`, ""), "=")
+	if !given {
+		return sameKey(key)
 	}
-	config := ignition.Empty()
-	config.KernelArguments.ShouldExist = old.Config.KernelArguments.ShouldExist
-	return lineOf(authored.Spec{KernelArguments: old.KernelArguments, Config: &config})
+	return sameKey(key) + "=" + value
 }
 
 // weakens returns why a kernel argument weakens the security of a machine; "" if it does not. The table is that
 // of the arguments which pivot warns about, kargs/policy.txt; this adds the spellings that a table cannot list.
 func weakens(arg string, policy kargs.Policy) string {
-	key, value, given := strings.Cut(strings.ReplaceAll(arg, `"`, ""), "=")
-	key = sameKey(key)
+	key, value, given := strings.Cut(plainly(arg), "=")
 	switch key {
 	case "mitigations":
 		return mitigations(value)
@@ -119,13 +156,14 @@ func mitigations(value string) string {
 // sameKey spells the key as the table does: for the kernel, - and _ are the same in it.
 func sameKey(key string) string { return strings.ReplaceAll(key, "-", "_") }
 
-// isZero reports whether the kernel reads a value as 0 or false: by kstrtobool or kstrtoul.
+// isZero reports whether the kernel reads a value as 0 or false: by kstrtoul, or by kstrtobool, for which only the
+// first character counts, or two of "off".
 func isZero(value string) bool {
 	if n, err := strconv.ParseUint(value, 0, 64); err == nil {
 		return n == 0
 	}
 	value = strings.ToLower(value)
-	return strings.HasPrefix(value, "n") || strings.HasPrefix(value, "f") || strings.HasPrefix(value, "of")
+	return strings.HasPrefix(value, "0") || strings.HasPrefix(value, "n") || strings.HasPrefix(value, "f") || strings.HasPrefix(value, "of")
 }
 
 // lockdown returns the level of the kernel's lockdown that a command line asks for; 0 if none.

@@ -1,0 +1,59 @@
+package admission
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/machineconfig/ignition"
+)
+
+// bringsArguments reports whether a file is one from which kernel arguments come: pivot's own, those of boot
+// loaders and of the tools that write their entries, and bootc's kargs.d.
+func bringsArguments(name string) bool {
+	name = path.Clean(name)
+	for _, dir := range []string{"/boot", "/efi", "/sysroot", "/ostree", "/etc/kernel", "/usr/lib/kernel", "/etc/grub.d", "/etc/default/grub.d", "/usr/lib/bootc/kargs.d"} {
+		if strings.HasPrefix(name, dir+"/") {
+			return true
+		}
+	}
+	return slices.Contains([]string{"/etc/pivot/kernel-args", "/etc/default/grub", "/etc/zipl.conf"}, name)
+}
+
+// argumentsIn returns the words of a file's contents that may be kernel arguments, in any of the formats of
+// these files; false if the contents are not in the config, or cannot be read.
+func argumentsIn(f ignition.File) (words []string, ok bool) {
+	room := authored.NewRoom()
+	for _, r := range append([]ignition.Resource{f.Contents}, f.Append...) {
+		if ignition.IsRemote(r) {
+			return nil, false
+		}
+		content, err := ignition.Content(r, room)
+		if err != nil {
+			return nil, false
+		}
+		for line := range strings.Lines(string(content)) {
+			if !strings.HasPrefix(strings.TrimSpace(line), "#") {
+				words = append(words, strings.FieldsFunc(line, isBetweenArguments)...)
+			}
+		}
+	}
+	return words, true
+}
+
+// isBetweenArguments reports whether a character separates arguments in a shell variable, a list of TOML or a
+// boot entry.
+func isBetweenArguments(r rune) bool { return r <= ' ' || strings.ContainsRune("\"'[]{}();", r) }
+
+// hashOf tells contents that cannot be judged from others.
+func hashOf(f ignition.File) []byte {
+	text, err := json.Marshal([]any{f.Contents, f.Append})
+	if err != nil {
+		panic(err) // it was read from JSON
+	}
+	sum := sha256.Sum256(text)
+	return sum[:4]
+}
