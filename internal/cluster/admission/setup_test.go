@@ -295,6 +295,7 @@ func TestWebhooks(t *testing.T) {
 			t.Errorf("a pod of a namespace that does not allow it: %v, %v", p.Annotations, err)
 		}
 	})
+	t.Run("objects that are wrong already", func(t *testing.T) { wrongAlready(t, w, anna, wants) })
 	t.Run("how long it takes", func(t *testing.T) { latency(t, w, anna) })
 	stop()
 	stopSecond()
@@ -312,6 +313,7 @@ func TestWebhooks(t *testing.T) {
 			plain := podIn(namespace)
 			plain.Annotations = nil
 			wants("a pod in "+namespace, w.admin.Create(ctx, plain))
+			wants("a pod of a workload in "+namespace, w.admin.Create(ctx, podIn(namespace)))
 		}
 	})
 	t.Run("a restart", func(t *testing.T) {
@@ -322,6 +324,35 @@ func TestWebhooks(t *testing.T) {
 			return w.admin.Create(ctx, p) == nil && partitioned(p)
 		})
 	})
+}
+
+// wrongAlready: objects that were stored when no webhook judged them can be labelled, lose a finalizer and be
+// deleted, and their statuses be written.
+func wrongAlready(t *testing.T, w world, anna client.Client, wants func(what string, err error, parts ...string)) {
+	ctx, own := t.Context(), w.asController(t)
+	patch := func(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
+	wrong := machineConfig("wrong", "root=/dev/sda")
+	wrong.SetFinalizers([]string{"example.com/a"})
+	wants("it is stored", own.Create(ctx, wrong))
+	wants("a label", anna.Patch(ctx, wrong.DeepCopy(), patch(`{"metadata":{"labels":{"a":"b"}}}`)))
+	wants("an annotation, server-side", anna.Apply(ctx, client.ApplyConfigurationFromUnstructured(annotated("wrong")), client.FieldOwner("anna")))
+	wants("worse", anna.Patch(ctx, wrong.DeepCopy(), patch(`{"spec":{"kernelArguments":["root=/dev/sdb"]}}`)), "kernelArguments[0]")
+	wants("it is deleted", anna.Delete(ctx, wrong.DeepCopy()))
+	wants("the finalizer", anna.Patch(ctx, wrong.DeepCopy(), patch(`{"metadata":{"finalizers":null}}`)))
+	wants("it is gone", anna.Get(ctx, client.ObjectKeyFromObject(wrong), wrong.DeepCopy()), "not found")
+
+	settings := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group, "kind": "ContainerRuntimeConfig", "metadata": map[string]any{"name": "settings"},
+		"spec": map[string]any{"machineConfigPoolSelector": map[string]any{"matchLabels": map[string]any{"a": "b"}}, "containerRuntimeConfig": map[string]any{"pidsLimit": int64(100)}}}}
+	wants("settings", anna.Create(ctx, settings))
+	wants("their status", w.admin.Status().Patch(ctx, settings.DeepCopy(), patch(`{"status":{"observedGeneration":1}}`)))
+	wants("other settings", anna.Patch(ctx, settings.DeepCopy(), patch(`{"spec":{"containerRuntimeConfig":{"pidsLimit":200}}}`)))
+	wants("a new one, server-side", anna.Apply(ctx, client.ApplyConfigurationFromUnstructured(machineConfig("applied", "quiet")), client.FieldOwner("anna")))
+	wants("another one, server-side", anna.Apply(ctx, client.ApplyConfigurationFromUnstructured(machineConfig("applied", "root=a")), client.FieldOwner("anna")), "kernelArguments[0]")
+}
+
+// annotated returns a MachineConfig of which only an annotation is given.
+func annotated(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": group, "kind": "MachineConfig", "metadata": map[string]any{"name": name, "annotations": map[string]any{"a": "b"}}}}
 }
 
 // asController returns a client of the controllers' user that RBAC lets do everything.

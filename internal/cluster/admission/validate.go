@@ -23,22 +23,24 @@ type validator struct {
 	turns    chan struct{} // see newValidator
 }
 
-// newValidator returns a validator. It judges a few requests at a time, because one may have to expand files of
-// a hundred times its size.
+// newValidator returns a validator. It judges a few MachineConfigs at a time, because one may have to expand files
+// of a hundred times its size.
 func newValidator(platform []string, f *fleet, c client.Client) *validator {
 	return &validator{platform: platform, fleet: f, client: c, turns: make(chan struct{}, runtime.GOMAXPROCS(0))}
 }
 
 // Handle implements admission.Handler.
 func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	select {
-	case v.turns <- struct{}{}:
-		defer func() { <-v.turns }()
-	case <-ctx.Done():
-		return admission.Errored(http.StatusServiceUnavailable, ctx.Err())
-	}
 	if req.SubResource != "" {
 		return admission.Allowed("") // a status is not judged
+	}
+	if req.Kind.Kind == "MachineConfig" {
+		select {
+		case v.turns <- struct{}{}:
+			defer func() { <-v.turns }()
+		case <-ctx.Done():
+			return admission.Errored(http.StatusServiceUnavailable, ctx.Err())
+		}
 	}
 	verdict := Judge(Request{
 		Kind: req.Kind.Kind, Operation: req.Operation, User: req.UserInfo.Username,
