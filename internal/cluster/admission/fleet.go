@@ -111,15 +111,15 @@ func (f *fleet) forget(o any) {
 	}
 }
 
-// known returns what Judge needs.
-func (f *fleet) known(ctx context.Context, platform []string) Known {
+// known returns what Judge needs of the cluster.
+func (f *fleet) known(ctx context.Context) Known {
 	f.mu.Lock()
 	others := slices.Collect(maps.Values(f.all))
 	f.mu.Unlock()
 	return Known{
-		Platform: platform, Others: others,
-		Users: func(name string) []string { return f.users(ctx, name) },
-		Pools: func(labels map[string]string) []string { return f.choosing(ctx, labels) },
+		Others: others,
+		Users:  func(name string) []string { return f.users(ctx, name) },
+		Pools:  func(labels map[string]string) []string { return f.choosing(ctx, labels) },
 	}
 }
 

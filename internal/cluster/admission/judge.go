@@ -41,6 +41,8 @@ type Request struct {
 type Known struct {
 	// Platform are the users that write the platform's own MachineConfigs.
 	Platform []string
+	// Policy is that of kernel arguments: kargs.DefaultPolicy, which takes a while to read.
+	Policy kargs.Policy
 	// Users returns who has a rendered MachineConfig: nodes and pools; none if it may go.
 	Users func(name string) []string
 	// Pools returns the names of the pools whose selector of MachineConfigs matches labels. nil: there are none.
@@ -79,7 +81,7 @@ func Judge(r Request, known Known) Verdict {
 		old.Spec = nil // what it has is new to some machines
 	}
 	if r.Kind == "MachineConfig" {
-		v.Report, v.Weakens = checkMachineConfig(named(r.Object, object.Metadata), old, known.Others)
+		v.Report, v.Weakens = checkMachineConfig(named(r.Object, object.Metadata), old, known)
 		return v
 	}
 	v.Report = r.check(object.Metadata)
@@ -170,15 +172,15 @@ func (r Request) check(meta metav1.ObjectMeta) problem.Report {
 
 // checkMachineConfig checks a MachineConfig alone, as a first boot would, and together with the others of its
 // roles. weakens is why it weakens security, compared with the old one; it is only judged if nothing is wrong.
-func checkMachineConfig(text []byte, old object, others []*authored.MachineConfig) (report problem.Report, weakens []string) {
-	rules := authored.Rules{KernelArguments: kargs.DefaultPolicy(), CheckImage: imageref.Check}
+func checkMachineConfig(text []byte, old object, known Known) (report problem.Report, weakens []string) {
+	rules := authored.Rules{KernelArguments: known.Policy, CheckImage: imageref.Check}
 	all, report := authored.Decode("", text, rules)
 	if report.Failed() || len(all) != 1 {
 		return report, nil
 	}
 	mc := *all[0]
 	weakens = weakened(mc.Spec, old.Spec, rules.KernelArguments)
-	report.Add(checkMerged(mc, others, rules)...)
+	report.Add(checkMerged(mc, known.Others, rules)...)
 	mc.Spec.Config = pinned(mc.Spec.Config)
 	alone, err := authored.Merge([]*authored.MachineConfig{&mc}, authored.Images{})
 	if err != nil {

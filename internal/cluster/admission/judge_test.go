@@ -10,6 +10,7 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cluster/admission"
+	"machine-pivot/kargs"
 )
 
 const (
@@ -32,7 +33,7 @@ const worker = `"machineconfiguration.openshift.io/role":"worker"`
 func mc(name, spec string) string { return object("MachineConfig", name, worker, spec) }
 
 func known(others ...*authored.MachineConfig) admission.Known {
-	return admission.Known{Platform: []string{controller}, Others: others, Pools: pools, Users: func(name string) []string {
+	return admission.Known{Platform: []string{controller}, Policy: kargs.DefaultPolicy(), Others: others, Pools: pools, Users: func(name string) []string {
 		if name == "rendered-worker-used" {
 			return []string{"the pool worker", "the node n1"}
 		}
@@ -207,8 +208,9 @@ func benchmark(b *testing.B, spec string) {
 		others = append(others, &authored.MachineConfig{Name: fmt.Sprintf("%02d", i), Labels: map[string]string{authored.RoleLabel: "worker"}})
 	}
 	b.SetBytes(int64(len(r.Object)))
+	beside := known(others...)
 	for b.Loop() {
-		if v := admission.Judge(r, known(others...)); v.Report.Failed() {
+		if v := admission.Judge(r, beside); v.Report.Failed() {
 			b.Fatal(v.Report)
 		}
 	}

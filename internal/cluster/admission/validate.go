@@ -12,12 +12,14 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/problem"
+	"machine-pivot/kargs"
 )
 
 // validator answers the API server about the objects of a fleet. It changes nothing, so a request that is only
 // a trial (dry run) is judged like any other.
 type validator struct {
 	platform []string // users
+	policy   kargs.Policy
 	fleet    *fleet
 	client   client.Client
 	turns    chan struct{} // see newValidator
@@ -26,7 +28,7 @@ type validator struct {
 // newValidator returns a validator. It judges a few MachineConfigs at a time, because one may have to expand files
 // of a hundred times its size.
 func newValidator(platform []string, f *fleet, c client.Client) *validator {
-	return &validator{platform: platform, fleet: f, client: c, turns: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	return &validator{platform: platform, policy: kargs.DefaultPolicy(), fleet: f, client: c, turns: make(chan struct{}, runtime.GOMAXPROCS(0))}
 }
 
 // Handle implements admission.Handler.
@@ -42,10 +44,12 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 			return admission.Errored(http.StatusServiceUnavailable, ctx.Err())
 		}
 	}
+	known := v.fleet.known(ctx)
+	known.Platform, known.Policy = v.platform, v.policy
 	verdict := Judge(Request{
 		Kind: req.Kind.Kind, Operation: req.Operation, User: req.UserInfo.Username,
 		Object: req.Object.Raw, Old: req.OldObject.Raw,
-	}, v.fleet.known(ctx, v.platform))
+	}, known)
 	return v.answer(ctx, req, verdict)
 }
 
