@@ -179,6 +179,7 @@ func TestWeakening(t *testing.T) {
 		"mitigations=off": true, "mitigations=auto": false, "mitigations=auto,nosmt": false, "mitigations=auto;no_user_kernel": true,
 		"lockdown=none": true, "lockdown=integrity": false,
 		"module.sig_enforce=0": true, "module.sig-enforce=0": true, "module.sig_enforce=n": true, "module.sig_enforce=1": false, "module.sig_enforce=N": true, "module.sig_enforce=0x": true, "AUDIT=0": false, "nosmt=force": false,
+		"rd.systemd.run=/bin/a": true, "rd.systemd.wants=a": true, "norandmaps": true, "no-hash-pointers": true, "hardened_usercopy=0": true, "hardened_usercopy=1": false, "ibt=off": true,
 		"nosmep": true, "nosmap": true, "nokaslr": true, "nopti": true, "pti=off": true, "pti=on": false, "iommu=pt": false, "intel_iommu=off": true,
 		"nosmt": false, "quiet": false, "isolcpus=1-3": false, "nohz_full=0-3": false, "console=ttyS0": false,
 	} {
