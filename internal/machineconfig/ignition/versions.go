@@ -58,9 +58,9 @@ func then[From, To any](parse parser[From], translate func(From) To) parser[To] 
 	}
 }
 
-// once returns a parser that finds what parse finds, in a third of the time: it visits each value once for all of
-// Ignition's checks together, and leaves out lines and columns, which nothing here uses. What is no config at
-// all is left to parse.
+// once returns a parser that finds what parse finds: it visits each value once for all of Ignition's checks
+// together, not once for each, and leaves out lines and columns, which nothing here uses. What is no config at all
+// is left to parse.
 func once[T any](parse parser[T]) parser[T] {
 	return func(raw []byte) (none T, r report.Report, err error) {
 		var config T
