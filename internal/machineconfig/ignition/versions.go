@@ -1,7 +1,6 @@
 package ignition
 
 import (
-	"encoding/json"
 	"reflect"
 
 	ignerrors "github.com/coreos/ignition/v2/config/shared/errors"
@@ -17,10 +16,10 @@ import (
 	v3 "github.com/coreos/ignition/v2/config/v3_5"
 	to35 "github.com/coreos/ignition/v2/config/v3_5/translate"
 	"github.com/coreos/ignition/v2/config/validate"
-	tree "github.com/coreos/vcontext/json"
 	"github.com/coreos/vcontext/path"
 	"github.com/coreos/vcontext/report"
 	walk "github.com/coreos/vcontext/validate"
+	"sigs.k8s.io/json"
 )
 
 // parser parses a config of one version, like the function Parse of Ignition's package for it.
@@ -58,36 +57,32 @@ func then[From, To any](parse parser[From], translate func(From) To) parser[To] 
 	}
 }
 
-// once returns a parser that finds what parse finds: it visits each value once for all of Ignition's checks
-// together, not once for each, and leaves out lines and columns, which nothing here uses. What is no config at all
-// is left to parse.
+// once returns a parser that finds what parse finds. It visits each value once for Ignition's checks together, not
+// once for each, and leaves out what only serves to say where unknown members are. A config that has some, or is none
+// at all, is left to parse.
 func once[T any](parse parser[T]) parser[T] {
 	return func(raw []byte) (none T, r report.Report, err error) {
 		var config T
-		if json.Unmarshal(raw, &config) != nil {
+		unknown, err := json.UnmarshalStrict(raw, &config, json.DisallowUnknownFields)
+		if err != nil || len(unknown) > 0 {
 			return parse(raw)
 		}
-		if r = validated(config, raw); r.IsFatal() {
+		if r = validated(config); r.IsFatal() {
 			return none, r, ignerrors.ErrInvalid
 		}
 		return config, r, nil
 	}
 }
 
-// validated returns what Ignition's validation finds in a config, in its order: see ValidateWithContext of its
-// package validate.
-func validated(config any, raw []byte) report.Report {
-	text, err := tree.UnmarshalToContext(raw)
-	var found, duplicates, unused report.Report
+// validated returns what Ignition's validation finds in a config without unknown members, in its order: see
+// ValidateWithContext of its package validate.
+func validated(config any) report.Report {
+	var found, duplicates report.Report
 	walk.ValidateCustom(config, "json", func(v reflect.Value, at path.ContextPath) report.Report {
 		found.Merge(walk.DefaultValidator(v, at))
 		duplicates.Merge(validate.ValidateDups(v, at))
-		if err == nil {
-			unused.Merge(validate.ValidateUnusedKeys(v, at, text))
-		}
 		return report.Report{}
 	})
 	found.Merge(duplicates)
-	found.Merge(unused)
 	return found
 }
