@@ -82,7 +82,7 @@ unit:
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz
-	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/suites/rules ./test/suites/packaging ./test/suites/agent ./test/suites/fleet ./test/worlds/vm ./test/suites/e2e | $(LONGER)
+	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/suites/rules ./test/suites/packaging ./test/suites/agent ./test/suites/fleet ./internal/cluster/admission ./test/worlds/vm ./test/suites/e2e | $(LONGER)
 	@$(MAKE) sweep
 
 # At the end it prints one line for each part with what was tried.
