@@ -237,6 +237,7 @@ func TestWebhooks(t *testing.T) {
 			err := anna.Delete(ctx, machineConfig("rendered-worker-2"), client.DryRunAll)
 			return err != nil && strings.Contains(err.Error(), "in use by the pool worker")
 		})
+		wants("all at once", w.admin.DeleteAllOf(ctx, machineConfig(""), client.DryRunAll), "in use by the pool worker")
 		huge := machineConfig("huge", "quiet")
 		huge.Object["spec"].(map[string]any)["config"] = map[string]any{"ignition": map[string]any{"version": "3.4.0"}, "x": strings.Repeat("x", 3<<20)}
 		if err := anna.Create(ctx, huge); err == nil {
