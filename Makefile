@@ -7,7 +7,7 @@
 # fuzz     each fuzz target for FUZZTIME
 # test-host  first boots on a real system: IMAGE is its disk or a directory with its files, OSIMAGE the image to pivot to; docs/testing.md
 # demo     a complete first boot in QEMU, shown as it happens
-# cluster-demo  a control plane and two machines in QEMU as its nodes: a rollout and its way back, shown as it happens
+# cluster-demo  a control plane and two machines in QEMU as its nodes: rollouts and their way back, shown as they happen
 # bench    the import compared with podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for a smaller image
 # controlplane  the Kubernetes control plane of the tests, built once into the cache; "make test" does it
 # reference  record again what ostree-ext makes from the tests' derived images; test/worlds/oscontainer/reference/derived.sh
@@ -82,7 +82,7 @@ unit:
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz
-	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/suites/rules ./test/suites/packaging ./test/suites/agent ./test/suites/fleet ./internal/cluster/admission ./test/worlds/vm ./test/suites/e2e | $(LONGER)
+	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/suites/rules ./test/suites/packaging ./test/suites/agent ./test/suites/fleet ./internal/cluster/admission ./test/worlds/vm ./test/suites/e2e ./test/tools/clusterdemo | $(LONGER)
 	@$(MAKE) sweep
 
 # At the end it prints one line for each part with what was tried.
@@ -112,10 +112,8 @@ fuzz:
 demo: deps
 	@go run ./test/tools/demo
 
-# A test, because it is one of the stories of the fleet's tests. With CI=true, what the host lacks is an error.
-cluster-demo: deps controlplane
-	@mkdir -p $(BIN); go test -c -vet=off -o $(BIN)/cluster-demo.test ./test/suites/e2e
-	@export TMPDIR=$$(go run ./test/tools/tmpdir) CI=true; cd test/suites/e2e; $(abspath $(BIN))/cluster-demo.test -test.run '^TestClusterDemo$$' -test.timeout 1h
+cluster-demo: deps
+	@go run ./test/tools/clusterdemo
 
 # This needs only QEMU, and skopeo for OSIMAGE, but not the other dependencies of the tests.
 test-host: build

@@ -1,149 +1,216 @@
 package e2e_test
 
 import (
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/test/worlds/guestfleet"
+	"machine-pivot/test/worlds/registry"
 )
 
-// TestFleetGuests (D131) is a fleet of three machines, with two replicas of the controller. The stories follow one another
-// on the same machines. It is part of "make nightly".
+// fleetStory is one rollout over three machines of a pool, in which something happens on each of them.
+type fleetStory struct {
+	*guestfleet.World
+	image string // that is rolled out
+	begun []*guestfleet.Node
+}
+
+// TestFleetGuests (D131) is a rollout of an image, a kernel argument, a file and a ContainerRuntimeConfig over a pool of
+// three machines, with real pivot, agents and controllers, and the real API server. The stories follow one another
+// in that one rollout. It is part of "make nightly".
 func TestFleetGuests(t *testing.T) {
-	w := newFleetWorld(t, nil, "n1", "n2", "n3")
-	tell(t, w, []story[*fleetWorld]{
-		{"the machines join", fleetJoins},
-		{"a rollout under faults", fleetUnderFaults},
-		{"an image that one node refuses", fleetStops},
+	needMachines(t)
+	w := &fleetStory{World: guestfleet.New(t, "../../..", guestfleet.Options{Nodes: []string{"n1", "n2", "n3"}, Base: nodeConfig("00-base")})}
+	tell(t, w, []story[*fleetStory]{
+		{"three machines join with the MachineConfig of their first boot", fleetJoins},
+		{"a bad image on the first node stops the rollout", fleetStops},
+		{"healed, it goes on, and the controller is killed in the middle", fleetLosesController},
+		{"the second node is cut off while it reboots", fleetIsPartitioned},
+		{"the power of the third node is cut between drain and commit", fleetPowerCut},
+		{"all have arrived", fleetArrives},
 	})
-	if n := w.most.Load(); n != 1 {
-		t.Errorf("up to %d nodes were out of service at a time, want 1", n)
+	if most := w.MostOut(); len(most) != 1 {
+		t.Errorf("%q were out at a time, want one node", most)
 	}
 }
 
-// fleetJoins: each machine has the MachineConfig that is rendered for the pool from its first boot, so no one
-// reboots.
-func fleetJoins(t *testing.T, w *fleetWorld) {
-	first := w.pool().Spec.Configuration.Name
-	for _, n := range w.nodes {
-		n.powerOn(w.t)
+// fleetJoins: the machines reboot no second time.
+func fleetJoins(t *testing.T, w *fleetStory) {
+	w.Until(t, "the pool has arrived", func() bool { return w.Arrived(t.Context(), "") })
+	for _, n := range w.Nodes {
+		if n.Booted() != 1 {
+			t.Errorf("%s: %d boots, want 1", n.Name, n.Booted())
+		}
 	}
-	w.until(t, "the nodes have joined", func() bool { return w.arrived(first) })
-	w.expectBoots(t, 1, 1, 1)
 }
 
-// fleetUnderFaults: image, kernel argument, file and ContainerRuntimeConfig reach each node, although the controller
-// that acts is killed while the first node is changed, the second node loses its power between its drain and its
-// commit, and the third one its network.
-func fleetUnderFaults(t *testing.T, w *fleetWorld) {
-	c := changed(t, w.lab, "50-two", 1)
-	leader := w.controller
-	w.fleet.Start()
-	target := w.together(t, 3, func() { w.create(t, c); w.createPids(2048) })
-	one, two, three := w.nodes[0], w.nodes[1], w.nodes[2]
+// fleetArgument is the kernel argument that is rolled out.
+const fleetArgument = "node.fleet"
 
-	w.until(t, "the first node is changed", func() bool { return w.works(one, target) })
-	w.fleet.Kill(leader)
-	w.until(t, "the first node has the target, without its controller", func() bool { return w.settled(one.name, target) })
+// fleetStops: the registry lacks the image when the first node wants it. No other node begins, no node is cordoned,
+// and the pool names the culprit.
+func fleetStops(t *testing.T, w *fleetStory) {
+	img, err := w.Lab.DerivedVersion(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.image = img.Reference
+	w.Lab.Registry.Spoil(registry.Rule{On: "/os/derived/manifests/", Fault: registry.Status(http.StatusNotFound)})
+	c := nodeConfig("50-fleet")
+	c.Image, c.Kargs = w.image, []string{fleetArgument}
+	w.mustPause(t, true) // so that both are one rollout
+	w.Apply(c)
+	w.ApplyContainerRuntime("pids", map[string]any{"pidsLimit": 4096})
+	w.Until(t, "both are rendered", func() bool {
+		source := w.ReadPool(t.Context()).Spec.Configuration.Source
+		return slices.ContainsFunc(source, func(r objects.ObjectReference) bool { return r.Name == "50-fleet" }) &&
+			slices.ContainsFunc(source, func(r objects.ObjectReference) bool { return strings.Contains(r.Name, "containerruntime") })
+	})
+	w.mustPause(t, false)
+	w.Until(t, "the rollout stops", func() bool { return strings.HasPrefix(w.Waiting(t.Context()), "stopped: ") })
+	first := w.next(t)
+	waiting, p := w.Waiting(t.Context()), w.ReadPool(t.Context())
+	if !strings.HasPrefix(waiting, "stopped: "+first.Name+" has failed with "+p.Spec.Configuration.Name+"; "+first.Name+": ") {
+		t.Errorf("the pool waits: %q", waiting)
+	}
+	if !slices.ContainsFunc(p.Status.Conditions, func(c objects.PoolCondition) bool {
+		return c.Type == objects.PoolNodeDegraded && c.Status == api.True && strings.Contains(c.Message, first.Name)
+	}) || p.Status.DegradedMachineCount != 1 {
+		t.Errorf("the pool's status %+v", p.Status)
+	}
+	if got := w.Cordoned(); len(got) > 0 {
+		t.Errorf("%q were cordoned for an image that cannot be had", got)
+	}
+}
 
-	w.until(t, "the second node is empty", func() bool { return w.announces(two, target) })
-	two.cutPower()
-	if next := entry(t, two.machine); strings.Contains(next.Options, c.Kargs[0]) {
+func (w *fleetStory) mustPause(t *testing.T, paused bool) {
+	t.Helper()
+	if err := w.Pause(t.Context(), paused); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// next waits until a node begins that has not begun before.
+func (w *fleetStory) next(t *testing.T) *guestfleet.Node {
+	t.Helper()
+	var found *guestfleet.Node
+	w.Until(t, "the next node begins", func() bool {
+		target := w.ReadPool(t.Context()).Spec.Configuration.Name
+		for _, n := range w.Nodes {
+			if !slices.Contains(w.begun, n) && target != "" && w.Read(t.Context(), n).Annotations[api.DesiredConfig] == target {
+				found = n
+			}
+		}
+		return found != nil
+	})
+	w.begun = append(w.begun, found)
+	return found
+}
+
+// has reports whether an annotation of a node has a value.
+func (w *fleetStory) has(t *testing.T, n *guestfleet.Node, name, value string) bool {
+	return w.Read(t.Context(), n).Annotations[name] == value
+}
+
+// fleetLosesController: the image is there, and the operator says so. The replica that acts is killed when the node is
+// cordoned; the other one, which has to wait for the Lease, brings the rollout to the next node.
+func fleetLosesController(t *testing.T, w *fleetStory) {
+	first := w.begun[0]
+	w.Fleet.Start()
+	w.Lab.Registry.Spoil()
+	again := []byte(`{"metadata":{"annotations":{"` + api.FailedConfig + `":null}}}`)
+	if err := w.Patch(t.Context(), w.Read(t.Context(), first), client.RawPatch(types.MergePatchType, again)); err != nil {
+		t.Fatal(err)
+	}
+	w.Until(t, first.Name+" is cordoned", func() bool { return w.Read(t.Context(), first).Spec.Unschedulable })
+	w.Fleet.Kill(w.Controller)
+	w.settles(t, first, 2)
+}
+
+// fleetIsPartitioned: from its reboot on, the node does not reach the API server. Its machine goes on by itself; the
+// rollout waits for what it cannot see, and names the node. (Before the commit, the agent of a node that is cut off
+// waits, because the node could be uncordoned meanwhile.)
+func fleetIsPartitioned(t *testing.T, w *fleetStory) {
+	second := w.next(t)
+	w.Until(t, second.Name+" reboots", func() bool { return second.Booted() > 1 })
+	second.Link.Cut()
+	w.Until(t, "the machine has the new system", func() bool {
+		answer, ok := second.Types(t, "grep -o "+fleetArgument+" /proc/cmdline")
+		return ok && answer == fleetArgument
+	})
+	if waiting := w.Waiting(t.Context()); !strings.Contains(waiting, second.Name) {
+		t.Errorf("the pool waits: %q, want %s named", waiting, second.Name)
+	}
+	if n := w.Read(t.Context(), second); !n.Spec.Unschedulable || n.Annotations[api.StateOfNode] != api.StateWorking {
+		t.Errorf("%s serves, though nobody has seen it: %v", second.Name, n.Annotations)
+	}
+	second.Link.Heal()
+	w.settles(t, second, 2)
+}
+
+// fleetPowerCut: the node is drained, and nothing is committed yet. The machine boots its old system, and its agent
+// makes the change again.
+func fleetPowerCut(t *testing.T, w *fleetStory) {
+	third := w.next(t)
+	w.Until(t, third.Name+" announces its reboot", func() bool { return w.has(t, third, api.PostConfigAction, api.ActionReboot) })
+	third.CutPower()
+	if next := entry(t, third.Machine); strings.Contains(next.Options, fleetArgument) {
 		t.Errorf("the power was cut after the commit: the next boot has the options %q", next.Options)
 	}
-	two.powerOn(w.t)
-	w.until(t, "the second node has the target", func() bool { return w.settled(two.name, target) })
-
-	w.until(t, "the third node is empty", func() bool { return w.announces(three, target) })
-	three.gate.close(true)
-	w.until(t, "the third node has the target, and cannot say so", func() bool {
-		got, ok := three.shell.types(t, "cat "+nodeFile)
-		return ok && got == c.Name
-	})
-	if w.settled(three.name, target) || w.arrived(target) {
-		t.Error("the third node has arrived without its network")
+	if n := w.Read(t.Context(), third); !n.Spec.Unschedulable {
+		t.Errorf("%s reboots without a cordon: %v", third.Name, n.Annotations)
 	}
-	three.gate.close(false)
-	w.until(t, "all nodes have the target", func() bool { return w.arrived(target) })
-	w.expectBoots(t, 2, 3, 2)
-	for _, n := range w.nodes {
-		w.expectHas(t, n, c, "1")
+	w.PowerOn(third)
+	w.settles(t, third, 3)
+}
+
+// settles waits until a node serves with the pool's MachineConfig, and checks what its machine has, after a number
+// of boots.
+func (w *fleetStory) settles(t *testing.T, n *guestfleet.Node, boots int) {
+	t.Helper()
+	target := w.ReadPool(t.Context()).Spec.Configuration.Name
+	w.Until(t, n.Name+" has the MachineConfig", func() bool {
+		object := w.Read(t.Context(), n)
+		return object.Annotations[api.CurrentConfig] == target && object.Annotations[api.StateOfNode] == api.StateDone && !object.Spec.Unschedulable
+	})
+	const look = "grep -o " + fleetArgument + " /proc/cmdline; cat " + nodeFile + "; grep -o pids_limit.* /etc/crio/crio.conf.d/01-ctrcfg-pidsLimit"
+	var got string
+	w.Until(t, "a shell on "+n.Name+" answers", func() (ok bool) { got, ok = n.Types(t, look); return ok })
+	if want := fleetArgument + "\n50-fleet\npids_limit = 4096"; got != want {
+		t.Errorf("%s has %q, want %q", n.Name, got, want)
+	}
+	if s := w.System(t.Context(), n); s.Booted == nil || s.Booted.Image != w.image || s.Proof == nil || !s.Proof.OK {
+		t.Errorf("%s: NodeSystem %+v, booted %+v", n.Name, s, s.Booted)
+	}
+	if n.Booted() != boots {
+		t.Errorf("%s: %d boots, want %d", n.Name, n.Booted(), boots)
 	}
 }
 
-// fleetStops: the first node accepts no image. No other node is begun, and the pool names it. When it is healed,
-// the rollout goes on.
-func fleetStops(t *testing.T, w *fleetWorld) {
-	bad := w.nodes[0]
-	before := w.pool().Spec.Configuration.Name
-	const file = "/etc/containers/policy.json"
-	w.until(t, "the node accepts no image", func() bool {
-		got, ok := bad.shell.types(t, `mkdir -p /etc/containers; echo '{"default":[{"type":"reject"}]}' >`+file+" && echo written")
-		return ok && got == "written"
-	})
-	c := changed(t, w.lab, "50-two", 2)
-	target := w.together(t, 3, func() { w.create(t, c) })
-	w.until(t, "the rollout stops", func() bool {
-		return w.node(bad.name).Annotations[api.FailedConfig] == target && len(w.rollout().Status.Failed) == 1
-	})
-	if says := w.rollout().Status.Waiting; !strings.HasPrefix(says, "stopped: "+bad.name+" has failed with "+target) || !strings.Contains(says, file) {
-		t.Errorf("the pool waits: %q", says)
+// fleetArrives: the pool is updated, and each node was cordoned once.
+func fleetArrives(t *testing.T, w *fleetStory) {
+	w.Until(t, "the pool has arrived", func() bool { return w.Arrived(t.Context(), "") })
+	var want []string
+	for _, n := range w.begun {
+		want = append(want, n.Name)
 	}
-	if n := w.node(bad.name); n.Spec.Unschedulable || n.Annotations[api.StateOfNode] != api.StateDegraded {
-		t.Errorf("the failed node: cordoned %v, %s", n.Spec.Unschedulable, n.Annotations[api.StateOfNode])
+	if got := w.Cordoned(); !slices.Equal(got, want) {
+		t.Errorf("cordoned %q, want %q", got, want)
 	}
-	for _, n := range w.nodes[1:] {
-		if got := w.node(n.name); got.Annotations[api.DesiredConfig] != before {
-			t.Errorf("%s was given %s", n.name, got.Annotations[api.DesiredConfig])
+	p := w.ReadPool(t.Context())
+	for _, c := range p.Status.Conditions {
+		if want := c.Type == objects.PoolUpdated; (c.Status == api.True) != want {
+			t.Errorf("condition %+v", c)
 		}
 	}
-	w.until(t, "the node is healed", func() bool {
-		got, ok := bad.shell.types(t, "rm -f "+file+" && echo removed")
-		return ok && got == "removed"
-	})
-	w.patchNode(t, bad.name, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.FailedConfig: nil}}})
-	w.until(t, "all nodes have the target", func() bool { return w.arrived(target) })
-	w.expectBoots(t, 3, 4, 3)
-	for _, n := range w.nodes {
-		w.expectHas(t, n, c, "2")
-	}
-}
-
-// works reports whether a node is being changed.
-func (w *fleetWorld) works(n *fleetNode, target string) bool {
-	return w.is(n, func(o corev1.Node) bool { return o.Annotations[api.StateOfNode] == api.StateWorking }, target)
-}
-
-// announces reports whether a node is about to reboot: it is empty, and nothing is committed.
-func (w *fleetWorld) announces(n *fleetNode, target string) bool {
-	return w.is(n, func(o corev1.Node) bool { return o.Annotations[api.PostConfigAction] == api.ActionReboot }, target)
-}
-
-func (w *fleetWorld) is(n *fleetNode, holds func(corev1.Node) bool, target string) bool {
-	o := w.node(n.name)
-	return o.Annotations[api.DesiredConfig] == target && holds(o)
-}
-
-// expectBoots checks how often each machine has booted, in the order of the nodes.
-func (w *fleetWorld) expectBoots(t *testing.T, want ...int) {
-	t.Helper()
-	for i, n := range w.nodes {
-		if got := n.booted(); got != want[i] {
-			t.Errorf("%s has booted %d times, want %d", n.name, got, want[i])
-		}
-	}
-}
-
-// expectHas checks that a machine has what a MachineConfig wants, a version of the image, and the limit of
-// createPids.
-func (w *fleetWorld) expectHas(t *testing.T, n *fleetNode, c lab.Config, version string) {
-	t.Helper()
-	want := strings.Join([]string{c.Kargs[0], c.Name, version, "pids_limit = 2048"}, "\n")
-	got, ok := n.shell.types(t, "grep -o "+c.Kargs[0]+" /proc/cmdline; cat "+nodeFile+" /usr/share/openshift/metadata; grep -rho 'pids_limit = .*' /etc/crio")
-	if got = strings.ReplaceAll(got, "\n\n", "\n"); !ok || got != want {
-		t.Errorf("%s has %q (%v), want %q", n.name, got, ok, want)
+	if waiting := w.Waiting(t.Context()); waiting != "" {
+		t.Errorf("the pool waits: %q", waiting)
 	}
 }

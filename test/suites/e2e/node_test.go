@@ -19,7 +19,7 @@ import (
 // server on the host. The stories follow one another on the same machine. It is part of "make nightly".
 func TestNode(t *testing.T) {
 	w := newNodeWorld(t, nodeConfig("one"))
-	w.powerOn(t)
+	w.PowerOn(t)
 	tell(t, w, []story[*nodeWorld]{
 		{"it joins", joins},
 		{"a rollout", rollout},
@@ -67,7 +67,7 @@ func changed(t *testing.T, l *lab.Lab, name string, version int) lab.Config {
 
 // joins: the agent of a machine whose first boot pivot did says that the node has its MachineConfig.
 func joins(t *testing.T, w *nodeWorld) {
-	w.until(t, "the node has what its first boot gave to it", func() bool { return w.hasSettled("one") })
+	w.Until(t, "the node has what its first boot gave to it", func() bool { return w.hasSettled("one") })
 	s := w.system(t)
 	if s.Config != (api.ConfigNames{Current: "one", Desired: "one"}) || s.Booted == nil || s.Booted.Commit != w.lab.Guest.CommitA || s.Pending != nil ||
 		s.Proof == nil || !s.Proof.OK || len(s.KernelArguments.Missing)+len(s.KernelArguments.Excess) > 0 || s.AgentVersion != s.PivotVersion {
@@ -76,7 +76,7 @@ func joins(t *testing.T, w *nodeWorld) {
 	if got := w.conditions(); got["Updated"] != api.True || got["NodeDegraded"] != api.False {
 		t.Errorf("conditions %v", got)
 	}
-	if n := w.booted(); n != 1 {
+	if n := w.Booted(); n != 1 {
 		t.Errorf("%d boots, want 1", n)
 	}
 }
@@ -84,28 +84,28 @@ func joins(t *testing.T, w *nodeWorld) {
 // rollout: image, kernel argument and file, with a pod that a budget protects. The node is cordoned only when
 // everything is downloaded, and the pod may go; it gets one reboot, when it is empty.
 func rollout(t *testing.T, w *nodeWorld) {
-	boots := w.booted()
+	boots := w.Booted()
 	w.protectedPod(t)
 	w.kubelet.Hold(true)
 	two := changed(t, w.lab, "two", 1)
 	w.want(t, two)
-	w.until(t, "the agent names the budget", func() bool { return strings.Contains(w.node().Annotations[api.Reason], budgetName) })
+	w.Until(t, "the agent names the budget", func() bool { return strings.Contains(w.node().Annotations[api.Reason], budgetName) })
 	requests := w.lab.Registry.Requests()
 	if n := w.node(); n.Spec.Unschedulable || n.Annotations[api.StateOfNode] != api.StateWorking {
 		t.Errorf("a node whose drain is in vain: %+v", n)
 	}
 	w.allowEviction(t)
-	w.until(t, "the node is cordoned, and waits for the end of the pod", func() bool {
+	w.Until(t, "the node is cordoned, and waits for the end of the pod", func() bool {
 		got := w.conditions()
 		return w.node().Spec.Unschedulable && got["UpdatePrepared"] == api.True && got["Drained"] == api.Unknown && got["AppliedFilesAndOS"] == api.False
 	})
 	w.kubelet.Hold(false)
-	w.until(t, "the agent announces a reboot", func() bool { return w.has(api.PostConfigAction, api.ActionReboot) })
-	w.until(t, "the machine reboots", func() bool { return w.booted() > boots })
+	w.Until(t, "the agent announces a reboot", func() bool { return w.has(api.PostConfigAction, api.ActionReboot) })
+	w.Until(t, "the machine reboots", func() bool { return w.Booted() > boots })
 	if got := w.conditions(); got["Drained"] != api.True || got["AppliedFilesAndOS"] != api.Unknown || got["NodeDegraded"] != api.False || got["Updated"] != api.False {
 		t.Errorf("conditions while the node reboots: %v", got)
 	}
-	w.until(t, "the node has two", func() bool { return w.hasSettled("two") })
+	w.Until(t, "the node has two", func() bool { return w.hasSettled("two") })
 	w.expectRolledOut(t, two, boots+1)
 	if n := w.lab.Registry.Requests(); n != requests {
 		t.Errorf("%d requests to the registry after the download", n-requests)
@@ -140,11 +140,11 @@ func (w *nodeWorld) expectRolledOut(t *testing.T, c lab.Config, boots int) {
 			t.Errorf("annotation %s is %q", name, notes[name])
 		}
 	}
-	if n := w.booted(); n != boots {
+	if n := w.Booted(); n != boots {
 		t.Errorf("%d boots, want %d", n, boots)
 	}
 	want := strings.Join(c.Kargs, " ") + " " + c.Name
-	if got, ok := w.shell.types(t, "echo $(tr ' ' '\\n' </proc/cmdline | grep ^node) $(cat "+nodeFile+")"); !ok || got != want {
+	if got, ok := w.shell.Types(t, "echo $(tr ' ' '\\n' </proc/cmdline | grep ^node) $(cat "+nodeFile+")"); !ok || got != want {
 		t.Errorf("the machine has %q (%v), want %q", got, ok, want)
 	}
 }

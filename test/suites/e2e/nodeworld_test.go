@@ -5,7 +5,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/test/worlds/controlplane"
+	"machine-pivot/test/worlds/guest"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
@@ -24,13 +24,13 @@ const nodeName = "n1"
 
 // nodeWorld is a cluster with one node: a machine whose agent runs as a unit, with kubelet's credentials.
 type nodeWorld struct {
-	powered
+	guest.Powered
 	t       *testing.T
 	lab     *lab.Lab
 	plane   *controlplane.ControlPlane
 	client  kubernetes.Interface
 	kubelet *controlplane.Kubelet
-	shell   operator
+	shell   guest.Shell
 	since   int // resource version: earlier events do not count
 }
 
@@ -49,16 +49,16 @@ func newNodeWorld(t *testing.T, first lab.Config) *nodeWorld {
 		}
 	})
 	plane := controlplane.Start(t)
-	w := &nodeWorld{t: t, lab: l, plane: plane, client: plane.Client(plane.Admin()), shell: newOperator(t)}
+	w := &nodeWorld{t: t, lab: l, plane: plane, client: plane.Client(plane.Admin()), shell: guest.NewShell(t)}
 	plane.Deploy("../../../deploy/host")
 	w.kubelet = plane.Kubelet(t, nodeName)
 	w.create(first)
 	w.note(t, api.DesiredConfig, first.Name)
-	w.machine, err = l.MachineWith(t.Context(), nodeName, lab.Setup{Encapsulated: configJSON(t, first), Files: w.files(t, first)}, testLog{t})
+	w.Machine, err = l.MachineWith(t.Context(), nodeName, lab.Setup{Encapsulated: configJSON(t, first), Files: w.files(t, first)}, testLog{t})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.rebooted = w.checkReboot
+	w.Rebooted = w.checkReboot
 	t.Cleanup(func() { w.explain(t) })
 	return w
 }
@@ -66,27 +66,7 @@ func newNodeWorld(t *testing.T, first lab.Config) *nodeWorld {
 // files returns the files with which the machine joins the cluster.
 func (w *nodeWorld) files(t *testing.T, first lab.Config) []vm.TreeFile {
 	_, server := w.plane.Address()
-	return append(agentFiles(w.plane, nodeName, server, first), w.shell.files()...)
-}
-
-// agentFiles returns the files with which a machine joins a cluster as a node, by the agent as a unit: among them
-// those of the MachineConfig that it has from its first boot.
-func agentFiles(plane *controlplane.ControlPlane, node, server string, first lab.Config) []vm.TreeFile {
-	config := plane.NodeUser(node)
-	config.Host = server
-	const units = "/etc/systemd/system/"
-	files := []vm.TreeFile{
-		{Path: "/etc/hostname", Mode: 0o644, Content: []byte(node + "\n")},
-		{Path: "/var/lib/kubelet/kubeconfig", Mode: 0o600, Content: plane.Kubeconfig(config)},
-		{Path: units + "multi-user.target.wants/pivot-agent.service", Symlink: "/usr/lib/systemd/system/pivot-agent.service"},
-		{Path: units + "pivot-agent.service.d/test.conf", Mode: 0o644,
-			Content: []byte("[Service]\nExecStart=\nExecStart=/usr/bin/pivot-agent node --kubeconfig /var/lib/kubelet/kubeconfig --verbose\n")},
-		{Path: "/etc/systemd/journald.conf.d/test.conf", Mode: 0o644, Content: []byte("[Journal]\nForwardToConsole=yes\n")},
-	}
-	for path, content := range first.Files {
-		files = append(files, vm.TreeFile{Path: path, Mode: 0o644, Content: []byte(content)})
-	}
-	return files
+	return append(guest.AgentFiles(w.plane, nodeName, server, first), w.shell.Files()...)
 }
 
 func configJSON(t *testing.T, c lab.Config) []byte {
@@ -242,12 +222,6 @@ func (w *nodeWorld) explain(t *testing.T) {
 	if !t.Failed() {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	file, err := os.CreateTemp("", "node-*.log")
-	if err == nil {
-		_, err = file.WriteString(strings.Join(w.lines, "\n"))
-		file.Close()
-		t.Logf("the console is in %s (%v)", file.Name(), err)
-	}
+	file, err := w.KeepConsole()
+	t.Logf("the console is in %s (%v)", file, err)
 }

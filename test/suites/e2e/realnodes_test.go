@@ -31,15 +31,15 @@ const ownNetwork = "app=own-network"
 // realJoins: the machine boots, kubelet registers it, and a pod in a network of its own runs.
 func realJoins(t *testing.T, w *realWorld) {
 	n := w.nodes[0]
-	n.powerOn(w.t)
-	n.until(t, "the node is ready", func() bool { return w.ready(n.name) })
+	n.PowerOn(w.t)
+	n.Until(t, "the node is ready", func() bool { return w.ready(n.name) })
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "own-network", Labels: map[string]string{"app": "own-network"}},
 		Spec: corev1.PodSpec{DNSPolicy: corev1.DNSDefault, Containers: []corev1.Container{{Name: "pod", Image: kubenode.PodImage, Command: []string{"/pod", "serve"}}}}}
-	n.until(t, "the namespace has its service account", func() bool {
+	n.Until(t, "the namespace has its service account", func() bool {
 		_, err := w.client.CoreV1().Pods("default").Create(t.Context(), &pod, metav1.CreateOptions{})
 		return err == nil
 	})
-	n.until(t, "the pod runs", func() bool { return w.podsReady("default", ownNetwork) == 1 })
+	n.Until(t, "the pod runs", func() bool { return w.podsReady("default", ownNetwork) == 1 })
 	if p := w.pods("default", ownNetwork)[0]; !strings.HasPrefix(p.Status.PodIP, "10.85.0.") {
 		t.Errorf("the pod has the address %q", p.Status.PodIP)
 	}
@@ -54,8 +54,8 @@ func agentIsPod(t *testing.T, w *realWorld) {
 	w.deployAgent(t)
 	w.create(t, w.first)
 	w.note(t, n.name, api.DesiredConfig, w.first.Name)
-	n.until(t, "the agent's pod is ready", func() bool { return w.podsReady("pivot-agent", "app=pivot-agent") == 1 })
-	n.until(t, "the node has what its first boot gave to it", func() bool { return w.hasSettled(n.name, w.first.Name) })
+	n.Until(t, "the agent's pod is ready", func() bool { return w.podsReady("pivot-agent", "app=pivot-agent") == 1 })
+	n.Until(t, "the node has what its first boot gave to it", func() bool { return w.hasSettled(n.name, w.first.Name) })
 	w.logUse(t, n)
 }
 
@@ -63,29 +63,29 @@ func agentIsPod(t *testing.T, w *realWorld) {
 // argument, in one reboot, after a drain. The pod itself is ready again after it.
 func podRollsOut(t *testing.T, w *realWorld) {
 	n := w.nodes[0]
-	boots := n.booted()
+	boots := n.Booted()
 	two := changed(t, w.lab, "two", 1)
 	w.create(t, two)
 	w.note(t, n.name, api.DesiredConfig, two.Name)
-	n.until(t, "the machine reboots", func() bool { return n.booted() > boots })
+	n.Until(t, "the machine reboots", func() bool { return n.Booted() > boots })
 	if left := w.pods("default", ownNetwork); len(left) != 0 {
 		t.Errorf("a reboot of a node with the pod %s", left[0].Name)
 	}
-	n.until(t, "the node has two", func() bool { return w.hasSettled(n.name, two.Name) })
+	n.Until(t, "the node has two", func() bool { return w.hasSettled(n.name, two.Name) })
 	w.expectRolledOut(t, n, two, boots+1)
-	n.until(t, "the agent's pod is ready", func() bool { return w.podsReady("pivot-agent", "app=pivot-agent") == 1 })
+	n.Until(t, "the agent's pod is ready", func() bool { return w.podsReady("pivot-agent", "app=pivot-agent") == 1 })
 }
 
 // servesThroughRollout: a Deployment of two replicas with a budget, and a client outside that chooses
 // among the ready endpoints. Image and argument are rolled out over both nodes, one at a time.
 func servesThroughRollout(t *testing.T, w *realWorld) {
 	second := w.nodes[1]
-	second.powerOn(w.t)
-	second.until(t, "the second node is ready", func() bool { return w.ready(second.name) })
+	second.PowerOn(w.t)
+	second.Until(t, "the second node is ready", func() bool { return w.ready(second.name) })
 	w.note(t, second.name, api.DesiredConfig, w.first.Name)
-	second.until(t, "the second node has what its first boot gave to it", func() bool { return w.hasSettled(second.name, w.first.Name) })
+	second.Until(t, "the second node has what its first boot gave to it", func() bool { return w.hasSettled(second.name, w.first.Name) })
 	w.plane.ApplyFile("testdata/web.yaml")
-	second.until(t, "both replicas are ready", func() bool { return w.podsReady("default", "app=web") == 2 })
+	second.Until(t, "both replicas are ready", func() bool { return w.podsReady("default", "app=web") == 2 })
 	client := webClient{client: w.client, addresses: map[string]string{}}
 	for _, n := range w.nodes {
 		client.addresses[n.name] = n.address
@@ -109,24 +109,24 @@ func servesThroughRollout(t *testing.T, w *realWorld) {
 // client.
 func (w *realWorld) rollOut(t *testing.T, n *realNode, c lab.Config, client *webClient) {
 	t.Helper()
-	boots, before := n.booted(), client.answered(n.name)
-	n.until(t, n.name+" answers the client", func() bool { return client.answered(n.name) > before })
+	boots, before := n.Booted(), client.answered(n.name)
+	n.Until(t, n.name+" answers the client", func() bool { return client.answered(n.name) > before })
 	w.note(t, n.name, api.DesiredConfig, c.Name)
-	n.until(t, n.name+" reboots", func() bool { return n.booted() > boots })
+	n.Until(t, n.name+" reboots", func() bool { return n.Booted() > boots })
 	if nodes, err := readyNodes(t.Context(), w.client); err != nil || len(nodes) != 1 || nodes[0] == n.name {
 		t.Errorf("at the reboot of %s, the ready endpoints are on %q, %v", n.name, nodes, err)
 	}
-	n.until(t, n.name+" has "+c.Name, func() bool { return w.hasSettled(n.name, c.Name) })
+	n.Until(t, n.name+" has "+c.Name, func() bool { return w.hasSettled(n.name, c.Name) })
 	w.expectRolledOut(t, n, c, boots+1)
-	n.until(t, "both replicas are ready", func() bool { return w.podsReady("default", "app=web") == 2 })
+	n.Until(t, "both replicas are ready", func() bool { return w.podsReady("default", "app=web") == 2 })
 	before = client.answered(n.name)
-	n.until(t, n.name+" answers the client again", func() bool { return client.answered(n.name) > before })
+	n.Until(t, n.name+" answers the client again", func() bool { return client.answered(n.name) > before })
 }
 
 // expectRolledOut checks that a machine runs what a MachineConfig wants, after a number of boots.
 func (w *realWorld) expectRolledOut(t *testing.T, n *realNode, c lab.Config, boots int) {
 	t.Helper()
-	if got := n.booted(); got != boots {
+	if got := n.Booted(); got != boots {
 		t.Errorf("%s: %d boots, want %d", n.name, got, boots)
 	}
 	if got := w.node(n.name); got.Spec.Unschedulable || got.Annotations[api.Reason] != "" || got.Annotations[api.CordonedFor] != "" {
@@ -134,8 +134,8 @@ func (w *realWorld) expectRolledOut(t *testing.T, n *realNode, c lab.Config, boo
 	}
 	want := strings.Join(c.Kargs, " ") + " " + c.Name
 	got := ""
-	n.until(t, "a shell of "+n.name+" answers", func() (ok bool) {
-		got, ok = n.shell.types(t, "echo $(tr ' ' '\\n' </proc/cmdline | grep ^node) $(cat "+nodeFile+")")
+	n.Until(t, "a shell of "+n.name+" answers", func() (ok bool) {
+		got, ok = n.shell.Types(t, "echo $(tr ' ' '\\n' </proc/cmdline | grep ^node) $(cat "+nodeFile+")")
 		return ok
 	})
 	if got != want {
@@ -153,7 +153,7 @@ func (w *realWorld) expectRolledOut(t *testing.T, n *realNode, c lab.Config, boo
 // logUse logs what memory and processor time a node uses.
 func (w *realWorld) logUse(t *testing.T, n *realNode) {
 	t.Helper()
-	out, ok := n.shell.types(t, "grep -E 'MemTotal|MemAvailable' /proc/meminfo; cut -d' ' -f1 /proc/uptime; du -sm /var/lib/containerd; "+
+	out, ok := n.shell.Types(t, "grep -E 'MemTotal|MemAvailable' /proc/meminfo; cut -d' ' -f1 /proc/uptime; du -sm /var/lib/containerd; "+
 		"for p in /proc/[0-9]*; do echo $(grep VmRSS $p/status) $(cut -d' ' -f14,15 $p/stat) $(cat $p/comm); done 2>/dev/null | grep ^VmRSS | sort -rnk2 | head -9")
 	t.Logf("%s uses (%v):\n%s", n.name, ok, out)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/test/worlds/controlplane"
+	"machine-pivot/test/worlds/guest"
 	"machine-pivot/test/worlds/kubenode"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
@@ -35,10 +35,10 @@ type realWorld struct {
 
 // realNode is one of its nodes.
 type realNode struct {
-	powered
+	guest.Powered
 	name    string
 	address string // of its pods' services, on this host
-	shell   operator
+	shell   guest.Shell
 }
 
 // realMemory is the memory of a node, in MiB: see docs/testing.md.
@@ -73,21 +73,21 @@ func (w *realWorld) newNode(t *testing.T, name string, spec kubenode.Spec) *real
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &realNode{name: name, address: loopback(t), shell: newOperator(t)}
+	n := &realNode{name: name, address: loopback(t), shell: guest.NewShell(t)}
 	files = append(files,
 		vm.TreeFile{Path: "/etc/hostname", Mode: 0o644, Content: []byte(name + "\n")},
 		vm.TreeFile{Path: "/etc/systemd/journald.conf.d/test.conf", Mode: 0o644, Content: []byte("[Journal]\nForwardToConsole=yes\n")},
 		vm.TreeFile{Path: nodeFile, Mode: 0o644, Content: []byte(w.first.Files[nodeFile])})
-	files = append(files, n.shell.files()...)
-	n.machine, err = w.lab.MachineWith(t.Context(), name, lab.Setup{
+	files = append(files, n.shell.Files()...)
+	n.Machine, err = w.lab.MachineWith(t.Context(), name, lab.Setup{
 		Encapsulated: configJSON(t, w.first), Files: files,
 	}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.machine.MemoryMiB, n.machine.Forward = realMemory, "tcp:"+n.address+":"+webPort+"-:"+webPort
-	n.rebooted = func() {}
-	n.idle = 15 * time.Minute // kubelet waits, and says nothing
+	n.Machine.MemoryMiB, n.Machine.Forward = realMemory, "tcp:"+n.address+":"+webPort+"-:"+webPort
+	n.Rebooted = func() {}
+	n.Idle = 15 * time.Minute // kubelet waits, and says nothing
 	t.Cleanup(func() { n.explain(t) })
 	return n
 }
@@ -97,8 +97,8 @@ func (n *realNode) explain(t *testing.T) {
 	if !t.Failed() {
 		return
 	}
-	file := filepath.Join(os.TempDir(), "console-"+n.name+".log")
-	t.Logf("the console of %s is in %s (%v)", n.name, file, os.WriteFile(file, []byte(strings.Join(n.console(0), "\n")), 0o644))
+	file, err := n.KeepConsole()
+	t.Logf("the console of %s is in %s (%v)", n.name, file, err)
 }
 
 // node reads a node. It is empty as long as there is none.

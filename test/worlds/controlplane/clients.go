@@ -1,15 +1,15 @@
 package controlplane
 
 import (
-	"machine-pivot/internal/cluster/objects"
-	"testing"
-
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/test/worlds/stage"
 )
 
 // Admin returns the configuration of a client that may do everything.
@@ -50,7 +50,7 @@ func (c *ControlPlane) Client(config *rest.Config) kubernetes.Interface {
 }
 
 // Scheme returns a scheme with the types of Kubernetes and of a fleet.
-func Scheme(t testing.TB) *runtime.Scheme {
+func Scheme(t stage.T) *runtime.Scheme {
 	t.Helper()
 	known := runtime.NewScheme()
 	if err := scheme.AddToScheme(known); err != nil {

@@ -18,37 +18,38 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/stage"
 )
 
-// ControlPlane is a control plane that runs until the end of a test.
+// ControlPlane is a control plane that runs until the end of a test, or of what a program shows.
 type ControlPlane struct {
-	t       testing.TB
+	t       stage.T
 	form    Form
 	dir     string // files and sockets
 	program string
 	ca      authority
 	port    reservedPort
-	etcd    *process
-	server  *process
+	etcd    *Process
+	server  *Process
 }
 
 // Start starts a control plane, and builds it before if necessary. It skips the test in a short run.
-func Start(t testing.TB) *ControlPlane {
+func Start(t stage.T) *ControlPlane {
 	t.Helper()
 	return startForm(t, FormMini)
 }
 
 // StartFull is like Start, with kube-controller-manager, kube-scheduler and the admission of service
 // accounts: what real nodes need. Somebody has to run the pods.
-func StartFull(t testing.TB) *ControlPlane {
+func StartFull(t stage.T) *ControlPlane {
 	t.Helper()
 	return startForm(t, FormFull)
 }
 
-func startForm(t testing.TB, form Form) *ControlPlane {
+func startForm(t stage.T, form Form) *ControlPlane {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts a control plane of Kubernetes")
+	if test, ok := t.(testing.TB); ok && testing.Short() {
+		test.Skip("starts a control plane of Kubernetes")
 	}
 	c := &ControlPlane{t: t, form: form, program: NeedProgram(t, form)}
 	if err := c.start(); err != nil {
@@ -59,11 +60,12 @@ func startForm(t testing.TB, form Form) *ControlPlane {
 
 // NeedProgram returns the path of the binary of a form, and builds it before if necessary. Without the
 // modules of Kubernetes it skips the test.
-func NeedProgram(t testing.TB, form Form) string {
+func NeedProgram(t stage.T, form Form) string {
 	t.Helper()
 	program, err := Program(t.Context(), form, t.Output())
-	if _, offline := errors.AsType[NoModules](err); offline {
-		need.Lacking(t, err.Error())
+	test, ok := t.(testing.TB)
+	if _, offline := errors.AsType[NoModules](err); offline && ok {
+		need.Lacking(test, err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -117,14 +119,20 @@ func (c *ControlPlane) startControllers() error {
 // path returns the path of a file of the control plane.
 func (c *ControlPlane) path(name string) string { return filepath.Join(c.dir, name) }
 
-// component starts a component, and ends it with the test. The log of a failed test has its last lines.
-func (c *ControlPlane) component(name string, flags ...string) (*process, error) {
-	p, err := start(name, c.path(name+".log"), append([]string{c.program, name}, flags...)...)
+// component starts a component of Kubernetes.
+func (c *ControlPlane) component(name string, flags ...string) (*Process, error) {
+	return c.Run(name, append([]string{c.program, name}, flags...)...)
+}
+
+// Run starts a program that the cluster has beside the components of Kubernetes, such as a controller, and ends it
+// with the test. Programs of one name have one log; that of a failed test has its last lines.
+func (c *ControlPlane) Run(name string, argv ...string) (*Process, error) {
+	p, err := start(name, c.path(name+".log"), argv...)
 	if err != nil {
 		return nil, err
 	}
 	c.t.Cleanup(func() {
-		p.kill()
+		p.Kill()
 		if c.t.Failed() {
 			c.t.Logf("end of the log of %s:\n%s", name, p.tail())
 		}
@@ -147,7 +155,7 @@ func (c *ControlPlane) StartServer() {
 
 // StopServer ends the API server: clients find nobody at its address until StartServer.
 func (c *ControlPlane) StopServer() {
-	c.server.kill()
+	c.server.Kill()
 }
 
 // waitForServer waits until the API server says that it is ready, which includes the roles of RBAC.
@@ -182,7 +190,7 @@ func (c *ControlPlane) waitFor(what string, f func(context.Context) error) error
 		if err == nil {
 			return nil
 		}
-		for _, p := range []*process{c.etcd, c.server} {
+		for _, p := range []*Process{c.etcd, c.server} {
 			if !p.running() {
 				return fmt.Errorf("cannot wait for %s: %s has ended", what, p.name)
 			}

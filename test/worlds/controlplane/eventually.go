@@ -2,8 +2,9 @@ package controlplane
 
 import (
 	"context"
-	"testing"
 	"time"
+
+	"machine-pivot/test/worlds/stage"
 )
 
 // patience is how long a state is waited for. What is waited for takes milliseconds on an idle host; a
@@ -12,7 +13,7 @@ const patience = 2 * time.Minute
 
 // Eventually waits until a state is reached, which other processes bring about, and fails the test if
 // that never happens.
-func Eventually(t testing.TB, what string, reached func(context.Context) bool) {
+func Eventually(t stage.T, what string, reached func(context.Context) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

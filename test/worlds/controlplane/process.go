@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// process is a component that runs. It does not outlive the test, even if that is killed.
-type process struct {
+// Process is a program of the cluster that runs. It does not outlive the test, even if that is killed.
+type Process struct {
 	name  string
 	log   string // the file with its output
 	cmd   *exec.Cmd
@@ -19,12 +19,12 @@ type process struct {
 }
 
 // start starts a component, whose output is appended to the file log.
-func start(name, log string, argv ...string) (*process, error) {
+func start(name, log string, argv ...string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", name, err)
 	}
-	p := process{name: name, log: log, cmd: exec.Command(argv[0], argv[1:]...), ended: make(chan struct{})}
+	p := Process{name: name, log: log, cmd: exec.Command(argv[0], argv[1:]...), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
@@ -45,15 +45,15 @@ func start(name, log string, argv ...string) (*process, error) {
 	return &p, nil
 }
 
-// kill ends the process and waits for its end. What a component has answered to a client is already
+// Kill ends the process and waits for its end. What a component has answered to a client is already
 // stored, and a polite end takes an API server several seconds.
-func (p *process) kill() {
+func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.ended
 }
 
 // running reports whether the process has not ended.
-func (p *process) running() bool {
+func (p *Process) running() bool {
 	select {
 	case <-p.ended:
 		return false
@@ -63,7 +63,7 @@ func (p *process) running() bool {
 }
 
 // tail returns the last lines of the output.
-func (p *process) tail() string {
+func (p *Process) tail() string {
 	const most = 4000
 	text, err := os.ReadFile(p.log)
 	if err != nil {

@@ -68,14 +68,14 @@ func TestEnd(t *testing.T) {
 	if p.running() || p.tail() != "reason\n" {
 		t.Errorf("running %v, output %q", p.running(), p.tail())
 	}
-	p.kill() // no harm
+	p.Kill() // no harm
 	if p, err = start("sleep", log, "sleep", "1000"); err != nil {
 		t.Fatal(err)
 	}
 	if !p.running() {
 		t.Error("a component that runs is said to have ended")
 	}
-	if p.kill(); p.running() {
+	if p.Kill(); p.running() {
 		t.Error("a killed component is said to run")
 	}
 	if _, err := start("nothing", log, filepath.Join(t.TempDir(), "nothing")); err == nil {

@@ -12,21 +12,21 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"testing"
 
 	"machine-pivot/test/worlds/controlplane"
+	"machine-pivot/test/worlds/stage"
 )
 
 // Fleet is a cluster with the objects and the rights of a fleet.
 type Fleet struct {
-	t       testing.TB
+	t       stage.T
 	program string // pivot-fleet
 	config  string // file with the credentials of the controller
 }
 
 // New deploys what deploy/fleet has for the controller, with the objects below it, from a checkout of the source.
 // program is pivot-fleet.
-func New(t testing.TB, plane *controlplane.ControlPlane, source, program string) *Fleet {
+func New(t stage.T, plane *controlplane.ControlPlane, source, program string) *Fleet {
 	t.Helper()
 	plane.Deploy(filepath.Join(source, "deploy/base"))
 	for _, file := range []string{"controller", "rbac-admission", "rbac-render", "rbac-rollout"} {

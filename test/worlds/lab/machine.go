@@ -30,8 +30,9 @@ func Access(to *registry.Registry, host string) []vm.TreeFile {
 	}
 }
 
-// Setup describes a machine that boots A, before its first boot.
+// Setup describes a machine before its first boot.
 type Setup struct {
+	Image        string        // that it has already, with the commit of B; "": it has A, from no image
 	Encapsulated []byte        // the encapsulated MachineConfig; nil: none, or it is among the files
 	Files        []vm.TreeFile // as Ignition has written them
 	Layout       vm.Layout
@@ -54,11 +55,20 @@ func (l *Lab) spec(s Setup) vm.DiskSpec {
 		files = append(files, encapsulatedFile(s.Encapsulated))
 	}
 	files = append(files, s.Files...)
-	return vm.DiskSpec{
+	d := vm.DiskSpec{
 		Files: files, Layout: s.Layout, KernelArgs: s.KernelArgs,
 		// As in RHCOS and Fedora CoreOS: /sysroot is mounted read-only.
 		RepoConfig: []string{"sysroot.readonly=true"},
 	}
+	if s.Image != "" {
+		d.Deploy, d.Origin = "B", l.origin(s.Image)
+	}
+	return d
+}
+
+// origin returns the origin of a deployment of B from an image, as pivot writes it.
+func (l *Lab) origin(image string) []byte {
+	return fmt.Appendf(nil, "[origin]\nrefspec=%s\ncustom-url=pivot://%s\ncustom-description=Managed by pivot\n", l.Guest.CommitB, image)
 }
 
 // MachineAt makes a machine that is already at the target w and that cannot access the registry.
@@ -67,9 +77,8 @@ func (l *Lab) MachineAt(ctx context.Context, name string, w Want, log io.Writer)
 	if err != nil {
 		return nil, err
 	}
-	origin := fmt.Sprintf("[origin]\nrefspec=%s\ncustom-url=pivot://%s\ncustom-description=Managed by pivot\n", l.Guest.CommitB, w.Image)
 	spec := vm.DiskSpec{
-		Deploy: "B", KernelArgs: w.Kargs, Origin: []byte(origin),
+		Deploy: "B", KernelArgs: w.Kargs, Origin: l.origin(w.Image),
 		Files: append(w.PinningFiles(), encapsulatedFile(encapsulated)),
 	}
 	return l.machine(ctx, name, spec, log)

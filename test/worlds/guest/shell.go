@@ -1,51 +1,52 @@
-package e2e_test
+package guest
 
 import (
 	"fmt"
 	"io"
 	"net"
 	"strings"
-	"testing"
 	"time"
 
 	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/stage"
 	"machine-pivot/test/worlds/vm"
 )
 
-// operator is somebody with a shell on a machine that is on. The machine's own service connects to the
-// test, asks for a command, and answers with its output.
-type operator struct{ listener *net.TCPListener }
+// Shell is a shell on a machine that is on. The machine's own service connects to the host, asks for a
+// command, and answers with its output.
+type Shell struct{ listener *net.TCPListener }
 
-const operatorPath = "/etc/systemd/system/operator.service"
+const shellUnit = "/etc/systemd/system/operator.service"
 
 // answered ends the output of a command.
 const answered = "@@answered"
 
-func newOperator(t *testing.T) operator {
+// NewShell returns a shell, which exists until the end of t.
+func NewShell(t stage.T) Shell {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	return operator{listener.(*net.TCPListener)}
+	return Shell{listener.(*net.TCPListener)}
 }
 
-// files returns the files of the service.
-func (o operator) files() []vm.TreeFile {
+// Files returns the files of the service on the machine.
+func (o Shell) Files() []vm.TreeFile {
 	script := fmt.Sprintf("while :; do { read -r command <&3 && { bash -c \"$command\" 2>&1; echo; echo %s; } >&3; } 3<>/dev/tcp/%s/%d || sleep 1; done 2>/dev/null\n",
 		answered, lab.GuestHost, o.listener.Addr().(*net.TCPAddr).Port)
 	const unit = "[Unit]\nAfter=systemd-networkd-wait-online.service\n[Service]\nExecStart=/bin/bash /etc/operator\n"
 	return []vm.TreeFile{
 		{Path: "/etc/operator", Mode: 0o644, Content: []byte(script)},
-		{Path: operatorPath, Mode: 0o644, Content: []byte(unit)},
-		{Path: "/etc/systemd/system/multi-user.target.wants/operator.service", Symlink: operatorPath},
+		{Path: shellUnit, Mode: 0o644, Content: []byte(unit)},
+		{Path: "/etc/systemd/system/multi-user.target.wants/operator.service", Symlink: shellUnit},
 	}
 }
 
-// types runs a command of one line on the machine and returns its output. ok is false if the machine did not
+// Types runs a command of one line on the machine and returns its output. ok is false if the machine did not
 // answer, because it is off or busy with its boot. Connections of earlier boots are dead.
-func (o operator) types(t *testing.T, command string) (output string, ok bool) {
+func (o Shell) Types(t stage.T, command string) (output string, ok bool) {
 	t.Helper()
 	const patience = 30 * time.Second
 	end := time.Now().Add(patience)

@@ -1,0 +1,55 @@
+// Command clusterdemo shows a rollout over the machines of a cluster live: a real control plane, the real
+// controllers, and two machines in QEMU with the real agent. A MachineConfig and a ContainerRuntimeConfig are rolled
+// out and taken back, as "pivotctl cluster status" shows it. "make cluster-demo" runs it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"machine-pivot/test/worlds/guestfleet"
+	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/stage"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := demo(ctx, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "clusterdemo: error:", err)
+		os.Exit(1)
+	}
+}
+
+func demo(ctx context.Context, w io.Writer) error {
+	if missing := lab.Missing(); len(missing) > 0 {
+		return fmt.Errorf("cannot boot a machine here: lacking %s (run make cluster-demo as root on Debian: it installs them)", strings.Join(missing, ", "))
+	}
+	start := time.Now()
+	if err := stage.Play(ctx, w, func(t stage.T) { perform(t, w, ".") }); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n%.0f s in all\n", time.Since(start).Seconds())
+	return nil
+}
+
+// perform has all acts played. source is the root of this project's checkout.
+func perform(t stage.T, w io.Writer, source string) {
+	heading(w, "building pivot and the machines' system; a control plane, its controllers, a registry (some minutes the first time)")
+	start := time.Now()
+	world := guestfleet.New(t, source, guestfleet.Options{Nodes: []string{"n1", "n2"}, Base: base(), Files: files()})
+	next, err := world.Lab.Derived(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &director{T: t, world: world, to: w, start: start, images: images{world.Lab.Image, next}}
+	for _, a := range acts() {
+		d.play(a)
+	}
+}
