@@ -8,26 +8,62 @@ import (
 	"machine-pivot/internal/cluster/nodecheck"
 )
 
+// checker evaluates the expressions of pools. It keeps what it has found about a node until the node changes:
+// between two passes few of them do, and an evaluation costs more than all else that a pass does for a node.
+type checker map[string]*poolCheck // by pool
+
+type poolCheck struct {
+	expression string
+	check      nodecheck.Check
+	problem    string             // of the expression
+	found      map[string]finding // by node
+}
+
+// finding is why the expression is not true for a version of a node; "" if it is.
+type finding struct{ version, problem string }
+
 // checkNodes evaluates a pool's expression for each node that has the pool's configuration. objects are the
 // nodes in the same order.
-func checkNodes(p *Pool, nodes []Node, objects []corev1.Node) {
+func (c checker) checkNodes(p *Pool, nodes []Node, objects []corev1.Node) {
 	if p.Spec.Checks.Node == "" {
+		delete(c, p.Name)
 		return
 	}
-	check, err := nodecheck.Compile(p.Spec.Checks.Node)
-	if err != nil {
-		p.CheckProblem = err.Error()
+	k := c.of(p)
+	if p.CheckProblem = k.problem; k.problem != "" {
 		return
 	}
 	selector, err := selectorOf(p.Selector)
 	if err != nil {
 		return
 	}
+	before := k.found
+	k.found = make(map[string]finding, len(before))
 	for i := range nodes {
-		if n := &nodes[i]; n.current() == p.Configuration.Name && selector.Matches(labels.Set(n.Labels)) {
-			n.Check = checkNode(check, &objects[i])
+		n := &nodes[i]
+		if n.current() != p.Configuration.Name || !selector.Matches(labels.Set(n.Labels)) {
+			continue
 		}
+		f, ok := before[n.Name]
+		if !ok || f.version != n.Version {
+			f = finding{n.Version, checkNode(k.check, &objects[i])}
+		}
+		n.Check, k.found[n.Name] = f.problem, f
 	}
+}
+
+// of returns the check of a pool, which is compiled when its expression is another one than before.
+func (c checker) of(p *Pool) *poolCheck {
+	if k := c[p.Name]; k != nil && k.expression == p.Spec.Checks.Node {
+		return k
+	}
+	k := &poolCheck{expression: p.Spec.Checks.Node}
+	var err error
+	if k.check, err = nodecheck.Compile(k.expression); err != nil {
+		k.problem = err.Error()
+	}
+	c[p.Name] = k
+	return k
 }
 
 // checkNode returns why an expression is not true for a node; "" if it is.

@@ -83,14 +83,14 @@ func (v *view) failing() []string {
 	if v.pool.CheckProblem != "" {
 		out = append(out, "cannot use spec.checks.node: "+v.pool.CheckProblem)
 	}
+	failed := namesOf(v.status.Failed)
 	for _, f := range v.status.Failed {
 		out = append(out, f.Name+" "+f.Reason)
 	}
 	for i := range v.members {
 		m := &v.members[i]
-		failed := slices.ContainsFunc(v.status.Failed, func(f objects.FailedNode) bool { return f.Name == m.Name })
 		switch {
-		case failed:
+		case failed[m.Name]:
 		case m.hasFailed():
 			out = append(out, m.Name+" "+m.why)
 		case m.state() == api.StateDone && m.desired() == m.current() && m.unproven() != "":
@@ -118,9 +118,9 @@ func (v *view) events(d PoolDecision) (out []Event) {
 		}
 		out = append(out, Event{Reason: EventSetDesiredConfig, Message: fmt.Sprintf("gives %s to %s", after.Target, some(names))})
 	}
-	for i, f := range after.Failed {
-		known := slices.ContainsFunc(before.Failed, func(b objects.FailedNode) bool { return b.Name == f.Name })
-		if !known && i < maxFailing {
+	known := namesOf(before.Failed)
+	for _, f := range after.Failed[:min(len(after.Failed), maxFailing)] {
+		if !known[f.Name] {
 			out = append(out, Event{Reason: EventNodeFailed, Message: bounded(f.Name + " has failed: " + f.Reason), Warning: true})
 		}
 	}

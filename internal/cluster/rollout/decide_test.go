@@ -151,21 +151,3 @@ func TestHeld(t *testing.T) {
 		})
 	}
 }
-
-// BenchmarkDecide shows that the time of a decision grows with the number of nodes.
-func BenchmarkDecide(b *testing.B) {
-	for _, nodes := range []int{500, 5000} {
-		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
-			m := small()
-			for i := range nodes {
-				m.addNode(fmt.Sprintf("m%d", i), "rendered-worker-1", map[string]string{role("worker"): ""})
-			}
-			percent := intstr.FromString("10%")
-			m.changePool("worker", func(p *rollout.Pool) { p.MaxUnavailable = &percent })
-			f, _ := m.access("").Fleet(b.Context())
-			for b.Loop() {
-				rollout.Decide(f)
-			}
-		})
-	}
-}

@@ -27,9 +27,12 @@ type Kube struct {
 	Events events.EventRecorder
 	Now    func() time.Time
 	Self   string
+
+	checks checker
 }
 
-// Fleet implements Cluster. What it returns shares memory with the caches, and is only read.
+// Fleet implements Cluster. What it returns shares memory with the caches, and is only read. One call at a time
+// is allowed.
 func (k *Kube) Fleet(ctx context.Context) (Fleet, error) {
 	f := Fleet{Now: k.Now(), Self: k.Self, Workloads: map[objects.WorkloadReference]string{}}
 	var nodes corev1.NodeList
@@ -51,8 +54,11 @@ func (k *Kube) Fleet(ctx context.Context) (Fleet, error) {
 	if err := k.readPools(ctx, &f, pools.Items, rollouts.Items); err != nil {
 		return Fleet{}, err
 	}
+	if k.checks == nil {
+		k.checks = checker{}
+	}
 	for i := range f.Pools {
-		checkNodes(&f.Pools[i], f.Nodes, nodes.Items)
+		k.checks.checkNodes(&f.Pools[i], f.Nodes, nodes.Items)
 	}
 	sortFleet(&f)
 	return f, nil

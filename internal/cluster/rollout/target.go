@@ -80,13 +80,21 @@ func (v *view) failed() (out []objects.FailedNode) {
 
 // merge returns the nodes that have failed before and still exist, and those that fail now.
 func merge(before, now []objects.FailedNode, v *view) []objects.FailedNode {
-	out := slices.Clone(now)
+	out, failing := slices.Clone(now), namesOf(now)
 	for _, b := range before {
-		if v.isMember(b.Name) && !slices.ContainsFunc(now, func(n objects.FailedNode) bool { return n.Name == b.Name }) {
+		if v.isMember(b.Name) && !failing[b.Name] {
 			out = append(out, b)
 		}
 	}
 	slices.SortFunc(out, func(a, b objects.FailedNode) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func namesOf(failed []objects.FailedNode) map[string]bool {
+	out := make(map[string]bool, len(failed))
+	for _, f := range failed {
+		out[f.Name] = true
+	}
 	return out
 }
 

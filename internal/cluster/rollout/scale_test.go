@@ -1,0 +1,175 @@
+package rollout_test
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/rollout"
+)
+
+// largeFleet is a fleet in the middle of a rollout: a tenth of its nodes is being changed. If all have failed,
+// that is the case of the longest lists.
+func largeFleet(nodes int, failed bool) rollout.Fleet {
+	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	tenth, all := intstr.FromString("10%"), intstr.FromString("100%")
+	p := rollout.Pool{Name: "worker", RolloutVersion: "1", MaxUnavailable: &tenth, Configuration: objects.PoolConfiguration{Name: "new"},
+		Selector: &v1.LabelSelector{MatchLabels: map[string]string{role("worker"): ""}}}
+	if failed {
+		p.MaxUnavailable, p.Spec.StopAfter = &all, int32(2*nodes)
+	}
+	f := rollout.Fleet{Now: now}
+	for i := range nodes {
+		n := rollout.Node{Name: fmt.Sprintf("n%05d", i), Version: "1", Created: now.Add(-time.Hour), BootID: "b",
+			Labels:      map[string]string{role("worker"): "", "topology.kubernetes.io/zone": fmt.Sprint(i % 3)},
+			System:      &rollout.System{Current: "old", BootID: "b"},
+			Annotations: map[string]string{api.DesiredConfig: "old", api.CurrentConfig: "old", api.StateOfNode: api.StateDone}}
+		if failed || i%10 == 0 {
+			n.Annotations[api.DesiredConfig], n.Annotations[api.StateOfNode] = "new", api.StateWorking
+			p.Rollout.Taken = append(p.Rollout.Taken, n.Name)
+		}
+		if failed {
+			n.Annotations[api.StateOfNode], n.Annotations[api.Reason] = api.StateDegraded, "cannot pull"
+			p.Rollout.Failed = append(p.Rollout.Failed, objects.FailedNode{Name: n.Name, Reason: "Degraded: cannot pull"})
+		}
+		f.Nodes = append(f.Nodes, n)
+	}
+	f.Pools = []rollout.Pool{p}
+	return f
+}
+
+// processor reports the processor time of a benchmark, which does not depend on what else the host does.
+func processor(b *testing.B) {
+	now := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	before := now()
+	b.Cleanup(func() { b.ReportMetric(float64((now()-before).Microseconds())/float64(b.N), "processor-µs/op") })
+}
+
+// BenchmarkDecide is the processor time of one decision.
+func BenchmarkDecide(b *testing.B) {
+	for _, failed := range []bool{false, true} {
+		for _, nodes := range []int{1250, 2500, 5000} {
+			f := largeFleet(nodes, failed)
+			b.Run(fmt.Sprintf("failed=%v/nodes=%d", failed, nodes), func(b *testing.B) {
+				processor(b)
+				for b.Loop() {
+					rollout.Decide(f)
+				}
+			})
+		}
+	}
+}
+
+// kept is a cache that has many nodes and one pool.
+type kept struct {
+	client.Reader
+	nodes []corev1.Node
+	pool  objects.MachineConfigPool
+	check objects.PoolRollout
+}
+
+func (k *kept) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	switch l := list.(type) {
+	case *corev1.NodeList:
+		l.Items = k.nodes
+	case *objects.MachineConfigPoolList:
+		l.Items = []objects.MachineConfigPool{k.pool}
+	case *objects.PoolRolloutList:
+		l.Items = []objects.PoolRollout{k.check}
+	}
+	return nil
+}
+
+func keptNodes(nodes int, check string) *kept {
+	k := &kept{}
+	k.pool.Name, k.check.Name = "worker", "worker"
+	k.pool.Spec.Configuration.Name = "new"
+	k.pool.Spec.NodeSelector = &v1.LabelSelector{MatchLabels: map[string]string{role("worker"): ""}}
+	k.check.Spec.Checks.Node = check
+	for i := range nodes {
+		n := corev1.Node{ObjectMeta: v1.ObjectMeta{Name: fmt.Sprintf("n%05d", i), ResourceVersion: fmt.Sprint(i + 1), UID: types.UID(fmt.Sprint(i)),
+			Labels:      map[string]string{role("worker"): ""},
+			Annotations: map[string]string{api.DesiredConfig: "new", api.CurrentConfig: "new", api.StateOfNode: api.StateDone}}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		k.nodes = append(k.nodes, n)
+	}
+	return k
+}
+
+// BenchmarkFleet is the processor time of looking at the caches once, which each pass of the controller does,
+// after one node has changed. With a check, that is evaluated for the nodes that have changed since.
+func BenchmarkFleet(b *testing.B) {
+	for name, check := range map[string]string{"plain": "", "check": `node.status.conditions.exists(c, c.type == "Ready" && c.status == "True")`} {
+		for _, nodes := range []int{1250, 2500, 5000} {
+			cached := keptNodes(nodes, check)
+			k := &rollout.Kube{Cached: cached, Now: time.Now}
+			b.Run(fmt.Sprintf("%s/nodes=%d", name, nodes), func(b *testing.B) {
+				if _, err := k.Fleet(b.Context()); err != nil { // the first time costs more
+					b.Fatal(err)
+				}
+				processor(b)
+				for i := 0; b.Loop(); i++ {
+					cached.nodes[i%nodes].ResourceVersion = fmt.Sprint(nodes + 1 + i)
+					if _, err := k.Fleet(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestCheck: what was found about a node holds for no other version of it, and for no other expression.
+func TestCheck(t *testing.T) {
+	cached := keptNodes(2, `node.metadata.labels.?gpu.orValue("") == "works"`)
+	k := &rollout.Kube{Cached: cached, Now: time.Now}
+	label := func(value string) func() {
+		return func() {
+			n := cached.nodes[1].DeepCopy()
+			n.Labels["gpu"], n.ResourceVersion = value, n.ResourceVersion+"1"
+			cached.nodes[1] = *n
+		}
+	}
+	expression := func(text string) func() { return func() { cached.check.Spec.Checks.Node = text } }
+	const bad = "spec.checks.node is false"
+	for _, step := range []struct {
+		name    string
+		change  func()
+		want    [2]string
+		problem bool
+	}{
+		{"none has it", func() {}, [2]string{bad, bad}, false},
+		{"one gets it", label("works"), [2]string{bad, ""}, false},
+		{"nothing changes", func() {}, [2]string{bad, ""}, false},
+		{"it is lost", label("broken"), [2]string{bad, bad}, false},
+		{"another expression", expression("true"), [2]string{"", ""}, false},
+		{"a wrong one", expression("node."), [2]string{"", ""}, true},
+		{"none", expression(""), [2]string{"", ""}, false},
+		{"the wrong label again", expression(`node.metadata.labels.?gpu.orValue("") == "broken"`), [2]string{bad, ""}, false},
+	} {
+		step.change()
+		f, err := k.Fleet(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [2]string{f.Nodes[0].Check, f.Nodes[1].Check}; got != step.want || (f.Pools[0].CheckProblem != "") != step.problem {
+			t.Errorf("%s: %q, problem %q", step.name, got, f.Pools[0].CheckProblem)
+		}
+	}
+}
