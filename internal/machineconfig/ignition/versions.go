@@ -1,7 +1,10 @@
 package ignition
 
 import (
+	"bytes"
+	"encoding/json"
 	"reflect"
+	"strings"
 
 	ignerrors "github.com/coreos/ignition/v2/config/shared/errors"
 	v30 "github.com/coreos/ignition/v2/config/v3_0"
@@ -19,7 +22,6 @@ import (
 	"github.com/coreos/vcontext/path"
 	"github.com/coreos/vcontext/report"
 	walk "github.com/coreos/vcontext/validate"
-	"sigs.k8s.io/json"
 )
 
 // parser parses a config of one version, like the function Parse of Ignition's package for it.
@@ -63,8 +65,9 @@ func then[From, To any](parse parser[From], translate func(From) To) parser[To] 
 func once[T any](parse parser[T]) parser[T] {
 	return func(raw []byte) (none T, r report.Report, err error) {
 		var config T
-		unknown, err := json.UnmarshalStrict(raw, &config, json.DisallowUnknownFields)
-		if err != nil || len(unknown) > 0 {
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.DisallowUnknownFields()
+		if d.Decode(&config) != nil || !spelled(raw, namesOf(reflect.TypeOf(config), map[string]bool{})) {
 			return parse(raw)
 		}
 		if r = validated(config); r.IsFatal() {
@@ -85,4 +88,49 @@ func validated(config any) report.Report {
 	})
 	found.Merge(duplicates)
 	return found
+}
+
+// namesOf adds the names of the members of a type, and of those in it, to names.
+func namesOf(t reflect.Type, names map[string]bool) map[string]bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		namesOf(t.Elem(), names)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			names[name] = true
+			namesOf(t.Field(i).Type, names)
+		}
+	}
+	return names
+}
+
+// spelled reports whether all names of members in a valid JSON text are among names. encoding/json takes Path for
+// path, Ignition does not. That a name is one of another type does not matter, because no two differ only in case.
+func spelled(raw []byte, names map[string]bool) bool {
+	for {
+		start := bytes.IndexByte(raw, '"')
+		if start < 0 {
+			return true
+		}
+		raw = raw[start+1:]
+		end := endOf(raw)
+		text, rest := raw[:end], bytes.TrimLeft(raw[end+1:], " \t\r\n")
+		if len(rest) > 0 && rest[0] == ':' && !names[string(text)] {
+			return false
+		}
+		raw = rest
+	}
+}
+
+// endOf returns the offset of the quote that ends a string. One before which the number of \ is odd is in it.
+func endOf(text []byte) (end int) {
+	for {
+		end += bytes.IndexByte(text[end:], '"')
+		before := bytes.TrimRight(text[:end], `\`)
+		if (end-len(before))%2 == 0 {
+			return end
+		}
+		end++
+	}
 }

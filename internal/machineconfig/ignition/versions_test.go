@@ -7,7 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	v30 "github.com/coreos/ignition/v2/config/v3_0/types"
+	v31 "github.com/coreos/ignition/v2/config/v3_1/types"
+	v32 "github.com/coreos/ignition/v2/config/v3_2/types"
+	v33 "github.com/coreos/ignition/v2/config/v3_3/types"
+	v34 "github.com/coreos/ignition/v2/config/v3_4/types"
 	v3 "github.com/coreos/ignition/v2/config/v3_5"
+	v35 "github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/coreos/vcontext/report"
 )
 
@@ -18,6 +24,7 @@ func FuzzParseOf(f *testing.F) {
 			``, `,"storage":{"files":[{"path":"/a","mode":420,"contents":{"source":"data:,x"}},{"path":"/a"},{"path":"b","Path":"c"}],"nonsense":{}}`,
 			`,"storage":{"links":[{"path":"/a","target":"/b"}],"files":[{"path":"/a/b"},null]},"systemd":{"units":[{"name":"a.service","enabled":true,"contents":"[Service]"},{"name":"x"}]}`,
 			`,"kernelArguments":{"shouldExist":["a","a"]},"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["a","a"]}]}`,
+			`,"storage":{"files":[{"Path":"/a","mode":420,"contents":{"source":"data:,x\\\\\""}}]}`, `,"storage":{"files":[{"p\u0061th":"/a" , "mode" : 420}]}`,
 			`,"storage":5`, `,"storage":{"luks":[{"name":"a"}],"disks":[{"device":"/dev/a","partitions":[{"label":"a"},{"label":"a"}]}]}`,
 			`,"systemd":{"units":[{"name":"a.service","contents":"x"}]},"storage":{"files":[{"path":"/etc/systemd/system/a.service"}]}`,
 		} {
@@ -34,6 +41,22 @@ func FuzzParseOf(f *testing.F) {
 			t.Errorf("%s\n%v\n%s\n%v\nwant\n%v\n%s\n%v", text, got, strings.Join(texts(gotReport), "\n"), gotErr, want, strings.Join(texts(wantReport), "\n"), wantErr)
 		}
 	})
+}
+
+// TestNamesOf: no two names of members differ only in case, on which spelled relies.
+func TestNamesOf(t *testing.T) {
+	for _, config := range []any{v30.Config{}, v31.Config{}, v32.Config{}, v33.Config{}, v34.Config{}, v35.Config{}} {
+		names, lower := namesOf(reflect.TypeOf(config), map[string]bool{}), map[string]string{}
+		for name := range names {
+			if other, there := lower[strings.ToLower(name)]; there {
+				t.Errorf("%T: %s and %s", config, name, other)
+			}
+			lower[strings.ToLower(name)] = name
+		}
+		if !names["path"] || !names["sshAuthorizedKeys"] || len(names) < 50 {
+			t.Errorf("%T: %v", config, names)
+		}
+	}
 }
 
 // texts returns the entries of a report, sorted: Ignition's order of unknown members is random. That lines may be
