@@ -126,12 +126,18 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 	cluster.Capacity = func(n capacity.Node) { newest(nodes, n) }
 	go keeper.Run(cmd.Context(), nodes)
 	wake := make(chan struct{}, 1)
-	go cluster.Watch(cmd.Context(), func() {
+	awake := func() {
 		select {
 		case wake <- struct{}{}:
 		default: // it is awake
 		}
-	})
+	}
+	go cluster.Watch(cmd.Context(), awake)
+	go func() {
+		if err := host.Notify(cmd.Context(), awake); err != nil {
+			log.WithError(err).Warn("drift is noticed later")
+		}
+	}()
 	agent.Run(cmd.Context(), wake)
 	agent.Log.Info("the agent stops; a run of pivot goes on")
 	return nil // to be stopped is how it ends

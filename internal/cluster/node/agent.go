@@ -29,6 +29,7 @@ type Agent struct {
 	change memory    // of the desired MachineConfig
 	said   said      // what was published
 	events recent    // that were recorded
+	drift  drift     // what the host's watch has found
 
 	handing bool // this agent has asked the host's pivot to give the host back
 }
@@ -93,6 +94,9 @@ type Hands interface {
 	Plan(ctx context.Context, r hands.Request) (hands.Plan, error)
 	// Verify compares the running system with its MachineConfig. A *hands.Failure is pivot's.
 	Verify(ctx context.Context) (hands.Verify, error)
+	// Watch has the host compared whenever something changes, or no longer, if that is not so already. What
+	// is found is in hands.Host.
+	Watch(ctx context.Context, on bool) error
 }
 
 // Drainer empties the node. It does not cordon the node: that is one change with the record of who has
@@ -225,12 +229,20 @@ func (a *Agent) act(ctx context.Context, s situation, action Action) (time.Durat
 	case ActionReport:
 		return 0, a.actReport(ctx, s)
 	}
+	a.watch(ctx, s)
 	return a.rest(), nil
 }
 
 // rest returns how long a node may be left alone: until what has failed is tried again, or until the
 // system is compared once more.
 func (a *Agent) rest() time.Duration {
+	if a.drift.later > 0 {
+		return min(a.untilDue(), a.drift.later)
+	}
+	return a.untilDue()
+}
+
+func (a *Agent) untilDue() time.Duration {
 	if f := a.change.failure; f != nil && !f.permanent {
 		return max(f.next().Sub(a.Now()), time.Second)
 	}

@@ -27,7 +27,7 @@ import (
 	"machine-pivot/test/worlds/controlplane"
 )
 
-// pivot stands in for pivot: it has the MachineConfig in the file current, downloads one in the file
+// pivot stands in for pivot, but for comparisons if there is a file with the options of the real one: it has the MachineConfig in the file current, downloads one in the file
 // downloaded, waits in an apply while the file hold exists, and has the workload types in the file workloads.
 const pivot = `#!/bin/sh
 dir=$(dirname "$0")
@@ -35,6 +35,9 @@ last() { for arg; do :; done; echo "$arg"; }
 name() { sed 's/.*"metadata":{"name":"\([^"]*\)".*/\1/' "$1"; }
 doc() { echo '{"apiVersion":"pivot/v1","kind":"'"$1"'",'"$2"'}'; }
 echo "$@" >> "$dir/calls"
+case "$*" in
+verify*) [ ! -e "$dir/compared" ] || exec "$dir/real-pivot" "$@" $(cat "$dir/compared") ;;
+esac
 current=$(cat "$dir/current")
 case "$*" in
 version*) doc Version '"version":"0.0.0"' ;;
@@ -74,9 +77,7 @@ func newWorld(t testing.TB) *world {
 	w.plane.Apply(map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": node}})
 	w.want("a")
 	w.agent = filepath.Join(w.dir, "pivot-agent")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.version=0.0.0", "-o", w.agent, "machine-pivot/cmd/pivot-agent").CombinedOutput(); err != nil {
-		t.Fatalf("cannot build the agent: %v\n%s", err, out)
-	}
+	w.build("pivot-agent", w.agent)
 	for name, file := range map[string]struct {
 		text string
 		mode os.FileMode
@@ -93,6 +94,14 @@ func newWorld(t testing.TB) *world {
 	}
 	w.listen = controlplane.FreeAddress(t)
 	return w
+}
+
+// build builds a program.
+func (w *world) build(program, file string) {
+	w.Helper()
+	if out, err := exec.CommandContext(w.Context(), "go", "build", "-ldflags", "-X main.version=0.0.0", "-o", file, "machine-pivot/cmd/"+program).CombinedOutput(); err != nil {
+		w.Fatalf("cannot build %s: %v\n%s", program, err, out)
+	}
 }
 
 // want names the desired MachineConfig.
@@ -201,6 +210,25 @@ func (w *world) system() string {
 	return string(o.Status)
 }
 
+// condition returns the status of a condition of the node's MachineConfigNode; "" if there is none.
+func (w *world) condition(name string) string {
+	data, err := w.client.CoreV1().RESTClient().Get().AbsPath("/apis/machineconfiguration.openshift.io/v1/machineconfignodes/" + node).Do(w.Context()).Raw()
+	var o struct {
+		Status struct {
+			Conditions []struct{ Type, Status string }
+		}
+	}
+	if err != nil || json.Unmarshal(data, &o) != nil {
+		return ""
+	}
+	for _, c := range o.Status.Conditions {
+		if c.Type == name {
+			return c.Status
+		}
+	}
+	return ""
+}
+
 // events returns the reasons of the node's events, in their order.
 func (w *world) events() string {
 	w.Helper()
@@ -216,9 +244,9 @@ func (w *world) events() string {
 }
 
 // peak returns the peak memory of a process in bytes.
-func (w *world) peak(p *process) (kib int64) {
+func (w *world) peak(pid int) (kib int64) {
 	w.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		w.Fatal(err)
 	}

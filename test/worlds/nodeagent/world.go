@@ -147,6 +147,9 @@ func (w *World) step(agent *node.Agent) (*node.Agent, error) {
 	case err != nil:
 		return agent, err
 	}
+	if w.watch() { // which wakes the agent
+		wait = min(wait, time.Second)
+	}
 	if w.Clock = w.Clock.Add(wait); wait > 0 {
 		w.Pass()
 	}
