@@ -101,7 +101,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 	log := f.api.Log(cmd)
 	agent := &node.Agent{
 		Cluster: cluster, Hands: host, Policy: f.policy, Version: build.Version, Now: time.Now,
-		Log: log, Metrics: &node.Metrics{},
+		Log: log, Metrics: &node.Metrics{}, Events: &node.Events{Cluster: cluster, Now: time.Now},
 		Drainer: &drain.Drainer{Cluster: cluster, Self: self(), Policy: f.pods, Limit: drainPass, Log: log},
 	}
 	if f.handBack {
@@ -119,7 +119,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if measured != nil {
 		defer measured.Close()
 	}
-	keeper := &capacity.Keeper{Cluster: cluster, Now: time.Now, Log: agent.Log, Metrics: agent.Metrics, Hands: &hands.Systemd{
+	keeper := &capacity.Keeper{Cluster: cluster, Now: time.Now, Log: agent.Log, Metrics: agent.Metrics, Events: agent.Events, Hands: &hands.Systemd{
 		Root: f.host, Program: f.program, Version: build.Version, Queries: workloadsUnit, Now: time.Now,
 	}}
 	nodes := make(chan capacity.Node, 1)

@@ -110,6 +110,7 @@ func (w *World) Agent() *node.Agent {
 	if a.Drainer == nil {
 		a.Drainer = drainer{w}
 	}
+	a.Events = &node.Events{Cluster: a.Cluster, Now: a.Now}
 	return a
 }
 
