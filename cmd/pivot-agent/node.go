@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"os"
 	"time"
 
@@ -133,11 +134,13 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 		}
 	}
 	go cluster.Watch(cmd.Context(), awake)
-	go func() {
-		if err := host.Notify(cmd.Context(), awake); err != nil {
-			log.WithError(err).Warn("drift is noticed later")
-		}
-	}()
+	for _, notify := range []func(context.Context, func()) error{host.NotifyDrift, host.NotifyRun} {
+		go func() {
+			if err := notify(cmd.Context(), awake); err != nil { // what the host does is looked at in intervals, too
+				log.WithError(err).Warn("drift, or the end of a run, is noticed later")
+			}
+		}()
+	}
 	agent.Run(cmd.Context(), wake)
 	agent.Log.Info("the agent stops; a run of pivot goes on")
 	return nil // to be stopped is how it ends

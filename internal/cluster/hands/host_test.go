@@ -208,6 +208,29 @@ func TestSystemd(t *testing.T) {
 			t.Errorf("%+v after %s", run, h.calls())
 		}
 	})
+	t.Run("the end of a run is noticed", func(t *testing.T) {
+		if err := os.Remove(filepath.Join(h.dir, "end")); err != nil {
+			t.Fatal(err)
+		}
+		h.start(hands.Request{Verb: hands.Download, Config: "b"})
+		h.running()
+		woken, ctx := make(chan struct{}, 10), t.Context()
+		go func() { _ = h.NotifyRun(ctx, func() { woken <- struct{}{} }) }()
+		h.look() // which itself does something in the agent's directory
+		h.write("end", `doc Result '"outcome":"downloaded"'`)
+		select {
+		case <-woken:
+		case <-time.After(30 * time.Second):
+			t.Fatal("it is not")
+		}
+		if run := h.ended(); run.Failure != nil {
+			t.Errorf("%+v", run)
+		}
+		h.look()
+		if len(woken) > 0 {
+			t.Error("to look at the host wakes the agent")
+		}
+	})
 	t.Run("a run is stopped", func(t *testing.T) {
 		for _, name := range []string{"end", "running"} {
 			if err := os.Remove(filepath.Join(h.dir, name)); err != nil {
@@ -307,7 +330,7 @@ func TestSystemd(t *testing.T) {
 	t.Run("the host is watched", func(t *testing.T) {
 		woken, ended := make(chan struct{}, 1), make(chan error)
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { ended <- h.Notify(ctx, func() { woken <- struct{}{} }) }()
+		go func() { ended <- h.NotifyDrift(ctx, func() { woken <- struct{}{} }) }()
 		other := host{h.T, h.another(h.Root), h.dir}
 		for _, agent := range []host{h, other} {
 			if err := agent.Watch(t.Context(), true); err != nil {

@@ -71,33 +71,51 @@ func (s *Systemd) watched() *Watched {
 	return &w
 }
 
-// Notify calls changed whenever the unit that watches the host may have found something else, until ctx ends. If
-// that happens without end, it does so some times at once, and then once a minute.
-func (s *Systemd) Notify(ctx context.Context, changed func()) error {
-	const (
-		longest = 24 * time.Hour // nothing is missed: it is inotify that wakes
-		atOnce  = 10
-	)
-	limit := rate.NewLimiter(rate.Every(time.Minute), atOnce)
+// NotifyDrift calls changed whenever the unit that watches the host may have found something else, until ctx ends.
+// If that happens without end, it does so some times at once, and then once a minute.
+func (s *Systemd) NotifyDrift(ctx context.Context, changed func()) error {
+	const atOnce = 10
+	return s.notify(ctx, watchFile, rate.NewLimiter(rate.Every(time.Minute), atOnce), changed)
+}
+
+// NotifyRun calls ended whenever a run may have ended, until ctx ends.
+func (s *Systemd) NotifyRun(ctx context.Context, ended func()) error {
+	return s.notify(ctx, resultFile, rate.NewLimiter(rate.Inf, 0), ended)
+}
+
+// notify calls changed whenever a file of the host is another one with contents, as often as limit allows, until ctx
+// ends. What else happens in its directory, such as what the agent itself does, does not count.
+func (s *Systemd) notify(ctx context.Context, file string, limit *rate.Limiter, changed func()) error {
+	const longest = 24 * time.Hour // nothing is missed: it is inotify that wakes
 	w, err := watch.New()
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	for {
-		if err := w.Paths(s.path("/"), []string{watchFile}); err != nil {
+	for before := s.written(file); ; {
+		if err := w.Paths(s.path("/"), []string{file}); err != nil {
 			return err
 		}
-		err := w.Wait(ctx, longest)
-		if err == nil {
-			err = limit.Wait(ctx)
+		if now := s.written(file); !now.Equal(before) { // also what has happened before it was watched
+			if before = now; !now.IsZero() {
+				if limit.Wait(ctx) == nil {
+					changed()
+				}
+			}
 		}
-		if ctx.Err() != nil {
+		if err := w.Wait(ctx, longest); ctx.Err() != nil {
 			return nil // the normal end
-		}
-		if err != nil {
+		} else if err != nil {
 			return err
 		}
-		changed()
 	}
+}
+
+// written returns when a file of the host was written; the zero time if it has no contents.
+func (s *Systemd) written(file string) time.Time {
+	info, err := os.Stat(s.path(file))
+	if err != nil || info.Size() == 0 {
+		return time.Time{}
+	}
+	return info.ModTime()
 }

@@ -28,15 +28,19 @@ import (
 )
 
 // pivot stands in for pivot, but for comparisons if there is a file with the options of the real one: it has the MachineConfig in the file current, downloads one in the file
-// downloaded, waits in an apply while the file hold exists, and has the workload types in the file workloads.
+// downloaded, waits in an apply while the file hold exists, needs a reboot if there is a file reboots, and has the workload types in the file workloads.
 const pivot = `#!/bin/sh
 dir=$(dirname "$0")
 last() { for arg; do :; done; echo "$arg"; }
 name() { sed 's/.*"metadata":{"name":"\([^"]*\)".*/\1/' "$1"; }
 doc() { echo '{"apiVersion":"pivot/v1","kind":"'"$1"'",'"$2"'}'; }
 echo "$@" >> "$dir/calls"
+echo "$(date +%s.%N) $*" >> "$dir/times"
 case "$*" in
 verify*) [ ! -e "$dir/compared" ] || exec "$dir/real-pivot" "$@" $(cat "$dir/compared") ;;
+esac
+case "$*" in
+"verify --watch "*) doc Verify '"ok":true,"differences":[]' > "$4"; exec sleep infinity ;;
 esac
 current=$(cat "$dir/current")
 case "$*" in
@@ -44,12 +48,20 @@ version*) doc Version '"version":"0.0.0"' ;;
 status*) doc Status '"phase":"done","booted":{"commit":"c0"},"machineConfig":{"recordedBy":"'"$(cat "$dir/by")"'","current":{"name":"'"$current"'"},"desired":{"name":"'"$current"'"}},"downloaded":{"machineConfig":"sha256:'"$(cat "$dir/downloaded")"'","at":"2026-01-01T00:00:00Z"},"partitioning":{"workloads":['"$(cat "$dir/workloads" 2>/dev/null)"']}' ;;
 verify*) doc Verify '"ok":true,"differences":[]' ;;
 hand-back*) echo machine-config-daemon > "$dir/by"; doc Result '"outcome":"handed-back"' ;;
-*--dry-run*) doc Plan '"changed":true,"reboots":0,"drain":{"wanted":false,"because":[]}' ;;
+*--dry-run*)
+	if [ -e "$dir/reboots" ]; then
+		doc Plan '"changed":true,"reboots":1,"drain":{"wanted":true,"because":["image"]}'
+	else
+		doc Plan '"changed":true,"reboots":0,"drain":{"wanted":false,"because":[]}'
+	fi
+	;;
 *--download-only*) sha256sum "$(last "$@")" | cut -d' ' -f1 > "$dir/downloaded"; doc Result '"outcome":"downloaded"' ;;
 apply*)
 	: > "$dir/applying"
 	while [ -e "$dir/hold" ]; do sleep 0.05; done
-	name "$(last "$@")" > "$dir/current"; doc Result '"outcome":"applied"' ;;
+	if [ -e "$dir/reboots" ]; then name "$(last "$@")" > "$dir/next"; doc Result '"outcome":"rebooting"'; exit 0; fi
+	name "$(last "$@")" > "$dir/current"; doc Result '"outcome":"applied"'
+	;;
 esac
 `
 
