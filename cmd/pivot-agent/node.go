@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"os"
 	"time"
 
@@ -101,7 +102,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 	log := f.api.Log(cmd)
 	agent := &node.Agent{
 		Cluster: cluster, Hands: host, Policy: f.policy, Version: build.Version, Now: time.Now,
-		Log: log, Metrics: &node.Metrics{},
+		Log: log, Metrics: &node.Metrics{}, Events: &node.Events{Cluster: cluster, Now: time.Now},
 		Drainer: &drain.Drainer{Cluster: cluster, Self: self(), Policy: f.pods, Limit: drainPass, Log: log},
 	}
 	if f.handBack {
@@ -119,19 +120,27 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if measured != nil {
 		defer measured.Close()
 	}
-	keeper := &capacity.Keeper{Cluster: cluster, Now: time.Now, Log: agent.Log, Metrics: agent.Metrics, Hands: &hands.Systemd{
+	keeper := &capacity.Keeper{Cluster: cluster, Now: time.Now, Log: agent.Log, Metrics: agent.Metrics, Events: agent.Events, Hands: &hands.Systemd{
 		Root: f.host, Program: f.program, Version: build.Version, Queries: workloadsUnit, Now: time.Now,
 	}}
 	nodes := make(chan capacity.Node, 1)
 	cluster.Capacity = func(n capacity.Node) { newest(nodes, n) }
 	go keeper.Run(cmd.Context(), nodes)
 	wake := make(chan struct{}, 1)
-	go cluster.Watch(cmd.Context(), func() {
+	awake := func() {
 		select {
 		case wake <- struct{}{}:
 		default: // it is awake
 		}
-	})
+	}
+	go cluster.Watch(cmd.Context(), awake)
+	for _, notify := range []func(context.Context, func()) error{host.NotifyDrift, host.NotifyRun} {
+		go func() {
+			if err := notify(cmd.Context(), awake); err != nil { // what the host does is looked at in intervals, too
+				log.WithError(err).Warn("drift, or the end of a run, is noticed later")
+			}
+		}()
+	}
 	agent.Run(cmd.Context(), wake)
 	agent.Log.Info("the agent stops; a run of pivot goes on")
 	return nil // to be stopped is how it ends

@@ -3,9 +3,11 @@ package machine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/status"
 	"machine-pivot/internal/wanted"
 	"machine-pivot/pivot"
@@ -79,8 +81,8 @@ func (m *Machine) partitioning(s *status.Status) {
 
 // correctPhase corrects the phase of a transaction that is committed or over by the state of
 // the host. A pivot by hand, which no later run closes, is done once the booted system
-// matches its target. A transaction is undone if another tool took it back, or made another
-// deployment the next boot.
+// matches its target, and stays so if that is changed later. A transaction is undone if another tool
+// took it back, or made another deployment the next boot.
 func (m *Machine) correctPhase(s *status.Status, state pivot.State) {
 	undone := func(what string, found pivot.State) {
 		s.Phase = pivot.PhaseUndone
@@ -94,6 +96,9 @@ func (m *Machine) correctPhase(s *status.Status, state pivot.State) {
 	case s.Phase == pivot.PhaseUndone:
 		undone("somebody went back to this system", state)
 		s.Notes = append(s.Notes, GoForward)
+	case s.Phase == pivot.PhaseCommitted && newBoot && cameUp(state, s.Target):
+		s.Phase = pivot.PhaseDone
+		s.Notes = append(s.Notes, "this boot came up with what was committed, and has been changed since: "+strings.Join(pivot.Prove(state, s.Target), "; "))
 	case s.Phase == pivot.PhaseCommitted && newBoot:
 		undone("this boot came up without what was committed", state)
 	case s.Phase == pivot.PhaseCommitted && !state.Pending():
@@ -101,6 +106,22 @@ func (m *Machine) correctPhase(s *status.Status, state pivot.State) {
 	case s.Phase == pivot.PhaseCommitted && len(pivot.Failures(state.AsIfRebooted(), s.Target)) > 0:
 		undone(fmt.Sprintf("the next boot starts deployment %s, %s", state.Default.ID(), describeUnexpected(state.Default)), state.AsIfRebooted())
 	}
+}
+
+// cameUp reports whether the running system is the one that was committed for a MachineConfig, although something
+// differs. No record says so, since nothing of pivot runs in that boot; but the commit has written the MachineConfig
+// into the new system's /etc, and image, arguments and packages do not change in a boot.
+func cameUp(state pivot.State, target pivot.Target) bool {
+	if target.MachineConfig.Digest == "" {
+		return false
+	}
+	return !slices.ContainsFunc(pivot.Compare(state, target), func(d pivot.Difference) bool {
+		switch d.Class {
+		case pivot.ClassImage, pivot.ClassArguments, pivot.ClassPackage:
+			return true
+		}
+		return d.Path == mcfile.RecordPath
+	})
 }
 
 // GoForward is the remedy for a host that was rolled back after its first boot.

@@ -45,16 +45,31 @@ func (w *Writer) load() (record, error) {
 	return d.Files, nil
 }
 
+func (r record) equal(other record) bool {
+	return maps.EqualFunc(r, other, slices.Equal[[]hostfiles.Digest])
+}
+
+// clone returns a copy that shares nothing with the record.
+func (r record) clone() record {
+	out := record{}
+	for target, digests := range r {
+		out[target] = slices.Clone(digests)
+	}
+	return out
+}
+
 // save writes the record, unless the file has it.
-func (w *Writer) save(r record) error {
-	before, err := w.load()
+func (u *update) save(r record) (err error) {
 	switch {
-	case err != nil:
-		return err
-	case maps.EqualFunc(before, r, slices.Equal[[]hostfiles.Digest]):
+	case u.saved.equal(r):
 		return nil
 	case len(r) == 0:
-		return w.file().Remove()
+		err = u.file().Remove()
+	default:
+		err = u.file().Save(document{recordFormat, r})
 	}
-	return w.file().Save(document{recordFormat, r})
+	if err == nil {
+		u.saved = r.clone()
+	}
+	return err
 }

@@ -45,6 +45,7 @@ type Writer struct {
 type update struct {
 	*Writer
 	record record
+	saved  record // what the file has
 	sum    *budget.Budget
 	wanted map[string]bool  // paths of the pods that are in the source
 	writes []hostfiles.File // to be written
@@ -67,7 +68,7 @@ func (w *Writer) Update() []error {
 	if err != nil {
 		return []error{err}
 	}
-	u := &update{Writer: w, record: r, sum: budget.New(maxSum, "bytes of static pods"), wanted: map[string]bool{}}
+	u := &update{Writer: w, record: r, saved: r.clone(), sum: budget.New(maxSum, "bytes of static pods"), wanted: map[string]bool{}}
 	if w.Unknown != nil {
 		u.fail(w.Unknown)
 	}

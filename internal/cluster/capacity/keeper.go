@@ -22,6 +22,7 @@ type Keeper struct {
 	Now     func() time.Time
 	Log     *logrus.Logger
 	Metrics *node.Metrics // nil for none
+	Events  *node.Events
 
 	types   []string  // of the host, as last known
 	known   bool      // they are
@@ -29,15 +30,12 @@ type Keeper struct {
 	ask     time.Time // when they are asked for again
 	patched time.Time // when the node was last changed, or that was tried
 	pause   time.Duration
-	said    string // the last event
 }
 
 // Cluster is the node's cluster, as a Keeper uses it.
 type Cluster interface {
 	// Advertise changes the node, and returns its new state.
 	Advertise(ctx context.Context, p Patch) (Node, error)
-	// Record records an event about the node.
-	Record(ctx context.Context, of node.Node, e node.Event) error
 }
 
 // Hands asks pivot on the host: see package hands.
@@ -132,16 +130,9 @@ func (k *Keeper) askHost(ctx context.Context, n Node) {
 	}
 }
 
-// tell records an event, unless it was the last one. A failure is only logged, since events are for people.
+// tell records an event.
 func (k *Keeper) tell(ctx context.Context, n Node, e node.Event) {
-	k.Log.WithField("event", e.Reason).Info(e.Message)
-	if e.Reason+e.Message == k.said {
-		return
-	}
-	k.said = e.Reason + e.Message
-	if err := k.Cluster.Record(ctx, node.Node{Name: n.Name, UID: n.UID}, e); err != nil {
-		k.Log.WithError(err).Warn("cannot record an event")
-	}
+	k.Events.Record(ctx, logrus.NewEntry(k.Log), node.Node{Name: n.Name, UID: n.UID}, e)
 }
 
 // describe returns a change for people.

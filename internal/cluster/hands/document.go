@@ -20,6 +20,7 @@ type Host struct {
 	Version string // of pivot on the host
 	Status  Status
 	Run     Run
+	Watched *Watched // nil if the host is not watched, or nothing was found yet
 }
 
 // Status is what the agent reads of the document Status.

@@ -104,6 +104,7 @@ func (s *Systemd) Look(ctx context.Context) (h Host, err error) {
 		return h, err
 	}
 	h.Status, err = s.status(ctx, conn, h.Run.State == RunRunning)
+	h.Watched = s.watched()
 	return h, err
 }
 

@@ -1,6 +1,7 @@
 package hands_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -32,6 +33,11 @@ end() {
 case "$*" in
 version*) doc Version '"version":"1.2.3"' ;;
 status*) doc Status '"phase":"done"'"$(cat "$dir/partitioning" 2>/dev/null)"',"machineConfig":{"current":{"name":"a"},"desired":{"name":"a"}}' ;;
+"verify --watch "*)
+	trap 'exit 65' TERM
+	doc Verify '"ok":true,"differences":[]' > "$4"
+	while :; do sleep 0.05; done
+	;;
 verify*) doc Verify '"ok":false,"differences":[{"class":"arguments","name":"quiet","wrong":"missing","message":"m"}]'; exit 65 ;;
 *--dry-run*) cat "$dir/plan" ;;
 *) end ;;
@@ -202,6 +208,29 @@ func TestSystemd(t *testing.T) {
 			t.Errorf("%+v after %s", run, h.calls())
 		}
 	})
+	t.Run("the end of a run is noticed", func(t *testing.T) {
+		if err := os.Remove(filepath.Join(h.dir, "end")); err != nil {
+			t.Fatal(err)
+		}
+		h.start(hands.Request{Verb: hands.Download, Config: "b"})
+		h.running()
+		woken, ctx := make(chan struct{}, 10), t.Context()
+		go func() { _ = h.NotifyRun(ctx, func() { woken <- struct{}{} }) }()
+		h.look() // which itself does something in the agent's directory
+		h.write("end", `doc Result '"outcome":"downloaded"'`)
+		select {
+		case <-woken:
+		case <-time.After(30 * time.Second):
+			t.Fatal("it is not")
+		}
+		if run := h.ended(); run.Failure != nil {
+			t.Errorf("%+v", run)
+		}
+		h.look()
+		if len(woken) > 0 {
+			t.Error("to look at the host wakes the agent")
+		}
+	})
 	t.Run("a run is stopped", func(t *testing.T) {
 		for _, name := range []string{"end", "running"} {
 			if err := os.Remove(filepath.Join(h.dir, name)); err != nil {
@@ -295,6 +324,39 @@ func TestSystemd(t *testing.T) {
 			}
 		}
 		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("the host is watched", func(t *testing.T) {
+		woken, ended := make(chan struct{}, 1), make(chan error)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { ended <- h.NotifyDrift(ctx, func() { woken <- struct{}{} }) }()
+		other := host{h.T, h.another(h.Root), h.dir}
+		for _, agent := range []host{h, other} {
+			if err := agent.Watch(t.Context(), true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-woken
+		if w := other.look().Watched; w == nil || !w.OK || w.At.IsZero() {
+			t.Errorf("%+v", w)
+		}
+		if n := strings.Count(h.calls(), "verify --watch"); n != 1 {
+			t.Errorf("pivot watches %d times", n)
+		}
+		for range 2 {
+			if err := other.Watch(t.Context(), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if w := other.look().Watched; w != nil {
+			t.Errorf("%+v", w)
+		}
+		if out, err := exec.Command("systemctl", "show", "--property=LoadState,ActiveState", "pivot-agent-watch.service").CombinedOutput(); err != nil || string(out) != "LoadState=not-found\nActiveState=inactive\n" {
+			t.Errorf("the unit stays: %v: %s", err, out)
+		}
+		cancel()
+		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})

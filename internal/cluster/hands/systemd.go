@@ -20,6 +20,7 @@ import (
 const (
 	runUnit   = "pivot-agent-run.service"
 	queryUnit = "pivot-agent-query.service"
+	watchUnit = "pivot-agent-watch.service"
 )
 
 // unit is the state of a unit, as far as it matters.
@@ -33,8 +34,9 @@ type unit struct {
 type service struct {
 	name, description string
 	args              []string
-	output            string // path on the host of the file that gets the standard output
+	output            string // path on the host of the file that gets the standard output; "": the journal
 	keep              bool   // whether the unit stays after the command has succeeded
+	differs           bool   // whether the exit status of a machine that differs is no failure
 }
 
 // connect connects to the host's systemd by its private socket, which needs no message bus.
@@ -82,8 +84,10 @@ func (s *Systemd) startUnit(ctx context.Context, conn *systemd.Conn, what servic
 	if err := s.endUnit(ctx, conn, what.name); err != nil {
 		return err
 	}
-	if err := os.Remove(s.path(what.output)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot run pivot on the host: %w", err)
+	if what.output != "" {
+		if err := os.Remove(s.path(what.output)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("cannot run pivot on the host: %w", err)
+		}
 	}
 	job := make(chan string, 1)
 	_, err := conn.StartTransientUnitContext(ctx, what.name, "replace", what.properties(), job)
@@ -134,18 +138,27 @@ func (w service) properties() []systemd.Property {
 		Path  string
 		Maybe bool
 	}
-	return []systemd.Property{
+	properties := []systemd.Property{
 		systemd.PropDescription(w.description),
 		systemd.PropType("simple"),
 		systemd.PropExecStart(w.args, false),
 		systemd.PropRemainAfterExit(w.keep),
-		property("StandardOutputFile", w.output),
 		property("StandardError", "journal"), // by default it would go into the file, too
 		property("EnvironmentFiles", []optional{{"/etc/mco/proxy.env", true}}),
 		property("KillMode", "mixed"),
 		property("TimeoutStopUSec", uint64(stop/time.Microsecond)),
 	}
+	if w.output != "" {
+		properties = append(properties, property("StandardOutputFile", w.output))
+	}
+	if w.differs {
+		properties = append(properties, property("SuccessExitStatus", exitStatuses{Statuses: []int32{int32(fault.BadInput.ExitStatus())}}))
+	}
+	return properties
 }
+
+// exitStatuses is the type of systemd's property SuccessExitStatus.
+type exitStatuses struct{ Statuses, Signals []int32 }
 
 // path returns where the agent finds a path of the host.
 func (s *Systemd) path(onHost string) string { return filepath.Join(s.Root, onHost) }

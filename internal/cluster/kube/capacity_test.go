@@ -118,7 +118,7 @@ func keepsCapacity(w world, client rest.Interface) {
 		case <-ctx.Done():
 		}
 	}}
-	keeper := &capacity.Keeper{Cluster: cluster, Hands: host, Now: hurried(), Log: log}
+	keeper := &capacity.Keeper{Cluster: cluster, Hands: host, Now: hurried(), Log: log, Events: &node.Events{Cluster: cluster, Now: time.Now}}
 	go keeper.Run(ctx, nodes)
 	go cluster.Watch(ctx, func() {})
 

@@ -278,8 +278,11 @@ func (a *Agent) actDone(ctx context.Context, s situation) error {
 		return err
 	}
 	a.change.failure = nil
-	if before != a.change.config {
+	switch {
+	case before != a.change.config:
 		a.event(ctx, s.node, Event{Reason: api.EventDone, Message: "the node has " + a.change.config})
+	case s.node.Annotations[api.StateOfNode] == api.StateDegraded:
+		a.event(ctx, s.node, Event{Reason: api.EventDone, Message: "the node has " + a.change.config + " again"})
 	}
 	return nil
 }

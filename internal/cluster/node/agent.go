@@ -23,12 +23,13 @@ type Agent struct {
 	Now     func() time.Time
 	Log     *logrus.Logger
 	Metrics *Metrics
+	Events  *Events
 
 	seen   *Node     // the newest known state of the node; nil: read it again
 	kept   time.Time // since when seen is kept while there is nothing to do but wait; zero: it is not
 	change memory    // of the desired MachineConfig
 	said   said      // what was published
-	events recent    // that were recorded
+	drift  drift     // what the host's watch has found
 
 	handing bool // this agent has asked the host's pivot to give the host back
 }
@@ -42,8 +43,7 @@ type Cluster interface {
 	// Patch changes the node and returns its new state. If the node has changed since it was read, Patch
 	// changes nothing and returns ErrConflict.
 	Patch(ctx context.Context, read Node, p Patch) (Node, error)
-	// Record records an event about the node.
-	Record(ctx context.Context, of Node, e Event) error
+	Recorder
 	// PublishSystem writes the status of the node's NodeSystem.
 	PublishSystem(ctx context.Context, of Node, s api.NodeSystemStatus) error
 	// PublishUpdate writes the status of the node's MachineConfigNode.
@@ -93,6 +93,9 @@ type Hands interface {
 	Plan(ctx context.Context, r hands.Request) (hands.Plan, error)
 	// Verify compares the running system with its MachineConfig. A *hands.Failure is pivot's.
 	Verify(ctx context.Context) (hands.Verify, error)
+	// Watch has the host compared whenever something changes, or no longer, if that is not so already. What
+	// is found is in hands.Host.
+	Watch(ctx context.Context, on bool) error
 }
 
 // Drainer empties the node. It does not cordon the node: that is one change with the record of who has
@@ -225,12 +228,20 @@ func (a *Agent) act(ctx context.Context, s situation, action Action) (time.Durat
 	case ActionReport:
 		return 0, a.actReport(ctx, s)
 	}
+	a.watch(ctx, s)
 	return a.rest(), nil
 }
 
 // rest returns how long a node may be left alone: until what has failed is tried again, or until the
 // system is compared once more.
 func (a *Agent) rest() time.Duration {
+	if a.drift.later > 0 {
+		return min(a.untilDue(), a.drift.later)
+	}
+	return a.untilDue()
+}
+
+func (a *Agent) untilDue() time.Duration {
 	if f := a.change.failure; f != nil && !f.permanent {
 		return max(f.next().Sub(a.Now()), time.Second)
 	}
@@ -250,26 +261,7 @@ func (a *Agent) patch(ctx context.Context, s situation, p Patch) error {
 	return nil
 }
 
-// recent are events and when they were recorded.
-type recent map[Event]time.Time
-
-// repeatEvent is how long an event is not repeated.
-const repeatEvent = time.Hour
-
-// event records an event, unless the same one was recorded recently. A failure is only logged, since
-// events are for people.
+// event records an event.
 func (a *Agent) event(ctx context.Context, n Node, e Event) {
-	const most = 64
-	e.Message = api.BoundedReason(e.Message)
-	if at, again := a.events[e]; again && a.Now().Sub(at) < repeatEvent {
-		return
-	}
-	if a.events == nil || len(a.events) >= most {
-		a.events = recent{}
-	}
-	a.events[e] = a.Now()
-	a.Log.WithFields(logrus.Fields{"event": e.Reason, "config": a.change.config}).Info(e.Message)
-	if err := a.Cluster.Record(ctx, n, e); err != nil {
-		a.Log.WithError(err).Warn("cannot record an event")
-	}
+	a.Events.Record(ctx, a.Log.WithField("config", a.change.config), n, e)
 }

@@ -264,6 +264,15 @@ func stories() map[string]story {
 				}
 			},
 		},
+		"drift that is taken back": {
+			want: "a", state: api.StateDone, current: "a",
+			begun: func(w *nodeagent.World) bool { return slices.Contains(w.States, api.StateDegraded) },
+			before: func(w *nodeagent.World, _ int, name string) {
+				if name == "watch" {
+					w.Machine.Drifted = !slices.Contains(w.States, api.StateDegraded)
+				}
+			},
+		},
 		"somebody else writes": {
 			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
 			before: func(w *nodeagent.World, call int, _ string) {

@@ -22,6 +22,7 @@ type failure struct {
 	at        time.Time
 	tries     int  // that failed before
 	reported  bool // the node's annotations had it
+	due       bool // it is tried again now: the host says that something has changed
 }
 
 // failureOf returns the failure of a run of pivot.
@@ -67,7 +68,7 @@ func (f *failure) next() time.Time {
 // waits reports whether the change is not to be tried now. A clock that was set back does not make it
 // wait longer.
 func (f *failure) waits(now time.Time) bool {
-	return f.permanent || now.Before(f.next()) && !now.Before(f.at)
+	return f.permanent || !f.due && now.Before(f.next()) && !now.Before(f.at)
 }
 
 // observeFailure sets whether the change has failed. A failure that another agent has reported is kept;

@@ -119,7 +119,7 @@ func (a *Agent) giveBack(ctx context.Context, n Node, host hands.Host, own bool)
 		out.Nothing = true
 		return out, nil
 	}
-	if err := a.Hands.Tell(nil); err != nil { // the host has no agent from now on
+	if err := errors.Join(a.Hands.Tell(nil), a.Hands.Watch(ctx, false)); err != nil { // the host has no agent from now on
 		return nil, err
 	}
 	if _, err := a.Cluster.Patch(ctx, n, p); err != nil {

@@ -86,6 +86,7 @@ func (a *Agent) observe(ctx context.Context) (s situation, err error) {
 	}
 	a.observeTakeover(&s)
 	a.observeFailure(&s)
+	a.observeDrift(&s)
 	s.Drain = drainOf(s.node, a.change.config, a.change.change, a.Policy)
 	s.Change, s.Rehearsed = a.change.change, a.change.rehearsed
 	s.Proven = !a.change.proven.IsZero() && a.Now().Sub(a.change.proven) < a.Policy.ProveEvery

@@ -27,26 +27,41 @@ import (
 	"machine-pivot/test/worlds/controlplane"
 )
 
-// pivot stands in for pivot: it has the MachineConfig in the file current, downloads one in the file
-// downloaded, waits in an apply while the file hold exists, and has the workload types in the file workloads.
+// pivot stands in for pivot, but for comparisons if there is a file with the options of the real one: it has the MachineConfig in the file current, downloads one in the file
+// downloaded, waits in an apply while the file hold exists, needs a reboot if there is a file reboots, and has the workload types in the file workloads.
 const pivot = `#!/bin/sh
 dir=$(dirname "$0")
 last() { for arg; do :; done; echo "$arg"; }
 name() { sed 's/.*"metadata":{"name":"\([^"]*\)".*/\1/' "$1"; }
 doc() { echo '{"apiVersion":"pivot/v1","kind":"'"$1"'",'"$2"'}'; }
 echo "$@" >> "$dir/calls"
+echo "$(date +%s.%N) $*" >> "$dir/times"
+case "$*" in
+verify*) [ ! -e "$dir/compared" ] || exec "$dir/real-pivot" "$@" $(cat "$dir/compared") ;;
+esac
+case "$*" in
+"verify --watch "*) doc Verify '"ok":true,"differences":[]' > "$4"; exec sleep infinity ;;
+esac
 current=$(cat "$dir/current")
 case "$*" in
 version*) doc Version '"version":"0.0.0"' ;;
 status*) doc Status '"phase":"done","booted":{"commit":"c0"},"machineConfig":{"recordedBy":"'"$(cat "$dir/by")"'","current":{"name":"'"$current"'"},"desired":{"name":"'"$current"'"}},"downloaded":{"machineConfig":"sha256:'"$(cat "$dir/downloaded")"'","at":"2026-01-01T00:00:00Z"},"partitioning":{"workloads":['"$(cat "$dir/workloads" 2>/dev/null)"']}' ;;
 verify*) doc Verify '"ok":true,"differences":[]' ;;
 hand-back*) echo machine-config-daemon > "$dir/by"; doc Result '"outcome":"handed-back"' ;;
-*--dry-run*) doc Plan '"changed":true,"reboots":0,"drain":{"wanted":false,"because":[]}' ;;
+*--dry-run*)
+	if [ -e "$dir/reboots" ]; then
+		doc Plan '"changed":true,"reboots":1,"drain":{"wanted":true,"because":["image"]}'
+	else
+		doc Plan '"changed":true,"reboots":0,"drain":{"wanted":false,"because":[]}'
+	fi
+	;;
 *--download-only*) sha256sum "$(last "$@")" | cut -d' ' -f1 > "$dir/downloaded"; doc Result '"outcome":"downloaded"' ;;
 apply*)
 	: > "$dir/applying"
 	while [ -e "$dir/hold" ]; do sleep 0.05; done
-	name "$(last "$@")" > "$dir/current"; doc Result '"outcome":"applied"' ;;
+	if [ -e "$dir/reboots" ]; then name "$(last "$@")" > "$dir/next"; doc Result '"outcome":"rebooting"'; exit 0; fi
+	name "$(last "$@")" > "$dir/current"; doc Result '"outcome":"applied"'
+	;;
 esac
 `
 
@@ -74,9 +89,7 @@ func newWorld(t testing.TB) *world {
 	w.plane.Apply(map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": node}})
 	w.want("a")
 	w.agent = filepath.Join(w.dir, "pivot-agent")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.version=0.0.0", "-o", w.agent, "machine-pivot/cmd/pivot-agent").CombinedOutput(); err != nil {
-		t.Fatalf("cannot build the agent: %v\n%s", err, out)
-	}
+	w.build("pivot-agent", w.agent)
 	for name, file := range map[string]struct {
 		text string
 		mode os.FileMode
@@ -93,6 +106,14 @@ func newWorld(t testing.TB) *world {
 	}
 	w.listen = controlplane.FreeAddress(t)
 	return w
+}
+
+// build builds a program.
+func (w *world) build(program, file string) {
+	w.Helper()
+	if out, err := exec.CommandContext(w.Context(), "go", "build", "-ldflags", "-X main.version=0.0.0", "-o", file, "machine-pivot/cmd/"+program).CombinedOutput(); err != nil {
+		w.Fatalf("cannot build %s: %v\n%s", program, err, out)
+	}
 }
 
 // want names the desired MachineConfig.
@@ -201,6 +222,25 @@ func (w *world) system() string {
 	return string(o.Status)
 }
 
+// condition returns the status of a condition of the node's MachineConfigNode; "" if there is none.
+func (w *world) condition(name string) string {
+	data, err := w.client.CoreV1().RESTClient().Get().AbsPath("/apis/machineconfiguration.openshift.io/v1/machineconfignodes/" + node).Do(w.Context()).Raw()
+	var o struct {
+		Status struct {
+			Conditions []struct{ Type, Status string }
+		}
+	}
+	if err != nil || json.Unmarshal(data, &o) != nil {
+		return ""
+	}
+	for _, c := range o.Status.Conditions {
+		if c.Type == name {
+			return c.Status
+		}
+	}
+	return ""
+}
+
 // events returns the reasons of the node's events, in their order.
 func (w *world) events() string {
 	w.Helper()
@@ -216,9 +256,9 @@ func (w *world) events() string {
 }
 
 // peak returns the peak memory of a process in bytes.
-func (w *world) peak(p *process) (kib int64) {
+func (w *world) peak(pid int) (kib int64) {
 	w.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		w.Fatal(err)
 	}

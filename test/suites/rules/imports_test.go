@@ -127,7 +127,7 @@ var importTable = map[string]rule{
 	// The node agent: it runs pivot, and changes no machine itself. Nothing of it is linked into pivot,
 	// and it has nothing of pivot's core: it knows the documents that pivot writes.
 	"cluster/api":   {ours: []string{"printable"}, never: slices.Concat(processes, commandLine, world)},
-	"cluster/hands": {ours: []string{"api", "fault", "hostfiles", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"cluster/hands": {ours: []string{"api", "fault", "hostfiles", "wanted", "watch"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cluster/node":  {ours: []string{"cluster/api", "cluster/hands", "fault", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/kube":  {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/drain": {ours: []string{"cluster/kube", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},

@@ -122,6 +122,11 @@ func TestScrape(t *testing.T) {
 			t.Errorf("deploy/fleet/%s.yaml has no port of the name metrics", file)
 		}
 	}
+	for _, file := range []string{"deploy/pod-metrics/metrics.yaml", "deploy/host/metrics.conf", "deploy/monitoring/scrape.yaml"} {
+		if !strings.Contains(readText(t, file), ":8796") {
+			t.Errorf("%s has another port of the agents", file)
+		}
+	}
 }
 
 // promtool runs tests of expressions with the alert rules.

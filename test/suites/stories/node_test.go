@@ -98,6 +98,9 @@ func (o *hostHands) Tell(w *wanted.Wanted) error { return wanted.Write(o.h.Root,
 // Stop implements node.Hands.
 func (*hostHands) Stop(context.Context) error { return errors.New("nothing runs") }
 
+// Watch implements node.Hands.
+func (*hostHands) Watch(context.Context, bool) error { return nil }
+
 // Plan implements node.Hands.
 func (o *hostHands) Plan(ctx context.Context, r hands.Request) (p hands.Plan, err error) {
 	plan, err := o.apply(r).Plan(ctx, day2.Prepared{Downloaded: true})

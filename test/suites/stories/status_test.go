@@ -1,6 +1,7 @@
 package stories_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"machine-pivot/day2"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
@@ -99,6 +101,29 @@ func TestCommittedTakenAway(t *testing.T) {
 	expectStatusAt(t, h, pivot.PhaseCommitted)
 	h.Boot()
 	expectStatusAt(t, h, pivot.PhaseDone)
+}
+
+// TestChangedAfterTheBoot: a boot that came up with what was committed is done, also if something is changed later;
+// pivot verify says what. A boot whose /etc is not the one that was committed is undone.
+func TestChangedAfterTheBoot(t *testing.T) {
+	const file = `"storage":{"files":[{"path":"/etc/ours/file","contents":{"source":"data:,one"}}]}`
+	h := hostdir.New(t)
+	a := day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc.json", Data: clusterConfig("rendered-1", h.Image, `"four=4"`, file)}}
+	if changed, err := a.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+		t.Fatal(changed, err)
+	}
+	h.Boot()
+	expectStatusAt(t, h, pivot.PhaseDone)
+	h.Write("/etc/ours/file", []byte("two"))
+	s, err := newMachine(t, h).Status(t.Context())
+	want := []string{"this boot came up with what was committed, and has been changed since: file /etc/ours/file: differs"}
+	if err != nil || s.Phase != pivot.PhaseDone || !slices.Equal(s.Notes, want) {
+		t.Errorf("status %s with the notes %q, %v", s.Phase, s.Notes, err)
+	}
+	if err := os.Remove(h.Path(mcfile.RecordPath)); err != nil {
+		t.Fatal(err)
+	}
+	expectUndone(t, h, "this boot came up without what was committed: file /etc/ours/file: differs; file "+mcfile.RecordPath+": missing")
 }
 
 // TestStagedOnTop (D27): what rpm-ostree stages on top of a pivot by hand gets the

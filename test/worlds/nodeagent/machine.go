@@ -22,7 +22,11 @@ type Machine struct {
 	Silent           bool   // pivot does not answer
 	RecordedBy       string // who says what Current is; "" if nobody does
 	Lacks            bool   // what runs is not all that Current asks for
-	Verified         int    // comparisons
+	Verified         int    // comparisons by the agent
+	Drifted          bool   // somebody has changed what runs, by hand
+	Watching         bool   // it is compared whenever that changes
+
+	watched *hands.Watched // by that
 
 	Trials int // systems that were booted on trial
 
@@ -75,7 +79,7 @@ func (m *Machine) host() hands.Host {
 	if m.Downloaded != "" {
 		s.Downloaded = &hands.Downloaded{MachineConfig: m.Downloaded, At: "2026-01-01T00:00:00Z"}
 	}
-	return hands.Host{BootID: fmt.Sprint(m.Boots), Version: "1", Status: s, Run: m.run}
+	return hands.Host{BootID: fmt.Sprint(m.Boots), Version: "1", Status: s, Run: m.run, Watched: m.watched}
 }
 
 // Start implements node.Hands.
@@ -146,13 +150,43 @@ func (h machineHands) Verify(context.Context) (v hands.Verify, err error) {
 			h.w.Violated("a proof of what pivot was never asked for")
 		}
 		h.w.Machine.Verified++
-		v.OK = !h.w.Configs[h.w.Machine.Current].Differs
-		if !v.OK {
-			v.Differences = []hands.Difference{{Class: "arguments", Name: "quiet", Wrong: "missing", Message: "kernel argument quiet is missing"}}
-		}
+		v = h.w.compare()
 		return nil
 	})
 	return v, err
+}
+
+// compare compares what runs with its MachineConfig.
+func (w *World) compare() hands.Verify {
+	v := hands.Verify{OK: true}
+	if w.Configs[w.Machine.Current].Differs {
+		v.Differences = append(v.Differences, hands.Difference{Class: "arguments", Name: "quiet", Wrong: "missing", Message: "kernel argument quiet is missing"})
+	}
+	if w.Machine.Drifted {
+		v.Differences = append(v.Differences, hands.Difference{Class: "file", Name: "/etc/a", Wrong: "differs", Message: "file /etc/a: differs"})
+	}
+	v.OK = len(v.Differences) == 0
+	return v
+}
+
+// Watch implements node.Hands.
+func (h machineHands) Watch(_ context.Context, on bool) error {
+	return h.w.call("watch", func() error {
+		if h.w.Machine.Watching = on; !on {
+			h.w.Machine.watched = nil
+		}
+		return nil
+	})
+}
+
+// watch compares what runs if it is watched, and reports whether something else is found than before.
+func (w *World) watch() bool {
+	m, found := &w.Machine, w.compare()
+	if !m.Watching || m.watched != nil && m.watched.OK == found.OK && len(m.watched.Differences) == len(found.Differences) {
+		return false
+	}
+	m.watched = &hands.Watched{Verify: found, At: w.Clock}
+	return true
 }
 
 // Pass lets time pass on the machine.
@@ -228,7 +262,7 @@ func (w *World) reboot() {
 		w.Violated("a reboot that was not announced")
 	}
 	m.Boots++
-	m.run, m.ticks = hands.Run{}, 0
+	m.run, m.ticks, m.Watching, m.watched = hands.Run{}, 0, false, nil
 	switch {
 	case m.Pending == "":
 		if m.Phase == "trial" { // the boot loader boots a system on trial only once

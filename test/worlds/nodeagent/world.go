@@ -110,6 +110,7 @@ func (w *World) Agent() *node.Agent {
 	if a.Drainer == nil {
 		a.Drainer = drainer{w}
 	}
+	a.Events = &node.Events{Cluster: a.Cluster, Now: a.Now}
 	return a
 }
 
@@ -146,6 +147,9 @@ func (w *World) step(agent *node.Agent) (*node.Agent, error) {
 		return w.Agent(), nil
 	case err != nil:
 		return agent, err
+	}
+	if w.watch() { // which wakes the agent
+		wait = min(wait, time.Second)
 	}
 	if w.Clock = w.Clock.Add(wait); wait > 0 {
 		w.Pass()
