@@ -132,7 +132,7 @@ func (k *Keeper) askHost(ctx context.Context, n Node) {
 
 // tell records an event.
 func (k *Keeper) tell(ctx context.Context, n Node, e node.Event) {
-	k.Events.Record(ctx, logrus.NewEntry(k.Log), node.Node{Name: n.Name, UID: n.UID}, e)
+	k.Events.Record(ctx, k.Log.WithContext(ctx), node.Node{Name: n.Name, UID: n.UID}, e)
 }
 
 // describe returns a change for people.
