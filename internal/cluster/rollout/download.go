@@ -28,7 +28,7 @@ const (
 func (v *view) download(nodes map[string]*Node) {
 	v.status.Downloads = nil
 	loading, failed := 0, 0
-	for _, d := range v.downloads() {
+	for _, d := range v.pool.Rollout.Downloads {
 		if d, keep := v.continued(d, nodes[d.Name]); keep {
 			v.status.Downloads = append(v.status.Downloads, d)
 			if d.Failure == "" {
@@ -45,23 +45,6 @@ func (v *view) download(nodes map[string]*Node) {
 			loading++
 		}
 	}
-}
-
-// downloads returns the downloads that are known, and those that nodes were asked for although no entry says so:
-// those of a PoolRollout that was deleted, or of another pool.
-func (v *view) downloads() []objects.Download {
-	all := slices.Clone(v.pool.Rollout.Downloads)
-	for i := range v.members {
-		m := &v.members[i]
-		if v.loads == 0 || m.asked() == "" {
-			continue
-		}
-		of := func(d objects.Download) bool { return d.Name == m.Name }
-		if i := slices.IndexFunc(all, of); i < 0 || all[i].Failure != "" {
-			all = append(slices.DeleteFunc(all, of), objects.Download{Name: m.Name, Since: v.second()})
-		}
-	}
-	return all
 }
 
 // continued returns what becomes of a download, and whether it is still to be known. n is nil if the node is gone.

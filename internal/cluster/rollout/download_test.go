@@ -100,7 +100,7 @@ func TestDownloads(t *testing.T) {
 		"its turn":                      {both(asked("n3", time.Minute, nil), pool(func(p *rollout.Pool) { p.Paused = false })), "n2", "", "n3 n2", ""},
 		"it has begun":                  {both(asked("n3", time.Minute, nil), node("n3", func(n *rollout.Node) { n.Annotations[api.DesiredConfig] = target })), "n2 n1", "n3", "n2 n1", ""},
 		"the request was lost":          {both(asked("n3", time.Minute, nil), node("n3", func(n *rollout.Node) { delete(n.Annotations, api.Download) })), "n3 n2", "", "n3 n2", ""},
-		"the entries were lost":         {both(asked("n3", time.Minute, nil), pool(func(p *rollout.Pool) { p.Rollout.Downloads = nil })), "n2", "", "n3 n2", ""},
+		"the entries were lost":         {both(asked("n3", time.Minute, nil), pool(func(p *rollout.Pool) { p.Rollout.Downloads = nil })), "n3 n2", "", "n3 n2", ""},
 		"the node is gone":              {both(asked("n3", time.Minute, nil), func(m *memory) { delete(m.nodes, "n3") }), "n2 n1", "n3?", "n2 n1", ""},
 		"the node is of another pool":   {both(asked("n3", time.Minute, nil), node("n3", func(n *rollout.Node) { n.Labels[role("infra")] = "" })), "n2 n1", "n3", "n2 n1", ""},
 	} {

@@ -75,7 +75,7 @@ func (w plane) join(name string) {
 		w.Fatal(err)
 	}
 	s := &objects.NodeSystem{ObjectMeta: v1.ObjectMeta{Name: name}}
-	if err := w.Create(w.Context(), s); err != nil {
+	if err := w.Create(w.Context(), s); client.IgnoreAlreadyExists(err) != nil {
 		w.Fatal(err)
 	}
 	w.say(w.Context(), name, "rendered-worker-1", nil)
