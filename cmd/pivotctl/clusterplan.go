@@ -1,17 +1,23 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"machine-pivot/internal/api"
+	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/author/containerruntime"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/view"
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/problem"
 )
@@ -23,10 +29,10 @@ func clusterPlanCommand(build cli.Build) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan FILE|DIR…",
 		Short: "Show what MachineConfigs would do to each pool and node, before they are applied",
-		Long: "Show what MachineConfigs would do to each pool and node if they were applied: the name of the rendered\n" +
-			"MachineConfig, the differences, and for each node whether it reboots, is drained, or is changed while it\n" +
-			"runs, in which order and how many at a time; with all problems at once. MachineConfigs with the name of\n" +
-			"one of the cluster replace it. Nothing is written. FILE - is standard input.",
+		Long: "Show what MachineConfigs and ContainerRuntimeConfigs would do to each pool and node if they were applied:\n" +
+			"the name of the rendered MachineConfig, the differences, and for each node whether it reboots, is\n" +
+			"drained, or is changed while it runs, in which order and how many at a time; with all problems at once.\n" +
+			"Objects with the name of one of the cluster replace it. Nothing is written. FILE - is standard input.",
 		Example: "  pivotctl cluster plan 50-motd.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := render.planned(cmd, &f, args)
@@ -51,7 +57,7 @@ func (f *renderFlags) planned(cmd *cobra.Command, cluster *clusterFlags, paths [
 	if err != nil {
 		return p, err
 	}
-	proposed, report, err := pool.Read(paths, cmd.InOrStdin(), r.Rules)
+	proposed, report, err := readProposed(paths, cmd.InOrStdin(), r.Rules)
 	if err != nil {
 		return p, err
 	}
@@ -78,6 +84,28 @@ func (f *renderFlags) planned(cmd *cobra.Command, cluster *clusterFlags, paths [
 		}
 	}
 	return p, keep()
+}
+
+// readProposed reads the MachineConfigs and ContainerRuntimeConfigs in files.
+func readProposed(paths []string, stdin io.Reader, rules authored.Rules) (p view.Proposed, report problem.Report, err error) {
+	rules.Other = func(n document.Node) bool {
+		if !n.Get("kind").Is("ContainerRuntimeConfig") {
+			return false
+		}
+		var checked containerruntime.Objects
+		checked.Decode(n)
+		var o objects.ContainerRuntimeConfig
+		if err := json.Unmarshal(n.JSON(), &o); err != nil {
+			n.Fail("it is no ContainerRuntimeConfig: %v", err)
+		}
+		if slices.ContainsFunc(p.ContainerRuntimeConfigs, func(other objects.ContainerRuntimeConfig) bool { return other.Name == o.Name }) {
+			n.Get("metadata").Get("name").Fail("the name %s is that of another ContainerRuntimeConfig, too", problem.Quoted(o.Name))
+		}
+		p.ContainerRuntimeConfigs = append(p.ContainerRuntimeConfigs, o)
+		return true
+	}
+	p.MachineConfigs, report, err = pool.Read(paths, stdin, rules)
+	return p, report, err
 }
 
 func showPlan(w io.Writer, p view.Plan) {

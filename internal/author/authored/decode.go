@@ -18,15 +18,18 @@ import (
 // as they could be read, for further checks.
 func Decode(file string, data []byte, rules Rules) ([]*MachineConfig, problem.Report) {
 	var all []*MachineConfig
+	others := 0
 	report := document.Read(file, data, func(root document.Node) {
 		for _, n := range objects(root) {
-			if mc := decodeObject(n, rules); mc != nil {
+			if rules.Other != nil && rules.Other(n) {
+				others++
+			} else if mc := decodeObject(n, rules); mc != nil {
 				mc.file = file
 				all = append(all, mc)
 			}
 		}
 	})
-	if len(all)+len(report) == 0 {
+	if len(all)+others+len(report) == 0 {
 		report.Warn("$", "it holds no MachineConfig")
 	}
 	return all, report.In(file)

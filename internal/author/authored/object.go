@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/pinning"
@@ -54,7 +55,9 @@ type Rules struct {
 	KernelArguments kargs.Policy
 	CheckImage      func(image string) error // returns an error for an unusable reference; nil: check the registry grammar only
 	CPUs            pinning.CPUSet           // CPUs of the machines; empty: unknown, not checked
-	Room            *ignition.Room           // for the contents in all files that are read; nil: see NewRoom, for each MachineConfig
+	// Other takes an object of another kind, and reports whether it has; nil: each of them is a mistake.
+	Other func(n document.Node) bool
+	Room  *ignition.Room // for the contents in all files that are read; nil: see NewRoom, for each MachineConfig
 }
 
 // MarshalJSON writes the whole object. It always writes all seven members of spec, like a cluster

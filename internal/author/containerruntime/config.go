@@ -55,19 +55,19 @@ type Objects struct {
 // cluster accepts but does not apply as written.
 func Decode(file string, data []byte) (Objects, problem.Report) {
 	var all Objects
-	report := document.Read(file, data, all.decode)
+	report := document.Read(file, data, all.Decode)
 	return all, report
 }
 
-// decode adds the objects of one document.
-func (all *Objects) decode(n document.Node) {
+// Decode adds the objects of one document. Its report has the problems.
+func (all *Objects) Decode(n document.Node) {
 	if !n.Object() {
 		return
 	}
 	kind := n.Get("kind").Text()
 	if kind == "List" || kind == kindConfig+"List" || kind == kindPool+"List" {
 		for _, item := range n.Get("items").Items() {
-			all.decode(item)
+			all.Decode(item)
 		}
 		return
 	}

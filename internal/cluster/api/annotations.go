@@ -75,6 +75,10 @@ const Prefix = "machine-pivot.io"
 // it. Without it, the agent's own setting holds.
 const Try = Prefix + "/try"
 
+// Download is the annotation of a Node with the MachineConfig that it should download before it is desired. A
+// controller or an administrator writes it, and removes it: the status of the NodeSystem has the result.
+const Download = Prefix + "/download"
+
 // The annotations of a Node that only the agent writes.
 const (
 	// CordonedFor exists while the node is cordoned because of the agent, and names the MachineConfig

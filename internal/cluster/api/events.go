@@ -18,6 +18,7 @@ const (
 
 	EventDownloaded     = "UpdateDownloaded"
 	EventDrainRehearsed = "DrainRehearsed"
+	EventDownloadFailed = "DownloadFailed"
 	EventFailed         = "UpdateFailed"
 	EventHandedBack     = "HandedBack"
 

@@ -1,5 +1,7 @@
 package api
 
+import "time"
+
 // The resources that the agent reads and writes.
 const (
 	OperatorGroup      = "machineconfiguration.openshift.io"
@@ -26,7 +28,8 @@ type NodeSystemStatus struct {
 	KernelArguments KernelArguments `json:"kernelArguments"`
 	Proof           *Proof          `json:"proof,omitempty"` // of the running system
 	Failure         string          `json:"failure,omitempty"`
-	LeftOut         []string        `json:"leftOut,omitempty"` // parts of the MachineConfig that only an installation can apply
+	Download        *EarlyDownload  `json:"download,omitempty"` // the last one that was asked for and has ended
+	LeftOut         []string        `json:"leftOut,omitempty"`  // parts of the MachineConfig that only an installation can apply
 	BootID          string          `json:"bootID,omitempty"`
 	AgentVersion    string          `json:"agentVersion"`
 	PivotVersion    string          `json:"pivotVersion,omitempty"`
@@ -55,6 +58,15 @@ type System struct {
 type KernelArguments struct {
 	Missing []string `json:"missing"`
 	Excess  []string `json:"excess"`
+}
+
+// EarlyDownload is the result of a download that the annotation Download has asked for.
+type EarlyDownload struct {
+	Config string `json:"config"`
+	// Failure is why it has failed, and FailedAt when; "": everything for it is on the host, and checked. What has
+	// failed is not tried again until somebody asks again.
+	Failure  string    `json:"failure,omitempty"`
+	FailedAt time.Time `json:"failedAt,omitzero"`
 }
 
 // Proof is the result of comparing the running system with its MachineConfig.

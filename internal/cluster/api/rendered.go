@@ -9,6 +9,9 @@ const (
 	// Refetch has a MachineConfig's remote content fetched again whenever its value changes. An administrator
 	// writes it; each text will do, such as a date.
 	Refetch = Prefix + "/refetch"
+	// RenderedFor is the pool that a rendered MachineConfig was made for. The renderer writes it, and deletes only
+	// what has it.
+	RenderedFor = Prefix + "/rendered-for"
 	// UnneededSince is since when nothing has needed a rendered MachineConfig, in RFC 3339. The renderer writes it.
 	UnneededSince = Prefix + "/unneeded-since"
 )

@@ -37,7 +37,8 @@ func (s seen) Patch(ctx context.Context, read node.Node, p node.Patch) (n node.N
 
 // TestRollout is the whole way of a node to another MachineConfig, at a real API server and with a
 // stand-in for the machine: a budget keeps it waiting, with the node in use; then it is drained, rebooted,
-// proven and given back. On a node that an administrator has cordoned, the cordon stays.
+// proven and given back. On a node that an administrator has cordoned, and that has downloaded the
+// MachineConfig before its turn, the cordon stays.
 func TestRollout(t *testing.T) {
 	w := newWorld(t, startControlPlane(t), "node-rollout")
 	w.cordon(false)
@@ -84,16 +85,25 @@ func TestRollout(t *testing.T) {
 	w.cordon(true)
 	moved := w.pod("db-2", app("db"), controller("ReplicaSet"))
 	w.allows("db", 1)
-	w.want("second")
-	w.traffic.take()
-	reach("cordoned by an administrator", done("second"))
+	proofs, early := m.Machine.Verified, false
+	reach("downloaded before its turn, and cordoned by an administrator", func() bool {
+		switch {
+		case m.Note(api.Download) == "" && m.Machine.Verified > proofs: // the agent is at rest
+			w.traffic.take()
+			w.annotate(api.Download, "second")
+		case !early && w.downloaded("second"):
+			early = true
+			w.want("second")
+		}
+		return done("second")()
+	})
 	const most = 40
 	if requests := w.traffic.take(); len(requests) > most {
 		t.Errorf("%d requests for a rollout: %q", len(requests), requests)
 	} else {
 		t.Log(len(requests), "requests for a rollout")
 	}
-	if n := w.node(); !n.Unschedulable || n.Annotations[api.CordonedFor] != "" || !w.gone(moved) || m.Machine.Boots != 2 {
+	if n := w.node(); !early || !n.Unschedulable || n.Annotations[api.CordonedFor] != "" || !w.gone(moved) || m.Machine.Boots != 2 {
 		t.Errorf("%+v, machine %+v", n, m.Machine)
 	}
 }
@@ -120,10 +130,26 @@ func (w *world) machineConfigs(names ...string) {
 	}
 }
 
+// downloaded reports whether the node's NodeSystem says that it has downloaded a MachineConfig.
+func (w *world) downloaded(config string) bool {
+	w.Helper()
+	object, err := w.admin.CoreV1().RESTClient().Get().AbsPath("/apis/machine-pivot.io/v1alpha1/nodesystems/" + w.name).DoRaw(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return strings.Contains(string(object), fmt.Sprintf(`"download":{"config":%q}`, config))
+}
+
 // want names the MachineConfig that the node is to have.
 func (w *world) want(config string) {
 	w.Helper()
-	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, api.DesiredConfig, config)
+	w.annotate(api.DesiredConfig, config)
+}
+
+// annotate sets an annotation of the node.
+func (w *world) annotate(name, value string) {
+	w.Helper()
+	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, name, value)
 	if _, err := w.admin.CoreV1().Nodes().Patch(w.Context(), w.name, types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
 		w.Fatal(err)
 	}

@@ -21,8 +21,9 @@ const (
 // Request is a run of pivot that the agent asks for.
 type Request struct {
 	Verb   Verb   `json:"verb"`
-	Config string `json:"config"` // name of the MachineConfig
-	Digest string `json:"digest"` // of Data: DigestOf
+	Early  bool   `json:"early,omitempty"` // a download before the turn of the MachineConfig; its failure is none of the change
+	Config string `json:"config"`          // name of the MachineConfig
+	Digest string `json:"digest"`          // of Data: DigestOf
 	// Downloaded says that everything for it is on the host.
 	Downloaded bool `json:"downloaded,omitempty"`
 	// Reboot allows a reboot. Without it, a change that needs one is refused before anything changes,

@@ -45,6 +45,9 @@ func (a *Agent) actBegin(ctx context.Context, s situation) error {
 		return err
 	}
 	a.sayAgain(ctx, s.node, s.again)
+	if s.System == SystemDownloaded && s.again == nil {
+		a.event(ctx, s.node, Event{Reason: api.EventUpdateStarted, Message: "begins with " + a.change.config + ", which is downloaded"})
+	}
 	return nil
 }
 

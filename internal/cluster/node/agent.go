@@ -28,6 +28,7 @@ type Agent struct {
 	seen   *Node     // the newest known state of the node; nil: read it again
 	kept   time.Time // since when seen is kept while there is nothing to do but wait; zero: it is not
 	change memory    // of the desired MachineConfig
+	early  early     // of the one that is downloaded before its turn
 	said   said      // what was published
 	drift  drift     // what the host's watch has found
 
@@ -205,6 +206,8 @@ func (a *Agent) act(ctx context.Context, s situation, action Action) (time.Durat
 			a.event(ctx, s.node, Event{Reason: api.EventUpdateStarted, Message: "checks and downloads " + a.change.config})
 		}
 		return pollRun, a.start(ctx, s, hands.Download)
+	case ActionPrefetch:
+		return pollRun, a.actPrefetch(ctx)
 	case ActionPlan:
 		return 0, a.actPlan(ctx, s)
 	case ActionRehearse:

@@ -273,6 +273,109 @@ func stories() map[string]story {
 				}
 			},
 		},
+		"downloaded before its turn": {
+			prepare: func(w *nodeagent.World) { ask(w, "reboot") },
+			want:    "a", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
+			before: func(w *nodeagent.World, _ int, name string) {
+				switch d := w.System.Download; {
+				case w.Note(api.DesiredConfig) == "reboot" && name == "start download":
+					w.Violated("it is downloaded again")
+				case w.Note(api.DesiredConfig) == "a" && d != nil && *d == api.EarlyDownload{Config: "reboot"}:
+					ask(w, "")
+					w.Want("reboot")
+				}
+			},
+		},
+		"its turn during the download": {
+			prepare: func(w *nodeagent.World) { ask(w, "reboot") },
+			want:    "a", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
+			before: func(w *nodeagent.World, _ int, name string) {
+				switch {
+				case w.Note(api.DesiredConfig) == "a" && w.Machine.Running():
+					w.Want("reboot")
+				case name == "stop":
+					w.Violated("the download is stopped")
+				}
+			},
+		},
+		"another download instead": {
+			prepare: func(w *nodeagent.World) { ask(w, "reboot") },
+			want:    "a", state: api.StateDone, current: "a",
+			before: func(w *nodeagent.World, _ int, _ string) {
+				if w.Machine.Running() {
+					ask(w, "second")
+				}
+			},
+			begun: func(w *nodeagent.World) bool {
+				d := w.System.Download
+				return w.Note(api.Download) == "second" && d != nil && *d == api.EarlyDownload{Config: "second"}
+			},
+			also: neverCordoned,
+		},
+		"a download that fails before its turn": {
+			prepare: func(w *nodeagent.World) {
+				w.Configs["bad"] = nodeagent.Config{Reboot: true, Drain: true, Invalid: true}
+				ask(w, "bad")
+			},
+			want: "a", state: api.StateDone, current: "a",
+			begun: func(w *nodeagent.World) bool {
+				d := w.System.Download
+				return d != nil && d.Config == "bad" && strings.Contains(d.Failure, "invalid")
+			},
+			also: func(w *nodeagent.World) string {
+				if slices.Contains(w.States, api.StateDegraded) || slices.Contains(w.Events, api.EventFailed) {
+					return "the node is degraded by a download"
+				}
+				return ""
+			},
+		},
+		"its turn after a download that has failed": {
+			prepare: func(w *nodeagent.World) {
+				w.Configs["slow"] = nodeagent.Config{Reboot: true, Drain: true, Unavailable: 1}
+				ask(w, "slow")
+			},
+			want: "a", state: api.StateDone, current: "slow", boots: 1, evictions: 1,
+			before: func(w *nodeagent.World, _ int, _ string) {
+				if w.Configs["slow"].Unavailable == 0 && !w.Machine.Running() {
+					w.Want("slow")
+				}
+			},
+			also: func(w *nodeagent.World) string {
+				if slices.Contains(w.States, api.StateDegraded) {
+					return "the change has failed because of the download before it"
+				}
+				return ""
+			},
+		},
+		"no such MachineConfig to download": {
+			prepare: func(w *nodeagent.World) { ask(w, "nowhere") },
+			want:    "a", state: api.StateDone, current: "a",
+			begun: func(w *nodeagent.World) bool {
+				d := w.System.Download
+				return d != nil && d.Config == "nowhere" && strings.Contains(d.Failure, "cannot read the MachineConfig nowhere")
+			},
+		},
+		"asked again": {
+			prepare: func(w *nodeagent.World) {
+				w.Configs["slow"] = nodeagent.Config{Reboot: true, Drain: true, Unavailable: 1}
+				ask(w, "slow")
+			},
+			want: "a", state: api.StateDone, current: "a",
+			before: func(w *nodeagent.World, _ int, name string) {
+				again := func(step string) { w.Change(func(n *node.Node) { n.Annotations["again"] = step }) }
+				switch d := w.System.Download; {
+				case d != nil && d.Failure != "" && w.Note("again") == "":
+					ask(w, "")
+					again("not asked")
+				case w.Note("again") == "not asked" && name == "get node":
+					again("seen without")
+				case w.Note("again") == "seen without" && name == "tell":
+					ask(w, "slow")
+					again("asked")
+				}
+			},
+			begun: func(w *nodeagent.World) bool { return w.System.Download != nil && w.System.Download.Failure == "" },
+		},
 		"somebody else writes": {
 			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
 			before: func(w *nodeagent.World, call int, _ string) {
@@ -282,6 +385,16 @@ func stories() map[string]story {
 			},
 		},
 	}
+}
+
+// ask asks the node to download a MachineConfig before its turn; "": no more.
+func ask(w *nodeagent.World, config string) {
+	w.Change(func(n *node.Node) {
+		n.Annotations[api.Download] = config
+		if config == "" {
+			delete(n.Annotations, api.Download)
+		}
+	})
 }
 
 func cordonedOnce(w *nodeagent.World) string {

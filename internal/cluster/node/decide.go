@@ -13,6 +13,7 @@ const (
 	ActionStop     Action = "stop"     // the run that is no longer wanted
 	ActionBegin    Action = "begin"    // say that the change is being made
 	ActionDownload Action = "download" // make pivot check the change, and pull its image
+	ActionPrefetch Action = "prefetch" // the same for a MachineConfig whose turn comes later
 	ActionPlan     Action = "plan"     // ask pivot what the change needs
 	ActionRehearse Action = "rehearse" // the drain, by a dry run
 	ActionCordon   Action = "cordon"   // cordon the node, and ask for its drain
@@ -64,7 +65,10 @@ func atTarget(f Facts) Action {
 	case !f.Proven:
 		return ActionProve
 	}
-	return release(f, ActionDone)
+	if action := release(f, ActionDone); action != ActionRest || !f.Prefetch {
+		return action
+	}
+	return ActionPrefetch
 }
 
 // release ends the agent's cordon, then says what is the case, then rests.

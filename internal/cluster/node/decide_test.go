@@ -16,10 +16,10 @@ func combinations(check func(f node.Facts)) {
 		for _, system := range []node.System{node.SystemOther, node.SystemDownloaded, node.SystemCommitted, node.SystemTrial, node.SystemReverting, node.SystemTarget} {
 			for _, change := range []node.Change{node.ChangeUnknown, node.ChangeLive, node.ChangeDrain, node.ChangeReboot, node.ChangeSingle} {
 				for _, drain := range []node.Drained{node.DrainNone, node.DrainRequested, node.DrainComplete, node.DrainAnnounced} {
-					for i := range 64 {
+					for i := range 128 {
 						check(node.Facts{
 							Run: run, System: system, Change: change, Drain: drain,
-							Managed: i&1 > 0, Failed: i&2 > 0, Told: i&4 > 0, Ours: i&8 > 0, Rehearsed: i&16 > 0, Proven: i&32 > 0,
+							Managed: i&1 > 0, Failed: i&2 > 0, Told: i&4 > 0, Ours: i&8 > 0, Rehearsed: i&16 > 0, Proven: i&32 > 0, Prefetch: i&64 > 0,
 						})
 					}
 				}
@@ -122,6 +122,7 @@ func TestDecide(t *testing.T) {
 			"what has failed is not tried":                         f.Failed && (a == node.ActionDownload || a == node.ActionApply || a == node.ActionCordon || a == node.ActionDrain),
 			"nothing is done before it is proven":                  a == node.ActionDone && !(f.Proven && f.System == node.SystemTarget),
 			"no rest while the node is cordoned, but for no proof": a == node.ActionRest && f.Ours && !(f.Failed && f.System == node.SystemTarget),
+			"no prefetch but on a node at rest":                    a == node.ActionPrefetch && !(f.Managed && f.System == node.SystemTarget && f.Proven && f.Told && !f.Failed && !f.Ours),
 			"no rest with something to say":                        a == node.ActionRest && f.Managed && !f.Told,
 		} {
 			if broken {

@@ -12,6 +12,7 @@ type Facts struct {
 	Drain     Drained // how far the node's drain is
 	Ours      bool    // the node is cordoned because of the agent
 	Rehearsed bool    // the drain was rehearsed, and nothing stands in its way
+	Prefetch  bool    // another MachineConfig is to be downloaded before its turn, and is not on the host
 	Proven    bool    // the running system was compared with its MachineConfig, and does not differ
 }
 
@@ -22,7 +23,7 @@ type Run string
 const (
 	RunIdle     Run = "idle"     // none, or it has ended
 	RunRunning  Run = "running"  //
-	RunOutdated Run = "outdated" // a download of a MachineConfig that is no longer desired is running
+	RunOutdated Run = "outdated" // a download of a MachineConfig that nobody asks for any more is running
 )
 
 // System is how far the host is on the way to the desired MachineConfig.

@@ -67,7 +67,7 @@ func (a *Agent) observe(ctx context.Context) (s situation, err error) {
 	case errors.Is(err, hands.ErrNotOstree):
 		return s, nil
 	case desired == "" && err == nil: // only what runs matters
-		s.Run = runOf(s.host.Run, desired)
+		s.Run = runOf(s.host.Run, desired, "")
 		if s.Run == RunIdle {
 			a.judgeRun(&s)
 		}
@@ -91,7 +91,7 @@ func (a *Agent) observe(ctx context.Context) (s situation, err error) {
 	s.Change, s.Rehearsed = a.change.change, a.change.rehearsed
 	s.Proven = !a.change.proven.IsZero() && a.Now().Sub(a.change.proven) < a.Policy.ProveEvery
 	s.Told = a.told(s)
-	return s, nil
+	return s, a.observePrefetch(ctx, &s)
 }
 
 // remember forgets what is known of another desired MachineConfig.
@@ -118,7 +118,7 @@ func (a *Agent) observeHost(ctx context.Context, s *situation) (err error) {
 		}
 	}
 	s.System = systemOf(status, m.config, m.digest)
-	s.Run = runOf(s.host.Run, m.config)
+	s.Run = runOf(s.host.Run, m.config, askedFor(s))
 	if s.Run == RunIdle {
 		a.judgeRun(s)
 	}
@@ -190,10 +190,11 @@ const (
 	phaseFailed    = "failed"
 )
 
-// runOf returns the state of the host's run for a desired MachineConfig.
-func runOf(r hands.Run, config string) Run {
+// runOf returns the state of the host's run for a desired MachineConfig, and one that is asked for before its
+// turn.
+func runOf(r hands.Run, desired, asked string) Run {
 	switch {
-	case r.State == hands.RunRunning && r.Request.Verb == hands.Download && r.Request.Config != config:
+	case r.State == hands.RunRunning && r.Request.Verb == hands.Download && r.Request.Config != desired && !(r.Request.Early && r.Request.Config == asked):
 		return RunOutdated
 	case r.State == hands.RunRunning:
 		return RunRunning
@@ -211,7 +212,7 @@ func (a *Agent) judgeRun(s *situation) {
 		a.waitForReboot(s)
 		return
 	}
-	if run.Request.Config != m.config {
+	if run.Request.Config != m.config || run.Request.Early { // what that has not done, the change does
 		return
 	}
 	m.judged = run.Request.ID

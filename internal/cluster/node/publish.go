@@ -147,12 +147,13 @@ func (a *Agent) system(s situation, action Action) api.NodeSystemStatus {
 	if p := host.Status.Pending; p != nil {
 		out.Pending = &api.System{Image: p.Image.String(), Commit: p.Commit}
 	}
-	if s.Run == RunRunning {
+	if s.Run == RunRunning && !host.Run.Request.Early { // of which there is only the result
 		out.Progress = &api.Progress{Step: host.Status.Step, Percent: host.Status.Percent, BytesPulled: host.Status.PulledBytes()}
 	}
 	if m.failure != nil {
 		out.Failure = m.failure.reason
 	}
+	out.Download = a.download(host.Status)
 	if host.Run.Result != nil && host.Run.Request.Config == m.config {
 		out.LeftOut = host.Run.Result.LeftOut
 	}

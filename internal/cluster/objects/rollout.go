@@ -3,6 +3,7 @@ package objects
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // PoolRollout is what a MachineConfigPool of OpenShift's shape has no field for: how carefully the nodes of
@@ -37,6 +38,9 @@ type PoolRolloutSpec struct {
 	// MissingAfter is after what time a node that reboots and does not return is named as missing, and counts
 	// as failed. 0: 30 minutes.
 	MissingAfter metav1.Duration `json:"missingAfter,omitzero"`
+	// ParallelDownloads is how many nodes at a time download a new configuration before their turn, also while
+	// the pool is paused or its window is closed: a number, or a percentage of the pool. Without it: none.
+	ParallelDownloads *intstr.IntOrString `json:"parallelDownloads,omitempty"`
 }
 
 // PoolChecks are conditions of health. A node counts as unavailable until they hold for it, and no further
@@ -67,7 +71,11 @@ type PoolRolloutStatus struct {
 	// annotation is written, by an update that fails if the object has changed. So two controllers never
 	// count differently.
 	Taken []string `json:"taken,omitempty"`
-	// Round counts the updates after which configurations were given. So each of them is another version of
+	// Downloads are the nodes that were asked to download Target before their turn, and have neither done so nor
+	// been given it. A node is added before it is asked, and removed after the request was taken back, by the
+	// rules of Taken. Those without a Failure count.
+	Downloads []Download `json:"downloads,omitempty"`
+	// Round counts the updates after which nodes were given a configuration, or asked for a download. So each of them is another version of
 	// the object, and whoever has read an older one cannot give a slot back.
 	Round int64 `json:"round,omitempty"`
 	// Failed are the nodes on which Target has failed, or which are missing. While Target is LastGood because
@@ -85,6 +93,13 @@ type PoolRolloutStatus struct {
 type FailedNode struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
+}
+
+// Download is a download before a node's turn.
+type Download struct {
+	Name    string      `json:"name"`
+	Since   metav1.Time `json:"since"`             // it was asked for, or has failed
+	Failure string      `json:"failure,omitempty"` // why it has failed
 }
 
 // PoolRolloutList is a list of rollouts.

@@ -51,25 +51,44 @@ func parseMostUnavailable(v *intstr.IntOrString, nodes int) (int, error) {
 	if v == nil {
 		return 1, nil
 	}
-	if v.Type == intstr.Int {
-		if v.IntVal < 0 {
-			return 1, wrongMostUnavailable(v)
-		}
-		return max(int(v.IntVal), 1), nil
+	n, ok := partOf(nodes, *v)
+	if !ok {
+		return 1, fmt.Errorf("spec.maxUnavailable is %q, which counts as 1; it is a number, or a percentage from 0%% to 100%%", v.String())
 	}
-	digits, percent := strings.CutSuffix(v.StrVal, "%")
-	n, err := strconv.ParseUint(digits, 10, 16)
-	switch {
-	case err != nil, percent && n > 100:
-		return 1, wrongMostUnavailable(v)
-	case percent:
-		n = n * uint64(nodes) / 100
-	}
-	return max(int(n), 1), nil
+	return max(n, 1), nil
 }
 
-func wrongMostUnavailable(v *intstr.IntOrString) error {
-	return fmt.Errorf("spec.maxUnavailable is %q, which counts as 1; it is a number, or a percentage from 0%% to 100%%", v.String())
+// MostDownloads returns how many nodes of a pool may download a configuration before their turn at a time, by
+// the spec.parallelDownloads of its rollout, and what is wrong with that. Each percentage but 0% is at least one
+// node. A wrong setting counts as 0.
+func MostDownloads(setting *intstr.IntOrString, nodes int) (most int, problem error) {
+	if setting == nil {
+		return 0, nil
+	}
+	n, ok := partOf(nodes, *setting)
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("spec.parallelDownloads is %q, which counts as 0; it is a number, or a percentage from 0%% to 100%%", setting.String())
+	case n == 0 && setting.Type == intstr.String && strings.Trim(setting.StrVal, "0%") != "":
+		return 1, nil
+	}
+	return n, nil
+}
+
+// partOf returns a number, or a percentage of a number of nodes, rounded down.
+func partOf(nodes int, v intstr.IntOrString) (n int, ok bool) {
+	if v.Type == intstr.Int {
+		return int(v.IntVal), v.IntVal >= 0
+	}
+	digits, percent := strings.CutSuffix(v.StrVal, "%")
+	parsed, err := strconv.ParseUint(digits, 10, 16)
+	switch {
+	case err != nil, percent && parsed > 100:
+		return 0, false
+	case percent:
+		parsed = parsed * uint64(nodes) / 100
+	}
+	return int(parsed), true
 }
 
 // Turn is what decides when a node's turn is.

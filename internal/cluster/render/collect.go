@@ -8,10 +8,10 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
@@ -19,7 +19,12 @@ import (
 	"machine-pivot/internal/machineconfig/spec"
 )
 
-// A rendered MachineConfig is deleted in two steps, an hour apart: it is marked as unneeded, and deleted if it
+// The rule: a rendered MachineConfig is deleted if, for an hour, no Node, pool or rollout of a pool has named it,
+// and it is not one of the newest of a pool that exists. So the results of a pool that is deleted outlive it for as
+// long as its nodes need them. They have no owner: Kubernetes would delete them with the pool, whoever needs them;
+// and no pool has a finalizer, without which it could not be deleted where no renderer runs any more.
+//
+// It is deleted in two steps: it is marked as unneeded, and deleted if it
 // still is, by a request that fails if it has changed. The deletion alone could be wrong: the rollout may be
 // about to give it to a node, from a cache that is behind. But whoever begins to need it has its name from an
 // object that names it now, or did so shortly before; so it is not marked, or the mark is younger than the
@@ -70,52 +75,70 @@ func planned(all []candidate, needed map[string]bool, keep int, grace time.Durat
 	return p
 }
 
-// collect deletes the rendered MachineConfigs of a pool that nothing needs. It returns when to look again.
-func (r *renderer) collect(ctx context.Context, p *objects.MachineConfigPool) (time.Duration, error) {
+// collectGone is collect for a pool that is deleted. Nodes are not watched: they are looked at until nothing is left.
+func (r *renderer) collectGone(ctx context.Context, pool string) (time.Duration, error) {
+	left, next, err := r.collect(ctx, pool, 0)
+	if left > 0 && next == 0 {
+		next = r.Grace
+	}
+	return next, err
+}
+
+// collect deletes the rendered MachineConfigs of a pool that nothing needs. It returns how many there were, and when
+// to look again.
+func (r *renderer) collect(ctx context.Context, pool string, keep int) (were int, next time.Duration, err error) {
 	list := metadataOf(spec.Kind)
 	if err := r.cached.List(ctx, list); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	byName := map[string]*metav1.PartialObjectMetadata{}
 	var all []candidate
 	for i := range list.Items {
 		o := &list.Items[i]
-		if o.DeletionTimestamp == nil && isRendered(o, p.UID) {
+		if o.DeletionTimestamp == nil && renderedFor(o) == pool {
 			byName[o.Name] = o
 			marked, _ := time.Parse(time.RFC3339, o.Annotations[api.UnneededSince]) // what cannot be read is marked anew
 			all = append(all, candidate{o.Name, o.CreationTimestamp.Time, marked})
 		}
 	}
-	if len(all) <= r.Keep { // most often; then nobody needs to be asked
-		return 0, nil
+	if len(all) <= keep { // most often; then nobody needs to be asked
+		return len(all), 0, nil
 	}
 	needed, err := r.allNeeded(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("cannot tell which rendered MachineConfigs are needed: %w", err)
+		return len(all), 0, fmt.Errorf("cannot tell which rendered MachineConfigs are needed: %w", err)
 	}
-	plan := planned(all, needed, r.Keep, r.Grace, r.now())
-	for _, name := range plan.mark {
-		if err := r.mark(ctx, byName[name], r.now().UTC().Format(time.RFC3339)); err != nil {
-			return 0, err
-		}
-	}
-	for _, name := range plan.unmark {
-		if err := r.mark(ctx, byName[name], ""); err != nil {
-			return 0, err
-		}
-	}
-	for _, name := range plan.remove {
-		if err := r.remove(ctx, byName[name]); err != nil {
-			return 0, err
-		}
-	}
-	return plan.next, nil
+	plan := planned(all, needed, keep, r.Grace, r.now())
+	return len(all), plan.next, r.carryOut(ctx, plan, byName)
 }
 
-// isRendered reports whether a MachineConfig was rendered for a pool.
-func isRendered(o *metav1.PartialObjectMetadata, pool types.UID) bool {
-	owner := metav1.GetControllerOf(o)
-	return rendersName().FindString(o.Name) == o.Name && owner != nil && owner.UID == pool
+// carryOut does what is planned, until an error.
+func (r *renderer) carryOut(ctx context.Context, p plan, byName map[string]*metav1.PartialObjectMetadata) error {
+	for _, name := range p.mark {
+		if err := r.mark(ctx, byName[name], r.now().UTC().Format(time.RFC3339)); err != nil {
+			return err
+		}
+	}
+	for _, name := range p.unmark {
+		if err := r.mark(ctx, byName[name], ""); err != nil {
+			return err
+		}
+	}
+	for _, name := range p.remove {
+		if err := r.remove(ctx, byName[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renderedFor returns the pool for which a MachineConfig was rendered; "" if the renderer has not made it, or if it
+// is none of a pool.
+func renderedFor(o client.Object) string {
+	if !strings.HasPrefix(o.GetName(), api.RenderedPrefix) {
+		return ""
+	}
+	return o.GetAnnotations()[api.RenderedFor]
 }
 
 // mark sets or removes the mark of a rendered MachineConfig. It fails if the object has changed.
@@ -153,7 +176,7 @@ func rendersName() *regexp.Regexp {
 // pageSize is how many objects are listed with one request.
 const pageSize = 500
 
-// allNeeded returns the names of all rendered MachineConfigs that a node, a pool or a rollout names. It reads
+// allNeeded returns the names of all rendered MachineConfigs that a node, a pool or its rollout names. It reads
 // from the API server, not from a cache.
 func (r *renderer) allNeeded(ctx context.Context) (map[string]bool, error) {
 	needed := map[string]bool{}
@@ -181,7 +204,9 @@ func (r *renderer) allNeeded(ctx context.Context) (map[string]bool, error) {
 	if err := r.direct.List(ctx, &pools); err != nil {
 		return nil, err
 	}
+	exists := map[string]bool{}
 	for _, p := range pools.Items {
+		exists[p.Name] = true
 		add(slices.Values([]string{p.Spec.Configuration.Name, p.Status.Configuration.Name}))
 		add(maps.Values(p.Annotations))
 	}
@@ -190,6 +215,9 @@ func (r *renderer) allNeeded(ctx context.Context) (map[string]bool, error) {
 		return nil, err
 	}
 	for _, o := range rollouts.Items {
+		if !exists[o.Name] { // it keeps its settings for another pool of that name
+			continue
+		}
 		add(slices.Values([]string{o.Status.Target, o.Status.LastGood, o.Status.GivenUp}))
 	}
 	return needed, nil

@@ -94,22 +94,6 @@ func TestSet(t *testing.T) {
 	}
 }
 
-func TestNextNumber(t *testing.T) {
-	config := func(number, pools string) *settings {
-		s := &settings{object: &objects.ContainerRuntimeConfig{}, pools: strings.Fields(pools)}
-		if number != "none" {
-			s.object.Annotations = map[string]string{"machineconfiguration.openshift.io/mc-name-suffix": number}
-		}
-		return s
-	}
-	all := []*settings{config("", "a b"), config("3", "b"), config("9", "c"), config("odd", "a"), config("none", "a")}
-	for pools, want := range map[string]int{"a": 1, "b": 4, "a b": 4, "c": 10, "d": 0} {
-		if got := nextNumber(config("none", pools), all); got != want {
-			t.Errorf("%s: %d, want %d", pools, got, want)
-		}
-	}
-}
-
 // The name of a copy depends on what decides about its content, and on nothing else.
 func TestCopyName(t *testing.T) {
 	seen := map[string]string{}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,11 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/containerruntime"
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/generated"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/problem"
 )
@@ -28,10 +26,10 @@ import (
 // generator makes MachineConfigs of ContainerRuntimeConfigs.
 type generator struct {
 	*renderer
+	generated.Generator
 	pools   []objects.MachineConfigPool
-	configs []*settings
-	taken   map[string]string // ContainerRuntimeConfigs by the names of their MachineConfigs
-	files   map[string]base   // by pool
+	configs []*generated.Settings
+	files   map[string]base // by pool
 }
 
 // base is the files of a pool that settings may change.
@@ -42,8 +40,8 @@ type base struct {
 
 // settle brings the MachineConfigs of a ContainerRuntimeConfig up to date and writes its status. If it cannot be
 // rendered, those that it has stay as they are.
-func (g *generator) settle(ctx context.Context, s *settings) error {
-	wrong := s.wrong
+func (g *generator) settle(ctx context.Context, s *generated.Settings) error {
+	wrong := s.Wrong
 	if wrong == nil {
 		wrong = g.number(ctx, s)
 	}
@@ -51,8 +49,8 @@ func (g *generator) settle(ctx context.Context, s *settings) error {
 	if wrong == nil {
 		names, wrong = g.write(ctx, s)
 	}
-	if wrong == nil || s.selectsNone() {
-		wrong = errors.Join(wrong, g.removeGenerated(ctx, g.cached, s.object, names))
+	if wrong == nil || s.SelectsNone() {
+		wrong = errors.Join(wrong, g.removeGenerated(ctx, g.cached, s.Object, names))
 	}
 	if conflict(wrong) {
 		return wrong
@@ -66,69 +64,29 @@ func (g *generator) settle(ctx context.Context, s *settings) error {
 	return wrong
 }
 
-// selectsNone reports whether a ContainerRuntimeConfig is valid, and no pool matches: then what it has generated
-// for pools that matched before must go.
-func (s *settings) selectsNone() bool { return s.decoded.Name != "" && len(s.pools) == 0 }
-
-// number gives a ContainerRuntimeConfig its number, which stays, and the finalizer. The number is higher than
-// those of all others of its pools, so that the newest one overrides them.
-func (g *generator) number(ctx context.Context, s *settings) error {
-	before := s.object.DeepCopyObject().(*objects.ContainerRuntimeConfig)
-	changed := controllerutil.AddFinalizer(s.object, api.GeneratedFinalizer)
-	if _, has := s.object.Annotations[containerruntime.SuffixAnnotation]; !has {
-		n := nextNumber(s, g.configs)
-		if n > containerruntime.MaxSuffix {
-			return fault.New(fault.BadInput, "max number of supported ctrcfgs (%d) has been reached. Please delete old ctrcfgs before retrying", containerruntime.MaxSuffix+1)
-		}
-		if s.object.Annotations == nil {
-			s.object.Annotations = map[string]string{}
-		}
-		s.object.Annotations[containerruntime.SuffixAnnotation] = suffix(n)
-		changed = true
-	}
-	if !changed {
-		return nil
-	}
-	if err := g.patch(ctx, s.object, before); err != nil {
+// number gives a ContainerRuntimeConfig its number and the finalizer.
+func (g *generator) number(ctx context.Context, s *generated.Settings) error {
+	before := s.Object.DeepCopyObject().(*objects.ContainerRuntimeConfig)
+	changed := controllerutil.AddFinalizer(s.Object, api.GeneratedFinalizer)
+	numbered, err := s.Number(g.configs)
+	if err != nil || !changed && !numbered {
 		return err
 	}
-	notes := s.notes
-	*s = *newSettings(s.object, g.pools) // its number is part of what is decoded
-	s.notes = notes
-	return s.wrong
-}
-
-// suffix returns the value of the annotation for a number.
-func suffix(n int) string {
-	if n == 0 {
-		return ""
+	if err := g.patch(ctx, s.Object, before); err != nil {
+		return err
 	}
-	return strconv.Itoa(n)
-}
-
-// nextNumber returns the number after the highest one in the pools of a ContainerRuntimeConfig.
-func nextNumber(s *settings, all []*settings) int {
-	next := 0
-	for _, other := range all {
-		value, has := other.object.Annotations[containerruntime.SuffixAnnotation]
-		n, err := strconv.Atoi("0" + value)
-		shares := slices.ContainsFunc(other.pools, func(pool string) bool { return slices.Contains(s.pools, pool) })
-		if has && err == nil && shares {
-			next = max(next, n+1)
-		}
-	}
-	return next
+	return s.Again(g.pools)
 }
 
 // write creates or updates the MachineConfigs of a ContainerRuntimeConfig, and returns their names.
-func (g *generator) write(ctx context.Context, s *settings) ([]string, error) {
-	wanted, err := g.wants(ctx, s)
+func (g *generator) write(ctx context.Context, s *generated.Settings) ([]string, error) {
+	wanted, err := g.MachineConfigs(s)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, m := range wanted {
-		if err := g.apply(ctx, s.object, m); err != nil {
+		if err := g.apply(ctx, s.Object, m); err != nil {
 			return nil, err
 		}
 		names = append(names, m.Name)
@@ -147,7 +105,7 @@ func (g *generator) apply(ctx context.Context, o *objects.ContainerRuntimeConfig
 		return err
 	}
 	made.Annotations = map[string]string{spec.GeneratedBy: g.Version}
-	made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(o, objects.Operator().WithKind(kindRuntime))}
+	made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(o, objects.Operator().WithKind(generated.Owner))}
 	existing := &objects.MachineConfig{}
 	err = g.direct.Get(ctx, client.ObjectKey{Name: made.Name}, existing)
 	switch {
@@ -175,17 +133,17 @@ func (g *generator) apply(ctx context.Context, o *objects.ContainerRuntimeConfig
 }
 
 // status writes the condition Success or Failure, if it changes. There is one condition, the newest.
-func (g *generator) status(ctx context.Context, s *settings, wrong error) error {
+func (g *generator) status(ctx context.Context, s *generated.Settings, wrong error) error {
 	kind, text := objects.ConfigSuccess, "Success"
 	if wrong != nil {
 		kind, text = objects.ConfigFailure, "Error: "+problem.OneLine(wrong.Error())
 	}
-	if len(s.notes) > 0 {
-		slices.Sort(s.notes)
-		text += "; warnings: " + strings.Join(slices.Compact(s.notes), "; ")
+	if len(s.Notes) > 0 {
+		slices.Sort(s.Notes)
+		text += "; warnings: " + strings.Join(slices.Compact(s.Notes), "; ")
 	}
 	text = bounded(text, maxMessage)
-	o := s.object
+	o := s.Object
 	same := slices.DeleteFunc(slices.Clone(o.Status.Conditions), func(c objects.PoolCondition) bool { return c.Type != kind })
 	conditions, _ := set(same, kind, verdict{api.True, kind, text}, g.now())
 	old := o.Status
@@ -201,15 +159,14 @@ func (g *generator) status(ctx context.Context, s *settings, wrong error) error 
 	return nil
 }
 
-// base returns the files of a pool that settings may change, from all of its MachineConfigs but those that are
-// generated for the pool itself: what they have replaced must not count as the pool's own.
-func (g *generator) base(ctx context.Context, pool string) base {
-	if known, ok := g.files[pool]; ok {
-		return known
+// base returns the files of a pool that settings may change, and remembers them.
+func (g *generator) base(ctx context.Context, pool string) (map[string][]byte, error) {
+	known, ok := g.files[pool]
+	if !ok {
+		known.files, known.err = g.readBase(ctx, pool)
+		g.files[pool] = known
 	}
-	files, err := g.readBase(ctx, pool)
-	g.files[pool] = base{files, err}
-	return g.files[pool]
+	return known.files, known.err
 }
 
 func (g *generator) readBase(ctx context.Context, pool string) (map[string][]byte, error) {
@@ -220,28 +177,11 @@ func (g *generator) readBase(ctx context.Context, pool string) (map[string][]byt
 	}
 	all = slices.DeleteFunc(all, func(s source) bool {
 		owner := metav1.GetControllerOf(s.object)
-		return owner != nil && owner.Kind == kindRuntime && s.object.Labels[authored.RoleLabel] == pool
+		return owner != nil && owner.Kind == generated.Owner && s.object.Labels[authored.RoleLabel] == pool
 	})
 	whole, problems, err := g.complete(ctx, all)
 	if report = append(report, problems...); err != nil || report.Failed() {
 		return nil, errors.Join(err, report.Err("the MachineConfigs of the pool"))
 	}
-	files := map[string][]byte{}
-	if len(whole) == 0 {
-		return files, nil
-	}
-	merged, err := authored.Merge(whole, authored.Images{})
-	if err != nil {
-		return nil, err
-	}
-	room := authored.NewRoom()
-	for _, f := range merged.Spec.Config.Storage.Files {
-		if !containerruntime.Changes(f.Path) {
-			continue
-		}
-		if files[f.Path], err = ignition.Content(f.Contents, room); err != nil {
-			return nil, fault.New(fault.BadInput, "cannot read %s: %w", f.Path, err)
-		}
-	}
-	return files, nil
+	return generated.Files(whole)
 }

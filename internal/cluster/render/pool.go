@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -37,9 +36,12 @@ func (r *renderer) reconcilePool(ctx context.Context, request reconcile.Request)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	p := &objects.MachineConfigPool{}
-	if err := r.cached.Get(ctx, request.NamespacedName, p); err != nil || p.DeletionTimestamp != nil {
+	if err := r.cached.Get(ctx, request.NamespacedName, p); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
+	} else if err != nil || p.DeletionTimestamp != nil {
 		r.measured.gone(request.Name)
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		next, err := r.collectGone(ctx, request.Name)
+		return reconcile.Result{RequeueAfter: next}, err
 	}
 	began := r.now()
 	done, failed := r.render(ctx, p)
@@ -55,7 +57,7 @@ func (r *renderer) reconcilePool(ctx context.Context, request reconcile.Request)
 	if failed != nil || done.refused() {
 		return reconcile.Result{}, failed // a refused input is looked at again when it changes
 	}
-	next, err := r.collect(ctx, p)
+	_, next, err := r.collect(ctx, p.Name, r.Keep)
 	return reconcile.Result{RequeueAfter: next}, err
 }
 
@@ -123,8 +125,7 @@ func (r *renderer) ensure(ctx context.Context, p *objects.MachineConfigPool, mer
 	if err != nil {
 		return nil, err
 	}
-	made.Annotations = r.annotations(merged)
-	made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(p, objects.Operator().WithKind(kindPool))}
+	made.Annotations = r.annotations(p, merged)
 	existing := &objects.MachineConfig{}
 	err = r.direct.Get(ctx, client.ObjectKey{Name: made.Name}, existing)
 	if apierrors.IsNotFound(err) {
@@ -153,8 +154,8 @@ func (r *renderer) ensure(ctx context.Context, p *objects.MachineConfigPool, mer
 	return nil, r.needed(ctx, existing)
 }
 
-func (r *renderer) annotations(merged *authored.MachineConfig) map[string]string {
-	all := map[string]string{spec.GeneratedBy: r.Version}
+func (r *renderer) annotations(p *objects.MachineConfigPool, merged *authored.MachineConfig) map[string]string {
+	all := map[string]string{spec.GeneratedBy: r.Version, api.RenderedFor: p.Name}
 	if r.Release != "" {
 		all[releaseImage] = r.Release
 	}

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -109,12 +108,12 @@ func Setup(m manager.Manager, o Options) error {
 }
 
 // content passes events that may change what pools merge, and those about results that somebody has changed or
-// deleted.
+// deleted, or that were there before: their pool may have been deleted while no renderer ran.
 func content() builder.Predicates {
 	generation := predicate.GenerationChangedPredicate{}
 	changed := predicate.Or(generation, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	return builder.WithPredicates(predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return !isResult(e.Object) },
+		CreateFunc: func(e event.CreateEvent) bool { return !isResult(e.Object) || e.IsInInitialList },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			if isResult(e.ObjectNew) {
 				return generation.Update(e)
@@ -124,11 +123,11 @@ func content() builder.Predicates {
 	})
 }
 
-// everyPool returns a request for each pool, or only for the owner of a result. A MachineConfig that was changed
+// everyPool returns a request for each pool, or only for that of a result. A MachineConfig that was changed
 // may have been selected before its change, so all pools look; one whose MachineConfigs are the same does nothing.
 func (r *renderer) everyPool(ctx context.Context, about client.Object) []reconcile.Request {
-	if owner := metav1.GetControllerOf(about); isResult(about) && owner != nil && owner.Kind == kindPool {
-		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: owner.Name}}}
+	if pool := renderedFor(about); pool != "" {
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: pool}}}
 	}
 	var list objects.MachineConfigPoolList
 	if err := r.cached.List(ctx, &list); err != nil {

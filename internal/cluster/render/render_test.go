@@ -42,7 +42,7 @@ func TestRender(t *testing.T) {
 		name := w.renders("infra", "")
 		stop()
 		w.web.set("/a", "another content")
-		w.controller(t, options)
+		stop = w.controller(t, options)
 		w.apply(machineConfig("infra", "60-infra", `{"kernelArguments":["more"]}`))
 		if after := w.renders("infra", name); w.web.count("/a") != 1 {
 			t.Errorf("%d requests for a content that is kept, %s", w.web.count("/a"), after)
@@ -64,6 +64,19 @@ func TestRender(t *testing.T) {
 	w.run("results are not overwritten, and come back", results)
 	w.run("unneeded ones are deleted", collected)
 	w.run("ContainerRuntimeConfigs", runtimeConfigs)
+	w.run("a pool is deleted", func(w *world) {
+		w.deletedPool()
+		stop()
+		stop = w.controller(t, options)
+		w.annotate(&corev1.Node{}, "of-gone", api.DesiredConfig, "rendered-other")
+		w.eventually("nothing is left when no node needs it", func(context.Context) (bool, string) {
+			left := w.names("rendered-gone-")
+			return len(left) == 0, strings.Join(left, " ")
+		})
+		if !slices.Contains(w.names("50-"), "50-gone") {
+			w.Error("what an administrator has written is deleted, too")
+		}
+	})
 	w.run("content that is not there now", func(w *world) {
 		w.degraded("slow", api.True, "ContentUnavailable", w.web.url+"/down", "503")
 		w.web.set("/down", "there")
@@ -151,7 +164,7 @@ func asCommand(w *world) {
 	if err := w.admin.Get(w.Context(), client.ObjectKey{Name: want["infra"].Name}, mc); err != nil {
 		w.Fatal(err)
 	}
-	if !metav1.IsControlledBy(mc, p) || mc.Annotations["machineconfiguration.openshift.io/generated-by-controller-version"] != "1.2.3" || mc.Annotations["machineconfiguration.openshift.io/release-image-version"] != "release" {
+	if mc.Annotations[api.RenderedFor] != "infra" || len(mc.OwnerReferences) > 0 || mc.Annotations["machineconfiguration.openshift.io/generated-by-controller-version"] != "1.2.3" || mc.Annotations["machineconfiguration.openshift.io/release-image-version"] != "release" {
 		w.Errorf("%+v", mc.ObjectMeta)
 	}
 	w.eventually("an event", func(ctx context.Context) (bool, string) {
@@ -253,6 +266,33 @@ func collected(w *world) {
 			w.Errorf("%s is deleted, of %q", needed, names)
 		}
 	}
+}
+
+// deletedPool deletes a pool, and waits until only what a node needs is left of its results and of what was generated
+// for it.
+func (w *world) deletedPool() {
+	w.Helper()
+	w.pool("gone", "gone")
+	w.apply(machineConfig("gone", "50-gone", `{"kernelArguments":["a"]}`), runtimeConfig("gone", "gone", `{"logLevel":"debug"}`))
+	w.generated("99-gone-generated-containerruntime")
+	first := w.renders("gone", "")
+	w.apply(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"of-gone","annotations":{"` + api.DesiredConfig + `":"` + first + `"}}}`)
+	w.apply(machineConfig("gone", "50-gone", `{"kernelArguments":["b"]}`))
+	second := w.renders("gone", first)
+	w.apply(`{"apiVersion":"machine-pivot.io/v1alpha1","kind":"PoolRollout","metadata":{"name":"gone"}}`)
+	o := &objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: "gone"}}
+	if err := w.admin.Status().Patch(w.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"status":{"target":"`+second+`"}}`))); err != nil {
+		w.Fatal(err)
+	}
+	w.remove(&objects.MachineConfigPool{}, "gone")
+	w.generated()
+	w.eventually("only "+first+" is left", func(context.Context) (bool, string) {
+		left := w.names("rendered-gone-")
+		if !slices.Contains(left, first) {
+			w.Fatalf("%s is deleted, and a node needs it", first)
+		}
+		return slices.Equal(left, []string{first}), strings.Join(left, " ")
+	})
 }
 
 // TestDeletionIsGuarded changes a rendered MachineConfig between the decision to delete it and the request.

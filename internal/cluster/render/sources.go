@@ -27,12 +27,6 @@ func isResult(o metav1.Object) bool {
 	return strings.HasPrefix(o.GetName(), api.RenderedPrefix) || strings.HasPrefix(o.GetName(), api.FetchedPrefix)
 }
 
-// The kinds of owners.
-const (
-	kindPool    = "MachineConfigPool"
-	kindRuntime = "ContainerRuntimeConfig"
-)
-
 // metadataOf returns an empty list of objects of a kind, without their content.
 func metadataOf(kind string) *metav1.PartialObjectMetadataList {
 	return &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: spec.APIVersion, Kind: kind + "List"}}

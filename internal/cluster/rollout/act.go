@@ -15,17 +15,21 @@ import (
 type Cluster interface {
 	// Fleet returns the fleet as it is known. Each object may be older than what the cluster has.
 	Fleet(ctx context.Context) (Fleet, error)
-	// Fence changes a node, without any meaning for it, if it is the version that is known; else it returns
-	// ErrConflict. A configuration that was decided on before can then not be given any more. token is
-	// different for each version of a PoolRollout.
+	// Fence changes a node, without any meaning for it but that it is not asked for a download any more, if it is
+	// the version that is known; else it returns ErrConflict. What was decided on before can then not be written
+	// on the node any more. token is different for each version of a PoolRollout.
 	Fence(ctx context.Context, n Node, token string) error
 	// Exists reports whether the cluster has a node, from the cluster itself.
 	Exists(ctx context.Context, node string) (bool, error)
 	// Take writes the status of a pool's PoolRollout, and creates that before if there is none, if it is the
 	// version that is known; else it returns ErrConflict, also if the status is the same.
 	Take(ctx context.Context, p Pool, s objects.PoolRolloutStatus) error
-	// Give gives a configuration to a node, if it is the version that is known; else it returns ErrConflict.
+	// Give gives a configuration to a node, if it is the version that is known; else it returns ErrConflict. It
+	// is not asked for a download any more.
 	Give(ctx context.Context, n Node, config string) error
+	// Ask asks a node to download a configuration, if it is the version that is known; else it returns
+	// ErrConflict.
+	Ask(ctx context.Context, n Node, config string) error
 	// Show writes the status of a pool, if it is the version that is known; else it returns ErrConflict.
 	Show(ctx context.Context, p Pool, s objects.MachineConfigPoolStatus) error
 	// Record records an event.
@@ -77,7 +81,7 @@ func (c Controller) carryOut(ctx context.Context, p Pool, d PoolDecision) error 
 			return fmt.Errorf("the node %s: %w", name, ErrConflict)
 		}
 	}
-	if len(d.Given) > 0 || p.RolloutVersion == "" || !reflect.DeepEqual(p.Rollout, d.Rollout) {
+	if len(d.Given)+len(d.Asked) > 0 || p.RolloutVersion == "" || !reflect.DeepEqual(p.Rollout, d.Rollout) {
 		if err := c.Cluster.Take(ctx, p, d.Rollout); err != nil {
 			return err
 		}
@@ -86,6 +90,9 @@ func (c Controller) carryOut(ctx context.Context, p Pool, d PoolDecision) error 
 	var failed []error
 	for _, n := range d.Given {
 		failed = append(failed, c.Cluster.Give(ctx, n, d.Rollout.Target))
+	}
+	for _, n := range d.Asked {
+		failed = append(failed, c.Cluster.Ask(ctx, n, d.Rollout.Target))
 	}
 	if !reflect.DeepEqual(p.Status, d.Status) {
 		failed = append(failed, c.Cluster.Show(ctx, p, d.Status))

@@ -1,12 +1,14 @@
 package rollout_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/rollout"
 )
 
@@ -30,7 +32,21 @@ func brokenProducts() map[string]broken {
 		"takes slots whatever the version is":        {cas: kind("take")},
 		"gives configurations to old versions":       {cas: kind("give")},
 		"gives slots back without changing the node": {cas: kind("no fence")},
-		"ignores the slots that are taken":           {before: eachPool(func(p *rollout.Pool) { p.Rollout.Taken = nil })},
+		"asks old versions for downloads":            {cas: kind("ask")},
+		"forgets who was asked for a download": {before: func(f *rollout.Fleet) {
+			eachPool(func(p *rollout.Pool) { p.Rollout.Downloads = nil })(f)
+			for i := range f.Nodes {
+				f.Nodes[i].Annotations = maps.Clone(f.Nodes[i].Annotations)
+				delete(f.Nodes[i].Annotations, api.Download)
+			}
+		}},
+		"asks one node too many for a download": {before: eachPool(func(p *rollout.Pool) {
+			if p.Spec.ParallelDownloads.IntVal > 0 {
+				n := intstr.FromInt32(p.Spec.ParallelDownloads.IntVal + 1)
+				p.Spec.ParallelDownloads = &n
+			}
+		})},
+		"ignores the slots that are taken": {before: eachPool(func(p *rollout.Pool) { p.Rollout.Taken = nil })},
 		"allows one node too many": {before: eachPool(func(p *rollout.Pool) {
 			n := intstr.FromInt32(p.MaxUnavailable.IntVal + 2)
 			p.MaxUnavailable = &n

@@ -28,11 +28,16 @@ func Decide(f Fleet) Decision {
 	return d
 }
 
-// byName returns the nodes that have a slot.
+// byName returns the nodes that have a slot, or download something.
 func byName(f Fleet) map[string]*Node {
 	out := map[string]*Node{}
 	for name := range holders(f) {
 		out[name] = nil
+	}
+	for _, p := range f.Pools {
+		for _, d := range p.Rollout.Downloads {
+			out[d.Name] = nil
+		}
 	}
 	for i := range f.Nodes {
 		if _, ok := out[f.Nodes[i].Name]; ok {
@@ -52,7 +57,8 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 		stop = v.begin()
 	}
 	v.retarget(held)
-	if len(v.given) > 0 {
+	v.download(nodes)
+	if len(v.given)+len(v.asked) > 0 {
 		v.status.Round++
 	}
 	v.status.Taken = nil
@@ -60,8 +66,8 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 		v.status.Taken = append(v.status.Taken, name)
 	}
 	slices.Sort(v.status.Taken)
-	v.status.Waiting = bounded(v.waiting(stop))
-	d := PoolDecision{Released: v.released, Gone: v.gone, Rollout: v.status, Given: v.given, Status: v.poolStatus(), Held: v.held}
+	v.status.Waiting = bounded(v.withDownloads(v.waiting(stop)))
+	d := PoolDecision{Released: v.released, Gone: v.gone, Rollout: v.status, Given: v.given, Asked: v.asked, Status: v.poolStatus(), Held: v.held}
 	d.Events = v.events(d)
 	return d
 }

@@ -48,6 +48,7 @@ type System struct {
 	Missing    []string // kernel arguments
 	Different  bool     // the running system differs from its MachineConfig
 	Difference string   // the first one
+	Download   *api.EarlyDownload
 }
 
 // Pool is a MachineConfigPool with its PoolRollout.
@@ -78,13 +79,15 @@ type Decision struct {
 // PoolDecision is what is due for a pool. Its parts are carried out in their order, and nothing after one that
 // fails.
 type PoolDecision struct {
-	// Released are nodes that give their slots back. They are not in Rollout.Taken any more.
+	// Released are nodes that give their slots back, or whose download before their turn has ended. They are not
+	// in Rollout.Taken any more, and do not count in Rollout.Downloads.
 	Released []Node
 	// Gone are the same, if they are in the cluster no more.
 	Gone []string
 	// Rollout is the new status of the PoolRollout. It takes the slots of the nodes in Given.
 	Rollout objects.PoolRolloutStatus
 	Given   []Node // get Rollout.Target
+	Asked   []Node // are asked to download it before their turn
 	Status  objects.MachineConfigPoolStatus
 	// Held says that no further node may begin because of the pool's own settings: it is paused, or its window, the
 	// order of pools or the soak time is waited for.
@@ -110,3 +113,4 @@ const (
 func (n *Node) desired() string { return n.Annotations[api.DesiredConfig] }
 func (n *Node) current() string { return n.Annotations[api.CurrentConfig] }
 func (n *Node) state() string   { return n.Annotations[api.StateOfNode] }
+func (n *Node) asked() string   { return n.Annotations[api.Download] }

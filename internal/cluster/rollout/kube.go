@@ -113,17 +113,22 @@ func (k *Kube) workload(ctx context.Context, w objects.WorkloadReference) (strin
 
 // Fence implements Cluster.
 func (k *Kube) Fence(ctx context.Context, n Node, token string) error {
-	return k.annotate(ctx, n, Released, token)
+	return k.annotate(ctx, n, map[string]any{Released: token, api.Download: nil})
 }
 
 // Give implements Cluster.
 func (k *Kube) Give(ctx context.Context, n Node, config string) error {
-	return k.annotate(ctx, n, api.DesiredConfig, config)
+	return k.annotate(ctx, n, map[string]any{api.DesiredConfig: config, api.Download: nil})
 }
 
-// annotate sets an annotation of a node, if the node is the version that is known.
-func (k *Kube) annotate(ctx context.Context, n Node, name, value string) error {
-	patch := map[string]any{"metadata": map[string]any{"resourceVersion": n.Version, "annotations": map[string]string{name: value}}}
+// Ask implements Cluster.
+func (k *Kube) Ask(ctx context.Context, n Node, config string) error {
+	return k.annotate(ctx, n, map[string]any{api.Download: config})
+}
+
+// annotate sets annotations of a node, or removes those that are nil, if the node is the version that is known.
+func (k *Kube) annotate(ctx context.Context, n Node, annotations map[string]any) error {
+	patch := map[string]any{"metadata": map[string]any{"resourceVersion": n.Version, "annotations": annotations}}
 	object := &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: n.Name}}
 	return conflict("node "+n.Name, k.Writer.Patch(ctx, object, mergePatch(patch)))
 }

@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -72,9 +74,27 @@ func (w plane) join(name string) {
 	if err := w.Create(w.Context(), n); err != nil {
 		w.Fatal(err)
 	}
+	s := &objects.NodeSystem{ObjectMeta: v1.ObjectMeta{Name: name}}
+	if err := w.Create(w.Context(), s); client.IgnoreAlreadyExists(err) != nil {
+		w.Fatal(err)
+	}
+	w.say(w.Context(), name, "rendered-worker-1", nil)
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	if err := w.Client.Status().Update(w.Context(), n); err != nil {
 		w.Fatal(err)
+	}
+}
+
+// say writes the status of a node's system, as its agent does.
+func (w plane) say(ctx context.Context, name, current string, d *api.EarlyDownload) {
+	s := api.NodeSystemStatus{Config: api.ConfigNames{Current: current}, AgentVersion: "test", Download: d}
+	s.KernelArguments = api.KernelArguments{Missing: []string{}, Excess: []string{}}
+	body, err := json.Marshal(map[string]any{"status": s})
+	if err == nil {
+		err = w.Client.Status().Patch(ctx, &objects.NodeSystem{ObjectMeta: v1.ObjectMeta{Name: name}}, client.RawPatch(types.MergePatchType, body))
+	}
+	if err != nil && ctx.Err() == nil {
+		w.Error(err)
 	}
 }
 
@@ -128,10 +148,18 @@ func TestKube(t *testing.T) {
 	works("fence", k.Fence(ctx, first.Nodes[0], "7"))
 	conflicts("give to a node that was fenced", k.Give(ctx, first.Nodes[0], "rendered-worker-2"))
 	conflicts("fence an old version", k.Fence(ctx, first.Nodes[0], "7"))
+	works("ask", k.Ask(ctx, w.fleet(k).Nodes[0], "rendered-worker-2"))
 	now := w.fleet(k)
+	conflicts("ask an old version", k.Ask(ctx, first.Nodes[0], "rendered-worker-3"))
+	if got := now.Nodes[0].Annotations[api.Download]; got != "rendered-worker-2" {
+		t.Errorf("the node is asked to download %q", got)
+	}
 	works("give", k.Give(ctx, now.Nodes[0], "rendered-worker-2"))
 	if got := w.fleet(k).Nodes[0].Annotations[api.DesiredConfig]; got != "rendered-worker-2" {
 		t.Errorf("the node has the desired configuration %q", got)
+	}
+	if got, asked := w.fleet(k).Nodes[0].Annotations[api.Download]; asked {
+		t.Errorf("a node with another configuration is asked to download %q", got)
 	}
 	works("show", k.Show(ctx, now.Pools[0], objects.MachineConfigPoolStatus{MachineCount: 1}))
 	conflicts("show an old version", k.Show(ctx, now.Pools[0], objects.MachineConfigPoolStatus{MachineCount: 2}))
@@ -146,10 +174,11 @@ func TestKube(t *testing.T) {
 
 func (w plane) withNode(f rollout.Fleet) rollout.Node { return f.Nodes[0] }
 
-// TestRollout: two controllers without a Lease roll a configuration out to 20 nodes at a real API server; never
-// more than maxUnavailable are disturbed, and the pool says what it waits for and then that it has arrived.
+// TestRollout: two controllers without a Lease roll a configuration out to 20 nodes at a real API server. While the
+// pool is paused, all nodes download it, no more than parallelDownloads at a time; then never more than
+// maxUnavailable are disturbed, and the pool says what it waits for and then that it has arrived.
 func TestRollout(t *testing.T) {
-	const nodes, limit = 20, 3
+	const nodes, limit, downloads = 20, 3, 4
 	w := newPlane(t, nodes)
 	for range 2 {
 		w.start()
@@ -160,10 +189,24 @@ func TestRollout(t *testing.T) {
 		return w.Get(ctx, client.ObjectKey{Name: "worker"}, pool) == nil
 	}
 	controlplane.Eventually(t, "the first status", func(ctx context.Context) bool { return read(ctx) && pool.Status.UpdatedMachineCount == nodes })
-	if err := w.Patch(t.Context(), pool, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"configuration":{"name":"rendered-worker-2"}}}`))); err != nil {
-		t.Fatal(err)
+	change := func(o client.Object, body string) {
+		t.Helper()
+		if err := w.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
+			t.Fatal(err)
+		}
 	}
-	before, most, said := len(w.Requests(account)), 0, ""
+	before := len(w.Requests(account))
+	change(&objects.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: "worker"}}, fmt.Sprintf(`{"spec":{"parallelDownloads":%d}}`, downloads))
+	wrong := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"parallelDownloads":"101%"}}`))
+	if err := w.Patch(t.Context(), &objects.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: "worker"}}, wrong); !apierrors.IsInvalid(err) {
+		t.Errorf("101%% of the nodes: %v", err)
+	}
+	change(pool, `{"spec":{"paused":true,"configuration":{"name":"rendered-worker-2"}}}`)
+	if at := w.downloaded(nodes); at > downloads || at == 0 {
+		t.Errorf("%d nodes were asked to download at a time", at)
+	}
+	change(pool, `{"spec":{"paused":false}}`)
+	most, said := 0, ""
 	deadline := time.Now().Add(3 * time.Minute)
 	for time.Now().Before(deadline) {
 		list := &corev1.NodeList{}
@@ -192,6 +235,32 @@ func TestRollout(t *testing.T) {
 	if pool.Status.Configuration.Name != "rendered-worker-2" || most > limit || most == 0 || said == "" {
 		t.Errorf("the pool has %+v; %d nodes at a time", pool.Status, most)
 	}
+}
+
+// downloaded waits until all nodes have downloaded what they were asked for, and returns how many were asked at a
+// time.
+func (w plane) downloaded(nodes int) (most int) {
+	w.Helper()
+	controlplane.Eventually(w.T, "all downloads", func(ctx context.Context) bool {
+		list, systems := &corev1.NodeList{}, &objects.NodeSystemList{}
+		if w.List(ctx, list) != nil || w.List(ctx, systems) != nil {
+			return false
+		}
+		asked, done := 0, 0
+		for _, n := range list.Items {
+			if n.Annotations[api.Download] != "" {
+				asked++
+			}
+		}
+		for _, s := range systems.Items {
+			if d := s.Status.Download; d != nil && *d == (api.EarlyDownload{Config: "rendered-worker-2"}) {
+				done++
+			}
+		}
+		most = max(most, asked)
+		return done == nodes && asked == 0
+	})
+	return most
 }
 
 // start runs a controller with the rights of deploy/fleet, without a Lease.
@@ -228,9 +297,13 @@ func (w plane) obey() {
 			_ = w.List(ctx, list)
 			for i := range list.Items {
 				n := &list.Items[i]
-				if desired := n.Annotations[api.DesiredConfig]; desired != n.Annotations[api.CurrentConfig] {
+				desired, current, asked := n.Annotations[api.DesiredConfig], n.Annotations[api.CurrentConfig], n.Annotations[api.Download]
+				if desired != current {
 					body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, api.CurrentConfig, desired)
 					_ = w.Patch(ctx, n, client.RawPatch(types.MergePatchType, []byte(body)))
+					w.say(ctx, n.Name, desired, nil)
+				} else if asked != "" {
+					w.say(ctx, n.Name, current, &api.EarlyDownload{Config: asked})
 				}
 			}
 			select {

@@ -23,6 +23,8 @@ type machine struct {
 	outage  bool // it is not Ready for a reason of its own
 	gone    bool // it does not come back before the end of the faults
 	lie     string
+	early   string          // that it downloads before its turn
+	silent  bool            // it never says what became of that
 	failed  map[string]bool // configurations that do not work on it
 }
 
@@ -95,7 +97,9 @@ func (c *machine) step() {
 		c.wait(preparing, 10)
 	case c.at == idle && desired == c.running && (n.Annotations[api.StateOfNode] != api.StateDone || n.Annotations[api.CurrentConfig] != c.running || n.Annotations[api.CordonedFor] != ""):
 		c.settle()
-	case c.at == idle, c.m.now.Before(c.until):
+	case c.at == idle:
+		c.prefetch(n)
+	case c.m.now.Before(c.until):
 	case c.at == preparing && (c.failed[c.config] || c.chance(5)):
 		c.fail(c.config, "cannot pull")
 	case c.at == preparing:
@@ -113,6 +117,32 @@ func (c *machine) step() {
 	case c.at == lying:
 		c.tellTruth()
 	}
+}
+
+// prefetch downloads what the machine is asked for.
+func (c *machine) prefetch(n *rollout.Node) {
+	says := n.System.Download
+	switch asked := n.Annotations[api.Download]; {
+	case asked == "" || asked == c.running:
+		c.early = ""
+	case asked != c.early:
+		c.early, c.until, c.silent = asked, c.m.now.Add(time.Duration(1+c.rand.IntN(20))*time.Minute), c.chance(5)
+		c.report(nil)
+	case c.m.now.Before(c.until), c.silent && c.faults, says != nil && says.Config == asked:
+	case c.chance(10):
+		c.report(&api.EarlyDownload{Config: asked, Failure: "cannot pull", FailedAt: c.m.now})
+	default:
+		c.report(&api.EarlyDownload{Config: asked})
+	}
+}
+
+// report says how far a download is.
+func (c *machine) report(d *api.EarlyDownload) {
+	c.write(func(n *rollout.Node) {
+		s := *n.System
+		s.Download = d
+		n.System = &s
+	})
 }
 
 // down makes the machine not Ready.

@@ -24,9 +24,10 @@ type memory struct {
 	order     []string // of the pools
 	requests  int
 	events    int
-	check     func(what string)                    // after each request that changes something
-	given     func(n *rollout.Node, config string) // before a configuration is given
-	ignoreCAS func(kind string) bool               // a broken API server; nil: none
+	check     func(what string)                                 // after each request that changes something
+	given     func(call string, n *rollout.Node, config string) // before a configuration is given, or a download asked for
+	asks      int                                               // for downloads
+	ignoreCAS func(kind string) bool                            // a broken API server; nil: none
 }
 
 func newMemory() *memory {
@@ -148,8 +149,11 @@ func (c *access) Fence(_ context.Context, n rollout.Node, token string) error {
 	if err := c.fresh(n, "fence"); err != nil {
 		return err
 	}
-	if n.Annotations[rollout.Released] != token {
-		c.change(n.Name, func(n *rollout.Node) { n.Annotations[rollout.Released] = token })
+	if n.Annotations[rollout.Released] != token || n.Annotations[api.Download] != "" {
+		c.change(n.Name, func(n *rollout.Node) {
+			n.Annotations[rollout.Released] = token
+			delete(n.Annotations, api.Download)
+		})
 	}
 	return c.done("fence")
 }
@@ -180,10 +184,28 @@ func (c *access) Give(_ context.Context, n rollout.Node, config string) error {
 		return err
 	}
 	if c.given != nil {
-		c.given(c.memory.nodes[n.Name], config)
+		c.given("give", c.memory.nodes[n.Name], config)
 	}
-	c.change(n.Name, func(n *rollout.Node) { n.Annotations[api.DesiredConfig] = config })
+	c.change(n.Name, func(n *rollout.Node) {
+		n.Annotations[api.DesiredConfig] = config
+		delete(n.Annotations, api.Download)
+	})
 	return c.done("give")
+}
+
+func (c *access) Ask(_ context.Context, n rollout.Node, config string) error {
+	if err := c.request("ask"); err != nil {
+		return err
+	}
+	if err := c.fresh(n, "ask"); err != nil {
+		return err
+	}
+	if c.given != nil {
+		c.given("ask", c.memory.nodes[n.Name], config)
+	}
+	c.asks++
+	c.change(n.Name, func(n *rollout.Node) { n.Annotations[api.Download] = config })
+	return c.done("ask")
 }
 
 func (c *access) Show(_ context.Context, p rollout.Pool, s objects.MachineConfigPoolStatus) error {

@@ -46,7 +46,7 @@ func pressureOf(n *corev1.Node) string {
 }
 
 func systemOf(s api.NodeSystemStatus) *System {
-	out := &System{Current: s.Config.Current, BootID: s.BootID, Missing: s.KernelArguments.Missing}
+	out := &System{Current: s.Config.Current, BootID: s.BootID, Missing: s.KernelArguments.Missing, Download: s.Download}
 	if s.Proof != nil && !s.Proof.OK {
 		out.Different = true
 		if len(s.Proof.Differences) > 0 {
@@ -86,7 +86,7 @@ func trimNode(o any) (any, error) {
 func trimSystem(o any) (any, error) {
 	if s, ok := o.(*objects.NodeSystem); ok {
 		s.ManagedFields = nil
-		kept := api.NodeSystemStatus{Config: s.Status.Config, BootID: s.Status.BootID, AgentVersion: s.Status.AgentVersion}
+		kept := api.NodeSystemStatus{Config: s.Status.Config, BootID: s.Status.BootID, AgentVersion: s.Status.AgentVersion, Download: s.Status.Download}
 		kept.KernelArguments.Missing = s.Status.KernelArguments.Missing
 		if p := s.Status.Proof; p != nil {
 			kept.Proof = &api.Proof{OK: p.OK, Differences: slices.Clone(p.Differences[:min(len(p.Differences), 1)])}

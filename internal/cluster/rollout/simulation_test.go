@@ -30,6 +30,7 @@ type simulation struct {
 	controllers []*process
 	decide      func(rollout.Fleet) rollout.Decision
 	limits      map[string]limit
+	loads       map[string]limit // of downloads
 	targets     map[string]map[string]bool
 	calm        bool // no more faults
 	wrong       string
@@ -51,7 +52,7 @@ type process struct {
 
 func newSimulation(seed uint64, decide func(rollout.Fleet) rollout.Decision) *simulation {
 	s := &simulation{memory: newMemory(), rand: rand.New(rand.NewPCG(seed, 27)), machines: map[string]*machine{}, decide: decide,
-		limits: map[string]limit{}, targets: map[string]map[string]bool{}}
+		limits: map[string]limit{}, loads: map[string]limit{}, targets: map[string]map[string]bool{}}
 	for _, pool := range []string{"master", "worker", "infra"} {
 		s.addPool(pool, "rendered-"+pool+"-1")
 		s.targets[pool] = map[string]bool{"rendered-" + pool + "-1": true}
@@ -97,6 +98,7 @@ func (s *simulation) settings() {
 				s.limits[pool] = limit{number: 1}
 			}
 			p.Spec = objects.PoolRolloutSpec{Canary: int32(s.rand.IntN(3)), StopAfter: int32(s.rand.IntN(4)), ReturnToLastGood: s.rand.IntN(2) == 0}
+			p.Spec.ParallelDownloads, s.loads[pool] = s.parallel()
 			p.Spec.Soak = v1.Duration{Duration: time.Duration(s.rand.IntN(30)) * time.Minute}
 			if s.rand.IntN(4) == 0 && pool != "master" {
 				p.Spec.After = []string{"master"}
@@ -108,15 +110,25 @@ func (s *simulation) settings() {
 	}
 }
 
+// parallel chooses how many nodes of a pool may download at a time: a number or a percentage.
+func (s *simulation) parallel() (*intstr.IntOrString, limit) {
+	n := s.rand.IntN(5)
+	v, l := intstr.FromInt32(int32(n)), limit{number: n}
+	if n == 4 {
+		v, l = intstr.FromString("20%"), limit{percent: 20}
+	}
+	return &v, l
+}
+
 func (s *simulation) fault(format string, args ...any) {
 	if s.wrong == "" {
 		s.wrong = s.now.Format("15:04") + " " + fmt.Sprintf(format, args...)
 	}
 }
 
-// checkLimits is the invariant: no pool has more disturbed nodes than it may.
+// checkLimits is the invariant: no pool has more disturbed nodes than it may, nor asks more than it may to download.
 func (s *simulation) checkLimits(call string) {
-	count, size := map[string][]string{}, map[string]int{}
+	count, asked, size := map[string][]string{}, map[string][]string{}, map[string]int{}
 	for _, c := range s.machines {
 		n := s.memory.nodes[c.name]
 		if n == nil {
@@ -125,6 +137,14 @@ func (s *simulation) checkLimits(call string) {
 		pool := s.poolOf(n)
 		if size[pool]++; c.disturbed() {
 			count[pool] = append(count[pool], c.name)
+		} else if n.Annotations[api.Download] != "" {
+			asked[pool] = append(asked[pool], c.name)
+		}
+	}
+	for pool, l := range s.loads {
+		l.nodes = max(l.nodes, size[pool])
+		if s.loads[pool] = l; len(asked[pool]) > l.most() || len(asked[pool]) > 0 && l.number+l.percent == 0 {
+			s.fault("limit of downloads: %s of %s are asked at a time, limit %d, after %s", asked[pool], pool, l.most(), call)
 		}
 	}
 	for pool, l := range s.limits {
@@ -135,14 +155,14 @@ func (s *simulation) checkLimits(call string) {
 	}
 }
 
-// checkGiven is the invariant of what is given: only what the pool has or had, and to no node that an
-// administrator has cordoned.
-func (s *simulation) checkGiven(n *rollout.Node, config string) {
+// checkGiven is the invariant of what is given, or to be downloaded: only what the pool has or had, and nothing is
+// given to a node that an administrator has cordoned.
+func (s *simulation) checkGiven(call string, n *rollout.Node, config string) {
 	pool := s.poolOf(n)
 	if !s.targets[pool][config] {
 		s.fault("%s of %s is given %s", n.Name, pool, config)
 	}
-	if n.Cordoned && n.Annotations[api.CordonedFor] == "" {
+	if call == "give" && n.Cordoned && n.Annotations[api.CordonedFor] == "" {
 		s.fault("%s is given %s although it is cordoned", n.Name, config)
 	}
 }
@@ -342,13 +362,13 @@ const minutesOfFaults = 240
 // TestSweepFleet: whatever happens to nodes and controllers, no more nodes are unavailable because of us than
 // may be, and each rollout arrives or names who is to blame.
 func TestSweepFleet(t *testing.T) {
-	start, requests, events := time.Now(), 0, 0
+	start, requests, events, asks := time.Now(), 0, 0, 0
 	for seed := range seeds() {
 		s := newSimulation(uint64(seed), rollout.Decide)
 		if wrong := s.run(minutesOfFaults); wrong != "" {
 			t.Fatalf("seed %d: %s", seed, wrong)
 		}
-		requests, events = requests+s.requests, events+s.events
+		requests, events, asks = requests+s.requests, events+s.events, asks+s.asks
 	}
-	t.Logf("swept %d fleets of 20 nodes in %s: %d requests, %d events", seeds(), time.Since(start).Round(time.Second), requests, events)
+	t.Logf("swept %d fleets of 20 nodes in %s: %d requests, %d events, %d downloads asked for", seeds(), time.Since(start).Round(time.Second), requests, events, asks)
 }

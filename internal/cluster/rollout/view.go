@@ -18,6 +18,7 @@ type view struct {
 	problems []string        // of settings, labels and selectors
 
 	most   int // that may be unavailable
+	loads  int // that may download before their turn
 	target string
 	taken  map[string]bool // the slots that remain or are taken
 	status objects.PoolRolloutStatus
@@ -28,6 +29,7 @@ type view struct {
 	released []Node
 	gone     []string
 	given    []Node
+	asked    []Node
 }
 
 // member is a node of a pool.
@@ -57,6 +59,9 @@ func newView(f Fleet, i int, a assignment, holders map[string]string) *view {
 	slices.SortFunc(v.members, v.order)
 	var err error
 	if v.most, err = objects.MostUnavailable(p.Name, p.MaxUnavailable, len(v.members)); err != nil {
+		v.problems = append(v.problems, err.Error())
+	}
+	if v.loads, err = objects.MostDownloads(p.Spec.ParallelDownloads, len(v.members)); err != nil {
 		v.problems = append(v.problems, err.Error())
 	}
 	return v

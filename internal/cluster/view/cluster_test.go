@@ -63,8 +63,8 @@ func TestCluster(t *testing.T) {
 	}
 	p := planner(t, server{})
 	p.Client = viewer
-	out, err := p.Plan(t.Context(), f, proposed(t, mc("60-debug", "worker", `{"kernelArguments":["debug"]}`)))
-	if err != nil || out.Problems.Failed() || len(out.Pools) != 1 || out.Pools[0].Rounds != 3 || out.Pools[0].Nodes[0].Effect != view.EffectReboot {
+	out, err := p.Plan(t.Context(), f, view.Proposed{MachineConfigs: proposed(t, mc("60-debug", "worker", `{"kernelArguments":["debug"]}`))})
+	if err != nil || out.Problems.Failed() || len(out.Missing) > 0 || len(out.Pools) != 1 || out.Pools[0].Rounds != 3 || out.Pools[0].Nodes[0].Effect != view.EffectReboot {
 		t.Errorf("%+v, %v", out, err)
 	}
 	var archive bytes.Buffer

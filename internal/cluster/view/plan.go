@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/update"
@@ -82,9 +84,15 @@ type Planner struct {
 // policyPath is the object with a cluster's own node disruption policy, of OpenShift.
 const policyPath = "/apis/operator.openshift.io/v1/machineconfigurations/cluster"
 
-// Plan reads the fleet, and returns what it would do if the proposed MachineConfigs were applied: those with the
-// name of one that exists replace it. Nothing is written.
-func (p Planner) Plan(ctx context.Context, f Facts, proposed []*authored.MachineConfig) (Plan, error) {
+// Proposed are objects that are not in the cluster yet. Those with the name of one that is there replace it.
+type Proposed struct {
+	MachineConfigs          []*authored.MachineConfig
+	ContainerRuntimeConfigs []objects.ContainerRuntimeConfig
+}
+
+// Plan reads the fleet, and returns what it would do if the proposed objects were applied. Nothing is written.
+func (p Planner) Plan(ctx context.Context, f Facts, in Proposed) (Plan, error) {
+	proposed := in.MachineConfigs
 	out := Plan{Pools: []PoolPlan{}, Problems: ofRenderer(proposed), Missing: append([]string{}, f.Missing...)}
 	read, err := list[object](ctx, p.Client, configsPath, "")
 	if err != nil {
@@ -104,6 +112,11 @@ func (p Planner) Plan(ctx context.Context, f Facts, proposed []*authored.Machine
 	out.Problems = append(out.Problems, report...)
 	all, problems := p.overlaid(read, proposed)
 	out.Problems = append(out.Problems, problems...)
+	all, problems, err = p.withSettings(ctx, f, overlay{existing, all}, in.ContainerRuntimeConfigs, &out.Missing)
+	if err != nil {
+		return out, err
+	}
+	out.Problems = append(out.Problems, problems...)
 	if len(f.Pools) == 0 {
 		out.Problems.Warn("$", "the cluster has no pools: nothing would be changed")
 	}
@@ -119,10 +132,22 @@ func (p Planner) Plan(ctx context.Context, f Facts, proposed []*authored.Machine
 	return out, nil
 }
 
-// object is an object as it is written, with its name.
+// overlay is the MachineConfigs of a cluster as they are written, and decoded with the proposed ones in place.
+type overlay struct {
+	existing map[string]object
+	all      []*authored.MachineConfig
+}
+
+// object is an object as it is written, with its name and its owner.
 type object struct {
-	name string
-	text []byte
+	name  string
+	owner metav1.OwnerReference // that is its controller; empty: none
+	text  []byte
+}
+
+// isOf reports whether an object was generated from a ContainerRuntimeConfig.
+func (o object) isOf(of *objects.ContainerRuntimeConfig) bool {
+	return o.owner.UID != "" && o.owner.UID == of.UID
 }
 
 // policy returns the cluster's node disruption policy, or the default if it has none or it cannot be read.
@@ -350,16 +375,17 @@ func (p *PoolPlan) warn(in planned) {
 	}
 }
 
-// UnmarshalJSON keeps the text of an object, and reads its name.
+// UnmarshalJSON keeps the text of an object, and reads its name and its owner.
 func (o *object) UnmarshalJSON(text []byte) error {
 	var named struct {
-		Metadata struct {
-			Name string `json:"name"`
-		} `json:"metadata"`
+		Metadata metav1.ObjectMeta `json:"metadata"`
 	}
 	if err := json.Unmarshal(text, &named); err != nil {
 		return err
 	}
 	o.name, o.text = named.Metadata.Name, slices.Clone(text)
+	if owner := metav1.GetControllerOfNoCopy(&named.Metadata); owner != nil {
+		o.owner = *owner
+	}
 	return nil
 }

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/pool"
+	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/view"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
@@ -71,14 +73,14 @@ func fleet(t *testing.T) server {
 	}
 }
 
-func planOf(t *testing.T, s server, all []*authored.MachineConfig) view.Plan {
+func planOf(t *testing.T, s server, all []*authored.MachineConfig, runtimes ...objects.ContainerRuntimeConfig) view.Plan {
 	t.Helper()
 	p := planner(t, s)
 	f, err := view.ObserveNodes(t.Context(), p.Client, now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := p.Plan(t.Context(), f, all)
+	out, err := p.Plan(t.Context(), f, view.Proposed{MachineConfigs: all, ContainerRuntimeConfigs: runtimes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,6 +148,82 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestPlanRuntimes: ContainerRuntimeConfigs become MachineConfigs as the renderer makes them, in place of what the
+// cluster has of them.
+func TestPlanRuntimes(t *testing.T) {
+	runtime := func(name, pool, settings, annotations string) objects.ContainerRuntimeConfig {
+		text := fmt.Sprintf(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"ContainerRuntimeConfig","metadata":{"name":%q,"uid":%q,"annotations":{%s}},
+			"spec":{"machineConfigPoolSelector":{"matchLabels":{"pool":%q}},"containerRuntimeConfig":%s}}`, name, name, annotations, pool, settings)
+		var o objects.ContainerRuntimeConfig
+		if err := json.Unmarshal([]byte(text), &o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	const suffix, made = `"machineconfiguration.openshift.io/mc-name-suffix":""`, "99-worker-generated-containerruntime"
+	// pids is what the cluster has, with its MachineConfig.
+	pids := func(s server) {
+		s["/apis/machineconfiguration.openshift.io/v1/containerruntimeconfigs"] = []any{runtime("pids", "worker", `{"pidsLimit":2048}`, suffix)}
+		mc := object(t, mc(made, "worker", `{"config":{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/etc/old","contents":{"source":"data:,x"}}]}}}`))
+		mc["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ContainerRuntimeConfig", "name": "pids", "uid": "pids", "controller": true}}
+		s[configs] = append(s[configs].([]any), mc)
+	}
+	storage := mc("40-storage", "worker", `{"config":{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/etc/containers/storage.conf","contents":{"source":"data:,%5Bstorage%5D%0Adriver%20%3D%20%22overlay%22%0A"}}]}}}`)
+	for name, c := range map[string]struct {
+		cluster func(server)
+		add     []objects.ContainerRuntimeConfig
+		with    string   // a MachineConfig
+		has     []string // paths of the result
+		problem string
+		fails   bool
+	}{
+		"a new one":                 {add: []objects.ContainerRuntimeConfig{runtime("debug", "worker", `{"logLevel":"debug"}`, "")}, has: []string{"/etc/crio/crio.conf.d/01-ctrcfg-logLevel"}},
+		"one of the cluster":        {cluster: pids, with: storage, has: []string{"/etc/containers/storage.conf", "/etc/crio/crio.conf.d/01-ctrcfg-pidsLimit"}},
+		"one that replaces another": {cluster: pids, add: []objects.ContainerRuntimeConfig{runtime("pids", "worker", `{"logLevel":"debug"}`, "")}, has: []string{"/etc/crio/crio.conf.d/01-ctrcfg-logLevel"}},
+		"one for no pool any more":  {cluster: pids, add: []objects.ContainerRuntimeConfig{runtime("pids", "nowhere", `{"logLevel":"debug"}`, "")}, problem: "could not find any MachineConfigPool", fails: true},
+		"a second one":              {cluster: pids, add: []objects.ContainerRuntimeConfig{runtime("debug", "worker", `{"logLevel":"debug"}`, "")}, has: []string{"/etc/crio/crio.conf.d/01-ctrcfg-logLevel", "/etc/crio/crio.conf.d/01-ctrcfg-pidsLimit"}},
+		"with a file of the pool":   {with: storage, add: []objects.ContainerRuntimeConfig{runtime("size", "worker", `{"overlaySize":"8G"}`, "")}, has: []string{"/etc/containers/storage.conf"}},
+		"without that file":         {add: []objects.ContainerRuntimeConfig{runtime("size", "worker", `{"overlaySize":"8G"}`, "")}, problem: "storage.conf", fails: true},
+		"an invalid one":            {add: []objects.ContainerRuntimeConfig{runtime("pids", "worker", `{"pidsLimit":1}`, "")}, problem: "invalid PidsLimit 1", fails: true},
+		"an invalid one of the cluster": {cluster: func(s server) {
+			pids(s)
+			s["/apis/machineconfiguration.openshift.io/v1/containerruntimeconfigs"] = []any{runtime("pids", "worker", `{"pidsLimit":1}`, suffix)}
+		}, with: storage, has: []string{"/etc/containers/storage.conf", "/etc/old"}, problem: "what was generated from it before stays: "},
+		"a MachineConfig of a person": {cluster: func(s server) { s[configs] = append(s[configs].([]any), object(t, mc(made, "worker", `{}`))) },
+			add: []objects.ContainerRuntimeConfig{runtime("pids", "worker", `{"pidsLimit":2048}`, "")}, problem: "not overwritten", fails: true},
+		"no right to read them": {cluster: func(s server) {
+			pids(s)
+			s["/apis/machineconfiguration.openshift.io/v1/containerruntimeconfigs"] = http.StatusForbidden
+		}, with: storage, has: []string{"/etc/containers/storage.conf", "/etc/old"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fleet(t)
+			s[pools].([]any)[0].(map[string]any)["metadata"].(map[string]any)["labels"] = map[string]any{"pool": "worker"}
+			if c.cluster != nil {
+				c.cluster(s)
+			}
+			var all []*authored.MachineConfig
+			if c.with != "" {
+				all = proposed(t, c.with)
+			}
+			p := planOf(t, s, all, c.add...)
+			var has []string
+			if merged := p.Pools[1].Merged(); merged != nil {
+				for _, f := range merged.Spec.Config.Storage.Files {
+					has = append(has, f.Path)
+				}
+			}
+			slices.Sort(has)
+			if !slices.Equal(has, c.has) || p.Problems.Failed() != c.fails || !strings.Contains(p.Problems.String(), c.problem) || c.problem == "" && len(p.Problems) > 0 {
+				t.Errorf("the pool would have %q, want %q; problems: %v", has, c.has, p.Problems)
+			}
+			if unread := strings.Contains(strings.Join(p.Missing, ""), "ContainerRuntimeConfigs"); unread != (name == "no right to read them") {
+				t.Errorf("not read: %q", p.Missing)
+			}
+		})
+	}
+}
+
 // TestPlanReportsAll: problems of all pools are in one report, and a pool that cannot be merged has no name.
 func TestPlanReportsAll(t *testing.T) {
 	s := fleet(t)
@@ -167,7 +245,7 @@ func TestPlanWithoutKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := p.Plan(t.Context(), f, nil); err == nil {
+	if out, err := p.Plan(t.Context(), f, view.Proposed{}); err == nil {
 		t.Errorf("%+v", out)
 	}
 }

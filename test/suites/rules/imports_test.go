@@ -132,10 +132,11 @@ var importTable = map[string]rule{
 	"cluster/kube":  {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/drain": {ours: []string{"cluster/kube", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	// The fleet's controllers.
-	"cluster/objects": {ours: []string{"cluster/api"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/rollout": {ours: []string{"cluster/api", "cluster/nodecheck", "cluster/objects", "window"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/view":    {ours: []string{"api", "authored", "cluster/api", "cluster/objects", "disruption", "fault", "kargs", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
-	"cluster/render":  {ours: []string{"authored", "containerruntime", "pool", "snapshot", "cluster/api", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "machineconfig/spec", "osimage/imageref", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/generated": {ours: []string{"authored", "containerruntime", "cluster/objects", "fault", "machineconfig/ignition", "machineconfig/spec", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/objects":   {ours: []string{"cluster/api"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/rollout":   {ours: []string{"cluster/api", "cluster/nodecheck", "cluster/objects", "window"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/view":      {ours: []string{"api", "authored", "cluster/api", "cluster/generated", "cluster/objects", "disruption", "fault", "kargs", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/render":    {ours: []string{"authored", "pool", "snapshot", "cluster/api", "cluster/generated", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "machineconfig/spec", "osimage/imageref", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cluster/nodecheck":    {foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/admission":    {ours: []string{"authored", "containerruntime", "pool", "provision", "cluster/api", "cluster/nodecheck", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "mcfile", "osimage/imageref", "pinning", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},

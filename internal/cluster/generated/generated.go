@@ -1,0 +1,216 @@
+// Package generated determines the MachineConfigs that the ContainerRuntimeConfigs of a cluster become. The renderer
+// writes them, and "pivotctl cluster plan" foresees them. It does no I/O.
+//
+// Names, numbers and errors are the machine-config operator's, from its pkg/controller/container-runtime-config.
+package generated
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/author/containerruntime"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/problem"
+)
+
+// Owner is the kind of the owner of a generated MachineConfig.
+const Owner = "ContainerRuntimeConfig"
+
+// Sort puts ContainerRuntimeConfigs in the order in which they get their numbers: by age.
+func Sort(all []objects.ContainerRuntimeConfig) {
+	slices.SortFunc(all, func(a, b objects.ContainerRuntimeConfig) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// Settings are a ContainerRuntimeConfig.
+type Settings struct {
+	Object *objects.ContainerRuntimeConfig
+	Pools  []string // that it selects
+	Wrong  error    // why it cannot be rendered, whatever happens to other objects
+	Notes  []string // warnings
+
+	decoded containerruntime.Config
+}
+
+// New decodes a ContainerRuntimeConfig and finds its pools.
+func New(o *objects.ContainerRuntimeConfig, all []objects.MachineConfigPool) *Settings {
+	s := &Settings{Object: o}
+	o.TypeMeta = metav1.TypeMeta{APIVersion: spec.APIVersion, Kind: Owner}
+	text, err := json.Marshal(o)
+	if err != nil {
+		s.Wrong = err
+		return s
+	}
+	found, report := containerruntime.Decode("", text)
+	var wrong []string
+	for _, p := range report {
+		if p.Severity == problem.Error {
+			wrong = append(wrong, p.Text())
+		} else {
+			s.Notes = append(s.Notes, p.Text())
+		}
+	}
+	if len(wrong) > 0 {
+		s.Wrong = fault.New(fault.BadInput, "%s", strings.Join(wrong, "; "))
+	}
+	if s.Wrong == nil && len(found.Configs) == 1 {
+		s.decoded = found.Configs[0]
+		s.Pools, s.Wrong = selected(s.decoded, all)
+	}
+	return s
+}
+
+// selected returns the names of the pools that a ContainerRuntimeConfig selects, sorted. The error is in the
+// operator's words.
+func selected(c containerruntime.Config, all []objects.MachineConfigPool) ([]string, error) {
+	if len(all) == 0 { // for Assign, no pools means that there is no cluster
+		return nil, fault.New(fault.BadInput, "could not find any MachineConfigPool set for ContainerRuntimeConfig %s", c.Name)
+	}
+	found := containerruntime.Objects{Configs: []containerruntime.Config{c}}
+	for _, p := range all {
+		if p.DeletionTimestamp == nil {
+			found.Pools = append(found.Pools, containerruntime.Pool{Name: p.Name, Labels: p.Labels})
+		}
+	}
+	assigned, err := found.Assign("")
+	var names []string
+	for _, a := range assigned {
+		names = append(names, a.Pool)
+	}
+	if err != nil {
+		return names, fault.New(fault.BadInput, "%w", err)
+	}
+	return names, nil
+}
+
+// SelectsNone reports whether a ContainerRuntimeConfig is valid, and no pool matches: then what it has generated
+// for pools that matched before must go.
+func (s *Settings) SelectsNone() bool { return s.decoded.Name != "" && len(s.Pools) == 0 }
+
+// Number gives a ContainerRuntimeConfig that has none its number, as an annotation of its object, and reports
+// whether it has: then the object is to be decoded again. The number stays, and is higher than those of all others
+// of its pools, so that the newest one overrides them.
+func (s *Settings) Number(all []*Settings) (changed bool, err error) {
+	if _, has := s.Object.Annotations[containerruntime.SuffixAnnotation]; has {
+		return false, nil
+	}
+	n := s.nextNumber(all)
+	if n > containerruntime.MaxSuffix {
+		return false, fault.New(fault.BadInput, "max number of supported ctrcfgs (%d) has been reached. Please delete old ctrcfgs before retrying", containerruntime.MaxSuffix+1)
+	}
+	if s.Object.Annotations == nil {
+		s.Object.Annotations = map[string]string{}
+	}
+	s.Object.Annotations[containerruntime.SuffixAnnotation] = suffix(n)
+	return true, nil
+}
+
+// Again decodes the object once more, after a change of its annotations, and keeps the warnings.
+func (s *Settings) Again(pools []objects.MachineConfigPool) error {
+	notes := s.Notes
+	*s = *New(s.Object, pools)
+	s.Notes = notes
+	return s.Wrong
+}
+
+// suffix returns the value of the annotation for a number.
+func suffix(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// nextNumber returns the number after the highest one in the pools of a ContainerRuntimeConfig.
+func (s *Settings) nextNumber(all []*Settings) int {
+	next := 0
+	for _, other := range all {
+		value, has := other.Object.Annotations[containerruntime.SuffixAnnotation]
+		n, err := strconv.Atoi("0" + value)
+		shares := slices.ContainsFunc(other.Pools, func(pool string) bool { return slices.Contains(s.Pools, pool) })
+		if has && err == nil && shares {
+			next = max(next, n+1)
+		}
+	}
+	return next
+}
+
+// Generator generates MachineConfigs, each name once.
+type Generator struct {
+	// Base returns the files of a pool that settings may change: see Files.
+	Base func(pool string) (map[string][]byte, error)
+
+	taken map[string]string // ContainerRuntimeConfigs by the names of their MachineConfigs
+}
+
+// MachineConfigs returns the MachineConfigs of a ContainerRuntimeConfig that has a number.
+func (g *Generator) MachineConfigs(s *Settings) ([]authored.Manifest, error) {
+	var all []authored.Manifest
+	for _, pool := range s.Pools {
+		files, err := g.Base(pool)
+		if err != nil && s.decoded.Settings.OverlaySize != nil {
+			return nil, fmt.Errorf("cannot read %s of the pool %s: %w", containerruntime.StoragePath, pool, err)
+		}
+		rendered, err := containerruntime.Assigned{Pool: pool, Configs: []containerruntime.Config{s.decoded}}.Render(files)
+		if err != nil {
+			return nil, fault.New(fault.BadInput, "%w", err)
+		}
+		s.Notes = append(s.Notes, rendered.Warnings...)
+		for _, m := range rendered.Manifests {
+			if err := g.take(m, s.Object.Name); err != nil {
+				return nil, err
+			}
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+// take checks a MachineConfig, and takes its name for a ContainerRuntimeConfig.
+func (g *Generator) take(m authored.Manifest, of string) error {
+	if err := m.Check(); err != nil {
+		return fault.New(fault.BadInput, "%w", err)
+	}
+	if other, again := g.taken[m.Name]; again {
+		return fault.New(fault.BadInput, "its MachineConfig %s is that of the ContainerRuntimeConfig %s, too; remove the annotation %s to get another number", m.Name, other, containerruntime.SuffixAnnotation)
+	}
+	if g.taken == nil {
+		g.taken = map[string]string{}
+	}
+	g.taken[m.Name] = of
+	return nil
+}
+
+// Files returns the files that settings may change, from all self-contained MachineConfigs of a pool but those that
+// are generated for the pool itself: what they have replaced must not count as the pool's own.
+func Files(whole []*authored.MachineConfig) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	if len(whole) == 0 {
+		return files, nil
+	}
+	merged, err := authored.Merge(whole, authored.Images{})
+	if err != nil {
+		return nil, err
+	}
+	room := authored.NewRoom()
+	for _, f := range merged.Spec.Config.Storage.Files {
+		if !containerruntime.Changes(f.Path) {
+			continue
+		}
+		if files[f.Path], err = ignition.Content(f.Contents, room); err != nil {
+			return nil, fault.New(fault.BadInput, "cannot read %s: %w", f.Path, err)
+		}
+	}
+	return files, nil
+}

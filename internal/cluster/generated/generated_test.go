@@ -1,0 +1,25 @@
+package generated
+
+import (
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/cluster/objects"
+)
+
+// TestNextNumber: the next number is that after the highest one of the same pools.
+func TestNextNumber(t *testing.T) {
+	config := func(number, pools string) *Settings {
+		s := &Settings{Object: &objects.ContainerRuntimeConfig{}, Pools: strings.Fields(pools)}
+		if number != "none" {
+			s.Object.Annotations = map[string]string{"machineconfiguration.openshift.io/mc-name-suffix": number}
+		}
+		return s
+	}
+	all := []*Settings{config("", "a b"), config("3", "b"), config("9", "c"), config("odd", "a"), config("none", "a")}
+	for pools, want := range map[string]int{"a": 1, "b": 4, "a b": 4, "c": 10, "d": 0} {
+		if got := config("none", pools).nextNumber(all); got != want {
+			t.Errorf("%s: %d, want %d", pools, got, want)
+		}
+	}
+}
