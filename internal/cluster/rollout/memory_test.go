@@ -37,7 +37,15 @@ func newMemory() *memory {
 
 func (m *memory) next() string { m.version++; return strconv.Itoa(m.version) }
 
-// change replaces a node by a changed copy.
+// Now implements machines.Cluster.
+func (m *memory) Now() time.Time { return m.now }
+
+// Node implements machines.Cluster.
+func (m *memory) Node(name string) *rollout.Node { return m.nodes[name] }
+
+// Change implements machines.Cluster. It replaces a node by a changed copy.
+func (m *memory) Change(name string, change func(n *rollout.Node)) { m.change(name, change) }
+
 func (m *memory) change(name string, change func(n *rollout.Node)) {
 	n := *m.nodes[name]
 	n.Annotations, n.Labels = maps.Clone(n.Annotations), maps.Clone(n.Labels)

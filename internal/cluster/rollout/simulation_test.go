@@ -19,6 +19,7 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
+	"machine-pivot/test/worlds/machines"
 )
 
 // simulation is a fleet in virtual time, with two controllers that act at the same time. Everything in it
@@ -26,21 +27,15 @@ import (
 type simulation struct {
 	*memory
 	rand        *rand.Rand
-	machines    map[string]*machine
+	machines    map[string]*machines.Machine
 	controllers []*process
 	decide      func(rollout.Fleet) rollout.Decision
-	limits      map[string]limit
-	loads       map[string]limit // of downloads
+	limits      map[string]*machines.Limit
+	loads       map[string]*machines.Limit // of downloads
 	targets     map[string]map[string]bool
 	calm        bool // no more faults
 	wrong       string
 }
-
-// limit is how many nodes of a pool may be disturbed at a time: a number, or a percentage of the most nodes that
-// the pool has had. Slots that were taken stay taken when a pool becomes smaller.
-type limit struct{ number, percent, nodes int }
-
-func (l limit) most() int { return max(l.number, l.percent*l.nodes/100, 1) }
 
 // process is a controller that runs, and stops between each two requests.
 type process struct {
@@ -51,8 +46,8 @@ type process struct {
 }
 
 func newSimulation(seed uint64, decide func(rollout.Fleet) rollout.Decision) *simulation {
-	s := &simulation{memory: newMemory(), rand: rand.New(rand.NewPCG(seed, 27)), machines: map[string]*machine{}, decide: decide,
-		limits: map[string]limit{}, loads: map[string]limit{}, targets: map[string]map[string]bool{}}
+	s := &simulation{memory: newMemory(), rand: rand.New(rand.NewPCG(seed, 27)), machines: map[string]*machines.Machine{}, decide: decide,
+		limits: map[string]*machines.Limit{}, loads: map[string]*machines.Limit{}, targets: map[string]map[string]bool{}}
 	for _, pool := range []string{"master", "worker", "infra"} {
 		s.addPool(pool, "rendered-"+pool+"-1")
 		s.targets[pool] = map[string]bool{"rendered-" + pool + "-1": true}
@@ -79,8 +74,7 @@ func (s *simulation) join(name, pool string, special bool) {
 		labels[role("control-plane")] = ""
 	}
 	s.addNode(name, config, labels)
-	s.machines[name] = &machine{name: name, m: s.memory, running: config, faults: true,
-		rand: rand.New(rand.NewPCG(s.rand.Uint64(), 1)), failed: map[string]bool{}}
+	s.machines[name] = machines.New(name, s.memory, config, rand.New(rand.NewPCG(s.rand.Uint64(), 1)), 1)
 }
 
 // settings chooses how the pools are rolled out.
@@ -89,13 +83,13 @@ func (s *simulation) settings() {
 		s.changePool(pool, func(p *rollout.Pool) {
 			percent := intstr.FromString(fmt.Sprintf("%d%%", 5+s.rand.IntN(40)))
 			number := intstr.FromInt32(int32(s.rand.IntN(4)))
-			p.MaxUnavailable, s.limits[pool] = &number, limit{number: number.IntValue()}
+			p.MaxUnavailable, s.limits[pool] = &number, &machines.Limit{Number: number.IntValue()}
 			if s.rand.IntN(2) == 0 {
 				n, _ := strconv.Atoi(strings.TrimSuffix(percent.StrVal, "%"))
-				p.MaxUnavailable, s.limits[pool] = &percent, limit{percent: n}
+				p.MaxUnavailable, s.limits[pool] = &percent, &machines.Limit{Percent: n}
 			}
 			if pool == "master" {
-				s.limits[pool] = limit{number: 1}
+				s.limits[pool] = &machines.Limit{Number: 1}
 			}
 			p.Spec = objects.PoolRolloutSpec{Canary: int32(s.rand.IntN(3)), StopAfter: int32(s.rand.IntN(4)), ReturnToLastGood: s.rand.IntN(2) == 0}
 			p.Spec.ParallelDownloads, s.loads[pool] = s.parallel()
@@ -111,11 +105,11 @@ func (s *simulation) settings() {
 }
 
 // parallel chooses how many nodes of a pool may download at a time: a number or a percentage.
-func (s *simulation) parallel() (*intstr.IntOrString, limit) {
+func (s *simulation) parallel() (*intstr.IntOrString, *machines.Limit) {
 	n := s.rand.IntN(5)
-	v, l := intstr.FromInt32(int32(n)), limit{number: n}
+	v, l := intstr.FromInt32(int32(n)), &machines.Limit{Number: n}
 	if n == 4 {
-		v, l = intstr.FromString("20%"), limit{percent: 20}
+		v, l = intstr.FromString("20%"), &machines.Limit{Percent: 20}
 	}
 	return &v, l
 }
@@ -129,28 +123,30 @@ func (s *simulation) fault(format string, args ...any) {
 // checkLimits is the invariant: no pool has more disturbed nodes than it may, nor asks more than it may to download.
 func (s *simulation) checkLimits(call string) {
 	count, asked, size := map[string][]string{}, map[string][]string{}, map[string]int{}
-	for _, c := range s.machines {
-		n := s.memory.nodes[c.name]
+	for name, c := range s.machines {
+		n := s.memory.nodes[name]
 		if n == nil {
 			continue
 		}
 		pool := s.poolOf(n)
-		if size[pool]++; c.disturbed() {
-			count[pool] = append(count[pool], c.name)
+		if size[pool]++; c.Disturbed() {
+			count[pool] = append(count[pool], name)
 		} else if n.Annotations[api.Download] != "" {
-			asked[pool] = append(asked[pool], c.name)
+			asked[pool] = append(asked[pool], name)
 		}
 	}
 	for pool, l := range s.loads {
-		l.nodes = max(l.nodes, size[pool])
-		if s.loads[pool] = l; len(asked[pool]) > l.most() || len(asked[pool]) > 0 && l.number+l.percent == 0 {
-			s.fault("limit of downloads: %s of %s are asked at a time, limit %d, after %s", asked[pool], pool, l.most(), call)
+		wrong := l.Exceeded(pool, size[pool], asked[pool])
+		if none := l.Number+l.Percent == 0; none && len(asked[pool]) > 0 {
+			wrong = fmt.Sprintf("limit: %s of %s are asked, and none may be", asked[pool], pool)
+		}
+		if wrong != "" {
+			s.fault("downloads: %s, after %s", wrong, call)
 		}
 	}
 	for pool, l := range s.limits {
-		l.nodes = max(l.nodes, size[pool])
-		if s.limits[pool] = l; len(count[pool]) > l.most() {
-			s.fault("%s: %s are disturbed of %s at a time, limit %d, after %s", "limit", count[pool], pool, l.most(), call)
+		if wrong := l.Exceeded(pool, size[pool], count[pool]); wrong != "" {
+			s.fault("%s, after %s", wrong, call)
 		}
 	}
 }
@@ -180,7 +176,7 @@ func (s *simulation) poolOf(n *rollout.Node) string {
 func (s *simulation) step() {
 	s.now = s.now.Add(time.Minute)
 	for _, name := range slices.Sorted(maps.Keys(s.machines)) {
-		s.machines[name].step()
+		s.machines[name].Step()
 	}
 	if !s.calm {
 		s.administrator()
@@ -250,7 +246,7 @@ func (s *simulation) release(pool string) {
 	if s.rand.IntN(3) == 0 {
 		for _, name := range slices.Sorted(maps.Keys(s.machines)) {
 			if c := s.machines[name]; config != "rendered-"+pool+"-1" && s.rand.IntN(6) == 0 {
-				c.failed[config] = true
+				c.Fails(config)
 			}
 		}
 	}
@@ -267,7 +263,7 @@ func (s *simulation) run(minutes int) string {
 	}
 	s.calm = true
 	for _, c := range s.machines {
-		c.faults, c.gone = false, false
+		c.Calm()
 	}
 	for _, pool := range s.order {
 		s.changePool(pool, func(p *rollout.Pool) { p.Paused, p.Version, p.Spec.Window = false, s.next(), "" })
@@ -277,7 +273,7 @@ func (s *simulation) run(minutes int) string {
 		return s.wrong
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.machines)) { // somebody heals what is named
-		s.machines[name].retry()
+		s.machines[name].Retry()
 		s.change(name, func(n *rollout.Node) { n.Cordoned = n.Annotations[api.CordonedFor] != "" })
 	}
 	for _, pool := range s.order { // a configuration that was given up is tried again
@@ -309,18 +305,22 @@ func (s *simulation) settle() {
 }
 
 func (s *simulation) arrived() bool {
-	for _, pool := range s.order {
-		if len(s.behind(pool)) > 0 || s.memory.pools[pool].Rollout.Waiting != "" || len(s.memory.pools[pool].Rollout.Taken) > 0 {
-			return false
-		}
+	return !slices.ContainsFunc(s.order, func(pool string) bool { return !s.end(pool).HasArrived() })
+}
+
+// end returns the state of a pool.
+func (s *simulation) end(pool string) machines.End {
+	e := machines.End{Pool: pool, Behind: s.behind(pool), Rollout: s.memory.pools[pool].Rollout}
+	if len(s.behind("master")) > 0 { // the only one that others wait for
+		e.Others = []string{"master"}
 	}
-	return true
+	return e
 }
 
 // behind returns the nodes of a pool that do not run its configuration.
 func (s *simulation) behind(pool string) (out []string) {
 	for name, n := range s.memory.nodes {
-		if s.poolOf(n) == pool && (s.machines[name].running != s.memory.pools[pool].Configuration.Name || s.machines[name].disturbed()) {
+		if s.poolOf(n) == pool && (s.machines[name].Running != s.memory.pools[pool].Configuration.Name || s.machines[name].Disturbed()) {
 			out = append(out, name)
 		}
 	}
@@ -331,17 +331,10 @@ func (s *simulation) behind(pool string) (out []string) {
 // checkEnd checks that each pool has arrived or, unless everything works, says why not and names who is to
 // blame.
 func (s *simulation) checkEnd(healed bool) {
+	names := slices.Sorted(maps.Keys(s.memory.nodes))
 	for _, pool := range s.order {
-		p, behind := s.memory.pools[pool], s.behind(pool)
-		says := p.Rollout.Waiting
-		names := slices.ContainsFunc(slices.Collect(maps.Keys(s.memory.nodes)), func(name string) bool { return strings.Contains(says, name) }) ||
-			strings.Contains(says, "gone") || strings.Contains(says, "pool master") && len(s.behind("master")) > 0
-		switch {
-		case len(behind) == 0 && says == "" && len(p.Rollout.Taken) == 0:
-		case healed:
-			s.fault("%s is healthy and has not arrived: %s; says %q, %+v", pool, behind, says, p.Rollout)
-		case len(behind) > 0 && !names:
-			s.fault("%s has not arrived (%s) and names nobody: %q", pool, behind, says)
+		if wrong := s.end(pool).Wrong(healed, names); wrong != "" {
+			s.fault("%s", wrong)
 		}
 	}
 }

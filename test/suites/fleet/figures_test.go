@@ -3,9 +3,6 @@ package fleet_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"regexp"
-	"strconv"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +11,7 @@ import (
 
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/test/worlds/controlplane"
+	"machine-pivot/test/worlds/fleet"
 )
 
 // TestFigures measures the memory of the controller that acts, with many nodes of which it has begun to change a
@@ -40,20 +38,12 @@ func TestFigures(t *testing.T) {
 		var rollout objects.PoolRollout
 		return w.Get(ctx, client.ObjectKey{Name: "worker"}, &rollout) == nil && len(rollout.Status.Taken) == nodes/10 && w.pool(ctx).Status.MachineCount == nodes
 	})
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.Process.Pid))
+	megabytes, err := fleet.PeakMemory(r.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	peak := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
-	if peak == nil {
-		t.Fatalf("there is no VmHWM in %s", text)
-	}
-	kilobytes, err := strconv.Atoi(string(peak[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d nodes: peak memory %d MB", nodes, kilobytes*1024/1e6)
-	if megabytes := kilobytes * 1024 / 1e6; megabytes > limit {
+	t.Logf("%d nodes: peak memory %d MB", nodes, megabytes)
+	if megabytes > limit {
 		t.Errorf("the controller has used %d MB, want at most %d", megabytes, limit)
 	}
 }

@@ -17,6 +17,9 @@ import (
 	"machine-pivot/test/worlds/stage"
 )
 
+// Account is the user that the controllers are.
+const Account = "system:serviceaccount:pivot-fleet:pivot-fleet-controller"
+
 // Fleet is a cluster with the objects and the rights of a fleet.
 type Fleet struct {
 	t       stage.T
@@ -32,7 +35,7 @@ func New(t stage.T, plane *controlplane.ControlPlane, source, program string) *F
 	for _, file := range []string{"controller", "rbac-admission", "rbac-render", "rbac-rollout"} {
 		plane.ApplyFile(filepath.Join(source, "deploy/fleet", file+".yaml"))
 	}
-	account := plane.User("system:serviceaccount:pivot-fleet:pivot-fleet-controller", "system:serviceaccounts", "system:serviceaccounts:pivot-fleet")
+	account := plane.User(Account, "system:serviceaccounts", "system:serviceaccounts:pivot-fleet")
 	f := &Fleet{t: t, program: program, config: filepath.Join(t.TempDir(), "kubeconfig")}
 	if err := os.WriteFile(f.config, plane.Kubeconfig(account), 0o600); err != nil {
 		t.Fatal(err)
@@ -51,9 +54,8 @@ type Replica struct {
 func (f *Fleet) Start() *Replica {
 	f.t.Helper()
 	r := &Replica{log: &bytes.Buffer{}, metrics: controlplane.FreeAddress(f.t)}
-	r.Cmd = exec.Command(f.program, "controller", "--kubeconfig", f.config, "--listen-health", "127.0.0.1:0", "--listen-metrics", r.metrics, "--listen-webhooks", "")
+	r.Cmd = f.command(r.metrics)
 	r.Stderr = r.log
-	r.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := r.Cmd.Start(); err != nil {
 		f.t.Fatal(err)
 	}
@@ -64,6 +66,13 @@ func (f *Fleet) Start() *Replica {
 		}
 	})
 	return r
+}
+
+// command returns what a replica is, with its metrics at an address. It ends with the test.
+func (f *Fleet) command(metrics string) *exec.Cmd {
+	cmd := exec.Command(f.program, "controller", "--kubeconfig", f.config, "--listen-health", "127.0.0.1:0", "--listen-metrics", metrics, "--listen-webhooks", "")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
 }
 
 // Stop ends a replica as kubelet does, if it runs.

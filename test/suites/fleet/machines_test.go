@@ -1,0 +1,274 @@
+package fleet_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/rollout"
+	"machine-pivot/test/worlds/machines"
+)
+
+// Now implements machines.Cluster.
+func (f *simulated) Now() time.Time { return f.began.Add(time.Duration(f.ticks) * time.Minute) }
+
+// Node implements machines.Cluster. A machine that takes a step sees what it has changed.
+func (f *simulated) Node(name string) *rollout.Node {
+	if f.draft != nil && f.draft.Name == name {
+		return f.draft
+	}
+	return f.nodes[name]
+}
+
+// Change implements machines.Cluster. It is only called within act.
+func (f *simulated) Change(_ string, change func(n *rollout.Node)) { change(f.draft) }
+
+// act calls a function that changes a node, and sends what it has changed, unless that is still done for the last
+// one. f.mu is held.
+func (f *simulated) act(ctx context.Context, name string, change func()) {
+	before := f.nodes[name]
+	if _, writing := f.writing[name]; before == nil || writing {
+		return
+	}
+	after := *before
+	after.Annotations = maps.Clone(before.Annotations)
+	f.draft = &after
+	change()
+	f.draft = nil
+	if reflect.DeepEqual(before, &after) {
+		return
+	}
+	f.writing[name] = 0
+	kept := *before
+	kept.System = after.System // nobody else writes it
+	f.nodes[name] = &kept
+	f.writes <- func() {
+		version, err := f.send(ctx, before, &after)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.writing[name] = version
+		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+			f.fault("%v", err)
+		}
+		f.sees(name)
+	}
+}
+
+// sees lets a machine go on if it sees what it wrote, or is deleted.
+func (f *simulated) sees(name string) {
+	version, writing := f.writing[name]
+	n := f.nodes[name]
+	if writing && (n == nil || version > 0 && number(n.Version) >= version) {
+		delete(f.writing, name)
+	}
+}
+
+// number returns a resourceVersion, which is compared as a number.
+func number(version string) uint64 {
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		panic(fmt.Sprintf("the resourceVersion %q: %v", version, err))
+	}
+	return n
+}
+
+// write sends something else than the change of a node.
+func (f *simulated) write(send func() error) {
+	f.writes <- func() {
+		if err := send(); err != nil && f.Context().Err() == nil && !apierrors.IsNotFound(err) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.fault("%v", err)
+		}
+	}
+}
+
+// send sends the changes of a node in the order of a real one: kubelet's, the state of the system, the agent's word.
+// It returns the last version.
+func (f *simulated) send(ctx context.Context, before, after *rollout.Node) (uint64, error) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: after.Name}}
+	n.ResourceVersion = before.Version
+	if before.Problem != after.Problem || before.BootID != after.BootID {
+		status := map[string]any{"conditions": conditions(after), "nodeInfo": map[string]any{"bootID": after.BootID}}
+		if err := f.Client.Status().Patch(ctx, n, client.RawPatch(types.StrategicMergePatchType, text(map[string]any{"status": status}))); err != nil {
+			return 0, err
+		}
+	}
+	if before.System != after.System {
+		if err := f.sendSystem(ctx, after); err != nil {
+			return 0, err
+		}
+	}
+	if annotations := changed(before.Annotations, after.Annotations); len(annotations) > 0 || before.Cordoned != after.Cordoned {
+		patch := map[string]any{"metadata": map[string]any{"annotations": annotations}, "spec": map[string]any{"unschedulable": after.Cordoned}}
+		if err := f.merge(ctx, n, patch); err != nil {
+			return 0, err
+		}
+	}
+	return number(n.ResourceVersion), nil
+}
+
+func (f *simulated) sendSystem(ctx context.Context, n *rollout.Node) error {
+	s := objects.NodeSystem{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
+	status := api.NodeSystemStatus{Config: api.ConfigNames{Current: n.System.Current, Desired: n.Annotations[api.DesiredConfig]}, BootID: n.System.BootID,
+		AgentVersion: "simulated", KernelArguments: api.KernelArguments{Missing: append([]string{}, n.System.Missing...), Excess: []string{}}}
+	return f.Client.Status().Patch(ctx, &s, client.RawPatch(types.MergePatchType, text(map[string]any{"status": status})))
+}
+
+func conditions(n *rollout.Node) []corev1.NodeCondition {
+	c := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now()}
+	if n.Problem != "" {
+		c.Status = corev1.ConditionFalse
+	}
+	return []corev1.NodeCondition{c}
+}
+
+// changed returns the annotations that differ; nil is one that is removed.
+func changed(before, after map[string]string) map[string]any {
+	out := map[string]any{}
+	for name, value := range after {
+		if old, ok := before[name]; !ok || old != value {
+			out[name] = value
+		}
+	}
+	for name := range before {
+		if _, ok := after[name]; !ok {
+			out[name] = nil
+		}
+	}
+	return out
+}
+
+func text(o any) []byte {
+	out, err := json.Marshal(o)
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// join adds a machine, with its Node and NodeSystem.
+func (f *simulated) join(ctx context.Context, name, pool string) {
+	labels := map[string]string{roleOf(pool): "", "topology.kubernetes.io/zone": strconv.Itoa(f.rand.IntN(3))}
+	if pool == "master" {
+		labels[roleOf("control-plane")] = ""
+	}
+	n := &rollout.Node{Name: name, Labels: labels, BootID: name + "-0", System: &rollout.System{Current: "old", BootID: name + "-0"},
+		Annotations: map[string]string{api.DesiredConfig: "old", api.CurrentConfig: "old", api.StateOfNode: api.StateDone}}
+	f.machines[name] = machines.New(name, f, "old", rand.New(rand.NewPCG(f.rand.Uint64(), 1)), 5)
+	f.write(func() error {
+		if err := f.Create(ctx, &objects.NodeSystem{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return err
+		}
+		if err := f.sendSystem(ctx, n); err != nil {
+			return err
+		}
+		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: n.Annotations}}
+		object.Status.Conditions, object.Status.NodeInfo.BootID = conditions(n), n.BootID
+		return f.Create(ctx, object)
+	})
+}
+
+// watch calls a function for each event of a kind, in their order, with f.mu held.
+func (f *simulated) watch(ctx context.Context, list client.ObjectList, seen func(kind watch.EventType, o client.Object)) {
+	for version := "0"; ctx.Err() == nil; {
+		w, err := f.watcher.Watch(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})
+		if err != nil {
+			if ctx.Err() == nil {
+				f.mu.Lock()
+				f.fault("%v", err)
+				f.mu.Unlock()
+			}
+			return
+		}
+		for event := range w.ResultChan() {
+			f.mu.Lock()
+			if o, ok := event.Object.(client.Object); ok {
+				version, f.last = o.GetResourceVersion(), time.Now()
+				seen(event.Type, o)
+			} else {
+				f.fault("a watch says %v", event.Object)
+			}
+			f.mu.Unlock()
+		}
+	}
+}
+
+func (f *simulated) watchNodes(ctx context.Context) {
+	f.watch(ctx, &corev1.NodeList{}, func(kind watch.EventType, o client.Object) {
+		name := o.GetName()
+		if kind == watch.Deleted {
+			delete(f.nodes, name)
+			delete(f.machines, name)
+		} else {
+			f.seen(o.(*corev1.Node))
+		}
+		f.sees(name)
+		f.check()
+	})
+}
+
+// seen takes over the newest state of a node, and checks what it was given.
+func (f *simulated) seen(o *corev1.Node) {
+	n := &rollout.Node{Name: o.Name, Version: o.ResourceVersion, Labels: o.Labels, Annotations: o.Annotations, Cordoned: o.Spec.Unschedulable, BootID: o.Status.NodeInfo.BootID}
+	if o.Status.Conditions[0].Status != corev1.ConditionTrue {
+		n.Problem = "is not Ready"
+	}
+	before := f.nodes[o.Name]
+	f.nodes[o.Name] = n
+	if before == nil {
+		n.System = &rollout.System{Current: "old", BootID: n.BootID}
+		return
+	}
+	n.System = before.System
+	if desired := n.Annotations[api.DesiredConfig]; desired != before.Annotations[api.DesiredConfig] {
+		f.count.given++
+		f.given[o.Name] = append(f.given[o.Name], desired)
+		if before.Cordoned && before.Annotations[api.CordonedFor] == "" {
+			f.fault("%s is given %s although it is cordoned", o.Name, desired)
+		}
+	}
+}
+
+func (f *simulated) watchPools(ctx context.Context) {
+	f.watch(ctx, &objects.MachineConfigPoolList{}, func(_ watch.EventType, o client.Object) {
+		name := o.(*objects.MachineConfigPool).Spec.Configuration.Name
+		p := f.pools[o.GetName()]
+		if p.configuration == name {
+			return
+		}
+		p.configuration = name
+		if !p.configurations[name] && len(p.configurations) > 2 && !f.calm && f.rand.IntN(3) == 0 {
+			for node, n := range f.nodes {
+				if poolOf(n) == o.GetName() && f.rand.IntN(20) == 0 {
+					f.machines[node].Fails(name)
+				}
+			}
+		}
+		p.configurations[name] = true
+	})
+}
+
+func (f *simulated) watchRollouts(ctx context.Context) {
+	f.watch(ctx, &objects.PoolRolloutList{}, func(_ watch.EventType, o client.Object) {
+		p, status := f.pools[o.GetName()], o.(*objects.PoolRollout).Status
+		if status.Target != p.rollout.Target {
+			p.targets++
+		}
+		p.rollout = status
+	})
+}
