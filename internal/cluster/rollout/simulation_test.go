@@ -345,9 +345,9 @@ func seeds() int {
 	case os.Getenv("PIVOT_SWEEP") == "long":
 		return 1000
 	case testing.Short():
-		return 20
+		return 10
 	}
-	return 100
+	return 40
 }
 
 const minutesOfFaults = 240
