@@ -82,7 +82,8 @@ func changesItsMind(t *testing.T, w *nodeWorld) {
 	if reason := n.Annotations[api.Reason]; !strings.Contains(reason, strings.Repeat("0", 64)) || n.Annotations[api.FailedConfig] != "bad" || n.Annotations[api.CurrentConfig] != current {
 		t.Errorf("annotations %q", n.Annotations)
 	}
-	if got := w.events(t); !slices.Contains(got, api.EventFailed) || slices.Contains(got, api.EventCordon) || n.Spec.Unschedulable {
+	w.Until(t, "an event says so, too", func() bool { return slices.Contains(w.events(t), api.EventFailed) })
+	if got := w.events(t); slices.Contains(got, api.EventCordon) || n.Spec.Unschedulable {
 		t.Errorf("events %q, cordoned %v, want a failure without a cordon", got, n.Spec.Unschedulable)
 	}
 	pull := holdPull(t, w.lab.Registry)
