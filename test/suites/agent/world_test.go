@@ -241,18 +241,13 @@ func (w *world) condition(name string) string {
 	return ""
 }
 
-// events returns the reasons of the node's events, in their order.
-func (w *world) events() string {
+// event waits for an event of the node, because the agent tells what has happened after the state that it leads to.
+func (w *world) event(reason string) {
 	w.Helper()
-	list, err := w.client.CoreV1().Events(corev1.NamespaceDefault).List(w.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Node"})
-	if err != nil {
-		w.Fatal(err)
-	}
-	var reasons []string
-	for _, e := range list.Items {
-		reasons = append(reasons, e.Reason)
-	}
-	return strings.Join(reasons, " ")
+	w.eventually("there is an event "+reason, func() bool {
+		list, err := w.client.CoreV1().Events(corev1.NamespaceDefault).List(w.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Node,reason=" + reason})
+		return err == nil && len(list.Items) > 0
+	})
 }
 
 // peak returns the peak memory of a process in bytes.

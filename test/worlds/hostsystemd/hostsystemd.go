@@ -32,11 +32,13 @@ exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin SYSTEMD_UNIT_PATH=
 const inEnvironment = "PIVOT_TEST_INSIDE"
 
 // Inside returns true in a process that shares its namespaces with a systemd, which serves it at
-// /run/systemd/private. A test calls it first. Outside, it starts such a systemd, runs the same test there,
+// /run/systemd/private. A test calls it first, and its services end with it. Outside, it starts such a systemd, runs the same test there,
 // reports how that went, and returns false: systemd talks only to processes that it can see.
 func Inside(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(inEnvironment) != "" {
+		t.TempDir() // is removed after the services have ended, since functions of Cleanup are called last first
+		t.Cleanup(func() { endServices(t) })
 		return true
 	}
 	need.Root(t)
@@ -59,6 +61,14 @@ func Inside(t *testing.T) bool {
 		t.Errorf("the test fails inside: %v", err)
 	}
 	return false
+}
+
+// endServices ends the services that the program under test has started and that outlive it, before the test's
+// temporary directory is removed, because they write there.
+func endServices(t *testing.T) {
+	if out, err := exec.Command("systemctl", "stop", "*.service").CombinedOutput(); err != nil {
+		t.Errorf("cannot stop the services: %v\n%s", err, out)
+	}
 }
 
 // start starts systemd until the test ends, and returns its process ID.
