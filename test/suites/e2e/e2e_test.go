@@ -34,7 +34,6 @@ func TestFirstBoot(t *testing.T) {
 		{"telco", telco},
 		{"a live change, and a power cut in one", changedLive},
 		{"bad MachineConfig", badMachineConfig},
-		{"registry comes up late", registryLate},
 		{"no network in the initramfs", noNetwork},
 	})
 }
@@ -57,6 +56,7 @@ func TestFirstBootWhole(t *testing.T) {
 		{"already at target", alreadyAtTarget},
 		{"composefs that ostree cannot make", composefsRefused},
 		{"drift that is found and repaired", repairsDrift},
+		{"registry comes up late", registryLate},
 	})
 }
 

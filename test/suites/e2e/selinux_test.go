@@ -21,14 +21,14 @@ func TestSELinux(t *testing.T) {
 	t.Parallel()
 	runSELinux(t, []selinuxCase{
 		{"derived layers, in the system", vm.GuestSpec{SELinux: vm.Enforcing}, derivedImage, enforced(host.ModeSystem, "")},
-		{"plain, in the initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, plainImage,
-			enforced(host.ModeInitramfs, "")},
 	})
 }
 
 // TestSELinuxWhole has the other cases. It is part of "make nightly".
 func TestSELinuxWhole(t *testing.T) {
 	runSELinux(t, []selinuxCase{
+		{"plain, in the initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, plainImage,
+			enforced(host.ModeInitramfs, "")},
 		{"initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, undividedImage, enforced(host.ModeInitramfs, "")},
 		{"derived layers, in the initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, derivedImage,
 			enforced(host.ModeInitramfs, "")},
