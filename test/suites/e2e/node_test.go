@@ -110,6 +110,7 @@ func rollout(t *testing.T, w *nodeWorld) {
 	if n := w.lab.Registry.Requests(); n != requests {
 		t.Errorf("%d requests to the registry after the download", n-requests)
 	}
+	w.waitForEvent(t, api.EventDone)
 	want := []string{
 		api.EventUpdateStarted, api.EventDownloaded, api.EventFailedToDrain, api.EventDrainRehearsed,
 		api.EventCordon, api.EventDrain, api.EventReboot, api.EventUncordon, api.EventDone,

@@ -41,6 +41,7 @@ func nodePowerCuts(t *testing.T, w *nodeWorld) {
 	w.Until(t, "the node has three", func() bool { return w.hasSettled("three") })
 	w.expectRolledOut(t, three, boots+4) // three by us, and one reboot
 	// The cut in the commit has taken it away, which the agent says before it commits again.
+	w.waitForEvent(t, api.EventDone)
 	got := w.events(t)
 	for reason, times := range map[string]int{api.EventCordon: 1, api.EventFailed: 1, api.EventNotProven: 0, api.EventDone: 1} {
 		if n := len(slices.DeleteFunc(slices.Clone(got), func(r string) bool { return r != reason })); n != times {
@@ -82,7 +83,7 @@ func changesItsMind(t *testing.T, w *nodeWorld) {
 	if reason := n.Annotations[api.Reason]; !strings.Contains(reason, strings.Repeat("0", 64)) || n.Annotations[api.FailedConfig] != "bad" || n.Annotations[api.CurrentConfig] != current {
 		t.Errorf("annotations %q", n.Annotations)
 	}
-	w.Until(t, "an event says so, too", func() bool { return slices.Contains(w.events(t), api.EventFailed) })
+	w.waitForEvent(t, api.EventFailed)
 	if got := w.events(t); slices.Contains(got, api.EventCordon) || n.Spec.Unschedulable {
 		t.Errorf("events %q, cordoned %v, want a failure without a cordon", got, n.Spec.Unschedulable)
 	}
@@ -93,9 +94,7 @@ func changesItsMind(t *testing.T, w *nodeWorld) {
 	w.want(t, six)
 	w.Until(t, "the node has six", func() bool { return w.hasSettled("six") })
 	w.expectRolledOut(t, six, boots+1)
-	if got := w.events(t); !slices.Contains(got, api.EventDone) {
-		t.Errorf("events %q", got)
-	}
+	w.waitForEvent(t, api.EventDone)
 }
 
 // driftsAndReturns: somebody changes a file of the MachineConfig, and later puts it back.
@@ -114,9 +113,7 @@ func driftsAndReturns(t *testing.T, w *nodeWorld) {
 	w.Until(t, "conditions and metrics say so", func() bool {
 		return w.conditions()["NodeDegraded"] == api.True && w.answers(t, driftMetric, "pivot_agent_config_drift 1")
 	})
-	if got := w.events(t); !slices.Contains(got, api.EventDrift) {
-		t.Errorf("events %q", got)
-	}
+	w.waitForEvent(t, api.EventDrift)
 	if s := w.system(t); s.Proof == nil || s.Proof.OK || s.Proof.Number != 1 {
 		t.Errorf("NodeSystem %+v", s)
 	}

@@ -198,6 +198,13 @@ func (w *nodeWorld) events(t *testing.T) (reasons []string) {
 	return reasons
 }
 
+// waitForEvent waits for an event of the node since the last want: the agent records what has happened after the state
+// that it leads to.
+func (w *nodeWorld) waitForEvent(t *testing.T, reason string) {
+	t.Helper()
+	w.Until(t, "there is an event "+reason, func() bool { return slices.Contains(w.events(t), reason) })
+}
+
 // checkReboot checks, when the guest reboots, that the node was drained before.
 func (w *nodeWorld) checkReboot() {
 	if w.node().Name != "" { // else the API server does not answer: a story checks it before it stops the server
