@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/cluster/capacity"
@@ -52,13 +54,13 @@ func nodeCommand(build cli.Build) *cobra.Command {
 			"annotations, events and objects how far that is. A node without that annotation, and a host that is not\n" +
 			"booted from an ostree deployment, are left alone. Beside that, it advertises the\n" +
 			"resources of CPU partitioning on the node, for the workload types that pivot finds on the host.",
-		Example: "  pivot-agent node --kubeconfig /var/lib/kubelet/kubeconfig\n  pivot-agent node --host /host",
+		Example: "  pivot-agent node --drain=controller\n  pivot-agent node --host /host",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, build) },
 	}
-	f.api.Add(cmd)
+	f.api.Add(cmd, "those of the pod, or else kubelet's")
 	flags := cmd.Flags()
-	flags.StringVar(&f.name, "node-name", "", "`NAME` of the node (default: the environment variable NODE_NAME, or else the host's name)")
+	flags.StringVar(&f.name, "node-name", "", "`NAME` of the node (default: the environment variable NODE_NAME, or else that of kubelet's credentials, or else the host's name)")
 	flags.StringVar(&f.host, "host", "/", "`DIR` below which the host's /run is mounted")
 	cli.Directories(cmd, "host")
 	flags.StringVar(&f.program, "pivot", "/usr/bin/pivot", "`PATH` of pivot on the host")
@@ -86,11 +88,13 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	config, err := f.api.Config("pivot-agent/" + build.Version)
-	if err != nil {
+	log := f.api.Log(cmd)
+	if err := f.api.UseKubelet(cmd.Context(), f.host, !f.handBack, log); cmd.Context().Err() != nil {
+		return nil // as below
+	} else if err != nil {
 		return err
 	}
-	client, err := kube.New(config)
+	client, err := f.client(build)
 	if err != nil {
 		return err
 	}
@@ -99,7 +103,6 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 		return err
 	}
 	cluster := &kube.Cluster{Name: f.name, API: client, Now: time.Now}
-	log := f.api.Log(cmd)
 	agent := &node.Agent{
 		Cluster: cluster, Hands: host, Policy: f.policy, Version: build.Version, Now: time.Now,
 		Log: log, Metrics: &node.Metrics{}, Events: &node.Events{Cluster: cluster, Now: time.Now},
@@ -170,13 +173,31 @@ func (f *nodeFlags) check() error {
 	if f.policy.DrainLimit <= 0 || f.policy.ProveEvery < time.Minute || f.policy.Try < 0 {
 		return fault.New(fault.Usage, "--drain-limit and --try must be positive, and --prove-every at least 1m")
 	}
-	if f.name = cmp.Or(f.name, os.Getenv("NODE_NAME")); f.name != "" {
+	return nil
+}
+
+// client returns a client of the API server, and completes the name of the node.
+func (f *nodeFlags) client(build cli.Build) (rest.Interface, error) {
+	config, err := f.api.Config("pivot-agent/" + build.Version)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.nameNode(config); err != nil {
+		return nil, err
+	}
+	return kube.New(config)
+}
+
+// nameNode completes the name of the node. Kubelet calls its node by the host's name in lower case, unless it is told
+// or a cloud says another one; its credentials always name the node.
+func (f *nodeFlags) nameNode(config *rest.Config) error {
+	if f.name = cmp.Or(f.name, os.Getenv("NODE_NAME"), connect.NodeOf(config)); f.name != "" {
 		return nil
 	}
 	name, err := os.Hostname()
 	if err != nil {
 		return fault.New(fault.Usage, "cannot tell the node's name: %w", err).WithHint("name it with --node-name")
 	}
-	f.name = name
+	f.name = strings.ToLower(name)
 	return nil
 }

@@ -24,7 +24,7 @@ type managerFlags struct {
 }
 
 func (f *managerFlags) add(cmd *cobra.Command) {
-	f.api.Add(cmd)
+	f.api.Add(cmd, "those of the pod")
 	cmd.Flags().StringVar(&f.health, "listen-health", ":8798", "`ADDRESS` of /healthz and /readyz")
 	cmd.Flags().StringVar(&f.metrics, "listen-metrics", "127.0.0.1:8799", "`ADDRESS` of /metrics")
 }

@@ -17,9 +17,9 @@ type Flags struct {
 	verbose    bool
 }
 
-// Add adds the flags to a command.
-func (f *Flags) Add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the API server and credentials, such as kubelet's (default: those of the pod)")
+// Add adds the flags to a command. byDefault says which credentials it uses without a flag.
+func (f *Flags) Add(cmd *cobra.Command, byDefault string) {
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the API server and credentials (default: "+byDefault+")")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "log each step")
 }
 
@@ -33,19 +33,34 @@ func (f *Flags) Config(agent string) (config *rest.Config, err error) {
 	}
 	if err != nil {
 		return nil, fault.New(fault.Usage, "cannot tell how to reach the API server: %w", err).
-			WithHint("outside of a pod, name credentials with --kubeconfig; a node has kubelet's")
+			WithHint("outside of a pod, name credentials with --kubeconfig")
 	}
 	config.UserAgent = agent
 	return config, nil
 }
 
-// Log returns a log of JSON lines on the command's standard error.
+// Log returns a log of JSON lines on the command's standard error. A line with an error also has what to do about it.
 func (f *Flags) Log(cmd *cobra.Command) *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(cmd.ErrOrStderr())
 	log.SetFormatter(&logrus.JSONFormatter{})
+	log.AddHook(hints{})
 	if f.verbose {
 		log.SetLevel(logrus.DebugLevel)
 	}
 	return log
+}
+
+// hints adds the hint of an error to the line of a log that has the error.
+type hints struct{}
+
+// Levels implements logrus.Hook.
+func (hints) Levels() []logrus.Level { return logrus.AllLevels }
+
+// Fire implements logrus.Hook.
+func (hints) Fire(e *logrus.Entry) error {
+	if err, ok := e.Data[logrus.ErrorKey].(error); ok && fault.HintOf(err) != "" {
+		e.Data["hint"] = fault.HintOf(err)
+	}
+	return nil
 }

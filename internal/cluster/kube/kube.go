@@ -113,7 +113,12 @@ func unavailable(what string, err error) error {
 // Node implements node.Cluster.
 func (c *Cluster) Node(ctx context.Context) (node.Node, error) {
 	var o object
-	if err := c.Do(ctx, c.API.Get().AbsPath(c.nodePath()), "read the node "+c.Name, &o); err != nil {
+	err := c.Do(ctx, c.API.Get().AbsPath(c.nodePath()), "read the node "+c.Name, &o)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // kubelet's credentials are for one node
+		return node.Node{}, fault.New(fault.KindOf(err), "%w", err).
+			WithHint("see whether kubelet has registered the node, and under this name (--node-name); which rights the agent needs: docs/cluster-reference.md")
+	}
+	if err != nil {
 		return node.Node{}, err
 	}
 	return o.node(), nil
@@ -262,13 +267,4 @@ func (c *Cluster) apply(ctx context.Context, path string, m manifest) error {
 		return err
 	}
 	return c.Do(ctx, c.API.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", fieldManager).Param("force", "true").Body(body), "write "+path, nil)
-}
-
-// Found reports whether the API server has the node, so that a wrong name is noticed at the start.
-func (c *Cluster) Found(ctx context.Context) error {
-	_, err := c.Node(ctx)
-	if apierrors.IsNotFound(err) {
-		return fault.New(fault.Usage, "cannot find the node %s: %w", c.Name, err).WithHint("name it with --node-name")
-	}
-	return err
 }

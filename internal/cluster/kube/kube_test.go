@@ -52,7 +52,7 @@ func newWorld(t *testing.T) world {
 func (w world) eventually(what string, try func() error) {
 	w.Helper()
 	var err error
-	for range 100 {
+	for range 1200 {
 		if err = try(); err == nil {
 			return
 		}
@@ -118,7 +118,7 @@ func TestCluster(t *testing.T) {
 		next := func(what string) {
 			select {
 			case <-changed:
-			case <-time.After(20 * time.Second):
+			case <-time.After(2 * time.Minute):
 				t.Fatalf("%s is not noticed", what)
 			}
 		}
@@ -158,8 +158,12 @@ func nodeObject(ctx context.Context, t *testing.T, w world) {
 	}
 	other := *w.Cluster
 	other.Name = "n3"
-	if err := other.Found(ctx); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), `User "system:node:n1" cannot get resource "nodes"`) {
-		t.Errorf("another node: %v", err)
+	if _, err := other.Node(ctx); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), `User "system:node:n1" cannot get resource "nodes"`) || !strings.Contains(fault.HintOf(err), "--node-name") {
+		t.Errorf("another node: %v; %s", err, fault.HintOf(err))
+	}
+	other.API = w.admin
+	if _, err := other.Node(ctx); fault.KindOf(err) != fault.Unavailable || !strings.Contains(fault.HintOf(err), "registered") {
+		t.Errorf("a node that is not registered: %v; %s", err, fault.HintOf(err))
 	}
 }
 

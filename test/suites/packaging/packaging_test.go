@@ -167,7 +167,7 @@ func TestInstall(t *testing.T) {
 		"/opt/p/bin/pivot":                                     "#!/bin/true pivot",
 		"/opt/p/bin/pivotctl":                                  "#!/bin/true pivotctl",
 		"/opt/p/bin/pivot-agent":                               "#!/bin/true pivot-agent",
-		"/lib/units/pivot-agent.service":                       "ExecStart=/opt/p/bin/pivot-agent node --kubeconfig /var/lib/kubelet/kubeconfig",
+		"/lib/units/pivot-agent.service":                       "ExecStart=/opt/p/bin/pivot-agent node",
 		"/lib/units/pivot-firstboot.service":                   "ExecStart=/opt/p/bin/pivot firstboot",
 		"/lib/units/pivot-project.service":                     "ExecStart=/opt/p/bin/pivot project",
 		"/lib/units/pivot-live.service":                        "ExecStart=/opt/p/bin/pivot apply --finish",

@@ -17,7 +17,7 @@ func AgentFiles(plane *controlplane.ControlPlane, node, server string, first lab
 		{Path: "/var/lib/kubelet/kubeconfig", Mode: 0o600, Content: plane.Kubeconfig(config)},
 		{Path: units + "multi-user.target.wants/pivot-agent.service", Symlink: "/usr/lib/systemd/system/pivot-agent.service"},
 		{Path: units + "pivot-agent.service.d/test.conf", Mode: 0o644,
-			Content: []byte("[Service]\nExecStart=\nExecStart=/usr/bin/pivot-agent node --kubeconfig /var/lib/kubelet/kubeconfig --verbose\n")},
+			Content: []byte("[Service]\nExecStart=\nExecStart=/usr/bin/pivot-agent node --verbose\n")},
 		{Path: "/etc/systemd/journald.conf.d/test.conf", Mode: 0o644, Content: []byte("[Journal]\nForwardToConsole=yes\n")},
 	}
 	for path, content := range first.Files {

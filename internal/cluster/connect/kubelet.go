@@ -1,0 +1,91 @@
+package connect
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"machine-pivot/internal/fault"
+)
+
+// kubeletFiles returns where kubelet has its credentials, by who has set up the node. On OpenShift, kubelet.conf is
+// kubelet's configuration, and no credentials.
+func kubeletFiles() []string {
+	return []string{
+		"/var/lib/kubelet/kubeconfig",  // OpenShift
+		"/etc/kubernetes/kubelet.conf", // kubeadm
+		"/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+		"/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+	}
+}
+
+// UseKubelet makes the program use the credentials of the kubelet of the host whose root is a directory, unless others
+// are named, or the program runs in a pod. Kubelet gets them when its node joins the cluster: with wait, UseKubelet waits
+// for that; otherwise it is an error if there are none.
+func (f *Flags) UseKubelet(ctx context.Context, root string, wait bool, log *logrus.Logger) error {
+	const poll = time.Second
+	if f.kubeconfig != "" || os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
+		return nil
+	}
+	for told := false; ; told = true {
+		if f.kubeconfig = kubeletConfig(root); f.kubeconfig != "" {
+			return nil
+		}
+		missing := fault.New(fault.Unavailable, "cannot find kubelet's credentials in %s: the node has not joined a cluster yet, or kubelet has them elsewhere", strings.Join(kubeletFiles(), ", ")).
+			WithHint("name the file with --kubeconfig")
+		if !wait {
+			return missing
+		}
+		if !told {
+			log.WithError(missing).Warn("waits for kubelet's credentials")
+		}
+		select {
+		case <-time.After(poll):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// kubeletConfig returns the first of kubelet's files that has credentials; "" if none has.
+func kubeletConfig(root string) string {
+	for _, file := range kubeletFiles() {
+		path := filepath.Join(root, file)
+		if config, err := clientcmd.LoadFromFile(path); err == nil && len(config.Clusters) > 0 {
+			return path
+		}
+	}
+	return ""
+}
+
+// NodeOf returns the name of the node whose kubelet has the credentials: Kubernetes gives each the user
+// system:node:NAME, which its client certificate names. It returns "" for other credentials.
+func NodeOf(config *rest.Config) string {
+	text := config.CertData
+	if len(text) == 0 && config.CertFile != "" {
+		text, _ = os.ReadFile(config.CertFile) // the first request says what is wrong with it
+	}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" { // kubelet has the key in the same file
+			continue
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return ""
+		}
+		node, ok := strings.CutPrefix(certificate.Subject.CommonName, "system:node:")
+		if !ok {
+			return ""
+		}
+		return node
+	}
+	return ""
+}
