@@ -134,8 +134,14 @@ type process struct {
 // start starts an agent.
 func (w *world) start(flags ...string) *process {
 	w.Helper()
-	p := &process{exec.CommandContext(context.WithoutCancel(w.Context()), w.agent, append([]string{"node", "--node-name", node, "--kubeconfig", filepath.Join(w.dir, "config"),
-		"--pivot", filepath.Join(w.dir, "pivot"), "--listen", w.listen}, flags...)...), new(bytes.Buffer)}
+	return w.begin(exec.CommandContext(context.WithoutCancel(w.Context()), w.agent, append([]string{"node", "--node-name", node, "--kubeconfig", filepath.Join(w.dir, "config"),
+		"--pivot", filepath.Join(w.dir, "pivot"), "--listen", w.listen}, flags...)...))
+}
+
+// begin starts an agent by a command.
+func (w *world) begin(command *exec.Cmd) *process {
+	w.Helper()
+	p := &process{command, new(bytes.Buffer)}
 	p.Stdout, p.Stderr = p.log, p.log
 	if err := p.Start(); err != nil {
 		w.Fatal(err)

@@ -15,14 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Deploy creates or replaces what a directory of deploy/ has, and waits until the new kinds are served.
+// Deploy creates or replaces what a directory of deploy/ has, with its patches (RFC 6902, in files), and waits until the
+// new kinds are served.
 func (c *ControlPlane) Deploy(dir string) {
 	c.t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	var k struct{ Resources []string }
+	var k struct {
+		Resources []string
+		Patches   []patch
+	}
 	if err := yaml.Unmarshal(text, &k); err != nil || len(k.Resources) == 0 {
 		c.t.Fatalf("%s has the resources %q: %v", dir, k.Resources, err)
 	}
@@ -32,6 +36,31 @@ func (c *ControlPlane) Deploy(dir string) {
 		} else {
 			c.Deploy(path)
 		}
+	}
+	for _, p := range k.Patches {
+		c.patch(dir, p)
+	}
+}
+
+// patch is a patch of a kustomization.
+type patch struct {
+	Path   string
+	Target struct{ Version, Group, Kind, Namespace, Name string }
+}
+
+// patch changes an object that was deployed.
+func (c *ControlPlane) patch(dir string, p patch) {
+	c.t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, p.Path))
+	if err == nil {
+		text, err = yaml.ToJSON(text)
+	}
+	if err == nil {
+		path := pathOf(strings.TrimPrefix(p.Target.Group+"/"+p.Target.Version, "/"), p.Target.Namespace, p.Target.Kind, p.Target.Name)
+		err = c.Client(c.Admin()).CoreV1().RESTClient().Patch(types.JSONPatchType).AbsPath(path).Param("fieldValidation", "Strict").Body(text).Do(c.t.Context()).Error()
+	}
+	if err != nil {
+		c.t.Fatalf("%s: %v", filepath.Join(dir, p.Path), err)
 	}
 }
 
@@ -62,16 +91,9 @@ func (c *ControlPlane) Apply(o map[string]any) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	version := fmt.Sprint(o["apiVersion"])
-	root := "/apis/" + version
-	if version == "v1" {
-		root = "/api/v1"
-	}
 	metadata := o["metadata"].(map[string]any)
-	if namespace, ok := metadata["namespace"]; ok {
-		root += fmt.Sprintf("/namespaces/%s", namespace)
-	}
-	path := fmt.Sprintf("%s/%s/%s", root, plural(fmt.Sprint(o["kind"])), metadata["name"])
+	namespace, _ := metadata["namespace"].(string)
+	path := pathOf(fmt.Sprint(o["apiVersion"]), namespace, fmt.Sprint(o["kind"]), fmt.Sprint(metadata["name"]))
 	client := c.Client(c.Admin()).CoreV1().RESTClient()
 	err = errors.New("not tried")
 	Eventually(c.t, path, func(ctx context.Context) bool {
@@ -81,6 +103,18 @@ func (c *ControlPlane) Apply(o map[string]any) {
 	if err != nil {
 		c.t.Fatalf("%s: %v", path, err)
 	}
+}
+
+// pathOf returns the path of an object in the API. version has the group, but for v1.
+func pathOf(version, namespace, kind, name string) string {
+	root := "/apis/" + version
+	if version == "v1" {
+		root = "/api/v1"
+	}
+	if namespace != "" {
+		root += "/namespaces/" + namespace
+	}
+	return root + "/" + plural(kind) + "/" + name
 }
 
 // plural returns the name of a kind in paths of the API.

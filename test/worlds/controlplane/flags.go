@@ -70,6 +70,7 @@ func (c *ControlPlane) serverFlags() []string {
 	flags := []string{
 		"--etcd-servers=unix://" + c.path(etcdSocket),
 		"--bind-address=127.0.0.1", "--secure-port=" + c.port.number, "--permit-port-sharing", "--endpoint-reconciler-type=none",
+		"--advertise-address=10.0.2.2", // nobody is told, but without it there must be a default route
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--tls-cert-file=" + c.path(serverCert), "--tls-private-key-file=" + c.path(serverKey), "--client-ca-file=" + c.path(caFile), "--cert-dir=" + c.dir,
 		"--service-account-issuer=https://kubernetes.default.svc",

@@ -10,9 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"machine-pivot/test/tools/need"
 )
@@ -36,6 +39,39 @@ const inEnvironment = "PIVOT_TEST_INSIDE"
 // reports how that went, and returns false: systemd talks only to processes that it can see.
 func Inside(t *testing.T) bool {
 	t.Helper()
+	return enter(t, nil)
+}
+
+// InsideWithNetwork is like Inside, with a network of its own that has only the loopback interface: for programs that
+// listen at ports that are not the test's to choose.
+func InsideWithNetwork(t *testing.T) bool {
+	t.Helper()
+	if !enter(t, []string{"-n"}) {
+		return false
+	}
+	if err := loopbackUp(); err != nil {
+		t.Fatal(err)
+	}
+	return true
+}
+
+// loopbackUp makes the loopback interface of the process's network work.
+func loopbackUp() error {
+	up, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	up.SetUint16(unix.IFF_UP)
+	return errors.Join(unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, up), unix.Close(fd))
+}
+
+// enter implements Inside. more are flags of unshare and nsenter for more namespaces.
+func enter(t *testing.T, more []string) bool {
+	t.Helper()
 	if os.Getenv(inEnvironment) != "" {
 		t.TempDir() // is removed after the services have ended, since functions of Cleanup are called last first
 		t.Cleanup(func() { endServices(t) })
@@ -54,7 +90,8 @@ func Inside(t *testing.T) bool {
 		t.Fatal(err)
 	}
 	const inDirectory = `cd "$1" && shift && exec "$@"` // nsenter leaves it
-	test := exec.Command("nsenter", "-t", start(t), "-m", "-p", "--", "sh", "-c", inDirectory, "sh", dir, self, "-test.run", "^"+t.Name()+"$", "-test.v")
+	args := slices.Concat([]string{"-t", start(t, more), "-m", "-p"}, more, []string{"--", "sh", "-c", inDirectory, "sh", dir, self, "-test.run", "^" + t.Name() + "$", "-test.v"})
+	test := exec.Command("nsenter", args...)
 	test.Env = append(os.Environ(), inEnvironment+"=1")
 	out, err := test.CombinedOutput()
 	if t.Logf("inside:\n%s", out); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name()+" ")) {
@@ -72,7 +109,7 @@ func endServices(t *testing.T) {
 }
 
 // start starts systemd until the test ends, and returns its process ID.
-func start(t *testing.T) (pid string) {
+func start(t *testing.T, more []string) (pid string) {
 	t.Helper()
 	units := t.TempDir()
 	for _, name := range []string{"default.target", "sysinit.target", "basic.target", "shutdown.target"} { // which services depend on
@@ -86,7 +123,8 @@ func start(t *testing.T) (pid string) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command("sh", "-c", `echo $$ > "$1/cgroup.procs" && exec unshare --kill-child=KILL -m -p -f -u -i -C --mount-proc sh -c "$2" sh "$3"`, "sh", group, inside, units)
+	const inGroup = `echo $$ > "$1/cgroup.procs" && shift && exec unshare --kill-child=KILL -m -p -f -u -i -C --mount-proc "$@"`
+	cmd := exec.Command("sh", slices.Concat([]string{"-c", inGroup, "sh", group}, more, []string{"sh", "-c", inside, "sh", units})...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -135,6 +173,22 @@ func controlGroup(t *testing.T) string {
 		}
 	}
 	need.Lacking(t, "needs control groups, version 2")
+	return ""
+}
+
+// Units returns the directory of the units of the systemd that this process is inside of.
+func Units(t *testing.T) string {
+	t.Helper()
+	environment, err := os.ReadFile("/proc/1/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for variable := range strings.SplitSeq(string(environment), "\x00") {
+		if dir, ok := strings.CutPrefix(variable, "SYSTEMD_UNIT_PATH="); ok {
+			return dir
+		}
+	}
+	t.Fatal("the first process is no systemd of a test")
 	return ""
 }
 
