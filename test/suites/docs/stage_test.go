@@ -24,13 +24,15 @@ type stage struct {
 	absolute func(path, text string)
 }
 
-// newStage returns the stage of a document: a machine if it is in onMachines, else an empty
-// directory.
+// newStage returns the stage of a document: a machine if it is in onMachines, a cluster if it is in onClusters, else an
+// empty directory.
 func newStage(t *testing.T, path, bin string) *stage {
 	t.Helper()
 	s := &stage{t: t, names: map[string]string{}, notes: map[string]func(){}}
 	if set, ok := onMachines[path]; ok {
 		set(newMachine(s, bin))
+	} else if set, ok := onClusters[path]; ok {
+		set(newCluster(s, bin))
 	} else {
 		s.plain(bin)
 	}

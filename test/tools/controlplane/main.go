@@ -1,4 +1,4 @@
-// The program controlplane builds the control plane of the tests, or their kubelet, into the cache, and
+// The program controlplane builds the control plane of the tests, their kubelet or their kubectl, into the cache, and
 // prints the path of the binary.
 package main
 
@@ -16,11 +16,14 @@ import (
 func main() {
 	full := flag.Bool("full", false, "with kube-controller-manager and kube-scheduler")
 	kubelet := flag.Bool("kubelet", false, "kubelet instead of the control plane")
+	kubectl := flag.Bool("kubectl", false, "kubectl instead of the control plane")
 	flag.Parse()
 	form := controlplane.FormMini
 	switch {
 	case *kubelet:
 		form = controlplane.FormKubelet
+	case *kubectl:
+		form = controlplane.FormKubectl
 	case *full:
 		form = controlplane.FormFull
 	}

@@ -25,20 +25,23 @@ const (
 	FormMini    Form = "mini"    // etcd, API server, disruption controller
 	FormFull    Form = "full"    // FormMini, kube-controller-manager and kube-scheduler; a third more to compile
 	FormKubelet Form = "kubelet" // only kubelet, for machines: a program of its own
+	FormKubectl Form = "kubectl" // only kubectl, for commands of documents: a program of its own
 )
 
 // source returns the package of the program, relative to the module.
 func (f Form) source() string {
-	if f == FormKubelet {
-		return "./kubelet"
+	switch f {
+	case FormKubelet, FormKubectl:
+		return "./" + string(f)
 	}
 	return "."
 }
 
 // what describes the program.
 func (f Form) what() string {
-	if f == FormKubelet {
-		return "kubelet"
+	switch f {
+	case FormKubelet, FormKubectl:
+		return string(f)
 	}
 	return "the control plane (" + string(f) + ")"
 }

@@ -1,0 +1,98 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/test/tools/authority"
+	"machine-pivot/test/worlds/controlplane"
+)
+
+// onClusters are the documents whose commands are those of a person with a cluster, which has the node n1: kubectl is
+// the real one, at a real API server. The directory has deploy/, as a checkout.
+var onClusters = map[string]func(*cluster){
+	"docs/cluster.md": func(c *cluster) {
+		c.notes["MachineConfigs of a pool"] = c.poolConfigs
+		c.notes["an agent has left the node"] = c.left
+		c.notes["nothing of the agent is left"] = c.recovered
+	},
+	"docs/cluster-view.md": func(c *cluster) {
+		c.notes["certificates for the metrics"] = c.certificates
+	},
+}
+
+// cluster is a stage with a cluster.
+type cluster struct {
+	*stage
+	plane *controlplane.ControlPlane
+}
+
+func newCluster(s *stage, bin string) *cluster {
+	s.t.Helper()
+	c := &cluster{s, controlplane.Start(s.t)}
+	s.plain(bin)
+	programs := s.t.TempDir()
+	c.must(os.Symlink(controlplane.NeedProgram(s.t, controlplane.FormKubectl), filepath.Join(programs, "kubectl")))
+	config := filepath.Join(programs, "kubeconfig")
+	c.must(os.WriteFile(config, c.plane.Kubeconfig(c.plane.Admin()), 0o600))
+	c.must(os.CopyFS(filepath.Join(s.dir, "deploy"), os.DirFS(filepath.Join(root, "deploy"))))
+	plain := s.sh
+	s.sh = func(command string) (string, int, error) {
+		return plain("export KUBECONFIG=" + config + " HOME=" + programs + " PATH=" + programs + ":$PATH\n" + command)
+	}
+	c.plane.Apply(map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "n1"}})
+	return c
+}
+
+func (c *cluster) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// poolConfigs creates the directory conf, whose MachineConfigs have the document's name when they are merged.
+func (c *cluster) poolConfigs() {
+	c.t.Helper()
+	c.machineConfigs()
+	out, status := c.run("pivotctl config render --role worker -o json conf 2>/dev/null | grep -o 'rendered-worker-[0-9a-f]*' | head -n1")
+	if status != 0 {
+		c.t.Fatalf("exit status %d\n%s", status, out)
+	}
+	c.names["rendered-worker-1"] = strings.TrimSpace(out)
+}
+
+// left makes the node one that an agent has cordoned, and on which its MachineConfig has failed.
+func (c *cluster) left() {
+	c.t.Helper()
+	c.mustRun("kubectl annotate node n1 " + api.CordonedFor + "=rendered-worker-1 " + api.FailedConfig + "=rendered-worker-1")
+}
+
+// recovered checks that an administrator has given the node back, and has a MachineConfig that pivot accepts.
+func (c *cluster) recovered() {
+	c.t.Helper()
+	n, err := c.plane.Client(c.plane.Admin()).CoreV1().Nodes().Get(c.t.Context(), "n1", metav1.GetOptions{})
+	c.must(err)
+	if note := n.Annotations; n.Spec.Unschedulable || note[api.CordonedFor] != "" || note[api.FailedConfig] != "" || note[api.DesiredConfig] != c.names["rendered-worker-1"] {
+		c.t.Errorf("the node is left as %+v", n)
+	}
+	c.mustRun("pivotctl config validate mc.json")
+}
+
+// certificates writes files with the names of the document.
+func (c *cluster) certificates() {
+	c.t.Helper()
+	authority.New(c.t, "metrics").Write(c.dir, "pivot-agent")
+}
+
+// mustRun runs a command that is not in the document. It must succeed.
+func (c *cluster) mustRun(command string) {
+	c.t.Helper()
+	if out, status := c.run(command); status != 0 {
+		c.t.Fatalf("%s: exit status %d\n%s", command, status, out)
+	}
+}
