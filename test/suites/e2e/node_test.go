@@ -27,6 +27,8 @@ func TestNode(t *testing.T) {
 		{"a bad image, and another mind", changesItsMind},
 		{"drift", driftsAndReturns},
 		{"power cuts in a rollout", nodePowerCuts},
+		{"a bad proof", badProof},
+		{"recovering by hand", recoversByHand},
 	})
 }
 
