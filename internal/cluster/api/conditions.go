@@ -46,6 +46,7 @@ type Progressed struct {
 	Waiting  string // what the stage waits for, such as a budget that forbids the drain; "" for nothing
 	Degraded string // why the node is degraded; "" if it is not
 	Invalid  bool   // the MachineConfig is invalid, or needs an installation
+	Replace  bool   // it needs an installation, and another machine is asked for
 }
 
 // Conditions returns the conditions of a MachineConfigNode. A condition is False before its stages,
@@ -76,7 +77,11 @@ func (p Progressed) Conditions(before []Condition, now time.Time) []Condition {
 		out = append(out, newCondition(c.name, value, c.name, message))
 	}
 	if p.Invalid {
-		out[2] = newCondition("UpdatePrepared", Unknown, EventFailedToReconcile, p.Degraded)
+		reason := EventFailedToReconcile
+		if p.Replace {
+			reason = EventNeedsReplacement
+		}
+		out[2] = newCondition("UpdatePrepared", Unknown, reason, p.Degraded)
 	}
 	for i := range out {
 		out[i].LastTransitionTime = now.UTC().Truncate(time.Second)

@@ -16,11 +16,12 @@ const (
 	EventNotProven         = "OnDiskStateValidationFailed"
 	EventDrift             = "ConfigDriftDetected"
 
-	EventDownloaded     = "UpdateDownloaded"
-	EventDrainRehearsed = "DrainRehearsed"
-	EventDownloadFailed = "DownloadFailed"
-	EventFailed         = "UpdateFailed"
-	EventHandedBack     = "HandedBack"
+	EventDownloaded       = "UpdateDownloaded"
+	EventDrainRehearsed   = "DrainRehearsed"
+	EventDownloadFailed   = "DownloadFailed"
+	EventFailed           = "UpdateFailed"
+	EventNeedsReplacement = "NeedsReplacement"
+	EventHandedBack       = "HandedBack"
 
 	EventWorkloadsAdvertised = "WorkloadsAdvertised"
 	EventWorkloadsUnknown    = "WorkloadsUnknown"

@@ -308,6 +308,10 @@ func (a *Agent) actReport(ctx context.Context, s situation) error {
 	f.reported = !f.soft
 	a.Metrics.failed()
 	a.event(ctx, s.node, Event{Reason: f.event, Message: f.reason, Warning: true})
+	if f.replace {
+		a.event(ctx, s.node, Event{Reason: api.EventNeedsReplacement, Warning: true,
+			Message: "another machine is needed instead of this one: only an installation can give it " + a.change.config})
+	}
 	return nil
 }
 

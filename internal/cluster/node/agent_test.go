@@ -61,6 +61,51 @@ func stories() map[string]story {
 			},
 			want: "bad", state: api.StateUnreconcilable, current: "a", also: neverCordoned,
 		},
+		"only an installation can": {
+			prepare: func(w *nodeagent.World) {
+				w.Configs["disks"] = nodeagent.Config{Reboot: true, Drain: true, Installs: true}
+			},
+			want: "disks", state: api.StateUnreconcilable, current: "a",
+			also: func(w *nodeagent.World) string {
+				if w.Note(api.NeedsReplacement) != "" || slices.Contains(w.Events, api.EventNeedsReplacement) {
+					return "another machine is asked for, which nobody wants"
+				}
+				return neverCordoned(w) + published(w, "UpdatePrepared", api.Unknown, "other disks")
+			},
+		},
+		"another machine instead": {
+			prepare: func(w *nodeagent.World) {
+				w.Policy.Unsupported = node.UnsupportedReplace
+				w.Configs["disks"] = nodeagent.Config{Reboot: true, Drain: true, Installs: true}
+			},
+			want: "disks", state: api.StateUnreconcilable, current: "a",
+			also: func(w *nodeagent.World) string {
+				last := w.Updates[len(w.Updates)-1].Conditions[2]
+				if w.Note(api.NeedsReplacement) != "disks" || last.Type != "UpdatePrepared" || last.Reason != api.EventNeedsReplacement {
+					return fmt.Sprintf("no other machine is asked for: %q, %+v", w.Note(api.NeedsReplacement), last)
+				}
+				return neverCordoned(w)
+			},
+		},
+		"another MachineConfig instead of another machine": {
+			prepare: func(w *nodeagent.World) {
+				w.Policy.Unsupported = node.UnsupportedReplace
+				w.Configs["disks"] = nodeagent.Config{Reboot: true, Drain: true, Installs: true}
+			},
+			want: "disks", state: api.StateDone, current: "live",
+			before: func(w *nodeagent.World, _ int, _ string) {
+				if w.Note(api.NeedsReplacement) == "disks" {
+					w.Want("live")
+				}
+			},
+			begun: func(w *nodeagent.World) bool { return w.Note(api.DesiredConfig) == "live" },
+			also: func(w *nodeagent.World) string {
+				if w.Note(api.NeedsReplacement) != "" {
+					return "another machine is still asked for"
+				}
+				return neverCordoned(w)
+			},
+		},
 		"no such MachineConfig": {want: "nowhere", state: api.StateDegraded, current: "a", also: neverCordoned},
 		"a registry that comes back": {
 			prepare: func(w *nodeagent.World) {

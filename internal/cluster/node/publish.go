@@ -101,7 +101,7 @@ func (a *Agent) progressed(s situation, action Action) api.Progressed {
 			p.Degraded = p.Waiting
 		}
 	case f != nil && f.state != api.StateWorking:
-		p.Degraded, p.Invalid = f.reason, f.state == api.StateUnreconcilable
+		p.Degraded, p.Invalid, p.Replace = f.reason, f.state == api.StateUnreconcilable, note[api.NeedsReplacement] == a.change.config
 	case f != nil && p.Stage == api.StagePrepare: // also while it is tried again
 		p.Waiting = f.reason
 	}

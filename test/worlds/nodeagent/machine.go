@@ -7,6 +7,7 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/wanted"
 )
 
@@ -227,6 +228,10 @@ func (w *World) carryOut(r hands.Request) *hands.Failure {
 		m.RecordedBy, m.Desired = "machine-config-daemon", m.Current
 	case c.Invalid:
 		return &hands.Failure{Class: "input", Message: "the MachineConfig is invalid", Permanent: true}
+	case c.Installs && r.Unsupported == node.UnsupportedReplace:
+		return &hands.Failure{Class: "replace", Message: "this machine cannot get other disks", Permanent: true}
+	case c.Installs:
+		return &hands.Failure{Class: "unreconcilable", Message: "this machine cannot get other disks", Permanent: true}
 	case r.Verb == hands.Download && c.Unavailable > 0:
 		c = w.Configs[name]
 		c.Unavailable--

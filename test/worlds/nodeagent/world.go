@@ -65,6 +65,7 @@ const (
 type Config struct {
 	Reboot, Drain bool // what it needs
 	Invalid       bool // pivot refuses it
+	Installs      bool // only an installation can make it
 	ApplyFails    bool // for good, before anything is committed
 	FallsBack     bool // the machine boots its old system
 	Lost          int  // how often a power cut takes its commit away
