@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
 	"machine-pivot/internal/cluster/node"
@@ -29,7 +30,7 @@ func (f *metricsFlags) add(cmd *cobra.Command) {
 }
 
 // serve serves the metrics until the server is closed. It returns nil if there is no address.
-func (f *metricsFlags) serve(ctx context.Context, metrics *node.Metrics) (*http.Server, error) {
+func (f *metricsFlags) serve(ctx context.Context, metrics *node.Metrics, log *logrus.Logger) (*http.Server, error) {
 	given := f.certificate != "" || f.key != "" || f.clients != ""
 	if f.listen == "" && !given {
 		return nil, nil
@@ -47,7 +48,7 @@ func (f *metricsFlags) serve(ctx context.Context, metrics *node.Metrics) (*http.
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", metricsOf(metrics))
-	server := &http.Server{Addr: listener.Addr().String(), Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
+	server := &http.Server{Addr: listener.Addr().String(), Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, ErrorLog: errorLog(log)}
 	go func() { // which ends when the server is closed
 		_ = server.Serve(tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: f.config}))
 	}()

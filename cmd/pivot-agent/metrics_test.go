@@ -2,17 +2,39 @@ package main
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/sirupsen/logrus"
 
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
 	"machine-pivot/test/tools/authority"
 )
+
+// lockedText is a text to which several goroutines add.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(text)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
 
 // TestMetricsByTLS: other machines get the metrics, and nothing else, with a certificate of the right authority;
 // a new certificate is used without a restart.
@@ -22,7 +44,10 @@ func TestMetricsByTLS(t *testing.T) {
 	ours.Write(dir, "first")
 	file := func(name string) string { return filepath.Join(dir, name) }
 	f := metricsFlags{listen: "127.0.0.1:0", certificate: file(authority.CertFile), key: file(authority.KeyFile), clients: file(authority.CAFile)}
-	server, err := f.serve(t.Context(), &node.Metrics{})
+	said, log := &lockedText{}, logrus.New()
+	log.SetOutput(said)
+	log.SetFormatter(&logrus.JSONFormatter{})
+	server, err := f.serve(t.Context(), &node.Metrics{}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +84,17 @@ func TestMetricsByTLS(t *testing.T) {
 			t.Errorf("without TLS: %s", answer.Status)
 		}
 	}
+	const refused = "didn't provide a certificate" // said after the client was
+	for end := time.Now().Add(time.Minute); !strings.Contains(said.String(), refused); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the log does not say who was refused:\n%s", said)
+		}
+	}
+	for line := range strings.Lines(said.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("the log has %q", line)
+		}
+	}
 	ours.Write(dir, "second")
 	if _, _, of, err := get("/metrics", &ours); err != nil || of != "second" {
 		t.Errorf("the certificate after a change is that of %q, %v", of, err)
@@ -79,14 +115,14 @@ func TestMetricsFlags(t *testing.T) {
 		"no certificates":    {listen: "127.0.0.1:0", certificate: file(cert), key: file(key), clients: file(key)},
 		"no usable address ": {listen: "nowhere", certificate: file(cert), key: file(key), clients: file(ca)},
 	} {
-		if server, err := f.serve(t.Context(), &node.Metrics{}); fault.KindOf(err) != fault.Usage {
+		if server, err := f.serve(t.Context(), &node.Metrics{}, logrus.New()); fault.KindOf(err) != fault.Usage {
 			t.Errorf("%s: %v", name, err)
 			if server != nil {
 				server.Close()
 			}
 		}
 	}
-	if server, err := (&metricsFlags{}).serve(t.Context(), nil); server != nil || err != nil {
+	if server, err := (&metricsFlags{}).serve(t.Context(), nil, logrus.New()); server != nil || err != nil {
 		t.Errorf("without flags: %v, %v", server, err)
 	}
 }

@@ -116,7 +116,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 		return err
 	}
 	defer served.Close()
-	measured, err := f.metrics.serve(cmd.Context(), agent.Metrics)
+	measured, err := f.metrics.serve(cmd.Context(), agent.Metrics, log)
 	if err != nil {
 		return err
 	}

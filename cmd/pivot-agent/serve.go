@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"log"
 	"net"
 	"net/http"
+	"strings"
 	"time"
+
+	"github.com/sirupsen/logrus"
 
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
@@ -21,9 +25,21 @@ func serve(ctx context.Context, address string, agent *node.Agent) (*http.Server
 	if err != nil {
 		return nil, fault.New(fault.Usage, "cannot listen: %w", err).WithHint("choose another address with --listen")
 	}
-	server := &http.Server{Handler: handler(agent), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: handler(agent), ReadHeaderTimeout: 10 * time.Second, ErrorLog: errorLog(agent.Log)}
 	go func() { _ = server.Serve(listener) }() // which ends when the server is closed
 	return server, nil
+}
+
+// errorLog returns a log for a server, such as of clients whose certificates are refused. Its lines become lines of the
+// program's log.
+func errorLog(to *logrus.Logger) *log.Logger { return log.New(lines{to}, "", 0) }
+
+type lines struct{ to *logrus.Logger }
+
+// Write implements io.Writer.
+func (l lines) Write(line []byte) (int, error) {
+	l.to.WithField("from", "net/http").Warn(strings.TrimSpace(string(line)))
+	return len(line), nil
 }
 
 func handler(agent *node.Agent) http.Handler {
