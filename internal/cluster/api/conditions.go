@@ -5,8 +5,14 @@ import "time"
 // MachineConfigNodeStatus is what the agent writes of the status of a MachineConfigNode, in which
 // OpenShift shows the progress of a node's update.
 type MachineConfigNodeStatus struct {
-	Conditions    []Condition `json:"conditions"`
-	ConfigVersion ConfigNames `json:"configVersion"`
+	Conditions    []Condition   `json:"conditions"`
+	ConfigVersion ConfigVersion `json:"configVersion"`
+}
+
+// ConfigVersion are the MachineConfigs in a MachineConfigNode.
+type ConfigVersion struct {
+	Current string `json:"current,omitempty"` // left out by a node that has none yet: OpenShift's schema wants a name
+	Desired string `json:"desired"`
 }
 
 // Condition is a condition of an object, as Kubernetes defines it.

@@ -184,10 +184,11 @@ func objects(ctx context.Context, t *testing.T, w world) {
 		if err := w.PublishSystem(ctx, n, system); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.PublishUpdate(ctx, n, api.MachineConfigNodeStatus{Conditions: progressed.Conditions(nil, time.Now()), ConfigVersion: system.Config}); err != nil {
+		if err := w.PublishUpdate(ctx, n, api.MachineConfigNodeStatus{Conditions: progressed.Conditions(nil, time.Now()), ConfigVersion: api.ConfigVersion(system.Config)}); err != nil {
 			t.Fatal(err)
 		}
 		system.Progress, progressed.Stage = nil, api.StageNone
+		system.Config.Current = "" // of a node that has none yet
 	}
 	read := func(path string) string {
 		data, err := w.admin.Get().AbsPath(path).Do(ctx).Raw()

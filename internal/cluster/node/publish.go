@@ -31,7 +31,7 @@ func (a *Agent) publish(ctx context.Context, s situation, action Action) {
 		conditions := progressed.Conditions(a.said.conditions, a.Now())
 		err := a.Cluster.PublishUpdate(ctx, s.node, api.MachineConfigNodeStatus{
 			Conditions:    conditions,
-			ConfigVersion: api.ConfigNames{Current: s.node.Annotations[api.CurrentConfig], Desired: a.change.config},
+			ConfigVersion: api.ConfigVersion{Current: s.node.Annotations[api.CurrentConfig], Desired: a.change.config},
 		})
 		if a.published(err) {
 			a.said.update, a.said.conditions = key, conditions
