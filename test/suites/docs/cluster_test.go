@@ -9,6 +9,7 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/test/tools/authority"
+	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/controlplane"
 )
 
@@ -16,9 +17,13 @@ import (
 // the real one, at a real API server. The directory has deploy/, as a checkout.
 var onClusters = map[string]func(*cluster){
 	"docs/cluster.md": func(c *cluster) {
+		c.notes["the operator's schemas stay"] = c.schemasStay
 		c.notes["MachineConfigs of a pool"] = c.poolConfigs
 		c.notes["an agent has left the node"] = c.left
 		c.notes["nothing of the agent is left"] = c.recovered
+	},
+	"docs/cluster-takeover.md": func(c *cluster) {
+		c.notes["the agents are pods"] = func() { c.mustRun("kubectl apply -k deploy/pod") }
 	},
 	"docs/cluster-view.md": func(c *cluster) {
 		c.notes["certificates for the metrics"] = c.certificates
@@ -33,6 +38,7 @@ type cluster struct {
 
 func newCluster(s *stage, bin string) *cluster {
 	s.t.Helper()
+	need.Program(s.t, "jq")
 	c := &cluster{s, controlplane.Start(s.t)}
 	s.plain(bin)
 	programs := s.t.TempDir()
@@ -55,15 +61,26 @@ func (c *cluster) must(err error) {
 	}
 }
 
+// schemasStay checks that what is applied beside the machine-config operator has no schema of the operator's, and lets its
+// controllers drain.
+func (c *cluster) schemasStay() {
+	c.t.Helper()
+	text := c.mustRun("kubectl kustomize deploy/pod-beside-operator")
+	for what, is := range map[string]bool{
+		"  name: nodesystems.machine-pivot.io\n": true, "- --drain=controller\n": true, "name: system:openshift:scc:privileged\n": true,
+		".machineconfiguration.openshift.io\n": false, "pivot-agent-drain": false,
+	} {
+		if strings.Contains(text, what) != is {
+			c.t.Errorf("deploy/pod-beside-operator has %q: %v", what, !is)
+		}
+	}
+}
+
 // poolConfigs creates the directory conf, whose MachineConfigs have the document's name when they are merged.
 func (c *cluster) poolConfigs() {
 	c.t.Helper()
 	c.machineConfigs()
-	out, status := c.run("pivotctl config render --role worker -o json conf 2>/dev/null | grep -o 'rendered-worker-[0-9a-f]*' | head -n1")
-	if status != 0 {
-		c.t.Fatalf("exit status %d\n%s", status, out)
-	}
-	c.names["rendered-worker-1"] = strings.TrimSpace(out)
+	c.names["rendered-worker-1"] = strings.TrimSpace(c.mustRun("pivotctl config render --role worker -o json conf 2>/dev/null | jq -r .metadata.name"))
 }
 
 // left makes the node one that an agent has cordoned, and on which its MachineConfig has failed.
@@ -90,9 +107,11 @@ func (c *cluster) certificates() {
 }
 
 // mustRun runs a command that is not in the document. It must succeed.
-func (c *cluster) mustRun(command string) {
+func (c *cluster) mustRun(command string) string {
 	c.t.Helper()
-	if out, status := c.run(command); status != 0 {
+	out, status := c.run(command)
+	if status != 0 {
 		c.t.Fatalf("%s: exit status %d\n%s", command, status, out)
 	}
+	return out
 }
