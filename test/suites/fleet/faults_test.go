@@ -382,7 +382,7 @@ func (f *simulated) ends() []machines.End {
 		}
 		slices.Sort(e.Behind)
 		if len(out) > 0 && len(out[0].Behind) > 0 {
-			e.Others = []string{"master"}
+			e.Others = []string{"pool master"}
 		}
 		out = append(out, e)
 	}
