@@ -1,8 +1,6 @@
 package rollout
 
 import (
-	"iter"
-	"maps"
 	"slices"
 
 	"machine-pivot/internal/cluster/api"
@@ -154,7 +152,7 @@ func (v *view) retarget(held bool) {
 // retargetLeft gives the nodes that have left the pool with a slot, in the middle of a change, the target of the pool
 // to which they belong now. They keep the slot that they have, and take none there.
 func (v *view) retargetLeft(nodes map[string]*Node, views map[string]*view) {
-	for name := range v.left() {
+	for _, name := range v.left() {
 		n, now := nodes[name], belongs(name, views)
 		switch {
 		case n == nil, now == nil, !n.hasBegun(), n.cordonedByPeople():
@@ -165,15 +163,14 @@ func (v *view) retargetLeft(nodes map[string]*Node, views map[string]*view) {
 	}
 }
 
-// left returns the nodes with a slot that are not in the pool any more, sorted.
-func (v *view) left() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, name := range slices.Sorted(maps.Keys(v.taken)) {
-			if !v.isMember(name) && !yield(name) {
-				return
-			}
+// left returns the nodes with a slot that are not in the pool any more.
+func (v *view) left() (names []string) {
+	for _, name := range v.pool.Rollout.Taken { // whoever gets a slot now is in the pool
+		if v.taken[name] && !v.isMember(name) {
+			names = append(names, name)
 		}
 	}
+	return names
 }
 
 // belongs returns the pool to which a node belongs; nil if there is none.

@@ -51,7 +51,7 @@ func (v *view) stopped() string {
 
 // deleted waits until no slot is left in the PoolRollout, which is deleted then.
 func (v *view) deleted(workloads string) string {
-	begun := slices.Collect(v.left())
+	begun := v.left()
 	for i := range v.members {
 		if m := &v.members[i]; m.taken && !v.isIdle(m) { // else it gives its slot back now
 			begun = append(begun, m.describe(v.target))

@@ -74,7 +74,7 @@ func (v *view) reason(stop string) string {
 	case len(cordoned) > 0:
 		return "waits until somebody uncordons " + some(cordoned)
 	case len(v.taken) > 0:
-		return "waits for " + some(slices.Collect(v.left())) + ", in change since before they left the pool"
+		return "waits for " + some(v.left()) + ", in change since before they left the pool"
 	case v.isReturning():
 		return "all nodes have it; correct the MachineConfigs of the pool"
 	}
