@@ -79,7 +79,7 @@ func checkFiles(n document.Node, config ignition.Config, room *ignition.Room) {
 		if ignition.IsRemote(*p.Resource) {
 			continue
 		}
-		_, err := ignition.Content(*p.Resource, room)
+		err := ignition.CheckContent(*p.Resource, room)
 		if err != nil {
 			n.At(p.Path).Fail("%v", err)
 		}

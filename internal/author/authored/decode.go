@@ -134,6 +134,14 @@ func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
 	}
 }
 
+// parse reads a config. Only where its version cannot be read here, the whole text is read for it, and for what is wrong.
+func parse(raw []byte, version document.Node) (ignition.Config, problem.Report) {
+	if !version.IsText() || version.Is("") {
+		return legacy.Parse(raw)
+	}
+	return legacy.ParseVersion(raw, version.Text())
+}
+
 // decodeConfig reads the Ignition config.
 func decodeConfig(n document.Node, room *ignition.Room) *ignition.Config {
 	if n.IsText() {
@@ -143,12 +151,13 @@ func decodeConfig(n document.Node, room *ignition.Room) *ignition.Config {
 	if !n.Object() {
 		return nil
 	}
-	config, problems := legacy.Parse(n.JSON())
+	version := n.Get("ignition").Get("version")
+	config, problems := parse(n.JSON(), version)
 	n.Report.Add(problems.Below(n.Path)...)
 	if problems.Failed() {
 		return nil
 	}
-	if version := n.Get("ignition").Get("version"); ignition.Later(version.Text()) {
+	if ignition.Later(version.Text()) {
 		version.Warn("a cluster's machine-config operator accepts versions up to %[1]s only; what pivot renders is of version %[1]s", ignition.Version)
 	}
 	CheckConfig(n, config, room)

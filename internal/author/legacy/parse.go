@@ -31,10 +31,15 @@ import (
 // has all errors.
 func Parse(raw []byte) (Config, problem.Report) {
 	version, wrong := ignition.VersionOf(raw)
-	switch {
-	case wrong.Failed():
+	if wrong.Failed() {
 		return ignition.Parse(raw) // which reports all problems
-	case !strings.HasPrefix(version, "2."):
+	}
+	return ParseVersion(raw, version)
+}
+
+// ParseVersion is Parse for a config whose version is known.
+func ParseVersion(raw []byte, version string) (Config, problem.Report) {
+	if !strings.HasPrefix(version, "2.") {
 		return ignition.ParseVersion(raw, version)
 	}
 	if wrong := ignition.CheckSize(raw); wrong.Failed() {

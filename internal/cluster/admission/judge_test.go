@@ -198,7 +198,7 @@ func TestWeakening(t *testing.T) {
 func BenchmarkJudge(b *testing.B) {
 	b.Run("1MB", func(b *testing.B) { benchmark(b, large(200, 5000)) })
 	b.Run("5kB", func(b *testing.B) { benchmark(b, large(1, 5000)) })
-	b.Run("usual30kB", func(b *testing.B) { benchmark(b, usual(30_000)) })
+	b.Run("usual50kB", func(b *testing.B) { benchmark(b, usual(50_000)) })
 	b.Run("usual1MB", func(b *testing.B) { benchmark(b, usual(1_000_000)) })
 }
 

@@ -598,6 +598,27 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// TestAtRest: after a change the NodeSystem says that the agent is at rest, and comparing the node again and again is not
+// worth a request.
+func TestAtRest(t *testing.T) {
+	for _, name := range []string{"image", "files", "a commit that fails", "a proof that fails"} {
+		s := stories()[name]
+		w := s.world(nil)
+		if _, err := w.Run(func() bool { return s.settled(w) && w.System.Step == string(node.ActionRest) }); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		begun, before := w.Since(), w.Requests["publish system"]
+		if err := w.Idle(20); err != nil {
+			t.Fatal(err)
+		}
+		more := w.Requests["publish system"] - before // by another agent, which knows nothing
+		if w.System.Step != string(node.ActionRest) || more > 2 || w.Since()-begun < time.Hour {
+			t.Errorf("%s: after %s, with %d requests, the step is %q", name, w.Since()-begun, more, w.System.Step)
+		}
+	}
+}
+
 // TestMissingArgument: a kernel argument that the new system lacks is named in the NodeSystem, where the fleet's
 // controller and a person find it.
 func TestMissingArgument(t *testing.T) {

@@ -16,6 +16,7 @@ type said struct {
 	system, update string // keys of the two objects: see publish
 	host           string // key of what the host was told
 	conditions     []api.Condition
+	atRest         bool // and that the agent is at rest
 }
 
 // publish writes the objects with the state of the node: each if a stage of the update, its progress by
@@ -37,9 +38,14 @@ func (a *Agent) publish(ctx context.Context, s situation, action Action) {
 			a.said.update, a.said.conditions = key, conditions
 		}
 	}
+	// A node at rest is compared again and again, which is not worth a request each time.
+	atRest := action == ActionRest || action == ActionProve && a.said.atRest
+	if atRest {
+		system.Step = string(ActionRest)
+	}
 	if key := keyOf(essence(system)); key != a.said.system {
 		if a.published(a.Cluster.PublishSystem(ctx, s.node, system)) {
-			a.said.system = key
+			a.said.system, a.said.atRest = key, atRest
 		}
 	}
 }
@@ -52,9 +58,12 @@ func (a *Agent) published(err error) bool {
 	return err == nil
 }
 
-// essence returns a status without what changes too often to be published each time.
+// essence returns a status without what changes too often to be published each time. Of the step remains whether the
+// agent is at rest, so that the last thing it has done does not stay there as what it does.
 func essence(s api.NodeSystemStatus) api.NodeSystemStatus {
-	s.Step = ""
+	if s.Step != string(ActionRest) {
+		s.Step = ""
+	}
 	if s.Progress != nil {
 		s.Progress = &api.Progress{Step: s.Progress.Step, Percent: s.Progress.Percent / 20}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"machine-pivot/internal/cluster/api"
@@ -21,9 +22,13 @@ type Cluster interface {
 	Fence(ctx context.Context, n Node, token string) error
 	// Exists reports whether the cluster has a node, from the cluster itself.
 	Exists(ctx context.Context, node string) (bool, error)
-	// Take writes the status of a pool's PoolRollout, and creates that before if there is none, if it is the
-	// version that is known; else it returns ErrConflict, also if the status is the same.
+	// Take writes the status of a pool's PoolRollout, and creates that before if there is none, with Finalizer if
+	// the status has slots; if it is the version that is known; else it returns ErrConflict, also if the status is
+	// the same.
 	Take(ctx context.Context, p Pool, s objects.PoolRolloutStatus) error
+	// Hold gives a PoolRollout these finalizers, if it is the version that is known; else it returns ErrConflict. It
+	// returns the new version.
+	Hold(ctx context.Context, p Pool, finalizers []string) (version string, err error)
 	// Give gives a configuration to a node, if it is the version that is known; else it returns ErrConflict. It
 	// is not asked for a download any more.
 	Give(ctx context.Context, n Node, config string) error
@@ -69,6 +74,9 @@ func (c Controller) Pass(ctx context.Context) (next time.Time, err error) {
 
 // carryOut carries out the decision for a pool. The order is what docs/cluster-rollout.md proves.
 func (c Controller) carryOut(ctx context.Context, p Pool, d PoolDecision) error {
+	if err := c.hold(ctx, &p, d); err != nil {
+		return err
+	}
 	for _, n := range d.Released {
 		if err := c.Cluster.Fence(ctx, n, p.RolloutVersion); err != nil {
 			return err
@@ -89,10 +97,13 @@ func (c Controller) carryOut(ctx context.Context, p Pool, d PoolDecision) error 
 	// A node that cannot be given its configuration has a slot, and gets it in the next pass.
 	var failed []error
 	for _, n := range d.Given {
-		failed = append(failed, c.Cluster.Give(ctx, n, d.Rollout.Target))
+		failed = append(failed, c.Cluster.Give(ctx, n.Node, n.Config))
 	}
 	for _, n := range d.Asked {
 		failed = append(failed, c.Cluster.Ask(ctx, n, d.Rollout.Target))
+	}
+	if p.Orphan {
+		return errors.Join(failed...)
 	}
 	if !reflect.DeepEqual(p.Status, d.Status) {
 		failed = append(failed, c.Cluster.Show(ctx, p, d.Status))
@@ -102,6 +113,28 @@ func (c Controller) carryOut(ctx context.Context, p Pool, d PoolDecision) error 
 	}
 	return errors.Join(failed...)
 }
+
+// hold keeps a PoolRollout from being deleted exactly while it has slots: it has Finalizer from before the first one is
+// taken until after the last one was given back. So slots are never forgotten, and nothing has to run for a PoolRollout
+// without slots to go.
+func (c Controller) hold(ctx context.Context, p *Pool, d PoolDecision) (err error) {
+	held := slices.Contains(p.Finalizers, Finalizer)
+	switch {
+	case p.RolloutVersion == "": // Take creates it
+	case hasSlots(d.Rollout) && !held && !p.Deleted: // what is being deleted gets no finalizer, and no slot
+		p.RolloutVersion, err = c.Cluster.Hold(ctx, *p, append(slices.Clone(p.Finalizers), Finalizer))
+	case !hasSlots(p.Rollout) && !hasSlots(d.Rollout) && held:
+		without := slices.DeleteFunc(slices.Clone(p.Finalizers), func(f string) bool { return f == Finalizer })
+		p.RolloutVersion, err = c.Cluster.Hold(ctx, *p, without)
+	}
+	return err
+}
+
+// hasSlots reports whether nodes have slots, or places for a download.
+func hasSlots(s objects.PoolRolloutStatus) bool { return len(s.Taken)+len(s.Downloads) > 0 }
+
+// Finalizer keeps a PoolRollout while it has slots.
+const Finalizer = api.Prefix + "/slots"
 
 // Released is the annotation of a Node by which the controller changes it before it gives its slot back. Its
 // value, the resourceVersion of the PoolRollout, means nothing to the node.

@@ -27,6 +27,9 @@ func assign(f Fleet) assignment {
 	a := assignment{map[string][]*Node{}, map[string][]string{}}
 	selectors := map[string]labels.Selector{}
 	for _, p := range f.Pools {
+		if p.Orphan {
+			continue
+		}
 		s, err := selectorOf(p.Selector)
 		if err != nil {
 			a.problems[p.Name] = append(a.problems[p.Name], err.Error())

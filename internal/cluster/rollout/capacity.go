@@ -8,7 +8,7 @@ func (v *view) room() (serving, failed int) {
 	for i := range v.members {
 		switch m := &v.members[i]; {
 		case m.taken:
-		case m.elsewhere:
+		case m.elsewhere != "":
 			down++
 		case v.isFailedCandidate(m):
 			broken++

@@ -107,16 +107,26 @@ func (v *view) failing() []string {
 // maxFailing is how many problems a condition names.
 const maxFailing = 20
 
+// byConfig returns the nodes that get each configuration.
+func (d PoolDecision) byConfig() map[string][]string {
+	out := map[string][]string{}
+	for _, c := range d.Given {
+		out[c.Config] = append(out[c.Config], c.Name)
+	}
+	return out
+}
+
 // events returns events about what a decision changes. Each is about a change of the PoolRollout, which is
 // written before: so it is recorded once.
 func (v *view) events(d PoolDecision) (out []Event) {
 	before, after := v.pool.Rollout, d.Rollout
 	if len(d.Given) > 0 {
-		names := make([]string, len(d.Given))
-		for i := range d.Given {
-			names[i] = d.Given[i].Name
+		var each []string
+		for config, names := range d.byConfig() {
+			each = append(each, fmt.Sprintf("gives %s to %s", config, some(names)))
 		}
-		out = append(out, Event{Reason: EventSetDesiredConfig, Message: fmt.Sprintf("gives %s to %s", after.Target, some(names))})
+		slices.Sort(each)
+		out = append(out, Event{Reason: EventSetDesiredConfig, Message: strings.Join(each, "; ")})
 	}
 	known := namesOf(before.Failed)
 	for _, f := range after.Failed[:min(len(after.Failed), maxFailing)] {

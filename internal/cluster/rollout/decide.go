@@ -57,6 +57,7 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 		stop = v.begin()
 	}
 	v.retarget(held)
+	v.retargetLeft(nodes, views)
 	v.download(nodes)
 	if len(v.given)+len(v.asked) > 0 {
 		v.status.Round++
@@ -87,8 +88,7 @@ func (v *view) release(nodes map[string]*Node, held, workloads bool) {
 	for i := range v.members {
 		m := &v.members[i]
 		healthy := !workloads && v.has(m)
-		idle := held && m.desired() != v.target && !m.hasBegun()
-		if m.taken && (healthy || idle) {
+		if m.taken && (healthy || held && v.isIdle(m)) {
 			v.giveBack(m.Node)
 			m.taken = false
 		}
@@ -99,6 +99,9 @@ func (v *view) release(nodes map[string]*Node, held, workloads bool) {
 func (n *Node) isLeft() bool {
 	return n.unavailable() == "" || n.desired() == "" && n.Problem == "" && n.Annotations[api.CordonedFor] == ""
 }
+
+// isIdle reports whether nothing is under way on a node that has not got the target yet.
+func (v *view) isIdle(m *member) bool { return m.desired() != v.target && !m.hasBegun() }
 
 func (v *view) giveBack(n *Node) {
 	v.released = append(v.released, *n)
@@ -141,9 +144,43 @@ func (v *view) retarget(held bool) {
 		case !m.taken, v.target == "", m.desired() == v.target, m.cordonedByPeople(), v.pool.Paused:
 		case !m.hasBegun() && (held || m.why != ""):
 		default:
-			v.given = append(v.given, *m.Node)
+			v.given = append(v.given, Change{*m.Node, v.target})
 		}
 	}
+}
+
+// retargetLeft gives the nodes that have left the pool with a slot, in the middle of a change, the target of the pool
+// to which they belong now. They keep the slot that they have, and take none there.
+func (v *view) retargetLeft(nodes map[string]*Node, views map[string]*view) {
+	for _, name := range v.left() {
+		n, now := nodes[name], belongs(name, views)
+		switch {
+		case n == nil, now == nil, !n.hasBegun(), n.cordonedByPeople():
+		case now.target == "", now.target == n.desired(), now.pool.Paused:
+		default:
+			v.given = append(v.given, Change{*n, now.target})
+		}
+	}
+}
+
+// left returns the nodes with a slot that are not in the pool any more.
+func (v *view) left() (names []string) {
+	for _, name := range v.pool.Rollout.Taken { // whoever gets a slot now is in the pool
+		if v.taken[name] && !v.isMember(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// belongs returns the pool to which a node belongs; nil if there is none.
+func belongs(name string, views map[string]*view) *view {
+	for _, v := range views {
+		if v.isMember(name) {
+			return v
+		}
+	}
+	return nil
 }
 
 // hasBegun reports whether a node was given a configuration that it does not have, or has not settled with.

@@ -100,6 +100,9 @@ func TestDecide(t *testing.T) {
 			d := rollout.Decide(f).Pools[0]
 			var gives []string
 			for _, n := range d.Given {
+				if n.Config != d.Rollout.Target {
+					t.Errorf("%s gets %s, and the target is %s", n.Name, n.Config, d.Rollout.Target)
+				}
 				gives = append(gives, n.Name)
 			}
 			if got := strings.Join(gives, " "); got != c.gives || !strings.Contains(d.Rollout.Waiting, c.waiting) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -70,19 +71,13 @@ func (w plane) pool(config string) {
 }
 
 // TestDeleted (D125): a rollout goes on, within its limit, after its PoolRollout, a node that is being changed, and
-// its pool were deleted and made again in the middle of it.
+// its pool were deleted and made again in the middle of it. The PoolRollout stays until its slots are given back.
 func TestDeleted(t *testing.T) {
 	const limit = 3
 	w := newPlane(t, 6)
 	most := w.disturbed()
 	w.start()
 	w.pool("rendered-worker-2")
-	slots := func(uid types.UID) func(context.Context) bool {
-		return func(ctx context.Context) bool {
-			r := w.rollout(ctx)
-			return r.UID != uid && r.Status.Target == "rendered-worker-2" && r.Status.Waiting != ""
-		}
-	}
 	controlplane.Eventually(t, "all slots are taken", func(ctx context.Context) bool {
 		return len(w.rollout(ctx).Status.Taken) == limit
 	})
@@ -90,7 +85,9 @@ func TestDeleted(t *testing.T) {
 
 	before := w.rollout(t.Context())
 	w.delete(&before)
-	controlplane.Eventually(t, "there is another PoolRollout", slots(before.UID))
+	controlplane.Eventually(t, "the PoolRollout says why it stays", func(ctx context.Context) bool {
+		return strings.Contains(w.rollout(ctx).Status.Waiting, "waits until the nodes that have begun are done, to delete the PoolRollout: "+before.Status.Taken[0])
+	})
 
 	name := before.Status.Taken[0]
 	w.delete(&corev1.Node{ObjectMeta: v1.ObjectMeta{Name: name}})
@@ -103,7 +100,8 @@ func TestDeleted(t *testing.T) {
 	controlplane.Eventually(t, "each node has the configuration", func(ctx context.Context) bool {
 		p, r := &objects.MachineConfigPool{}, w.rollout(ctx)
 		return w.Get(ctx, client.ObjectKey{Name: "worker"}, p) == nil && p.Status.UpdatedMachineCount == 6 && p.Status.MachineCount == 6 &&
-			p.Status.Configuration.Name == "rendered-worker-2" && len(r.Status.Taken) == 0 && r.Status.Waiting == ""
+			p.Status.Configuration.Name == "rendered-worker-2" && len(r.Status.Taken) == 0 && r.Status.Waiting == "" &&
+			r.UID != before.UID && len(r.Finalizers) == 0
 	})
 	if most.Load() > limit {
 		t.Errorf("%d nodes were changed at a time, want at most %d", most.Load(), limit)

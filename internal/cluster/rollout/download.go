@@ -87,12 +87,12 @@ func (v *view) continued(d objects.Download, n *Node) (objects.Download, bool) {
 
 // wantsDownloads reports whether the target is worth a download: it does not fail, and not all nodes had it.
 func (v *view) wantsDownloads() bool {
-	return v.loads > 0 && v.target != "" && !v.isStopped() && !v.isReturning()
+	return v.loads > 0 && v.target != "" && !v.isStopped() && !v.isReturning() && !v.pool.Deleted
 }
 
 // mayDownload reports whether a node may be asked for a download. One that is cordoned may.
 func (v *view) mayDownload(m *member) bool {
-	if m.taken || m.elsewhere || m.desired() == v.target || m.hasBegun() || m.Problem != "" || m.System == nil || m.has(v.target) {
+	if m.taken || m.elsewhere != "" || m.desired() == v.target || m.hasBegun() || m.Problem != "" || m.System == nil || m.has(v.target) {
 		return false
 	}
 	known := slices.ContainsFunc(v.status.Downloads, func(d objects.Download) bool { return d.Name == m.Name })
@@ -130,7 +130,9 @@ func (v *view) isGone(name string) {
 }
 
 func (v *view) isReleased(name string) bool { return named(v.released, name) }
-func (v *view) isGiven(name string) bool    { return named(v.given, name) }
+func (v *view) isGiven(name string) bool {
+	return slices.ContainsFunc(v.given, func(c Change) bool { return c.Name == name })
+}
 
 func named(nodes []Node, name string) bool {
 	return slices.ContainsFunc(nodes, func(n Node) bool { return n.Name == name })

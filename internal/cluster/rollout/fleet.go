@@ -53,7 +53,9 @@ type System struct {
 
 // Pool is a MachineConfigPool with its PoolRollout.
 type Pool struct {
-	Name, UID      string
+	Name, UID string
+	// Orphan says that there is no such MachineConfigPool any more, and only its PoolRollout is left, with slots.
+	Orphan         bool
 	Version        string // the resourceVersion of the MachineConfigPool
 	Generation     int64
 	Selector       *v1.LabelSelector
@@ -65,6 +67,9 @@ type Pool struct {
 	RolloutVersion string
 	Spec           objects.PoolRolloutSpec
 	Rollout        objects.PoolRolloutStatus
+	// Finalizers are those of the PoolRollout, and Deleted says that it goes as soon as it has none.
+	Finalizers []string
+	Deleted    bool
 	// CheckProblem is why the expression of the pool's checks cannot be used; "" if it can.
 	CheckProblem string
 }
@@ -84,15 +89,21 @@ type PoolDecision struct {
 	Released []Node
 	// Gone are the same, if they are in the cluster no more.
 	Gone []string
-	// Rollout is the new status of the PoolRollout. It takes the slots of the nodes in Given.
+	// Rollout is the new status of the PoolRollout. It has the slots of the nodes in Given.
 	Rollout objects.PoolRolloutStatus
-	Given   []Node // get Rollout.Target
-	Asked   []Node // are asked to download it before their turn
+	Given   []Change
+	Asked   []Node // are asked to download Rollout.Target before their turn
 	Status  objects.MachineConfigPoolStatus
 	// Held says that no further node may begin because of the pool's own settings: it is paused, or its window, the
 	// order of pools or the soak time is waited for.
 	Held   bool
 	Events []Event // about what Rollout has changed
+}
+
+// Change is the configuration that a node gets: the target of the pool to which it belongs.
+type Change struct {
+	Node
+	Config string
 }
 
 // Event is about a pool.

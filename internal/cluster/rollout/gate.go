@@ -13,6 +13,8 @@ import (
 func (v *view) gate(f Fleet, views map[string]*view, workloads string) string {
 	spec := v.pool.Spec
 	switch {
+	case v.pool.Deleted:
+		return v.deleted(workloads)
 	case v.target == "":
 		return "waits until a MachineConfig is rendered for the pool"
 	case v.pool.Paused:
@@ -47,11 +49,28 @@ func (v *view) stopped() string {
 	return fmt.Sprintf("stopped: %s failed with %s; %s: %s", has(names), v.target, f[0].Name, f[0].Reason)
 }
 
+// deleted waits until no slot is left in the PoolRollout, which is deleted then.
+func (v *view) deleted(workloads string) string {
+	begun := v.left()
+	for i := range v.members {
+		if m := &v.members[i]; m.taken && !v.isIdle(m) { // else it gives its slot back now
+			begun = append(begun, m.describe(v.target))
+		}
+	}
+	switch {
+	case len(begun) == 0:
+		return "waits until the PoolRollout is deleted"
+	case workloads != "":
+		workloads = "; " + workloads
+	}
+	return "waits until the nodes that have begun are done, to delete the PoolRollout: " + some(begun) + workloads
+}
+
 // after waits for the pools that must have arrived first.
 func (v *view) after(pools []string, views map[string]*view) string {
 	for _, name := range pools {
 		switch other := views[name]; {
-		case other == nil:
+		case other == nil || other.pool.Orphan:
 			return fmt.Sprintf("waits for the pool %s, which does not exist; correct spec.after", name)
 		case reaches(name, v.pool.Name, views, map[string]bool{}):
 			return fmt.Sprintf("waits for the pool %s, which waits for this one; correct spec.after", name)

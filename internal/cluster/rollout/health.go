@@ -68,7 +68,7 @@ func (v *view) failure(m *member) string {
 		return ""
 	case m.hasFailed():
 		return strings.TrimSuffix(m.stateName()+": "+m.Annotations[api.Reason], ": ")
-	case m.taken && m.isMissing(v.now, v.missingAfter()):
+	case (m.taken || m.elsewhere != "") && m.isMissing(v.now, v.missingAfter()):
 		return fmt.Sprintf("missing: it is not Ready since %s", m.NotReadySince.UTC().Format(time.RFC3339))
 	}
 	return ""

@@ -72,8 +72,14 @@ func (k *Kube) readPools(ctx context.Context, f *Fleet, pools []objects.MachineC
 	}
 	for i := range pools {
 		f.Pools = append(f.Pools, poolOf(&pools[i], byRollout[pools[i].Name]))
+		delete(byRollout, pools[i].Name)
 		if err := k.readWorkloads(ctx, f.Pools[i].Spec.Checks.Workloads, f.Workloads); err != nil {
 			return err
+		}
+	}
+	for _, r := range byRollout {
+		if p, used := orphanOf(r); used {
+			f.Pools = append(f.Pools, p)
 		}
 	}
 	return nil
@@ -147,6 +153,9 @@ func (k *Kube) Exists(ctx context.Context, node string) (bool, error) {
 func (k *Kube) Take(ctx context.Context, p Pool, s objects.PoolRolloutStatus) error {
 	r := &objects.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: p.Name}}
 	if p.RolloutVersion == "" {
+		if hasSlots(s) {
+			r.Finalizers = []string{Finalizer}
+		}
 		if err := k.Writer.Create(ctx, r); err != nil {
 			return conflict("PoolRollout "+p.Name, err)
 		}
@@ -158,6 +167,14 @@ func (k *Kube) Take(ctx context.Context, p Pool, s objects.PoolRolloutStatus) er
 		{"op": "add", "path": "/status", "value": s},
 	}
 	return conflict("PoolRollout "+p.Name, k.Status.Patch(ctx, r, client.RawPatch(types.JSONPatchType, text(patch))))
+}
+
+// Hold implements Cluster.
+func (k *Kube) Hold(ctx context.Context, p Pool, finalizers []string) (string, error) {
+	r := &objects.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: p.Name}}
+	patch := map[string]any{"metadata": map[string]any{"resourceVersion": p.RolloutVersion, "finalizers": finalizers}}
+	err := k.Writer.Patch(ctx, r, mergePatch(patch))
+	return r.ResourceVersion, conflict("PoolRollout "+p.Name, err)
 }
 
 // Show implements Cluster.

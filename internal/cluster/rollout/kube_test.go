@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -161,6 +162,7 @@ func TestKube(t *testing.T) {
 	if got, asked := w.fleet(k).Nodes[0].Annotations[api.Download]; asked {
 		t.Errorf("a node with another configuration is asked to download %q", got)
 	}
+	w.holds(k, status)
 	works("show", k.Show(ctx, now.Pools[0], objects.MachineConfigPoolStatus{MachineCount: 1}))
 	conflicts("show an old version", k.Show(ctx, now.Pools[0], objects.MachineConfigPoolStatus{MachineCount: 2}))
 	for name, want := range map[string]bool{"n0": true, "n9": false} {
@@ -170,6 +172,41 @@ func TestKube(t *testing.T) {
 	}
 	works("delete a node", w.nodes.CoreV1().Nodes().Delete(ctx, "n0", v1.DeleteOptions{}))
 	conflicts("give to a deleted node", k.Give(ctx, w.withNode(now), "rendered-worker-1"))
+}
+
+// holds checks that a PoolRollout with slots stays when it is deleted, until the finalizer is removed, in the version that
+// was read only.
+func (w plane) holds(k *rollout.Kube, slots objects.PoolRolloutStatus) {
+	w.Helper()
+	read := func() rollout.Pool { return w.fleet(k).Pools[0] }
+	before := read()
+	if !slices.Equal(before.Finalizers, []string{rollout.Finalizer}) {
+		w.Errorf("a PoolRollout that was created with slots has the finalizers %q", before.Finalizers)
+	}
+	version, err := k.Hold(w.Context(), before, []string{"example.com/other", rollout.Finalizer})
+	if held := read(); err != nil || held.RolloutVersion != version || len(held.Finalizers) != 2 {
+		w.Errorf("the version is %s, read as %s with %q: %v", version, held.RolloutVersion, held.Finalizers, err)
+	}
+	if _, err := k.Hold(w.Context(), before, nil); !errors.Is(err, rollout.ErrConflict) {
+		w.Errorf("an old version loses its finalizer: %v", err)
+	}
+	if err := k.Take(w.Context(), read(), slots); err != nil {
+		w.Error(err)
+	}
+	w.delete(&objects.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: "worker"}})
+	deleted := read()
+	if !deleted.Deleted || !slices.Equal(deleted.Rollout.Taken, slots.Taken) {
+		w.Errorf("a deleted PoolRollout with slots is %+v", deleted)
+	}
+	if _, err := k.Hold(w.Context(), deleted, nil); err != nil {
+		w.Error(err)
+	}
+	if err := k.Take(w.Context(), deleted, slots); !errors.Is(err, rollout.ErrConflict) {
+		w.Errorf("one that is gone takes slots: %v", err)
+	}
+	if gone := read(); gone.RolloutVersion != "" || gone.Deleted {
+		w.Errorf("without its finalizer, there is %+v", gone)
+	}
 }
 
 func (w plane) withNode(f rollout.Fleet) rollout.Node { return f.Nodes[0] }

@@ -34,6 +34,9 @@ func (m *measured) pools(f Fleet, d Decision) {
 		g.Reset()
 	}
 	for i := range d.Pools {
+		if f.Pools[i].Orphan {
+			continue
+		}
 		m.pool(f.Pools[i].Name, f.Pools[i].Paused, d.Pools[i])
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -24,14 +25,20 @@ type memory struct {
 	order     []string // of the pools
 	requests  int
 	events    int
-	check     func(what string)                                 // after each request that changes something
-	given     func(call string, n *rollout.Node, config string) // before a configuration is given, or a download asked for
-	asks      int                                               // for downloads
-	ignoreCAS func(kind string) bool                            // a broken API server; nil: none
+	workloads map[objects.WorkloadReference]string
+	healthy   func(n *rollout.Node) bool // the expression of the pools' checks
+	check     func(what string)          // after each request that changes something
+	// given is told before a pool gives a node a configuration, or asks it for a download; took is told before the
+	// status of a PoolRollout is written. Both are told of the fleet that the controller has decided on.
+	given     func(call, pool string, n *rollout.Node, config string, seen rollout.Fleet)
+	took      func(pool string, s objects.PoolRolloutStatus, seen rollout.Fleet)
+	forgotten func(pool string)      // is told that a PoolRollout is gone
+	asks      int                    // for downloads
+	ignoreCAS func(kind string) bool // a broken API server; nil: none
 }
 
 func newMemory() *memory {
-	return &memory{nodes: map[string]*rollout.Node{}, pools: map[string]*rollout.Pool{},
+	return &memory{nodes: map[string]*rollout.Node{}, pools: map[string]*rollout.Pool{}, workloads: map[objects.WorkloadReference]string{},
 		now: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)}
 }
 
@@ -60,6 +67,32 @@ func (m *memory) changePool(name string, change func(p *rollout.Pool)) {
 	m.pools[name] = &p
 }
 
+// changeRollout changes the PoolRollout of a pool, and creates it if there is none.
+func (m *memory) changeRollout(name string, change func(p *rollout.Pool)) {
+	m.changePool(name, func(p *rollout.Pool) {
+		change(p)
+		p.RolloutVersion = m.next()
+	})
+	m.vanish(name)
+}
+
+// deleteRollout deletes the PoolRollout of a pool, as an administrator does.
+func (m *memory) deleteRollout(name string) {
+	if m.pools[name].RolloutVersion != "" {
+		m.changeRollout(name, func(p *rollout.Pool) { p.Deleted = true })
+	}
+}
+
+// vanish removes a PoolRollout that is deleted and has no finalizer, as an API server does.
+func (m *memory) vanish(name string) {
+	if p := m.pools[name]; p.Deleted && len(p.Finalizers) == 0 {
+		m.changePool(name, func(p *rollout.Pool) { setRollout(p, rollout.Pool{}) })
+		if m.forgotten != nil {
+			m.forgotten(name)
+		}
+	}
+}
+
 func (m *memory) broken(kind string) bool { return m.ignoreCAS != nil && m.ignoreCAS(kind) }
 
 // access is that of one controller, with caches that may be old.
@@ -69,6 +102,8 @@ type access struct {
 	pools map[string]*rollout.Pool
 	self  string
 	pause func(call string) bool // between requests; false: the controller was killed
+	seen  rollout.Fleet          // what was decided on last
+	acts  string                 // the pool whose decision is carried out
 }
 
 func (m *memory) access(self string) *access {
@@ -96,16 +131,21 @@ func (c *access) refresh(some func() bool) {
 	}
 	for _, name := range c.order {
 		if some() {
-			old := *c.pools[name]
-			old.Configuration, old.Paused, old.Status, old.Version = c.memory.pools[name].Configuration, c.memory.pools[name].Paused, c.memory.pools[name].Status, c.memory.pools[name].Version
-			c.pools[name] = &old
+			now := *c.memory.pools[name]
+			setRollout(&now, *c.pools[name])
+			c.pools[name] = &now
 		}
 		if some() { // the PoolRollout is another object
 			old := *c.pools[name]
-			old.RolloutVersion, old.Rollout = c.memory.pools[name].RolloutVersion, c.memory.pools[name].Rollout
+			setRollout(&old, *c.memory.pools[name])
 			c.pools[name] = &old
 		}
 	}
+}
+
+// setRollout replaces what a pool has of its PoolRollout.
+func setRollout(p *rollout.Pool, of rollout.Pool) {
+	p.RolloutVersion, p.Spec, p.Rollout, p.Finalizers, p.Deleted = of.RolloutVersion, of.Spec, of.Rollout, of.Finalizers, of.Deleted
 }
 
 var errKilled = fmt.Errorf("killed")
@@ -130,14 +170,38 @@ func (c *access) done(call string) error {
 }
 
 func (c *access) Fleet(context.Context) (rollout.Fleet, error) {
-	f := rollout.Fleet{Now: c.now, Self: c.self}
+	f := rollout.Fleet{Now: c.now, Self: c.self, Workloads: maps.Clone(c.workloads)}
 	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
 		f.Nodes = append(f.Nodes, *c.nodes[name])
 	}
 	for _, name := range c.order {
-		f.Pools = append(f.Pools, *c.pools[name])
+		p := *c.pools[name]
+		if p.Orphan {
+			left := rollout.Pool{Name: name, Orphan: true}
+			if setRollout(&left, p); len(left.Rollout.Taken)+len(left.Rollout.Downloads) == 0 && !slices.Contains(left.Finalizers, rollout.Finalizer) {
+				continue
+			}
+			left.Spec = objects.PoolRolloutSpec{}
+			p = left
+		}
+		f.Pools = append(f.Pools, p)
+		c.checkNodes(p, f.Nodes)
 	}
+	c.seen = f
 	return f, nil
+}
+
+// checkNodes evaluates the expression of a pool.
+func (c *access) checkNodes(p rollout.Pool, nodes []rollout.Node) {
+	if p.Spec.Checks.Node == "" {
+		return
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		if _, selected := n.Labels[role(p.Name)]; selected && n.Annotations[api.CurrentConfig] == p.Configuration.Name && !c.healthy(n) {
+			n.Check = "spec.checks.node is false"
+		}
+	}
 }
 
 func (c *access) fresh(n rollout.Node, kind string) error {
@@ -170,18 +234,54 @@ func (c *access) Exists(_ context.Context, node string) (bool, error) {
 	if err := c.request("exists"); err != nil {
 		return false, err
 	}
-	return c.memory.nodes[node] != nil, nil
+	return c.memory.nodes[node] != nil && !c.broken("exists"), nil
 }
 
 func (c *access) Take(_ context.Context, p rollout.Pool, s objects.PoolRolloutStatus) error {
 	if err := c.request("take"); err != nil {
 		return err
 	}
-	if c.memory.pools[p.Name].RolloutVersion != p.RolloutVersion && !c.broken("take") {
+	if p.RolloutVersion == "" {
+		if c.memory.pools[p.Name].RolloutVersion != "" {
+			return rollout.ErrConflict
+		}
+		c.changeRollout(p.Name, func(p *rollout.Pool) {
+			if len(s.Taken)+len(s.Downloads) > 0 && !c.broken("no finalizer") {
+				p.Finalizers = []string{rollout.Finalizer}
+			}
+		})
+		p.RolloutVersion = c.memory.pools[p.Name].RolloutVersion
+		if err := c.done("create"); err != nil {
+			return err
+		}
+	}
+	now := c.memory.pools[p.Name]
+	if now.RolloutVersion == "" || now.RolloutVersion != p.RolloutVersion && !c.broken("take") {
 		return rollout.ErrConflict
 	}
-	c.changePool(p.Name, func(p *rollout.Pool) { p.Rollout, p.RolloutVersion = s, c.next() })
+	if c.acts = p.Name; c.took != nil {
+		c.took(p.Name, s, c.seen)
+	}
+	if !reflect.DeepEqual(now.Rollout, s) { // else an API server leaves the version as it is
+		c.changeRollout(p.Name, func(p *rollout.Pool) { p.Rollout = s })
+	}
 	return c.done("take")
+}
+
+func (c *access) Hold(_ context.Context, p rollout.Pool, finalizers []string) (string, error) {
+	if err := c.request("hold"); err != nil {
+		return "", err
+	}
+	if c.broken("no finalizer") {
+		return p.RolloutVersion, nil
+	}
+	if now := c.memory.pools[p.Name]; now.RolloutVersion == "" || now.RolloutVersion != p.RolloutVersion {
+		return "", rollout.ErrConflict
+	}
+	version := c.next()
+	c.changePool(p.Name, func(p *rollout.Pool) { p.Finalizers, p.RolloutVersion = finalizers, version })
+	c.vanish(p.Name)
+	return version, c.done("hold")
 }
 
 func (c *access) Give(_ context.Context, n rollout.Node, config string) error {
@@ -192,7 +292,7 @@ func (c *access) Give(_ context.Context, n rollout.Node, config string) error {
 		return err
 	}
 	if c.given != nil {
-		c.given("give", c.memory.nodes[n.Name], config)
+		c.given("give", c.acts, c.memory.nodes[n.Name], config, c.seen)
 	}
 	c.change(n.Name, func(n *rollout.Node) {
 		n.Annotations[api.DesiredConfig] = config
@@ -209,7 +309,7 @@ func (c *access) Ask(_ context.Context, n rollout.Node, config string) error {
 		return err
 	}
 	if c.given != nil {
-		c.given("ask", c.memory.nodes[n.Name], config)
+		c.given("ask", c.acts, c.memory.nodes[n.Name], config, c.seen)
 	}
 	c.asks++
 	c.change(n.Name, func(n *rollout.Node) { n.Annotations[api.Download] = config })
@@ -220,7 +320,7 @@ func (c *access) Show(_ context.Context, p rollout.Pool, s objects.MachineConfig
 	if err := c.request("show"); err != nil {
 		return err
 	}
-	if c.memory.pools[p.Name].Version != p.Version {
+	if now := c.memory.pools[p.Name]; now.Orphan || now.Version != p.Version {
 		return rollout.ErrConflict
 	}
 	c.changePool(p.Name, func(p *rollout.Pool) { p.Status, p.Version = s, c.next() })

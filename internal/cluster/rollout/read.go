@@ -61,9 +61,23 @@ func poolOf(p *objects.MachineConfigPool, r *objects.PoolRollout) Pool {
 	out := Pool{Name: p.Name, UID: string(p.UID), Version: p.ResourceVersion, Generation: p.Generation, Selector: p.Spec.NodeSelector, Paused: p.Spec.Paused,
 		MaxUnavailable: p.Spec.MaxUnavailable, Configuration: p.Spec.Configuration, Status: p.Status}
 	if r != nil {
-		out.RolloutVersion, out.Spec, out.Rollout = r.ResourceVersion, r.Spec, r.Status
+		out.withRollout(r)
 	}
 	return out
+}
+
+// orphanOf returns what is used of a PoolRollout whose MachineConfigPool does not exist, and whether it is used at all.
+// Its settings are not.
+func orphanOf(r *objects.PoolRollout) (Pool, bool) {
+	out := Pool{Name: r.Name, Orphan: true}
+	out.withRollout(r)
+	out.Spec = objects.PoolRolloutSpec{}
+	return out, hasSlots(r.Status) || slices.Contains(r.Finalizers, Finalizer)
+}
+
+func (p *Pool) withRollout(r *objects.PoolRollout) {
+	p.RolloutVersion, p.Spec, p.Rollout = r.ResourceVersion, r.Spec, r.Status
+	p.Finalizers, p.Deleted = r.Finalizers, r.DeletionTimestamp != nil
 }
 
 // trimNode removes what is not used from a Node before it is kept. What other controllers of the fleet may want

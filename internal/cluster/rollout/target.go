@@ -70,7 +70,7 @@ func (v *view) failed() (out []objects.FailedNode) {
 		m := &v.members[i]
 		if reason := v.failure(m); reason != "" {
 			out = append(out, objects.FailedNode{Name: m.Name, Reason: bounded(reason)})
-		} else if m.taken && m.desired() == v.target && !m.NotReadySince.IsZero() {
+		} else if (m.taken || m.elsewhere != "") && m.desired() == v.target && !m.NotReadySince.IsZero() {
 			v.remindAt(m.NotReadySince.Add(v.missingAfter()))
 		}
 	}

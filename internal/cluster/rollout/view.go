@@ -28,7 +28,7 @@ type view struct {
 	fails    []objects.FailedNode // on which the target fails now
 	released []Node
 	gone     []string
-	given    []Node
+	given    []Change
 	asked    []Node
 }
 
@@ -37,7 +37,7 @@ type member struct {
 	*Node
 	why       string // it is unavailable; "" if it is not
 	taken     bool   // it has a slot of the pool
-	elsewhere bool   // it has a slot of another pool, of which it was a node
+	elsewhere string // the other pool, of which it was a node, that it has a slot of
 }
 
 // newView returns the view of a pool before anything is decided.
@@ -53,8 +53,11 @@ func newView(f Fleet, i int, a assignment, holders map[string]string) *view {
 			continue
 		}
 		v.names[n.Name] = true
-		holder := holders[n.Name]
-		v.members = append(v.members, member{Node: n, why: n.unavailable(), taken: v.taken[n.Name], elsewhere: holder != "" && holder != p.Name})
+		m := member{Node: n, why: n.unavailable(), taken: v.taken[n.Name]}
+		if holder := holders[n.Name]; holder != p.Name {
+			m.elsewhere = holder
+		}
+		v.members = append(v.members, m)
 	}
 	slices.SortFunc(v.members, v.order)
 	var err error
@@ -96,12 +99,12 @@ func holders(f Fleet) map[string]string {
 // isFailedCandidate reports whether a node without a slot has failed with another configuration than the
 // target, and may get that.
 func (v *view) isFailedCandidate(m *member) bool {
-	return !m.taken && !m.elsewhere && m.desired() != v.target && m.hasFailed() && !m.cordonedByPeople()
+	return !m.taken && m.elsewhere == "" && m.desired() != v.target && m.hasFailed() && !m.cordonedByPeople()
 }
 
 // isCandidate reports whether a node that serves may begin.
 func (v *view) isCandidate(m *member) bool {
-	return !m.taken && !m.elsewhere && m.desired() != v.target && m.why == ""
+	return !m.taken && m.elsewhere == "" && m.desired() != v.target && m.why == ""
 }
 
 // has reports whether a node has the target, and serves with it. One that somebody has cordoned has it, too.

@@ -49,8 +49,8 @@ func (v *view) reason(stop string) string {
 			cordoned = append(cordoned, m.Name)
 		case m.taken:
 			begun = append(begun, m.describe(v.target))
-		case m.elsewhere:
-			down = append(down, m.Name+" has a slot of another pool")
+		case m.elsewhere != "":
+			down = append(down, m.begunElsewhere())
 		case v.has(m) && m.why == "":
 		case v.has(m): // it has the target, and takes room from others
 			cordoned = append(cordoned, m.Name)
@@ -74,11 +74,20 @@ func (v *view) reason(stop string) string {
 	case len(cordoned) > 0:
 		return "waits until somebody uncordons " + some(cordoned)
 	case len(v.taken) > 0:
-		return "waits for the nodes that have left the pool"
+		return "waits for " + some(v.left()) + ", in change since before they left the pool"
 	case v.isReturning():
 		return "all nodes have it; correct the MachineConfigs of the pool"
 	}
 	return ""
+}
+
+// begunElsewhere says which pool has begun to change a node, and how far that is.
+func (m *member) begunElsewhere() string {
+	text := fmt.Sprintf("%s has a slot of the pool %s", m.Name, m.elsewhere)
+	if m.why != "" {
+		text += ": it " + m.why
+	}
+	return text
 }
 
 // describe says how far a node with a slot is.

@@ -153,6 +153,18 @@ func appendJSON(b []byte, n *yaml.Node) []byte {
 	return append(b, "null"...)
 }
 
+// textSize returns about how many bytes a tree takes as JSON.
+func textSize(n *yaml.Node) int {
+	if n == nil {
+		return len("null")
+	}
+	size := len(n.Value) + len(`"",`)
+	for _, c := range n.Content {
+		size += textSize(c)
+	}
+	return size
+}
+
 // appendString appends a string as JSON, without HTML escapes.
 func appendString(b []byte, text string) []byte {
 	if isPlain(text) {

@@ -179,4 +179,4 @@ func (n Node) IsEmpty() bool {
 }
 
 // JSON returns the value as JSON on one line, with the members in document order.
-func (n Node) JSON() []byte { return appendJSON(nil, n.tree) }
+func (n Node) JSON() []byte { return appendJSON(make([]byte, 0, textSize(n.tree)), n.tree) }

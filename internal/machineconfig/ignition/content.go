@@ -45,6 +45,37 @@ func Content(r types.Resource, room *Room) ([]byte, error) {
 	return Unpack(r, url.Data, room)
 }
 
+// CheckContent returns the error of Content for a resource of a config that Parse has accepted. Ignition has decoded each
+// data URL of such a config, so one that is neither compressed nor has a hash is not decoded once more.
+func CheckContent(r types.Resource, room *Room) error {
+	compressed := r.Compression != nil && *r.Compression != ""
+	if r.Source == nil || IsRemote(r) || compressed || r.Verification.Hash != nil {
+		_, err := Content(r, room)
+		return err
+	}
+	return room.fits(decodedSize(*r.Source))
+}
+
+// decodedSize returns the size of the content of a valid data URL, or up to two bytes more.
+func decodedSize(source string) int64 {
+	head, content, _ := strings.Cut(source, ",")
+	if strings.HasSuffix(head, ";base64") {
+		return int64(len(content)) / 4 * 3
+	}
+	return int64(len(content) - 2*strings.Count(content, "%"))
+}
+
+// fits takes the room for a content of a size.
+func (room *Room) fits(size int64) error {
+	switch err := room.all.Take(size); {
+	case errors.Is(err, budget.ErrExceeded):
+		return fmt.Errorf("the config is too large: %w", err)
+	case size > room.each:
+		return fmt.Errorf("it is larger than %d bytes", room.each)
+	}
+	return nil
+}
+
 // IsRemote reports whether a resource must be fetched.
 func IsRemote(r types.Resource) bool {
 	return r.Source != nil && *r.Source != "" && !strings.HasPrefix(*r.Source, "data:")

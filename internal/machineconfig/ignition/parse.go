@@ -42,7 +42,7 @@ func Parse(raw []byte) (Config, problem.Report) {
 	return ParseVersion(raw, version)
 }
 
-// ParseVersion is Parse for a config whose version is known from VersionOf.
+// ParseVersion is Parse for a config whose version is known, as from VersionOf.
 func ParseVersion(raw []byte, version string) (Config, problem.Report) {
 	if wrong := CheckSize(raw); wrong.Failed() {
 		return Config{}, wrong

@@ -80,7 +80,7 @@ type pool struct {
 	rollout        objects.PoolRolloutStatus
 }
 
-type counts struct{ given, kills, steals, joins, deletions int }
+type counts struct{ given, kills, steals, joins, deletions, rollouts int } // rollouts: PoolRollouts that were deleted
 
 var poolNames = []string{"master", "infra", "worker"}
 
@@ -223,7 +223,7 @@ func (f *simulated) step(ctx context.Context) {
 	}
 }
 
-// administrator does what people do: other configurations, cordons, deletions, joins.
+// administrator does what people do: other configurations, cordons, joins, deletions of nodes and of PoolRollouts.
 func (f *simulated) administrator(ctx context.Context) {
 	names := slices.Sorted(maps.Keys(f.nodes))
 	name := names[f.rand.IntN(len(names))]
@@ -251,6 +251,11 @@ func (f *simulated) administrator(ctx context.Context) {
 	case 4:
 		paused := f.rand.IntN(3) == 0
 		f.write(func() error { return f.pause(ctx, "worker", paused) })
+	case 5: // the next one has the default settings
+		f.count.rollouts++
+		f.write(func() error {
+			return f.Delete(ctx, &objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: pool}})
+		})
 	}
 }
 
@@ -304,7 +309,7 @@ func (f *simulated) heal() {
 	f.Helper()
 	for _, name := range poolNames {
 		rollout := &objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if err := f.merge(f.Context(), rollout, map[string]any{"spec": map[string]any{"returnToLastGood": false}}); err != nil {
+		if err := f.merge(f.Context(), rollout, map[string]any{"spec": map[string]any{"returnToLastGood": false}}); client.IgnoreNotFound(err) != nil {
 			f.Fatal(err)
 		}
 	}
@@ -382,7 +387,7 @@ func (f *simulated) ends() []machines.End {
 		}
 		slices.Sort(e.Behind)
 		if len(out) > 0 && len(out[0].Behind) > 0 {
-			e.Others = []string{"master"}
+			e.Others = []string{"pool master"}
 		}
 		out = append(out, e)
 	}

@@ -108,8 +108,7 @@ func (w *world) agentsOnce(ctx context.Context) {
 			continue
 		}
 		changed++
-		body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}}}`, api.CurrentConfig, desired, api.StateOfNode, api.StateDone)
-		if w.Patch(ctx, n, client.RawPatch(types.MergePatchType, []byte(body))) == nil {
+		if w.Patch(ctx, n, hasConfig(desired)) == nil {
 			w.mu.Lock()
 			w.received = append(w.received, desired)
 			w.mu.Unlock()
@@ -118,6 +117,12 @@ func (w *world) agentsOnce(ctx context.Context) {
 	w.mu.Lock()
 	w.most = max(w.most, changed)
 	w.mu.Unlock()
+}
+
+// hasConfig returns the patch of a node by its agent when the node has a configuration.
+func hasConfig(name string) client.Patch {
+	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}}}`, api.CurrentConfig, name, api.StateOfNode, api.StateDone)
+	return client.RawPatch(types.MergePatchType, []byte(body))
 }
 
 // pool returns the pool of the workers; an empty one if it cannot be read.

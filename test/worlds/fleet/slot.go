@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -112,4 +113,21 @@ func PeakMemory(pid int) (int, error) {
 	}
 	kilobytes, err := strconv.Atoi(string(peak[1]))
 	return kilobytes * 1024 / 1e6, err
+}
+
+// ProcessorTime returns the processor time that a process has used so far, in steps of 10 ms.
+func ProcessorTime(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	var user, system time.Duration // in ticks, of which a second has 100: proc_pid_stat(5)
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("there are too few fields in %s", text)
+	}
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
+		return 0, err
+	}
+	return (user + system) * 10 * time.Millisecond, nil
 }

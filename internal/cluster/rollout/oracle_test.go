@@ -1,0 +1,220 @@
+package rollout_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/nodecheck"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/rollout"
+)
+
+// What must hold in a simulation at any time.
+
+// checkLimits is the first invariant: of the nodes that a pool has begun to change, no more are disturbed than it may
+// have, also if they have left the pool since; and it has not asked more for a download than it may.
+func (s *simulation) checkLimits(call string) {
+	count, asked, size := map[string][]string{}, map[string][]string{}, map[string]int{}
+	for name, c := range s.machines {
+		n := s.memory.nodes[name]
+		if n == nil {
+			continue
+		}
+		size[s.poolOf(n)]++
+		if pool := s.begun[name]; c.Disturbed() {
+			count[pool] = append(count[pool], name)
+		} else if n.Annotations[api.Download] != "" {
+			asked[s.asked[name]] = append(asked[s.asked[name]], name)
+		}
+	}
+	for pool, l := range s.loads {
+		wrong := l.Exceeded(pool, size[pool], asked[pool])
+		if none := l.Number+l.Percent == 0; none && len(asked[pool]) > 0 {
+			wrong = fmt.Sprintf("limit: %s of %s are asked, and none may be", asked[pool], pool)
+		}
+		if wrong != "" {
+			s.fault("downloads: %s, after %s", wrong, call)
+		}
+	}
+	for pool, l := range s.limits {
+		if wrong := l.Exceeded(pool, size[pool], count[pool]); wrong != "" {
+			s.fault("%s, after %s", wrong, call)
+		}
+	}
+}
+
+// checkGiven is the invariant of what is given, or to be downloaded: only what a pool of the node has or had; nothing is
+// given to a node that an administrator has cordoned, and none begins that may not.
+func (s *simulation) checkGiven(call, pool string, n *rollout.Node, config string, seen rollout.Fleet) {
+	if !slices.ContainsFunc(s.poolsOf(n), func(pool string) bool { return s.targets[pool][config] }) {
+		s.fault("%s of %s is given %s", n.Name, s.poolsOf(n), config)
+	}
+	if call == "ask" {
+		s.asked[n.Name] = pool
+		return
+	}
+	s.begun[n.Name] = pool
+	if n.Cordoned && n.Annotations[api.CordonedFor] == "" {
+		s.fault("%s is given %s although it is cordoned", n.Name, config)
+	}
+	if why := s.mayNotBegin(pool, config, seen); why != "" && isAtRest(n) {
+		s.fault("%s is given %s although %s", n.Name, config, why)
+	}
+}
+
+// checkTaken is the invariant of slots: none is taken while no node may begin, and none is given back by a node that
+// has the target while what is checked does not work.
+func (s *simulation) checkTaken(pool string, status objects.PoolRolloutStatus, seen rollout.Fleet) {
+	for i := range seen.Pools {
+		s.seesSize(seen.Pools[i].Name, seen)
+	}
+	before := s.memory.pools[pool].Rollout.Taken
+	why := s.mayNotBegin(pool, status.Target, seen)
+	for _, name := range status.Taken {
+		if why != "" && !slices.Contains(before, name) {
+			s.fault("%s takes a slot of %s although %s", name, pool, why)
+		}
+	}
+	p := poolIn(seen, pool)
+	for _, name := range before {
+		i := slices.IndexFunc(seen.Nodes, func(n rollout.Node) bool { return n.Name == name })
+		if slices.Contains(status.Taken, name) || i < 0 {
+			continue
+		}
+		n := &seen.Nodes[i]
+		if s.belongs(n, seen) != pool || n.Annotations[api.DesiredConfig] != status.Target {
+			continue
+		}
+		if p.Spec.Checks.Node != "" && !hasGPU(n) && status.Target == p.Configuration.Name {
+			s.fault("%s gives its slot of %s back although it does not pass the check", name, pool)
+		}
+		if len(p.Spec.Checks.Workloads) > 0 && seen.Workloads[workloadOf(pool)] != "" {
+			s.fault("%s gives its slot of %s back although the workload is not available", name, pool)
+		}
+	}
+}
+
+// seesSize lets a controller count on as many nodes of a pool as it has seen: a percentage is of these.
+func (s *simulation) seesSize(pool string, seen rollout.Fleet) {
+	size := 0
+	for i := range seen.Nodes {
+		if s.belongs(&seen.Nodes[i], seen) == pool {
+			size++
+		}
+	}
+	s.limits[pool].Sees(size)
+	s.loads[pool].Sees(size)
+}
+
+// isAtRest reports whether a node is in no change.
+func isAtRest(n *rollout.Node) bool {
+	return n.Annotations[api.CurrentConfig] == n.Annotations[api.DesiredConfig] && n.Annotations[api.StateOfNode] == api.StateDone && n.Annotations[api.CordonedFor] == ""
+}
+
+// mayNotBegin returns why no node of a pool may begin with a target, by what its controller has seen; "" if nothing of
+// what is checked here speaks against it.
+func (s *simulation) mayNotBegin(pool, target string, seen rollout.Fleet) string {
+	p := poolIn(seen, pool)
+	spec := p.Spec
+	switch {
+	case p.Paused:
+		return "the pool is paused"
+	case p.Orphan, p.Deleted:
+		return "the pool or its PoolRollout is deleted"
+	case spec.Window != "" && !isOpen(spec.Window, seen.Now):
+		return "the window " + spec.Window + " is closed"
+	case len(spec.Checks.Workloads) > 0 && seen.Workloads[workloadOf(pool)] != "":
+		return "the workload is not available"
+	}
+	for i := range seen.Nodes {
+		n := &seen.Nodes[i]
+		current, desired := n.Annotations[api.CurrentConfig], n.Annotations[api.DesiredConfig]
+		if s.belongs(n, seen) == pool && spec.Checks.Node != "" && current == p.Configuration.Name && desired == current && target == current && !hasGPU(n) {
+			return n.Name + " does not pass the check"
+		}
+		if slices.Contains(spec.After, "master") && s.belongs(n, seen) == "master" && (current != desired || desired != poolIn(seen, "master").Configuration.Name) {
+			return "master has not arrived"
+		}
+	}
+	return ""
+}
+
+func poolIn(f rollout.Fleet, name string) rollout.Pool {
+	i := slices.IndexFunc(f.Pools, func(p rollout.Pool) bool { return p.Name == name })
+	if i < 0 {
+		return rollout.Pool{Orphan: true}
+	}
+	return f.Pools[i]
+}
+
+// isOpen reports whether a window of the administrator is open. It is read here by a way of its own.
+func isOpen(text string, now time.Time) bool {
+	var from, to [2]int
+	if _, err := fmt.Sscanf(text, "Mon,Tue %d:%d-%d:%d UTC", &from[0], &from[1], &to[0], &to[1]); err != nil {
+		panic(fmt.Sprintf("the window %q: %v", text, err))
+	}
+	at, opens, closes := now.Hour()*60+now.Minute(), from[0]*60+from[1], to[0]*60+to[1]
+	if opens < closes {
+		return at >= opens && at < closes
+	}
+	return at >= opens || at < closes
+}
+
+// poolsOf returns the pools that a node belongs to, or may after one of them is deleted.
+func (s *simulation) poolsOf(n *rollout.Node) (pools []string) {
+	for _, pool := range []string{"master", "infra", "worker"} {
+		if _, ok := n.Labels[role(pool)]; ok {
+			if pools = append(pools, pool); pool == "master" {
+				break
+			}
+		}
+	}
+	return pools
+}
+
+// poolOf returns the pool to which a node belongs.
+func (s *simulation) poolOf(n *rollout.Node) string {
+	pools := s.poolsOf(n)
+	if pools[0] == "infra" && s.memory.pools["infra"].Orphan {
+		return pools[1]
+	}
+	return pools[0]
+}
+
+// belongs is poolOf for a fleet that a controller has seen.
+func (s *simulation) belongs(n *rollout.Node, seen rollout.Fleet) string {
+	pools := s.poolsOf(n)
+	if pools[0] == "infra" && poolIn(seen, "infra").Orphan {
+		return pools[1]
+	}
+	return pools[0]
+}
+
+// lacksGPU is an annotation of the nodes that do not pass the check of the pools that have one.
+const (
+	lacksGPU        = "example.com/lacks-gpu"
+	expressionOfGPU = `!("example.com/lacks-gpu" in node.metadata.annotations)`
+)
+
+// passes returns the check of the pools, as the product evaluates it.
+func passes() func(n *rollout.Node) bool {
+	check, err := nodecheck.Compile(expressionOfGPU)
+	if err != nil {
+		panic(err) // it is a constant
+	}
+	return func(n *rollout.Node) bool {
+		annotations := map[string]any{}
+		for name, value := range n.Annotations {
+			annotations[name] = value
+		}
+		holds, err := check.Holds(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+		return err == nil && holds
+	}
+}
+
+func hasGPU(n *rollout.Node) bool {
+	_, lacks := n.Annotations[lacksGPU]
+	return !lacks
+}
