@@ -110,6 +110,9 @@ func (im *Import) begin() (err error) {
 	for _, n := range names {
 		im.adopted[n] = true
 	}
+	if err == nil { // after whole, which has removed the temporary files of an interrupted import
+		im.staging.fresh, err = im.staging.lookAtNew()
+	}
 	return err
 }
 
@@ -306,18 +309,21 @@ func (im *Import) AddMetadata(ctx context.Context, n ObjectName, body io.Reader)
 	})
 }
 
+// metadataMode is the mode of metadata objects.
+const metadataMode = 0o644
+
 // writeMetadata writes a verified metadata object.
 func (im *Import) writeMetadata(n ObjectName, data []byte) (err error) {
 	if err := im.reserve(uint64(len(data))); err != nil {
 		return err
 	}
 	defer im.releaseIf(&err, uint64(len(data)))
-	f, err := im.staging.create(n, 0o644)
+	f, err := im.staging.create(n, metadataMode)
 	if err != nil {
 		return fmt.Errorf("cannot write object: %w", err)
 	}
 	_, err = f.Write(data)
-	if err := errors.Join(err, f.Chmod(0o644), im.staging.inherit(n), im.durable(f), f.Close()); err != nil {
+	if err := errors.Join(err, im.staging.fresh.setMode(f, metadataMode), im.staging.inherit(n), im.durable(f), f.Close()); err != nil {
 		return fmt.Errorf("cannot write object %s: %w", n, err)
 	}
 	return nil

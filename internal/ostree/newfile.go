@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"maps"
 	"os"
@@ -51,39 +50,20 @@ func (e *InvalidError) Error() string { return "cannot make an object of it: " +
 // addKnown adds an object whose content is in memory. It computes the checksum first, so that
 // an existing object is not written again.
 func (im *Import) addKnown(h *fileHeader, content *bytes.Reader) (Checksum, error) {
-	sum := h.sum()
-	if !h.isLink() {
-		hashContent(sum, content)
-	}
-	n := ObjectName{Checksum(sum.Sum(nil)), File}
-	return n.Checksum, im.add(n, func() (_ objectState, err error) {
-		if err := im.checkLabels(n, h.xattrs); err != nil {
-			return absent, err
-		}
-		if err := im.reserve(h.size); err != nil {
-			return absent, err
-		}
-		defer im.releaseIf(&err, h.size)
-		if h.isLink() {
-			return isStaged, im.makeLink(n, h)
-		}
-		f, err := im.staging.create(n, 0o600)
-		if err != nil {
-			return absent, fmt.Errorf("cannot write object: %w", err)
-		}
-		defer f.Close()
-		if _, err := content.WriteTo(f); err != nil {
-			return absent, fmt.Errorf("cannot write object %s: %w", n, err)
-		}
-		return isStaged, im.complete(n, f, h)
-	})
+	n := ObjectName{h.checksum(content), File}
+	return n.Checksum, im.add(n, func() (objectState, error) { return isStaged, im.writeContent(n, h, content) })
 }
 
-// hashContent writes content to a hash and then rewinds the content.
-func hashContent(sum hash.Hash, content *bytes.Reader) {
-	start := *content
-	_, _ = content.WriteTo(sum) // cannot fail
-	*content = start
+// checksum returns the checksum of the object with a content, which it then rewinds. A link has no
+// content.
+func (h *fileHeader) checksum(content *bytes.Reader) Checksum {
+	sum := h.sum()
+	if !h.isLink() {
+		start := *content
+		_, _ = content.WriteTo(sum) // cannot fail
+		*content = start
+	}
+	return Checksum(sum.Sum(nil))
 }
 
 // addStream writes content to a file with a temporary name, and renames the file when the
@@ -92,7 +72,7 @@ func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err erro
 	if err := im.reserve(h.size); err != nil {
 		return c, err
 	}
-	f, err := im.staging.createNew()
+	f, err := im.staging.createNew(h.mode)
 	if err != nil {
 		return c, fmt.Errorf("cannot write object: %w", err)
 	}
