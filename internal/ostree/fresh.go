@@ -2,7 +2,6 @@ package ostree
 
 import (
 	"errors"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,8 +26,8 @@ func (s *staging) lookAtNew() (fresh, error) {
 		return fresh{}, err
 	}
 	var st unix.Stat_t
-	err = unix.Fstat(int(f.Fd()), &st)
-	err = errors.Join(err, unix.Unlinkat(s.fd(), f.Name(), 0), f.Close())
+	err = unix.Fstat(f.fd, &st)
+	err = errors.Join(err, unix.Unlinkat(s.fd(), f.name, 0), f.Close())
 	return fresh{st.Uid, st.Gid, st.Mode & permissions}, err
 }
 
@@ -39,17 +38,17 @@ func (k fresh) owns(o owned) bool { return o.uid == k.uid && o.gid == k.gid }
 func (k fresh) grants(mode uint32) bool { return mode&0o7777&^k.mode == 0 }
 
 // setMode sets the mode of a file that was created with the permissions of mode, unless it has it.
-func (k fresh) setMode(f *os.File, mode uint32) error {
+func (k fresh) setMode(f *stagedFile, mode uint32) error {
 	if k.grants(mode) {
 		return nil
 	}
-	return unix.Fchmod(int(f.Fd()), mode&0o7777)
+	return unix.Fchmod(f.fd, mode&0o7777)
 }
 
 // setOwner sets the owner of a new file, unless it has it.
-func (k fresh) setOwner(f *os.File, o owned) error {
+func (k fresh) setOwner(f *stagedFile, o owned) error {
 	if k.owns(o) {
 		return nil
 	}
-	return unix.Fchown(int(f.Fd()), int(o.uid), int(o.gid))
+	return unix.Fchown(f.fd, int(o.uid), int(o.gid))
 }

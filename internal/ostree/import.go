@@ -31,6 +31,7 @@ type Import struct {
 	flushes  sync.WaitGroup
 
 	recent    recent
+	headers   headerCache
 	inflaters sync.Pool  // of *inflate.Decoder
 	large     sync.Mutex // held by the goroutine that has a large metadata object or header in memory
 
@@ -373,7 +374,7 @@ func readMetadata(n ObjectName, body io.Reader, size int64) ([]byte, error) {
 }
 
 // durable syncs a written file if the repository is configured to sync each object.
-func (im *Import) durable(f *os.File) error {
+func (im *Import) durable(f *stagedFile) error {
 	if im.repo.config.perObjectFsync {
 		return f.Sync()
 	}

@@ -24,7 +24,7 @@ func (im *Import) AddArchiveFile(ctx context.Context, c Checksum, body io.Reader
 			return absent, source.readError(n, err)
 		}
 		defer im.oneLarge(int64(size))()
-		h, err := readArchiveHeader(source, size)
+		h, err := im.readArchiveHeader(source, size)
 		if err != nil {
 			return absent, source.readError(n, err)
 		}
@@ -38,7 +38,7 @@ func (im *Import) AddFile(ctx context.Context, c Checksum, info FileInfo, body i
 	n := ObjectName{c, File}
 	return im.add(n, func() (objectState, error) {
 		defer im.oneLarge(int64(len(info.Xattrs)))()
-		h, err := info.header()
+		h, err := im.headers.fileHeader(info)
 		if err != nil {
 			return absent, corrupt(n, "%v", err)
 		}
@@ -117,7 +117,7 @@ func (im *Import) writeObject(n ObjectName, h *fileHeader, source *trackedStream
 }
 
 // complete sets the metadata of a written file and closes it.
-func (im *Import) complete(n ObjectName, f *os.File, h *fileHeader) error {
+func (im *Import) complete(n ObjectName, f *stagedFile, h *fileHeader) error {
 	if err := im.applyMetadata(n, f, h); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (im *Import) complete(n ObjectName, f *os.File, h *fileHeader) error {
 // applyMetadata sets what the file does not have since its creation: owner, mode, extended attributes and modification time. The order
 // matters: changing the owner clears the set-ID bits and security.capability, and the time
 // marks the file as complete (see staging.whole).
-func (im *Import) applyMetadata(n ObjectName, f *os.File, h *fileHeader) error {
+func (im *Import) applyMetadata(n ObjectName, f *stagedFile, h *fileHeader) error {
 	if err := im.staging.fresh.setOwner(f, h.owned); err != nil {
 		return fmt.Errorf("cannot write object %s: cannot set the owner %d:%d: %w", n, h.uid, h.gid, err)
 	}
@@ -138,11 +138,11 @@ func (im *Import) applyMetadata(n ObjectName, f *os.File, h *fileHeader) error {
 		return fmt.Errorf("cannot write object %s: cannot set the mode: %w", n, err)
 	}
 	for _, x := range h.xattrs {
-		if err := unix.Fsetxattr(int(f.Fd()), x.name, x.value, 0); err != nil {
+		if err := unix.Fsetxattr(f.fd, x.name, x.value, 0); err != nil {
 			return cannotSet(n, x, err)
 		}
 	}
-	if err := im.staging.markWhole(f.Name()); err != nil {
+	if err := im.staging.markWhole(f.name); err != nil {
 		return fmt.Errorf("cannot write object %s: cannot set the time: %w", n, err)
 	}
 	return nil

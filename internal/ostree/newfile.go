@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +31,7 @@ func xattrValue(xattrs map[string][]byte) []any {
 // derived layer, and returns the checksum. If no object can have this metadata, the error is
 // an InvalidError.
 func (im *Import) AddNewFile(ctx context.Context, info FileInfo, body io.Reader) (Checksum, error) {
-	h, err := info.header()
+	h, err := im.headers.fileHeader(info)
 	if err != nil {
 		return Checksum{}, &InvalidError{Reason: err.Error()}
 	}
@@ -78,10 +77,10 @@ func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err erro
 	}
 	used := false
 	defer func() {
-		err = errors.Join(err, ignoreClosed(f.Close()))
+		err = errors.Join(err, f.Close())
 		if !used {
 			im.release(h.size)
-			err = errors.Join(err, unix.Unlinkat(im.staging.fd(), f.Name(), 0))
+			err = errors.Join(err, unix.Unlinkat(im.staging.fd(), f.name, 0))
 		}
 	}()
 	if c, err = hashInto(f, h, body); err != nil {
@@ -94,7 +93,7 @@ func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err erro
 			err = im.complete(n, f, h)
 		}
 		if err == nil {
-			err = unix.Renameat(im.staging.fd(), f.Name(), im.staging.fd(), n.path())
+			err = unix.Renameat(im.staging.fd(), f.name, im.staging.fd(), n.path())
 		}
 		used = err == nil
 		return isStaged, err
@@ -102,7 +101,7 @@ func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err erro
 }
 
 // hashInto writes content to a file and returns the checksum of the resulting object.
-func hashInto(f *os.File, h *fileHeader, body io.Reader) (c Checksum, err error) {
+func hashInto(f *stagedFile, h *fileHeader, body io.Reader) (c Checksum, err error) {
 	sum := h.sum()
 	source, out := &trackedStream{from: body}, &trackedStream{to: f}
 	err = h.copyContent(&hashWriter{to: out, sum: sum}, source)
@@ -115,11 +114,4 @@ func hashInto(f *os.File, h *fileHeader, body io.Reader) (c Checksum, err error)
 		return c, fmt.Errorf("cannot read content: %w", source.failed)
 	}
 	return c, &InvalidError{Reason: err.Error()}
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, os.ErrClosed) {
-		return nil
-	}
-	return err
 }
