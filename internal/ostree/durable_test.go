@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,9 @@ import (
 // traces.
 const tracedRepo = "PIVOT_TRACED_REPO"
 
+// tracedSize is the one with the size of the first file in bytes, if it is to be large.
+const tracedSize = "PIVOT_TRACED_SIZE"
+
 // publish publishes two commits with two refs each, and sets another ref with SetRefs.
 func publish(t *testing.T, repo string) {
 	r, err := ostree.OpenRepo(repo)
@@ -26,7 +30,9 @@ func publish(t *testing.T, repo string) {
 	check(t, err)
 	var roots []ostree.Root
 	for _, name := range []string{"first", "last"} {
-		file, err := im.AddNewFile(t.Context(), ostree.FileInfo{Mode: 0o100644, Size: uint64(len(name))}, strings.NewReader(name))
+		size, _ := strconv.Atoi(os.Getenv(tracedSize)) // 0 if it is not set
+		content := name + strings.Repeat(" ", size)
+		file, err := im.AddNewFile(t.Context(), ostree.FileInfo{Mode: 0o100644, Size: uint64(len(content))}, strings.NewReader(content))
 		check(t, err)
 		tree, err := im.AddDirectory(t.Context(), &ostree.Directory{Files: map[string]ostree.Checksum{"f": file}})
 		check(t, err)
@@ -49,13 +55,21 @@ func TestDurable(t *testing.T) {
 	}
 	need.Root(t)
 	need.Program(t, "strace")
-	for name, config := range map[string][]string{"together": nil, "each": {"core.per-object-fsync", "true"}} {
+	for name, c := range map[string]struct {
+		config      []string
+		size        string // of the files
+		refs, syncs int    // files of refs that are synced by themselves, and how often everything is
+	}{
+		"together":       {refs: 1, syncs: 1},
+		"each":           {config: []string{"core.per-object-fsync", "true"}, refs: 5},
+		"much, in parts": {size: "140000000", refs: 1, syncs: 2}, // and in the background
+	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRepo(t, config...)
+			r := newRepo(t, c.config...)
 			trace := filepath.Join(t.TempDir(), "trace")
 			cmd := exec.Command("strace", "-f", "-y", "-qq", "-o", trace, "-e", "signal=none", "-e", "trace=openat,fsync,syncfs,renameat,renameat2",
 				os.Args[0], "-test.run", "^TestDurable$")
-			cmd.Env = append(os.Environ(), tracedRepo+"="+r.Path())
+			cmd.Env = append(os.Environ(), tracedRepo+"="+r.Path(), tracedSize+"="+c.size)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -69,8 +83,11 @@ func TestDurable(t *testing.T) {
 				t.Errorf("steps %s, want 1 to 6; %v are not durable in the end", d.steps, d.renamed)
 			}
 			// One sync covers the files of all refs, except that of SetRefs.
-			if refs, want := d.fsyncs["ref"], map[string]int{"together": 1, "each": 5}[name]; refs != want {
-				t.Errorf("%d files of refs were synced by themselves, want %d", refs, want)
+			if refs := d.fsyncs["ref"]; refs != c.refs {
+				t.Errorf("%d files of refs were synced by themselves, want %d", refs, c.refs)
+			}
+			if syncs := d.fsyncs["all"]; syncs < c.syncs || c.syncs == 0 && syncs > 0 {
+				t.Errorf("everything was synced %d times, want %d", syncs, c.syncs)
 			}
 		})
 	}
@@ -81,7 +98,7 @@ type disk struct {
 	t                *testing.T
 	repo             string
 	written, renamed map[string]bool // not durable yet: files, and directories with new names
-	fsyncs           map[string]int  // number of fsyncs of ref files, under the key "ref"
+	fsyncs           map[string]int  // number of fsyncs of ref files, under the key "ref", and of syncfs, under "all"
 	steps            string
 }
 
@@ -90,6 +107,7 @@ func (d *disk) do(c call) {
 	case "openat":
 		d.written[c.path] = true
 	case "syncfs":
+		d.fsyncs["all"]++
 		clear(d.written)
 		clear(d.renamed)
 	case "fsync":

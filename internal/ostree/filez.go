@@ -44,12 +44,12 @@ func readHeaderLength(r io.Reader) (int, error) {
 }
 
 // readArchiveHeader reads the header of a .filez stream, after its length.
-func readArchiveHeader(r io.Reader, length int) (*fileHeader, error) {
+func (im *Import) readArchiveHeader(r io.Reader, length int) (*fileHeader, error) {
 	data := make([]byte, length)
 	if _, err := io.ReadFull(r, data); err != nil {
 		return nil, err
 	}
-	return parseArchiveHeader(data)
+	return im.headers.archiveHeader(data)
 }
 
 func parseArchiveHeader(data []byte) (*fileHeader, error) {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/selinux"
 )
 
@@ -45,6 +46,7 @@ func (im *Import) Finish(ctx context.Context, roots ...Root) error {
 }
 
 func (im *Import) finishRoots(ctx context.Context, roots []Root) (err error) {
+	im.flushLast()
 	w := im.newWalk()
 	for _, root := range roots {
 		if err := w.commit(ctx, root.Commit); err != nil {
@@ -54,10 +56,7 @@ func (im *Import) finishRoots(ctx context.Context, roots []Root) (err error) {
 	refs, err := im.repo.writeRefs(roots)
 	defer func() { err = errors.Join(err, refs.drop()) }()
 	if err == nil {
-		err = im.sync(w.staged, refs)
-	}
-	if err == nil {
-		err = im.publish(w.staged)
+		err = im.syncAndPublish(w.staged, refs)
 	}
 	if err == nil {
 		err = im.repo.clearMarks(roots)
@@ -106,29 +105,46 @@ func (im *Import) sync(staged []ObjectName, refs newRefs) error {
 	if len(staged) == 0 || im.repo.config.perObjectFsync {
 		return im.repo.syncRefs(refs)
 	}
-	if !im.repo.config.fsync {
-		return nil
-	}
-	return im.staging.sync()
+	return im.syncAll()
 }
 
-// publish renames staged objects into the repository: files first, commits last, so that no
-// object refers to one that does not exist yet. Objects are sorted by directory, so that the
-// file system writes each directory to its journal once. One goroutine does all renames,
-// because the kernel serializes renames between directories.
-func (im *Import) publish(objects []ObjectName) error {
+// syncAndPublish makes staged objects and the ref files durable, and renames the objects into the
+// repository. Files that are durable already are renamed while the others are synced: they exist
+// before anything refers to them.
+func (im *Import) syncAndPublish(staged []ObjectName, refs newRefs) error {
 	root, err := os.Open(filepath.Join(im.repo.path, "objects"))
 	if err != nil {
 		return err
 	}
 	defer root.Close()
+	durable, others := im.byDurability(staged)
+	synced := guard.Start(func() error { return im.sync(others, refs) })
+	touched := map[string]bool{root.Name(): true}
+	err = im.publish(root, durable, touched)
+	if failed := <-synced; failed != nil {
+		err = failed
+	}
+	if err != nil {
+		return err
+	}
+	if err := im.publish(root, others, touched); err != nil {
+		return err
+	}
+	return im.repo.syncDirs(touched)
+}
+
+// publish renames staged objects into the repository's directory of objects: files first, commits
+// last, so that no object refers to one that does not exist yet. Objects are sorted by directory, so
+// that the file system writes each directory to its journal once. One goroutine does all renames,
+// because the kernel serializes renames between directories. touched has the directories that must be
+// synced before metadata are renamed, and in the end.
+func (im *Import) publish(root *os.File, objects []ObjectName, touched map[string]bool) error {
 	slices.SortFunc(objects, func(a, b ObjectName) int {
 		return cmp.Or(rank(a.Type)-rank(b.Type), bytes.Compare(a.Checksum[:], b.Checksum[:]))
 	})
-	touched := map[string]bool{root.Name(): true}
-	last := ObjectName{}
+	last := ObjectName{Type: File}
 	for i, n := range objects {
-		next := i > 0 && rank(n.Type) != rank(last.Type)
+		next := rank(n.Type) != rank(last.Type)
 		if next {
 			if err := im.repo.syncDirs(touched); err != nil {
 				return err
@@ -144,7 +160,7 @@ func (im *Import) publish(objects []ObjectName) error {
 		}
 		last = n
 	}
-	return im.repo.syncDirs(touched)
+	return nil
 }
 
 func rank(t ObjectType) int {

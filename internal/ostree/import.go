@@ -10,11 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
-
-	"machine-pivot/internal/guard"
 )
 
 // Import writes commits into a repository. Objects may be added in any order and by any
@@ -24,13 +21,13 @@ import (
 // An import may run alongside libostree: it holds the repository's lock in shared mode until
 // Close or Discard, so that no other program prunes objects that no ref protects yet.
 type Import struct {
-	repo     *Repo
-	lock     *os.File
-	staging  *staging
-	flushing atomic.Bool
-	flushes  sync.WaitGroup
+	repo    *Repo
+	lock    *os.File
+	staging *staging
+	flusher flusher
 
 	recent    recent
+	headers   headerCache
 	inflaters sync.Pool  // of *inflate.Decoder
 	large     sync.Mutex // held by the goroutine that has a large metadata object or header in memory
 
@@ -40,7 +37,7 @@ type Import struct {
 
 	mu           sync.Mutex
 	stateChanged *sync.Cond // signals that an object is no longer beingWritten
-	objects      map[ObjectName]objectState
+	objects      map[ObjectName]object
 	adopted      map[ObjectName]bool // staged by an interrupted import, not yet added by this one
 	stats        ImportStats
 	room         int64            // bytes that may still be written
@@ -57,6 +54,12 @@ const (
 	isStaged                 // complete and verified in the staging directory
 	inRepo                   // in the repository
 )
+
+// object is what an import knows about an object.
+type object struct {
+	state objectState
+	epoch epoch // in which it was staged
+}
 
 // ImportStats counts objects and bytes of an import.
 type ImportStats struct {
@@ -79,15 +82,15 @@ const (
 	largeFrom = 256 << 10
 	// flushEvery is the number of written bytes after which they are flushed to the disk, so
 	// that the disk is not idle until the final sync.
-	flushEvery = 256 << 20
+	flushEvery = 128 << 20
 )
 
 // BeginImport starts an import. The caller must end it with Close or Discard.
 func (r *Repo) BeginImport(ctx context.Context) (_ *Import, err error) {
 	im := &Import{
 		repo: r, flushAt: flushEvery,
-		objects: map[ObjectName]objectState{}, adopted: map[ObjectName]bool{}, whole: map[ObjectName]bool{}, expanded: map[Checksum]int{},
-		labels: map[string]error{},
+		objects: map[ObjectName]object{}, adopted: map[ObjectName]bool{}, whole: map[ObjectName]bool{}, expanded: map[Checksum]int{},
+		labels: map[string]error{}, flusher: flusher{now: 1},
 	}
 	im.stateChanged = sync.NewCond(&im.mu)
 	if im.lock, err = r.lockShared(ctx); err != nil {
@@ -109,6 +112,9 @@ func (im *Import) begin() (err error) {
 	names, err := im.staging.whole()
 	for _, n := range names {
 		im.adopted[n] = true
+	}
+	if err == nil { // after whole, which has removed the temporary files of an interrupted import
+		im.staging.fresh, err = im.staging.lookAtNew()
 	}
 	return err
 }
@@ -151,18 +157,18 @@ func (im *Import) Stats() ImportStats {
 // and then set its state.
 func (im *Import) claim(n ObjectName) (bool, error) {
 	im.mu.Lock()
-	if im.objects[n] != absent {
+	if im.objects[n].state != absent {
 		im.mu.Unlock()
 		return false, nil
 	}
 	im.stats.ObjectsTotal++
-	im.objects[n] = beingWritten
-	if im.adopted[n] {
-		im.objects[n] = isStaged
+	adopted := im.adopted[n]
+	im.objects[n] = object{state: beingWritten}
+	if adopted {
+		im.objects[n] = object{isStaged, im.flusher.now}
 		delete(im.adopted, n)
 		im.stats.ObjectsNew++
 	}
-	adopted := im.objects[n] == isStaged
 	im.mu.Unlock()
 	if adopted {
 		return false, nil
@@ -179,7 +185,7 @@ func (im *Import) claim(n ObjectName) (bool, error) {
 func (im *Import) setState(n ObjectName, state objectState) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	im.objects[n] = state
+	im.objects[n] = object{state, im.flusher.now}
 	if state == isStaged {
 		im.stats.ObjectsNew++
 	}
@@ -199,10 +205,10 @@ func (im *Import) forget(n ObjectName) {
 func (im *Import) state(n ObjectName) objectState {
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	for im.objects[n] == beingWritten {
+	for im.objects[n].state == beingWritten {
 		im.stateChanged.Wait()
 	}
-	return im.objects[n]
+	return im.objects[n].state
 }
 
 // reserve reserves room for size bytes.
@@ -215,7 +221,6 @@ func (im *Import) reserve(size uint64) error {
 	im.room -= int64(size)
 	im.stats.BytesWritten += int64(size)
 	if im.stats.BytesWritten >= im.flushAt {
-		im.flushAt = im.stats.BytesWritten + flushEvery
 		im.flush()
 	}
 	return nil
@@ -234,20 +239,6 @@ func (im *Import) releaseIf(failed *error, size uint64) {
 	if *failed != nil {
 		im.release(size)
 	}
-}
-
-// flush starts a sync in the background, unless one is running. Errors are ignored, since
-// Finish syncs again.
-func (im *Import) flush() {
-	if !im.repo.config.fsync || im.repo.config.perObjectFsync || !im.flushing.CompareAndSwap(false, true) {
-		return
-	}
-	im.flushes.Add(1)
-	guard.Start(func() error {
-		defer im.flushes.Done()
-		defer im.flushing.Store(false)
-		return im.staging.sync()
-	})
 }
 
 // add calls write to write and verify an object, unless the object exists already. write
@@ -306,18 +297,21 @@ func (im *Import) AddMetadata(ctx context.Context, n ObjectName, body io.Reader)
 	})
 }
 
+// metadataMode is the mode of metadata objects.
+const metadataMode = 0o644
+
 // writeMetadata writes a verified metadata object.
 func (im *Import) writeMetadata(n ObjectName, data []byte) (err error) {
 	if err := im.reserve(uint64(len(data))); err != nil {
 		return err
 	}
 	defer im.releaseIf(&err, uint64(len(data)))
-	f, err := im.staging.create(n, 0o644)
+	f, err := im.staging.create(n, metadataMode)
 	if err != nil {
 		return fmt.Errorf("cannot write object: %w", err)
 	}
 	_, err = f.Write(data)
-	if err := errors.Join(err, f.Chmod(0o644), im.staging.inherit(n), im.durable(f), f.Close()); err != nil {
+	if err := errors.Join(err, im.staging.fresh.setMode(f, metadataMode), im.staging.inherit(n), im.durable(f), f.Close()); err != nil {
 		return fmt.Errorf("cannot write object %s: %w", n, err)
 	}
 	return nil
@@ -367,7 +361,7 @@ func readMetadata(n ObjectName, body io.Reader, size int64) ([]byte, error) {
 }
 
 // durable syncs a written file if the repository is configured to sync each object.
-func (im *Import) durable(f *os.File) error {
+func (im *Import) durable(f *stagedFile) error {
 	if im.repo.config.perObjectFsync {
 		return f.Sync()
 	}
@@ -383,7 +377,7 @@ func (im *Import) Discard() error { return im.end(false) }
 
 func (im *Import) end(keep bool) error {
 	var err error
-	im.flushes.Wait()
+	im.flusher.running.Wait()
 	if im.staging != nil {
 		err = im.staging.close(keep)
 		im.staging = nil

@@ -1,6 +1,7 @@
 package ostree
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ func (im *Import) AddArchiveFile(ctx context.Context, c Checksum, body io.Reader
 			return absent, source.readError(n, err)
 		}
 		defer im.oneLarge(int64(size))()
-		h, err := readArchiveHeader(source, size)
+		h, err := im.readArchiveHeader(source, size)
 		if err != nil {
 			return absent, source.readError(n, err)
 		}
@@ -37,12 +38,50 @@ func (im *Import) AddFile(ctx context.Context, c Checksum, info FileInfo, body i
 	n := ObjectName{c, File}
 	return im.add(n, func() (objectState, error) {
 		defer im.oneLarge(int64(len(info.Xattrs)))()
-		h, err := info.header()
+		h, err := im.headers.fileHeader(info)
 		if err != nil {
 			return absent, corrupt(n, "%v", err)
 		}
+		if content, ok := body.(*bytes.Reader); ok && !h.isLink() {
+			return isStaged, im.writeVerified(n, h, content)
+		}
 		return isStaged, im.writeObject(n, h, &trackedStream{from: body}, h.copyContent)
 	})
+}
+
+// writeVerified verifies and writes a file whose content is in memory. So it is hashed and written
+// at once, and nothing is created for wrong content.
+func (im *Import) writeVerified(n ObjectName, h *fileHeader, content *bytes.Reader) error {
+	if size := uint64(content.Len()); size != h.size {
+		return corrupt(n, "it has %d bytes of content, its header says %d", size, h.size)
+	}
+	if got := h.checksum(content); got != n.Checksum {
+		return corrupt(n, "its content has the checksum %s", got)
+	}
+	return im.writeContent(n, h, content)
+}
+
+// writeContent writes a file with verified content, or a link.
+func (im *Import) writeContent(n ObjectName, h *fileHeader, content *bytes.Reader) (err error) {
+	if err := im.checkLabels(n, h.xattrs); err != nil {
+		return err
+	}
+	if err := im.reserve(h.size); err != nil {
+		return err
+	}
+	defer im.releaseIf(&err, h.size)
+	if h.isLink() {
+		return im.makeLink(n, h)
+	}
+	f, err := im.staging.create(n, h.mode)
+	if err != nil {
+		return fmt.Errorf("cannot write object: %w", err)
+	}
+	defer f.Close()
+	if _, err := content.WriteTo(f); err != nil {
+		return fmt.Errorf("cannot write object %s: %w", n, err)
+	}
+	return im.complete(n, f, h)
 }
 
 // writeObject writes a file or link with the given header. The function content copies its
@@ -58,7 +97,7 @@ func (im *Import) writeObject(n ObjectName, h *fileHeader, source *trackedStream
 	if h.isLink() {
 		return im.writeLink(n, h, source, content)
 	}
-	f, err := im.staging.create(n, 0o600)
+	f, err := im.staging.create(n, h.mode)
 	if err != nil {
 		return fmt.Errorf("cannot write object: %w", err)
 	}
@@ -78,7 +117,7 @@ func (im *Import) writeObject(n ObjectName, h *fileHeader, source *trackedStream
 }
 
 // complete sets the metadata of a written file and closes it.
-func (im *Import) complete(n ObjectName, f *os.File, h *fileHeader) error {
+func (im *Import) complete(n ObjectName, f *stagedFile, h *fileHeader) error {
 	if err := im.applyMetadata(n, f, h); err != nil {
 		return err
 	}
@@ -88,23 +127,22 @@ func (im *Import) complete(n ObjectName, f *os.File, h *fileHeader) error {
 	return nil
 }
 
-// applyMetadata sets owner, mode, extended attributes and modification time. The order
+// applyMetadata sets what the file does not have since its creation: owner, mode, extended attributes and modification time. The order
 // matters: changing the owner clears the set-ID bits and security.capability, and the time
 // marks the file as complete (see staging.whole).
-func (im *Import) applyMetadata(n ObjectName, f *os.File, h *fileHeader) error {
-	fd := int(f.Fd())
-	if err := unix.Fchown(fd, int(h.uid), int(h.gid)); err != nil {
+func (im *Import) applyMetadata(n ObjectName, f *stagedFile, h *fileHeader) error {
+	if err := im.staging.fresh.setOwner(f, h.owned); err != nil {
 		return fmt.Errorf("cannot write object %s: cannot set the owner %d:%d: %w", n, h.uid, h.gid, err)
 	}
-	if err := unix.Fchmod(fd, h.mode&0o7777); err != nil {
+	if err := im.staging.fresh.setMode(f, h.mode); err != nil {
 		return fmt.Errorf("cannot write object %s: cannot set the mode: %w", n, err)
 	}
 	for _, x := range h.xattrs {
-		if err := unix.Fsetxattr(fd, x.name, x.value, 0); err != nil {
+		if err := unix.Fsetxattr(f.fd, x.name, x.value, 0); err != nil {
 			return cannotSet(n, x, err)
 		}
 	}
-	if err := im.staging.markWhole(f.Name()); err != nil {
+	if err := im.staging.markWhole(f.name); err != nil {
 		return fmt.Errorf("cannot write object %s: cannot set the time: %w", n, err)
 	}
 	return nil

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"maps"
-	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +31,7 @@ func xattrValue(xattrs map[string][]byte) []any {
 // derived layer, and returns the checksum. If no object can have this metadata, the error is
 // an InvalidError.
 func (im *Import) AddNewFile(ctx context.Context, info FileInfo, body io.Reader) (Checksum, error) {
-	h, err := info.header()
+	h, err := im.headers.fileHeader(info)
 	if err != nil {
 		return Checksum{}, &InvalidError{Reason: err.Error()}
 	}
@@ -51,39 +49,20 @@ func (e *InvalidError) Error() string { return "cannot make an object of it: " +
 // addKnown adds an object whose content is in memory. It computes the checksum first, so that
 // an existing object is not written again.
 func (im *Import) addKnown(h *fileHeader, content *bytes.Reader) (Checksum, error) {
-	sum := h.sum()
-	if !h.isLink() {
-		hashContent(sum, content)
-	}
-	n := ObjectName{Checksum(sum.Sum(nil)), File}
-	return n.Checksum, im.add(n, func() (_ objectState, err error) {
-		if err := im.checkLabels(n, h.xattrs); err != nil {
-			return absent, err
-		}
-		if err := im.reserve(h.size); err != nil {
-			return absent, err
-		}
-		defer im.releaseIf(&err, h.size)
-		if h.isLink() {
-			return isStaged, im.makeLink(n, h)
-		}
-		f, err := im.staging.create(n, 0o600)
-		if err != nil {
-			return absent, fmt.Errorf("cannot write object: %w", err)
-		}
-		defer f.Close()
-		if _, err := content.WriteTo(f); err != nil {
-			return absent, fmt.Errorf("cannot write object %s: %w", n, err)
-		}
-		return isStaged, im.complete(n, f, h)
-	})
+	n := ObjectName{h.checksum(content), File}
+	return n.Checksum, im.add(n, func() (objectState, error) { return isStaged, im.writeContent(n, h, content) })
 }
 
-// hashContent writes content to a hash and then rewinds the content.
-func hashContent(sum hash.Hash, content *bytes.Reader) {
-	start := *content
-	_, _ = content.WriteTo(sum) // cannot fail
-	*content = start
+// checksum returns the checksum of the object with a content, which it then rewinds. A link has no
+// content.
+func (h *fileHeader) checksum(content *bytes.Reader) Checksum {
+	sum := h.sum()
+	if !h.isLink() {
+		start := *content
+		_, _ = content.WriteTo(sum) // cannot fail
+		*content = start
+	}
+	return Checksum(sum.Sum(nil))
 }
 
 // addStream writes content to a file with a temporary name, and renames the file when the
@@ -92,16 +71,16 @@ func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err erro
 	if err := im.reserve(h.size); err != nil {
 		return c, err
 	}
-	f, err := im.staging.createNew()
+	f, err := im.staging.createNew(h.mode)
 	if err != nil {
 		return c, fmt.Errorf("cannot write object: %w", err)
 	}
 	used := false
 	defer func() {
-		err = errors.Join(err, ignoreClosed(f.Close()))
+		err = errors.Join(err, f.Close())
 		if !used {
 			im.release(h.size)
-			err = errors.Join(err, unix.Unlinkat(im.staging.fd(), f.Name(), 0))
+			err = errors.Join(err, unix.Unlinkat(im.staging.fd(), f.name, 0))
 		}
 	}()
 	if c, err = hashInto(f, h, body); err != nil {
@@ -114,7 +93,7 @@ func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err erro
 			err = im.complete(n, f, h)
 		}
 		if err == nil {
-			err = unix.Renameat(im.staging.fd(), f.Name(), im.staging.fd(), n.path())
+			err = unix.Renameat(im.staging.fd(), f.name, im.staging.fd(), n.path())
 		}
 		used = err == nil
 		return isStaged, err
@@ -122,7 +101,7 @@ func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err erro
 }
 
 // hashInto writes content to a file and returns the checksum of the resulting object.
-func hashInto(f *os.File, h *fileHeader, body io.Reader) (c Checksum, err error) {
+func hashInto(f *stagedFile, h *fileHeader, body io.Reader) (c Checksum, err error) {
 	sum := h.sum()
 	source, out := &trackedStream{from: body}, &trackedStream{to: f}
 	err = h.copyContent(&hashWriter{to: out, sum: sum}, source)
@@ -135,11 +114,4 @@ func hashInto(f *os.File, h *fileHeader, body io.Reader) (c Checksum, err error)
 		return c, fmt.Errorf("cannot read content: %w", source.failed)
 	}
 	return c, &InvalidError{Reason: err.Error()}
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, os.ErrClosed) {
-		return nil
-	}
-	return err
 }

@@ -30,6 +30,7 @@ const stagingPrefix = "pivot-import-"
 type staging struct {
 	dir     *os.File // locked while open
 	private bool     // used by this import only; no other import reuses it
+	fresh   fresh    // set by begin
 
 	created atomic.Uint64 // counter for the names of createNew
 
@@ -190,14 +191,10 @@ func (s *staging) whole() ([]ObjectName, error) {
 	return names, err
 }
 
-// create creates the file of an object.
-func (s *staging) create(n ObjectName, mode uint32) (*os.File, error) {
-	name := n.path()
-	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, mode)
-	if err != nil {
-		return nil, &os.PathError{Op: "create", Path: s.path(n), Err: err}
-	}
-	return os.NewFile(uintptr(fd), name), nil
+// create creates the file of an object with the permissions of mode, as far as the kernel grants
+// them (see fresh). No other user can open it before it is complete: the directory is private.
+func (s *staging) create(n ObjectName, mode uint32) (*stagedFile, error) {
+	return openStaged(s.fd(), n.path(), mode)
 }
 
 // inherit does what selinux.Inherit does, for the file of an object. The kernel treats all
@@ -219,13 +216,8 @@ func (s *staging) inherit(n ObjectName) error {
 
 // createNew creates a file for an object whose name is not known yet. After a crash, whole
 // removes the file.
-func (s *staging) createNew() (*os.File, error) {
-	name := fmt.Sprintf("new-%d", s.created.Add(1))
-	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, &os.PathError{Op: "create", Path: filepath.Join(s.dir.Name(), name), Err: err}
-	}
-	return os.NewFile(uintptr(fd), name), nil
+func (s *staging) createNew(mode uint32) (*stagedFile, error) {
+	return openStaged(s.fd(), fmt.Sprintf("new-%d", s.created.Add(1)), mode)
 }
 
 // rename changes the file of an object with change and renames it to that of another object.

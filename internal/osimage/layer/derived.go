@@ -104,6 +104,9 @@ func (d *Derived) addFile(ctx context.Context, to *feeder, name string, info ost
 // ended implements Content.
 func (d *Derived) ended() error { return d.Layer.Complete() }
 
+// ofObjects implements Content.
+func (*Derived) ofObjects() bool { return false }
+
 // xattrKey is the prefix of the keys of extended attributes in PAX headers. libarchive also
 // writes each attribute under another prefix, which is ignored.
 const xattrKey = "SCHILY.xattr."

@@ -89,3 +89,6 @@ func (f *Files) remove(name string) (err error) {
 
 // ended implements Content.
 func (f *Files) ended() error { return nil }
+
+// ofObjects implements Content.
+func (*Files) ofObjects() bool { return false }

@@ -108,6 +108,9 @@ func (r *Legacy) head(header *tar.Header, name string, body io.Reader) error {
 // ended implements Content. Nothing is required: a layer may have any part of the repository.
 func (r *Legacy) ended() error { return nil }
 
+// ofObjects implements Content.
+func (*Legacy) ofObjects() bool { return true }
+
 // LegacyCommit returns the commit of an image: the commit in its label (LegacyLabel) or, if
 // label is empty, that of the only ref in all of its layers.
 func LegacyCommit(label string, layers []*Legacy) (ostree.Checksum, error) {

@@ -175,3 +175,6 @@ func (t *Native) ended() error {
 	}
 	return nil
 }
+
+// ofObjects implements Content.
+func (*Native) ofObjects() bool { return true }

@@ -34,8 +34,8 @@ func TestPanics(t *testing.T) {
 		if _, panicked := errors.AsType[*guard.Panic](err); !panicked || fault.KindOf(err) != fault.Internal {
 			t.Errorf("%s: %v", name, err)
 		}
-		if len(shared.buffers) != maxInFlight {
-			t.Errorf("%s: %d of %d buffers came back", name, len(shared.buffers), maxInFlight)
+		if len(shared.batches) != maxBatches || len(shared.large) != maxLarge {
+			t.Errorf("%s: %d of %d batches and %d of %d large buffers came back", name, len(shared.batches), maxBatches, len(shared.large), maxLarge)
 		}
 	}
 }

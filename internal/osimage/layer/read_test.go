@@ -53,13 +53,15 @@ func TestRead(t *testing.T) {
 		diffID string
 		sink   error
 		first  bool // the first layer of a native image; otherwise a legacy layer
+		files  bool // a layer of files, without checksums of their own
 		is     error
 		kind   fault.Kind
 		text   string // in the error; "" if the layer is good
 	}{
 		"good":                   {stream: bytes.NewReader(whole)},
 		"plain":                  {stream: bytes.NewReader(plain)},
-		"another diff id":        {stream: bytes.NewReader(whole), diffID: "sha256:0", kind: fault.BadInput, text: "not sha256:0"},
+		"another diff id":        {stream: bytes.NewReader(whole), diffID: "sha256:0"},
+		"another, of files":      {stream: bytes.NewReader(whole), diffID: "sha256:0", files: true, kind: fault.BadInput, text: "not sha256:0"},
 		"cut":                    {stream: bytes.NewReader(whole[:len(whole)-20]), kind: fault.BadInput, text: "unexpected EOF"},
 		"not compressed so":      {stream: strings.NewReader("BZh91AY"), kind: fault.BadInput, text: "neither gzip nor zstd"},
 		"no tar":                 {stream: strings.NewReader(strings.Repeat("x", 1024)), kind: fault.BadInput, text: "tar"},
@@ -78,8 +80,11 @@ func TestRead(t *testing.T) {
 		}
 		sink := &fakeSink{got: map[string]int{}, fail: c.sink}
 		var content Content = NewLegacy(sink)
-		if c.first {
+		switch {
+		case c.first:
 			content = NewNative(sink, true)
+		case c.files:
+			content = NewFiles(nil, "nothing/in/it")
 		}
 		stream := &closing{Reader: c.stream}
 		err := Read(c.ctx, stream, c.diffID, content, NewShared())

@@ -8,8 +8,8 @@ import (
 
 // The number of blocks that a readAhead reads ahead, and the size of a block in bytes.
 const (
-	readAheadBlocks = 8
-	readAheadSize   = 256 << 10
+	readAheadBlocks = 4
+	readAheadSize   = 128 << 10
 )
 
 // readAhead reads a stream in a separate goroutine, some blocks ahead of its reader, so

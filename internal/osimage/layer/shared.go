@@ -11,8 +11,10 @@ import (
 
 // Limits for all layers of one import together.
 const (
-	maxBuffered = 1 << 20 // size of an object, in bytes, up to which it is buffered and stored by another goroutine
-	maxInFlight = 16      // number of buffered objects
+	// maxBuffered is the size of an object, in bytes, up to which it is buffered and stored by
+	// another goroutine, and maxLarge the number of such objects that are too large for a batch.
+	maxBuffered = 1 << 20
+	maxLarge    = 4
 	// maxKept bounds the extended attributes, in bytes, that are kept during the reading of
 	// layers for files that refer to them later.
 	maxKept = 32 << 20
@@ -27,7 +29,8 @@ const (
 // Shared holds the resources that the layers of one import share: buffers for small objects,
 // memory that is reused from layer to layer, and counters for the limits above.
 type Shared struct {
-	buffers chan []byte
+	batches chan *batch
+	large   chan []byte  // buffers of up to maxBuffered bytes
 	blocks  sync.Pool    // of *[readAheadSize]byte
 	gzips   sync.Pool    // of *inflate.Gzip
 	kept    atomic.Int64 // bytes
@@ -35,11 +38,14 @@ type Shared struct {
 	names   atomic.Int64 // bytes
 }
 
-// NewShared returns a Shared with buffers for 16 objects of at most 1 MiB.
+// NewShared returns a Shared with buffers for maxBatches batches and maxLarge large objects.
 func NewShared() *Shared {
-	s := &Shared{buffers: make(chan []byte, maxInFlight)}
-	for range maxInFlight {
-		s.buffers <- nil
+	s := &Shared{batches: make(chan *batch, maxBatches), large: make(chan []byte, maxLarge)}
+	for range maxBatches {
+		s.batches <- &batch{}
+	}
+	for range maxLarge {
+		s.large <- nil
 	}
 	return s
 }

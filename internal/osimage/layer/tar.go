@@ -2,7 +2,6 @@ package layer
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -49,6 +48,9 @@ type Content interface {
 	entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error
 	// ended is called after the last entry, for checks that need the whole layer.
 	ended() error
+	// ofObjects reports whether all that is taken from the layer are objects, which the sink
+	// verifies by their own checksums.
+	ofObjects() bool
 }
 
 // readTar passes each entry of a layer to c.
@@ -57,7 +59,7 @@ func readTar(ctx context.Context, layer io.Reader, shared *Shared, c Content) (e
 	to := &feeder{group: group, shared: shared, jobs: make(chan func() error)}
 	defer func() { to.uncount(err) }()
 	err = guard.Call(func() error { return readEntries(ctx, layer, to, c) })
-	close(to.jobs)
+	to.end()
 	// If a goroutine of the group has failed, its error counts, not the cancellation that it caused.
 	if failed := group.Wait(); failed != nil && (err == nil || errors.Is(err, context.Canceled)) {
 		return failed
@@ -98,63 +100,4 @@ func (r *countingReader) Read(p []byte) (int, error) {
 	n, err := r.from.Read(p)
 	r.count += int64(n)
 	return n, err
-}
-
-// feeder puts the objects of one layer into the sink, and counts them.
-type feeder struct {
-	group  *guard.Group
-	shared *Shared
-	jobs   chan func() error // to goroutines of the group that wait for work
-
-	// The share of this layer in the counters of shared.
-	kept    int64 // bytes
-	objects int64
-	names   int64 // bytes
-}
-
-// feed calls add with an object's body. A small body is read into memory, and add is
-// called in another goroutine; a large body is streamed, and feed waits for add. The type of
-// the reader lets add find the maximum size.
-func (f *feeder) feed(ctx context.Context, size int64, body io.Reader, add func(io.Reader) error) error {
-	if err := f.countObject(); err != nil {
-		return err
-	}
-	if size > maxBuffered {
-		return blameSink(add(&io.LimitedReader{R: body, N: size}))
-	}
-	var buffer []byte
-	select {
-	case buffer = <-f.shared.buffers:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if int64(cap(buffer)) < size {
-		buffer = make([]byte, max(size, 64<<10))
-	}
-	if _, err := io.ReadFull(body, buffer[:size]); err != nil {
-		f.shared.buffers <- buffer
-		return err
-	}
-	f.dispatch(func() error {
-		defer func() { f.shared.buffers <- buffer }()
-		return blameSink(add(bytes.NewReader(buffer[:size])))
-	})
-	return nil
-}
-
-// dispatch gives a job to a waiting goroutine, or starts a new one. Goroutines are reused,
-// because a new one for each object would have to grow its stack each time.
-func (f *feeder) dispatch(job func() error) {
-	select {
-	case f.jobs <- job:
-	default:
-		f.group.Start(func() error {
-			for more := true; more; job, more = <-f.jobs {
-				if err := job(); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
 }

@@ -36,6 +36,7 @@ const (
 const (
 	pivotScript = `exec "$PIVOT" image import -o json --root "$HOST" --authfile "$REGISTRY_AUTH_FILE" --repo repo "docker://$TARGET" >result`
 	floorScript = `exec "$BENCH" floor "$PACKS" floor`
+	fetchScript = `exec "$BENCH" fetch "$CERTS" "$REGISTRY_AUTH_FILE" floor $BLOBS`
 
 	// The storage driver follows, then podmanPull or podmanMount.
 	podman      = `podman --root storage --runroot run --storage-driver `
@@ -77,8 +78,17 @@ func (w *world) contenders(ctx context.Context) []*contender {
 		all = append(all, pivot(ours(derived)), pivot(ours(w.images[plainImage])),
 			w.podman(ctx, derived, phase{"commit", ostreeCommit}, phase{"pull-local", podmanMade}))
 	}
-	return append(all, &contender{name: "floor", steps: []step{
-		{image: image{Name: "floor"}, output: floorDir, phases: []phase{{"floor", floorScript}}}}})
+	for _, name := range []string{legacyImage, chunkedImage, derivedImage} {
+		if i, ok := w.images[name]; ok {
+			all = append(all, floorOf(i, fetchScript))
+		}
+	}
+	return append(all, floorOf(image{Name: contentsImage}, floorScript))
+}
+
+// floorOf returns the floor for an image.
+func floorOf(i image, script string) *contender {
+	return &contender{name: "floor", steps: []step{{image: i, output: floorDir, phases: []phase{{"floor", script}}}}}
 }
 
 func pivot(steps ...step) *contender { return &contender{name: "pivot", steps: steps} }
@@ -155,6 +165,7 @@ func (w *world) job(s step) job {
 		"REGISTRY_AUTH_FILE": w.secret(),
 		"CONTAINERS_CONF":    filepath.Join(w.host(), containersConfPath),
 		"PACKS":              w.packs(),
+		"BLOBS":              strings.Join(w.blobURLs(s.image), " "),
 	}
 	j := job{Dir: w.trial(), Phases: s.phases, Before: `mkdir -p tmp shared
 if [ -d /var/lib/containers ]; then mount --bind shared /var/lib/containers; fi`}

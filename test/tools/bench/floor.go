@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -19,11 +20,11 @@ import (
 	"machine-pivot/internal/inflate"
 )
 
-// The floor is the work that no import can avoid: it decompresses, hashes and writes the content of
-// each object, on all processors. It uses no network, parses no archive, writes only one file for
-// each processor, and does not compare the hashes. Its input is the content of the legacy image in
-// packs, one for each processor. A pack consists of records: the decompressed and the compressed
-// length (8 bytes each, big-endian), and a deflate stream.
+// The floor of the contents alone decompresses, hashes and writes the content of each object, on
+// all processors. It uses no network, parses no archive, writes only one file for each processor,
+// and does not compare the hashes. Its input is the content of the legacy image in packs, one for
+// each processor. A pack consists of records: the decompressed and the compressed length (8 bytes
+// each, big-endian), and a deflate stream. The floor of a whole image is in fetchfloor.go.
 
 const bufferSize = 256 << 10 // bytes
 
@@ -65,24 +66,37 @@ type pack struct {
 	size int64 // total decompressed size
 }
 
-// add adds the content of a .filez object. Its format: the length of a header, 4 bytes of padding,
-// the header, which begins with the size of the content, and a deflate stream.
+// add adds the content of a .filez object.
 func (p *pack) add(path string) (size int64, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
-	start := 8 + int(binary.BigEndian.Uint32(data))
-	size = int64(binary.BigEndian.Uint64(data[8:]))
-	if len(data) == start {
-		return 0, nil // a symbolic link
+	content, size, err := filezContent(data)
+	if err != nil || content.Len() == 0 {
+		return 0, err
 	}
-	record := binary.BigEndian.AppendUint64(data[8:16:16], uint64(len(data)-start))
-	if _, err := p.out.Write(append(record, data[start:]...)); err != nil {
+	record := binary.BigEndian.AppendUint64(nil, uint64(size))
+	record = binary.BigEndian.AppendUint64(record, uint64(content.Len()))
+	if _, err := p.out.Write(record); err != nil {
+		return 0, err
+	}
+	if _, err := content.WriteTo(p.out); err != nil {
 		return 0, err
 	}
 	p.size += size
 	return size, nil
+}
+
+// filezContent returns the compressed content of a .filez object, and its decompressed size. The
+// format: the length of a header, 4 bytes of padding, the header, which begins with the size of the
+// content, and a deflate stream. A symbolic link has no content.
+func filezContent(data []byte) (content *bytes.Reader, size int64, err error) {
+	if len(data) < 16 || len(data) < 8+int(binary.BigEndian.Uint32(data)) {
+		return nil, 0, fmt.Errorf("an object of %d bytes is no .filez", len(data))
+	}
+	start := 8 + int(binary.BigEndian.Uint32(data))
+	return bytes.NewReader(data[start:]), int64(binary.BigEndian.Uint64(data[8:])), nil
 }
 
 // floor processes all packs of a directory concurrently.
@@ -101,7 +115,12 @@ func floor(dir, out string) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	d, err := os.Open(out)
+	return syncDir(out)
+}
+
+// syncDir syncs the file system of a directory.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}

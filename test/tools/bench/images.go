@@ -25,6 +25,9 @@ const (
 	plainImage   = "plain"   // the tree of chunked without an ostree commit, in as many layers as tools make
 )
 
+// contentsImage is no image, but the contents of the legacy one, for a floor.
+const contentsImage = "contents"
+
 // plainLayers is the number of layers of the plain image.
 const plainLayers = 300
 

@@ -22,7 +22,7 @@ type report struct {
 // result is the result of one contender with one image.
 type result struct {
 	Contender   string   `json:"contender"`
-	Image       string   `json:"image"` // "floor" for the floor
+	Image       string   `json:"image"` // "contents" for the floor of the contents alone
 	Tools       string   `json:"tools,omitempty"`
 	Unavailable string   `json:"unavailable,omitempty"`
 	Samples     []sample `json:"samples,omitempty"`
@@ -90,18 +90,23 @@ func (r *report) targets() []target {
 	}
 	legacy, chunked := r.find("pivot", legacyImage), r.find("pivot", chunkedImage)
 	derived, plain := r.find("pivot", derivedImage), r.find("pivot", plainImage)
+	floor := func(image string) sample { return r.find("floor", image) }
 	var share float64
 	if updated.Wall > 0 {
 		share = ratio(updated.Fetched, r.image(updatedImage).Bytes)
 	}
 	targets := []target{
-		compared("legacy image, of podman's", 0.35, legacy, podman[legacyImage]),
-		compared("derived layers, of podman's", 0.33, derived, podman[derivedImage]),
+		compared("legacy image, of podman's", 0.25, legacy, podman[legacyImage]),
+		compared("derived layers, of podman's", 0.25, derived, podman[derivedImage]),
+		compared("legacy image, of the floor", 1.3, legacy, floor(legacyImage)),
+		compared("chunked image, of the floor", 1.3, chunked, floor(chunkedImage)),
+		compared("derived layers, of the floor", 1.3, derived, floor(derivedImage)),
 		compared("derived layers, of the same tree undivided", 1.3, derived, chunked),
 		compared(fmt.Sprintf("plain image of %d layers, of the same in %d chunks", plainLayers, components), 1.2, plain, chunked),
-		{What: "peak memory in MB, any image", Bound: 128, Value: peak / 1e6},
+		{What: "peak memory in MB, legacy image", Bound: 64, Value: float64(legacy.Peak) / 1e6},
+		{What: "peak memory in MB, any image", Bound: 96, Value: peak / 1e6},
 		{What: "bytes handed to write(2), of the new objects'", Bound: 1.05, Value: handed},
-		{What: "bytes written, not updating, of the objects' blocks", Bound: 1.05, Value: written},
+		{What: "bytes written, not updating, of the objects' blocks", Bound: 1.02, Value: written},
 		{What: "bytes fetched for the update, of the image's", Bound: 0.10, Value: share},
 	}
 	for n, t := range targets {
@@ -171,22 +176,22 @@ func comparable(image string) string {
 
 func (r *report) table(out io.Writer) {
 	columns := []string{"image", "contender", "wall s", "CPU s", "peak MB", "written MB", "disk MB", "fetched MB", "objects MB",
-		"wall/podman", "wall/skopeo", "wall/floor", "wall/chunked", "CPU/chunked", "written/objects", "fetched/image"}
+		"wall/podman", "wall/skopeo", "wall/floor", "CPU/floor", "wall/contents", "wall/chunked", "CPU/chunked", "written/objects", "fetched/image"}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.Join(columns, "\t"))
-	skopeo, floor, chunked := r.find("skopeo", legacyImage), r.find("floor", "floor"), r.find("pivot", chunkedImage)
+	skopeo, contents, chunked := r.find("skopeo", legacyImage), r.find("floor", contentsImage), r.find("pivot", chunkedImage)
 	for _, one := range r.Results {
 		m := one.Median
-		podman := r.podman()[comparable(one.Image)]
+		podman, floor := r.podman()[comparable(one.Image)], r.find("floor", one.Image)
 		cells := []string{one.Image, one.Contender, "cannot run"}
 		if one.Unavailable == "" {
 			whole := int64(0)
-			if one.Contender != "floor" {
+			if one.Image != contentsImage {
 				whole = r.image(one.Image).Bytes
 			}
 			cells = append(cells[:2], spread(one.Samples), fmt.Sprintf("%.2f", m.CPU), mb(m.Peak), mb(m.Written), mb(m.Device),
 				mb(m.Fetched), mb(m.Objects.Disk), shown(quotient(m.Wall, podman.Wall)), shown(quotient(m.Wall, skopeo.Wall)),
-				shown(quotient(m.Wall, floor.Wall)), shown(quotient(m.Wall, chunked.Wall)), shown(quotient(m.CPU, chunked.CPU)), shown(ratio(m.Written, m.Objects.Disk)),
+				shown(quotient(m.Wall, floor.Wall)), shown(quotient(m.CPU, floor.CPU)), shown(quotient(m.Wall, contents.Wall)), shown(quotient(m.Wall, chunked.Wall)), shown(quotient(m.CPU, chunked.CPU)), shown(ratio(m.Written, m.Objects.Disk)),
 				shown(ratio(m.Fetched, whole)))
 		}
 		for len(cells) < len(columns) {

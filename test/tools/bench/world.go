@@ -132,3 +132,11 @@ func (w *world) hasLayer(digest string) bool {
 func (w *world) reference(i image) string {
 	return fmt.Sprintf("%s/os@%s", w.registry.Host(), i.Digest)
 }
+
+// blobURLs returns the URLs of an image's layers.
+func (w *world) blobURLs(i image) (urls []string) {
+	for _, layer := range i.Layers {
+		urls = append(urls, fmt.Sprintf("https://%s/v2/os/blobs/sha256:%s", w.registry.Host(), layer))
+	}
+	return urls
+}
