@@ -15,6 +15,7 @@ import (
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/kargsd"
+	"machine-pivot/internal/retry"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )
@@ -84,7 +85,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (*machine.Machine, error) {
 	m := &machine.Machine{
 		Unfinished:   day2.Unfinished{},
 		Host:         host.New(f.root),
-		Puller:       &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log), Architecture: host.Architecture()},
+		Puller:       &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log), Architecture: host.Architecture(), Retry: retry.Policy{Bound: f.retryFor}},
 		Retry:        pivot.DefaultRetry(),
 		RebootMethod: host.RebootMethod(f.method),
 		ImageKargs:   host.ImageKargs(f.kargs),

@@ -61,20 +61,9 @@ func etcOf(root string, d ostree.Deployment, target pivot.Target) (etc pivot.Etc
 	if etc.Carried, err = carriedBy(root, outside); err != nil {
 		return etc, nil, err
 	}
-	etc.Users = usersPaths(root, target)
+	etc.Users = hostfiles.AllOfUsers(root, target.Paths())
 	etc.Accounts, err = hostfiles.ReadAccounts(in(root))
 	return etc, outside, err
-}
-
-// usersPaths returns those of a target's paths that are in directories of users.
-func usersPaths(root string, target pivot.Target) map[string]bool {
-	users := map[string]bool{}
-	for _, name := range target.Paths() {
-		if hostfiles.OfUsers(root, name) {
-			users[name] = true
-		}
-	}
-	return users
 }
 
 // readPaths reads the entries at paths from the system below root and from its deployment's
@@ -153,7 +142,7 @@ func stagedEtc(root string, booted, next ostree.Deployment, carried projection.S
 			delete(etc.Entries, path)
 		}
 	}
-	etc.Carried, etc.Users = carried, usersPaths(root, target)
+	etc.Carried, etc.Users = carried, hostfiles.AllOfUsers(root, target.Paths())
 	if etc.Accounts, err = NextAccounts(booted, in(next.Path)); err != nil {
 		return etc, err
 	}

@@ -1,11 +1,6 @@
 package hostfiles
 
-import (
-	"fmt"
-	"path/filepath"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // maxRead is the maximum size of a file that is compared, in bytes.
 const maxRead = 16 << 20
@@ -21,42 +16,37 @@ func (f File) Whole() bool { return f.Kind != KindOther && f.Digest != TooLarge 
 // link, Read returns the link. Links on the way are followed in directories that only root may
 // write; an entry behind another one counts as absent. A locked password counts as absent, too.
 func Read(root, path string) (f File, ok bool, err error) {
-	return readIn(root, path, FollowRoots)
+	r := reader{root: root, follow: FollowRoots}
+	defer r.close()
+	return r.read(path)
 }
 
 // Look is Read without following links, except that of the first directory.
 func Look(root, path string) (f File, ok bool, err error) {
-	return readIn(root, path, FollowNone)
+	r := reader{root: root, follow: FollowNone}
+	defer r.close()
+	return r.read(path)
 }
 
 // OfUsers reports whether anybody but root may write the directory of the entry at a path, or one
 // on the way to it, as far as the way exists; or whether a user has mounted something there.
 func OfUsers(root, path string) bool {
-	dir, _ := walk(root, path, func(at *Dir, part string) (*Dir, error) { return at.open(part, FollowRoots) })
-	defer dir.Close()
-	return dir != nil && (dir.Shared() || dir.mounted(filepath.Base(path)))
+	r := reader{root: root, follow: FollowRoots}
+	defer r.close()
+	return r.ofUsers(path)
 }
 
-func readIn(root, path string, follow Follow) (f File, ok bool, err error) {
-	if user := passwordOf(path); user != "" {
-		return readPassword(root, user)
+// AllOfUsers returns those of the paths for which OfUsers is true.
+func AllOfUsers(root string, paths []string) map[string]bool {
+	r := reader{root: root, follow: FollowRoots}
+	defer r.close()
+	users := map[string]bool{}
+	for _, path := range paths {
+		if r.ofUsers(path) {
+			users[path] = true
+		}
 	}
-	below := path
-	if path == "" { // the root itself
-		root, below = filepath.Split(filepath.Clean(root))
-	}
-	dir, err := OpenDir(root, below, follow)
-	if err == nil {
-		defer dir.Close()
-		f, err = dir.read(filepath.Base(below), path)
-	}
-	switch {
-	case unreachable(err):
-		return File{}, false, nil
-	case err != nil:
-		return File{}, false, fmt.Errorf("cannot read %s: %w", filepath.Join(root, below), err)
-	}
-	return f, true, nil
+	return users
 }
 
 // read reads an entry of the directory.
@@ -110,8 +100,10 @@ func ReadAll(root string, paths []string) (map[string]File, error) {
 
 func readEach[T any](root string, paths []string, keep func(File) T) (map[string]T, error) {
 	found := make(map[string]T, len(paths))
+	r := reader{root: root, follow: FollowRoots}
+	defer r.close()
 	for _, path := range paths {
-		f, ok, err := Read(root, path)
+		f, ok, err := r.read(path)
 		if err != nil {
 			return nil, err
 		}

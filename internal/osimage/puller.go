@@ -37,7 +37,7 @@ type Puller struct {
 	Root     string               // the host's root directory, for default paths; "" is "/"
 	AuthFile string               // the pull secret; "" searches the default paths
 	Patience time.Duration        // how long a registry may be silent; 0 is the default
-	Retry    retry.Policy         // for downloads of layers; the default if Tries is 0
+	Retry    retry.Policy         // for downloads of layers; without Tries the default, of which Bound, Sleep and Now are replaced
 	Log      func(message string) // takes notes for people, from any goroutine; may be nil
 	// Architecture is the architecture that images must be for, by any of its names; "" is
 	// this program's. Images for another architecture can be opened, but not imported.

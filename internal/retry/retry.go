@@ -20,15 +20,25 @@ type Policy struct {
 	Now   func() time.Time                           // nil is time.Now
 }
 
-// Wait returns the wait after the nth failure in a row, counted from 1. Jitter shortens it by up
-// to a quarter, so that machines that failed together do not retry together.
-func (p Policy) Wait(n int) time.Duration {
+// Wait returns the wait after the nth failure in a row, counted from 1, which is err. It is chosen at
+// random from an interval, so that machines that failed together do not retry together.
+//
+// A wait that doubles lasts from half of it to all of it. The intervals of successive tries then
+// nearly touch, and the tries of many machines are spread over all of the time.
+//
+// A wait that the server asks for (Asked) does not double, and is never shortened: it lasts up to
+// half as long again.
+func (p Policy) Wait(n int, err error) time.Duration {
+	if asked := AskedBy(err); asked > 0 {
+		asked = max(asked, p.First)
+		return asked + rand.N(asked/2+1)
+	}
 	wait := p.First
 	for ; n > 1 && 0 < wait && wait < p.Cap; n-- {
 		wait *= 2
 	}
 	wait = min(wait, p.Cap)
-	return wait - rand.N(wait/4+1)
+	return wait - rand.N(wait/2+1)
 }
 
 // Pause is the wait between two tries.
@@ -66,7 +76,7 @@ func (p Policy) Do(ctx context.Context, waiting func(error, Pause), work func(co
 		if err == nil || ctx.Err() != nil || !fault.KindOf(err).Transient() {
 			return err
 		}
-		took, wait := p.clock().Sub(start), p.Wait(try)
+		took, wait := p.clock().Sub(start), p.Wait(try, err)
 		if !p.allows(try+1, took+wait) {
 			return &fault.Error{Kind: fault.Unavailable, Hint: fault.HintOf(err),
 				Err: fmt.Errorf("gave up after %d tries in %s: %w", try, took.Round(time.Second), err)}

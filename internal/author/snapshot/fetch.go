@@ -137,7 +137,8 @@ func once(ctx context.Context, client *http.Client, q request) ([]byte, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fault.New(statusKind(response.StatusCode), "the server answers %s", strings.TrimSpace(response.Status))
+		err := fault.New(statusKind(response.StatusCode), "the server answers %s", strings.TrimSpace(response.Status))
+		return nil, retry.WithAsked(err, response.Header.Get)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
 	if err != nil {

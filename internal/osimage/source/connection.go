@@ -43,6 +43,7 @@ func (c *connection) renew(ctx context.Context, refused types.ImageSource) error
 
 // close closes all sources.
 func (c *connection) close() error {
+	c.registry.close()
 	err := c.source().Close()
 	for _, source := range c.past {
 		err = errors.Join(err, source.Close())

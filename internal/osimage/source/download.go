@@ -3,6 +3,7 @@ package source
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,7 +32,7 @@ func (b *blob) newDownload() *download {
 	from := b.image.connection.registry
 	d := &download{source: b.source, from: from, blob: b.BlobInfo}
 	host := b.image.host
-	d.ctx, d.watch = newWatch(from.observe(b.ctx), host.maxSilence(), host.noticeDelay(), func() {
+	d.ctx, d.watch = newWatch(b.ctx, host.maxSilence(), host.noticeDelay(), func() {
 		until := time.Now().Add(host.maxSilence() - host.noticeDelay())
 		host.note("layer %s: waiting for %s, which has sent nothing for %s; it is given until %s",
 			b.Digest, cmp.Or(b.image.classifier.ref.Host(), b.image.classifier.ref.Name()), host.noticeDelay(), until.Format("15:04:05"))
@@ -39,14 +40,28 @@ func (b *blob) newDownload() *download {
 	return d
 }
 
-// whole opens the blob at its start.
+// whole opens the blob at its start. The library is asked only if the registry's answer is not one
+// for our own request: it can get a token, and reads blobs that are not in a registry.
 func (d *download) whole() (err error) {
 	d.first = true
 	d.watch.during(func() int {
-		d.body, _, err = d.source.GetBlob(d.ctx, d.blob, none.NoCache)
+		if d.body, err = d.from.openWhole(d.ctx, d.blob); isForLibrary(err) {
+			d.body, _, err = d.source.GetBlob(d.from.observe(d.ctx), d.blob, none.NoCache)
+		}
 		return 0
 	})
 	return err
+}
+
+// isForLibrary reports whether the library is to make a request that has failed with err: there was
+// no request, or the registry refuses it for a reason that the library handles, and reports in the
+// registry's words.
+func isForLibrary(err error) bool {
+	if errors.Is(err, errNotOurs) {
+		return true
+	}
+	a, answered := errors.AsType[answer](err)
+	return answered && !isTransientStatus(a.status)
 }
 
 // part opens the blob at an offset.

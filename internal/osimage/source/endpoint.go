@@ -122,6 +122,7 @@ func (h *Host) registryEndpoint(sys *types.SystemContext, ref imageref.Reference
 	if err != nil {
 		return endpoint{}, fault.New(fault.Refused, "cannot find the certificates for %s: %w", ref.Host(), err)
 	}
+	registry.pause = h.retryPolicy().Pause
 	c := classifier{ref: ref, secret: secret, root: h.path("/"), proxy: proxyFor(sys, ref.Host())}
 	return endpoint{ref: ref, sys: &own, registry: registry, classifier: c, err: refusal}, nil
 }

@@ -12,9 +12,9 @@
 // Faults. The download of a layer that fails for a transient reason is retried with backoff
 // from the byte where it stopped (Host.Retry). Manifest and config are not retried: the kind
 // of the error (package fault) tells the caller whether a retry can help, and its hint what to
-// do. The library itself waits up to five times after "429 Too Many Requests", for as long as
-// the registry requests, and resumes a broken download once. Errors contain no password and
-// no signed URL.
+// do, and retry.AskedBy how long the registry wants to be left alone. The library itself waits up
+// to five times after "429 Too Many Requests", for as long as the registry requests; its next
+// request is then delayed at random. Errors contain no password and no signed URL.
 //
 // Limits. Layers must have SHA-256 digests; manifests have at most 4 MiB. The content of
 // layers is not interpreted.
@@ -37,7 +37,7 @@ type Host struct {
 	Root     string               // the host's root directory, for default paths; "" is "/"
 	AuthFile string               // the pull secret; "" searches the paths of PullSecrets
 	Patience time.Duration        // how long a registry may be silent; 0 is two minutes
-	Retry    retry.Policy         // for downloads of layers, see defaultRetry; Bound has no effect
+	Retry    retry.Policy         // for downloads of layers, see defaultRetry, of which it replaces Bound, Sleep and Now if it has no Tries
 	Log      func(message string) // takes notes for people, from any goroutine; may be nil
 	// Architecture is the architecture to choose from a manifest list, as in GOARCH; "" is this
 	// program's.
@@ -70,7 +70,10 @@ func (h *Host) retryPolicy() retry.Policy {
 	if h.Retry.Tries > 0 {
 		return h.Retry
 	}
-	return defaultRetry()
+	p := defaultRetry()
+	p.Bound = cmp.Or(h.Retry.Bound, p.Bound)
+	p.Sleep, p.Now = h.Retry.Sleep, h.Retry.Now
+	return p
 }
 
 // path returns a path on the host below its root directory.

@@ -20,7 +20,7 @@ func (c classifier) status(err error) *fault.Error {
 	switch {
 	case status == 0:
 		return nil
-	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
+	case isTransientStatus(status):
 		return fault.New(fault.Unavailable, "%w", err).WithHint("%s is in trouble or overloaded; try again later", c.ref.Host())
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return fault.New(fault.Refused, "%w", err).WithHint("%s", c.secret.hint(c.ref.Host()))
@@ -28,6 +28,11 @@ func (c classifier) status(err error) *fault.Error {
 		return fault.New(fault.Refused, "%w", err).WithHint("%s", c.notFoundHint(err))
 	}
 	return fault.New(fault.Refused, "%w", err)
+}
+
+// isTransientStatus reports whether a later request may succeed after a response with a status.
+func isTransientStatus(status int) bool {
+	return status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
 }
 
 // notFoundHint returns the hint for something that a registry does not have. Only a repository that

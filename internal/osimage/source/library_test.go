@@ -211,6 +211,50 @@ func TestRangesAfterANewToken(t *testing.T) {
 	checkRest(t, body, err)
 }
 
+// TestWhole (D39): whole blobs are requested one after the other on one connection, as the rest of a blob is.
+// What a registry refuses is left to the library, unless it may be there later.
+func TestWhole(t *testing.T) {
+	content, info := libraryBlob()
+	connections := map[string]bool{}
+	status := 0
+	l := openLibrary(t, `Bearer realm="{url}/token",service="x"`, (*httptest.Server).StartTLS, func(w http.ResponseWriter, r *http.Request) {
+		connections[r.RemoteAddr] = true
+		if status != 0 {
+			w.WriteHeader(status)
+			return
+		}
+		servePart(w, r)
+	})
+	for range 3 {
+		body, err := l.openWhole(t.Context(), info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(body)
+		if err := errors.Join(err, body.Close()); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		body, err = l.openRange(t.Context(), info, 1000)
+		checkRest(t, body, err)
+	}
+	if len(connections) != 1 {
+		t.Errorf("%d connections", len(connections))
+	}
+	for status = range map[int]bool{401: true, 403: true, 404: true, 416: true, 429: false, 500: false, 503: false} {
+		_, err := l.openWhole(t.Context(), info)
+		if transient := isTransientStatus(status); statusOf(err) != status || isForLibrary(err) == transient {
+			t.Errorf("%d: %v, for the library: %t", status, err, isForLibrary(err))
+		}
+	}
+	info.URLs = []string{"https://127.0.0.1/x"}
+	if _, err := l.openWhole(t.Context(), info); !isForLibrary(err) {
+		t.Errorf("a blob elsewhere: %v", err)
+	}
+	if _, err := (*registry)(nil).openWhole(t.Context(), info); !isForLibrary(err) {
+		t.Errorf("a local blob: %v", err)
+	}
+}
+
 // TestCertificates (D39): the certificates for a registry are found where the library looks.
 func TestCertificates(t *testing.T) {
 	root := t.TempDir()

@@ -59,11 +59,11 @@ func (h *Host) openAt(ctx context.Context, at endpoint, ref imageref.Reference) 
 	}
 	source, err := dial(ctx)
 	if err != nil {
-		return nil, at.classifier.classify(ctx, err, at.classifier.fallback())
+		return nil, at.classifier.classify(ctx, at.registry.withAsked(ctx, err), at.classifier.fallback())
 	}
 	o := &Image{host: h, connection: &connection{dial: dial, registry: at.registry, now: source}, classifier: at.classifier}
 	if err := h.read(ctx, at, ref, ruling, o); err != nil {
-		return nil, errors.Join(at.classifier.classify(ctx, err, fault.BadInput), source.Close())
+		return nil, errors.Join(at.classifier.classify(ctx, at.registry.withAsked(ctx, err), fault.BadInput), source.Close())
 	}
 	return o, nil
 }

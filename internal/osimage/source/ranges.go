@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -20,13 +19,15 @@ import (
 	"go.podman.io/image/v5/pkg/tlsclientconfig"
 	"go.podman.io/image/v5/types"
 	"go.podman.io/storage/pkg/configfile"
+
+	"machine-pivot/internal/retry"
 )
 
 // errNoRanges means that the source does not support reading a part of a blob.
 var errNoRanges = errors.New("the source gives no parts of a blob")
 
-// registry makes the requests for the rest of a blob, for which the library has no public
-// interface. It uses the same certificates, proxy and guard of credentials as the library. Where
+// registry makes the requests for blobs and for the rest of a blob, for which the library has no
+// public interface. It uses the same certificates, proxy and guard of credentials as the library. Where
 // the registry is, and the credentials or token, are what the library has sent in its own last
 // request to it. The library and net/http tell that to their callers: SystemContext.DockerProxy
 // gets the URL of each request, and an httptrace.ClientTrace its header. So tokens are requested
@@ -36,15 +37,19 @@ type registry struct {
 	name  reference.Named // of the repository
 	host  string          // HOST[:PORT] of the server
 	proxy func(*url.URL) (*url.URL, error)
+	pause func(context.Context, time.Duration) error // waits
 
 	mu            sync.Mutex
 	scheme        string
 	authorization string
+	last          url.URL      // the library's last request
+	again         bool         // it is the same as the one before
+	own           *http.Client // for our own requests; nil before the first
 }
 
 // newRegistry returns the registry of a repository, and makes the library use it with sys.
 func newRegistry(sys *types.SystemContext, name reference.Named) (r *registry, err error) {
-	r = &registry{sys: sys, name: name, host: serverOf(reference.Domain(name)), proxy: sys.DockerProxy}
+	r = &registry{sys: sys, name: name, host: serverOf(reference.Domain(name)), proxy: sys.DockerProxy, pause: retry.Sleep}
 	sys.DockerProxy = r.proxyFor
 	sys.DockerCertPath, err = certificates(sys.RootForImplicitAbsolutePaths, reference.Domain(name))
 	return r, err
@@ -65,14 +70,15 @@ func certificates(root, host string) (string, error) {
 	return "", err
 }
 
-// proxyFor returns the proxy for a request, and notes how the library has reached the registry: its
-// first request is for /v2/, over HTTPS, and then perhaps over HTTP.
+// proxyFor returns the proxy for a request of the library. It notes the request, and how the library has
+// reached the registry: its first request is for /v2/, over HTTPS, and then perhaps over HTTP.
 func (r *registry) proxyFor(u *url.URL) (*url.URL, error) {
+	r.mu.Lock()
 	if u.Host == r.host && u.Path == "/v2/" {
-		r.mu.Lock()
 		r.scheme = u.Scheme
-		r.mu.Unlock()
 	}
+	r.again, r.last = r.last == *u, *u
+	r.mu.Unlock()
 	return r.proxy(u)
 }
 
@@ -83,16 +89,21 @@ func (r *registry) observe(ctx context.Context) context.Context {
 		return ctx
 	}
 	var host string // of the current request
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaderField: func(key string, values []string) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		switch {
-		case key == "Host":
-			host = values[0]
-		case key == "Authorization" && host == r.host:
-			r.authorization = values[0]
-		}
-	}})
+	late := &spread{registry: r}
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:              func(string) { late.request(ctx) },
+		GotFirstResponseByte: late.response,
+		WroteHeaderField: func(key string, values []string) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			switch {
+			case key == "Host":
+				host = values[0]
+			case key == "Authorization" && host == r.host:
+				r.authorization = values[0]
+			}
+		},
+	})
 }
 
 // openRange opens the part of a blob from the offset first to its end. r is nil for a local image,
@@ -101,35 +112,98 @@ func (r *registry) openRange(ctx context.Context, blob types.BlobInfo, first int
 	if r == nil {
 		return nil, errNoRanges
 	}
+	response, err := r.get(ctx, blob, fmt.Sprintf("bytes=%d-%d", first, blob.Size-1))
+	if err != nil {
+		return nil, err
+	}
+	span := response.Header.Get("Content-Range")
+	if response.StatusCode == http.StatusPartialContent && strings.HasPrefix(span, fmt.Sprintf("bytes %d-", first)) {
+		return response.Body, nil
+	}
+	_ = response.Body.Close()
+	return nil, errNoRanges
+}
+
+// errNotOurs means that a blob must be read by the library: it is not in a registry.
+var errNotOurs = errors.New("it is not a registry's blob")
+
+// openWhole opens a blob at its start. r is nil for a local image. The library could do that too, but
+// its errors do not tell how long the registry wants to be left alone, and it resumes a broken
+// download by itself, after a second: all machines that a registry has left at the same time would
+// be back together.
+func (r *registry) openWhole(ctx context.Context, blob types.BlobInfo) (io.ReadCloser, error) {
+	if r == nil || len(blob.URLs) > 0 {
+		return nil, errNotOurs
+	}
+	response, err := r.get(ctx, blob, "")
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		_ = response.Body.Close()
+		return nil, answer{response.StatusCode}
+	}
+	return response.Body, nil
+}
+
+// get requests a blob, or the span of it that is not empty. A response with an error status is an
+// error. Its connection is closed: who waits for a registry holds none of its connections.
+func (r *registry) get(ctx context.Context, blob types.BlobInfo, span string) (*http.Response, error) {
 	client, err := r.client()
 	if err != nil {
 		return nil, err
 	}
-	request, err := r.request(ctx, "/blobs/"+blob.Digest.String())
+	request, err := r.request(ctx, http.MethodGet, r.inRepository("/blobs/"+blob.Digest.String()))
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", first, blob.Size-1))
+	if span != "" {
+		request.Header.Set("Range", span)
+	}
 	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
-	status, span := response.StatusCode, response.Header.Get("Content-Range")
-	if status == http.StatusPartialContent && strings.HasPrefix(span, fmt.Sprintf("bytes %d-", first)) {
-		return response.Body, nil
+	if response.StatusCode >= 300 {
+		_ = response.Body.Close() // what is left of the body is not read, so the connection is closed
+		return nil, retry.WithAsked(answer{response.StatusCode}, response.Header.Get)
 	}
-	_ = response.Body.Close()
-	if status < 300 {
-		return nil, errNoRanges
-	}
-	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-	return nil, answer{status, time.Duration(max(0, min(seconds, maxAfter))) * time.Second}
+	return response, nil
 }
 
-// client returns a client for one request.
+// client returns the client for our own requests.
 func (r *registry) client() (*http.Client, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.own == nil {
+		own, err := r.newClient()
+		if err != nil {
+			return nil, err
+		}
+		r.own = own
+	}
+	return r.own, nil
+}
+
+// close ends the idle connections of our own requests. r may be nil.
+func (r *registry) close() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.own != nil {
+		r.own.CloseIdleConnections()
+	}
+}
+
+// maxIdle is how many connections are kept for the next layers: as many as an import uses at once.
+const maxIdle = 4
+
+func (r *registry) newClient() (*http.Client, error) {
 	transport := tlsclientconfig.NewTransport()
-	transport.DisableKeepAlives = true
+	transport.MaxIdleConnsPerHost = maxIdle
+	transport.DisableCompression = true // layers are compressed
 	transport.Proxy = func(request *http.Request) (*url.URL, error) { return r.proxy(request.URL) }
 	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: r.sys.DockerInsecureSkipTLSVerify == types.OptionalBoolTrue}
 	if r.sys.DockerCertPath != "" {
@@ -140,12 +214,18 @@ func (r *registry) client() (*http.Client, error) {
 	return &http.Client{Transport: transport}, nil
 }
 
-// request returns a request for something in the repository.
-func (r *registry) request(ctx context.Context, path string) (*http.Request, error) {
+// inRepository returns the URL of something in the repository.
+func (r *registry) inRepository(path string) url.URL {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := url.URL{Scheme: r.scheme, Host: r.host, Path: "/v2/" + reference.Path(r.name) + path}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	return url.URL{Scheme: r.scheme, Host: r.host, Path: "/v2/" + reference.Path(r.name) + path}
+}
+
+// request returns a request to the registry.
+func (r *registry) request(ctx context.Context, method string, at url.URL) (*http.Request, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	request, err := http.NewRequestWithContext(ctx, method, at.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -156,15 +236,9 @@ func (r *registry) request(ctx context.Context, path string) (*http.Request, err
 	return request, nil
 }
 
-// maxAfter is how many seconds a registry may have a client wait, as in the library.
-const maxAfter = 60
-
-// answer is the error for a response without a part of the blob.
-type answer struct {
-	status int
-	after  time.Duration // how long the registry wants to be left alone; 0: it does not say
-}
+// answer is the error for a response without a blob.
+type answer struct{ status int }
 
 func (a answer) Error() string {
-	return fmt.Sprintf("fetching the rest of the blob: %d %s", a.status, http.StatusText(a.status))
+	return fmt.Sprintf("fetching the blob: %d %s", a.status, http.StatusText(a.status))
 }

@@ -16,10 +16,14 @@ import (
 )
 
 // defaultRetry is the default policy for resuming the download of a layer at the byte where it
-// stopped. Only consecutive tries count that each transfer less than 1 MiB. Ten of them take
+// stopped. Only consecutive tries count that each transfer less than 1 MiB. Twelve of them take
 // about two and a half minutes, which outlasts the restart of a registry.
+//
+// Tries after which the registry asks for patience do not count: it is there, and when many machines
+// want the same image, a machine can be refused many times. Bound limits the waits that it asks for
+// in a row.
 func defaultRetry() retry.Policy {
-	return retry.Policy{First: time.Second, Cap: 30 * time.Second, Tries: 10}
+	return retry.Policy{First: time.Second, Cap: 30 * time.Second, Tries: 12, Bound: 20 * time.Minute}
 }
 
 const (
@@ -149,19 +153,25 @@ func (b *blob) renew() error {
 // wait waits for the next try, or returns the error if there were too many tries.
 func (b *blob) wait(err error) error {
 	policy := b.image.host.retryPolicy()
-	if b.failures++; b.fresh >= minProgress {
-		b.failures = 1
+	if b.fresh >= minProgress {
+		b.failures, b.patience = 0, 0
 	}
 	b.fresh = 0
+	patient := retry.AskedBy(err) > 0 && b.patience < policy.Bound
+	if !patient {
+		b.failures++
+	}
+	wait := policy.Wait(b.failures, err)
+	next := fmt.Sprintf("try %d of %d", b.failures+1, policy.Tries)
+	if patient {
+		b.patience += wait
+		next = "as the registry asks"
+	}
 	if b.failures >= policy.Tries {
 		return &fault.Error{Kind: fault.KindOf(err), Hint: fault.HintOf(err),
 			Err: fmt.Errorf("gave up after %d tries: %w", b.failures, err)}
 	}
-	wait := policy.Wait(b.failures)
-	if a, ok := errors.AsType[answer](err); ok {
-		wait = max(wait, a.after)
-	}
-	b.image.host.note("layer %s: %v; going on at byte %d of %d in %s, try %d of %d", b.Digest, err, b.offset, b.Size, wait.Round(time.Millisecond), b.failures+1, policy.Tries)
+	b.image.host.note("layer %s: %v; going on at byte %d of %d in %s, %s", b.Digest, err, b.offset, b.Size, wait.Round(time.Millisecond), next)
 	if policy.Pause(b.ctx, wait) != nil {
 		return b.reading(b.ctx, err)
 	}

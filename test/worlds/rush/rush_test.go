@@ -1,0 +1,56 @@
+package rush
+
+import (
+	"bytes"
+	"encoding/xml"
+	"io"
+	"testing"
+	"time"
+
+	"machine-pivot/test/tools/need"
+)
+
+// TestRush (D40): machines that boot at the same time, from a registry that refuses most of them at first
+// and fails once, all get the image, in little more time than it takes to send it to them. None gives up,
+// little is sent twice, and no second has many times the requests of the others.
+func TestRush(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute of many machines, in three seconds")
+	}
+	check(t, Options{Machines: 30, Scale: 10, PowerOn: 2 * time.Second, Transfer: 30 * time.Second, Transfers: 8, RetryAfter: 2 * time.Second, FailsAfter: 10 * time.Second, FailsFor: 4 * time.Second})
+}
+
+// TestThousandMachines is TestRush as docs/benchmark.md has it.
+func TestThousandMachines(t *testing.T) {
+	check(t, Options{Machines: 1000, Scale: 4, PowerOn: 10 * time.Second, Transfer: 800 * time.Second, Transfers: 100, RetryAfter: 10 * time.Second, FailsAfter: 200 * time.Second, FailsFor: time.Minute})
+}
+
+func check(t *testing.T, o Options) {
+	t.Helper()
+	need.Ostree(t)
+	o.Dir = t.TempDir()
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := r.Figures(o)
+	var table bytes.Buffer
+	if err := f.Print(&table); err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + table.String())
+	if err := r.Err(); err != nil || f.Failed > 0 || f.Restarts > 0 || f.Again > 1.1 {
+		t.Errorf("%d first boots were started again, %.3f of the bytes were sent, %v", f.Restarts, f.Again, err)
+	}
+	if f.Refused == 0 || f.Requests == f.Refused {
+		t.Errorf("%d of %d requests were refused: this is no rush", f.Refused, f.Requests)
+	}
+	picture := xml.NewDecoder(bytes.NewReader(r.SVG(o)))
+	for {
+		if _, err := picture.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
