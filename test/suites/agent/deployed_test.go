@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,8 +103,9 @@ func (w *world) scraped(ours authority.Authority) {
 				Name string `yaml:"server_name"`
 			} `yaml:"tls_config"`
 			Relabel []struct {
-				Target      string `yaml:"target_label"`
-				Replacement string
+				Sources            []string `yaml:"source_labels"`
+				Target             string   `yaml:"target_label"`
+				Regex, Replacement string
 			} `yaml:"relabel_configs"`
 		} `yaml:"scrape_configs"`
 	}
@@ -111,8 +113,12 @@ func (w *world) scraped(ours authority.Authority) {
 		w.Fatal(err)
 	}
 	agents := scrape.Configs[len(scrape.Configs)-1]
-	address := strings.Replace(agents.Relabel[0].Replacement, "$1", "127.0.0.1", 1)
-	if agents.Job != "pivot-agent" || agents.Relabel[0].Target != "__address__" {
+	relabel := agents.Relabel[0]
+	at := func(kubelet string) string {
+		return regexp.MustCompile("^(?:"+relabel.Regex+")$").ReplaceAllString(kubelet, relabel.Replacement)
+	}
+	address := at("127.0.0.1:10250")
+	if agents.Job != "pivot-agent" || !slices.Equal(relabel.Sources, []string{"__address__"}) || relabel.Target != "__address__" || at("[2001:db8::1]:10250") != "[2001:db8::1]:8796" {
 		w.Fatalf("scrape.yaml has %+v", agents)
 	}
 	get := func(certificates ...tls.Certificate) (string, error) {

@@ -101,11 +101,17 @@ func enter(t *testing.T, more []string) bool {
 }
 
 // endServices ends the services that the program under test has started and that outlive it, before the test's
-// temporary directory is removed, because they write there.
+// temporary directory is removed, because they write there. A service that ends by itself meanwhile, and is forgotten, is
+// an error of systemctl.
 func endServices(t *testing.T) {
-	if out, err := exec.Command("systemctl", "stop", "*.service").CombinedOutput(); err != nil {
-		t.Errorf("cannot stop the services: %v\n%s", err, out)
+	var out []byte
+	var err error
+	for range 20 {
+		if out, err = exec.Command("systemctl", "stop", "*.service").CombinedOutput(); err == nil {
+			return
+		}
 	}
+	t.Errorf("cannot stop the services: %v\n%s", err, out)
 }
 
 // start starts systemd until the test ends, and returns its process ID.
