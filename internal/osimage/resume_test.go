@@ -243,7 +243,7 @@ func TestRetryAfterOfTheRest(t *testing.T) {
 	repo, commit := tiny(t)
 	h, image := pushed(t, repo, commit, registry.Options{Bearer: true})
 	layer := image.Layers[1]
-	h.puller.Patience = 500 * time.Millisecond
+	h.puller.Patience = 2 * time.Second // a busy host is not a silent registry
 	var waits []time.Duration
 	h.puller.Retry = retry.Policy{
 		First: time.Second, Cap: 3 * time.Second, Tries: 5,
