@@ -3,10 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -111,12 +113,19 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if f.handBack {
 		return handBack(cmd.Context(), agent, cmd.OutOrStdout())
 	}
-	served, err := serve(cmd.Context(), f.listen, agent)
+	ctx, end := f.endWithCredentials(cmd.Context(), log)
+	defer end()
+	return f.work(ctx, agent, host, cluster)
+}
+
+// work is what the agent does until ctx ends.
+func (f *nodeFlags) work(ctx context.Context, agent *node.Agent, host *hands.Systemd, cluster *kube.Cluster) error {
+	served, err := serve(ctx, f.listen, agent)
 	if err != nil {
 		return err
 	}
 	defer served.Close()
-	measured, err := f.metrics.serve(cmd.Context(), agent.Metrics, log)
+	measured, err := f.metrics.serve(ctx, agent.Metrics, agent.Log)
 	if err != nil {
 		return err
 	}
@@ -124,11 +133,11 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 		defer measured.Close()
 	}
 	keeper := &capacity.Keeper{Cluster: cluster, Now: time.Now, Log: agent.Log, Metrics: agent.Metrics, Events: agent.Events, Hands: &hands.Systemd{
-		Root: f.host, Program: f.program, Version: build.Version, Queries: workloadsUnit, Now: time.Now,
+		Root: f.host, Program: f.program, Version: agent.Version, Queries: workloadsUnit, Now: time.Now,
 	}}
 	nodes := make(chan capacity.Node, 1)
 	cluster.Capacity = func(n capacity.Node) { newest(nodes, n) }
-	go keeper.Run(cmd.Context(), nodes)
+	go keeper.Run(ctx, nodes)
 	wake := make(chan struct{}, 1)
 	awake := func() {
 		select {
@@ -136,17 +145,37 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 		default: // it is awake
 		}
 	}
-	go cluster.Watch(cmd.Context(), awake)
+	go cluster.Watch(ctx, awake)
 	for _, notify := range []func(context.Context, func()) error{host.NotifyDrift, host.NotifyRun} {
 		go func() {
-			if err := notify(cmd.Context(), awake); err != nil { // what the host does is looked at in intervals, too
-				log.WithError(err).Warn("drift, or the end of a run, is noticed later")
+			if err := notify(ctx, awake); err != nil { // what the host does is looked at in intervals, too
+				agent.Log.WithError(err).Warn("drift, or the end of a run, is noticed later")
 			}
 		}()
 	}
-	agent.Run(cmd.Context(), wake)
+	agent.Run(ctx, wake)
 	agent.Log.Info("the agent stops; a run of pivot goes on")
+	if err := context.Cause(ctx); errors.Is(err, errOthers) {
+		return fault.New(fault.Unavailable, "%w", err).WithHint("start the agent again; systemd does so by itself")
+	}
 	return nil // to be stopped is how it ends
+}
+
+var errOthers = errors.New("the file with the credentials is another one")
+
+// endWithCredentials returns a context that ends when the agent's credentials are no longer those in their file.
+func (f *nodeFlags) endWithCredentials(ctx context.Context, log *logrus.Logger) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		changed, err := f.api.Changed(ctx)
+		if err != nil {
+			log.WithError(err).Warn("other credentials are not noticed")
+		}
+		if changed {
+			cancel(errOthers)
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // workloadsUnit asks pivot on the host for its workload types, beside the questions of the node's agent.

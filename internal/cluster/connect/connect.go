@@ -3,6 +3,8 @@
 package connect
 
 import (
+	"os"
+
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -15,6 +17,8 @@ import (
 type Flags struct {
 	kubeconfig string
 	verbose    bool
+
+	read []byte // what Config has read of the file
 }
 
 // Add adds the flags to a command. byDefault says which credentials it uses without a flag.
@@ -29,6 +33,7 @@ func (f *Flags) Config(agent string) (config *rest.Config, err error) {
 	if f.kubeconfig == "" {
 		config, err = rest.InClusterConfig()
 	} else {
+		f.read, _ = os.ReadFile(f.kubeconfig) // the next line says what is wrong with it
 		config, err = clientcmd.BuildConfigFromFlags("", f.kubeconfig)
 	}
 	if err != nil {

@@ -1,9 +1,11 @@
 package connect
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"machine-pivot/day2/watch"
 	"machine-pivot/internal/fault"
 )
 
@@ -64,6 +67,38 @@ func kubeletConfig(root string) string {
 		}
 	}
 	return ""
+}
+
+// Changed waits until the file with the credentials has other contents than Config has read, as after another authority
+// of the cluster, or after its node has joined another cluster. It returns false when ctx ends. Certificates that the file
+// only names are read again by client-go itself.
+func (f *Flags) Changed(ctx context.Context) (bool, error) {
+	const longest = 24 * time.Hour // nothing is missed: it is inotify that wakes
+	if f.kubeconfig == "" {
+		return false, nil
+	}
+	file, err := filepath.Abs(f.kubeconfig)
+	if err != nil {
+		return false, fmt.Errorf("cannot watch the credentials: %w", err)
+	}
+	w, err := watch.New()
+	if err != nil {
+		return false, err
+	}
+	defer w.Close()
+	for {
+		if err := w.Paths("/", []string{file}); err != nil {
+			return false, err
+		}
+		if now, err := os.ReadFile(file); err == nil && !bytes.Equal(now, f.read) {
+			return true, nil
+		}
+		if err := w.Wait(ctx, longest); ctx.Err() != nil {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
 }
 
 // NodeOf returns the name of the node whose kubelet has the credentials: Kubernetes gives each the user

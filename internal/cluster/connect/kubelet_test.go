@@ -161,6 +161,47 @@ func TestWaitForKubelet(t *testing.T) {
 	}
 }
 
+// TestChanged: other contents of the file with the credentials are noticed, also if the file is replaced, or was replaced
+// before somebody watches; the same contents again are no change.
+func TestChanged(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	root := host(t, map[string]string{"/var/lib/kubelet/kubeconfig": kubeconfig("first")})
+	file := filepath.Join(root, "/var/lib/kubelet/kubeconfig")
+	var f connect.Flags
+	if err := f.UseKubelet(t.Context(), root, false, quiet()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Config("agent/1"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	put(t, file, kubeconfig("first"))
+	if changed, err := f.Changed(ctx); changed || err != nil {
+		t.Errorf("the same: %v, %v", changed, err)
+	}
+	noticed := make(chan bool, 1)
+	go func() {
+		changed, err := f.Changed(t.Context())
+		noticed <- changed && err == nil
+	}()
+	put(t, file, kubeconfig("second"))
+	select {
+	case ok := <-noticed:
+		if !ok {
+			t.Error("another file is none")
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("another file is not noticed within a minute")
+	}
+	if changed, err := f.Changed(t.Context()); !changed || err != nil {
+		t.Errorf("replaced before: %v, %v", changed, err)
+	}
+	if changed, err := new(connect.Flags).Changed(t.Context()); changed || err != nil {
+		t.Errorf("credentials of a pod: %v, %v", changed, err)
+	}
+}
+
 // TestNodeOf: the node is the one that kubelet's certificate names, also in a file with its key.
 func TestNodeOf(t *testing.T) {
 	certificate := func(user string) []byte {

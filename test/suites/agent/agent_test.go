@@ -72,6 +72,14 @@ func TestAgent(t *testing.T) {
 		t.Errorf("stopped by SIGTERM, it ends with %d", status)
 	}
 
+	fourth := w.start()
+	w.eventually("the fourth agent answers", func() bool { return w.answers("/readyz") })
+	config := filepath.Join(w.dir, "config")
+	w.write(config, w.read(config)+"# the node has joined again\n")
+	if err := fourth.Wait(); err == nil || fourth.ProcessState.ExitCode() != 69 || !strings.Contains(fourth.log.String(), "start the agent again") {
+		t.Errorf("with other credentials: %v\n%s", err, fourth.log)
+	}
+
 	for _, said := range []string{"the node has c, and is Done\n", "nothing to do: the node is the machine-config-daemon's, and has c\n"} {
 		last := w.start("--hand-back")
 		if err := last.Wait(); err != nil || !strings.HasSuffix(last.log.String(), said) {

@@ -146,7 +146,7 @@ var importTable = map[string]rule{
 	"cmd/pivot-fleet": {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
 
 	// The programs of a cluster, and what they have in common: connect looks for kubelet's credentials.
-	"cluster/connect": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
+	"cluster/connect": {ours: []string{"fault", "watch"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
 	"cmd/pivot-agent": {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
 
 	// Beside its state machine.
