@@ -34,6 +34,7 @@ var notRun = map[string]reason{
 	"docs/cluster-view.md: pivot-agent node --listen-metrics 0.0.0.0:8796 \\":                                                          {"it wants a node of a cluster", "cmd/pivot-agent.TestMetricsByTLS"},
 	"docs/cluster-ignition.md: kubectl apply -f deploy/fleet/rbac-server.yaml":                                                         {"it wants a cluster; the test applies the same files at a real API server", "internal/cluster/configserver.TestServer"},
 	"docs/cluster-ignition.md: pivotctl config pointer --url https://mcs.example:22623/config/worker --server-ca ca.pem \\":            {"it wants a cluster", "cmd/pivotctl.TestPointerCommand"},
+	"docs/cluster-rollout.md: kubectl patch poolrollout worker --type merge -p '{\"metadata\":{\"finalizers\":null}}'":                 {"it wants a cluster", "internal/cluster/rollout.TestKube"},
 	"docs/fleet.md: make build fleet-image":                                                                                            {"it pushes to a registry of the reader's", "test/suites/packaging.TestAgentImage"},
 	"docs/fleet.md: kubectl apply -f pools.yaml":                                                                                       {"it wants a cluster; the test does the same at a real API server", "test/suites/fleet.TestFleet"},
 	"docs/fleet.md: kubectl patch mcp worker --type merge -p '{\"spec\":{\"paused\":true}}'":                                           {"it wants a cluster", "internal/cluster/rollout.TestDecide"},
