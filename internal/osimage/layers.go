@@ -10,9 +10,9 @@ import (
 	"machine-pivot/internal/osimage/layer"
 )
 
-// maxLayers is how many layers are read at once: enough to keep the processors
-// busy while one waits for the network.
-const maxLayers = 4
+// maxLayers is how many layers are fetched at once. Package layer decompresses half as many: the
+// others are requested already, so that the round trip of each request is over when its turn comes.
+const maxLayers = 8
 
 // layerReader reads the layers of an open image.
 type layerReader struct {

@@ -13,7 +13,7 @@
 // ("encapsulated"), and may have derived layers on top ("layered"). An image of a whole OS
 // without a commit ("plain") has derived layers only.
 //
-// Limits. At most four layers are read at once. The repository must be in bare mode, and
+// Limits. At most eight layers are fetched at once, and four of them decompressed. The repository must be in bare mode, and
 // must have room for the compressed layers before anything is written.
 package osimage
 

@@ -88,8 +88,8 @@ func (f *feeder) dispatch(job func() error) {
 const (
 	batchSize  = 256 << 10 // bytes of the objects in a batch
 	batchCount = 64        // number of objects in a batch
-	// maxBatches is the number of batches. Each layer that is read holds one, and waits for the
-	// next one only after it has given that to be stored; so more than maxLayers never block.
+	// maxBatches is the number of batches. Each layer that is decompressed holds one, and waits for
+	// the next one only after it has given that to be stored; so more than maxDecoding never block.
 	maxBatches = 8
 )
 

@@ -10,10 +10,11 @@
 //
 // Limits. A layer unpacks to at most 64 GiB, with at most 16 MiB after its tar
 // stream; a zstd window has at most 128 MiB; a legacy layer has at most 1024 refs; a file has
-// at most 1 MiB of extended attributes. Memory is bounded: two times four blocks of 128 KiB
-// per layer, and for all layers of an import (Shared) 8 batches of small objects with 256 KiB
-// each, 4 objects of at most 1 MiB, 32 MiB of extended attributes, and a record of each object,
-// of which there are at most 1,048,576. Larger objects are streamed.
+// at most 1 MiB of extended attributes. Memory is bounded: four blocks of 128 KiB per layer, and
+// four more while it is decompressed, as four layers are at once; and for all layers of an import
+// (Shared) 8 batches of small objects with 256 KiB each, 4 objects of at most 1 MiB, 32 MiB of
+// extended attributes, and a record of each object, of which there are at most 1,048,576. Larger
+// objects are streamed.
 package layer
 
 import (
@@ -70,7 +71,8 @@ type reader struct {
 	close      func()
 }
 
-// startReading starts to read a layer.
+// startReading starts to read a layer. It is fetched at once, as far as its buffers reach, and
+// decompressed in its turn.
 func startReading(ctx context.Context, compressed io.ReadCloser, diffID string, shared *Shared) (*reader, error) {
 	r := &reader{source: errorRecorder{from: compressed}, diffID: diffID}
 	r.compressed = newReadAhead(&r.source, shared)
@@ -78,10 +80,17 @@ func startReading(ctx context.Context, compressed io.ReadCloser, diffID string, 
 		_ = compressed.Close() // its error is irrelevant: everything was read, or an earlier error is returned
 		r.compressed.close()
 	}
+	done, err := shared.wait(ctx)
+	if err != nil {
+		err = r.sourceError(ctx, err)
+		endSource()
+		return nil, err
+	}
 	plain, err := decompress(r.compressed, shared)
 	if err != nil {
 		err = r.sourceError(ctx, err)
 		endSource()
+		done()
 		return nil, err
 	}
 	content := io.Reader(plain)
@@ -96,7 +105,8 @@ func startReading(ctx context.Context, compressed io.ReadCloser, diffID string, 
 		r.tar.close()
 		_ = plain.Close()
 		r.tar.release()
-		r.compressed.release() // last, because the decompressor was reading from it
+		r.compressed.release() // after the decompressor, which was reading from it
+		done()
 	}
 	return r, nil
 }

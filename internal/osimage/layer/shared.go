@@ -1,6 +1,7 @@
 package layer
 
 import (
+	"context"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,9 @@ const (
 	// another goroutine, and maxLarge the number of such objects that are too large for a batch.
 	maxBuffered = 1 << 20
 	maxLarge    = 4
+	// maxDecoding is how many layers are decompressed at once: enough to keep the processors busy
+	// while one waits for the network.
+	maxDecoding = 4
 	// maxKept bounds the extended attributes, in bytes, that are kept during the reading of
 	// layers for files that refer to them later.
 	maxKept = 32 << 20
@@ -30,17 +34,18 @@ const (
 // memory that is reused from layer to layer, and counters for the limits above.
 type Shared struct {
 	batches chan *batch
-	large   chan []byte  // buffers of up to maxBuffered bytes
-	blocks  sync.Pool    // of *[readAheadSize]byte
-	gzips   sync.Pool    // of *inflate.Gzip
-	kept    atomic.Int64 // bytes
+	large   chan []byte   // buffers of up to maxBuffered bytes
+	turns   chan struct{} // has one value for each layer that is being decompressed
+	blocks  sync.Pool     // of *[readAheadSize]byte
+	gzips   sync.Pool     // of *inflate.Gzip
+	kept    atomic.Int64  // bytes
 	objects atomic.Int64
 	names   atomic.Int64 // bytes
 }
 
 // NewShared returns a Shared with buffers for maxBatches batches and maxLarge large objects.
 func NewShared() *Shared {
-	s := &Shared{batches: make(chan *batch, maxBatches), large: make(chan []byte, maxLarge)}
+	s := &Shared{batches: make(chan *batch, maxBatches), large: make(chan []byte, maxLarge), turns: make(chan struct{}, maxDecoding)}
 	for range maxBatches {
 		s.batches <- &batch{}
 	}
@@ -48,6 +53,16 @@ func NewShared() *Shared {
 		s.large <- nil
 	}
 	return s
+}
+
+// wait waits until a layer may be decompressed. done ends its turn.
+func (s *Shared) wait(ctx context.Context) (done func(), err error) {
+	select {
+	case s.turns <- struct{}{}:
+		return func() { <-s.turns }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // uncount subtracts a layer that has been read from the counters: its extended attributes are
