@@ -255,6 +255,24 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// TestRetryAfter (D40): a server that asks to be left alone for a while is.
+func TestRetryAfter(t *testing.T) {
+	var n atomic.Int64
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if n.Add(1) == 1 {
+			w.Header().Set("Retry-After", "40")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		fmt.Fprint(w, "text")
+	}))
+	patient := taker()
+	var waits []time.Duration
+	patient.Wait = func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil }
+	if _, report, err := inlined(t, patient, fileFrom(`"source":"`+url+`"`)); err != nil || len(waits) != 1 || waits[0] < 40*time.Second || waits[0] > time.Minute {
+		t.Errorf("waits %v, %v\n%s", waits, err, report)
+	}
+}
+
 // TestCancelledBetweenTries: the report has the reason for the end of the retries, and the last
 // failure.
 func TestCancelledBetweenTries(t *testing.T) {

@@ -164,6 +164,7 @@ func (b *blob) wait(err error) error {
 	wait := policy.Wait(b.failures, err)
 	next := fmt.Sprintf("try %d of %d", b.failures+1, policy.Tries)
 	if patient {
+		b.image.connection.registry.close() // what it counts are connections
 		b.patience += wait
 		next = "as the registry asks"
 	}

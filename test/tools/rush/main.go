@@ -30,7 +30,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 	flags := flag.NewFlagSet("rush", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&o.Machines, "machines", 1000, "how many machines boot")
-	flags.IntVar(&o.Scale, "scale", 4, "how many times faster than real time it runs; too many for the processors, and the result means nothing")
+	flags.IntVar(&o.Scale, "scale", 2, "how many times faster than real time it runs; too many for the processors, and the result means nothing")
 	flags.DurationVar(&o.PowerOn, "power-on", 10*time.Second, "within which all machines begin")
 	flags.DurationVar(&o.Transfer, "transfer", 800*time.Second, "which the registry needs to send the image to all of them: bytes / bandwidth")
 	flags.IntVar(&o.Transfers, "transfers", 100, "blobs that the registry sends at a time")

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"machine-pivot/internal/fault"
@@ -60,6 +61,7 @@ type Result struct {
 	Took     time.Duration // until the last machine had the image
 	Image    int64         // bytes of the image's layers
 	Sent     int64         // bytes of blobs that the registry has sent
+	Late     time.Duration // by which a wait was too long on average, because the processors were busy
 	Requests []Request
 }
 
@@ -79,6 +81,8 @@ type world struct {
 	layers   int64 // bytes
 	began    time.Time
 	giveUp   time.Duration
+	late     atomic.Int64 // nanoseconds by which waits were too long, together
+	waits    atomic.Int64
 }
 
 // Run runs a simulation. A machine that does not get the image within twenty times the time in which all
@@ -106,6 +110,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		r.Took = max(r.Took, m.Ended)
 	}
 	r.Sent = w.registry.BytesServed()
+	r.Late = time.Duration(w.late.Load()/max(1, w.waits.Load())) * time.Duration(o.Scale)
 	for _, a := range w.limiter.Answered() {
 		r.Requests = append(r.Requests, Request{w.at(a.At), a.Blob, a.Status != 200})
 	}
@@ -196,8 +201,16 @@ func (w *world) real(d time.Duration) time.Duration { return d / time.Duration(w
 // at converts a time in this process to one of the simulation.
 func (w *world) at(t time.Time) time.Duration { return t.Sub(w.began) * time.Duration(w.Scale) }
 
-// sleep waits as long as a machine would.
-func (w *world) sleep(ctx context.Context, d time.Duration) error { return retry.Sleep(ctx, w.real(d)) }
+// sleep waits as long as a machine would. It notes how much too long that was.
+func (w *world) sleep(ctx context.Context, d time.Duration) error {
+	start := time.Now()
+	err := retry.Sleep(ctx, w.real(d))
+	if err == nil {
+		w.late.Add(int64(time.Since(start) - w.real(d)))
+		w.waits.Add(1)
+	}
+	return err
+}
 
 // scaled returns a policy with the clock of the simulation.
 func (w *world) scaled(p retry.Policy) retry.Policy {

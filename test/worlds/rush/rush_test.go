@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"io"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -22,10 +23,29 @@ func TestRush(t *testing.T) {
 
 // TestThousandMachines is TestRush as docs/benchmark.md has it.
 func TestThousandMachines(t *testing.T) {
-	check(t, Options{Machines: 1000, Scale: 4, PowerOn: 10 * time.Second, Transfer: 800 * time.Second, Transfers: 100, RetryAfter: 10 * time.Second, FailsAfter: 200 * time.Second, FailsFor: time.Minute})
+	f := check(t, Options{Machines: 1000, Scale: 2, PowerOn: 10 * time.Second, Transfer: 800 * time.Second, Transfers: 100, RetryAfter: 10 * time.Second, FailsAfter: 200 * time.Second, FailsFor: time.Minute})
+	if f.Wave > 0.4 {
+		t.Errorf("requests come in waves: correlation %.2f", f.Wave)
+	}
 }
 
-func check(t *testing.T, o Options) {
+// TestWave: machines that come back together are noticed.
+func TestWave(t *testing.T) {
+	o := Options{RetryAfter: 10 * time.Second}
+	together, apart := make([]int, 600), make([]int, 600)
+	chance := rand.New(rand.NewPCG(1, 2))
+	for second := range together {
+		together[second], apart[second] = chance.IntN(20), chance.IntN(200)
+		if second%11 == 0 {
+			together[second] += 900
+		}
+	}
+	if one, other := wave(together, o), wave(apart, o); one < 0.8 || other > 0.2 {
+		t.Errorf("together %.2f, apart %.2f", one, other)
+	}
+}
+
+func check(t *testing.T, o Options) Figures {
 	t.Helper()
 	need.Ostree(t)
 	o.Dir = t.TempDir()
@@ -45,7 +65,13 @@ func check(t *testing.T, o Options) {
 	if f.Refused == 0 || f.Requests == f.Refused {
 		t.Errorf("%d of %d requests were refused: this is no rush", f.Refused, f.Requests)
 	}
-	picture := xml.NewDecoder(bytes.NewReader(r.SVG(o)))
+	checkPicture(t, r.SVG(o))
+	return f
+}
+
+func checkPicture(t *testing.T, svg []byte) {
+	t.Helper()
+	picture := xml.NewDecoder(bytes.NewReader(svg))
 	for {
 		if _, err := picture.Token(); err == io.EOF {
 			break
