@@ -4,7 +4,6 @@
 package budget
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"sync/atomic"
@@ -61,13 +60,4 @@ func (r reader) Read(p []byte) (int, error) {
 		}
 	}
 	return n, err
-}
-
-// ReadAll reads to the end, and takes a unit for each byte.
-func (b *Budget) ReadAll(from io.Reader) ([]byte, error) {
-	var all bytes.Buffer
-	if _, err := all.ReadFrom(b.Reader(from)); err != nil {
-		return nil, err
-	}
-	return all.Bytes(), nil
 }

@@ -2,6 +2,7 @@ package budget_test
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -14,16 +15,16 @@ import (
 func TestBudget(t *testing.T) {
 	b := budget.New(10, "bytes of contents")
 	for _, part := range []string{"12345", "", "67890"} {
-		if got, err := b.ReadAll(iotest.OneByteReader(strings.NewReader(part))); err != nil || string(got) != part {
+		if got, err := io.ReadAll(b.Reader(iotest.OneByteReader(strings.NewReader(part)))); err != nil || string(got) != part {
 			t.Errorf("%q: read %q, %v", part, got, err)
 		}
 	}
-	if _, err := b.ReadAll(strings.NewReader("")); err != nil {
+	if _, err := io.ReadAll(b.Reader(strings.NewReader(""))); err != nil {
 		t.Error("nothing more:", err)
 	}
 	endless := &counted{}
 	for range 2 {
-		_, err := b.ReadAll(endless)
+		_, err := io.ReadAll(b.Reader(endless))
 		if !errors.Is(err, budget.ErrExceeded) || fault.KindOf(err) != fault.BadInput || err.Error() != "it has more than 10 bytes of contents in total" {
 			t.Errorf("beyond the limit: %v", err)
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"strings"
 
@@ -45,15 +46,28 @@ func Content(r types.Resource, room *Room) ([]byte, error) {
 	return Unpack(r, url.Data, room)
 }
 
-// CheckContent returns the error of Content for a resource of a config that Parse has accepted. Ignition has decoded each
-// data URL of such a config, so one that is neither compressed nor has a hash is not decoded once more.
+// CheckContent returns the error of Content for a resource of a config that Parse has accepted. No content is held: many
+// small sources may decompress to large ones. Ignition has decoded each data URL of such a config, so one that is neither
+// compressed nor has a hash is not decoded once more.
 func CheckContent(r types.Resource, room *Room) error {
-	compressed := r.Compression != nil && *r.Compression != ""
-	if r.Source == nil || IsRemote(r) || compressed || r.Verification.Hash != nil {
+	if r.Source == nil || *r.Source == "" || IsRemote(r) || !isCompressed(r) && r.Verification.Hash != nil {
 		_, err := Content(r, room)
 		return err
 	}
-	return room.fits(decodedSize(*r.Source))
+	if !isCompressed(r) {
+		size := decodedSize(*r.Source)
+		return room.check(size, room.all.Take(size), false)
+	}
+	url, err := dataurl.DecodeString(*r.Source)
+	if err != nil {
+		return fmt.Errorf("cannot decode its data URL: %w", err)
+	}
+	sum := newVerifier(r.Verification.Hash)
+	size, err := room.gunzip(sum, url.Data)
+	if err := room.check(size, err, true); err != nil {
+		return err
+	}
+	return sum.verify()
 }
 
 // decodedSize returns the size of the content of a valid data URL, or up to two bytes more.
@@ -65,66 +79,63 @@ func decodedSize(source string) int64 {
 	return int64(len(content) - 2*strings.Count(content, "%"))
 }
 
-// fits takes the room for a content of a size.
-func (room *Room) fits(size int64) error {
-	switch err := room.all.Take(size); {
+// IsRemote reports whether a resource must be fetched.
+func IsRemote(r types.Resource) bool {
+	return r.Source != nil && *r.Source != "" && !strings.HasPrefix(*r.Source, "data:")
+}
+
+// isCompressed reports whether the source of a resource is compressed. gzip is the only form that Ignition knows.
+func isCompressed(r types.Resource) bool { return r.Compression != nil && *r.Compression == "gzip" }
+
+// Unpack returns the content of a resource from the bytes of its source: decompressed if the
+// resource is compressed, as far as there is room for it, and verified against its hash, which is
+// of the decompressed content.
+func Unpack(r types.Resource, data []byte, room *Room) ([]byte, error) {
+	data, err := room.take(data, isCompressed(r))
+	if err != nil {
+		return nil, err
+	}
+	sum := newVerifier(r.Verification.Hash)
+	_, _ = sum.Write(data)
+	return data, sum.verify()
+}
+
+// take returns a content, decompressed if it is compressed, and takes the room for it.
+func (room *Room) take(data []byte, compressed bool) ([]byte, error) {
+	if !compressed {
+		return data, room.check(int64(len(data)), room.all.Take(int64(len(data))), false)
+	}
+	var content bytes.Buffer
+	size, err := room.gunzip(&content, data)
+	return content.Bytes(), room.check(size, err, true)
+}
+
+// check returns the error for a content of a size, or of as much as was read before err.
+func (room *Room) check(size int64, err error, compressed bool) error {
+	switch {
 	case errors.Is(err, budget.ErrExceeded):
 		return fmt.Errorf("the config is too large: %w", err)
+	case err != nil:
+		return fmt.Errorf("cannot decompress it: %w", err)
+	case size > room.each && compressed:
+		return fmt.Errorf("it is larger than %d bytes when decompressed", room.each)
 	case size > room.each:
 		return fmt.Errorf("it is larger than %d bytes", room.each)
 	}
 	return nil
 }
 
-// IsRemote reports whether a resource must be fetched.
-func IsRemote(r types.Resource) bool {
-	return r.Source != nil && *r.Source != "" && !strings.HasPrefix(*r.Source, "data:")
-}
-
-// Unpack returns the content of a resource from the bytes of its source: decompressed if the
-// resource is compressed, as far as there is room for it, and verified against its hash, which is
-// of the decompressed content.
-func Unpack(r types.Resource, data []byte, room *Room) ([]byte, error) {
-	compressed := r.Compression != nil && *r.Compression == "gzip"
-	data, err := room.take(data, compressed)
-	if err != nil {
-		return nil, err
-	}
-	if r.Verification.Hash != nil {
-		err = verify(data, *r.Verification.Hash)
-	}
-	return data, err
-}
-
-// take returns a content, decompressed if it is compressed, and takes the room for it.
-func (room *Room) take(data []byte, compressed bool) (content []byte, err error) {
-	if compressed {
-		content, err = room.gunzip(data)
-	} else {
-		content, err = data, room.all.Take(int64(len(data)))
-	}
-	switch {
-	case errors.Is(err, budget.ErrExceeded):
-		return nil, fmt.Errorf("the config is too large: %w", err)
-	case err != nil:
-		return nil, fmt.Errorf("cannot decompress it: %w", err)
-	case int64(len(content)) > room.each && compressed:
-		return nil, fmt.Errorf("it is larger than %d bytes when decompressed", room.each)
-	case int64(len(content)) > room.each:
-		return nil, fmt.Errorf("it is larger than %d bytes", room.each)
-	}
-	return content, nil
-}
-
-func (room *Room) gunzip(data []byte) ([]byte, error) {
+// gunzip writes what data decompresses to, takes the room for it, and returns its size, which is at most one byte above
+// that of the largest content.
+func (room *Room) gunzip(to io.Writer, data []byte) (int64, error) {
 	if err := room.all.Take(0); err != nil { // no room is left
-		return nil, err
+		return 0, err
 	}
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	return room.all.ReadAll(io.LimitReader(z, room.each+1))
+	return io.Copy(to, room.all.Reader(io.LimitReader(z, room.each+1)))
 }
 
 // Inline returns a resource with inline content, in the form that the machine-config server
@@ -134,22 +145,41 @@ func Inline(content []byte) types.Resource {
 	return types.Resource{Source: &source}
 }
 
-// verify checks decompressed content against a hash in Ignition's form, TYPE-HEX.
-func verify(data []byte, hash string) error {
-	kind, want, _ := strings.Cut(hash, "-")
-	var got string
-	switch kind {
+// verifier verifies the decompressed content that is written to it against a hash in Ignition's form, TYPE-HEX.
+type verifier struct {
+	io.Writer
+	sum  hash.Hash // nil: of an unknown type
+	hash *string   // nil: none is wanted
+}
+
+func newVerifier(hash *string) *verifier {
+	v := &verifier{Writer: io.Discard, hash: hash}
+	if hash == nil {
+		return v
+	}
+	switch kind, _, _ := strings.Cut(*hash, "-"); kind {
 	case "sha256":
-		sum := sha256.Sum256(data)
-		got = hex.EncodeToString(sum[:])
+		v.sum = sha256.New()
 	case "sha512":
-		sum := sha512.Sum512(data)
-		got = hex.EncodeToString(sum[:])
+		v.sum = sha512.New()
 	default:
+		return v
+	}
+	v.Writer = v.sum
+	return v
+}
+
+// verify returns an error if the content is another one.
+func (v *verifier) verify() error {
+	if v.hash == nil {
+		return nil
+	}
+	kind, want, _ := strings.Cut(*v.hash, "-")
+	if v.sum == nil {
 		return fmt.Errorf("its hash is of the unknown type %q", kind)
 	}
-	if got != strings.ToLower(want) { // Ignition accepts hex digits in either case
-		return fmt.Errorf("its content has the hash %s-%s, not %s", kind, got, hash)
+	if got := hex.EncodeToString(v.sum.Sum(nil)); got != strings.ToLower(want) { // Ignition accepts hex digits in either case
+		return fmt.Errorf("its content has the hash %s-%s, not %s", kind, got, *v.hash)
 	}
 	return nil
 }
