@@ -40,7 +40,7 @@ var notRun = map[string]reason{
 	"docs/fleet.md: kubectl patch mcp worker --type merge -p '{\"spec\":{\"paused\":true}}'":                                           {"it wants a cluster", "internal/cluster/rollout.TestDecide"},
 	"docs/cluster.md: make build agent-image":                                                                                          {"it pushes to a registry of the reader's", "test/suites/packaging.TestAgentImage"},
 	"docs/cluster.md: systemctl enable --now pivot-agent.service":                                                                      {"it starts a unit of this host", "test/suites/agent.TestUnitDeployed"},
-	"docs/cluster.md: pivot apply mc.json":                                                                                             {"it changes a node of a cluster", "test/suites/e2e.TestNode"},
+	"docs/cluster.md: pivot apply --reboot=if-needed mc.json":                                                                          {"it changes a node of a cluster", "test/suites/e2e.TestNode"},
 	"docs/cluster-pinning.md: kubectl get node NAME -o jsonpath='{.status.allocatable}'":                                               {"it wants a node of a cluster", "test/suites/agent.TestWorkloads"},
 	"docs/cluster-pinning.md: kubectl patch node NAME --subresource=status --type=json \\":                                             {"it wants a node of a cluster", "test/suites/agent.TestWorkloads"},
 	"docs/cluster-pinning.md: systemctl enable --now pivot-static-pods.service pivot-static-pods.path":                                 {"it starts units of this host", "test/suites/packaging.TestStaticPodsUnits"},

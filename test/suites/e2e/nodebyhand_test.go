@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"encoding/base64"
+	"os"
 	"strings"
 	"testing"
 
@@ -34,6 +35,9 @@ func badProof(t *testing.T, w *nodeWorld) {
 	}
 }
 
+// appliesByHand is the command of docs/cluster.md with which an administrator changes a machine.
+const appliesByHand = "pivot apply --reboot=if-needed mc.json"
+
 // recoversByHand: an administrator does what docs/cluster.md says to do without the agent, on a node that an agent has
 // left cordoned. The next agent, which starts with the machine, finds the result.
 func recoversByHand(t *testing.T, w *nodeWorld) {
@@ -45,11 +49,14 @@ func recoversByHand(t *testing.T, w *nodeWorld) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if text, err := os.ReadFile("../../../docs/cluster.md"); err != nil || !strings.Contains(string(text), "\n"+appliesByHand+"\n") {
+		t.Fatalf("docs/cluster.md has no command %q, %v", appliesByHand, err)
+	}
 	copied := "echo " + base64.StdEncoding.EncodeToString(object) + " | base64 -d >/root/mc.json && echo copied"
 	w.Until(t, "the MachineConfig is on the host", func() bool { return w.answers(t, copied, "copied") })
 	w.byHand.Store(true)
 	w.Until(t, "pivot applies it", func() bool {
-		return w.answers(t, "systemd-run --unit by-hand --quiet pivot apply /root/mc.json && echo begun", "begun")
+		return w.answers(t, "systemd-run --unit by-hand --quiet --working-directory=/root "+appliesByHand+" && echo begun", "begun")
 	})
 	w.Until(t, "the machine reboots", func() bool { return w.Booted() > boots })
 	w.byHand.Store(false)
