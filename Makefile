@@ -9,6 +9,7 @@
 # demo     a complete first boot in QEMU, shown as it happens
 # cluster-demo  a control plane and two machines in QEMU as its nodes: rollouts and their way back, shown as they happen
 # bench    the import compared with podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for a smaller image
+# bench-check  the same for a smaller image, as root; fails if processor time or memory relative to the others is more than recorded
 # controlplane  the Kubernetes control plane of the tests, built once into the cache; "make test" does it
 # reference  record again what ostree-ext makes from the tests' derived images; test/worlds/oscontainer/reference/derived.sh
 # install  the result of "make build", with units, dracut module, SELinux module, manual pages, catalog and completions, below $(DESTDIR)
@@ -23,7 +24,7 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build completions manpages test unit nightly sweep check fuzz demo cluster-demo test-host bench reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
+.PHONY: build completions manpages test unit nightly sweep check fuzz demo cluster-demo test-host bench bench-check reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
 .NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
@@ -122,6 +123,10 @@ test-host: build
 
 bench: deps build
 	@go run ./test/tools/bench -pivot $(BIN)/pivot $(BENCH)
+
+# Ratios of wall times are not compared: they depend on what else the machine does.
+bench-check: deps build
+	@go run ./test/tools/bench -pivot $(BIN)/pivot -size 300MB -files 6000 -rounds 3 -only base -check test/tools/bench/ratios.json $(BENCH)
 
 reference:
 	@test/worlds/oscontainer/reference/derived.sh

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"machine-pivot/test/tools/need"
 )
@@ -52,7 +55,7 @@ func short(t *testing.T) *report {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	r, err := run(t.Context(), settings{
-		dir: diskDir, pivot: filepath.Join(dir, "pivot"), files: 600, bytes: 20e6, rounds: 1, seed: 1, log: io.Discard,
+		dir: diskDir, pivot: filepath.Join(dir, "pivot"), files: 600, bytes: 20e6, rounds: 1, seed: 1, rivals: true, link: &link{}, log: io.Discard,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -133,5 +136,73 @@ func TestParseSize(t *testing.T) {
 		if got, err := parseSize(text); err == nil {
 			t.Errorf("%q: got %d", text, got)
 		}
+	}
+}
+
+func TestParseLink(t *testing.T) {
+	for text, want := range map[string]linkFacts{
+		"100Mb/s,20ms": {Rate: 12_500_000, Latency: 20 * time.Millisecond}, "200ms": {Latency: 200 * time.Millisecond}, "1000Mb/s": {Rate: 125_000_000},
+	} {
+		if got, err := parseLink(text); err != nil || got != want {
+			t.Errorf("%s: got %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "fast", "0Mb/s", "100Mb/s,soon"} {
+		if got, err := parseLink(text); err == nil {
+			t.Errorf("%q: got %+v", text, got)
+		}
+	}
+}
+
+// TestLink sends data over a link. It may take longer than the link needs, never less.
+func TestLink(t *testing.T) {
+	server, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	sent := bytes.Repeat([]byte("pivot"), 100_000)
+	go func() {
+		if c, err := server.Accept(); err == nil {
+			_, _ = io.ReadFull(c, make([]byte, 1)) // the client checks what it gets
+			_, _ = c.Write(sent)
+			_ = c.Close()
+		}
+	}()
+	l := &link{linkFacts: linkFacts{Rate: 5_000_000, Latency: 50 * time.Millisecond}}
+	port, err := l.start(server.Addr().(*net.TCPAddr).Port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	start := time.Now()
+	c, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(c)
+	if err != nil || !bytes.Equal(got, sent) {
+		t.Fatalf("%d bytes arrived, %v", len(got), err)
+	}
+	if took, least := time.Since(start).Seconds(), l.transfer(int64(len(sent))); took < least {
+		t.Errorf("took %.3f s, less than %.3f", took, least)
+	}
+}
+
+func TestCompareRatios(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ratios.json")
+	if err := (ratios{"a": 1, "b": 2}).write(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := (ratios{"a": 1.1, "b": 1, "c": 9}).compare(path); err != nil {
+		t.Error(err)
+	}
+	err := (ratios{"a": 1.2}).compare(path)
+	if err == nil || err.Error() != "a: 1.200, recorded 1.000\nb: not measured" {
+		t.Errorf("got %v", err)
 	}
 }

@@ -26,6 +26,7 @@ type job struct {
 	Phases []phase  `json:"phases"`
 	Env    []string `json:"env"` // the whole environment except BENCH, the path of this program
 	Dir    string   `json:"dir"`
+	CPUs   int      `json:"cpus"` // how many processors the phases may use; 0: all
 }
 
 // usage is the resources used by a phase, including all processes that it started and waited for.
@@ -109,7 +110,11 @@ func (j job) run(ctx context.Context) ([]usage, error) {
 }
 
 func (j job) phase(ctx context.Context, p phase) (usage, error) {
-	cmd := exec.CommandContext(ctx, "sh", "-euc", p.Script)
+	command := []string{"sh", "-euc", p.Script}
+	if j.CPUs > 0 {
+		command = append([]string{"taskset", "-c", fmt.Sprintf("0-%d", j.CPUs-1)}, command...)
+	}
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir, cmd.Env = j.Dir, j.Env
 	before, err := readIO()
 	if err != nil {

@@ -69,14 +69,19 @@ func (w *world) contenders(ctx context.Context) []*contender {
 	chunked := []step{ours(w.images[chunkedImage])}
 	if w.has(basePart) {
 		legacy := w.images[legacyImage]
-		all = append(all, pivot(ours(legacy)), w.podman(ctx, legacy, phase{"pull-local", podmanLocal}), w.skopeo(ctx, legacy))
+		all = append(all, pivot(ours(legacy)))
+		if w.rivals {
+			all = append(all, w.podman(ctx, legacy, phase{"pull-local", podmanLocal}), w.skopeo(ctx, legacy))
+		}
 		chunked = append(chunked, ours(w.images[updatedImage]))
 	}
 	all = append(all, pivot(chunked...))
 	if w.has(derivedPart) {
 		derived := w.images[derivedImage]
-		all = append(all, pivot(ours(derived)), pivot(ours(w.images[plainImage])),
-			w.podman(ctx, derived, phase{"commit", ostreeCommit}, phase{"pull-local", podmanMade}))
+		all = append(all, pivot(ours(derived)), pivot(ours(w.images[plainImage])))
+		if w.rivals {
+			all = append(all, w.podman(ctx, derived, phase{"commit", ostreeCommit}, phase{"pull-local", podmanMade}))
+		}
 	}
 	for _, name := range []string{legacyImage, chunkedImage, derivedImage} {
 		if i, ok := w.images[name]; ok {
@@ -167,7 +172,7 @@ func (w *world) job(s step) job {
 		"PACKS":              w.packs(),
 		"BLOBS":              strings.Join(w.blobURLs(s.image), " "),
 	}
-	j := job{Dir: w.trial(), Phases: s.phases, Before: `mkdir -p tmp shared
+	j := job{Dir: w.trial(), CPUs: w.cpus, Phases: s.phases, Before: `mkdir -p tmp shared
 if [ -d /var/lib/containers ]; then mount --bind shared /var/lib/containers; fi`}
 	for key, value := range env {
 		j.Env = append(j.Env, key+"="+value)

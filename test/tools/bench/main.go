@@ -47,6 +47,9 @@ type settings struct {
 	rounds int
 	seed   uint64
 	only   string // the only part to run; "": all
+	rivals bool   // run podman and skopeo too
+	cpus   int    // number of processors of each contender; 0: all
+	link   *link
 	log    io.Writer
 }
 
@@ -54,7 +57,7 @@ type settings struct {
 func (s settings) say(format string, args ...any) { fmt.Fprintf(s.log, format+"\n", args...) }
 
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	s := settings{log: stderr, bytes: 2_500_000_000}
+	s := settings{log: stderr, bytes: 2_500_000_000, link: &link{}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&s.dir, "dir", diskDir, "a directory on the file system to measure; some eight times -size are used in it")
@@ -67,12 +70,20 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	flags.IntVar(&s.rounds, "rounds", 3, "how often each contender runs")
 	flags.Uint64Var(&s.seed, "seed", 1, "which of the machine's files are taken")
 	flags.StringVar(&s.only, "only", "", "the one part to run: "+basePart+" (legacy and updated images) or "+derivedPart+" (derived layers and plain images)")
+	flags.BoolVar(&s.rivals, "rivals", true, "whether podman and skopeo run too")
+	flags.IntVar(&s.cpus, "cpus", 0, "the number of processors of each contender; the registry has all (default all)")
+	flags.Func("link", "the link to the registry, such as 100Mb/s,20ms: its rate, and the time of a round trip (default none)", func(text string) (err error) {
+		s.link.linkFacts, err = parseLink(text)
+		return err
+	})
+	check := flags.String("check", "", "fail if a ratio is worse than recorded in this file")
+	record := flags.String("record", "", "record the ratios in this file")
 	output := flags.String("o", "text", "text or json")
 	images := flags.String("images", "", "measure nothing: leave the images in this directory, as oci: layouts, to profile with")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 || s.files < components || s.rounds < 1 || *output != "text" && *output != "json" || s.only != "" && s.only != basePart && s.only != derivedPart {
+	if flags.NArg() > 0 || s.files < components || s.rounds < 1 || s.cpus < 0 || *output != "text" && *output != "json" || s.only != "" && s.only != basePart && s.only != derivedPart {
 		return errors.New("wrong arguments; -help lists them")
 	}
 	if os.Getuid() != 0 {
@@ -86,11 +97,23 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return err
 	}
 	if *output == "json" {
-		out := json.NewEncoder(stdout)
-		out.SetIndent("", "  ")
-		return out.Encode(r)
+		err = writeJSON(stdout, r)
+	} else {
+		err = r.print(stdout)
 	}
-	return r.print(stdout)
+	if err == nil && *record != "" {
+		err = r.ratios().write(*record)
+	}
+	if err == nil && *check != "" {
+		err = r.ratios().compare(*check)
+	}
+	return err
+}
+
+func writeJSON(to io.Writer, value any) error {
+	out := json.NewEncoder(to)
+	out.SetIndent("", "  ")
+	return out.Encode(value)
 }
 
 // parseSize parses a number of bytes with an optional suffix kB, MB or GB.
@@ -125,6 +148,6 @@ func run(ctx context.Context, s settings) (_ *report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, w.registry.Close()) }()
+	defer func() { err = errors.Join(err, w.link.close(), w.registry.Close()) }()
 	return w.measure(ctx)
 }

@@ -15,6 +15,8 @@ type report struct {
 	Images  []image   `json:"images"` // in the order of the results
 	Rounds  int       `json:"rounds"`
 	Cold    bool      `json:"cold_cache"`
+	CPUs    int       `json:"contender_cpus,omitempty"`
+	Link    linkFacts `json:"link,omitzero"`
 	Results []result  `json:"results"`
 	Targets []target  `json:"targets"`
 }
@@ -42,7 +44,7 @@ type target struct {
 }
 
 func (w *world) report(contenders []*contender) *report {
-	r := &report{Machine: w.machine(), Tree: w.tree, Rounds: w.rounds, Cold: w.coldCache}
+	r := &report{Machine: w.machine(), Tree: w.tree, Rounds: w.rounds, Cold: w.coldCache, CPUs: w.cpus, Link: w.link.linkFacts}
 	for _, name := range []string{legacyImage, chunkedImage, updatedImage, derivedImage, plainImage} {
 		if i, ok := w.images[name]; ok {
 			r.Images = append(r.Images, i)
@@ -109,6 +111,9 @@ func (r *report) targets() []target {
 		{What: "bytes written, not updating, of the objects' blocks", Bound: 1.02, Value: written},
 		{What: "bytes fetched for the update, of the image's", Bound: 0.10, Value: share},
 	}
+	if i := r.find("pivot", chunkedImage); r.Link.Rate > 0 {
+		targets = append(targets, target{What: "wall time, chunked image, of the link's transfer", Bound: 1.05, Value: quotient(i.Wall, r.Link.transfer(i.Fetched))})
+	}
 	for n, t := range targets {
 		targets[n].Met = t.Value > 0 && t.Value <= t.Bound
 	}
@@ -137,6 +142,12 @@ func (r *report) print(out io.Writer) error {
 		megabytes(r.Tree.Derived), megabytes(r.Tree.Changed), 100*ratio(r.Tree.Changed, r.Tree.Bytes))
 	for _, i := range r.Images {
 		fmt.Fprintf(&b, "%s image: %d layers, %s compressed\n", i.Name, len(i.Layers), megabytes(i.Bytes))
+	}
+	if r.CPUs > 0 {
+		fmt.Fprintf(&b, "each contender has %d of the CPUs\n", r.CPUs)
+	}
+	if r.Link != (linkFacts{}) {
+		fmt.Fprintf(&b, "the link to the registry: %s\n", r.Link)
 	}
 	cache := "cold"
 	if !r.Cold {
@@ -176,7 +187,7 @@ func comparable(image string) string {
 
 func (r *report) table(out io.Writer) {
 	columns := []string{"image", "contender", "wall s", "CPU s", "peak MB", "written MB", "disk MB", "fetched MB", "objects MB",
-		"wall/podman", "wall/skopeo", "wall/floor", "CPU/floor", "wall/contents", "wall/chunked", "CPU/chunked", "written/objects", "fetched/image"}
+		"wall/podman", "wall/skopeo", "wall/floor", "CPU/floor", "wall/contents", "wall/chunked", "CPU/chunked", "written/objects", "fetched/image", "wall/transfer"}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.Join(columns, "\t"))
 	skopeo, contents, chunked := r.find("skopeo", legacyImage), r.find("floor", contentsImage), r.find("pivot", chunkedImage)
@@ -192,7 +203,7 @@ func (r *report) table(out io.Writer) {
 			cells = append(cells[:2], spread(one.Samples), fmt.Sprintf("%.2f", m.CPU), mb(m.Peak), mb(m.Written), mb(m.Device),
 				mb(m.Fetched), mb(m.Objects.Disk), shown(quotient(m.Wall, podman.Wall)), shown(quotient(m.Wall, skopeo.Wall)),
 				shown(quotient(m.Wall, floor.Wall)), shown(quotient(m.CPU, floor.CPU)), shown(quotient(m.Wall, contents.Wall)), shown(quotient(m.Wall, chunked.Wall)), shown(quotient(m.CPU, chunked.CPU)), shown(ratio(m.Written, m.Objects.Disk)),
-				shown(ratio(m.Fetched, whole)))
+				shown(ratio(m.Fetched, whole)), shown(quotient(m.Wall, r.Link.transfer(m.Fetched))))
 		}
 		for len(cells) < len(columns) {
 			cells = append(cells, "-")

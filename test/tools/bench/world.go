@@ -16,6 +16,7 @@ import (
 type world struct {
 	settings
 	registry *registry.Registry
+	server   string // HOST:PORT at which the contenders reach the registry
 	tree     treeFacts
 	images   map[string]image
 
@@ -43,7 +44,7 @@ func (w *world) host() string  { return filepath.Join(w.dir, "host") } // root d
 func (w *world) trial() string { return filepath.Join(w.dir, "trial") }
 func (w *world) packs() string { return filepath.Join(w.dir, "packs") }
 func (w *world) certs() string {
-	return filepath.Join(w.host(), "etc/containers/certs.d", w.registry.Host())
+	return filepath.Join(w.host(), "etc/containers/certs.d", w.server)
 }
 func (w *world) secret() string { return filepath.Join(w.host(), "etc/containers/auth.json") }
 
@@ -57,6 +58,14 @@ func newWorld(ctx context.Context, s settings) (_ *world, err error) {
 			_ = w.registry.Close() // the other error is more relevant
 		}
 	}()
+	w.server = w.registry.Host()
+	if w.link.is() {
+		port, err := w.link.start(w.registry.Port())
+		if err != nil {
+			return nil, err
+		}
+		w.server = fmt.Sprintf("127.0.0.1:%d", port)
+	}
 	if err := w.configure(); err != nil {
 		return nil, err
 	}
@@ -81,7 +90,7 @@ func newWorld(ctx context.Context, s settings) (_ *world, err error) {
 func (w *world) configure() error {
 	files := map[string]string{
 		filepath.Join(w.certs(), "ca.crt"):                    string(w.registry.CA()),
-		w.secret():                                            string(w.registry.PullSecret(w.registry.Host())),
+		w.secret():                                            string(w.registry.PullSecret(w.server)),
 		filepath.Join(w.host(), containersConfPath):           fmt.Sprintf(containersConf, filepath.Join(w.trial(), "libpod")),
 		filepath.Join(w.host(), "etc/containers/policy.json"): `{"default": [{"type": "insecureAcceptAnything"}]}`,
 	}
@@ -130,13 +139,13 @@ func (w *world) hasLayer(digest string) bool {
 
 // reference returns the reference of an image by digest.
 func (w *world) reference(i image) string {
-	return fmt.Sprintf("%s/os@%s", w.registry.Host(), i.Digest)
+	return fmt.Sprintf("%s/os@%s", w.server, i.Digest)
 }
 
 // blobURLs returns the URLs of an image's layers.
 func (w *world) blobURLs(i image) (urls []string) {
 	for _, layer := range i.Layers {
-		urls = append(urls, fmt.Sprintf("https://%s/v2/os/blobs/sha256:%s", w.registry.Host(), layer))
+		urls = append(urls, fmt.Sprintf("https://%s/v2/os/blobs/sha256:%s", w.server, layer))
 	}
 	return urls
 }

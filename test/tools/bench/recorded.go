@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+)
+
+// ratios are figures of pivot relative to others of the same run, by name, for which less is better.
+// Wall times are not among them, and processor times are the least of all rounds: so they depend
+// little on what else the machine does.
+type ratios map[string]float64
+
+// tolerance is how much worse than recorded a ratio may be: two runs on a busy machine differ by a
+// tenth.
+const tolerance = 1.15
+
+// ratios returns the ratios of a run.
+func (r *report) ratios() ratios {
+	all := ratios{}
+	for _, i := range r.Images {
+		s := r.find("pivot", i.Name)
+		if s.Wall == 0 {
+			continue
+		}
+		all["peak memory in MB, "+i.Name] = float64(s.Peak) / 1e6
+		all["bytes handed to write(2), of the new objects', "+i.Name] = ratio(s.Handed, s.Objects.Bytes)
+		ours := r.leastCPU("pivot", i.Name)
+		for other, named := range map[string]string{"floor": "the floor's", "podman": "podman's"} {
+			if theirs := r.leastCPU(other, i.Name); theirs > 0 {
+				all["CPU time, "+i.Name+", of "+named] = quotient(ours, theirs)
+			}
+		}
+	}
+	return all
+}
+
+// leastCPU returns the least CPU time of a contender with an image; 0 if it did not run.
+func (r *report) leastCPU(contender, image string) (least float64) {
+	for _, one := range r.Results {
+		for _, s := range one.Samples {
+			if one.Contender == contender && one.Image == image && (least == 0 || s.CPU < least) {
+				least = s.CPU
+			}
+		}
+	}
+	return least
+}
+
+// write writes the ratios to a file.
+func (all ratios) write(path string) error {
+	data, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(data, '\n'), 0o644)
+}
+
+// compare returns an error that lists each ratio that is worse than in a file, or missing. Ratios
+// that the file does not have are not compared.
+func (all ratios) compare(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var recorded ratios
+	if err := json.Unmarshal(data, &recorded); err != nil {
+		return fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	var worse []error
+	for _, name := range slices.Sorted(maps.Keys(recorded)) {
+		switch now, known := all[name]; {
+		case !known:
+			worse = append(worse, fmt.Errorf("%s: not measured", name))
+		case now > recorded[name]*tolerance:
+			worse = append(worse, fmt.Errorf("%s: %.3f, recorded %.3f", name, now, recorded[name]))
+		}
+	}
+	return errors.Join(worse...)
+}
