@@ -169,7 +169,7 @@ func testFaults(t *testing.T, img *spoilt) {
 		"500 once cut":           {then(registry.Status(500)), transient("500", 3)},
 		"busy once":              {once(busy), whole(2, 200)},
 		"busy for ever":          {always(busy), transient("gave up after 3 tries: fetching the blob: 429 Too Many Requests", 3)},
-		"401":                    {always(registry.Status(401)), denied("fault of the test registry", 4)},
+		"401":                    {always(registry.Status(401)), denied("fault of the test registry", 6)},
 		"403":                    {always(registry.Status(403)), denied("fault of the test registry", 2)},
 		"404":                    {always(registry.Status(404)), lost("fault of the test registry", 2)},
 		"404 once cut":           {then(registry.Status(404)), lost("fault of the test registry", 4)},

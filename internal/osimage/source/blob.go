@@ -42,6 +42,7 @@ type blob struct {
 	fresh    int64         // bytes since the last failure
 	short    truncated     // the last failure of this kind
 	denied   int64         // the offset of the last 401; -1 if there was none
+	denials  int           // how often the token was replaced there
 }
 
 // openBlob returns the image's nth layer as a stream, compressed as in the source. The first

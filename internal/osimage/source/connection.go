@@ -12,7 +12,7 @@ import (
 // refuses a token that it accepted before. The library keeps a token for its stated lifetime,
 // which goes wrong if this machine's clock is wrong.
 type connection struct {
-	dial     func(context.Context) (types.ImageSource, error)
+	dial     func(ctx context.Context, generation int) (types.ImageSource, error)
 	registry *registry // nil for a local image
 
 	mu   sync.Mutex
@@ -20,11 +20,17 @@ type connection struct {
 	past []types.ImageSource // replaced sources, from which other goroutines may still read
 }
 
-// source returns the source to read from.
-func (c *connection) source() types.ImageSource {
+// current returns the source to read from, and its generation: how many sources it has replaced.
+func (c *connection) current() (source types.ImageSource, generation int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.now
+	return c.now, len(c.past)
+}
+
+// source returns the source to read from.
+func (c *connection) source() types.ImageSource {
+	source, _ := c.current()
+	return source
 }
 
 // renew replaces a source whose token was refused, unless another goroutine has done so.
@@ -34,7 +40,7 @@ func (c *connection) renew(ctx context.Context, refused types.ImageSource) error
 	if c.now != refused {
 		return nil
 	}
-	source, err := c.dial(ctx)
+	source, err := c.dial(ctx, len(c.past)+1)
 	if err == nil {
 		c.past, c.now = append(c.past, refused), source
 	}

@@ -18,19 +18,21 @@ import (
 
 // download is one try to read a blob. It is cancelled when the source is silent (watch).
 type download struct {
-	source types.ImageSource
-	from   *registry
-	blob   types.BlobInfo
-	ctx    context.Context
-	watch  *watch
-	body   io.ReadCloser // nil until opened
-	first  bool          // the blob is read from its start, and nothing has been read yet
+	source     types.ImageSource
+	generation int // of the source
+	from       *registry
+	blob       types.BlobInfo
+	ctx        context.Context
+	watch      *watch
+	body       io.ReadCloser // nil until opened
+	first      bool          // the blob is read from its start, and nothing has been read yet
 }
 
 func (b *blob) newDownload() *download {
-	b.source = b.image.connection.source()
+	source, generation := b.image.connection.current()
+	b.source = source
 	from := b.image.connection.registry
-	d := &download{source: b.source, from: from, blob: b.BlobInfo}
+	d := &download{source: source, generation: generation, from: from, blob: b.BlobInfo}
 	host := b.image.host
 	d.ctx, d.watch = newWatch(b.ctx, host.maxSilence(), host.noticeDelay(), func() {
 		until := time.Now().Add(host.maxSilence() - host.noticeDelay())
@@ -46,7 +48,7 @@ func (d *download) whole() (err error) {
 	d.first = true
 	d.watch.during(func() int {
 		if d.body, err = d.from.openWhole(d.ctx, d.blob); isForLibrary(err) {
-			d.body, _, err = d.source.GetBlob(d.from.observe(d.ctx), d.blob, none.NoCache)
+			d.body, _, err = d.source.GetBlob(d.from.observe(d.ctx, d.generation), d.blob, none.NoCache)
 		}
 		return 0
 	})

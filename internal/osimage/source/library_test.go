@@ -83,7 +83,7 @@ func openLibrary(t *testing.T, challenge string, start func(*httptest.Server), b
 	if l.registry, err = newRegistry(sys, named); err != nil {
 		t.Fatal(err)
 	}
-	if l.ImageSource, err = ref.NewImageSource(l.observe(t.Context()), sys); err != nil {
+	if l.ImageSource, err = ref.NewImageSource(l.observe(t.Context(), 0), sys); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
@@ -202,13 +202,22 @@ func TestRangesAfterANewToken(t *testing.T) {
 	if _, err := l.openRange(t.Context(), info, 1000); statusOf(err) != http.StatusUnauthorized {
 		t.Errorf("with an old token: %v", err)
 	}
-	whole, _, err := l.GetBlob(l.observe(t.Context()), info, none.NoCache)
+	whole, _, err := l.GetBlob(l.observe(t.Context(), 0), info, none.NoCache)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = whole.Close()
 	body, err := l.openRange(t.Context(), info, 1000)
 	checkRest(t, body, err)
+
+	l.authorization, l.generation = "Bearer new", 1
+	if whole, _, err = l.GetBlob(l.observe(t.Context(), 0), info, none.NoCache); err != nil {
+		t.Fatal(err)
+	}
+	_ = whole.Close()
+	if l.authorization != "Bearer new" {
+		t.Errorf("a source that was replaced has brought back its token: %s", l.authorization)
+	}
 }
 
 // TestWhole (D39): whole blobs are requested one after the other on one connection, as the rest of a blob is.

@@ -54,10 +54,10 @@ func (h *Host) openAt(ctx context.Context, at endpoint, ref imageref.Reference) 
 	}
 	ctx, cancel := h.withDeadline(ctx, at)
 	defer cancel()
-	dial := func(ctx context.Context) (types.ImageSource, error) {
-		return openSource(at.registry.observe(ctx), at.ref, at.sys)
+	dial := func(ctx context.Context, generation int) (types.ImageSource, error) {
+		return openSource(at.registry.observe(ctx, generation), at.ref, at.sys)
 	}
-	source, err := dial(ctx)
+	source, err := dial(ctx, 0)
 	if err != nil {
 		return nil, at.classifier.classify(ctx, at.registry.withAsked(ctx, err), at.classifier.fallback())
 	}

@@ -42,6 +42,7 @@ type registry struct {
 	mu            sync.Mutex
 	scheme        string
 	authorization string
+	generation    int          // of the source that has sent it
 	last          url.URL      // the library's last request
 	again         bool         // it is the same as the one before
 	own           *http.Client // for our own requests; nil before the first
@@ -83,8 +84,9 @@ func (r *registry) proxyFor(u *url.URL) (*url.URL, error) {
 }
 
 // observe returns a context for requests of the library, whose credentials for the registry are
-// noted. r may be nil.
-func (r *registry) observe(ctx context.Context) context.Context {
+// noted, unless those of a source of a later generation are known: a source that was replaced because
+// its token was refused may still be used by another goroutine. r may be nil.
+func (r *registry) observe(ctx context.Context, generation int) context.Context {
 	if r == nil {
 		return ctx
 	}
@@ -99,8 +101,8 @@ func (r *registry) observe(ctx context.Context) context.Context {
 			switch {
 			case key == "Host":
 				host = values[0]
-			case key == "Authorization" && host == r.host:
-				r.authorization = values[0]
+			case key == "Authorization" && host == r.host && generation >= r.generation:
+				r.generation, r.authorization = generation, values[0]
 			}
 		},
 	})

@@ -48,8 +48,7 @@ func otherBytes() error {
 func (b *blob) reopen() error {
 	if b.offset > 0 && b.parts {
 		err := b.resume()
-		denied := statusOf(err) == http.StatusUnauthorized && b.denied != b.offset
-		if err == nil || fault.KindOf(err).Transient() || denied {
+		if err == nil || fault.KindOf(err).Transient() || b.mayRenew(err) {
 			return err
 		}
 		b.parts = false // this failure may be due to the range, so try the whole blob
@@ -126,7 +125,7 @@ func (b *blob) retry(err error) error {
 		}
 		b.short = short
 	}
-	if b.ctx.Err() == nil && statusOf(err) == http.StatusUnauthorized && b.denied != b.offset {
+	if b.ctx.Err() == nil && b.mayRenew(err) {
 		if err = b.renew(); err == nil {
 			return nil
 		}
@@ -137,7 +136,16 @@ func (b *blob) retry(err error) error {
 	return b.wait(err)
 }
 
-// renew gets a new token. If the registry refuses that token at the same offset too, the
+// maxDenials is how many tokens are refused at one offset before that is final. One is not enough: the
+// token that another layer has got may expire before this one uses it.
+const maxDenials = 2
+
+// mayRenew reports whether err is the refusal of a token that is to be replaced.
+func (b *blob) mayRenew(err error) bool {
+	return statusOf(err) == http.StatusUnauthorized && (b.denied != b.offset || b.denials < maxDenials)
+}
+
+// renew gets a new token. If the registry refuses maxDenials of them at the same offset, the
 // failure is final.
 func (b *blob) renew() error {
 	b.image.host.note("layer %s: the registry refuses its token at byte %d of %d; asking for a new one", b.Digest, b.offset, b.Size)
@@ -146,7 +154,10 @@ func (b *blob) renew() error {
 	if err := b.image.connection.renew(ctx, b.source); err != nil {
 		return b.image.classifier.classify(ctx, err, b.image.classifier.fallback())
 	}
-	b.denied = b.offset
+	if b.denied != b.offset {
+		b.denied, b.denials = b.offset, 0
+	}
+	b.denials++
 	return nil
 }
 

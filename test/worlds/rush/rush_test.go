@@ -23,6 +23,9 @@ func TestRush(t *testing.T) {
 
 // TestThousandMachines is TestRush as docs/benchmark.md has it.
 func TestThousandMachines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("eight minutes")
+	}
 	f := check(t, Options{Machines: 1000, Scale: 2, PowerOn: 10 * time.Second, Transfer: 800 * time.Second, Transfers: 100, RetryAfter: 10 * time.Second, FailsAfter: 200 * time.Second, FailsFor: time.Minute})
 	if f.Wave > 0.4 {
 		t.Errorf("requests come in waves: correlation %.2f", f.Wave)
