@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -153,24 +152,9 @@ func (b *blob) renew() error {
 // wait waits for the next try, or returns the error if there were too many tries.
 func (b *blob) wait(err error) error {
 	policy := b.image.host.retryPolicy()
-	if b.fresh >= minProgress {
-		b.failures, b.patience = 0, 0
-	}
-	b.fresh = 0
-	patient := retry.AskedBy(err) > 0 && b.patience < policy.Bound
-	if !patient {
-		b.failures++
-	}
-	wait := policy.Wait(b.failures, err)
-	next := fmt.Sprintf("try %d of %d", b.failures+1, policy.Tries)
-	if patient {
-		b.image.connection.registry.close() // what it counts are connections
-		b.patience += wait
-		next = "as the registry asks"
-	}
-	if b.failures >= policy.Tries {
-		return &fault.Error{Kind: fault.KindOf(err), Hint: fault.HintOf(err),
-			Err: fmt.Errorf("gave up after %d tries: %w", b.failures, err)}
+	wait, next, final := b.tries.failed(policy, b.image.connection.registry, err)
+	if final != nil {
+		return final
 	}
 	b.image.host.note("layer %s: %v; going on at byte %d of %d in %s, %s", b.Digest, err, b.offset, b.Size, wait.Round(time.Millisecond), next)
 	if policy.Pause(b.ctx, wait) != nil {
