@@ -66,13 +66,13 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	})
 	flags.IntVar(&s.rounds, "rounds", 3, "how often each contender runs")
 	flags.Uint64Var(&s.seed, "seed", 1, "which of the machine's files are taken")
-	flags.StringVar(&s.only, "only", "", "the one part to run: "+basePart+" (legacy and updated images) or "+derivedPart+" (derived layers and plain images)")
+	flags.StringVar(&s.only, "only", "", "the one part to run: "+basePart+" (legacy and updated images) or "+derivedPart+" (derived layers and plain images), "+partsPart+" (layers of which parts are fetched)")
 	output := flags.String("o", "text", "text or json")
 	images := flags.String("images", "", "measure nothing: leave the images in this directory, as oci: layouts, to profile with")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 || s.files < components || s.rounds < 1 || *output != "text" && *output != "json" || s.only != "" && s.only != basePart && s.only != derivedPart {
+	if flags.NArg() > 0 || s.files < components || s.rounds < 1 || *output != "text" && *output != "json" || s.only != "" && s.only != basePart && s.only != derivedPart && s.only != partsPart {
 		return errors.New("wrong arguments; -help lists them")
 	}
 	if os.Getuid() != 0 {
