@@ -4,12 +4,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/registry"
 )
 
 // TestBuilders uses layers written by a real container tool, umoci, from files of this machine,
@@ -62,4 +67,51 @@ func TestBuilders(t *testing.T) {
 	base.must(err)
 	base.must(os.Chmod(want.path("usr/share/added"), info.Mode().Perm()))
 	sameTree(t, repo, result.Commit, want)
+}
+
+// TestChunkedByBuilders uses layers in the format zstd:chunked as skopeo of this machine's distribution writes it. Releases
+// up to that of Debian 12 write no skeleton of the archive.
+func TestChunkedByBuilders(t *testing.T) {
+	if _, err := exec.LookPath("skopeo"); err != nil {
+		need.Lacking(t, "needs skopeo: "+err.Error())
+	}
+	u := newUpdate(t)
+	for name, images := range map[string][2]v1.Image{
+		"encapsulated": {u.before.encapsulated(), u.after.encapsulated()},
+		"plain":        {plainImage(t, u.before, 3), plainImage(t, u.after, 3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, registry.Options{})
+			h.stores = true
+			var refs [2]imageref.Reference
+			for n, version := range []string{"before", "after"} {
+				layout := t.TempDir()
+				u.before.must(oscontainer.WriteLayout(layout, images[n]))
+				refs[n] = h.ref(version)
+				h.copyBySkopeo(layout, "docker://"+h.registry.Host()+"/test/os:"+version)
+			}
+			want, size := h.whole(refs[1])
+			repo := bare(t)
+			if _, err := h.importRef(refs[0], repo); err != nil {
+				t.Fatal(err)
+			}
+			sent := h.updates(repo, refs[1], want)
+			if sent > size/6 || strings.Contains(h.logged(), "fetched whole") {
+				t.Errorf("the registry has sent %d bytes for an image of %d; log:\n%s", sent, size, h.logged())
+			}
+			t.Logf("%d of %d bytes", sent, size)
+		})
+	}
+}
+
+// copyBySkopeo copies an image from a layout and has it compressed as zstd:chunked.
+func (h *host) copyBySkopeo(layout, to string) {
+	h.t.Helper()
+	h.write("policy.json", `{"default": [{"type": "insecureAcceptAnything"}]}`)
+	out, err := exec.Command("skopeo", "--policy", filepath.Join(h.root, "policy.json"), "copy", "--dest-compress-format=zstd:chunked", "--format=oci",
+		"--dest-cert-dir="+filepath.Join(h.root, "etc/containers/certs.d", h.registry.Host()), "--authfile="+filepath.Join(h.root, "var/lib/kubelet/config.json"),
+		"oci:"+layout, to).CombinedOutput()
+	if err != nil {
+		h.t.Fatalf("skopeo: %v\n%s", err, out)
+	}
 }

@@ -122,7 +122,7 @@ type plainCase struct {
 }
 
 func plainCases() []plainCase {
-	return []plainCase{{"a plain image, one", 1, oscontainer.Zstd}, {"a plain image, many", 300, oscontainer.Gzip}, {"a plain image, chunked", 5, oscontainer.ZstdChunked}}
+	return []plainCase{{"a plain image, one", 1, oscontainer.Zstd}, {"a plain image, many", 300, oscontainer.Gzip}, {"a plain image, chunked", 5, oscontainer.ZstdFrames}}
 }
 
 // plainDiffers is the reason why the reference rejects all plain cases.

@@ -28,7 +28,7 @@ func (o *Opened) CheckExtract(free int64) error {
 // if Extract returns nil. report may be nil; it is called by one goroutine at a time.
 func (o *Opened) Extract(ctx context.Context, below string, sink func(n int) layer.FileSink, report func(Progress)) error {
 	return o.extractError(guard.Call(func() error {
-		reader := layerReader{o, &meter{report: report, objects: func() int { return 0 }}}
+		reader := layerReader{Opened: o, progress: &meter{report: report, objects: func() int { return 0 }}}
 		reader.progress.expect(o.Bytes)
 		err := reader.layers(ctx, present{layers: make([]bool, len(o.Layers))}, func(n int) layer.Content {
 			return layer.NewFiles(sink(n), below)

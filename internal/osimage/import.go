@@ -97,7 +97,7 @@ func (o *Opened) importInto(ctx context.Context, repo *ostree.Repo, report func(
 	}
 	defer func() { err = errors.Join(err, end(ctx, target, err)) }()
 	i := &importer{
-		layerReader: layerReader{o, &meter{report: report, objects: func() int { return target.Stats().ObjectsTotal }}},
+		layerReader: layerReader{Opened: o, progress: &meter{report: report, objects: func() int { return target.Stats().ObjectsTotal }}},
 		repo:        repo, target: target,
 		result: Result{Format: o.Format, Digest: o.Digest, Version: o.Version},
 	}
@@ -142,6 +142,7 @@ func (i *importer) run(ctx context.Context) error {
 	i.progress.expect(bytes)
 	switch {
 	case i.Format.Native():
+		i.parts = i.newPartReader(have)
 		return i.native(ctx, have)
 	case have.all():
 		return i.finish(ctx, nil, have.commit)

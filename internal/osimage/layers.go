@@ -18,6 +18,7 @@ const maxLayers = 8
 type layerReader struct {
 	*Opened
 	progress *meter
+	parts    *partReader // nil if all layers are fetched whole
 }
 
 // layers reads and verifies the image's layers, several at once, except those that are
@@ -37,9 +38,7 @@ func (i *layerReader) layers(ctx context.Context, have present, start func(n int
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			err := i.source.ReadLayer(ctx, n, i.progress, func(blob io.ReadCloser) error {
-				return writing(layer.Read(ctx, blob, i.source.Layers[n].DiffID, start(n), shared))
-			})
+			err := i.read(ctx, n, func() layer.Content { return start(n) }, shared)
 			if err == nil {
 				i.progress.layer()
 			}
@@ -54,6 +53,16 @@ func (i *layerReader) layers(ctx context.Context, have present, start func(n int
 	}
 	i.progress.writing()
 	return nil
+}
+
+// read reads the nth layer: by parts if possible, or whole.
+func (i *layerReader) read(ctx context.Context, n int, content func() layer.Content, shared *layer.Shared) error {
+	if done, err := i.parts.read(ctx, n, content, shared); done {
+		return err
+	}
+	return i.source.ReadLayer(ctx, n, i.progress, func(blob io.ReadCloser) error {
+		return writing(layer.Read(ctx, blob, i.source.Layers[n].DiffID, content(), shared))
+	})
 }
 
 // layerError adds the layer to an error, unless the error is about the whole image.

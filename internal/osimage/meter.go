@@ -21,6 +21,13 @@ type meter struct {
 // expect sets how many bytes are to be fetched.
 func (m *meter) expect(bytes int64) { m.now.TotalBytes = bytes }
 
+// expectMore changes how many bytes are to be fetched.
+func (m *meter) expectMore(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now.TotalBytes += bytes
+}
+
 // layers sets how many layers are to be read.
 func (m *meter) layers(n int) {
 	m.mu.Lock()

@@ -66,6 +66,7 @@ type Opened struct {
 	source    *source.Image
 	requested imageref.Reference // the reference that was passed to Open; it may have a tag
 	root      string             // the host's root directory
+	log       func(string)
 }
 
 // Open reads the manifest and config of an image for the puller's platform, and checks the
@@ -76,11 +77,9 @@ func (p *Puller) Open(ctx context.Context, ref imageref.Reference) (opened *Open
 		if err != nil {
 			return err
 		}
-		opened = &Opened{Image: imageOf(image), machine: p.target(), stated: statedBy(image), source: image, requested: ref, root: cmp.Or(p.Root, "/")}
-		if p.Log != nil {
-			for _, note := range image.Notes {
-				p.Log(note)
-			}
+		opened = &Opened{Image: imageOf(image), machine: p.target(), stated: statedBy(image), source: image, requested: ref, root: cmp.Or(p.Root, "/"), log: p.note}
+		for _, note := range image.Notes {
+			p.note(note)
 		}
 		return nil
 	})
@@ -88,6 +87,12 @@ func (p *Puller) Open(ctx context.Context, ref imageref.Reference) (opened *Open
 		return nil, fmt.Errorf("cannot resolve image %s: %w", ref, err)
 	}
 	return opened, nil
+}
+
+func (p *Puller) note(message string) {
+	if p.Log != nil {
+		p.Log(message)
+	}
 }
 
 // Arguments returns the kernel arguments that the image of a commit in a repository brings

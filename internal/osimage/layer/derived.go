@@ -18,6 +18,7 @@ import (
 // goroutines at once. *ostree.Import implements it.
 type NewSink interface {
 	AddNewFile(ctx context.Context, info ostree.FileInfo, body io.Reader) (ostree.Checksum, error)
+	AddExpectedFile(ctx context.Context, expected ostree.Checksum, info ostree.FileInfo, body io.Reader) (ostree.Checksum, error)
 }
 
 // Derived is the Content of a derived layer: an ordinary tar archive of files. The contents of
@@ -27,6 +28,10 @@ type Derived struct {
 
 	sink  NewSink
 	label func(path string, mode uint32) string
+
+	// Expected may be nil. It returns the object of the repository that a large file, given by its name in the layer,
+	// probably is, which saves writing it. It must not be changed once the layer is read.
+	Expected func(name string) (object ostree.Checksum, found bool)
 }
 
 // NewDerived returns a Content that puts a layer's files into a sink. label guesses the SELinux
@@ -95,10 +100,20 @@ func (d *Derived) addFile(ctx context.Context, to *feeder, name string, info ost
 		return err
 	}
 	return to.feed(ctx, int64(info.Size), body, func(body io.Reader) error {
-		object, err := d.sink.AddNewFile(ctx, info, body)
+		object, err := d.store(ctx, name, info, body)
 		set(object, label != "")
 		return err
 	})
+}
+
+// store puts a file into the sink. A small one is in memory, so that its object is known before it is written.
+func (d *Derived) store(ctx context.Context, name string, info ostree.FileInfo, body io.Reader) (ostree.Checksum, error) {
+	if d.Expected != nil && info.Size > maxBuffered {
+		if expected, found := d.Expected(name); found {
+			return d.sink.AddExpectedFile(ctx, expected, info, body)
+		}
+	}
+	return d.sink.AddNewFile(ctx, info, body)
 }
 
 // ended implements Content.

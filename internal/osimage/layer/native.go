@@ -25,6 +25,18 @@ const (
 	setOverhead = 128     // bytes of memory that a set of attributes takes besides its content
 )
 
+// ObjectOf returns the object whose content a file of a layer with the given name has or, if xattrs is set, whose
+// extended attributes it has. is is false for other files of an ostree-native container.
+func ObjectOf(name string) (n ostree.ObjectName, xattrs, is bool) {
+	object, below := strings.CutPrefix(strings.TrimPrefix(path.Clean("/"+name), "/"), nativeObjects)
+	if !below {
+		return n, false, false
+	}
+	object, xattrs = strings.CutSuffix(object, "-xattrs-link")
+	n, archive, err := ostree.ParseLoosePath(object)
+	return n, xattrs, err == nil && !archive
+}
+
 // errNative is the error for a layer that does not have the format that ostree-ext writes.
 var errNative = errors.New("not a layer of an ostree-native container")
 

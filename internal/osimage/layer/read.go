@@ -30,9 +30,9 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 )
 
-// Read reads a whole layer, passes its entries to c, and verifies the diff ID of the
-// decompressed stream ("sha256:…", from the image's config). The objects that c has put into
-// its sink may be used only if Read returns nil.
+// Read reads a whole layer, passes its entries to c, and verifies the diff ID of the decompressed
+// stream ("sha256:…", from the image's config; "" if the stream itself verifies it). The objects
+// that c has put into its sink may be used only if Read returns nil.
 //
 // The diff ID of a layer of objects is not verified, because it would add nothing: the source
 // verifies the digest of the compressed stream, and the sink the checksum of each object, which

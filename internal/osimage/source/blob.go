@@ -7,7 +7,6 @@ import (
 	"hash"
 	"io"
 	"sync"
-	"time"
 
 	digestlib "github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/types"
@@ -36,13 +35,10 @@ type blob struct {
 	tail   []byte // the last tailSize bytes read
 	ended  error  // io.EOF or the final error; nil before that
 
-	parts    bool          // the source may support ranges
-	failures int           // consecutive failed tries
-	patience time.Duration // consecutive waits that the registry has asked for
-	fresh    int64         // bytes since the last failure
-	short    truncated     // the last failure of this kind
-	denied   int64         // the offset of the last 401; -1 if there was none
-	denials  int           // how often the token was replaced there
+	parts   bool // the source may support ranges
+	tries   tries
+	short   truncated // the last failure of this kind
+	denials denials
 }
 
 // openBlob returns the image's nth layer as a stream, compressed as in the source. The first
@@ -51,7 +47,7 @@ type blob struct {
 // may be called while another goroutine is in Read, which then returns; Close never fails.
 func (i *Image) openBlob(ctx context.Context, n int, meter Meter) io.ReadCloser {
 	info := i.blobs[n]
-	b := &blob{BlobInfo: info, image: i, meter: meter, sum: sha256.New(), parts: info.Size > 0, denied: -1}
+	b := &blob{BlobInfo: info, image: i, meter: meter, sum: sha256.New(), parts: info.Size > 0}
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
 	return b
 }
@@ -100,7 +96,7 @@ func (b *blob) next(p []byte) (int, error) {
 func (b *blob) record(p []byte) {
 	b.sum.Write(p)
 	b.offset += int64(len(p))
-	b.fresh += int64(len(p))
+	b.tries.fresh += int64(len(p))
 	b.tail = append(b.tail, p[max(0, len(p)-tailSize):]...)
 	b.tail = b.tail[max(0, len(b.tail)-tailSize):]
 }

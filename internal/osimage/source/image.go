@@ -32,13 +32,15 @@ type Image struct {
 	classifier classifier
 	parsed     types.Image
 	blobs      []types.BlobInfo // the library's description of the layers
+	parts      partSupport
 }
 
 // Layer describes a layer as in manifest and config.
 type Layer struct {
-	Digest string // of the compressed stream
-	Size   int64  // of the compressed stream, in bytes; -1 if the manifest does not say
-	DiffID string // the digest of the decompressed stream
+	Digest      string            // of the compressed stream
+	Size        int64             // of the compressed stream, in bytes; -1 if the manifest does not say
+	DiffID      string            // the digest of the decompressed stream
+	Annotations map[string]string // of the layer in the manifest, if that is in OCI format
 }
 
 // Meter counts the bytes of layers as they arrive. It is used by several goroutines at once.

@@ -85,6 +85,7 @@ func (h *Host) read(ctx context.Context, at endpoint, ref imageref.Reference, ru
 		return fmt.Errorf("cannot parse the manifest: %w", err)
 	}
 	o.parsed = parsed
+	o.parts.small = parsed.ConfigInfo()
 	if err := checkManifest(parsed.ConfigInfo(), parsed.LayerInfos()); err != nil {
 		return err
 	}
@@ -185,7 +186,7 @@ func (i *Image) fill(config *imgspec.Image, layers []types.BlobInfo) error {
 	}
 	i.blobs, i.Layers = layers, make([]Layer, len(layers))
 	for n, layer := range layers {
-		i.Layers[n] = Layer{Digest: layer.Digest.String(), Size: layer.Size, DiffID: config.RootFS.DiffIDs[n].String()}
+		i.Layers[n] = Layer{Digest: layer.Digest.String(), Size: layer.Size, DiffID: config.RootFS.DiffIDs[n].String(), Annotations: layer.Annotations}
 	}
 	i.OS, i.Architecture, i.Variant, i.Labels = config.OS, config.Architecture, config.Variant, config.Config.Labels
 	return nil

@@ -5,9 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
-	"net/http"
 	"time"
 
 	"machine-pivot/internal/fault"
@@ -48,7 +46,7 @@ func otherBytes() error {
 func (b *blob) reopen() error {
 	if b.offset > 0 && b.parts {
 		err := b.resume()
-		if err == nil || fault.KindOf(err).Transient() || b.mayRenew(err) {
+		if err == nil || fault.KindOf(err).Transient() || b.denials.mayRenew(err, b.offset) {
 			return err
 		}
 		b.parts = false // this failure may be due to the range, so try the whole blob
@@ -125,7 +123,7 @@ func (b *blob) retry(err error) error {
 		}
 		b.short = short
 	}
-	if b.ctx.Err() == nil && b.mayRenew(err) {
+	if b.ctx.Err() == nil && b.denials.mayRenew(err, b.offset) {
 		if err = b.renew(); err == nil {
 			return nil
 		}
@@ -134,15 +132,6 @@ func (b *blob) retry(err error) error {
 		return err
 	}
 	return b.wait(err)
-}
-
-// maxDenials is how many tokens are refused at one offset before that is final. One is not enough: the
-// token that another layer has got may expire before this one uses it.
-const maxDenials = 2
-
-// mayRenew reports whether err is the refusal of a token that is to be replaced.
-func (b *blob) mayRenew(err error) bool {
-	return statusOf(err) == http.StatusUnauthorized && (b.denied != b.offset || b.denials < maxDenials)
 }
 
 // renew gets a new token. If the registry refuses maxDenials of them at the same offset, the
@@ -154,34 +143,16 @@ func (b *blob) renew() error {
 	if err := b.image.connection.renew(ctx, b.source); err != nil {
 		return b.image.classifier.classify(ctx, err, b.image.classifier.fallback())
 	}
-	if b.denied != b.offset {
-		b.denied, b.denials = b.offset, 0
-	}
-	b.denials++
+	b.denials.renewed(b.offset)
 	return nil
 }
 
 // wait waits for the next try, or returns the error if there were too many tries.
 func (b *blob) wait(err error) error {
 	policy := b.image.host.retryPolicy()
-	if b.fresh >= minProgress {
-		b.failures, b.patience = 0, 0
-	}
-	b.fresh = 0
-	patient := retry.AskedBy(err) > 0 && b.patience < policy.Bound
-	if !patient {
-		b.failures++
-	}
-	wait := policy.Wait(b.failures, err)
-	next := fmt.Sprintf("try %d of %d", b.failures+1, policy.Tries)
-	if patient {
-		b.image.connection.registry.close() // what it counts are connections
-		b.patience += wait
-		next = "as the registry asks"
-	}
-	if b.failures >= policy.Tries {
-		return &fault.Error{Kind: fault.KindOf(err), Hint: fault.HintOf(err),
-			Err: fmt.Errorf("gave up after %d tries: %w", b.failures, err)}
+	wait, next, final := b.tries.failed(policy, b.image.connection.registry, err)
+	if final != nil {
+		return final
 	}
 	b.image.host.note("layer %s: %v; going on at byte %d of %d in %s, %s", b.Digest, err, b.offset, b.Size, wait.Round(time.Millisecond), next)
 	if policy.Pause(b.ctx, wait) != nil {

@@ -83,8 +83,12 @@ func (one result) check(t *testing.T, r *report) {
 	if i.Name == updatedImage { // only here the repository already has another image
 		wanted = i.New
 	}
-	if fetched := m.Fetched; fetched < wanted || fetched > wanted+i.Bytes/50 {
-		t.Errorf("fetched %d bytes of an image of %d, where %d are not there", fetched, i.Bytes, wanted)
+	most := wanted + i.Bytes/50
+	if one.Contender == afterDeployment || i.Name == spreadImage { // parts of layers, and in a small image more for their tables
+		wanted, most = i.Bytes/50, i.Bytes/4
+	}
+	if fetched := m.Fetched; fetched < wanted || fetched > most {
+		t.Errorf("fetched %d bytes of an image of %d, where %d to %d are not there", fetched, i.Bytes, wanted, most)
 	}
 	if share := ratio(m.Handed, m.Objects.Bytes); one.Contender == "pivot" && share > 1.05 {
 		t.Errorf("wrote %.3f times the new objects", share)

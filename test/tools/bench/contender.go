@@ -20,10 +20,11 @@ type contender struct {
 
 // step is one measurement.
 type step struct {
-	image   image
-	output  string // output directory, relative to the trial's directory
-	phases  []phase
-	samples []sample
+	image    image
+	deployed string // a commit that the repository has before, which is not measured; "": none
+	output   string // output directory, relative to the trial's directory
+	phases   []phase
+	samples  []sample
 }
 
 // Directories of a trial: the repository, and the floor's output.
@@ -75,7 +76,12 @@ func (w *world) contenders(ctx context.Context) []*contender {
 		}
 		chunked = append(chunked, ours(w.images[updatedImage]))
 	}
-	all = append(all, pivot(chunked...))
+	if w.only != partsPart {
+		all = append(all, pivot(chunked...))
+	}
+	if w.has(partsPart) {
+		all = append(all, w.partContenders()...)
+	}
 	if w.has(derivedPart) {
 		derived := w.images[derivedImage]
 		all = append(all, pivot(ours(derived)), pivot(ours(w.images[plainImage])))

@@ -50,6 +50,9 @@ type builder struct {
 	archive string
 
 	root, listing string // of the tree before the update: see rootOf and list
+	spreadRoot    string // of the tree of the spread image
+	firstCommit   string // of the tree before any update
+	former        string // the commit of the former image
 
 	// take is called with each image as soon as it is built. The layers are removed afterwards.
 	take func(name, commit string, img v1.Image) error
@@ -66,6 +69,11 @@ func (b *builder) build(ctx context.Context) error {
 	}
 	if err := b.first(ctx, repo, tree, files); err != nil {
 		return err
+	}
+	if b.has(partsPart) {
+		if err := b.inParts(ctx, repo, tree, files, b.firstCommit); err != nil {
+			return err
+		}
 	}
 	if b.has(derivedPart) {
 		if err := b.divided(ctx, repo, tree, files); err != nil {
@@ -101,6 +109,10 @@ func (b *builder) first(ctx context.Context, repo, tree string, files []source) 
 		if err := b.legacy(ctx, commit); err != nil {
 			return err
 		}
+	}
+	b.firstCommit = commit
+	if b.only == partsPart {
+		return nil
 	}
 	return b.chunked(ctx, chunkedImage, repo, commit)
 }

@@ -69,7 +69,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	})
 	flags.IntVar(&s.rounds, "rounds", 3, "how often each contender runs")
 	flags.Uint64Var(&s.seed, "seed", 1, "which of the machine's files are taken")
-	flags.StringVar(&s.only, "only", "", "the one part to run: "+basePart+" (legacy and updated images) or "+derivedPart+" (derived layers and plain images)")
+	flags.StringVar(&s.only, "only", "", "the one part to run: "+basePart+" (legacy and updated images) or "+derivedPart+" (derived layers and plain images), "+partsPart+" (layers of which parts are fetched)")
 	flags.BoolVar(&s.rivals, "rivals", true, "whether podman and skopeo run too")
 	flags.IntVar(&s.cpus, "cpus", 0, "the number of processors of each contender; the registry has all (default all)")
 	flags.Func("link", "the link to the registry, such as 100Mb/s,20ms: its rate, and the time of a round trip (default none)", func(text string) (err error) {
@@ -83,7 +83,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 || s.files < components || s.rounds < 1 || s.cpus < 0 || *output != "text" && *output != "json" || s.only != "" && s.only != basePart && s.only != derivedPart {
+	if flags.NArg() > 0 || s.files < components || s.rounds < 1 || s.cpus < 0 || *output != "text" && *output != "json" || s.only != "" && s.only != basePart && s.only != derivedPart && s.only != partsPart {
 		return errors.New("wrong arguments; -help lists them")
 	}
 	if os.Getuid() != 0 {

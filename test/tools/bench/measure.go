@@ -79,6 +79,11 @@ func (w *world) run(ctx context.Context, c *contender) error {
 }
 
 func (w *world) step(ctx context.Context, s step) (sample, error) {
+	if s.deployed != "" {
+		if err := w.deploy(s.deployed); err != nil {
+			return sample{}, err
+		}
+	}
 	output := filepath.Join(w.trial(), s.output)
 	before, err := sizesOf(output)
 	if err != nil {

@@ -45,7 +45,7 @@ type target struct {
 
 func (w *world) report(contenders []*contender) *report {
 	r := &report{Machine: w.machine(), Tree: w.tree, Rounds: w.rounds, Cold: w.coldCache, CPUs: w.cpus, Link: w.link.linkFacts}
-	for _, name := range []string{legacyImage, chunkedImage, updatedImage, derivedImage, plainImage} {
+	for _, name := range []string{legacyImage, chunkedImage, updatedImage, derivedImage, plainImage, formerImage, spreadImage, spreadPlainImage} {
 		if i, ok := w.images[name]; ok {
 			r.Images = append(r.Images, i)
 		}
@@ -86,7 +86,7 @@ func (r *report) targets() []target {
 		s := r.find("pivot", i.Name)
 		peak = max(peak, float64(s.Peak))
 		handed = max(handed, ratio(s.Handed, s.Objects.Bytes))
-		if i.Name != updatedImage { // an update mostly writes file system metadata
+		if i.Name != updatedImage && i.Name != spreadImage { // an update mostly writes file system metadata
 			written = max(written, ratio(s.Written, s.Objects.Disk))
 		}
 	}
@@ -114,6 +114,7 @@ func (r *report) targets() []target {
 	if i := r.find("pivot", chunkedImage); r.Link.Rate > 0 {
 		targets = append(targets, target{What: "wall time, chunked image, of the link's transfer", Bound: 1.05, Value: quotient(i.Wall, r.Link.transfer(i.Fetched))})
 	}
+	targets = append(targets, r.partTargets()...)
 	for n, t := range targets {
 		targets[n].Met = t.Value > 0 && t.Value <= t.Bound
 	}
@@ -138,8 +139,8 @@ func (r *report) print(out io.Writer) error {
 	var b strings.Builder
 	m := r.Machine
 	fmt.Fprintf(&b, "%s, %d CPUs, %s of memory, Linux %s, %s\n", m.Processor, m.CPUs, megabytes(m.Memory), m.Kernel, m.FileSystem)
-	fmt.Fprintf(&b, "tree: %d files, %s; derived layers have %s; the update changes %s (%.1f %%)\n", r.Tree.Files, megabytes(r.Tree.Bytes),
-		megabytes(r.Tree.Derived), megabytes(r.Tree.Changed), 100*ratio(r.Tree.Changed, r.Tree.Bytes))
+	fmt.Fprintf(&b, "tree: %d files, %s; derived layers have %s; the update changes %s (%.1f %%), the spread one %s\n", r.Tree.Files, megabytes(r.Tree.Bytes),
+		megabytes(r.Tree.Derived), megabytes(r.Tree.Changed), 100*ratio(r.Tree.Changed, r.Tree.Bytes), megabytes(r.Tree.Spread))
 	for _, i := range r.Images {
 		fmt.Fprintf(&b, "%s image: %d layers, %s compressed\n", i.Name, len(i.Layers), megabytes(i.Bytes))
 	}

@@ -44,6 +44,7 @@ type treeFacts struct {
 	Components int   `json:"components"`
 	Derived    int64 `json:"derived_bytes"` // size of the files in derived layers
 	Changed    int64 `json:"changed_bytes"` // size of the files that the update changes
+	Spread     int64 `json:"spread_bytes"`  // size of the files that the update of the spread image changes
 }
 
 // component returns the directory of the nth component.

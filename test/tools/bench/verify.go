@@ -28,7 +28,7 @@ func (w *world) verify(c *contender, s step) error {
 	case c.rival:
 		err = w.sameFiles(repo)
 	default:
-		err = w.sameTree(repo)
+		err = w.sameTree(repo, s.image.Name)
 	}
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (w *world) verify(c *contender, s step) error {
 
 // sameTree returns an error unless pivot's commit has exactly the original tree, including
 // attributes and labels.
-func (w *world) sameTree(repo string) error {
+func (w *world) sameTree(repo, name string) error {
 	data, err := os.ReadFile(filepath.Join(w.trial(), "result"))
 	if err != nil {
 		return err
@@ -52,8 +52,12 @@ func (w *world) sameTree(repo string) error {
 		return err
 	}
 	root, err := rootOf(repo, result.Commit)
-	if err == nil && root != w.root {
-		err = fmt.Errorf("made another tree: %s instead of %s", root, w.root)
+	want := w.root
+	if name == spreadPlainImage {
+		want = w.spreadRoot
+	}
+	if err == nil && root != want {
+		err = fmt.Errorf("made another tree: %s instead of %s", root, want)
 	}
 	return err
 }

@@ -20,7 +20,9 @@ type world struct {
 	tree     treeFacts
 	images   map[string]image
 
-	root, listing string // of the tree of all images except the updated one; see builder
+	root, listing string // of the tree of all images except the updated ones; see builder
+	spreadRoot    string
+	former        string
 
 	coldCache bool  // the page cache is empty when a contender starts
 	content   int64 // total size of the content objects of the legacy image
@@ -39,10 +41,11 @@ type image struct {
 }
 
 // Paths of a run.
-func (w *world) blobs() string { return filepath.Join(w.dir, "registry") }
-func (w *world) host() string  { return filepath.Join(w.dir, "host") } // root directory with the configuration
-func (w *world) trial() string { return filepath.Join(w.dir, "trial") }
-func (w *world) packs() string { return filepath.Join(w.dir, "packs") }
+func (w *world) blobs() string   { return filepath.Join(w.dir, "registry") }
+func (w *world) host() string    { return filepath.Join(w.dir, "host") } // root directory with the configuration
+func (w *world) trial() string   { return filepath.Join(w.dir, "trial") }
+func (w *world) packs() string   { return filepath.Join(w.dir, "packs") }
+func (w *world) archive() string { return filepath.Join(w.dir, "archive") } // see builder
 func (w *world) certs() string {
 	return filepath.Join(w.host(), "etc/containers/certs.d", w.server)
 }
@@ -75,12 +78,14 @@ func newWorld(ctx context.Context, s settings) (_ *world, err error) {
 	if err := b.build(ctx); err != nil {
 		return nil, err
 	}
-	w.tree, w.root, w.listing = b.tree, b.root, b.listing
+	w.tree, w.root, w.listing, w.spreadRoot, w.former = b.tree, b.root, b.listing, b.spreadRoot, b.former
 	if w.content, err = makePacks(b.archive, w.packs()); err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(b.archive); err != nil {
-		return nil, err
+	if !w.has(partsPart) { // otherwise it is removed at the end
+		if err := os.RemoveAll(b.archive); err != nil {
+			return nil, err
+		}
 	}
 	return w, nil
 }

@@ -39,7 +39,7 @@ func derive(img v1.Image, o options) (v1.Image, error) {
 }
 
 func addendum(l *layer, createdBy string) mutate.Addendum {
-	return mutate.Addendum{Layer: l, MediaType: l.media, History: v1.History{
+	return mutate.Addendum{Layer: l, MediaType: l.media, Annotations: l.annotations, History: v1.History{
 		Created: v1.Time{Time: time.Unix(0, 0).UTC()}, CreatedBy: createdBy,
 	}}
 }

@@ -100,7 +100,7 @@ func (x *export) baseLayers(o options) ([]mutate.Addendum, error) {
 		}
 		name := fmt.Sprintf("chunk-%d", n)
 		base[n] = addendum(l, name)
-		base[n].Annotations = map[string]string{"ostree.components": name}
+		base[n].Annotations["ostree.components"] = name
 	}
 	return base, nil
 }

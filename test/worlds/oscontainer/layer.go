@@ -24,19 +24,20 @@ const (
 	Gzip Compression = iota
 	Zstd
 	Uncompressed
-	ZstdChunked // zstd with skippable frames between and after the data, as in zstd:chunked
+	ZstdFrames  // zstd with skippable frames between and after the data, which any reader must skip
+	ZstdChunked // zstd:chunked as podman and buildah write it, with a table of contents
 )
 
 // mediaType returns the media type of a layer in an OCI image.
 func (c Compression) mediaType() types.MediaType {
 	return map[Compression]types.MediaType{
-		Gzip: types.OCILayer, Zstd: types.OCILayerZStd, Uncompressed: types.OCIUncompressedLayer, ZstdChunked: types.OCILayerZStd,
+		Gzip: types.OCILayer, Zstd: types.OCILayerZStd, Uncompressed: types.OCIUncompressedLayer, ZstdFrames: types.OCILayerZStd, ZstdChunked: types.OCILayerZStd,
 	}[c]
 }
 
-// writer returns a writer that compresses to w, with the fastest level, because most content is
-// compressed already or not worth the time. Gzip runs on all processors.
-func (c Compression) writer(w io.Writer) (io.WriteCloser, error) {
+// writer returns a writer that compresses to w and adds annotations of the layer, with the fastest level, because most content is
+// compressed already or not worth the time; zstd:chunked with podman's default level, because its tables count. Gzip runs on all processors.
+func (c Compression) writer(w io.Writer, annotations map[string]string) (io.WriteCloser, error) {
 	fastest := 1
 	switch c {
 	case Gzip:
@@ -44,7 +45,9 @@ func (c Compression) writer(w io.Writer) (io.WriteCloser, error) {
 	case Zstd:
 		return compression.CompressStream(w, compression.Zstd, &fastest)
 	case ZstdChunked:
-		return &chunked{out: w}, nil
+		return compression.CompressStreamWithMetadata(w, annotations, compression.ZstdChunked, nil)
+	case ZstdFrames:
+		return &frames{out: w}, nil
 	}
 	return plain{w}, nil
 }
@@ -54,10 +57,10 @@ type plain struct{ io.Writer }
 
 func (plain) Close() error { return nil }
 
-// chunked writes each chunk as a separate zstd frame followed by a skippable frame.
-type chunked struct{ out io.Writer }
+// frames writes each chunk as a separate zstd frame followed by a skippable frame.
+type frames struct{ out io.Writer }
 
-func (c *chunked) Write(p []byte) (int, error) {
+func (c *frames) Write(p []byte) (int, error) {
 	fastest := 1
 	frame, err := compression.CompressStream(c.out, compression.Zstd, &fastest)
 	if err != nil {
@@ -68,14 +71,14 @@ func (c *chunked) Write(p []byte) (int, error) {
 }
 
 // skippable writes a frame that decoders skip (RFC 8878, 3.1.2).
-func (c *chunked) skippable(content string) error {
+func (c *frames) skippable(content string) error {
 	head := binary.LittleEndian.AppendUint32(nil, 0x184D2A50)
 	head = binary.LittleEndian.AppendUint32(head, uint32(len(content)))
 	_, err := c.out.Write(append(head, content...))
 	return err
 }
 
-func (c *chunked) Close() error { return c.skippable(strings.Repeat("table of contents", 1000)) }
+func (c *frames) Close() error { return c.skippable(strings.Repeat("table of contents", 1000)) }
 
 // layer is a layer that is stored in a file. It implements v1.Layer.
 type layer struct {
@@ -83,6 +86,7 @@ type layer struct {
 	media        types.MediaType
 	digest, diff v1.Hash
 	size         int64
+	annotations  map[string]string
 }
 
 // writeLayer writes a layer's file, in one pass.
@@ -97,7 +101,8 @@ func writeLayer(file string, media types.MediaType, c Compression, write func(io
 		}
 	}()
 	digest, diff := sha256.New(), sha256.New()
-	compressed, err := c.writer(io.MultiWriter(f, digest))
+	annotations := map[string]string{}
+	compressed, err := c.writer(io.MultiWriter(f, digest), annotations)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +113,7 @@ func writeLayer(file string, media types.MediaType, c Compression, write func(io
 		return nil, err
 	}
 	size, err := f.Seek(0, io.SeekEnd)
-	return &layer{file: file, media: media, digest: hashOf(digest), diff: hashOf(diff), size: size}, err
+	return &layer{file: file, media: media, digest: hashOf(digest), diff: hashOf(diff), size: size, annotations: annotations}, err
 }
 
 func hashOf(sum hash.Hash) v1.Hash {

@@ -87,7 +87,7 @@ func (r *Registry) start() (err error) {
 		return err
 	}
 	r.port = r.hold.port
-	r.inner = ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)), ggcr.WithBlobHandler(blobDir(r.dir)))
+	r.inner = severalParts(blobDir(r.dir), ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)), ggcr.WithBlobHandler(blobDir(r.dir))))
 	return r.serve()
 }
 

@@ -1,0 +1,277 @@
+package chunked
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
+)
+
+// archive is the stream that Plan.Archive returns.
+type archive struct {
+	plan    *Plan
+	open    func(ostree.ObjectName) (io.ReadCloser, error)
+	fetched io.ReadCloser // the spans of the plan
+
+	mu       sync.Mutex // held during Read
+	decoder  *zstd.Decoder
+	skeleton *skeleton // nil if there is none
+
+	at    int       // the next element
+	part  io.Reader // the part that is being read; nil between parts
+	count int64     // bytes of the part so far
+	ended func() error
+	local io.Closer // the object that is being read, or nil
+	err   error     // the final error, which may be io.EOF
+
+	diffID string
+	sum    hash.Hash
+}
+
+// Archive returns the whole decompressed archive of the layer. It ends with io.EOF only if its
+// digest is the diff ID ("sha256:…"). fetched has the plan's spans one after the other; open opens
+// an object that Read's find has returned. Close closes fetched, too; it may be called while
+// another goroutine is in Read.
+func (p *Plan) Archive(diffID string, fetched io.ReadCloser, open func(ostree.ObjectName) (io.ReadCloser, error)) (io.ReadCloser, error) {
+	a := &archive{plan: p, open: open, fetched: fetched, diffID: diffID, sum: sha256.New()}
+	var err error
+	if a.decoder, err = newDecoder(); err == nil {
+		a.skeleton, err = p.contents.openSkeleton()
+	}
+	if err != nil {
+		return nil, errors.Join(damaged("its skeleton: %w", err), a.Close())
+	}
+	return a, nil
+}
+
+// Close implements io.Closer.
+func (a *archive) Close() error {
+	err := a.fetched.Close() // first, so that a Read in progress returns
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = io.ErrClosedPipe
+	if a.local != nil {
+		err = errors.Join(err, a.local.Close())
+		a.local = nil
+	}
+	if a.decoder != nil {
+		a.decoder.Close()
+	}
+	if a.skeleton != nil {
+		a.skeleton.close()
+	}
+	return err
+}
+
+// Read implements io.Reader.
+func (a *archive) Read(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for a.err == nil {
+		if a.part == nil {
+			a.count = 0
+			a.err = a.next()
+			continue
+		}
+		n, err := a.part.Read(p)
+		a.count += int64(n)
+		if err == io.EOF {
+			a.part = nil
+			err = a.ended()
+		}
+		a.err = err
+		if n > 0 {
+			a.sum.Write(p[:n])
+			return n, nil
+		}
+	}
+	return 0, a.err
+}
+
+// next opens the part that begins with the next element.
+func (a *archive) next() error {
+	n := a.at
+	switch {
+	case n == len(a.plan.fetch):
+		return a.verify()
+	case a.plan.fetch[n]:
+		return a.fetch()
+	case isFile(n):
+		return a.reuse(a.plan.contents.files[n/2])
+	}
+	a.at++
+	a.part, a.ended = &gap{skeleton: a.skeleton}, a.endGap
+	return nil
+}
+
+// verify compares the digest of the archive. It returns io.EOF if it is right.
+func (a *archive) verify() error {
+	if got := fmt.Sprintf("sha256:%x", a.sum.Sum(nil)); got != a.diffID {
+		return damaged("its content, put together from parts, has the digest %s, not %s as the image's config says", got, a.diffID)
+	}
+	return io.EOF
+}
+
+// endGap checks that a gap is followed by a file if it is not the last one.
+func (a *archive) endGap() error {
+	if a.skeleton.ended != (a.at == len(a.plan.fetch)) {
+		return damaged("%w", errSkeleton)
+	}
+	return nil
+}
+
+// gap is the reader of a gap of the skeleton.
+type gap struct {
+	skeleton *skeleton
+	rest     bytes.Reader
+}
+
+// Read implements io.Reader.
+func (g *gap) Read(p []byte) (int, error) {
+	if g.rest.Len() == 0 {
+		segment, err := g.skeleton.segment()
+		if err != nil {
+			return 0, damaged("its skeleton: %w", err)
+		}
+		if segment == nil {
+			return 0, io.EOF
+		}
+		g.rest.Reset(segment)
+	}
+	return g.rest.Read(p)
+}
+
+// reuse opens the object with the content of a file.
+func (a *archive) reuse(c content) error {
+	a.at++
+	if a.skeleton != nil {
+		if err := a.skeleton.take(c.size); err != nil {
+			return damaged("%w", err)
+		}
+	}
+	body, err := a.open(c.local)
+	if err != nil {
+		return localError(c.local, err)
+	}
+	a.local = body
+	a.part = io.LimitReader(body, c.size)
+	a.ended = func() error {
+		err := a.local.Close()
+		a.local = nil
+		if err == nil && a.count != c.size {
+			err = fmt.Errorf("it has %d bytes, not %d as before", a.count, c.size)
+		}
+		return localError(c.local, err)
+	}
+	return nil
+}
+
+// localError returns the error for an object of the host that cannot be read; nil stays nil. The
+// whole layer does not need the object, so another try may succeed.
+func localError(n ostree.ObjectName, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "cannot take content from object %s: %w", n, err)
+}
+
+// fetch opens a run of fetched elements.
+func (a *archive) fetch() error {
+	from, to := a.at, a.plan.runEnd(a.at)
+	a.at = to
+	span := a.plan.span(from, to)
+	if span.From == span.To {
+		return a.skip(from, to, 0)
+	}
+	left := &io.LimitedReader{R: &sourceReader{from: a.fetched}, N: span.To - span.From}
+	if err := a.decoder.Reset(left); err != nil {
+		return blameContent(left.R, err)
+	}
+	a.part = decoded{a.decoder, left.R}
+	a.ended = func() error { return a.skip(from, to, a.count) }
+	return nil
+}
+
+// decoded is the decoder of a span.
+type decoded struct {
+	*zstd.Decoder
+	source io.Reader
+}
+
+// Read implements io.Reader.
+func (d decoded) Read(p []byte) (int, error) {
+	n, err := d.Decoder.Read(p)
+	return n, blameContent(d.source, err)
+}
+
+// sourceReader is a reader that records its error, to distinguish it from an error of the decoder.
+type sourceReader struct {
+	from   io.Reader
+	failed error
+}
+
+// Read implements io.Reader.
+func (r *sourceReader) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	switch {
+	case err == io.EOF && n > 0:
+		return n, nil
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF // the reader above knows where the span ends, and does not read further
+	}
+	if err != nil {
+		r.failed = err
+	}
+	return n, err
+}
+
+// blameContent returns the error of decoding a span: that of the source if it has failed, or that of a
+// damaged layer. nil and io.EOF stay.
+func blameContent(source io.Reader, err error) error {
+	if failed := source.(*sourceReader).failed; failed != nil && err != nil {
+		return failed
+	}
+	if err == nil || err == io.EOF {
+		return err
+	}
+	return damaged("cannot decompress: %w", err)
+}
+
+// skip reads the elements of a run in the skeleton, if there is one, and compares their size with
+// the number of bytes that were decompressed for them.
+func (a *archive) skip(from, to int, size int64) error {
+	if a.skeleton == nil {
+		return nil
+	}
+	var want int64
+	for n := from; n < to; n++ {
+		if isFile(n) {
+			c := a.plan.contents.files[n/2]
+			if err := a.skeleton.take(c.size); err != nil {
+				return damaged("%w", err)
+			}
+			want += c.size
+			continue
+		}
+		gap, err := a.skeleton.skipGap()
+		if err != nil {
+			return damaged("its skeleton: %w", err)
+		}
+		if a.skeleton.ended != (n+1 == len(a.plan.fetch)) {
+			return damaged("%w", errSkeleton)
+		}
+		want += gap
+	}
+	if size != want {
+		return damaged("%w: %d bytes at elements %d to %d, not %d", errSkeleton, size, from, to, want)
+	}
+	return nil
+}

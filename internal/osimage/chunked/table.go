@@ -1,0 +1,207 @@
+package chunked
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+
+	"machine-pivot/internal/ostree"
+)
+
+const (
+	maxFiles  = 1 << 18  // files with content in a layer; the largest layers have a third
+	maxAhead  = 4 << 20  // bytes that a parser may read ahead of what it has parsed
+	maxTotal  = 64 << 30 // bytes of all files; as much as a layer may unpack to
+	maxWindow = 32 << 20 // bytes of a frame's window; usual builders have 8 MiB, those of Debian 12 have 32
+)
+
+// File is a file with content, as the table describes it.
+type File struct {
+	Name   string // in the archive
+	Size   int64  // bytes, at least 1
+	Digest [sha256.Size]byte
+}
+
+// Contents is what the table of a layer says, and its skeleton.
+type Contents struct {
+	files    []content
+	skeleton []byte // compressed; nil if there is none
+	unpacked int64  // bytes of the decompressed skeleton
+	end      int64  // where the archive's frames end in the blob
+}
+
+// content is the content of a file: its size, its place in the blob, and the object of the host
+// that has it too.
+type content struct {
+	size     int64
+	from, to int64
+	local    ostree.ObjectName // zero if there is none
+}
+
+// Read reads and checks the table and the skeleton. from is the concatenation of the location's
+// spans. find is called with each file with content, in order, and returns an object on the host that
+// has this content, if there is one.
+func Read(l Location, from io.Reader, find func(File) (ostree.ObjectName, bool)) (*Contents, error) {
+	table, err := readPacked(from, l.table)
+	if err != nil {
+		return nil, err
+	}
+	if sha256.Sum256(table) != l.digest {
+		return nil, damaged("its table of contents has another digest than its manifest says")
+	}
+	c := &Contents{end: l.end()}
+	if l.skeleton != (packed{}) {
+		if c.skeleton, err = readPacked(from, l.skeleton); err != nil {
+			return nil, err
+		}
+		c.unpacked = l.skeleton.unpacked
+	}
+	if err := c.parse(table, l.table.unpacked, find); err != nil {
+		return nil, damaged("its table of contents: %w", err)
+	}
+	return c, nil
+}
+
+func readPacked(from io.Reader, p packed) ([]byte, error) {
+	data := make([]byte, p.length)
+	_, err := io.ReadFull(from, data)
+	return data, err
+}
+
+// unpack returns a reader of compressed JSON, which has at most size bytes.
+func unpack(data []byte, size int64) (*json.Decoder, func(), error) {
+	z, err := newDecoder()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := z.Reset(bytes.NewReader(data)); err != nil {
+		z.Close()
+		return nil, nil, err
+	}
+	text := &ahead{from: io.LimitReader(z, size)}
+	text.parser = json.NewDecoder(text)
+	return text.parser, z.Close, nil
+}
+
+func newDecoder() (*zstd.Decoder, error) {
+	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+}
+
+// ahead limits how far a parser reads ahead, and so how large a value may be.
+type ahead struct {
+	from   io.Reader
+	parser *json.Decoder
+	read   int64
+}
+
+// Read implements io.Reader.
+func (a *ahead) Read(p []byte) (int, error) {
+	if a.read-a.parser.InputOffset() > maxAhead {
+		return 0, fmt.Errorf("it has a value of more than %d bytes", maxAhead)
+	}
+	n, err := a.from.Read(p[:min(len(p), maxAhead)])
+	a.read += int64(n)
+	return n, err
+}
+
+// parse parses the table: a JSON object with the list "entries" and the skeleton's digest.
+func (c *Contents) parse(table []byte, size int64, find func(File) (ostree.ObjectName, bool)) error {
+	in, done, err := unpack(table, size)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := expect(in, json.Delim('{')); err != nil {
+		return err
+	}
+	for in.More() {
+		key, err := in.Token()
+		if err != nil {
+			return err
+		}
+		switch key {
+		case "entries":
+			err = c.parseEntries(in, find)
+		case "tarSplitDigest":
+			err = c.checkSkeleton(in)
+		default:
+			err = in.Decode(new(json.RawMessage))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return expect(in, json.Delim('}'))
+}
+
+func expect(in *json.Decoder, want json.Delim) error {
+	got, err := in.Token()
+	if err == nil && got != want {
+		err = fmt.Errorf("it has %v in place of %v", got, want)
+	}
+	return err
+}
+
+// checkSkeleton checks the skeleton's digest. It is checked for a better message only: a wrong
+// skeleton gives a wrong archive.
+func (c *Contents) checkSkeleton(in *json.Decoder) error {
+	var text string
+	if err := in.Decode(&text); err != nil || text == "" || c.skeleton == nil {
+		return err
+	}
+	want, err := parseDigest(text)
+	if err == nil && sha256.Sum256(c.skeleton) != want {
+		err = errors.New("the skeleton has another digest")
+	}
+	return err
+}
+
+// tableEntry has the fields of an entry that are needed here. A large file is followed by entries
+// of the type "chunk", which divide the content; they are ignored.
+type tableEntry struct {
+	Type   string `json:"type"`
+	Name   string `json:"name"`
+	Size   int64  `json:"size"`
+	Digest string `json:"digest"`
+	From   int64  `json:"offset"`
+	To     int64  `json:"endOffset"`
+}
+
+func (c *Contents) parseEntries(in *json.Decoder, find func(File) (ostree.ObjectName, bool)) error {
+	if err := expect(in, json.Delim('[')); err != nil {
+		return err
+	}
+	last, total := int64(0), int64(0)
+	for in.More() {
+		var e tableEntry
+		if err := in.Decode(&e); err != nil {
+			return err
+		}
+		if e.Type != "reg" || e.Size == 0 {
+			continue
+		}
+		if e.Size < 0 || e.From <= last || e.To <= e.From || e.To > c.end {
+			return fmt.Errorf("%.100q cannot have %d bytes at %d to %d", e.Name, e.Size, e.From, e.To)
+		}
+		last = e.To
+		if total += e.Size; e.Size > maxTotal || total > maxTotal {
+			return fmt.Errorf("its files have more than %d bytes", int64(maxTotal))
+		}
+		if len(c.files) == maxFiles {
+			return fmt.Errorf("it has more than %d files", maxFiles)
+		}
+		added := content{size: e.Size, from: e.From, to: e.To}
+		if digest, err := parseDigest(e.Digest); err == nil {
+			if object, found := find(File{e.Name, e.Size, digest}); found {
+				added.local = object
+			}
+		}
+		c.files = append(c.files, added)
+	}
+	return expect(in, json.Delim(']'))
+}
