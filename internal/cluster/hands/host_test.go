@@ -3,6 +3,7 @@ package hands_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,6 +103,9 @@ func (h host) ended() hands.Run {
 
 func (h host) start(r hands.Request) {
 	h.Helper()
+	if err := os.Remove(filepath.Join(h.dir, "running")); err != nil && !errors.Is(err, fs.ErrNotExist) { // of the run before
+		h.Fatal(err)
+	}
 	if err := h.Start(h.Context(), r); err != nil {
 		h.Fatal(err)
 	}
@@ -232,10 +236,8 @@ func TestSystemd(t *testing.T) {
 		}
 	})
 	t.Run("a run is stopped", func(t *testing.T) {
-		for _, name := range []string{"end", "running"} {
-			if err := os.Remove(filepath.Join(h.dir, name)); err != nil {
-				t.Fatal(err)
-			}
+		if err := os.Remove(filepath.Join(h.dir, "end")); err != nil {
+			t.Fatal(err)
 		}
 		h.start(hands.Request{Verb: hands.Download, Config: "b"})
 		h.running()
