@@ -156,6 +156,25 @@ func machineConfig(name, argument string) map[string]any {
 // changes no node, and the pool says why.
 func TestFleet(t *testing.T) {
 	w := newWorld(t, 4)
+	w.seenByKubectl(w.rollOut())
+}
+
+// TestOperatorsSchemas: where the schemas of the machine-config operator are installed, the controllers use them as they
+// are: the same story as TestFleet.
+func TestOperatorsSchemas(t *testing.T) {
+	w := newWorld(t, 4)
+	for _, file := range operatorsSchemas(t) {
+		w.plane.ApplyFile(file)
+	}
+	controlplane.Eventually(t, "the pools have the operator's columns, and not ours", func(context.Context) bool {
+		return !slices.Contains(columns(w.table("mcp")), "Waiting")
+	})
+	w.rollOut()
+}
+
+// rollOut tells the story of TestFleet to four nodes, and returns the rendered MachineConfig that they have in the end.
+func (w *world) rollOut() string {
+	w.Helper()
 	first := w.fleet.Start()
 	w.plane.Apply(machineConfig("00-worker", "one"))
 	w.plane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
@@ -163,7 +182,7 @@ func TestFleet(t *testing.T) {
 			"nodeSelector":          map[string]any{"matchLabels": map[string]string{workers: ""}},
 			"machineConfigSelector": map[string]any{"matchLabels": map[string]string{role: "worker"}}}})
 	one := w.arrived("")
-	controlplane.Eventually(t, "the metrics have the updated nodes", func(ctx context.Context) bool {
+	controlplane.Eventually(w, "the metrics have the updated nodes", func(ctx context.Context) bool {
 		return first.Shows(ctx, `pivot_pool_updated_nodes{pool="worker"} 4`) && first.Shows(ctx, `pivot_render_degraded{pool="worker"} 0`)
 	})
 
@@ -171,71 +190,47 @@ func TestFleet(t *testing.T) {
 	w.plane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ContainerRuntimeConfig", "metadata": map[string]any{"name": "pids"},
 		"spec": map[string]any{"machineConfigPoolSelector": map[string]any{"matchLabels": map[string]string{"pools": "all"}},
 			"containerRuntimeConfig": map[string]any{"pidsLimit": 4096}}})
-	controlplane.Eventually(t, "the first node has begun", func(ctx context.Context) bool { return w.pool(ctx).Spec.Configuration.Name != one })
+	controlplane.Eventually(w, "the first node has begun", func(ctx context.Context) bool { return w.pool(ctx).Spec.Configuration.Name != one })
 	w.fleet.Stop(first) // in the middle of the rollout
 	two := w.arrived(one)
 
-	if err := w.Delete(t.Context(), &objects.ContainerRuntimeConfig{ObjectMeta: metav1.ObjectMeta{Name: "pids"}}); err != nil {
-		t.Fatal(err)
+	if err := w.Delete(w.Context(), &objects.ContainerRuntimeConfig{ObjectMeta: metav1.ObjectMeta{Name: "pids"}}); err != nil {
+		w.Fatal(err)
 	}
 	if back := w.arrived(two); back != one {
-		t.Errorf("without the ContainerRuntimeConfig, the pool has %s, want %s as before", back, one)
+		w.Errorf("without the ContainerRuntimeConfig, the pool has %s, want %s as before", back, one)
 	}
 
 	w.plane.Apply(machineConfig("50-bad", "fips=1"))
-	controlplane.Eventually(t, "RenderDegraded names the argument", func(ctx context.Context) bool {
+	controlplane.Eventually(w, "RenderDegraded names the argument", func(ctx context.Context) bool {
 		return slices.ContainsFunc(w.pool(ctx).Status.Conditions, func(c objects.PoolCondition) bool {
 			return c.Type == objects.PoolRenderDegraded && c.Status == api.True && strings.Contains(c.Message, "fips")
 		})
 	})
-	controlplane.Eventually(t, "the metrics have it, too", func(ctx context.Context) bool {
+	controlplane.Eventually(w, "the metrics have it, too", func(ctx context.Context) bool {
 		return second.Shows(ctx, `pivot_render_degraded{pool="worker"} 1`) && second.Shows(ctx, `leader_election_master_status{name="pivot-fleet-controller"} 1`)
 	})
-	metrics.Check(t, "../../../docs/cluster-view.md", "controller", second.Page(t.Context()))
-	w.seenByKubectl(one)
+	metrics.Check(w, "../../../docs/cluster-view.md", "controller", second.Page(w.Context()))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	want := slices.Concat(slices.Repeat([]string{one}, 4), slices.Repeat([]string{two}, 4), slices.Repeat([]string{one}, 4))
 	if !slices.Equal(w.received, want) || w.most != 1 {
-		t.Errorf("the nodes were given %q, up to %d at a time; want %q, 1", w.received, w.most, want)
+		w.Errorf("the nodes were given %q, up to %d at a time; want %q, 1", w.received, w.most, want)
 	}
+	return one
 }
 
 // seenByKubectl checks what "kubectl get mcp,mc,ctrcfg" shows, as with the machine-config operator: the short names,
 // and the columns.
 func (w *world) seenByKubectl(rendered string) {
 	w.Helper()
-	c := w.plane.Client(w.plane.Admin())
 	for short, want := range map[string]string{
 		"mcp":    "Name Config Updated Updating Degraded MachineCount ReadyMachineCount UpdatedMachineCount DegradedMachineCount Waiting Age",
 		"mc":     "Name GeneratedByController IgnitionVersion Age",
 		"ctrcfg": "Name Rendered Age",
 	} {
-		kinds, err := c.Discovery().ServerResourcesForGroupVersion("machineconfiguration.openshift.io/v1")
-		if err != nil {
-			w.Fatal(err)
-		}
-		i := slices.IndexFunc(kinds.APIResources, func(r metav1.APIResource) bool { return slices.Contains(r.ShortNames, short) })
-		if i < 0 {
-			w.Errorf("no kind has the short name %s", short)
-			continue
-		}
-		text, err := c.Discovery().RESTClient().Get().AbsPath("/apis/machineconfiguration.openshift.io/v1/"+kinds.APIResources[i].Name).
-			SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(w.Context())
-		if err != nil {
-			w.Fatal(err)
-		}
-		var table metav1.Table
-		if err := json.Unmarshal(text, &table); err != nil {
-			w.Fatal(err)
-		}
-		var columns []string
-		for _, column := range table.ColumnDefinitions {
-			if column.Priority == 0 {
-				columns = append(columns, column.Name)
-			}
-		}
-		if got := strings.Join(columns, " "); got != want {
+		table := w.table(short)
+		if got := strings.Join(columns(table), " "); got != want {
 			w.Errorf("%s has the columns %q, want %q", short, got, want)
 		}
 		for _, row := range table.Rows {
@@ -247,4 +242,37 @@ func (w *world) seenByKubectl(rendered string) {
 			}
 		}
 	}
+}
+
+// table returns what kubectl shows of the objects of a kind, which is given by its short name.
+func (w *world) table(short string) (table metav1.Table) {
+	w.Helper()
+	c := w.plane.Client(w.plane.Admin()).Discovery()
+	kinds, err := c.ServerResourcesForGroupVersion("machineconfiguration.openshift.io/v1")
+	if err != nil {
+		w.Fatal(err)
+	}
+	i := slices.IndexFunc(kinds.APIResources, func(r metav1.APIResource) bool { return slices.Contains(r.ShortNames, short) })
+	if i < 0 {
+		w.Fatalf("no kind has the short name %s", short)
+	}
+	text, err := c.RESTClient().Get().AbsPath("/apis/machineconfiguration.openshift.io/v1/"+kinds.APIResources[i].Name).
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(w.Context())
+	if err == nil {
+		err = json.Unmarshal(text, &table)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return table
+}
+
+// columns returns the names of the columns that kubectl shows without "-o wide".
+func columns(table metav1.Table) (names []string) {
+	for _, column := range table.ColumnDefinitions {
+		if column.Priority == 0 {
+			names = append(names, column.Name)
+		}
+	}
+	return names
 }
