@@ -30,7 +30,7 @@ const (
 type Facts struct {
 	Trial           TrialState // of the journal's trial
 	Planned         bool       // there is a plan; otherwise only Trial counts
-	SameBoot        bool       // the journal's phase was written in this boot
+	SameBoot        bool       // the journal's phase was written in this start
 	SameTarget      bool       // the journal's target is the one requested now
 	AtTarget        bool       // the running system is the target; after a commit, but for what users may change
 	PendingAtTarget bool       // the next boot starts the target

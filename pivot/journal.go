@@ -9,6 +9,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/start"
 )
 
 // Phase is the phase of a transaction.
@@ -38,7 +39,7 @@ const MaxAttempts = 3
 type JournalContent struct {
 	Format  int       `json:"format"` // of this file
 	Phase   Phase     `json:"phase"`
-	BootID  string    `json:"bootID"`  // of the boot that wrote Phase
+	BootID  start.ID  `json:"bootID"`  // of the start in which Phase was written
 	Attempt int       `json:"attempt"` // from 1
 	Target  Target    `json:"target"`
 	Started time.Time `json:"started,omitzero"`
@@ -106,13 +107,13 @@ func FailureOf(err error) *Failure {
 
 // Duration is how long one named step took.
 type Duration struct {
-	Name    string  `json:"name"`
-	Seconds float64 `json:"seconds"`
-	BootID  string  `json:"bootID,omitempty"` // of the boot in which it ran
-	At      float64 `json:"at,omitempty"`     // start, in seconds after that boot's kernel started; 0 if unknown
-	Bytes   int64   `json:"bytes,omitempty"`  // transferred
-	Failed  int     `json:"failed,omitempty"` // number of failed tries
-	Tries   []Try   `json:"tries,omitempty"`  // the last failed tries
+	Name    string   `json:"name"`
+	Seconds float64  `json:"seconds"`
+	BootID  start.ID `json:"bootID,omitempty"` // of the start in which it ran
+	At      float64  `json:"at,omitempty"`     // start, in seconds after that boot's kernel started; 0 if unknown
+	Bytes   int64    `json:"bytes,omitempty"`  // transferred
+	Failed  int      `json:"failed,omitempty"` // number of failed tries
+	Tries   []Try    `json:"tries,omitempty"`  // the last failed tries
 }
 
 // Stamp files beside the journal. Each exists while the journal has the named thing. Units of

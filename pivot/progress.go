@@ -9,6 +9,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/retry"
+	"machine-pivot/internal/start"
 )
 
 // Progress tracks a run: it keeps the journal and emits events, each with the journal's current content.
@@ -17,9 +18,9 @@ type Progress struct {
 	Content JournalContent
 	Emit    Emit
 	Now     func() time.Time
-	BootID  string // of this boot; "" if unknown
-	Boot    Boot   // this boot's times; its ID is "" if they are unknown
-	Command string // the name of the command that runs, for the status; "" if there is none
+	BootID  start.ID // of this start; "" if unknown
+	Boot    Boot     // this boot's times; its ID is "" if they are unknown
+	Command string   // the name of the command that runs, for the status; "" if there is none
 	// FirstBoot says that the run is of a first boot that is still open: its failure is the
 	// machine's. Any other run that fails before it has changed anything leaves the machine's
 	// phase and its journal as they were.
@@ -41,7 +42,7 @@ func (p *Progress) Open() (err error) {
 }
 
 // Start begins the given attempt at target in the journal.
-func (p *Progress) Start(attempt int, bootID string, target Target) {
+func (p *Progress) Start(attempt int, bootID start.ID, target Target) {
 	if attempt == 1 {
 		p.Content.Started, p.Content.Phases, p.Content.Boots = time.Time{}, slices.Clone(p.ran), nil
 	}
@@ -107,7 +108,7 @@ func (p *Progress) Waiting(err error, pause retry.Pause) {
 }
 
 // Enter changes the phase, writes the journal, and then emits the event.
-func (p *Progress) Enter(phase Phase, bootID string) error {
+func (p *Progress) Enter(phase Phase, bootID start.ID) error {
 	if phase == PhaseDone || phase == PhaseFailed {
 		p.account(phase)
 	}
@@ -122,7 +123,7 @@ func (p *Progress) Enter(phase Phase, bootID string) error {
 }
 
 // Announce is Enter without the journal, for a phase that lasts only as long as this run.
-func (p *Progress) Announce(phase Phase, bootID string) {
+func (p *Progress) Announce(phase Phase, bootID start.ID) {
 	p.Content.Phase, p.Content.BootID = phase, bootID
 	p.send(Event{Kind: EventEntered, Step: p.step})
 }
@@ -226,7 +227,7 @@ func (p *Progress) forget() {
 // send emits an event with the current record.
 func (p *Progress) send(e Event) {
 	p.told = true
-	e.Journal, e.Command = p.Content, p.Command
+	e.Start, e.Journal, e.Command = p.BootID, p.Content, p.Command
 	e.Journal.Phase = cmp.Or(e.Journal.Phase, PhaseIdle) // the content is empty before Open
 	p.Emit(e)
 }

@@ -1,6 +1,10 @@
 package pivot
 
-import "time"
+import (
+	"time"
+
+	"machine-pivot/internal/start"
+)
 
 // Slot is a reboot slot of a FleetLock server. It is journaled before the server is asked, so
 // that no slot is forgotten: releasing a slot that is not held is a no-op.
@@ -9,10 +13,10 @@ type Slot struct {
 	Group string    `json:"group"`
 	ID    string    `json:"id"`    // of the machine
 	Since time.Time `json:"since"` // when it was requested
-	Boot  string    `json:"boot"`  // ID of the boot that requested it
-	// Phase is the ID of the boot that had written the journal's phase at that time.
-	Phase string `json:"phase,omitempty"`
-	Held  bool   `json:"held"` // the server has granted it
+	Boot  start.ID  `json:"boot"`  // of the start in which it was requested
+	// Phase is the start that had written the journal's phase at that time.
+	Phase start.ID `json:"phase,omitempty"`
+	Held  bool     `json:"held"` // the server has granted it
 }
 
 // SlotNeed says whether the reboot of a run needs a slot of the fleet's lock.
@@ -34,17 +38,17 @@ const (
 	SlotFree   SlotUse = "free"   // not needed
 )
 
-// JudgeSlot returns what the journal's slot is still needed for in the boot with ID bootID. It is
-// a pure function. pending says that the next boot starts another system than the running one.
-func JudgeSlot(r JournalContent, bootID string, pending bool) SlotUse {
+// JudgeSlot returns what the journal's slot is still needed for in the given start. It is a
+// pure function. pending says that the next boot starts another system than the running one.
+func JudgeSlot(r JournalContent, now start.ID, pending bool) SlotUse {
 	switch {
 	case r.Trial != nil:
 		return SlotTried
 	case r.Phase != PhaseCommitted: // the trial was confirmed, or has failed and the old system runs
 		return SlotFree
-	case r.BootID == bootID && pending:
+	case r.BootID == now && pending:
 		return SlotWaits
-	case r.BootID == bootID: // the commit was taken back
+	case r.BootID == now: // the commit was taken back
 		return SlotFree
 	case !r.Slot.used(r):
 		return SlotFree

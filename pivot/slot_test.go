@@ -3,6 +3,7 @@ package pivot_test
 import (
 	"testing"
 
+	"machine-pivot/internal/start"
 	"machine-pivot/pivot"
 )
 
@@ -20,7 +21,7 @@ func TestJudgeSlot(t *testing.T) {
 			if trial {
 				r.Trial = &pivot.Trial{}
 			}
-			now := "later"
+			now := start.ID("later")
 			if runs {
 				now = "written"
 			}

@@ -3,12 +3,13 @@ package pivot
 import (
 	"fmt"
 
+	"machine-pivot/internal/start"
 	"machine-pivot/kargs"
 )
 
 // State is the state of a machine, as observed at the start of a run.
 type State struct {
-	BootID      string
+	BootID      start.ID   // of the running system
 	Booted      Deployment // the running deployment
 	Default     Deployment // started by the next boot after an orderly shutdown; Booted unless another is pending
 	Deployments int        // number of bootable deployments

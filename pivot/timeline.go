@@ -4,12 +4,15 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"machine-pivot/internal/start"
 )
 
-// Boot is one boot of the machine, with the times that the kernel and systemd measured. Times
-// are in seconds, 0 if unknown or not applicable.
+// Boot is one start of the machine, with the times that the kernel and systemd measured. Times
+// are in seconds, 0 if unknown or not applicable. A soft reboot has only Kernel, which is when the kernel
+// that it keeps was started.
 type Boot struct {
-	ID string `json:"id"` // the kernel's boot ID
+	ID start.ID `json:"id"`
 	// Kernel is when the kernel started, by the clock of the run that noted it. If the clock is
 	// set later, the time between two boots is wrong, but never a time within one boot.
 	Kernel    time.Time `json:"kernel"`

@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/retry"
+	"machine-pivot/internal/start"
 	"machine-pivot/kargs"
 )
 
@@ -187,7 +188,7 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 }
 
 // begin enters the phase in which the next boot is unchanged.
-func (t *Transaction) begin(bootID string) error {
+func (t *Transaction) begin(bootID start.ID) error {
 	if t.ByHand {
 		t.Progress.Announce(PhaseApplying, bootID)
 		return nil

@@ -57,7 +57,7 @@ const (
 )
 
 // JudgeTrial returns the state of the journal's trial. It is a pure function. booted is the ID of
-// the running deployment; sameBoot says that the journal's phase was written in this boot.
+// the running deployment; sameBoot says that the journal's phase was written in this start.
 func JudgeTrial(r JournalContent, booted string, sameBoot bool) TrialState {
 	t := r.Trial
 	switch {

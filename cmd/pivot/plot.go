@@ -84,7 +84,11 @@ func (f *plotFlags) timeline(cmd *cobra.Command) (plot.Timeline, error) {
 // addUnwritten replaces the record by the last run of this boot, if that failed before it wrote
 // the journal, and reports whether it did. Only the status of this boot tells of such a run.
 func (f *plotFlags) addUnwritten(cmd *cobra.Command, journal *pivot.JournalContent) bool {
-	s, err := status.Read(f.root)
+	now, err := host.New(f.root).Start()
+	if err != nil {
+		return false
+	}
+	s, err := status.Read(f.root, now)
 	if err != nil || s.Error == nil {
 		return false
 	}

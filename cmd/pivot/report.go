@@ -20,6 +20,7 @@ import (
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/printable"
+	"machine-pivot/internal/start"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )
@@ -311,11 +312,15 @@ func indented(text string) string {
 
 // printSteps prints the duration of each step, with a heading for each boot.
 func printSteps(w io.Writer, steps []pivot.Duration) {
-	boot := ""
+	var began start.ID
 	for _, p := range steps {
-		if p.BootID != boot {
-			boot = p.BootID
-			fmt.Fprintf(w, "%-9sboot %s\n", "", boot)
+		if p.BootID != began {
+			began = p.BootID
+			what := "boot"
+			if began.Soft() {
+				what = "soft reboot"
+			}
+			fmt.Fprintf(w, "%-9s%s %s\n", "", what, began)
 		}
 		fmt.Fprintf(w, "%-9s%-10s %7.1f s\n", "", p.Name, p.Seconds)
 	}

@@ -19,7 +19,7 @@ func begun(t *testing.T) *trial.Conductor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := h.BootID()
+	id, err := h.Start()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func (c *Conductor) judge() (state pivot.TrialState, booted string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	id, err := c.Host.BootID()
+	id, err := c.Host.Start()
 	if err != nil {
 		return "", "", err
 	}

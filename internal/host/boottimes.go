@@ -12,12 +12,15 @@ import (
 	"machine-pivot/pivot"
 )
 
-// BootTimes returns the timestamps of the kernel and systemd for this boot. For a machine that
+// BootTimes returns the timestamps of the kernel and systemd for this start. For a machine that
 // is not the running one, it returns a Boot without an ID. Timestamps that systemd does not
 // have, such as the firmware's without UEFI, are 0.
 func (h *Host) BootTimes(ctx context.Context) pivot.Boot {
-	id, err := h.BootID()
-	if err != nil || !h.Runs() {
+	if !h.Runs() {
+		return pivot.Boot{}
+	}
+	id, err := h.Start()
+	if err != nil {
 		return pivot.Boot{}
 	}
 	// systemd's timestamps use the same clock.
@@ -26,6 +29,9 @@ func (h *Host) BootTimes(ctx context.Context) pivot.Boot {
 		return pivot.Boot{}
 	}
 	boot := pivot.Boot{ID: id, Kernel: time.Now().UTC().Add(-time.Duration(since.Nano()))}
+	if id.Soft() { // systemd keeps the times of the boot
+		return boot
+	}
 	conn, done, err := systemd(ctx)
 	if err != nil {
 		return boot

@@ -34,6 +34,8 @@ type Host struct {
 	Disk   hostfiles.Disk                               // for changes of its files
 	// Uptime returns the time since the running kernel started, including suspend.
 	Uptime func() (time.Duration, error)
+	// SoftReboots returns how often the machine's system was started again under its running kernel.
+	SoftReboots func() (uint32, error)
 	// Free returns the free bytes of the file system at a path (of this process, not below
 	// Root). The repository has its own calculation, ostree.Repo.Room.
 	Free func(path string) (int64, error)
@@ -41,7 +43,9 @@ type Host struct {
 
 // New returns the machine with the given root directory.
 func New(root string) *Host {
-	return &Host{Root: root, Run: run, Reboot: reboot, Kexec: kexec, Disk: hostfiles.OS{}, Uptime: uptime, Free: free}
+	h := &Host{Root: root, Run: run, Reboot: reboot, Kexec: kexec, Disk: hostfiles.OS{}, Uptime: uptime, Free: free}
+	h.SoftReboots = h.softReboots
+	return h
 }
 
 // Architecture returns the running kernel's name for the machine's architecture, such as
@@ -108,9 +112,6 @@ func (h *Host) Has(path string) (bool, error) {
 	}
 	return true, nil
 }
-
-// BootID returns the kernel's ID of this boot.
-func (h *Host) BootID() (string, error) { return h.readLine("/proc/sys/kernel/random/boot_id") }
 
 // cmdline returns the command line of the running kernel.
 func (h *Host) cmdline() (kargs.Line, error) {

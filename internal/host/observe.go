@@ -25,7 +25,7 @@ func (h *Host) Observe(ctx context.Context, target pivot.Target) (pivot.State, e
 		return pivot.State{}, err
 	}
 	state := pivot.State{}
-	if state.BootID, err = h.BootID(); err != nil {
+	if state.BootID, err = h.Start(); err != nil {
 		return pivot.State{}, err
 	}
 	if state.Cmdline, err = h.cmdline(); err != nil {

@@ -12,9 +12,8 @@ import (
 // Runs reports whether the machine is the one that this program runs on, and not the files of
 // another.
 func (h *Host) Runs() bool {
-	const bootID = "/proc/sys/kernel/random/boot_id"
-	running, err := os.ReadFile(bootID)
-	id, err2 := h.BootID()
+	running, err := os.ReadFile(bootIDFile)
+	id, err2 := h.readLine(bootIDFile)
 	return err == nil && err2 == nil && strings.TrimSpace(string(running)) == id
 }
 

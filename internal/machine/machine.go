@@ -66,9 +66,9 @@ type Unfinished interface {
 	Trial(m *Machine, s *status.Status) (there bool, err error)
 }
 
-// Open loads the journal and sets the ID of this boot.
+// Open loads the journal and sets the ID of this start.
 func (m *Machine) Open() error {
-	if id, err := m.Host.BootID(); err == nil { // otherwise Observe returns the error
+	if id, err := m.Host.Start(); err == nil { // otherwise Observe returns the error
 		m.Progress.BootID = id
 	}
 	return m.Progress.Open()

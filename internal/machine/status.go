@@ -25,10 +25,15 @@ func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 }
 
 func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
-	s, err := status.Read(m.Host.Root)
+	now, err := m.Host.Start()
+	if err != nil {
+		now = "" // Observe below returns the error
+	}
+	s, err := status.Read(m.Host.Root, now)
 	if err != nil {
 		return s, err
 	}
+	s.Start = now
 	if s.LeftOut, err = m.LeftOut(); err != nil {
 		s.Notes = append(s.Notes, err.Error())
 	}
@@ -91,7 +96,7 @@ func (m *Machine) correctPhase(s *status.Status, state pivot.State) {
 	newBoot := m.Progress.Content.BootID != state.BootID
 	atTarget := len(pivot.Failures(state, s.Target)) == 0
 	switch {
-	case s.Phase == pivot.PhaseCommitted && newBoot && atTarget, s.Phase == pivot.PhaseUndone && atTarget:
+	case s.Phase == pivot.PhaseCommitted && atTarget && (newBoot || !state.Pending()), s.Phase == pivot.PhaseUndone && atTarget:
 		s.Phase = pivot.PhaseDone
 	case s.Phase == pivot.PhaseUndone:
 		undone("somebody went back to this system", state)

@@ -76,6 +76,38 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
+// TestSoftReboot: a start by a soft reboot has the times of the kernel that it keeps, also after days.
+func TestSoftReboot(t *testing.T) {
+	const day = 24 * 3600
+	for _, waited := range []float64{0, 3 * day} {
+		r := journal()
+		r.Boots = append(r.Boots, pivot.Boot{ID: "two+1", Kernel: r.Boots[1].Kernel})
+		r.Phases = append(r.Phases,
+			pivot.Duration{Name: "commit", Seconds: 2, BootID: "two", At: 30 + waited},
+			pivot.Duration{Name: "prove", Seconds: 1, BootID: "two+1", At: 42 + 2*waited})
+		timeline, err := Of(r, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		timeline.AddUnits("two+1", map[string]float64{"kubelet.service": 45 + 2*waited})
+		var got []string
+		for _, boot := range timeline.Boots[1:] {
+			for _, b := range boot.Bars {
+				got = append(got, fmt.Sprintf("%d %v %s %.1f-%.1f", boot.Number, boot.Soft, b.Name, b.Begin-timeline.Boots[1].kernel, b.End-timeline.Boots[1].kernel))
+			}
+		}
+		want := []string{"2 false kernel 0.0-1.0", "2 false initramfs 1.0-12.0", "2 false system 12.0-20.0", "2 false prove 20.0-20.2"}
+		if waited == 0 {
+			want = append(want, "2 false commit 30.0-32.0", "2 false soft reboot 32.0-42.0", "3 true prove 42.0-43.0", "3 true kubelet.service 45.0-45.0")
+		} else { // each wait is drawn as 30 s
+			want = append(want, "2 false commit 50.2-52.2", "2 false soft reboot 52.2-82.2", "3 true prove 82.2-83.2", "3 true kubelet.service 85.2-85.2")
+		}
+		if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
+			t.Errorf("the bars are\n%s\nwant\n%s", g, w)
+		}
+	}
+}
+
 // TestLongUptime (D101): a boot that is up for days before pivot begins, and between two runs, does
 // not squeeze the steps. Real durations are named, and the next boot follows at its distance.
 func TestLongUptime(t *testing.T) {

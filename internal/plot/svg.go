@@ -154,6 +154,9 @@ func (p *picture) boot(b Boot) {
 	p.put(`<g class="boots" data-id="%s">`, escaped(b.ID))
 	p.put(`<rect class="boot" fill-opacity="0.6" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, p.x(b.Begin), p.y, math.Max(2, (end-b.Begin)*p.scale), height)
 	head := fmt.Sprintf("boot %d", b.Number)
+	if b.Soft {
+		head += ", soft"
+	}
 	if b.ID != "" {
 		head += fmt.Sprintf(" (%.8s)", b.ID) // data-id has the whole ID
 	}

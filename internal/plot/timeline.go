@@ -12,6 +12,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/printable"
+	"machine-pivot/internal/start"
 	"machine-pivot/pivot"
 )
 
@@ -44,25 +45,27 @@ type Try struct {
 	Message string
 }
 
-// Boot is one boot of the timeline.
+// Boot is one start of the system in the timeline.
 type Boot struct {
 	Number int     // in the transaction, from 1
-	ID     string  // boot ID of the kernel
+	Soft   bool    // it was started by a soft reboot
+	ID     string  // as printable text
 	Begin  float64 // start of its first known event
 	Bars   []Bar   // in order of Begin
 
+	start  start.ID
 	kernel float64 // when its kernel started
-	pauses []pause
+	ended  float64 // when its last step ended, in seconds after the kernel's start
+	pauses []pause // since the kernel's start
 }
 
 // pause is a time of a boot without any event, in seconds after the kernel's start. It is drawn as
 // shownWait seconds.
 type pause struct{ from, to float64 }
 
-// pausesOf returns the pauses of more than longWait seconds between a boot and the first of its
-// steps, and between two steps.
-func pausesOf(times pivot.Boot, steps []pivot.Duration) (pauses []pause) {
-	end := max(times.System, times.Initramfs)
+// pausesOf returns the pauses of more than longWait seconds between the end of what came before and the first
+// step, and between two steps.
+func pausesOf(end float64, steps []pivot.Duration) (pauses []pause) {
 	for _, step := range steps {
 		if step.At > end+longWait {
 			pauses = append(pauses, pause{end, step.At})
@@ -130,17 +133,11 @@ func (t *Timeline) addBoots(account pivot.Account) {
 	var clock clock
 	for _, steps := range byBoot(account.Phases) {
 		times := timesOf(account.Boots, steps[0].BootID)
-		before := times.Firmware + times.Loader
-		kernel, doubt := clock.place(times.Kernel, t.Seconds+before)
-		boot := Boot{Number: len(t.Boots) + 1, ID: printable.Line(steps[0].BootID), Begin: kernel - before, kernel: kernel, pauses: pausesOf(times, steps)}
+		boot, doubt := t.begin(&clock, times, steps)
 		if boot.Number > 1 {
-			t.rebooted(boot.Begin, doubt)
+			t.rebooted(boot, doubt)
 		}
-		for _, p := range boot.pauses {
-			t.note(fmt.Sprintf("%s of a boot are not drawn to scale: nothing of pivot ran", time.Duration((p.to-p.from)*float64(time.Second)).Round(time.Second)))
-			clock.at -= p.to - p.from - shownWait
-		}
-		boot.Bars = append(boot.start(times, steps[0]), t.steps(boot, steps)...)
+		boot.Bars = append(boot.startup(times, steps[0]), t.steps(boot, steps)...)
 		for _, bar := range boot.Bars {
 			t.Seconds = max(t.Seconds, bar.End)
 		}
@@ -148,14 +145,44 @@ func (t *Timeline) addBoots(account pivot.Account) {
 	}
 }
 
+// begin returns the boot of steps, placed on the axis, still without bars, and a note if its place is not
+// accurate. A soft reboot keeps the kernel of the boot before, and with it the origin of all times.
+func (t *Timeline) begin(clock *clock, times pivot.Boot, steps []pivot.Duration) (boot Boot, doubt string) {
+	id, last := steps[0].BootID, steps[len(steps)-1]
+	boot = Boot{Number: len(t.Boots) + 1, ID: printable.Line(string(id)), Soft: id.Soft(), start: id, ended: last.At + last.Seconds}
+	var pauses []pause
+	if n := len(t.Boots); boot.Soft && n > 0 && t.Boots[n-1].start.Boot() == id.Boot() {
+		before := t.Boots[n-1]
+		pauses = pausesOf(before.ended, steps)
+		boot.kernel, boot.pauses = before.kernel, slices.Concat(before.pauses, pauses)
+	} else {
+		early := times.Firmware + times.Loader
+		boot.kernel, doubt = clock.place(times.Kernel, t.Seconds+early)
+		pauses = pausesOf(max(times.System, times.Initramfs), steps)
+		boot.pauses, boot.Begin = pauses, boot.kernel-early
+	}
+	for _, p := range pauses {
+		t.note(fmt.Sprintf("%s of a boot are not drawn to scale: nothing of pivot ran", time.Duration((p.to-p.from)*float64(time.Second)).Round(time.Second)))
+		clock.at -= p.to - p.from - shownWait
+	}
+	if boot.Soft {
+		boot.Begin = max(t.Seconds, boot.kernel+boot.drawn(steps[0].At))
+	}
+	return boot, doubt
+}
+
 // rebooted extends the last boot to the start of the next one.
-func (t *Timeline) rebooted(at float64, doubt string) {
+func (t *Timeline) rebooted(next Boot, doubt string) {
 	if doubt != "" {
 		t.note(doubt)
 	}
-	if at > t.Seconds {
+	name := "reboot"
+	if next.Soft {
+		name = "soft reboot"
+	}
+	if next.Begin > t.Seconds {
 		last := &t.Boots[len(t.Boots)-1]
-		last.Bars = append(last.Bars, Bar{Kind: Reboot, Name: "reboot", Begin: t.Seconds, End: at})
+		last.Bars = append(last.Bars, Bar{Kind: Reboot, Name: name, Begin: t.Seconds, End: next.Begin})
 	}
 }
 
@@ -198,16 +225,17 @@ func byBoot(steps []pivot.Duration) (boots [][]pivot.Duration) {
 	return boots
 }
 
-func timesOf(boots []pivot.Boot, id string) pivot.Boot {
+func timesOf(boots []pivot.Boot, id start.ID) pivot.Boot {
 	if i := slices.IndexFunc(boots, func(b pivot.Boot) bool { return b.ID == id }); i >= 0 && id != "" {
 		return boots[i]
 	}
 	return pivot.Boot{}
 }
 
-// start returns the bars for the startup of a boot, until pivot's first step in it.
-func (b Boot) start(times pivot.Boot, first pivot.Duration) (bars []Bar) {
-	if times.ID == "" {
+// startup returns the bars for the startup of a boot, until pivot's first step in it. None of them is known of a
+// soft reboot.
+func (b Boot) startup(times pivot.Boot, first pivot.Duration) (bars []Bar) {
+	if times.ID == "" || b.Soft {
 		return nil
 	}
 	add := func(kind Kind, name string, begin, end float64) {
@@ -237,7 +265,7 @@ func (b Boot) start(times pivot.Boot, first pivot.Duration) (bars []Bar) {
 
 // steps returns the bars for pivot's steps in a boot.
 func (t *Timeline) steps(boot Boot, steps []pivot.Duration) (bars []Bar) {
-	at := boot.kernel
+	at := max(boot.kernel, boot.Begin)
 	for _, step := range steps {
 		if step.At > 0 {
 			at = max(at, boot.kernel+boot.drawn(step.At))
@@ -261,17 +289,17 @@ func (t *Timeline) steps(boot Boot, steps []pivot.Duration) (bars []Bar) {
 	return bars
 }
 
-// AddUnits adds units that started in the timeline's last boot, if its ID is bootID. started
+// AddUnits adds units that started in the timeline's last boot, if it is the given start. started
 // has the start times by unit name, in seconds after the kernel's start.
-func (t *Timeline) AddUnits(bootID string, started map[string]float64) {
+func (t *Timeline) AddUnits(last start.ID, started map[string]float64) {
 	n := len(t.Boots)
-	if n == 0 || bootID == "" || t.Boots[n-1].ID != bootID {
+	if n == 0 || last == "" || t.Boots[n-1].ID != printable.Line(string(last)) {
 		return
 	}
-	last := &t.Boots[n-1]
+	boot := &t.Boots[n-1]
 	for _, name := range slices.Sorted(maps.Keys(started)) {
-		at := last.kernel + last.drawn(started[name])
-		last.Bars = append(last.Bars, Bar{Kind: Unit, Name: name, Begin: at, End: at})
+		at := boot.kernel + boot.drawn(started[name])
+		boot.Bars = append(boot.Bars, Bar{Kind: Unit, Name: name, Begin: at, End: at})
 		t.Seconds = max(t.Seconds, at)
 	}
 }

@@ -13,12 +13,16 @@ import (
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/start"
 	"machine-pivot/internal/wanted"
 	"machine-pivot/pivot"
 )
 
 // Status is the JSON form of "pivot status".
 type Status struct {
+	// Start identifies the start of the system in which this was true: the boot ID, with +N after the Nth soft
+	// reboot; "" if it is not known.
+	Start   start.ID          `json:"start,omitempty"`
 	Phase   pivot.Phase       `json:"phase"`
 	Step    pivot.Step        `json:"step"`
 	Percent int               `json:"percent"` // of the step; 0 if unknown
@@ -113,7 +117,7 @@ type MachineConfigs struct {
 // Of returns the status after an event.
 func Of(e pivot.Event) Status {
 	s := Status{
-		Phase: e.Journal.Phase, Step: e.Step, Attempt: e.Journal.Attempt, Target: e.Journal.Target,
+		Start: e.Start, Phase: e.Journal.Phase, Step: e.Step, Attempt: e.Journal.Attempt, Target: e.Journal.Target,
 		Error: e.Journal.Error, Trial: e.Journal.Trial, Started: e.Journal.Started, Phases: e.Journal.Phases, History: e.Journal.History,
 	}
 	if s.LastCommand = commandOf(e); e.Kind == pivot.EventFailing {
@@ -130,10 +134,10 @@ func Of(e pivot.Event) Status {
 	return s
 }
 
-// path is the status file of the current boot, relative to the root directory.
+// path is the status file, relative to the root directory.
 const path = "run/pivot/status.json"
 
-// Write replaces the status file of the current boot.
+// Write replaces the status file.
 func (s Status) Write(root string) error {
 	data, err := api.MarshalIndent(api.Status, s)
 	if err != nil {
@@ -150,13 +154,13 @@ func replace(file string, data []byte) error {
 	return hostfiles.Replace(hostfiles.OS{}, file, data, 0o644)
 }
 
-// Read returns the status of the last run in this boot. If there was none, it returns the
-// status of an earlier boot from the journal.
-func Read(root string) (Status, error) {
+// Read returns the status of the last run in the given start of the system. If there was none, it
+// returns the status of an earlier one from the journal. A boot has an empty /run, a soft reboot keeps it.
+func Read(root string, now start.ID) (Status, error) {
 	var s Status
 	file := hostfiles.StateFile{Root: root, Path: "/" + path, Name: "status /" + path, Remedy: "remove the file: the journal says the rest, and the next command writes it again"}
 	err := file.Decode(&s)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && s.Start != "" && now != "" && s.Start != now {
 		journal, err := pivot.JournalIn(root).Load()
 		return Of(pivot.Event{Journal: journal}), err
 	}

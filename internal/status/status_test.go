@@ -13,6 +13,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/printable"
+	"machine-pivot/internal/start"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )
@@ -56,7 +57,7 @@ func TestEvents(t *testing.T) {
 	if !slices.Contains(*reported, "pull: 50%, 10.0 MB of 20.0 MB, 10.0 MB/s, 1s left") {
 		t.Errorf("systemd was told %q", *reported)
 	}
-	s, rerr := status.Read(r.Root)
+	s, rerr := status.Read(r.Root, "")
 	if rerr != nil || s.Phase != pivot.PhaseFailed || s.Error.Hint != "start the registry" || s.Error.Permanent {
 		t.Errorf("status %+v, %v", s, rerr)
 	}
@@ -90,14 +91,28 @@ func TestKeys(t *testing.T) {
 
 func TestWithoutARunTheJournalTells(t *testing.T) {
 	root := t.TempDir()
-	if s, err := status.Read(root); err != nil || s.Phase != pivot.PhaseIdle {
+	if s, err := status.Read(root, ""); err != nil || s.Phase != pivot.PhaseIdle {
 		t.Errorf("a fresh host: %+v, %v", s, err)
 	}
 	if err := pivot.JournalIn(root).Save(pivot.JournalContent{Phase: pivot.PhaseDone, Attempt: 2}); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := status.Read(root); err != nil || s.Phase != pivot.PhaseDone || s.Attempt != 2 {
+	if s, err := status.Read(root, ""); err != nil || s.Phase != pivot.PhaseDone || s.Attempt != 2 {
 		t.Errorf("after a run: %+v, %v", s, err)
+	}
+}
+
+// TestAnotherStart: a soft reboot keeps /run. The status of a start before it is over: the journal tells.
+func TestAnotherStart(t *testing.T) {
+	r, _, _ := reporter(t)
+	r.Emit(pivot.Event{Kind: pivot.EventFailing, Start: "boot", Command: "rebase", Err: errors.New("x"), Journal: pivot.JournalContent{Phase: pivot.PhaseFailed}})
+	if err := pivot.JournalIn(r.Root).Save(pivot.JournalContent{Phase: pivot.PhaseDone}); err != nil {
+		t.Fatal(err)
+	}
+	for now, phase := range map[start.ID]pivot.Phase{"boot": pivot.PhaseFailed, "": pivot.PhaseFailed, "boot+1": pivot.PhaseDone, "other": pivot.PhaseDone} {
+		if s, err := status.Read(r.Root, now); err != nil || s.Phase != phase || (s.LastCommand != nil) != (phase == pivot.PhaseFailed) {
+			t.Errorf("in start %q: phase %s, last command %+v, %v", now, s.Phase, s.LastCommand, err)
+		}
 	}
 }
 

@@ -91,7 +91,7 @@ const (
 	// Whoever removes it has it tried again.
 	FailedConfig = Prefix + "/failed-config"
 	// Attempt is the attempt to boot into a MachineConfig, after a boot into the old system: its number, the
-	// boot ID of the boot in which it began, and the MachineConfig, with spaces between them.
+	// ID of the start in which it began (the boot ID, with +N after the Nth soft reboot), and the MachineConfig, with spaces between them.
 	Attempt = Prefix + "/attempt"
 	// Advertised lists, separated by commas, the workload types whose resource the node has because of the
 	// agent. Without it, a resource is kubelet's own (OpenShift's advertises it, too), and is not removed.

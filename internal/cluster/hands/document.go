@@ -12,12 +12,13 @@ import (
 
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/start"
 )
 
 // Host is what the agent knows of its host.
 type Host struct {
-	BootID  string // of the running kernel
-	Version string // of pivot on the host
+	Start   start.ID // of the running system
+	Version string   // of pivot on the host
 	Status  Status
 	Run     Run
 	Watched *Watched // nil if the host is not watched, or nothing was found yet

@@ -18,6 +18,8 @@ import (
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/softreboot"
+	"machine-pivot/internal/start"
 	"machine-pivot/internal/wanted"
 )
 
@@ -39,7 +41,7 @@ type Systemd struct {
 	lock   *os.File // kept open
 }
 
-// The files of the agent, below /run, so that a reboot removes them. Only root can read them: they have
+// The files of the agent, below /run, so that a reboot removes them; a soft reboot does not. Only root can read them: they have
 // contents of MachineConfigs.
 const (
 	dir         = "/run/pivot/agent"
@@ -95,12 +97,10 @@ func (s *Systemd) Look(ctx context.Context) (h Host, err error) {
 	if h.Version, err = s.handshake(ctx, conn); err != nil {
 		return h, err
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return h, fmt.Errorf("cannot look at the host: %w", err)
+	if h.Start, err = startOf(conn); err != nil {
+		return h, err
 	}
-	h.BootID = strings.TrimSpace(string(boot))
-	if h.Run, err = s.lastRun(ctx, conn); err != nil {
+	if h.Run, err = s.lastRun(ctx, conn, h.Start); err != nil {
 		return h, err
 	}
 	h.Status, err = s.status(ctx, conn, h.Run.State == RunRunning)
@@ -259,8 +259,22 @@ func (s *Systemd) Verify(ctx context.Context) (v Verify, err error) {
 	return v, s.ask(ctx, conn, api.Verify, &v, "verify", "-o", "json")
 }
 
-// lastRun returns the last run that an agent has started in this boot.
-func (s *Systemd) lastRun(ctx context.Context, conn *systemd.Conn) (r Run, err error) {
+// startOf returns the start of the host's system.
+func startOf(conn *systemd.Conn) (start.ID, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("cannot look at the host: %w", err)
+	}
+	count, err := softreboot.Count(conn.GetManagerProperty)
+	if err != nil {
+		return "", fault.New(fault.Unavailable, "cannot look at the host: %w", err)
+	}
+	return start.Of(strings.TrimSpace(string(boot)), count), nil
+}
+
+// lastRun returns the last run that an agent has started in the given start of the system. A soft reboot keeps
+// /run, so the request of an earlier start may be there: it is over.
+func (s *Systemd) lastRun(ctx context.Context, conn *systemd.Conn, now start.ID) (r Run, err error) {
 	data, err := s.read(requestFile)
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
@@ -270,6 +284,10 @@ func (s *Systemd) lastRun(ctx context.Context, conn *systemd.Conn) (r Run, err e
 	}
 	if err != nil {
 		return Run{}, fmt.Errorf("cannot read what an agent has asked for, %s: %w; remove the file", filepath.Base(requestFile), err)
+	}
+	if of := r.Request.Of; of != "" && of != now {
+		s.dropConfig()
+		return Run{}, nil
 	}
 	u, err := stateOf(ctx, conn, runUnit)
 	if err != nil {
@@ -316,6 +334,9 @@ func (s *Systemd) Start(ctx context.Context, r Request) error {
 		return cmp.Or(err, error(fault.New(fault.Unavailable, "cannot start pivot on the host: %s is running", runUnit)))
 	}
 	r.ID = s.Now().UTC().Format(time.RFC3339Nano)
+	if r.Of, err = startOf(conn); err != nil {
+		return err
+	}
 	request, err := json.Marshal(r)
 	if err != nil {
 		return err

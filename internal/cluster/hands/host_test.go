@@ -144,7 +144,7 @@ func TestSystemd(t *testing.T) {
 	h := newHost(t)
 	t.Run("what is there", func(t *testing.T) {
 		seen := h.look()
-		if seen.Version != "1.2.3" || seen.BootID == "" || seen.Status.Current() != "a" || seen.Run.State != hands.RunNone {
+		if seen.Version != "1.2.3" || seen.Start == "" || seen.Status.Current() != "a" || seen.Run.State != hands.RunNone {
 			t.Errorf("%+v", seen)
 		}
 		if found, err := h.Verify(t.Context()); err != nil || found.OK || len(found.Differences) != 1 || found.Differences[0].Name != "quiet" {
@@ -210,6 +210,24 @@ func TestSystemd(t *testing.T) {
 		h.start(hands.Request{Verb: hands.HandBack, Config: "b"})
 		if run := h.ended(); run.Failure != nil || len(run.Result.LeftOut) != 1 || !strings.Contains(h.calls(), "\nhand-back -o json\n") {
 			t.Errorf("%+v after %s", run, h.calls())
+		}
+	})
+	t.Run("a run of the start before a soft reboot is over", func(t *testing.T) {
+		file := filepath.Join(h.Root, "run/pivot/agent/request.json")
+		data, err := os.ReadFile(file)
+		if err != nil || h.look().Run.State != hands.RunEnded {
+			t.Fatalf("%+v, %v", h.look().Run, err)
+		}
+		now := string(h.look().Start)
+		another := strings.Replace(string(data), now, now+"+7", 1)
+		if another == string(data) {
+			t.Fatalf("%s does not have the start %s", data, now)
+		}
+		if err := os.WriteFile(file, []byte(another), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if run := h.look().Run; run.State != hands.RunNone {
+			t.Errorf("%+v", run)
 		}
 	})
 	t.Run("the end of a run is noticed", func(t *testing.T) {

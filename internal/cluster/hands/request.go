@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"time"
+
+	"machine-pivot/internal/start"
 )
 
 // Verb is what a run of pivot is for.
@@ -35,8 +37,9 @@ type Request struct {
 	Try time.Duration `json:"try,omitempty"`
 	// Data is the MachineConfig in JSON. It may contain secrets.
 	Data []byte `json:"-"`
-	// ID identifies the run among those of this boot. Start sets it.
-	ID string `json:"id"`
+	// ID identifies the run among those of this start of the system, which is Of. Start sets both.
+	ID string   `json:"id"`
+	Of start.ID `json:"start,omitempty"`
 }
 
 // DigestOf returns the digest of a MachineConfig as pivot records it: sha256:…
@@ -45,7 +48,7 @@ func DigestOf(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// RunState is the state of the last run of this boot.
+// RunState is the state of the last run of this start.
 type RunState string
 
 // The states of a run.
@@ -55,7 +58,7 @@ const (
 	RunEnded   RunState = "ended"
 )
 
-// Run is the last run that an agent has started in this boot.
+// Run is the last run that an agent has started in this start of the system.
 type Run struct {
 	Request Request
 	State   RunState

@@ -6,6 +6,7 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/start"
 )
 
 // maxAttempts is how often a MachineConfig is committed if the machine comes up with its old system each
@@ -16,14 +17,14 @@ const maxAttempts = 3
 // old system. A power cut can take a commit away, and a new system that does not start looks the same.
 type attempt struct {
 	number int
-	boot   string // the boot in which it began
+	start  start.ID // in which it began
 }
 
 // attemptOf returns the attempt that a node's annotation has for a MachineConfig, or else the first.
 func attemptOf(n Node, config string) attempt {
 	a := attempt{number: 1}
 	var of string
-	if _, err := fmt.Sscanf(n.Annotations[api.Attempt], "%d %s %s", &a.number, &a.boot, &of); err != nil || of != config {
+	if _, err := fmt.Sscanf(n.Annotations[api.Attempt], "%d %s %s", &a.number, &a.start, &of); err != nil || of != config {
 		return attempt{number: 1}
 	}
 	return a
@@ -31,7 +32,7 @@ func attemptOf(n Node, config string) attempt {
 
 // annotation returns the attempt as the value of the node's annotation.
 func (a attempt) annotation(config string) *string {
-	return set(fmt.Sprintf("%d %s %s", a.number, a.boot, config))
+	return set(fmt.Sprintf("%d %s %s", a.number, a.start, config))
 }
 
 // observeAttempt finds out whether the host has booted its old system although the desired one was
@@ -46,10 +47,10 @@ func (a *Agent) observeAttempt(s *situation) {
 	last := attemptOf(s.node, m.config)
 	reported, failed := note[api.FailedConfig] == m.config, s.host.Status.Phase == phaseFailed
 	switch {
-	case reported, failed, last.number >= maxAttempts && last.boot != s.host.BootID:
+	case reported, failed, last.number >= maxAttempts && last.start != s.host.Start:
 		m.fail(failure{reason: reason, permanent: true, at: a.Now()})
-	case last.boot != s.host.BootID && (last.number > 1 || note[api.PostConfigAction] == api.ActionReboot):
-		s.again = &attempt{last.number + 1, s.host.BootID}
+	case last.start != s.host.Start && (last.number > 1 || note[api.PostConfigAction] == api.ActionReboot):
+		s.again = &attempt{last.number + 1, s.host.Start}
 	}
 }
 

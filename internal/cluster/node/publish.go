@@ -148,7 +148,7 @@ func (a *Agent) system(s situation, action Action) api.NodeSystemStatus {
 	out := api.NodeSystemStatus{
 		Config: api.ConfigNames{Current: host.Status.Current(), Desired: m.config}, Step: string(action),
 		KernelArguments: api.KernelArguments{Missing: []string{}, Excess: []string{}},
-		BootID:          host.BootID, AgentVersion: a.Version, PivotVersion: host.Version,
+		BootID:          host.Start.Boot(), AgentVersion: a.Version, PivotVersion: host.Version,
 	}
 	if b := host.Status.Booted; b != nil {
 		out.Booted = &api.System{Image: b.Image.String(), Commit: b.Commit}

@@ -47,7 +47,7 @@ func bootIDs(t *testing.T, m *vm.Machine) []string {
 	t.Helper()
 	var ids []string
 	for _, p := range journal(t, m).Phases {
-		ids = append(ids, p.BootID)
+		ids = append(ids, string(p.BootID))
 	}
 	return slices.Compact(ids)
 }

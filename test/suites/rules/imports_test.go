@@ -16,7 +16,7 @@ type rule struct {
 
 var (
 	all    = []string{""}
-	values = []string{"fault", "problem", "kargs", "pinning", "hostfiles", "retry", "printable"}
+	values = []string{"fault", "problem", "kargs", "pinning", "hostfiles", "retry", "printable", "start"}
 
 	processes   = []string{"os/exec"}
 	commandLine = []string{"flag", "github.com/spf13"}
@@ -40,6 +40,8 @@ var importTable = map[string]rule{
 	"budget":           {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"window":           {never: slices.Concat(processes, commandLine, world)},
 	"fleetlock":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"start":            {never: slices.Concat(processes, commandLine, world)},
+	"softreboot":       {foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"watch":            {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"retry":            {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"printable":        {never: slices.Concat(processes, commandLine, world)},
@@ -104,14 +106,14 @@ var importTable = map[string]rule{
 	"rpmostree": {ours: []string{"ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "retry"}, foreign: true, never: commandLine},
 	"handback":  {ours: []string{"fault", "hostfiles", "mcfile"}, never: slices.Concat(processes, commandLine, world)},
 	"found":     {ours: []string{"budget", "fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"live":      {ours: []string{"disruption", "fault", "host", "hostfiles", "pivot"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"host":      {ours: append([]string{"fleetlock", "ostree", "pivot", "machineconfig/enable", "projection", "window"}, values...), foreign: true, never: commandLine},
+	"live":      {ours: []string{"disruption", "fault", "host", "hostfiles", "pivot", "start"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"host":      {ours: append([]string{"fleetlock", "ostree", "pivot", "machineconfig/enable", "projection", "softreboot", "window"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
-	"plot":      {ours: []string{"pivot", "fault", "printable"}, never: slices.Concat(processes, commandLine, world)},
+	"plot":      {ours: []string{"pivot", "fault", "printable", "start"}, never: slices.Concat(processes, commandLine, world)},
 	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "pivot", "rpmostree", "host"}, never: slices.Concat(processes, commandLine, world)},
 	"slot":      {ours: []string{"fault", "fleetlock", "host", "hostfiles", "osimage/source", "pivot", "retry"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"wanted":    {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine)},
+	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable", "start", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine)},
 
 	// Static pods for another kubelet than OpenShift's.
 	"staticpods": {ours: []string{"budget", "fault", "hostfiles", "pods"}, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -121,15 +123,15 @@ var importTable = map[string]rule{
 
 	// What both houses share, and the houses: neither imports the other.
 	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "retry", "rpmostree", "status", "wanted"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"day2":      {ours: []string{"budget", "disruption", "fault", "found", "handback", "host", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "slot", "status", "trial", "watch", "window"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"day2":      {ours: []string{"budget", "disruption", "fault", "found", "handback", "host", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "slot", "start", "status", "trial", "watch", "window"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"firstboot": {ours: []string{"fault", "host", "hostfiles", "machine", "mcfile", "pivot", "rpmostree"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot": {ours: all, foreign: true, never: processes},
 
 	// The node agent: it runs pivot, and changes no machine itself. Nothing of it is linked into pivot,
 	// and it has nothing of pivot's core: it knows the documents that pivot writes.
 	"cluster/api":   {ours: []string{"printable"}, never: slices.Concat(processes, commandLine, world)},
-	"cluster/hands": {ours: []string{"api", "fault", "hostfiles", "wanted", "watch"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"cluster/node":  {ours: []string{"cluster/api", "cluster/hands", "fault", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/hands": {ours: []string{"api", "fault", "hostfiles", "softreboot", "start", "wanted", "watch"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"cluster/node":  {ours: []string{"cluster/api", "cluster/hands", "fault", "start", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/kube":  {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/drain": {ours: []string{"cluster/kube", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	// The fleet's controllers.

@@ -149,7 +149,7 @@ func expectAccount(t *testing.T, h *hostdir.Host) {
 	a := r.History[0]
 	boots := map[string][]string{}
 	for _, p := range a.Phases {
-		boots[p.BootID] = append(boots[p.BootID], p.Name)
+		boots[string(p.BootID)] = append(boots[string(p.BootID)], p.Name)
 	}
 	if a.Phase != pivot.PhaseDone || a.Ended.Before(a.Started) || a.Image.Version != "B.2" || len(boots) != 2 ||
 		!slices.Contains(boots["boot-1"], "pull") || !slices.Contains(boots["boot-2"], "prove") {

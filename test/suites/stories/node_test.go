@@ -60,8 +60,8 @@ func (o *hostHands) Look(ctx context.Context) (host hands.Host, err error) {
 	if err != nil {
 		return host, err
 	}
-	id, err := o.h.BootID()
-	return hands.Host{BootID: id, Version: "1", Status: as[hands.Status](o.t, status), Run: o.last}, err
+	id, err := o.h.Start()
+	return hands.Host{Start: id, Version: "1", Status: as[hands.Status](o.t, status), Run: o.last}, err
 }
 
 // Start implements node.Hands.

@@ -45,6 +45,7 @@ type Host struct {
 	made      systems
 	physical  string
 	boots     int
+	soft      uint32 // soft reboots since the last boot
 	rpmOstree bool
 }
 
@@ -142,14 +143,42 @@ func (h *Host) BootEntry(i int) {
 	h.must(err)
 	root := all[i].Path
 	h.boots++
+	h.soft = 0
 	h.must(mutable(root))
-	for _, dir := range []string{"run", "var", "sysroot", "boot"} {
+	h.must(os.RemoveAll(filepath.Join(root, "run")))
+	h.start(root)
+	h.Write("/proc/cmdline", []byte("BOOT_IMAGE=/x "+strings.Replace(all[i].Entry.Options, "$ignition_firstboot", "ignition.firstboot", 1)+"\n"))
+}
+
+// SoftReboot starts the default deployment under the running kernel, as systemd does after libostree has prepared
+// that: boot ID, command line and /run stay.
+func (h *Host) SoftReboot() {
+	h.t.Helper()
+	all, err := ostree.OpenSysroot(h.physical).Deployments()
+	h.must(err)
+	run, cmdline, root := h.Path("/run"), h.Read("/proc/cmdline"), all[0].Path
+	h.soft++
+	h.must(mutable(root))
+	if next := filepath.Join(root, "run"); next != run {
+		h.must(os.RemoveAll(next))
+		h.must(os.Rename(run, next))
+	}
+	h.start(root)
+	h.Write("/proc/cmdline", cmdline)
+}
+
+// start starts the system of the deployment at root.
+func (h *Host) start(root string) {
+	h.t.Helper()
+	for _, dir := range []string{"var", "sysroot", "boot"} {
 		h.must(os.RemoveAll(filepath.Join(root, dir)))
 	}
 	h.must(os.Symlink(h.physical, filepath.Join(root, "sysroot")))
 	h.must(os.Symlink(filepath.Join(h.physical, "boot"), filepath.Join(root, "boot")))
 	h.must(os.Symlink(filepath.Join(h.physical, "ostree/deploy/os/var"), filepath.Join(root, "var")))
 	h.Host = host.New(root)
+	count := h.soft
+	h.SoftReboots = func() (uint32, error) { return count, nil }
 	h.Run = h.runProgram
 	h.Reboot = func(context.Context) error { h.Reboots++; return nil }
 	h.Kexec = func(_ context.Context, next host.Kernel) error { h.Kexecs = append(h.Kexecs, next); return nil }
@@ -157,7 +186,6 @@ func (h *Host) BootEntry(i int) {
 		h.Write("/usr/bin/rpm-ostree", nil)
 	}
 	h.Write("/run/ostree-booted", nil)
-	h.Write("/proc/cmdline", []byte("BOOT_IMAGE=/x "+strings.Replace(all[i].Entry.Options, "$ignition_firstboot", "ignition.firstboot", 1)+"\n"))
 	h.Write("/proc/sys/kernel/random/boot_id", fmt.Appendf(nil, "boot-%d\n", h.boots))
 	h.Write("/proc/filesystems", []byte("nodev\tsysfs\n\text4\n"))
 	h.Write("/sys/devices/system/cpu/present", []byte("0-3\n"))

@@ -8,6 +8,7 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hands"
 	"machine-pivot/internal/cluster/node"
+	"machine-pivot/internal/start"
 	"machine-pivot/internal/wanted"
 )
 
@@ -80,7 +81,7 @@ func (m *Machine) host() hands.Host {
 	if m.Downloaded != "" {
 		s.Downloaded = &hands.Downloaded{MachineConfig: m.Downloaded, At: "2026-01-01T00:00:00Z"}
 	}
-	return hands.Host{BootID: fmt.Sprint(m.Boots), Version: "1", Status: s, Run: m.run, Watched: m.watched}
+	return hands.Host{Start: start.ID(fmt.Sprint(m.Boots)), Version: "1", Status: s, Run: m.run, Watched: m.watched}
 }
 
 // Start implements node.Hands.

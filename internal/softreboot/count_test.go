@@ -1,0 +1,43 @@
+package softreboot_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+
+	"machine-pivot/internal/softreboot"
+)
+
+// TestCount tests what systemd answers: with the property, without it, and not at all.
+func TestCount(t *testing.T) {
+	unknown := dbus.Error{Name: "org.freedesktop.DBus.Error.UnknownProperty"}
+	gone := errors.New("gone")
+	for _, test := range []struct {
+		text string
+		err  error
+		want uint32
+		ok   bool
+	}{
+		{"@u 0", nil, 0, true},
+		{"@u 2", nil, 2, true},
+		{"7", nil, 7, true},
+		{"@u 4294967295", nil, 1<<32 - 1, true},
+		{"", unknown, 0, true},
+		{"", dbus.Error{Name: "org.freedesktop.DBus.Error.NoReply"}, 0, false},
+		{"", gone, 0, false},
+		{"@u -1", nil, 0, false},
+		{"@u 4294967296", nil, 0, false},
+		{"", nil, 0, false},
+	} {
+		got, err := softreboot.Count(func(name string) (string, error) {
+			if name != "SoftRebootsCount" {
+				t.Errorf("asked for %s", name)
+			}
+			return test.text, test.err
+		})
+		if got != test.want || (err == nil) != test.ok {
+			t.Errorf("%q, %v: %d, %v", test.text, test.err, got, err)
+		}
+	}
+}
