@@ -43,12 +43,15 @@ type Result struct {
 // deployed.
 func KeepAliveRef(commit string) string { return "pivot/" + commit }
 
-// Check returns an error if Import would fail because of the image's platform or format, or
-// for lack of space. It writes nothing.
+// Check returns an error if Import would fail because of the image's platform or format, for
+// lack of space, or for lack of fs-verity where the repository requires it. It writes nothing.
 func (o *Opened) Check(ctx context.Context, repo *ostree.Repo) error {
 	return o.importError(guard.Call(func() error {
 		if err := o.importable(); err != nil {
 			return err
+		}
+		if _, err := repo.GivesVerity(); err != nil {
+			return writing(err)
 		}
 		_, err := o.checkSpace(repo, o.present(ctx, repo))
 		return err
