@@ -68,7 +68,7 @@ func (e *Direct) commitBeside(ctx context.Context, r pivot.Request, booted ostre
 	if err != nil {
 		return err
 	}
-	contexts, err := e.finish(r, next, needs)
+	contexts, err := e.finish(ctx, r, next, needs)
 	if err == nil {
 		err = e.setDefault(ctx, next)
 	}
@@ -83,13 +83,13 @@ func (e *Direct) commitBeside(ctx context.Context, r pivot.Request, booted ostre
 
 // finish labels the deployment, if necessary, and checks it against the request. contexts is nil
 // if it needs no labels.
-func (e *Direct) finish(r pivot.Request, next ostree.Deployment, needs needs) (contexts *selinux.Contexts, err error) {
+func (e *Direct) finish(ctx context.Context, r pivot.Request, next ostree.Deployment, needs needs) (contexts *selinux.Contexts, err error) {
 	if needs.labels {
 		if contexts, err = e.label(next); err != nil {
 			return nil, err
 		}
 	}
-	return contexts, errors.Join(checkDeployment(next, r), e.plain().checkDemands(next, r))
+	return contexts, errors.Join(checkDeployment(next, r), e.plain().checkDemands(next, r), e.plain().checkObjects(ctx, next.Checksum, r))
 }
 
 // findNew returns the deployment that was just made. It follows the booted one.

@@ -98,6 +98,9 @@ func (e *Ostree) checkPrepared(ctx context.Context, r pivot.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := e.checkObjects(ctx, staged.Target.Checksum, r); err != nil {
+		return err
+	}
 	if r, err = r.ForCommit(staged.Target.Checksum.String()); err != nil {
 		return err
 	}

@@ -41,6 +41,25 @@ func (e *Ostree) CheckPrepareRoot(ctx context.Context, p ostree.PrepareRoot) err
 	case !tool.since(2024, 3) && !repo.WantsComposefs():
 		return noComposefs("libostree " + tool.version + " of this host makes it only where the repository's configuration says so").
 			WithHint("let it: ostree config --repo=/ostree/repo set ex-integrity.composefs true")
+	case d.Verity:
+		return checkGivesVerity(repo)
+	}
+	return nil
+}
+
+// checkGivesVerity returns an error unless what is imported into the repository gets fs-verity.
+func checkGivesVerity(repo *ostree.Repo) error {
+	gives, err := repo.GivesVerity()
+	_, unsupported := errors.AsType[*ostree.NoVerityError](err)
+	switch {
+	case unsupported, err == nil && !gives && repo.WantsVerity():
+		return noVerity("the file system of this host's repository does not support it").
+			WithHint("enable it, for ext4 with tune2fs -O verity DEVICE, or use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=yes or maybe")
+	case err != nil:
+		return err
+	case !gives:
+		return noVerity("this host's repository is not configured for it").
+			WithHint("configure it: ostree config --repo=/ostree/repo set ex-integrity.fsverity yes")
 	}
 	return nil
 }
@@ -48,14 +67,18 @@ func (e *Ostree) CheckPrepareRoot(ctx context.Context, p ostree.PrepareRoot) err
 // refuse returns an error for demands that no host can meet for a new image.
 func refuse(d ostree.Demands) error {
 	switch {
-	case d.Verity:
-		return fault.New(fault.Refused, "cannot deploy the image: it boots only with fs-verity on each of its files (composefs.enabled=verity or signed, in its prepare-root.conf or among the kernel arguments), which files that are imported do not get").
-			WithHint("use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=yes or maybe")
+	case d.Signed:
+		return fault.New(fault.Refused, "cannot deploy the image: it boots only if a signature covers its image of composefs (composefs.enabled=signed, in its prepare-root.conf or among the kernel arguments), which pivot does not check").
+			WithHint("use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=verity, yes or maybe")
 	case d.TransientEtc:
 		return fault.New(fault.Refused, "cannot deploy the image: its system forgets /etc at each boot (etc.transient in its prepare-root.conf), and with it what a pivot carries over").
 			WithHint("use an image without etc.transient in /usr/lib/ostree/prepare-root.conf")
 	}
 	return nil
+}
+
+func noVerity(why string) *fault.Error {
+	return fault.New(fault.Refused, "cannot deploy the image: it boots only with fs-verity on each of its files (composefs.enabled=verity, in its prepare-root.conf), and %s", why)
 }
 
 func noComposefs(why string) *fault.Error {
@@ -86,7 +109,38 @@ func (e *Ostree) checkDemands(made ostree.Deployment, r pivot.Request) error {
 	if err != nil {
 		return fmt.Errorf("cannot look at the new deployment: %w", err)
 	}
+	if d.Verity {
+		return checkSealed(filepath.Join(made.Path, ostree.ComposefsFile))
+	}
 	return nil
+}
+
+// checkSealed returns an error unless a composefs image has fs-verity.
+func checkSealed(image string) error {
+	has, err := ostree.HasVerity(image)
+	if err == nil && !has {
+		err = noVerity("ostree made " + ostree.ComposefsFile + " without it").
+			WithHint("see what this host's ostree is told: ostree config --repo=/ostree/repo get ex-integrity.fsverity")
+	}
+	return err
+}
+
+// checkObjects returns an error if the system of a commit, with the request's kernel arguments,
+// boots only with fs-verity and a file has none: the started system could not read it.
+func (e *Ostree) checkObjects(ctx context.Context, commit ostree.Checksum, r pivot.Request) error {
+	d, err := e.demands(commit, r)
+	if err != nil || !d.Verity {
+		return err
+	}
+	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
+	if err != nil {
+		return err
+	}
+	err = repo.CheckVerity(ctx, commit)
+	if lacks, ok := errors.AsType[*ostree.UnsealedError](err); ok {
+		return noVerity(lacks.Error()).WithHint("enable it for all objects: ostree admin post-copy")
+	}
+	return err
 }
 
 // demands returns the demands of a commit's system with the request's kernel arguments.

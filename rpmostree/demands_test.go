@@ -52,8 +52,9 @@ func TestAccept(t *testing.T) {
 		{name: "the repository does not say", text: "[composefs]\nenabled=yes\n", version: "2024.2", features: composefs, want: []string{"repository's configuration", "ex-integrity.composefs"}},
 		{name: "the repository says no", text: "[composefs]\nenabled=yes\n", version: "2023.8", features: composefs, wanted: "false", want: []string{"ex-integrity.composefs"}},
 		{name: "the repository says so", text: "[composefs]\nenabled=yes\n", version: "2023.8", features: composefs, wanted: "maybe"},
-		{name: "verity", text: "[composefs]\nenabled=verity\n", version: "2025.2", features: composefs, want: []string{"fs-verity", "enabled=yes"}},
-		{name: "signed", text: "[composefs]\nenabled=signed\n", version: "2025.2", features: composefs, want: []string{"fs-verity", "enabled=yes"}},
+		{name: "verity", text: "[composefs]\nenabled=verity\n", version: "2025.2", features: composefs, want: []string{"fs-verity", "not configured", "ex-integrity.fsverity yes"}},
+		{name: "verity, without composefs", text: "[composefs]\nenabled=verity\n", version: "2025.2", want: []string{"does not have composefs"}},
+		{name: "signed", text: "[composefs]\nenabled=signed\n", version: "2025.2", features: composefs, want: []string{"signature", "enabled=verity"}},
 		{name: "a transient etc", text: "[etc]\ntransient=true\n", version: "2025.2", features: composefs, want: []string{"etc.transient"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -93,6 +94,24 @@ func TestAccept(t *testing.T) {
 	}
 }
 
+// TestAcceptVerity: where the repository is configured for fs-verity, the file system decides.
+func TestAcceptVerity(t *testing.T) {
+	for _, value := range []string{"yes", "maybe"} {
+		h := hostdir.New(t)
+		h.Ostree.Version, h.Ostree.Features = "2025.2", composefs
+		h.RepoConfig("ex-integrity.fsverity", value)
+		repo, err := ostree.OpenRepo(h.Sysroot().RepoPath())
+		must(t, err)
+		supported, _ := repo.GivesVerity()
+		setup, err := ostree.ParsePrepareRoot([]byte("[composefs]\nenabled=verity\n"))
+		must(t, err)
+		err = (&rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}).CheckPrepareRoot(t.Context(), setup)
+		if supported && err != nil || !supported && (fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "file system") || fault.HintOf(err) == "") {
+			t.Errorf("%s, supported: %v: error %v", value, supported, err)
+		}
+	}
+}
+
 // TestComposefsIsLookedFor: a missing composefs image is found before the deployment may be the
 // next boot, whatever ostree claims to support.
 func TestComposefsIsLookedFor(t *testing.T) {
@@ -108,8 +127,10 @@ func TestComposefsIsLookedFor(t *testing.T) {
 		{name: "missing, by the file in etc", path: "usr/etc/ostree/prepare-root.conf", text: "[composefs]\nenabled=yes\n", want: "there is no .ostree.cfs"},
 		{name: "missing, by the argument", path: prepareRoot, text: "[composefs]\nenabled=maybe\n", argument: "1", want: "there is no .ostree.cfs"},
 		{name: "not demanded", path: prepareRoot, text: "[composefs]\nenabled=maybe\n"},
-		{name: "verity, by the argument", path: prepareRoot, text: "[composefs]\nenabled=yes\n", argument: "signed", made: true, want: "fs-verity"},
-		{name: "verity, the image stays", path: prepareRoot, text: "[composefs]\nenabled=verity\n", made: true, keeps: true},
+		{name: "verity, by the argument", path: prepareRoot, text: "[composefs]\nenabled=yes\n", argument: "signed", made: true, want: "signature"},
+		{name: "verity", path: prepareRoot, text: "[composefs]\nenabled=verity\n", made: true, want: "ostree made .ostree.cfs without it"},
+		{name: "verity, the image stays", path: prepareRoot, text: "[composefs]\nenabled=verity\n", made: true, keeps: true, want: "ostree made .ostree.cfs without it"},
+		{name: "signed, the image stays", path: prepareRoot, text: "[composefs]\nenabled=signed\n", made: true, keeps: true, want: "ostree made .ostree.cfs without it"},
 	} {
 		for _, engine := range []string{"staged", "direct"} {
 			t.Run(c.name+", "+engine, func(t *testing.T) {

@@ -51,7 +51,7 @@ func (h *Host) CheckBooted() error {
 		return err // it is no machine at all
 	}
 	if _, err := h.Sysroot().Booted(); errors.Is(err, ostree.ErrNotBooted) {
-		return notBooted()
+		return h.notBooted()
 	}
 	return nil // any other problem is that of the run
 }
@@ -60,12 +60,21 @@ func (h *Host) CheckBooted() error {
 func (h *Host) booted() (ostree.Deployment, error) {
 	d, err := h.Sysroot().Booted()
 	if errors.Is(err, ostree.ErrNotBooted) {
-		err = notBooted()
+		err = h.notBooted()
 	}
 	return d, err
 }
 
-func notBooted() error {
+// composefsArgument is the kernel argument that names the system of a host that bootc has installed with its
+// composefs backend (crates/lib/src/composefs_consts.rs). Such a host has neither /run/ostree-booted nor an ostree
+// repository.
+const composefsArgument = "composefs"
+
+func (h *Host) notBooted() error {
+	if line, err := h.cmdline(); err == nil && len(line.Values(composefsArgument)) > 0 {
+		return fault.New(fault.Refused, "cannot pivot this host: it was installed with bootc's composefs backend (%s= on the kernel command line) and has no ostree repository", composefsArgument).
+			WithHint("install it with bootc's ostree backend, without --composefs-backend; what is installed now, only bootc can change: bootc switch, bootc upgrade")
+	}
 	return fault.New(fault.Refused, "cannot pivot this host: it is not booted from an ostree deployment").
 		WithHint("pivot works on image-based hosts only (rpm-ostree, bootc or plain ostree)")
 }

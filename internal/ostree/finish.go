@@ -30,6 +30,8 @@ type Root struct {
 // ref is set. Finish may be called several times, also while objects are being added. It
 // needs at least one root. The roots of one call are synced together.
 //
+// In a repository that wants it, all these objects have fs-verity first (see seal).
+//
 // As in libostree, objects are made durable under temporary names and renamed, then the
 // directories are synced, and then the refs are set. The refs of the last root are set after
 // those of the others are durable. So after a kill or a power cut every ref leads to a
@@ -52,6 +54,9 @@ func (im *Import) finishRoots(ctx context.Context, roots []Root) (err error) {
 		if err := w.commit(ctx, root.Commit); err != nil {
 			return err
 		}
+	}
+	if err := im.seal(ctx, w.seen); err != nil {
+		return err
 	}
 	refs, err := im.repo.writeRefs(roots)
 	defer func() { err = errors.Join(err, refs.drop()) }()

@@ -24,6 +24,7 @@ type Import struct {
 	repo    *Repo
 	lock    *os.File
 	staging *staging
+	verity  bool // objects get fs-verity: see seal
 	flusher flusher
 
 	recent    recent
@@ -103,6 +104,9 @@ func (r *Repo) BeginImport(ctx context.Context) (_ *Import, err error) {
 }
 
 func (im *Import) begin() (err error) {
+	if im.verity, err = im.repo.GivesVerity(); err != nil {
+		return err
+	}
 	if im.room, err = im.repo.freeAboveReserve(); err != nil {
 		return err
 	}

@@ -39,6 +39,7 @@ type PrepareRoot struct {
 type Demands struct {
 	Composefs    bool // the deployment must have ComposefsFile
 	Verity       bool // ComposefsFile and all file objects must have fs-verity
+	Signed       bool // in addition, a signature must cover the digest of ComposefsFile
 	TransientEtc bool // /etc has only the commit's files, not those in the deployment's /etc
 }
 
@@ -116,7 +117,8 @@ func (p PrepareRoot) Demands(arguments ...string) Demands {
 		if err != nil {
 			continue // a malformed argument is ignored
 		}
-		d.Verity = d.Verity || state == "verity" || state == "signed"
+		d.Signed = d.Signed || state == "signed"
+		d.Verity = d.Verity || d.Signed || state == "verity"
 		d.Composefs = d.Composefs || d.Verity || state == "yes"
 	}
 	return d

@@ -11,6 +11,7 @@ import (
 // with the kernel argument that overrides it.
 func TestPrepareRoot(t *testing.T) {
 	no, composefs, verity := ostree.Demands{}, ostree.Demands{Composefs: true}, ostree.Demands{Composefs: true, Verity: true}
+	signed := ostree.Demands{Composefs: true, Verity: true, Signed: true}
 	for _, c := range []struct {
 		text, argument string
 		want           ostree.Demands
@@ -25,14 +26,14 @@ func TestPrepareRoot(t *testing.T) {
 		{"[composefs]\nenabled = true \n", "", composefs, true},
 		{"[composefs]\nenabled=1\n", "", composefs, true},
 		{"[composefs]\nenabled=verity\n", "", verity, true},
-		{"[composefs]\nenabled=signed\n", "", verity, true},
+		{"[composefs]\nenabled=signed\n", "", signed, true},
 		{"[composefs]\nenabled=yes\n[composefs]\nenabled=maybe\n", "", no, true},
 		{"[root]\ntransient=true\n", "", composefs, true},
 		{"[root]\ntransient=false\n", "", no, false},
 		{"[root]\ntransient-ro=1\n[composefs]\nenabled=maybe\n", "", composefs, true},
 		{"[etc]\ntransient=true\n", "", ostree.Demands{TransientEtc: true}, false},
 		{"", "1", composefs, false},
-		{"", "signed", verity, false},
+		{"", "signed", signed, false},
 		{"[composefs]\nenabled=maybe\n", "true", composefs, true},
 		{"[composefs]\nenabled=yes\n", "maybe", composefs, true}, // releases before 2024.7 do not know the argument
 		{"[composefs]\nenabled=yes\n", "0", composefs, true},

@@ -27,6 +27,7 @@ type repoConfig struct {
 	minFreePercent        uint64        // of the file system; 0 if minFreeBytes is set
 	minFreeBytes          uint64        // 0 if minFreePercent is used
 	lockTimeout           time.Duration // how long to wait for the lock; negative: forever
+	verity                verity        // whether objects get fs-verity
 }
 
 // OpenRepo opens a repository. It reads only the configuration.
@@ -63,6 +64,10 @@ func (r *Repo) WantsComposefs() bool {
 	return err == nil && (state == "yes" || state == "maybe")
 }
 
+// WantsVerity reports whether the configuration wants fs-verity for each object, required or where
+// the file system supports it.
+func (r *Repo) WantsVerity() bool { return r.config.verity != verityNo }
+
 func parseConfig(f keyfile.File) (repoConfig, error) {
 	core := func(key string) string {
 		value, _ := f.Value("core", key)
@@ -76,6 +81,10 @@ func parseConfig(f keyfile.File) (repoConfig, error) {
 	}
 	c := repoConfig{fsync: core("fsync") != "false", perObjectFsync: core("per-object-fsync") == "true", minFreePercent: 3}
 	if err := c.parseMinFree(f); err != nil {
+		return repoConfig{}, err
+	}
+	var err error
+	if c.verity, err = wantedVerity(f); err != nil {
 		return repoConfig{}, err
 	}
 	c.lockTimeout = 300 * time.Second

@@ -38,6 +38,7 @@ type Setup struct {
 	Layout       vm.Layout
 	KernelArgs   []string
 	Mode         host.Mode // where pivot runs the first boot; "": ModeSystem
+	RepoConfig   []string  // further settings of the repository, such as "ex-integrity.fsverity=yes"
 }
 
 // MachineWith makes a machine, with its disk, from a setup.
@@ -58,7 +59,7 @@ func (l *Lab) spec(s Setup) vm.DiskSpec {
 	d := vm.DiskSpec{
 		Files: files, Layout: s.Layout, KernelArgs: s.KernelArgs,
 		// As in RHCOS and Fedora CoreOS: /sysroot is mounted read-only.
-		RepoConfig: []string{"sysroot.readonly=true"},
+		RepoConfig: append([]string{"sysroot.readonly=true"}, s.RepoConfig...),
 	}
 	if s.Image != "" {
 		d.Deploy, d.Origin = "B", l.origin(s.Image)

@@ -9,10 +9,10 @@ import (
 	"strconv"
 )
 
-// makeExt4 makes a file system in a partition, with the contents of dir.
-func makeExt4(ctx context.Context, disk string, p partition, dir string) error {
-	_, err := run(ctx, "mkfs.ext4", "-q", "-F", "-L", p.name, "-E", "offset="+strconv.FormatInt(p.offset, 10),
-		"-d", dir, disk, strconv.FormatInt(p.size>>10, 10)+"k")
+// makeExt4 makes a file system in a partition, with the contents of dir and further options of mkfs.ext4.
+func makeExt4(ctx context.Context, disk string, p partition, dir string, options ...string) error {
+	argv := append([]string{"mkfs.ext4", "-q", "-F", "-L", p.name, "-E", "offset=" + strconv.FormatInt(p.offset, 10), "-d", dir}, options...)
+	_, err := run(ctx, append(argv, disk, strconv.FormatInt(p.size>>10, 10)+"k")...)
 	return err
 }
 

@@ -14,6 +14,9 @@ import (
 type Layout struct {
 	Root         FileSystem // "": Ext4
 	SeparateBoot bool       // /boot is a separate file system (Ext4), mounted by /etc/fstab
+	// Verity lets files on the root file system (Ext4) have fs-verity. Then the kernels must be on a
+	// separate /boot: a host without fs-verity in its kernel cannot read a file that has it.
+	Verity bool
 }
 
 // FileSystem is a kind of file system.
@@ -105,15 +108,22 @@ func (l Layout) makeDisk(ctx context.Context, dst, sysroot string, rootMiB int) 
 			}
 			continue
 		}
-		format := makeExt4
-		if l.Root == XFS {
-			format = makeXFS
-		}
-		if err := format(ctx, dst, p, sysroot); err != nil {
+		if err := l.makeRoot(ctx, dst, p, sysroot); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// makeRoot makes the root file system in a partition, with the contents of sysroot.
+func (l Layout) makeRoot(ctx context.Context, disk string, p partition, sysroot string) error {
+	switch {
+	case l.Root == XFS:
+		return makeXFS(ctx, disk, p, sysroot)
+	case l.Verity:
+		return makeExt4(ctx, disk, p, sysroot, "-O", "verity")
+	}
+	return makeExt4(ctx, disk, p, sysroot)
 }
 
 // emptyDir replaces a directory with an empty one.
