@@ -132,6 +132,8 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 	switch {
 	case m.change != nil:
 		return m, m.know(m.deployment(commitA) + "/etc")
+	case m.trial != nil && m.trial.grub:
+		return m, m.installGRUB()
 	case m.applying != nil:
 		return m, errors.Join(os.Symlink(m.applying.Repo, filepath.Join(m.dir, "ostree/repo")), m.settleVar())
 	}

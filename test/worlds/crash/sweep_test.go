@@ -57,6 +57,8 @@ func TestSweep(t *testing.T) {
 		{"a trial that is confirmed", []crash.Variant{crash.Tried(crash.Confirmed)}, 1},
 		{"a trial that fails, with a boot loader that only knows a default", []crash.Variant{crash.Tried(crash.TimedOut), crash.WithoutOneShot}, 2},
 		{"a trial whose kernel panics", []crash.Variant{crash.Tried(crash.Panics)}, 1},
+		{"a trial that is confirmed, with GRUB's static configuration", []crash.Variant{crash.Tried(crash.Confirmed), crash.StaticGRUB}, 1},
+		{"a trial whose kernel panics, with GRUB's static configuration", []crash.Variant{crash.Tried(crash.Panics), crash.StaticGRUB}, 1},
 	} {
 		t.Run(machine.name, func(t *testing.T) {
 			s := newSweep(t, machine.variants)

@@ -26,6 +26,7 @@ type trialRun struct {
 	kept    bool          // the journal says that the new system is kept
 	early   bool          // see DefaultTooEarly
 	loader  bool          // the boot loader supports one-shot entries
+	grub    bool          // see StaticGRUB
 	hand    bool          // the user selects the old system in the boot menu
 }
 
@@ -74,6 +75,12 @@ func (m *Machine) chosen(next ostree.Deployment) (ostree.Deployment, error) {
 	}
 	once := t.once
 	t.once, t.up = "", 0
+	if t.grub {
+		var err error
+		if once, err = m.startedOnce(); err != nil {
+			return next, err
+		}
+	}
 	all, err := ostree.OpenSysroot(m.dir).Deployments()
 	defer func() { t.hand = false }()
 	for _, d := range all {
@@ -153,7 +160,7 @@ func (m *Machine) panicked() error {
 	if err != nil {
 		return err
 	}
-	m.trial.hand = !m.trial.loader || r.Trial != nil && r.Trial.New == ""
+	m.trial.hand = !m.trial.loader && !m.trial.grub || r.Trial != nil && r.Trial.New == ""
 	return nil
 }
 
@@ -203,6 +210,7 @@ func (m *Machine) bootTrial() (over bool, err error) {
 func (m *Machine) program() (over bool, program func(context.Context) error) {
 	parts := m.parts()
 	parts.Host.Uptime = func() (time.Duration, error) { return m.trial.up, nil }
+	parts.Host.GrubWrites = func(string) error { return nil } // memory is no disk
 	if _, err := os.Stat(filepath.Join(m.root, pivot.StateDir, pivot.TrialStamp)); err == nil {
 		t := day2.Trial{Machine: parts}
 		t.Sleep = func(ctx context.Context, _ time.Duration) error { m.trial.up += 5 * time.Minute; return ctx.Err() }
@@ -266,5 +274,5 @@ func (m *Machine) ended() error {
 	case !m.trial.kept && (!m.runs(commitA) || def != commitA || len(all) != 1):
 		return fmt.Errorf("the trial has failed in %.1s, %.1s is the default of %d", filepath.Base(m.root), def, len(all))
 	}
-	return m.noCopiesLeft()
+	return errors.Join(m.grubAsBefore(), m.noCopiesLeft())
 }

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -13,13 +14,14 @@ import (
 // Layout describes the file systems of a disk. Their labels are "root" and "boot".
 type Layout struct {
 	Root         FileSystem // "": Ext4
-	SeparateBoot bool       // /boot is a separate file system (Ext4), mounted by /etc/fstab
+	SeparateBoot bool       // /boot is a separate file system, mounted by /etc/fstab
+	Boot         FileSystem // of /boot; "": Ext4
 }
 
 // FileSystem is a kind of file system.
 type FileSystem string
 
-// The supported file systems for the root.
+// The supported file systems.
 const (
 	Ext4 FileSystem = "ext4"
 	XFS  FileSystem = "xfs"
@@ -30,6 +32,9 @@ func (l Layout) String() string {
 	root := Ext4
 	if l.Root != "" {
 		root = l.Root
+	}
+	if l.SeparateBoot && l.Boot == XFS {
+		return "separate xfs boot, " + string(root) + " root"
 	}
 	if l.SeparateBoot {
 		return "separate boot, " + string(root) + " root"
@@ -52,7 +57,7 @@ func (l Layout) Missing() []string {
 	if l.SeparateBoot {
 		missing = append(missing, lacking("sfdisk")...)
 	}
-	if l.Root == XFS {
+	if l.Root == XFS || l.Boot == XFS {
 		missing = append(missing, lacking("mkfs.xfs", "xfs_repair", "findmnt")...)
 		if !kernelHas(XFS) {
 			missing = append(missing, "xfs in this kernel")
@@ -84,7 +89,8 @@ func (l Layout) files() []TreeFile {
 	if !l.SeparateBoot {
 		return nil
 	}
-	return []TreeFile{{Path: "/etc/fstab", Mode: 0o644, Content: []byte("LABEL=boot /boot ext4 defaults 0 0\n")}}
+	line := fmt.Sprintf("LABEL=boot /boot %s defaults 0 0\n", cmp.Or(l.Boot, Ext4))
+	return []TreeFile{{Path: "/etc/fstab", Mode: 0o644, Content: []byte(line)}}
 }
 
 // makeDisk makes a disk of the layout with the contents of sysroot. With a separate /boot, it
@@ -97,7 +103,7 @@ func (l Layout) makeDisk(ctx context.Context, dst, sysroot string, rootMiB int) 
 	boot := filepath.Join(sysroot, "boot")
 	for _, p := range parts { // the root last
 		if p.name == bootPartition {
-			if err := makeExt4(ctx, dst, p, boot); err != nil {
+			if err := makeFileSystem(l.Boot)(ctx, dst, p, boot); err != nil {
 				return err
 			}
 			if err := emptyDir(boot); err != nil {
@@ -105,15 +111,19 @@ func (l Layout) makeDisk(ctx context.Context, dst, sysroot string, rootMiB int) 
 			}
 			continue
 		}
-		format := makeExt4
-		if l.Root == XFS {
-			format = makeXFS
-		}
-		if err := format(ctx, dst, p, sysroot); err != nil {
+		if err := makeFileSystem(l.Root)(ctx, dst, p, sysroot); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// makeFileSystem returns the function that makes a kind of file system.
+func makeFileSystem(kind FileSystem) func(ctx context.Context, disk string, p partition, dir string) error {
+	if kind == XFS {
+		return makeXFS
+	}
+	return makeExt4
 }
 
 // emptyDir replaces a directory with an empty one.
