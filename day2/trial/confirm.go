@@ -21,6 +21,8 @@ func (c *Conductor) Confirm(ctx context.Context) error {
 		return c.settle(ctx)
 	case pivot.TrialWaits:
 		return fault.New(fault.Refused, "cannot confirm: the new system has not been booted")
+	case pivot.TrialProves:
+		return fault.New(fault.Refused, "cannot confirm: the first boot keeps this system as soon as it is proven").WithHint("complete it: pivot firstboot")
 	case pivot.TrialLost:
 		return fault.New(fault.Refused, "cannot confirm: %s", c.Progress.Content.Error.Message)
 	default:

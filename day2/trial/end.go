@@ -17,6 +17,9 @@ func (c *Conductor) Settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if state == pivot.TrialProves {
+		return pivot.NotProven()
+	}
 	switch pivot.Decide(c.Progress.Content, pivot.Facts{Trial: state}).Action {
 	case pivot.ActionTrial:
 		return pivot.OnTrial()
@@ -38,6 +41,9 @@ func (c *Conductor) close(ctx context.Context) error {
 	}
 	journal := &c.Progress.Content
 	c.endOnce(ctx)
+	if journal.Trial.Confirm == pivot.ConfirmProof {
+		return c.closeAttempt(ctx, booted)
+	}
 	if booted == journal.Trial.Old {
 		if err := c.reclaim(ctx, journal.Trial); err != nil {
 			return err

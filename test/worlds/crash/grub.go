@@ -8,11 +8,28 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
 )
 
 // StaticGRUB is a boot loader with a static configuration that sources the administrator's custom.cfg,
 // as bootupd's does. It needs the variant Tried.
-func StaticGRUB(m *Machine) { m.trial.loader, m.trial.grub = false, true }
+func StaticGRUB(m *Machine) { m.trial.loader, m.grub = false, true }
+
+// Guarded is a machine whose first boot has a fallback, with the boot loader of StaticGRUB. The
+// kernel of the new system is dead in its first boots, and the user power-cycles the machine.
+func Guarded(dead int) Variant {
+	return func(m *Machine) { m.grub, m.guarded, m.deadBoots = true, true, dead }
+}
+
+// guardedEtc returns what a first boot with a fallback needs in /etc.
+func guardedEtc() []hostfiles.File {
+	return []hostfiles.File{
+		hostfiles.NewFile(host.SettingsPath, 0o644, []byte("fallback=auto\n")),
+		hostfiles.NewFile("/etc/systemd/system/pivot-firstboot.service", 0o644, nil),
+	}
+}
 
 // Files of this GRUB.
 const (
@@ -69,7 +86,7 @@ func (m *Machine) grubFile(name string) ([]byte, error) {
 
 // grubAsBefore returns an error if GRUB's directory is not as the administrator has left it.
 func (m *Machine) grubAsBefore() error {
-	if !m.trial.grub {
+	if !m.grub {
 		return nil
 	}
 	names, err := filepath.Glob(m.grubDir() + "/*")

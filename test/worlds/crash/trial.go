@@ -26,7 +26,6 @@ type trialRun struct {
 	kept    bool          // the journal says that the new system is kept
 	early   bool          // see DefaultTooEarly
 	loader  bool          // the boot loader supports one-shot entries
-	grub    bool          // see StaticGRUB
 	hand    bool          // the user selects the old system in the boot menu
 }
 
@@ -69,22 +68,20 @@ func (t *trialRun) etc() []hostfiles.File {
 // chosen returns the deployment that the boot loader boots: the default, unless there is a one-shot
 // entry or a selection in the boot menu.
 func (m *Machine) chosen(next ostree.Deployment) (ostree.Deployment, error) {
-	t := m.trial
-	if t == nil {
-		return next, nil
+	once, hand := "", false
+	if t := m.trial; t != nil {
+		once, hand = t.once, t.hand
+		t.once, t.hand, t.up = "", false, 0
 	}
-	once := t.once
-	t.once, t.up = "", 0
-	if t.grub {
+	if m.grub {
 		var err error
 		if once, err = m.startedOnce(); err != nil {
 			return next, err
 		}
 	}
 	all, err := ostree.OpenSysroot(m.dir).Deployments()
-	defer func() { t.hand = false }()
 	for _, d := range all {
-		if d.Entry.File == once || t.hand && d.Checksum.String() == commitA {
+		if d.Entry.File == once || hand && d.Checksum.String() == commitA {
 			next = d
 		}
 	}
@@ -160,7 +157,7 @@ func (m *Machine) panicked() error {
 	if err != nil {
 		return err
 	}
-	m.trial.hand = !m.trial.loader && !m.trial.grub || r.Trial != nil && r.Trial.New == ""
+	m.trial.hand = !m.trial.loader && !m.grub || r.Trial != nil && r.Trial.New == ""
 	return nil
 }
 
@@ -210,7 +207,6 @@ func (m *Machine) bootTrial() (over bool, err error) {
 func (m *Machine) program() (over bool, program func(context.Context) error) {
 	parts := m.parts()
 	parts.Host.Uptime = func() (time.Duration, error) { return m.trial.up, nil }
-	parts.Host.GrubWrites = func(string) error { return nil } // memory is no disk
 	if _, err := os.Stat(filepath.Join(m.root, pivot.StateDir, pivot.TrialStamp)); err == nil {
 		t := day2.Trial{Machine: parts}
 		t.Sleep = func(ctx context.Context, _ time.Duration) error { m.trial.up += 5 * time.Minute; return ctx.Err() }
