@@ -7,6 +7,7 @@ import (
 	"machine-pivot/day2/trial"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/pivot"
 )
@@ -33,11 +34,12 @@ func (t Prepared) open(ctx context.Context, m *machine.Machine) error {
 // move makes the next boot what an administrator asks for, and reboots if that is asked for, too.
 type move struct {
 	*machine.Machine
-	prepared  Prepared
-	settings  host.Settings
-	reboot    bool
-	try       *trial.Terms     // nil: the new system is kept without a trial
-	converger *pivot.Converger // for the plan that is carried out
+	prepared   Prepared
+	settings   host.Settings
+	reboot     bool
+	try        *trial.Terms     // nil: the new system is kept without a trial
+	noFallback error            // why the setting fallback is without effect
+	converger  *pivot.Converger // for the plan that is carried out
 }
 
 // newMove returns a move that takes images from where prepared says.
@@ -83,14 +85,11 @@ func (m *move) plan(ctx context.Context, ask pivot.Ask) (pivot.Plan, error) {
 	if m.settings.FleetLock.URL != "" && (m.reboot || m.try != nil) {
 		ask.Slot = pivot.SlotWanted
 	}
-	if m.try != nil {
-		if err := m.RequireClosedFirstBoot("try a new system"); err != nil {
-			return pivot.Plan{}, err
-		}
-		trying, link, err := conductor(m.Machine).Try(ctx, *m.try)
-		if err != nil {
-			return pivot.Plan{}, err
-		}
+	trying, link, err := m.trying(ctx)
+	if err != nil {
+		return pivot.Plan{}, err
+	}
+	if trying != nil {
 		ask.Trying, ask.Along = trying, append(ask.Along, link)
 	}
 	m.Progress.Begin(pivot.StepObserve, "looking at the host")
@@ -101,12 +100,42 @@ func (m *move) plan(ctx context.Context, ask pivot.Ask) (pivot.Plan, error) {
 	return plan, err
 }
 
+// trying returns the trial that the command, or else the setting fallback, asks for, and the link that
+// enables its unit; nil if there is none. A commit without its reboot has none.
+func (m *move) trying(ctx context.Context) (*pivot.Trying, hostfiles.File, error) {
+	byFallback := m.try == nil && m.reboot && m.settings.Fallback == host.FallbackAuto
+	if m.try == nil && !byFallback {
+		return nil, hostfiles.File{}, nil
+	}
+	err := m.RequireClosedFirstBoot("try a new system")
+	if byFallback {
+		if err != nil {
+			return nil, hostfiles.File{}, nil // the first boot itself has a fallback
+		}
+		var trying *pivot.Trying
+		var link hostfiles.File
+		trying, link, m.noFallback = conductor(m.Machine).Fallback(ctx, m.settings.RebootMethod, trial.Terms{For: fallbackLimit, Confirm: pivot.ConfirmAuto})
+		return trying, link, nil
+	}
+	if err != nil {
+		return nil, hostfiles.File{}, err
+	}
+	return conductor(m.Machine).Try(ctx, *m.try)
+}
+
+// fallbackLimit is how long a system may take to prove itself, from the start of its kernel, if the
+// setting fallback asks for that.
+const fallbackLimit = 10 * time.Minute
+
 // carryOut carries out what is decided about a plan. It reports whether anything had to change.
 func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) (changed bool, err error) {
 	if d.Action == pivot.ActionSlot {
 		return m.withSlot(ctx, plan)
 	}
-	if m.try != nil {
+	if d.Action == pivot.ActionApply && m.noFallback != nil {
+		m.Progress.Note(trial.NoFallback(m.noFallback))
+	}
+	if plan.Tries() {
 		conductor(m.Machine).NoteCoverage(m.settings.RebootMethod)
 	}
 	err = m.converger.Converge(ctx, plan, d)
@@ -123,7 +152,7 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 	m.Report().Committed(d.Action != pivot.ActionReboot)
 	dropUsedDownload(ctx, m.Machine, plan.To().Image, m.prepared.Downloaded, true)
 	switch {
-	case m.try != nil:
+	case m.Progress.Content.Trial != nil:
 		return true, conductor(m.Machine).Enter(ctx, m.settings.RebootMethod)
 	case m.reboot:
 		return true, m.EnterNext(ctx, m.settings.RebootMethod)

@@ -51,6 +51,8 @@ func (Unfinished) Trial(m *machine.Machine, s *status.Status) (there bool, err e
 		s.Notes = append(s.Notes, "the new system is tried once: by the reboot that pivot asks for, not by another one; the same command does that again")
 	case pivot.TrialRuns:
 		s.Notes = append(s.Notes, "this system is on trial: pivot confirm keeps it, a reboot goes back")
+	case pivot.TrialProves:
+		s.Notes = append(s.Notes, "this system was booted once: its first boot keeps it as soon as it is proven, a reboot before that goes back")
 	case pivot.TrialLost:
 		s.Notes = append(s.Notes, "this system has failed its trial: a reboot goes back")
 	case pivot.TrialOver:

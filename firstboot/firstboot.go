@@ -91,7 +91,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 	if err := b.Where().Enter(settings.Mode); err != nil {
 		return err
 	}
-	if err := b.OpenToChange(ctx); err != nil {
+	if err := b.open(ctx); err != nil {
 		return err
 	}
 	defer b.Pulled().Close()
@@ -114,6 +114,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 		// attempt.
 		return err
 	}
+	noFallback := b.tryOnce(ctx, &ask, settings)
 	converger := b.Converger(nil)
 	b.Progress.Begin(pivot.StepObserve, "looking at the host")
 	plan, err := converger.Plan(ctx, ask)
@@ -121,6 +122,9 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 		return err
 	}
 	decision := converger.Decide(plan)
+	if decision.Action == pivot.ActionApply && noFallback != nil {
+		b.Progress.Note(b.Fallback.Without(noFallback))
+	}
 	if err := converger.Converge(ctx, plan, decision); err != nil {
 		return err
 	}
@@ -129,7 +133,12 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 		if err := b.CarryInRunningSystem(ask.Entries); err != nil {
 			return err
 		}
+		if err := b.keep(ctx); err != nil {
+			return err
+		}
 		return b.close(ctx, converger, plan, digest)
+	case pivot.ActionReturn:
+		return b.Fallback.Return(ctx, b.Machine, converger.Missing(ctx, plan))
 	case pivot.ActionHold:
 		return b.hold(plan)
 	case pivot.ActionGiveUp:
@@ -140,7 +149,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 		b.Progress.Note("the new system is committed: only the reboot is missing")
 		return nil
 	}
-	return b.EnterNext(ctx, settings.RebootMethod)
+	return b.enter(ctx, settings.RebootMethod)
 }
 
 // Plan returns what the first boot would change. It writes nothing.

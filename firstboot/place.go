@@ -64,6 +64,8 @@ func (p Initramfs) Accept(decision pivot.Decision, state pivot.State) error {
 		return later("the machine is what was asked for, which the started system proves")
 	case decision.Action == pivot.ActionHold:
 		return later("somebody went back to this system, which the started one says")
+	case decision.Action == pivot.ActionReturn:
+		return later("the new system is not what was asked for, which the started system says before it goes back")
 	case decision.Action == pivot.ActionGiveUp:
 		return later("this was tried %d times", decision.Attempt)
 	case len(state.Booted.Options.Values("root")) == 0:

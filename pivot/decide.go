@@ -16,6 +16,7 @@ const (
 	ActionPlan   Action = "plan"   // read what is asked for, and observe the machine
 
 	// With a plan.
+	ActionReturn Action = "return" // the running system was entered once and is not the target: go back to the one before
 	ActionClose  Action = "close"  // the running system is the target: record and report this
 	ActionHold   Action = "hold"   // an administrator returned to this system: stay until "pivot firstboot --again"
 	ActionLive   Action = "live"   // change the running system
@@ -46,6 +47,7 @@ type Facts struct {
 //
 //	on trial                                  change nothing
 //	at the target                             close, whatever the journal says
+//	entered once, to be proven                go back
 //	taken back                                hold, whatever the journal says
 //	judged to need no reboot                  change the running system
 //	committed, same boot, target is pending   reboot (the reboot request was lost)
@@ -63,6 +65,8 @@ func Decide(r JournalContent, f Facts) Decision {
 		return same(ActionPlan)
 	case f.AtTarget, f.Reach == ReachNone:
 		return same(ActionClose)
+	case f.Trial == TrialProves:
+		return same(ActionReturn)
 	case f.TakenBack:
 		return same(ActionHold)
 	case f.Reach == ReachRunning:

@@ -32,7 +32,7 @@ func situations() []situation {
 		}
 		all = more
 	}
-	trials := []pivot.TrialState{pivot.TrialNone, pivot.TrialWaits, pivot.TrialOver, pivot.TrialRuns, pivot.TrialKept, pivot.TrialLost}
+	trials := []pivot.TrialState{pivot.TrialNone, pivot.TrialWaits, pivot.TrialOver, pivot.TrialRuns, pivot.TrialKept, pivot.TrialLost, pivot.TrialProves}
 	phases := []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone, pivot.PhaseInterrupted}
 	attempts := []int{0, 1, pivot.MaxAttempts}
 	reaches := []pivot.Reach{pivot.ReachNone, pivot.ReachRunning, pivot.ReachBoot}

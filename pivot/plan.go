@@ -75,6 +75,9 @@ func (p Plan) onlyEntries() bool {
 // Ask returns the request that the plan is for.
 func (p Plan) Ask() Ask { return p.ask }
 
+// Tries reports whether the new system is to go on trial.
+func (p Plan) Tries() bool { return p.ask.Trying != nil }
+
 // From returns the state that the plan starts from.
 func (p Plan) From() State { return p.state }
 

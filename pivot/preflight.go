@@ -88,8 +88,13 @@ func (c *Converger) checkWithoutImage(ctx context.Context, ask Ask, target Targe
 // are applied, it repeats the checks of the preflight, which did not know them.
 func (c *Converger) learn(plan Plan) (Plan, error) {
 	if trying := plan.ask.Trying; trying != nil {
-		if err := trying.CheckUnit(plan.target.Image.Commit); err != nil {
+		err := trying.CheckUnit(plan.target.Image.Commit)
+		if err != nil && !trying.Fallback {
 			return plan, err
+		}
+		if err != nil {
+			c.Progress.Note("without a fallback: " + err.Error())
+			plan.ask.Trying = nil
 		}
 	}
 	learned, err := c.Content.Learn(plan)

@@ -210,6 +210,7 @@ func (t *Transaction) request(ctx context.Context, plan *Plan) (Request, error) 
 			if *plan, err = t.Learn(*plan); err != nil {
 				return r, err
 			}
+			t.Trying = plan.ask.Trying
 		}
 		r.Commit, r.Image = image.Commit, image
 		r.Secure = func(ctx context.Context) error { return t.Images.Secure(ctx, image) }

@@ -31,11 +31,17 @@ type Confirm string
 const (
 	ConfirmByHand Confirm = "hand" // by an administrator, with "pivot confirm"
 	ConfirmAuto   Confirm = "auto" // automatically
+	// ConfirmProof is for a first boot with the setting fallback=auto: the first boot itself keeps the
+	// system as soon as it has proven it, and no unit conducts the trial.
+	ConfirmProof Confirm = "proof"
 )
 
 // Trying is a run's request to put the new system on trial.
 type Trying struct {
 	Trial
+	// Fallback says that the setting fallback=auto asks for the trial, and not the command: if
+	// CheckUnit fails, there is none.
+	Fallback bool
 	// CheckUnit returns an error if the system of commit, which is in the repository, lacks the
 	// unit that conducts the trial.
 	CheckUnit func(commit string) error
@@ -53,7 +59,9 @@ const (
 	TrialRuns  TrialState = "runs"  // this system is on trial
 	TrialKept  TrialState = "kept"  // this system is on trial and confirmed: it must become the default
 	TrialLost  TrialState = "lost"  // this system has failed its trial: the old one must be booted
-	TrialOver  TrialState = "over"  // another system runs, so the trial has failed: it must be closed
+	// TrialProves is a system that was entered once, and that its first boot has to prove.
+	TrialProves TrialState = "proves"
+	TrialOver   TrialState = "over" // another system runs, so the trial has failed: it must be closed
 )
 
 // JudgeTrial returns the state of the journal's trial. It is a pure function. booted is the ID of
@@ -70,6 +78,8 @@ func JudgeTrial(r JournalContent, booted string, sameBoot bool) TrialState {
 		return TrialOver
 	case t.Confirmed:
 		return TrialKept
+	case t.Confirm == ConfirmProof:
+		return TrialProves
 	case r.Phase == PhaseFailed:
 		return TrialLost
 	}
@@ -82,12 +92,19 @@ func OnTrial() error {
 		WithHint("pivot confirm keeps it; a reboot goes back to the system before")
 }
 
+// NotProven returns the error of a command that may not change a system that its first boot has to
+// prove.
+func NotProven() error {
+	return fault.New(fault.Refused, "cannot change this machine: the system that runs is not proven by its first boot yet").
+		WithHint("pivot firstboot proves and keeps it; a reboot goes back to the system before")
+}
+
 // WhyTrialOver returns how a trial that is over has ended, judged by the journal and the running
 // deployment; "" if the journal already has the reason.
 func WhyTrialOver(r JournalContent, booted string) string {
 	t := r.Trial
 	switch {
-	case r.Phase == PhaseFailed && r.Error != nil:
+	case r.Error != nil && (r.Phase == PhaseFailed || t.Confirm == ConfirmProof):
 		return ""
 	case booted != t.Old:
 		return "deployment " + booted + " was booted in its place"

@@ -12,17 +12,18 @@ import (
 
 // TestJudgeTrial (P59) compares JudgeTrial with the table in docs/states.md, for all inputs.
 func TestJudgeTrial(t *testing.T) {
-	// Columns: what runs, phase, same boot, confirmed, entered, state, why.
-	rows, used := statesTable(t, 7), map[int]bool{}
+	// Columns: what runs, by, phase, same boot, confirmed, entered, state, why.
+	rows, used := statesTable(t, 8), map[int]bool{}
 	for what, booted := range map[string]string{"the old system": "old", "the one on trial": "new", "another": "other"} {
 		for _, phase := range []pivot.Phase{pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseFailed} {
-			for i := range 8 {
+			for i := range 16 {
 				sameBoot, confirmed, entered := i&1 > 0, i&2 > 0, i&4 > 0
-				r := pivot.JournalContent{Phase: phase, Trial: &pivot.Trial{Old: "old", New: "new", Confirmed: confirmed, Entered: entered}}
+				by := map[bool]pivot.Confirm{true: pivot.ConfirmProof, false: pivot.ConfirmAuto}[i&8 > 0]
+				r := pivot.JournalContent{Phase: phase, Trial: &pivot.Trial{Old: "old", New: "new", Confirm: by, Confirmed: confirmed, Entered: entered}}
 				if phase == pivot.PhaseFailed {
 					r.Error = pivot.FailureOf(errors.New("x"))
 				}
-				is := []string{what, string(phase), yesNo(sameBoot), yesNo(confirmed), yesNo(entered)}
+				is := []string{what, string(by), string(phase), yesNo(sameBoot), yesNo(confirmed), yesNo(entered)}
 				n := 0
 				for n < len(rows) && !fitsAll(rows[n], is) {
 					n++
@@ -36,10 +37,10 @@ func TestJudgeTrial(t *testing.T) {
 				if state == pivot.TrialOver {
 					why = pivot.WhyTrialOver(r, booted)
 				}
-				if want := rows[n][5]; string(state) != want {
+				if want := rows[n][6]; string(state) != want {
 					t.Errorf("%q: %s, the table says %s", is, state, want)
 				}
-				if want := rows[n][6]; !strings.Contains(why, want) || want == "" && why != "" {
+				if want := rows[n][7]; !strings.Contains(why, want) || want == "" && why != "" {
 					t.Errorf("%q: why %q, the table says %q", is, why, want)
 				}
 			}

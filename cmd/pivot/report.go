@@ -221,7 +221,7 @@ func printStatus(w io.Writer, s status.Status) {
 		line("slot", "of group %s at %s, %s %s", s.Slot.Group, s.Slot.URL, map[bool]string{true: "granted, asked for", false: "asked for"}[s.Slot.Held], s.Slot.Since.Format(time.RFC3339))
 	}
 	if s.Trial != nil {
-		line("trial", "%v from the start of the kernel, confirmed by %s", s.Trial.Limit(), map[pivot.Confirm]string{pivot.ConfirmAuto: "itself", pivot.ConfirmByHand: "pivot confirm"}[s.Trial.Confirm])
+		line("trial", "%s", trialText(*s.Trial))
 		for _, check := range s.Trial.Checks {
 			line("", "check %s", check)
 		}
@@ -238,6 +238,17 @@ func printStatus(w io.Writer, s status.Status) {
 	for _, a := range s.History {
 		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), imageText(a.Image, "(the image was kept)"))
 	}
+}
+
+// trialText returns who confirms a trial, and by when.
+func trialText(t pivot.Trial) string {
+	switch t.Confirm {
+	case pivot.ConfirmProof:
+		return "booted once, kept by the first boot once it is proven"
+	case pivot.ConfirmAuto:
+		return fmt.Sprintf("%v from the start of the kernel, confirmed by itself", t.Limit())
+	}
+	return fmt.Sprintf("%v from the start of the kernel, confirmed by pivot confirm", t.Limit())
 }
 
 // printFailure prints why a run failed, and what to do.

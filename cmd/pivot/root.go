@@ -93,6 +93,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (*machine.Machine, error) {
 	reporter := &status.Reporter{Root: f.root, Log: log, Notify: notify, Now: time.Now, Consoles: f.consoles}
 	m := &machine.Machine{
 		Unfinished:   day2.Unfinished{},
+		Fallback:     day2.Fallback{},
 		Host:         host.New(f.root),
 		Puller:       &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log), Architecture: host.Architecture(), Retry: retry.Policy{Bound: f.retryFor}},
 		Retry:        pivot.DefaultRetry(),

@@ -21,6 +21,8 @@ func (c *Conductor) Confirm(ctx context.Context) error {
 		return c.settle(ctx)
 	case pivot.TrialWaits:
 		return fault.New(fault.Refused, "cannot confirm: the new system has not been booted")
+	case pivot.TrialProves:
+		return fault.New(fault.Refused, "cannot confirm: the first boot keeps this system as soon as it is proven").WithHint("complete it: pivot firstboot")
 	case pivot.TrialLost:
 		return fault.New(fault.Refused, "cannot confirm: %s", c.Progress.Content.Error.Message)
 	default:
@@ -46,6 +48,7 @@ func (c *Conductor) keep(ctx context.Context) error {
 
 // settle makes a confirmed system the default, and ends its trial.
 func (c *Conductor) settle(ctx context.Context) error {
+	c.endOnce(ctx)
 	if err := c.makeDefault(context.WithoutCancel(ctx), c.Progress.Content.Trial.New); err != nil {
 		return err
 	}

@@ -17,6 +17,9 @@ func (c *Conductor) Settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if state == pivot.TrialProves {
+		return pivot.NotProven()
+	}
 	switch pivot.Decide(c.Progress.Content, pivot.Facts{Trial: state}).Action {
 	case pivot.ActionTrial:
 		return pivot.OnTrial()
@@ -37,6 +40,10 @@ func (c *Conductor) close(ctx context.Context) error {
 		return err
 	}
 	journal := &c.Progress.Content
+	c.endOnce(ctx)
+	if journal.Trial.Confirm == pivot.ConfirmProof {
+		return c.closeAttempt(ctx, booted)
+	}
 	if booted == journal.Trial.Old {
 		if err := c.reclaim(ctx, journal.Trial); err != nil {
 			return err
@@ -65,7 +72,19 @@ func (c *Conductor) replace(ctx context.Context, trial *pivot.Trial) error {
 			return err
 		}
 	}
+	if err := c.Host.EndOnce(ctx); err != nil {
+		return err
+	}
 	return c.reclaim(ctx, trial)
+}
+
+// endOnce removes what the trial has added to the boot loader's configuration. It precedes each change
+// of the boot entries, whose names change with it. A failure is only noted: the boot loader itself has
+// taken back what it was to start.
+func (c *Conductor) endOnce(ctx context.Context) {
+	if err := c.Host.EndOnce(context.WithoutCancel(ctx)); err != nil {
+		c.Progress.Note(err.Error())
+	}
 }
 
 // reclaim makes the old system, which runs, the default again if the one on trial is the

@@ -8,6 +8,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
 )
 
 // Enter reboots into the system on trial. If possible it boots it only once, so that the boot
@@ -22,7 +23,11 @@ func (c *Conductor) Enter(ctx context.Context, method host.RebootMethod) error {
 	if err := c.Progress.Keep(); err != nil {
 		return err
 	}
-	return c.Reboot(ctx, "the system on trial, deployment "+trial.New, TryAgain, func(ctx context.Context) error {
+	into, hint := "the system on trial, deployment "+trial.New, TryAgain
+	if trial.Confirm == pivot.ConfirmProof {
+		into, hint = "the new system once, deployment "+trial.New, "the next boot starts the running system; pivot firstboot tries the new one again"
+	}
+	return c.Reboot(ctx, into, hint, func(ctx context.Context) error {
 		return c.bootOnce(ctx, next, method)
 	})
 }

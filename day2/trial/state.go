@@ -42,7 +42,11 @@ func (c *Conductor) failure(booted string) *pivot.Failure {
 	if why == "" {
 		return c.Progress.Content.Error
 	}
-	return pivot.FailureOf(fault.New(fault.Refused, "the new system has failed its trial: %s", why).WithHint(failedHint))
+	text := "the new system has failed its trial: %s"
+	if c.Progress.Content.Trial.Confirm == pivot.ConfirmProof {
+		text = "the new system was not proven: %s"
+	}
+	return pivot.FailureOf(fault.New(fault.Refused, text, why).WithHint(failedHint))
 }
 
 const failedHint = "see the journal of its boot (journalctl -b -1); the same command tries it again"

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/grub"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/pinning"
@@ -39,11 +40,13 @@ type Host struct {
 	// Free returns the free bytes of the file system at a path (of this process, not below
 	// Root). The repository has its own calculation, ostree.Repo.Room.
 	Free func(path string) (int64, error)
+	// GrubWrites returns an error if GRUB cannot write to the file at a path: grub.CheckWrites.
+	GrubWrites func(path string) error
 }
 
 // New returns the machine with the given root directory.
 func New(root string) *Host {
-	h := &Host{Root: root, Run: run, Reboot: reboot, Kexec: kexec, Disk: hostfiles.OS{}, Uptime: uptime, Free: free}
+	h := &Host{Root: root, Run: run, Reboot: reboot, Kexec: kexec, Disk: hostfiles.OS{}, Uptime: uptime, Free: free, GrubWrites: grub.CheckWrites}
 	h.SoftReboots = h.softReboots
 	return h
 }

@@ -28,6 +28,7 @@ type Settings struct {
 	RebootMethod RebootMethod // key reboot-method
 	ImageKargs   ImageKargs   // key image-kargs
 	BoundImages  BoundImages  // key bound-images
+	Fallback     Fallback     // key fallback
 	Health       []string     // key health: units that must be active to keep a system on trial
 	Metrics      string       // key metrics: Prometheus textfile for the node exporter; "": none
 	Window       string       // key window: when a manual pivot may change the machine (package window); "": at any time
@@ -93,6 +94,15 @@ const (
 	BoundImagesIgnore  BoundImages = "ignore"  // go on without them
 )
 
+// Fallback is what happens if a committed system does not come up.
+type Fallback string
+
+// The fallbacks.
+const (
+	FallbackNone Fallback = "none" // it stays the default of the boot loader
+	FallbackAuto Fallback = "auto" // it is entered once, where the boot loader can, and kept only once it is proven
+)
+
 // Settings reads the settings from their files and the kernel command line. The command line
 // wins, and on it the last argument of a key; of the files, the last one with the key.
 // DefaultSettings apply to the rest. The error, of kind BadInput, has a line for each problem; the
@@ -126,7 +136,7 @@ func (h *Host) Settings() (Settings, error) {
 // DefaultSettings returns the settings of a machine without any configuration. The default mode
 // is the initramfs: an administrator who adds pivot to it wants it to work there.
 func DefaultSettings() Settings {
-	return Settings{Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsPrint, BoundImages: BoundImagesRequire}
+	return Settings{Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsPrint, BoundImages: BoundImagesRequire, Fallback: FallbackNone}
 }
 
 // readFile applies the lines of a file and returns the problems in them.
@@ -175,6 +185,8 @@ func (s *Settings) set(key, value string) error {
 		return choose(&s.ImageKargs, value, ImageKargsPrint, ImageKargsApply)
 	case "bound-images":
 		return choose(&s.BoundImages, value, BoundImagesRequire, BoundImagesIgnore)
+	case "fallback":
+		return choose(&s.Fallback, value, FallbackNone, FallbackAuto)
 	case "health":
 		return s.setHealth(value)
 	case "metrics":
@@ -191,7 +203,7 @@ func (s *Settings) set(key, value string) error {
 	case "fleetlock-id":
 		return checked(&s.FleetLock.ID, value, fleetlock.CheckID)
 	}
-	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method, image-kargs, bound-images, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id", dashed(key))
+	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id", dashed(key))
 }
 
 // orNone is checked for a setting that None unsets, for example on the kernel command line for

@@ -9,6 +9,13 @@ import (
 	"machine-pivot/internal/host"
 )
 
+// with returns the settings of a machine without any configuration, changed.
+func with(change func(s *host.Settings)) host.Settings {
+	s := host.DefaultSettings()
+	change(&s)
+	return s
+}
+
 // TestSettings (P45): the kernel command line overrides the file.
 func TestSettings(t *testing.T) {
 	defaults := host.DefaultSettings()
@@ -18,31 +25,35 @@ func TestSettings(t *testing.T) {
 	}{
 		{"nobody chose", "root=/dev/vda", "", defaults},
 		{"file", "", "# a comment\n\nmode=system\non-failure = system\nreboot-method=kexec\n",
-			host.Settings{Mode: "system", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print", BoundImages: "require"}},
-		{"no newline at the end", "", "mode=off", host.Settings{Mode: "off", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "require"}},
+			with(func(s *host.Settings) { s.Mode, s.OnFailure, s.RebootMethod = "system", "system", "kexec" })},
+		{"no newline at the end", "", "mode=off", with(func(s *host.Settings) { s.Mode = "off" })},
 		{"kernel command line", "quiet pivot.mode=off pivot.on-failure=system pivot.reboot-method=kexec",
-			"", host.Settings{Mode: "off", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print", BoundImages: "require"}},
+			"", with(func(s *host.Settings) { s.Mode, s.OnFailure, s.RebootMethod = "off", "system", "kexec" })},
 		{"dash or underscore", "pivot.on_failure=system", "reboot_method=kexec",
-			host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print", BoundImages: "require"}},
+			with(func(s *host.Settings) { s.OnFailure, s.RebootMethod = "system", "kexec" })},
 		{"the kernel command line wins", "pivot.mode=initramfs", "mode=off\nreboot-method=kexec",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "kexec", ImageKargs: "print", BoundImages: "require"}},
+			with(func(s *host.Settings) { s.RebootMethod = "kexec" })},
 		{"its last word wins", "pivot.mode=off pivot.mode=\"system\"", "",
-			host.Settings{Mode: "system", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "require"}},
+			with(func(s *host.Settings) { s.Mode = "system" })},
 		{"what becomes of an image's kernel arguments", "", "image-kargs=apply",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "apply", BoundImages: "require"}},
+			with(func(s *host.Settings) { s.ImageKargs = "apply" })},
 		{"the same on the kernel command line", "pivot.image_kargs=print", "image-kargs=apply",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "require"}},
+			defaults},
 		{"without the application images that an image binds", "pivot.bound_images=ignore", "bound-images=require",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "ignore"}},
+			with(func(s *host.Settings) { s.BoundImages = "ignore" })},
+		{"a system that is entered once", "pivot.fallback=none", "fallback=auto", defaults},
+		{"the same in the file", "", "fallback=auto", with(func(s *host.Settings) { s.Fallback = "auto" })},
 		{"metrics", "", "metrics=/var/lib/node_exporter//pivot.prom",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "require", Metrics: "/var/lib/node_exporter/pivot.prom"}},
+			with(func(s *host.Settings) { s.Metrics = "/var/lib/node_exporter/pivot.prom" })},
 		{"units of a system on trial", "pivot.health=a.service,b@x.socket", "health=c.service",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "require", Health: []string{"a.service", "b@x.socket"}}},
+			with(func(s *host.Settings) { s.Health = []string{"a.service", "b@x.socket"} })},
 		{"a window, and a fleet's lock", "pivot.window=\"Sat,Sun 02:00-05:00\" pivot.fleetlock_group=a.b", "window=02:00-04:00\nfleetlock=https://fleetlock.example\nfleetlock-id=this",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "require", Window: "Sat,Sun 02:00-05:00",
-				FleetLock: host.FleetLock{URL: "https://fleetlock.example", Group: "a.b", ID: "this"}}},
+			with(func(s *host.Settings) {
+				s.Window = "Sat,Sun 02:00-05:00"
+				s.FleetLock = host.FleetLock{URL: "https://fleetlock.example", Group: "a.b", ID: "this"}
+			})},
 		{"none of both, for one boot", "pivot.window=none pivot.fleetlock=none", "window=02:00-04:00\nfleetlock=https://fleetlock.example",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "require"}},
+			defaults},
 		{"what is for init", "-- pivot.mode=off", "", defaults},
 		{"others' arguments", "pivotal.mode=off mode=off", "", defaults},
 	} {
@@ -84,7 +95,7 @@ func TestWrongSettings(t *testing.T) {
 	if fault.KindOf(err) != fault.BadInput || fault.HintOf(err) == "" {
 		t.Fatalf("error %v", err)
 	}
-	if want := (host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print", BoundImages: "require"}); !reflect.DeepEqual(got, want) {
+	if want := with(func(s *host.Settings) { s.OnFailure, s.RebootMethod = "system", "kexec" }); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	const file = "/etc/pivot/firstboot.conf, line "
@@ -93,8 +104,8 @@ func TestWrongSettings(t *testing.T) {
 		file + `1: "mode system" is no KEY=VALUE`,
 		file + `4: "initrd" is not allowed; it is one of [initramfs system off]`,
 		file + `6: reboot-method is set on line 5 already`,
-		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method, image-kargs, bound-images, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
-		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method, image-kargs, bound-images, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
+		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
+		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
 		file + `9: "yes" is not allowed; it is one of [print apply]`,
 		file + `10: "pivot.prom" is not allowed; it is an absolute path that ends in .prom`,
 		file + `11: "Sat" is not allowed: it is [DAYS] HH:MM-HH:MM [ZONE], as "Sat,Sun 22:00-04:00" or "Mon..Fri 01:00-03:30 Europe/Berlin", and perhaps more of them with semicolons between`,
@@ -102,7 +113,7 @@ func TestWrongSettings(t *testing.T) {
 		file + `13: "a b" is not allowed; a group has letters, digits, points and dashes`,
 		file + `14: "" is not allowed; an ID has no white space`,
 		`kernel command line, pivot.mode: "never" is not allowed; it is one of [initramfs system off]`,
-		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method, image-kargs, bound-images, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
+		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
 		`kernel command line, pivot.mode: "" is not allowed; it is one of [initramfs system off]`,
 	}
 	if err.Error() != strings.Join(want, "\n") {

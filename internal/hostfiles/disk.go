@@ -2,6 +2,7 @@ package hostfiles
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -25,6 +26,9 @@ type Disk interface {
 	Own(path string, e Entry) error
 	// Write creates a file, or replaces the content of an existing one.
 	Write(path string, content []byte, mode fs.FileMode) error
+	// Overwrite replaces the content of an existing file by one of the same size, in the file's own
+	// blocks. A boot loader that does not read the file system's journal sees it after a Sync.
+	Overwrite(path string, content []byte) error
 	Sync(path string) error // syncs a file or a directory; a link only to a directory
 	// SyncAll syncs the file system of a path, with all names and contents.
 	SyncAll(path string) error
@@ -144,6 +148,23 @@ func (OS) Write(path string, content []byte, mode fs.FileMode) error {
 		return err
 	}
 	return selinux.Inherit(path)
+}
+
+// Overwrite implements Disk. It does not follow a symbolic link.
+func (OS) Overwrite(path string, content []byte) error {
+	return withOpen(path, unix.O_WRONLY|unix.O_NONBLOCK, func(f *os.File) error {
+		info, err := f.Stat()
+		switch {
+		case err != nil:
+			return err
+		case !info.Mode().IsRegular():
+			return replaced(path)
+		case info.Size() != int64(len(content)):
+			return &fs.PathError{Op: "overwrite", Path: path, Err: fmt.Errorf("it has %d bytes, not %d", info.Size(), len(content))}
+		}
+		_, err = f.WriteAt(content, 0)
+		return err
+	})
 }
 
 // Sync implements Disk. It opens nothing but a file or a directory: in a user's directory, a FIFO

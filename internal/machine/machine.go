@@ -31,6 +31,8 @@ type Machine struct {
 	Systemd host.Services
 	// Unfinished is what earlier commands may have left on the machine; nil: nothing.
 	Unfinished Unfinished
+	// Fallback enters the system of a first boot once; nil: no machine does.
+	Fallback Fallback
 	// Contributors are those besides CPU partitioning and what is projected into /var.
 	Contributors []pivot.Contributor
 

@@ -82,6 +82,7 @@ var importTable = map[string]rule{
 	"ostree":    {ours: []string{"budget", "ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostfiles": {ours: []string{"fault", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
+	"grub":       {ours: []string{"hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"projection": {ours: []string{"hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	"osimage": {ours: []string{"osimage", "selinux", "ostree", "fault", "guard", "kargs", "printable", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
@@ -108,7 +109,7 @@ var importTable = map[string]rule{
 	"handback":  {ours: []string{"fault", "hostfiles", "mcfile"}, never: slices.Concat(processes, commandLine, world)},
 	"found":     {ours: []string{"budget", "fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"live":      {ours: []string{"disruption", "fault", "host", "hostfiles", "pivot", "start"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"host":      {ours: append([]string{"fleetlock", "ostree", "pivot", "machineconfig/enable", "projection", "softreboot", "window"}, values...), foreign: true, never: commandLine},
+	"host":      {ours: append([]string{"fleetlock", "grub", "ostree", "pivot", "machineconfig/enable", "projection", "softreboot", "window"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"plot":      {ours: []string{"pivot", "fault", "printable", "start"}, never: slices.Concat(processes, commandLine, world)},
 	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "pivot", "rpmostree", "host"}, never: slices.Concat(processes, commandLine, world)},

@@ -47,10 +47,10 @@ func newMachine(t *testing.T, h *hostdir.Host) *machine.Machine {
 	t.Helper()
 	clock := time.Now() // advances only when the retry sleeps
 	return &machine.Machine{
-		Unfinished: day2.Unfinished{},
-		Host:       h.Host,
-		Puller:     &osimage.Puller{Root: h.Root},
-		Engine:     &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run},
+		Unfinished: day2.Unfinished{}, Fallback: day2.Fallback{},
+		Host:   h.Host,
+		Puller: &osimage.Puller{Root: h.Root},
+		Engine: &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run},
 		Retry: retry.Policy{
 			First: time.Second, Cap: time.Minute, Bound: 5 * time.Minute, Now: func() time.Time { return clock },
 			Sleep: func(_ context.Context, d time.Duration) error { clock = clock.Add(d); return nil },

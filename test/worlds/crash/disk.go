@@ -103,6 +103,28 @@ func (d *disk) Write(path string, content []byte, mode fs.FileMode) error {
 	return d.effect("write "+filepath.Base(path), half, func() error { return write(content) })
 }
 
+// Overwrite implements hostfiles.Disk. Halfway, the first half of the file is new.
+func (d *disk) Overwrite(path string, content []byte) error {
+	path = name(path)
+	if d.skipped(path) {
+		return nil
+	}
+	write := func(content []byte) error {
+		n := d.now[path]
+		if n == nil || len(n.content) != len(content) {
+			return fs.ErrInvalid
+		}
+		n.content = content
+		return n.write(path)
+	}
+	half := func() {
+		if n := d.now[path]; n != nil && len(n.content) == len(content) {
+			_ = write(slices.Concat(content[:len(content)/2], n.content[len(content)/2:]))
+		}
+	}
+	return d.effect("overwrite "+filepath.Base(path), half, func() error { return write(content) })
+}
+
 // Make implements hostfiles.Disk. Halfway, a file has half of its content, and a directory is there
 // with neither its mode nor its owner.
 func (d *disk) Make(path string, f hostfiles.File, _ string) error {

@@ -22,7 +22,8 @@ const maxStarts = 10
 //   - each boot starts the old system, unchanged, or the new one, complete;
 //   - the secret is never readable by others than root;
 //   - each crash of the machine costs at most one additional boot;
-//   - the first boot is closed on the new system, with the journal in phase done;
+//   - the first boot is closed on the new system, which is the default, with the journal in phase done;
+//   - with a fallback, a new system whose kernel is dead is left by a power cycle, with nobody at the menu;
 //   - after a rollback the machine stays on the old system until asked to go forward.
 func (m *Machine) Live() error {
 	switch {
@@ -35,10 +36,13 @@ func (m *Machine) Live() error {
 	case m.applying != nil:
 		return m.liveApply()
 	}
-	bound := 2
+	bound := 2 + 2*m.deadBoots
 	for _, p := range m.points {
 		if p.Loss.reboots() {
 			bound++
+		}
+		if p.Loss.reboots() && m.guarded {
+			bound++ // the crash may use up the one boot of the new system
 		}
 	}
 	if err := m.until(m.arrived, bound); err != nil || !m.back {
@@ -69,6 +73,13 @@ func (m *Machine) until(promise func() error, bound int) error {
 		}
 		if err := errors.Join(m.whole(m.root), m.secretHidden()); err != nil {
 			return fmt.Errorf("boot %d: %w", m.Boots, err)
+		}
+		if m.deadBoots > 0 && m.runs(commitB) {
+			m.deadBoots--
+			if err := m.disk.lose(PowerCut); err != nil {
+				return err
+			}
+			continue
 		}
 		closed, err := m.boot()
 		if err != nil {
@@ -224,5 +235,9 @@ func (m *Machine) arrived() error {
 	if r.Phase != pivot.PhaseDone {
 		return fmt.Errorf("the journal says %s, want done", r.Phase)
 	}
-	return m.noCopiesLeft()
+	next, err := m.next()
+	if err == nil && next.Checksum.String() != commitB {
+		err = errors.New("the first boot is closed, and the next boot is the old system")
+	}
+	return errors.Join(err, m.grubAsBefore(), m.noCopiesLeft())
 }

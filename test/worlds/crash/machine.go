@@ -37,6 +37,9 @@ type Machine struct {
 	back       bool      // see TakenBack
 	again      bool      // the administrator asks to go forward again
 	trial      *trialRun // the new system is deployed on trial; nil: no trial
+	grub       bool      // see StaticGRUB
+	guarded    bool      // see Guarded
+	deadBoots  int       // how many further times the kernel of the new system does not come up
 	entries    int       // number of boot entries written; the last is the default
 	staged     *pivot.Request
 	locked     bool // the staged deployment is not finalized at shutdown
@@ -115,6 +118,9 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 		}
 		etc = append(etc[1:], settled...)
 	}
+	if m.guarded {
+		etc = append(etc, guardedEtc()...)
+	}
 	if m.served {
 		for path, content := range pinningFiles() {
 			etc = append(etc, hostfiles.NewFile(path, pinningMode, []byte(content)))
@@ -132,8 +138,15 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 	switch {
 	case m.change != nil:
 		return m, m.know(m.deployment(commitA) + "/etc")
+	case m.trial != nil && m.grub:
+		return m, m.installGRUB()
 	case m.applying != nil:
 		return m, errors.Join(os.Symlink(m.applying.Repo, filepath.Join(m.dir, "ostree/repo")), m.settleVar())
+	}
+	if m.guarded {
+		if err := m.installGRUB(); err != nil {
+			return nil, err
+		}
 	}
 	if !m.initramfs {
 		return m, nil
@@ -271,6 +284,7 @@ func (m *Machine) process(run func(context.Context) error) (err error) {
 func (m *Machine) parts() *machine.Machine {
 	h := host.New(m.root)
 	h.Disk, h.Reboot = m.disk, m.reboot
+	h.GrubWrites = func(string) error { return nil } // memory is no disk
 	h.Run = func(ctx context.Context, argv ...string) ([]byte, error) { return m.run(ctx, argv) }
 	journal := pivot.JournalIn(m.root)
 	journal.Disk = m.disk
@@ -278,7 +292,7 @@ func (m *Machine) parts() *machine.Machine {
 	if m.served {
 		progress.Emit = func(e pivot.Event) { _ = status.Of(e).Write(m.root) }
 	}
-	parts := &machine.Machine{Host: h, Images: m, Engine: m, Progress: progress, Contributors: m.contributors(), Unfinished: day2.Unfinished{}}
+	parts := &machine.Machine{Host: h, Images: m, Engine: m, Progress: progress, Contributors: m.contributors(), Unfinished: day2.Unfinished{}, Fallback: day2.Fallback{}}
 	if m.change != nil {
 		parts.Systemd = manager{m}
 	}

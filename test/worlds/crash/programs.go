@@ -16,7 +16,7 @@ import (
 // run runs one of the machine's programs. Programs are stopped together with the process. A machine
 // without trial and rollback has none.
 func (m *Machine) run(ctx context.Context, argv []string) ([]byte, error) {
-	if m.trial == nil && m.returning == nil {
+	if m.trial == nil && m.returning == nil && !m.guarded {
 		return nil, errors.New("this machine has no programs")
 	}
 	switch line := strings.Join(argv, " "); {

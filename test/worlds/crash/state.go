@@ -33,6 +33,9 @@ func (m *Machine) noteState(n int) error {
 		fmt.Sprintf("start %d of boot %d, %d reboots, %d boot entries, root %s", n, m.Boots, m.Reboots, m.entries, m.root),
 		fmt.Sprintf("staged %s, locked %v, rebooting %v, again %v", staged, m.locked, m.rebooting, m.again),
 	}
+	if m.guarded {
+		others = append(others, fmt.Sprintf("dead %d", m.deadBoots))
+	}
 	if m.trial != nil {
 		others = append(others, fmt.Sprintf("trial %+v", *m.trial))
 	}

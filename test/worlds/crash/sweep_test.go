@@ -50,6 +50,8 @@ func TestSweep(t *testing.T) {
 		{"in the started system", nil, 1},
 		{"from the initramfs", []crash.Variant{crash.FromInitramfs}, 1},
 		{"taken back and forward again", []crash.Variant{crash.TakenBack}, 2},
+		{"with a fallback", []crash.Variant{crash.Guarded(0)}, 1},
+		{"from the initramfs, with a fallback and a kernel that is dead once", []crash.Variant{crash.FromInitramfs, crash.Guarded(1)}, 2},
 		{"with entries of each kind", []crash.Variant{crash.Configured}, 1},
 		{"to a container build's image, with files that Ignition wrote", []crash.Variant{crash.Built, crash.Served}, 1},
 		{"a change of the running system", []crash.Variant{crash.Changed}, 0},
@@ -57,6 +59,8 @@ func TestSweep(t *testing.T) {
 		{"a trial that is confirmed", []crash.Variant{crash.Tried(crash.Confirmed)}, 1},
 		{"a trial that fails, with a boot loader that only knows a default", []crash.Variant{crash.Tried(crash.TimedOut), crash.WithoutOneShot}, 2},
 		{"a trial whose kernel panics", []crash.Variant{crash.Tried(crash.Panics)}, 1},
+		{"a trial that is confirmed, with GRUB's static configuration", []crash.Variant{crash.Tried(crash.Confirmed), crash.StaticGRUB}, 1},
+		{"a trial whose kernel panics, with GRUB's static configuration", []crash.Variant{crash.Tried(crash.Panics), crash.StaticGRUB}, 1},
 	} {
 		t.Run(machine.name, func(t *testing.T) {
 			s := newSweep(t, machine.variants)

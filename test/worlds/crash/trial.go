@@ -68,16 +68,20 @@ func (t *trialRun) etc() []hostfiles.File {
 // chosen returns the deployment that the boot loader boots: the default, unless there is a one-shot
 // entry or a selection in the boot menu.
 func (m *Machine) chosen(next ostree.Deployment) (ostree.Deployment, error) {
-	t := m.trial
-	if t == nil {
-		return next, nil
+	once, hand := "", false
+	if t := m.trial; t != nil {
+		once, hand = t.once, t.hand
+		t.once, t.hand, t.up = "", false, 0
 	}
-	once := t.once
-	t.once, t.up = "", 0
+	if m.grub {
+		var err error
+		if once, err = m.startedOnce(); err != nil {
+			return next, err
+		}
+	}
 	all, err := ostree.OpenSysroot(m.dir).Deployments()
-	defer func() { t.hand = false }()
 	for _, d := range all {
-		if d.Entry.File == once || t.hand && d.Checksum.String() == commitA {
+		if d.Entry.File == once || hand && d.Checksum.String() == commitA {
 			next = d
 		}
 	}
@@ -153,7 +157,7 @@ func (m *Machine) panicked() error {
 	if err != nil {
 		return err
 	}
-	m.trial.hand = !m.trial.loader || r.Trial != nil && r.Trial.New == ""
+	m.trial.hand = !m.trial.loader && !m.grub || r.Trial != nil && r.Trial.New == ""
 	return nil
 }
 
@@ -266,5 +270,5 @@ func (m *Machine) ended() error {
 	case !m.trial.kept && (!m.runs(commitA) || def != commitA || len(all) != 1):
 		return fmt.Errorf("the trial has failed in %.1s, %.1s is the default of %d", filepath.Base(m.root), def, len(all))
 	}
-	return m.noCopiesLeft()
+	return errors.Join(m.grubAsBefore(), m.noCopiesLeft())
 }

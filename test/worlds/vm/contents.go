@@ -150,6 +150,16 @@ func (c *Contents) list(dir string) (names []string, err error) {
 	return names, nil
 }
 
+// ChangeBoot runs a shell script in the file system of a powered-off machine's disk that has /boot.
+func (m *Machine) ChangeBoot(ctx context.Context, script string) error {
+	parts, err := fileSystemsOn(ctx, m.Disk)
+	if err != nil {
+		return err
+	}
+	_, err = mounted(ctx, m.Disk, parts[len(parts)-1], `(cd "$1"; `+script+`)`)
+	return err
+}
+
 // Deployments returns the directories of the deployments on a powered-off machine's disk.
 func (m *Machine) Deployments() ([]string, error) {
 	names, err := withContents(context.Background(), m, func(c *Contents) ([]string, error) { return c.list(StateRoot + "/deploy") })

@@ -14,7 +14,7 @@ import (
 type DiskSpec struct {
 	Deploy     string     // the version to deploy: "A" (also "") or "B"
 	KernelArgs []string   // in addition to root=, the console and those of emulated
-	Files      []TreeFile // below /etc or /var
+	Files      []TreeFile // below /etc, /var or /boot
 	Origin     []byte     // the deployment's origin file; nil: the one that ostree writes
 	RepoConfig []string   // settings of the repository, such as "sysroot.readonly=true"
 	SizeMiB    int        // of the root file system; 0: 1536
@@ -99,8 +99,10 @@ func (g *Guest) fill(ctx context.Context, sysroot string, d DiskSpec) error {
 		switch {
 		case strings.HasPrefix(f.Path, "/var/"):
 			root = filepath.Join(sysroot, StateRoot)
+		case strings.HasPrefix(f.Path, "/boot/"):
+			root = sysroot
 		case !strings.HasPrefix(f.Path, "/etc/"):
-			return fmt.Errorf("cannot write %s: only /etc and /var are mutable", f.Path)
+			return fmt.Errorf("cannot write %s: only /etc, /var and /boot are mutable", f.Path)
 		}
 		if err := writeTree(root, []TreeFile{f}); err != nil {
 			return err

@@ -16,6 +16,9 @@ import (
 //go:embed grub.cfg
 var grubConfig string
 
+//go:embed grubmenu.cfg
+var grubMenu string
+
 // grubModules is where Debian has GRUB's modules for a PC's BIOS.
 const grubModules = "/usr/lib/grub/i386-pc"
 
@@ -33,19 +36,33 @@ func MissingGRUB() []string {
 // kernel arguments that start Ignition, as long as the file stamp, a path in the root file
 // system, exists.
 func InstallGRUB(ctx context.Context, disk, stamp string) error {
-	err := installGRUB(ctx, disk, stamp)
+	return installGRUB(ctx, disk, strings.ReplaceAll(grubConfig, "@STAMP@", stamp))
+}
+
+// InstallStaticGRUB is like InstallGRUB, for a GRUB with a static configuration: it executes StaticGRUB
+// below /boot, in which it knows the command blscfg, and boots an entry of its menu.
+func InstallStaticGRUB(ctx context.Context, disk string) error {
+	return installGRUB(ctx, disk, grubMenu)
+}
+
+// StaticGRUB is the path of GRUB's configuration for InstallStaticGRUB.
+const StaticGRUB = "/boot/grub2/grub.cfg"
+
+// installGRUB installs GRUB with a configuration in its core image.
+func installGRUB(ctx context.Context, disk, config string) error {
+	err := writeGRUB(ctx, disk, config)
 	if err != nil {
 		return fmt.Errorf("cannot install GRUB on %s: %w", disk, err)
 	}
 	return nil
 }
 
-func installGRUB(ctx context.Context, disk, stamp string) (err error) {
+func writeGRUB(ctx context.Context, disk, config string) (err error) {
 	parts, err := partitionsOf(ctx, disk)
 	if err != nil {
 		return err
 	}
-	core, err := grubCore(ctx, strings.ReplaceAll(grubConfig, "@STAMP@", stamp))
+	core, err := grubCore(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -100,7 +117,7 @@ func grubCore(ctx context.Context, config string) (core []byte, err error) {
 	}
 	if _, err := run(ctx, "grub-mkimage", "-O", "i386-pc", "-o", image, "-m", disk, "-p", "(memdisk)/boot/grub",
 		// linux.mod depends on the last five.
-		"serial", "terminal", "memdisk", "tar", "biosdisk", "part_gpt", "ext2", "search_label", "test", "true", "regexp", "configfile", "normal",
+		"serial", "terminal", "memdisk", "tar", "biosdisk", "part_gpt", "ext2", "xfs", "loadenv", "search_label", "test", "true", "regexp", "configfile", "normal",
 		"boot", "mmap", "relocator", "vbe", "video"); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -13,7 +14,8 @@ import (
 // Layout describes the file systems of a disk. Their labels are "root" and "boot".
 type Layout struct {
 	Root         FileSystem // "": Ext4
-	SeparateBoot bool       // /boot is a separate file system (Ext4), mounted by /etc/fstab
+	SeparateBoot bool       // /boot is a separate file system, mounted by /etc/fstab
+	Boot         FileSystem // of /boot; "": Ext4
 	// Verity lets files on the root file system (Ext4) have fs-verity. Then the kernels must be on a
 	// separate /boot: a host without fs-verity in its kernel cannot read a file that has it.
 	Verity bool
@@ -22,7 +24,7 @@ type Layout struct {
 // FileSystem is a kind of file system.
 type FileSystem string
 
-// The supported file systems for the root.
+// The supported file systems.
 const (
 	Ext4 FileSystem = "ext4"
 	XFS  FileSystem = "xfs"
@@ -33,6 +35,9 @@ func (l Layout) String() string {
 	root := Ext4
 	if l.Root != "" {
 		root = l.Root
+	}
+	if l.SeparateBoot && l.Boot == XFS {
+		return "separate xfs boot, " + string(root) + " root"
 	}
 	if l.SeparateBoot {
 		return "separate boot, " + string(root) + " root"
@@ -55,7 +60,7 @@ func (l Layout) Missing() []string {
 	if l.SeparateBoot {
 		missing = append(missing, lacking("sfdisk")...)
 	}
-	if l.Root == XFS {
+	if l.Root == XFS || l.Boot == XFS {
 		missing = append(missing, lacking("mkfs.xfs", "xfs_repair", "findmnt")...)
 		if !kernelHas(XFS) {
 			missing = append(missing, "xfs in this kernel")
@@ -87,7 +92,8 @@ func (l Layout) files() []TreeFile {
 	if !l.SeparateBoot {
 		return nil
 	}
-	return []TreeFile{{Path: "/etc/fstab", Mode: 0o644, Content: []byte("LABEL=boot /boot ext4 defaults 0 0\n")}}
+	line := fmt.Sprintf("LABEL=boot /boot %s defaults 0 0\n", cmp.Or(l.Boot, Ext4))
+	return []TreeFile{{Path: "/etc/fstab", Mode: 0o644, Content: []byte(line)}}
 }
 
 // makeDisk makes a disk of the layout with the contents of sysroot. With a separate /boot, it
@@ -100,7 +106,7 @@ func (l Layout) makeDisk(ctx context.Context, dst, sysroot string, rootMiB int) 
 	boot := filepath.Join(sysroot, "boot")
 	for _, p := range parts { // the root last
 		if p.name == bootPartition {
-			if err := makeExt4(ctx, dst, p, boot); err != nil {
+			if err := makeFileSystem(ctx, l.Boot, dst, p, boot); err != nil {
 				return err
 			}
 			if err := emptyDir(boot); err != nil {
@@ -117,13 +123,18 @@ func (l Layout) makeDisk(ctx context.Context, dst, sysroot string, rootMiB int) 
 
 // makeRoot makes the root file system in a partition, with the contents of sysroot.
 func (l Layout) makeRoot(ctx context.Context, disk string, p partition, sysroot string) error {
-	switch {
-	case l.Root == XFS:
-		return makeXFS(ctx, disk, p, sysroot)
-	case l.Verity:
+	if l.Verity {
 		return makeExt4(ctx, disk, p, sysroot, "-O", "verity")
 	}
-	return makeExt4(ctx, disk, p, sysroot)
+	return makeFileSystem(ctx, l.Root, disk, p, sysroot)
+}
+
+// makeFileSystem makes a file system of a kind in a partition, with the contents of dir.
+func makeFileSystem(ctx context.Context, kind FileSystem, disk string, p partition, dir string) error {
+	if kind == XFS {
+		return makeXFS(ctx, disk, p, dir)
+	}
+	return makeExt4(ctx, disk, p, dir)
 }
 
 // emptyDir replaces a directory with an empty one.

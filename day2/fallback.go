@@ -1,0 +1,49 @@
+package day2
+
+import (
+	"context"
+
+	"machine-pivot/day2/trial"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/machine"
+	"machine-pivot/pivot"
+)
+
+// Fallback is the machine.Fallback of day 2: a first boot's new system is on trial until the first
+// boot has proven it.
+type Fallback struct{}
+
+var _ machine.Fallback = Fallback{}
+
+// Try implements machine.Fallback.
+func (Fallback) Try(ctx context.Context, m *machine.Machine, method host.RebootMethod) (*pivot.Trying, error) {
+	return conductor(m).Attempt(ctx, method)
+}
+
+// Without implements machine.Fallback.
+func (Fallback) Without(why error) string { return trial.NoFallback(why) }
+
+// Enter implements machine.Fallback.
+func (Fallback) Enter(ctx context.Context, m *machine.Machine, method host.RebootMethod) error {
+	return conductor(m).Enter(ctx, method)
+}
+
+// Proves implements machine.Fallback.
+func (Fallback) Proves(ctx context.Context, m *machine.Machine) (bool, error) {
+	if t := m.Progress.Content.Trial; t == nil || t.Confirm != pivot.ConfirmProof {
+		return false, nil
+	}
+	state, _, err := conductor(m).State()
+	if err == nil && state == pivot.TrialKept && m.Where().Started() {
+		return false, conductor(m).FinishKeep(ctx)
+	}
+	return state == pivot.TrialProves || state == pivot.TrialKept, err
+}
+
+// Keep implements machine.Fallback.
+func (Fallback) Keep(ctx context.Context, m *machine.Machine) error { return conductor(m).Keep(ctx) }
+
+// Return implements machine.Fallback.
+func (Fallback) Return(ctx context.Context, m *machine.Machine, lacks string) error {
+	return conductor(m).Return(ctx, lacks)
+}

@@ -1,0 +1,109 @@
+package trial
+
+import (
+	"context"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/pivot"
+)
+
+// Fallback returns the trial that the setting fallback=auto makes of a command's commit, on terms, and
+// the link that enables Unit in the new system. An error says why this machine cannot enter a system
+// only once: then its commits are as without the setting.
+func (c *Conductor) Fallback(ctx context.Context, method host.RebootMethod, terms Terms) (*pivot.Trying, hostfiles.File, error) {
+	if err := c.checkOnce(method); err != nil {
+		return nil, hostfiles.File{}, err
+	}
+	trying, link, err := c.Try(ctx, terms)
+	if err != nil {
+		return nil, link, err
+	}
+	trying.Fallback = true
+	return trying, link, nil
+}
+
+// Attempt is Fallback for the commit of a first boot. No unit conducts the trial: the first boot
+// proves its own result.
+func (c *Conductor) Attempt(ctx context.Context, method host.RebootMethod) (*pivot.Trying, error) {
+	booted, err := c.Host.Sysroot().Booted()
+	if err == nil {
+		err = c.checkOnce(method)
+	}
+	if err == nil {
+		err = c.checkReturn(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &pivot.Trying{
+		Fallback:  true,
+		Trial:     pivot.Trial{Old: booted.ID(), Confirm: pivot.ConfirmProof},
+		CheckUnit: c.acceptFirstBoot,
+		Hold:      func(ctx context.Context) (string, error) { return c.hold(ctx, booted) },
+	}, nil
+}
+
+// NoFallback returns the warning for a commit without a fallback.
+func NoFallback(why error) string {
+	return "warning: no fallback, so if the new kernel is dead, somebody must choose the old system in the boot menu: " + why.Error()
+}
+
+// checkOnce returns an error if no way is known here to enter a system only once.
+func (c *Conductor) checkOnce(method host.RebootMethod) error {
+	if method == host.RebootKexec && c.Host.CheckKexec() == nil {
+		return nil
+	}
+	_, err := c.Host.OneShot()
+	return err
+}
+
+// firstBootUnit runs the first boot.
+const firstBootUnit = "pivot-firstboot.service"
+
+// acceptFirstBoot returns an error if the system of a commit would not prove itself.
+func (c *Conductor) acceptFirstBoot(commit string) error {
+	has, err := c.Host.WillHaveUnit(firstBootUnit, commit)
+	if err == nil && !has {
+		err = fault.New(fault.Refused, "the new system has no %s, so nothing would prove it", host.UnitInImage(firstBootUnit))
+	}
+	return err
+}
+
+// Keep makes the running system, which its first boot has proven, the default.
+func (c *Conductor) Keep(ctx context.Context) error { return c.keep(ctx) }
+
+// FinishKeep completes a Keep that was interrupted.
+func (c *Conductor) FinishKeep(ctx context.Context) error { return c.settle(ctx) }
+
+// Return reboots into the old system, because the running one lacks something of what its first boot
+// asks for.
+func (c *Conductor) Return(ctx context.Context, lacks string) error {
+	err := fault.New(fault.Refused, "the new system is not what was asked for: %s", lacks)
+	c.Progress.Content.Error = pivot.FailureOf(err)
+	c.Progress.Note(err.Error())
+	if err := c.Progress.Keep(); err != nil {
+		return err
+	}
+	return c.goBack(ctx)
+}
+
+// closeAttempt closes the trial of a first boot after another system was booted. The transaction is
+// still committed and did not hold, as without a fallback: the first boot counts the attempt, unless
+// the machine was rebooted before the new system was to be entered. The deployment stays, because the
+// next attempt needs its content.
+func (c *Conductor) closeAttempt(ctx context.Context, booted string) error {
+	journal := &c.Progress.Content
+	if booted == journal.Trial.Old {
+		if err := c.reclaim(ctx, journal.Trial); err != nil {
+			return err
+		}
+	}
+	c.Progress.Note(c.failure(booted).Message)
+	if !journal.Trial.Entered {
+		journal.Phase = pivot.PhaseApplying // the attempt goes on
+	}
+	journal.Trial, journal.Error = nil, nil
+	return c.Progress.Journal.Save(*journal)
+}

@@ -1,0 +1,59 @@
+package firstboot
+
+import (
+	"context"
+
+	"machine-pivot/internal/host"
+	"machine-pivot/pivot"
+)
+
+// A first boot with the setting fallback=auto: the old system stays the default of the boot loader,
+// which starts the new one once. There, the first boot keeps it if it proves it, and goes back
+// otherwise. If the new system does not come up at all, the next boot is the old one.
+
+// open opens the journal for a run that may change the machine. In an initramfs it returns an error
+// of kind fault.Later if the running system is to be proven, which only the started system does.
+func (b *FirstBoot) open(ctx context.Context) error {
+	if b.Fallback == nil {
+		return b.OpenToChange(ctx)
+	}
+	if err := b.OpenToWrite(ctx); err != nil {
+		return err
+	}
+	proves, err := b.Fallback.Proves(ctx, b.Machine)
+	switch {
+	case err != nil:
+		return err
+	case proves && !b.Where().Started():
+		return later("this system was booted once, and the started system proves it")
+	case proves:
+		return nil
+	}
+	return b.OpenToChange(ctx)
+}
+
+// tryOnce adds to an ask that the new system is to be entered once, if the setting says so. It returns
+// why that is not possible.
+func (b *FirstBoot) tryOnce(ctx context.Context, ask *pivot.Ask, settings host.Settings) (why error) {
+	if b.Fallback == nil || b.NoReboot || settings.Fallback != host.FallbackAuto {
+		return nil
+	}
+	ask.Trying, why = b.Fallback.Try(ctx, b.Machine, settings.RebootMethod)
+	return why
+}
+
+// enter reboots into the committed system.
+func (b *FirstBoot) enter(ctx context.Context, method host.RebootMethod) error {
+	if b.Progress.Content.Trial != nil {
+		return b.Fallback.Enter(ctx, b.Machine, method)
+	}
+	return b.EnterNext(ctx, method)
+}
+
+// keep makes the running system the default, if it was entered once.
+func (b *FirstBoot) keep(ctx context.Context) error {
+	if b.Progress.Content.Trial == nil {
+		return nil
+	}
+	return b.Fallback.Keep(ctx, b.Machine)
+}

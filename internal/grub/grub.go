@@ -1,0 +1,96 @@
+// Package grub has GRUB start a boot entry once, and its default again at the boot after that.
+//
+// GRUB does that by itself if its configuration was made by grub2-mkconfig: it clears the variable
+// next_entry of its environment block before it starts the entry that the variable names. The static
+// configuration of bootupd, which Fedora CoreOS, RHCOS and bootc images have, does not know that
+// variable. But it sources the administrator's custom.cfg, or at least user.cfg. There this package
+// adds a hook that does the same, between two marks, for as long as it is needed.
+package grub
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Loader is the GRUB of a machine that can start an entry once.
+type Loader struct {
+	Dir  string // its directory below /boot
+	hook string // the file for the hook; "": the configuration needs none
+}
+
+// Directories returns where GRUB's files can be below boot: in Fedora and its descendants, and
+// elsewhere.
+func Directories(boot string) []string {
+	return []string{filepath.Join(boot, "grub2"), filepath.Join(boot, "grub")}
+}
+
+// Find returns the GRUB whose configuration is below boot, the path of the machine's /boot. writes is
+// CheckWrites. The error says why GRUB cannot start an entry once.
+func Find(boot string, writes func(path string) error) (Loader, error) {
+	for _, dir := range Directories(boot) {
+		config, err := os.ReadFile(filepath.Join(dir, "grub.cfg"))
+		if err != nil {
+			continue
+		}
+		l := Loader{Dir: dir}
+		if l.hook, err = hookFile(string(config)); err != nil {
+			return Loader{}, err
+		}
+		return l, writes(filepath.Join(dir, l.written()))
+	}
+	return Loader{}, errors.New("no boot loader is known here that starts an entry once")
+}
+
+// Method names the way in which the entry is started once.
+func (l Loader) Method() string {
+	if l.hook == "" {
+		return "GRUB's next_entry"
+	}
+	return "a hook in GRUB's " + l.hook
+}
+
+// written returns the file that GRUB is to write to, or, as long as that does not exist, the
+// directory in which it will be.
+func (l Loader) written() string {
+	if l.hook == "" {
+		return systemBlock
+	}
+	return "."
+}
+
+// Files in GRUB's directory that a static configuration sources.
+const (
+	customFile = "custom.cfg" // the last; since coreos-assembler's of October 2024 and in bootupd's
+	userFile   = "user.cfg"   // before the entries are known; also has the password of grub2-setpassword
+)
+
+var (
+	comment = regexp.MustCompile(`(?m)^\s*#.*$`)
+	sources = regexp.MustCompile(`(?m)^\s*(?:source|\.)\s+"?(?:\$prefix|\$\{prefix\})/(custom|user)\.cfg"?\s*$`)
+)
+
+// hookFile returns the file that a configuration needs a hook in, or "" if it starts $next_entry
+// once by itself.
+func hookFile(config string) (string, error) {
+	config = comment.ReplaceAllString(config, "")
+	if !strings.Contains(config, "blscfg") {
+		return "", errors.New(`GRUB's configuration has no "blscfg": it does not start ostree's boot entries by their names`)
+	}
+	if strings.Contains(config, "save_env next_entry") {
+		return "", nil
+	}
+	hook := ""
+	for _, m := range sources.FindAllStringSubmatch(config, -1) {
+		if file := m[1] + ".cfg"; hook != customFile {
+			hook = file
+		}
+	}
+	if hook == "" {
+		return "", fmt.Errorf("GRUB's configuration has no %q and sources neither %s nor %s: it knows no entry that is started once", "save_env next_entry", customFile, userFile)
+	}
+	return hook, nil
+}

@@ -1,0 +1,198 @@
+package grub
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"machine-pivot/internal/hostfiles"
+)
+
+// Writer writes to GRUB's directory.
+type Writer struct {
+	Disk hostfiles.Disk
+	Dir  string // GRUB's directory, at a path where it is writable
+	// Settle writes all of the directory's file system to where GRUB finds it. GRUB does not read
+	// the journal of a file system, so it may not see what was only synced.
+	Settle func() error
+}
+
+// id matches the names of entries that need no quoting, neither in an environment block nor in a
+// script.
+var id = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
+
+// Set has GRUB start the entry of the boot entry file once. After a crash at any point, GRUB starts
+// its default, or the entry exactly once: everything that the hook needs is on the disk before the
+// last write, which names the entry.
+func (l Loader) Set(w Writer, file string) error {
+	name := strings.TrimSuffix(file, ".conf")
+	if !id.MatchString(name) {
+		return fmt.Errorf("cannot start boot entry %q once: GRUB would not find that name", file)
+	}
+	block, variable := systemBlock, systemVariable
+	if l.hook != "" {
+		block, variable = ownBlock, ownVariable
+		if err := l.install(w); err != nil {
+			return fmt.Errorf("cannot start a boot entry once: %w", err)
+		}
+	}
+	err := w.setVariable(block, variable, name)
+	if err == nil {
+		err = w.Settle()
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("cannot start a boot entry once: %w", err), l.Clear(w))
+	}
+	return nil
+}
+
+// install writes the hook and its environment block, in which no entry is named.
+func (l Loader) install(w Writer) error {
+	if err := w.clear(); err != nil {
+		return err
+	}
+	text, mode, err := w.read(l.hook)
+	if err != nil {
+		return err
+	}
+	if text, err = withHook(text); err != nil {
+		return fmt.Errorf("cannot change GRUB's %s: %w", l.hook, err)
+	}
+	err = hostfiles.Replace(w.Disk, filepath.Join(w.Dir, ownBlock), emptyBlock(), privateMode)
+	if err == nil {
+		err = hostfiles.Replace(w.Disk, filepath.Join(w.Dir, l.hook), []byte(text), mode)
+	}
+	if err == nil {
+		err = w.Settle()
+	}
+	return err
+}
+
+// privateMode is the mode that bootupd gives to files in GRUB's directory.
+const privateMode = 0o600
+
+// Clear undoes Set. It is a no-op if there is nothing to undo.
+func (l Loader) Clear(w Writer) error {
+	if l.hook != "" {
+		return w.Remove()
+	}
+	if err := w.setVariable(systemBlock, systemVariable, ""); err != nil {
+		return fmt.Errorf("cannot undo the boot entry that is started once: %w", err)
+	}
+	return nil
+}
+
+// Installed reports whether a directory of GRUB has a hook or something that belongs to one.
+func Installed(dir string) bool {
+	if _, err := os.Lstat(filepath.Join(dir, ownBlock)); err == nil {
+		return true
+	}
+	for _, name := range []string{customFile, userFile} {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil && bytes.Contains(text, []byte(beginMark)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Remove removes the hook, in whatever file it is, and what belongs to it. The administrator's lines
+// stay. First it has the hook start nothing, so that a crash leaves no entry that would be started.
+func (w Writer) Remove() error {
+	if err := w.remove(); err != nil {
+		return fmt.Errorf("cannot remove the hook from GRUB's configuration: %w", err)
+	}
+	return nil
+}
+
+func (w Writer) remove() error {
+	if err := w.clear(); err != nil {
+		return err
+	}
+	for _, name := range []string{customFile, userFile} {
+		if err := w.unhook(name); err != nil {
+			return err
+		}
+	}
+	if err := hostfiles.Remove(w.Disk, filepath.Join(w.Dir, ownBlock)); err != nil {
+		return err
+	}
+	return w.Settle()
+}
+
+// clear has the hook start nothing, if there is one. GRUB, too, finds no variable in a damaged block.
+func (w Writer) clear() error {
+	text, _, err := w.read(ownBlock)
+	if err != nil || variable([]byte(text), ownVariable) == "" {
+		return err
+	}
+	return w.setVariable(ownBlock, ownVariable, "")
+}
+
+// unhook removes the hook from a file, and the file if nothing else is in it.
+func (w Writer) unhook(name string) error {
+	text, mode, err := w.read(name)
+	if err != nil {
+		return err
+	}
+	rest, err := withoutHook(text)
+	switch path := filepath.Join(w.Dir, name); {
+	case err != nil:
+		return fmt.Errorf("cannot change GRUB's %s: %w", name, err)
+	case rest == text:
+		return nil
+	case rest == "":
+		return hostfiles.Remove(w.Disk, path)
+	default:
+		return hostfiles.Replace(w.Disk, path, []byte(rest), mode)
+	}
+}
+
+// read returns a file's content and mode; "" if there is none.
+func (w Writer) read(name string) (string, fs.FileMode, error) {
+	path := filepath.Join(w.Dir, name)
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", privateMode, nil
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no regular file")
+	}
+	var text []byte
+	if err == nil {
+		text, err = hostfiles.ReadSettings(path)
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("cannot read GRUB's %s: %w", name, err)
+	}
+	return string(text), info.Mode().Perm(), nil
+}
+
+// setVariable sets a variable in an environment block, in place and durably. It writes nothing if
+// the variable has that value.
+func (w Writer) setVariable(file, name, value string) error {
+	text, _, err := w.read(file)
+	if err != nil {
+		return err
+	}
+	if text != "" && variable([]byte(text), name) == value {
+		return nil
+	}
+	block, err := withVariable([]byte(text), name, value)
+	if err != nil {
+		return fmt.Errorf("cannot use GRUB's %s: %w", file, err)
+	}
+	path := filepath.Join(w.Dir, file)
+	err = w.Disk.Overwrite(path, block)
+	if err == nil {
+		err = w.Disk.Sync(path)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write GRUB's %s: %w", file, err)
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/grub"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
+)
+
+// opalPath exists on POWER machines whose firmware is OPAL. Their boot loader, petitboot, reads
+// GRUB's configuration by a parser of its own.
+const opalPath = "/sys/firmware/opal"
+
+const bootPath = "/boot"
+
+// grubOnce returns the method of GRUB.
+func (h *Host) grubOnce() (oneShot, error) {
+	if opal, err := h.Has(opalPath); opal || err != nil {
+		return oneShot{}, errors.Join(err, errors.New("petitboot is not known to start an entry once"))
+	}
+	l, err := grub.Find(h.Path(bootPath), h.GrubWrites)
+	if err != nil {
+		return oneShot{}, err
+	}
+	return oneShot{
+		loader: l.Method(),
+		set: func(ctx context.Context, e ostree.BootEntry) error {
+			return h.writeGrub(ctx, l.Dir, func(w grub.Writer) error { return l.Set(w, e.File) })
+		},
+		forget: func(ctx context.Context) error { return h.writeGrub(ctx, l.Dir, l.Clear) },
+	}, nil
+}
+
+// EndOnce removes what BootOnce has added to the boot loader's configuration, after the boot that
+// it was for. It does not depend on what the configuration is by now.
+func (h *Host) EndOnce(ctx context.Context) error {
+	var errs []error
+	for _, dir := range grub.Directories(h.Path(bootPath)) {
+		if grub.Installed(dir) {
+			errs = append(errs, h.writeGrub(ctx, dir, grub.Writer.Remove))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// writeGrub calls write with a Writer for a directory of GRUB. Like libostree, it writes to a /boot
+// that is mounted read-only through a private, writable mount.
+func (h *Host) writeGrub(ctx context.Context, dir string, write func(grub.Writer) error) error {
+	w := grub.Writer{Disk: h.Disk, Dir: dir, Settle: func() error { return h.settle(ctx, dir) }}
+	var system unix.Statfs_t
+	if err := unix.Statfs(dir, &system); err != nil {
+		return fmt.Errorf("cannot look at %s: %w", dir, err)
+	}
+	if system.Flags&unix.ST_RDONLY == 0 {
+		return write(w)
+	}
+	view, err := hostfiles.OpenWritable(h.Path(bootPath), dir)
+	if err != nil {
+		return err
+	}
+	w.Dir = fmt.Sprintf("/proc/self/fd/%d", view.Fd())
+	return errors.Join(write(w), view.Close())
+}
+
+// freezeScript freezes the file system of a directory and thaws it. A shell does it, because what
+// is frozen has to be thawed even if this process is killed meanwhile.
+const freezeScript = `fsfreeze --freeze "$1"; frozen=$?; fsfreeze --unfreeze "$1" || [ $frozen != 0 ] && exit $frozen`
+
+// settle writes all of the file system of GRUB's directory to where GRUB finds it. As in libostree,
+// a freeze and a thaw have the file system empty its journal.
+func (h *Host) settle(ctx context.Context, dir string) error {
+	if err := h.Disk.SyncAll(dir); err != nil {
+		return fmt.Errorf("cannot sync %s: %w", dir, err)
+	}
+	if !grub.Journals(dir) {
+		return nil
+	}
+	path := filepath.Join("/", bootPath, filepath.Base(dir)) // in the system, which may be in a chroot
+	if _, err := h.Run(context.WithoutCancel(ctx), "/bin/sh", "-c", freezeScript, "freeze", path); err != nil {
+		return fmt.Errorf("cannot have the file system of %s empty its journal: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,27 @@
+package machine
+
+import (
+	"context"
+
+	"machine-pivot/internal/host"
+	"machine-pivot/pivot"
+)
+
+// Fallback has the boot loader start the system that a first boot has committed only once, and the old
+// one again unless the first boot proves the new one: the setting fallback=auto. The journal must be
+// open.
+type Fallback interface {
+	// Try returns the request for a commit. An error says why this machine cannot.
+	Try(ctx context.Context, m *Machine, method host.RebootMethod) (*pivot.Trying, error)
+	// Without returns the warning for a commit for which Try has returned an error.
+	Without(why error) string
+	// Enter reboots into the committed system, once.
+	Enter(ctx context.Context, m *Machine, method host.RebootMethod) error
+	// Proves reports whether the running system was entered like this, and is still to be proven. In
+	// the started system it completes a Keep that was interrupted.
+	Proves(ctx context.Context, m *Machine) (bool, error)
+	// Keep makes the running system the default, because it is proven.
+	Keep(ctx context.Context, m *Machine) error
+	// Return reboots into the old system, because the running one lacks something.
+	Return(ctx context.Context, m *Machine, lacks string) error
+}

@@ -1,0 +1,201 @@
+package stories_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/day2"
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
+)
+
+// newGuarded is newTried for a machine with the setting fallback=auto, whose boot loader starts an
+// entry once, and with an open first boot.
+func newGuarded(t *testing.T) *tried {
+	t.Helper()
+	h := newTried(t)
+	h.oneShot()
+	h.Write(host.SettingsPath, []byte("fallback=auto\n"))
+	h.Write("/etc/systemd/system/pivot-firstboot.service", []byte("[Service]\n"))
+	ask(t, h.Host)
+	return h
+}
+
+// bootGuarded runs the first boot in the system that runs, up to its end or to its reboot.
+func (h *tried) bootGuarded() error {
+	h.t.Helper()
+	h.asked, h.notes = nil, ""
+	b := firstboot.FirstBoot{Machine: h.newMachine(), File: firstboot.EncapsulatedPath}
+	ctx := stoppedByReboot(h.t, b.Machine, h.Host)
+	return b.Run(ctx)
+}
+
+// enterNew boots the newest deployment of the new system, as the boot loader does that was told to
+// start it once.
+func (h *tried) enterNew() {
+	h.t.Helper()
+	all, err := h.Sysroot().Deployments()
+	must(h.t, err)
+	i := slices.IndexFunc(all, func(d ostree.Deployment) bool { return d.Checksum != h.old })
+	if i < 1 {
+		h.t.Fatalf("the new system is boot entry %d, and the first is the default", i)
+	}
+	h.BootEntry(i)
+}
+
+// expectOnce checks that the last run has asked the boot loader to start the new system once, and has
+// rebooted.
+func (h *tried) expectOnce(reboots int) {
+	h.t.Helper()
+	if len(h.asked) != 1 || !strings.HasPrefix(h.asked[0], "bootctl set-oneshot ostree-") || h.Reboots != reboots {
+		h.t.Errorf("asked %q, %d reboots, want %d", h.asked, h.Reboots, reboots)
+	}
+}
+
+// TestFallbackOfFirstBoot (P59): with the setting fallback=auto, the old system stays the default until
+// the first boot has proven the new one, which then is the default, and the first boot is closed.
+func TestFallbackOfFirstBoot(t *testing.T) {
+	h := newGuarded(t)
+	must(t, h.bootGuarded())
+	h.expectOnce(1)
+	h.expect("A B", pivot.PhaseCommitted, false)
+	h.enterNew()
+	if err := day2Rebase(h); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "not proven by its first boot yet") {
+		t.Errorf("changed by hand: %v", err)
+	}
+	if err := h.confirm(); fault.KindOf(err) != fault.Refused {
+		t.Errorf("confirmed by hand: %v", err)
+	}
+	must(t, h.bootGuarded())
+	h.expect("B A", pivot.PhaseDone, false)
+	if v := h.Version(); v != "B.2" {
+		t.Errorf("version %s runs", v)
+	}
+	if r := h.journal(); r.Trial != nil || r.Closed == nil || h.Reboots != 1 {
+		t.Errorf("the journal says %+v, closed %+v, %d reboots", r.Trial, r.Closed, h.Reboots)
+	}
+}
+
+func day2Rebase(h *tried) error {
+	r := day2.Rebase{Machine: h.newMachine(), Append: []string{"x"}}
+	_, err := r.Run(h.t.Context(), day2.Prepared{})
+	return err
+}
+
+// TestFallbackDeadKernel (P59): a power cycle after a dead kernel boots the old system, which tries
+// again. After the last attempt it stays.
+func TestFallbackDeadKernel(t *testing.T) {
+	h := newGuarded(t)
+	for attempt := 1; attempt <= pivot.MaxAttempts; attempt++ {
+		must(t, h.bootGuarded())
+		h.expectOnce(attempt)
+		h.expect("A B", pivot.PhaseCommitted, false)
+		if r := h.journal(); r.Attempt != attempt || attempt > 1 && !strings.Contains(h.notes, "the new system was not proven: it never came up") {
+			t.Errorf("attempt %d, want %d, notes %s", r.Attempt, attempt, h.notes)
+		}
+		h.Boot()
+	}
+	if err := h.bootGuarded(); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "after 3 attempts it still comes up without the target") {
+		t.Errorf("after the last attempt: %v", err)
+	}
+	h.expect("A B", pivot.PhaseFailed, false)
+	if h.Reboots != pivot.MaxAttempts {
+		t.Errorf("%d reboots", h.Reboots)
+	}
+}
+
+// TestFallbackRebootedBefore (P59): a reboot before the new system was to be entered uses up no
+// attempt.
+func TestFallbackRebootedBefore(t *testing.T) {
+	h := newGuarded(t)
+	must(t, h.bootGuarded())
+	r := h.journal()
+	r.Trial.Entered = false
+	must(t, pivot.JournalIn(h.Root).Save(r))
+	h.Boot()
+	must(t, h.bootGuarded())
+	if r := h.journal(); r.Attempt != 1 || !strings.Contains(h.notes, "rebooted before it was to be entered") {
+		t.Errorf("attempt %d, notes %s", r.Attempt, h.notes)
+	}
+	h.expectOnce(2)
+}
+
+// TestFallbackNotTheTarget (P59): a new system that comes up and is not what was asked for is left for
+// the old one, with the reason.
+func TestFallbackNotTheTarget(t *testing.T) {
+	h := newGuarded(t)
+	must(t, h.bootGuarded())
+	h.enterNew()
+	h.Write("/proc/cmdline", []byte("quiet\n"))
+	must(t, h.bootGuarded())
+	if h.Reboots != 2 || !strings.Contains(h.notes, "the new system is not what was asked for") {
+		t.Errorf("%d reboots, notes %s", h.Reboots, h.notes)
+	}
+	h.expect("A B", pivot.PhaseCommitted, false)
+	h.Boot()
+	must(t, h.bootGuarded())
+	h.expectOnce(3)
+	if r := h.journal(); r.Attempt != 2 || !strings.Contains(h.notes, "nosmt") {
+		t.Errorf("attempt %d, notes %s", r.Attempt, h.notes)
+	}
+}
+
+// TestFallbackCannot (P59): where a fallback is not possible, the commit is as without the setting, and
+// a warning says why.
+func TestFallbackCannot(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*tried)
+		why   string
+	}{
+		"the boot loader": {func(h *tried) {
+			h.Write("/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", nil)
+		}, "no boot loader is known here that starts an entry once"},
+		"the new system": {func(h *tried) { must(h.t, os.Remove(h.Path("/etc/systemd/system/pivot-firstboot.service"))) }, "the new system has no /usr/lib/systemd/system/pivot-firstboot.service"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newGuarded(t)
+			c.spoil(h)
+			must(t, h.bootGuarded())
+			h.expect("B A", pivot.PhaseCommitted, false)
+			if h.Reboots != 1 || len(h.asked) != 0 || !strings.Contains(h.notes, c.why) {
+				t.Errorf("%d reboots, asked %q, notes %s", h.Reboots, h.asked, h.notes)
+			}
+			h.Boot()
+			must(t, h.bootGuarded())
+			h.expect("B A", pivot.PhaseDone, false)
+		})
+	}
+}
+
+// TestFallbackByHand (P59): with the setting, a rebase with its reboot is a trial that confirms itself.
+// A rebase without its reboot is not.
+func TestFallbackByHand(t *testing.T) {
+	for name, reboot := range map[string]bool{"with its reboot": true, "without its reboot": false} {
+		t.Run(name, func(t *testing.T) {
+			h := newTried(t)
+			h.oneShot()
+			h.Write(host.SettingsPath, []byte("fallback=auto\n"))
+			m := h.newMachine()
+			ctx := stoppedByReboot(t, m, h.Host)
+			r := day2.Rebase{Machine: m, Image: h.Image, Reboot: reboot}
+			_, err := r.Run(ctx, day2.Prepared{})
+			must(t, err)
+			if !reboot {
+				h.expect("B A", pivot.PhaseCommitted, false)
+				return
+			}
+			h.expectOnce(1)
+			h.expect("A B", pivot.PhaseCommitted, true)
+			h.enter()
+			h.up = time.Minute
+			must(t, h.conduct())
+			h.expect("B A", pivot.PhaseDone, false)
+		})
+	}
+}
