@@ -213,6 +213,12 @@ func printStatus(w io.Writer, s status.Status) {
 	if s.Pending != nil {
 		line("pending", "%s%s", deploymentText(*s.Pending), map[bool]string{true: " (staged)"}[s.Pending.Staged])
 	}
+	if s.HeldBack != nil {
+		line("held", "%s (staged and locked: no reboot starts it)", deploymentText(*s.HeldBack))
+	}
+	if follows := followed(s); follows != "" {
+		line("follows", "%s", follows)
+	}
 	if p := s.Partitioning; p != nil && len(p.Workloads) > 0 {
 		line("workloads", " %s", strings.Join(p.Workloads, ", "))
 	}
@@ -238,6 +244,17 @@ func printStatus(w io.Writer, s status.Status) {
 	for _, a := range s.History {
 		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), imageText(a.Image, "(the image was kept)"))
 	}
+}
+
+// followed returns the tag that the system of the next boot follows; "" if it follows none.
+func followed(s status.Status) string {
+	switch {
+	case s.Pending != nil:
+		return s.Pending.Image.Follows
+	case s.Booted != nil:
+		return s.Booted.Image.Follows
+	}
+	return ""
 }
 
 // printFailure prints why a run failed, and what to do.
