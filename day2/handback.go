@@ -1,6 +1,7 @@
 package day2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func (h *HandBack) check(ctx context.Context, path string, record []byte, desire
 		Asked:       last.Target.MachineConfig.Digest == hostfiles.DigestOf(record) && expectsTarget(last, h.Progress.BootID),
 		Differences: pivot.Texts(differences),
 		Image:       desired.Image,
-		Booted:      state.Booted.Image.Reference,
+		Booted:      cmp.Or(state.Booted.Image.Follows, state.Booted.Image.Reference),
 	}.Check()
 }
 

@@ -1,6 +1,8 @@
 package day2
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -31,12 +33,15 @@ func (r *Rebase) legacyFile(path string) (string, error) {
 
 // reference returns the requested image: from the command line, the download, or the old tool's
 // file; "" keeps the booted one.
-func (r *Rebase) reference(prepared Prepared) (string, error) {
+func (r *Rebase) reference(ctx context.Context, prepared Prepared) (string, error) {
 	switch {
+	case r.Upgrade:
+		return r.followed(ctx)
 	case r.Image != "":
 		return r.Image, nil
 	case prepared.Downloaded:
-		return r.Progress.Content.Downloaded.Image.Reference, nil
+		image := r.Progress.Content.Downloaded.Image
+		return cmp.Or(image.Follows, image.Reference), nil
 	}
 	return r.legacyFile(PullspecPath)
 }
@@ -44,6 +49,9 @@ func (r *Rebase) reference(prepared Prepared) (string, error) {
 // kargs returns the requested changes of kernel arguments. The command line comes after the
 // file, so it takes precedence for an argument that both set.
 func (r *Rebase) kargs() (kargs.Change, error) {
+	if r.Upgrade {
+		return kargs.Change{}, nil
+	}
 	text, err := r.legacyFile(KernelArgsPath)
 	if err != nil {
 		return kargs.Change{}, err

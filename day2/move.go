@@ -40,6 +40,8 @@ type move struct {
 	try        *trial.Terms     // nil: the new system is kept without a trial
 	noFallback error            // why the setting fallback is without effect
 	converger  *pivot.Converger // for the plan that is carried out
+	// follows says that the machine follows the image as it is named, also if it has that image already.
+	follows bool
 }
 
 // newMove returns a move that takes images from where prepared says.
@@ -143,10 +145,16 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 	case err != nil:
 		return false, err
 	case d.Action == pivot.ActionClose:
+		if err := m.follow(plan); err != nil {
+			return false, err
+		}
 		m.Progress.Note("nothing to do: the machine is what was asked for")
 		dropUsedDownload(ctx, m.Machine, plan.To().Image, m.prepared.Downloaded, false)
 		return false, nil
 	case d.Action == pivot.ActionReboot:
+		if err := m.follow(plan); err != nil {
+			return false, err
+		}
 		m.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
 	}
 	m.Report().Committed(d.Action != pivot.ActionReboot)
@@ -157,7 +165,7 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 	case m.reboot:
 		return true, m.EnterNext(ctx, m.settings.RebootMethod)
 	}
-	m.Progress.Note("the new system is committed. Until the reboot, leave /etc and rpm-ostree alone: changes of /etc are lost, " +
-		"and anything staged on top (rpm-ostree kargs, install) becomes the next boot, without the files and units that were asked for")
+	m.Progress.Note("the new system is committed. Until the reboot, leave /etc, rpm-ostree and bootc alone: changes of /etc are lost, " +
+		"and anything staged on top (rpm-ostree kargs or install, bootc upgrade or switch) becomes the next boot, without the files and units that were asked for")
 	return true, nil
 }

@@ -23,6 +23,7 @@ import (
 type Rebase struct {
 	*machine.Machine
 	Image   string // "": the one in PullspecPath, or else the booted one
+	Upgrade bool   // the image is what the tag that the machine follows points to now; nothing else is asked for
 	Append  []string
 	Delete  []string
 	Pinning pinning.Workloads // none: pinning files are not changed
@@ -36,7 +37,7 @@ type Rebase struct {
 
 // Asked reports whether anything is asked for, by a field or by the old tool's files.
 func (r *Rebase) Asked() bool {
-	if r.Image != "" || r.KernelType != "" || len(r.Append)+len(r.Delete)+len(r.Pinning)+len(r.Extensions) > 0 {
+	if r.Upgrade || r.Image != "" || r.KernelType != "" || len(r.Append)+len(r.Delete)+len(r.Pinning)+len(r.Extensions) > 0 {
 		return true
 	}
 	for _, path := range []string{PullspecPath, KernelArgsPath} {
@@ -64,7 +65,8 @@ func (r *Rebase) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ask, err := r.ask(prepared)
+	m.follows = true
+	ask, err := r.ask(ctx, prepared)
 	if err != nil {
 		return false, err
 	}
@@ -80,7 +82,7 @@ func (r *Rebase) Plan(ctx context.Context, prepared Prepared) (pivot.Plan, error
 	if err := r.Open(); err != nil {
 		return pivot.Plan{}, err
 	}
-	plan, err := foreseen(ctx, r.Machine, prepared, func() (pivot.Ask, error) { return r.ask(prepared) })
+	plan, err := foreseen(ctx, r.Machine, prepared, func() (pivot.Ask, error) { return r.ask(ctx, prepared) })
 	return plan.WithDrain(disruption.Rules{}, nil), err // what changes needs a reboot
 }
 
@@ -89,7 +91,7 @@ func (r *Rebase) Plan(ctx context.Context, prepared Prepared) (pivot.Plan, error
 func (r *Rebase) Download(ctx context.Context) (Downloaded, error) {
 	return runDownload(ctx, r.Machine, func() (p Downloaded, err error) {
 		r.Progress.Begin(pivot.StepRead, "reading what is asked for")
-		ask, err := r.ask(Prepared{})
+		ask, err := r.ask(ctx, Prepared{})
 		if err != nil {
 			return p, err
 		}
@@ -99,7 +101,7 @@ func (r *Rebase) Download(ctx context.Context) (Downloaded, error) {
 
 // ask returns what the command line and the old tool's files ask of the machine. The image of a
 // download is the default for one that is not named.
-func (r *Rebase) ask(prepared Prepared) (pivot.Ask, error) {
+func (r *Rebase) ask(ctx context.Context, prepared Prepared) (pivot.Ask, error) {
 	change, err := r.kargs()
 	if err != nil {
 		return pivot.Ask{}, err
@@ -108,7 +110,7 @@ func (r *Rebase) ask(prepared Prepared) (pivot.Ask, error) {
 	if err != nil {
 		return pivot.Ask{}, err
 	}
-	reference, err := r.reference(prepared)
+	reference, err := r.reference(ctx, prepared)
 	if err != nil {
 		return pivot.Ask{}, err
 	}

@@ -17,7 +17,7 @@ func (c *Converger) apply(ctx context.Context, plan Plan, attempt int) error {
 		c.releasePackages()
 		return err
 	}
-	c.Release(ctx)
+	c.Release(ctx, plan.state.drops()...)
 	if err := c.Images.Remove(ctx, abandoned); err != nil {
 		c.Progress.Note(fmt.Sprintf("an image that is not wanted any more stays in the repository: %v", err))
 	}
@@ -31,6 +31,8 @@ func (c *Converger) abandoned(plan Plan) []Image {
 	image := r.Target.Image
 	switch {
 	case r.Phase == PhaseIdle, r.Phase == PhaseDone, image.IsZero(), image.Same(plan.target.Image):
+		return nil
+	case slices.Contains(plan.state.drops(), image.Commit): // somebody else has staged it meanwhile
 		return nil
 	case r.Downloaded != nil && slices.ContainsFunc(r.Downloaded.Others(Image{}), image.Same):
 		return nil
@@ -68,14 +70,15 @@ func (c *Converger) releasePackages() {
 }
 
 // Release removes the fetched packages and drops what the import kept, since the deployment
-// keeps the image now. A failure does no harm to the machine, so it is only noted.
-func (c *Converger) Release(ctx context.Context) {
+// keeps the image now. keep is that of Images.Release. A failure does no harm to the machine, so it is only
+// noted.
+func (c *Converger) Release(ctx context.Context, keep ...string) {
 	c.releasePackages()
 	image := c.Progress.Content.Target.Image
 	if image.Commit == "" {
 		return
 	}
-	if err := c.Images.Release(ctx, image); err != nil {
+	if err := c.Images.Release(ctx, image, keep...); err != nil {
 		c.Progress.Note(fmt.Sprintf("cannot give up the ref that kept commit %s: %v", image.Commit, err))
 	}
 }

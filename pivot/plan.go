@@ -172,7 +172,7 @@ func imageChanges(state State, target Target) bool {
 	if target.Image.Digest == "" && target.Image.Commit != "" { // the target system was not made from an image
 		return target.Image.Commit != state.Booted.Commit
 	}
-	return !target.Image.IsZero() && !target.Image.Same(state.Booted.Image)
+	return !target.Image.IsZero() && !state.Booted.runs(target.Image)
 }
 
 // nameOf returns a deployment's image, or its commit if it was not made from an image.
@@ -186,15 +186,28 @@ func nameOf(d Deployment) string {
 func notes(state State, target Target) []string {
 	notes := []string{}
 	from, to := state.Booted.Image, target.Image
-	if to.Same(from) && to.Reference != from.Reference {
+	if !to.IsZero() && !from.IsZero() && state.Booted.runs(to) && to.Reference != from.Reference {
 		notes = append(notes, fmt.Sprintf("the booted image %s is the same content under another name", from.Reference))
 	}
-	if state.Pending() {
-		how := map[bool]string{true: "staged", false: "pending"}[state.Default.Staged]
-		notes = append(notes, fmt.Sprintf("deployment %s is %s and will be replaced", state.Default.ID(), how))
-	}
+	notes = append(notes, replaced(state)...)
 	if others := state.Packages.others(target.Packages); len(others) > 0 {
 		notes = append(notes, "packages that are layered beside those asked for stay: "+strings.Join(others, ", "))
+	}
+	return notes
+}
+
+// replaced names the deployments that a new one replaces, and what stays of them.
+func replaced(state State) (notes []string) {
+	const image = "; its image stays in the repository until the next change"
+	if d := state.HeldBack; d != nil {
+		notes = append(notes, fmt.Sprintf("deployment %s of %s is staged and locked, as by bootc upgrade --download-only, and will be dropped%s", d.ID(), nameOf(*d), image))
+	}
+	switch d := state.Default; {
+	case !state.Pending():
+	case d.Staged:
+		notes = append(notes, fmt.Sprintf("deployment %s of %s is staged and will be replaced%s", d.ID(), nameOf(d), image))
+	default:
+		notes = append(notes, fmt.Sprintf("deployment %s is pending and will be replaced", d.ID()))
 	}
 	return notes
 }
@@ -237,7 +250,9 @@ func imageDifferences(state State, target Target, plan Plan) (all []Difference) 
 	if plan.Image.Changed {
 		all = append(all, Difference{ClassImage, plan.Image.To, "", WrongDiffers, fmt.Sprintf("image: booted %s, wanted %s", plan.Image.From, plan.Image.To)})
 	}
-	if want := target.Image.Commit; want != "" && !state.Booted.carries(want) {
+	// Programs that import an image make commits of their own: only a commit that does not say of which manifest it
+	// was made is compared.
+	if want := target.Image.Commit; want != "" && !state.Booted.carries(want) && !target.Image.is(state.Booted.Manifest) {
 		all = append(all, Difference{ClassImage, want, "", WrongDiffers, fmt.Sprintf("ostree commit: booted %s, wanted %s", state.Booted.Commit, want)})
 	}
 	return all

@@ -1,6 +1,7 @@
 package pivot
 
 import (
+	"cmp"
 	"fmt"
 
 	"machine-pivot/internal/start"
@@ -9,9 +10,13 @@ import (
 
 // State is the state of a machine, as observed at the start of a run.
 type State struct {
-	BootID      start.ID   // of the running system
-	Booted      Deployment // the running deployment
-	Default     Deployment // started by the next boot after an orderly shutdown; Booted unless another is pending
+	BootID  start.ID   // of the running system
+	Booted  Deployment // the running deployment
+	Default Deployment // started by the next boot after an orderly shutdown; Booted unless another is pending
+	// HeldBack is a staged deployment that is locked, so that a shutdown does not make it the next boot; nil if there
+	// is none. Others lock what they only download (bootc upgrade --download-only, rpm-ostree's
+	// --lock-finalization), and a run that was killed leaves one.
+	HeldBack    *Deployment
 	Deployments int        // number of bootable deployments
 	Cmdline     kargs.Line // the running kernel's, from /proc/cmdline
 	// Etc is the running system's /etc. DefaultEtc is the default deployment's, as the next boot
@@ -23,12 +28,16 @@ type State struct {
 
 // Deployment is one deployment of the host with its boot entry.
 type Deployment struct {
-	Stateroot string     `json:"stateroot"`
-	Commit    string     `json:"commit"`
-	Serial    int        `json:"serial"`
-	Base      string     `json:"base,omitempty"` // the image's commit, if rpm-ostree has layered something on it
-	Image     Image      `json:"image,omitzero"` // from its origin; zero if not made from an image
-	Options   kargs.Line `json:"kernelArguments"`
+	Stateroot string `json:"stateroot"`
+	Commit    string `json:"commit"`
+	Serial    int    `json:"serial"`
+	Base      string `json:"base,omitempty"` // the image's commit, if rpm-ostree has layered something on it
+	Image     Image  `json:"image,omitzero"` // as its origin names it; zero if not made from an image
+	// Manifest is the digest of the manifest that the image's commit was imported from, as that commit
+	// itself says; "" if it does not, as that of a legacy image. It says what the image is, whatever its origin
+	// calls it.
+	Manifest string     `json:"manifest,omitempty"`
+	Options  kargs.Line `json:"kernelArguments"`
 	// Staged says that the deployment is not finalized yet: libostree merges the running /etc
 	// into it and writes its boot entry during an orderly shutdown.
 	Staged bool `json:"staged,omitempty"`
@@ -37,11 +46,29 @@ type Deployment struct {
 // ID returns STATEROOT-COMMIT.SERIAL, which is also rpm-ostree's name for the deployment.
 func (d Deployment) ID() string { return fmt.Sprintf("%s-%s.%d", d.Stateroot, d.Commit, d.Serial) }
 
+// runs reports whether the deployment was made from an image, whatever that is called.
+func (d Deployment) runs(image Image) bool { return d.Image.Same(image) || image.is(d.Manifest) }
+
 // carries reports whether the deployment's commit is commit, or is based on it.
 func (d Deployment) carries(commit string) bool { return d.Commit == commit || d.Base == commit }
 
 // Pending reports whether the next boot starts another deployment than the booted one.
 func (s State) Pending() bool { return s.Default.ID() != s.Booted.ID() }
+
+// drops returns the commits of the images that are staged, and that another deployment replaces: libostree keeps one
+// staged deployment.
+func (s State) drops() (commits []string) {
+	staged := []*Deployment{s.HeldBack}
+	if s.Default.Staged {
+		staged = append(staged, &s.Default)
+	}
+	for _, d := range staged {
+		if d != nil {
+			commits = append(commits, cmp.Or(d.Base, d.Commit))
+		}
+	}
+	return commits
+}
 
 // AsIfRebooted returns the state as the next boot will observe it.
 func (s State) AsIfRebooted() State {

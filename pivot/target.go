@@ -41,7 +41,7 @@ type MachineConfig struct {
 // run: an image's commit, its version and the kernel arguments that it brings. It ignores the
 // MachineConfig, whose request is in the rest.
 func (t Target) Same(other Target) bool {
-	return t.Image.Digest == other.Image.Digest &&
+	return (t.Image.Same(other.Image) || t.Image.Digest == "" && other.Image.Digest == "") &&
 		t.Kargs.Old.Equal(other.Kargs.Old) && t.Kargs.New.Equal(other.Kargs.New) && t.Kargs.Delete.Equal(other.Kargs.Delete) &&
 		(t.Kargs.Image == nil) == (other.Kargs.Image == nil) &&
 		slices.Equal(t.Entries, other.Entries) && t.Units.Same(other.Units) && t.Packages.same(other.Packages)
@@ -73,10 +73,16 @@ func (t Target) With(entries []hostfiles.Entry) Target {
 
 // Image is an OS image, pinned to its content.
 type Image struct {
-	Reference string `json:"reference"`         // as in the registry: NAME@sha256:…
-	Digest    string `json:"digest"`            // sha256:…, of the manifest
-	Commit    string `json:"commit,omitempty"`  // the image's ostree commit, once known
-	Version   string `json:"version,omitempty"` // from the image's metadata
+	Reference string `json:"reference"` // as in the registry: NAME@sha256:…
+	Digest    string `json:"digest"`    // sha256:…, of the manifest, or of a manifest list
+	// Instance is the digest of the manifest for this platform if Digest is known to be that of a manifest list.
+	Instance string `json:"instance,omitempty"`
+	// Follows is the reference with a tag by which the image was asked for. Its deployment's origin has that
+	// tag, so that "pivot upgrade", bootc and rpm-ostree see where the tag points to later. "": it was asked for
+	// by its digest, and its deployment stays with it.
+	Follows string `json:"follows,omitempty"`
+	Commit  string `json:"commit,omitempty"`  // the image's ostree commit, once known
+	Version string `json:"version,omitempty"` // from the image's metadata
 	// Container is the ostree image reference of an ostree-native container, for
 	// the deployment's origin, once known; empty for a legacy image.
 	Container string `json:"container,omitempty"`
@@ -86,11 +92,18 @@ type Image struct {
 func (i Image) IsZero() bool { return i == Image{} }
 
 // Same reports whether two images have the same digest. Their references may differ, for
-// instance by a mirror.
-func (i Image) Same(other Image) bool { return i.Digest != "" && i.Digest == other.Digest }
+// instance by a mirror, and one may be named by a manifest list that has the other.
+func (i Image) Same(other Image) bool { return i.is(other.Digest) || i.is(other.Instance) }
 
-// Pinned returns the image with its reference and digest only, without what is learned later.
-func (i Image) Pinned() Image { return Image{Reference: i.Reference, Digest: i.Digest} }
+// is reports whether a digest is one of the image's.
+func (i Image) is(digest string) bool {
+	return digest != "" && (digest == i.Digest || digest == i.Instance)
+}
+
+// Pinned returns the image without what is learned when it is imported.
+func (i Image) Pinned() Image {
+	return Image{Reference: i.Reference, Digest: i.Digest, Instance: i.Instance, Follows: i.Follows}
+}
 
 // String returns the reference with the version, for display.
 func (i Image) String() string {

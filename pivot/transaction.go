@@ -31,8 +31,9 @@ type Images interface {
 	// that is not possible.
 	Secure(ctx context.Context, image Image) error
 	// Release drops what the import kept, and images that no deployment uses any more. It is
-	// called once a deployment keeps the image.
-	Release(ctx context.Context, image Image) error
+	// called once a deployment keeps the image. It does not remove the images with the commits keep, which a
+	// deployment of somebody else had until then.
+	Release(ctx context.Context, image Image, keep ...string) error
 	// Remove removes what was pulled of images, unless they are deployed.
 	Remove(ctx context.Context, images []Image) error
 }

@@ -41,9 +41,9 @@ func (s *script) Import(_ context.Context, i pivot.Image, progress func(pivot.Am
 func (s *script) Resolve(_ context.Context, i pivot.Image) (pivot.Image, error) {
 	return i, s.call("resolve")
 }
-func (s *script) Check(context.Context, pivot.Image) error   { return s.call("check") }
-func (s *script) Secure(context.Context, pivot.Image) error  { return s.call("secure") }
-func (s *script) Release(context.Context, pivot.Image) error { return s.call("release") }
+func (s *script) Check(context.Context, pivot.Image) error              { return s.call("check") }
+func (s *script) Secure(context.Context, pivot.Image) error             { return s.call("secure") }
+func (s *script) Release(context.Context, pivot.Image, ...string) error { return s.call("release") }
 func (s *script) Remove(_ context.Context, images []pivot.Image) error {
 	if len(images) == 0 {
 		return nil

@@ -3,12 +3,8 @@ package rpmostree
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"time"
 
 	"machine-pivot/internal/host"
-	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
@@ -102,8 +98,7 @@ func (b *rebase) keepImage() error {
 }
 
 // nameImage replaces the commit in the staged deployment's origin by the image reference.
-// libostree rereads the origin when it finalizes the deployment, and rpm-ostree's daemon when the
-// mtime of the directory with the deployments changes.
+// libostree rereads the origin when it finalizes the deployment.
 func (b *rebase) nameImage() error {
 	sysroot := b.engine.Sysroot
 	staged, err := sysroot.Staged()
@@ -114,20 +109,5 @@ func (b *rebase) nameImage() error {
 	if err != nil || d.Origin.Commit() != b.request.Commit {
 		return err
 	}
-	dir, err := hostfiles.OpenWritable(sysroot.Physical(), filepath.Join(sysroot.Physical(), "ostree/deploy"))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	deployments := fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
-	name := filepath.Join(d.Stateroot, "deploy", filepath.Base(d.Path)+".origin")
-	origin := d.Origin.WithContainer(b.request.Image.Container)
-	if err := hostfiles.Replace(hostfiles.OS{}, filepath.Join(deployments, name), origin.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("cannot name the image in the deployment's origin: %w", err)
-	}
-	now := time.Now()
-	if err := os.Chtimes(deployments, now, now); err != nil {
-		return fmt.Errorf("cannot tell rpm-ostree of the deployment's origin: %w", err)
-	}
-	return nil
+	return renameImage(sysroot, d, b.request.Image.Container)
 }

@@ -7,7 +7,7 @@ import "machine-pivot/internal/cli"
 // are translated: see kargsCommand.
 func foreign() []cli.Foreign {
 	return append(foreignFlags(), []cli.Foreign{
-		{Typed: []string{"upgrade", "update"}, Why: "rebase moves the machine to the image that a tag names now", Call: "pivot rebase -r IMAGE"},
+		{Typed: []string{"update"}, Why: "upgrade moves the machine to the image that the tag which it follows names now", Call: "pivot upgrade -r"},
 		{Typed: []string{"switch", "deploy"}, Why: "rebase moves the machine to another image", Call: "pivot rebase -r IMAGE"},
 		{Typed: []string{"install"}, Why: "rebase adds extensions, by their names in a MachineConfig", Call: "pivot rebase --extension NAME"},
 		{Typed: []string{"uninstall", "remove"}, Why: "apply removes the extensions that only the MachineConfig before requested", Call: "pivot apply MACHINECONFIG"},
@@ -29,6 +29,8 @@ func foreign() []cli.Foreign {
 // foreignFlags returns the part of foreign that is about flags.
 func foreignFlags() []cli.Foreign {
 	return []cli.Foreign{
+		{Typed: []string{"upgrade --check", "upgrade --preview"}, Why: "what shows whether there is an upgrade is --dry-run", Call: "pivot upgrade --dry-run"},
+		{Typed: []string{"upgrade --apply"}, Why: "its name is --reboot", Call: "pivot upgrade --reboot"},
 		{Typed: []string{"rebase --append", "rebase --append-if-missing", "rebase --karg", "rebase --kargs"}, Why: "its name is --append-karg", Call: "pivot rebase --append-karg ARG"},
 		{Typed: []string{"rebase --delete", "rebase --delete-if-present"}, Why: "its name is --delete-karg", Call: "pivot rebase --delete-karg ARG"},
 		{Typed: []string{"apply --append", "apply --append-karg", "apply --append-kargs"}, Why: "rebase changes kernel arguments without a MachineConfig", Call: "pivot rebase --append-karg ARG"},

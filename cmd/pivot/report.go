@@ -213,6 +213,12 @@ func printStatus(w io.Writer, s status.Status) {
 	if s.Pending != nil {
 		line("pending", "%s%s", deploymentText(*s.Pending), map[bool]string{true: " (staged)"}[s.Pending.Staged])
 	}
+	if s.HeldBack != nil {
+		line("held", "%s (staged and locked: no reboot starts it)", deploymentText(*s.HeldBack))
+	}
+	if follows := followed(s); follows != "" {
+		line("follows", "%s", follows)
+	}
 	if p := s.Partitioning; p != nil && len(p.Workloads) > 0 {
 		line("workloads", " %s", strings.Join(p.Workloads, ", "))
 	}
@@ -249,6 +255,17 @@ func trialText(t pivot.Trial) string {
 		return fmt.Sprintf("%v from the start of the kernel, confirmed by itself", t.Limit())
 	}
 	return fmt.Sprintf("%v from the start of the kernel, confirmed by pivot confirm", t.Limit())
+}
+
+// followed returns the tag that the system of the next boot follows; "" if it follows none.
+func followed(s status.Status) string {
+	switch {
+	case s.Pending != nil:
+		return s.Pending.Image.Follows
+	case s.Booted != nil:
+		return s.Booted.Image.Follows
+	}
+	return ""
 }
 
 // printFailure prints why a run failed, and what to do.

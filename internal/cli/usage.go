@@ -108,7 +108,11 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	}
 	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		value, _ := pflag.UnquoteUsage(missing.GetFlag())
-		return fault.New(fault.Usage, "no value given to --%s: it takes %s", missing.GetFlag().Name, value)
+		err := fault.New(fault.Usage, "no value given to --%s: it takes %s", missing.GetFlag().Name, value)
+		if hint := cmd.Annotations[foreignKey+"--"+missing.GetFlag().Name]; hint != "" { // elsewhere a flag of this name takes none
+			return err.WithHint("%s", hint)
+		}
+		return err
 	}
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return fault.New(fault.Usage, "cannot use --%s=%s: %w", wrong.GetFlag().Name, wrong.GetValue(), wrongValue(wrong))

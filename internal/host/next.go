@@ -9,8 +9,7 @@ import (
 )
 
 // observeNext reads what the next boot starts: the staged deployment, otherwise the default
-// boot entry. A staged deployment that is locked is ignored, because a shutdown does not
-// finalize it.
+// boot entry. A staged deployment that is locked is held back: a shutdown does not finalize it.
 func (h *Host) observeNext(ctx context.Context, state *pivot.State, booted ostree.Deployment, all []ostree.Deployment, target pivot.Target) error {
 	staged, err := h.Sysroot().Staged()
 	if err != nil {
@@ -25,6 +24,9 @@ func (h *Host) observeNext(ctx context.Context, state *pivot.State, booted ostre
 			next = all[0]
 		}
 		err = h.observeDefault(state, next, target)
+	}
+	if err == nil && staged != nil && staged.Locked {
+		err = h.observeHeldBack(state, staged)
 	}
 	if err != nil {
 		return err
@@ -47,17 +49,32 @@ func (h *Host) observeDefault(state *pivot.State, next ostree.Deployment, target
 
 // observeStaged reads what an orderly shutdown will make the default of the next boot.
 func (h *Host) observeStaged(state *pivot.State, booted ostree.Deployment, staged *ostree.Staged, target pivot.Target) (next ostree.Deployment, err error) {
-	if next, err = h.Sysroot().Deployment(staged.Target); err != nil {
+	if next, state.Default, err = h.stagedDeployment(state, staged); err != nil {
 		return next, err
 	}
-	next.Entry.Options = state.Booted.Options.String() // inherited unless the staged deployment has a list
-	if staged.HasKernelArguments {
-		next.Entry.Options = strings.Join(staged.KernelArguments, " ")
-	}
-	if state.Default, err = h.Deployment(next); err != nil {
-		return next, err
-	}
-	state.Default.Staged = true
 	state.DefaultEtc, err = stagedEtc(h.Root, booted, next, state.Etc.Carried, target)
 	return next, err
+}
+
+// observeHeldBack reads a staged deployment that no shutdown finalizes.
+func (h *Host) observeHeldBack(state *pivot.State, staged *ostree.Staged) error {
+	_, d, err := h.stagedDeployment(state, staged)
+	if err == nil {
+		state.HeldBack = &d
+	}
+	return err
+}
+
+// stagedDeployment reads a staged deployment, with the kernel arguments that it will have.
+func (h *Host) stagedDeployment(state *pivot.State, staged *ostree.Staged) (d ostree.Deployment, p pivot.Deployment, err error) {
+	if d, err = h.Sysroot().Deployment(staged.Target); err != nil {
+		return d, p, err
+	}
+	d.Entry.Options = state.Booted.Options.String() // inherited unless the staged deployment has a list
+	if staged.HasKernelArguments {
+		d.Entry.Options = strings.Join(staged.KernelArguments, " ")
+	}
+	p, err = h.Deployment(d)
+	p.Staged = true
+	return d, p, err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
@@ -99,33 +98,12 @@ func (h *Host) Deployment(d ostree.Deployment) (pivot.Deployment, error) {
 		Stateroot: d.Stateroot,
 		Commit:    d.Checksum.String(),
 		Serial:    d.Serial,
-		Image:     imageOf(d.Origin),
+		Manifest:  h.manifestOf(d.Base),
 		Options:   kargs.Split(d.Entry.Options),
 	}
+	p.Image = imageOf(d.Origin, p.Manifest)
 	if d.Base != d.Checksum {
 		p.Base = d.Base.String()
 	}
 	return p, nil
-}
-
-// imageOf returns the image that a deployment was made from, according to its origin: a
-// container image reference, or for a legacy image the custom URL that pivot and the
-// machine-config-daemon write.
-func imageOf(o ostree.Origin) pivot.Image {
-	reference, ok := strings.CutPrefix(o.CustomURL(), "pivot://")
-	if !ok {
-		reference = o.ContainerImageReference()
-		for _, scheme := range []string{"ostree-unverified-registry:", "ostree-unverified-image:docker://",
-			"ostree-unverified-image:registry:", "ostree-image-signed:docker://", "ostree-image-signed:registry:"} {
-			if name, ok := strings.CutPrefix(reference, scheme); ok {
-				reference = name
-				break
-			}
-		}
-	}
-	if reference == "" {
-		return pivot.Image{}
-	}
-	_, digest, _ := strings.Cut(reference, "@")
-	return pivot.Image{Reference: reference, Digest: digest}
 }

@@ -101,9 +101,16 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 	if err != nil {
 		return pivot.Image{}, err
 	}
-	ref, err := container(d.Image)
+	got := d.Image
+	got.Reference, got.Follows = image.Reference, image.Follows // it may be asked for by another name than it was downloaded
+	if got.Container != "" {
+		if got.Container, err = origin(got); err != nil {
+			return pivot.Image{}, err
+		}
+	}
+	ref, err := container(got)
 	if err != nil {
 		return pivot.Image{}, err
 	}
-	return d.Image, osimage.Keep(ctx, repo, commit, ref)
+	return got, osimage.Keep(ctx, repo, commit, ref)
 }

@@ -37,7 +37,11 @@ func (p *Pulled) Resolve(ctx context.Context, image pivot.Image) (pivot.Image, e
 	if err != nil {
 		return image, err
 	}
-	return pivot.Image{Reference: found.Reference.String(), Digest: found.Digest}, nil
+	image = pivot.Image{Reference: found.Reference.String(), Digest: found.Digest, Instance: found.Instance}
+	if ref.Remote() && ref.Digest() == "" {
+		image.Follows = ref.String()
+	}
+	return image, nil
 }
 
 // Check implements pivot.Images. It checks the local repository before it uses the network.
@@ -129,14 +133,15 @@ func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pi
 	if err != nil {
 		return pivot.Image{}, err
 	}
-	image.Commit, image.Version = result.Commit, result.Version
+	image.Commit, image.Version, image.Instance = result.Commit, result.Version, found.Instance
 	for _, note := range result.Notes {
 		p.Note(note)
 	}
-	if result.Format.Native() {
-		image.Container = ref.OstreeReference()
+	if !result.Format.Native() {
+		return image, nil
 	}
-	return image, nil
+	image.Container, err = origin(image)
+	return image, err
 }
 
 // AmountOf converts the progress of an import.

@@ -15,16 +15,20 @@ import (
 // Release implements pivot.Images. It deletes the ref that protects an imported commit from
 // pruning, and removes the images that no deployment uses any more. Otherwise the repository
 // would keep every image that the host ever had.
-func (s Store) Release(ctx context.Context, image pivot.Image) error {
-	commit, err := ostree.ParseChecksum(image.Commit)
-	if err != nil {
-		return err
+func (s Store) Release(ctx context.Context, image pivot.Image, keep ...string) error {
+	var needed []ostree.Checksum
+	for _, text := range append(keep, image.Commit) {
+		commit, err := ostree.ParseChecksum(text)
+		if err != nil {
+			return err
+		}
+		needed = append(needed, commit)
 	}
 	return s.removing(ctx, func(repo *ostree.Repo, deployed []ostree.Checksum) (unused bool, err error) {
 		if err := repo.DeleteRef(osimage.KeepAliveRef(image.Commit)); err != nil {
 			return false, err
 		}
-		return osimage.RemoveUndeployed(repo, append(deployed, commit)...)
+		return osimage.RemoveUndeployed(repo, append(deployed, needed...)...)
 	})
 }
 

@@ -1,6 +1,7 @@
 package hostimages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -48,11 +49,40 @@ func (s Store) keepRefs(ctx context.Context, image pivot.Image) error {
 	return osimage.Keep(ctx, repo, commit, ref)
 }
 
+// Name sets the ref by which other programs find a commit in the repository as image, and returns the ostree image
+// reference for the origin of its deployment.
+func (s Store) Name(image pivot.Image, commit string) (reference string, err error) {
+	if image.Container, err = origin(image); err != nil {
+		return "", err
+	}
+	ref, err := container(image)
+	if err != nil {
+		return "", err
+	}
+	of, err := ostree.ParseChecksum(commit)
+	if err != nil {
+		return "", err
+	}
+	repo, view, err := s.Host.OpenRepo()
+	if err != nil {
+		return "", err
+	}
+	defer view.Close()
+	return image.Container, osimage.Name(repo, of, ref)
+}
+
 // container returns the reference by which other programs find an ostree-native image; zero for an
 // image of another kind.
 func container(image pivot.Image) (ref imageref.Reference, err error) {
 	if image.Container == "" {
 		return ref, nil
 	}
-	return imageref.Parse(image.Reference)
+	return imageref.Parse(image.Container)
+}
+
+// origin returns the ostree image reference for the origin of an ostree-native image: it names the image as it was
+// asked for, by its tag or by its digest.
+func origin(image pivot.Image) (string, error) {
+	ref, err := imageref.Parse(cmp.Or(image.Follows, image.Reference))
+	return ref.OstreeReference(), err
 }

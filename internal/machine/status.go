@@ -50,7 +50,7 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 		s.Notes = append(s.Notes, fault.WithRemedy(err))
 		return s, nil
 	}
-	s.Booted = &state.Booted
+	s.Booted, s.HeldBack = &state.Booted, state.HeldBack
 	if state.Pending() {
 		s.Pending = &state.Default
 	}

@@ -36,6 +36,11 @@ func Kept(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum, ref im
 	return err == nil && len(missing) == 0, err
 }
 
+// Name sets the ref by which rpm-ostree and bootc find the commit of an image under a name.
+func Name(repo *ostree.Repo, commit ostree.Checksum, ref imageref.Reference) error {
+	return repo.SetRefs(commit, imageRef(ref))
+}
+
 // LostError is the error for an image whose layers must be fetched again, although its commit is
 // whole: what kept their objects together is gone.
 type LostError struct {

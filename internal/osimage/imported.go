@@ -35,7 +35,7 @@ func findImported(repo *ostree.Repo, ref imageref.Reference, digests ...string) 
 			if err != nil {
 				continue
 			}
-			if of, ok := info.Metadata(manifestDigest).(string); ok && slices.Contains(digests, of) {
+			if of := info.ManifestDigest(); of != "" && slices.Contains(digests, of) {
 				return to, true, nil
 			}
 		}

@@ -123,7 +123,7 @@ func mergeCommit(ctx context.Context, image *source.Image, otherwise time.Time) 
 	}
 	return ostree.NewCommit{
 		Metadata: [][2]string{
-			{manifestDigest, cmp.Or(image.Instance, image.Digest)},
+			{ostree.ManifestKey, cmp.Or(image.Instance, image.Digest)},
 			{manifestKey, string(manifest)},
 			{"ostree.container.image-config", string(config)},
 			{"ostree.importer.version", importerName},
@@ -134,9 +134,6 @@ func mergeCommit(ctx context.Context, image *source.Image, otherwise time.Time) 
 
 // manifestKey is the metadata key of the manifest in a merge commit.
 const manifestKey = "ostree.manifest"
-
-// manifestDigest is the metadata key of the manifest's digest in a merge commit.
-const manifestDigest = "ostree.manifest-digest"
 
 // importerName is the name of this program in the commits that it makes.
 const importerName = "pivot"

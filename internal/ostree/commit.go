@@ -62,6 +62,16 @@ func (c *CommitInfo) Version() string {
 	return version
 }
 
+// ManifestKey is the metadata key of the digest of the manifest from which a container image's commit was imported
+// (crates/ostree-ext/src/container/store.rs).
+const ManifestKey = "ostree.manifest-digest"
+
+// ManifestDigest returns the digest of the manifest from which the commit was imported, sha256:…, or "".
+func (c *CommitInfo) ManifestDigest() string {
+	digest, _ := c.Metadata(ManifestKey).(string)
+	return digest
+}
+
 // parseCommit validates and parses a commit object. The result refers to data.
 func parseCommit(data []byte) (*CommitInfo, error) {
 	v, err := commitType.Open(data)

@@ -32,9 +32,11 @@ type Status struct {
 	Error   *pivot.Failure    `json:"error"` // of the last command, or else of the transaction
 	Started time.Time         `json:"started,omitzero"`
 	Phases  []pivot.Duration  `json:"phases"`
-	Pending *pivot.Deployment `json:"pending"`         // the default of the next boot, if it is not the booted deployment
-	History []pivot.Account   `json:"history"`         // finished transactions, oldest first
-	Trial   *pivot.Trial      `json:"trial,omitempty"` // of the target, until it ends
+	Pending *pivot.Deployment `json:"pending"` // the default of the next boot, if it is not the booted deployment
+	// HeldBack is a staged deployment that no reboot starts, because it is locked; nil if there is none.
+	HeldBack *pivot.Deployment `json:"heldBack,omitempty"`
+	History  []pivot.Account   `json:"history"`         // finished transactions, oldest first
+	Trial    *pivot.Trial      `json:"trial,omitempty"` // of the target, until it ends
 	// MachineConfig names the machine's MachineConfigs; nil if it has none.
 	MachineConfig *MachineConfigs `json:"machineConfig,omitempty"`
 	// Downloaded is what was pulled for a later run; nil if nothing was.

@@ -89,7 +89,7 @@ func authenticate(in *bufio.Reader, out io.Writer) error {
 	}
 }
 
-// answer accepts the job that StartUnit requests, and rejects every other method.
+// answer accepts the job that StartUnit requests, says that there was no soft reboot, and rejects every other method.
 func (s *systemd) answer(msg *dbus.Message) *dbus.Message {
 	reply := &dbus.Message{Type: dbus.TypeMethodReply, Headers: map[dbus.HeaderField]dbus.Variant{
 		dbus.FieldReplySerial: dbus.MakeVariant(msg.Serial()),
@@ -103,6 +103,11 @@ func (s *systemd) answer(msg *dbus.Message) *dbus.Message {
 		}
 		job := dbus.ObjectPath("/org/freedesktop/systemd1/job/1")
 		reply.Body, reply.Headers[dbus.FieldSignature] = []any{job}, dbus.MakeVariant(dbus.SignatureOf(job))
+		return reply
+	}
+	if len(msg.Body) == 2 && msg.Headers[dbus.FieldMember].Value() == "Get" && msg.Body[1] == "SoftRebootsCount" {
+		count := dbus.MakeVariant(uint32(0))
+		reply.Body, reply.Headers[dbus.FieldSignature] = []any{count}, dbus.MakeVariant(dbus.SignatureOf(count))
 		return reply
 	}
 	reply.Type = dbus.TypeError

@@ -58,7 +58,7 @@ func (m *Machine) CheckPrepareRoot(context.Context, ostree.PrepareRoot) error { 
 func (m *Machine) Secure(ctx context.Context, _ pivot.Image) error { return ctx.Err() }
 
 // Release implements pivot.Images.
-func (m *Machine) Release(context.Context, pivot.Image) error {
+func (m *Machine) Release(context.Context, pivot.Image, ...string) error {
 	return m.effect("release", nil, func() error { return nil })
 }
 

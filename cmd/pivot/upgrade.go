@@ -1,0 +1,42 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func upgradeCommand() *cobra.Command {
+	var flags rebaseFlags
+	var change changeFlags
+	var reboot bool
+	cmd := &cobra.Command{
+		Use:   "upgrade",
+		Short: "Move this machine to the image that the tag which it follows names now",
+		Long: "Move this machine to the image that the tag which it follows names now. It follows the tag by which its\n" +
+			"image was named when pivot, bootc or rpm-ostree moved to it; pivot status shows the tag. Everything else\n" +
+			"stays as it is, and as with \"pivot rebase\" nothing changes if the machine has that image already.",
+		Example: "  pivot upgrade -r\n  pivot upgrade --dry-run",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := change.download.check(cmd); err != nil {
+				return err
+			}
+			upgrade, err := flags.rebase(cmd, nil)
+			if err != nil {
+				return err
+			}
+			upgrade.Upgrade = true
+			if upgrade.Try, err = change.terms(upgrade.Machine); err != nil {
+				return err
+			}
+			upgrade.Reboot = reboot || change.window.waits()
+			if change.dryRun {
+				flags.showWaits(cmd, upgrade)
+			}
+			return change.carryOut(cmd, flags.results, upgrade.Machine, upgrade)
+		},
+	}
+	flags.hostFlags.add(cmd)
+	flags.addReboot(cmd)
+	change.add(cmd)
+	flags.progressFlags.add(cmd)
+	flags.addResult(cmd)
+	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
+	return cmd
+}
