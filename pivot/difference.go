@@ -19,6 +19,8 @@ const (
 	ClassUnit      Class = "unit"      // a systemd unit: its file, a drop-in, or a link that enables or masks it
 	ClassPackage   Class = "package"
 	ClassCPU       Class = "cpu" // CPU partitioning
+	// ClassBoundImage is about an application image that the OS image binds.
+	ClassBoundImage Class = "bound-image"
 )
 
 // Wrong says how something differs; the names are stable.
@@ -35,7 +37,7 @@ const (
 // output of "pivot verify -o json".
 type Difference struct {
 	Class Class `json:"class"`
-	// Name is the image, argument, package, user or unit; of a file its path; of the partitioning the
+	// Name is the OS or application image, argument, package, user or unit; of a file its path; of the partitioning the
 	// CPUs. It may be empty.
 	Name    string `json:"name,omitempty"`
 	Path    string `json:"path,omitempty"` // of the file, if there is one

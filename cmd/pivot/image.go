@@ -19,6 +19,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/bound"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/ostree"
@@ -269,6 +270,9 @@ func imageImportCommand() *cobra.Command {
 			note := flags.noteTo(cmd)
 			for _, text := range result.Notes {
 				note(text)
+			}
+			if len(result.BoundImages) > 0 {
+				note(fmt.Sprintf("the image binds application images (/%s): %s", bound.Dir, strings.Join(result.BoundImages, ", ")))
 			}
 			if len(result.KernelArguments) > 0 {
 				note(fmt.Sprintf("the image contains kernel arguments (/%s): %s", kargsd.Dir, result.KernelArguments))

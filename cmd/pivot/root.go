@@ -14,6 +14,7 @@ import (
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/bound"
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/retry"
 	"machine-pivot/internal/status"
@@ -40,6 +41,7 @@ type hostFlags struct {
 	retryFor time.Duration
 	method   string               // of the reboot; "": from the settings
 	kargs    string               // treatment of an image's kernel arguments; "": from the settings
+	bound    string               // treatment of application images that an image binds; "": from the settings
 	consoles bool                 // a failure holds the machine, so show it on all consoles
 	early    *initramfs.Initramfs // nil in the started system
 	results  *results             // nil: the command writes no result
@@ -58,8 +60,15 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	cli.OneOf{Value: &f.engine, Allowed: []string{"auto", "rpm-ostree", "ostree"}}.Add(cmd, "engine", "tool that creates the deployment")
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "read the pull secret from `FILE` (default: the first known location that has one for the registry)")
 	f.addRetry(cmd)
+	f.addBound(cmd)
 	cli.OneOf{Value: &f.kargs, Allowed: []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}.Add(cmd, "image-kargs",
 		"whether to print or apply the kernel arguments that the image has in /"+kargsd.Dir+" (default: the machine's setting, or print)")
+}
+
+// addBound adds the flag of commands that pull an OS image.
+func (f *hostFlags) addBound(cmd *cobra.Command) {
+	cli.OneOf{Value: &f.bound, Allowed: []string{string(host.BoundImagesRequire), string(host.BoundImagesIgnore)}}.Add(cmd, "bound-images",
+		"whether to refuse an image whose application images (/"+bound.Dir+") cannot be had, or to go on without them (default: the machine's setting, or require)")
 }
 
 // addRetry adds the flags of commands that retry.
@@ -89,6 +98,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (*machine.Machine, error) {
 		Retry:        pivot.DefaultRetry(),
 		RebootMethod: host.RebootMethod(f.method),
 		ImageKargs:   host.ImageKargs(f.kargs),
+		BoundImages:  host.BoundImages(f.bound),
 		Progress: &pivot.Progress{
 			Command: cmd.Name(), Journal: pivot.JournalIn(f.root), Emit: status.Tee(memoryForPull, show, reporter.Emit), Now: time.Now,
 		},

@@ -27,6 +27,7 @@ type Settings struct {
 	OnFailure    OnFailure    // key on-failure
 	RebootMethod RebootMethod // key reboot-method
 	ImageKargs   ImageKargs   // key image-kargs
+	BoundImages  BoundImages  // key bound-images
 	Health       []string     // key health: units that must be active to keep a system on trial
 	Metrics      string       // key metrics: Prometheus textfile for the node exporter; "": none
 	Window       string       // key window: when a manual pivot may change the machine (package window); "": at any time
@@ -82,6 +83,16 @@ const (
 	ImageKargsApply ImageKargs = "apply" // keep the command line in sync with them, like bootc
 )
 
+// BoundImages is what happens if application images that an image binds (package bound) cannot be had
+// before the reboot.
+type BoundImages string
+
+// The treatments of bound application images.
+const (
+	BoundImagesRequire BoundImages = "require" // refuse the image, like bootc
+	BoundImagesIgnore  BoundImages = "ignore"  // go on without them
+)
+
 // Settings reads the settings from their files and the kernel command line. The command line
 // wins, and on it the last argument of a key; of the files, the last one with the key.
 // DefaultSettings apply to the rest. The error, of kind BadInput, has a line for each problem; the
@@ -115,7 +126,7 @@ func (h *Host) Settings() (Settings, error) {
 // DefaultSettings returns the settings of a machine without any configuration. The default mode
 // is the initramfs: an administrator who adds pivot to it wants it to work there.
 func DefaultSettings() Settings {
-	return Settings{Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsPrint}
+	return Settings{Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsPrint, BoundImages: BoundImagesRequire}
 }
 
 // readFile applies the lines of a file and returns the problems in them.
@@ -162,6 +173,8 @@ func (s *Settings) set(key, value string) error {
 		return choose(&s.RebootMethod, value, RebootFirmware, RebootKexec)
 	case "image-kargs":
 		return choose(&s.ImageKargs, value, ImageKargsPrint, ImageKargsApply)
+	case "bound-images":
+		return choose(&s.BoundImages, value, BoundImagesRequire, BoundImagesIgnore)
 	case "health":
 		return s.setHealth(value)
 	case "metrics":
@@ -178,7 +191,7 @@ func (s *Settings) set(key, value string) error {
 	case "fleetlock-id":
 		return checked(&s.FleetLock.ID, value, fleetlock.CheckID)
 	}
-	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method, image-kargs, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id", dashed(key))
+	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method, image-kargs, bound-images, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id", dashed(key))
 }
 
 // orNone is checked for a setting that None unsets, for example on the kernel command line for

@@ -18,29 +18,31 @@ func TestSettings(t *testing.T) {
 	}{
 		{"nobody chose", "root=/dev/vda", "", defaults},
 		{"file", "", "# a comment\n\nmode=system\non-failure = system\nreboot-method=kexec\n",
-			host.Settings{Mode: "system", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}},
-		{"no newline at the end", "", "mode=off", host.Settings{Mode: "off", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
+			host.Settings{Mode: "system", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print", BoundImages: "require"}},
+		{"no newline at the end", "", "mode=off", host.Settings{Mode: "off", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "require"}},
 		{"kernel command line", "quiet pivot.mode=off pivot.on-failure=system pivot.reboot-method=kexec",
-			"", host.Settings{Mode: "off", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}},
+			"", host.Settings{Mode: "off", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print", BoundImages: "require"}},
 		{"dash or underscore", "pivot.on_failure=system", "reboot_method=kexec",
-			host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}},
+			host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print", BoundImages: "require"}},
 		{"the kernel command line wins", "pivot.mode=initramfs", "mode=off\nreboot-method=kexec",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "kexec", ImageKargs: "print"}},
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "kexec", ImageKargs: "print", BoundImages: "require"}},
 		{"its last word wins", "pivot.mode=off pivot.mode=\"system\"", "",
-			host.Settings{Mode: "system", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
+			host.Settings{Mode: "system", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "require"}},
 		{"what becomes of an image's kernel arguments", "", "image-kargs=apply",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "apply"}},
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "apply", BoundImages: "require"}},
 		{"the same on the kernel command line", "pivot.image_kargs=print", "image-kargs=apply",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "require"}},
+		{"without the application images that an image binds", "pivot.bound_images=ignore", "bound-images=require",
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "ignore"}},
 		{"metrics", "", "metrics=/var/lib/node_exporter//pivot.prom",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", Metrics: "/var/lib/node_exporter/pivot.prom"}},
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "require", Metrics: "/var/lib/node_exporter/pivot.prom"}},
 		{"units of a system on trial", "pivot.health=a.service,b@x.socket", "health=c.service",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", Health: []string{"a.service", "b@x.socket"}}},
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "require", Health: []string{"a.service", "b@x.socket"}}},
 		{"a window, and a fleet's lock", "pivot.window=\"Sat,Sun 02:00-05:00\" pivot.fleetlock_group=a.b", "window=02:00-04:00\nfleetlock=https://fleetlock.example\nfleetlock-id=this",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", Window: "Sat,Sun 02:00-05:00",
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "require", Window: "Sat,Sun 02:00-05:00",
 				FleetLock: host.FleetLock{URL: "https://fleetlock.example", Group: "a.b", ID: "this"}}},
 		{"none of both, for one boot", "pivot.window=none pivot.fleetlock=none", "window=02:00-04:00\nfleetlock=https://fleetlock.example",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", BoundImages: "require"}},
 		{"what is for init", "-- pivot.mode=off", "", defaults},
 		{"others' arguments", "pivotal.mode=off mode=off", "", defaults},
 	} {
@@ -82,7 +84,7 @@ func TestWrongSettings(t *testing.T) {
 	if fault.KindOf(err) != fault.BadInput || fault.HintOf(err) == "" {
 		t.Fatalf("error %v", err)
 	}
-	if want := (host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}); !reflect.DeepEqual(got, want) {
+	if want := (host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print", BoundImages: "require"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	const file = "/etc/pivot/firstboot.conf, line "
@@ -91,8 +93,8 @@ func TestWrongSettings(t *testing.T) {
 		file + `1: "mode system" is no KEY=VALUE`,
 		file + `4: "initrd" is not allowed; it is one of [initramfs system off]`,
 		file + `6: reboot-method is set on line 5 already`,
-		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method, image-kargs, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
-		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method, image-kargs, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
+		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method, image-kargs, bound-images, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
+		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method, image-kargs, bound-images, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
 		file + `9: "yes" is not allowed; it is one of [print apply]`,
 		file + `10: "pivot.prom" is not allowed; it is an absolute path that ends in .prom`,
 		file + `11: "Sat" is not allowed: it is [DAYS] HH:MM-HH:MM [ZONE], as "Sat,Sun 22:00-04:00" or "Mon..Fri 01:00-03:30 Europe/Berlin", and perhaps more of them with semicolons between`,
@@ -100,7 +102,7 @@ func TestWrongSettings(t *testing.T) {
 		file + `13: "a b" is not allowed; a group has letters, digits, points and dashes`,
 		file + `14: "" is not allowed; an ID has no white space`,
 		`kernel command line, pivot.mode: "never" is not allowed; it is one of [initramfs system off]`,
-		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method, image-kargs, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
+		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method, image-kargs, bound-images, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
 		`kernel command line, pivot.mode: "" is not allowed; it is one of [initramfs system off]`,
 	}
 	if err.Error() != strings.Join(want, "\n") {

@@ -71,6 +71,13 @@ func (c Content) Foresee(plan pivot.Plan) (pivot.Plan, error) {
 	}
 	own.Known, own.Arguments = true, slices.Concat(own.Arguments, now)
 	plan.ImageKargs, plan.Notes = &own, append(plan.Notes, notes...)
+	note, err := c.noteBound(commit)
+	if err != nil {
+		return plan, err
+	}
+	if note != "" {
+		plan.Notes = append(plan.Notes, note)
+	}
 	if err := c.Check(plan); err != nil {
 		return plan, err
 	}

@@ -95,6 +95,9 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 	if err == nil {
 		err = d.spaceInBoot(repo, d.Image.Commit)
 	}
+	if err == nil {
+		err = d.stillBound(repo, commit)
+	}
 	if err != nil {
 		return pivot.Image{}, err
 	}

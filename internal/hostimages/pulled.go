@@ -122,6 +122,13 @@ func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pi
 	if err := p.spaceInBoot(repo, result.Commit); err != nil {
 		return pivot.Image{}, err
 	}
+	commit, err := ostree.ParseChecksum(result.Commit)
+	if err == nil {
+		err = p.bind(ctx, repo, commit)
+	}
+	if err != nil {
+		return pivot.Image{}, err
+	}
 	image.Commit, image.Version = result.Commit, result.Version
 	for _, note := range result.Notes {
 		p.Note(note)

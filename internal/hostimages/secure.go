@@ -34,6 +34,9 @@ func (s Store) keepRefs(ctx context.Context, image pivot.Image) error {
 	if err != nil {
 		return err
 	}
+	if err := s.stillBound(reading, commit); err != nil {
+		return err
+	}
 	if kept, err := osimage.Kept(ctx, reading, commit, ref); kept || err != nil {
 		return err
 	}

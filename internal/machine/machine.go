@@ -34,9 +34,10 @@ type Machine struct {
 	// Contributors are those besides CPU partitioning and what is projected into /var.
 	Contributors []pivot.Contributor
 
-	// The next four override the machine's settings unless they are "".
+	// The next five override the machine's settings unless they are "".
 	RebootMethod host.RebootMethod
 	ImageKargs   host.ImageKargs
+	BoundImages  host.BoundImages
 	Window       string // in the format of package window, or host.None
 	FleetLock    string // a URL, or host.None
 
@@ -112,7 +113,7 @@ func (m *Machine) Converger(images Images) *pivot.Converger {
 	}
 	return &pivot.Converger{
 		Host: m.Host, Place: m.Where(), Checks: []pivot.Check{m.checkUnified},
-		Contributors: append([]pivot.Contributor{partition{m.Host}, outside{m}}, m.Contributors...),
+		Contributors: append([]pivot.Contributor{partition{m.Host}, outside{m}, boundImages{m}}, m.Contributors...),
 		Images:       images, Repositories: m.Pulled().Extensions(),
 		Content: hostimages.Content{Host: m.Host, Arguments: images.Arguments, Check: m.checkProjectsNext},
 		Engine:  m.Engine, Retry: m.Retry, Progress: m.Progress,

@@ -18,6 +18,9 @@ func (m *Machine) Settings() (host.Settings, error) {
 	if m.ImageKargs != "" {
 		settings.ImageKargs = m.ImageKargs
 	}
+	if m.BoundImages != "" {
+		settings.BoundImages = m.BoundImages
+	}
 	settings.Window = override(m.Window, settings.Window)
 	settings.FleetLock.URL = override(m.FleetLock, settings.FleetLock.URL)
 	return settings, err

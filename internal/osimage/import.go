@@ -8,6 +8,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/guard"
+	"machine-pivot/internal/osimage/bound"
 	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/osimage/layer"
@@ -32,7 +33,9 @@ type Result struct {
 	} `json:"bytes"`
 	// KernelArguments are the image's own (package kargsd), for this machine's architecture.
 	KernelArguments kargs.Line `json:"kernelArguments,omitempty"`
-	Notes           []string   `json:"notes,omitempty"` // for people: which parts of derived layers a host does not get
+	// BoundImages are the application images that the image binds (package bound).
+	BoundImages []string `json:"boundImages,omitempty"`
+	Notes       []string `json:"notes,omitempty"` // for people: which parts of derived layers a host does not get
 	// Composefs reports that the system boots only if ostree makes a composefs image in its
 	// deployment.
 	Composefs bool    `json:"composefs,omitempty"`
@@ -189,12 +192,31 @@ func (i *importer) finish(ctx context.Context, others []ostree.Root, commit ostr
 		return err
 	}
 	i.result.KernelArguments = own.Line
+	if err := i.findBound(commit); err != nil {
+		return err
+	}
 	if i.result.Version == "" {
 		info, err := i.repo.LoadCommit(commit)
 		if err != nil {
 			return err
 		}
 		i.result.Version = info.Version()
+	}
+	return nil
+}
+
+// findBound adds the application images that the commit binds to the result, and what is wrong with
+// them as a note.
+func (i *importer) findBound(commit ostree.Checksum) error {
+	images, err := bound.Read(i.repo, commit)
+	if err != nil {
+		return err
+	}
+	for _, ref := range images.References {
+		i.result.BoundImages = append(i.result.BoundImages, ref.String())
+	}
+	if wrong := images.Err(); wrong != nil {
+		i.result.Notes = append(i.result.Notes, "warning: "+wrong.Error())
 	}
 	return nil
 }

@@ -89,6 +89,16 @@ func (p *Puller) Open(ctx context.Context, ref imageref.Reference) (opened *Open
 	return opened, nil
 }
 
+// Size opens an image of any kind for the puller's platform, which the host's signature policy must
+// accept, and returns the size of its compressed layers in bytes.
+func (p *Puller) Size(ctx context.Context, ref imageref.Reference) (size int64, err error) {
+	opened, err := p.Open(ctx, ref)
+	if err != nil {
+		return 0, err
+	}
+	return opened.Bytes, opened.Close()
+}
+
 func (p *Puller) note(message string) {
 	if p.Log != nil {
 		p.Log(message)

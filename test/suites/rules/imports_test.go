@@ -94,6 +94,7 @@ var importTable = map[string]rule{
 	"osimage/layer":            {ours: []string{"osimage/merge", "osimage/imagefault", "ostree", "inflate", "fault", "guard", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/chunked":          {ours: []string{"osimage/imagefault", "ostree", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/merge":            {ours: []string{"budget", "osimage/imagefault", "ostree", "selinux", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/bound":            {ours: []string{"ostree", "osimage/imageref", "fault"}, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/kargsd":           {ours: []string{"ostree", "kargs", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"rpmrepo":                  {ours: []string{"budget", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"net"})},
 	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
@@ -119,7 +120,7 @@ var importTable = map[string]rule{
 	"staticpods": {ours: []string{"budget", "fault", "hostfiles", "pods"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// The images of a host: how the core gets them, and what they contain.
-	"hostimages": {ours: []string{"fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"hostimages": {ours: []string{"budget", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// What both houses share, and the houses: neither imports the other.
 	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "retry", "rpmostree", "status", "wanted"}, never: slices.Concat(processes, commandLine, []string{"net"})},

@@ -1,0 +1,148 @@
+package hostimages
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/osimage/bound"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/printable"
+)
+
+// An OS image can bind application images, which services of the new system run (package bound).
+// They must be in bootc's storage before that system boots, and only bootc writes there. So they
+// are pulled by the running system's bootc before anything is committed: if one cannot be had,
+// the next boot stays as it is.
+
+// bootcPath is the program that maintains the storage.
+const bootcPath = "/usr/bin/bootc"
+
+// bind pulls the application images that a commit in the repository binds, as far as bootc's
+// storage lacks them.
+func (s Store) bind(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum) error {
+	missing, err := s.unbound(repo, commit)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	if s.Early {
+		return fault.New(fault.Later, "the image binds application images, which the started system pulls: %s", names(missing))
+	}
+	there, err := s.Host.Has(bootcPath)
+	if err != nil {
+		return err
+	}
+	if !there {
+		return fault.New(fault.Refused, "cannot use the image: it binds application images, and this system has no bootc to pull them: %s", names(missing)).
+			WithHint("go on without them, and pull them after the reboot, with --bound-images=ignore or this key in %s; their services cannot start before", host.SettingsPath)
+	}
+	if err := s.checkBound(ctx, missing); err != nil {
+		return err
+	}
+	for _, ref := range missing {
+		s.Note("pulling application image " + ref.String() + ", which the image binds")
+		if _, err := s.Host.Run(ctx, "bootc", "image", "cmd", "pull", ref.String()); err != nil {
+			return fault.New(fault.Unavailable, "cannot pull application image %s, which the image binds: %w", ref, err).
+				WithHint("see whether bootc can: bootc image cmd pull %s; or go on without the application images: --bound-images=ignore", ref)
+		}
+	}
+	return s.stillBound(repo, commit)
+}
+
+// unbound returns the application images that a commit binds and bootc's storage lacks. If they are
+// to be ignored, it takes a note of them and returns none.
+func (s Store) unbound(repo *ostree.Repo, commit ostree.Checksum) ([]imageref.Reference, error) {
+	images, err := bound.Read(repo, commit)
+	if err != nil {
+		return nil, err
+	}
+	wrong := images.Err()
+	if wrong != nil && !s.IgnoreBound {
+		return nil, wrong
+	}
+	missing, err := MissingBound(s.Host.Sysroot().Physical(), images.References)
+	if err != nil || !s.IgnoreBound {
+		return missing, err
+	}
+	if wrong != nil {
+		s.Note("warning: " + wrong.Error())
+	}
+	if len(missing) > 0 {
+		s.Note("warning: the image binds application images that bootc's storage lacks, so that their services cannot start: " + names(missing))
+	}
+	return nil, nil
+}
+
+// stillBound returns an error if bootc's storage lacks an application image that a commit binds:
+// other programs remove those that no deployment binds.
+func (s Store) stillBound(repo *ostree.Repo, commit ostree.Checksum) error {
+	if s.IgnoreBound {
+		return nil
+	}
+	missing, err := s.unbound(repo, commit)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	return fault.New(fault.Unavailable, "application images that the image binds are not in bootc's storage: %s", names(missing)).
+		WithHint("try again, without --from-downloaded: they are pulled again; keep other programs (bootc) from cleaning up meanwhile")
+}
+
+// checkBound checks, with the host's signature policy and pull secrets, that application images can
+// be pulled, and that there is room for them.
+func (s Store) checkBound(ctx context.Context, images []imageref.Reference) error {
+	var need int64
+	for _, ref := range images {
+		size, err := s.Puller.Size(ctx, ref)
+		if err != nil {
+			return fmt.Errorf("the image binds an application image: %w", err)
+		}
+		need += size
+	}
+	free, err := s.Host.Free(s.Host.Sysroot().Physical())
+	if err != nil || need <= free {
+		return err
+	}
+	return fault.New(fault.CannotWrite, "cannot pull the application images that the image binds: they have %s compressed, and %s are free", printable.Size(need, free), printable.Size(free, need)).
+		WithHint("free space on the file system of /sysroot, for example with bootc image cmd prune or ostree admin cleanup")
+}
+
+// names returns the names of images for a message.
+func names(images []imageref.Reference) string {
+	var all []string
+	for _, ref := range images {
+		all = append(all, ref.String())
+	}
+	return strings.Join(all, ", ")
+}
+
+// noteBound returns a note about the application images that a commit in the repository binds; "" if
+// there are none. It is for a plan that is only shown.
+func (c Content) noteBound(imported string) (string, error) {
+	commit, err := ostree.ParseChecksum(imported)
+	if err != nil {
+		return "", err
+	}
+	repo, err := c.Host.ReadRepo()
+	if err != nil {
+		return "", err
+	}
+	images, err := bound.Read(repo, commit)
+	if err != nil {
+		return "", err
+	}
+	if wrong := images.Err(); wrong != nil {
+		return "warning: " + wrong.Error(), nil
+	}
+	missing, err := MissingBound(c.Host.Sysroot().Physical(), images.References)
+	if err != nil || len(images.References) == 0 {
+		return "", err
+	}
+	note := "the image binds application images (/" + bound.Dir + "): " + names(images.References)
+	if len(missing) > 0 {
+		note += "; bootc's storage lacks " + names(missing) + ", which bootc pulls before the commit"
+	}
+	return note, nil
+}

@@ -1,0 +1,150 @@
+package hostimages_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostimages"
+	"machine-pivot/internal/osimage/bound"
+	"machine-pivot/pivot"
+	"machine-pivot/test/worlds/oscontainer"
+)
+
+// binding returns a derived layer that binds an application image.
+func binding(reference string) oscontainer.Option {
+	return oscontainer.WithDerived(
+		oscontainer.File("usr/share/containers/systemd/app.image", "[Image]\nImage="+reference+"\n"),
+		oscontainer.Symlink(bound.Dir+"/app.image", "/usr/share/containers/systemd/app.image"),
+	)
+}
+
+// bootc is a stand-in for bootc on a host: it stores what it is told to pull.
+type bootc struct {
+	images  *images
+	pulled  []string
+	fails   error
+	forgets bool // stores nothing
+}
+
+func installBootc(i *images) *bootc {
+	b := &bootc{images: i}
+	i.host.Write("/usr/bin/bootc", nil)
+	others := i.Host.Run
+	i.Host.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
+		if argv[0] != "bootc" {
+			return others(ctx, argv...)
+		}
+		return nil, b.run(argv[1:])
+	}
+	return b
+}
+
+func (b *bootc) run(args []string) error {
+	switch {
+	case len(args) != 4 || strings.Join(args[:3], " ") != "image cmd pull":
+		return errors.New("bootc: unrecognized subcommand")
+	case b.fails != nil:
+		return b.fails
+	case !b.forgets:
+		b.pulled = append(b.pulled, args[3])
+		b.store(b.pulled...)
+	}
+	return nil
+}
+
+// store makes bootc's storage hold these images and no others.
+func (b *bootc) store(names ...string) {
+	list := []map[string]any{}
+	for _, name := range names {
+		list = append(list, map[string]any{"id": name, "names": []string{name}})
+	}
+	text, _ := json.Marshal(list)
+	b.images.host.Write("/sysroot/"+hostimages.BoundStorage+"/overlay-images/images.json", text)
+}
+
+// serveBinding serves an OS image that binds an application image, and returns the latter.
+func (i *images) serveBinding(t *testing.T) (app string) {
+	t.Helper()
+	digest, err := i.host.Registry.Push(t.Context(), "apps/app", "1", i.host.NativeImage(oscontainer.WithDerived(oscontainer.File("app", "app"))))
+	must(t, err)
+	app = i.host.Registry.Host() + "/apps/app@" + digest
+	i.host.Serve(i.host.NativeImage(binding(app)))
+	return app
+}
+
+// TestBound: application images that an OS image binds are pulled by the host's bootc with the import, once. What
+// another program removes of them meanwhile is found before the commit.
+func TestBound(t *testing.T) {
+	i := imagesOf(t)
+	app := i.serveBinding(t)
+	b := installBootc(i)
+	pinned, image := i.pull(t)
+	if !slices.Equal(b.pulled, []string{app}) {
+		t.Fatalf("bootc has pulled %q, want %s", b.pulled, app)
+	}
+	must(t, i.Secure(t.Context(), image))
+	_, err := i.Import(t.Context(), pinned, func(pivot.Amount) {})
+	must(t, err)
+	if len(b.pulled) != 1 {
+		t.Errorf("bootc has pulled %q again", b.pulled)
+	}
+	d := hostimages.Downloaded{Store: i.Store, Image: image}
+	_, err = d.Import(t.Context(), image, nil)
+	must(t, err)
+
+	b.store()
+	expect(t, i.Secure(t.Context(), image), fault.Unavailable, app)
+	_, err = d.Import(t.Context(), image, nil)
+	expect(t, err, fault.Unavailable, "not in bootc's storage: "+app)
+}
+
+// TestBoundRefused: without its application images an OS image is not used, unless the administrator says so.
+func TestBoundRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(t *testing.T, i *images)
+		kind    fault.Kind
+		want    string
+	}{
+		"no bootc":            {func(*testing.T, *images) {}, fault.Refused, "this system has no bootc"},
+		"in an initramfs":     {func(_ *testing.T, i *images) { installBootc(i); i.Early = true }, fault.Later, "which the started system pulls"},
+		"bootc fails":         {func(_ *testing.T, i *images) { installBootc(i).fails = errors.New("podman: no space") }, fault.Unavailable, "podman: no space"},
+		"bootc stores it not": {func(_ *testing.T, i *images) { installBootc(i).forgets = true }, fault.Unavailable, "not in bootc's storage"},
+		"no room":             {func(_ *testing.T, i *images) { installBootc(i); full(i) }, fault.CannotWrite, "cannot pull the application images"},
+		"rejected by policy":  {func(_ *testing.T, i *images) { installBootc(i); rejectApps(i) }, fault.Refused, "the signature policy rejects it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := imagesOf(t)
+			app := i.serveBinding(t)
+			pinned, err := i.Resolve(t.Context(), i.tagged())
+			must(t, err)
+			c.prepare(t, i)
+			_, err = i.Import(t.Context(), pinned, func(pivot.Amount) {})
+			expect(t, err, c.kind, c.want)
+			if !strings.Contains(err.Error(), app) && c.kind != fault.CannotWrite || c.kind != fault.Later && fault.HintOf(err) == "" {
+				t.Errorf("error %v (%s), want one that names %s", err, fault.HintOf(err), app)
+			}
+			i.IgnoreBound = true
+			_, err = i.Import(t.Context(), pinned, func(pivot.Amount) {})
+			must(t, err)
+			if !slices.ContainsFunc(i.notes, func(note string) bool { return strings.Contains(note, "services cannot start: "+app) }) {
+				t.Errorf("notes %q do not name %s", i.notes, app)
+			}
+		})
+	}
+}
+
+// full lets no file system of a host have room.
+func full(i *images) {
+	i.Host.Free = func(string) (int64, error) { return 1 << 10, nil }
+}
+
+// rejectApps makes the host's signature policy reject application images.
+func rejectApps(i *images) {
+	i.host.Write("/etc/containers/policy.json", []byte(`{"default": [{"type": "insecureAcceptAnything"}],
+		"transports": {"docker": {"`+i.host.Registry.Host()+`/apps": [{"type": "reject"}]}}}`))
+}

@@ -1,0 +1,130 @@
+// Package bound reads which application images an OS image binds ("logically bound images", bootc's
+// manual): services of the system run them, so they must be on the host before it boots.
+//
+// Like bootc it reads the links below Dir, each to a quadlet of the type .image or .container, and of
+// those the key Image, and rejects what bootc rejects: anything but links, another type, the key
+// AuthFile, specifiers (%). It also rejects names without a registry, which depend on the machine's
+// aliases, and names of other units, which bootc takes for images.
+//
+// Limits: MaxFiles files of MaxSize bytes.
+package bound
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/ostree"
+)
+
+// Dir is the directory of the links in an image.
+const Dir = "usr/lib/bootc/bound-images.d"
+
+// Limits of the input.
+const (
+	MaxFiles = 256
+	MaxSize  = 64 << 10
+)
+
+// Images are the application images that an OS image binds.
+type Images struct {
+	References []imageref.Reference // sorted, each once
+	problems   []error
+}
+
+// Err returns an error, of kind fault.BadInput, if a file is invalid. References may then be
+// incomplete.
+func (i Images) Err() error {
+	if len(i.problems) == 0 {
+		return nil
+	}
+	return fault.New(fault.BadInput, "cannot use the application images that the OS image binds in /%s: %w", Dir, errors.Join(i.problems...)).
+		WithHint("have the OS image corrected, or go on without its application images: --bound-images=ignore")
+}
+
+// Read reads what a commit in a repository binds. It returns only errors of the repository; see
+// Images.Err for errors in files.
+func Read(repo *ostree.Repo, commit ostree.Checksum) (Images, error) {
+	names, err := repo.Names(commit, Dir)
+	if err != nil {
+		return Images{}, fmt.Errorf("cannot read /%s of commit %s: %w", Dir, commit, err)
+	}
+	var found Images
+	for n, name := range names {
+		if n == MaxFiles {
+			found.problem(name, errors.New("one file too many"))
+			break
+		}
+		text, err := follow(repo, commit, path.Join(Dir, name))
+		if err == nil {
+			err = found.add(name, text)
+		}
+		if err != nil {
+			found.problem(name, err)
+		}
+	}
+	slices.SortFunc(found.References, func(a, b imageref.Reference) int { return strings.Compare(a.String(), b.String()) })
+	found.References = slices.Compact(found.References)
+	return found, nil
+}
+
+func (i *Images) problem(name string, err error) {
+	i.problems = append(i.problems, fmt.Errorf("%s: %w", name, err))
+}
+
+// add adds the image that a quadlet names.
+func (i *Images) add(name, text string) error {
+	section, found := map[string]string{".image": "Image", ".container": "Container"}[path.Ext(name)]
+	if !found {
+		return errors.New("its name ends with neither .image nor .container")
+	}
+	values := valuesOf(text, section)
+	if _, has := values["AuthFile"]; has && section == "Image" {
+		return errors.New("it has a key AuthFile, which bootc does not support")
+	}
+	value, has := values["Image"]
+	if !has {
+		return fmt.Errorf("it has no key Image in [%s]", section)
+	}
+	ref, err := parse(value)
+	if err == nil {
+		i.References = append(i.References, ref)
+	}
+	return err
+}
+
+// parse parses a value of the key Image.
+func parse(value string) (imageref.Reference, error) {
+	if strings.Contains(strings.ReplaceAll(value, "%%", ""), "%") {
+		return imageref.Reference{}, fmt.Errorf("%q has a specifier, which bootc does not support", value)
+	}
+	if ext := path.Ext(value); ext == ".image" || ext == ".build" {
+		return imageref.Reference{}, fmt.Errorf("%q is the name of another unit, which bootc would take for an image", value)
+	}
+	ref, err := imageref.Parse(strings.ReplaceAll(value, "%%", "%"))
+	if err == nil && !ref.Remote() {
+		err = fmt.Errorf("%q is not in a registry", value)
+	}
+	return ref, err
+}
+
+// valuesOf returns the values of a section of a unit; of a key that occurs twice, the last one.
+func valuesOf(text, section string) map[string]string {
+	values, within := map[string]string{}, false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "", line[0] == '#', line[0] == ';':
+		case line[0] == '[':
+			within = line == "["+section+"]"
+		case within:
+			key, value, _ := strings.Cut(line, "=")
+			values[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		}
+	}
+	return values
+}

@@ -1,0 +1,93 @@
+package stories_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/day2"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostimages"
+	"machine-pivot/internal/machine"
+	"machine-pivot/internal/osimage/bound"
+	"machine-pivot/pivot"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/oscontainer"
+)
+
+// withBootc makes a machine's host have a bootc that stores what it pulls. It returns what is stored.
+func withBootc(h *hostdir.Host, m *machine.Machine, stored *[]string) {
+	h.Write("/usr/bin/bootc", nil)
+	others := m.Host.Run
+	m.Host.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
+		if argv[0] != "bootc" {
+			return others(ctx, argv...)
+		}
+		*stored = append(*stored, argv[len(argv)-1])
+		store(h, *stored...)
+		return nil, nil
+	}
+}
+
+// store makes bootc's storage on a host have these images, and no others.
+func store(h *hostdir.Host, names ...string) {
+	h.Write("/sysroot/"+hostimages.BoundStorage+"/overlay-images/images.json", []byte(`[{"names": ["`+strings.Join(names, `"]}, {"names": ["`)+`"]}]`))
+}
+
+// TestBoundImages: a pivot by hand to an OS image that binds an application image. Without a bootc it is refused and
+// leaves the machine as it was, unless told otherwise; with one the application image is there before the commit. From
+// then on verify reports when it is missing.
+func TestBoundImages(t *testing.T) {
+	h := hostdir.New(t)
+	digest, err := h.Registry.Push(t.Context(), "apps/app", "1", h.NativeImage(oscontainer.WithDerived(oscontainer.File("app", "app"))))
+	must(t, err)
+	app := h.Registry.Host() + "/apps/app@" + digest
+	h.Serve(h.NativeImage(oscontainer.WithDerived(
+		oscontainer.File("usr/share/containers/systemd/app.container", "[Container]\nImage="+app+"\n"),
+		oscontainer.Symlink(bound.Dir+"/app.container", "../../../share/containers/systemd/app.container"))))
+	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
+	if _, err := r.Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), app) || !strings.Contains(fault.HintOf(err), "--bound-images=ignore") {
+		t.Errorf("without bootc: %v (%s)", err, fault.HintOf(err))
+	}
+	if staged, err := h.Sysroot().Staged(); staged != nil || err != nil || len(h.Ostree.Calls) > 0 {
+		t.Errorf("staged %v, %v, calls %v", staged, err, h.Ostree.Calls)
+	}
+
+	r = day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
+	var stored []string
+	withBootc(h, r.Machine, &stored)
+	plan, err := r.Plan(t.Context(), day2.Prepared{})
+	must(t, err)
+	if !slices.ContainsFunc(plan.Notes, func(note string) bool {
+		return strings.Contains(note, "binds application images") && strings.Contains(note, "lacks "+app)
+	}) {
+		t.Errorf("the plan's notes %q do not name %s", plan.Notes, app)
+	}
+	_, err = r.Run(t.Context(), day2.Prepared{})
+	must(t, err)
+	if !slices.Equal(stored, []string{app}) {
+		t.Errorf("bootc has stored %q", stored)
+	}
+	h.Boot()
+	expectMissing := func(want ...string) {
+		t.Helper()
+		differences, err := newMachine(t, h).Verify(t.Context())
+		must(t, err)
+		var missing []string
+		for _, d := range differences {
+			if d.Class == pivot.ClassBoundImage && d.Wrong == pivot.WrongMissing {
+				missing = append(missing, d.Name)
+			}
+		}
+		if !slices.Equal(missing, want) {
+			t.Errorf("verify reports %q, want %q", missing, want)
+		}
+	}
+	expectMissing()
+	store(h, "quay.example/other:1")
+	expectMissing(app)
+	h.Write(host.SettingsPath, []byte("bound-images=ignore\n"))
+	expectMissing()
+}
