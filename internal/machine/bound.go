@@ -27,6 +27,9 @@ func (b boundImages) Drift(state pivot.State, _ pivot.Target) ([]pivot.Differenc
 	if err != nil || settings.BoundImages == host.BoundImagesIgnore {
 		return nil, err
 	}
+	if binds, err := b.Host.Has("/" + bound.Dir); err != nil || !binds {
+		return nil, err
+	}
 	commit, err := ostree.ParseChecksum(state.Booted.Commit)
 	if err != nil {
 		return nil, err
