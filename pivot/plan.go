@@ -139,6 +139,7 @@ func planFor(state State, target Target, along map[string]bool) (Plan, error) {
 	if imageChanges(state, target) {
 		plan.Image.Changed, plan.Image.To = true, target.Image.String()
 	}
+	plan.Notes = append(plan.Notes, ownersOf(result.Deleted, state.Booted.Sources)...)
 	plan.Entries = slices.DeleteFunc(state.Etc.Changes(state.Etc.Of(target)), func(c EntryChange) bool { return along[c.Path] })
 	if plan.newSystem() {
 		plan.Units = state.Etc.unitChanges(target)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/start"
 	"machine-pivot/kargs"
 )
@@ -38,6 +39,8 @@ type Deployment struct {
 	// calls it.
 	Manifest string     `json:"manifest,omitempty"`
 	Options  kargs.Line `json:"kernelArguments"`
+	// Sources are the programs that own some of the arguments, as its boot entry says.
+	Sources []ostree.OptionsSource `json:"kernelArgumentSources,omitempty"`
 	// Staged says that the deployment is not finalized yet: libostree merges the running /etc
 	// into it and writes its boot entry during an orderly shutdown.
 	Staged bool `json:"staged,omitempty"`

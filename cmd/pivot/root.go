@@ -59,7 +59,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "read the pull secret from `FILE` (default: the first known location that has one for the registry)")
 	f.addRetry(cmd)
 	cli.OneOf{Value: &f.kargs, Allowed: []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}.Add(cmd, "image-kargs",
-		"whether to print or apply the kernel arguments that the image has in /"+kargsd.Dir+" (default: the machine's setting, or print)")
+		"whether to print or apply the kernel arguments that the image has in /"+kargsd.Dir+" (default: the machine's setting, or apply where bootc manages the machine, and print elsewhere)")
 }
 
 // addRetry adds the flags of commands that retry.

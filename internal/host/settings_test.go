@@ -18,29 +18,29 @@ func TestSettings(t *testing.T) {
 	}{
 		{"nobody chose", "root=/dev/vda", "", defaults},
 		{"file", "", "# a comment\n\nmode=system\non-failure = system\nreboot-method=kexec\n",
-			host.Settings{Mode: "system", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}},
-		{"no newline at the end", "", "mode=off", host.Settings{Mode: "off", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
+			host.Settings{Mode: "system", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "auto"}},
+		{"no newline at the end", "", "mode=off", host.Settings{Mode: "off", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "auto"}},
 		{"kernel command line", "quiet pivot.mode=off pivot.on-failure=system pivot.reboot-method=kexec",
-			"", host.Settings{Mode: "off", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}},
+			"", host.Settings{Mode: "off", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "auto"}},
 		{"dash or underscore", "pivot.on_failure=system", "reboot_method=kexec",
-			host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}},
+			host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "auto"}},
 		{"the kernel command line wins", "pivot.mode=initramfs", "mode=off\nreboot-method=kexec",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "kexec", ImageKargs: "print"}},
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "kexec", ImageKargs: "auto"}},
 		{"its last word wins", "pivot.mode=off pivot.mode=\"system\"", "",
-			host.Settings{Mode: "system", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
+			host.Settings{Mode: "system", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "auto"}},
 		{"what becomes of an image's kernel arguments", "", "image-kargs=apply",
 			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "apply"}},
 		{"the same on the kernel command line", "pivot.image_kargs=print", "image-kargs=apply",
 			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
 		{"metrics", "", "metrics=/var/lib/node_exporter//pivot.prom",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", Metrics: "/var/lib/node_exporter/pivot.prom"}},
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "auto", Metrics: "/var/lib/node_exporter/pivot.prom"}},
 		{"units of a system on trial", "pivot.health=a.service,b@x.socket", "health=c.service",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", Health: []string{"a.service", "b@x.socket"}}},
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "auto", Health: []string{"a.service", "b@x.socket"}}},
 		{"a window, and a fleet's lock", "pivot.window=\"Sat,Sun 02:00-05:00\" pivot.fleetlock_group=a.b", "window=02:00-04:00\nfleetlock=https://fleetlock.example\nfleetlock-id=this",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", Window: "Sat,Sun 02:00-05:00",
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "auto", Window: "Sat,Sun 02:00-05:00",
 				FleetLock: host.FleetLock{URL: "https://fleetlock.example", Group: "a.b", ID: "this"}}},
 		{"none of both, for one boot", "pivot.window=none pivot.fleetlock=none", "window=02:00-04:00\nfleetlock=https://fleetlock.example",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "auto"}},
 		{"what is for init", "-- pivot.mode=off", "", defaults},
 		{"others' arguments", "pivotal.mode=off mode=off", "", defaults},
 	} {
@@ -82,7 +82,7 @@ func TestWrongSettings(t *testing.T) {
 	if fault.KindOf(err) != fault.BadInput || fault.HintOf(err) == "" {
 		t.Fatalf("error %v", err)
 	}
-	if want := (host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}); !reflect.DeepEqual(got, want) {
+	if want := (host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "auto"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	const file = "/etc/pivot/firstboot.conf, line "
@@ -93,7 +93,7 @@ func TestWrongSettings(t *testing.T) {
 		file + `6: reboot-method is set on line 5 already`,
 		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method, image-kargs, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
 		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method, image-kargs, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
-		file + `9: "yes" is not allowed; it is one of [print apply]`,
+		file + `9: "yes" is not allowed; it is one of [auto print apply]`,
 		file + `10: "pivot.prom" is not allowed; it is an absolute path that ends in .prom`,
 		file + `11: "Sat" is not allowed: it is [DAYS] HH:MM-HH:MM [ZONE], as "Sat,Sun 22:00-04:00" or "Mon..Fri 01:00-03:30 Europe/Berlin", and perhaps more of them with semicolons between`,
 		file + `12: a user, a query or a fragment is not allowed in the URL of the fleet's lock`,
