@@ -29,7 +29,7 @@ func (r *Rebase) followed(ctx context.Context) (string, error) {
 // the deployment and a ref change.
 func (m *move) follow(plan pivot.Plan) error {
 	image, next := plan.To().Image, plan.From().Default
-	if !m.follows || image.IsZero() || next.Manifest == "" || image.Follows == next.Image.Follows {
+	if !m.follows || !next.Runs(image) || next.Manifest == "" || image.Follows == next.Image.Follows {
 		return nil
 	}
 	commit, err := ostree.ParseChecksum(next.Commit)

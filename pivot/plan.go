@@ -142,6 +142,7 @@ func planFor(state State, target Target, along map[string]bool) (Plan, error) {
 	if imageChanges(state, target) {
 		plan.Image.Changed, plan.Image.To = true, target.Image.String()
 	}
+	plan.Notes = append(plan.Notes, ownersOf(result.Deleted, state.Booted.Sources)...)
 	plan.Entries = slices.DeleteFunc(state.Etc.Changes(state.Etc.Of(target)), func(c EntryChange) bool { return along[c.Path] })
 	if plan.newSystem() {
 		plan.Units = state.Etc.unitChanges(target)
@@ -172,7 +173,7 @@ func imageChanges(state State, target Target) bool {
 	if target.Image.Digest == "" && target.Image.Commit != "" { // the target system was not made from an image
 		return target.Image.Commit != state.Booted.Commit
 	}
-	return !target.Image.IsZero() && !state.Booted.runs(target.Image)
+	return !target.Image.IsZero() && !state.Booted.Runs(target.Image)
 }
 
 // nameOf returns a deployment's image, or its commit if it was not made from an image.
@@ -186,7 +187,7 @@ func nameOf(d Deployment) string {
 func notes(state State, target Target) []string {
 	notes := []string{}
 	from, to := state.Booted.Image, target.Image
-	if !to.IsZero() && !from.IsZero() && state.Booted.runs(to) && to.Reference != from.Reference {
+	if !to.IsZero() && !from.IsZero() && state.Booted.Runs(to) && to.Reference != from.Reference {
 		notes = append(notes, fmt.Sprintf("the booted image %s is the same content under another name", from.Reference))
 	}
 	notes = append(notes, replaced(state)...)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/start"
 	"machine-pivot/kargs"
 )
@@ -38,6 +39,8 @@ type Deployment struct {
 	// calls it.
 	Manifest string     `json:"manifest,omitempty"`
 	Options  kargs.Line `json:"kernelArguments"`
+	// Sources are the programs that own some of the arguments, as its boot entry says.
+	Sources []ostree.OptionsSource `json:"kernelArgumentSources,omitempty"`
 	// Staged says that the deployment is not finalized yet: libostree merges the running /etc
 	// into it and writes its boot entry during an orderly shutdown.
 	Staged bool `json:"staged,omitempty"`
@@ -46,8 +49,8 @@ type Deployment struct {
 // ID returns STATEROOT-COMMIT.SERIAL, which is also rpm-ostree's name for the deployment.
 func (d Deployment) ID() string { return fmt.Sprintf("%s-%s.%d", d.Stateroot, d.Commit, d.Serial) }
 
-// runs reports whether the deployment was made from an image, whatever that is called.
-func (d Deployment) runs(image Image) bool { return d.Image.Same(image) || image.is(d.Manifest) }
+// Runs reports whether the deployment was made from an image, whatever that is called.
+func (d Deployment) Runs(image Image) bool { return d.Image.Same(image) || image.is(d.Manifest) }
 
 // carries reports whether the deployment's commit is commit, or is based on it.
 func (d Deployment) carries(commit string) bool { return d.Commit == commit || d.Base == commit }

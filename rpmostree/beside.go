@@ -21,9 +21,10 @@ import (
 type needs struct {
 	labels    bool // the new system will run with SELinux
 	composefs bool // the new system boots only from a composefs image
+	sources   bool // the boot entry has keys that "ostree admin deploy" does not carry over
 }
 
-func (n needs) any() bool { return n.labels || n.composefs }
+func (n needs) any() bool { return n.labels || n.composefs || n.sources }
 
 func (e *Direct) needs(r pivot.Request, booted ostree.Deployment) (n needs, err error) {
 	if n.labels, err = e.labels(r, booted); err != nil {
@@ -35,7 +36,9 @@ func (e *Direct) needs(r pivot.Request, booted ostree.Deployment) (n needs, err 
 	}
 	demands, err := e.plain().demands(commit, r)
 	n.composefs = demands.Composefs
-	return n, err
+	merge, merr := e.plain().entryOf(booted)
+	n.sources = len(merge.Sources) > 0
+	return n, errors.Join(err, merr)
 }
 
 // checkNeeds returns an error if there are needs, but libostree cannot make an existing
@@ -52,6 +55,8 @@ func (e *Direct) checkNeeds(ctx context.Context, r pivot.Request, booted ostree.
 	switch {
 	case tool.since(2023, 6):
 		return nil
+	case needs.sources:
+		return fault.New(fault.Later, "cannot keep whose kernel arguments are whose: libostree %s cannot make a deployment the default after its boot entry says so", tool.version)
 	case needs.labels:
 		return fault.New(fault.Later, "cannot label files: the new system has SELinux, and libostree %s cannot make a deployment the default after it was labelled", tool.version)
 	}
@@ -69,6 +74,9 @@ func (e *Direct) commitBeside(ctx context.Context, r pivot.Request, booted ostre
 		return err
 	}
 	contexts, err := e.finish(ctx, r, next, needs)
+	if err == nil && needs.sources {
+		err = e.plain().addSources(booted, next)
+	}
 	if err == nil {
 		err = e.setDefault(ctx, next)
 	}

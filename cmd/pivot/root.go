@@ -62,7 +62,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	f.addRetry(cmd)
 	f.addBound(cmd)
 	cli.OneOf{Value: &f.kargs, Allowed: []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}.Add(cmd, "image-kargs",
-		"whether to print or apply the kernel arguments that the image has in /"+kargsd.Dir+" (default: the machine's setting, or print)")
+		"whether to print or apply the kernel arguments that the image has in /"+kargsd.Dir+" (default: the machine's setting, or apply where bootc manages the machine, and print elsewhere)")
 }
 
 // addBound adds the flag of commands that pull an OS image.

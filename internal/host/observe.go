@@ -100,6 +100,7 @@ func (h *Host) Deployment(d ostree.Deployment) (pivot.Deployment, error) {
 		Serial:    d.Serial,
 		Manifest:  h.manifestOf(d.Base),
 		Options:   kargs.Split(d.Entry.Options),
+		Sources:   d.Entry.Sources,
 	}
 	p.Image = imageOf(d.Origin, p.Manifest)
 	if d.Base != d.Checksum {

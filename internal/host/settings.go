@@ -80,6 +80,7 @@ type ImageKargs string
 
 // The treatments of an image's kernel arguments.
 const (
+	ImageKargsAuto  ImageKargs = "auto"  // apply them on a machine that bootc manages (OfBootc), else print them
 	ImageKargsPrint ImageKargs = "print" // print them; do not apply them, like rpm-ostree
 	ImageKargsApply ImageKargs = "apply" // keep the command line in sync with them, like bootc
 )
@@ -136,7 +137,7 @@ func (h *Host) Settings() (Settings, error) {
 // DefaultSettings returns the settings of a machine without any configuration. The default mode
 // is the initramfs: an administrator who adds pivot to it wants it to work there.
 func DefaultSettings() Settings {
-	return Settings{Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsPrint, BoundImages: BoundImagesRequire, Fallback: FallbackNone}
+	return Settings{Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsAuto, BoundImages: BoundImagesRequire, Fallback: FallbackNone}
 }
 
 // readFile applies the lines of a file and returns the problems in them.
@@ -182,7 +183,7 @@ func (s *Settings) set(key, value string) error {
 	case "reboot-method":
 		return choose(&s.RebootMethod, value, RebootFirmware, RebootKexec)
 	case "image-kargs":
-		return choose(&s.ImageKargs, value, ImageKargsPrint, ImageKargsApply)
+		return choose(&s.ImageKargs, value, ImageKargsAuto, ImageKargsPrint, ImageKargsApply)
 	case "bound-images":
 		return choose(&s.BoundImages, value, BoundImagesRequire, BoundImagesIgnore)
 	case "fallback":

@@ -78,10 +78,13 @@ func EntriesIn(desired *mcfile.Desired, read func(path string) (hostfiles.File, 
 	return all, nil
 }
 
-// ImageKargsChoice returns whether to apply the kernel arguments that an image brings.
+// ImageKargsChoice returns whether to apply the kernel arguments that an image brings. By default they are applied where
+// bootc manages the machine: it adds only what an image has more than the one before, so that what is left out once
+// would stay out.
 func (m *Machine) ImageKargsChoice() (pivot.ImageKargsChoice, error) {
 	settings, err := m.Settings()
-	return pivot.ImageKargsChoice{Apply: settings.ImageKargs == host.ImageKargsApply, ForThisRun: m.ImageKargs != ""}, err
+	apply := settings.ImageKargs == host.ImageKargsApply || settings.ImageKargs == host.ImageKargsAuto && m.Host.OfBootc()
+	return pivot.ImageKargsChoice{Apply: apply, ForThisRun: m.ImageKargs != ""}, err
 }
 
 // Image parses a reference. A tag gives an image without a digest, and "" the zero image.

@@ -42,6 +42,7 @@ func (m *Machine) EnterNext(ctx context.Context, method host.RebootMethod) error
 	if image := m.Progress.Content.Target.Image; !image.IsZero() {
 		into = image.String()
 	}
+	m.TellBootc(ctx) // the reboot may be blocked for long
 	reboot := m.Host.Reboot
 	if method == host.RebootKexec {
 		reboot = m.kexec

@@ -51,6 +51,7 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 		return s, nil
 	}
 	s.Booted, s.HeldBack = &state.Booted, state.HeldBack
+	s.Notes = append(s.Notes, state.Booted.LostOptions()...)
 	if state.Pending() {
 		s.Pending = &state.Default
 	}

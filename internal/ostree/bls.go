@@ -23,7 +23,19 @@ type BootEntry struct {
 	// Aboot is the path of the Android boot image. libostree writes this key into every entry,
 	// even if the image has no such file (ostree-sysroot-deploy.c).
 	Aboot string
+	// Sources are the owners of some of the options, in the order of the entry.
+	Sources []OptionsSource
 }
+
+// OptionsSource lists options of a boot entry that belong to a program, which replaces them later. It is a line of
+// the entry whose key is SourceKey with the program's name (bootc, crates/lib/src/loader_entries.rs).
+type OptionsSource struct {
+	Name    string `json:"name"`    // such as tuned
+	Options string `json:"options"` // may be empty, and need not be in the entry's options any more
+}
+
+// SourceKey is the prefix of the keys of options that belong to a program.
+const SourceKey = "x-options-source-"
 
 // Ostree returns the value of the kernel argument ostree=, the path of the symbolic link to
 // the deployment, or "".
@@ -95,6 +107,10 @@ func parseBootEntry(text string) BootEntry {
 			e.Aboot = value
 		case "devicetree", "devicetree-overlay", "fdtdir":
 			e.Board = append(e.Board, key)
+		default:
+			if name, ok := strings.CutPrefix(key, SourceKey); ok && name != "" {
+				e.Sources = append(e.Sources, OptionsSource{name, value})
+			}
 		}
 	}
 	return e

@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/registry"
@@ -18,6 +19,7 @@ var onMachines = map[string]func(*machine){
 	"docs/registries.md": registries,
 	"docs/status.md":     installed,
 
+	"docs/recipes/bootc.md":        besideBootc,
 	"docs/recipes/disconnected.md": disconnected,
 	"docs/recipes/fleetlock.md":    fleetLock,
 }
@@ -51,6 +53,20 @@ func byHand(m *machine) {
 	m.notes["a MachineConfig"] = func() {
 		m.put("worker.yaml", "metadata: {name: rendered-worker-1}\nspec:\n  osImageURL: registry.example/os@"+m.legacy+"\n"+
 			"  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files: [{path: /etc/motd, contents: {source: \"data:,hello\"}}]\n")
+	}
+}
+
+// besideBootc checks that the machine follows the tag, as bootc reads that.
+func besideBootc(m *machine) {
+	m.notes["a host of bootc"] = func() {}
+	m.notes["it follows the tag"] = func() {
+		origin, status := m.run("cat /sysroot/ostree/deploy/os/deploy/*.origin")
+		if status != 0 || !strings.Contains(origin, "container-image-reference=ostree-unverified-registry:registry.example/os:stable\n") {
+			m.t.Errorf("the origins are\n%s", origin)
+		}
+		if out, status := m.run("pivot status"); status != 0 || !strings.Contains(out, "follows  registry.example/os:stable\n") {
+			m.t.Errorf("the status is\n%s", out)
+		}
 	}
 }
 

@@ -1,0 +1,24 @@
+package machine
+
+import (
+	"cmp"
+	"context"
+
+	"machine-pivot/pivot"
+)
+
+// TellBootc keeps true what bootc says about the next boot on a machine that it manages, if this run has written the
+// journal, and so may have changed the next boot. A failure is only noted: the change itself is made.
+func (m *Machine) TellBootc(ctx context.Context) {
+	if !m.Progress.Journaled() || !m.Where().Started() || !m.Host.OfBootc() {
+		return
+	}
+	state, err := m.Host.Observe(context.WithoutCancel(ctx), pivot.Target{})
+	if err == nil {
+		next := state.Default
+		err = m.Host.TellBootc(state.Pending(), cmp.Or(next.Manifest, next.Image.Digest, next.Commit))
+	}
+	if err != nil {
+		m.Progress.Note(err.Error())
+	}
+}

@@ -1,0 +1,125 @@
+package stories_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"machine-pivot/day2"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
+	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/rpmostree"
+)
+
+// makeBootc makes the running system one that bootc manages.
+func makeBootc(t *testing.T, h *hostdir.Host) {
+	t.Helper()
+	h.Write(host.BootcPath, nil)
+	must(t, os.MkdirAll(filepath.Join(h.Physical(), "ostree/bootc"), 0o755))
+}
+
+// TestHostOfBootc (P93): where bootc manages a machine, kernel arguments of images are applied by default, and
+// /run/reboot-required exists as long as the next boot starts another system.
+func TestHostOfBootc(t *testing.T) {
+	h := hostdir.New(t)
+	h.InstallRpmOstree(rpmostree.Control{}) // can roll back
+	makeBootc(t, h)
+	h.Serve(h.NativeImage(withImageKargs(`kargs = ["image.only=1"]`)))
+	required := func(want bool) {
+		t.Helper()
+		text := string(h.Read("/run/reboot-required"))
+		if strings.HasPrefix(text, "pivot: Reboot required for image: sha256:") != want {
+			t.Errorf("/run/reboot-required has %q, wanted %v", text, want)
+		}
+	}
+	required(false)
+	move := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
+	_, err := move.Run(t.Context(), day2.Prepared{})
+	must(t, err)
+	required(true)
+	back := day2.Rollback{Machine: newMachine(t, h)}
+	must(t, back.Run(t.Context()))
+	required(false)
+	move = day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
+	_, err = move.Run(t.Context(), day2.Prepared{})
+	must(t, err)
+	h.Boot()
+	if !strings.Contains(h.Options(), "image.only=1") {
+		t.Errorf("the options are %s", h.Options())
+	}
+	expectStatusAt(t, h, pivot.PhaseDone)
+	required(false)
+	// What the machine is told to do goes before what bootc would do.
+	makeBootc(t, h)
+	h.Write("/etc/pivot/firstboot.conf", []byte("image-kargs=print\n"))
+	m := newMachine(t, h)
+	if choice, err := m.ImageKargsChoice(); err != nil || choice.Apply {
+		t.Errorf("with image-kargs=print they are applied: %+v, %v", choice, err)
+	}
+}
+
+// sourceKeys adds arguments that belong to a program to the running system's boot entry.
+func sourceKeys(t *testing.T, h *hostdir.Host, key string) {
+	t.Helper()
+	all, err := h.Sysroot().Deployments()
+	must(t, err)
+	file := h.Path("/boot/loader/entries/" + all[0].Entry.File)
+	text, err := os.ReadFile(file)
+	must(t, err)
+	must(t, os.WriteFile(file, append(text, key+"\n"...), 0o644))
+}
+
+// TestSources (P94): keys of the boot entry that say which kernel arguments are whose survive a first boot in the
+// initramfs, whose libostree does not carry them over, and a rollback. Removing such an argument is noted, and so is
+// a key whose arguments are not there.
+func TestSources(t *testing.T) {
+	h := newHost(t)
+	h.Ostree.Version = hostdir.LockInState
+	const key = "x-options-source-tuned nohz=full keep=1"
+	sourceKeys(t, h, key)
+	want := ostree.OptionsSource{Name: "tuned", Options: "nohz=full keep=1"}
+	entry := func() ostree.BootEntry {
+		t.Helper()
+		all, err := h.Sysroot().Deployments()
+		must(t, err)
+		return all[0].Entry
+	}
+	if notes, err := bootEarly(t, h, &place{}); err != nil || strings.Join(h.Ostree.Calls, " ") != "deploy set-default" {
+		t.Fatalf("%v, calls %v:\n%s", err, h.Ostree.Calls, notes)
+	}
+	if got := entry().Sources; len(got) != 1 || got[0] != want {
+		t.Errorf("the new boot entry has the keys %+v, want %+v", got, want)
+	}
+	h.Boot()
+	must(t, boot(t, h))
+	expectNew(t, h)
+	expectClosed(t, h)
+	s, err := newMachine(t, h).Status(t.Context())
+	must(t, err)
+	if notes := strings.Join(s.Notes, "\n"); !strings.Contains(notes, "kernel arguments of tuned (x-options-source-tuned) are not in the boot entry: nohz=full keep=1") {
+		t.Errorf("the notes are %q", s.Notes)
+	}
+	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"nohz=full"}}
+	notes := ""
+	r.Progress.Emit = func(e pivot.Event) { notes += e.Message + "\n" }
+	_, err = r.Run(t.Context(), day2.Prepared{})
+	must(t, err)
+	if len(entry().Sources) == 0 && !strings.Contains(notes, "does not keep x-options-source-tuned") {
+		t.Errorf("the keys are lost, and the notes are %s", notes)
+	}
+}
+
+// TestOwnedArgument (P94): a change that removes an argument of a program says whose it is.
+func TestOwnedArgument(t *testing.T) {
+	h := hostdir.New(t)
+	sourceKeys(t, h, "x-options-source-tuned "+strings.Fields(strings.ReplaceAll(h.Options(), `keep="a b"`, ""))[0]+` keep="a b"`)
+	r := day2.Rebase{Machine: newMachine(t, h), Delete: []string{"keep"}}
+	plan, err := r.Plan(t.Context(), day2.Prepared{})
+	must(t, err)
+	if notes := strings.Join(plan.Notes, "\n"); !strings.Contains(notes, `kernel argument keep="a b" belongs to tuned`) {
+		t.Errorf("the notes are %q", plan.Notes)
+	}
+}
