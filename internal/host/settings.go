@@ -204,7 +204,14 @@ func (s *Settings) set(key, value string) error {
 	case "fleetlock-id":
 		return checked(&s.FleetLock.ID, value, fleetlock.CheckID)
 	}
-	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id", dashed(key))
+	keys := SettingKeys()
+	last := len(keys) - 1
+	return fmt.Errorf("there is no setting %q; there are %s and %s", dashed(key), strings.Join(keys[:last], ", "), keys[last])
+}
+
+// SettingKeys returns the keys of all settings.
+func SettingKeys() []string {
+	return []string{"mode", "on-failure", "reboot-method", "image-kargs", "bound-images", "fallback", "health", "metrics", "window", "fleetlock", "fleetlock-group", "fleetlock-id"}
 }
 
 // orNone is checked for a setting that None unsets, for example on the kernel command line for
