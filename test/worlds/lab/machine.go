@@ -38,6 +38,7 @@ type Setup struct {
 	Layout       vm.Layout
 	KernelArgs   []string
 	Mode         host.Mode // where pivot runs the first boot; "": ModeSystem
+	SizeMiB      int       // of the root file system; 0: as in vm.DiskSpec
 }
 
 // MachineWith makes a machine, with its disk, from a setup.
@@ -56,7 +57,7 @@ func (l *Lab) spec(s Setup) vm.DiskSpec {
 	}
 	files = append(files, s.Files...)
 	d := vm.DiskSpec{
-		Files: files, Layout: s.Layout, KernelArgs: s.KernelArgs,
+		Files: files, Layout: s.Layout, KernelArgs: s.KernelArgs, SizeMiB: s.SizeMiB,
 		// As in RHCOS and Fedora CoreOS: /sysroot is mounted read-only.
 		RepoConfig: []string{"sysroot.readonly=true"},
 	}
