@@ -10,6 +10,7 @@
 # cluster-demo  a control plane and two machines in QEMU as its nodes: rollouts and their way back, shown as they happen
 # bench    the import compared with podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for a smaller image
 # bench-check  the same for a smaller image, as root; fails if processor time or memory relative to the others is more than recorded
+# bench-boot   whole first boots in QEMU, by pivot and as the machine-config-daemon does them, as root; docs/benchmark.md. BENCH="-rounds 1 -tool 20MB" for fewer and smaller ones
 # controlplane  the Kubernetes control plane of the tests, built once into the cache; "make test" does it
 # reference  record again what ostree-ext makes from the tests' derived images; test/worlds/oscontainer/reference/derived.sh
 # install  the result of "make build", with units, dracut module, SELinux module, manual pages, catalog and completions, below $(DESTDIR)
@@ -24,7 +25,7 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build completions manpages test unit nightly sweep check fuzz demo cluster-demo test-host bench bench-check reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
+.PHONY: build completions manpages test unit nightly sweep check fuzz demo cluster-demo test-host bench bench-check bench-boot reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
 .NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
@@ -70,7 +71,7 @@ GOTEST = mkdir -p $(BIN); go tool gotestsum --format testname --jsonfile-timing-
 LONGER = grep --line-buffered -vE '^(EMPTY .*|PASS .* \([0-4]\.[0-9]+s\))$$'
 
 # The tests that "make nightly" runs and "make test" skips. This is the only list of them.
-NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestVerity|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible|TestFigures|TestFleetFaults|TestOperatorsSchemas|TestRebootAndPowerOff|TestThousandMachines|TestGRUB)$$
+NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestVerity|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible|TestFigures|TestFleetFaults|TestOperatorsSchemas|TestRebootAndPowerOff|TestThousandMachines|TestGRUB|TestWholeFirstBoots)$$
 
 test: deps controlplane check
 	@export TMPDIR=$$(go run ./test/tools/tmpdir); $(GOTEST) -timeout 3h -p 3 -skip '$(NIGHTLY)' $(FIRST) ./... | $(LONGER)
@@ -83,7 +84,7 @@ unit:
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz
-	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/suites/rules ./test/suites/packaging ./test/suites/agent ./test/suites/fleet ./internal/cluster/admission ./test/worlds/vm ./test/worlds/rush ./test/suites/e2e ./test/tools/clusterdemo | $(LONGER)
+	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/suites/rules ./test/suites/packaging ./test/suites/agent ./test/suites/fleet ./internal/cluster/admission ./test/worlds/vm ./test/worlds/rush ./test/suites/e2e ./test/tools/clusterdemo ./test/tools/bootbench | $(LONGER)
 	@$(MAKE) sweep
 
 # At the end it prints one line for each part with what was tried.
@@ -127,6 +128,10 @@ bench: deps build
 # Ratios of wall times are not compared: they depend on what else the machine does.
 bench-check: deps build
 	@go run ./test/tools/bench -pivot $(BIN)/pivot -size 300MB -files 6000 -rounds 3 -only base -check test/tools/bench/ratios.json $(BENCH)
+
+# The guest has its own build of pivot: lab.Install.
+bench-boot: deps
+	@go run ./test/tools/bootbench $(BENCH)
 
 reference:
 	@test/worlds/oscontainer/reference/derived.sh

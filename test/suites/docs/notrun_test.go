@@ -17,6 +17,7 @@ var notRun = map[string]reason{
 	"README.md: make cluster-demo": {"it boots machines, for minutes", "test/tools/clusterdemo.TestClusterDemo"},
 	"contrib/ansible/README.md: ansible-galaxy collection build contrib/ansible":                                                       {"it installs a collection for the reader", "cmd/pivot.TestAnsible"},
 	"docs/benchmark.md: make bench":                                                                                                    {"it takes an hour and wants the machine for itself", "test/tools/bench.TestShort"},
+	"docs/benchmark.md: make bench-boot":                                                                                               {"it boots machines, for hours, and wants the host for itself", "test/tools/bootbench.TestWholeFirstBoots"},
 	"docs/benchmark.md: go run ./test/tools/rush -svg rush.svg":                                                                        {"it takes eight minutes", "test/worlds/rush.TestRush"},
 	"docs/benchmark.md: go run ./test/tools/bench -size 600MB -files 12000 -images /var/tmp/images":                                    {"the same, with a profiler", "test/tools/bench.TestShort"},
 	"docs/recipes/disconnected.md: oc adm release mirror --registry-config=pull-secret.json --print-mirror-instructions=idms \\":       {"oc and a release of OpenShift are not to be had; the same with skopeo is the next block", "test/suites/docs.TestDocuments"},

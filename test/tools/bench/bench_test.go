@@ -130,19 +130,6 @@ func TestMedians(t *testing.T) {
 	}
 }
 
-func TestParseSize(t *testing.T) {
-	for text, want := range map[string]int64{"2.5GB": 2_500_000_000, "150MB": 150_000_000, "3000000": 3_000_000} {
-		if got, err := parseSize(text); err != nil || got != want {
-			t.Errorf("%s: got %d, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"", "many", "1kB", "-1GB"} {
-		if got, err := parseSize(text); err == nil {
-			t.Errorf("%q: got %d", text, got)
-		}
-	}
-}
-
 func TestParseLink(t *testing.T) {
 	for text, want := range map[string]linkFacts{
 		"100Mb/s,20ms": {Rate: 12_500_000, Latency: 20 * time.Millisecond}, "200ms": {Latency: 200 * time.Millisecond}, "1000Mb/s": {Rate: 125_000_000},

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
+	"machine-pivot/test/tools/machinefiles"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/ostreetree"
 )
@@ -63,7 +64,7 @@ func (b *builder) build(ctx context.Context) error {
 	tree, repo := filepath.Join(b.dir, "tree"), filepath.Join(b.dir, "repo")
 	b.archive = filepath.Join(b.dir, "archive")
 	b.say("picking %d files with %s from this machine", b.files, megabytes(b.bytes))
-	files := pick([]string{"/usr", "/opt"}, b.files, b.bytes, b.seed)
+	files := machinefiles.Pick([]string{"/usr", "/opt"}, b.files, b.bytes, b.seed)
 	if err := ostreetree.Init(repo, "bare"); err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (b *builder) build(ctx context.Context) error {
 	return errors.Join(os.RemoveAll(tree), os.RemoveAll(repo))
 }
 
-func (b *builder) first(ctx context.Context, repo, tree string, files []source) (err error) {
+func (b *builder) first(ctx context.Context, repo, tree string, files []machinefiles.File) (err error) {
 	if b.tree, err = writeTree(tree, files); err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (b *builder) first(ctx context.Context, repo, tree string, files []source) 
 	return b.chunked(ctx, chunkedImage, repo, commit)
 }
 
-func (b *builder) update(ctx context.Context, repo, tree string, files []source) (err error) {
+func (b *builder) update(ctx context.Context, repo, tree string, files []machinefiles.File) (err error) {
 	if b.tree.Changed, err = changeTree(tree, files); err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func (b *builder) chunked(ctx context.Context, name, repo, commit string) error 
 }
 
 // divided builds the images with ordinary layers, with the contents of the chunked image.
-func (b *builder) divided(ctx context.Context, repo, tree string, files []source) error {
+func (b *builder) divided(ctx context.Context, repo, tree string, files []machinefiles.File) error {
 	entries, err := oscontainer.FromTree(tree)
 	if err != nil {
 		return err

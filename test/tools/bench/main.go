@@ -17,9 +17,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
+
+	"machine-pivot/test/tools/figures"
 )
 
 func main() {
@@ -64,7 +64,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	flags.StringVar(&s.pivot, "pivot", "bin/pivot", "the binary to measure")
 	flags.IntVar(&s.files, "files", 50_000, "how many files the tree has")
 	flags.Func("size", "how many bytes they have, such as 150MB (default 2.5GB)", func(text string) (err error) {
-		s.bytes, err = parseSize(text)
+		s.bytes, err = figures.ParseSize(text)
 		return err
 	})
 	flags.IntVar(&s.rounds, "rounds", 3, "how often each contender runs")
@@ -114,22 +114,6 @@ func writeJSON(to io.Writer, value any) error {
 	out := json.NewEncoder(to)
 	out.SetIndent("", "  ")
 	return out.Encode(value)
-}
-
-// parseSize parses a number of bytes with an optional suffix kB, MB or GB.
-func parseSize(text string) (int64, error) {
-	factor := 1.0
-	for unit, f := range map[string]float64{"kB": 1e3, "MB": 1e6, "GB": 1e9} {
-		if number, ok := strings.CutSuffix(text, unit); ok {
-			text, factor = number, f
-		}
-	}
-	n, err := strconv.ParseFloat(text, 64)
-	bytes := n * factor
-	if err == nil && !(bytes >= 1e6 && bytes <= 1e15) { // also if it is not a number
-		err = errors.New("not between 1MB and 1000000GB")
-	}
-	return int64(bytes), err
 }
 
 // run runs a benchmark in a temporary directory below s.dir.

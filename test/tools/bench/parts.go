@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"machine-pivot/test/tools/machinefiles"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/ostreetree"
 )
@@ -32,7 +33,7 @@ const spreadEvery = 100 / updatePercent
 const afterDeployment = "pivot, first boot"
 
 // inParts builds the images. The tree is the same afterwards.
-func (b *builder) inParts(ctx context.Context, repo, tree string, files []source, before string) error {
+func (b *builder) inParts(ctx context.Context, repo, tree string, files []machinefiles.File, before string) error {
 	b.former = before
 	if err := b.zstdChunked(ctx, formerImage, repo, before); err != nil {
 		return err
@@ -62,20 +63,20 @@ func (b *builder) inParts(ctx context.Context, repo, tree string, files []source
 // spreadChange changes the content of one of each spreadEvery files: that one with which the
 // changed content is closest to 5 % of all content so far. It returns the total size of the changed
 // files.
-func spreadChange(tree string, files []source, by byte) (changed int64, err error) {
+func spreadChange(tree string, files []machinefiles.File, by byte) (changed int64, err error) {
 	var before int64
 	for next := range slices.Chunk(layOut(files), spreadEvery) {
 		for _, p := range next {
-			before += p.size
+			before += p.Size
 		}
 		lacks := before*updatePercent/100 - changed
 		p := slices.MinFunc(next, func(a, b placed) int {
-			return cmp.Compare(max(lacks-a.size, a.size-lacks), max(lacks-b.size, b.size-lacks))
+			return cmp.Compare(max(lacks-a.Size, a.Size-lacks), max(lacks-b.Size, b.Size-lacks))
 		})
-		if err := p.copyTo(filepath.Join(tree, p.name), byte(p.again)+by); err != nil {
+		if err := p.CopyTo(filepath.Join(tree, p.name), byte(p.Again)+by); err != nil {
 			return changed, err
 		}
-		changed += p.size
+		changed += p.Size
 	}
 	return changed, nil
 }

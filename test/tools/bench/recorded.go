@@ -7,6 +7,8 @@ import (
 	"maps"
 	"os"
 	"slices"
+
+	"machine-pivot/test/tools/figures"
 )
 
 // ratios are figures of pivot relative to others of the same run, by name, for which less is better.
@@ -31,7 +33,7 @@ func (r *report) ratios() ratios {
 		ours := r.leastCPU("pivot", i.Name)
 		for other, named := range map[string]string{"floor": "the floor's", "podman": "podman's"} {
 			if theirs := r.leastCPU(other, i.Name); theirs > 0 {
-				all["CPU time, "+i.Name+", of "+named] = quotient(ours, theirs)
+				all["CPU time, "+i.Name+", of "+named] = figures.Quotient(ours, theirs)
 			}
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"machine-pivot/test/tools/figures"
 )
 
 // report is the result of a run.
@@ -112,7 +114,7 @@ func (r *report) targets() []target {
 		{What: "bytes fetched for the update, of the image's", Bound: 0.10, Value: share},
 	}
 	if i := r.find("pivot", chunkedImage); r.Link.Rate > 0 {
-		targets = append(targets, target{What: "wall time, chunked image, of the link's transfer", Bound: 1.05, Value: quotient(i.Wall, r.Link.transfer(i.Fetched))})
+		targets = append(targets, target{What: "wall time, chunked image, of the link's transfer", Bound: 1.05, Value: figures.Quotient(i.Wall, r.Link.transfer(i.Fetched))})
 	}
 	targets = append(targets, r.partTargets()...)
 	for n, t := range targets {
@@ -125,7 +127,7 @@ func (r *report) targets() []target {
 func compared(what string, bound float64, a, b sample) target {
 	t := target{What: "wall time, " + what, Bound: bound}
 	if a.Wall > 0 {
-		t.Value, t.CPU = quotient(a.Wall, b.Wall), quotient(a.CPU, b.CPU)
+		t.Value, t.CPU = figures.Quotient(a.Wall, b.Wall), figures.Quotient(a.CPU, b.CPU)
 	}
 	return t
 }
@@ -202,9 +204,9 @@ func (r *report) table(out io.Writer) {
 				whole = r.image(one.Image).Bytes
 			}
 			cells = append(cells[:2], spread(one.Samples), fmt.Sprintf("%.2f", m.CPU), mb(m.Peak), mb(m.Written), mb(m.Device),
-				mb(m.Fetched), mb(m.Objects.Disk), shown(quotient(m.Wall, podman.Wall)), shown(quotient(m.Wall, skopeo.Wall)),
-				shown(quotient(m.Wall, floor.Wall)), shown(quotient(m.CPU, floor.CPU)), shown(quotient(m.Wall, contents.Wall)), shown(quotient(m.Wall, chunked.Wall)), shown(quotient(m.CPU, chunked.CPU)), shown(ratio(m.Written, m.Objects.Disk)),
-				shown(ratio(m.Fetched, whole)), shown(quotient(m.Wall, r.Link.transfer(m.Fetched))))
+				mb(m.Fetched), mb(m.Objects.Disk), shown(figures.Quotient(m.Wall, podman.Wall)), shown(figures.Quotient(m.Wall, skopeo.Wall)),
+				shown(figures.Quotient(m.Wall, floor.Wall)), shown(figures.Quotient(m.CPU, floor.CPU)), shown(figures.Quotient(m.Wall, contents.Wall)), shown(figures.Quotient(m.Wall, chunked.Wall)), shown(figures.Quotient(m.CPU, chunked.CPU)), shown(ratio(m.Written, m.Objects.Disk)),
+				shown(ratio(m.Fetched, whole)), shown(figures.Quotient(m.Wall, r.Link.transfer(m.Fetched))))
 		}
 		for len(cells) < len(columns) {
 			cells = append(cells, "-")

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"machine-pivot/test/tools/machinefiles"
 	"machine-pivot/test/worlds/ostreetree"
 )
 
@@ -61,15 +62,15 @@ func componentOf(path string) int {
 }
 
 // writeTree writes the picked files as a bootable tree.
-func writeTree(dir string, files []source) (treeFacts, error) {
+func writeTree(dir string, files []machinefiles.File) (treeFacts, error) {
 	facts := treeFacts{Files: len(files), Components: components}
 	for _, p := range layOut(files) {
-		if err := p.copyTo(filepath.Join(dir, p.name), byte(p.again)); err != nil {
+		if err := p.CopyTo(filepath.Join(dir, p.name), byte(p.Again)); err != nil {
 			return facts, err
 		}
-		facts.Bytes += p.size
+		facts.Bytes += p.Size
 		if p.derived {
-			facts.Derived += p.size
+			facts.Derived += p.Size
 		}
 	}
 	if err := writeFiles(dir, map[string]string{"usr/lib/modules/1/vmlinuz": "kernel", "usr/lib/os-release": "ID=benchmark\n"}); err != nil {
@@ -80,43 +81,43 @@ func writeTree(dir string, files []source) (treeFacts, error) {
 
 // changeTree applies the update to the tree. It returns the total size of the changed files in
 // bytes.
-func changeTree(dir string, files []source) (changed int64, err error) {
-	share := bytesOf(files) * updatePercent / 100 / touched // for each touched component
+func changeTree(dir string, files []machinefiles.File) (changed int64, err error) {
+	share := machinefiles.Bytes(files) * updatePercent / 100 / touched // for each touched component
 	for _, p := range layOut(files) {
 		due := share * int64(p.component/touchEvery+1) // what one component lacks is made up for by the next
-		if p.component%touchEvery != 0 || changed+p.size > due {
+		if p.component%touchEvery != 0 || changed+p.Size > due {
 			continue
 		}
-		if err := p.copyTo(filepath.Join(dir, p.name), byte(p.again)+128); err != nil {
+		if err := p.CopyTo(filepath.Join(dir, p.name), byte(p.Again)+128); err != nil {
 			return changed, err
 		}
-		changed += p.size
+		changed += p.Size
 	}
 	return changed, nil
 }
 
 // placed is a file with its place in the tree.
 type placed struct {
-	source
+	machinefiles.File
 	component int
 	name      string
 	derived   bool // in an image with derived layers, it is in one of these
 }
 
 // layOut assigns a place to each file.
-func layOut(files []source) []placed {
+func layOut(files []machinefiles.File) []placed {
 	var before int64
-	total := bytesOf(files)
+	total := machinefiles.Bytes(files)
 	places := make([]placed, len(files))
 	for i, f := range files {
 		n := int(before * components / max(total, 1))
 		within := before*components - int64(n)*total // position in the component, from 0 to total
-		name := filepath.Join(component(n), f.path)
-		if f.again > 0 {
-			name += fmt.Sprintf(".%d", f.again)
+		name := filepath.Join(component(n), f.Path)
+		if f.Again > 0 {
+			name += fmt.Sprintf(".%d", f.Again)
 		}
-		places[i] = placed{source: f, component: n, name: name, derived: within*wholeParts >= baseParts*total}
-		before += f.size
+		places[i] = placed{File: f, component: n, name: name, derived: within*wholeParts >= baseParts*total}
+		before += f.Size
 	}
 	return places
 }

@@ -90,7 +90,7 @@ func (l *Lab) DerivedVersion(ctx context.Context, version int) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	reference, err := l.push(ctx, "derived", img)
+	reference, err := l.Push(ctx, "derived", img)
 	return Image{reference, img}, err
 }
 
@@ -105,7 +105,7 @@ func (l *Lab) WithFiles(ctx context.Context, name string, files map[string]strin
 	if err != nil {
 		return "", err
 	}
-	return l.push(ctx, name, img)
+	return l.Push(ctx, name, img)
 }
 
 // Plain pushes B with the same derived layers as an image without an ostree commit to the registry
@@ -124,7 +124,7 @@ func (l *Lab) Plain(ctx context.Context, n int) (image string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return l.push(ctx, "plain", img)
+	return l.Push(ctx, "plain", img)
 }
 
 // Inspect runs "pivot image inspect" on an image in the registry and returns how many layers belong
@@ -169,8 +169,8 @@ func (l *Lab) workDir(name string) oscontainer.Option {
 	return oscontainer.WithWorkDir(dir)
 }
 
-// push pushes an image to the registry and returns its reference for guests, with the digest.
-func (l *Lab) push(ctx context.Context, name string, img v1.Image) (string, error) {
+// Push pushes an image to the registry and returns its reference for guests, with the digest.
+func (l *Lab) Push(ctx context.Context, name string, img v1.Image) (string, error) {
 	digest, err := l.Registry.Push(ctx, "os/"+name, "b", img)
 	if err != nil {
 		return "", err

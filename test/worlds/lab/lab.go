@@ -94,6 +94,9 @@ func (l *Lab) Alone(ctx context.Context) (_ *Lab, err error) {
 // Bin returns the directory with what "make build" has built for the lab.
 func (l *Lab) Bin() string { return l.shared.bin }
 
+// OSImage returns the image of B that Image refers to.
+func (l *Lab) OSImage() v1.Image { return l.shared.image }
+
 // builtSuffix is the suffix that makes the name of the build directory from that of the installation
 // directory.
 const builtSuffix = ".built"
@@ -119,7 +122,7 @@ func (l *Lab) serve(ctx context.Context) (err error) {
 	if l.Registry, err = registry.Start(registry.Options{Dir: l.shared.blobs}); err != nil {
 		return err
 	}
-	l.Image, err = l.push(ctx, "machine-os-content", l.shared.image)
+	l.Image, err = l.Push(ctx, "machine-os-content", l.shared.image)
 	return err
 }
 

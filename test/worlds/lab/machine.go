@@ -39,6 +39,7 @@ type Setup struct {
 	KernelArgs   []string
 	Mode         host.Mode // where pivot runs the first boot; "": ModeSystem
 	RepoConfig   []string  // further settings of the repository, such as "ex-integrity.fsverity=yes"
+	SizeMiB      int       // of the root file system; 0: as in vm.DiskSpec
 }
 
 // MachineWith makes a machine, with its disk, from a setup.
@@ -57,7 +58,7 @@ func (l *Lab) spec(s Setup) vm.DiskSpec {
 	}
 	files = append(files, s.Files...)
 	d := vm.DiskSpec{
-		Files: files, Layout: s.Layout, KernelArgs: s.KernelArgs,
+		Files: files, Layout: s.Layout, KernelArgs: s.KernelArgs, SizeMiB: s.SizeMiB,
 		// As in RHCOS and Fedora CoreOS: /sysroot is mounted read-only.
 		RepoConfig: append([]string{"sysroot.readonly=true"}, s.RepoConfig...),
 	}

@@ -56,5 +56,5 @@ func (l *Lab) pushExtensions(ctx context.Context, packages []oscontainer.RPM) (s
 	if err != nil {
 		return "", err
 	}
-	return l.push(ctx, "extensions", img)
+	return l.Push(ctx, "extensions", img)
 }

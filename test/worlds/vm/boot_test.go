@@ -31,7 +31,10 @@ func TestRebootAndPowerOff(t *testing.T) {
 		t.Fatalf("the guest %s, want that it %s, without a report", first.Exit, vm.Rebooted)
 	}
 	expectInitramfsNetwork(t, first, "inactive")
-	second := boot(t, m, vm.BootOptions{ExtraArgs: []string{"harness.extra", "rd.neednet=1"}})
+	second := boot(t, m, vm.BootOptions{ExtraArgs: []string{"harness.extra", "rd.neednet=1"}, Measure: func(line string) bool {
+		return strings.Contains(line, kubeletStarted)
+	}})
+	expectMeasured(t, first, second)
 	expectInitramfsNetwork(t, second, networkUp)
 	if second.Exit != vm.PoweredOff {
 		t.Fatalf("the guest %s, want that it %s", second.Exit, vm.PoweredOff)
@@ -45,6 +48,28 @@ func TestRebootAndPowerOff(t *testing.T) {
 		t.Errorf("drop-ins are %+v: %v", r.Files, err)
 	}
 	checkDisk(t, m, guest)
+}
+
+// kubeletStarted is what the guest says when the stand-in for kubelet starts.
+const kubeletStarted = "@@kubelet started"
+
+// expectMeasured checks that the second boot has the usage of the machine until kubelet started and until the end,
+// and the first boot, which was not measured, has none.
+func expectMeasured(t *testing.T, first, second *vm.BootResult) {
+	t.Helper()
+	measured := func(l vm.SerialLine) bool { return l.Usage != nil }
+	if first.Usage != (vm.Usage{}) || slices.ContainsFunc(first.Serial, measured) {
+		t.Errorf("the first boot was measured: %+v", first.Usage)
+	}
+	i := slices.IndexFunc(second.Serial, measured)
+	if i < 0 || !strings.Contains(second.Serial[i].Text, kubeletStarted) {
+		t.Fatalf("the usage is that of line %d", i)
+	}
+	at, end := *second.Serial[i].Usage, second.Usage
+	if at.CPU <= 0 || end.CPU <= at.CPU || at.Read < 1<<20 || end.Read < at.Read || at.Written <= 0 || end.Written <= at.Written {
+		t.Errorf("usage %+v when kubelet starts, %+v at the end", at, end)
+	}
+	t.Logf("usage %+v when kubelet starts, %+v at the end", at, end)
 }
 
 // newGuest returns a guest whose first boot stages a deployment and whose initramfs prints the

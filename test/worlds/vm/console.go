@@ -17,6 +17,8 @@ type console struct {
 	stopWhen func(string) bool
 	types    func(string) string
 	keyboard io.Writer // of types
+	measure  func(string) bool
+	usage    func() Usage // the machine's usage until now
 	start    time.Time
 	latest   atomic.Pointer[consoleState] // read while lines are written
 	blocked  []string                     // tasks that the kernel has reported as blocked
@@ -74,6 +76,10 @@ func (c *console) end() {
 
 func (c *console) line(text string) error {
 	l := SerialLine{At: time.Since(c.start), Text: controls.ReplaceAllString(text, "")}
+	if c.measure != nil && c.measure(l.Text) {
+		use := c.usage()
+		l.Usage = &use
+	}
 	c.lines = append(c.lines, l)
 	state := c.state().after(l.Text)
 	c.latest.Store(&state)

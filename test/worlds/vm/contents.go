@@ -229,13 +229,17 @@ func (c *Contents) Refs() (refs []string, err error) {
 	return refs, nil
 }
 
+// ErrPartial is why a repository is not whole if all that is wrong is a commit that is marked as partial: a pull
+// knows that it has to complete it.
+var ErrPartial = errors.New("a commit is marked as partial")
+
 // Fsck checks the ostree repository on the disk. It returns an error if an object does not match
 // its checksum, a commit lacks an object or is marked as partial, or a ref points to no commit.
 func (c *Contents) Fsck(ctx context.Context) error {
 	_, err := run(ctx, "ostree", "fsck", "--quiet", "--repo="+c.path("/ostree/repo"))
 	partial, gerr := fs.Glob(c.root.FS(), "ostree/repo/state/*.commitpartial")
 	if err = errors.Join(err, gerr); err == nil && len(partial) > 0 {
-		err = fmt.Errorf("%s is there", partial[0])
+		err = fmt.Errorf("%w: %s is there", ErrPartial, partial[0])
 	}
 	if err != nil {
 		return fmt.Errorf("the repository is not whole: %w", err)

@@ -21,7 +21,7 @@ type Installed struct {
 }
 
 // Boot powers the machine on, like Machine.Boot. It ignores the options for boot entries, kernel
-// arguments and recordings.
+// arguments, recordings and measurements.
 func (m *Installed) Boot(ctx context.Context, o BootOptions) (_ *BootResult, err error) {
 	result := &BootResult{}
 	format, err := diskFormat(m.Disk)

@@ -34,6 +34,9 @@ type BootOptions struct {
 	// so far. "" types nothing. With an operator, emergency mode is not the end of a boot. It may be nil.
 	Types  func(text string) string
 	Record string // an existing directory for a recording of all disk writes: see OpenRecording
+	// Measure is called with each line. If it returns true, the line has the machine's usage until then. With
+	// it, the result has the usage of the whole boot. It may be nil.
+	Measure func(line string) bool
 }
 
 // Reason is why a boot ended.
@@ -56,6 +59,7 @@ type BootResult struct {
 	Exit     Reason    // "": it could not be booted, or ctx was cancelled
 	Duration time.Duration
 	Serial   []SerialLine
+	Usage    Usage // of the whole boot; zero without BootOptions.Measure, or if the machine was killed
 	// Reported are the lines on the second serial port, which each machine has. Only what a guest
 	// reports is written there, because on the console messages of the kernel and of systemd
 	// interrupt lines.
@@ -64,8 +68,15 @@ type BootResult struct {
 
 // SerialLine is a line on the serial console, without control sequences.
 type SerialLine struct {
-	At   time.Duration // since power-on
-	Text string
+	At    time.Duration // since power-on
+	Text  string
+	Usage *Usage // until this line, if BootOptions.Measure wants it; else nil
+}
+
+// Usage is what a machine has used since power-on.
+type Usage struct {
+	CPU           time.Duration // processor time of the host, user and system
+	Read, Written int64         // bytes read from and written to its disk
 }
 
 func (l SerialLine) String() string { return fmt.Sprintf("%7.2f %s", l.At.Seconds(), l.Text) }
@@ -104,7 +115,7 @@ func (m *Machine) power(ctx context.Context, k loaded, o BootOptions, r *BootRes
 	}
 	q := qemu{
 		accel: m.Accel, disk: m.Disk, kernel: k.kernel, initramfs: k.initramfs, memoryMiB: m.MemoryMiB, extra: m.Extra, forward: m.Forward, writeLog: writeLog,
-		limits: o.Limits.orDefault(), cut: o.Cut,
+		limits: o.Limits.orDefault(), cut: o.Cut, measured: o.Measure != nil,
 		cmdline: strings.Join(append([]string{r.Entry.Options}, o.ExtraArgs...), " "),
 	}
 	return q.powerOn(ctx, m.Log, o, r)
@@ -123,8 +134,8 @@ func (q qemu) powerOn(ctx context.Context, log io.Writer, o BootOptions, r *Boot
 	}()
 	q.report = report.Name()
 	start := time.Now()
-	c := &console{log: log, onLine: o.OnLine, stopWhen: o.StopWhen, types: o.Types, start: start}
-	r.Exit, err = q.run(ctx, c)
+	c := &console{log: log, onLine: o.OnLine, stopWhen: o.StopWhen, types: o.Types, measure: o.Measure, start: start}
+	r.Exit, r.Usage, err = q.run(ctx, c)
 	r.Duration, r.Serial = time.Since(start), c.lines
 	if err != nil {
 		return fmt.Errorf("cannot boot %s (%s): %w; %s", q.disk, cmp.Or(r.Entry.Title, "by its own boot loader"), err, c.excerpt())

@@ -26,6 +26,7 @@ type qemu struct {
 	forward                                 string // see Machine.Forward
 	limits                                  Limits
 	cut                                     <-chan struct{} // closed to kill the machine; may be nil
+	measured                                bool            // QEMU waits at the end until it is told to quit: see monitor.follow
 }
 
 // sampleInterval is the interval between two samples of a machine's progress.
@@ -69,6 +70,9 @@ func (q qemu) command(ctx context.Context) *exec.Cmd {
 		args = append(args, "-blockdev", "driver="+q.format+",node-name="+node+",file=disk")
 	}
 	args = append(args, "-device", "virtio-blk-pci,drive="+node)
+	if q.measured {
+		args = append(args, "-no-shutdown")
+	}
 	if q.kernel != "" {
 		args = append(args, "-kernel", q.kernel, "-initrd", q.initramfs, "-append", q.cmdline)
 	}
@@ -89,8 +93,9 @@ func (q qemu) network() string {
 // escape quotes a file name for use as a value in a QEMU option list.
 func escape(name string) string { return strings.ReplaceAll(name, ",", ",,") }
 
-// run starts QEMU, copies the serial port's output to the console and waits for QEMU's end.
-func (q qemu) run(ctx context.Context, c *console) (Reason, error) {
+// run starts QEMU, copies the serial port's output to the console and waits for QEMU's end. It returns why the
+// boot ended, and what the machine has used until then.
+func (q qemu) run(ctx context.Context, c *console) (_ Reason, use Usage, _ error) {
 	// Pdeathsig is sent when the thread that started QEMU ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -98,7 +103,7 @@ func (q qemu) run(ctx context.Context, c *console) (Reason, error) {
 	defer cancel(nil)
 	mon, err := newMonitor()
 	if err != nil {
-		return "", err
+		return "", use, err
 	}
 	defer mon.conn.Close()
 	cmd := q.command(ctx)
@@ -113,10 +118,16 @@ func (q qemu) run(ctx context.Context, c *console) (Reason, error) {
 		err = cmd.Start()
 	}
 	if err = errors.Join(err, mon.peer.Close()); err != nil {
-		return "", fmt.Errorf("cannot start QEMU: %w", err)
+		return "", use, fmt.Errorf("cannot start QEMU: %w", err)
 	}
 	reason := make(chan string, 1)
-	go func() { reason <- mon.shutdownReason() }()
+	var end diskUse
+	go func() {
+		var why string
+		why, end = mon.follow(q.measured)
+		reason <- why
+	}()
+	c.usage = func() Usage { return usage(cpuTime(cmd.Process.Pid), mon.diskUse()) }
 	go func() {
 		select {
 		case <-q.cut:
@@ -132,11 +143,20 @@ func (q qemu) run(ctx context.Context, c *console) (Reason, error) {
 	c.end()
 	switch {
 	case ctx.Err() != nil:
-		return killed(context.Cause(ctx))
+		why, err := killed(context.Cause(ctx))
+		return why, use, err
 	case waitErr != nil:
-		return "", fmt.Errorf("QEMU failed: %w: %s", waitErr, strings.TrimSpace(stderr.String()))
+		return "", use, fmt.Errorf("QEMU failed: %w: %s", waitErr, strings.TrimSpace(stderr.String()))
 	}
-	return guestEnd(<-reason, stderr.String())
+	why, err := guestEnd(<-reason, stderr.String())
+	if q.measured {
+		use = usage(cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(), end)
+	}
+	return why, use, err
+}
+
+func usage(cpu time.Duration, disk diskUse) Usage {
+	return Usage{CPU: cpu, Read: disk.read, Written: disk.written}
 }
 
 // killed returns the result of a machine that was killed for the given cause.

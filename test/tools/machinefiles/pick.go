@@ -1,4 +1,5 @@
-package main
+// Package machinefiles picks files of this machine, as realistic content for test images.
+package machinefiles
 
 import (
 	"cmp"
@@ -9,25 +10,25 @@ import (
 	"slices"
 )
 
-// source is a file of this machine, used as a source of content for the tree.
-type source struct {
-	path  string
-	size  int64
-	again int // how often it was picked before; each time another byte is changed
+// File is a file of this machine.
+type File struct {
+	Path  string
+	Size  int64
+	Again int // how often it was picked before; each time another byte should be changed
 }
 
 // runLength is the number of neighbouring files picked together, so that directories have about as
 // many files as on the machine.
 const runLength = 32
 
-// pick picks about count files with about total bytes from the machine's own files, sorted by path.
+// Pick picks about count files with about total bytes from the machine's own files, sorted by path.
 // If the machine has too few, files are picked again, to be copied with a changed byte.
-func pick(dirs []string, count int, total int64, seed uint64) []source {
+func Pick(dirs []string, count int, total int64, seed uint64) []File {
 	random := rand.New(rand.NewPCG(seed, 0))
 	mean := total / int64(count)
 	var small, large supply
 	for run := range slices.Chunk(machineFiles(dirs, total/100), runLength) {
-		if bytesOf(run) <= mean*int64(len(run)) {
+		if Bytes(run) <= mean*int64(len(run)) {
 			small.runs = append(small.runs, run)
 		} else {
 			large.runs = append(large.runs, run)
@@ -36,7 +37,7 @@ func pick(dirs []string, count int, total int64, seed uint64) []source {
 	for _, s := range []*supply{&small, &large} {
 		random.Shuffle(len(s.runs), func(i, j int) { s.runs[i], s.runs[j] = s.runs[j], s.runs[i] })
 	}
-	var picked []source
+	var picked []File
 	var sum int64
 	for len(picked) < count {
 		from := &large
@@ -48,31 +49,32 @@ func pick(dirs []string, count int, total int64, seed uint64) []source {
 		}
 		run := from.next()
 		picked = append(picked, run...)
-		sum += bytesOf(run)
+		sum += Bytes(run)
 	}
-	slices.SortFunc(picked, func(a, b source) int {
-		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.again, b.again))
+	slices.SortFunc(picked, func(a, b File) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Again, b.Again))
 	})
 	return picked
 }
 
-func bytesOf(files []source) (sum int64) {
+// Bytes returns the size of all files together.
+func Bytes(files []File) (sum int64) {
 	for _, f := range files {
-		sum += f.size
+		sum += f.Size
 	}
 	return sum
 }
 
 // supply hands out runs of files, starting over after the last one.
 type supply struct {
-	runs  [][]source
+	runs  [][]File
 	taken int
 }
 
-func (s *supply) next() []source {
+func (s *supply) next() []File {
 	run := slices.Clone(s.runs[s.taken%len(s.runs)])
 	for n := range run {
-		run[n].again = s.taken / len(s.runs)
+		run[n].Again = s.taken / len(s.runs)
 	}
 	s.taken++
 	return run
@@ -80,15 +82,15 @@ func (s *supply) next() []source {
 
 // machineFiles lists the regular files below dirs with a size of 1 to limit bytes. Unreadable files
 // and directories are skipped.
-func machineFiles(dirs []string, limit int64) []source {
-	var files []source
+func machineFiles(dirs []string, limit int64) []File {
+	var files []File
 	for _, dir := range dirs {
 		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() {
 				return nil
 			}
 			if info, err := d.Info(); err == nil && info.Size() > 0 && info.Size() <= limit {
-				files = append(files, source{path: path, size: info.Size()})
+				files = append(files, File{path, info.Size(), 0})
 			}
 			return nil
 		})
@@ -96,9 +98,9 @@ func machineFiles(dirs []string, limit int64) []source {
 	return files
 }
 
-// copyTo copies the file. change is added to its middle byte.
-func (s source) copyTo(path string, change byte) error {
-	data, err := os.ReadFile(s.path)
+// CopyTo copies the file. change is added to its middle byte.
+func (f File) CopyTo(path string, change byte) error {
+	data, err := os.ReadFile(f.Path)
 	if err != nil {
 		return err
 	}
@@ -109,4 +111,20 @@ func (s source) copyTo(path string, change byte) error {
 		return err
 	}
 	return os.WriteFile(path, data, 0o644)
+}
+
+// Copy copies a file, with its mode.
+func Copy(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, info.Mode().Perm())
 }

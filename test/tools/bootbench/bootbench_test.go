@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/vm"
+)
+
+// TestWholeFirstBoots measures today's way and pivot's once, with a small tool image, and checks what does not
+// depend on the load of the host. It is part of "make nightly".
+func TestWholeFirstBoots(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots machines")
+	}
+	if missing := append(lab.Missing(), vm.Layout{}.Missing()...); len(missing) > 0 {
+		need.Lacking(t, "cannot boot machines here: lacking "+strings.Join(missing, ", "))
+	}
+	pictures := t.TempDir()
+	s := settings{source: "../../..", rounds: 1, tool: 20e6, pictures: pictures, console: io.Discard, log: os.Stderr}
+	var err error
+	if s.ways, err = selected(ways(), []string{todayNoFsync, "pivot-initramfs", "pivot-kexec"}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range r.Results {
+		m := one.Median
+		if m.Wall <= 0 || m.CPU <= 0 || m.Peak < 32<<20 || m.Written < r.Sizes.OSImage || m.Later <= 0 || len(m.Steps) == 0 {
+			t.Errorf("%s: figures are missing, or cannot be: %+v", one.Way, m)
+		}
+		if picture, err := os.ReadFile(pictures + "/" + one.Way + ".svg"); err != nil || !bytes.Contains(picture, []byte("kubelet.service")) {
+			t.Errorf("%s: there is no picture of kubelet's start (%v)", one.Way, err)
+		}
+	}
+	today, early, kexec := r.Results[0].Median, r.Results[1].Median, r.Results[2].Median
+	if today.PowerOns != 2 || early.PowerOns != 2 || kexec.PowerOns != 1 {
+		t.Errorf("power-ons %d, %d, %d, want 2, 2, 1", today.PowerOns, early.PowerOns, kexec.PowerOns)
+	}
+	if least := r.Sizes.OSImage + r.Sizes.ToolImage; today.Fetched < least || early.Fetched >= least || early.Fetched < r.Sizes.OSImage {
+		t.Errorf("fetched %d and %d bytes; the images have %+v", today.Fetched, early.Fetched, r.Sizes)
+	}
+	if early.CPU >= today.CPU {
+		t.Errorf("pivot takes %.1f s of processor time, today's way %.1f s", early.CPU, today.CPU)
+	}
+	var text strings.Builder
+	if err := r.print(&text); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(text.String())
+}
+
+// bootsOfToday returns a first boot of today's way, with round numbers.
+func bootsOfToday() sample {
+	at := func(seconds int, text string) vm.SerialLine {
+		l := vm.SerialLine{At: time.Duration(seconds) * time.Second, Text: text}
+		if marked(text) {
+			l.Usage = &vm.Usage{CPU: l.At / 2, Read: int64(seconds), Written: int64(10 * seconds)}
+		}
+		return l
+	}
+	end := func(seconds int) vm.Usage {
+		return vm.Usage{CPU: time.Duration(seconds) * time.Second / 2, Read: int64(seconds), Written: int64(10 * seconds)}
+	}
+	return sample{boots: []*vm.BootResult{
+		{Exit: vm.Rebooted, Duration: 100 * time.Second, Usage: end(100), Serial: []vm.SerialLine{
+			at(1, kernelMark+"6.1"), at(3, initramfsMark), at(3, "Welcome to Guest 0 dracut-059-4 (Initramfs)!"), at(10, "Welcome to Guest A.1!"),
+			at(20, "sh[1]: "+stepMark+"OS image: pull"), at(80, stepMark+"shutdown"),
+		}},
+		{Exit: vm.PoweredOff, Duration: 60 * time.Second, Usage: end(60), Serial: []vm.SerialLine{
+			at(2, kernelMark+"6.1"), at(10, "Welcome to Guest B.2!"), at(30, kubeletMark), at(35, stepMark+"clean-up"), at(50, stepMark+endStep),
+		}},
+	}}
+}
+
+func TestAdd(t *testing.T) {
+	s := bootsOfToday()
+	if err := s.add(); err != nil {
+		t.Fatal(err)
+	}
+	if s.Wall != 130 || s.CPU != 65 || s.Written != 1300 || s.Later != 330 {
+		t.Errorf("got %+v", s)
+	}
+	s.stepsOf()
+	want := []step{{"start of boot 1", 20, 10}, {"OS image: pull", 60, 30}, {"shutdown", 20, 10}, {"start of boot 2", 30, 15}, {"clean-up", 15, 7.5}}
+	if !slices.Equal(s.Steps, want) {
+		t.Errorf("steps %+v, want %+v", s.Steps, want)
+	}
+	s.boots[1].Serial = nil
+	if err := s.add(); err == nil {
+		t.Error("no error, though kubelet did not start")
+	}
+}
+
+// TestStepsOfPivot: pivot says several lines about a step.
+func TestStepsOfPivot(t *testing.T) {
+	at := func(seconds int, text string) vm.SerialLine {
+		return vm.SerialLine{At: time.Duration(seconds) * time.Second, Text: text, Usage: &vm.Usage{CPU: time.Duration(seconds) * time.Second}}
+	}
+	s := sample{boots: []*vm.BootResult{{Duration: 9 * time.Second, Serial: []vm.SerialLine{
+		at(2, "[    1.000000] pivot: read: a file"), at(3, "pivot: pull: 1%"), at(4, "pivot: pull: 99%"), at(7, kubeletMark),
+	}}}}
+	s.stepsOf()
+	if want := []step{{"start of boot 1", 2, 2}, {"read", 1, 1}, {"pull", 4, 4}}; !slices.Equal(s.Steps, want) {
+		t.Errorf("steps %+v, want %+v", s.Steps, want)
+	}
+	for _, line := range s.boots[0].Serial {
+		if !marked(line.Text) {
+			t.Errorf("%q is not marked", line.Text)
+		}
+	}
+}
+
+func TestPictureOfToday(t *testing.T) {
+	s := bootsOfToday()
+	picture, err := s.picture(way{today: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// From the first kernel's start, a second after power-on.
+	for _, bar := range []string{`data-name="kernel"`, `data-name="initramfs" data-begin="2.000" data-end="9.000"`, `data-name="OS image: pull" data-begin="19`, `data-name="shutdown"`, `data-name="kubelet.service" data-begin="129`} {
+		if !bytes.Contains(picture, []byte(bar)) {
+			t.Errorf("the picture has no %s:\n%s", bar, picture)
+		}
+	}
+}
+
+func TestPrint(t *testing.T) {
+	of := func(wall float64) []sample {
+		return []sample{{Wall: wall, CPU: wall, PowerOns: 2}, {Wall: wall + 50, CPU: wall + 50}, {Wall: wall - 50, CPU: wall - 50}}
+	}
+	r := report{Rounds: 3, Results: []result{{Way: todayName, Samples: of(200)}, {Way: "pivot-system", Samples: of(100), Target: 0.6}, {Way: "pivot-initramfs", Samples: of(180), Target: 0.45}}}
+	for n := range r.Results {
+		r.Results[n].Median = medians(r.Results[n].Samples)
+	}
+	var text strings.Builder
+	if err := r.print(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"200.0 (150.0-250.0)", "0.500", "pivot-system takes at most 0.60 of today's time: 0.500, met", "pivot-initramfs takes at most 0.45 of today's time: 0.900, MISSED"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+}
+
+func TestArguments(t *testing.T) {
+	for _, args := range [][]string{{"-ways", "none"}, {"-rounds", "0"}, {"-o", "xml"}, {"-tool", "many"}, {"more"}} {
+		if err := command(context.Background(), args, io.Discard, io.Discard); err == nil {
+			t.Errorf("%q: no error", args)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+// Command bootbench measures whole first boots in QEMU, from power-on to the start of kubelet on the last boot:
+// as the machine-config-daemon does them, and by pivot in its modes. All begin with the same disk and get the
+// same image from the same registry, in turns. "make bench-boot" runs it; docs/benchmark.md describes what is
+// measured and how.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"machine-pivot/test/tools/figures"
+	"machine-pivot/test/worlds/vm"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bootbench: error:", err)
+		os.Exit(1)
+	}
+}
+
+// settings are the settings of a run.
+type settings struct {
+	source   string // the root of this project's checkout
+	rounds   int
+	cuts     int   // how many power cuts of each way's first boot are tried
+	tool     int64 // size of the tool image's files in bytes
+	more     int64 // size of the files that B has more than the guest's system, in bytes
+	ways     []way
+	layout   vm.Layout
+	pictures string    // directory for the pictures; "": none
+	console  io.Writer // for the machines' consoles
+	log      io.Writer
+}
+
+// say logs the progress.
+func (s settings) say(format string, args ...any) { fmt.Fprintf(s.log, format+"\n", args...) }
+
+func command(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	s := settings{source: ".", tool: 300e6, more: 300e6, ways: ways(), console: io.Discard, log: stderr, layout: vm.Layout{Root: vm.XFS, SeparateBoot: true}}
+	flags := flag.NewFlagSet("bootbench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&s.rounds, "rounds", 3, "how often each way is measured")
+	size := func(to *int64, name, usage string) {
+		flags.Func(name, usage, func(text string) (err error) {
+			if text == "0" {
+				*to = 0
+				return nil
+			}
+			*to, err = figures.ParseSize(text)
+			return err
+		})
+	}
+	size(&s.tool, "tool", "size of the files in the tool image of today's way (default 300MB)")
+	size(&s.more, "more", "size of the files that the OS image has in addition to the guest's system; without them, the machine has most objects already (default 300MB)")
+	flags.Func("ways", "the ways to measure, separated by commas: "+strings.Join(names(s.ways), ", ")+" (default all)", func(text string) (err error) {
+		s.ways, err = selected(s.ways, strings.Split(text, ","))
+		return err
+	})
+	flags.IntVar(&s.cuts, "cuts", 0, "how many power cuts at random moments of a first boot of each way are tried after the measurements")
+	ext4 := flags.Bool("ext4", false, "one ext4 file system instead of RHCOS's layout: /boot of its own, XFS")
+	flags.StringVar(&s.pictures, "pictures", "bin/bootbench", "directory for a picture of each way's first boot")
+	console := flags.Bool("console", false, "show the machines' consoles")
+	output := flags.String("o", "text", "text or json")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 || s.rounds < 0 || s.cuts < 0 || s.rounds == 0 && s.cuts == 0 || *output != "text" && *output != "json" {
+		return errors.New("wrong arguments; -help lists them")
+	}
+	if *console {
+		s.console = stderr
+	}
+	if *ext4 {
+		s.layout = vm.Layout{}
+	}
+	r, err := s.run(ctx)
+	if err != nil {
+		return err
+	}
+	if *output == "json" {
+		out := json.NewEncoder(stdout)
+		out.SetIndent("", "  ")
+		return out.Encode(r)
+	}
+	return r.print(stdout)
+}
+
+// names returns the names of ways.
+func names(ways []way) (all []string) {
+	for _, w := range ways {
+		all = append(all, w.name)
+	}
+	return all
+}
+
+// selected returns the ways with the given names, in the order of ways.
+func selected(ways []way, wanted []string) (found []way, err error) {
+	for _, name := range wanted {
+		if !slices.Contains(names(ways), name) {
+			return nil, fmt.Errorf("there is no way %q", name)
+		}
+	}
+	for _, w := range ways {
+		if slices.Contains(wanted, w.name) {
+			found = append(found, w)
+		}
+	}
+	return found, nil
+}

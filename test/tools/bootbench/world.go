@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"machine-pivot/test/tools/machinefiles"
+	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/vm"
+)
+
+// world is what all ways have in common: the guest, and a registry with the OS image and the tool image.
+type world struct {
+	settings
+	lab  *lab.Lab
+	dir  string
+	want lab.Want
+	tool string // reference of the tool image
+	facts
+}
+
+// facts are the sizes of what is measured, in bytes.
+type facts struct {
+	OSImage   int64 `json:"os_image_bytes"` // its layers, compressed
+	ToolImage int64 `json:"tool_image_bytes"`
+}
+
+func newWorld(ctx context.Context, s settings, dir string) (_ *world, err error) {
+	builder := vm.Builder{Log: s.log}
+	spec := vm.GuestSpec{}
+	if spec.Overlay, err = overlay(ctx, dir, builder); err != nil {
+		return nil, err
+	}
+	if spec.OverlayB, err = moreFiles(s.more); err != nil {
+		return nil, err
+	}
+	w := &world{settings: s, dir: dir}
+	if w.lab, err = lab.NewOf(ctx, s.source, spec, s.log); err != nil {
+		return nil, err
+	}
+	w.want = w.lab.Wanted()
+	image, err := w.toolImage()
+	if err == nil {
+		w.tool, err = w.lab.Push(ctx, "machine-config-operator", image)
+	}
+	if err == nil {
+		w.ToolImage, err = layersOf(image)
+	}
+	if err == nil {
+		w.OSImage, err = layersOf(w.lab.OSImage())
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.lab.Close())
+	}
+	return w, nil
+}
+
+// layersOf returns the size of an image's layers in the registry.
+func layersOf(image v1.Image) (size int64, err error) {
+	manifest, err := image.Manifest()
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range manifest.Layers {
+		size += l.Size
+	}
+	return size, nil
+}
+
+// meanSize is the mean size of the files of the tool image and of those that B has in addition, in bytes, as on a
+// host.
+const meanSize = 50_000
+
+// moreFiles returns files of this machine with about the given size.
+func moreFiles(size int64) (all []vm.TreeFile, err error) {
+	if size == 0 {
+		return nil, nil
+	}
+	for _, f := range machinefiles.Pick([]string{"/usr", "/opt"}, int(size/meanSize), size, 1) {
+		path := fmt.Sprintf("/usr/share/more/%d%s", f.Again, f.Path)
+		if f.Again == 0 {
+			all = append(all, vm.TreeFile{Path: path, Mode: 0o644, Source: f.Path})
+			continue
+		}
+		text, err := os.ReadFile(f.Path)
+		if err != nil {
+			return nil, err
+		}
+		text = append(text, strconv.Itoa(f.Again)...) // another content
+		all = append(all, vm.TreeFile{Path: path, Mode: 0o644, Content: text})
+	}
+	return all, nil
+}
+
+// toolImage makes an image as large as that of the machine-config-operator, with a program in it, and with cp to
+// take it out.
+func (w *world) toolImage() (v1.Image, error) {
+	tree := filepath.Join(w.dir, "tool")
+	for _, f := range machinefiles.Pick([]string{"/usr"}, int(w.settings.tool/meanSize), w.settings.tool, 2) {
+		if err := f.CopyTo(filepath.Join(tree, "usr/share/tool", strconv.Itoa(f.Again), f.Path), byte(f.Again)); err != nil {
+			return nil, err
+		}
+	}
+	programs, err := withLibraries("/bin/cp")
+	if err != nil {
+		return nil, err
+	}
+	copies := map[string]string{filepath.Join(w.lab.Bin(), "pivot"): "/usr/bin/machine-config-daemon"}
+	for _, file := range programs {
+		copies[file] = file
+	}
+	for from, to := range copies {
+		if err := machinefiles.Copy(from, filepath.Join(tree, to)); err != nil {
+			return nil, err
+		}
+	}
+	work := filepath.Join(w.dir, "tool-layers")
+	if err := os.Mkdir(work, 0o755); err != nil {
+		return nil, err
+	}
+	return oscontainer.PlainTree(tree, "tool", 5, oscontainer.WithWorkDir(work))
+}
+
+// withLibraries returns the file of a program and those of its libraries.
+func withLibraries(program string) ([]string, error) {
+	out, err := exec.Command("ldd", program).Output()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the libraries of %s: %w", program, err)
+	}
+	all := []string{program}
+	for word := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(word, "/") {
+			all = append(all, word)
+		}
+	}
+	return all, nil
+}
