@@ -199,14 +199,14 @@ func notes(state State, target Target) []string {
 
 // replaced names the deployments that a new one replaces, and what stays of them.
 func replaced(state State) (notes []string) {
-	const image = "; its image stays in the repository until the next change"
+	const image = "; its image, %s, stays in the repository until the next change"
 	if d := state.HeldBack; d != nil {
-		notes = append(notes, fmt.Sprintf("deployment %s of %s is staged and locked, as by bootc upgrade --download-only, and will be dropped%s", d.ID(), nameOf(*d), image))
+		notes = append(notes, fmt.Sprintf("deployment %s is staged and locked, as by bootc upgrade --download-only, and will be dropped"+image, d.ID(), nameOf(*d)))
 	}
 	switch d := state.Default; {
 	case !state.Pending():
 	case d.Staged:
-		notes = append(notes, fmt.Sprintf("deployment %s of %s is staged and will be replaced%s", d.ID(), nameOf(d), image))
+		notes = append(notes, fmt.Sprintf("deployment %s is staged and will be replaced"+image, d.ID(), nameOf(d)))
 	default:
 		notes = append(notes, fmt.Sprintf("deployment %s is pending and will be replaced", d.ID()))
 	}

@@ -2,11 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-
-	"github.com/coreos/go-systemd/v22/dbus"
-	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/softreboot"
@@ -26,37 +21,16 @@ func (h *Host) Start() (start.ID, error) {
 	return start.Of(boot, count), err
 }
 
-// softReboots asks systemd, for a machine that is the running one; others have no soft reboots. A machine on which
-// no systemd listens has none either.
+// softReboots asks systemd, for a machine that is the running one; others have no soft reboots.
 func (h *Host) softReboots() (uint32, error) {
 	if !h.Runs() {
 		return 0, nil
 	}
-	conn, done, err := askSystemd(context.Background())
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
-		return 0, nil
-	}
-	var count uint32
-	if err == nil {
-		defer done()
-		count, err = softreboot.Count(conn.GetManagerProperty)
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), busTimeout)
+	defer cancel()
+	count, err := softreboot.Of(ctx, h.Root)
 	if err != nil {
 		return 0, fault.New(fault.Unavailable, "cannot observe the host: cannot ask systemd for its soft reboots: %w", err)
 	}
 	return count, nil
-}
-
-// askSystemd is systemd, also for a user other than root, who cannot use the private socket.
-func askSystemd(ctx context.Context) (conn *dbus.Conn, done func(), err error) {
-	conn, done, err = systemd(ctx)
-	if !errors.Is(err, fs.ErrPermission) {
-		return conn, done, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, busTimeout)
-	if conn, err = dbus.NewSystemConnectionContext(ctx); err != nil {
-		cancel()
-		return nil, nil, err
-	}
-	return conn, func() { conn.Close(); cancel() }, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"machine-pivot/internal/softreboot"
+	"machine-pivot/test/worlds/hostsystemd"
 )
 
 // TestCount tests what systemd answers: with the property, without it, and not at all.
@@ -39,5 +40,21 @@ func TestCount(t *testing.T) {
 		if got != test.want || (err == nil) != test.ok {
 			t.Errorf("%q, %v: %d, %v", test.text, test.err, got, err)
 		}
+	}
+}
+
+// TestOf tests it with the testing machine's systemd, which has had no soft reboot, and without any.
+func TestOf(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts systemd")
+	}
+	if !hostsystemd.Inside(t) {
+		return
+	}
+	if n, err := softreboot.Of(t.Context(), "/"); err != nil || n != 0 {
+		t.Errorf("%d, %v", n, err)
+	}
+	if n, err := softreboot.Of(t.Context(), t.TempDir()); err != nil || n != 0 {
+		t.Errorf("without systemd: %d, %v", n, err)
 	}
 }

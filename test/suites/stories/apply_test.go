@@ -305,9 +305,9 @@ func TestApplyPinsTags(t *testing.T) {
 	h.Registry.Spoil(registry.Rule{On: "/manifests/moves", Skip: 1, Fault: registry.Status(404)})
 	changed, _, err := apply(t, h, "  osImageURL: "+name+":moves\n")
 	must(t, err)
-	booted, err := h.Sysroot().Booted()
+	s, err := newMachine(t, h).Status(t.Context())
 	must(t, err)
-	if !changed || h.Version() != "B.2" || !strings.HasSuffix(booted.Origin.ContainerImageReference(), digest) {
-		t.Errorf("changed %v, version %s, origin %s", changed, h.Version(), booted.Origin.Bytes())
+	if !changed || h.Version() != "B.2" || s.Booted.Manifest != digest || s.Booted.Image.Follows != name+":moves" {
+		t.Errorf("changed %v, version %s, booted %+v", changed, h.Version(), s.Booted)
 	}
 }

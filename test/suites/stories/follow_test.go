@@ -103,6 +103,32 @@ func TestFollow(t *testing.T) {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
 
+	// An upgrade in two steps: what was downloaded is what the tag named then, and is followed.
+	three := f.push("three")
+	upgrade := day2.Rebase{Machine: f.newMachine(), Upgrade: true}
+	if d, err := upgrade.Download(t.Context()); err != nil || !d.New {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	f.push("four")
+	upgrade = day2.Rebase{Machine: f.newMachine(), Upgrade: true}
+	if changed, err := upgrade.Run(t.Context(), day2.Prepared{Downloaded: true}); err != nil || !changed {
+		t.Fatalf("changed %v, %v", changed, err)
+	}
+	f.expectOrigin(f.tag)
+	// Before its reboot it is asked for by its digest: the same deployment stays with that.
+	calls := len(f.Ostree.Calls)
+	f.change(day2.Rebase{Image: strings.TrimSuffix(f.tag, ":stable") + "@" + three})
+	f.expectOrigin(strings.TrimSuffix(f.tag, ":stable") + "@" + three)
+	if len(f.Ostree.Calls) != calls {
+		t.Errorf("another name of what is committed: calls of ostree %q", f.Ostree.Calls[calls:])
+	}
+	f.Boot()
+	f.expectRunning(three, "")
+	f.push("two")
+	f.change(day2.Rebase{Image: f.tag})
+	f.Boot()
+	f.expectRunning(two, f.tag)
+
 	// The same image by its digest, and then by its tag again: only the origin changes.
 	pinned := strings.TrimSuffix(f.tag, ":stable") + "@" + two
 	for _, name := range []string{pinned, f.tag} {

@@ -40,7 +40,7 @@ func committed(t *testing.T) *hostdir.Host {
 	h := hostdir.New(t)
 	h.InstallRpmOstree(rpmostree.Control{})
 	notes := moveByHand(t, h)
-	if !strings.Contains(notes, "rpm-ostree kargs") {
+	if !strings.Contains(notes, "rpm-ostree kargs") || !strings.Contains(notes, "bootc upgrade") {
 		t.Errorf("it does not say what must not happen before the reboot: %s", notes)
 	}
 	expectStatusAt(t, h, pivot.PhaseCommitted)
