@@ -80,10 +80,11 @@ func TestPolicyIsRequired(t *testing.T) {
 }
 
 func TestSignatures(t *testing.T) {
-	for format, newSigner := range map[string]func(*testing.T, string) signer{
-		"signedBy": newGPGSigner, "sigstoreSigned": newCosignSigner,
+	for kind, newSigner := range map[string]func(*testing.T, string) signer{
+		"signedBy": newGPGSigner, "sigstoreSigned": newCosignSigner, "sigstoreSigned by bundles": newBundleSigner, "sigstoreSigned by bundles that are listed": newBundleSigner,
 	} {
-		h := newHost(t, registry.Options{})
+		format, _, _ := strings.Cut(kind, " ")
+		h := newHost(t, registry.Options{Referrers: strings.HasSuffix(kind, "listed"), Bearer: strings.HasSuffix(kind, "listed")})
 		lookaside := t.TempDir()
 		name := h.registry.Host() + "/test/os"
 		ours, theirs := newSigner(t, lookaside), newSigner(t, lookaside)
@@ -118,7 +119,7 @@ func TestSignatures(t *testing.T) {
 				want: ":",
 			},
 		} {
-			t.Run(format+" "+what, func(t *testing.T) {
+			t.Run(kind+" "+what, func(t *testing.T) {
 				tag := strings.NewReplacer(" ", "-", "'", "").Replace(what)
 				img := plain(t, oscontainer.WithLabel("signed", tag))
 				ref, digest := h.push(tag, img)
@@ -148,10 +149,11 @@ func TestSignatures(t *testing.T) {
 // TestMirroredSignatures: the rule of the requested name applies; the result also names the
 // mirror that the image came from.
 func TestMirroredSignatures(t *testing.T) {
-	for format, newSigner := range map[string]func(*testing.T, string) signer{
-		"signedBy": newGPGSigner, "sigstoreSigned": newCosignSigner,
+	for kind, newSigner := range map[string]func(*testing.T, string) signer{
+		"signedBy": newGPGSigner, "sigstoreSigned": newCosignSigner, "sigstoreSigned by bundles": newBundleSigner,
 	} {
-		t.Run(format, func(t *testing.T) {
+		format, _, _ := strings.Cut(kind, " ")
+		t.Run(kind, func(t *testing.T) {
 			m := newMirrored(t)
 			lookaside := t.TempDir()
 			key := newSigner(t, lookaside)

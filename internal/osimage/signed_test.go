@@ -121,12 +121,23 @@ func newCosignSigner(t *testing.T, _ string) signer {
 
 func (s cosignSigner) requirement(t *testing.T) string {
 	t.Helper()
+	return `{"type":"sigstoreSigned","keyData":"` + s.publicData(t) + `"}`
+}
+
+// public returns the public key as cosign writes it.
+func (s cosignSigner) public(t *testing.T) []byte {
+	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(s.key.Public())
 	if err != nil {
 		t.Fatal(err)
 	}
-	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
-	return `{"type":"sigstoreSigned","keyData":"` + base64.StdEncoding.EncodeToString(public) + `"}`
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+}
+
+// publicData returns the public key as in a policy.
+func (s cosignSigner) publicData(t *testing.T) string {
+	t.Helper()
+	return base64.StdEncoding.EncodeToString(s.public(t))
 }
 
 const cosignType = "cosign container image signature"

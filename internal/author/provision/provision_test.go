@@ -141,7 +141,7 @@ func TestRefused(t *testing.T) {
 		{`{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/ignition-machine-config-encapsulated.json"}]}}}`, "3.5.0", "$.spec.config.storage.files[0].path: /etc/ignition-machine-config-encapsulated.json is written for each machine"},
 		{`{"config":{"ignition":{"version":"3.4.0"},"storage":{"links":[{"path":"/etc/machine-config-daemon/node-annotations.json","target":"/x"}]}}}`, "3.5.0", "is written for each machine"},
 		{`{"config":{"ignition":{"version":"3.4.0"},"storage":{"luks":[{"name":"x","device":"/dev/x","discard":true,"keyFile":{"source":"data:,x"}}]}}}`, "3.3.0", "$.spec.config.storage.luks[0].discard: in an Ignition config of version 3.3.0: unknown member"},
-		{`{}`, "3.6.0", `cannot write version "3.6.0"`},
+		{`{}`, "3.7.0", `cannot write version "3.7.0"`},
 		{`{}`, "2.4.0", `cannot write version "2.4.0"`},
 	} {
 		raw, report := provision.Config(rendered(t, c.spec), c.version)

@@ -8,7 +8,7 @@ import (
 
 // Versions returns the versions that Down can write, newest first.
 func Versions() []string {
-	return []string{Version, "3.4.0", "3.3.0", "3.2.0", "3.1.0", "3.0.0"}
+	return []string{later, Version, "3.4.0", "3.3.0", "3.2.0", "3.1.0", "3.0.0"}
 }
 
 // Down writes a config in one of Versions. It returns an error for each member that the version

@@ -1,5 +1,5 @@
 // Package ignition handles the Ignition configs that a MachineConfig may contain, versions 3.0
-// to 3.6, as configs of one version: Config, which is 3.5. It parses and upgrades them, merges
+// to 3.6, as configs of one version: Config, which has the types of 3.5. It parses and upgrades them, merges
 // them, reads inline contents, and downgrades them to the version that a machine understands.
 // Package legacy adds version 2.
 //
@@ -29,8 +29,7 @@ const Version = "3.5.0"
 // Config is an Ignition config of any supported version, converted to Version.
 type Config = types.Config
 
-// Parse parses a config of the versions 3.0 to 3.5, or of 3.6 if it has no member that is new
-// in 3.6. It reports all problems. Members that the config's version does not have are errors,
+// Parse parses a config of the versions 3.0 to 3.6. It reports all problems. Members that the config's version does not have are errors,
 // because they would be lost, except "filesystem": "root" of version 2, which says what is so in
 // version 3. Paths in the report are relative to the config, such as
 // .storage.files[0].mode; the config itself is "".
@@ -47,15 +46,36 @@ func ParseVersion(raw []byte, version string) (Config, problem.Report) {
 	if wrong := CheckSize(raw); wrong.Failed() {
 		return Config{}, wrong
 	}
+	config, problems := parse3(raw, version)
 	if Later(version) {
-		raw, version = relabel(raw, Version), Version
+		problems = append(problems, newIn36(config)...)
 	}
-	return parse3(raw, version)
+	return config, problems
+}
+
+// newIn36 returns warnings about what a config of version 3.6 asks for and Ignition does not do if it gets
+// the same as an earlier version.
+func newIn36(config Config) (problems problem.Report) {
+	for i, f := range config.Storage.Files {
+		warnOfMode(&problems, jsonpath.Of("storage", "files", i, "mode"), f.Mode)
+	}
+	for i, d := range config.Storage.Directories {
+		warnOfMode(&problems, jsonpath.Of("storage", "directories", i, "mode"), d.Mode)
+	}
+	return problems
+}
+
+func warnOfMode(problems *problem.Report, path string, mode *int) {
+	if mode != nil && *mode&0o7000 != 0 {
+		problems.Warn(path, "Ignition sets setuid, setgid and sticky bits only for configs of version %s; those of earlier versions that pivot renders lose them", later)
+	}
 }
 
 // Later reports whether a version that Parse accepts is later than Version, which is the last
 // one that the machine-config operator accepts.
-func Later(version string) bool { return version == "3.6.0" }
+func Later(version string) bool { return version == later }
+
+const later = "3.6.0"
 
 // VersionOf returns the version of a config, or a report if there is none.
 func VersionOf(raw []byte) (string, problem.Report) {

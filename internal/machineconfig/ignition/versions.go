@@ -18,6 +18,8 @@ import (
 	to34 "github.com/coreos/ignition/v2/config/v3_4/translate"
 	v3 "github.com/coreos/ignition/v2/config/v3_5"
 	to35 "github.com/coreos/ignition/v2/config/v3_5/translate"
+	v36 "github.com/coreos/ignition/v2/config/v3_6"
+	v36types "github.com/coreos/ignition/v2/config/v3_6/types"
 	"github.com/coreos/ignition/v2/config/validate"
 	"github.com/coreos/vcontext/path"
 	"github.com/coreos/vcontext/report"
@@ -44,8 +46,19 @@ func parseOf(version string) parser[Config] {
 		return then(once(v34.Parse), to35.Translate)
 	case Version:
 		return once(v3.Parse)
+	case later:
+		return then(once(v36.Parse), lowered)
 	}
 	return v3.ParseCompatibleVersion
+}
+
+// lowered converts a config of version 3.6 to Version. Both have the same members; 3.6 only allows more values.
+func lowered(from v36types.Config) (config Config) {
+	from.Ignition.Version = Version
+	if err := json.Unmarshal(mustMarshal(from), &config); err != nil {
+		panic(err) // the types have the same members: see TestLowered
+	}
+	return config
 }
 
 // then returns a parser whose configs are translated to the next version.

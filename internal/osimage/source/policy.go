@@ -80,7 +80,9 @@ func (r ruling) accept(ctx context.Context, at endpoint, instance *image.Unparse
 		}
 	}
 	if err := r.allows(ctx, image.UnparsedInstanceWithReference(instance, r.requested)); err != nil {
-		return err
+		if err := r.allowsWith(ctx, at, instance, err); err != nil {
+			return err
+		}
 	}
 	o.Policy = r.rule.String()
 	return nil
@@ -159,14 +161,18 @@ func (h *Host) policy(sys *types.SystemContext) (found policy, err error) {
 
 // rule is the part of a policy that applies to an image.
 type rule struct {
-	scope string   // as in policy.json: transports.docker["quay.io"], or default
-	types []string // the types of its requirements, all of which must be met
+	scope        string // as in policy.json: transports.docker["quay.io"], or default
+	requirements signature.PolicyRequirements
+	types        []string // the types of the requirements, all of which must be met
 }
+
+// sigstoreSigned is the type of a requirement of Sigstore signatures.
+const sigstoreSigned = "sigstoreSigned"
 
 func (r rule) String() string { return r.scope + ": " + strings.Join(r.types, ", ") }
 
 func (r rule) readsSignatures() bool {
-	return slices.Contains(r.types, "signedBy") || slices.Contains(r.types, "sigstoreSigned")
+	return slices.Contains(r.types, "signedBy") || slices.Contains(r.types, sigstoreSigned)
 }
 
 // advice returns the hint after a rejection, with %s for the policy's path.
@@ -184,16 +190,16 @@ func (r rule) advice(signed bool) string {
 // scope that matches, then that of its empty scope, then the default.
 func (p policy) ruleFor(ref types.ImageReference) rule {
 	if p.absent {
-		return rule{"no policy file", typesOf(p.Default)}
+		return rule{"no policy file", p.Default, typesOf(p.Default)}
 	}
 	transport := ref.Transport().Name()
 	scopes := append([]string{ref.PolicyConfigurationIdentity()}, ref.PolicyConfigurationNamespaces()...)
 	for _, scope := range append(scopes, "") {
 		if requirements, ok := p.Transports[transport][scope]; ok {
-			return rule{fmt.Sprintf("transports.%s[%q]", transport, scope), typesOf(requirements)}
+			return rule{fmt.Sprintf("transports.%s[%q]", transport, scope), requirements, typesOf(requirements)}
 		}
 	}
-	return rule{"default", typesOf(p.Default)}
+	return rule{"default", p.Default, typesOf(p.Default)}
 }
 
 // typesOf returns the types of requirements, which the library exports only in JSON.

@@ -97,3 +97,6 @@ type recorder struct {
 func (r *recorder) Header() http.Header         { return r.header }
 func (r *recorder) WriteHeader(status int)      { r.status = status }
 func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
+
+// Lists reports whether the registry lists what refers to a manifest.
+func (r *Registry) Lists() bool { return r.opts.Referrers }

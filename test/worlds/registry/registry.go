@@ -36,6 +36,7 @@ type Options struct {
 	Username, Password string   // default: "puller", "pull-secret"
 	Anonymous          bool     // require no password
 	Bearer             bool     // require a token, issued for the password at /token
+	Referrers          bool     // list what refers to a manifest (OCI distribution specification 1.1)
 
 	// The certificate's validity. Default: a day, starting an hour ago.
 	NotBefore, NotAfter time.Time
@@ -87,7 +88,7 @@ func (r *Registry) start() (err error) {
 		return err
 	}
 	r.port = r.hold.port
-	r.inner = severalParts(blobDir(r.dir), ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)), ggcr.WithBlobHandler(blobDir(r.dir))))
+	r.inner = severalParts(blobDir(r.dir), ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)), ggcr.WithBlobHandler(blobDir(r.dir)), ggcr.WithReferrersSupport(r.opts.Referrers)))
 	return r.serve()
 }
 

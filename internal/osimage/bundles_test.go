@@ -1,0 +1,136 @@
+package osimage_test
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/registry"
+)
+
+// bundled is a host whose registry has an image with a Sigstore bundle.
+type bundled struct {
+	*host
+	key    bundleSigner
+	name   string // of the repository
+	digest string
+}
+
+func newBundled(t *testing.T, identity func(name string) string) bundled {
+	t.Helper()
+	b := bundled{host: newHost(t, registry.Options{Referrers: true}), key: newBundleSigner(t, "").(bundleSigner)}
+	b.name = b.registry.Host() + "/test/os"
+	_, b.digest = b.push("x", plain(t, oscontainer.WithLabel("version", "x")))
+	c := claim{identity: identity(b.name), digest: b.digest}
+	b.key.store(t, b.registry, b.digest, c, b.key.sign(t, c))
+	return b
+}
+
+// with returns the requirement of the key's signature with further members.
+func (b bundled) with(more string) string {
+	return strings.TrimSuffix(b.key.requirement(b.t), "}") + more + "}"
+}
+
+func itself(name string) string { return name }
+
+// TestBundleIdentities: a bundle is accepted only for a name that the policy accepts, as a signature in the older
+// format, and never without a name.
+func TestBundleIdentities(t *testing.T) {
+	for what, c := range map[string]struct {
+		signed   func(name string) string
+		identity func(name string) string // in the policy; "": the default
+		byTag    string                   // in the error; "" if it is accepted
+		byDigest string
+	}{
+		"a repository, by default":        {itself, none, "which matchRepoDigestOrExact does not accept", "which matchRepoDigestOrExact does not accept"},
+		"a tag, by default":               {func(n string) string { return n + ":x" }, none, "", ""},
+		"another tag, by default":         {func(n string) string { return n + ":y" }, none, "does not accept", ""},
+		"a repository":                    {itself, typed("matchRepository"), "", ""},
+		"another repository":              {func(n string) string { return n + "2" }, typed("matchRepository"), "does not accept", "does not accept"},
+		"no name":                         {none, typed("matchRepository"), "does not say which image it signs; sign with cosign sign -a docker-reference=", "does not say"},
+		"no name at all":                  {func(string) string { return "A B" }, typed("matchRepository"), `the signed name "A B"`, `the signed name "A B"`},
+		"exactly":                         {func(n string) string { return n + ":x" }, typed("matchExact"), "", "does not accept"},
+		"exactly, without a tag":          {itself, typed("matchExact"), "does not accept", "does not accept"},
+		"the policy's reference":          {func(string) string { return "quay.example/a:1" }, func(string) string { return `{"type":"exactReference","dockerReference":"quay.example/a:1"}` }, "", ""},
+		"not the policy's reference":      {func(string) string { return "quay.example/a:2" }, func(string) string { return `{"type":"exactReference","dockerReference":"quay.example/a:1"}` }, "does not accept", "does not accept"},
+		"the policy's repository":         {func(string) string { return "quay.example/a" }, func(string) string { return `{"type":"exactRepository","dockerRepository":"quay.example/a"}` }, "", ""},
+		"not the policy's repository":     {itself, func(string) string { return `{"type":"exactRepository","dockerRepository":"quay.example/a"}` }, "does not accept", "does not accept"},
+		"remapped":                        {func(string) string { return "quay.example/test/os:x" }, remap("quay.example"), "", ""},
+		"remapped to another":             {func(string) string { return "quay.example/test/os:x" }, remap("other.example"), "does not accept", "does not accept"},
+		"not remapped, though it must be": {func(n string) string { return n + ":x" }, remap("quay.example"), "does not accept", "does not accept"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBundled(t, c.signed)
+			more := ""
+			if identity := c.identity(b.name); identity != "" {
+				more = `,"signedIdentity":` + identity
+			}
+			b.policy(b.name, b.with(more))
+			for reference, want := range map[string]string{b.name + ":x": c.byTag, b.name + "@" + b.digest: c.byDigest} {
+				_, err := b.lookUp(t.Context(), parse(t, reference))
+				if want != "" {
+					refused(t, err, fault.Refused, want, "signed as the rule wants")
+				} else if err != nil {
+					t.Errorf("%s: %v", reference, err)
+				}
+			}
+		})
+	}
+}
+
+func none(string) string { return "" }
+
+func typed(kind string) func(string) string {
+	return func(string) string { return `{"type":"` + kind + `"}` }
+}
+
+func remap(to string) func(string) string {
+	return func(name string) string {
+		host, _, _ := strings.Cut(name, "/")
+		return `{"type":"remapIdentity","prefix":"` + host + `","signedPrefix":"` + to + `"}`
+	}
+}
+
+// TestBundleRules: what a rule wants beyond a key's signature is not taken for given, and each requirement counts.
+func TestBundleRules(t *testing.T) {
+	b := newBundled(t, itself)
+	const anyName = `,"signedIdentity":{"type":"matchRepository"}`
+	b.write("/keys/cosign.pub", string(b.key.public(t)))
+	theirs := newBundleSigner(t, "").(bundleSigner)
+	for requirements, want := range map[string]string{
+		b.with(anyName): "",
+		b.with(anyName) + `,{"type":"insecureAcceptAnything"}`:                                                                        "",
+		`{"type":"insecureAcceptAnything"},` + b.with(anyName):                                                                        "",
+		b.with(anyName) + `,{"type":"reject"}`:                                                                                        "Running image",
+		b.with(anyName) + "," + strings.TrimSuffix(theirs.requirement(t), "}") + anyName + "}":                                        "none of the keys",
+		`{"type":"sigstoreSigned","keyPath":"/keys/cosign.pub"` + anyName + "}":                                                       "",
+		`{"type":"sigstoreSigned","keyPaths":["/keys/cosign.pub"]` + anyName + "}":                                                    "",
+		b.with(anyName + `,"rekorPublicKeyData":"` + b.key.publicData(t) + `"`):                                                       "wants an entry in Rekor",
+		`{"type":"sigstoreSigned","pki":{"caRootsData":"` + b.key.publicData(t) + `","subjectEmail":"a@example.com"}` + anyName + "}": "about certificates",
+		newGPGSigner(t, filepath.Join(t.TempDir(), "none")).requirement(t) + "," + b.with(anyName):                                    "no signature exists",
+	} {
+		b.policy(b.name, requirements)
+		_, err := b.lookUp(t.Context(), parse(t, b.name+":x"))
+		if want == "" && err != nil {
+			t.Errorf("%s: %v", requirements, err)
+		} else if want != "" {
+			refused(t, err, fault.Refused, want, "")
+		}
+	}
+}
+
+// TestBundleUnavailable: a registry that cannot give the bundles now is no registry without bundles.
+func TestBundleUnavailable(t *testing.T) {
+	b := newBundled(t, itself)
+	b.policy(b.name, b.with(`,"signedIdentity":{"type":"matchRepository"}`))
+	b.registry.Spoil(registry.Rule{On: "/referrers/", Fault: registry.Status(http.StatusServiceUnavailable)})
+	_, err := b.lookUp(t.Context(), parse(t, b.name+":x"))
+	refused(t, err, fault.Unavailable, "cannot fetch its signatures", "")
+	b.registry.Spoil()
+	if _, err := b.lookUp(t.Context(), parse(t, b.name+":x")); err != nil {
+		t.Error(err)
+	}
+}
