@@ -125,6 +125,17 @@ func (m *move) trying(ctx context.Context) (*pivot.Trying, hostfiles.File, error
 	return conductor(m.Machine).Try(ctx, *m.try)
 }
 
+// foreseeReboot says how the new system is going to be entered; "" if the command does not reboot.
+func (m *move) foreseeReboot(ctx context.Context, plan pivot.Plan) string {
+	switch {
+	case plan.Tries():
+		return m.ForeseeReboot(ctx, m.settings.RebootMethod, host.ErrOnce)
+	case m.reboot:
+		return m.ForeseeReboot(ctx, m.settings.RebootMethod, nil)
+	}
+	return ""
+}
+
 // fallbackLimit is how long a system may take to prove itself, from the start of its kernel, if the
 // setting fallback asks for that.
 const fallbackLimit = 10 * time.Minute
@@ -136,6 +147,9 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 	}
 	if d.Action == pivot.ActionApply && m.noFallback != nil {
 		m.Progress.Note(trial.NoFallback(m.noFallback))
+	}
+	if text := m.foreseeReboot(ctx, plan); d.Action == pivot.ActionApply && text != "" {
+		m.Progress.Note(text)
 	}
 	if plan.Tries() {
 		conductor(m.Machine).NoteCoverage(m.settings.RebootMethod)

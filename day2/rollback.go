@@ -58,6 +58,11 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	if err := boots.CheckTo(ctx, previous.DeploymentRef); err != nil {
 		return err
 	}
+	if r.Reboot && !state.Pending() {
+		if text := r.ForeseeReboot(ctx, settings.RebootMethod, nil); text != "" {
+			r.Progress.Note(text)
+		}
+	}
 	t := pivot.Transaction{ByHand: true, NextBoot: r.Converger(nil).NextBoot, Progress: r.Progress}
 	if !state.Pending() {
 		t.BeforeCommit = func(context.Context) error {

@@ -57,3 +57,17 @@ func (b *FirstBoot) keep(ctx context.Context) error {
 	}
 	return b.Fallback.Keep(ctx, b.Machine)
 }
+
+// foresee notes, before the commit, how the new system is going to be entered.
+func (b *FirstBoot) foresee(ctx context.Context, settings host.Settings, plan pivot.Plan, noFallback error) {
+	if noFallback != nil {
+		b.Progress.Note(b.Fallback.Without(noFallback))
+	}
+	var once error
+	if plan.Tries() {
+		once = host.ErrOnce
+	}
+	if text := b.ForeseeReboot(ctx, settings.RebootMethod, once); text != "" && !b.NoReboot {
+		b.Progress.Note(text)
+	}
+}

@@ -123,8 +123,8 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 		return err
 	}
 	decision := converger.Decide(plan)
-	if decision.Action == pivot.ActionApply && noFallback != nil {
-		b.Progress.Note(b.Fallback.Without(noFallback))
+	if decision.Action == pivot.ActionApply {
+		b.foresee(ctx, settings, plan, noFallback)
 	}
 	if err := converger.Converge(ctx, plan, decision); err != nil {
 		return err

@@ -80,7 +80,11 @@ func (f *hostFlags) addRetry(cmd *cobra.Command) {
 
 // addReboot adds the flags of commands that reboot.
 func (f *hostFlags) addReboot(cmd *cobra.Command) {
-	cli.OneOf{Value: &f.method, Allowed: []string{string(host.RebootFirmware), string(host.RebootKexec)}}.Add(cmd, "reboot-method", "reboot through the firmware, or bypass it with kexec where that is safe (default: the machine's setting, or reboot)")
+	var methods []string
+	for _, method := range host.RebootMethods() {
+		methods = append(methods, string(method))
+	}
+	cli.OneOf{Value: &f.method, Allowed: methods}.Add(cmd, "reboot-method", "reboot through the firmware, bypass it with kexec, keep the kernel with a soft reboot, or do automatically the cheapest of these that is safe (default: the machine's setting, or reboot)")
 }
 
 // machine returns the machine that the flags describe.

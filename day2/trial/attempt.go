@@ -52,7 +52,7 @@ func NoFallback(why error) string {
 
 // checkOnce returns an error if no way is known here to enter a system only once.
 func (c *Conductor) checkOnce(method host.RebootMethod) error {
-	if method == host.RebootKexec && c.Host.CheckKexec() == nil {
+	if method.Once() == host.RebootKexec && c.Host.CheckKexec() == nil {
 		return nil
 	}
 	_, err := c.Host.OneShot()

@@ -35,7 +35,7 @@ func (c *Conductor) Enter(ctx context.Context, method host.RebootMethod) error {
 // bootOnce reboots into a deployment by the first of these ways that works: kexec, if method
 // asks for it; an entry that the boot loader starts once; or making it the default.
 func (c *Conductor) bootOnce(ctx context.Context, next ostree.Deployment, method host.RebootMethod) error {
-	if method == host.RebootKexec {
+	if method.Once() == host.RebootKexec {
 		kernel, err := c.Host.KernelOf(next)
 		if err == nil {
 			err = c.Host.Kexec(ctx, kernel)

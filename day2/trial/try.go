@@ -58,7 +58,7 @@ func (c *Conductor) accept(commit string) error {
 // NoteCoverage notes what happens if the new kernel does not get as far as starting systemd, given
 // the method with which Enter will reboot.
 func (c *Conductor) NoteCoverage(method host.RebootMethod) {
-	if method == host.RebootKexec && c.Host.CheckKexec() == nil {
+	if method.Once() == host.RebootKexec && c.Host.CheckKexec() == nil {
 		c.Progress.Note("the new system is booted once, by kexec: if it does not come up, the next power cycle boots the old one")
 		return
 	}

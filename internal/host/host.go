@@ -32,6 +32,7 @@ type Host struct {
 	Run    func(ctx context.Context, argv ...string) ([]byte, error)
 	Reboot func(ctx context.Context) error
 	Kexec  func(ctx context.Context, next Kernel) error // reboots into a kernel, bypassing the firmware
+	Softly func(ctx context.Context) error              // restarts the userspace from the root that was prepared
 	Disk   hostfiles.Disk                               // for changes of its files
 	// Uptime returns the time since the running kernel started, including suspend.
 	Uptime func() (time.Duration, error)
@@ -46,7 +47,7 @@ type Host struct {
 
 // New returns the machine with the given root directory.
 func New(root string) *Host {
-	h := &Host{Root: root, Run: run, Reboot: reboot, Kexec: kexec, Disk: hostfiles.OS{}, Uptime: uptime, Free: free, GrubWrites: grub.CheckWrites}
+	h := &Host{Root: root, Run: run, Reboot: reboot, Kexec: kexec, Softly: softly, Disk: hostfiles.OS{}, Uptime: uptime, Free: free, GrubWrites: grub.CheckWrites}
 	h.SoftReboots = h.softReboots
 	return h
 }

@@ -34,6 +34,14 @@ func kexec(ctx context.Context, next Kernel) error {
 	return nil
 }
 
+// softly asks systemd for a soft reboot; otherwise it is like reboot.
+func softly(ctx context.Context) error {
+	if err := blocked(ctx); err != nil {
+		return err
+	}
+	return startTarget(ctx, "soft-reboot.target")
+}
+
 // load loads the kernel with kexec_file_load(2). OS images need not have kexec-tools, whose older
 // system call never checks signatures.
 func (k Kernel) load() error {

@@ -73,7 +73,14 @@ type RebootMethod string
 const (
 	RebootFirmware RebootMethod = "reboot" // through firmware and boot loader
 	RebootKexec    RebootMethod = "kexec"  // the running kernel starts the next one
+	RebootSoft     RebootMethod = "soft"   // the running kernel stays, and the userspace starts again
+	RebootAuto     RebootMethod = "auto"   // the cheapest that is possible
 )
+
+// RebootMethods returns all methods.
+func RebootMethods() []RebootMethod {
+	return []RebootMethod{RebootFirmware, RebootKexec, RebootSoft, RebootAuto}
+}
 
 // ImageKargs is what happens to the kernel arguments that an image brings.
 type ImageKargs string
@@ -181,7 +188,7 @@ func (s *Settings) set(key, value string) error {
 	case "on-failure":
 		return choose(&s.OnFailure, value, OnFailureStop, OnFailureSystem)
 	case "reboot-method":
-		return choose(&s.RebootMethod, value, RebootFirmware, RebootKexec)
+		return choose(&s.RebootMethod, value, RebootMethods()...)
 	case "image-kargs":
 		return choose(&s.ImageKargs, value, ImageKargsAuto, ImageKargsPrint, ImageKargsApply)
 	case "bound-images":

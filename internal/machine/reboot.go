@@ -3,6 +3,9 @@ package machine
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -35,19 +38,35 @@ func override(flag, setting string) string {
 	return cmp.Or(flag, setting)
 }
 
-// EnterNext requests the one reboot and then blocks until systemd stops this program, so that
-// units ordered after it do not start.
+// EnterNext requests the one reboot, by the first way of the method that can be taken, and then blocks
+// until systemd stops this program, so that units ordered after it do not start.
 func (m *Machine) EnterNext(ctx context.Context, method host.RebootMethod) error {
 	into := "a new deployment of the same image"
 	if image := m.Progress.Content.Target.Image; !image.IsZero() {
 		into = image.String()
 	}
 	m.TellBootc(ctx) // the reboot may be blocked for long
-	reboot := m.Host.Reboot
-	if method == host.RebootKexec {
-		reboot = m.kexec
+	return m.RebootBy(ctx, into, "the new system is ready; reboot by hand to enter it", func(ctx context.Context) error {
+		return m.rebootByFirst(ctx, host.Ways(method))
+	})
+}
+
+// ForeseeReboot says how the next system is going to be entered, and why not in a cheaper way, as far as
+// that is known before the commit; "" if a method asks for an ordinary reboot. If once is not nil, the
+// system is entered only once, for that reason.
+func (m *Machine) ForeseeReboot(ctx context.Context, method host.RebootMethod, once error) string {
+	cannot := map[host.RebootMethod]error{}
+	for _, way := range host.Ways(method) {
+		switch way {
+		case host.RebootSoft:
+			if cannot[way] = once; once == nil {
+				cannot[way] = m.checkSoft(ctx)
+			}
+		case host.RebootKexec:
+			cannot[way] = m.Host.CheckKexec()
+		}
 	}
-	return m.RebootBy(ctx, into, "the new system is ready; reboot by hand to enter it", reboot)
+	return host.Foresee(method, cannot)
 }
 
 // RebootBy is reboot by a given method. into names the next system in messages; hint is the
@@ -68,16 +87,51 @@ func (m *Machine) RebootBy(ctx context.Context, into, hint string, reboot func(c
 	return nil
 }
 
-// kexec reboots without the firmware, or, if that is not possible, through it. Both ways lead into
-// the committed system, so a doubt about a kexec is only noted, and never fails a first boot.
-func (m *Machine) kexec(ctx context.Context) error {
-	next, err := m.Host.NextKernel()
-	if err == nil {
-		err = m.Host.Kexec(ctx, next)
+// rebootByFirst reboots by the first of the ways that can be taken. All of them lead into the committed
+// system, so a doubt about one is only noted, and never fails a first boot.
+func (m *Machine) rebootByFirst(ctx context.Context, ways []host.RebootMethod) error {
+	for i, way := range ways {
+		err := m.rebootOne(ctx, way)
+		if err == nil || fault.KindOf(err).Transient() || i == len(ways)-1 {
+			return err
+		}
+		m.Progress.Note(fmt.Sprintf("no %s but %s: %v", strings.TrimPrefix(way.Noun(), "a "), ways[i+1].Noun(), err))
 	}
-	if err == nil || fault.KindOf(err).Transient() {
+	return nil
+}
+
+func (m *Machine) rebootOne(ctx context.Context, way host.RebootMethod) error {
+	switch way {
+	case host.RebootSoft:
+		return m.softReboot(ctx)
+	case host.RebootKexec:
+		next, err := m.Host.NextKernel()
+		if err == nil {
+			err = m.Host.Kexec(ctx, next)
+		}
 		return err
 	}
-	m.Progress.Note("no kexec but an ordinary reboot: " + err.Error())
 	return m.Host.Reboot(ctx)
+}
+
+func (m *Machine) softReboot(ctx context.Context) error {
+	if err := m.checkSoft(ctx); err != nil {
+		return err
+	}
+	all, err := m.Host.Sysroot().Deployments()
+	if err == nil && len(all) == 0 {
+		err = errors.New("there is no boot entry")
+	}
+	if err != nil {
+		return err
+	}
+	return m.Host.SoftReboot(ctx, all[0])
+}
+
+// checkSoft returns an error if no soft reboot is possible here, whatever the next system is.
+func (m *Machine) checkSoft(ctx context.Context) error {
+	if !m.Where().Started() {
+		return errors.New("the system has not started")
+	}
+	return m.Host.CheckSoft(ctx)
 }

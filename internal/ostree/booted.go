@@ -32,6 +32,24 @@ func (s *Sysroot) bootedInode() (inode, error) {
 	return statInode(s.root)
 }
 
+// BootedComposefs reports whether the root of the running system is a composefs, as
+// ostree-prepare-root has recorded it (libotcore/otcore.h).
+func (s *Sysroot) BootedComposefs() (bool, error) {
+	data, err := os.ReadFile(filepath.Join(s.root, "run/ostree-booted"))
+	if err != nil {
+		return false, fmt.Errorf("cannot find the booted deployment: %w", err)
+	}
+	if len(data) == 0 { // older versions leave it empty
+		return false, nil
+	}
+	value, err := gvariant.Decode("a{sv}", data)
+	if err != nil {
+		return false, fmt.Errorf("cannot read /run/ostree-booted: %w", err)
+	}
+	composefs, _ := dictionary(value)["composefs"].(bool)
+	return composefs, nil
+}
+
 func backingInode(t gvariant.Tuple) (inode, error) {
 	if len(t) == 2 {
 		dev, isDev := t[0].(uint64)

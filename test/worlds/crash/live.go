@@ -76,12 +76,16 @@ func (m *Machine) until(promise func() error, bound int) error {
 		}
 		if m.deadBoots > 0 && m.runs(commitB) {
 			m.deadBoots--
+			m.left++
 			if err := m.disk.lose(PowerCut); err != nil {
 				return err
 			}
 			continue
 		}
 		closed, err := m.boot()
+		if err != nil && m.mayGiveUp() {
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("boot %d: %w", m.Boots, err)
 		}
@@ -90,6 +94,13 @@ func (m *Machine) until(promise func() error, bound int) error {
 		}
 	}
 	return fmt.Errorf("not closed after %d boots", m.Boots)
+}
+
+// mayGiveUp reports whether a first boot with a fallback may end in the old system: crashes and dead kernels
+// have used up all attempts, each of which enters the new system once.
+func (m *Machine) mayGiveUp() bool {
+	r, err := pivot.JournalIn(m.root).Load()
+	return err == nil && m.guarded && m.runs(commitA) && r.Attempt == pivot.MaxAttempts && m.crashes+m.left >= pivot.MaxAttempts
 }
 
 // boot runs one boot, until it ends or the first boot is closed.

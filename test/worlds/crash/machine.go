@@ -39,6 +39,7 @@ type Machine struct {
 	trial      *trialRun // the new system is deployed on trial; nil: no trial
 	grub       bool      // see StaticGRUB
 	guarded    bool      // see Guarded
+	left       int       // how many times it did not come up
 	deadBoots  int       // how many further times the kernel of the new system does not come up
 	entries    int       // number of boot entries written; the last is the default
 	staged     *pivot.Request

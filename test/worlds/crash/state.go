@@ -34,7 +34,7 @@ func (m *Machine) noteState(n int) error {
 		fmt.Sprintf("staged %s, locked %v, rebooting %v, again %v", staged, m.locked, m.rebooting, m.again),
 	}
 	if m.guarded {
-		others = append(others, fmt.Sprintf("dead %d", m.deadBoots))
+		others = append(others, fmt.Sprintf("dead %d, left %d", m.deadBoots, m.left))
 	}
 	if m.trial != nil {
 		others = append(others, fmt.Sprintf("trial %+v", *m.trial))

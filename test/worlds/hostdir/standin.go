@@ -42,6 +42,7 @@ type Standin struct {
 const (
 	lockByFile  = "2022.7"
 	LockInState = "2023.8" // the first that stores the lock in the staged state
+	SoftReboots = "2025.3" // the first that prepares soft reboots
 )
 
 // run is the Run function of the host for ostree.
@@ -50,6 +51,8 @@ func (s *Standin) run(ctx context.Context, argv ...string) ([]byte, error) {
 		return []byte(out), nil
 	}
 	switch {
+	case strings.Join(argv, " ") == "umount --recursive /run/nextroot":
+		return nil, os.RemoveAll(s.host.Path("/run/nextroot"))
 	case len(argv) > 1 && argv[0] == "ostree" && argv[1] == "--version":
 		return fmt.Appendf(nil, "libostree:\n Version: '%s'\n Features:\n  - libcurl\n%s", s.version(), s.Features), nil
 	case len(argv) < 3 || argv[0] != "ostree":
@@ -108,6 +111,8 @@ func (s *Standin) do(ctx context.Context, verb string, args []string) error {
 		return err
 	case "set-default":
 		return s.setDefault(args[0])
+	case "prepare-soft-reboot":
+		return s.prepareSoft(args[0])
 	}
 	return fmt.Errorf("the stand-in knows no verb %q", verb)
 }

@@ -1,0 +1,153 @@
+package stories_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"machine-pivot/day2"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/pivot"
+	"machine-pivot/test/worlds/hostdir"
+)
+
+// reboots are the ways by which a machine was told to leave its system, in order.
+type reboots struct {
+	ways  []string
+	notes string
+}
+
+// rebase changes a machine by a method, up to its reboot. softly is what systemd says to a soft reboot.
+func rebase(t *testing.T, h *hostdir.Host, r day2.Rebase, method host.RebootMethod, softly error) reboots {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var done reboots
+	way := func(name string, err error) error {
+		done.ways = append(done.ways, name)
+		if err == nil {
+			cancel()
+		}
+		return err
+	}
+	m := newMachine(t, h)
+	changed := *m.Host
+	changed.Softly = func(context.Context) error { return way("soft", softly) }
+	changed.Kexec = func(context.Context, host.Kernel) error { return way("kexec", nil) }
+	changed.Reboot = func(context.Context) error { return way("reboot", nil) }
+	m.Host, m.RebootMethod = &changed, method
+	m.Progress.Emit = func(e pivot.Event) {
+		if e.Kind == pivot.EventNoted {
+			done.notes += e.Message + "\n"
+		}
+	}
+	r.Machine, r.Reboot = m, true
+	_, err := r.Run(ctx, day2.Prepared{})
+	must(t, err)
+	return done
+}
+
+// TestSoftMethod (P46): the new system is entered by a soft reboot if that is asked for, or the cheapest way, and
+// libostree can prepare it; else by the next way, with the reason, and nothing of the preparation is left.
+func TestSoftMethod(t *testing.T) {
+	pinned := func(*hostdir.Host) day2.Rebase { return day2.Rebase{Pinning: management(t, "0-1")} }
+	another := func(h *hostdir.Host) day2.Rebase { return day2.Rebase{Image: h.Image} }
+	argument := func(*hostdir.Host) day2.Rebase { return day2.Rebase{Append: []string{"quiet"}} }
+	labelled := func(h *hostdir.Host) day2.Rebase {
+		h.Write("/etc/selinux/config", []byte("SELINUX=enforcing\nSELINUXTYPE=a\n"))
+		return pinned(h)
+	}
+	const softly, notKnown = "entered by a soft reboot if kernel, initramfs, kernel arguments and SELinux policy stay, else by ", "not a soft reboot, because "
+	for name, c := range map[string]struct {
+		method host.RebootMethod
+		asks   func(*hostdir.Host) day2.Rebase
+		spoil  func(*hostdir.Host)
+		softly error
+		ways   string
+		notes  []string
+	}{
+		"soft":                 {method: host.RebootSoft, asks: pinned, ways: "soft", notes: []string{softly + "an ordinary reboot"}},
+		"auto":                 {method: host.RebootAuto, asks: pinned, ways: "soft", notes: []string{softly + "kexec, else by an ordinary reboot"}},
+		"reboot":               {method: host.RebootFirmware, asks: pinned, ways: "reboot"},
+		"another kernel":       {method: host.RebootSoft, asks: another, ways: "reboot", notes: []string{"no soft reboot but an ordinary reboot: libostree does not prepare it", "different kernel state"}},
+		"another kernel, auto": {method: host.RebootAuto, asks: another, ways: "kexec", notes: []string{"no soft reboot but kexec: libostree does not prepare it"}},
+		"another argument":     {method: host.RebootSoft, asks: argument, ways: "reboot", notes: []string{"different kernel state"}},
+		"with SELinux":         {method: host.RebootSoft, asks: labelled, ways: "soft"},
+		"systemd refuses":      {method: host.RebootSoft, asks: pinned, softly: errors.New("no such unit"), ways: "soft reboot", notes: []string{"no soft reboot but an ordinary reboot: no such unit"}},
+		"no composefs": {method: host.RebootAuto, asks: pinned, spoil: func(h *hostdir.Host) { h.Write("/run/ostree-booted", nil) }, ways: "kexec",
+			notes: []string{"entered by kexec, else by an ordinary reboot; " + notKnown + "the running system has no composefs", "no soft reboot but kexec: the running system has no composefs"}},
+		"an old libostree": {method: host.RebootSoft, asks: pinned, spoil: func(h *hostdir.Host) { h.Ostree.Version = "2024.8" }, ways: "reboot",
+			notes: []string{"entered by an ordinary reboot; " + notKnown + "libostree is older than 2025.3"}},
+		"an old systemd": {method: host.RebootSoft, asks: pinned, spoil: func(h *hostdir.Host) {
+			must(t, os.Remove(h.Path("/usr/lib/systemd/system/systemd-soft-reboot.service")))
+		}, ways: "reboot",
+			notes: []string{notKnown + "systemd is older than 254"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := hostdir.New(t)
+			h.AllowSoftReboots()
+			if c.spoil != nil {
+				c.spoil(h)
+			}
+			got := rebase(t, h, c.asks(h), c.method, c.softly)
+			if strings.Join(got.ways, " ") != c.ways {
+				t.Errorf("left by %q, want %q", got.ways, c.ways)
+			}
+			for _, note := range c.notes {
+				if !strings.Contains(got.notes, note) {
+					t.Errorf("no note %q in %s", note, got.notes)
+				}
+			}
+			if soft := c.ways == "soft"; h.SoftPrepared() != soft {
+				t.Errorf("prepared: %v, want %v", !soft, soft)
+			}
+			if c.ways != "soft" {
+				h.Boot()
+				expectStatusAt(t, h, pivot.PhaseDone)
+				return
+			}
+			h.SoftReboot()
+			expectStatusAt(t, h, pivot.PhaseDone)
+		})
+	}
+}
+
+// TestSoftMethodBlocked: an inhibitor delays a soft reboot, as it does any other.
+func TestSoftMethodBlocked(t *testing.T) {
+	h := hostdir.New(t)
+	h.AllowSoftReboots()
+	m := newMachine(t, h)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tries := 0
+	m.Host.Softly = func(context.Context) error {
+		if tries++; tries < 3 {
+			return fault.New(fault.Unavailable, "a backup runs")
+		}
+		cancel()
+		return nil
+	}
+	r := day2.Rebase{Machine: m, Pinning: management(t, "0-1"), Reboot: true}
+	m.RebootMethod = host.RebootSoft
+	_, err := r.Run(ctx, day2.Prepared{})
+	must(t, err)
+	if tries != 3 || h.Reboots != 0 || !h.SoftPrepared() {
+		t.Errorf("%d tries, %d reboots, prepared %v", tries, h.Reboots, h.SoftPrepared())
+	}
+}
+
+// TestSoftMethodNotForTrials (P59): a system on trial is never entered by a soft reboot, after which a power cycle
+// would not go back.
+func TestSoftMethodNotForTrials(t *testing.T) {
+	for method, ways := range map[host.RebootMethod]string{host.RebootSoft: "reboot", host.RebootAuto: "kexec"} {
+		h := newTried(t)
+		h.AllowSoftReboots()
+		got := rebase(t, h.Host, day2.Rebase{Pinning: management(t, "0-1"), Try: &tenMinutes}, method, nil)
+		if strings.Join(got.ways, " ") != ways || !strings.Contains(got.notes, "not a soft reboot, because the new system is entered only once") {
+			t.Errorf("%s: left by %q, notes %s", method, got.ways, got.notes)
+		}
+	}
+}
