@@ -2,11 +2,14 @@ package hostimages
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/bound"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
@@ -90,14 +93,20 @@ func (s Store) stillBound(repo *ostree.Repo, commit ostree.Checksum) error {
 		WithHint("try again, without --from-downloaded: they are pulled again; keep other programs (bootc) from cleaning up meanwhile")
 }
 
-// checkBound checks, with the host's signature policy and pull secrets, that application images can
-// be pulled, and that there is room for them.
-func (s Store) checkBound(ctx context.Context, images []imageref.Reference) error {
+// checkBound checks, with the host's signature policy and the credentials that bootc uses, that
+// application images can be pulled, and that there is room for them.
+func (s Store) checkBound(ctx context.Context, images []imageref.Reference) (err error) {
+	puller, end, err := s.likeBootc()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	var need int64
 	for _, ref := range images {
-		size, err := s.Puller.Size(ctx, ref)
+		size, err := puller.Size(ctx, ref)
 		if err != nil {
-			return fmt.Errorf("the image binds an application image: %w", err)
+			return fault.New(fault.KindOf(err), "the image binds an application image: %w", err).
+				WithHint("if it needs credentials: bootc uses only the first that exists of %s", strings.Join(bootcSecrets(), ", "))
 		}
 		need += size
 	}
@@ -107,6 +116,38 @@ func (s Store) checkBound(ctx context.Context, images []imageref.Reference) erro
 	}
 	return fault.New(fault.CannotWrite, "cannot pull the application images that the image binds: they have %s compressed, and %s are free", printable.Size(need, free), printable.Size(free, need)).
 		WithHint("free space on the file system of /sysroot, for example with bootc image cmd prune or ostree admin cleanup")
+}
+
+// bootcSecrets returns the paths of bootc's pull secret, of which it uses the first that exists
+// (crates/ostree-ext/src/globals.rs).
+func bootcSecrets() []string {
+	return []string{"/run/ostree/auth.json", "/etc/ostree/auth.json", "/usr/lib/ostree/auth.json"}
+}
+
+// likeBootc returns a puller that has bootc's credentials, which are none if it has no pull secret.
+// end must be called after its use.
+func (s Store) likeBootc() (_ *osimage.Puller, end func() error, err error) {
+	puller := *s.Puller
+	for _, path := range bootcSecrets() {
+		there, err := s.Host.Has(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		if there {
+			puller.AuthFile = s.Host.Path(path)
+			return &puller, func() error { return nil }, nil
+		}
+	}
+	none, err := os.CreateTemp("/run", "pivot-auth-*")
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot write an empty pull secret: %w", err)
+	}
+	end = func() error { return errors.Join(none.Close(), os.Remove(none.Name())) }
+	if _, err := none.WriteString("{}"); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("cannot write an empty pull secret: %w", err), end())
+	}
+	puller.AuthFile = none.Name()
+	return &puller, end, nil
 }
 
 // names returns the names of images for a message.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,7 @@ type bootc struct {
 
 func installBootc(i *images) *bootc {
 	b := &bootc{images: i}
+	i.host.Write("/etc/ostree/auth.json", i.host.Registry.PullSecret(i.host.Registry.Host()))
 	i.host.Write("/usr/bin/bootc", nil)
 	others := i.Host.Run
 	i.Host.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
@@ -114,8 +116,16 @@ func TestBoundRefused(t *testing.T) {
 		"in an initramfs":     {func(_ *testing.T, i *images) { installBootc(i); i.Early = true }, fault.Later, "which the started system pulls"},
 		"bootc fails":         {func(_ *testing.T, i *images) { installBootc(i).fails = errors.New("podman: no space") }, fault.Unavailable, "podman: no space"},
 		"bootc stores it not": {func(_ *testing.T, i *images) { installBootc(i).forgets = true }, fault.Unavailable, "not in bootc's storage"},
-		"no room":             {func(_ *testing.T, i *images) { installBootc(i); full(i) }, fault.CannotWrite, "cannot pull the application images"},
-		"rejected by policy":  {func(_ *testing.T, i *images) { installBootc(i); rejectApps(i) }, fault.Refused, "the signature policy rejects it"},
+		"no credentials for bootc": {func(_ *testing.T, i *images) {
+			installBootc(i)
+			must(t, os.Remove(i.host.Path("/etc/ostree/auth.json")))
+		}, fault.Refused, "unauthorized"},
+		"others' credentials for bootc": {func(_ *testing.T, i *images) {
+			installBootc(i)
+			i.host.Write("/run/ostree/auth.json", []byte(`{"auths":{}}`))
+		}, fault.Refused, "unauthorized"},
+		"no room":            {func(_ *testing.T, i *images) { installBootc(i); full(i) }, fault.CannotWrite, "cannot pull the application images"},
+		"rejected by policy": {func(_ *testing.T, i *images) { installBootc(i); rejectApps(i) }, fault.Refused, "the signature policy rejects it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := imagesOf(t)

@@ -20,6 +20,7 @@ package osimage
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -89,12 +90,15 @@ func (p *Puller) Open(ctx context.Context, ref imageref.Reference) (opened *Open
 	return opened, nil
 }
 
-// Size opens an image of any kind for the puller's platform, which the host's signature policy must
-// accept, and returns the size of its compressed layers in bytes.
+// Size opens an image of any kind, which must be for the puller's platform and which the host's signature
+// policy must accept, and returns the size of its compressed layers in bytes.
 func (p *Puller) Size(ctx context.Context, ref imageref.Reference) (size int64, err error) {
 	opened, err := p.Open(ctx, ref)
 	if err != nil {
 		return 0, err
+	}
+	if err := opened.machine.checkRuns(opened.stated); err != nil {
+		return 0, errors.Join(fmt.Errorf("cannot use image %s: %w", ref, err), opened.Close())
 	}
 	return opened.Bytes, opened.Close()
 }

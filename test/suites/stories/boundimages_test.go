@@ -20,6 +20,7 @@ import (
 // withBootc makes a machine's host have a bootc that stores what it pulls. It returns what is stored.
 func withBootc(h *hostdir.Host, m *machine.Machine, stored *[]string) {
 	h.Write("/usr/bin/bootc", nil)
+	h.Write("/etc/ostree/auth.json", h.Registry.PullSecret(h.Registry.Host()))
 	others := m.Host.Run
 	m.Host.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
 		if argv[0] != "bootc" {
