@@ -116,6 +116,11 @@ func (l Layout) makeDisk(ctx context.Context, dst, sysroot string, rootMiB int) 
 	return nil
 }
 
+// MakeXFS makes a file with an XFS file system that has the contents of a directory. Machine.Open reads it.
+func MakeXFS(ctx context.Context, file, contents string, sizeMiB int) error {
+	return Layout{Root: XFS}.makeDisk(ctx, file, contents, sizeMiB)
+}
+
 // emptyDir replaces a directory with an empty one.
 func emptyDir(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
