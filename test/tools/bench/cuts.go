@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ type cutResult struct {
 	Image     string `json:"image"`
 	Tried     int    `json:"tried"`
 	During    int    `json:"during"`   // how many of them were during the import; the others within afterImport
-	Complete  int    `json:"complete"` // the image is there, and all of it
+	Complete  int    `json:"complete"` // the image has its ref, and all of it is there
 	Partial   int    `json:"partial"`  // a commit is marked as partial, and nothing is worse
 	// Broken counts repositories in which ostree fsck finds a missing or damaged object.
 	Broken     int    `json:"broken"`
@@ -138,11 +139,15 @@ func (r *cutResult) judge(ctx context.Context, recording *vm.Recording, cut vm.C
 		r.Partial++
 	case err != nil:
 		r.note(&r.Broken, cut, err)
-	case len(refs) > 0:
+	case slices.ContainsFunc(refs, func(ref string) bool { return strings.HasPrefix(ref, imageRefs) }):
 		r.Complete++
 	}
 	return ctx.Err()
 }
+
+// imageRefs is where pivot and ostree-ext keep the refs of whole images. Those of layers, which come earlier, are
+// elsewhere.
+const imageRefs = "ostree/container/image/"
 
 // note counts a problem after a power cut.
 func (r *cutResult) note(count *int, cut vm.Cut, problem error) {
