@@ -71,7 +71,7 @@ GOTEST = mkdir -p $(BIN); go tool gotestsum --format testname --jsonfile-timing-
 LONGER = grep --line-buffered -vE '^(EMPTY .*|PASS .* \([0-4]\.[0-9]+s\))$$'
 
 # The tests that "make nightly" runs and "make test" skips. This is the only list of them.
-NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestVerity|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible|TestFigures|TestFleetFaults|TestOperatorsSchemas|TestRebootAndPowerOff|TestThousandMachines|TestGRUB|TestWholeFirstBoots)$$
+NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestVerity|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible|TestFigures|TestFleetFaults|TestOperatorsSchemas|TestRebootAndPowerOff|TestThousandMachines|TestGRUB|TestWholeFirstBoots|TestPowerCutsOfImports)$$
 
 test: deps controlplane check
 	@export TMPDIR=$$(go run ./test/tools/tmpdir); $(GOTEST) -timeout 3h -p 3 -skip '$(NIGHTLY)' $(FIRST) ./... | $(LONGER)
@@ -84,7 +84,7 @@ unit:
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz
-	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/suites/rules ./test/suites/packaging ./test/suites/agent ./test/suites/fleet ./internal/cluster/admission ./test/worlds/vm ./test/worlds/rush ./test/suites/e2e ./test/tools/clusterdemo ./test/tools/bootbench | $(LONGER)
+	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/suites/rules ./test/suites/packaging ./test/suites/agent ./test/suites/fleet ./internal/cluster/admission ./test/worlds/vm ./test/worlds/rush ./test/suites/e2e ./test/tools/clusterdemo ./test/tools/bootbench ./test/tools/bench | $(LONGER)
 	@$(MAKE) sweep
 
 # At the end it prints one line for each part with what was tried.

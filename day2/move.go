@@ -79,6 +79,9 @@ func foreseen(ctx context.Context, m *machine.Machine, prepared Prepared, asked 
 	if plan, err = c.Plan(ctx, ask); err == nil {
 		plan, err = c.Foresee(plan)
 	}
+	if err == nil {
+		plan = m.WithWay(ctx, plan)
+	}
 	return plan, err
 }
 

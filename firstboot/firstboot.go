@@ -167,7 +167,10 @@ func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
 	if err != nil {
 		return plan, err
 	}
-	return converger.Foresee(plan)
+	if plan, err = converger.Foresee(plan); err == nil {
+		plan = b.WithWay(ctx, plan)
+	}
+	return plan, err
 }
 
 // read reads and validates the file. It returns what the file asks of the machine, and the file's

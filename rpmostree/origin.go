@@ -8,6 +8,7 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/selinux"
 )
 
 // Follow changes which image reference the origin of an existing deployment names, and nothing else. reference is in
@@ -32,9 +33,16 @@ func renameImage(sysroot *ostree.Sysroot, d ostree.Deployment, reference string)
 	}
 	defer dir.Close()
 	deployments := fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
-	name := filepath.Join(d.Stateroot, "deploy", filepath.Base(d.Path)+".origin")
+	file := filepath.Join(deployments, d.Stateroot, "deploy", filepath.Base(d.Path)+".origin")
 	origin := d.Origin.WithContainer(reference)
-	if err := hostfiles.Replace(hostfiles.OS{}, filepath.Join(deployments, name), origin.Bytes(), 0o644); err != nil {
+	label, err := selinux.LabelOf(file) // libostree has given it one that is not the directory's
+	if err == nil {
+		err = hostfiles.Replace(hostfiles.OS{}, file, origin.Bytes(), 0o644)
+	}
+	if err == nil && label != "" {
+		err = selinux.SetLabel(file, label)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot name the image in the deployment's origin: %w", err)
 	}
 	now := time.Now()

@@ -89,7 +89,8 @@ func (l Loader) Clear(w Writer) error {
 
 // Installed reports whether a directory of GRUB has a hook or something that belongs to one.
 func Installed(dir string) bool {
-	if _, err := os.Lstat(filepath.Join(dir, ownBlock)); err == nil {
+	// Also under the name that it has until it is whole, which is left by a crash.
+	if blocks, err := filepath.Glob(filepath.Join(dir, "*"+ownBlock+"*")); err == nil && len(blocks) > 0 {
 		return true
 	}
 	for _, name := range []string{customFile, userFile} {
@@ -133,8 +134,12 @@ func (w Writer) clear() error {
 	return w.setVariable(ownBlock, ownVariable, "")
 }
 
-// unhook removes the hook from a file, and the file if nothing else is in it.
+// unhook removes the hook from a file, and the file if nothing else is in it; and what a crash has left of an
+// earlier change.
 func (w Writer) unhook(name string) error {
+	if err := hostfiles.RemoveLeftover(w.Disk, filepath.Join(w.Dir, name)); err != nil {
+		return err
+	}
 	text, mode, err := w.read(name)
 	if err != nil {
 		return err

@@ -16,10 +16,10 @@ func Ways(method RebootMethod) []RebootMethod {
 	switch method {
 	case RebootAuto:
 		return cheapest()
-	case RebootFirmware:
-		return []RebootMethod{RebootFirmware}
+	case RebootSoft, RebootKexec:
+		return []RebootMethod{method, RebootFirmware}
 	}
-	return []RebootMethod{method, RebootFirmware}
+	return []RebootMethod{RebootFirmware}
 }
 
 // ErrOnce is why a system that is entered only once is never entered by a soft reboot.
@@ -51,16 +51,17 @@ func (m RebootMethod) Noun() string {
 // cannot has the reasons that are known before the commit. It returns "" for an ordinary reboot that is
 // asked for. It is a pure function.
 func Foresee(method RebootMethod, cannot map[RebootMethod]error) string {
+	ways := Ways(method)
+	if len(ways) == 1 {
+		return ""
+	}
 	var possible, declined []string
-	for _, way := range Ways(method) {
+	for _, way := range ways {
 		if why := cannot[way]; why != nil {
 			declined = append(declined, fmt.Sprintf("not %s, because %v", way.Noun(), why))
 			continue
 		}
 		possible = append(possible, way.Noun()+way.condition())
-	}
-	if method == RebootFirmware {
-		return ""
 	}
 	return "the new system is entered by " + strings.Join(append([]string{strings.Join(possible, ", else by ")}, declined...), "; ")
 }

@@ -47,6 +47,9 @@ func Remove(disk Disk, path string) error {
 	return err
 }
 
+// RemoveLeftover removes what a killed Replace or Put of a path has left beside it, but not durably.
+func RemoveLeftover(disk Disk, path string) error { return removeIfThere(disk, temporaryOf(path)) }
+
 // renameInto calls write with a temporary path, syncs the file, and renames it to path.
 func renameInto(disk Disk, path string, write func(tmp string) error) error {
 	tmp := temporaryOf(path)

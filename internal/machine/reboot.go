@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"machine-pivot/internal/fault"
@@ -85,6 +86,19 @@ func (m *Machine) RebootBy(ctx context.Context, into, hint string, reboot func(c
 	}
 	<-ctx.Done() // systemd stops this program on its way down
 	return nil
+}
+
+// WithWay returns a plan as it is shown, with a note about how the next system is going to be entered, unless
+// by an ordinary reboot that is asked for. Settings that cannot be used stop the change, and not the plan.
+func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan) pivot.Plan {
+	settings, err := m.Settings()
+	if err != nil || plan.Reboots == 0 {
+		return plan
+	}
+	if text := m.ForeseeReboot(ctx, settings.RebootMethod, nil); text != "" {
+		plan.Notes = append(slices.Clone(plan.Notes), text)
+	}
+	return plan
 }
 
 // rebootByFirst reboots by the first of the ways that can be taken. All of them lead into the committed

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/internal/host"
 	"machine-pivot/pivot"
 	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/lab"
@@ -44,6 +45,7 @@ func TestGRUB(t *testing.T) {
 		}
 		cases = append(cases, bootCase{string(kind), func(t *testing.T) { trialsByGRUB(t, alone(t, l), layout) }})
 	}
+	cases = append(cases, bootCase{"a first boot with a fallback", func(t *testing.T) { fallbackByGRUB(t, alone(t, l)) }})
 	together(t, cases)
 }
 
@@ -60,11 +62,17 @@ func newGRUBMachine(t *testing.T, l *lab.Lab, layout vm.Layout, commands ...stri
 	for n, command := range commands {
 		next += fmt.Sprintf("%d) %s ;; ", n, command)
 	}
-	files := lab.Typed("next", closed+"; "+next+"esac", "KernelCommandLine=!trial.new")
-	m := machineWith(t, l, lab.Setup{Layout: layout, Files: append(files,
+	return withStaticGRUB(t, l, lab.Setup{Layout: layout, Files: lab.Typed("next", closed+"; "+next+"esac", "KernelCommandLine=!trial.new")})
+}
+
+// withStaticGRUB makes a machine that GRUB boots.
+func withStaticGRUB(t *testing.T, l *lab.Lab, s lab.Setup) grubMachine {
+	t.Helper()
+	s.Files = append(s.Files,
 		vm.TreeFile{Path: vm.StaticGRUB, Mode: 0o600, Content: []byte(staticGRUB)},
 		vm.TreeFile{Path: "/boot/grub2/custom.cfg", Mode: 0o600, Content: []byte(customGRUB)},
-	)})
+	)
+	m := machineWith(t, l, s)
 	if err := vm.InstallStaticGRUB(t.Context(), m.Disk); err != nil {
 		t.Fatal(err)
 	}
@@ -124,5 +132,36 @@ func trialsByGRUB(t *testing.T, l *lab.Lab, layout vm.Layout) {
 	r := report(t, m.boot(vm.PoweredOff, "@@reported"))
 	if r.Version != "B.2" || !strings.Contains(r.Cmdline, "trial.new") || r.Status.Phase != string(pivot.PhaseDone) || r.FailedUnits != "" {
 		t.Errorf("version %s, command line %q, status %+v, failed units %q", r.Version, r.Cmdline, r.Status, r.FailedUnits)
+	}
+}
+
+// fallbackByGRUB runs a first boot in the initramfs, with the setting fallback=auto, and loses the power when
+// the new system has started. The next boot is the old system, which tries again; the new system becomes the
+// default when it is proven.
+func fallbackByGRUB(t *testing.T, l *lab.Lab) {
+	want := l.Wanted()
+	m := withStaticGRUB(t, l, lab.Setup{
+		Layout: vm.Layout{SeparateBoot: true}, Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs,
+		KernelArgs: []string{"pivot.fallback=auto"},
+	})
+	m.boot(vm.Rebooted, "rebooting into the new system once")
+	m.expectHook(true, "ostree-")
+	m.cut("systemd[1]: Hostname set to")
+	m.expectHook(true, "")
+	m.boot(vm.Rebooted, "the new system was not proven: it never came up")
+	m.expectHook(true, "ostree-")
+	if r := expectWhole(t, m.boot(vm.PoweredOff, "first boot closed"), want); r.Status.Attempt != 2 || r.Encapsulated || !r.Closed {
+		t.Errorf("attempt %d, want 2; the first boot is open: %v", r.Status.Attempt, r.Encapsulated || !r.Closed)
+	}
+	m.expectHook(false, "")
+}
+
+// cut powers the machine on and cuts the power when it says something.
+func (m grubMachine) cut(says string) {
+	m.t.Helper()
+	installed := vm.Installed{Disk: m.Disk, Log: testLog{m.t}}
+	b, err := installed.Boot(m.t.Context(), vm.BootOptions{StopWhen: func(line string) bool { return strings.Contains(line, says) }})
+	if err != nil || b.Exit != vm.Stopped {
+		m.t.Fatalf("%v: the machine %s, want its power cut when it says %q", err, b.Exit, says)
 	}
 }

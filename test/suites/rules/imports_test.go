@@ -110,7 +110,7 @@ var importTable = map[string]rule{
 	"handback":  {ours: []string{"fault", "hostfiles", "mcfile"}, never: slices.Concat(processes, commandLine, world)},
 	"found":     {ours: []string{"budget", "fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"live":      {ours: []string{"disruption", "fault", "host", "hostfiles", "pivot", "start"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"host":      {ours: append([]string{"fleetlock", "grub", "ostree", "pivot", "machineconfig/enable", "projection", "softreboot", "window"}, values...), foreign: true, never: commandLine},
+	"host":      {ours: append([]string{"fleetlock", "grub", "ostree", "pivot", "machineconfig/enable", "projection", "selinux", "softreboot", "window"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"plot":      {ours: []string{"pivot", "fault", "printable", "start"}, never: slices.Concat(processes, commandLine, world)},
 	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "pivot", "rpmostree", "host"}, never: slices.Concat(processes, commandLine, world)},

@@ -115,6 +115,26 @@ func TestSoftMethod(t *testing.T) {
 	}
 }
 
+// TestSoftMethodPlanned: a plan says how the new system is going to be entered, and why not in a cheaper way.
+func TestSoftMethodPlanned(t *testing.T) {
+	h := hostdir.New(t)
+	h.AllowSoftReboots()
+	h.Write("/proc/sys/kernel/kexec_load_disabled", []byte("1\n"))
+	for method, want := range map[host.RebootMethod]string{
+		host.RebootAuto:     "policy stay, else by an ordinary reboot; not kexec, because kexec is switched off",
+		host.RebootFirmware: "",
+	} {
+		m := newMachine(t, h)
+		m.RebootMethod = method
+		r := day2.Rebase{Machine: m, Pinning: management(t, "0-1")}
+		plan, err := r.Plan(t.Context(), day2.Prepared{})
+		must(t, err)
+		if notes := strings.Join(plan.Notes, "; "); !strings.Contains(notes, want) || want == "" && strings.Contains(notes, "is entered by") {
+			t.Errorf("%s: notes %q, want %q", method, notes, want)
+		}
+	}
+}
+
 // TestSoftMethodBlocked: an inhibitor delays a soft reboot, as it does any other.
 func TestSoftMethodBlocked(t *testing.T) {
 	h := hostdir.New(t)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,12 +49,8 @@ func TestShort(t *testing.T) {
 
 func short(t *testing.T) *report {
 	t.Helper()
-	dir := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "machine-pivot/cmd/pivot").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
 	r, err := run(t.Context(), settings{
-		dir: diskDir, pivot: filepath.Join(dir, "pivot"), files: 600, bytes: 20e6, rounds: 1, seed: 1, rivals: true, link: &link{}, log: io.Discard,
+		dir: diskDir, pivot: builtPivot(t), files: 600, bytes: 20e6, rounds: 1, seed: 1, rivals: true, link: &link{}, log: io.Discard,
 	})
 	if err != nil {
 		t.Fatal(err)

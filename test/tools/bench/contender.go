@@ -89,6 +89,7 @@ func (w *world) contenders(ctx context.Context) []*contender {
 			all = append(all, w.podman(ctx, derived, phase{"commit", ostreeCommit}, phase{"pull-local", podmanMade}))
 		}
 	}
+	all = append(all, w.references(ctx)...)
 	for _, name := range []string{legacyImage, chunkedImage, derivedImage} {
 		if i, ok := w.images[name]; ok {
 			all = append(all, floorOf(i, fetchScript))
@@ -171,6 +172,7 @@ func (w *world) job(s step) job {
 		"TARGET":             w.reference(s.image),
 		"COMMIT":             s.image.Commit,
 		"PIVOT":              w.pivot,
+		"REFERENCE":          w.referenceProgram,
 		"HOST":               w.host(),
 		"CERTS":              w.certs(),
 		"REGISTRY_AUTH_FILE": w.secret(),

@@ -48,9 +48,13 @@ type settings struct {
 	seed   uint64
 	only   string // the only part to run; "": all
 	rivals bool   // run podman and skopeo too
-	cpus   int    // number of processors of each contender; 0: all
-	link   *link
-	log    io.Writer
+	// referenceProgram is the program of the reference implementation; "": it does not run.
+	referenceProgram string
+
+	cuts int // how many power cuts of each contender's import are tried
+	cpus int // number of processors of each contender; 0: all
+	link *link
+	log  io.Writer
 }
 
 // say logs the progress.
@@ -71,6 +75,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	flags.Uint64Var(&s.seed, "seed", 1, "which of the machine's files are taken")
 	flags.StringVar(&s.only, "only", "", "the one part to run: "+basePart+" (legacy and updated images) or "+derivedPart+" (derived layers and plain images), "+partsPart+" (layers of which parts are fetched)")
 	flags.BoolVar(&s.rivals, "rivals", true, "whether podman and skopeo run too")
+	flags.StringVar(&s.referenceProgram, "reference", "", "the program of the reference implementation, ostree-ext, which runs too (test/worlds/oscontainer/reference)")
+	flags.IntVar(&s.cuts, "cuts", 0, "how many power cuts at random moments of an import by each contender are tried after the measurements")
 	flags.IntVar(&s.cpus, "cpus", 0, "the number of processors of each contender; the registry has all (default all)")
 	flags.Func("link", "the link to the registry, such as 100Mb/s,20ms: its rate, and the time of a round trip (default none)", func(text string) (err error) {
 		s.link.linkFacts, err = parseLink(text)
@@ -83,7 +89,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 || s.files < components || s.rounds < 1 || s.cpus < 0 || *output != "text" && *output != "json" || s.only != "" && s.only != basePart && s.only != derivedPart && s.only != partsPart {
+	if flags.NArg() > 0 || s.files < components || s.rounds < 1 || s.cuts < 0 || s.cpus < 0 || *output != "text" && *output != "json" || s.only != "" && s.only != basePart && s.only != derivedPart && s.only != partsPart {
 		return errors.New("wrong arguments; -help lists them")
 	}
 	if os.Getuid() != 0 {

@@ -47,7 +47,14 @@ func (w *world) measure(ctx context.Context) (*report, error) {
 			}
 		}
 	}
-	return w.report(contenders), nil
+	r := w.report(contenders)
+	if w.cuts > 0 {
+		var err error
+		if r.Cuts, err = w.cutPower(ctx, contenders); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
 }
 
 // inTrial calls f with an empty trial directory and removes it afterwards.

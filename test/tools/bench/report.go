@@ -21,6 +21,8 @@ type report struct {
 	Link    linkFacts `json:"link,omitzero"`
 	Results []result  `json:"results"`
 	Targets []target  `json:"targets"`
+
+	Cuts []cutResult `json:"power_cuts,omitempty"`
 }
 
 // result is the result of one contender with one image.
@@ -159,6 +161,13 @@ func (r *report) print(out io.Writer) error {
 	fmt.Fprintf(&b, "%d rounds in turns, page cache %s; medians, wall time with least and most\n\n", r.Rounds, cache)
 	r.table(&b)
 	r.details(&b)
+	for _, c := range r.Cuts {
+		fmt.Fprintf(&b, "%s, %s image: of %d power cuts, %d during the import, %d left a damaged repository, %d a commit marked as partial, %d the whole image; %d file systems that cannot be mounted\n",
+			c.Contender, c.Image, c.Tried, c.During, c.Broken, c.Partial, c.Complete, c.Unreadable)
+		if c.First != "" {
+			fmt.Fprintf(&b, "  the first: %s\n", c.First)
+		}
+	}
 	b.WriteString("\ntargets\n")
 	for _, t := range r.Targets {
 		verdict := "MISSED"
@@ -190,13 +199,14 @@ func comparable(image string) string {
 
 func (r *report) table(out io.Writer) {
 	columns := []string{"image", "contender", "wall s", "CPU s", "peak MB", "written MB", "disk MB", "fetched MB", "objects MB",
-		"wall/podman", "wall/skopeo", "wall/floor", "CPU/floor", "wall/contents", "wall/chunked", "CPU/chunked", "written/objects", "fetched/image", "wall/transfer"}
+		"wall/podman", "wall/skopeo", "wall/floor", "CPU/floor", "wall/contents", "wall/chunked", "CPU/chunked", "wall/ostree-ext", "CPU/ostree-ext", "written/objects", "fetched/image", "wall/transfer"}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.Join(columns, "\t"))
 	skopeo, contents, chunked := r.find("skopeo", legacyImage), r.find("floor", contentsImage), r.find("pivot", chunkedImage)
 	for _, one := range r.Results {
 		m := one.Median
 		podman, floor := r.podman()[comparable(one.Image)], r.find("floor", one.Image)
+		reference := r.find(ostreeExt, one.Image)
 		cells := []string{one.Image, one.Contender, "cannot run"}
 		if one.Unavailable == "" {
 			whole := int64(0)
@@ -205,7 +215,7 @@ func (r *report) table(out io.Writer) {
 			}
 			cells = append(cells[:2], spread(one.Samples), fmt.Sprintf("%.2f", m.CPU), mb(m.Peak), mb(m.Written), mb(m.Device),
 				mb(m.Fetched), mb(m.Objects.Disk), shown(figures.Quotient(m.Wall, podman.Wall)), shown(figures.Quotient(m.Wall, skopeo.Wall)),
-				shown(figures.Quotient(m.Wall, floor.Wall)), shown(figures.Quotient(m.CPU, floor.CPU)), shown(figures.Quotient(m.Wall, contents.Wall)), shown(figures.Quotient(m.Wall, chunked.Wall)), shown(figures.Quotient(m.CPU, chunked.CPU)), shown(ratio(m.Written, m.Objects.Disk)),
+				shown(figures.Quotient(m.Wall, floor.Wall)), shown(figures.Quotient(m.CPU, floor.CPU)), shown(figures.Quotient(m.Wall, contents.Wall)), shown(figures.Quotient(m.Wall, chunked.Wall)), shown(figures.Quotient(m.CPU, chunked.CPU)), shown(figures.Quotient(m.Wall, reference.Wall)), shown(figures.Quotient(m.CPU, reference.CPU)), shown(ratio(m.Written, m.Objects.Disk)),
 				shown(ratio(m.Fetched, whole)), shown(figures.Quotient(m.Wall, r.Link.transfer(m.Fetched))))
 		}
 		for len(cells) < len(columns) {

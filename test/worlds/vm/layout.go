@@ -137,6 +137,11 @@ func makeFileSystem(ctx context.Context, kind FileSystem, disk string, p partiti
 	return makeExt4(ctx, disk, p, dir)
 }
 
+// MakeXFS makes a file with an XFS file system that has the contents of a directory. Machine.Open reads it.
+func MakeXFS(ctx context.Context, file, contents string, sizeMiB int) error {
+	return Layout{Root: XFS}.makeDisk(ctx, file, contents, sizeMiB)
+}
+
 // emptyDir replaces a directory with an empty one.
 func emptyDir(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {

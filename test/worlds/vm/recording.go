@@ -91,6 +91,18 @@ func OpenRecording(dir string) (*Recording, error) {
 // Len returns the number of writes and flushes.
 func (r *Recording) Len() int { return len(r.entries) }
 
+// EntriesIn returns how many entries are complete in the first size bytes of the log.
+func (r *Recording) EntriesIn(size int64) int {
+	end := int64(logSector)
+	for i, e := range r.entries {
+		end += logSector + int64(len(e.data))
+		if end > size {
+			return i
+		}
+	}
+	return len(r.entries)
+}
+
 // Flushes returns the indexes of the flushes.
 func (r *Recording) Flushes() []int {
 	var flushes []int

@@ -1,0 +1,179 @@
+// Package recorded mounts a file system of this host whose disk records all writes, so that the disk can be
+// rebuilt as it would be after a power cut at any moment (vm.Recording). A program that works there runs on the
+// host itself, at full speed.
+//
+// The disk is a file that qemu-storage-daemon exports by FUSE, through its driver blklogwrites. A loop device on
+// it has the file system. What the file system flushes reaches the log as a flush.
+package recorded
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"machine-pivot/test/worlds/vm"
+)
+
+// Missing returns what this host lacks to record a file system; nothing if it can.
+func Missing() []string {
+	missing := vm.Layout{Root: vm.XFS}.Missing()
+	for _, tool := range []string{"qemu-storage-daemon", "losetup"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing = append(missing, tool)
+		}
+	}
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		missing = append(missing, "/dev/fuse")
+	}
+	return missing
+}
+
+// Disk is a mounted file system (XFS) whose writes are recorded. It is mounted in the mount namespace of a helper
+// process, and vanishes with it.
+type Disk struct {
+	dir     string
+	holder  *exec.Cmd
+	release io.Closer // the holder's standard input; closing it makes the holder unmount
+	stderr  bytes.Buffer
+
+	sizes []size // of the log, in order of time; only watch changes them
+	stop  chan struct{}
+	done  chan struct{}
+}
+
+// size is the size of the log at a moment, in bytes.
+type size struct {
+	at    time.Time
+	bytes int64
+}
+
+// holdScript is called with a directory that has the disk's file "base" and an empty "log". It mounts the file
+// system at "mount", prints "mounted", and unmounts it at the end of its input.
+const holdScript = `cd "$1"
+cp --sparse=always base disk
+touch export
+mkdir mount
+qemu-storage-daemon --blockdev driver=file,node-name=file,filename=disk --blockdev driver=file,node-name=log,filename=log \
+	--blockdev driver=blklogwrites,node-name=disk,file=file,log=log,log-sector-size=512 \
+	--export type=fuse,id=export,node-name=disk,mountpoint="$1/export",writable=on &
+daemon=$!
+until [ "$(stat -c %s export)" != 0 ]; do
+	kill -0 $daemon
+	sleep 0.05
+done
+loop=$(losetup -f --show export)
+trap 'umount mount || :; losetup -d "$loop"; kill $daemon; wait $daemon || :' EXIT
+mount "$loop" mount
+echo mounted
+read -r _ || :`
+
+// Mount makes a file system with the contents of a directory and mounts it. dir is an empty directory for its
+// files. The caller must call Close.
+func Mount(ctx context.Context, dir, contents string, sizeMiB int) (_ *Disk, err error) {
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	if err := vm.MakeXFS(ctx, filepath.Join(dir, "base"), contents, sizeMiB); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "log"), nil, 0o600); err != nil {
+		return nil, fmt.Errorf("cannot record a disk: %w", err)
+	}
+	d := &Disk{dir: dir, stop: make(chan struct{}), done: make(chan struct{})}
+	d.holder = exec.CommandContext(ctx, "bash", "-ec", holdScript, "hold", dir)
+	d.holder.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
+	d.holder.Stderr = &d.stderr
+	if d.release, err = d.holder.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := d.holder.StdoutPipe()
+	if err == nil {
+		err = d.holder.Start()
+	}
+	if err == nil {
+		_, err = io.ReadFull(out, make([]byte, len("mounted\n")))
+		go d.watch()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot mount a recorded disk: %w: %s", err, strings.TrimSpace(d.stderr.String()))
+	}
+	return d, nil
+}
+
+// Path returns the path of a file on the disk, as programs of this host can open it.
+func (d *Disk) Path(name string) string {
+	return filepath.Join("/proc", strconv.Itoa(d.holder.Process.Pid), "root", d.dir, "mount", name)
+}
+
+// watchInterval is how exactly a moment is known.
+const watchInterval = 20 * time.Millisecond
+
+// watch notes the size of the log until stop is closed.
+func (d *Disk) watch() {
+	defer close(d.done)
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
+	for {
+		d.look()
+		select {
+		case <-d.stop:
+			d.look()
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// look notes the size of the log now. An entry that is in the log was there before.
+func (d *Disk) look() {
+	info, err := os.Stat(filepath.Join(d.dir, "log"))
+	if err != nil {
+		return // then OpenRecording fails, too
+	}
+	d.sizes = append(d.sizes, size{time.Now(), info.Size()})
+}
+
+// Close unmounts the file system. What is written then is not part of any moment before.
+func (d *Disk) Close() error {
+	close(d.stop)
+	<-d.done
+	err := d.release.Close()
+	if waitErr := d.holder.Wait(); waitErr != nil {
+		err = errors.Join(err, fmt.Errorf("cannot unmount a recorded disk: %w: %s", waitErr, strings.TrimSpace(d.stderr.String())))
+	}
+	return err
+}
+
+// Recording returns the recording of a closed disk, and for each of the moments how many of its entries had
+// been written.
+func (d *Disk) Recording(moments []time.Time) (*vm.Recording, []int, error) {
+	r, err := vm.OpenRecording(d.dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	counts := make([]int, len(moments))
+	for i, moment := range moments {
+		counts[i] = r.EntriesIn(d.sizeAt(moment))
+	}
+	return r, counts, nil
+}
+
+// sizeAt returns the size of the log at a moment.
+func (d *Disk) sizeAt(moment time.Time) (bytes int64) {
+	for _, s := range d.sizes {
+		if s.at.After(moment) {
+			break
+		}
+		bytes = s.bytes
+	}
+	return bytes
+}
