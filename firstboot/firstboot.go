@@ -121,6 +121,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 		return err
 	}
 	decision := converger.Decide(plan)
+	way := b.lookForWayIn(ctx, settings.RebootMethod)
 	if err := converger.Converge(ctx, plan, decision); err != nil {
 		return err
 	}
@@ -140,7 +141,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 		b.Progress.Note("the new system is committed: only the reboot is missing")
 		return nil
 	}
-	return b.EnterNext(ctx, settings.RebootMethod)
+	return b.goOn(ctx, way, settings.RebootMethod)
 }
 
 // Plan returns what the first boot would change. It writes nothing.
@@ -157,7 +158,10 @@ func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
 	if err != nil {
 		return plan, err
 	}
-	return converger.Foresee(plan)
+	if plan, err = converger.Foresee(plan); err == nil {
+		plan.Notes = append(plan.Notes, b.expectedWayIn(plan)...)
+	}
+	return plan, err
 }
 
 // read reads and validates the file. It returns what the file asks of the machine, and the file's

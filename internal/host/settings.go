@@ -71,6 +71,7 @@ type RebootMethod string
 const (
 	RebootFirmware RebootMethod = "reboot" // through firmware and boot loader
 	RebootKexec    RebootMethod = "kexec"  // the running kernel starts the next one
+	RebootEnter    RebootMethod = "enter"  // a first boot in the initramfs goes on into the new system
 )
 
 // ImageKargs is what happens to the kernel arguments that an image brings.
@@ -159,7 +160,7 @@ func (s *Settings) set(key, value string) error {
 	case "on-failure":
 		return choose(&s.OnFailure, value, OnFailureStop, OnFailureSystem)
 	case "reboot-method":
-		return choose(&s.RebootMethod, value, RebootFirmware, RebootKexec)
+		return choose(&s.RebootMethod, value, RebootFirmware, RebootKexec, RebootEnter)
 	case "image-kargs":
 		return choose(&s.ImageKargs, value, ImageKargsPrint, ImageKargsApply)
 	case "health":

@@ -40,7 +40,7 @@ func (m *Machine) EnterNext(ctx context.Context, method host.RebootMethod) error
 		into = image.String()
 	}
 	reboot := m.Host.Reboot
-	if method == host.RebootKexec {
+	if method == host.RebootKexec { // RebootEnter is for first boots alone
 		reboot = m.kexec
 	}
 	return m.RebootBy(ctx, into, "the new system is ready; reboot by hand to enter it", reboot)
