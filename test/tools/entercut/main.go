@@ -44,7 +44,11 @@ func run() error {
 		}
 		n++
 	}
-	if err := way.Go(ctx); err != nil {
+	err = way.Go(ctx)
+	if err == nil {
+		err = context.Cause(ctx) // it fails after the last call
+	}
+	if err != nil {
 		return err
 	}
 	say("@@way of %d calls", n)
