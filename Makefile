@@ -7,6 +7,7 @@
 # fuzz     each fuzz target for FUZZTIME
 # test-host  first boots on a real system: IMAGE is its disk or a directory with its files, OSIMAGE the image to pivot to; docs/testing.md
 # demo     a complete first boot in QEMU, shown as it happens
+# demo-enter  a first boot in QEMU without a reboot, shown as it happens
 # cluster-demo  a control plane and two machines in QEMU as its nodes: rollouts and their way back, shown as they happen
 # bench    the import compared with podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for a smaller image
 # bench-check  the same for a smaller image, as root; fails if processor time or memory relative to the others is more than recorded
@@ -25,7 +26,7 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build completions manpages test unit nightly sweep check fuzz demo cluster-demo test-host bench bench-check bench-boot reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
+.PHONY: build completions manpages test unit nightly sweep check fuzz demo demo-enter cluster-demo test-host bench bench-check bench-boot reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
 .NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
@@ -71,7 +72,7 @@ GOTEST = mkdir -p $(BIN); go tool gotestsum --format testname --jsonfile-timing-
 LONGER = grep --line-buffered -vE '^(EMPTY .*|PASS .* \([0-4]\.[0-9]+s\))$$'
 
 # The tests that "make nightly" runs and "make test" skips. This is the only list of them.
-NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestVerity|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible|TestFigures|TestFleetFaults|TestOperatorsSchemas|TestRebootAndPowerOff|TestThousandMachines|TestGRUB|TestWholeFirstBoots|TestPowerCutsOfImports)$$
+NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestEntering|TestCutEntering|TestVerity|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible|TestFigures|TestFleetFaults|TestOperatorsSchemas|TestRebootAndPowerOff|TestThousandMachines|TestGRUB|TestWholeFirstBoots|TestPowerCutsOfImports)$$
 
 test: deps controlplane check
 	@export TMPDIR=$$(go run ./test/tools/tmpdir); $(GOTEST) -timeout 3h -p 3 -skip '$(NIGHTLY)' $(FIRST) ./... | $(LONGER)
@@ -113,6 +114,9 @@ fuzz:
 
 demo: deps
 	@go run ./test/tools/demo
+
+demo-enter: deps
+	@go run ./test/tools/demo enter
 
 cluster-demo: deps
 	@go run ./test/tools/clusterdemo

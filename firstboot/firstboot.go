@@ -126,6 +126,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 	if decision.Action == pivot.ActionApply {
 		b.foresee(ctx, settings, plan, noFallback)
 	}
+	way := b.lookForWayIn(ctx, settings.RebootMethod)
 	if err := converger.Converge(ctx, plan, decision); err != nil {
 		return err
 	}
@@ -150,7 +151,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 		b.Progress.Note("the new system is committed: only the reboot is missing")
 		return nil
 	}
-	return b.enter(ctx, settings.RebootMethod)
+	return b.goOn(ctx, way, settings.RebootMethod)
 }
 
 // Plan returns what the first boot would change. It writes nothing.
@@ -169,6 +170,7 @@ func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
 	}
 	if plan, err = converger.Foresee(plan); err == nil {
 		plan = b.WithWay(ctx, plan)
+		plan.Notes = append(plan.Notes, b.expectedWayIn(plan)...)
 	}
 	return plan, err
 }

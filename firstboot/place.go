@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"machine-pivot/internal/enter"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
@@ -36,6 +37,11 @@ type Early interface {
 	// CloseIgnition makes what Ignition wrote durable, and keeps the next boot from
 	// running it again.
 	CloseIgnition(disk hostfiles.Disk) error
+	// Running reads what the machine was started with. It is called before the commit.
+	Running(ctx context.Context) (enter.Running, error)
+	// RequestEnter has the boot go on into the committed deployment, given by its ID, when this
+	// program has ended. The error says why that is impossible.
+	RequestEnter(running enter.Running, deployment string) error
 }
 
 // Enter implements machine.Place.

@@ -345,8 +345,11 @@ func printSteps(w io.Writer, steps []pivot.Duration) {
 		if p.BootID != began {
 			began = p.BootID
 			what := "boot"
-			if began.Soft() {
+			switch {
+			case began.Soft():
 				what = "soft reboot"
+			case began.Entered():
+				what = "entered in boot"
 			}
 			fmt.Fprintf(w, "%-9s%s %s\n", "", what, began)
 		}

@@ -23,7 +23,10 @@ install() {
 	inst_multiple /usr/bin/pivot mount
 	# dracut sets moddir and systemdsystemunitdir
 	# shellcheck disable=SC2154
-	inst_simple "$moddir/pivot-initramfs.service" "$systemdsystemunitdir/pivot-initramfs.service"
+	for unit in pivot-initramfs.service pivot-enter.service; do
+		inst_simple "$moddir/$unit" "$systemdsystemunitdir/$unit"
+	done
 	# shellcheck disable=SC2154
 	$SYSTEMCTL -q --root "$initdir" add-requires initrd.target pivot-initramfs.service
+	$SYSTEMCTL -q --root "$initdir" add-wants initrd.target pivot-enter.service
 }

@@ -59,7 +59,7 @@ func (h *Host) KernelOf(d ostree.Deployment) (Kernel, error) {
 	switch {
 	case e.Linux == "":
 		return Kernel{}, fmt.Errorf("boot entry %s names no kernel", e.File)
-	case h.hasAboot(e):
+	case h.Sysroot().HasAboot(e):
 		return Kernel{}, fmt.Errorf("boot entry %s has aboot, which only a boot loader can use", e.File)
 	case len(e.Board) > 0:
 		return Kernel{}, fmt.Errorf("boot entry %s has %s, which only a boot loader can use", e.File, strings.Join(e.Board, " and "))
@@ -75,20 +75,6 @@ func (h *Host) KernelOf(d ostree.Deployment) (Kernel, error) {
 		k.Initrd = h.Sysroot().BootPath(name)
 	}
 	return k, nil
-}
-
-// hasAboot reports whether a boot entry is for an Android boot image, that is, whether the file
-// that it names exists below the physical root or /boot.
-func (h *Host) hasAboot(e ostree.BootEntry) bool {
-	if e.Aboot == "" {
-		return false
-	}
-	for _, path := range []string{filepath.Join(h.Sysroot().Physical(), e.Aboot), h.Sysroot().BootPath(e.Aboot)} {
-		if _, err := os.Stat(path); err == nil {
-			return true
-		}
-	}
-	return false
 }
 
 // expanded returns the arguments of a boot entry as GRUB would pass them.

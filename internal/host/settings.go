@@ -75,11 +75,12 @@ const (
 	RebootKexec    RebootMethod = "kexec"  // the running kernel starts the next one
 	RebootSoft     RebootMethod = "soft"   // the running kernel stays, and the userspace starts again
 	RebootAuto     RebootMethod = "auto"   // the cheapest that is possible
+	RebootEnter    RebootMethod = "enter"  // a first boot in the initramfs goes on into the new system
 )
 
 // RebootMethods returns all methods.
 func RebootMethods() []RebootMethod {
-	return []RebootMethod{RebootFirmware, RebootKexec, RebootSoft, RebootAuto}
+	return []RebootMethod{RebootFirmware, RebootKexec, RebootSoft, RebootEnter, RebootAuto}
 }
 
 // ImageKargs is what happens to the kernel arguments that an image brings.

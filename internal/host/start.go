@@ -18,7 +18,15 @@ func (h *Host) Start() (start.ID, error) {
 		return "", err
 	}
 	count, err := h.SoftReboots()
-	return start.Of(boot, count), err
+	if err != nil {
+		return "", err
+	}
+	id := start.Of(boot, count)
+	entered, err := h.Has(start.EnteredMark)
+	if entered {
+		id = id.IfEntered()
+	}
+	return id, err
 }
 
 // softReboots asks systemd, for a machine that is the running one; others have no soft reboots.

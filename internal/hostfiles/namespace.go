@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inNamespace calls work on a thread with a private mount namespace, whose mounts are
+// InNamespace calls work on a thread with a private mount namespace, whose mounts are
 // invisible elsewhere. The thread and the namespace end with work.
-func inNamespace(work func() error) error {
+func InNamespace(work func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		// Never unlocked: the thread ends with the goroutine, and the namespace with the thread.
@@ -31,7 +31,7 @@ func inNamespace(work func() error) error {
 // too; goroutines that it starts do not. If the directory does not exist, nothing is
 // mounted.
 func WithTmpfs(dir string, work func() error) error {
-	return inNamespace(func() error {
+	return InNamespace(func() error {
 		err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777")
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot mount tmpfs at %s: %w", dir, err)
@@ -77,7 +77,7 @@ func RemountWritable(mountPoint string) error {
 // change. below is the mount point that contains the directory.
 func OpenWritable(below, dir string) (*os.File, error) {
 	var f *os.File
-	err := inNamespace(func() (err error) {
+	err := InNamespace(func() (err error) {
 		if err := RemountWritable(below); err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ type Overlay struct {
 // This makes files part of an atomic step of another program: libostree merges the /etc
 // that it sees into the new deployment.
 func WithOverlays(work func() error, overlays ...Overlay) error {
-	return inNamespace(func() error { return overlaid(work, overlays) })
+	return InNamespace(func() error { return overlaid(work, overlays) })
 }
 
 // withoutMounts mounts a directory once more, without what is mounted in it: a user could have

@@ -26,14 +26,14 @@ func (i *Initramfs) KeepNetwork(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, handOverTimeout, deferred("it takes longer than %s", handOverTimeout))
 	defer cancel()
-	if err := stopUnit(ctx, handOver); err != nil {
+	if err := stopUnit(ctx, handOver, "replace"); err != nil {
 		return deferred("cannot hand the network settings over to the system: %w", err)
 	}
 	return nil
 }
 
-// stopUnit stops a unit, if it is active, and waits until it has stopped without failing.
-func stopUnit(ctx context.Context, name string) error {
+// stopUnit stops a unit, if it is active, with a job of the given mode, and waits until it has stopped without failing.
+func stopUnit(ctx context.Context, name, mode string) error {
 	conn, err := dbus.NewSystemdConnectionContext(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot reach systemd: %w", err)
@@ -43,7 +43,7 @@ func stopUnit(ctx context.Context, name string) error {
 		return err
 	}
 	done := make(chan string, 1)
-	if _, err := conn.StopUnitContext(ctx, name, "replace", done); err != nil {
+	if _, err := conn.StopUnitContext(ctx, name, mode, done); err != nil {
 		return fmt.Errorf("cannot stop %s: %w", name, err)
 	}
 	select {

@@ -169,11 +169,7 @@ func (s *Sysroot) Deployments() ([]Deployment, error) {
 		if link == "" {
 			continue // not an entry of ostree
 		}
-		dir, err := filepath.EvalSymlinks(filepath.Join(s.physical, link))
-		if err != nil {
-			return nil, fmt.Errorf("cannot follow boot entry %s: %w", e.File, err)
-		}
-		ref, err := refOf(dir)
+		ref, err := s.Linked(link)
 		if err != nil {
 			return nil, fmt.Errorf("cannot follow boot entry %s: %w", e.File, err)
 		}
@@ -185,4 +181,27 @@ func (s *Sysroot) Deployments() ([]Deployment, error) {
 		all = append(all, d)
 	}
 	return all, nil
+}
+
+// Linked returns the deployment to which a link of a boot entry or a kernel command line leads: the value of ostree=.
+func (s *Sysroot) Linked(link string) (DeploymentRef, error) {
+	dir, err := filepath.EvalSymlinks(filepath.Join(s.physical, link))
+	if err != nil {
+		return DeploymentRef{}, err
+	}
+	return refOf(dir)
+}
+
+// HasAboot reports whether a boot entry is for an Android boot image, that is, whether the file that it names exists
+// below the physical root or /boot.
+func (s *Sysroot) HasAboot(e BootEntry) bool {
+	if e.Aboot == "" {
+		return false
+	}
+	for _, path := range []string{filepath.Join(s.physical, e.Aboot), s.BootPath(e.Aboot)} {
+		if _, err := os.Stat(path); err == nil {
+			return true
+		}
+	}
+	return false
 }

@@ -76,6 +76,37 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
+// TestEntered: a system that was entered from the initramfs is in the boot of that.
+func TestEntered(t *testing.T) {
+	r := journal()
+	r.Boots = r.Boots[:1]
+	r.Boots[0].System = 0
+	r.Boots = append(r.Boots, pivot.Boot{ID: "one+entered", Kernel: r.Boots[0].Kernel, Initramfs: r.Boots[0].Initramfs, System: 140})
+	r.Phases = slices.DeleteFunc(r.Phases, func(d pivot.Duration) bool { return d.BootID != "one" })
+	last := r.Phases[len(r.Phases)-1]
+	r.Phases = append(r.Phases, pivot.Duration{Name: "prove", Seconds: 1, BootID: "one+entered", At: 145})
+	timeline, err := Of(r, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	timeline.AddUnits("one+entered", map[string]float64{"kubelet.service": 150})
+	if len(timeline.Boots) != 1 || len(timeline.Notes) > 0 {
+		t.Fatalf("%d boots, notes %q", len(timeline.Boots), timeline.Notes)
+	}
+	boot := timeline.Boots[0]
+	var got []string
+	for _, b := range boot.Bars[len(boot.Bars)-4:] {
+		got = append(got, fmt.Sprintf("%s %s %.1f-%.1f", b.Kind, b.Name, b.Begin-boot.kernel, b.End-boot.kernel))
+	}
+	want := []string{
+		fmt.Sprintf("step %s %.1f-%.1f", last.Name, last.At, last.At+last.Seconds),
+		"start system 140.0-145.0", "step prove 145.0-146.0", "unit kubelet.service 150.0-150.0",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the last bars are %q, want %q", got, want)
+	}
+}
+
 // TestSoftReboot: a start by a soft reboot has the times of the kernel that it keeps, also after days.
 func TestSoftReboot(t *testing.T) {
 	const day = 24 * 3600

@@ -137,7 +137,12 @@ func (t *Timeline) addBoots(account pivot.Account) {
 		if boot.Number > 1 {
 			t.rebooted(boot, doubt)
 		}
-		boot.Bars = append(boot.startup(times, steps[0]), t.steps(boot, steps)...)
+		early, late := split(steps)
+		boot.Bars = append(boot.startup(times, steps[0]), t.steps(boot, early)...)
+		if len(late) > 0 {
+			boot.Bars = append(boot.Bars, boot.entered(timesOf(account.Boots, boot.start), late[0])...)
+			boot.Bars = append(boot.Bars, t.steps(boot, late)...)
+		}
 		for _, bar := range boot.Bars {
 			t.Seconds = max(t.Seconds, bar.End)
 		}
@@ -149,7 +154,7 @@ func (t *Timeline) addBoots(account pivot.Account) {
 // accurate. A soft reboot keeps the kernel of the boot before, and with it the origin of all times.
 func (t *Timeline) begin(clock *clock, times pivot.Boot, steps []pivot.Duration) (boot Boot, doubt string) {
 	id, last := steps[0].BootID, steps[len(steps)-1]
-	boot = Boot{Number: len(t.Boots) + 1, ID: printable.Line(string(id)), Soft: id.Soft(), start: id, ended: last.At + last.Seconds}
+	boot = Boot{Number: len(t.Boots) + 1, ID: printable.Line(string(id)), Soft: id.Soft(), start: last.BootID, ended: last.At + last.Seconds}
 	var pauses []pause
 	if n := len(t.Boots); boot.Soft && n > 0 && t.Boots[n-1].start.Boot() == id.Boot() {
 		before := t.Boots[n-1]
@@ -214,15 +219,38 @@ func (c *clock) place(started time.Time, earliest float64) (at float64, doubt st
 	return at, doubt
 }
 
-// byBoot groups the steps by boot.
+// byBoot groups the steps by boot. A system that was entered from the initramfs is in the boot of the initramfs.
 func byBoot(steps []pivot.Duration) (boots [][]pivot.Duration) {
 	for i, step := range steps {
-		if i == 0 || step.BootID != steps[i-1].BootID {
+		if i == 0 || step.BootID != steps[i-1].BootID && !follows(step.BootID, steps[i-1].BootID) {
 			boots = append(boots, nil)
 		}
 		boots[len(boots)-1] = append(boots[len(boots)-1], step)
 	}
 	return boots
+}
+
+// follows reports whether the system of a start was entered from the initramfs of another.
+func follows(id, before start.ID) bool { return id.Entered() && id.Boot() == string(before) }
+
+// split returns the steps of a boot until its initramfs has entered another system, and those after that.
+func split(steps []pivot.Duration) (early, late []pivot.Duration) {
+	for i := range steps {
+		if i > 0 && follows(steps[i].BootID, steps[i-1].BootID) {
+			return steps[:i], steps[i:]
+		}
+	}
+	return steps, nil
+}
+
+// entered returns the bar for the startup of a system that was entered from the initramfs, until pivot's first step in
+// it.
+func (b Boot) entered(times pivot.Boot, first pivot.Duration) []Bar {
+	begin, end := b.kernel+b.drawn(times.System), b.kernel+b.drawn(first.At)
+	if times.System == 0 || end <= begin {
+		return nil
+	}
+	return []Bar{{Kind: Start, Name: "system", Begin: begin, End: end}}
 }
 
 func timesOf(boots []pivot.Boot, id start.ID) pivot.Boot {
@@ -266,6 +294,9 @@ func (b Boot) startup(times pivot.Boot, first pivot.Duration) (bars []Bar) {
 // steps returns the bars for pivot's steps in a boot.
 func (t *Timeline) steps(boot Boot, steps []pivot.Duration) (bars []Bar) {
 	at := max(boot.kernel, boot.Begin)
+	if n := len(boot.Bars); n > 0 {
+		at = max(at, boot.Bars[n-1].End)
+	}
 	for _, step := range steps {
 		if step.At > 0 {
 			at = max(at, boot.kernel+boot.drawn(step.At))
@@ -293,7 +324,7 @@ func (t *Timeline) steps(boot Boot, steps []pivot.Duration) (bars []Bar) {
 // has the start times by unit name, in seconds after the kernel's start.
 func (t *Timeline) AddUnits(last start.ID, started map[string]float64) {
 	n := len(t.Boots)
-	if n == 0 || last == "" || t.Boots[n-1].ID != printable.Line(string(last)) {
+	if n == 0 || last == "" || t.Boots[n-1].start != last {
 		return
 	}
 	boot := &t.Boots[n-1]

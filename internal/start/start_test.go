@@ -24,6 +24,13 @@ func TestID(t *testing.T) {
 	if id := start.Of(boot, 0); id != boot {
 		t.Errorf("an ordinary boot has ID %s", id)
 	}
+	entered := start.Of(boot, 0).IfEntered()
+	if entered == boot || entered.Boot() != boot || entered.Soft() || !entered.Entered() {
+		t.Errorf("a system that was entered has ID %s", entered)
+	}
+	if id := start.Of(boot, 2); id.IfEntered() != id || id.Entered() || start.ID("").IfEntered() != "" {
+		t.Errorf("after a soft reboot of such a system the ID is %s", id.IfEntered())
+	}
 	if id := start.Of("", 3); id != "" || id.Soft() || id.Boot() != "" {
 		t.Errorf("an unknown boot has ID %q", id)
 	}

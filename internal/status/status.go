@@ -21,7 +21,7 @@ import (
 // Status is the JSON form of "pivot status".
 type Status struct {
 	// Start identifies the start of the system in which this was true: the boot ID, with +N after the Nth soft
-	// reboot; "" if it is not known.
+	// reboot, or +entered; "" if it is not known.
 	Start   start.ID          `json:"start,omitempty"`
 	Phase   pivot.Phase       `json:"phase"`
 	Step    pivot.Step        `json:"step"`

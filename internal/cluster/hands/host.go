@@ -97,7 +97,7 @@ func (s *Systemd) Look(ctx context.Context) (h Host, err error) {
 	if h.Version, err = s.handshake(ctx, conn); err != nil {
 		return h, err
 	}
-	if h.Start, err = startOf(conn); err != nil {
+	if h.Start, err = s.startOf(conn); err != nil {
 		return h, err
 	}
 	if h.Run, err = s.lastRun(ctx, conn, h.Start); err != nil {
@@ -260,7 +260,7 @@ func (s *Systemd) Verify(ctx context.Context) (v Verify, err error) {
 }
 
 // startOf returns the start of the host's system.
-func startOf(conn *systemd.Conn) (start.ID, error) {
+func (s *Systemd) startOf(conn *systemd.Conn) (start.ID, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", fmt.Errorf("cannot look at the host: %w", err)
@@ -269,7 +269,11 @@ func startOf(conn *systemd.Conn) (start.ID, error) {
 	if err != nil {
 		return "", fault.New(fault.Unavailable, "cannot look at the host: %w", err)
 	}
-	return start.Of(strings.TrimSpace(string(boot)), count), nil
+	id := start.Of(strings.TrimSpace(string(boot)), count)
+	if _, err := os.Lstat(s.path(start.EnteredMark)); err == nil {
+		id = id.IfEntered()
+	}
+	return id, nil
 }
 
 // lastRun returns the last run that an agent has started in the given start of the system. A soft reboot keeps
@@ -334,7 +338,7 @@ func (s *Systemd) Start(ctx context.Context, r Request) error {
 		return cmp.Or(err, error(fault.New(fault.Unavailable, "cannot start pivot on the host: %s is running", runUnit)))
 	}
 	r.ID = s.Now().UTC().Format(time.RFC3339Nano)
-	if r.Of, err = startOf(conn); err != nil {
+	if r.Of, err = s.startOf(conn); err != nil {
 		return err
 	}
 	request, err := json.Marshal(r)

@@ -177,6 +177,7 @@ func TestInstall(t *testing.T) {
 		"/lib/presets/80-pivot.preset":                         "enable pivot-project.service",
 		"/lib/modules.d/90pivot/module-setup.sh":               "	inst_multiple /opt/p/bin/pivot mount",
 		"/lib/modules.d/90pivot/pivot-initramfs.service":       "ExecStart=/opt/p/bin/pivot firstboot --root /sysroot",
+		"/lib/modules.d/90pivot/pivot-enter.service":           "ExecStart=/opt/p/bin/pivot enter",
 		"/opt/p/share/man/man8/pivot-status.8":                 ".Dt pivot-status.8",
 		"/opt/p/share/man/man1/pivotctl-config-validate.1":     ".Dt pivotctl-config-validate.1",
 		"/opt/p/share/pivot/schema/Status.json":                `  "$id": "urn:pivot:v1:Status",`,

@@ -102,7 +102,7 @@ func checkExposure(t *testing.T, unit string, most float64) {
 // initrd are the units around ours in an initramfs, reduced to their dependencies: those of systemd
 // (bootup(7)), Ignition and Fedora CoreOS.
 var initrd = map[string]string{
-	"initrd.target":               early("Requires=basic.target pivot-initramfs.service", "After=initrd-root-fs.target initrd-fs.target basic.target"),
+	"initrd.target":               early("Requires=basic.target pivot-initramfs.service", "Wants=pivot-enter.service", "After=initrd-root-fs.target initrd-fs.target basic.target"),
 	"initrd-root-fs.target":       early("After=sysroot.mount"),
 	"initrd-fs.target":            early("After=initrd-parse-etc.service"),
 	"initrd-parse-etc.service":    service("DefaultDependencies=no", "Requires=initrd-root-fs.target", "After=initrd-root-fs.target"),
@@ -127,11 +127,13 @@ func early(lines ...string) string {
 	return unit(append([]string{"DefaultDependencies=no"}, lines...)...)
 }
 
-// TestInitramfsUnit verifies the dracut module's unit among the units of an initramfs.
-func TestInitramfsUnit(t *testing.T) {
-	dest, unit := t.TempDir(), "pivot-initramfs.service"
-	write(t, filepath.Join(dest, "usr/lib/systemd/system", unit), string(read(t, filepath.Join(root, "dracut/90pivot", unit))), 0o644)
-	verify(t, dest, initrd, unit, "initrd.target", "initrd-switch-root.target", "ignition-complete.target")
+// TestInitramfsUnits verifies the dracut module's units among the units of an initramfs.
+func TestInitramfsUnits(t *testing.T) {
+	dest, units := t.TempDir(), []string{"pivot-initramfs.service", "pivot-enter.service"}
+	for _, unit := range units {
+		write(t, filepath.Join(dest, "usr/lib/systemd/system", unit), string(read(t, filepath.Join(root, "dracut/90pivot", unit))), 0o644)
+	}
+	verify(t, dest, initrd, append(units, "initrd.target", "initrd-switch-root.target", "ignition-complete.target")...)
 }
 
 // TestStartLimits (D103): the restarts of a unit of ours cannot reach its start limit, so systemd

@@ -111,7 +111,8 @@ var importTable = map[string]rule{
 	"found":     {ours: []string{"budget", "fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"live":      {ours: []string{"disruption", "fault", "host", "hostfiles", "pivot", "start"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"host":      {ours: append([]string{"fleetlock", "grub", "ostree", "pivot", "machineconfig/enable", "projection", "selinux", "softreboot", "window"}, values...), foreign: true, never: commandLine},
-	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
+	"enter":     {ours: []string{"ostree", "kargs", "hostfiles", "start"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
+	"initramfs": {ours: []string{"enter", "ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"plot":      {ours: []string{"pivot", "fault", "printable", "start"}, never: slices.Concat(processes, commandLine, world)},
 	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "pivot", "rpmostree", "host"}, never: slices.Concat(processes, commandLine, world)},
 	"slot":      {ours: []string{"fault", "fleetlock", "host", "hostfiles", "osimage/source", "pivot", "retry"}, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -127,7 +128,7 @@ var importTable = map[string]rule{
 	// What both houses share, and the houses: neither imports the other.
 	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "retry", "rpmostree", "status", "wanted"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"day2":      {ours: []string{"budget", "disruption", "fault", "found", "handback", "host", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "slot", "start", "status", "trial", "watch", "window"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"firstboot": {ours: []string{"fault", "host", "hostfiles", "machine", "mcfile", "pivot", "rpmostree"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"firstboot": {ours: []string{"enter", "fault", "host", "hostfiles", "machine", "mcfile", "pivot", "rpmostree"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot": {ours: all, foreign: true, never: processes},
 
 	// The node agent: it runs pivot, and changes no machine itself. Nothing of it is linked into pivot,

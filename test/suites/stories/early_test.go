@@ -12,6 +12,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/initramfs"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
@@ -32,6 +33,14 @@ func (p *place) Network(context.Context) error { p.networked++; return p.network
 // bootEarly runs the first boot in the initramfs once.
 func bootEarly(t *testing.T, h *hostdir.Host, p *place) (notes string, err error) {
 	t.Helper()
+	p.Initramfs = initramfs.New(h.Root)
+	notes, _, err = runEarly(t, h, p)
+	return notes, err
+}
+
+// runEarly runs the first boot in an initramfs once.
+func runEarly(t *testing.T, h *hostdir.Host, early firstboot.Early) (notes string, outcome machine.Outcome, err error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	reboot := h.Reboot
@@ -44,13 +53,13 @@ func bootEarly(t *testing.T, h *hostdir.Host, p *place) (notes string, err error
 			t.Errorf("%q is told in no phase", e.Message)
 		}
 	}
-	p.Initramfs = initramfs.New(h.Root)
-	m.Place = firstboot.Initramfs{Early: p, Disk: h.Disk}
+	m.Place = firstboot.Initramfs{Early: early, Disk: h.Disk}
 	if err := m.UseEngine("auto"); err != nil {
 		t.Fatal(err)
 	}
 	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
-	return notes, b.Run(ctx)
+	err = b.Run(ctx)
+	return notes, m.Report().Outcome, err
 }
 
 // TestEarly (P1) is a complete first boot from the initramfs: one reboot, before which

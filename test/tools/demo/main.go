@@ -1,7 +1,8 @@
 // Command demo shows pivot's main task live on a virtual machine: an OS A boots in QEMU, finds an
 // encapsulated MachineConfig, pivots with one reboot to its successor B, an image with derived
 // layers, and proves it. Then the machine changes from one MachineConfig to another without a
-// reboot, with one, and back. "make demo" runs it.
+// reboot, with one, and back. "make demo" runs it. With the argument "enter" it shows a first boot
+// without a reboot instead: "make demo-enter".
 package main
 
 import (
@@ -23,16 +24,21 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := demo(ctx, os.Stdout); err != nil {
+	show := demo
+	if len(os.Args) > 1 && os.Args[1] == "enter" {
+		show = demoEnter
+	}
+	if missing := lab.Missing(); len(missing) > 0 {
+		fmt.Fprintf(os.Stderr, "demo: error: cannot boot a machine here: lacking %s (run make demo as root on Debian: it installs them)\n", strings.Join(missing, ", "))
+		os.Exit(1)
+	}
+	if err := show(ctx, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "demo: error:", err)
 		os.Exit(1)
 	}
 }
 
 func demo(ctx context.Context, w io.Writer) (err error) {
-	if missing := lab.Missing(); len(missing) > 0 {
-		return fmt.Errorf("cannot boot a machine here: lacking %s (run make demo as root on Debian: it installs them)", strings.Join(missing, ", "))
-	}
 	start := time.Now()
 	heading(w, "building pivot, OS A, its successor B, and a registry that serves B (some minutes the first time)")
 	// The oldest release whose libostree can roll back.

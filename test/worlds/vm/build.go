@@ -34,6 +34,9 @@ type GuestSpec struct {
 	// OverlayB is added to B only, on top of Overlay, and to the tree that B's initramfs is
 	// made from.
 	OverlayB []TreeFile
+	// SameKernel gives B the same initramfs as A, if their releases and dracut modules are the same. Both
+	// then have one boot directory.
+	SameKernel bool
 }
 
 func (s GuestSpec) suiteA() string { return cmp.Or(s.Suite, Bookworm) }
@@ -143,6 +146,7 @@ func (c cache) buildVersion(ctx context.Context, v version, suite string, spec G
 	if v.successor {
 		overlay = slices.Concat(overlay, spec.OverlayB)
 	}
+	v.sameKernel = spec.SameKernel
 	made, err := base.version(ctx, v, overlay, policy)
 	if err != nil {
 		return build{}, err

@@ -21,10 +21,13 @@ type version struct {
 	name, number string
 	time         string // fixed, so that the same files make the same commit
 	successor    bool   // it has the marker, an initramfs of its own, and an archive
+	sameKernel   bool   // the successor has the initramfs of the first
 }
 
-func versionA() version { return version{"A", "A.1", "2026-01-01 00:00:00Z", false} }
-func versionB() version { return version{"B", "B.2", "2026-02-01 00:00:00Z", true} }
+func versionA() version { return version{name: "A", number: "A.1", time: "2026-01-01 00:00:00Z"} }
+func versionB() version {
+	return version{name: "B", number: "B.2", time: "2026-02-01 00:00:00Z", successor: true}
+}
 
 // build is a version that is built.
 type build struct {
@@ -80,7 +83,7 @@ const commitFile = "commit"
 func (v version) key(overlay []TreeFile, policy string) (string, error) {
 	sum := sha256.New()
 	sum.Write(versionsRecipe)
-	fmt.Fprintln(sum, v.name, policy)
+	fmt.Fprintln(sum, v.name, policy, v.sameKernel)
 	if err := addAll(sum, overlay); err != nil {
 		return "", fmt.Errorf("cannot build a guest: %w", err)
 	}
@@ -107,6 +110,8 @@ func (v version) files(ctx context.Context, base cache, initramfs string, overla
 	if v.successor {
 		files = append(files, TreeFile{Path: "/usr/share/os-version-b", Mode: 0o644, Content: []byte("b\n")},
 			TreeFile{Path: NewTypePath + "/file", Mode: 0o644, Content: []byte("b\n")})
+	}
+	if v.successor && !v.sameKernel {
 		// The kernel skips padding; B then needs a boot directory of its own.
 		image = append(image, make([]byte, 4096)...)
 	}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"machine-pivot/internal/enter"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/initramfs"
+)
+
+func enterCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "enter",
+		Short: "Go on into a committed deployment; runs in the initramfs",
+		Long: "Go on into a deployment that pivot has committed in the initramfs; pivot-enter.service does this if\n" +
+			"\"pivot firstboot\" has asked for it, with the setting reboot-method=enter. If it fails, the machine must\n" +
+			"reboot, which leads into the same deployment.",
+		Example: "  pivot enter",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !initramfs.Here("/sysroot") {
+				return fault.New(fault.Refused, "cannot enter a deployment: this is no initramfs").
+					WithHint("pivot-enter.service runs this in the initramfs")
+			}
+			request, err := enter.ReadRequest("/run")
+			if err != nil {
+				return err
+			}
+			if err := enter.New(request, initramfs.StopAlone).Go(cmd.Context()); err != nil {
+				return err
+			}
+			newLog(cmd.ErrOrStderr()).Infof("the boot goes on into deployment %s", request.Deployment)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,110 @@
+// Package enter leads an initramfs into a deployment that was committed there, so that the boot goes on into the new
+// system and needs no reboot. It says when that is possible, and does it.
+//
+// ostree-prepare-root makes the new root beside the old one, in a private mount namespace. Only when it is complete
+// and checked, it replaces the old root. Whoever runs a Way must reboot the machine if that fails or is killed: the
+// commit holds, so a reboot leads into the same deployment.
+//
+// Sources: ostree-prepare-root(1) and its source, systemd's bootup(7), open_tree(2), move_mount(2).
+package enter
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/ostree"
+	"machine-pivot/kargs"
+)
+
+// Running is what the machine was started with. It is read before a commit, which writes the boot entries and the
+// links to the deployments anew.
+type Running struct {
+	Deployment ostree.DeploymentRef // at the root that the initramfs has mounted
+	Linked     ostree.DeploymentRef // to which ostree= on the kernel command line leads
+	Entry      ostree.BootEntry     // of Deployment
+	Cmdline    kargs.Line           // of the kernel, as it runs
+	Edited     bool                 // coreos-boot-edit.service has added arguments to Entry in this boot
+}
+
+// Committed is what the commit has made.
+type Committed struct {
+	Deployment string            // the ID of that of the transaction
+	Default    ostree.Deployment // what the next boot starts, with its boot entry
+	BootLoader string            // the repository's setting sysroot.bootloader
+	Aboot      bool              // the default entry's Android boot image exists
+}
+
+// Reasons returns why the committed deployment cannot be entered by the kernel and the initramfs that run; nothing if
+// it can. They have to be what the next boot would start: the same files, with the same arguments.
+func Reasons(running Running, c Committed) (reasons []string) {
+	no := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
+	next := c.Default.Entry
+	switch {
+	case c.Default.ID() != c.Deployment:
+		no("the default boot entry starts %s, not what was committed", c.Default.ID())
+	case next.Linux == "":
+		no("boot entry %s names no kernel, as that of a unified kernel image", next.File)
+	}
+	if running.Linked != running.Deployment {
+		no("the kernel's ostree= leads to deployment %s, and %s is mounted", running.Linked.ID(), running.Deployment.ID())
+	}
+	if missing := running.missing(); len(missing) > 0 {
+		no("the kernel was started without %s of its boot entry", missing)
+	}
+	if linkOf(running.Entry) != linkOf(next) {
+		no("the new system has another kernel or initramfs, or another stateroot")
+	} else if running.Entry.Linux != next.Linux || !slices.Equal(running.Entry.Initrds, next.Initrds) || !slices.Equal(running.Entry.Board, next.Board) {
+		no("boot entry %s names other files than %s", next.File, running.Entry.File)
+	}
+	if now, then := plain(running.Entry), plain(next); !now.Equal(then) {
+		no("the kernel arguments change")
+	}
+	for _, e := range []ostree.BootEntry{running.Entry, next} {
+		if strings.Contains(e.File, "+") {
+			no("boot entry %s counts boots", e.File)
+		}
+	}
+	if c.BootLoader == "zipl" {
+		no("the boot loader is zipl")
+	}
+	if c.Aboot {
+		no("boot entry %s has an Android boot image", next.File)
+	}
+	return reasons
+}
+
+// bootFiles is what the value of ostree=, /ostree/boot.N/STATEROOT/BOOTCSUM/M, says of a system besides its number:
+// BOOTCSUM is the checksum of kernel, initramfs and device trees.
+type bootFiles struct{ stateroot, checksum string }
+
+func linkOf(e ostree.BootEntry) bootFiles {
+	checksum := path.Dir(e.Ostree())
+	return bootFiles{path.Base(path.Dir(checksum)), path.Base(checksum)}
+}
+
+// plain returns the arguments of a boot entry without ostree=.
+func plain(e ostree.BootEntry) kargs.Line {
+	return slices.DeleteFunc(kargs.Split(e.Options), isLink)
+}
+
+func isLink(arg string) bool { return strings.HasPrefix(arg, "ostree=") }
+
+// ignitionVariable is what GRUB replaces on Fedora CoreOS and RHCOS, on the first boot by Ignition's arguments.
+const ignitionVariable = "$ignition_firstboot"
+
+// missing returns the arguments of the boot entry that the running kernel does not have. Arguments that it has besides
+// are of this boot alone, from the boot loader or a person at its menu, and go on being in effect.
+func (r Running) missing() kargs.Line {
+	return slices.DeleteFunc(plain(r.Entry), func(arg string) bool {
+		return arg == ignitionVariable || slices.Contains(r.Cmdline, arg) || r.Edited && addedByEdit(arg)
+	})
+}
+
+// addedByEdit reports whether an argument is of those that coreos-boot-edit.service adds on a first boot, by which
+// later boots find the root and /boot that this one has found by their labels ("rdcore rootmap", "rdcore bind-boot").
+func addedByEdit(arg string) bool {
+	key, _, _ := strings.Cut(arg, "=")
+	return slices.Contains([]string{"root", "rw", "rootflags", "boot", "rd.luks.name", "rd.md.uuid", "rd.multipath"}, key)
+}

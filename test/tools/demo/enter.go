@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"machine-pivot/internal/host"
+	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/vm"
+)
+
+// demoEnter shows a first boot without a reboot: the initramfs of A commits B, whose kernel, initramfs and kernel
+// arguments are A's, and goes on into it.
+func demoEnter(ctx context.Context, w io.Writer) (err error) {
+	heading(w, "building pivot, OS A with pivot in its initramfs, its successor B with the same kernel, and a registry that serves B")
+	world, err := lab.NewOf(ctx, ".", vm.GuestSpec{SameKernel: true}, w)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, world.Close()) }()
+	want := world.Wanted()
+	encapsulated, err := want.Encapsulated()
+	if err != nil {
+		return err
+	}
+	machine, err := world.MachineWith(ctx, "enter", lab.Setup{
+		Encapsulated: encapsulated, KernelArgs: want.Kargs, Mode: host.ModeInitramfs,
+		Files: []vm.TreeFile{{Path: host.SettingsPath, Mode: 0o644, Content: []byte("reboot-method=enter\n")}},
+	}, io.Discard)
+	if err != nil {
+		return err
+	}
+	heading(w, "power on: A's initramfs, then B")
+	only, _, err := live(ctx, w, machine, vm.BootOptions{})
+	if err != nil {
+		return err
+	}
+	heading(w, proven)
+	r, err := only.Report()
+	if err != nil {
+		return err
+	}
+	claims := lab.Claims{To: w}
+	claims.Add(only.Exit == vm.PoweredOff, "no reboot: the only power-on %s by itself", only.Exit)
+	claims.Add(!only.Said("Welcome to Guest A.1!"), "A was not started")
+	claims.Add(r.Version == "B.2", "B is booted: version %s", r.Version)
+	claims.Add(r.Closed && !r.Encapsulated, "the first boot is closed: the file is now .bak")
+	claims.Add(r.Kubelet.ActiveState == "active", "kubelet runs")
+	claims.Add(r.Status.Phase == "done", "pivot status: %s, attempt %d", r.Status.Phase, r.Status.Attempt)
+	for _, f := range want.PinningFiles() {
+		claims.Add(r.HasFile(f) == nil, "pinning file %s", f.Path)
+	}
+	fmt.Fprintln(w)
+	return claims.Err()
+}
