@@ -78,9 +78,9 @@ const (
 	RebootEnter    RebootMethod = "enter"  // a first boot in the initramfs goes on into the new system
 )
 
-// RebootMethods returns all methods.
+// RebootMethods returns the methods of a command that changes the machine. RebootEnter is one of first boots alone.
 func RebootMethods() []RebootMethod {
-	return []RebootMethod{RebootFirmware, RebootKexec, RebootSoft, RebootEnter, RebootAuto}
+	return []RebootMethod{RebootFirmware, RebootKexec, RebootSoft, RebootAuto}
 }
 
 // ImageKargs is what happens to the kernel arguments that an image brings.
@@ -189,7 +189,7 @@ func (s *Settings) set(key, value string) error {
 	case "on-failure":
 		return choose(&s.OnFailure, value, OnFailureStop, OnFailureSystem)
 	case "reboot-method":
-		return choose(&s.RebootMethod, value, RebootMethods()...)
+		return choose(&s.RebootMethod, value, append(RebootMethods(), RebootEnter)...)
 	case "image-kargs":
 		return choose(&s.ImageKargs, value, ImageKargsAuto, ImageKargsPrint, ImageKargsApply)
 	case "bound-images":

@@ -53,13 +53,13 @@ func onClock(p retry.Policy) (retry.Policy, *[]time.Duration) {
 func TestDoIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		policy retry.Policy
-		tries  int // at most
+		tries  int // at most: if each wait is as short as it can be, half as long as without jitter
 		took   time.Duration
 	}{
 		{retry.Policy{}, 1, 0},
-		{retry.Policy{First: time.Second, Cap: 4 * time.Second, Bound: time.Minute}, 25, time.Minute},
+		{retry.Policy{First: time.Second, Cap: 4 * time.Second, Bound: time.Minute}, 33, time.Minute},
 		{retry.Policy{First: time.Second, Cap: 4 * time.Second, Tries: 3}, 3, 3 * time.Second},
-		{retry.Policy{First: time.Second, Cap: time.Second, Tries: 100, Bound: time.Minute}, 81, time.Minute},
+		{retry.Policy{First: time.Second, Cap: time.Second, Tries: 100, Bound: time.Minute}, 100, time.Minute},
 	} {
 		p, waits := onClock(c.policy)
 		err := p.Do(t.Context(), nil, down)
