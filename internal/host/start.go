@@ -2,6 +2,9 @@ package host
 
 import (
 	"context"
+	"errors"
+
+	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/softreboot"
@@ -22,11 +25,14 @@ func (h *Host) Start() (start.ID, error) {
 		return "", err
 	}
 	id := start.Of(boot, count)
-	entered, err := h.Has(start.EnteredMark)
-	if entered {
+	switch entered, err := h.Has(start.EnteredMark); {
+	case errors.Is(err, unix.ENOTDIR): // somebody has made a file in the place of the directory
+	case err != nil:
+		return "", err
+	case entered:
 		id = id.IfEntered()
 	}
-	return id, err
+	return id, nil
 }
 
 // softReboots asks systemd, for a machine that is the running one; others have no soft reboots.
