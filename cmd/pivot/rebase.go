@@ -62,6 +62,34 @@ func (f *rebaseFlags) rebase(cmd *cobra.Command, args []string) (*day2.Rebase, e
 	return r, nil
 }
 
+// moveFlags are rebaseFlags, and how the pivot is carried out.
+type moveFlags struct {
+	rebaseFlags
+	change changeFlags
+	reboot bool
+}
+
+// addMove adds the flags about how the pivot is carried out.
+func (f *moveFlags) addMove(cmd *cobra.Command) {
+	f.addReboot(cmd)
+	f.change.add(cmd)
+	f.progressFlags.add(cmd)
+	f.addResult(cmd)
+	cmd.Flags().BoolVarP(&f.reboot, "reboot", "r", false, "reboot into the new system")
+}
+
+// carryOut carries out the pivot that was requested, or only shows or prepares it, as the flags say.
+func (f *moveFlags) carryOut(cmd *cobra.Command, rebase *day2.Rebase) (err error) {
+	if rebase.Try, err = f.change.terms(rebase.Machine); err != nil {
+		return err
+	}
+	rebase.Reboot = f.reboot || f.change.window.waits()
+	if f.change.dryRun {
+		f.showWaits(cmd, rebase)
+	}
+	return f.change.carryOut(cmd, f.results, rebase.Machine, rebase)
+}
+
 // nothingAsked is the error of a manual pivot that would change nothing.
 func nothingAsked() error {
 	return fault.New(fault.Usage, "nothing asked for").
@@ -69,9 +97,7 @@ func nothingAsked() error {
 }
 
 func rebaseCommand() *cobra.Command {
-	var flags rebaseFlags
-	var change changeFlags
-	var reboot bool
+	var flags moveFlags
 	cmd := &cobra.Command{
 		Use:   "rebase [IMAGE]",
 		Short: "Change image, kernel arguments, packages and CPU sets of this machine in one step",
@@ -83,31 +109,20 @@ func rebaseCommand() *cobra.Command {
 			"  pivot rebase oci-archive:/run/media/os.tar --append-karg nosmt --cpuset management=0-1\n" +
 			"  pivot rebase --delete-karg nosmt --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := change.download.check(cmd); err != nil {
+			if err := flags.change.download.check(cmd); err != nil {
 				return err
 			}
 			rebase, err := flags.rebase(cmd, args)
 			if err != nil {
 				return err
 			}
-			if !rebase.Asked() && !change.download.from {
+			if !rebase.Asked() && !flags.change.download.from {
 				return nothingAsked()
 			}
-			if rebase.Try, err = change.terms(rebase.Machine); err != nil {
-				return err
-			}
-			rebase.Reboot = reboot || change.window.waits()
-			if change.dryRun {
-				flags.showWaits(cmd, rebase)
-			}
-			return change.carryOut(cmd, flags.results, rebase.Machine, rebase)
+			return flags.carryOut(cmd, rebase)
 		},
 	}
 	flags.add(cmd)
-	flags.addReboot(cmd)
-	change.add(cmd)
-	flags.progressFlags.add(cmd)
-	flags.addResult(cmd)
-	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
+	flags.addMove(cmd)
 	return cmd
 }

@@ -3,9 +3,7 @@ package main
 import "github.com/spf13/cobra"
 
 func upgradeCommand() *cobra.Command {
-	var flags rebaseFlags
-	var change changeFlags
-	var reboot bool
+	var flags moveFlags
 	cmd := &cobra.Command{
 		Use:   "upgrade",
 		Short: "Move this machine to the image that the tag which it follows names now",
@@ -14,7 +12,7 @@ func upgradeCommand() *cobra.Command {
 			"stays as it is, and as with \"pivot rebase\" nothing changes if the machine has that image already.",
 		Example: "  pivot upgrade -r\n  pivot upgrade --dry-run",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := change.download.check(cmd); err != nil {
+			if err := flags.change.download.check(cmd); err != nil {
 				return err
 			}
 			upgrade, err := flags.rebase(cmd, nil)
@@ -22,21 +20,10 @@ func upgradeCommand() *cobra.Command {
 				return err
 			}
 			upgrade.Upgrade = true
-			if upgrade.Try, err = change.terms(upgrade.Machine); err != nil {
-				return err
-			}
-			upgrade.Reboot = reboot || change.window.waits()
-			if change.dryRun {
-				flags.showWaits(cmd, upgrade)
-			}
-			return change.carryOut(cmd, flags.results, upgrade.Machine, upgrade)
+			return flags.carryOut(cmd, upgrade)
 		},
 	}
 	flags.hostFlags.add(cmd)
-	flags.addReboot(cmd)
-	change.add(cmd)
-	flags.progressFlags.add(cmd)
-	flags.addResult(cmd)
-	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
+	flags.addMove(cmd)
 	return cmd
 }

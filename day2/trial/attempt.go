@@ -59,14 +59,11 @@ func (c *Conductor) checkOnce(method host.RebootMethod) error {
 	return err
 }
 
-// firstBootUnit runs the first boot.
-const firstBootUnit = "pivot-firstboot.service"
-
 // acceptFirstBoot returns an error if the system of a commit would not prove itself.
 func (c *Conductor) acceptFirstBoot(commit string) error {
-	has, err := c.Host.WillHaveUnit(firstBootUnit, commit)
+	has, err := c.Host.WillHaveUnit(host.FirstBootUnit, commit)
 	if err == nil && !has {
-		err = fault.New(fault.Refused, "the new system has no %s, so nothing would prove it", host.UnitInImage(firstBootUnit))
+		err = fault.New(fault.Refused, "the new system has no %s, so nothing would prove it", host.UnitInImage(host.FirstBootUnit))
 	}
 	return err
 }

@@ -128,11 +128,11 @@ func newInitramfs(t *testing.T) *initramfs {
 	m.write(t, "prepare-root", fmt.Sprintf(`#!/bin/sh -e
 [ ! -e %[1]s/run/ostree ]
 link=$(sed 's/.*ostree=\([^ ]*\).*/\1/' %[1]s/cmdline)
-mkdir %[1]s/run/work
-mount --bind "$(readlink -f "$1$link")" %[1]s/run/work
-mount --bind "$1" %[1]s/run/work/sysroot
-mount --rbind %[1]s/run/work "$1"
-umount -l %[1]s/run/work
+mkdir %[1]s/run/made
+mount --bind "$(readlink -f "$1$link")" %[1]s/run/made
+mount --bind "$1" %[1]s/run/made/sysroot
+mount --rbind %[1]s/run/made "$1"
+umount -l %[1]s/run/made
 mkdir %[1]s/run/ostree
 echo %[2]s >%[1]s/run/ostree/of
 : >%[1]s/run/ostree-booted

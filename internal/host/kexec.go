@@ -40,14 +40,11 @@ const (
 // NextKernel returns what the next boot starts by default: the kernel of the default boot entry
 // with the arguments that the boot loader would pass. The error says why kexec cannot start it.
 func (h *Host) NextKernel() (Kernel, error) {
-	all, err := h.Sysroot().Deployments()
-	if err == nil && len(all) == 0 {
-		err = errors.New("there is no boot entry")
-	}
+	next, err := h.Sysroot().Default()
 	if err != nil {
 		return Kernel{}, err
 	}
-	return h.KernelOf(all[0])
+	return h.KernelOf(next)
 }
 
 // KernelOf is NextKernel for a deployment that need not be the default.

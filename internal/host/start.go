@@ -11,12 +11,9 @@ import (
 	"machine-pivot/internal/start"
 )
 
-// bootIDFile has the ID of the running kernel's boot.
-const bootIDFile = "/proc/sys/kernel/random/boot_id"
-
 // Start returns the ID of the start of the running system.
 func (h *Host) Start() (start.ID, error) {
-	boot, err := h.readLine(bootIDFile)
+	boot, err := h.readLine(start.BootIDFile)
 	if err != nil {
 		return "", err
 	}

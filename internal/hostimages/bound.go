@@ -21,9 +21,6 @@ import (
 // are pulled by the running system's bootc before anything is committed: if one cannot be had,
 // the next boot stays as it is.
 
-// bootcPath is the program that maintains the storage.
-const bootcPath = "/usr/bin/bootc"
-
 // bind pulls the application images that a commit in the repository binds, as far as bootc's
 // storage lacks them.
 func (s Store) bind(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum) error {
@@ -34,7 +31,7 @@ func (s Store) bind(ctx context.Context, repo *ostree.Repo, commit ostree.Checks
 	if s.Early {
 		return fault.New(fault.Later, "the image binds application images, which the started system pulls: %s", names(missing))
 	}
-	there, err := s.Host.Has(bootcPath)
+	there, err := s.Host.Has(host.BootcPath)
 	if err != nil {
 		return err
 	}
@@ -159,18 +156,23 @@ func names(images []imageref.Reference) string {
 	return strings.Join(all, ", ")
 }
 
+// BoundBy reads what a commit in the host's repository binds, as bound.Read.
+func BoundBy(h *host.Host, commit string) (bound.Images, error) {
+	of, err := ostree.ParseChecksum(commit)
+	if err != nil {
+		return bound.Images{}, err
+	}
+	repo, err := h.ReadRepo()
+	if err != nil {
+		return bound.Images{}, err
+	}
+	return bound.Read(repo, of)
+}
+
 // noteBound returns a note about the application images that a commit in the repository binds; "" if
 // there are none. It is for a plan that is only shown.
 func (c Content) noteBound(imported string) (string, error) {
-	commit, err := ostree.ParseChecksum(imported)
-	if err != nil {
-		return "", err
-	}
-	repo, err := c.Host.ReadRepo()
-	if err != nil {
-		return "", err
-	}
-	images, err := bound.Read(repo, commit)
+	images, err := BoundBy(c.Host, imported)
 	if err != nil {
 		return "", err
 	}

@@ -71,18 +71,14 @@ func (i *Initramfs) RequestEnter(running enter.Running, deployment string) error
 
 // committed reads what the next boot starts.
 func (i *Initramfs) committed(sysroot *ostree.Sysroot) (c enter.Committed, err error) {
-	all, err := sysroot.Deployments()
-	if err == nil && len(all) == 0 {
-		err = errors.New("cannot enter the new system: there is no boot entry")
-	}
-	if err != nil {
-		return c, err
+	if c.Default, err = sysroot.Default(); err != nil {
+		return c, fmt.Errorf("cannot enter the new system: %w", err)
 	}
 	repo, err := ostree.OpenRepo(sysroot.RepoPath())
 	if err != nil {
 		return c, err
 	}
-	c.Default, c.BootLoader = all[0], repo.BootLoader()
+	c.BootLoader = repo.BootLoader()
 	c.Aboot = sysroot.HasAboot(c.Default.Entry)
 	return c, nil
 }

@@ -5,7 +5,6 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/osimage/bound"
-	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 
@@ -30,15 +29,7 @@ func (b boundImages) Drift(state pivot.State, _ pivot.Target) ([]pivot.Differenc
 	if binds, err := b.Host.Has("/" + bound.Dir); err != nil || !binds {
 		return nil, err
 	}
-	commit, err := ostree.ParseChecksum(state.Booted.Commit)
-	if err != nil {
-		return nil, err
-	}
-	repo, err := b.Host.ReadRepo()
-	if err != nil {
-		return nil, err
-	}
-	images, err := bound.Read(repo, commit)
+	images, err := hostimages.BoundBy(b.Host, state.Booted.Commit)
 	if err != nil {
 		return nil, err
 	}

@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )
-
-// Unit is the unit that runs a first boot.
-const Unit = "pivot-firstboot.service"
 
 // correctOpenPhase corrects the phase of a first boot that is open by what systemd does with its
 // unit. The phase is failed once the unit has failed, because nothing starts it again in this boot,
@@ -23,7 +21,7 @@ func (m *Machine) correctOpenPhase(ctx context.Context, s *status.Status) {
 	if err != nil || !open || services == nil {
 		return
 	}
-	unit, err := services.State(ctx, Unit)
+	unit, err := services.State(ctx, host.FirstBootUnit)
 	if err != nil {
 		return // the phase of the last run is all that is known
 	}
@@ -31,18 +29,18 @@ func (m *Machine) correctOpenPhase(ctx context.Context, s *status.Status) {
 	switch {
 	case unit.Active == "failed" && slices.Contains([]pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseInterrupted}, s.Phase):
 		s.Phase = pivot.PhaseFailed
-		again := "systemctl restart " + Unit
+		again := "systemctl restart " + host.FirstBootUnit
 		if unit.Result == "start-limit-hit" {
-			again = "systemctl reset-failed " + Unit + ", then " + again
+			again = "systemctl reset-failed " + host.FirstBootUnit + ", then " + again
 		}
-		s.Notes = append(s.Notes, fmt.Sprintf("%s has given up (%s); to try again: %s", Unit, unit.Result, again))
+		s.Notes = append(s.Notes, fmt.Sprintf("%s has given up (%s); to try again: %s", host.FirstBootUnit, unit.Result, again))
 		if s.Error == nil {
 			s.Error = &pivot.Failure{
-				Message: fmt.Sprintf("%s ended without a word of its own: %s", Unit, unit.Result), Hint: "journalctl -u " + Unit,
+				Message: fmt.Sprintf("%s ended without a word of its own: %s", host.FirstBootUnit, unit.Result), Hint: "journalctl -u " + host.FirstBootUnit,
 			}
 		}
 	case goesOn && (s.Phase == pivot.PhaseFailed || s.Phase == pivot.PhaseInterrupted || s.Phase == pivot.PhaseIdle && s.Error != nil):
 		s.Phase = pivot.PhaseApplying
-		s.Notes = append(s.Notes, "the last try failed; "+Unit+" tries again")
+		s.Notes = append(s.Notes, "the last try failed; "+host.FirstBootUnit+" tries again")
 	}
 }

@@ -132,14 +132,11 @@ func (m *Machine) softReboot(ctx context.Context) error {
 	if err := m.checkSoft(ctx); err != nil {
 		return err
 	}
-	all, err := m.Host.Sysroot().Deployments()
-	if err == nil && len(all) == 0 {
-		err = errors.New("there is no boot entry")
-	}
+	next, err := m.Host.Sysroot().Default()
 	if err != nil {
 		return err
 	}
-	return m.Host.SoftReboot(ctx, all[0])
+	return m.Host.SoftReboot(ctx, next)
 }
 
 // checkSoft returns an error if no soft reboot is possible here, whatever the next system is.

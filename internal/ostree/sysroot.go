@@ -156,6 +156,18 @@ func (s *Sysroot) base(commit Checksum) (Checksum, error) {
 	return commit, nil
 }
 
+// Default returns the deployment of the default boot entry.
+func (s *Sysroot) Default() (Deployment, error) {
+	all, err := s.Deployments()
+	if err == nil && len(all) == 0 {
+		err = errors.New("there is no boot entry")
+	}
+	if err != nil {
+		return Deployment{}, err
+	}
+	return all[0], nil
+}
+
 // Deployments returns the deployments that have boot entries, the default
 // deployment first.
 func (s *Sysroot) Deployments() ([]Deployment, error) {

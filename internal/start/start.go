@@ -15,6 +15,9 @@ import (
 // unknown. Two IDs are equal if and only if they are of the same start.
 type ID string
 
+// BootIDFile has the kernel's boot ID.
+const BootIDFile = "/proc/sys/kernel/random/boot_id"
+
 // EnteredMark is the file that exists in a boot whose system was entered from the initramfs.
 const EnteredMark = "/run/pivot/entered"
 

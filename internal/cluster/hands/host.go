@@ -261,7 +261,7 @@ func (s *Systemd) Verify(ctx context.Context) (v Verify, err error) {
 
 // startOf returns the start of the host's system.
 func (s *Systemd) startOf(conn *systemd.Conn) (start.ID, error) {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := os.ReadFile(start.BootIDFile)
 	if err != nil {
 		return "", fmt.Errorf("cannot look at the host: %w", err)
 	}
