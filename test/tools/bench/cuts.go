@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"machine-pivot/test/tools/powercut"
 	"machine-pivot/test/worlds/ostreetree"
 	"machine-pivot/test/worlds/recorded"
 	"machine-pivot/test/worlds/vm"
@@ -24,14 +25,10 @@ const afterImport = 40 * time.Second
 type cutResult struct {
 	Contender string `json:"contender"`
 	Image     string `json:"image"`
-	Tried     int    `json:"tried"`
-	During    int    `json:"during"`   // how many of them were during the import; the others within afterImport
-	Complete  int    `json:"complete"` // the image has its ref, and all of it is there
-	Partial   int    `json:"partial"`  // a commit is marked as partial, and nothing is worse
-	// Broken counts repositories in which ostree fsck finds a missing or damaged object.
-	Broken     int    `json:"broken"`
-	Unreadable int    `json:"unreadable"`      // the file system cannot be mounted
-	First      string `json:"first,omitempty"` // the first problem
+	powercut.Result
+	During     int `json:"during"`     // how many of them were during the import; the others within afterImport
+	Complete   int `json:"complete"`   // the image has its ref, and all of it is there
+	Unreadable int `json:"unreadable"` // the file system cannot be mounted
 }
 
 // cutPower records an import of each contender that can be cut, and cuts the power at random moments of it.
@@ -117,42 +114,19 @@ func (w *world) record(ctx context.Context, s step, dir string, result *cutResul
 }
 
 // judge rebuilds the disk after a power cut as file and counts what it finds.
-func (r *cutResult) judge(ctx context.Context, recording *vm.Recording, cut vm.Cut, file string) (err error) {
-	if err := recording.Rebuild(ctx, cut, file); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(file)) }()
-	r.Tried++
-	disk, err := (&vm.Machine{Disk: file}).Open(ctx)
-	if err != nil {
-		r.note(&r.Unreadable, cut, err)
-		return ctx.Err()
-	}
-	defer func() { err = errors.Join(err, disk.Close()) }()
-	refs, err := disk.Refs()
-	if err != nil {
-		r.note(&r.Broken, cut, err)
-		return nil
-	}
-	switch err := disk.Fsck(ctx); {
-	case errors.Is(err, vm.ErrPartial):
-		r.Partial++
-	case err != nil:
-		r.note(&r.Broken, cut, err)
-	case slices.ContainsFunc(refs, func(ref string) bool { return strings.HasPrefix(ref, imageRefs) }):
-		r.Complete++
-	}
-	return ctx.Err()
+func (r *cutResult) judge(ctx context.Context, recording *vm.Recording, cut vm.Cut, file string) error {
+	return r.Judge(ctx, recording, cut, file, &r.Unreadable, func(disk *vm.Contents) {
+		refs, err := disk.Refs()
+		if err != nil {
+			r.Note(&r.Broken, cut, err)
+			return
+		}
+		if r.Fsck(ctx, cut, disk) && slices.ContainsFunc(refs, func(ref string) bool { return strings.HasPrefix(ref, imageRefs) }) {
+			r.Complete++
+		}
+	})
 }
 
 // imageRefs is where pivot and ostree-ext keep the refs of whole images. Those of layers, which come earlier, are
 // elsewhere.
 const imageRefs = "ostree/container/image/"
-
-// note counts a problem after a power cut.
-func (r *cutResult) note(count *int, cut vm.Cut, problem error) {
-	*count++
-	if r.First == "" {
-		r.First = fmt.Sprintf("power cut %s: %v", cut, problem)
-	}
-}

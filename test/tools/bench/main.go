@@ -15,24 +15,20 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"machine-pivot/test/tools/figures"
+	"machine-pivot/test/tools/tool"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	mine, err := asChild(ctx, os.Args[1:])
-	if !mine {
-		err = command(ctx, os.Args[1:], os.Stdout, os.Stderr)
+func main() { os.Exit(tool.Run("bench", either)) }
+
+// either is command, or what a run of it has started this program for.
+func either(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if mine, err := asChild(ctx, args); mine {
+		return err
 	}
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "bench: error:", err)
-		os.Exit(1)
-	}
+	return command(ctx, args, stdout, stderr)
 }
 
 // diskDir is a directory on disk, even where /tmp is in memory.

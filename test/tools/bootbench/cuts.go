@@ -8,18 +8,14 @@ import (
 	"os"
 	"path/filepath"
 
+	"machine-pivot/test/tools/powercut"
 	"machine-pivot/test/worlds/vm"
 )
 
 // cutResult is what power cuts at random moments of a first boot leave.
 type cutResult struct {
-	Tried      int `json:"tried"`
+	powercut.Result
 	Unbootable int `json:"unbootable"` // the next boot would not start a system: see vm.Contents.State
-	Partial    int `json:"partial"`    // repositories with a commit that is marked as partial, and nothing worse
-	// Broken counts repositories in which ostree fsck finds a commit with a missing or damaged object. A later pull
-	// takes an object for complete that has its name.
-	Broken int    `json:"broken"`
-	First  string `json:"first,omitempty"` // the first problem
 }
 
 // cutPower records the first power-on of a way, and cuts the power before count random writes of it. A random half
@@ -52,36 +48,12 @@ func (w *world) cutPower(ctx context.Context, way way, count int) (result cutRes
 	return result, nil
 }
 
-// judge makes the disk after a power cut and adds what it finds to the result.
-func (w *world) judge(ctx context.Context, recording *vm.Recording, cut vm.Cut, result *cutResult) (err error) {
-	m := vm.Machine{Disk: filepath.Join(w.dir, "cut.img")}
-	defer func() { err = errors.Join(err, os.Remove(m.Disk)) }()
-	if err := recording.Rebuild(ctx, cut, m.Disk); err != nil {
-		return err
-	}
-	result.Tried++
-	disk, err := m.Open(ctx)
-	if err != nil {
-		result.note(&result.Unbootable, cut, err)
-		return ctx.Err()
-	}
-	defer func() { err = errors.Join(err, disk.Close()) }()
-	if _, err := disk.State(ctx); err != nil {
-		result.note(&result.Unbootable, cut, err)
-	}
-	switch err := disk.Fsck(ctx); {
-	case errors.Is(err, vm.ErrPartial):
-		result.Partial++
-	case err != nil:
-		result.note(&result.Broken, cut, err)
-	}
-	return ctx.Err()
-}
-
-// note counts a problem after a power cut.
-func (r *cutResult) note(count *int, cut vm.Cut, problem error) {
-	*count++
-	if r.First == "" {
-		r.First = fmt.Sprintf("power cut %s: %v", cut, problem)
-	}
+// judge adds what a power cut leaves to the result.
+func (w *world) judge(ctx context.Context, recording *vm.Recording, cut vm.Cut, result *cutResult) error {
+	return result.Judge(ctx, recording, cut, filepath.Join(w.dir, "cut.img"), &result.Unbootable, func(disk *vm.Contents) {
+		if _, err := disk.State(ctx); err != nil {
+			result.Note(&result.Unbootable, cut, err)
+		}
+		result.Fsck(ctx, cut, disk)
+	})
 }

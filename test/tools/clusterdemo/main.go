@@ -8,26 +8,18 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
+	"machine-pivot/test/tools/tool"
 	"machine-pivot/test/worlds/guestfleet"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/stage"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := demo(ctx, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "clusterdemo: error:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(tool.Run("clusterdemo", demo)) }
 
-func demo(ctx context.Context, w io.Writer) error {
+func demo(ctx context.Context, _ []string, w, _ io.Writer) error {
 	if missing := lab.Missing(); len(missing) > 0 {
 		return fmt.Errorf("cannot boot a machine here: lacking %s (run make cluster-demo as root on Debian: it installs them)", strings.Join(missing, ", "))
 	}

@@ -11,31 +11,25 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"machine-pivot/test/tools/tool"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	show := demo
-	if len(os.Args) > 1 && os.Args[1] == "enter" {
-		show = demoEnter
-	}
+func main() { os.Exit(tool.Run("demo", command)) }
+
+func command(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	if missing := lab.Missing(); len(missing) > 0 {
-		fmt.Fprintf(os.Stderr, "demo: error: cannot boot a machine here: lacking %s (run make demo as root on Debian: it installs them)\n", strings.Join(missing, ", "))
-		os.Exit(1)
+		return fmt.Errorf("cannot boot a machine here: lacking %s (run make demo as root on Debian: it installs them)", strings.Join(missing, ", "))
 	}
-	if err := show(ctx, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "demo: error:", err)
-		os.Exit(1)
+	if len(args) > 0 && args[0] == "enter" {
+		return demoEnter(ctx, stdout)
 	}
+	return demo(ctx, stdout)
 }
 
 func demo(ctx context.Context, w io.Writer) (err error) {

@@ -12,23 +12,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 
+	"machine-pivot/test/tools/tool"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/registry"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := command(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "hosttest: error:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(tool.Run("hosttest", command)) }
 
 // settings are the settings of a run.
 type settings struct {

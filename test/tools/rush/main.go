@@ -6,24 +6,15 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
+	"machine-pivot/test/tools/tool"
 	"machine-pivot/test/worlds/rush"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := command(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "rush: error:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(tool.Run("rush", command)) }
 
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	var o rush.Options
