@@ -40,7 +40,7 @@ type settings struct {
 func (s settings) say(format string, args ...any) { fmt.Fprintf(s.log, format+"\n", args...) }
 
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	s := settings{source: ".", tool: 300e6, more: 300e6, ways: ways(), console: io.Discard, log: stderr, layout: vm.Layout{Root: vm.XFS, SeparateBoot: true}}
+	s := settings{source: ".", tool: 300e6, more: 300e6, ways: usual(ways()), console: io.Discard, log: stderr, layout: vm.Layout{Root: vm.XFS, SeparateBoot: true}}
 	flags := flag.NewFlagSet("bootbench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&s.rounds, "rounds", 3, "how often each way is measured")
@@ -56,8 +56,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	}
 	size(&s.tool, "tool", "size of the files in the tool image of today's way (default 300MB)")
 	size(&s.more, "more", "size of the files that the OS image has in addition to the guest's system; without them, the machine has most objects already (default 300MB)")
-	flags.Func("ways", "the ways to measure, separated by commas: "+strings.Join(names(s.ways), ", ")+" (default all)", func(text string) (err error) {
-		s.ways, err = selected(s.ways, strings.Split(text, ","))
+	flags.Func("ways", "the ways to measure, separated by commas: "+strings.Join(names(ways()), ", ")+" (default: all but "+enterName+", with which B has the kernel, initramfs and kernel arguments of A)", func(text string) (err error) {
+		s.ways, err = selected(ways(), strings.Split(text, ","))
 		return err
 	})
 	flags.IntVar(&s.cuts, "cuts", 0, "how many power cuts at random moments of a first boot of each way are tried after the measurements")

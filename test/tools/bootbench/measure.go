@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,12 +17,16 @@ import (
 
 // sample is one first boot.
 type sample struct {
-	Wall     float64 `json:"wall_seconds"` // all boots until kubelet starts on the last one, from power-on each
-	CPU      float64 `json:"cpu_seconds"`  // processor time of QEMU in that time
-	PowerOns int     `json:"power_ons"`
-	Fetched  int64   `json:"fetched_bytes"` // from the registry
-	Peak     int64   `json:"peak_bytes"`    // memory of the machine that is not available
-	Written  int64   `json:"written_bytes"` // to the disk until kubelet starts
+	Wall float64 `json:"wall_seconds"` // all boots until kubelet starts on the last one, from power-on each
+	CPU  float64 `json:"cpu_seconds"`  // processor time of QEMU in that time
+	// LatterWall and LatterCPU are the part of Wall and CPU from the end of the commit, when the reboot is requested or
+	// the boot goes on without one.
+	LatterWall float64 `json:"commit_to_kubelet_seconds"`
+	LatterCPU  float64 `json:"commit_to_kubelet_cpu_seconds"`
+	PowerOns   int     `json:"power_ons"`
+	Fetched    int64   `json:"fetched_bytes"` // from the registry
+	Peak       int64   `json:"peak_bytes"`    // memory of the machine that is not available
+	Written    int64   `json:"written_bytes"` // to the disk until kubelet starts
 	// Read from the disk and written to it from then on, until the machine has settled and powered off.
 	Later int64  `json:"io_after_kubelet_bytes"`
 	Steps []step `json:"steps"`
@@ -44,10 +49,14 @@ func (w *world) machine(ctx context.Context, way way) (*vm.Machine, error) {
 	}
 	s := way.setup(w.layout)
 	s.Encapsulated = encapsulated
+	added := w.want.Kargs
+	if sameKernel(w.ways) {
+		s.KernelArgs, added = append(s.KernelArgs, w.want.Kargs...), nil
+	}
 	if way.today {
 		_, digest, _ := strings.Cut(w.want.Image, "@")
 		if s.Files, err = today(fmt.Sprintf("TOOL=%s\nIMAGE=%s\nDIGEST=%s\nCOMMIT=%s\nFSYNC=%v\nKARGS='%s'\n",
-			w.tool, w.want.Image, digest, w.lab.Guest.CommitB, way.fsync, strings.Join(w.want.Kargs, " ")), w.want.PinningFiles()); err != nil {
+			w.tool, w.want.Image, digest, w.lab.Guest.CommitB, way.fsync, strings.Join(added, " ")), w.want.PinningFiles()); err != nil {
 			return nil, err
 		}
 	}
@@ -106,9 +115,15 @@ const (
 	kubeletMark = "@@kubelet started"
 )
 
+// committed reports whether a line is the first that says that the commit is over, in any of the ways.
+func committed(line string) bool {
+	return slices.ContainsFunc([]string{stepMark + "shutdown", "pivot: reboot: ", "the boot goes on into the new system"},
+		func(text string) bool { return strings.Contains(line, text) })
+}
+
 // marked reports whether a line is one at which the machine's usage is wanted.
 func marked(line string) bool {
-	return strings.Contains(line, stepMark) || strings.Contains(line, kubeletMark) || pivotStep.MatchString(line)
+	return strings.Contains(line, stepMark) || strings.Contains(line, kubeletMark) || committed(line) || pivotStep.MatchString(line)
 }
 
 // addMemory adds the peak of a boot.
@@ -140,10 +155,21 @@ func (s *sample) add() error {
 		if strings.Contains(line.Text, kubeletMark) {
 			s.until(line.At, *line.Usage)
 			s.Later = last.Usage.Read + last.Usage.Written - line.Usage.Read - line.Usage.Written
-			return nil
+			return s.addLatter()
 		}
 	}
 	return errors.New("kubelet did not start on the last boot")
+}
+
+// addLatter adds the part of the time after the commit, which is in the first boot.
+func (s *sample) addLatter() error {
+	for _, line := range s.boots[0].Serial {
+		if line.Usage != nil && committed(line.Text) {
+			s.LatterWall, s.LatterCPU = s.Wall-line.At.Seconds(), s.CPU-line.Usage.CPU.Seconds()
+			return nil
+		}
+	}
+	return errors.New("the console of the first boot does not say when the system was committed")
 }
 
 func (s *sample) until(wall time.Duration, use vm.Usage) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"machine-pivot/internal/host"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
@@ -8,19 +10,46 @@ import (
 
 // way is one way to do a first boot.
 type way struct {
-	name   string
-	today  bool    // by podman and ostree, not by pivot
-	fsync  bool    // with today's way: ostree makes the objects durable
-	target float64 // the largest wall time that is wanted, relative to today's way with fsync; 0: none
+	name    string
+	today   bool // by podman and ostree, not by pivot
+	fsync   bool // with today's way: ostree makes the objects durable
+	targets []target
 
 	mode   host.Mode
 	reboot host.RebootMethod // "": the default
+	enters bool              // the way only works if B has the kernel, the initramfs and the arguments of A
+}
+
+// target is the largest time that is wanted of a way, relative to that of another way.
+type target struct {
+	Than string  `json:"than"` // the other way
+	Of   part    `json:"of"`
+	Most float64 `json:"most"` // the way's time divided by the other one's
+}
+
+// part is a part of a first boot that targets are for.
+type part string
+
+const (
+	whole  part = "power-on to kubelet"
+	latter part = "commit to kubelet"
+)
+
+// times returns the wall time and the processor time of a part, in seconds.
+func (p part) times(s sample) (wall, cpu float64) {
+	if p == latter {
+		return s.LatterWall, s.LatterCPU
+	}
+	return s.Wall, s.CPU
 }
 
 // Names of the ways that others are compared with.
 const (
 	todayName    = "today"
 	todayNoFsync = "today-no-fsync"
+	rebootName   = "pivot-initramfs"
+	kexecName    = "pivot-kexec"
+	enterName    = "pivot-enter"
 )
 
 // ways returns all ways, today's first.
@@ -28,10 +57,23 @@ func ways() []way {
 	return []way{
 		{name: todayName, today: true, fsync: true},
 		{name: todayNoFsync, today: true},
-		{name: "pivot-system", mode: host.ModeSystem, target: 0.60},
-		{name: "pivot-initramfs", mode: host.ModeInitramfs, target: 0.45},
-		{name: "pivot-kexec", mode: host.ModeInitramfs, reboot: host.RebootKexec},
+		{name: "pivot-system", mode: host.ModeSystem, targets: []target{{todayName, whole, 0.60}}},
+		{name: rebootName, mode: host.ModeInitramfs, targets: []target{{todayName, whole, 0.45}}},
+		{name: kexecName, mode: host.ModeInitramfs, reboot: host.RebootKexec},
+		{name: enterName, mode: host.ModeInitramfs, reboot: host.RebootEnter, enters: true,
+			targets: []target{{rebootName, whole, 0.80}, {rebootName, latter, 0.60}}},
 	}
+}
+
+// usual returns the ways that are measured if none are named: those that work with any B.
+func usual(all []way) []way {
+	return slices.DeleteFunc(slices.Clone(all), func(w way) bool { return w.enters })
+}
+
+// sameKernel reports whether B has the kernel and the initramfs of A, and A its kernel arguments: if one of the ways
+// enters B. The others then go the same way.
+func sameKernel(ways []way) bool {
+	return slices.ContainsFunc(ways, func(w way) bool { return w.enters })
 }
 
 // arguments are the kernel arguments of all boots of the way.
@@ -46,7 +88,7 @@ func (w way) arguments() []string {
 func (w way) setup(layout vm.Layout) lab.Setup {
 	s := lab.Setup{Layout: layout, Mode: w.mode, SizeMiB: diskMiB}
 	if w.reboot != "" {
-		s.KernelArgs = []string{"pivot.reboot-method=" + string(w.reboot)}
+		s.KernelArgs = append(s.KernelArgs, "pivot.reboot-method="+string(w.reboot))
 	}
 	return s
 }

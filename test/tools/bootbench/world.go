@@ -36,7 +36,7 @@ type facts struct {
 
 func newWorld(ctx context.Context, s settings, dir string) (_ *world, err error) {
 	builder := vm.Builder{Log: s.log}
-	spec := vm.GuestSpec{}
+	spec := vm.GuestSpec{SameKernel: sameKernel(s.ways)}
 	if spec.Overlay, err = overlay(ctx, dir, builder); err != nil {
 		return nil, err
 	}
