@@ -80,7 +80,7 @@ func foreseen(ctx context.Context, m *machine.Machine, prepared Prepared, asked 
 		plan, err = c.Foresee(plan)
 	}
 	if err == nil {
-		plan = m.WithWay(ctx, plan)
+		plan = m.WithWay(ctx, plan, false)
 	}
 	return plan, err
 }
@@ -128,15 +128,16 @@ func (m *move) trying(ctx context.Context) (*pivot.Trying, hostfiles.File, error
 	return conductor(m.Machine).Try(ctx, *m.try)
 }
 
-// foreseeReboot says how the new system is going to be entered; "" if the command does not reboot.
-func (m *move) foreseeReboot(ctx context.Context, plan pivot.Plan) string {
-	switch {
-	case plan.Tries():
-		return m.ForeseeReboot(ctx, m.settings.RebootMethod, host.ErrOnce)
-	case m.reboot:
-		return m.ForeseeReboot(ctx, m.settings.RebootMethod, nil)
+// foresee finds out how the new system is going to be entered, and notes it, if the command reboots into it.
+func (m *move) foresee(ctx context.Context, plan pivot.Plan, d pivot.Decision) (ahead machine.Ahead) {
+	if d.Action != pivot.ActionApply && d.Action != pivot.ActionReboot || !m.reboot && !plan.Tries() {
+		return ahead
 	}
-	return ""
+	ahead = m.LookAhead(ctx, m.settings.RebootMethod, machine.NextOf(plan))
+	if text := ahead.Text(); text != "" {
+		m.Progress.Note(text)
+	}
+	return ahead
 }
 
 // fallbackLimit is how long a system may take to prove itself, from the start of its kernel, if the
@@ -151,9 +152,7 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 	if d.Action == pivot.ActionApply && m.noFallback != nil {
 		m.Progress.Note(trial.NoFallback(m.noFallback))
 	}
-	if text := m.foreseeReboot(ctx, plan); d.Action == pivot.ActionApply && text != "" {
-		m.Progress.Note(text)
-	}
+	ahead := m.foresee(ctx, plan, d)
 	if plan.Tries() {
 		conductor(m.Machine).NoteCoverage(m.settings.RebootMethod)
 	}
@@ -180,7 +179,7 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 	case m.Progress.Content.Trial != nil:
 		return true, conductor(m.Machine).Enter(ctx, m.settings.RebootMethod)
 	case m.reboot:
-		return true, m.EnterNext(ctx, m.settings.RebootMethod)
+		return true, m.EnterNext(ctx, ahead)
 	}
 	m.Progress.Note("the new system is committed. Until the reboot, leave /etc, rpm-ostree and bootc alone: changes of /etc are lost, " +
 		"and anything staged on top (rpm-ostree kargs or install, bootc upgrade or switch) becomes the next boot, without the files and units that were asked for")

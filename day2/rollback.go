@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
@@ -58,10 +59,9 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	if err := boots.CheckTo(ctx, previous.DeploymentRef); err != nil {
 		return err
 	}
-	if r.Reboot && !state.Pending() {
-		if text := r.ForeseeReboot(ctx, settings.RebootMethod, nil); text != "" {
-			r.Progress.Note(text)
-		}
+	ahead := r.LookAhead(ctx, settings.RebootMethod, host.Next{Kargs: !to.Options.Equal(state.Booted.Options)})
+	if text := ahead.Text(); text != "" && r.Reboot && !state.Pending() {
+		r.Progress.Note(text)
 	}
 	t := pivot.Transaction{ByHand: true, NextBoot: r.Converger(nil).NextBoot, Progress: r.Progress}
 	if !state.Pending() {
@@ -79,7 +79,7 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	}
 	r.Report().Committed(true)
 	if r.Reboot {
-		return r.EnterNext(ctx, settings.RebootMethod)
+		return r.EnterNext(ctx, ahead)
 	}
 	r.Progress.Note("the previous deployment is the next boot, with its own /etc")
 	return nil

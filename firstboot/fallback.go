@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/machine"
 	"machine-pivot/pivot"
 )
 
@@ -42,12 +43,12 @@ func (b *FirstBoot) tryOnce(ctx context.Context, ask *pivot.Ask, settings host.S
 	return why
 }
 
-// enter reboots into the committed system.
-func (b *FirstBoot) enter(ctx context.Context, method host.RebootMethod) error {
+// enter leads into the committed system.
+func (b *FirstBoot) enter(ctx context.Context, method host.RebootMethod, ahead machine.Ahead) error {
 	if b.Progress.Content.Trial != nil {
 		return b.Fallback.Enter(ctx, b.Machine, method)
 	}
-	return b.EnterNext(ctx, method)
+	return b.EnterNext(ctx, ahead)
 }
 
 // keep makes the running system the default, if it was entered once.
@@ -59,15 +60,11 @@ func (b *FirstBoot) keep(ctx context.Context) error {
 }
 
 // foresee notes, before the commit, how the new system is going to be entered.
-func (b *FirstBoot) foresee(ctx context.Context, settings host.Settings, plan pivot.Plan, noFallback error) {
+func (b *FirstBoot) foresee(ahead machine.Ahead, noFallback error) {
 	if noFallback != nil {
 		b.Progress.Note(b.Fallback.Without(noFallback))
 	}
-	var once error
-	if plan.Tries() {
-		once = host.ErrOnce
-	}
-	if text := b.ForeseeReboot(ctx, settings.RebootMethod, once); text != "" && !b.NoReboot {
+	if text := ahead.Text(); text != "" && !b.NoReboot {
 		b.Progress.Note(text)
 	}
 }

@@ -123,10 +123,11 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 		return err
 	}
 	decision := converger.Decide(plan)
-	if decision.Action == pivot.ActionApply {
-		b.foresee(ctx, settings, plan, noFallback)
+	var ahead machine.Ahead
+	if decision.Action == pivot.ActionApply || decision.Action == pivot.ActionReboot {
+		ahead = b.LookAhead(ctx, settings.RebootMethod, machine.NextOf(plan))
+		b.foresee(ahead, noFallback)
 	}
-	way := b.lookForWayIn(ctx, settings.RebootMethod)
 	if err := converger.Converge(ctx, plan, decision); err != nil {
 		return err
 	}
@@ -151,7 +152,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 		b.Progress.Note("the new system is committed: only the reboot is missing")
 		return nil
 	}
-	return b.goOn(ctx, way, settings.RebootMethod)
+	return b.enter(ctx, settings.RebootMethod, ahead)
 }
 
 // Plan returns what the first boot would change. It writes nothing.
@@ -169,8 +170,8 @@ func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
 		return plan, err
 	}
 	if plan, err = converger.Foresee(plan); err == nil {
-		plan = b.WithWay(ctx, plan)
-		plan.Notes = append(plan.Notes, b.expectedWayIn(plan)...)
+		settings, _ := b.Settings()
+		plan = b.WithWay(ctx, plan, settings.Mode == host.ModeInitramfs)
 	}
 	return plan, err
 }

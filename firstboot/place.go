@@ -37,7 +37,8 @@ type Early interface {
 	// CloseIgnition makes what Ignition wrote durable, and keeps the next boot from
 	// running it again.
 	CloseIgnition(disk hostfiles.Disk) error
-	// Running reads what the machine was started with. It is called before the commit.
+	// Running reads what the machine was started with. It is called before the commit. The error says why no
+	// deployment can be entered here.
 	Running(ctx context.Context) (enter.Running, error)
 	// RequestEnter has the boot go on into the committed deployment, given by its ID, when this
 	// program has ended. The error says why that is impossible.
@@ -61,6 +62,18 @@ func (p Initramfs) Network(ctx context.Context) error { return p.Early.Network(c
 // Engine implements machine.Place: only one engine works on a system that has not started.
 func (p Initramfs) Engine(h *host.Host) (pivot.Engine, bool) {
 	return &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run, State: []string{pivot.StateDir}}, true
+}
+
+// Door implements machine.Place.
+func (p Initramfs) Door(ctx context.Context) (machine.Door, error) {
+	running, err := p.Early.Running(ctx)
+	if err == nil {
+		err = enter.Refusal(running.Reasons())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(deployment string) error { return p.Early.RequestEnter(running, deployment) }, nil
 }
 
 // Accept implements pivot.Place: only a change of the system can be carried out here.

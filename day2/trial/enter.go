@@ -35,7 +35,7 @@ func (c *Conductor) Enter(ctx context.Context, method host.RebootMethod) error {
 // bootOnce reboots into a deployment by the first of these ways that works: kexec, if method
 // asks for it; an entry that the boot loader starts once; or making it the default.
 func (c *Conductor) bootOnce(ctx context.Context, next ostree.Deployment, method host.RebootMethod) error {
-	if method.Once() == host.RebootKexec {
+	if ways := host.Ways(method.Once()); ways[0].Method == host.RebootKexec {
 		kernel, err := c.Host.KernelOf(next)
 		if err == nil {
 			err = c.Host.Kexec(ctx, kernel)
@@ -43,7 +43,7 @@ func (c *Conductor) bootOnce(ctx context.Context, next ostree.Deployment, method
 		if err == nil || fault.KindOf(err).Transient() {
 			return err
 		}
-		c.Progress.Note("no kexec but an ordinary reboot: " + err.Error())
+		c.Progress.Note(ways[0].Instead(ways[1], err))
 	}
 	forget := c.Host.ForgetOnce
 	if err := c.Host.BootOnce(ctx, next); err != nil {

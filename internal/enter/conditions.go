@@ -9,6 +9,7 @@
 package enter
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -26,32 +27,43 @@ type Running struct {
 	Entry      ostree.BootEntry     // of Deployment
 	Cmdline    kargs.Line           // of the kernel, as it runs
 	Edited     bool                 // coreos-boot-edit.service has added arguments to Entry in this boot
+	BootLoader string               // the repository's setting sysroot.bootloader
+	Aboot      bool                 // the Android boot image of Entry exists
 }
 
 // Committed is what the commit has made.
 type Committed struct {
 	Deployment string            // the ID of that of the transaction
 	Default    ostree.Deployment // what the next boot starts, with its boot entry
-	BootLoader string            // the repository's setting sysroot.bootloader
 	Aboot      bool              // the default entry's Android boot image exists
+}
+
+// Reasons returns why the kernel and the initramfs that run cannot enter another deployment, whatever is committed;
+// nothing if they can.
+func (r Running) Reasons() (reasons []string) {
+	no := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
+	if r.Linked != r.Deployment {
+		no("the kernel's ostree= leads to deployment %s, and %s is mounted", r.Linked.ID(), r.Deployment.ID())
+	}
+	if missing := r.missing(); len(missing) > 0 {
+		no("the kernel was started without %s of its boot entry", missing)
+	}
+	if r.Entry.Linux == "" {
+		no("boot entry %s names no kernel, as that of a unified kernel image", r.Entry.File)
+	}
+	if r.BootLoader == "zipl" {
+		no("the boot loader is zipl")
+	}
+	return append(reasons, keptByName(r.Entry, r.Aboot)...)
 }
 
 // Reasons returns why the committed deployment cannot be entered by the kernel and the initramfs that run; nothing if
 // it can. They have to be what the next boot would start: the same files, with the same arguments.
-func Reasons(running Running, c Committed) (reasons []string) {
+func Reasons(running Running, c Committed) []string {
+	reasons, next := running.Reasons(), c.Default.Entry
 	no := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
-	next := c.Default.Entry
-	switch {
-	case c.Default.ID() != c.Deployment:
+	if c.Default.ID() != c.Deployment {
 		no("the default boot entry starts %s, not what was committed", c.Default.ID())
-	case next.Linux == "":
-		no("boot entry %s names no kernel, as that of a unified kernel image", next.File)
-	}
-	if running.Linked != running.Deployment {
-		no("the kernel's ostree= leads to deployment %s, and %s is mounted", running.Linked.ID(), running.Deployment.ID())
-	}
-	if missing := running.missing(); len(missing) > 0 {
-		no("the kernel was started without %s of its boot entry", missing)
 	}
 	if linkOf(running.Entry) != linkOf(next) {
 		no("the new system has another kernel or initramfs, or another stateroot")
@@ -61,18 +73,27 @@ func Reasons(running Running, c Committed) (reasons []string) {
 	if now, then := plain(running.Entry), plain(next); !now.Equal(then) {
 		no("the kernel arguments change")
 	}
-	for _, e := range []ostree.BootEntry{running.Entry, next} {
-		if strings.Contains(e.File, "+") {
-			no("boot entry %s counts boots", e.File)
-		}
+	return append(reasons, keptByName(next, c.Aboot)...)
+}
+
+// keptByName returns why firmware or boot loader keep the name of a boot entry that they have started, and would have
+// to be told about another one.
+func keptByName(e ostree.BootEntry, aboot bool) (reasons []string) {
+	if strings.Contains(e.File, "+") {
+		reasons = append(reasons, fmt.Sprintf("boot entry %s counts boots", e.File))
 	}
-	if c.BootLoader == "zipl" {
-		no("the boot loader is zipl")
-	}
-	if c.Aboot {
-		no("boot entry %s has an Android boot image", next.File)
+	if aboot {
+		reasons = append(reasons, fmt.Sprintf("boot entry %s has an Android boot image", e.File))
 	}
 	return reasons
+}
+
+// Refusal returns an error with all reasons; nil if there are none.
+func Refusal(reasons []string) error {
+	if len(reasons) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(reasons, "; "))
 }
 
 // bootFiles is what the value of ostree=, /ostree/boot.N/STATEROOT/BOOTCSUM/M, says of a system besides its number:

@@ -67,8 +67,9 @@ func TestReasons(t *testing.T) {
 		}},
 		{"boot counting", "counts boots", func(_ *Running, c *Committed) { c.Default.Entry.File = "ostree-2+3.conf" }},
 		{"boot counting of the old entry", "counts boots", func(r *Running, _ *Committed) { r.Entry.File = "ostree-1+2-1.conf" }},
-		{"zipl", "zipl", func(_ *Running, c *Committed) { c.BootLoader = "zipl" }},
+		{"zipl", "zipl", func(r *Running, _ *Committed) { r.BootLoader = "zipl" }},
 		{"Android", "Android", func(_ *Running, c *Committed) { c.Aboot = true }},
+		{"Android already", "Android", func(r *Running, _ *Committed) { r.Aboot = true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			running, committed := machine(t)

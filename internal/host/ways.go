@@ -3,73 +3,86 @@ package host
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// cheapest are the ways into the next system, in the order in which RebootAuto tries them: each saves
-// what the one after it does in addition, and the last is always possible.
-func cheapest() []RebootMethod { return []RebootMethod{RebootSoft, RebootKexec, RebootFirmware} }
+// Way is a way into the next system, after its commit.
+type Way struct {
+	Method RebootMethod
+	By     string // completes "the new system is entered"
+	// Keeps is what must be so that the running kernel can be kept, which only the commit decides. It completes "if".
+	// It is "" for a way that starts a kernel.
+	Keeps string
+}
+
+// cheapest returns all ways in the order in which RebootAuto tries them: each saves what the one after it does in
+// addition, and the last is always possible.
+func cheapest() []Way {
+	return []Way{
+		{Method: RebootEnter, By: "without a reboot", Keeps: "the initramfs commits it, and kernel, initramfs and kernel arguments stay"},
+		{Method: RebootSoft, By: "by a soft reboot", Keeps: "kernel, initramfs, kernel arguments and SELinux policy stay"},
+		{Method: RebootKexec, By: "by kexec"},
+		{Method: RebootFirmware, By: "by an ordinary reboot"},
+	}
+}
 
 // Ways returns the ways into the next system that a method stands for, in the order in which they are
 // tried. It is a pure function.
-func Ways(method RebootMethod) []RebootMethod {
-	switch method {
-	case RebootAuto:
-		return cheapest()
-	case RebootSoft, RebootKexec:
-		return []RebootMethod{method, RebootFirmware}
-	}
-	return []RebootMethod{RebootFirmware}
+func Ways(method RebootMethod) []Way {
+	return slices.DeleteFunc(cheapest(), func(w Way) bool {
+		return method != RebootAuto && w.Method != method && w.Method != RebootFirmware
+	})
 }
 
-// ErrOnce is why a system that is entered only once is never entered by a soft reboot.
-var ErrOnce = errors.New("the new system is entered only once, and after a soft reboot a power cycle would not go back")
-
-// Once returns the method for a system that is entered only once. It never is a soft reboot: see ErrOnce.
+// Once returns the method for a system that is entered only once. A way that keeps the running kernel never is one:
+// see Cannot.
 func (m RebootMethod) Once() RebootMethod {
-	switch m {
-	case RebootAuto:
-		return RebootKexec
-	case RebootSoft:
-		return RebootFirmware
-	}
-	return m
+	starts := slices.DeleteFunc(Ways(m), func(w Way) bool { return w.Keeps != "" })
+	return starts[0].Method
 }
 
-// Noun names a method in a sentence.
-func (m RebootMethod) Noun() string {
-	switch m {
-	case RebootSoft:
-		return "a soft reboot"
-	case RebootKexec:
-		return "kexec"
-	}
-	return "an ordinary reboot"
+// Next is what is known about the next system before its commit.
+type Next struct {
+	Once  bool // it is entered only once, on trial or with a fallback
+	Kargs bool // its kernel arguments are not those of the running system
 }
 
-// Foresee says which way into the next system is going to be taken, and why those before it are not.
-// cannot has the reasons that are known before the commit. It returns "" for an ordinary reboot that is
-// asked for. It is a pure function.
-func Foresee(method RebootMethod, cannot map[RebootMethod]error) string {
-	ways := Ways(method)
+// Cannot returns why the way cannot lead into a next system; nil if it may. It is a pure function.
+func (w Way) Cannot(next Next) error {
+	switch {
+	case w.Keeps == "":
+		return nil
+	case next.Once:
+		return errors.New("the new system is entered only once, and without the start of a kernel a power cycle would not go back")
+	case next.Kargs:
+		return errors.New("the kernel arguments change")
+	}
+	return nil
+}
+
+// Instead says why the next of two ways is taken.
+func (w Way) Instead(next Way, why error) string {
+	return fmt.Sprintf("not %s but %s: %v", w.By, next.By, why)
+}
+
+// Foresee says which of the ways into the next system is going to be taken, and why those before it are not. cannot
+// has the reasons that are known before the commit. It returns "" for an ordinary reboot that is asked for. It is a
+// pure function.
+func Foresee(ways []Way, cannot map[RebootMethod]error) string {
 	if len(ways) == 1 {
 		return ""
 	}
 	var possible, declined []string
 	for _, way := range ways {
-		if why := cannot[way]; why != nil {
-			declined = append(declined, fmt.Sprintf("not %s, because %v", way.Noun(), why))
-			continue
+		switch why := cannot[way.Method]; {
+		case why != nil:
+			declined = append(declined, fmt.Sprintf("not %s, because %v", way.By, why))
+		case way.Keeps != "":
+			possible = append(possible, way.By+" if "+way.Keeps)
+		default:
+			possible = append(possible, way.By)
 		}
-		possible = append(possible, way.Noun()+way.condition())
 	}
-	return "the new system is entered by " + strings.Join(append([]string{strings.Join(possible, ", else by ")}, declined...), "; ")
-}
-
-// condition returns what only the commit decides about a way.
-func (m RebootMethod) condition() string {
-	if m == RebootSoft {
-		return " if kernel, initramfs, kernel arguments and SELinux policy stay"
-	}
-	return ""
+	return "the new system is entered " + strings.Join(append([]string{strings.Join(possible, ", else ")}, declined...), "; ")
 }

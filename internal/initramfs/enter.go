@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/coreos/go-systemd/v22/dbus"
 
@@ -17,8 +16,15 @@ import (
 // bootEdit is the unit of Fedora CoreOS and RHCOS that adds arguments to the boot entry on a first boot.
 const bootEdit = "coreos-boot-edit.service"
 
-// Running reads what the machine was started with. It must be called before a commit.
+// Running reads what the machine was started with. It must be called before a commit. The error says why no deployment
+// can be entered here.
 func (i *Initramfs) Running(ctx context.Context) (enter.Running, error) {
+	if _, err := os.Stat(enter.PrepareRootPath); err != nil {
+		return enter.Running{}, fmt.Errorf("the initramfs has no ostree-prepare-root: %w", err)
+	}
+	if !hasUnit(enter.Unit) {
+		return enter.Running{}, errors.New("the initramfs has no " + enter.Unit)
+	}
 	sysroot := ostree.OpenSysroot(i.Root)
 	booted, err := sysroot.Booted()
 	if err != nil {
@@ -34,6 +40,12 @@ func (i *Initramfs) Running(ctx context.Context) (enter.Running, error) {
 			running.Entry = d.Entry
 		}
 	}
+	running.Aboot = sysroot.HasAboot(running.Entry)
+	repo, err := ostree.OpenRepo(sysroot.RepoPath())
+	if err != nil {
+		return running, err
+	}
+	running.BootLoader = repo.BootLoader()
 	text, err := os.ReadFile(i.path("/proc/cmdline"))
 	if err != nil {
 		return running, fmt.Errorf("cannot read the kernel command line: %w", err)
@@ -51,36 +63,16 @@ func (i *Initramfs) Running(ctx context.Context) (enter.Running, error) {
 // RequestEnter has systemd enter the committed deployment when this process has ended. The error says why that cannot
 // be.
 func (i *Initramfs) RequestEnter(running enter.Running, deployment string) error {
-	if _, err := os.Stat(enter.PrepareRootPath); err != nil {
-		return fmt.Errorf("cannot enter the new system: %w", err)
-	}
-	if !hasUnit(enter.Unit) {
-		return errors.New("cannot enter the new system: the initramfs has no " + enter.Unit)
-	}
 	sysroot := ostree.OpenSysroot(i.Root)
-	committed, err := i.committed(sysroot)
+	next, err := sysroot.Default()
 	if err != nil {
 		return err
 	}
-	committed.Deployment = deployment
-	if reasons := enter.Reasons(running, committed); len(reasons) > 0 {
-		return fmt.Errorf("cannot enter the new system: %s", strings.Join(reasons, "; "))
+	committed := enter.Committed{Deployment: deployment, Default: next, Aboot: sysroot.HasAboot(next.Entry)}
+	if err := enter.Refusal(enter.Reasons(running, committed)); err != nil {
+		return err
 	}
-	return enter.Request{Deployment: deployment, Link: committed.Default.Entry.Ostree()}.Write("/run")
-}
-
-// committed reads what the next boot starts.
-func (i *Initramfs) committed(sysroot *ostree.Sysroot) (c enter.Committed, err error) {
-	if c.Default, err = sysroot.Default(); err != nil {
-		return c, fmt.Errorf("cannot enter the new system: %w", err)
-	}
-	repo, err := ostree.OpenRepo(sysroot.RepoPath())
-	if err != nil {
-		return c, err
-	}
-	c.BootLoader = repo.BootLoader()
-	c.Aboot = sysroot.HasAboot(c.Default.Entry)
-	return c, nil
+	return enter.Request{Deployment: deployment, Link: next.Entry.Ostree()}.Write("/run")
 }
 
 // isActive reports whether a unit of the initramfs is active.

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 
 	"machine-pivot/internal/host"
 	"machine-pivot/pivot"
@@ -19,6 +20,9 @@ type Place interface {
 	Network(ctx context.Context) error
 	// Engine returns the engine that makes deployments here; false: the caller chooses one.
 	Engine(h *host.Host) (pivot.Engine, bool)
+	// Door is called before a commit, and returns the way into the system that it makes the next one, without a reboot.
+	// The error says why there is none.
+	Door(ctx context.Context) (Door, error)
 	// Conclude turns the error of a first boot into its result here: the error itself
 	// (failure), or the reason why the first boot goes on elsewhere (aside).
 	Conclude(err error, on host.OnFailure) (aside, failure error)
@@ -54,6 +58,11 @@ func (System) Network(context.Context) error { return nil }
 
 // Engine implements Place.
 func (System) Engine(*host.Host) (pivot.Engine, bool) { return nil, false }
+
+// Door implements Place: there is none.
+func (System) Door(context.Context) (Door, error) {
+	return nil, errors.New("only an initramfs can do that, on a first boot")
+}
 
 // Conclude implements Place.
 func (System) Conclude(err error, _ host.OnFailure) (aside, failure error) { return nil, err }

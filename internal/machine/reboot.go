@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -39,35 +36,27 @@ func override(flag, setting string) string {
 	return cmp.Or(flag, setting)
 }
 
-// EnterNext requests the one reboot, by the first way of the method that can be taken, and then blocks
-// until systemd stops this program, so that units ordered after it do not start.
-func (m *Machine) EnterNext(ctx context.Context, method host.RebootMethod) error {
+// EnterNext leads into the committed system, by the first of the ways that can be taken. Without a reboot, the boot goes
+// on into it when this program has ended. Otherwise EnterNext requests the one reboot, and then blocks until systemd
+// stops this program, so that units ordered after it do not start.
+func (m *Machine) EnterNext(ctx context.Context, a Ahead) error {
+	ways := a.possible()
+	if ways[0].Method == host.RebootEnter {
+		err := m.goOn(ctx, a.door)
+		if err == nil {
+			return nil
+		}
+		m.Progress.Note(ways[0].Instead(ways[1], err))
+		ways = ways[1:]
+	}
 	into := "a new deployment of the same image"
 	if image := m.Progress.Content.Target.Image; !image.IsZero() {
 		into = image.String()
 	}
 	m.TellBootc(ctx) // the reboot may be blocked for long
 	return m.RebootBy(ctx, into, "the new system is ready; reboot by hand to enter it", func(ctx context.Context) error {
-		return m.rebootByFirst(ctx, host.Ways(method))
+		return m.rebootByFirst(ctx, ways)
 	})
-}
-
-// ForeseeReboot says how the next system is going to be entered, and why not in a cheaper way, as far as
-// that is known before the commit; "" if a method asks for an ordinary reboot. If once is not nil, the
-// system is entered only once, for that reason.
-func (m *Machine) ForeseeReboot(ctx context.Context, method host.RebootMethod, once error) string {
-	cannot := map[host.RebootMethod]error{}
-	for _, way := range host.Ways(method) {
-		switch way {
-		case host.RebootSoft:
-			if cannot[way] = once; once == nil {
-				cannot[way] = m.checkSoft(ctx)
-			}
-		case host.RebootKexec:
-			cannot[way] = m.Host.CheckKexec()
-		}
-	}
-	return host.Foresee(method, cannot)
 }
 
 // RebootBy is reboot by a given method. into names the next system in messages; hint is the
@@ -88,34 +77,21 @@ func (m *Machine) RebootBy(ctx context.Context, into, hint string, reboot func(c
 	return nil
 }
 
-// WithWay returns a plan as it is shown, with a note about how the next system is going to be entered, unless
-// by an ordinary reboot that is asked for. Settings that cannot be used stop the change, and not the plan.
-func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan) pivot.Plan {
-	settings, err := m.Settings()
-	if err != nil || plan.Reboots == 0 {
-		return plan
-	}
-	if text := m.ForeseeReboot(ctx, settings.RebootMethod, nil); text != "" {
-		plan.Notes = append(slices.Clone(plan.Notes), text)
-	}
-	return plan
-}
-
 // rebootByFirst reboots by the first of the ways that can be taken. All of them lead into the committed
 // system, so a doubt about one is only noted, and never fails a first boot.
-func (m *Machine) rebootByFirst(ctx context.Context, ways []host.RebootMethod) error {
+func (m *Machine) rebootByFirst(ctx context.Context, ways []host.Way) error {
 	for i, way := range ways {
-		err := m.rebootOne(ctx, way)
+		err := m.rebootOne(ctx, way.Method)
 		if err == nil || fault.KindOf(err).Transient() || i == len(ways)-1 {
 			return err
 		}
-		m.Progress.Note(fmt.Sprintf("no %s but %s: %v", strings.TrimPrefix(way.Noun(), "a "), ways[i+1].Noun(), err))
+		m.Progress.Note(way.Instead(ways[i+1], err))
 	}
 	return nil
 }
 
-func (m *Machine) rebootOne(ctx context.Context, way host.RebootMethod) error {
-	switch way {
+func (m *Machine) rebootOne(ctx context.Context, method host.RebootMethod) error {
+	switch method {
 	case host.RebootSoft:
 		return m.softReboot(ctx)
 	case host.RebootKexec:

@@ -11,6 +11,7 @@ import (
 
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/pinning"
@@ -43,9 +44,10 @@ func runEarly(t *testing.T, h *hostdir.Host, early firstboot.Early) (notes strin
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	reboot := h.Reboot
+	reboot, kexec := h.Reboot, h.Kexec
 	h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) }
-	defer func() { h.Reboot = reboot }()
+	h.Kexec = func(ctx context.Context, next host.Kernel) error { cancel(); return kexec(ctx, next) }
+	defer func() { h.Reboot, h.Kexec = reboot, kexec }()
 	m := newMachine(t, h)
 	m.Progress.Emit = func(e pivot.Event) {
 		notes += e.Message + "\n"

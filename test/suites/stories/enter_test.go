@@ -3,6 +3,8 @@ package stories_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,12 +22,15 @@ import (
 // entersHere is an initramfs in which a committed deployment can be entered, unless it is made to fail.
 type entersHere struct {
 	place
+	running         entering.Running
 	unread, refused error
 	requested       string // the ID of the deployment
 }
 
 func (e *entersHere) Running(context.Context) (entering.Running, error) {
-	return entering.Running{}, e.unread
+	running := e.running
+	running.Entry.Linux = "/boot/vmlinuz"
+	return running, e.unread
 }
 
 func (e *entersHere) RequestEnter(_ entering.Running, deployment string) error {
@@ -40,8 +45,26 @@ func enterEarly(t *testing.T, h *hostdir.Host, e *entersHere) (notes string, out
 	return runEarly(t, h, e)
 }
 
-// wantsToEnter sets the reboot method of a host.
-func wantsToEnter(h *hostdir.Host) { h.Write(host.SettingsPath, []byte("reboot-method=enter\n")) }
+// entersHost returns a host that wants its reboot method, and whose kernel arguments are those that are asked for already.
+func entersHost(t *testing.T, method host.RebootMethod) *hostdir.Host {
+	t.Helper()
+	h := newHost(t)
+	h.Write(host.SettingsPath, []byte("reboot-method="+method+"\n"))
+	entries, err := filepath.Glob(h.Path("/boot/loader/entries/*.conf"))
+	must(t, err)
+	for _, entry := range entries {
+		text, err := os.ReadFile(entry)
+		must(t, err)
+		lines := strings.Split(string(text), "\n")
+		for i, line := range lines {
+			if strings.HasPrefix(line, "options ") {
+				lines[i] += ` nosmt hugepagesz=1G hugepages=4 acpi_osi="!Windows 2020"`
+			}
+		}
+		must(t, os.WriteFile(entry, []byte(strings.Join(lines, "\n")), 0o644))
+	}
+	return h
+}
 
 // enterNext starts the default deployment in the running boot, as pivot-enter.service does. The kernel has its
 // arguments already.
@@ -54,12 +77,25 @@ func enterNext(h *hostdir.Host) {
 
 // TestEnterSystem (P96): a first boot that enters the committed system is proven and closed in the same boot, without a reboot.
 func TestEnterSystem(t *testing.T) {
-	h := newHost(t)
-	wantsToEnter(h)
+	for method, order := range map[host.RebootMethod]string{
+		host.RebootEnter: "stay, else by an ordinary reboot",
+		host.RebootAuto:  "stay, else by kexec, else by an ordinary reboot; not by a soft reboot, because the system has not started",
+	} {
+		t.Run(string(method), func(t *testing.T) { entersSystem(t, method, order) })
+	}
+}
+
+// entersSystem enters the committed system by a method, of which order is foretold.
+func entersSystem(t *testing.T, method host.RebootMethod, order string) {
+	t.Helper()
+	h := entersHost(t, method)
 	e := &entersHere{}
 	notes, outcome, err := enterEarly(t, h, e)
-	if err != nil || h.Reboots != 0 || outcome != machine.OutcomeEntering || !strings.Contains(notes, "without a reboot") {
+	if err != nil || h.Reboots+len(h.Kexecs) != 0 || outcome != machine.OutcomeEntering || !strings.Contains(notes, "the boot goes on into the new system, without a reboot") {
 		t.Fatalf("%v, outcome %s, %d reboots:\n%s", err, outcome, h.Reboots, notes)
+	}
+	if foretold := "the new system is entered without a reboot if the initramfs commits it, and kernel, initramfs and kernel arguments " + order; !strings.Contains(notes, foretold+"\n") {
+		t.Errorf("no note %q in\n%s", foretold, notes)
 	}
 	all, err := h.Sysroot().Deployments()
 	must(t, err)
@@ -84,27 +120,50 @@ func TestEnterSystem(t *testing.T) {
 	expectStatusAt(t, h, pivot.PhaseDone)
 }
 
-// TestEnterOrReboot (P96): whatever is missing for entering ends in the reboot, with the reason.
+// TestEnterOrReboot (P96): whatever is missing for entering ends in the next way, with the reason: what is known before
+// the commit is said before it.
 func TestEnterOrReboot(t *testing.T) {
-	for name, e := range map[string]*entersHere{
-		"what runs is not known": {unread: errors.New("no kernel command line")},
-		"a condition is missing": {refused: errors.New("another kernel")},
+	const declined = "the new system is entered by an ordinary reboot; not without a reboot, because "
+	for name, c := range map[string]struct {
+		enters entersHere
+		note   string
+	}{
+		"what runs is not known":  {entersHere{unread: errors.New("no kernel command line")}, declined + "no kernel command line"},
+		"a condition was not met": {entersHere{running: entering.Running{BootLoader: "zipl"}}, declined + "the boot loader is zipl"},
+		"a condition is not met":  {entersHere{refused: errors.New("another kernel")}, "not without a reboot but by an ordinary reboot: another kernel"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHost(t)
-			wantsToEnter(h)
-			notes, outcome, err := enterEarly(t, h, e)
-			if err != nil || h.Reboots != 1 || outcome != machine.OutcomeRebooting || !strings.Contains(notes, "a reboot: "+errors.Join(e.unread, e.refused).Error()) {
+			h := entersHost(t, host.RebootEnter)
+			notes, outcome, err := enterEarly(t, h, &c.enters)
+			if err != nil || h.Reboots != 1 || outcome != machine.OutcomeRebooting || !strings.Contains(notes, c.note+"\n") {
 				t.Errorf("%v, outcome %s, %d reboots:\n%s", err, outcome, h.Reboots, notes)
+			}
+			if asked := c.enters.requested != ""; asked != (c.enters.refused != nil) {
+				t.Errorf("asked for: %v", asked)
 			}
 			h.Boot()
 			must(t, boot(t, h))
 			expectNew(t, h)
 		})
 	}
-	t.Run("in the started system", func(t *testing.T) {
+	t.Run("other arguments", func(t *testing.T) {
 		h := newHost(t)
-		wantsToEnter(h)
+		h.Write(host.SettingsPath, []byte("reboot-method=enter\n"))
+		e := &entersHere{}
+		notes, _, err := enterEarly(t, h, e)
+		if err != nil || h.Reboots != 1 || e.requested != "" || !strings.Contains(notes, declined+"the kernel arguments change\n") {
+			t.Errorf("%v, %d reboots:\n%s", err, h.Reboots, notes)
+		}
+	})
+	t.Run("auto", func(t *testing.T) {
+		h := entersHost(t, host.RebootAuto)
+		notes, _, err := enterEarly(t, h, &entersHere{refused: errors.New("another kernel")})
+		if err != nil || h.Reboots != 0 || len(h.Kexecs) != 1 || !strings.Contains(notes, "not without a reboot but by kexec: another kernel\n") {
+			t.Errorf("%v, %d reboots, %d times kexec:\n%s", err, h.Reboots, len(h.Kexecs), notes)
+		}
+	})
+	t.Run("in the started system", func(t *testing.T) {
+		h := entersHost(t, host.RebootEnter)
 		must(t, boot(t, h))
 		if h.Reboots != 1 {
 			t.Errorf("%d reboots", h.Reboots)
@@ -115,8 +174,7 @@ func TestEnterOrReboot(t *testing.T) {
 // TestEnteredIncomplete (P96): a system that was entered, and is not what was asked for, is another attempt, as after a
 // reboot.
 func TestEnteredIncomplete(t *testing.T) {
-	h := newHost(t)
-	wantsToEnter(h)
+	h := entersHost(t, host.RebootEnter)
 	_, _, err := enterEarly(t, h, &entersHere{})
 	must(t, err)
 	enterNext(h)
@@ -127,14 +185,22 @@ func TestEnteredIncomplete(t *testing.T) {
 	}
 }
 
-// TestEnterPlanned (P96): a plan says what it expects.
+// TestEnterPlanned (P96): a plan says which ways are left for the first boot, and why not the others.
 func TestEnterPlanned(t *testing.T) {
-	h := newHost(t)
-	wantsToEnter(h)
-	b := firstboot.FirstBoot{Machine: newMachine(t, h), File: firstboot.EncapsulatedPath}
-	plan, err := b.Plan(t.Context())
-	must(t, err)
-	if text := strings.Join(plan.Notes, "\n"); !strings.Contains(text, "because the kernel arguments change") {
-		t.Errorf("notes %q", plan.Notes)
+	other := newHost(t)
+	other.Write(host.SettingsPath, []byte("reboot-method=enter\n"))
+	system := entersHost(t, host.RebootEnter)
+	system.Write(host.SettingsPath, []byte("mode=system\nreboot-method=enter\n"))
+	for want, h := range map[string]*hostdir.Host{
+		"not without a reboot, because the kernel arguments change":                                     other,
+		"not without a reboot, because only an initramfs can do that":                                   system,
+		"without a reboot if the initramfs commits it, and kernel, initramfs and kernel arguments stay": entersHost(t, host.RebootEnter),
+	} {
+		b := firstboot.FirstBoot{Machine: newMachine(t, h), File: firstboot.EncapsulatedPath}
+		plan, err := b.Plan(t.Context())
+		must(t, err)
+		if text := strings.Join(plan.Notes, "\n"); !strings.Contains(text, want) {
+			t.Errorf("notes %q, want %q", plan.Notes, want)
+		}
 	}
 }

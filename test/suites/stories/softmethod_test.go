@@ -60,7 +60,7 @@ func TestSoftMethod(t *testing.T) {
 		h.Write("/etc/selinux/config", []byte("SELINUX=enforcing\nSELINUXTYPE=a\n"))
 		return pinned(h)
 	}
-	const softly, notKnown = "entered by a soft reboot if kernel, initramfs, kernel arguments and SELinux policy stay, else by ", "not a soft reboot, because "
+	const softly, notKnown = "by a soft reboot if kernel, initramfs, kernel arguments and SELinux policy stay, else ", "not by a soft reboot, because "
 	for name, c := range map[string]struct {
 		method host.RebootMethod
 		asks   func(*hostdir.Host) day2.Rebase
@@ -69,16 +69,16 @@ func TestSoftMethod(t *testing.T) {
 		ways   string
 		notes  []string
 	}{
-		"soft":                 {method: host.RebootSoft, asks: pinned, ways: "soft", notes: []string{softly + "an ordinary reboot"}},
-		"auto":                 {method: host.RebootAuto, asks: pinned, ways: "soft", notes: []string{softly + "kexec, else by an ordinary reboot"}},
+		"soft":                 {method: host.RebootSoft, asks: pinned, ways: "soft", notes: []string{"entered " + softly + "by an ordinary reboot"}},
+		"auto":                 {method: host.RebootAuto, asks: pinned, ways: "soft", notes: []string{"entered " + softly + "by kexec, else by an ordinary reboot"}},
 		"reboot":               {method: host.RebootFirmware, asks: pinned, ways: "reboot"},
-		"another kernel":       {method: host.RebootSoft, asks: another, ways: "reboot", notes: []string{"no soft reboot but an ordinary reboot: libostree does not prepare it", "different kernel state"}},
-		"another kernel, auto": {method: host.RebootAuto, asks: another, ways: "kexec", notes: []string{"no soft reboot but kexec: libostree does not prepare it"}},
-		"another argument":     {method: host.RebootSoft, asks: argument, ways: "reboot", notes: []string{"different kernel state"}},
+		"another kernel":       {method: host.RebootSoft, asks: another, ways: "reboot", notes: []string{"not by a soft reboot but by an ordinary reboot: libostree does not prepare it", "different kernel state"}},
+		"another kernel, auto": {method: host.RebootAuto, asks: another, ways: "kexec", notes: []string{"not by a soft reboot but by kexec: libostree does not prepare it"}},
+		"another argument":     {method: host.RebootSoft, asks: argument, ways: "reboot", notes: []string{"entered by an ordinary reboot; " + notKnown + "the kernel arguments change"}},
 		"with SELinux":         {method: host.RebootSoft, asks: labelled, ways: "soft"},
-		"systemd refuses":      {method: host.RebootSoft, asks: pinned, softly: errors.New("no such unit"), ways: "soft reboot", notes: []string{"no soft reboot but an ordinary reboot: no such unit"}},
+		"systemd refuses":      {method: host.RebootSoft, asks: pinned, softly: errors.New("no such unit"), ways: "soft reboot", notes: []string{"not by a soft reboot but by an ordinary reboot: no such unit"}},
 		"no composefs": {method: host.RebootAuto, asks: pinned, spoil: func(h *hostdir.Host) { h.Write("/run/ostree-booted", nil) }, ways: "kexec",
-			notes: []string{"entered by kexec, else by an ordinary reboot; " + notKnown + "the running system has no composefs", "no soft reboot but kexec: the running system has no composefs"}},
+			notes: []string{"entered by kexec, else by an ordinary reboot; not without a reboot, because only an initramfs can do that, on a first boot; " + notKnown + "the running system has no composefs"}},
 		"an old libostree": {method: host.RebootSoft, asks: pinned, spoil: func(h *hostdir.Host) { h.Ostree.Version = "2024.8" }, ways: "reboot",
 			notes: []string{"entered by an ordinary reboot; " + notKnown + "libostree is older than 2025.3"}},
 		"an old systemd": {method: host.RebootSoft, asks: pinned, spoil: func(h *hostdir.Host) {
@@ -121,7 +121,7 @@ func TestSoftMethodPlanned(t *testing.T) {
 	h.AllowSoftReboots()
 	h.Write("/proc/sys/kernel/kexec_load_disabled", []byte("1\n"))
 	for method, want := range map[host.RebootMethod]string{
-		host.RebootAuto:     "policy stay, else by an ordinary reboot; not kexec, because kexec is switched off",
+		host.RebootAuto:     "policy stay, else by an ordinary reboot; not without a reboot, because only an initramfs can do that, on a first boot; not by kexec, because kexec is switched off",
 		host.RebootFirmware: "",
 	} {
 		m := newMachine(t, h)
@@ -129,7 +129,7 @@ func TestSoftMethodPlanned(t *testing.T) {
 		r := day2.Rebase{Machine: m, Pinning: management(t, "0-1")}
 		plan, err := r.Plan(t.Context(), day2.Prepared{})
 		must(t, err)
-		if notes := strings.Join(plan.Notes, "; "); !strings.Contains(notes, want) || want == "" && strings.Contains(notes, "is entered by") {
+		if notes := strings.Join(plan.Notes, "; "); !strings.Contains(notes, want) || want == "" && strings.Contains(notes, "is entered") {
 			t.Errorf("%s: notes %q, want %q", method, notes, want)
 		}
 	}
@@ -166,7 +166,7 @@ func TestSoftMethodNotForTrials(t *testing.T) {
 		h := newTried(t)
 		h.AllowSoftReboots()
 		got := rebase(t, h.Host, day2.Rebase{Pinning: management(t, "0-1"), Try: &tenMinutes}, method, nil)
-		if strings.Join(got.ways, " ") != ways || !strings.Contains(got.notes, "not a soft reboot, because the new system is entered only once") {
+		if strings.Join(got.ways, " ") != ways || !strings.Contains(got.notes, "not by a soft reboot, because the new system is entered only once") {
 			t.Errorf("%s: left by %q, notes %s", method, got.ways, got.notes)
 		}
 	}

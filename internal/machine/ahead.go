@@ -1,0 +1,95 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/host"
+	"machine-pivot/pivot"
+)
+
+// Ahead is what is known, before a commit, about the ways into the system that it makes the next one. LookAhead makes it.
+type Ahead struct {
+	ways   []host.Way
+	cannot map[host.RebootMethod]error // why a way is not possible
+	door   Door                        // nil without a way that needs no reboot
+}
+
+// Door has the boot that runs go on into a committed deployment, given by its ID, once this program has ended. The
+// error says why that is impossible.
+type Door func(deployment string) error
+
+// LookAhead finds out, before a commit, which ways of a method can lead into the next system.
+func (m *Machine) LookAhead(ctx context.Context, method host.RebootMethod, next host.Next) Ahead {
+	return m.lookAhead(ctx, method, next, m.Where().Door)
+}
+
+func (m *Machine) lookAhead(ctx context.Context, method host.RebootMethod, next host.Next, find func(context.Context) (Door, error)) Ahead {
+	a := Ahead{ways: host.Ways(method), cannot: map[host.RebootMethod]error{}}
+	for _, way := range a.ways {
+		err := way.Cannot(next)
+		switch {
+		case err != nil:
+		case way.Method == host.RebootEnter:
+			a.door, err = find(ctx)
+		case way.Method == host.RebootSoft:
+			err = m.checkSoft(ctx)
+		case way.Method == host.RebootKexec:
+			err = m.Host.CheckKexec()
+		}
+		a.cannot[way.Method] = err
+	}
+	return a
+}
+
+// Text says how the next system is going to be entered, and why not in a cheaper way, as far as that is known; "" if a
+// method asks for an ordinary reboot.
+func (a Ahead) Text() string { return host.Foresee(a.ways, a.cannot) }
+
+// possible returns the ways that are left, in order. The last is an ordinary reboot.
+func (a Ahead) possible() []host.Way {
+	return slices.DeleteFunc(slices.Clone(a.ways), func(w host.Way) bool { return a.cannot[w.Method] != nil })
+}
+
+// WithWay returns a plan as it is shown, with a note about how the next system is going to be entered, unless by an
+// ordinary reboot that is asked for. early: an initramfs may carry the plan out. Settings that cannot be used stop the
+// change, and not the plan.
+func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan, early bool) pivot.Plan {
+	settings, err := m.Settings()
+	if err != nil || plan.Reboots == 0 {
+		return plan
+	}
+	find := m.Where().Door
+	if early {
+		find = func(context.Context) (Door, error) { return nil, nil }
+	}
+	if text := m.lookAhead(ctx, settings.RebootMethod, NextOf(plan), find).Text(); text != "" {
+		plan.Notes = append(slices.Clone(plan.Notes), text)
+	}
+	return plan
+}
+
+// NextOf returns what a plan says about the next system.
+func NextOf(plan pivot.Plan) host.Next {
+	return host.Next{Once: plan.Tries(), Kargs: !plan.Kargs.Final.Equal(plan.From().Booted.Options)}
+}
+
+// goOn has the boot go on into the committed system, without a reboot, when this program has ended.
+func (m *Machine) goOn(ctx context.Context, door Door) error {
+	target := m.Progress.Content.Target
+	state, err := m.Host.Observe(ctx, target)
+	if err != nil {
+		return err
+	}
+	if lacks := pivot.Failures(state.AsIfRebooted(), target); len(lacks) > 0 || !state.Pending() {
+		return fmt.Errorf("the next boot does not start it: %s", strings.Join(lacks, "; "))
+	}
+	if err := door(state.Default.ID()); err != nil {
+		return err
+	}
+	m.Report().Outcome = OutcomeEntering
+	m.Progress.Note("the boot goes on into the new system, without a reboot")
+	return nil
+}
