@@ -62,6 +62,11 @@ func (h *Host) prepareSoft(ctx context.Context, d ostree.Deployment) error {
 	if err != nil {
 		return err
 	}
+	// What a killed preparation has left would be below the new one, and come back when that has been entered:
+	// systemctl reboot would then be a soft reboot, into it.
+	if err := h.forgetSoft(ctx); err != nil {
+		return err
+	}
 	index, err := h.indexOf(d)
 	if err != nil {
 		return err
@@ -75,12 +80,13 @@ func (h *Host) prepareSoft(ctx context.Context, d ostree.Deployment) error {
 	return nil
 }
 
-// forgetSoft undoes a preparation, which may be incomplete.
+// forgetSoft undoes a preparation, which may be incomplete, and those below it. In a mount namespace of its own, the
+// unmounting is not seen by systemd; the removal of the directory is, since it detaches what is mounted there elsewhere.
 func (h *Host) forgetSoft(ctx context.Context) error {
 	if there, err := h.Has(nextRoot); err != nil || !there {
 		return err
 	}
-	if !h.empty(nextRoot) {
+	for !h.empty(nextRoot) {
 		if _, err := h.Run(ctx, "umount", "--recursive", nextRoot); err != nil {
 			return fmt.Errorf("cannot undo the preparation of a soft reboot: %w", err)
 		}

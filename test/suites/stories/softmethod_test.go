@@ -110,6 +110,40 @@ func TestSoftMethod(t *testing.T) {
 				return
 			}
 			h.SoftReboot()
+			expectStatusAt(t, h, pivot.PhaseDone) // before libostree has noted what runs, as pivot's first units
+			h.BootComplete()
+			expectStatusAt(t, h, pivot.PhaseDone)
+		})
+	}
+}
+
+// TestSoftMethodKilled (P46): whatever a killed preparation has left is gone before the next one, and that leads into
+// the committed system. Until then the machine goes on as it is: the change is committed.
+func TestSoftMethodKilled(t *testing.T) {
+	for name, left := range map[string][]string{
+		"before it was recorded": {"/run/nextroot/usr/old"},
+		"recorded":               {"/run/nextroot/usr/old", "/run/ostree/nextroot-booted"},
+		"an empty directory":     {"/run/nextroot/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := hostdir.New(t)
+			h.AllowSoftReboots()
+			for _, path := range left {
+				if strings.HasSuffix(path, "/") {
+					must(t, os.MkdirAll(h.Path(path), 0o755))
+					continue
+				}
+				h.Write(path, nil)
+			}
+			got := rebase(t, h, day2.Rebase{Pinning: management(t, "0-1")}, host.RebootSoft, nil)
+			if strings.Join(got.ways, " ") != "soft" || !h.SoftPrepared() {
+				t.Errorf("left by %q, notes %s", got.ways, got.notes)
+			}
+			if _, err := os.Stat(h.Path("/run/nextroot/usr/old")); err == nil {
+				t.Error("what the first preparation left is still there")
+			}
+			expectStatusAt(t, h, pivot.PhaseCommitted)
+			h.SoftReboot()
 			expectStatusAt(t, h, pivot.PhaseDone)
 		})
 	}
