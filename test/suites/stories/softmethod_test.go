@@ -149,6 +149,29 @@ func TestSoftMethodKilled(t *testing.T) {
 	}
 }
 
+// TestSoftMethodNoted (P90): libostree notes only the first soft reboot since a boot. After another one pivot does that
+// before a change, or libostree would go on from the system before.
+func TestSoftMethodNoted(t *testing.T) {
+	h := hostdir.New(t)
+	h.AllowSoftReboots()
+	const booted, next = "/run/ostree-booted", "/run/ostree/nextroot-booted"
+	for _, set := range []string{"0", "0-1", "0-2"} {
+		before := string(h.Read(booted))
+		unlock, err := h.Host.Lock() // as each command that changes something
+		must(t, err)
+		must(t, unlock())
+		got := rebase(t, h, day2.Rebase{Pinning: management(t, set)}, host.RebootSoft, nil)
+		if strings.Join(got.ways, " ") != "soft" {
+			t.Fatalf("left by %q, notes %s", got.ways, got.notes)
+		}
+		if set != "0" && (string(h.Read(booted)) == before || h.Read(next) == nil) {
+			t.Errorf("CPUs %s: the record of the system before is still there, or none of the next one", set)
+		}
+		h.SoftReboot()
+		expectStatusAt(t, h, pivot.PhaseDone)
+	}
+}
+
 // TestSoftMethodPlanned: a plan says how the new system is going to be entered, and why not in a cheaper way.
 func TestSoftMethodPlanned(t *testing.T) {
 	h := hostdir.New(t)

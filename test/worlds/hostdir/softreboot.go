@@ -21,11 +21,14 @@ import (
 func (h *Host) AllowSoftReboots() {
 	h.t.Helper()
 	h.Ostree.Version = SoftReboots
-	h.Write("/usr/lib/systemd/system/systemd-soft-reboot.service", nil)
+	h.Write(softUnit, nil)
 	record, err := recordOf(h.Root)
 	h.must(err)
 	h.Write(bootedRecord, record)
 }
+
+// softUnit is systemd's unit for soft reboots.
+const softUnit = "/usr/lib/systemd/system/systemd-soft-reboot.service"
 
 // What libostree records about the running root, and about the one that a soft reboot is going to enter.
 const (
@@ -64,6 +67,7 @@ func (h *Host) SoftReboot() {
 	h.Write("/proc/cmdline", cmdline)
 	if prepared {
 		h.Write(bootedRecord, record)
+		h.Write(softUnit, nil)
 		h.must(os.RemoveAll(h.Path("/run/nextroot"))) // systemd moves it to /
 	}
 }
