@@ -13,12 +13,19 @@ import (
 )
 
 // Lock takes the lock for changing the machine. It is held until unlock is called or the
-// process ends.
+// process ends. With it, libostree knows which system runs: see noteSoft.
 func (h *Host) Lock() (unlock func() error, err error) {
-	return h.lock("/run/pivot/lock", func() error {
+	unlock, err = h.lock("/run/pivot/lock", func() error {
 		return fault.New(fault.Unavailable, "cannot change this machine: another pivot is at work").
 			WithHint("wait for it; pivot status shows how far it is")
 	})
+	if err != nil {
+		return nil, err
+	}
+	if err := h.noteSoft(); err != nil {
+		return nil, errors.Join(err, unlock())
+	}
+	return unlock, nil
 }
 
 // LockStaticPods takes the lock for writing static pods. It is not that of Lock, which a run may hold for

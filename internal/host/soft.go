@@ -24,6 +24,10 @@ const (
 	softUnit   = "/usr/lib/systemd/system/systemd-soft-reboot.service"
 )
 
+// bootComplete is libostree's unit that notes which system a soft reboot has entered. Soft reboots do not stop it, so by
+// itself it runs after the first one only.
+const bootComplete = "ostree-boot-complete.service"
+
 // CheckSoft returns an error if no soft reboot is possible here, whatever the new system is.
 func (h *Host) CheckSoft(ctx context.Context) error {
 	if there, err := h.Has(softUnit); err != nil || !there {
@@ -62,6 +66,11 @@ func (h *Host) prepareSoft(ctx context.Context, d ostree.Deployment) error {
 	if err != nil {
 		return err
 	}
+	// What a killed preparation has left would be below the new one, and come back when that has been entered:
+	// systemctl reboot would then be a soft reboot, into it.
+	if err := h.forgetSoft(ctx); err != nil {
+		return err
+	}
 	index, err := h.indexOf(d)
 	if err != nil {
 		return err
@@ -72,15 +81,30 @@ func (h *Host) prepareSoft(ctx context.Context, d ostree.Deployment) error {
 	if there, err := h.Has(nextRoot + "/usr"); err != nil || !there {
 		return errors.Join(err, errors.New("libostree reports that it is prepared, and there is nothing in "+nextRoot))
 	}
+	_, err = h.Run(ctx, "systemctl", "stop", bootComplete)
+	return err
+}
+
+// noteSoft does what bootComplete does, if a soft reboot has entered the running system and that unit has not run since.
+// Until then libostree takes the system before for the booted one: it would merge that one's /etc into the next.
+func (h *Host) noteSoft() error {
+	running, before, err := h.Sysroot().SoftlyEntered()
+	if err != nil || running == "" {
+		return err
+	}
+	if err := h.Disk.Rename(running, before); err != nil {
+		return fmt.Errorf("cannot note which system the soft reboot has entered: %w", err)
+	}
 	return nil
 }
 
-// forgetSoft undoes a preparation, which may be incomplete.
+// forgetSoft undoes a preparation, which may be incomplete, and those below it. In a mount namespace of its own, the
+// unmounting is not seen by systemd; the removal of the directory is, since it detaches what is mounted there elsewhere.
 func (h *Host) forgetSoft(ctx context.Context) error {
 	if there, err := h.Has(nextRoot); err != nil || !there {
 		return err
 	}
-	if !h.empty(nextRoot) {
+	for !h.empty(nextRoot) {
 		if _, err := h.Run(ctx, "umount", "--recursive", nextRoot); err != nil {
 			return fmt.Errorf("cannot undo the preparation of a soft reboot: %w", err)
 		}

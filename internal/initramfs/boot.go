@@ -1,6 +1,7 @@
 package initramfs
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,35 +13,45 @@ import (
 // bootLabel is the label of the file system that Fedora CoreOS mounts at /boot.
 const bootLabel = "LABEL=boot"
 
-// mountBoot mounts the system's /boot writable. If /boot is on the root file system,
-// ostree-prepare-root has mounted it already.
-func (i *Initramfs) mountBoot(mounted map[string]bool) error {
+// mountBoot mounts the system's /boot writable: the device that the kernel command line or fstab names, else the
+// directory boot of the physical root if it has boot entries, else the file system with the usual label.
+//
+// If /boot is on the root file system, ostree-prepare-root has mounted it already, up to libostree 2025. Later ones leave
+// that to a generator of the started system (ostree-system-generator), which looks at the same directory.
+func (i *Initramfs) mountBoot(physical string, mounted map[string]bool) error {
 	at := i.path("/boot")
-	if i.hasEntries() {
+	if hasEntries(at) {
 		if !mounted[at] {
 			return nil
 		}
 		return writable(at)
 	}
 	device := i.bootDevice()
+	if own := filepath.Join(physical, "boot"); device == "" && hasEntries(own) {
+		if err := bind(own, at, 0); err != nil {
+			return err
+		}
+		return writable(at)
+	}
+	device = cmp.Or(device, bootLabel)
 	if err := i.Run("mount", "-o", "rw", device, at); err != nil {
 		return deferred("cannot mount /boot: %w", err)
 	}
-	if !i.hasEntries() {
+	if !hasEntries(at) {
 		return deferred("cannot use %s as /boot: it has no boot entries", device)
 	}
 	return nil
 }
 
-// hasEntries reports whether /boot has boot entries.
-func (i *Initramfs) hasEntries() bool {
-	_, err := os.Stat(filepath.Join(i.path("/boot"), "loader/entries"))
+// hasEntries reports whether a directory is a /boot with boot entries.
+func hasEntries(boot string) bool {
+	_, err := os.Stat(filepath.Join(boot, "loader/entries"))
 	return err == nil
 }
 
 // bootDevice returns the device to mount at /boot, in a form that mount(8) accepts: from the
-// kernel command line (boot=, as set by Fedora CoreOS), from the system's fstab, or by the
-// usual label. mount(8), which every systemd initramfs has, resolves labels, UUIDs and types.
+// kernel command line (boot=, as set by Fedora CoreOS) or from the system's fstab; "" if neither
+// names one. mount(8), which every systemd initramfs has, resolves labels, UUIDs and types.
 func (i *Initramfs) bootDevice() string {
 	line, err := os.ReadFile(i.path("/proc/cmdline"))
 	if err == nil {
@@ -48,10 +59,7 @@ func (i *Initramfs) bootDevice() string {
 			return values[len(values)-1]
 		}
 	}
-	if device := i.fstab("/boot"); device != "" {
-		return device
-	}
-	return bootLabel
+	return i.fstab("/boot")
 }
 
 // fstab returns the device of a mount point in the system's fstab(5), or "" if there is none.

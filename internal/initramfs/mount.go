@@ -35,7 +35,7 @@ func (i *Initramfs) Mount() error {
 			return err
 		}
 	}
-	return i.mountBoot(mounted)
+	return i.mountBoot(sysroot.Physical(), mounted)
 }
 
 // writable remounts a file system writable and checks its flags. It does not test by writing,

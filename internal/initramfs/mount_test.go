@@ -39,32 +39,46 @@ func prepareRoot(root, physical string, boot bool) error {
 	return err
 }
 
-// TestMount: sysroot becomes writable, /var is that of the stateroot, and /boot is mounted.
+// TestMount: sysroot becomes writable, /var is that of the stateroot, and /boot is mounted: what the machine names, else
+// the physical root's own directory, if it has boot entries, else the file system with the usual label.
 func TestMount(t *testing.T) {
 	needRoot(t)
 	for _, c := range []struct {
 		name, fstab, cmdline string
-		bootThere            bool
+		own                  bool   // /boot is on the root's file system
+		prepared             bool   // and ostree-prepare-root has mounted it
 		device               string // expected device of /boot
 	}{
-		{"on the root's file system", "", "quiet", true, ""},
-		{"kernel command line", "LABEL=other /boot ext4 defaults 0 0\n", "quiet boot=UUID=1234", false, "UUID=1234"},
-		{"fstab", "# LABEL=no /boot\nLABEL=root / xfs\nLABEL=other /boot/ ext4 defaults 0 0\n", "quiet", false, "LABEL=other"},
-		{"label", "", "quiet", false, "LABEL=boot"},
+		{"on the root's file system", "", "quiet", true, true, ""},
+		{"on the root's file system, not mounted", "LABEL=root / xfs\n", "quiet", true, false, ""},
+		{"kernel command line", "LABEL=other /boot ext4 defaults 0 0\n", "quiet boot=UUID=1234", false, false, "UUID=1234"},
+		{"kernel command line, and old entries", "", "quiet boot=UUID=1234", true, false, "UUID=1234"},
+		{"fstab", "# LABEL=no /boot\nLABEL=root / xfs\nLABEL=other /boot/ ext4 defaults 0 0\n", "quiet", false, false, "LABEL=other"},
+		{"fstab, and old entries", "LABEL=other /boot ext4 defaults 0 0\n", "quiet", true, false, "LABEL=other"},
+		{"label", "", "quiet", false, false, "LABEL=boot"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root, physical := system(t)
 			write(t, root+"/etc/fstab", c.fstab)
 			write(t, root+"/proc/cmdline", c.cmdline)
+			boot := physical + "/boot" // the directory that must be mounted at /boot
+			if c.device != "" {
+				boot = t.TempDir()
+				must(t, os.MkdirAll(boot+"/loader/entries", 0o755))
+			}
+			if !c.own {
+				must(t, os.RemoveAll(physical+"/boot"))
+				must(t, os.Mkdir(physical+"/boot", 0o755))
+			}
 			inNamespace(t, func() error {
-				if err := prepareRoot(root, physical, c.bootThere); err != nil {
+				if err := prepareRoot(root, physical, c.prepared); err != nil {
 					return err
 				}
 				var ran []string
 				i := initramfs.New(root)
 				i.Run = func(argv ...string) error {
 					ran = argv
-					return unix.Mount(physical+"/boot", root+"/boot", "", unix.MS_BIND, "")
+					return unix.Mount(boot, root+"/boot", "", unix.MS_BIND, "")
 				}
 				if err := i.Mount(); err != nil {
 					return err
@@ -79,8 +93,8 @@ func TestMount(t *testing.T) {
 				}
 				return nil
 			})
-			for _, path := range []string{"/ostree/deploy/os/var/probe", "/ostree/probe", "/boot/probe"} {
-				if _, err := os.Stat(physical + path); err != nil {
+			for _, path := range []string{physical + "/ostree/deploy/os/var/probe", physical + "/ostree/probe", boot + "/probe"} {
+				if _, err := os.Stat(path); err != nil {
 					t.Error(err)
 				}
 			}
@@ -95,12 +109,13 @@ func TestMountFails(t *testing.T) {
 		name, want string
 		spoil      func(root, physical string)
 	}{
-		{"no device", "no such device", nil},
+		{"no device, and no entries on the root", "no such device", nil},
 		{"another /boot", "it has no boot entries", func(root, physical string) {}},
 		{"not booted", "not booted from an ostree", func(root, _ string) { _ = os.Remove(filepath.Join(root, "run/ostree-booted")) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root, physical := system(t)
+			must(t, os.RemoveAll(physical+"/boot/loader"))
 			inNamespace(t, func() error {
 				if err := prepareRoot(root, physical, false); err != nil {
 					return err

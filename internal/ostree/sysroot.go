@@ -61,9 +61,9 @@ type DeploymentRef struct {
 func (d DeploymentRef) ID() string { return fmt.Sprintf("%s-%s.%d", d.Stateroot, d.Checksum, d.Serial) }
 
 // Booted returns the booted deployment: the one whose directory has the device and inode of
-// the root directory (ostree-sysroot.c).
+// the root directory (ostree-sysroot.c), or those that are recorded for it.
 func (s *Sysroot) Booted() (Deployment, error) {
-	_, err := os.Stat(filepath.Join(s.root, "run/ostree-booted"))
+	_, err := os.Stat(filepath.Join(s.root, bootedRecord))
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return Deployment{}, fmt.Errorf("cannot find the booted deployment: %w", err)
@@ -74,21 +74,35 @@ func (s *Sysroot) Booted() (Deployment, error) {
 	if err != nil {
 		return Deployment{}, err
 	}
+	dir, err := s.dirOf(booted)
+	if err != nil {
+		return Deployment{}, err
+	}
+	if dir == "" {
+		return Deployment{}, fmt.Errorf("cannot find the booted deployment: none below %s/ostree/deploy is the root directory", s.physical)
+	}
+	ref, err := refOf(dir)
+	if err != nil {
+		return Deployment{}, err
+	}
+	return s.Deployment(ref)
+}
+
+// dirOf returns the directory of the deployment with a device and inode; "" if there is none.
+func (s *Sysroot) dirOf(d inode) (string, error) {
 	dirs, err := filepath.Glob(filepath.Join(s.physical, "ostree/deploy/*/deploy/*.[0-9]*"))
 	if err != nil {
-		return Deployment{}, fmt.Errorf("cannot find the booted deployment: %w", err)
+		return "", fmt.Errorf("cannot find the booted deployment: %w", err)
 	}
 	for _, dir := range dirs {
-		if st, err := statInode(dir); err != nil || st != booted {
+		if st, err := statInode(dir); err != nil || st != d {
 			continue
 		}
-		ref, err := refOf(dir)
-		if err != nil {
-			continue // not a deployment
+		if _, err := refOf(dir); err == nil { // else it is not a deployment
+			return dir, nil
 		}
-		return s.Deployment(ref)
 	}
-	return Deployment{}, fmt.Errorf("cannot find the booted deployment: none below %s/ostree/deploy is the root directory", s.physical)
+	return "", nil
 }
 
 // inode identifies a directory.

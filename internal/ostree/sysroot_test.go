@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/ostree/gvariant"
 	"machine-pivot/test/tools/need"
@@ -83,6 +85,46 @@ func TestBooted(t *testing.T) {
 	write(t, filepath.Join(deployed, "run/ostree-booted"), "garbage")
 	if _, err := ostree.OpenSysroot(deployed).Booted(); err == nil {
 		t.Error("garbage in /run/ostree-booted: no error")
+	}
+}
+
+// TestBootedSoftly: a soft reboot keeps /run, so for a while the record of the running root is that of the system before.
+// The deployment whose /etc is in use is the booted one.
+func TestBootedSoftly(t *testing.T) {
+	dir := t.TempDir()
+	record := func(deployment string) string {
+		var st unix.Stat_t
+		check(t, unix.Stat(deployment, &st))
+		return string(encode(t, "a{sv}", []any{gvariant.Tuple{"backing-root-device-inode", gvariant.Variant{Type: "(tt)", Value: gvariant.Tuple{st.Dev, st.Ino}}}}))
+	}
+	deployed := map[string]string{}
+	for _, digit := range []string{"a", "b"} {
+		deployed[digit] = filepath.Join(dir, "ostree/deploy/os/deploy", strings.Repeat(digit, 64)+".0")
+		check(t, os.MkdirAll(filepath.Join(deployed[digit], "etc"), 0o755))
+		write(t, deployed[digit]+".origin", "[origin]\n")
+	}
+	for name, c := range map[string]struct{ now, next, etc, want string }{
+		"an ordinary boot":            {record(deployed["a"]), "", "a", "a"},
+		"prepared":                    {record(deployed["a"]), record(deployed["b"]), "a", "a"},
+		"entered":                     {record(deployed["a"]), record(deployed["b"]), "b", "b"},
+		"entered and noted":           {record(deployed["b"]), "", "b", "b"},
+		"what was prepared is gone":   {record(deployed["a"]), record(dir), "a", "a"},
+		"a record without deployment": {record(deployed["a"]), string(encode(t, "a{sv}", []any{})), "a", "a"},
+		"garbage":                     {record(deployed["a"]), "garbage", "a", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir() // a composefs: not the deployment's directory
+			check(t, os.Symlink(dir, filepath.Join(root, "sysroot")))
+			check(t, os.Symlink(filepath.Join(deployed[c.etc], "etc"), filepath.Join(root, "etc")))
+			write(t, filepath.Join(root, "run/ostree-booted"), c.now)
+			if c.next != "" {
+				write(t, filepath.Join(root, "run/ostree/nextroot-booted"), c.next)
+			}
+			booted, err := ostree.OpenSysroot(root).Booted()
+			if (err == nil) != (c.want != "") || err == nil && string(booted.Checksum.String()[0]) != c.want {
+				t.Errorf("booted %s, %v; want %q", booted.ID(), err, c.want)
+			}
+		})
 	}
 }
 

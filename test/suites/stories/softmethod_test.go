@@ -110,8 +110,65 @@ func TestSoftMethod(t *testing.T) {
 				return
 			}
 			h.SoftReboot()
+			expectStatusAt(t, h, pivot.PhaseDone) // before libostree has noted what runs, as pivot's first units
+			h.BootComplete()
 			expectStatusAt(t, h, pivot.PhaseDone)
 		})
+	}
+}
+
+// TestSoftMethodKilled (P46): whatever a killed preparation has left is gone before the next one, and that leads into
+// the committed system. Until then the machine goes on as it is: the change is committed.
+func TestSoftMethodKilled(t *testing.T) {
+	for name, left := range map[string][]string{
+		"before it was recorded": {"/run/nextroot/usr/old"},
+		"recorded":               {"/run/nextroot/usr/old", "/run/ostree/nextroot-booted"},
+		"an empty directory":     {"/run/nextroot/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := hostdir.New(t)
+			h.AllowSoftReboots()
+			for _, path := range left {
+				if strings.HasSuffix(path, "/") {
+					must(t, os.MkdirAll(h.Path(path), 0o755))
+					continue
+				}
+				h.Write(path, nil)
+			}
+			got := rebase(t, h, day2.Rebase{Pinning: management(t, "0-1")}, host.RebootSoft, nil)
+			if strings.Join(got.ways, " ") != "soft" || !h.SoftPrepared() {
+				t.Errorf("left by %q, notes %s", got.ways, got.notes)
+			}
+			if _, err := os.Stat(h.Path("/run/nextroot/usr/old")); err == nil {
+				t.Error("what the first preparation left is still there")
+			}
+			expectStatusAt(t, h, pivot.PhaseCommitted)
+			h.SoftReboot()
+			expectStatusAt(t, h, pivot.PhaseDone)
+		})
+	}
+}
+
+// TestSoftMethodNoted (P90): libostree notes only the first soft reboot since a boot. After another one pivot does that
+// before a change, or libostree would go on from the system before.
+func TestSoftMethodNoted(t *testing.T) {
+	h := hostdir.New(t)
+	h.AllowSoftReboots()
+	const booted, next = "/run/ostree-booted", "/run/ostree/nextroot-booted"
+	for _, set := range []string{"0", "0-1", "0-2"} {
+		before := string(h.Read(booted))
+		unlock, err := h.Host.Lock() // as each command that changes something
+		must(t, err)
+		must(t, unlock())
+		got := rebase(t, h, day2.Rebase{Pinning: management(t, set)}, host.RebootSoft, nil)
+		if strings.Join(got.ways, " ") != "soft" {
+			t.Fatalf("left by %q, notes %s", got.ways, got.notes)
+		}
+		if set != "0" && (string(h.Read(booted)) == before || h.Read(next) == nil) {
+			t.Errorf("CPUs %s: the record of the system before is still there, or none of the next one", set)
+		}
+		h.SoftReboot()
+		expectStatusAt(t, h, pivot.PhaseDone)
 	}
 }
 

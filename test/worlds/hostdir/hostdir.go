@@ -150,23 +150,6 @@ func (h *Host) BootEntry(i int) {
 	h.Write("/proc/cmdline", []byte("BOOT_IMAGE=/x "+strings.Replace(all[i].Entry.Options, "$ignition_firstboot", "ignition.firstboot", 1)+"\n"))
 }
 
-// SoftReboot starts the default deployment under the running kernel, as systemd does after libostree has prepared
-// that: boot ID, command line and /run stay.
-func (h *Host) SoftReboot() {
-	h.t.Helper()
-	all, err := ostree.OpenSysroot(h.physical).Deployments()
-	h.must(err)
-	run, cmdline, root := h.Path("/run"), h.Read("/proc/cmdline"), all[0].Path
-	h.soft++
-	h.must(mutable(root))
-	if next := filepath.Join(root, "run"); next != run {
-		h.must(os.RemoveAll(next))
-		h.must(os.Rename(run, next))
-	}
-	h.start(root)
-	h.Write("/proc/cmdline", cmdline)
-}
-
 // start starts the system of the deployment at root.
 func (h *Host) start(root string) {
 	h.t.Helper()

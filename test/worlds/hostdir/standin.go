@@ -53,6 +53,8 @@ func (s *Standin) run(ctx context.Context, argv ...string) ([]byte, error) {
 	switch {
 	case strings.Join(argv, " ") == "umount --recursive /run/nextroot":
 		return nil, os.RemoveAll(s.host.Path("/run/nextroot"))
+	case strings.Join(argv, " ") == "systemctl stop ostree-boot-complete.service":
+		return nil, nil
 	case len(argv) > 1 && argv[0] == "ostree" && argv[1] == "--version":
 		return fmt.Appendf(nil, "libostree:\n Version: '%s'\n Features:\n  - libcurl\n%s", s.version(), s.Features), nil
 	case len(argv) < 3 || argv[0] != "ostree":
