@@ -139,6 +139,14 @@ func (m *move) foreseeReboot(ctx context.Context, plan pivot.Plan) string {
 	return ""
 }
 
+// noteCoverage notes what happens if the system on trial does not come up, or hangs.
+func (m *move) noteCoverage(c *trial.Conductor) {
+	c.NoteCoverage(m.settings.RebootMethod)
+	if note := m.LacksWatchdog(); note != "" {
+		m.Progress.Note(note)
+	}
+}
+
 // fallbackLimit is how long a system may take to prove itself, from the start of its kernel, if the
 // setting fallback asks for that.
 const fallbackLimit = 10 * time.Minute
@@ -155,7 +163,7 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 		m.Progress.Note(text)
 	}
 	if plan.Tries() {
-		conductor(m.Machine).NoteCoverage(m.settings.RebootMethod)
+		m.noteCoverage(conductor(m.Machine))
 	}
 	err = m.converger.Converge(ctx, plan, d)
 	switch {

@@ -66,6 +66,9 @@ func (b *FirstBoot) foresee(ctx context.Context, settings host.Settings, plan pi
 	var once error
 	if plan.Tries() {
 		once = host.ErrOnce
+		if note := b.LacksWatchdog(); note != "" {
+			b.Progress.Note(note)
+		}
 	}
 	if text := b.ForeseeReboot(ctx, settings.RebootMethod, once); text != "" && !b.NoReboot {
 		b.Progress.Note(text)
