@@ -140,6 +140,14 @@ func (m *move) foresee(ctx context.Context, plan pivot.Plan, d pivot.Decision) (
 	return ahead
 }
 
+// noteCoverage notes what happens if the system on trial does not come up, or hangs.
+func (m *move) noteCoverage(c *trial.Conductor) {
+	c.NoteCoverage(m.settings.RebootMethod)
+	if note := m.LacksWatchdog(); note != "" {
+		m.Progress.Note(note)
+	}
+}
+
 // fallbackLimit is how long a system may take to prove itself, from the start of its kernel, if the
 // setting fallback asks for that.
 const fallbackLimit = 10 * time.Minute
@@ -154,7 +162,7 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 	}
 	ahead := m.foresee(ctx, plan, d)
 	if plan.Tries() {
-		conductor(m.Machine).NoteCoverage(m.settings.RebootMethod)
+		m.noteCoverage(conductor(m.Machine))
 	}
 	err = m.converger.Converge(ctx, plan, d)
 	switch {

@@ -65,6 +65,14 @@ func (b *FirstBoot) foresee(ahead machine.Ahead, noFallback error) {
 		b.Progress.Note(b.Fallback.Without(noFallback))
 	}
 	if text := ahead.Text(); text != "" && !b.NoReboot {
+	var once error
+	if plan.Tries() {
+		once = host.ErrOnce
+		if note := b.LacksWatchdog(); note != "" {
+			b.Progress.Note(note)
+		}
+	}
+	if text := b.ForeseeReboot(ctx, settings.RebootMethod, once); text != "" && !b.NoReboot {
 		b.Progress.Note(text)
 	}
 }

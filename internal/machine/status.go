@@ -20,6 +20,7 @@ func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 	s, err := m.statusOfRun(ctx)
 	if err == nil {
 		m.correctOpenPhase(ctx, &s)
+		m.noteWatchdog(&s)
 	}
 	return s, err
 }
