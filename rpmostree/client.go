@@ -36,7 +36,11 @@ type daemonStatus struct {
 // requested this change; a running transaction is work in progress, and waited for.
 func (e *RpmOstree) status(ctx context.Context) (daemonStatus, error) {
 	var s daemonStatus
-	out, err := e.call(ctx, e.Limits.forStatus(), e.Run, "rpm-ostree", "status", "--json")
+	var out []byte
+	err := within(ctx, e.Limits.forStatus(), func(ctx context.Context) (err error) {
+		out, err = e.Run(ctx, "rpm-ostree", "status", "--json")
+		return err
+	})
 	if err != nil {
 		return s, err
 	}
@@ -69,16 +73,16 @@ func (e *RpmOstree) idle(ctx context.Context) error {
 
 const seeDaemon = "see: systemctl status rpm-ostreed, journalctl -u rpm-ostreed"
 
-// call runs rpm-ostree with a timeout and classifies its failure.
-func (e *RpmOstree) call(ctx context.Context, timeout time.Duration, run Run, argv ...string) ([]byte, error) {
+// within calls work, which asks rpm-ostree for something, with a timeout, and classifies its failure.
+func within(ctx context.Context, timeout time.Duration, work func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	out, err := run(limited, argv...)
+	err := work(limited)
 	switch {
 	case err == nil:
-		return out, nil
+		return nil
 	case ctx.Err() == nil && limited.Err() != nil:
-		return nil, fault.New(fault.Unavailable, "rpm-ostree did not answer within %s: %w", timeout, err).WithHint(seeDaemon)
+		return fault.New(fault.Unavailable, "rpm-ostree did not answer within %s: %w", timeout, err).WithHint(seeDaemon)
 	}
-	return nil, classify(err)
+	return classify(err)
 }

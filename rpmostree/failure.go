@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/rpmostree/daemon"
 )
 
 // transient matches messages on rpm-ostree's stderr that are worth a retry. Only the cause counts:
@@ -38,7 +39,7 @@ func classify(err error) error {
 	switch {
 	case strings.Contains(text, "ransaction in progress"), strings.Contains(text, "Reboot initiated, cannot start new transaction"):
 		return busy(text)
-	case transient.MatchString(text):
+	case errors.Is(err, daemon.ErrLost), transient.MatchString(text):
 		return fault.New(fault.Unavailable, "%w", err).WithHint(seeDaemon)
 	case strings.Contains(text, "No enabled repositories"):
 		return fault.New(fault.Refused, "%w", err).WithHint(giveRepository)

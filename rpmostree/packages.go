@@ -12,16 +12,19 @@ import (
 	"machine-pivot/pivot"
 )
 
-// packages changes the packages of the staged deployment.
+// packages makes deployments with the requested packages.
 //
 // rpm-ostree starts from the staged deployment, whatever program staged it, and replaces it by one
 // with the packages and with the same base, origin and arguments. Each of these deployments is
-// locked, so none can become the next boot before the commit. One call of its D-Bus interface could
-// change image and packages together, but checks the names of packages against the old image.
+// locked, so none can become the next boot before the commit.
+//
+// Each deployment with something layered is assembled, and with another kernel that takes minutes.
+// So what one call of rpm-ostree's command line cannot change, its daemon is asked to change at
+// once.
 type packages struct {
 	engine     *RpmOstree
 	request    pivot.Request
-	have       pivot.SystemPackages // of the staged deployment, when last checked
+	have       pivot.SystemPackages // of the deployment that an update starts from
 	repository *pivot.Repository    // nil until fetched
 	relock     bool                 // rpm-ostree loses the lock: see withoutFinalize
 }
@@ -52,7 +55,7 @@ func (p *packages) change(ctx context.Context) error {
 		return err
 	}
 	work := func() error {
-		return p.withoutFinalize(ctx, tool, func() error { return p.makeAll(ctx, changes, tool) })
+		return p.withoutFinalize(ctx, tool, func() error { return p.make(ctx, update{changes: changes, offered: p.offered()}, tool) })
 	}
 	if install := namesOf(changes, pivot.PackageInstall); len(install) > 0 {
 		err = p.withRepository(ctx, install, work)
@@ -102,82 +105,13 @@ func namesOf(changes []pivot.PackageChange, action pivot.PackageAction) (names [
 	return names
 }
 
-// call is one of several calls of rpm-ostree. changes are those that are made when it is done.
-type call struct {
-	argv    []string
-	changes []pivot.PackageChange
-}
-
-// calls returns the calls that make the changes. One is enough, unless packages of the image must
-// be removed and others restored, which rpm-ostree cannot do in one call.
-func (p *packages) calls(changes []pivot.PackageChange, t tool) []call {
-	remove, restore := namesOf(changes, pivot.PackageRemove), namesOf(changes, pivot.PackageRestore)
-	install, uninstall := namesOf(changes, pivot.PackageInstall), namesOf(changes, pivot.PackageUninstall)
-	if len(install) > 0 {
-		install = append(install, p.offered()...)
-	}
-	command := func(verb []string, more ...[]string) []string {
-		return slices.Concat([]string{"rpm-ostree"}, verb, t.lockOptions(), slices.Concat(more...))
-	}
-	others := append(prefixed("--install=", install), prefixed("--uninstall=", uninstall)...)
-	switch {
-	case len(restore) > 0 && len(remove) > 0:
-		first := slices.DeleteFunc(slices.Clone(changes), func(c pivot.PackageChange) bool { return c.Action != pivot.PackageRestore })
-		return []call{
-			{command([]string{"override", "reset"}, restore), first},
-			{command([]string{"override", "remove"}, others, remove), changes},
-		}
-	case len(remove) > 0:
-		return []call{{command([]string{"override", "remove"}, others, remove), changes}}
-	case len(restore) > 0:
-		return []call{{command([]string{"override", "reset"}, others, restore), changes}}
-	case len(install) > 0:
-		return []call{{command([]string{"install"}, prefixed("--uninstall=", uninstall), install), changes}}
-	}
-	return []call{{command([]string{"uninstall"}, uninstall), changes}}
-}
-
 // offered returns the packages with the wish PackageOffered that the repository has and the
-// staged deployment lacks.
+// deployment lacks.
 func (p *packages) offered() []string {
 	if p.repository == nil {
 		return nil
 	}
 	return slices.DeleteFunc(p.request.Packages.Names(pivot.PackageOffered), func(name string) bool {
 		return !slices.Contains(p.repository.Names, name) || slices.Contains(p.have.Layered, name) || slices.Contains(p.have.Installed, name)
-	})
-}
-
-func prefixed(option string, names []string) []string {
-	options := make([]string, len(names))
-	for i, name := range names {
-		options[i] = option + name
-	}
-	return options
-}
-
-// makeAll makes all changes, one call after the other.
-func (p *packages) makeAll(ctx context.Context, changes []pivot.PackageChange, t tool) error {
-	for _, c := range p.calls(changes, t) {
-		if err := p.make(ctx, c, t); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// make runs one call as a transaction.
-func (p *packages) make(ctx context.Context, c call, t tool) error {
-	return p.engine.transact(ctx, transaction{
-		argv:   c.argv,
-		before: func(context.Context) error { return p.engine.lockByFile(t) },
-		complete: func(ctx context.Context) error {
-			missing, err := p.missing(ctx)
-			missing = slices.DeleteFunc(missing, func(m pivot.PackageChange) bool { return !slices.Contains(c.changes, m) })
-			if err == nil && len(missing) > 0 {
-				err = fault.New(fault.Internal, "rpm-ostree reported success, but what it staged still needs: %s", changeList(missing))
-			}
-			return err
-		},
 	})
 }

@@ -48,12 +48,15 @@ type repository struct {
 func newRepository(t *testing.T, h *hostdir.Host) *repository {
 	t.Helper()
 	need.Program(t, "createrepo_c")
-	r := &repository{offers: []string{"kernel-rt-core", "kernel-rt-kvm", "usbguard"}, dir: "/var/cache/packages"}
+	r := &repository{offers: []string{"kernel-rt-core", "kernel-rt-kvm", "kernel-64k-core", "usbguard"}, dir: "/var/cache/packages"}
 	dir := h.Path(r.dir)
 	must(t, os.MkdirAll(dir, 0o755))
 	must(t, oscontainer.Repository(dir, []oscontainer.RPM{
 		{Name: "kernel-rt-core", Version: "6.1", Files: map[string][]byte{
 			"/usr/lib/modules/6.1+rt/vmlinuz": []byte("realtime kernel"), "/usr/lib/modules/6.1+rt/initramfs.img": []byte("its initramfs"),
+		}},
+		{Name: "kernel-64k-core", Version: "6.1", Files: map[string][]byte{
+			"/usr/lib/modules/6.1+64k/vmlinuz": []byte("kernel with large pages"), "/usr/lib/modules/6.1+64k/initramfs.img": []byte("its initramfs"),
 		}},
 		{Name: "kernel-rt-kvm", Version: "6.1", Files: map[string][]byte{"/usr/lib/modules/6.1+rt/kvm.ko": []byte("kvm")}},
 		{Name: "usbguard", Version: "1.0", Files: map[string][]byte{"/usr/bin/usbguard": []byte("usbguard")}},

@@ -2,11 +2,11 @@ package rpmostree
 
 import (
 	"context"
-	"fmt"
 
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
+	"machine-pivot/rpmostree/daemon"
 )
 
 // rebase is one locked deployment that rpm-ostree makes of a commit in the repository.
@@ -23,18 +23,12 @@ type rebase struct {
 	refs    []string // of the image, before the rebase
 }
 
-func (e *RpmOstree) rebase(ctx context.Context, r pivot.Request, t tool) (err error) {
-	b := rebase{engine: e, request: r, tool: t}
+func (e *RpmOstree) newRebase(r pivot.Request, t tool) (b *rebase, err error) {
+	b = &rebase{engine: e, request: r, tool: t}
 	if b.commit, err = ostree.ParseChecksum(r.Commit); err == nil {
 		b.refs, err = b.imageRefs() // before rpm-ostree deletes them
 	}
-	if err == nil {
-		err = e.transact(ctx, transaction{argv: b.command(), before: b.before, complete: func(context.Context) error { return b.complete() }})
-	}
-	if err != nil {
-		return fmt.Errorf("cannot rebase to %s: %w", r.Image.Reference, err)
-	}
-	return nil
+	return b, err
 }
 
 // imageRefs returns the refs of images that point to the commit.
@@ -48,24 +42,30 @@ func (b *rebase) imageRefs() ([]string, error) {
 
 // before removes a staged deployment, since rpm-ostree would start from it. It does not use
 // "rpm-ostree cleanup", which also deletes the refs of the image that was just imported.
-func (b *rebase) before(ctx context.Context) error {
-	if err := b.engine.Ostree.Discard(ctx); err != nil {
-		return err
+func (b *rebase) before(ctx context.Context) error { return b.engine.Ostree.Discard(ctx) }
+
+// base returns the refspec. The commit has a colon as prefix: without it rpm-ostree would prefix the
+// remote of the current origin and drop the custom origin.
+func (b *rebase) base() string { return ":" + b.request.Commit }
+
+// customOrigin returns what rpm-ostree shows in the place of the commit; nil for a container image.
+func (b *rebase) customOrigin() *daemon.CustomOrigin {
+	if b.request.Image.Container != "" {
+		return nil
 	}
-	return b.engine.lockByFile(b.tool)
+	return &daemon.CustomOrigin{URL: customURL(b.request.Image), Description: customDescription}
 }
 
-// command returns the command line. The commit has a colon as prefix: without it rpm-ostree would
-// prefix the remote of the current origin and drop the custom origin.
+// command returns the command line.
 func (b *rebase) command() []string {
 	argv := append([]string{"rpm-ostree", "rebase"}, b.tool.lockOptions()...)
 	if b.tool.since(2021, 3) {
 		argv = append(argv, "--bypass-driver")
 	}
-	if b.request.Image.Container == "" {
-		argv = append(argv, "--custom-origin-url="+customURL(b.request.Image), "--custom-origin-description="+customDescription)
+	if o := b.customOrigin(); o != nil {
+		argv = append(argv, "--custom-origin-url="+o.URL, "--custom-origin-description="+o.Description)
 	}
-	return append(argv, ":"+b.request.Commit)
+	return append(argv, b.base())
 }
 
 // complete restores what rpm-ostree leaves out, and checks the staged deployment against the

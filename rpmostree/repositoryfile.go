@@ -10,14 +10,12 @@ import (
 	"slices"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 
-// keepingLayered calls work, in which rpm-ostree moves to another image and resolves the layered
-// packages again. The requested packages must be in the repository; others may be.
-func (p *packages) keepingLayered(ctx context.Context, booted ostree.Deployment, work func() error) error {
-	layered := booted.Origin.LayeredPackages()
+// keepingLayered calls work, in which rpm-ostree moves to another image and resolves the packages to
+// be layered on it. The requested packages must be in the repository; others may be.
+func (p *packages) keepingLayered(ctx context.Context, layered []string, work func() error) error {
 	if len(layered) == 0 {
 		return work()
 	}

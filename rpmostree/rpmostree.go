@@ -87,7 +87,11 @@ func (e *RpmOstree) make(ctx context.Context, r pivot.Request, booted ostree.Dep
 	cannot := tool.cannotMove(booted.Origin, r.Image)
 	switch {
 	case cannot == "":
-		return p.keepingLayered(ctx, booted, func() error { return e.rebase(ctx, r, tool) })
+		image, err := e.newRebase(r, tool)
+		if err != nil {
+			return err
+		}
+		return p.move(ctx, booted, image)
 	case layered:
 		return fault.New(fault.Refused, "cannot rebase to %s: rpm-ostree %s %s, and only rpm-ostree can keep the packages that are layered", r.Image.Reference, tool.version, cannot).
 			WithHint("undo what is layered first: rpm-ostree reset")

@@ -6,12 +6,11 @@ import (
 	"strings"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
 )
 
-// transaction is one call of rpm-ostree that makes a deployment.
+// transaction is one request to rpm-ostree that makes a deployment.
 type transaction struct {
-	argv     []string
+	run      func(context.Context) error
 	before   func(context.Context) error // called before each call
 	complete func(context.Context) error // completes and checks the staged deployment; fails if it is not the requested one
 }
@@ -28,7 +27,7 @@ func (e *RpmOstree) transact(ctx context.Context, t transaction) error {
 		if err := t.before(ctx); err != nil {
 			return err
 		}
-		if _, err := e.call(ctx, e.Limits.forRebase(), host.WithTmp(e.Sysroot.Root(), e.Run), t.argv...); err != nil {
+		if err := within(ctx, e.Limits.forRebase(), t.run); err != nil {
 			return e.despite(ctx, t, err)
 		}
 		return t.complete(ctx)

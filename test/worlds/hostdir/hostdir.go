@@ -47,6 +47,7 @@ type Host struct {
 	boots     int
 	soft      uint32 // soft reboots since the last boot
 	rpmOstree bool
+	daemon    *rpmostree.Daemon // of rpm-ostree
 }
 
 // New returns a host that has booted the first system. Where the real ostree cannot be used, it
@@ -64,6 +65,7 @@ func New(t testing.TB) *Host {
 	h.Ostree.host = h
 	h.must(made.unpack(dir))
 	t.Cleanup(func() { h.must(mutableAll(h.physical)) })
+	t.Cleanup(h.stopDaemon)
 	h.serve()
 	h.Boot()
 	h.Write("/etc/containers/certs.d/"+h.Registry.Host()+"/ca.crt", h.Registry.CA())
@@ -167,6 +169,7 @@ func (h *Host) start(root string) {
 	h.Kexec = func(_ context.Context, next host.Kernel) error { h.Kexecs = append(h.Kexecs, next); return nil }
 	if h.rpmOstree {
 		h.Write("/usr/bin/rpm-ostree", nil)
+		h.startDaemon()
 	}
 	h.Write("/run/ostree-booted", nil)
 	h.Write("/proc/sys/kernel/random/boot_id", fmt.Appendf(nil, "boot-%d\n", h.boots))
@@ -191,12 +194,31 @@ func (h *Host) InstallRpmOstree(c rpmostree.Control) {
 	h.rpmOstree = true
 	h.Write("/usr/bin/rpm-ostree", nil)
 	h.must(c.Write(h.Root))
+	h.startDaemon()
+}
+
+// startDaemon starts the daemon of rpm-ostree's stand-in, anew if it runs.
+func (h *Host) startDaemon() {
+	h.t.Helper()
+	h.stopDaemon()
+	var err error
+	h.daemon, err = h.RpmOstree().StartDaemon()
+	h.must(err)
+}
+
+func (h *Host) stopDaemon() {
+	h.t.Helper()
+	if h.daemon != nil {
+		h.must(h.daemon.Close())
+		h.daemon = nil
+	}
 }
 
 // RemoveRpmOstree removes the stand-in for rpm-ostree.
 func (h *Host) RemoveRpmOstree() {
 	h.t.Helper()
 	h.rpmOstree = false
+	h.stopDaemon()
 	h.must(os.Remove(h.Path("/usr/bin/rpm-ostree")))
 }
 
@@ -302,7 +324,10 @@ func (h *Host) runProgram(ctx context.Context, argv ...string) ([]byte, error) {
 
 // RpmOstree returns the host's stand-in for rpm-ostree.
 func (h *Host) RpmOstree() *rpmostree.Standin {
-	return &rpmostree.Standin{Root: h.Root, Ostree: h.Ostree.run, Reboot: func(ctx context.Context) error { return h.Reboot(ctx) }}
+	return &rpmostree.Standin{
+		Root: h.Root, Ostree: h.Ostree.run, Daemon: h.daemon,
+		Reboot: func(ctx context.Context) error { return h.Reboot(ctx) },
+	}
 }
 
 // Version returns the version of the running system.

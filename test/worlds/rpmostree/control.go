@@ -19,6 +19,8 @@ const ControlPath = "/etc/rpm-ostree-standin.json"
 type Control struct {
 	Version      string   `json:"version,omitempty"`      // of rpm-ostree; "" is the newest
 	NoContainer  bool     `json:"noContainer,omitempty"`  // built without the feature
+	NoBus        bool     `json:"noBus,omitempty"`        // no message bus listens
+	NoUpdate     bool     `json:"noUpdate,omitempty"`     // the daemon has no UpdateDeployment
 	Driver       *Driver  `json:"driver,omitempty"`       // a registered update driver
 	Transaction  []string `json:"transaction,omitempty"`  // method, client and path of another client's transaction
 	BusyCalls    int      `json:"busyCalls,omitempty"`    // number of calls during which Transaction runs
@@ -41,7 +43,7 @@ type Driver struct {
 
 // Fault is a fault that is injected into a call.
 type Fault struct {
-	Verb    string `json:"verb"`
+	Verb    string `json:"verb"`          // or the method, UpdateDeployment
 	Nth     int    `json:"nth,omitempty"` // of the verb's calls, from 1; 0 is every call
 	At      string `json:"at"`            // start, locked, staged or end
 	Do      string `json:"do"`            // fail, hang or die
@@ -87,17 +89,26 @@ func (c *Control) takesContainers() bool {
 }
 
 // Calls returns the calls of the stand-in since the host booted, one line of arguments for each.
-func Calls(root string) ([]string, error) {
-	data, err := os.ReadFile(runFile(root, "calls"))
+// Requests to the daemon by others than the command line are among them, with the method in the
+// place of the verb, and the modifiers.
+func Calls(root string) ([]string, error) { return lines(root, "calls") }
+
+// Assemblies returns the deployments that were assembled from a base and packages since the host
+// booted, one line each: the packages, with a "-" those that are removed from the base. On a real
+// machine, assembling one takes minutes.
+func Assemblies(root string) ([]string, error) { return lines(root, "assemblies") }
+
+func lines(root, name string) ([]string, error) {
+	data, err := os.ReadFile(runFile(root, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	return slices.Collect(strings.Lines(string(data))), err
 }
 
-// count records a call.
-func (c *Control) count(args []string) error {
-	file := runFile(c.root, "calls")
+// note appends a line to a file that is kept until the next boot.
+func (c *Control) note(name, line string) error {
+	file := runFile(c.root, name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
@@ -105,8 +116,13 @@ func (c *Control) count(args []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(f, strings.Join(args, " "))
-	if err := errors.Join(err, f.Close()); err != nil {
+	_, err = fmt.Fprintln(f, line)
+	return errors.Join(err, f.Close())
+}
+
+// count records a call.
+func (c *Control) count(args []string) error {
+	if err := c.note("calls", strings.Join(args, " ")); err != nil {
 		return err
 	}
 	calls, err := Calls(c.root)
@@ -151,15 +167,20 @@ func (c *call) startDaemon() error {
 // begin does the checks that each changing operation does first.
 func (c *call) begin() error {
 	if c.transaction() != nil {
-		return failf("Transaction in progress: %s\n You can cancel the current transaction with `rpm-ostree cancel`", c.control.Transaction[0])
+		return busy(c.transaction()[0])
 	}
 	return c.lockFree()
 }
 
+// busy is the error while a transaction runs (rpmostreed-sysroot.cxx).
+func busy(title string) error {
+	return failf("Transaction in progress: %s\n You can cancel the current transaction with `rpm-ostree cancel`", title)
+}
+
 // transaction returns another client's transaction while it runs.
 func (c *call) transaction() []string {
-	if c.control.all > c.control.BusyCalls {
-		return nil
+	if c.control.all <= c.control.BusyCalls {
+		return c.control.Transaction
 	}
-	return c.control.Transaction
+	return c.running
 }

@@ -51,11 +51,11 @@ func (l layers) text() string {
 }
 
 func (c *call) install() (int, error) {
-	return c.changePackages(change{install: c.options.operand, uninstall: c.options.values("uninstall")})
+	return c.updateByClient(update{install: c.options.operand, uninstall: c.options.values("uninstall")})
 }
 
 func (c *call) uninstall() (int, error) {
-	return c.changePackages(change{install: c.options.values("install"), uninstall: c.options.operand})
+	return c.updateByClient(update{install: c.options.values("install"), uninstall: c.options.operand})
 }
 
 // override implements "override remove" and "override reset"
@@ -64,7 +64,7 @@ func (c *call) override() (int, error) {
 	if len(c.options.operand) < 2 {
 		return exitFailed, failf("At least one PACKAGE must be specified")
 	}
-	what := change{install: c.options.values("install"), uninstall: c.options.values("uninstall")}
+	what := update{install: c.options.values("install"), uninstall: c.options.values("uninstall")}
 	switch names := c.options.operand[1:]; c.options.operand[0] {
 	case "remove":
 		what.remove = names
@@ -73,79 +73,7 @@ func (c *call) override() (int, error) {
 	default:
 		return exitFailed, failf("Unknown \"override\" subcommand '%s'", c.options.operand[0])
 	}
-	return c.changePackages(what)
-}
-
-// change is the change of packages by one call.
-type change struct{ install, uninstall, remove, reset []string }
-
-// changePackages stages the pending deployment with other packages (deploy_transaction_execute in
-// src/daemon/rpmostreed-transaction-types.cxx). It ignores update drivers.
-func (c *call) changePackages(what change) (int, error) {
-	if err := c.begin(); err != nil {
-		return exitFailed, err
-	}
-	p, err := c.pending()
-	if err != nil {
-		return exitFailed, err
-	}
-	origin, err := c.withPackages(p, what)
-	if err != nil {
-		return exitFailed, err
-	}
-	layer := c.layered
-	if len(what.install) == 0 {
-		layer = c.layeredFromCache
-	}
-	commit, err := layer(p.deployed.Base.String(), origin)
-	if err != nil {
-		return exitFailed, err
-	}
-	if err := c.stage(p.OSName, commit, origin, p.kargs); err != nil {
-		return exitFailed, err
-	}
-	return exitDone, c.printChanges()
-}
-
-// withPackages returns the pending deployment's origin with a change.
-func (c *call) withPackages(p deployment, what change) (ostree.Origin, error) {
-	old := p.deployed.Origin
-	base, err := c.database(p.deployed.Base.String())
-	if err != nil {
-		return old, err
-	}
-	l := layersOf(old)
-	for _, name := range what.uninstall {
-		if !slices.Contains(l.requested, name) {
-			return old, failf("Package/capability '%s' is not currently requested", name)
-		}
-		l.requested = slices.DeleteFunc(l.requested, func(have string) bool { return have == name })
-	}
-	for _, name := range what.install {
-		if have, there := base.find(name); there && old.ContainerImageReference() == "" {
-			return old, failf("\"%s\" is already provided by: %s. Use --allow-inactive to explicitly require it.", name, have.NEVRA)
-		}
-		if slices.Contains(l.requested, name) {
-			return old, failf("Package/capability '%s' is already requested", name)
-		}
-		l.requested = append(l.requested, name)
-	}
-	for _, name := range what.reset {
-		if !slices.Contains(l.removed, name) {
-			return old, failf("No overrides for package '%s'", name)
-		}
-		l.removed = slices.DeleteFunc(l.removed, func(have string) bool { return have == name })
-	}
-	for _, name := range what.remove {
-		if _, there := base.find(name); !there {
-			return old, failf("Package \"%s\" not found", name)
-		}
-		if slices.Contains(l.removed, name) {
-			return old, failf("Override already exists for package '%s'", name)
-		}
-		l.removed = append(l.removed, name)
-	}
-	return withLayers(old, l)
+	return c.updateByClient(what)
 }
 
 // withLayers returns an origin with other layers. If there are layers, the key of the base commit
@@ -200,6 +128,9 @@ func (c *call) layeredFromCache(base string, origin ostree.Origin) (commit strin
 	}
 	db, err := c.database(base)
 	if err != nil {
+		return "", err
+	}
+	if err := c.control.note("assemblies", strings.Join(append(l.requested, prefixed("-", l.removed)...), " ")); err != nil {
 		return "", err
 	}
 	err = c.writing(func(repo string) error {

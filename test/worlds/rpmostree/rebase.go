@@ -29,27 +29,11 @@ func (c *call) rebase() (int, error) {
 	if err := c.driven(); err != nil {
 		return exitFailed, err
 	}
-	if err := c.begin(); err != nil {
-		return exitFailed, err
+	what := update{refspec: c.options.operand[0], url: c.options.value("custom-origin-url"), description: c.options.value("custom-origin-description")}
+	if what.url != "" && what.description == "" {
+		return exitFailed, failf("--custom-origin-description must be supplied with --custom-origin-url")
 	}
-	p, err := c.pending()
-	if err != nil {
-		return exitFailed, err
-	}
-	w, err := c.want(c.options.operand[0], p)
-	if err != nil {
-		return exitFailed, err
-	}
-	origin, err := c.origin(w, p.deployed.Origin)
-	if err != nil {
-		return exitFailed, err
-	}
-	commit, err := c.layered(w.commit, origin)
-	if err != nil {
-		return exitFailed, err
-	}
-	// The kernel arguments are those of the pending deployment.
-	if err := c.stage(p.OSName, commit, origin, p.kargs); err != nil {
+	if err := c.update(what); err != nil {
 		return exitFailed, err
 	}
 	return exitDone, c.printChanges()
@@ -122,11 +106,7 @@ func (c *call) find(w wanted) (wanted, error) {
 
 // origin returns the new origin: the refspec, with everything that is layered. A custom origin is
 // kept only with a checksum or with a container's digest.
-func (c *call) origin(w wanted, old ostree.Origin) (ostree.Origin, error) {
-	url, description := c.options.value("custom-origin-url"), c.options.value("custom-origin-description")
-	if url != "" && description == "" {
-		return ostree.Origin{}, failf("--custom-origin-description must be supplied with --custom-origin-url")
-	}
+func (c *call) origin(w wanted, what update, old ostree.Origin) (ostree.Origin, error) {
 	text := "[origin]\n"
 	switch {
 	case w.image:
@@ -136,8 +116,8 @@ func (c *call) origin(w wanted, old ostree.Origin) (ostree.Origin, error) {
 	default:
 		text += "refspec=" + w.refspec + "\n"
 	}
-	if url != "" && (w.checksum || w.image && strings.Contains(w.refspec, "@sha256:")) {
-		text += "custom-url=" + url + "\ncustom-description=" + description + "\n"
+	if what.url != "" && (w.checksum || w.image && strings.Contains(w.refspec, "@sha256:")) {
+		text += "custom-url=" + what.url + "\ncustom-description=" + what.description + "\n"
 	}
 	return ostree.ParseOrigin([]byte(text + layersOf(old).text()))
 }

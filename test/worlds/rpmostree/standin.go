@@ -6,8 +6,8 @@
 // features by version, messages and exit statuses, that each operation starts from the pending
 // deployment, both forms of the finalization lock, the removal of image refs that no deployment
 // names, that it contacts the registry even for an image in the repository, and what its client
-// does after the daemon has finished. Unlike the real one it has no daemon: the daemon's work
-// happens in the process, and its state is in the control file.
+// does after the daemon has finished. Unlike the real one its command line does the daemon's work
+// itself, and its state is in the control file. Daemon is the interface of the daemon for others.
 //
 // Layering: a deployment whose origin requests packages, or removes packages of the image, gets
 // its own commit on top of the base, with the files of real RPM packages. Scripts, dependencies,
@@ -33,6 +33,7 @@ type Standin struct {
 	Ostree func(ctx context.Context, argv ...string) ([]byte, error)
 	// Reboot is called by finalize-deployment.
 	Reboot func(ctx context.Context) error
+	Daemon *Daemon // runs beside the calls; nil if there is none
 }
 
 // failure is an error message of the real program.
@@ -60,6 +61,7 @@ type call struct {
 	options options
 	stdout  io.Writer
 	stderr  io.Writer
+	running []string // transaction of another client at the daemon
 }
 
 // Main runs one call with the arguments after the program's name. It returns the exit status, or
@@ -69,7 +71,7 @@ func (s *Standin) Main(ctx context.Context, args []string, stdout, stderr io.Wri
 	if err != nil {
 		return exitFailed, err
 	}
-	c := &call{Standin: s, ctx: ctx, control: control, stdout: stdout, stderr: stderr}
+	c := &call{Standin: s, ctx: ctx, control: control, stdout: stdout, stderr: stderr, running: s.Daemon.transaction()}
 	status, err := c.run(args)
 	switch {
 	case errors.Is(err, ErrDied):

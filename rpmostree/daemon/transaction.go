@@ -1,0 +1,89 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// Grace is how long a cancelled transaction may take to end. The daemon cannot interrupt each of
+// its steps.
+const Grace = 30 * time.Second
+
+const transactionInterface = busName + ".Transaction"
+
+// follow starts the transaction at the other end of conn, and returns its result. If another client
+// has requested the same, the daemon lets both follow one transaction.
+func follow(ctx context.Context, conn *dbus.Conn, show func(string)) error {
+	signals := make(chan *dbus.Signal, 64)
+	conn.Signal(signals)
+	daemon := conn.Object(busName, "/") // not a name on a bus, but GDBus refuses an empty one
+	started := daemon.Go(transactionInterface+".Start", 0, make(chan *dbus.Call, 1)).Done
+	progress := progress{show: show}
+	end, over := ctx.Done(), (<-chan time.Time)(nil)
+	for {
+		select {
+		case call := <-started:
+			if call.Err != nil {
+				return failed("start rpm-ostree's transaction", call.Err)
+			}
+			started = nil
+		case signal, open := <-signals:
+			if !open {
+				return ErrLost
+			}
+			if finished, err := progress.take(signal); finished {
+				return errors.Join(ctx.Err(), err)
+			}
+		case <-end:
+			daemon.Go(transactionInterface+".Cancel", 0, make(chan *dbus.Call, 1))
+			end, over = nil, time.After(Grace)
+		case <-over:
+			return fmt.Errorf("%w, and the transaction of rpm-ostree goes on", ctx.Err())
+		}
+	}
+}
+
+// progress shows how far a transaction is.
+type progress struct {
+	show func(line string)
+	last string
+}
+
+// take takes a signal of the transaction: its result, or a line to show.
+func (p *progress) take(signal *dbus.Signal) (finished bool, err error) {
+	switch strings.TrimPrefix(signal.Name, transactionInterface+".") {
+	case "Finished":
+		var success bool
+		var message string
+		if err := dbus.Store(signal.Body, &success, &message); err != nil {
+			return true, fmt.Errorf("cannot read the result of rpm-ostree's transaction: %w", err)
+		}
+		if !success {
+			err = errors.New("rpm-ostree: " + message)
+		}
+		return true, err
+	case "Message", "TaskBegin", "PercentProgress":
+		p.line(signal)
+	}
+	return false, nil
+}
+
+// line shows a signal's text. A counted step, such as "Importing packages (3/7)", is shown once.
+func (p *progress) line(signal *dbus.Signal) {
+	if len(signal.Body) == 0 {
+		return
+	}
+	text, _ := signal.Body[0].(string)
+	if strings.HasSuffix(signal.Name, ".PercentProgress") {
+		text, _, _ = strings.Cut(text, " (")
+	}
+	if text = strings.TrimSpace(text); text != "" && text != p.last {
+		p.last = text
+		p.show(text)
+	}
+}
