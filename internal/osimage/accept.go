@@ -54,6 +54,14 @@ func (i *importer) acceptEarly(base *baseCommit) (err error) {
 	return nil
 }
 
+// early has the checks that need only some files of the image.
+func (i *importer) early(base *baseCommit) error {
+	if err := i.acceptEarly(base); err != nil {
+		return err
+	}
+	return i.bindEarly(base)
+}
+
 // baseCommit is the encapsulated commit; zero until its layer has been read.
 type baseCommit struct {
 	mu       sync.Mutex
@@ -65,6 +73,13 @@ func (b *baseCommit) set(commit ostree.Checksum) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.commit = commit
+}
+
+// known returns the encapsulated commit, or zero.
+func (b *baseCommit) known() ostree.Checksum {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.commit
 }
 
 // refusal is an error about the whole image, not about the layer that was read last.
