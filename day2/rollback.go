@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -91,13 +92,21 @@ func (r *Rollback) previous(state pivot.State) (ostree.Deployment, error) {
 	if err != nil {
 		return ostree.Deployment{}, err
 	}
+	var others []string // in other stateroots, with a /var and an /etc of their own
 	for _, d := range all {
 		booted := d.Checksum.String() == state.Booted.Commit && d.Serial == state.Booted.Serial
-		if d.Stateroot == state.Booted.Stateroot && booted == state.Pending() {
+		if d.Stateroot != state.Booted.Stateroot {
+			others = append(others, d.ID())
+		} else if booted == state.Pending() {
 			return d, nil
 		}
 	}
-	return ostree.Deployment{}, fault.New(fault.Refused, "cannot roll back: there is no deployment but the running one")
+	none := fault.New(fault.Refused, "cannot roll back: there is no deployment but the running one")
+	if len(others) > 0 {
+		none = fault.New(fault.Refused, "cannot roll back: there is no deployment but the running one in stateroot %s", state.Booted.Stateroot).
+			WithHint("another stateroot is another installation, with its own /var: to start it, choose it in the boot menu: %s", strings.Join(others, ", "))
+	}
+	return ostree.Deployment{}, none
 }
 
 // target returns what the next boot is verified against after the rollback, and the deployment

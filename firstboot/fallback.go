@@ -59,20 +59,16 @@ func (b *FirstBoot) keep(ctx context.Context) error {
 	return b.Fallback.Keep(ctx, b.Machine)
 }
 
-// foresee notes, before the commit, how the new system is going to be entered.
-func (b *FirstBoot) foresee(ahead machine.Ahead, noFallback error) {
+// foresee notes, before the commit of a plan, how the new system is going to be entered, and what does not return
+// the machine from it if it hangs.
+func (b *FirstBoot) foresee(plan pivot.Plan, ahead machine.Ahead, noFallback error) {
 	if noFallback != nil {
 		b.Progress.Note(b.Fallback.Without(noFallback))
 	}
-	if text := ahead.Text(); text != "" && !b.NoReboot {
-	var once error
-	if plan.Tries() {
-		once = host.ErrOnce
-		if note := b.LacksWatchdog(); note != "" {
-			b.Progress.Note(note)
-		}
+	if note := b.LacksWatchdog(); note != "" && plan.Tries() {
+		b.Progress.Note(note)
 	}
-	if text := b.ForeseeReboot(ctx, settings.RebootMethod, once); text != "" && !b.NoReboot {
+	if text := ahead.Text(); text != "" && !b.NoReboot {
 		b.Progress.Note(text)
 	}
 }

@@ -126,7 +126,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 	var ahead machine.Ahead
 	if decision.Action == pivot.ActionApply || decision.Action == pivot.ActionReboot {
 		ahead = b.LookAhead(ctx, settings.RebootMethod, machine.NextOf(plan))
-		b.foresee(ahead, noFallback)
+		b.foresee(plan, ahead, noFallback)
 	}
 	if err := converger.Converge(ctx, plan, decision); err != nil {
 		return err

@@ -34,7 +34,7 @@ func (e *Direct) needs(r pivot.Request, booted ostree.Deployment) (n needs, err 
 	if err != nil {
 		return n, err
 	}
-	demands, err := e.plain().demands(commit, r)
+	_, demands, err := e.plain().demands(commit, r)
 	n.composefs = demands.Composefs
 	merge, merr := e.plain().entryOf(booted)
 	n.sources = len(merge.Sources) > 0

@@ -66,11 +66,7 @@ func checkGivesVerity(repo *ostree.Repo) error {
 
 // refuse returns an error for demands that no host can meet for a new image.
 func refuse(d ostree.Demands) error {
-	switch {
-	case d.Signed:
-		return fault.New(fault.Refused, "cannot deploy the image: it boots only if a signature covers its image of composefs (composefs.enabled=signed, in its prepare-root.conf or among the kernel arguments), which pivot does not check").
-			WithHint("use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=verity, yes or maybe")
-	case d.TransientEtc:
+	if d.TransientEtc {
 		return fault.New(fault.Refused, "cannot deploy the image: its system forgets /etc at each boot (etc.transient in its prepare-root.conf), and with it what a pivot carries over").
 			WithHint("use an image without etc.transient in /usr/lib/ostree/prepare-root.conf")
 	}
@@ -78,7 +74,7 @@ func refuse(d ostree.Demands) error {
 }
 
 func noVerity(why string) *fault.Error {
-	return fault.New(fault.Refused, "cannot deploy the image: it boots only with fs-verity on each of its files (composefs.enabled=verity, in its prepare-root.conf), and %s", why)
+	return fault.New(fault.Refused, "cannot deploy the image: it boots only with fs-verity on each of its files (composefs.enabled=verity or signed, in its prepare-root.conf), and %s", why)
 }
 
 func noComposefs(why string) *fault.Error {
@@ -88,7 +84,7 @@ func noComposefs(why string) *fault.Error {
 // checkDemands returns an error if the deployment made for the request lacks what its system
 // needs to boot. It checks the deployment itself, not what libostree claims to support.
 func (e *Ostree) checkDemands(made ostree.Deployment, r pivot.Request) error {
-	d, err := e.demands(made.Checksum, r)
+	setup, d, err := e.demands(made.Checksum, r)
 	if err != nil {
 		return err
 	}
@@ -109,10 +105,40 @@ func (e *Ostree) checkDemands(made ostree.Deployment, r pivot.Request) error {
 	if err != nil {
 		return fmt.Errorf("cannot look at the new deployment: %w", err)
 	}
-	if d.Verity {
-		return checkSealed(filepath.Join(made.Path, ostree.ComposefsFile))
+	if d.Signed && !setup.Signed() {
+		return fault.New(fault.Refused, "cannot deploy the image: the kernel argument %s=signed demands a signature, but no key is loaded unless its prepare-root.conf says so, too", ostree.ComposefsArgument).
+			WithHint("remove the argument: --delete-karg %s=signed", ostree.ComposefsArgument)
 	}
-	return nil
+	if !d.Verity {
+		return nil
+	}
+	if err := checkSealed(filepath.Join(made.Path, ostree.ComposefsFile)); err != nil || !d.Signed || made.Checksum.String() == r.Merge.Commit {
+		return err // the commit of the running system is signed, or it would not run
+	}
+	return e.checkSigned(made, setup)
+}
+
+// checkSigned returns an error unless a key of the deployed image has signed the composefs image of its
+// deployment.
+func (e *Ostree) checkSigned(made ostree.Deployment, setup ostree.PrepareRoot) error {
+	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
+	if err != nil {
+		return err
+	}
+	want, err := repo.SignedRoot(made.Checksum, setup)
+	if _, not := errors.AsType[*ostree.UnsignedError](err); not {
+		return fault.New(fault.Refused, "cannot deploy the image: %w", err).
+			WithHint("packages on top of a signed image have no signature; remove them, or use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=verity")
+	}
+	if err != nil {
+		return err
+	}
+	have, _, err := ostree.VerityDigest(filepath.Join(made.Path, ostree.ComposefsFile))
+	if err == nil && have != want {
+		err = fault.New(fault.Refused, "cannot deploy the image: ostree made %s with the digest %s, and %s is signed", ostree.ComposefsFile, have, want).
+			WithHint("see whether this host's libostree makes the same image of composefs as the one that signed it: ostree --version")
+	}
+	return err
 }
 
 // checkSealed returns an error unless a composefs image has fs-verity.
@@ -128,7 +154,7 @@ func checkSealed(image string) error {
 // checkObjects returns an error if the system of a commit, with the request's kernel arguments,
 // boots only with fs-verity and a file has none: the started system could not read it.
 func (e *Ostree) checkObjects(ctx context.Context, commit ostree.Checksum, r pivot.Request) error {
-	d, err := e.demands(commit, r)
+	_, d, err := e.demands(commit, r)
 	if err != nil || !d.Verity {
 		return err
 	}
@@ -143,12 +169,12 @@ func (e *Ostree) checkObjects(ctx context.Context, commit ostree.Checksum, r piv
 	return err
 }
 
-// demands returns the demands of a commit's system with the request's kernel arguments.
-func (e *Ostree) demands(commit ostree.Checksum, r pivot.Request) (ostree.Demands, error) {
+// demands returns how a commit's system mounts its root, and its demands with the request's kernel arguments.
+func (e *Ostree) demands(commit ostree.Checksum, r pivot.Request) (setup ostree.PrepareRoot, d ostree.Demands, err error) {
 	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
 	if err != nil {
-		return ostree.Demands{}, err
+		return setup, d, err
 	}
-	setup, err := ostree.ReadPrepareRoot(func(path string) ([]byte, error) { return repo.ReadFile(commit, path) })
-	return setup.Demands(r.Kargs.Values(ostree.ComposefsArgument)...), err
+	setup, err = ostree.ReadPrepareRoot(func(path string) ([]byte, error) { return repo.ReadFile(commit, path) })
+	return setup, setup.Demands(r.Kargs.Values(ostree.ComposefsArgument)...), err
 }

@@ -54,7 +54,7 @@ func TestAccept(t *testing.T) {
 		{name: "the repository says so", text: "[composefs]\nenabled=yes\n", version: "2023.8", features: composefs, wanted: "maybe"},
 		{name: "verity", text: "[composefs]\nenabled=verity\n", version: "2025.2", features: composefs, want: []string{"fs-verity", "not configured", "ex-integrity.fsverity yes"}},
 		{name: "verity, without composefs", text: "[composefs]\nenabled=verity\n", version: "2025.2", want: []string{"does not have composefs"}},
-		{name: "signed", text: "[composefs]\nenabled=signed\n", version: "2025.2", features: composefs, want: []string{"signature", "enabled=verity"}},
+		{name: "signed", text: "[composefs]\nenabled=signed\n", version: "2025.2", features: composefs, want: []string{"fs-verity", "not configured", "ex-integrity.fsverity yes"}},
 		{name: "a transient etc", text: "[etc]\ntransient=true\n", version: "2025.2", features: composefs, want: []string{"etc.transient"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -14,32 +15,70 @@ import (
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
+	"machine-pivot/pivot"
 )
 
 // An OS image can bind application images, which services of the new system run (package bound).
 // They must be in bootc's storage before that system boots, and only bootc writes there. So they
 // are pulled by the running system's bootc before anything is committed: if one cannot be had,
-// the next boot stays as it is.
+// the next boot stays as it is. Whether they can be had is checked as soon as their names are known:
+// before anything is fetched if the OS image is in the repository already, otherwise during its import.
 
-// bind pulls the application images that a commit in the repository binds, as far as bootc's
-// storage lacks them.
-func (s Store) bind(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum) error {
-	missing, err := s.unbound(repo, commit)
+// checkBindable checks that the application images of an OS image can be had, as far as bootc's storage
+// lacks them: the system has a bootc, and each can be pulled. need is their compressed size, in bytes.
+func (s Store) checkBindable(ctx context.Context, images bound.Images) (need int64, err error) {
+	missing, err := s.unbound(images)
 	if err != nil || len(missing) == 0 {
-		return err
+		return 0, err
 	}
 	if s.Early {
-		return fault.New(fault.Later, "the image binds application images, which the started system pulls: %s", names(missing))
+		return 0, fault.New(fault.Later, "the image binds application images, which the started system pulls: %s", names(missing))
 	}
 	there, err := s.Host.Has(host.BootcPath)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if !there {
-		return fault.New(fault.Refused, "cannot use the image: it binds application images, and this system has no bootc to pull them: %s", names(missing)).
+		return 0, fault.New(fault.Refused, "cannot use the image: it binds application images, and this system has no bootc to pull them: %s", names(missing)).
 			WithHint("go on without them, and pull them after the reboot, with --bound-images=ignore or this key in %s; their services cannot start before", host.SettingsPath)
 	}
-	if err := s.checkBound(ctx, missing); err != nil {
+	if need, err = s.sizeOf(ctx, missing); err != nil {
+		return 0, err
+	}
+	return need, s.roomFor(need)
+}
+
+// checkImported is checkBindable for an OS image that is in the repository already. For another one it does
+// nothing: which application images it binds, only its content says.
+func (s Store) checkImported(ctx context.Context, repo *ostree.Repo, image pivot.Image) error {
+	if s.IgnoreBound {
+		return nil // the import takes the note
+	}
+	commit, found, err := commitOf(repo, image)
+	if err != nil || !found {
+		return err
+	}
+	images, err := bound.Read(repo, commit)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it is not whole, and is fetched again
+	}
+	if err == nil {
+		_, err = s.checkBindable(ctx, images)
+	}
+	return err
+}
+
+// pullBound has bootc pull the application images that a commit binds, as far as its storage lacks them.
+// checkBindable has returned need.
+func (s Store) pullBound(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum, need int64) error {
+	if s.IgnoreBound {
+		return nil
+	}
+	missing, err := s.missingOf(repo, commit)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	if err := s.roomFor(need); err != nil { // again: the OS image has taken some since
 		return err
 	}
 	for _, ref := range missing {
@@ -52,13 +91,18 @@ func (s Store) bind(ctx context.Context, repo *ostree.Repo, commit ostree.Checks
 	return s.stillBound(repo, commit)
 }
 
-// unbound returns the application images that a commit binds and bootc's storage lacks. If they are
-// to be ignored, it takes a note of them and returns none.
-func (s Store) unbound(repo *ostree.Repo, commit ostree.Checksum) ([]imageref.Reference, error) {
+// missingOf returns the application images that a commit binds and bootc's storage lacks.
+func (s Store) missingOf(repo *ostree.Repo, commit ostree.Checksum) ([]imageref.Reference, error) {
 	images, err := bound.Read(repo, commit)
 	if err != nil {
 		return nil, err
 	}
+	return s.unbound(images)
+}
+
+// unbound returns the application images that bootc's storage lacks. If they are to be ignored, it takes
+// a note of them and returns none.
+func (s Store) unbound(images bound.Images) ([]imageref.Reference, error) {
 	wrong := images.Err()
 	if wrong != nil && !s.IgnoreBound {
 		return nil, wrong
@@ -82,7 +126,7 @@ func (s Store) stillBound(repo *ostree.Repo, commit ostree.Checksum) error {
 	if s.IgnoreBound {
 		return nil
 	}
-	missing, err := s.unbound(repo, commit)
+	missing, err := s.missingOf(repo, commit)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -90,23 +134,27 @@ func (s Store) stillBound(repo *ostree.Repo, commit ostree.Checksum) error {
 		WithHint("try again, without --from-downloaded: they are pulled again; keep other programs (bootc) from cleaning up meanwhile")
 }
 
-// checkBound checks, with the host's signature policy and the credentials that bootc uses, that
-// application images can be pulled, and that there is room for them.
-func (s Store) checkBound(ctx context.Context, images []imageref.Reference) (err error) {
+// sizeOf checks, with the host's signature policy and the credentials that bootc uses, that application
+// images can be pulled. It returns the sum of their compressed sizes, in bytes.
+func (s Store) sizeOf(ctx context.Context, images []imageref.Reference) (sum int64, err error) {
 	puller, end, err := s.likeBootc()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	var need int64
 	for _, ref := range images {
 		size, err := puller.Size(ctx, ref)
 		if err != nil {
-			return fault.New(fault.KindOf(err), "the image binds an application image: %w", err).
+			return 0, fault.New(fault.KindOf(err), "the image binds an application image: %w", err).
 				WithHint("if it needs credentials: bootc uses only the first that exists of %s", strings.Join(bootcSecrets(), ", "))
 		}
-		need += size
+		sum += size
 	}
+	return sum, nil
+}
+
+// roomFor checks that application images of a compressed size, in bytes, have room.
+func (s Store) roomFor(need int64) error {
 	free, err := s.Host.Free(s.Host.Sysroot().Physical())
 	if err != nil || need <= free {
 		return err

@@ -148,6 +148,33 @@ func TestBoundRefused(t *testing.T) {
 	}
 }
 
+// TestBoundPreflight: if the OS image is in the repository already, the preflight says whether its application images
+// can be had, and fetches nothing of the OS image.
+func TestBoundPreflight(t *testing.T) {
+	i := imagesOf(t)
+	app := i.serveBinding(t)
+	i.IgnoreBound = true
+	pinned, _ := i.pull(t)
+	blobs := func() (n int) {
+		for _, request := range i.host.Registry.RequestLog() {
+			if strings.Contains(request, "/os/") && strings.Contains(request, "/blobs/") {
+				n++
+			}
+		}
+		return n
+	}
+	i.IgnoreBound, i.notes = false, nil
+	before := blobs()
+	expect(t, i.Check(t.Context(), pinned), fault.Refused, "this system has no bootc to pull them: "+app)
+	b := installBootc(i)
+	must(t, i.Check(t.Context(), pinned))
+	rejectApps(i)
+	expect(t, i.Check(t.Context(), pinned), fault.Refused, "the signature policy rejects it")
+	if len(b.pulled) > 0 || len(i.notes) > 0 || blobs() > before+1 { // the OS image's config
+		t.Errorf("bootc has pulled %q, notes %q, %d blobs", b.pulled, i.notes, blobs()-before)
+	}
+}
+
 // full lets no file system of a host have room.
 func full(i *images) {
 	i.Host.Free = func(string) (int64, error) { return 1 << 10, nil }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/bound"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/retry"
@@ -62,7 +63,10 @@ func (p *Pulled) Check(ctx context.Context, image pivot.Image) error {
 	if err != nil {
 		return err
 	}
-	return found.Check(ctx, repo)
+	if err := found.Check(ctx, repo); err != nil {
+		return err
+	}
+	return p.checkImported(ctx, repo, image)
 }
 
 // retrying opens an image with open, and retries after transient failures.
@@ -119,6 +123,11 @@ func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pi
 	}
 	defer view.Close()
 	found.Accept = func(root ostree.PrepareRoot) error { return p.Engine.CheckPrepareRoot(ctx, root) }
+	var need int64
+	found.Bind = func(images bound.Images) (err error) {
+		need, err = p.checkBindable(ctx, images)
+		return err
+	}
 	result, err := found.Import(ctx, repo, func(so osimage.Progress) { progress(AmountOf(so)) })
 	if err != nil {
 		return pivot.Image{}, err
@@ -128,7 +137,7 @@ func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pi
 	}
 	commit, err := ostree.ParseChecksum(result.Commit)
 	if err == nil {
-		err = p.bind(ctx, repo, commit)
+		err = p.pullBound(ctx, repo, commit, need)
 	}
 	if err != nil {
 		return pivot.Image{}, err

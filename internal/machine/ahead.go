@@ -54,8 +54,8 @@ func (a Ahead) possible() []host.Way {
 }
 
 // WithWay returns a plan as it is shown, with a note about how the next system is going to be entered, unless by an
-// ordinary reboot that is asked for. early: an initramfs may carry the plan out. Settings that cannot be used stop the
-// change, and not the plan.
+// ordinary reboot that is asked for, and about what does not return the machine from a system that hangs. early: an
+// initramfs may carry the plan out. Settings that cannot be used stop the change, and not the plan.
 func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan, early bool) pivot.Plan {
 	settings, err := m.Settings()
 	if err != nil || plan.Reboots == 0 {
@@ -68,7 +68,7 @@ func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan, early bool) pivo
 	if text := m.lookAhead(ctx, settings.RebootMethod, NextOf(plan), find).Text(); text != "" {
 		plan.Notes = append(slices.Clone(plan.Notes), text)
 	}
-	return plan
+	return m.withWatchdog(plan, settings)
 }
 
 // NextOf returns what a plan says about the next system.

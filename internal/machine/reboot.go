@@ -77,20 +77,6 @@ func (m *Machine) RebootBy(ctx context.Context, into, hint string, reboot func(c
 	return nil
 }
 
-// WithWay returns a plan as it is shown, with a note about how the next system is going to be entered, unless
-// by an ordinary reboot that is asked for, and about what does not return the machine from a system that
-// hangs. Settings that cannot be used stop the change, and not the plan.
-func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan) pivot.Plan {
-	settings, err := m.Settings()
-	if err != nil || plan.Reboots == 0 {
-		return plan
-	}
-	if text := m.ForeseeReboot(ctx, settings.RebootMethod, nil); text != "" {
-		plan.Notes = append(slices.Clone(plan.Notes), text)
-	}
-	return m.withWatchdog(plan, settings)
-}
-
 // rebootByFirst reboots by the first of the ways that can be taken. All of them lead into the committed
 // system, so a doubt about one is only noted, and never fails a first boot.
 func (m *Machine) rebootByFirst(ctx context.Context, ways []host.Way) error {

@@ -36,7 +36,26 @@ func (i *importer) accept(commit ostree.Checksum) (decided bool, err error) {
 	if i.Accept == nil {
 		return true, nil
 	}
+	if setup.Signed() {
+		if checked, err := i.checkSigned(commit, setup); err != nil || !checked {
+			return checked, err
+		}
+	}
 	return true, i.Accept(setup)
+}
+
+// checkSigned returns an error unless a key of the image has signed a commit of this import, as its system
+// demands. checked is false if the files for that are not fetched yet.
+func (i *importer) checkSigned(commit ostree.Checksum, setup ostree.PrepareRoot) (checked bool, err error) {
+	_, err = i.target.SignedRoot(commit, setup, i.Format.Native())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if _, not := errors.AsType[*ostree.UnsignedError](err); not {
+		err = fault.New(fault.Refused, "the image would not boot: %w", err).
+			WithHint("sign the commit in the image's build (ostree commit --generate-composefs-metadata, ostree sign), with a key whose public part is in /etc/ostree/initramfs-root-binding.key of the image and of its initramfs; or use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=verity")
+	}
+	return true, err
 }
 
 // acceptEarly calls accept as soon as the encapsulated commit and its prepare-root.conf are
@@ -54,6 +73,14 @@ func (i *importer) acceptEarly(base *baseCommit) (err error) {
 	return nil
 }
 
+// early has the checks that need only some files of the image.
+func (i *importer) early(base *baseCommit) error {
+	if err := i.acceptEarly(base); err != nil {
+		return err
+	}
+	return i.bindEarly(base)
+}
+
 // baseCommit is the encapsulated commit; zero until its layer has been read.
 type baseCommit struct {
 	mu       sync.Mutex
@@ -65,6 +92,13 @@ func (b *baseCommit) set(commit ostree.Checksum) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.commit = commit
+}
+
+// known returns the encapsulated commit, or zero.
+func (b *baseCommit) known() ostree.Checksum {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.commit
 }
 
 // refusal is an error about the whole image, not about the layer that was read last.

@@ -14,6 +14,7 @@ import (
 	"machine-pivot/internal/ostree"
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/ostreetree"
 	"machine-pivot/test/worlds/registry"
 )
 
@@ -156,5 +157,78 @@ func TestPrepareRootOfNoMeaning(t *testing.T) {
 	_, err := h.importRef(ref, bare(t))
 	if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), `composefs.enabled: "perhaps"`) || fault.HintOf(err) == "" {
 		t.Errorf("error %v", err)
+	}
+}
+
+// sign makes the tree's commit one that names its composefs image, signed by a key.
+func (o *osTree) sign(seed byte) {
+	o.t.Helper()
+	digest := strings.TrimSuffix(strings.Repeat("0xab, ", 32), ", ")
+	commit, err := ostreetree.Ostree("commit", "--repo="+o.repo, "--orphan", "--tree=ref="+o.commit(), "--add-metadata-string=version=1",
+		"--add-metadata-string=ostree.linux=6.1", "--add-metadata=ostree.composefs.digest.v0=[byte "+digest+"]")
+	o.must(err)
+	key, _ := ostreetree.Key(seed)
+	o.must(ostreetree.Sign(o.repo, commit, key))
+	o.asMade = commit
+}
+
+// TestSignedRoot (D161): an image that demands a signed root is accepted if its own key has signed its commit. Otherwise it is refused
+// before it has a ref, and by "pivot image import", which no host has to boot, it is stored.
+func TestSignedRoot(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	_, public := ostreetree.Key(1)
+	tree := func(t *testing.T, program string) *osTree {
+		o := newOSTree(t)
+		o.write(prepareRoot, "[composefs]\nenabled=signed\n")
+		o.write("usr/etc/ostree/initramfs-root-binding.key", public)
+		o.write("usr/lib/ostree/ostree-prepare-root", program)
+		return o
+	}
+	const newer, older = "Validating composefs using bootc base commit", "an older one"
+	for _, c := range []struct {
+		name, program string
+		image         func(t *testing.T, o *osTree) v1.Image
+		want          string
+	}{
+		{"encapsulated", newer, func(_ *testing.T, o *osTree) v1.Image { o.sign(1); return o.encapsulated() }, ""},
+		{"legacy", older, func(t *testing.T, o *osTree) v1.Image { o.sign(1); return legacyImage(t, o) }, ""},
+		{"encapsulated, with an older libostree", older, func(_ *testing.T, o *osTree) v1.Image { o.sign(1); return o.encapsulated() }, "older than 2025.7"},
+		{"by another key", newer, func(_ *testing.T, o *osTree) v1.Image { o.sign(2); return o.encapsulated() }, "is by its key"},
+		{"legacy, by another key", older, func(t *testing.T, o *osTree) v1.Image { o.sign(2); return legacyImage(t, o) }, "is by its key"},
+		{"not signed", newer, func(_ *testing.T, o *osTree) v1.Image { return o.encapsulated() }, "of the 0 signatures"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 3)
+			h.t = t
+			ref, _ := h.push("signed-"+strings.NewReplacer(" ", "-", ",", "").Replace(c.name), c.image(t, tree(t, c.program)))
+			repo := bare(t)
+			try := func(accept func(ostree.PrepareRoot) error) error {
+				image, err := h.puller.Open(t.Context(), ref)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer image.Close()
+				image.Accept = accept
+				_, err = image.Import(t.Context(), openRepo(t, repo), nil)
+				return err
+			}
+			err := try(func(ostree.PrepareRoot) error { return nil })
+			if c.want == "" && err != nil {
+				t.Error(err)
+			}
+			if c.want != "" {
+				if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), c.want) || fault.HintOf(err) == "" {
+					t.Errorf("error %v (%s), want %q", err, fault.HintOf(err), c.want)
+				}
+				for ref := range allRefs(t, repo) {
+					if !strings.HasPrefix(ref, "ostree/container/blob/") {
+						t.Errorf("ref %s is left", ref)
+					}
+				}
+			}
+			if err := try(nil); err != nil {
+				t.Errorf("stored: %v", err)
+			}
+		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/guard"
-	"machine-pivot/internal/osimage/bound"
 	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/osimage/layer"
@@ -89,6 +88,7 @@ type importer struct {
 	repo   *ostree.Repo
 	target *ostree.Import
 	guess  *selinux.Contexts // the policy for guessing labels in derived layers; nil: no guesses
+	binds  binding
 	result Result
 }
 
@@ -179,6 +179,9 @@ func (i *importer) finish(ctx context.Context, others []ostree.Root, commit ostr
 	if _, err := i.accept(commit); err != nil { // undecided means that an object is missing; Finish reports which
 		return err
 	}
+	if _, err := i.bind(commit); err != nil {
+		return err
+	}
 	root := ostree.Root{Commit: commit, Refs: append(refs, KeepAliveRef(commit.String()))}
 	if err := i.target.Finish(ctx, append(others, root)...); err != nil {
 		return writing(err)
@@ -192,31 +195,13 @@ func (i *importer) finish(ctx context.Context, others []ostree.Root, commit ostr
 		return err
 	}
 	i.result.KernelArguments = own.Line
-	if err := i.findBound(commit); err != nil {
-		return err
-	}
+	i.reportBound()
 	if i.result.Version == "" {
 		info, err := i.repo.LoadCommit(commit)
 		if err != nil {
 			return err
 		}
 		i.result.Version = info.Version()
-	}
-	return nil
-}
-
-// findBound adds the application images that the commit binds to the result, and what is wrong with
-// them as a note.
-func (i *importer) findBound(commit ostree.Checksum) error {
-	images, err := bound.Read(i.repo, commit)
-	if err != nil {
-		return err
-	}
-	for _, ref := range images.References {
-		i.result.BoundImages = append(i.result.BoundImages, ref.String())
-	}
-	if wrong := images.Err(); wrong != nil {
-		i.result.Notes = append(i.result.Notes, "warning: "+wrong.Error())
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (i *importer) native(ctx context.Context, have present) error {
 	done := func(ctx context.Context, n int) error {
 		if n == 0 && read[n] != nil {
 			base.set(read[n].Commit)
-			return i.acceptEarly(&base)
+			return i.early(&base)
 		}
 		kept, made, err := i.keep(ctx, read[n], derived[n])
 		if err == nil && made {
@@ -50,7 +50,7 @@ func (i *importer) native(ctx context.Context, have present) error {
 		if err != nil {
 			return writing(err)
 		}
-		return i.acceptEarly(&base)
+		return i.early(&base)
 	}
 	err := i.layers(finish.ctx, have, start, done)
 	if failed := finish.wait(); failed != nil {

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/guard"
+	"machine-pivot/internal/osimage/bound"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/osimage/source"
@@ -61,7 +62,10 @@ type Opened struct {
 	// Accept may be nil. Import calls it with the prepare-root.conf of the image as soon as
 	// that is known. It returns an error if the host cannot make a deployment that boots with
 	// these settings. The error ends the import.
-	Accept    func(ostree.PrepareRoot) error
+	Accept func(ostree.PrepareRoot) error
+	// Bind may be nil. Import calls it once with the application images that the image binds, as
+	// soon as these are known and before a ref is set. Its error ends the import.
+	Bind      func(bound.Images) error
 	machine   platform // the platform that the image must be for
 	stated    platform // the platform that the image states
 	source    *source.Image

@@ -33,13 +33,14 @@ type PrepareRoot struct {
 	composefs     string // composefs.enabled: "no", "maybe", "yes", "verity" or "signed"
 	rootTransient bool
 	etcTransient  bool
+	keyPath       string // composefs.keypath: the public keys in the initramfs
 }
 
 // Demands lists what a deployment must have in order to boot, and whether its /etc is ignored.
 type Demands struct {
 	Composefs    bool // the deployment must have ComposefsFile
 	Verity       bool // ComposefsFile and all file objects must have fs-verity
-	Signed       bool // in addition, a signature must cover the digest of ComposefsFile
+	Signed       bool // in addition, a signature must cover the digest of ComposefsFile: see SignedRoot
 	TransientEtc bool // /etc has only the commit's files, not those in the deployment's /etc
 }
 
@@ -53,7 +54,10 @@ func ParsePrepareRoot(text []byte) (PrepareRoot, error) {
 	if err != nil {
 		return PrepareRoot{}, fmt.Errorf("%w: %w", ErrPrepareRoot, err)
 	}
-	p := PrepareRoot{composefs: "no"}
+	p := PrepareRoot{composefs: "no", keyPath: rootKeyPath}
+	if value, found := f.Value("composefs", "keypath"); found {
+		p.keyPath = value
+	}
 	if value, found := f.Value("composefs", "enabled"); found {
 		if p.composefs, err = composefsState(value); err != nil {
 			return PrepareRoot{}, fmt.Errorf("%w: composefs.enabled: %w", ErrPrepareRoot, err)

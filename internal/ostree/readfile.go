@@ -36,6 +36,18 @@ func (im *Import) ReadFile(c Checksum, name string) ([]byte, error) {
 	return locator(im.objectPath).readFile(c, name, maxFile)
 }
 
+// Names is like Repo.Names, for a commit of this import or of the repository. An object that is not there
+// yet is an fs.ErrNotExist.
+func (im *Import) Names(c Checksum, dir string) ([]string, error) {
+	return locator(im.objectPath).names(c, dir)
+}
+
+// Look is like Repo.Look, for a commit of this import or of the repository. An object that is not there yet
+// is an fs.ErrNotExist.
+func (im *Import) Look(c Checksum, name string) (Found, bool, error) {
+	return locator(im.objectPath).look(c, name)
+}
+
 // FileNames returns the names of the files and symbolic links in a directory of a commit,
 // sorted, or none if there is no such directory.
 func (r *Repo) FileNames(c Checksum, dir string) ([]string, error) {
@@ -43,24 +55,29 @@ func (r *Repo) FileNames(c Checksum, dir string) ([]string, error) {
 	if err != nil || !found {
 		return nil, err
 	}
-	var names []string
-	for f := range tree.allFiles() {
+	return tree.fileNames(), nil
+}
+
+// fileNames returns the names of a directory's files and symbolic links, sorted.
+func (t treeObject) fileNames() (names []string) {
+	for f := range t.allFiles() {
 		names = append(names, string(f.name))
 	}
-	return names, nil
+	return names
 }
 
 // Names returns the names of all entries in a directory of a commit, directories last, or none
 // if there is no such directory.
 func (r *Repo) Names(c Checksum, dir string) ([]string, error) {
-	names, err := r.FileNames(c, dir)
-	if err != nil {
-		return nil, err
-	}
-	tree, found, err := locator(r.objectPath).directory(c, dir)
+	return locator(r.objectPath).names(c, dir)
+}
+
+func (at locator) names(c Checksum, dir string) ([]string, error) {
+	tree, found, err := at.directory(c, dir)
 	if err != nil || !found {
 		return nil, err
 	}
+	names := tree.fileNames()
 	for d := range tree.allDirs() {
 		names = append(names, string(d.name))
 	}
@@ -78,7 +95,10 @@ type Found struct {
 // Look reads the entry at a path of a commit in the repository. It returns false if there is
 // none. Symbolic links are not followed.
 func (r *Repo) Look(c Checksum, name string) (Found, bool, error) {
-	at := locator(r.objectPath)
+	return locator(r.objectPath).look(c, name)
+}
+
+func (at locator) look(c Checksum, name string) (Found, bool, error) {
 	tree, found, err := at.directory(c, path.Dir(name))
 	if err != nil || !found {
 		return Found{}, false, err

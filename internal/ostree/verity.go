@@ -105,6 +105,28 @@ func supportsVerity(path string) (bool, error) {
 	return false, os.NewSyscallError("ioctl(FS_IOC_MEASURE_VERITY)", errno)
 }
 
+// VerityDigest returns the fs-verity digest of a file, which must be by SHA-256. found is false if the file has
+// no fs-verity.
+func VerityDigest(path string) (digest Checksum, found bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return digest, false, err
+	}
+	defer f.Close()
+	measured := struct {
+		unix.FsverityDigest
+		digest Checksum
+	}{FsverityDigest: unix.FsverityDigest{Size: uint16(len(digest))}}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.FS_IOC_MEASURE_VERITY, uintptr(unsafe.Pointer(&measured)))
+	switch errno {
+	case 0:
+		return measured.digest, true, nil
+	case unix.ENODATA, unix.ENOTTY, unix.EOPNOTSUPP:
+		return digest, false, nil
+	}
+	return digest, false, os.NewSyscallError("ioctl(FS_IOC_MEASURE_VERITY)", errno)
+}
+
 // HasVerity reports whether a regular file has fs-verity. It does not follow a symbolic link.
 func HasVerity(path string) (bool, error) {
 	var st unix.Statx_t

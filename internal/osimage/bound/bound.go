@@ -12,6 +12,7 @@ package bound
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -46,9 +47,18 @@ func (i Images) Err() error {
 		WithHint("have the OS image corrected, or go on without its application images: --bound-images=ignore")
 }
 
-// Read reads what a commit in a repository binds. It returns only errors of the repository; see
-// Images.Err for errors in files.
-func Read(repo *ostree.Repo, commit ostree.Checksum) (Images, error) {
+// Repository is where a commit is read from: a repository, or an import into one, in which objects may be
+// missing yet. See ostree.Repo.
+type Repository interface {
+	Names(commit ostree.Checksum, dir string) ([]string, error)
+	Look(commit ostree.Checksum, name string) (ostree.Found, bool, error)
+}
+
+var _, _ Repository = (*ostree.Repo)(nil), (*ostree.Import)(nil)
+
+// Read reads what a commit binds. It returns only errors of the repository, among them an fs.ErrNotExist
+// if an object is missing; see Images.Err for errors in files.
+func Read(repo Repository, commit ostree.Checksum) (Images, error) {
 	names, err := repo.Names(commit, Dir)
 	if err != nil {
 		return Images{}, fmt.Errorf("cannot read /%s of commit %s: %w", Dir, commit, err)
@@ -60,6 +70,9 @@ func Read(repo *ostree.Repo, commit ostree.Checksum) (Images, error) {
 			break
 		}
 		text, err := follow(repo, commit, path.Join(Dir, name))
+		if _, broken := errors.AsType[*fs.PathError](err); broken {
+			return Images{}, fmt.Errorf("cannot read /%s/%s of commit %s: %w", Dir, name, commit, err)
+		}
 		if err == nil {
 			err = found.add(name, text)
 		}

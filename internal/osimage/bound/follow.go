@@ -14,7 +14,7 @@ const maxLinks = 40
 
 // follow reads the file that a link of a commit leads to, as the deployed system would see it: an
 // absolute target begins at the root of the commit, and /etc is usr/etc.
-func follow(repo *ostree.Repo, commit ostree.Checksum, link string) (string, error) {
+func follow(repo Repository, commit ostree.Checksum, link string) (string, error) {
 	at, links := link, 0
 	rest := ""
 	for {

@@ -112,6 +112,37 @@ func TestSources(t *testing.T) {
 	}
 }
 
+// TestSourcesKept (P94): with a libostree that carries the keys over, they survive a change by hand, a MachineConfig and
+// a rollback.
+func TestSourcesKept(t *testing.T) {
+	h := hostdir.New(t)
+	h.Ostree.Version = hostdir.KeepsKeys
+	sourceKeys(t, h, `x-options-source-tuned keep="a b"`)
+	expect := func(when string) {
+		t.Helper()
+		all, err := h.Sysroot().Deployments()
+		must(t, err)
+		if got := all[0].Entry.Sources; len(got) != 1 || got[0] != (ostree.OptionsSource{Name: "tuned", Options: `keep="a b"`}) {
+			t.Errorf("%s: the boot entry has the keys %+v", when, got)
+		}
+		h.Boot()
+		if s, err := newMachine(t, h).Status(t.Context()); err != nil || len(s.Notes) > 0 {
+			t.Errorf("%s: notes %q, %v", when, s.Notes, err)
+		}
+	}
+	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
+	_, err := r.Run(t.Context(), day2.Prepared{})
+	must(t, err)
+	expect("rebase")
+	a := day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc.json", Data: clusterConfig("rendered-1", h.Image, `"four=4"`, `"storage":{}`)}}
+	_, err = a.Run(t.Context(), day2.Prepared{})
+	must(t, err)
+	expect("apply")
+	back := day2.Rollback{Machine: newMachine(t, h)}
+	must(t, back.Run(t.Context()))
+	expect("rollback")
+}
+
 // TestOwnedArgument (P94): a change that removes an argument of a program says whose it is.
 func TestOwnedArgument(t *testing.T) {
 	h := hostdir.New(t)

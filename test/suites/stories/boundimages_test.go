@@ -12,6 +12,8 @@ import (
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage/bound"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 	"machine-pivot/test/worlds/oscontainer"
@@ -37,6 +39,20 @@ func store(h *hostdir.Host, names ...string) {
 	h.Write("/sysroot/"+hostimages.BoundStorage+"/overlay-images/images.json", []byte(`[{"names": ["`+strings.Join(names, `"]}, {"names": ["`)+`"]}]`))
 }
 
+// importOnly imports the next system's image, as "pivot image import".
+func importOnly(t *testing.T, h *hostdir.Host, m *machine.Machine) {
+	t.Helper()
+	ref, err := imageref.Parse(h.Image)
+	must(t, err)
+	image, err := m.Puller.Open(t.Context(), ref)
+	must(t, err)
+	defer image.Close()
+	repo, err := ostree.OpenRepo(h.Sysroot().RepoPath())
+	must(t, err)
+	_, err = image.Import(t.Context(), repo, nil)
+	must(t, err)
+}
+
 // TestBoundImages: a pivot by hand to an OS image that binds an application image. Without a bootc it is refused and
 // leaves the machine as it was, unless told otherwise; with one the application image is there before the commit. From
 // then on verify reports when it is missing.
@@ -57,6 +73,7 @@ func TestBoundImages(t *testing.T) {
 	}
 
 	r = day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
+	importOnly(t, h, r.Machine)
 	var stored []string
 	withBootc(h, r.Machine, &stored)
 	plan, err := r.Plan(t.Context(), day2.Prepared{})

@@ -89,6 +89,7 @@ func (w *world) contenders(ctx context.Context) []*contender {
 			all = append(all, w.podman(ctx, derived, phase{"commit", ostreeCommit}, phase{"pull-local", podmanMade}))
 		}
 	}
+	all = append(all, w.seals()...)
 	all = append(all, w.references(ctx)...)
 	for _, name := range []string{legacyImage, chunkedImage, derivedImage} {
 		if i, ok := w.images[name]; ok {

@@ -47,10 +47,11 @@ type settings struct {
 	// referenceProgram is the program of the reference implementation; "": it does not run.
 	referenceProgram string
 
-	cuts int // how many power cuts of each contender's import are tried
-	cpus int // number of processors of each contender; 0: all
-	link *link
-	log  io.Writer
+	verity bool // pivot runs with fs-verity, too
+	cuts   int  // how many power cuts of each contender's import are tried
+	cpus   int  // number of processors of each contender; 0: all
+	link   *link
+	log    io.Writer
 }
 
 // say logs the progress.
@@ -73,6 +74,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	flags.BoolVar(&s.rivals, "rivals", true, "whether podman and skopeo run too")
 	flags.StringVar(&s.referenceProgram, "reference", "", "the program of the reference implementation, ostree-ext, which runs too (test/worlds/oscontainer/reference)")
 	flags.IntVar(&s.cuts, "cuts", 0, "how many power cuts at random moments of an import by each contender are tried after the measurements")
+	flags.BoolVar(&s.verity, "verity", false, "whether pivot also runs with fs-verity, which the file system of -dir must support")
 	flags.IntVar(&s.cpus, "cpus", 0, "the number of processors of each contender; the registry has all (default all)")
 	flags.Func("link", "the link to the registry, such as 100Mb/s,20ms: its rate, and the time of a round trip (default none)", func(text string) (err error) {
 		s.link.linkFacts, err = parseLink(text)

@@ -44,6 +44,8 @@ type Host struct {
 	t         testing.TB
 	made      systems
 	physical  string
+	stateroot string
+	prefixed  bool // boot entries have paths below /boot
 	boots     int
 	soft      uint32 // soft reboots since the last boot
 	rpmOstree bool
@@ -61,16 +63,22 @@ func New(t testing.TB) *Host {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	h := &Host{t: t, made: made, physical: filepath.Join(dir, sysrootDir), Archive: filepath.Join(dir, archiveDir), Commit: made.next}
+	h := &Host{t: t, made: made, physical: filepath.Join(dir, sysrootDir), stateroot: firstStateroot, Archive: filepath.Join(dir, archiveDir), Commit: made.next}
 	h.Ostree.host = h
 	h.must(made.unpack(dir))
 	t.Cleanup(func() { h.must(mutableAll(h.physical)) })
 	t.Cleanup(h.stopDaemon)
 	h.serve()
 	h.Boot()
+	h.trust()
+	return h
+}
+
+// trust lets the running system trust the registry and log in to it.
+func (h *Host) trust() {
+	h.t.Helper()
 	h.Write("/etc/containers/certs.d/"+h.Registry.Host()+"/ca.crt", h.Registry.CA())
 	h.Write("/var/lib/kubelet/config.json", h.Registry.PullSecret(h.Registry.Host()))
-	return h
 }
 
 // ExtendNext adds empty files to the next system. Images already in the registry do not change.
@@ -160,7 +168,7 @@ func (h *Host) start(root string) {
 	}
 	h.must(os.Symlink(h.physical, filepath.Join(root, "sysroot")))
 	h.must(os.Symlink(filepath.Join(h.physical, "boot"), filepath.Join(root, "boot")))
-	h.must(os.Symlink(filepath.Join(h.physical, "ostree/deploy/os/var"), filepath.Join(root, "var")))
+	h.must(os.Symlink(filepath.Join(h.physical, "ostree/deploy", h.stateroot, "var"), filepath.Join(root, "var")))
 	h.Host = host.New(root)
 	count := h.soft
 	h.SoftReboots = func() (uint32, error) { return count, nil }

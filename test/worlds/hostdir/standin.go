@@ -43,6 +43,7 @@ const (
 	lockByFile  = "2022.7"
 	LockInState = "2023.8" // the first that stores the lock in the staged state
 	SoftReboots = "2025.3" // the first that prepares soft reboots
+	KeepsKeys   = "2026.1" // the first that carries the owners of options over to a staged deployment
 )
 
 // run is the Run function of the host for ostree.
@@ -122,7 +123,7 @@ func (s *Standin) do(ctx context.Context, verb string, args []string) error {
 func (s *Standin) stateFile() string { return s.host.Path("/run/ostree/staged-deployment") }
 func (s *Standin) lockFile() string  { return s.stateFile() + "-locked" }
 func (s *Standin) deployDir() string {
-	return filepath.Join(s.host.physical, "ostree/deploy/os/deploy")
+	return filepath.Join(s.host.physical, "ostree/deploy", s.host.stateroot, "deploy")
 }
 func (s *Standin) originFile() string { return filepath.Join(s.deployDir(), s.name+".origin") }
 
@@ -209,7 +210,7 @@ func (s *Standin) writeState(kargs []any, locked bool, replaces string) error {
 		return tuple{key, gvariant.Variant{Type: typ, Value: value}}
 	}
 	entries := []any{
-		entry("target", "a{sv}", []any{entry("name", "s", s.name), entry("osname", "s", "os")}),
+		entry("target", "a{sv}", []any{entry("name", "s", s.name), entry("osname", "s", s.host.stateroot)}),
 		entry("merge-deployment", "a{sv}", []any{
 			entry("name", "s", fmt.Sprintf("%s.%d", booted.Checksum, booted.Serial)), entry("osname", "s", booted.Stateroot),
 		}),
@@ -259,7 +260,36 @@ func (s *Standin) finalize(ctx context.Context) error {
 			argv = append(argv, a)
 		}
 	}
-	return s.deploy(ctx, argv)
+	booted, err := s.host.Sysroot().Booted()
+	if err != nil {
+		return err
+	}
+	if err := s.deploy(ctx, argv); err != nil || s.version() < KeepsKeys {
+		return err
+	}
+	return s.carryKeys(booted)
+}
+
+// carryKeys adds the owners of options in a deployment's boot entry to that of the default deployment.
+func (s *Standin) carryKeys(from ostree.Deployment) error {
+	all, err := s.host.Sysroot().Deployments()
+	if err != nil {
+		return err
+	}
+	var keys string
+	for _, d := range all {
+		if d.ID() == from.ID() {
+			for _, one := range d.Entry.Sources {
+				keys += ostree.SourceKey + one.Name + " " + one.Options + "\n"
+			}
+		}
+	}
+	file := s.host.Path("/boot/loader/entries/" + all[0].Entry.File)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, keys...), 0o644)
 }
 
 // deploy has the real ostree make a deployment. On a booted host ostree merges the running /etc.
@@ -286,7 +316,7 @@ func (s *Standin) deploy(ctx context.Context, args []string) error {
 	moved := os.Rename(s.host.Path(config), s.host.Path(hidden)) == nil
 	_, err = output(ctx, append([]string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical}, args...)...)
 	if err == nil {
-		err = s.composeAll()
+		err = errors.Join(s.composeAll(), s.host.prefixEntries())
 	}
 	if !moved {
 		return err

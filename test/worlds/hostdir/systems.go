@@ -15,6 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// firstStateroot is the stateroot of a new host.
+const firstStateroot = "os"
+
 // systems is a sysroot made by the real ostree, with the first system deployed, and an archive
 // repository with the next system. It is kept as a tarball, from which each host unpacks its own
 // copy.
@@ -111,7 +114,7 @@ func makeSysroot(dir, physical string) error {
 	}
 	for _, argv := range [][]string{
 		{"ostree", "admin", "init-fs", physical},
-		{"ostree", "admin", "os-init", "--sysroot=" + physical, "os"},
+		{"ostree", "admin", "os-init", "--sysroot=" + physical, firstStateroot},
 		{"ostree", "config", "--repo=" + repo, "set", "sysroot.bootloader", "none"},
 	} {
 		if _, err := run(argv...); err != nil {
@@ -122,7 +125,7 @@ func makeSysroot(dir, physical string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := run("ostree", "admin", "deploy", "--sysroot="+physical, "--os=os", "--karg=root=LABEL=root", "--karg=rw",
+	if _, err := run("ostree", "admin", "deploy", "--sysroot="+physical, "--os="+firstStateroot, "--karg=root=LABEL=root", "--karg=rw",
 		`--karg-append=keep="a b"`, "--karg-append=$ignition_firstboot", first); err != nil {
 		return err
 	}
@@ -153,7 +156,7 @@ func mutable(deployment string) (err error) {
 // mutableAll removes the immutable flag from all deployments of a sysroot, so that they can be
 // removed.
 func mutableAll(physical string) error {
-	all, err := filepath.Glob(filepath.Join(physical, "ostree/deploy/os/deploy/*.*[0-9]"))
+	all, err := filepath.Glob(filepath.Join(physical, "ostree/deploy/*/deploy/*.*[0-9]"))
 	for _, deployment := range all {
 		err = errors.Join(err, mutable(deployment))
 	}

@@ -218,6 +218,26 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
+// FuzzStatement: no statement panics, whoever signed it; what is accepted has a digest, and names that are not empty.
+func FuzzStatement(f *testing.F) {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	f.Add(statement(subject))
+	f.Add(statement(`{"name":"quay.example/a:1","annotations":{"docker-reference":"quay.example/b","x":1},` + subject[1:]))
+	f.Add(statement(`{"Name":"a","name":"b","digest":{"sha256":"` + strings.Repeat("0", 64) + `","sha512":""}}`))
+	f.Add(strings.Repeat("[", 40))
+	f.Fuzz(func(t *testing.T, text string) {
+		data, err := json.Marshal(made(t, key, text))
+		must(t, err)
+		claim, err := bundle.Verify(data, []crypto.PublicKey{key.Public()})
+		if err != nil {
+			return
+		}
+		if hex, found := strings.CutPrefix(claim.Digest, "sha256:"); !found || len(hex) != 64 || strings.Trim(hex, "0123456789abcdef") != "" || slices.Contains(claim.Names, "") {
+			t.Errorf("accepted: %+v of %q", claim, text)
+		}
+	})
+}
+
 func parsed(t *testing.T, text []byte) crypto.PublicKey {
 	t.Helper()
 	key, err := bundle.ParseKey(text)

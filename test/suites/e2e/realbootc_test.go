@@ -1,0 +1,103 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/vm"
+)
+
+// TestRealBootc: bootc itself reads a host before and after pivot's commits of a native, a derived and a plain image:
+// its status succeeds, and names the image that runs and the one that is committed. PIVOT_BOOTC is the program, built
+// for the guest's release of Debian; without it, the test is skipped. It is part of "make nightly".
+func TestRealBootc(t *testing.T) {
+	program := os.Getenv("PIVOT_BOOTC")
+	if program == "" {
+		t.Skip("PIVOT_BOOTC does not name a bootc to try; test/suites/stories.TestWhatBootcReads checks what it reads")
+	}
+	l := newLab(t, vm.GuestSpec{Suite: vm.Forky, Overlay: []vm.TreeFile{{Path: "/usr/bin/bootc", Mode: 0o755, Source: program}}})
+	images := map[string]string{}
+	for kind, make := range map[string]func() (string, error){
+		"native": func() (string, error) {
+			img, err := oscontainer.Encapsulated(l.Guest.BareRepo(), l.Guest.CommitB, oscontainer.WithWorkDir(t.TempDir()), oscontainer.WithChunks(8))
+			if err != nil {
+				return "", err
+			}
+			return l.Push(t.Context(), "native", img)
+		},
+		"derived": func() (string, error) { return l.Derived(t.Context()) },
+		"plain":   func() (string, error) { return l.Plain(t.Context(), 20) },
+	} {
+		var err error
+		if images[kind], err = make(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	typed := map[string]string{"nothing": "true"}
+	for kind, image := range images {
+		typed[kind] = "pivot rebase " + image + "; ./says committed; systemctl reboot"
+	}
+	files, err := lab.Day2(`out=$(bootc status --json 2>&1) && say "${1:-booted}" "$out" || say "${1:-booted}" "failed: $out"`+"\n", typed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := l.MachineByHand(t.Context(), diskName(t), "true", files, testLog{t})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := ""
+	for _, kind := range []string{"native", "derived", "plain", "nothing"} {
+		b := boot(t, m, lab.TypedOn(kind))
+		if wanted := map[bool]vm.Reason{true: vm.PoweredOff, false: vm.Rebooted}[kind == "nothing"]; b.Exit != wanted {
+			t.Fatalf("%s: the machine %s", kind, b.Exit)
+		}
+		said := lab.Day2Said(b)
+		if got := bootcStatus(t, kind, said["booted"]).Booted.digest(); got != runs {
+			t.Errorf("%s: bootc says that %q is booted, want %q", kind, got, runs)
+		}
+		if kind == "nothing" {
+			break
+		}
+		_, runs, _ = strings.Cut(images[kind], "@")
+		if s := bootcStatus(t, kind+", committed", said["committed"]); s.Rollback.digest() != runs || !s.RollbackQueued {
+			t.Errorf("%s, committed: bootc says that %q is the other deployment (queued %v), want %s", kind, s.Rollback.digest(), s.RollbackQueued, runs)
+		}
+	}
+}
+
+// bootcEntry is a boot entry in bootc's status.
+type bootcEntry struct {
+	Incompatible bool
+	Image        *struct{ ImageDigest string }
+}
+
+// digest returns the digest of the entry's image; "" if it is of none.
+func (e *bootcEntry) digest() string {
+	if e == nil || e.Image == nil {
+		return ""
+	}
+	return e.Image.ImageDigest
+}
+
+// bootcState is the part of bootc's status that is about boot entries.
+type bootcState struct {
+	Booted, Rollback, Staged *bootcEntry
+	RollbackQueued           bool
+}
+
+// bootcStatus reads what bootc has printed.
+func bootcStatus(t *testing.T, when, text string) bootcState {
+	t.Helper()
+	var found struct{ Status bootcState }
+	if err := json.Unmarshal([]byte(text), &found); err != nil || found.Status.Booted == nil {
+		t.Fatalf("%s: bootc status: %q (%v)", when, text, err)
+	}
+	if found.Status.Booted.Incompatible {
+		t.Errorf("%s: bootc says that the system is incompatible: %s", when, text)
+	}
+	return found.Status
+}
