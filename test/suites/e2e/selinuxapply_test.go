@@ -24,14 +24,16 @@ if [ -e /etc/pivot/machineconfig.json ]; then
 	exit
 fi
 ` + coreUser + `restorecon -r /etc /var/home
+before=$(systemctl show -P InvocationID kubelet.service)
 pivot apply --reboot=never /etc/one.yaml
+[ "$(systemctl show -P InvocationID kubelet.service)" = "$before" ] || echo "@@first kubelet restarted"
 state first
 pivot verify && echo "@@first verified"
 pivot apply -r /etc/two.yaml
 `
 
 // appliedEnforced applies MachineConfigs to a machine with an enforcing policy, with files below /etc
-// and /var and core's SSH keys and password: first live, then with an image. All files must get the
+// and /var and core's SSH keys and password: first live, with a service that is restarted, then with an image. All files must get the
 // labels of the policy of the system that they are for, nothing may be denied, and the new system
 // projects into /var under its own policy. An existing directory that is not in the MachineConfig
 // keeps its label, as in any other change of systems, so the MachineConfig lists /etc/kubernetes.
@@ -50,14 +52,14 @@ func appliedEnforced(t *testing.T, l *lab.Lab, c selinuxCase) {
     passwd: {users: [{name: core, sshAuthorizedKeys: [key-%[2]s], passwordHash: $y$%[2]s}]}
 `, image, word)
 	}
-	const rules = "files: [{path: /etc/kubernetes, actions: [{type: None}]}, {path: /etc/labels, actions: [{type: None}]}, {path: /var/lib/probe, actions: [{type: None}]}]\n"
+	const rules = "files: [{path: /etc/kubernetes, actions: [{type: None}]}, {path: /etc/labels, actions: [{type: DaemonReload}, {type: Restart, restart: {serviceName: kubelet.service}}]}, {path: /var/lib/probe, actions: [{type: None}]}]\n"
 	m := machineWith(t, l, lab.Setup{Files: append(lab.Typed("labels", ". /etc/labels.sh", "PathExists=/etc/labels.sh"),
 		vm.TreeFile{Path: "/etc/labels.sh", Mode: 0o755, Content: []byte(labelsScript)},
 		vm.TreeFile{Path: "/etc/one.yaml", Mode: 0o644, Content: config("", "one")},
 		vm.TreeFile{Path: "/etc/two.yaml", Mode: 0o644, Content: config(c.wanted(t, l).Image, "two")},
 		vm.TreeFile{Path: disruption.RulesPath, Mode: 0o644, Content: []byte(rules)})})
 	first := boot(t, m, vm.BootOptions{})
-	expectSaid(t, first, "@@first etc_runtime_t var_lib_t one one key-one", "@@first verified")
+	expectSaid(t, first, "@@first etc_runtime_t var_lib_t one one key-one", "@@first verified", "@@first kubelet restarted")
 	if first.Exit != vm.Rebooted {
 		t.Fatalf("the machine %s, want that it reboots into the new system", first.Exit)
 	}
