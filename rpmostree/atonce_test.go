@@ -1,10 +1,12 @@
 package rpmostree_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
+	"machine-pivot/rpmostree/daemon"
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
 	standin "machine-pivot/test/worlds/rpmostree"
@@ -325,4 +328,43 @@ func TestAtOnceBusy(t *testing.T) {
 		t.Errorf("notes %q", notes)
 	}
 	wantCalls(t, h, "UpdateDeployment set-refspec=:"+r.Commit, "reset=kernel-core")
+}
+
+// rootOfKilled has the root directory of the host, in the process that TestAtOnceKilled kills.
+const rootOfKilled = "TEST_ROOT_OF_KILLED"
+
+// TestAtOnceKilled (P80): pivot is killed while the daemon works for it. The daemon goes on, and the
+// next run waits for it and takes what it has staged.
+func TestAtOnceKilled(t *testing.T) {
+	if root := os.Getenv(rootOfKilled); root != "" {
+		update := daemon.Update{Stateroot: "os", Base: ":" + os.Getenv("TEST_COMMIT"), Uninstall: []string{"kernel-rt-core", "kernel-rt-kvm"}, Reset: []string{"kernel-core"}}
+		t.Fatal(update.Do(t.Context(), root, func(line string) { fmt.Println(line) }))
+	}
+	h := hostdir.New(t)
+	h.InstallRpmOstree(standin.Control{})
+	repo := newRepository(t, h)
+	move(t, h, again(t, h, wishes("rt"), repo))
+	h.Boot()
+	r := requestOf(t, h, wishes(""), repo)
+
+	killed := exec.Command(os.Args[0], "-test.run=^TestAtOnceKilled$")
+	killed.Env = append(os.Environ(), rootOfKilled+"="+h.Root, "TEST_COMMIT="+r.Commit)
+	out, err := killed.StdoutPipe()
+	must(t, err)
+	must(t, killed.Start())
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "Resolving dependencies" {
+		t.Errorf("line %q, %v", lines.Text(), lines.Err())
+	}
+	must(t, killed.Process.Kill())
+	_ = killed.Wait() // killed
+
+	var notes string
+	e := engine(h, false, &notes)
+	e.Retry.Sleep = func(context.Context, time.Duration) error { time.Sleep(20 * time.Millisecond); return nil }
+	must(t, e.Prepare(t.Context(), r))
+	must(t, e.Commit(t.Context(), r))
+	wantCalls(t, h, "UpdateDeployment set-refspec=:"+r.Commit, "reset=kernel-core")
+	h.Boot()
+	wantKernel(t, h, "6.1")
 }

@@ -1,6 +1,7 @@
 package rpmostree
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
+	"machine-pivot/rpmostree/daemon"
 )
 
 // repositoriesIn is the directory of the package repositories that rpm-ostree uses. It is the
@@ -20,9 +22,10 @@ const repositoriesIn = "/etc/yum.repos.d"
 // checkRepositories returns an error if rpm-ostree will have to find packages by name, and there
 // is no repository: none of the machine's is enabled, and the request has no extensions image. It
 // finds by name what it installs, and, for another image, all that is layered by name on the booted
-// system, even what it has in its cache or what is uninstalled afterwards. Local packages need
-// no repository. A package that only the new image has is not known yet.
-func (e *RpmOstree) checkRepositories(plan pivot.Plan) error {
+// system, even what it has in its cache, and even what is uninstalled afterwards, if that is not
+// possible at once. Local packages need no repository. A package that only the new image has is
+// not known yet.
+func (e *RpmOstree) checkRepositories(ctx context.Context, plan pivot.Plan) error {
 	if !plan.To().Packages.Source.IsZero() {
 		return nil
 	}
@@ -32,7 +35,11 @@ func (e *RpmOstree) checkRepositories(plan pivot.Plan) error {
 		if err != nil {
 			return err
 		}
-		names, what = booted.Origin.RequestedPackages(), "are layered on this system, and for another image rpm-ostree takes them anew"
+		uninstalled, err := e.uninstalledAtOnce(ctx, plan)
+		if err != nil {
+			return err
+		}
+		names, what = without(booted.Origin.RequestedPackages(), uninstalled), "are layered on this system, and for another image rpm-ostree takes them anew"
 	}
 	if len(names) == 0 {
 		return nil
@@ -47,6 +54,19 @@ func (e *RpmOstree) checkRepositories(plan pivot.Plan) error {
 		return failure.WithHint(giveRepository)
 	}
 	return failure.WithHint("%s; or do without the packages first, on the present image: rpm-ostree uninstall %s, and reboot", giveRepository, strings.Join(names, " "))
+}
+
+// uninstalledAtOnce returns the packages that are uninstalled along with the move to another image.
+func (e *RpmOstree) uninstalledAtOnce(ctx context.Context, plan pivot.Plan) ([]string, error) {
+	names := namesOf(plan.Packages, pivot.PackageUninstall)
+	if len(names) == 0 || !daemon.Reachable(e.Sysroot.Root()) {
+		return nil, nil
+	}
+	tool, err := e.queryTool(ctx, "rpm-ostree")
+	if err != nil || tool.cannotAtOnce() != "" {
+		return nil, err
+	}
+	return names, nil
 }
 
 const giveRepository = "give the image of extensions of the OS image's release (--extensions-image, or spec.baseOSExtensionsContainerImage), " +

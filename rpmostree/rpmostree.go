@@ -35,7 +35,7 @@ var _ pivot.Engine = (*RpmOstree)(nil)
 // Preflight implements pivot.Engine. It waits until rpm-ostree is idle, and notes an update
 // driver. It writes nothing.
 func (e *RpmOstree) Preflight(ctx context.Context, plan pivot.Plan) error {
-	if err := e.checkRepositories(plan); err != nil {
+	if err := e.checkRepositories(ctx, plan); err != nil {
 		return err
 	}
 	if err := e.checkSandbox(ctx); err != nil {

@@ -15,6 +15,12 @@ import (
 // systemBus is the socket of the message bus.
 const systemBus = "/run/dbus/system_bus_socket"
 
+// Reachable reports whether the host has a message bus, so that the daemon can probably be asked.
+func Reachable(root string) bool {
+	_, err := os.Stat(filepath.Join(root, systemBus))
+	return err == nil
+}
+
 // dialBus connects to the system's message bus.
 func dialBus(ctx context.Context, root string) (*dbus.Conn, error) {
 	return dial(ctx, root, "unix:path="+systemBus, (*dbus.Conn).Hello)

@@ -21,7 +21,7 @@ const transactionInterface = busName + ".Transaction"
 func follow(ctx context.Context, conn *dbus.Conn, show func(string)) error {
 	signals := make(chan *dbus.Signal, 64)
 	conn.Signal(signals)
-	daemon := conn.Object(busName, "/") // not a name on a bus, but GDBus refuses an empty one
+	daemon := conn.Object(busName, "/") // without a bus the name has no meaning, but must be valid
 	started := daemon.Go(transactionInterface+".Start", 0, make(chan *dbus.Call, 1)).Done
 	progress := progress{show: show}
 	end, over := ctx.Done(), (<-chan time.Time)(nil)

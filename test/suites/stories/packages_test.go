@@ -310,3 +310,48 @@ func TestLayeredWithoutRepository(t *testing.T) {
 		})
 	}
 }
+
+// TestLayeredDropped (P80): for another image without the extension, in the same MachineConfig, rpm-ostree does
+// not look for the extension any more, so no repository is needed. Where its daemon cannot be asked to
+// do both at once, this is refused before anything is pulled.
+func TestLayeredDropped(t *testing.T) {
+	for _, noBus := range []bool{false, true} {
+		h, image := extensionsHost(t, rpms)
+		h.InstallRpmOstree(rpmostree.Control{NoBus: noBus})
+		if err := os.Remove(h.Path(firstboot.EncapsulatedPath)); err != nil {
+			t.Fatal(err)
+		}
+		apply := func(spec string) error {
+			m := newMachine(t, h)
+			if err := m.UseEngine("auto"); err != nil {
+				t.Fatal(err)
+			}
+			_, err := (&day2.Apply{Machine: m, Config: day2.Config{File: "new.json", Data: []byte(spec)}}).Run(t.Context(), day2.Prepared{})
+			return err
+		}
+		if err := apply(fmt.Sprintf(`{"spec":{"baseOSExtensionsContainerImage":%q,"kernelType":"realtime","extensions":["usbguard"]}}`, image)); err != nil {
+			t.Fatal(err)
+		}
+		h.Boot()
+		refs := h.Refs()
+		err := apply(fmt.Sprintf(`{"spec":{"osImageURL":%q}}`, h.Image))
+		if noBus {
+			if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "usbguard") || !slices.Equal(h.Refs(), refs) {
+				t.Errorf("error %v, refs %q", err, h.Refs())
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		assembled, err := rpmostree.Assemblies(h.Root)
+		if err != nil || len(assembled) != 0 {
+			t.Errorf("assembled %q, %v", assembled, err)
+		}
+		h.Boot()
+		expectPackages(t, h, "6.1")
+		if _, err := os.Stat(h.Path("/usr/bin/usbguard")); !errors.Is(err, fs.ErrNotExist) || h.Version() != "B.2" {
+			t.Errorf("version %s, the extension: %v", h.Version(), err)
+		}
+	}
+}

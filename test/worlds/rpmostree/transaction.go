@@ -90,6 +90,7 @@ func (t *transaction) run() {
 	}
 	t.finished = []any{err == nil, message}
 	t.emit("Finished", t.finished...)
+	t.maybeClose()
 }
 
 func (t *transaction) execute() error {
@@ -104,10 +105,15 @@ func (t *transaction) execute() error {
 	return t.call.fault("end")
 }
 
-// left ends the transaction when it is finished and its last client has left.
+// left is called when a client has left.
 func (t *transaction) left() {
 	t.daemon.mu.Lock()
 	defer t.daemon.mu.Unlock()
+	t.maybeClose()
+}
+
+// maybeClose ends the transaction if it is finished and all clients have left.
+func (t *transaction) maybeClose() {
 	if t.finished != nil && t.server.Clients() == 0 {
 		_ = t.close()
 	}
