@@ -40,6 +40,7 @@ type Setup struct {
 	Mode         host.Mode // where pivot runs the first boot; "": ModeSystem
 	RepoConfig   []string  // further settings of the repository, such as "ex-integrity.fsverity=yes"
 	SizeMiB      int       // of the root file system; 0: as in vm.DiskSpec
+	OwnOstree    bool      // the disk is made by the guest's own ostree: see vm.DiskSpec
 }
 
 // MachineWith makes a machine, with its disk, from a setup.
@@ -58,7 +59,7 @@ func (l *Lab) spec(s Setup) vm.DiskSpec {
 	}
 	files = append(files, s.Files...)
 	d := vm.DiskSpec{
-		Files: files, Layout: s.Layout, KernelArgs: s.KernelArgs, SizeMiB: s.SizeMiB,
+		Files: files, Layout: s.Layout, KernelArgs: s.KernelArgs, SizeMiB: s.SizeMiB, OwnOstree: s.OwnOstree,
 		// As in RHCOS and Fedora CoreOS: /sysroot is mounted read-only.
 		RepoConfig: append([]string{"sysroot.readonly=true"}, s.RepoConfig...),
 	}

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -19,6 +20,9 @@ type DiskSpec struct {
 	RepoConfig []string   // settings of the repository, such as "sysroot.readonly=true"
 	SizeMiB    int        // of the root file system; 0: 1536
 	Layout     Layout
+	// OwnOstree deploys with the guest's own ostree, which may be newer than this host's and know more, such as
+	// composefs or boot entries that count boots.
+	OwnOstree bool
 }
 
 // Paths of the stateroot and of its /var on a machine's disk.
@@ -114,6 +118,11 @@ func (g *Guest) fill(ctx context.Context, sysroot string, d DiskSpec) error {
 	return nil
 }
 
+// deployScript is not part of the recipe, because it works on disks.
+//
+//go:embed deploy.sh
+var deployScript string
+
 // deploy makes a sysroot with one deployment and returns the deployment's directory.
 func (g *Guest) deploy(ctx context.Context, sysroot string, d DiskSpec) (string, error) {
 	commit, source := g.CommitA, g.repoA
@@ -121,25 +130,32 @@ func (g *Guest) deploy(ctx context.Context, sysroot string, d DiskSpec) (string,
 		commit, source = g.CommitB, g.repoB
 	}
 	repo := "--repo=" + filepath.Join(sysroot, "ostree/repo")
-	deploy := []string{"ostree", "admin", "deploy", "--sysroot=" + sysroot, "--os=" + osName,
-		"--karg=root=LABEL=root", "--karg=rw", "--karg=console=ttyS0"}
+	arguments := []string{"--os=" + osName, "--karg=root=LABEL=root", "--karg=rw", "--karg=console=ttyS0"}
 	for _, arg := range append(emulated(), d.KernelArgs...) {
-		deploy = append(deploy, "--karg-append="+arg)
+		arguments = append(arguments, "--karg-append="+arg)
 	}
+	arguments = append(arguments, commit)
 	commands := [][]string{
 		{"ostree", "admin", "init-fs", sysroot},
 		{"ostree", "admin", "os-init", "--sysroot=" + sysroot, osName},
 		// This package acts as the boot loader.
 		{"ostree", "config", repo, "set", "sysroot.bootloader", "none"},
 		{"ostree", "pull-local", "--disable-fsync", repo, source, commit},
-		append(deploy, commit),
 	}
 	for _, setting := range d.RepoConfig {
 		key, value, _ := strings.Cut(setting, "=")
 		commands = append(commands, []string{"ostree", "config", repo, "set", key, value})
 	}
+	if !d.OwnOstree {
+		commands = append(commands, append([]string{"ostree", "admin", "deploy", "--sysroot=" + sysroot}, arguments...))
+	}
 	for _, argv := range commands {
 		if _, err := run(ctx, argv...); err != nil {
+			return "", err
+		}
+	}
+	if d.OwnOstree {
+		if err := runPrivate(ctx, append([]string{"bash", "-c", deployScript, "deploy.sh", sysroot, commit}, arguments...)...); err != nil {
 			return "", err
 		}
 	}
