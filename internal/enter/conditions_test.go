@@ -81,15 +81,27 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestEdited: what Fedora CoreOS adds to the boot entry in the boot that runs is no reason, but any other argument is.
+// TestEdited: what Fedora CoreOS adds to the boot entry in the boot that runs is no reason, with an encrypted root that
+// needs a network, too. Any other argument is one.
 func TestEdited(t *testing.T) {
 	running, committed := machine(t)
+	for _, arg := range []string{"rd.md.uuid=1", "rd.luks.name=1=root", "rd.neednet=1", "rd.luks.options=_netdev", "rootflags=prjquota", "boot=UUID=2"} {
+		running.Entry.Options, committed.Default.Entry.Options = running.Entry.Options+" "+arg, committed.Default.Entry.Options+" "+arg
+	}
 	running.Edited, running.Cmdline = true, kargs.Split(`ostree=/ostree/boot.1/os/77/0 a="b c"`)
 	if reasons := Reasons(running, committed); len(reasons) != 0 {
 		t.Errorf("reasons %q", reasons)
 	}
-	running.Cmdline = running.Cmdline[:1]
-	if reasons := Reasons(running, committed); len(reasons) != 1 {
-		t.Errorf("reasons %q", reasons)
+	whole := running.Entry.Options
+	for _, arg := range []string{"rd.multipath=default", "rd.neednet=0", "rd.luks.options=discard", "rw=1"} {
+		running.Entry.Options, committed.Default.Entry.Options = whole+" "+arg, whole+" "+arg
+		committed.Default.Entry.Options = strings.Replace(committed.Default.Entry.Options, "boot.1", "boot.0", 1)
+		if reasons := Reasons(running, committed); len(reasons) != 1 || !strings.Contains(reasons[0], "without "+arg) {
+			t.Errorf("%s: reasons %q", arg, reasons)
+		}
+	}
+	running.Edited = false
+	if reasons := running.Reasons(); len(reasons) != 1 {
+		t.Errorf("nobody has edited: reasons %q", reasons)
 	}
 }

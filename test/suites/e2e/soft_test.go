@@ -36,7 +36,7 @@ func softReboots(t *testing.T, l *lab.Lab) {
 	if ids := bootIDs(t, c.machine); len(ids) == 0 {
 		t.Error("the journal has no start")
 	}
-	expectSaid(t, only.boot, "@@killed 1", "no soft reboot but an ordinary reboot: libostree does not prepare it")
+	expectSaid(t, only.boot, "@@killed 1", "not by a soft reboot, because the kernel arguments change")
 	last := boot(t, c.machine, vm.BootOptions{})
 	if last.Exit != vm.PoweredOff {
 		t.Fatalf("the machine %s, want no further reboot", last.Exit)
