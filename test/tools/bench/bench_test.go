@@ -127,13 +127,13 @@ func TestMedians(t *testing.T) {
 
 func TestParseLink(t *testing.T) {
 	for text, want := range map[string]linkFacts{
-		"100Mb/s,20ms": {Rate: 12_500_000, Latency: 20 * time.Millisecond}, "200ms": {Latency: 200 * time.Millisecond}, "1000Mb/s": {Rate: 125_000_000},
+		"100Mb/s,20ms": {Rate: 12_500_000, Latency: 20 * time.Millisecond}, "200ms": {Latency: 200 * time.Millisecond}, "1000Mb/s": {Rate: 125_000_000}, "1Gb/s,1ms": {Rate: 125_000_000, Latency: time.Millisecond},
 	} {
 		if got, err := parseLink(text); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "fast", "0Mb/s", "100Mb/s,soon"} {
+	for _, text := range []string{"", "fast", "0Mb/s", "100Mb/s,soon", "5b/s", "1MGb/s", "Gb/s"} {
 		if got, err := parseLink(text); err == nil {
 			t.Errorf("%q: got %+v", text, got)
 		}

@@ -46,12 +46,8 @@ const linkQueue = 2048
 // parseLink parses a rate and a round trip time, such as 100Mb/s,20ms. Either may be missing.
 func parseLink(text string) (l linkFacts, err error) {
 	for part := range strings.SplitSeq(text, ",") {
-		if bits, ok := strings.CutSuffix(part, "Mb/s"); ok {
-			var n int64
-			if n, err = strconv.ParseInt(bits, 10, 32); err == nil && n < 1 {
-				err = errors.New("no rate")
-			}
-			l.Rate = n * 1e6 / 8
+		if bits, ok := strings.CutSuffix(part, "b/s"); ok {
+			l.Rate, err = parseRate(bits)
 		} else {
 			l.Latency, err = time.ParseDuration(part)
 		}
@@ -60,6 +56,23 @@ func parseLink(text string) (l linkFacts, err error) {
 		}
 	}
 	return l, nil
+}
+
+// parseRate returns the bytes per second of a rate in bits per second, such as 100M.
+func parseRate(bits string) (int64, error) {
+	number, unit := strings.TrimRight(bits, "MG"), int64(1e6)
+	switch strings.TrimPrefix(bits, number) {
+	case "M":
+	case "G":
+		unit = 1e9
+	default:
+		return 0, errors.New("the unit is neither Mb/s nor Gb/s")
+	}
+	n, err := strconv.ParseInt(number, 10, 16)
+	if err == nil && n < 1 {
+		err = errors.New("no rate")
+	}
+	return n * unit / 8, err
 }
 
 // is reports whether the link differs from none.
