@@ -51,7 +51,7 @@ func applyCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return change.withLock(m.Host, func() (bool, error) { return day2.Finish(cmd.Context(), m) })
+				return change.finish(cmd.Context(), m)
 			}
 			apply := day2.Apply{Repair: repair}
 			var err error

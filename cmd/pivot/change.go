@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"machine-pivot/day2"
@@ -64,6 +66,19 @@ func (f *changeFlags) withLock(h *host.Host, run func() (changed bool, err error
 		err = withLock(h, func() (err error) {
 			changed, err = run()
 			return err
+		})
+		return changed, err
+	})
+}
+
+// finish finishes an interrupted change of the running system. pivot-live.service does that on each boot.
+func (f *changeFlags) finish(ctx context.Context, m *machine.Machine) error {
+	return f.changed(m.Host, func() (changed bool, err error) {
+		err = bootLock(ctx, m.Host)(func() error {
+			return reporting(func() (err error) {
+				changed, err = day2.Finish(ctx, m)
+				return err
+			})
 		})
 		return changed, err
 	})

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"context"
+	"time"
+
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/retry"
 )
 
 // withLock calls run while it holds the machine's lock. Errors of run are marked as reported,
@@ -13,6 +18,26 @@ func withLock(h *host.Host, run func() error) error {
 		return err
 	}
 	defer unlock()
+	return reporting(run)
+}
+
+// reporting calls run, which reports its errors itself.
+func reporting(run func() error) error {
 	cli.OutliveReaders()
 	return reported(run())
+}
+
+// bootWait is how long the programs of units that run early in each boot wait for the lock. It is less than
+// the units' time limits.
+const bootWait = 2 * time.Minute
+
+// bootLock returns a function that calls run while it holds the machine's lock. It is for the programs of units that run
+// early in each boot: those of others, such as pivot-trial.service, hold the lock for moments then.
+func bootLock(ctx context.Context, h *host.Host) func(run func() error) error {
+	return func(run func() error) error {
+		limited, cancel := context.WithTimeoutCause(ctx, bootWait,
+			fault.New(fault.Unavailable, "cannot change this machine: another pivot has been at work for %s", bootWait))
+		defer cancel()
+		return h.WithLock(limited, func(ctx context.Context) error { return retry.Sleep(ctx, time.Second/5) }, run)
+	}
 }

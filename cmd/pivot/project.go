@@ -23,16 +23,13 @@ func projectCommand() *cobra.Command {
 			}
 			log := newLog(cmd.ErrOrStderr())
 			m := &machine.Machine{Host: host.New(root)}
-			unlock, err := m.Host.Lock()
-			if err != nil {
+			return bootLock(cmd.Context(), m.Host)(func() error {
+				changed, err := m.Project(noteTo(log))
+				for _, path := range changed {
+					log.Info("projected " + path)
+				}
 				return err
-			}
-			defer unlock()
-			changed, err := m.Project(noteTo(log))
-			for _, path := range changed {
-				log.Info("projected " + path)
-			}
-			return err
+			})
 		},
 	}
 	cmd.Flags().StringVar(&root, "root", "/", "use `DIR` as the root directory of the machine")
