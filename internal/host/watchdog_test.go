@@ -7,9 +7,9 @@ import (
 	"machine-pivot/internal/host"
 )
 
-// TestWatchdog (P59): only a watchdog of hardware that a program has started counts as armed, and only
+// TestWatchdogState (P59): only a watchdog of hardware that a program has started counts as armed, and only
 // where none is, something is said.
-func TestWatchdog(t *testing.T) {
+func TestWatchdogState(t *testing.T) {
 	const first, second = "/sys/class/watchdog/watchdog0/", "/sys/class/watchdog/watchdog1/"
 	for name, c := range map[string]struct {
 		files map[string]string

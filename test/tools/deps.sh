@@ -21,6 +21,7 @@ needs() {
 	chattr                             e2fsprogs        the disks of the boot tests
 	sfdisk                             fdisk            the disks of the boot tests
 	mkfs.xfs                           xfsprogs         the disks of the boot tests
+	mkfs.btrfs                         btrfs-progs      the test of where GRUB cannot write
 	qemu-system-x86_64                 qemu-system-x86  the boot tests
 	grub-mkimage                       grub-common      the disk that starts by itself, for the test of make test-host
 	/usr/lib/grub/i386-pc/boot.img     grub-pc-bin      the disk that starts by itself, for the test of make test-host
@@ -84,6 +85,9 @@ unpack() {
 }
 unpack selinux-policy-default "the tests against the real libselinux"
 unpack prometheus "the tests of the alert rules"
+unpack ovmf "the boots with Secure Boot"
+unpack shim-signed "the boots with Secure Boot"
+unpack grub-efi-amd64-signed "the boots with Secure Boot"
 
 [ -n "$(lacking)" ] || exit 0
 command -v apt-get >/dev/null || give_up "this is not Debian, nothing can be installed"

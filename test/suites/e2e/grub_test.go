@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,10 +13,9 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// GRUB's files on the machines of TestGRUB. The configuration has the commands of bootupd's that
-// matter here, in their order. That of the administrator does not end with a newline.
-const (
-	staticGRUB = `load_env
+// staticGRUB is GRUB's configuration on the machines of TestGRUB: the commands of bootupd's that matter here, in
+// their order.
+const staticGRUB = `load_env
 if [ -f ${prefix}/user.cfg ]; then
   source ${prefix}/user.cfg
 fi
@@ -25,65 +25,104 @@ if [ -f $prefix/custom.cfg ]; then
   source $prefix/custom.cfg
 fi
 `
-	customGRUB = "set color_normal=white/black # the administrator's"
-)
 
-// TestGRUB (P59) tries new systems on machines that the BIOS and a real GRUB boot, with a static
-// configuration as bootupd's: the new kernel panics, its file is missing, and the new system is
-// confirmed. After each failure, the next boot is the old system, with nobody at the menu. It is part of
-// "make nightly".
+// adminGRUB is what the administrator's custom.cfg has. It does not end with a newline.
+const adminGRUB = "set color_normal=white/black # the administrator's"
+
+// TestGRUB (P59) tries new systems on machines that real firmware and a real GRUB boot, with a static
+// configuration: the new kernel panics, it hangs, its file is missing, and the new system is confirmed.
+// After each failure, the next boot is the old system, with nobody at the menu. One machine has UEFI with
+// Secure Boot. It is part of "make nightly".
 func TestGRUB(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{Suite: vm.Trixie})
+	needGRUB(t)
+	cases := []bootCase{
+		{"UEFI with Secure Boot", func(t *testing.T) { trialsByGRUB(t, alone(t, l), grubSetup{secureBoot: true}, deaths()...) }},
+		{"xfs", func(t *testing.T) { trialsByGRUB(t, alone(t, l), grubSetup{boot: vm.XFS}, deaths()...) }},
+		{"ext4", func(t *testing.T) { trialsByGRUB(t, alone(t, l), grubSetup{}, deaths()...) }},
+		{"a first boot with a fallback", func(t *testing.T) { fallbackByGRUB(t, alone(t, l)) }},
+	}
+	together(t, cases)
+}
+
+// needGRUB skips the test if no disk can be made here that GRUB starts.
+func needGRUB(t *testing.T) {
+	t.Helper()
 	if missing := vm.MissingGRUB(); len(missing) > 0 {
 		need.Lacking(t, "cannot make a disk that starts by itself: lacking "+strings.Join(missing, ", "))
 	}
-	var cases []bootCase
-	for _, kind := range []vm.FileSystem{vm.Ext4, vm.XFS} {
-		layout := vm.Layout{SeparateBoot: true, Boot: kind}
-		if missing := layout.Missing(); len(missing) > 0 {
-			need.Lacking(t, "cannot make such disks here: lacking "+strings.Join(missing, ", "))
-		}
-		cases = append(cases, bootCase{string(kind), func(t *testing.T) { trialsByGRUB(t, alone(t, l), layout) }})
-	}
-	cases = append(cases, bootCase{"a first boot with a fallback", func(t *testing.T) { fallbackByGRUB(t, alone(t, l)) }})
-	together(t, cases)
+}
+
+// grubSetup is how GRUB boots a machine.
+type grubSetup struct {
+	boot       vm.FileSystem // of /boot; "": ext4
+	secureBoot bool          // UEFI with Secure Boot, instead of a BIOS
 }
 
 // grubMachine is a machine that GRUB boots.
 type grubMachine struct {
 	*vm.Machine
-	t *testing.T
+	t     *testing.T
+	setup grubSetup
 }
 
-// newGRUBMachine makes a machine that runs the next of some commands on each boot of the old system.
-func newGRUBMachine(t *testing.T, l *lab.Lab, layout vm.Layout, commands ...string) grubMachine {
-	t.Helper()
+// inTurn returns the files of a unit that runs the next of some commands on each boot of the old system.
+func inTurn(commands ...string) []vm.TreeFile {
 	next := "n=$(cat /var/lib/next || echo 0); echo $((n + 1)) >/var/lib/next; sync; case $n in "
 	for n, command := range commands {
 		next += fmt.Sprintf("%d) %s ;; ", n, command)
 	}
-	return withStaticGRUB(t, l, lab.Setup{Layout: layout, Files: lab.Typed("next", closed+"; "+next+"esac", "KernelCommandLine=!trial.new")})
+	return lab.Typed("next", closed+"; "+next+"esac", "KernelCommandLine=!trial.new")
 }
 
-// withStaticGRUB makes a machine that GRUB boots.
-func withStaticGRUB(t *testing.T, l *lab.Lab, s lab.Setup) grubMachine {
+// newGRUBMachine makes a machine that GRUB boots.
+func newGRUBMachine(t *testing.T, l *lab.Lab, g grubSetup, s lab.Setup) grubMachine {
 	t.Helper()
+	s.Layout = vm.Layout{SeparateBoot: true, Boot: g.boot}
+	if missing := s.Layout.Missing(); len(missing) > 0 {
+		need.Lacking(t, "cannot make such disks here: lacking "+strings.Join(missing, ", "))
+	}
 	s.Files = append(s.Files,
 		vm.TreeFile{Path: vm.StaticGRUB, Mode: 0o600, Content: []byte(staticGRUB)},
-		vm.TreeFile{Path: "/boot/grub2/custom.cfg", Mode: 0o600, Content: []byte(customGRUB)},
+		vm.TreeFile{Path: "/boot/grub2/custom.cfg", Mode: 0o600, Content: []byte(adminGRUB)},
 	)
-	m := machineWith(t, l, s)
-	if err := vm.InstallStaticGRUB(t.Context(), m.Disk); err != nil {
+	m := grubMachine{machineWith(t, l, s), t, g}
+	var err error
+	if g.secureBoot {
+		if missing := vm.MissingUEFI(); len(missing) > 0 {
+			need.Lacking(t, "cannot boot with Secure Boot here: lacking "+strings.Join(missing, ", "))
+		}
+		m.Extra, err = vm.SecureBoot(filepath.Join(t.TempDir(), "firmware"))
+	} else {
+		err = vm.InstallStaticGRUB(t.Context(), m.Disk)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	return grubMachine{m, t}
+	return m
 }
 
 // boot powers the machine on. A panic ends it as a power cut would.
 func (m grubMachine) boot(want vm.Reason, says string) *vm.BootResult {
 	m.t.Helper()
+	return m.bootWith(vm.BootOptions{}, want, says)
+}
+
+// cut powers the machine on and cuts the power when it says something.
+func (m grubMachine) cut(says string) {
+	m.t.Helper()
+	m.bootWith(vm.BootOptions{StopWhen: func(line string) bool { return strings.Contains(line, says) }}, vm.Stopped, says)
+}
+
+func (m grubMachine) bootWith(o vm.BootOptions, want vm.Reason, says string) *vm.BootResult {
+	m.t.Helper()
+	if m.setup.secureBoot {
+		if err := m.WriteGRUBMenu(m.t.Context()); err != nil {
+			m.t.Fatal(err)
+		}
+	}
 	installed := vm.Installed{Disk: m.Disk, Log: testLog{m.t}, Extra: m.Extra}
-	b, err := installed.Boot(m.t.Context(), vm.BootOptions{})
+	b, err := installed.Boot(m.t.Context(), o)
 	if b.Exit != want || !b.Said(says) {
 		file, kerr := b.Keep()
 		m.t.Fatalf("%v: the machine %s, want that it %s and that it says %q; its console is in %s (%v)", err, b.Exit, want, says, file, kerr)
@@ -94,12 +133,12 @@ func (m grubMachine) boot(want vm.Reason, says string) *vm.BootResult {
 // expectHook checks whether the hook is there, and the entry that it would start.
 func (m grubMachine) expectHook(there bool, entry string) {
 	m.t.Helper()
-	custom, err := m.ReadFile("/boot/grub2/custom.cfg")
+	text, err := m.ReadFile("/boot/grub2/custom.cfg")
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	if !strings.HasPrefix(string(custom), customGRUB) || there != (string(custom) != customGRUB) {
-		m.t.Errorf("custom.cfg is %q, want the hook in it: %v", custom, there)
+	if !strings.HasPrefix(string(text), adminGRUB) || there != (string(text) != adminGRUB) {
+		m.t.Errorf("custom.cfg is %q, want the hook in it: %v", text, there)
 	}
 	block, err := m.ReadFile("/boot/grub2/pivot.env")
 	if there != (err == nil) || entry != "" && !strings.Contains(string(block), "="+entry) || entry == "" && strings.Contains(string(block), "=ostree") {
@@ -107,29 +146,77 @@ func (m grubMachine) expectHook(there bool, entry string) {
 	}
 }
 
-func trialsByGRUB(t *testing.T, l *lab.Lab, layout vm.Layout) {
-	try := "pivot rebase " + l.Wanted().Image + " --append-karg trial.new --try=1h "
-	m := newGRUBMachine(t, l, layout, try+"--append-karg initcall_blacklist=populate_rootfs --append-karg panic=1", try, try+"--confirm=auto")
-	const once, never = "booted once, by a hook in GRUB", "failed its trial: it never came up"
+// death is how a new system is dead.
+type death struct {
+	flags  string              // of the command that tries it
+	change string              // a script of sed for its boot entry
+	happen func(m grubMachine) // boots it until the power is cut; nil: GRUB itself goes on with the old system
+}
 
-	m.boot(vm.Rebooted, once)
-	m.expectHook(true, "ostree-")
-	m.boot(vm.Panicked, "Kernel panic")
-	m.expectHook(true, "")
-
-	m.boot(vm.Rebooted, never) // and the next try
-	m.expectHook(true, "ostree-")
-	if err := m.ChangeBoot(t.Context(), "sed -i 's/^linux .*/linux \\/missing/' $(grep -l trial.new loader/entries/*.conf)"); err != nil {
-		t.Fatal(err)
+// deaths are those after which no watchdog is needed.
+func deaths() []death {
+	return []death{
+		{
+			flags:  "--append-karg initcall_blacklist=populate_rootfs --append-karg panic=1 ",
+			happen: func(m grubMachine) { m.boot(vm.Panicked, "Kernel panic") },
+		},
+		{change: hangs, happen: func(m grubMachine) { m.cut(hasHung) }},
+		{change: `s/^linux .*/linux \/missing/`},
 	}
-	b := m.boot(vm.Rebooted, never) // GRUB falls back by itself, and the last try follows
-	if !b.Said("/missing") {
-		t.Error("GRUB has not tried the kernel that is missing")
+}
+
+// hangs has the initramfs of the new system wait for somebody to type something. pivot itself refuses such an
+// argument.
+const (
+	hangs   = `s/^options .*/& rdinit=\/bin\/sh/`
+	hasHung = "Run /bin/sh as init process"
+)
+
+// changeNew changes the new system's boot entry.
+func (m grubMachine) changeNew(script string) {
+	m.t.Helper()
+	if err := m.ChangeBoot(m.t.Context(), "sed -i '"+script+"' $(grep -l trial.new loader/entries/*.conf)"); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// neverUp is what the old system says of a new one that has not come up.
+const neverUp = "failed its trial: it never came up"
+
+// trialsByGRUB tries new systems that are dead, and then one that is confirmed.
+func trialsByGRUB(t *testing.T, l *lab.Lab, g grubSetup, dead ...death) {
+	try := "pivot rebase " + l.Wanted().Image + " --append-karg trial.new --try=1h "
+	var commands []string
+	for _, d := range dead {
+		commands = append(commands, try+d.flags)
+	}
+	m := newGRUBMachine(t, l, g, lab.Setup{Files: inTurn(append(commands, try+"--confirm=auto")...)})
+	says := "booted once, by a hook in GRUB"
+	for _, d := range dead {
+		expectSaid(t, m.boot(vm.Rebooted, says), "this machine has no hardware watchdog") // the next try, in the old system
+		m.expectHook(true, "ostree-")
+		m.changeNew(d.change)
+		if d.happen != nil {
+			d.happen(m)
+			m.expectHook(true, "")
+		}
+		says = neverUp
+	}
+	b := m.boot(vm.Rebooted, says)
+	expectSaid(t, b, "/missing") // GRUB has tried it
+	if g.secureBoot {
+		expectSaid(t, b, "Secure boot enabled")
 	}
 	m.expectHook(true, "ostree-")
 	m.boot(vm.PoweredOff, "the new system is confirmed")
 	m.expectHook(false, "")
-	r := report(t, m.boot(vm.PoweredOff, "@@reported"))
+	expectNew(t, m.boot(vm.PoweredOff, "@@reported"))
+}
+
+// expectNew checks a machine that has confirmed the new system.
+func expectNew(t *testing.T, b *vm.BootResult) {
+	t.Helper()
+	r := report(t, b)
 	if r.Version != "B.2" || !strings.Contains(r.Cmdline, "trial.new") || r.Status.Phase != string(pivot.PhaseDone) || r.FailedUnits != "" {
 		t.Errorf("version %s, command line %q, status %+v, failed units %q", r.Version, r.Cmdline, r.Status, r.FailedUnits)
 	}
@@ -140,9 +227,8 @@ func trialsByGRUB(t *testing.T, l *lab.Lab, layout vm.Layout) {
 // default when it is proven.
 func fallbackByGRUB(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
-	m := withStaticGRUB(t, l, lab.Setup{
-		Layout: vm.Layout{SeparateBoot: true}, Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs,
-		KernelArgs: []string{"pivot.fallback=auto"},
+	m := newGRUBMachine(t, l, grubSetup{}, lab.Setup{
+		Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs, KernelArgs: []string{"pivot.fallback=auto"},
 	})
 	m.boot(vm.Rebooted, "rebooting into the new system once")
 	m.expectHook(true, "ostree-")
@@ -154,14 +240,4 @@ func fallbackByGRUB(t *testing.T, l *lab.Lab) {
 		t.Errorf("attempt %d, want 2; the first boot is open: %v", r.Status.Attempt, r.Encapsulated || !r.Closed)
 	}
 	m.expectHook(false, "")
-}
-
-// cut powers the machine on and cuts the power when it says something.
-func (m grubMachine) cut(says string) {
-	m.t.Helper()
-	installed := vm.Installed{Disk: m.Disk, Log: testLog{m.t}}
-	b, err := installed.Boot(m.t.Context(), vm.BootOptions{StopWhen: func(line string) bool { return strings.Contains(line, says) }})
-	if err != nil || b.Exit != vm.Stopped {
-		m.t.Fatalf("%v: the machine %s, want its power cut when it says %q", err, b.Exit, says)
-	}
 }

@@ -36,6 +36,9 @@ func maxPairs() int {
 	return math.MaxInt
 }
 
+// shownFailures is how many failures of one machine are shown.
+const shownFailures = 5
+
 // singleStep is the step of the sample of single crashes in a short run.
 const singleStep = 211
 
@@ -128,7 +131,7 @@ func (s *sweep) logged(name string, sweep func()) {
 	s.t.Helper()
 	start := time.Now()
 	sweep()
-	for _, f := range s.failures[:min(5, len(s.failures))] {
+	for _, f := range s.failures[:min(shownFailures, len(s.failures))] {
 		s.t.Error(f)
 	}
 	s.t.Logf("swept crashes of a simulated machine, %s: %d effects, %d points, %d states after them, %d pairs, %d cases, %d boots, %d failures, %.0f s",
@@ -280,7 +283,9 @@ func (s *sweep) runOne(l *life) {
 		return
 	}
 	err = fmt.Errorf("%v: %w", l.points, err)
-	s.failures = append(s.failures, err)
+	if s.failures = append(s.failures, err); long && len(s.failures) <= shownFailures {
+		s.t.Log(err) // the end may be hours away
+	}
 	if s.until != "" && strings.Contains(err.Error(), s.until) {
 		s.noticed = err
 	}

@@ -12,18 +12,19 @@ import (
 
 // console splits the output of the serial port into lines and watches them.
 type console struct {
-	log      io.Writer
-	onLine   func(string)
-	stopWhen func(string) bool
-	types    func(string) string
-	keyboard io.Writer // of types
-	measure  func(string) bool
-	usage    func() Usage // the machine's usage until now
-	start    time.Time
-	latest   atomic.Pointer[consoleState] // read while lines are written
-	blocked  []string                     // tasks that the kernel has reported as blocked
-	partial  []byte
-	lines    []SerialLine
+	log       io.Writer
+	onLine    func(string)
+	stopWhen  func(string) bool
+	types     func(string) string
+	keyboard  io.Writer // of types
+	pastPanic bool
+	measure   func(string) bool
+	usage     func() Usage // the machine's usage until now
+	start     time.Time
+	latest    atomic.Pointer[consoleState] // read while lines are written
+	blocked   []string                     // tasks that the kernel has reported as blocked
+	partial   []byte
+	lines     []SerialLine
 }
 
 // endError is the reason to end a machine, with the console line or the limit that caused it.
@@ -90,7 +91,7 @@ func (c *console) line(text string) error {
 		c.onLine(l.Text)
 	}
 	for _, sign := range fatal {
-		if strings.Contains(l.Text, sign.text) && (sign.reason != Emergency || c.types == nil) {
+		if strings.Contains(l.Text, sign.text) && !c.awaited(sign.reason) {
 			return endError{sign.reason, l.Text}
 		}
 	}
@@ -101,6 +102,12 @@ func (c *console) line(text string) error {
 		return endError{Stopped, l.Text}
 	}
 	return nil
+}
+
+// awaited reports whether the caller wants to see what follows, although a guest left alone would stay
+// like that forever.
+func (c *console) awaited(reason Reason) bool {
+	return reason == Emergency && c.types != nil || reason == Panicked && c.pastPanic
 }
 
 // operate types what the operator types after a text.

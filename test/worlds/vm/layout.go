@@ -92,7 +92,9 @@ func (l Layout) files() []TreeFile {
 	if !l.SeparateBoot {
 		return nil
 	}
-	line := fmt.Sprintf("LABEL=boot /boot %s defaults 0 0\n", cmp.Or(l.Boot, Ext4))
+	// Otherwise systemd gives the device and the mount 90 seconds each, by the clock, which are not enough on a
+	// very busy host.
+	line := fmt.Sprintf("LABEL=boot /boot %s defaults,x-systemd.device-timeout=15min,x-systemd.mount-timeout=15min 0 0\n", cmp.Or(l.Boot, Ext4))
 	return []TreeFile{{Path: "/etc/fstab", Mode: 0o644, Content: []byte(line)}}
 }
 

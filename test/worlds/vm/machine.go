@@ -32,8 +32,9 @@ type BootOptions struct {
 	Cut       <-chan struct{}        // kills the machine when it is closed; may be nil
 	// Types returns what an operator types at the console after a text, such as a prompt: the line
 	// so far. "" types nothing. With an operator, emergency mode is not the end of a boot. It may be nil.
-	Types  func(text string) string
-	Record string // an existing directory for a recording of all disk writes: see OpenRecording
+	Types     func(text string) string
+	PastPanic bool   // a panic of the kernel is not the end: what happens after it is waited for
+	Record    string // an existing directory for a recording of all disk writes: see OpenRecording
 	// Measure is called with each line. If it returns true, the line has the machine's usage until then. With
 	// it, the result has the usage of the whole boot. It may be nil.
 	Measure func(line string) bool
@@ -51,6 +52,7 @@ const (
 	TimedOut   Reason = "timed out"
 	Emergency  Reason = "fell into emergency mode"
 	Panicked   Reason = "panicked"
+	WatchedOut Reason = "was reset by its watchdog"
 )
 
 // BootResult is the result of one boot, from power-on to its end.
@@ -134,7 +136,7 @@ func (q qemu) powerOn(ctx context.Context, log io.Writer, o BootOptions, r *Boot
 	}()
 	q.report = report.Name()
 	start := time.Now()
-	c := &console{log: log, onLine: o.OnLine, stopWhen: o.StopWhen, types: o.Types, measure: o.Measure, start: start}
+	c := &console{log: log, onLine: o.OnLine, stopWhen: o.StopWhen, types: o.Types, pastPanic: o.PastPanic, measure: o.Measure, start: start}
 	r.Exit, r.Usage, err = q.run(ctx, c)
 	r.Duration, r.Serial = time.Since(start), c.lines
 	if err != nil {

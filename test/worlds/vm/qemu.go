@@ -175,6 +175,8 @@ func guestEnd(reason, stderr string) (Reason, error) {
 		return Rebooted, nil
 	case "guest-shutdown":
 		return PoweredOff, nil
+	case watchdogReset:
+		return WatchedOut, nil
 	}
 	return "", fmt.Errorf("QEMU ended for the reason %q: %s", reason, strings.TrimSpace(stderr))
 }

@@ -51,6 +51,10 @@ const (
 // hasQuit is the reason of QEMU's end after it was told to quit.
 const hasQuit = "host-qmp-quit"
 
+// watchdogReset is the reason if the machine's watchdog has expired. QEMU itself gives the reason of a reset
+// by the guest.
+const watchdogReset = "watchdog"
+
 // follow reads what QEMU says until it ends, and returns why the guest shut down. QEMU's exit status is of
 // no use: with -no-reboot QEMU exits after a reset as it does after a shutdown. If measured is set, QEMU
 // waits at the end, with -no-shutdown: then follow also returns what the guest has used of its disk, and tells
@@ -61,14 +65,19 @@ func (m *monitor) follow(measured bool) (reason string, use diskUse) {
 		return err.Error(), use
 	}
 	reason = "unknown"
+	var watchdog bool
 	for lines := bufio.NewScanner(m.conn); lines.Scan(); {
 		var said message
 		if json.Unmarshal(lines.Bytes(), &said) != nil {
 			continue
 		}
 		switch {
+		case said.Event == "WATCHDOG": // QEMU's -action says what follows: by default a reset
+			watchdog = true
 		case said.Event == "SHUTDOWN" && said.Data.Reason != hasQuit:
-			reason = said.Data.Reason
+			if reason = said.Data.Reason; watchdog {
+				reason = watchdogReset
+			}
 			if measured {
 				_ = m.send(queryDisk, useEnd) // if it fails, QEMU has ended
 			}

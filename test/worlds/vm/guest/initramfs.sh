@@ -19,9 +19,13 @@ mkdir "$tree/var/tmp"
 mount -o remount,bind,ro "$tree"
 mount -o remount,bind,ro "$tree/etc"
 
+drivers="overlay xfs"
+# Debian has the driver of this watchdog since kernel 6.12. systemd can use it in the initramfs already.
+[ -z "$(find "$tree/usr/lib/modules/$kver" -name 'i6300esb.ko*')" ] || drivers+=" i6300esb"
+
 trigger=/usr/lib/systemd/system/systemd-udev-trigger.service.d
 chroot "$tree" dracut --quiet --force --no-hostonly --no-hostonly-cmdline --reproducible --no-compress --kver "$kver" \
 	-m "ostree systemd systemd-initrd dracut-systemd base rootfs-block udev-rules guest-network $*" \
-	--include $trigger $trigger --force-drivers "virtio_blk virtio_pci" --add-drivers "overlay xfs" /run/initramfs.img
+	--include $trigger $trigger --force-drivers "virtio_blk virtio_pci" --add-drivers "$drivers" /run/initramfs.img
 cp "$tree/run/initramfs.img" "$image"
 chmod 0644 "$image"

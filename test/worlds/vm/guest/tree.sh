@@ -90,11 +90,11 @@ keep_policy() {
 	cp -a "$policies/a/etc/selinux" etc
 }
 
-# prune_modules keeps what the virtual machine has, with all that depends on.
+# prune_modules keeps what a virtual machine has, or can have, with all that depends on. Older kernels lack some.
 prune_modules() {
 	local keep module
 	keep=$(mktemp)
-	for module in virtio_net virtio_blk virtio_pci virtio_rng qemu_fw_cfg overlay erofs loop af_packet xfs ext4; do
+	for module in virtio_net virtio_blk virtio_pci virtio_rng qemu_fw_cfg overlay erofs loop af_packet xfs ext4 efivarfs i6300esb; do
 		# Fails for what is built in.
 		chroot . modprobe -S "$kver" --show-depends $module 2>/dev/null || true
 	done | awk '$1 == "insmod" { sub(".*/lib/modules/", "usr/lib/modules/", $2); print $2 }' | sort -u >"$keep"

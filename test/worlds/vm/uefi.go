@@ -1,0 +1,107 @@
+package vm
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+//go:embed uefi.cfg
+var uefiConfig string
+
+// Debian packages that test/tools/deps.sh unpacks, and what an UEFI machine needs of them.
+const (
+	firmwareCode  = "ovmf/usr/share/OVMF/OVMF_CODE_4M.secboot.fd"
+	enrolledVars  = "ovmf/usr/share/OVMF/OVMF_VARS_4M.ms.fd" // with the keys of Microsoft: Secure Boot is on
+	signedShim    = "shim-signed/usr/lib/shim/shimx64.efi.signed"
+	signedGRUB    = "grub-efi-amd64-signed/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed"
+	unpackedBelow = "machine-pivot"
+)
+
+// MissingUEFI returns what this host lacks for SecureBoot; nothing if it can run.
+func MissingUEFI() (missing []string) {
+	for _, name := range []string{firmwareCode, enrolledVars, signedShim, signedGRUB} {
+		if path, err := unpacked(name); err != nil {
+			missing = append(missing, err.Error())
+		} else if _, err := os.Stat(path); err != nil {
+			missing = append(missing, path)
+		}
+	}
+	return missing
+}
+
+func unpacked(name string) (string, error) {
+	cache, err := os.UserCacheDir()
+	return filepath.Join(cache, unpackedBelow, name), err
+}
+
+// SecureBoot returns QEMU's arguments for a machine with UEFI firmware and Secure Boot, in which
+// Microsoft's keys are enrolled: it starts Debian's signed shim, that Debian's signed GRUB, and that only
+// a signed kernel. An EFI system partition with them, on a disk of its own, and the firmware's variables
+// are in dir, which must not exist. As in InstallStaticGRUB, GRUB executes StaticGRUB. Its blscfg takes
+// the menu entries from a file that Machine.WriteGRUBMenu writes, because Debian's GRUB reads no BLS
+// entries, and loads no unsigned module in a machine with Secure Boot.
+func SecureBoot(dir string) (arguments []string, err error) {
+	esp, vars := filepath.Join(dir, "esp"), filepath.Join(dir, "vars.fd")
+	code, err := unpacked(firmwareCode)
+	if err == nil {
+		err = errors.Join(os.MkdirAll(filepath.Join(esp, "EFI/BOOT"), 0o755), os.MkdirAll(filepath.Join(esp, "EFI/debian"), 0o755))
+	}
+	if err == nil {
+		// Where GRUB's signed image looks for its configuration.
+		err = os.WriteFile(filepath.Join(esp, "EFI/debian/grub.cfg"), []byte(uefiConfig), 0o644)
+	}
+	for to, from := range map[string]string{vars: enrolledVars, esp + "/EFI/BOOT/BOOTX64.EFI": signedShim, esp + "/EFI/BOOT/grubx64.efi": signedGRUB} {
+		if err == nil {
+			err = copyUnpacked(to, from)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot make UEFI firmware: %w", err)
+	}
+	return []string{
+		"-machine", "smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on",
+		"-drive", "if=pflash,unit=0,format=raw,readonly=on,file=" + escape(code),
+		"-drive", "if=pflash,unit=1,format=raw,file=" + escape(vars),
+		"-drive", "if=none,id=esp,format=raw,read-only=on,file=fat:" + escape(esp),
+		"-device", "virtio-blk-pci,drive=esp", // without bootindex: with it, the firmware would connect no other disk, and GRUB not see it
+	}, nil
+}
+
+func copyUnpacked(to, name string) error {
+	from, err := unpacked(name)
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o644)
+}
+
+// grubMenuFile is where uefi.cfg finds the menu entries.
+const grubMenuFile = "grub2/entries.cfg"
+
+// WriteGRUBMenu writes the boot entries of a powered-off machine with SecureBoot as GRUB's menu entries, as
+// blscfg would have GRUB see them: the default first, with the name of the file without ".conf" as the ID.
+func (m *Machine) WriteGRUBMenu(ctx context.Context) error {
+	entries, err := m.BootEntries(ctx)
+	if err != nil {
+		return err
+	}
+	var menu strings.Builder
+	for _, e := range entries {
+		var options []string
+		for o := range strings.FieldsSeq(e.Options) {
+			options = append(options, "'"+o+"'")
+		}
+		fmt.Fprintf(&menu, "menuentry '%s' --id '%s' {\n\tlinux %s %s\n\tinitrd %s\n}\n",
+			e.Title, strings.TrimSuffix(e.File, ".conf"), e.linux, strings.Join(options, " "), e.initrd)
+	}
+	return m.ChangeBoot(ctx, "cat >"+grubMenuFile+" <<'END'\n"+menu.String()+"END\n")
+}
