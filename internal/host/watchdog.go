@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // Watchdog says whether hardware resets the machine if its system hangs: a timer that systemd
@@ -65,5 +64,5 @@ func (w Watchdog) Lacking() string {
 	default:
 		return ""
 	}
-	return strings.Join([]string{why, "a new system that hangs stays until somebody cycles the power"}, ": ")
+	return why + ": a new system that hangs stays until somebody cycles the power"
 }
