@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"embed"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,26 +16,41 @@ import (
 )
 
 // TestEntering (P96) runs first boots that enter the committed system from the initramfs, without a reboot, beside
-// stand-ins for Ignition's units. It is part of "make nightly".
+// stand-ins for Ignition's units: with each release of libostree, with and without a read-only /sysroot, composefs and
+// SELinux. libostree 2022.7 commits no system with SELinux in the initramfs; the first release here with composefs is
+// 2026.4. It is part of "make nightly".
 func TestEntering(t *testing.T) {
+	composefs := []vm.TreeFile{{Path: "/" + prepareRoot, Mode: 0o644, Content: []byte(composefsNeeded)}}
 	for _, c := range []struct {
 		name string
 		spec vm.GuestSpec
 		runs []func(*testing.T, *lab.Lab)
 	}{
-		{"bookworm", vm.GuestSpec{}, []func(*testing.T, *lab.Lab){entered, enteredAndStaged, rebootedAllTheSame}},
-		{"trixie", vm.GuestSpec{Suite: vm.Trixie}, []func(*testing.T, *lab.Lab){entered}},
-		{"trixie, SELinux", vm.GuestSpec{Suite: vm.Trixie, SELinux: vm.Enforcing}, []func(*testing.T, *lab.Lab){entered}},
+		{"2022.7", vm.GuestSpec{}, []func(*testing.T, *lab.Lab){rebootedAllTheSame}},
+		{"2025.2", vm.GuestSpec{Suite: vm.Trixie}, nil},
+		{"2025.2, SELinux", vm.GuestSpec{Suite: vm.Trixie, SELinux: vm.Enforcing}, nil},
+		{"2026.4", vm.GuestSpec{Suite: vm.Forky}, nil},
+		{"2026.4, composefs", vm.GuestSpec{Suite: vm.Forky, Overlay: composefs}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			own := lab.Setup{OwnOstree: len(c.spec.Overlay) > 0} // the host's ostree has no composefs
 			c.spec.SameKernel = true
-			c.spec.Overlay = append(c.spec.Overlay, ignitionUnits(t)...)
+			c.spec.Overlay = append(slices.Clone(c.spec.Overlay), ignitionUnits(t)...)
 			l := newLab(t, c.spec)
+			t.Run("entered", func(t *testing.T) { entered(t, l, own) })
+			for _, readonly := range []string{"true", "false"} {
+				own.RepoConfig = []string{"sysroot.readonly=" + readonly}
+				t.Run("staged, read-only "+readonly, func(t *testing.T) { enteredAndStaged(t, l, own) })
+			}
 			for _, run := range c.runs {
 				run(t, l)
 			}
 		})
 	}
+	t.Run("another kernel", func(t *testing.T) {
+		l := newLab(t, vm.GuestSpec{Overlay: ignitionUnits(t)})
+		rebooted(t, l, lab.Setup{KernelArgs: l.Wanted().Kargs}, "not without a reboot but by an ordinary reboot: the new system has another kernel or initramfs")
+	})
 }
 
 //go:embed testdata/ignition testdata/entercut
@@ -78,13 +94,12 @@ func firstBootArgs(more ...string) vm.BootOptions {
 	return vm.BootOptions{ExtraArgs: append([]string{"ignition.firstboot"}, more...)}
 }
 
-// enterMachine returns a machine that is to enter B, with the kernel arguments kargs from the beginning.
-func enterMachine(t *testing.T, l *lab.Lab, name string, kargs []string, files ...vm.TreeFile) *vm.Machine {
+// enterMachine returns a machine, set up like s, that is to enter B by a method.
+func enterMachine(t *testing.T, l *lab.Lab, name string, method host.RebootMethod, s lab.Setup) *vm.Machine {
 	t.Helper()
-	settings := vm.TreeFile{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=initramfs\nreboot-method=enter\n")}
-	m, err := l.MachineWith(t.Context(), diskName(t)+"-"+name, lab.Setup{
-		Encapsulated: encapsulated(t, l.Wanted()), KernelArgs: kargs, Mode: host.ModeInitramfs, Files: append(files, settings),
-	}, testLog{t})
+	s.Encapsulated, s.Mode = encapsulated(t, l.Wanted()), host.ModeInitramfs
+	s.Files = append(slices.Clone(s.Files), vm.TreeFile{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=initramfs\nreboot-method=" + method + "\n")})
+	m, err := l.MachineWith(t.Context(), diskName(t)+"-"+name, s, testLog{t})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,11 +111,12 @@ func sayMounts() []vm.TreeFile {
 	return lab.Typed("say-mounts", "findmnt -rno TARGET,FSTYPE,FSROOT,VFS-OPTIONS | while read -r line; do echo \"@@mount $line\"; done", "PathExists=/usr")
 }
 
-// entered enters B on the first boot, and then boots B in the ordinary way: both have the same mounts and labels.
-func entered(t *testing.T, l *lab.Lab) {
+// entered enters B on the first boot, in the cheapest way, and then boots B in the ordinary way.
+func entered(t *testing.T, l *lab.Lab, s lab.Setup) {
 	t.Helper()
 	want := l.Wanted()
-	m := enterMachine(t, l, "entered", want.Kargs, sayMounts()...)
+	s.KernelArgs, s.Files = want.Kargs, sayMounts()
+	m := enterMachine(t, l, "entered", host.RebootAuto, s)
 	first := boot(t, m, firstBootArgs())
 	expectEntered(t, first)
 	expectArrived(t, first, want)
@@ -108,43 +124,52 @@ func entered(t *testing.T, l *lab.Lab) {
 	expectOneBoot(t, m)
 	second := boot(t, m, vm.BootOptions{})
 	expectTarget(t, second, want)
-	if a, b := mounts(first), mounts(second); !slices.Equal(a, b) || len(a) == 0 {
-		t.Errorf("mounts of the system that was entered:\n%s\nof the one that was booted:\n%s", strings.Join(a, "\n"), strings.Join(b, "\n"))
-	}
-	if a, b := report(t, first), report(t, second); !slices.Equal(a.Relabel, b.Relabel) || a.Enforcing != b.Enforcing {
-		t.Errorf("restorecon would change %q in the system that was entered, %q in the one that was booted; enforcing %v, %v", a.Relabel, b.Relabel, a.Enforcing, b.Enforcing)
-	}
+	expectAsBooted(t, first, second)
 	t.Logf("entered: %.1f s from power-on to kubelet; the reboot alone: %.1f s", at(t, first, "@@kubelet started").Seconds(), at(t, second, "@@kubelet started").Seconds())
 }
 
 // enteredAndStaged stages a deployment in a system that was entered. The shutdown makes it the next boot.
-func enteredAndStaged(t *testing.T, l *lab.Lab) {
+func enteredAndStaged(t *testing.T, l *lab.Lab, s lab.Setup) {
 	want := l.Wanted()
-	m := enterMachine(t, l, "staged", want.Kargs,
-		lab.Typed("stage", "ostree admin deploy --stage --karg-append=staged.c "+l.Guest.CommitB, "KernelCommandLine=!staged.c")...)
+	s.KernelArgs = want.Kargs
+	s.Files = append(sayMounts(), lab.Typed("stage", "ostree admin deploy --stage --karg-append=staged.c "+l.Guest.CommitB, "KernelCommandLine=!staged.c")...)
+	m := enterMachine(t, l, "staged", host.RebootEnter, s)
 	first := boot(t, m, firstBootArgs())
 	expectEntered(t, first)
 	expectArrived(t, first, want)
-	if r := expectTarget(t, boot(t, m, vm.BootOptions{}), want); !strings.Contains(r.Cmdline, "staged.c") {
+	second := boot(t, m, vm.BootOptions{})
+	if r := expectTarget(t, second, want); !strings.Contains(r.Cmdline, "staged.c") {
 		t.Errorf("command line %q, want that of what was staged", r.Cmdline)
+	}
+	expectAsBooted(t, first, second)
+}
+
+// expectAsBooted checks that a system that was entered has the mounts and labels that it has when it is booted.
+func expectAsBooted(t *testing.T, entered, booted *vm.BootResult) {
+	t.Helper()
+	if a, b := mounts(entered), mounts(booted); !slices.Equal(a, b) || len(a) == 0 {
+		t.Errorf("mounts of the system that was entered:\n%s\nof the one that was booted:\n%s", strings.Join(a, "\n"), strings.Join(b, "\n"))
+	}
+	if a, b := report(t, entered), report(t, booted); !slices.Equal(a.Relabel, b.Relabel) || a.Enforcing != b.Enforcing {
+		t.Errorf("restorecon would change %q in the system that was entered, %q in the one that was booted; enforcing %v, %v", a.Relabel, b.Relabel, a.Enforcing, b.Enforcing)
 	}
 }
 
 // rebootedAllTheSame reboots where the committed system cannot be entered, and says why.
 func rebootedAllTheSame(t *testing.T, l *lab.Lab) {
-	want := l.Wanted()
-	for _, c := range []struct {
-		name, reason string
-		kargs        []string
-	}{
-		{"arguments", "the kernel arguments change", nil},
-	} {
-		m := enterMachine(t, l, c.name, c.kargs)
-		first := boot(t, m, vm.BootOptions{})
-		expectPivot(t, first)
-		expectSaid(t, first, c.reason)
-		expectArrived(t, boot(t, m, vm.BootOptions{}), want)
-	}
+	t.Run("other arguments", func(t *testing.T) {
+		rebooted(t, l, lab.Setup{}, "by an ordinary reboot; not without a reboot, because the kernel arguments change")
+	})
+}
+
+// rebooted runs a first boot that reboots into B, for a reason.
+func rebooted(t *testing.T, l *lab.Lab, s lab.Setup, reason string) {
+	t.Helper()
+	m := enterMachine(t, l, "rebooted", host.RebootEnter, s)
+	first := boot(t, m, firstBootArgs())
+	expectPivot(t, first)
+	expectSaid(t, first, reason)
+	expectArrived(t, boot(t, m, vm.BootOptions{}), l.Wanted())
 }
 
 // expectEntered checks that the old system did not start, and the new one did in the same boot.
@@ -164,11 +189,14 @@ func expectOneBoot(t *testing.T, m *vm.Machine) {
 	}
 }
 
+// serial matches the number by which deployments of one commit differ.
+var serial = regexp.MustCompile(`(/deploy/[0-9a-f]{64})\.[0-9]+`)
+
 // mounts returns the mounts that a system has printed, sorted, without those of the boot alone.
 func mounts(b *vm.BootResult) (all []string) {
 	for _, line := range b.Serial {
 		if _, mount, found := strings.Cut(line.Text, "@@mount "); found && !strings.HasPrefix(mount, "/run/credentials") {
-			all = append(all, mount)
+			all = append(all, serial.ReplaceAllString(mount, "$1"))
 		}
 	}
 	slices.Sort(all)

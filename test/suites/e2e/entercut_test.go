@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/internal/host"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
@@ -18,7 +19,7 @@ import (
 func TestCutEntering(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{SameKernel: true, Overlay: append(ignitionUnits(t), endsWay(t)...)})
 	want := l.Wanted()
-	whole := boot(t, enterMachine(t, l, "whole", want.Kargs), firstBootArgs())
+	whole := boot(t, enterMachine(t, l, "whole", host.RebootEnter, lab.Setup{KernelArgs: want.Kargs}), firstBootArgs())
 	expectEntered(t, whole)
 	calls := wayLength(t, whole)
 	var cases []bootCase
@@ -32,7 +33,7 @@ func TestCutEntering(t *testing.T) {
 func cutBefore(t *testing.T, l *lab.Lab, n int) {
 	want := l.Wanted()
 	for _, how := range []string{"kill", "fail", "power"} {
-		m := enterMachine(t, l, how, want.Kargs)
+		m := enterMachine(t, l, how, host.RebootEnter, lab.Setup{KernelArgs: want.Kargs})
 		options := firstBootArgs(fmt.Sprintf("entercut=%d:%s", n, how))
 		end := vm.Rebooted
 		if how == "power" {
