@@ -35,6 +35,9 @@ func classify(err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
+	if _, ok := errors.AsType[*daemon.UnsupportedError](err); ok { // it would be the same again
+		return fault.New(fault.Internal, "%w", err)
+	}
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "ransaction in progress"), strings.Contains(text, "Reboot initiated, cannot start new transaction"):

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/godbus/dbus/v5"
 )
@@ -148,9 +149,9 @@ func failed(what string, err error) error {
 	}
 	// D-Bus's own errors are known by their names.
 	err = fmt.Errorf("cannot %s: %w (%s)", what, answer, answer.Name)
-	switch answer.Name {
-	case "org.freedesktop.DBus.Error.UnknownMethod", "org.freedesktop.DBus.Error.UnknownInterface",
-		"org.freedesktop.DBus.Error.InvalidArgs", "org.freedesktop.DBus.Error.AccessDenied":
+	switch strings.TrimPrefix(answer.Name, "org.freedesktop.DBus.Error.") {
+	case "ServiceUnknown", "NameHasNoOwner", "Spawn.ServiceNotFound", // the bus knows no such daemon
+		"UnknownMethod", "UnknownInterface", "InvalidArgs", "AccessDenied":
 		return &UnsupportedError{err}
 	}
 	return err

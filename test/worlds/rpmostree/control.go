@@ -20,6 +20,7 @@ type Control struct {
 	Version      string   `json:"version,omitempty"`      // of rpm-ostree; "" is the newest
 	NoContainer  bool     `json:"noContainer,omitempty"`  // built without the feature
 	NoBus        bool     `json:"noBus,omitempty"`        // no message bus listens
+	NoDaemon     bool     `json:"noDaemon,omitempty"`     // the message bus knows no such service
 	NoUpdate     bool     `json:"noUpdate,omitempty"`     // the daemon has no UpdateDeployment
 	Driver       *Driver  `json:"driver,omitempty"`       // a registered update driver
 	Transaction  []string `json:"transaction,omitempty"`  // method, client and path of another client's transaction

@@ -91,8 +91,20 @@ func listen(root, path string) (net.Listener, error) {
 	return listener, err
 }
 
+// unknownService is the message bus's error for a name that no service has, and that it cannot start.
+func unknownService(name string) error {
+	return *dbus.NewError("org.freedesktop.DBus.Error.ServiceUnknown", []any{"The name " + name + " was not provided by any .service files"})
+}
+
 // answer answers calls on the message bus.
 func (d *Daemon) answer(call buspeer.Call) ([]any, error) {
+	control, err := loadControl(d.standin.Root)
+	if err != nil {
+		return nil, err
+	}
+	if control.NoDaemon && call.Destination == busName {
+		return nil, unknownService(call.Destination)
+	}
 	if call.Method == busName+".Sysroot.Reload" {
 		d.reload()
 		return nil, nil
@@ -100,7 +112,7 @@ func (d *Daemon) answer(call buspeer.Call) ([]any, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if call.Destination != busName && call.Destination != "org.freedesktop.DBus" {
-		return nil, *dbus.NewError("org.freedesktop.DBus.Error.ServiceUnknown", []any{"The name is not activatable"})
+		return nil, unknownService(call.Destination)
 	}
 	switch method, _ := strings.CutPrefix(call.Method, busName+"."); method {
 	case "org.freedesktop.DBus.Hello":
