@@ -270,13 +270,7 @@ func TestAtOnceFails(t *testing.T) {
 				if err == nil || fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.message) {
 					t.Errorf("error %v\n%s", err, notes)
 				}
-				must(t, e.Discard(t.Context()))
-				if staged, err := h.Sysroot().Staged(); err != nil || staged != nil {
-					t.Errorf("staged %+v, %v", staged, err)
-				}
-				if _, err := os.Stat(h.Path("/etc/yum.repos.d/pivot-extensions.repo")); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("the repository's file is there: %v", err)
-				}
+				discarded(t, h, e)
 				h.Boot()
 				wantKernel(t, h, "6.1+rt")
 			})
@@ -306,10 +300,7 @@ func TestAtOnceCancelled(t *testing.T) {
 	if err := e.Prepare(ctx, r); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
-	must(t, e.Discard(t.Context()))
-	if staged, err := h.Sysroot().Staged(); err != nil || staged != nil {
-		t.Errorf("staged %+v, %v", staged, err)
-	}
+	discarded(t, h, e)
 	h.InstallRpmOstree(standin.Control{})
 	must(t, engine(h, false, &notes).Prepare(t.Context(), r))
 }

@@ -270,17 +270,23 @@ func TestPackagesFail(t *testing.T) {
 				if err == nil || fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.message) {
 					t.Errorf("error %v", err)
 				}
-				must(t, e.Discard(t.Context()))
-				if staged, err := h.Sysroot().Staged(); err != nil || staged != nil {
-					t.Errorf("staged %+v, %v", staged, err)
-				}
-				if _, err := os.Stat(h.Path("/etc/yum.repos.d/pivot-extensions.repo")); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("the repository's file is there: %v", err)
-				}
+				discarded(t, h, e)
 				h.Boot()
 				wantKernel(t, h, "6.1")
 			})
 		}
+	}
+}
+
+// discarded discards what an engine has staged, and checks that nothing is left of it.
+func discarded(t *testing.T, h *hostdir.Host, e pivot.Engine) {
+	t.Helper()
+	must(t, e.Discard(t.Context()))
+	if staged, err := h.Sysroot().Staged(); err != nil || staged != nil {
+		t.Errorf("staged %+v, %v", staged, err)
+	}
+	if _, err := os.Stat(h.Path("/etc/yum.repos.d/pivot-extensions.repo")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the repository's file is there: %v", err)
 	}
 }
 

@@ -111,17 +111,26 @@ func legacyImage(t *testing.T, o *osTree) v1.Image {
 // TestAcceptEarly: if an image without derived layers is refused, layers whose download has not
 // begun by then are not fetched.
 func TestAcceptEarly(t *testing.T) {
-	const chunks = 60
-	h := newHost(t, registry.Options{})
 	o := newOSTree(t)
 	o.write(prepareRoot, "[composefs]\nenabled=yes\n")
+	refusedEarly(t, o, "prepare-root.conf", func(image *osimage.Opened) {
+		image.Accept = func(ostree.PrepareRoot) error { return fault.New(fault.Refused, "no") }
+	})
+}
+
+// refusedEarly imports a tree in many layers, of which an early one has the file whose name ends with decides. What
+// setup has set must refuse the image, before half of the layers are fetched.
+func refusedEarly(t *testing.T, o *osTree, decides string, setup func(*osimage.Opened)) {
+	t.Helper()
+	const chunks = 60
+	h := newHost(t, registry.Options{})
 	for n := range 2 * chunks {
 		o.write("usr/share/many/"+strings.Repeat("x", n+1), strings.Repeat("y", n+1))
 	}
 	next := 0
 	img, err := oscontainer.Encapsulated(o.repo, o.commit(), oscontainer.WithWorkDir(t.TempDir()),
 		oscontainer.WithChunking(chunks, func(_ string, names []string) int {
-			if slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, "prepare-root.conf") }) {
+			if slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, decides) }) {
 				return 1
 			}
 			next++
@@ -136,7 +145,7 @@ func TestAcceptEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer image.Close()
-	image.Accept = func(ostree.PrepareRoot) error { return fault.New(fault.Refused, "no") }
+	setup(image)
 	before := h.registry.Requests()
 	_, err = image.Import(t.Context(), openRepo(t, bare(t)), nil)
 	if fault.KindOf(err) != fault.Refused {

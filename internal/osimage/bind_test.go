@@ -2,7 +2,6 @@ package osimage_test
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
@@ -100,37 +99,7 @@ func TestBind(t *testing.T) {
 // TestBindEarly: if an image without derived layers is refused for what it binds, layers whose download has not begun
 // by then are not fetched.
 func TestBindEarly(t *testing.T) {
-	const chunks = 60
-	h := newHost(t, registry.Options{})
-	o := newOSTree(t).binds()
-	for n := range 2 * chunks {
-		o.write("usr/share/many/"+strings.Repeat("x", n+1), strings.Repeat("y", n+1))
-	}
-	next := 0
-	img, err := oscontainer.Encapsulated(o.repo, o.commit(), oscontainer.WithWorkDir(t.TempDir()),
-		oscontainer.WithChunking(chunks, func(_ string, names []string) int {
-			if slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, "app.image") }) {
-				return 1
-			}
-			next++
-			return 1 + next%chunks
-		}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ref, _ := h.push("binds-early", img)
-	image, err := h.puller.Open(t.Context(), ref)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer image.Close()
-	image.Bind = func(bound.Images) error { return fault.New(fault.Refused, "no") }
-	before := h.registry.Requests()
-	_, err = image.Import(t.Context(), openRepo(t, bare(t)), nil)
-	if fault.KindOf(err) != fault.Refused {
-		t.Errorf("error %v", err)
-	}
-	if n := h.registry.Requests() - before; n >= chunks/2 {
-		t.Errorf("%d requests for an image of %d layers", n, len(image.Layers))
-	}
+	refusedEarly(t, newOSTree(t).binds(), "app.image", func(image *osimage.Opened) {
+		image.Bind = func(bound.Images) error { return fault.New(fault.Refused, "no") }
+	})
 }
