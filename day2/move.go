@@ -130,7 +130,7 @@ func (m *move) trying(ctx context.Context) (*pivot.Trying, hostfiles.File, error
 
 // foresee finds out how the new system is going to be entered, and notes it, if the command reboots into it.
 func (m *move) foresee(ctx context.Context, plan pivot.Plan, d pivot.Decision) (ahead machine.Ahead) {
-	if d.Action != pivot.ActionApply && d.Action != pivot.ActionReboot || !m.reboot && !plan.Tries() {
+	if !d.LeadsOn() || !m.reboot && !plan.Tries() {
 		return ahead
 	}
 	ahead = m.LookAhead(ctx, m.settings.RebootMethod, machine.NextOf(plan))
@@ -138,14 +138,6 @@ func (m *move) foresee(ctx context.Context, plan pivot.Plan, d pivot.Decision) (
 		m.Progress.Note(text)
 	}
 	return ahead
-}
-
-// noteCoverage notes what happens if the system on trial does not come up, or hangs.
-func (m *move) noteCoverage(c *trial.Conductor) {
-	c.NoteCoverage(m.settings.RebootMethod)
-	if note := m.LacksWatchdog(); note != "" {
-		m.Progress.Note(note)
-	}
 }
 
 // fallbackLimit is how long a system may take to prove itself, from the start of its kernel, if the
@@ -162,8 +154,9 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 	}
 	ahead := m.foresee(ctx, plan, d)
 	if plan.Tries() {
-		m.noteCoverage(conductor(m.Machine))
+		conductor(m.Machine).NoteCoverage(m.settings.RebootMethod)
 	}
+	m.NoteHang(plan)
 	err = m.converger.Converge(ctx, plan, d)
 	switch {
 	case err != nil:

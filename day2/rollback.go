@@ -60,9 +60,12 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	if err := boots.CheckTo(ctx, previous.DeploymentRef); err != nil {
 		return err
 	}
-	ahead := r.LookAhead(ctx, settings.RebootMethod, host.Next{Kargs: !to.Options.Equal(state.Booted.Options)})
-	if text := ahead.Text(); text != "" && r.Reboot && !state.Pending() {
-		r.Progress.Note(text)
+	var ahead machine.Ahead
+	if r.Reboot && !state.Pending() {
+		ahead = r.LookAhead(ctx, settings.RebootMethod, host.Next{Kargs: !to.Options.Equal(state.Booted.Options)})
+		if text := ahead.Text(); text != "" {
+			r.Progress.Note(text)
+		}
 	}
 	t := pivot.Transaction{ByHand: true, NextBoot: r.Converger(nil).NextBoot, Progress: r.Progress}
 	if !state.Pending() {

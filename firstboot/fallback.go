@@ -65,9 +65,7 @@ func (b *FirstBoot) foresee(plan pivot.Plan, ahead machine.Ahead, noFallback err
 	if noFallback != nil {
 		b.Progress.Note(b.Fallback.Without(noFallback))
 	}
-	if note := b.LacksWatchdog(); note != "" && plan.Tries() {
-		b.Progress.Note(note)
-	}
+	b.NoteHang(plan)
 	if text := ahead.Text(); text != "" && !b.NoReboot {
 		b.Progress.Note(text)
 	}

@@ -124,7 +124,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 	}
 	decision := converger.Decide(plan)
 	var ahead machine.Ahead
-	if decision.Action == pivot.ActionApply || decision.Action == pivot.ActionReboot {
+	if decision.LeadsOn() {
 		ahead = b.LookAhead(ctx, settings.RebootMethod, machine.NextOf(plan))
 		b.foresee(plan, ahead, noFallback)
 	}
@@ -170,8 +170,7 @@ func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
 		return plan, err
 	}
 	if plan, err = converger.Foresee(plan); err == nil {
-		settings, _ := b.Settings()
-		plan = b.WithWay(ctx, plan, settings.Mode == host.ModeInitramfs)
+		plan = b.WithWay(ctx, plan, true)
 	}
 	return plan, err
 }

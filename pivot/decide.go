@@ -6,6 +6,9 @@ type Decision struct {
 	Attempt int // the attempt that ActionApply starts or continues
 }
 
+// LeadsOn reports whether the decision leads into another system: what it is about is, or becomes, the next boot.
+func (d Decision) LeadsOn() bool { return d.Action == ActionApply || d.Action == ActionReboot }
+
 // Action is the kind of a Decision.
 type Action string
 

@@ -74,7 +74,7 @@ func (f *changeFlags) withLock(h *host.Host, run func() (changed bool, err error
 // finish finishes an interrupted change of the running system. pivot-live.service does that on each boot.
 func (f *changeFlags) finish(ctx context.Context, m *machine.Machine) error {
 	return f.changed(m.Host, func() (changed bool, err error) {
-		err = bootLock(ctx, m.Host)(func() error {
+		err = withBootLock(ctx, m.Host, func() error {
 			return reporting(func() (err error) {
 				changed, err = day2.Finish(ctx, m)
 				return err

@@ -31,13 +31,11 @@ func reporting(run func() error) error {
 // the units' time limits.
 const bootWait = 2 * time.Minute
 
-// bootLock returns a function that calls run while it holds the machine's lock. It is for the programs of units that run
+// withBootLock calls run while it holds the machine's lock, for which it waits. It is for the programs of units that run
 // early in each boot: those of others, such as pivot-trial.service, hold the lock for moments then.
-func bootLock(ctx context.Context, h *host.Host) func(run func() error) error {
-	return func(run func() error) error {
-		limited, cancel := context.WithTimeoutCause(ctx, bootWait,
-			fault.New(fault.Unavailable, "cannot change this machine: another pivot has been at work for %s", bootWait))
-		defer cancel()
-		return h.WithLock(limited, func(ctx context.Context) error { return retry.Sleep(ctx, time.Second/5) }, run)
-	}
+func withBootLock(ctx context.Context, h *host.Host, run func() error) error {
+	limited, cancel := context.WithTimeoutCause(ctx, bootWait,
+		fault.New(fault.Unavailable, "cannot change this machine: another pivot has been at work for %s", bootWait))
+	defer cancel()
+	return h.WithLock(limited, func(ctx context.Context) error { return retry.Sleep(ctx, time.Second/5) }, run)
 }

@@ -21,14 +21,14 @@ func TestBootLock(t *testing.T) {
 	run := func() error { ran++; return nil }
 	ctx, stop := context.WithDeadline(t.Context(), time.Now())
 	defer stop()
-	if err := bootLock(ctx, h)(run); err == nil || ran > 0 {
+	if err := withBootLock(ctx, h, run); err == nil || ran > 0 {
 		t.Errorf("stopped while it waited: %v, %d runs", err, ran)
 	}
 	if err := withLock(h, run); !fault.KindOf(err).Transient() || ran > 0 {
 		t.Errorf("a command that is typed: %v, %d runs", err, ran)
 	}
 	waited := make(chan error)
-	go func() { waited <- bootLock(t.Context(), h)(run) }()
+	go func() { waited <- withBootLock(t.Context(), h, run) }()
 	select {
 	case err := <-waited:
 		t.Errorf("it did not wait: %v", err)

@@ -23,7 +23,7 @@ func projectCommand() *cobra.Command {
 			}
 			log := newLog(cmd.ErrOrStderr())
 			m := &machine.Machine{Host: host.New(root)}
-			return bootLock(cmd.Context(), m.Host)(func() error {
+			return withBootLock(cmd.Context(), m.Host, func() error {
 				changed, err := m.Project(noteTo(log))
 				for _, path := range changed {
 					log.Info("projected " + path)

@@ -54,15 +54,15 @@ func (a Ahead) possible() []host.Way {
 }
 
 // WithWay returns a plan as it is shown, with a note about how the next system is going to be entered, unless by an
-// ordinary reboot that is asked for, and about what does not return the machine from a system that hangs. early: an
-// initramfs may carry the plan out. Settings that cannot be used stop the change, and not the plan.
-func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan, early bool) pivot.Plan {
+// ordinary reboot that is asked for, and about what does not return the machine from a system that hangs. An initramfs
+// may carry out the plan of a first boot. Settings that cannot be used stop the change, and not the plan.
+func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan, firstBoot bool) pivot.Plan {
 	settings, err := m.Settings()
 	if err != nil || plan.Reboots == 0 {
 		return plan
 	}
 	find := m.Where().Door
-	if early {
+	if firstBoot && settings.Mode == host.ModeInitramfs {
 		find = func(context.Context) (Door, error) { return nil, nil }
 	}
 	if text := m.lookAhead(ctx, settings.RebootMethod, NextOf(plan), find).Text(); text != "" {

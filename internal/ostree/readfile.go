@@ -48,6 +48,15 @@ func (im *Import) Look(c Checksum, name string) (Found, bool, error) {
 	return locator(im.objectPath).look(c, name)
 }
 
+// InCommit returns the path in a commit, from its root, of a file of the deployed system. /etc is usr/etc there.
+func InCommit(name string) string {
+	name = path.Join("/", name)[1:]
+	if name == "etc" || strings.HasPrefix(name, "etc/") {
+		return "usr/" + name
+	}
+	return name
+}
+
 // FileNames returns the names of the files and symbolic links in a directory of a commit,
 // sorted, or none if there is no such directory.
 func (r *Repo) FileNames(c Checksum, dir string) ([]string, error) {

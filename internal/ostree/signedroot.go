@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"strings"
 
 	"machine-pivot/internal/ostree/gvariant"
@@ -135,7 +134,7 @@ func (at locator) checkProgram(c Checksum, parents bool) error {
 
 // rootKeys reads the public keys that a commit has for its initramfs.
 func (at locator) rootKeys(c Checksum, keyPath string) (keys []ed25519.PublicKey, err error) {
-	text, err := at.readFile(c, inCommit(keyPath), 64<<10)
+	text, err := at.readFile(c, InCommit(keyPath), 64<<10)
 	if notYet(err) {
 		return nil, err
 	}
@@ -163,15 +162,6 @@ func (at locator) rootKeys(c Checksum, keyPath string) (keys []ed25519.PublicKey
 func notYet(err error) bool {
 	_, missing := errors.AsType[*fs.PathError](err)
 	return missing && errors.Is(err, fs.ErrNotExist)
-}
-
-// inCommit returns the path in a commit of a file of the deployed system.
-func inCommit(name string) string {
-	name = path.Join("/", name)[1:]
-	if strings.HasPrefix(name, "etc/") {
-		name = "usr/" + name
-	}
-	return name
 }
 
 // checkSignature returns an error unless one of the keys has signed a commit. Keys and signatures are tried in

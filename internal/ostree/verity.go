@@ -86,45 +86,45 @@ func (r *Repo) GivesVerity() (bool, error) {
 // supportsVerity reports whether the file system of a file supports fs-verity: one that does
 // can say whether this file has it.
 func supportsVerity(path string) (bool, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	digest := struct {
-		unix.FsverityDigest
-		_ [64]byte // room for the longest digest
-	}{FsverityDigest: unix.FsverityDigest{Size: 64}}
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.FS_IOC_MEASURE_VERITY, uintptr(unsafe.Pointer(&digest)))
-	switch errno {
-	case 0, unix.ENODATA:
-		return true, nil
-	case unix.ENOTTY, unix.EOPNOTSUPP:
-		return false, nil
-	}
-	return false, os.NewSyscallError("ioctl(FS_IOC_MEASURE_VERITY)", errno)
+	_, supported, err := measureVerity(path)
+	return supported, err
 }
 
 // VerityDigest returns the fs-verity digest of a file, which must be by SHA-256. found is false if the file has
 // no fs-verity.
 func VerityDigest(path string) (digest Checksum, found bool, err error) {
+	measured, _, err := measureVerity(path)
+	if err != nil || measured == nil {
+		return digest, false, err
+	}
+	if len(measured) != len(digest) {
+		return digest, false, fmt.Errorf("cannot use the fs-verity digest of %s: it has %d bytes, that of SHA-256 has %d", path, len(measured), len(digest))
+	}
+	return Checksum(measured), true, nil
+}
+
+// measureVerity returns the fs-verity digest of a file, or nil if it has none, and whether its file system
+// supports fs-verity.
+func measureVerity(path string) (digest []byte, supported bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return digest, false, err
+		return nil, false, err
 	}
 	defer f.Close()
 	measured := struct {
 		unix.FsverityDigest
-		digest Checksum
-	}{FsverityDigest: unix.FsverityDigest{Size: uint16(len(digest))}}
+		digest [64]byte // room for the longest digest
+	}{FsverityDigest: unix.FsverityDigest{Size: 64}}
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.FS_IOC_MEASURE_VERITY, uintptr(unsafe.Pointer(&measured)))
 	switch errno {
 	case 0:
-		return measured.digest, true, nil
-	case unix.ENODATA, unix.ENOTTY, unix.EOPNOTSUPP:
-		return digest, false, nil
+		return measured.digest[:min(int(measured.Size), len(measured.digest))], true, nil
+	case unix.ENODATA:
+		return nil, true, nil
+	case unix.ENOTTY, unix.EOPNOTSUPP:
+		return nil, false, nil
 	}
-	return digest, false, os.NewSyscallError("ioctl(FS_IOC_MEASURE_VERITY)", errno)
+	return nil, false, os.NewSyscallError("ioctl(FS_IOC_MEASURE_VERITY)", errno)
 }
 
 // HasVerity reports whether a regular file has fs-verity. It does not follow a symbolic link.

@@ -52,11 +52,7 @@ func target(at, to string) string {
 	if !path.IsAbs(to) {
 		to = path.Join("/", path.Dir(at), to)
 	}
-	to = path.Clean(to)[1:]
-	if to == "etc" || strings.HasPrefix(to, "etc/") {
-		to = "usr/" + to
-	}
-	return to
+	return ostree.InCommit(to)
 }
 
 // split splits a path into its first name and the rest.
