@@ -163,6 +163,10 @@ func (s *Systemd) ask(ctx context.Context, conn *systemd.Conn, kind api.Kind, in
 	return decode(data, kind, into)
 }
 
+// endLimit is how long the end of a question may take when the agent itself is stopped. It is less than the time that
+// kubelet gives to a pod.
+const endLimit = 10 * time.Second
+
 // query runs a command of pivot as a unit, and returns its output. A query of an agent that was killed is
 // replaced.
 func (s *Systemd) query(ctx context.Context, conn *systemd.Conn, args ...string) ([]byte, error) {
@@ -179,7 +183,11 @@ func (s *Systemd) query(ctx context.Context, conn *systemd.Conn, args ...string)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = s.endUnit(context.WithoutCancel(ctx), conn, s.queries()) }()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+		defer cancel()
+		_ = s.endUnit(ctx, conn, s.queries())
+	}()
 	for {
 		u, err := stateOf(ctx, conn, s.queries())
 		if err != nil {

@@ -32,7 +32,10 @@ end() {
 	. "$dir/end"
 }
 case "$*" in
-version*) doc Version '"version":"1.2.3"' ;;
+version*)
+	until [ ! -e "$dir/slow" ]; do : > "$dir/running"; sleep 0.05; done
+	doc Version '"version":"1.2.3"'
+	;;
 status*) doc Status '"phase":"done"'"$(cat "$dir/partitioning" 2>/dev/null)"',"machineConfig":{"current":{"name":"a"},"desired":{"name":"a"}}' ;;
 "verify --watch "*)
 	trap 'exit 65' TERM
@@ -131,6 +134,40 @@ func (h host) calls() string {
 		h.Fatal(err)
 	}
 	return string(data)
+}
+
+// TestStoppedWhileAsking (D154): an agent that is stopped while it waits for an answer ends at once, and leaves no
+// question behind.
+func TestStoppedWhileAsking(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts systemd")
+	}
+	if !hostsystemd.Inside(t) {
+		return
+	}
+	h := newHost(t)
+	h.write("slow", "")
+	for range 20 {
+		ctx, stop := context.WithCancel(t.Context())
+		looked := make(chan error)
+		go func() {
+			_, err := h.Look(ctx)
+			looked <- err
+		}()
+		h.running()
+		stop()
+		select {
+		case err := <-looked:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("error %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("it does not end")
+		}
+		if out, err := exec.CommandContext(t.Context(), "systemctl", "show", "--property=LoadState", "--value", "pivot-agent-query.service").Output(); err != nil || strings.TrimSpace(string(out)) != "not-found" {
+			t.Errorf("the question is there: %s, %v", out, err)
+		}
+	}
 }
 
 // TestSystemd runs the stand-in for pivot by the real systemd.

@@ -39,11 +39,14 @@ type service struct {
 	differs           bool   // whether the exit status of a machine that differs is no failure
 }
 
-// connect connects to the host's systemd by its private socket, which needs no message bus.
+// connect connects to the host's systemd by its private socket, which needs no message bus. The connection outlives ctx:
+// what was begun by then is ended by it.
 func (s *Systemd) connect(ctx context.Context) (*systemd.Conn, error) {
 	socket := s.path("/run/systemd/private")
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	connected := context.AfterFunc(ctx, end)
 	conn, err := systemd.NewConnection(func() (*dbus.Conn, error) {
-		conn, err := dbus.Dial("unix:path="+socket, dbus.WithContext(ctx))
+		conn, err := dbus.Dial("unix:path="+socket, dbus.WithContext(life))
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +55,12 @@ func (s *Systemd) connect(ctx context.Context) (*systemd.Conn, error) {
 		}
 		return conn, nil
 	})
+	if !connected() && err == nil {
+		conn.Close()
+		err = ctx.Err()
+	}
 	if err != nil {
+		end()
 		return nil, fault.New(fault.Unavailable, "cannot reach the host's systemd at %s: %w", socket, err).
 			WithHint("the agent must run as root, with the host's /run")
 	}
@@ -94,15 +102,11 @@ func (s *Systemd) startUnit(ctx context.Context, conn *systemd.Conn, what servic
 	if err != nil {
 		return fault.New(fault.Unavailable, "cannot run pivot on the host as %s: %w", what.name, err)
 	}
-	select {
-	case result := <-job:
-		if result != "done" {
-			return fault.New(fault.Unavailable, "cannot run pivot on the host as %s: the job has ended as %s", what.name, result)
-		}
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	result, err := jobResult(ctx, conn, job)
+	if err == nil && result != "done" {
+		err = fault.New(fault.Unavailable, "cannot run pivot on the host as %s: the job has ended as %s", what.name, result)
 	}
+	return err
 }
 
 // endUnit stops a unit, which systemd then forgets. It is no error if there is none.
@@ -119,11 +123,26 @@ func (s *Systemd) endUnit(ctx context.Context, conn *systemd.Conn, name string) 
 		}
 		return fault.New(fault.Unavailable, "cannot stop %s on the host: %w", name, err)
 	}
-	select {
-	case <-job:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	_, err = jobResult(ctx, conn, job)
+	return err
+}
+
+// jobResult waits for the result of a job. None comes over a connection that has ended, as when systemd executes itself
+// again.
+func jobResult(ctx context.Context, conn *systemd.Conn, job <-chan string) (string, error) {
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for {
+		select {
+		case result := <-job:
+			return result, nil
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-look.C:
+			if !conn.Connected() {
+				return "", fault.New(fault.Unavailable, "the host's systemd has ended the connection")
+			}
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -156,9 +157,15 @@ func (w *world) begin(command *exec.Cmd) *process {
 	return p
 }
 
+// stopLimit is how long an agent may take to stop. The stacks of one that takes longer are in its log, and its exit
+// status is not 0.
+const stopLimit = 2 * time.Minute
+
 // stop stops an agent by a signal, and returns its exit status.
 func (p *process) stop(s syscall.Signal) int {
 	_ = p.Process.Signal(s)
+	hangs := time.AfterFunc(stopLimit, func() { _ = p.Process.Signal(syscall.SIGQUIT) })
+	defer hangs.Stop()
 	_ = p.Wait()
 	return p.ProcessState.ExitCode()
 }
