@@ -147,7 +147,15 @@ func TestStoppedWhileAsking(t *testing.T) {
 	}
 	h := newHost(t)
 	h.write("slow", "")
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := h.Look(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped before: error %v", err)
+	}
 	for range 20 {
+		if err := os.Remove(filepath.Join(h.dir, "running")); err != nil && !errors.Is(err, fs.ErrNotExist) { // of the one before
+			t.Fatal(err)
+		}
 		ctx, stop := context.WithCancel(t.Context())
 		looked := make(chan error)
 		go func() {

@@ -55,8 +55,10 @@ func (s *Systemd) connect(ctx context.Context) (*systemd.Conn, error) {
 		}
 		return conn, nil
 	})
-	if !connected() && err == nil {
-		conn.Close()
+	if !connected() { // ctx has ended meanwhile, which is the cause of any error
+		if err == nil {
+			conn.Close()
+		}
 		err = ctx.Err()
 	}
 	if err != nil {
