@@ -176,6 +176,11 @@ func (s *Systemd) query(ctx context.Context, conn *systemd.Conn, args ...string)
 	if err := s.makeDir(); err != nil {
 		return nil, err
 	}
+	defer func() { // also if it is not known whether it was started
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+		defer cancel()
+		_ = s.endUnit(ctx, conn, s.queries())
+	}()
 	err := s.startUnit(ctx, conn, service{
 		name: s.queries(), description: "A question of the node agent to pivot: " + args[0],
 		args: append([]string{s.Program}, args...), output: s.answerFile(), keep: true,
@@ -183,11 +188,6 @@ func (s *Systemd) query(ctx context.Context, conn *systemd.Conn, args ...string)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
-		defer cancel()
-		_ = s.endUnit(ctx, conn, s.queries())
-	}()
 	for {
 		u, err := stateOf(ctx, conn, s.queries())
 		if err != nil {
