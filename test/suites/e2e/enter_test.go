@@ -26,10 +26,11 @@ func TestEntering(t *testing.T) {
 		spec vm.GuestSpec
 		runs []func(*testing.T, *lab.Lab)
 	}{
-		{"2022.7", vm.GuestSpec{}, []func(*testing.T, *lab.Lab){rebootedAllTheSame}},
+		{"2022.7", vm.GuestSpec{}, []func(*testing.T, *lab.Lab){otherArguments, foreignMount}},
 		{"2025.2", vm.GuestSpec{Suite: vm.Trixie}, nil},
 		{"2025.2, SELinux", vm.GuestSpec{Suite: vm.Trixie, SELinux: vm.Enforcing}, nil},
-		{"2026.4", vm.GuestSpec{Suite: vm.Forky}, nil},
+		{"2026.4", vm.GuestSpec{Suite: vm.Forky}, []func(*testing.T, *lab.Lab){countsBoots}},
+		{"2026.4, SELinux", vm.GuestSpec{Suite: vm.Forky, SELinux: vm.Enforcing}, nil},
 		{"2026.4, composefs", vm.GuestSpec{Suite: vm.Forky, Overlay: composefs}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -155,18 +156,31 @@ func expectAsBooted(t *testing.T, entered, booted *vm.BootResult) {
 	}
 }
 
-// rebootedAllTheSame reboots where the committed system cannot be entered, and says why.
-func rebootedAllTheSame(t *testing.T, l *lab.Lab) {
+func otherArguments(t *testing.T, l *lab.Lab) {
 	t.Run("other arguments", func(t *testing.T) {
 		rebooted(t, l, lab.Setup{}, "by an ordinary reboot; not without a reboot, because the kernel arguments change")
 	})
 }
 
-// rebooted runs a first boot that reboots into B, for a reason.
-func rebooted(t *testing.T, l *lab.Lab, s lab.Setup, reason string) {
+// foreignMount has a unit that nobody knows mount something in the old system. That is seen only on the way in.
+func foreignMount(t *testing.T, l *lab.Lab) {
+	t.Run("a foreign mount", func(t *testing.T) {
+		rebooted(t, l, lab.Setup{KernelArgs: l.Wanted().Kargs}, "is mounted at /sysroot/usr/share, which no known unit unmounts", "guest.foreign-mount")
+	})
+}
+
+func countsBoots(t *testing.T, l *lab.Lab) {
+	t.Run("boot entries that count boots", func(t *testing.T) {
+		s := lab.Setup{KernelArgs: l.Wanted().Kargs, OwnOstree: true, RepoConfig: []string{"sysroot.boot-counting-tries=3"}}
+		rebooted(t, l, s, "counts boots")
+	})
+}
+
+// rebooted runs a first boot, with some kernel arguments of its own, that reboots into B for a reason.
+func rebooted(t *testing.T, l *lab.Lab, s lab.Setup, reason string, args ...string) {
 	t.Helper()
 	m := enterMachine(t, l, "rebooted", host.RebootEnter, s)
-	first := boot(t, m, firstBootArgs())
+	first := boot(t, m, firstBootArgs(args...))
 	expectPivot(t, first)
 	expectSaid(t, first, reason)
 	expectArrived(t, boot(t, m, vm.BootOptions{}), l.Wanted())

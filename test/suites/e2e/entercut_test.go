@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"machine-pivot/internal/host"
 	"machine-pivot/test/worlds/lab"
@@ -14,27 +15,28 @@ import (
 )
 
 // TestCutEntering (P96) ends the way into the new system before each of its calls: by a kill and a failure of the program,
-// after which the machine must reboot, and by a power cut. The next boot must be the new system, complete. It is part
-// of "make nightly".
+// after which the machine must reboot, and by a power cut; and by a hang in the middle. The next boot must be the new
+// system, complete. It is part of "make nightly".
 func TestCutEntering(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{SameKernel: true, Overlay: append(ignitionUnits(t), endsWay(t)...)})
 	want := l.Wanted()
 	whole := boot(t, enterMachine(t, l, "whole", host.RebootEnter, lab.Setup{KernelArgs: want.Kargs}), firstBootArgs())
 	expectEntered(t, whole)
 	calls := wayLength(t, whole)
-	var cases []bootCase
+	cases := []bootCase{{"a hang", func(t *testing.T) { cutBefore(t, l, calls/2, "hang") }}}
 	for n := range calls {
-		cases = append(cases, bootCase{fmt.Sprintf("before call %d", n), func(t *testing.T) { cutBefore(t, l, n) }})
+		cases = append(cases, bootCase{fmt.Sprintf("before call %d", n), func(t *testing.T) { cutBefore(t, l, n, "kill", "fail", "power") }})
 	}
 	together(t, cases)
 }
 
-// cutBefore ends the way before a call, in each way on a machine of its own.
-func cutBefore(t *testing.T, l *lab.Lab, n int) {
+// cutBefore ends the way before a call, in each way on a machine of its own. A hang lasts until systemd ends the unit.
+func cutBefore(t *testing.T, l *lab.Lab, n int, ways ...string) {
 	want := l.Wanted()
-	for _, how := range []string{"kill", "fail", "power"} {
+	for _, how := range ways {
 		m := enterMachine(t, l, how, host.RebootEnter, lab.Setup{KernelArgs: want.Kargs})
 		options := firstBootArgs(fmt.Sprintf("entercut=%d:%s", n, how))
+		options.Limits.Idle = 20 * time.Minute // the unit's timeouts, four times
 		end := vm.Rebooted
 		if how == "power" {
 			options.StopWhen = func(line string) bool { return strings.Contains(line, "@@cut ") }
@@ -45,7 +47,7 @@ func cutBefore(t *testing.T, l *lab.Lab, n int) {
 			t.Fatalf("%s: the machine %s, want that it %s before any system starts", how, first.Exit, end)
 		}
 		expectNext(t, l, m, want)
-		if how == "kill" {
+		if how == "kill" || how == "hang" {
 			expectArrived(t, boot(t, m, vm.BootOptions{}), want)
 		}
 	}

@@ -26,14 +26,13 @@ func TestOnNewerRelease(t *testing.T) {
 	t.Run("system", func(t *testing.T) { thereAndBack(t, l, host.ModeSystem, "6.12.", "6.12.") })
 	t.Run("trials", func(t *testing.T) { trials(t, l) })
 	t.Run("trials, power cuts", func(t *testing.T) { cutTrials(t, l) })
-	t.Run("initramfs", func(t *testing.T) {
-		want := l.Wanted()
-		m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs})
-		first := boot(t, m, vm.BootOptions{})
-		expectPivot(t, first)
-		expectPivotIn(t, first, host.ModeInitramfs)
-		expectArrived(t, boot(t, m, vm.BootOptions{}), want)
-	})
+	for _, mode := range []host.Mode{host.ModeSystem, host.ModeInitramfs} {
+		t.Run("power cuts, "+string(mode), func(t *testing.T) {
+			c := newCutter(t, l, cutImage{reference: l.Image}, lab.Setup{Mode: mode})
+			first, second := c.recordBoth()
+			c.cut(cuts{flush: 8, random: 6, least: 25}, first, second)
+		})
+	}
 }
 
 // thereAndBack pivots a machine and then rolls it back (P26) permanently: to A's kernel, arguments

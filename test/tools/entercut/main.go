@@ -1,6 +1,7 @@
 // Command entercut goes the way into a committed deployment as "pivot enter" does, in a guest's initramfs, and ends it
 // before a call. The kernel argument entercut=N:HOW says before which call, counted from 0, and how: "kill" kills the
-// program, "fail" lets it fail, "power" waits for the power cut; each first writes "@@cut N: CALL" to the console.
+// program, "fail" lets it fail, "power" waits for the power cut, "hang" for systemd, and ignores its first signal; each
+// first writes "@@cut N: CALL" to the console.
 package main
 
 import (
@@ -8,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"machine-pivot/internal/enter"
 	"machine-pivot/internal/initramfs"
@@ -76,8 +79,10 @@ func end(how string, fail context.CancelCauseFunc) {
 		return
 	case "kill":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case "hang":
+		signal.Ignore(syscall.SIGTERM)
 	}
-	select {} // until the signal, or the harness, ends it
+	time.Sleep(time.Hour) // until a signal, or the harness, ends it
 }
 
 // say writes a line to the console at once.

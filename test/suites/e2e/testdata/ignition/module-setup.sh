@@ -5,9 +5,10 @@ check() { return 255; }
 
 install() {
 	inst_multiple mount umount
-	for unit in ignition-complete.target ignition-ostree-mount-var.service; do
+	for unit in ignition-complete.target ignition-ostree-mount-var.service guest-foreign-mount.service; do
 		inst_simple "$moddir/$unit" "$systemdsystemunitdir/$unit"
 	done
 	$SYSTEMCTL -q --root "$initdir" add-requires initrd.target ignition-complete.target
 	$SYSTEMCTL -q --root "$initdir" add-requires ignition-complete.target ignition-ostree-mount-var.service
+	$SYSTEMCTL -q --root "$initdir" add-wants ignition-complete.target guest-foreign-mount.service
 }
