@@ -2,9 +2,7 @@ package host
 
 import (
 	"context"
-	"errors"
-
-	"golang.org/x/sys/unix"
+	"fmt"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/softreboot"
@@ -21,13 +19,9 @@ func (h *Host) Start() (start.ID, error) {
 	if err != nil {
 		return "", err
 	}
-	id := start.Of(boot, count)
-	switch entered, err := h.Has(start.EnteredMark); {
-	case errors.Is(err, unix.ENOTDIR): // somebody has made a file in the place of the directory
-	case err != nil:
-		return "", err
-	case entered:
-		id = id.IfEntered()
+	id, err := start.OfSystem(boot, count, h.Path(start.EnteredMark))
+	if err != nil {
+		return "", fmt.Errorf("cannot observe the host: %w", err)
 	}
 	return id, nil
 }

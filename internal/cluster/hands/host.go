@@ -277,9 +277,9 @@ func (s *Systemd) startOf(conn *systemd.Conn) (start.ID, error) {
 	if err != nil {
 		return "", fault.New(fault.Unavailable, "cannot look at the host: %w", err)
 	}
-	id := start.Of(strings.TrimSpace(string(boot)), count)
-	if _, err := os.Lstat(s.path(start.EnteredMark)); err == nil {
-		id = id.IfEntered()
+	id, err := start.OfSystem(strings.TrimSpace(string(boot)), count, s.path(start.EnteredMark))
+	if err != nil {
+		return "", fmt.Errorf("cannot look at the host: %w", err)
 	}
 	return id, nil
 }
