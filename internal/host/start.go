@@ -19,7 +19,7 @@ func (h *Host) Start() (start.ID, error) {
 	if err != nil {
 		return "", err
 	}
-	id, err := start.OfSystem(boot, count, h.Path(start.EnteredMark))
+	id, err := softreboot.StartOf(boot, count, h.Path(start.EnteredMark))
 	if err != nil {
 		return "", fmt.Errorf("cannot observe the host: %w", err)
 	}

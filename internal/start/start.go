@@ -5,14 +5,8 @@
 package start
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // ID identifies one start of a system. It is the kernel's boot ID (/proc/sys/kernel/random/boot_id), and after the
@@ -39,19 +33,6 @@ func Of(boot string, softReboots uint32) ID {
 		return ID(boot)
 	}
 	return ID(boot + separator + strconv.FormatUint(uint64(softReboots), 10))
-}
-
-// OfSystem returns the ID of the start of the system that runs. mark is the path of the host's EnteredMark for this process.
-func OfSystem(boot string, softReboots uint32, mark string) (ID, error) {
-	id := Of(boot, softReboots)
-	switch _, err := os.Lstat(mark); {
-	case err == nil:
-		return id.IfEntered(), nil
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR): // somebody has made a file in the place of its directory
-		return id, nil
-	default:
-		return "", fmt.Errorf("cannot tell whether the system was entered without a reboot: %w", err)
-	}
 }
 
 // Boot returns the boot ID of the kernel.

@@ -277,7 +277,7 @@ func (s *Systemd) startOf(conn *systemd.Conn) (start.ID, error) {
 	if err != nil {
 		return "", fault.New(fault.Unavailable, "cannot look at the host: %w", err)
 	}
-	id, err := start.OfSystem(strings.TrimSpace(string(boot)), count, s.path(start.EnteredMark))
+	id, err := softreboot.StartOf(strings.TrimSpace(string(boot)), count, s.path(start.EnteredMark))
 	if err != nil {
 		return "", fmt.Errorf("cannot look at the host: %w", err)
 	}

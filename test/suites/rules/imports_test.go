@@ -41,7 +41,7 @@ var importTable = map[string]rule{
 	"window":           {never: slices.Concat(processes, commandLine, world)},
 	"fleetlock":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"start":            {never: slices.Concat(processes, commandLine, world)},
-	"softreboot":       {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"softreboot":       {ours: []string{"start"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"watch":            {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"retry":            {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"printable":        {never: slices.Concat(processes, commandLine, world)},
