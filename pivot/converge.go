@@ -63,8 +63,8 @@ type Host interface {
 	FinalizeFailure(ctx context.Context) string
 }
 
-// Contributor provides one kind of entries below /etc that belong to the next system even if
-// this run does not request them, such as files that Ignition wrote.
+// Contributor adds entries to a target, checks a plan, or reports drift; what it does not do returns nothing. It
+// stands for what belongs to the next system even if this run does not request it, such as files that Ignition wrote.
 type Contributor interface {
 	// Entries returns the entries that the next system must have in addition to the requested
 	// ones: those that the running system has and its image does not, and other wanted ones.

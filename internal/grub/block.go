@@ -30,7 +30,7 @@ func emptyBlock() []byte {
 }
 
 // withVariable returns an environment block of the same size in which a variable has a value; ""
-// removes it. A value must not need quoting: see checkID.
+// removes it. A value must not need quoting.
 func withVariable(block []byte, name, value string) ([]byte, error) {
 	if !bytes.HasPrefix(block, []byte(blockHeader)) {
 		return nil, fmt.Errorf("it does not begin with %q", strings.TrimSpace(blockHeader))

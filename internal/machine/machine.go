@@ -33,7 +33,7 @@ type Machine struct {
 	Unfinished Unfinished
 	// Fallback enters the system of a first boot once; nil: no machine does.
 	Fallback Fallback
-	// Contributors are those besides CPU partitioning and what is projected into /var.
+	// Contributors are those besides CPU partitioning, what is projected into /var, and bound application images.
 	Contributors []pivot.Contributor
 
 	// The next five override the machine's settings unless they are "".

@@ -48,7 +48,7 @@ func (p partition) Entries() ([]hostfiles.File, error) {
 }
 
 // Check implements pivot.Contributor. It checks CPU partitioning as it will be after the
-// EnterNext against the CPUs that will be online then. What would keep CRI-O from starting, or
+// reboot against the CPUs that will be online then. What would keep CRI-O from starting, or
 // leave pods without a CPU, is an error; anything else that looks wrong is a warning.
 func (p partition) Check(plan pivot.Plan, entries []hostfiles.File) (warnings []string, err error) {
 	in, err := p.input(plan.Kargs.Final)

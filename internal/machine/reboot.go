@@ -59,8 +59,8 @@ func (m *Machine) EnterNext(ctx context.Context, a Ahead) error {
 	})
 }
 
-// RebootBy is reboot by a given method. into names the next system in messages; hint is the
-// remedy if the reboot fails.
+// RebootBy calls reboot, with retries, and then blocks until systemd stops this program. into names the next
+// system in messages; hint is the remedy if the reboot fails.
 func (m *Machine) RebootBy(ctx context.Context, into, hint string, reboot func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -128,7 +128,7 @@ var importTable = map[string]rule{
 	// The images of a host: how the core gets them, and what they contain.
 	"hostimages": {ours: []string{"budget", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
-	// What both houses share, and the houses: neither imports the other.
+	// What the first boot and day 2 share, and these two: neither imports the other.
 	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "retry", "rpmostree", "status", "wanted"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"day2":      {ours: []string{"budget", "disruption", "fault", "found", "handback", "host", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "slot", "start", "status", "trial", "watch", "window"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"firstboot": {ours: []string{"enter", "fault", "host", "hostfiles", "machine", "mcfile", "pivot", "rpmostree"}, never: slices.Concat(processes, commandLine, []string{"net"})},

@@ -46,7 +46,7 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, _ func(pivot.Am
 	return image, m.effect("import", func() {}, ctx.Err)
 }
 
-// Arguments implements firstboot.Images.
+// Arguments implements machine.Images.
 func (m *Machine) Arguments(commit string) (kargsd.Arguments, error) {
 	return kargsd.Arguments{Line: kargs.Split(m.applying.brings(commit))}, nil
 }
