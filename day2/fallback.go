@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"machine-pivot/day2/trial"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/machine"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
@@ -16,7 +16,7 @@ type Fallback struct{}
 var _ machine.Fallback = Fallback{}
 
 // Try implements machine.Fallback.
-func (Fallback) Try(ctx context.Context, m *machine.Machine, method host.RebootMethod) (*pivot.Trying, error) {
+func (Fallback) Try(ctx context.Context, m *machine.Machine, method settings.RebootMethod) (*pivot.Trying, error) {
 	return conductor(m).Attempt(ctx, method)
 }
 
@@ -24,7 +24,7 @@ func (Fallback) Try(ctx context.Context, m *machine.Machine, method host.RebootM
 func (Fallback) Without(why error) string { return trial.NoFallback(why) }
 
 // Enter implements machine.Fallback.
-func (Fallback) Enter(ctx context.Context, m *machine.Machine, method host.RebootMethod) error {
+func (Fallback) Enter(ctx context.Context, m *machine.Machine, method settings.RebootMethod) error {
 	return conductor(m).Enter(ctx, method)
 }
 

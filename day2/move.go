@@ -6,9 +6,9 @@ import (
 
 	"machine-pivot/day2/trial"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
@@ -35,7 +35,7 @@ func (t Prepared) open(ctx context.Context, m *machine.Machine) error {
 type move struct {
 	*machine.Machine
 	prepared   Prepared
-	settings   host.Settings
+	settings   settings.Settings
 	reboot     bool
 	try        *trial.Terms     // nil: the new system is kept without a trial
 	noFallback error            // why the setting fallback is without effect
@@ -108,7 +108,7 @@ func (m *move) plan(ctx context.Context, ask pivot.Ask) (pivot.Plan, error) {
 // trying returns the trial that the command, or else the setting fallback, asks for, and the link that
 // enables its unit; nil if there is none. A commit without its reboot has none.
 func (m *move) trying(ctx context.Context) (*pivot.Trying, hostfiles.File, error) {
-	byFallback := m.try == nil && m.reboot && m.settings.Fallback == host.FallbackAuto
+	byFallback := m.try == nil && m.reboot && m.settings.Fallback == settings.FallbackAuto
 	if m.try == nil && !byFallback {
 		return nil, hostfiles.File{}, nil
 	}

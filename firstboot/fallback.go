@@ -3,8 +3,8 @@ package firstboot
 import (
 	"context"
 
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/machine"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
@@ -35,16 +35,16 @@ func (b *FirstBoot) open(ctx context.Context) error {
 
 // tryOnce adds to an ask that the new system is to be entered once, if the setting says so. It returns
 // why that is not possible.
-func (b *FirstBoot) tryOnce(ctx context.Context, ask *pivot.Ask, settings host.Settings) (why error) {
-	if b.Fallback == nil || b.NoReboot || settings.Fallback != host.FallbackAuto {
+func (b *FirstBoot) tryOnce(ctx context.Context, ask *pivot.Ask, chosen settings.Settings) (why error) {
+	if b.Fallback == nil || b.NoReboot || chosen.Fallback != settings.FallbackAuto {
 		return nil
 	}
-	ask.Trying, why = b.Fallback.Try(ctx, b.Machine, settings.RebootMethod)
+	ask.Trying, why = b.Fallback.Try(ctx, b.Machine, chosen.RebootMethod)
 	return why
 }
 
 // enter leads into the committed system.
-func (b *FirstBoot) enter(ctx context.Context, method host.RebootMethod, ahead machine.Ahead) error {
+func (b *FirstBoot) enter(ctx context.Context, method settings.RebootMethod, ahead machine.Ahead) error {
 	if b.Progress.Content.Trial != nil {
 		return b.Fallback.Enter(ctx, b.Machine, method)
 	}

@@ -12,10 +12,10 @@ import (
 	"slices"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
@@ -43,14 +43,14 @@ type FirstBoot struct {
 // machine was rolled back to this system after its first boot, Run leaves it as it is
 // (takenback.go).
 func (b *FirstBoot) Run(ctx context.Context) error {
-	settings, err := b.Settings()
-	if b.noteIfOff(settings, err) {
+	chosen, err := b.Settings()
+	if b.noteIfOff(chosen, err) {
 		return nil
 	}
 	if err == nil {
-		err = b.ExplainStop(ctx, b.attempt(ctx, settings))
+		err = b.ExplainStop(ctx, b.attempt(ctx, chosen))
 	}
-	aside, err := b.Where().Conclude(err, settings.OnFailure)
+	aside, err := b.Where().Conclude(err, chosen.OnFailure)
 	if aside != nil {
 		b.Progress.Note(aside.Error())
 		b.Report().Outcome = machine.OutcomeAside
@@ -74,8 +74,8 @@ func (b *FirstBoot) isMachines() bool {
 // such as taking the lock, so that a disabled first boot never blocks the boot.
 func (b *FirstBoot) Off() bool { return b.noteIfOff(b.Settings()) }
 
-func (b *FirstBoot) noteIfOff(settings host.Settings, err error) bool {
-	if settings.Mode != host.ModeOff {
+func (b *FirstBoot) noteIfOff(chosen settings.Settings, err error) bool {
+	if chosen.Mode != settings.ModeOff {
 		return false
 	}
 	for _, err := range []error{err, b.Open()} { // the status includes the journal
@@ -83,13 +83,13 @@ func (b *FirstBoot) noteIfOff(settings host.Settings, err error) bool {
 			b.Progress.Note("warning: " + err.Error())
 		}
 	}
-	b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath + " or its drop-ins")
+	b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + settings.Path + " or its drop-ins")
 	b.Progress.End(nil)
 	return true
 }
 
-func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failure error) {
-	if err := b.Where().Enter(settings.Mode); err != nil {
+func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (failure error) {
+	if err := b.Where().Enter(chosen.Mode); err != nil {
 		return err
 	}
 	if err := b.open(ctx); err != nil {
@@ -115,7 +115,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 		// attempt.
 		return err
 	}
-	noFallback := b.tryOnce(ctx, &ask, settings)
+	noFallback := b.tryOnce(ctx, &ask, chosen)
 	converger := b.Converger(nil)
 	b.Progress.Begin(pivot.StepObserve, "looking at the host")
 	plan, err := converger.Plan(ctx, ask)
@@ -125,7 +125,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 	decision := converger.Decide(plan)
 	var ahead machine.Ahead
 	if decision.LeadsOn() {
-		ahead = b.LookAhead(ctx, settings.RebootMethod, machine.NextOf(plan))
+		ahead = b.LookAhead(ctx, chosen.RebootMethod, machine.NextOf(plan))
 		b.foresee(plan, ahead, noFallback)
 	}
 	if err := converger.Converge(ctx, plan, decision); err != nil {
@@ -152,7 +152,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 		b.Progress.Note("the new system is committed: only the reboot is missing")
 		return nil
 	}
-	return b.enter(ctx, settings.RebootMethod, ahead)
+	return b.enter(ctx, chosen.RebootMethod, ahead)
 }
 
 // Plan returns what the first boot would change. It writes nothing.

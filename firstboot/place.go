@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 )
@@ -46,8 +47,8 @@ type Early interface {
 }
 
 // Enter implements machine.Place.
-func (p Initramfs) Enter(mode host.Mode) error {
-	if mode != host.ModeInitramfs {
+func (p Initramfs) Enter(mode settings.Mode) error {
+	if mode != settings.ModeInitramfs {
 		return later("pivot.mode is %s", mode)
 	}
 	return p.Early.Mount()
@@ -106,8 +107,8 @@ func (p Initramfs) Leave(ctx context.Context) error {
 // Conclude implements machine.Place. It steps aside, with the reason, if the started system may
 // succeed; what was imported is kept. An error that the started system would have too
 // stops the boot, unless the administrator wants the started system to report it.
-func (p Initramfs) Conclude(err error, on host.OnFailure) (aside, failure error) {
-	if err == nil || !systemMaySucceed(err) && on != host.OnFailureSystem {
+func (p Initramfs) Conclude(err error, on settings.OnFailure) (aside, failure error) {
+	if err == nil || !systemMaySucceed(err) && on != settings.OnFailureSystem {
 		return nil, err
 	}
 	return fmt.Errorf("stepping aside for the started system: %w", err), nil

@@ -4,8 +4,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/initramfs"
+	"machine-pivot/internal/settings"
 )
 
 func firstBootCommand() *cobra.Command {
@@ -18,7 +18,7 @@ func firstBootCommand() *cobra.Command {
 		Long: "Complete the first boot: pull the image, create the deployment and reboot once; on the next boot, verify\n" +
 			"the result and close the first boot. To configure it, set pivot.mode=, pivot.on-failure=,\n" +
 			"pivot.reboot-method= and pivot.image-kargs= on the kernel command line, or the same keys without\n" +
-			"\"pivot.\" in " + host.SettingsPath + ".",
+			"\"pivot.\" in " + settings.Path + ".",
 		Example: "  pivot firstboot\n" +
 			"  pivot firstboot --again\n" +
 			"  pivot firstboot --machineconfig-file /root/machineconfig.json --no-reboot",

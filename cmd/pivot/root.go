@@ -17,6 +17,7 @@ import (
 	"machine-pivot/internal/osimage/bound"
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/retry"
+	"machine-pivot/internal/settings"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )
@@ -61,13 +62,13 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "read the pull secret from `FILE` (default: the first known location that has one for the registry)")
 	f.addRetry(cmd)
 	f.addBound(cmd)
-	cli.OneOf{Value: &f.kargs, Allowed: []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}.Add(cmd, "image-kargs",
+	cli.OneOf{Value: &f.kargs, Allowed: []string{string(settings.ImageKargsPrint), string(settings.ImageKargsApply)}}.Add(cmd, "image-kargs",
 		"whether to print or apply the kernel arguments that the image has in /"+kargsd.Dir+" (default: the machine's setting, or apply where bootc manages the machine, and print elsewhere)")
 }
 
 // addBound adds the flag of commands that pull an OS image.
 func (f *hostFlags) addBound(cmd *cobra.Command) {
-	cli.OneOf{Value: &f.bound, Allowed: []string{string(host.BoundImagesRequire), string(host.BoundImagesIgnore)}}.Add(cmd, "bound-images",
+	cli.OneOf{Value: &f.bound, Allowed: []string{string(settings.BoundImagesRequire), string(settings.BoundImagesIgnore)}}.Add(cmd, "bound-images",
 		"whether to refuse an image whose application images (/"+bound.Dir+") cannot be had, or to go on without them (default: the machine's setting, or require)")
 }
 
@@ -81,7 +82,7 @@ func (f *hostFlags) addRetry(cmd *cobra.Command) {
 // addReboot adds the flags of commands that reboot.
 func (f *hostFlags) addReboot(cmd *cobra.Command) {
 	var methods []string
-	for _, method := range host.RebootMethods() {
+	for _, method := range settings.RebootMethods() {
 		methods = append(methods, string(method))
 	}
 	cli.OneOf{Value: &f.method, Allowed: methods}.Add(cmd, "reboot-method", "reboot through the firmware, bypass it with kexec, keep the kernel with a soft reboot, or do automatically the cheapest of these that is safe (default: the machine's setting, or reboot)")
@@ -101,9 +102,9 @@ func (f *hostFlags) machine(cmd *cobra.Command) (*machine.Machine, error) {
 		Host:         host.New(f.root),
 		Puller:       &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log), Architecture: host.Architecture(), Retry: retry.Policy{Bound: f.retryFor}},
 		Retry:        pivot.DefaultRetry(),
-		RebootMethod: host.RebootMethod(f.method),
-		ImageKargs:   host.ImageKargs(f.kargs),
-		BoundImages:  host.BoundImages(f.bound),
+		RebootMethod: settings.RebootMethod(f.method),
+		ImageKargs:   settings.ImageKargs(f.kargs),
+		BoundImages:  settings.BoundImages(f.bound),
 		Progress: &pivot.Progress{
 			Command: cmd.Name(), Journal: pivot.JournalIn(f.root), Emit: status.Tee(memoryForPull, show, reporter.Emit), Now: time.Now,
 		},
@@ -115,8 +116,8 @@ func (f *hostFlags) machine(cmd *cobra.Command) (*machine.Machine, error) {
 	m.Retry.Bound = f.retryFor
 	// A file written in the initramfs would have no SELinux label. The started system writes
 	// all metrics.
-	if settings, err := m.Host.Settings(); err == nil && settings.Metrics != "" && f.early == nil {
-		reporter.Metrics = m.Host.Path(settings.Metrics)
+	if chosen, err := m.Host.Settings(); err == nil && chosen.Metrics != "" && f.early == nil {
+		reporter.Metrics = m.Host.Path(chosen.Metrics)
 	}
 	f.earlyMachine(m)
 	if err := m.UseEngine(f.engine); err != nil {

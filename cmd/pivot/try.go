@@ -11,8 +11,8 @@ import (
 	"machine-pivot/day2/trial"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/machine"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
@@ -58,7 +58,7 @@ func confirmCommand() *cobra.Command {
 		Use:   "confirm",
 		Short: "Confirm the running system on trial, so that it is kept",
 		Long: "Confirm the running system, which was booted on trial with --try, so that it is kept. This requires that\n" +
-			"the running system matches the target, the units of the setting \"health\" in " + host.SettingsPath + "\n" +
+			"the running system matches the target, the units of the setting \"health\" in " + settings.Path + "\n" +
 			"are active, and each --check command succeeds. Otherwise the command prints what is missing and exits\n" +
 			"with status 69, and the trial continues.",
 		Example: "  pivot confirm",

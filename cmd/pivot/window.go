@@ -10,8 +10,8 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/fleetlock"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/machine"
+	"machine-pivot/internal/settings"
 	"machine-pivot/internal/window"
 )
 
@@ -21,8 +21,8 @@ type windowFlags struct{ window, fleet string }
 func (f *windowFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.window, "window", "", "download now, but change and reboot the machine only in the window `SPEC`, \"[DAYS] HH:MM-HH:MM [ZONE]\", or none for at any time (default: the machine's setting)")
 	cmd.Flags().StringVar(&f.fleet, "fleetlock", "", "before a reboot, take a slot from the FleetLock server at `URL`; none takes no slot (default: the machine's setting)")
-	cli.Suggest(cmd, "window", host.None)
-	cli.Suggest(cmd, "fleetlock", host.None)
+	cli.Suggest(cmd, "window", settings.None)
+	cli.Suggest(cmd, "fleetlock", settings.None)
 }
 
 // use configures the machine's window and FleetLock server.
@@ -32,7 +32,7 @@ func (f *windowFlags) use(m *machine.Machine) error {
 			return fault.New(fault.Usage, "cannot use --window: %w", err)
 		}
 	}
-	if f.fleet != "" && f.fleet != host.None {
+	if f.fleet != "" && f.fleet != settings.None {
 		if err := fleetlock.CheckURL(f.fleet); err != nil {
 			return fault.New(fault.Usage, "cannot use --fleetlock: %w", err)
 		}
@@ -42,7 +42,7 @@ func (f *windowFlags) use(m *machine.Machine) error {
 }
 
 // waits reports whether the flags set a window, which implies a reboot within it.
-func (f *windowFlags) waits() bool { return f.window != "" && f.window != host.None }
+func (f *windowFlags) waits() bool { return f.window != "" && f.window != settings.None }
 
 func releaseSlotCommand() *cobra.Command {
 	var flags hostFlags

@@ -11,15 +11,15 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/fleetlock"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/osimage/source"
 	"machine-pivot/internal/retry"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
 // Take waits until the FleetLock server grants a slot. Other machines hold theirs for as long as
 // their reboots take, so the only time limit is closes; there is none if closes is zero.
-func (h *Holder) Take(ctx context.Context, fleet host.FleetLock, closes time.Time) error {
+func (h *Holder) Take(ctx context.Context, fleet settings.FleetLock, closes time.Time) error {
 	slot, err := h.askedFor(fleet)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (h *Holder) policy(closes time.Time) retry.Policy {
 }
 
 // askedFor returns the slot to request.
-func (h *Holder) askedFor(fleet host.FleetLock) (pivot.Slot, error) {
+func (h *Holder) askedFor(fleet settings.FleetLock) (pivot.Slot, error) {
 	slot := pivot.Slot{URL: fleet.URL, Group: cmp.Or(fleet.Group, fleetlock.DefaultGroup), ID: fleet.ID, Since: h.Progress.Now().UTC().Truncate(time.Second), Boot: h.Progress.BootID, Phase: h.Progress.Content.BootID}
 	if slot.ID != "" {
 		return slot, nil

@@ -6,13 +6,14 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
 // Fallback returns the trial that the setting fallback=auto makes of a command's commit, on terms, and
 // the link that enables Unit in the new system. An error says why this machine cannot enter a system
 // only once: then its commits are as without the setting.
-func (c *Conductor) Fallback(ctx context.Context, method host.RebootMethod, terms Terms) (*pivot.Trying, hostfiles.File, error) {
+func (c *Conductor) Fallback(ctx context.Context, method settings.RebootMethod, terms Terms) (*pivot.Trying, hostfiles.File, error) {
 	if err := c.checkOnce(method); err != nil {
 		return nil, hostfiles.File{}, err
 	}
@@ -26,7 +27,7 @@ func (c *Conductor) Fallback(ctx context.Context, method host.RebootMethod, term
 
 // Attempt is Fallback for the commit of a first boot. No unit conducts the trial: the first boot
 // proves its own result.
-func (c *Conductor) Attempt(ctx context.Context, method host.RebootMethod) (*pivot.Trying, error) {
+func (c *Conductor) Attempt(ctx context.Context, method settings.RebootMethod) (*pivot.Trying, error) {
 	booted, err := c.Host.Sysroot().Booted()
 	if err == nil {
 		err = c.checkOnce(method)
@@ -51,8 +52,8 @@ func NoFallback(why error) string {
 }
 
 // checkOnce returns an error if no way is known here to enter a system only once.
-func (c *Conductor) checkOnce(method host.RebootMethod) error {
-	if method.Once() == host.RebootKexec && c.Host.CheckKexec() == nil {
+func (c *Conductor) checkOnce(method settings.RebootMethod) error {
+	if host.Once(method) == settings.RebootKexec && c.Host.CheckKexec() == nil {
 		return nil
 	}
 	_, err := c.Host.OneShot()

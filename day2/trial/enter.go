@@ -8,12 +8,13 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
 // Enter reboots into the system on trial. If possible it boots it only once, so that the boot
 // after that starts the old system again.
-func (c *Conductor) Enter(ctx context.Context, method host.RebootMethod) error {
+func (c *Conductor) Enter(ctx context.Context, method settings.RebootMethod) error {
 	trial := c.Progress.Content.Trial
 	next, _, err := c.deployment(trial.New)
 	if err != nil {
@@ -34,8 +35,8 @@ func (c *Conductor) Enter(ctx context.Context, method host.RebootMethod) error {
 
 // bootOnce reboots into a deployment by the first of these ways that works: kexec, if method
 // asks for it; an entry that the boot loader starts once; or making it the default.
-func (c *Conductor) bootOnce(ctx context.Context, next ostree.Deployment, method host.RebootMethod) error {
-	if ways := host.Ways(method.Once()); ways[0].Method == host.RebootKexec {
+func (c *Conductor) bootOnce(ctx context.Context, next ostree.Deployment, method settings.RebootMethod) error {
+	if ways := host.Ways(host.Once(method)); ways[0].Method == settings.RebootKexec {
 		kernel, err := c.Host.KernelOf(next)
 		if err == nil {
 			err = c.Host.Kexec(ctx, kernel)

@@ -23,6 +23,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/settings"
 	"machine-pivot/kargs"
 )
 
@@ -121,6 +122,16 @@ func (h *Host) Has(path string) (bool, error) {
 func (h *Host) cmdline() (kargs.Line, error) {
 	line, err := h.readLine("/proc/cmdline")
 	return kargs.Split(line), err
+}
+
+// Settings reads the administrator's settings. Without a kernel command line they are unknown: settings.Default is
+// returned with the error.
+func (h *Host) Settings() (settings.Settings, error) {
+	line, err := h.cmdline()
+	if err != nil {
+		return settings.Default(), err
+	}
+	return settings.Read(h.Root, line)
 }
 
 // PresentCPUs returns the CPUs of the machine, online or offline.

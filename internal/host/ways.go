@@ -5,40 +5,42 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"machine-pivot/internal/settings"
 )
 
 // Way is a way into the next system, after its commit.
 type Way struct {
-	Method RebootMethod
+	Method settings.RebootMethod
 	By     string // completes "the new system is entered"
 	// Keeps is what must be so that the running kernel can be kept, which only the commit decides. It completes "if".
 	// It is "" for a way that starts a kernel.
 	Keeps string
 }
 
-// cheapest returns all ways in the order in which RebootAuto tries them: each saves what the one after it does in
+// cheapest returns all ways in the order in which settings.RebootAuto tries them: each saves what the one after it does in
 // addition, and the last is always possible.
 func cheapest() []Way {
 	return []Way{
-		{Method: RebootEnter, By: "without a reboot", Keeps: "the initramfs commits it, and kernel, initramfs and kernel arguments stay"},
-		{Method: RebootSoft, By: "by a soft reboot", Keeps: "kernel, initramfs, kernel arguments and SELinux policy stay"},
-		{Method: RebootKexec, By: "by kexec"},
-		{Method: RebootFirmware, By: "by an ordinary reboot"},
+		{Method: settings.RebootEnter, By: "without a reboot", Keeps: "the initramfs commits it, and kernel, initramfs and kernel arguments stay"},
+		{Method: settings.RebootSoft, By: "by a soft reboot", Keeps: "kernel, initramfs, kernel arguments and SELinux policy stay"},
+		{Method: settings.RebootKexec, By: "by kexec"},
+		{Method: settings.RebootFirmware, By: "by an ordinary reboot"},
 	}
 }
 
 // Ways returns the ways into the next system that a method stands for, in the order in which they are
 // tried. It is a pure function.
-func Ways(method RebootMethod) []Way {
+func Ways(method settings.RebootMethod) []Way {
 	return slices.DeleteFunc(cheapest(), func(w Way) bool {
-		return method != RebootAuto && w.Method != method && w.Method != RebootFirmware
+		return method != settings.RebootAuto && w.Method != method && w.Method != settings.RebootFirmware
 	})
 }
 
 // Once returns the method for a system that is entered only once. A way that keeps the running kernel never is one:
 // see Cannot.
-func (m RebootMethod) Once() RebootMethod {
-	starts := slices.DeleteFunc(Ways(m), func(w Way) bool { return w.Keeps != "" })
+func Once(method settings.RebootMethod) settings.RebootMethod {
+	starts := slices.DeleteFunc(Ways(method), func(w Way) bool { return w.Keeps != "" })
 	return starts[0].Method
 }
 
@@ -69,7 +71,7 @@ func (w Way) Instead(next Way, why error) string {
 // Foresee says which of the ways into the next system is going to be taken, and why those before it are not. cannot
 // has the reasons that are known before the commit. It returns "" for an ordinary reboot that is asked for. It is a
 // pure function.
-func Foresee(ways []Way, cannot map[RebootMethod]error) string {
+func Foresee(ways []Way, cannot map[settings.RebootMethod]error) string {
 	if len(ways) == 1 {
 		return ""
 	}

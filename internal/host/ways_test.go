@@ -6,30 +6,31 @@ import (
 	"testing"
 
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 )
 
 // TestWays: each method's ways into the next system, in order. The last is always an ordinary reboot. A system
 // that is entered only once is entered by the start of a kernel.
 func TestWays(t *testing.T) {
 	for _, c := range []struct {
-		method host.RebootMethod
-		ways   []host.RebootMethod
-		once   host.RebootMethod
+		method settings.RebootMethod
+		ways   []settings.RebootMethod
+		once   settings.RebootMethod
 	}{
-		{host.RebootFirmware, []host.RebootMethod{"reboot"}, "reboot"},
-		{host.RebootKexec, []host.RebootMethod{"kexec", "reboot"}, "kexec"},
-		{host.RebootSoft, []host.RebootMethod{"soft", "reboot"}, "reboot"},
-		{host.RebootEnter, []host.RebootMethod{"enter", "reboot"}, "reboot"},
-		{host.RebootAuto, []host.RebootMethod{"enter", "soft", "kexec", "reboot"}, "kexec"},
+		{settings.RebootFirmware, []settings.RebootMethod{"reboot"}, "reboot"},
+		{settings.RebootKexec, []settings.RebootMethod{"kexec", "reboot"}, "kexec"},
+		{settings.RebootSoft, []settings.RebootMethod{"soft", "reboot"}, "reboot"},
+		{settings.RebootEnter, []settings.RebootMethod{"enter", "reboot"}, "reboot"},
+		{settings.RebootAuto, []settings.RebootMethod{"enter", "soft", "kexec", "reboot"}, "kexec"},
 	} {
-		var got []host.RebootMethod
+		var got []settings.RebootMethod
 		for _, way := range host.Ways(c.method) {
 			got = append(got, way.Method)
 		}
 		if !slices.Equal(got, c.ways) {
 			t.Errorf("%s: %v, want %v", c.method, got, c.ways)
 		}
-		if got := c.method.Once(); got != c.once {
+		if got := host.Once(c.method); got != c.once {
 			t.Errorf("%s, once: %s, want %s", c.method, got, c.once)
 		}
 	}
@@ -37,8 +38,8 @@ func TestWays(t *testing.T) {
 
 // TestWayCannot: only a way that starts a kernel leads into a system that is entered once, or has other arguments.
 func TestWayCannot(t *testing.T) {
-	for _, way := range host.Ways(host.RebootAuto) {
-		starts := way.Method == host.RebootKexec || way.Method == host.RebootFirmware
+	for _, way := range host.Ways(settings.RebootAuto) {
+		starts := way.Method == settings.RebootKexec || way.Method == settings.RebootFirmware
 		for _, next := range []host.Next{{Once: true}, {Kargs: true}, {Once: true, Kargs: true}} {
 			if err := way.Cannot(next); (err == nil) != starts {
 				t.Errorf("%s, %+v: %v", way.Method, next, err)
@@ -57,29 +58,29 @@ func TestForesee(t *testing.T) {
 	const softly = "by a soft reboot if kernel, initramfs, kernel arguments and SELinux policy stay"
 	const reboot = "by an ordinary reboot"
 	for _, c := range []struct {
-		method             host.RebootMethod
+		method             settings.RebootMethod
 		enter, soft, kexec error
 		want               string
 	}{
-		{host.RebootFirmware, nil, nil, nil, ""},
-		{host.RebootFirmware, enter, soft, kexec, ""},
-		{host.RebootKexec, nil, nil, nil, "by kexec, else " + reboot},
-		{host.RebootKexec, enter, nil, kexec, reboot + "; not by kexec, because K"},
-		{host.RebootSoft, enter, nil, nil, softly + ", else " + reboot},
-		{host.RebootSoft, nil, soft, kexec, reboot + "; not by a soft reboot, because S"},
-		{host.RebootEnter, nil, soft, kexec, enters + ", else " + reboot},
-		{host.RebootEnter, enter, nil, nil, reboot + "; not without a reboot, because E"},
-		{host.RebootAuto, nil, nil, nil, enters + ", else " + softly + ", else by kexec, else " + reboot},
-		{host.RebootAuto, enter, nil, nil, softly + ", else by kexec, else " + reboot + "; not without a reboot, because E"},
-		{host.RebootAuto, nil, soft, nil, enters + ", else by kexec, else " + reboot + "; not by a soft reboot, because S"},
-		{host.RebootAuto, enter, nil, kexec, softly + ", else " + reboot + "; not without a reboot, because E; not by kexec, because K"},
-		{host.RebootAuto, enter, soft, kexec, reboot + "; not without a reboot, because E; not by a soft reboot, because S; not by kexec, because K"},
+		{settings.RebootFirmware, nil, nil, nil, ""},
+		{settings.RebootFirmware, enter, soft, kexec, ""},
+		{settings.RebootKexec, nil, nil, nil, "by kexec, else " + reboot},
+		{settings.RebootKexec, enter, nil, kexec, reboot + "; not by kexec, because K"},
+		{settings.RebootSoft, enter, nil, nil, softly + ", else " + reboot},
+		{settings.RebootSoft, nil, soft, kexec, reboot + "; not by a soft reboot, because S"},
+		{settings.RebootEnter, nil, soft, kexec, enters + ", else " + reboot},
+		{settings.RebootEnter, enter, nil, nil, reboot + "; not without a reboot, because E"},
+		{settings.RebootAuto, nil, nil, nil, enters + ", else " + softly + ", else by kexec, else " + reboot},
+		{settings.RebootAuto, enter, nil, nil, softly + ", else by kexec, else " + reboot + "; not without a reboot, because E"},
+		{settings.RebootAuto, nil, soft, nil, enters + ", else by kexec, else " + reboot + "; not by a soft reboot, because S"},
+		{settings.RebootAuto, enter, nil, kexec, softly + ", else " + reboot + "; not without a reboot, because E; not by kexec, because K"},
+		{settings.RebootAuto, enter, soft, kexec, reboot + "; not without a reboot, because E; not by a soft reboot, because S; not by kexec, because K"},
 	} {
 		want := c.want
 		if want != "" {
 			want = "the new system is entered " + want
 		}
-		cannot := map[host.RebootMethod]error{host.RebootEnter: c.enter, host.RebootSoft: c.soft, host.RebootKexec: c.kexec}
+		cannot := map[settings.RebootMethod]error{settings.RebootEnter: c.enter, settings.RebootSoft: c.soft, settings.RebootKexec: c.kexec}
 		if got := host.Foresee(host.Ways(c.method), cannot); got != want {
 			t.Errorf("%s, %v: %q, want %q", c.method, cannot, got, want)
 		}

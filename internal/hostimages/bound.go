@@ -15,6 +15,7 @@ import (
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
@@ -40,7 +41,7 @@ func (s Store) checkBindable(ctx context.Context, images bound.Images) (need int
 	}
 	if !there {
 		return 0, fault.New(fault.Refused, "cannot use the image: it binds application images, and this system has no bootc to pull them: %s", names(missing)).
-			WithHint("go on without them, and pull them after the reboot, with --bound-images=ignore or this key in %s; their services cannot start before", host.SettingsPath)
+			WithHint("go on without them, and pull them after the reboot, with --bound-images=ignore or this key in %s; their services cannot start before", settings.Path)
 	}
 	if need, err = s.sizeOf(ctx, missing); err != nil {
 		return 0, err

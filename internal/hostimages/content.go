@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/settings"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
@@ -45,9 +46,9 @@ func (c Content) Learn(plan pivot.Plan) (pivot.Plan, error) {
 // the image is in the repository already.
 func (c Content) Foresee(plan pivot.Plan) (pivot.Plan, error) {
 	state, target := plan.From(), plan.To()
-	own := pivot.ImageKargs{Choice: string(host.ImageKargsPrint), Arguments: kargs.Line{}}
+	own := pivot.ImageKargs{Choice: string(settings.ImageKargsPrint), Arguments: kargs.Line{}}
 	if target.Kargs.Image != nil {
-		own.Choice = string(host.ImageKargsApply)
+		own.Choice = string(settings.ImageKargsApply)
 	}
 	plan.ImageKargs = &own
 	commit, err := c.importedAs(target.Image)

@@ -7,14 +7,15 @@ import (
 	"strings"
 
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
 // Ahead is what is known, before a commit, about the ways into the system that it makes the next one. LookAhead makes it.
 type Ahead struct {
 	ways   []host.Way
-	cannot map[host.RebootMethod]error // why a way is not possible
-	door   Door                        // nil without a way that needs no reboot
+	cannot map[settings.RebootMethod]error // why a way is not possible
+	door   Door                            // nil without a way that needs no reboot
 }
 
 // Door has the boot that runs go on into a committed deployment, given by its ID, once this program has ended. The
@@ -22,21 +23,21 @@ type Ahead struct {
 type Door func(deployment string) error
 
 // LookAhead finds out, before a commit, which ways of a method can lead into the next system.
-func (m *Machine) LookAhead(ctx context.Context, method host.RebootMethod, next host.Next) Ahead {
+func (m *Machine) LookAhead(ctx context.Context, method settings.RebootMethod, next host.Next) Ahead {
 	return m.lookAhead(ctx, method, next, m.Where().Door)
 }
 
-func (m *Machine) lookAhead(ctx context.Context, method host.RebootMethod, next host.Next, find func(context.Context) (Door, error)) Ahead {
-	a := Ahead{ways: host.Ways(method), cannot: map[host.RebootMethod]error{}}
+func (m *Machine) lookAhead(ctx context.Context, method settings.RebootMethod, next host.Next, find func(context.Context) (Door, error)) Ahead {
+	a := Ahead{ways: host.Ways(method), cannot: map[settings.RebootMethod]error{}}
 	for _, way := range a.ways {
 		err := way.Cannot(next)
 		switch {
 		case err != nil:
-		case way.Method == host.RebootEnter:
+		case way.Method == settings.RebootEnter:
 			a.door, err = find(ctx)
-		case way.Method == host.RebootSoft:
+		case way.Method == settings.RebootSoft:
 			err = m.checkSoft(ctx)
-		case way.Method == host.RebootKexec:
+		case way.Method == settings.RebootKexec:
 			err = m.Host.CheckKexec()
 		}
 		a.cannot[way.Method] = err
@@ -57,18 +58,18 @@ func (a Ahead) possible() []host.Way {
 // ordinary reboot that is asked for, and about what does not return the machine from a system that hangs. An initramfs
 // may carry out the plan of a first boot. Settings that cannot be used stop the change, and not the plan.
 func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan, firstBoot bool) pivot.Plan {
-	settings, err := m.Settings()
+	chosen, err := m.Settings()
 	if err != nil || plan.Reboots == 0 {
 		return plan
 	}
 	find := m.Where().Door
-	if firstBoot && settings.Mode == host.ModeInitramfs {
+	if firstBoot && chosen.Mode == settings.ModeInitramfs {
 		find = func(context.Context) (Door, error) { return nil, nil }
 	}
-	if text := m.lookAhead(ctx, settings.RebootMethod, NextOf(plan), find).Text(); text != "" {
+	if text := m.lookAhead(ctx, chosen.RebootMethod, NextOf(plan), find).Text(); text != "" {
 		plan.Notes = append(slices.Clone(plan.Notes), text)
 	}
-	return m.withWatchdog(plan, settings)
+	return m.withWatchdog(plan, chosen)
 }
 
 // NextOf returns what a plan says about the next system.

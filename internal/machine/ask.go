@@ -7,12 +7,12 @@ import (
 	"slices"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/projection"
+	"machine-pivot/internal/settings"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
@@ -82,8 +82,8 @@ func EntriesIn(desired *mcfile.Desired, read func(path string) (hostfiles.File, 
 // bootc manages the machine: it adds only what an image has more than the one before, so that what is left out once
 // would stay out.
 func (m *Machine) ImageKargsChoice() (pivot.ImageKargsChoice, error) {
-	settings, err := m.Settings()
-	apply := settings.ImageKargs == host.ImageKargsApply || settings.ImageKargs == host.ImageKargsAuto && m.Host.OfBootc()
+	chosen, err := m.Settings()
+	apply := chosen.ImageKargs == settings.ImageKargsApply || chosen.ImageKargs == settings.ImageKargsAuto && m.Host.OfBootc()
 	return pivot.ImageKargsChoice{Apply: apply, ForThisRun: m.ImageKargs != ""}, err
 }
 

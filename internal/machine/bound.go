@@ -1,10 +1,10 @@
 package machine
 
 import (
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/osimage/bound"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
@@ -22,8 +22,8 @@ func (boundImages) Check(pivot.Plan, []hostfiles.File) ([]string, error) { retur
 
 // Drift implements pivot.Contributor.
 func (b boundImages) Drift(state pivot.State, _ pivot.Target) ([]pivot.Difference, error) {
-	settings, err := b.Settings()
-	if err != nil || settings.BoundImages == host.BoundImagesIgnore {
+	chosen, err := b.Settings()
+	if err != nil || chosen.BoundImages == settings.BoundImagesIgnore {
 		return nil, err
 	}
 	if binds, err := b.Host.Has("/" + bound.Dir); err != nil || !binds {

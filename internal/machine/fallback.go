@@ -3,7 +3,7 @@ package machine
 import (
 	"context"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
@@ -12,11 +12,11 @@ import (
 // open.
 type Fallback interface {
 	// Try returns the request for a commit. An error says why this machine cannot.
-	Try(ctx context.Context, m *Machine, method host.RebootMethod) (*pivot.Trying, error)
+	Try(ctx context.Context, m *Machine, method settings.RebootMethod) (*pivot.Trying, error)
 	// Without returns the warning for a commit for which Try has returned an error.
 	Without(why error) string
 	// Enter reboots into the committed system, once.
-	Enter(ctx context.Context, m *Machine, method host.RebootMethod) error
+	Enter(ctx context.Context, m *Machine, method settings.RebootMethod) error
 	// Proves reports whether the running system was entered like this, and is still to be proven. In
 	// the started system it completes a Keep that was interrupted.
 	Proves(ctx context.Context, m *Machine) (bool, error)

@@ -1,9 +1,9 @@
 package machine
 
 import (
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/osimage/kargsd"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
@@ -26,11 +26,11 @@ func (m *Machine) imagesOrPulled() Images {
 // Pulled returns the images that Puller pulls into the host's repository.
 func (m *Machine) Pulled() *hostimages.Pulled {
 	if m.pulled == nil {
-		settings, _ := m.Settings() // a command that acts on them has reported what is wrong with them
+		chosen, _ := m.Settings() // a command that acts on them has reported what is wrong with them
 		m.pulled = &hostimages.Pulled{
 			Store: hostimages.Store{
 				Host: m.Host, Puller: m.Puller, Engine: m.Engine, Note: m.Progress.Note,
-				IgnoreBound: settings.BoundImages == host.BoundImagesIgnore, Early: !m.Where().Started(),
+				IgnoreBound: chosen.BoundImages == settings.BoundImagesIgnore, Early: !m.Where().Started(),
 			},
 			Network: m.Where().Network, Retry: m.Retry, Waiting: m.Progress.Waiting,
 		}

@@ -13,6 +13,7 @@ import (
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/retry"
+	"machine-pivot/internal/settings"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )
@@ -37,11 +38,11 @@ type Machine struct {
 	Contributors []pivot.Contributor
 
 	// The next five override the machine's settings unless they are "".
-	RebootMethod host.RebootMethod
-	ImageKargs   host.ImageKargs
-	BoundImages  host.BoundImages
-	Window       string // in the format of package window, or host.None
-	FleetLock    string // a URL, or host.None
+	RebootMethod settings.RebootMethod
+	ImageKargs   settings.ImageKargs
+	BoundImages  settings.BoundImages
+	Window       string // in the format of package window, or settings.None
+	FleetLock    string // a URL, or settings.None
 
 	// FleetRoots are the CAs trusted for the fleet's lock; nil: the system's.
 	FleetRoots *x509.CertPool

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
@@ -15,7 +16,7 @@ type Place interface {
 	// Started reports whether the system has started, so that it has services.
 	Started() bool
 	// Enter prepares a first boot here. It returns an error if the mode selects another place.
-	Enter(mode host.Mode) error
+	Enter(mode settings.Mode) error
 	// Network returns an error if there is no network here and none can be brought up.
 	Network(ctx context.Context) error
 	// Engine returns the engine that makes deployments here; false: the caller chooses one.
@@ -25,7 +26,7 @@ type Place interface {
 	Door(ctx context.Context) (Door, error)
 	// Conclude turns the error of a first boot into its result here: the error itself
 	// (failure), or the reason why the first boot goes on elsewhere (aside).
-	Conclude(err error, on host.OnFailure) (aside, failure error)
+	Conclude(err error, on settings.OnFailure) (aside, failure error)
 }
 
 // Where returns the place where the machine's commands run.
@@ -51,7 +52,7 @@ func (System) Leave(context.Context) error { return nil }
 func (System) Started() bool { return true }
 
 // Enter implements Place.
-func (System) Enter(host.Mode) error { return nil }
+func (System) Enter(settings.Mode) error { return nil }
 
 // Network implements Place: systemd orders the run after the network.
 func (System) Network(context.Context) error { return nil }
@@ -65,4 +66,4 @@ func (System) Door(context.Context) (Door, error) {
 }
 
 // Conclude implements Place.
-func (System) Conclude(err error, _ host.OnFailure) (aside, failure error) { return nil, err }
+func (System) Conclude(err error, _ settings.OnFailure) (aside, failure error) { return nil, err }

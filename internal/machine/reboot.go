@@ -7,30 +7,31 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
 // Settings returns the machine's settings, overridden by the command line.
-func (m *Machine) Settings() (host.Settings, error) {
-	settings, err := m.Host.Settings()
+func (m *Machine) Settings() (settings.Settings, error) {
+	chosen, err := m.Host.Settings()
 	if m.RebootMethod != "" {
-		settings.RebootMethod = m.RebootMethod
+		chosen.RebootMethod = m.RebootMethod
 	}
 	if m.ImageKargs != "" {
-		settings.ImageKargs = m.ImageKargs
+		chosen.ImageKargs = m.ImageKargs
 	}
 	if m.BoundImages != "" {
-		settings.BoundImages = m.BoundImages
+		chosen.BoundImages = m.BoundImages
 	}
-	settings.Window = override(m.Window, settings.Window)
-	settings.FleetLock.URL = override(m.FleetLock, settings.FleetLock.URL)
-	return settings, err
+	chosen.Window = override(m.Window, chosen.Window)
+	chosen.FleetLock.URL = override(m.FleetLock, chosen.FleetLock.URL)
+	return chosen, err
 }
 
-// override returns the value of a flag if it is given, else the setting. The flag host.None
+// override returns the value of a flag if it is given, else the setting. The flag settings.None
 // clears the setting.
 func override(flag, setting string) string {
-	if flag == host.None {
+	if flag == settings.None {
 		return ""
 	}
 	return cmp.Or(flag, setting)
@@ -41,7 +42,7 @@ func override(flag, setting string) string {
 // stops this program, so that units ordered after it do not start.
 func (m *Machine) EnterNext(ctx context.Context, a Ahead) error {
 	ways := a.possible()
-	if ways[0].Method == host.RebootEnter {
+	if ways[0].Method == settings.RebootEnter {
 		err := m.goOn(ctx, a.door)
 		if err == nil {
 			return nil
@@ -90,11 +91,11 @@ func (m *Machine) rebootByFirst(ctx context.Context, ways []host.Way) error {
 	return nil
 }
 
-func (m *Machine) rebootOne(ctx context.Context, method host.RebootMethod) error {
+func (m *Machine) rebootOne(ctx context.Context, method settings.RebootMethod) error {
 	switch method {
-	case host.RebootSoft:
+	case settings.RebootSoft:
 		return m.softReboot(ctx)
-	case host.RebootKexec:
+	case settings.RebootKexec:
 		next, err := m.Host.NextKernel()
 		if err == nil {
 			err = m.Host.Kexec(ctx, next)

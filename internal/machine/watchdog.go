@@ -3,7 +3,7 @@ package machine
 import (
 	"slices"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )
@@ -34,8 +34,8 @@ func (m *Machine) lacksWatchdog() string {
 
 // withWatchdog returns a plan as it is shown, with lacksWatchdog if the settings have each new system
 // entered only once.
-func (m *Machine) withWatchdog(plan pivot.Plan, settings host.Settings) pivot.Plan {
-	if settings.Fallback != host.FallbackAuto {
+func (m *Machine) withWatchdog(plan pivot.Plan, chosen settings.Settings) pivot.Plan {
+	if chosen.Fallback != settings.FallbackAuto {
 		return plan
 	}
 	if note := m.lacksWatchdog(); note != "" {
@@ -47,8 +47,8 @@ func (m *Machine) withWatchdog(plan pivot.Plan, settings host.Settings) pivot.Pl
 // noteWatchdog adds lacksWatchdog to the status of a machine that has a system on trial, or would
 // enter the next one only once.
 func (m *Machine) noteWatchdog(s *status.Status) {
-	settings, err := m.Settings()
-	always := err == nil && settings.Fallback == host.FallbackAuto
+	chosen, err := m.Settings()
+	always := err == nil && chosen.Fallback == settings.FallbackAuto
 	tries := s.Trial != nil && s.Phase != pivot.PhaseFailed
 	if !always && !tries {
 		return

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
@@ -23,10 +23,10 @@ func TestComposefs(t *testing.T) {
 	})
 	want := l.Wanted()
 	said := lab.Typed("say-root", "echo @@root $$(stat -f -c %%T /)", "PathExists=/usr")
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: said, Mode: host.ModeInitramfs})
+	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: said, Mode: settings.ModeInitramfs})
 	first := boot(t, m, vm.BootOptions{})
 	expectPivot(t, first)
-	expectPivotIn(t, first, host.ModeInitramfs)
+	expectPivotIn(t, first, settings.ModeInitramfs)
 	second := boot(t, m, vm.BootOptions{})
 	expectArrived(t, second, want)
 	if !second.Said("@@root overlayfs") {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/registry"
 	"machine-pivot/test/worlds/vm"
@@ -20,10 +20,10 @@ func plainInInitramfs(t *testing.T, l *lab.Lab) {
 	}
 	want := l.Wanted()
 	want.Image = image
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs})
+	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: settings.ModeInitramfs})
 	first := boot(t, m, vm.BootOptions{})
 	expectPivot(t, first)
-	expectPivotIn(t, first, host.ModeInitramfs)
+	expectPivotIn(t, first, settings.ModeInitramfs)
 	second := boot(t, m, vm.BootOptions{})
 	expectArrived(t, second, want)
 	expectMerged(t, second, 1)

@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/lab"
@@ -185,7 +185,7 @@ func alreadyAtTarget(t *testing.T, l *lab.Lab) {
 func badMachineConfig(t *testing.T, l *lab.Lab) {
 	bad := []byte(`{"spec":{"osImageURL":"not a reference","kernelArguments":["ostree=/x","a=\"open"],"fips":"no"}}`)
 	wrong := []string{"$.spec.osImageURL", "$.spec.kernelArguments[0]", "$.spec.kernelArguments[1]", "$.spec.fips"}
-	m := machineWith(t, l, lab.Setup{Encapsulated: bad, Mode: host.ModeInitramfs})
+	m := machineWith(t, l, lab.Setup{Encapsulated: bad, Mode: settings.ModeInitramfs})
 	requests := l.Registry.Requests()
 	expectStopped(t, m, wrong)
 	only := boot(t, m, vm.BootOptions{ExtraArgs: []string{"pivot.on-failure=system"}})
@@ -273,7 +273,7 @@ func expectRefused(t *testing.T, l *lab.Lab, m *vm.Machine, causes ...string) {
 // the system waits.
 func registryLate(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs})
+	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: settings.ModeInitramfs})
 	down := func(down bool) {
 		if err := l.Registry.SetDown(down); err != nil {
 			t.Error(err)

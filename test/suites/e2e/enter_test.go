@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/internal/start"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/lab"
@@ -96,10 +96,10 @@ func firstBootArgs(more ...string) vm.BootOptions {
 }
 
 // enterMachine returns a machine, set up like s, that is to enter B by a method.
-func enterMachine(t *testing.T, l *lab.Lab, name string, method host.RebootMethod, s lab.Setup) *vm.Machine {
+func enterMachine(t *testing.T, l *lab.Lab, name string, method settings.RebootMethod, s lab.Setup) *vm.Machine {
 	t.Helper()
-	s.Encapsulated, s.Mode = encapsulated(t, l.Wanted()), host.ModeInitramfs
-	s.Files = append(slices.Clone(s.Files), vm.TreeFile{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=initramfs\nreboot-method=" + method + "\n")})
+	s.Encapsulated, s.Mode = encapsulated(t, l.Wanted()), settings.ModeInitramfs
+	s.Files = append(slices.Clone(s.Files), vm.TreeFile{Path: settings.Path, Mode: 0o644, Content: []byte("mode=initramfs\nreboot-method=" + method + "\n")})
 	m, err := l.MachineWith(t.Context(), diskName(t)+"-"+name, s, testLog{t})
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func entered(t *testing.T, l *lab.Lab, s lab.Setup) {
 	t.Helper()
 	want := l.Wanted()
 	s.KernelArgs, s.Files = want.Kargs, sayMounts()
-	m := enterMachine(t, l, "entered", host.RebootAuto, s)
+	m := enterMachine(t, l, "entered", settings.RebootAuto, s)
 	first := boot(t, m, firstBootArgs())
 	expectEntered(t, first)
 	expectArrived(t, first, want)
@@ -134,7 +134,7 @@ func enteredAndStaged(t *testing.T, l *lab.Lab, s lab.Setup) {
 	want := l.Wanted()
 	s.KernelArgs = want.Kargs
 	s.Files = append(sayMounts(), lab.Typed("stage", "ostree admin deploy --stage --karg-append=staged.c "+l.Guest.CommitB, "KernelCommandLine=!staged.c")...)
-	m := enterMachine(t, l, "staged", host.RebootEnter, s)
+	m := enterMachine(t, l, "staged", settings.RebootEnter, s)
 	first := boot(t, m, firstBootArgs())
 	expectEntered(t, first)
 	expectArrived(t, first, want)
@@ -179,7 +179,7 @@ func countsBoots(t *testing.T, l *lab.Lab) {
 // rebooted runs a first boot, with some kernel arguments of its own, that reboots into B for a reason.
 func rebooted(t *testing.T, l *lab.Lab, s lab.Setup, reason string, args ...string) {
 	t.Helper()
-	m := enterMachine(t, l, "rebooted", host.RebootEnter, s)
+	m := enterMachine(t, l, "rebooted", settings.RebootEnter, s)
 	first := boot(t, m, firstBootArgs(args...))
 	expectPivot(t, first)
 	expectSaid(t, first, reason)

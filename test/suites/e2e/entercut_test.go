@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
@@ -20,7 +20,7 @@ import (
 func TestCutEntering(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{SameKernel: true, Overlay: append(ignitionUnits(t), endsWay(t)...)})
 	want := l.Wanted()
-	whole := boot(t, enterMachine(t, l, "whole", host.RebootEnter, lab.Setup{KernelArgs: want.Kargs}), firstBootArgs())
+	whole := boot(t, enterMachine(t, l, "whole", settings.RebootEnter, lab.Setup{KernelArgs: want.Kargs}), firstBootArgs())
 	expectEntered(t, whole)
 	calls := wayLength(t, whole)
 	cases := []bootCase{{"a hang", func(t *testing.T) { cutBefore(t, l, calls/2, "hang") }}}
@@ -34,7 +34,7 @@ func TestCutEntering(t *testing.T) {
 func cutBefore(t *testing.T, l *lab.Lab, n int, ways ...string) {
 	want := l.Wanted()
 	for _, how := range ways {
-		m := enterMachine(t, l, how, host.RebootEnter, lab.Setup{KernelArgs: want.Kargs})
+		m := enterMachine(t, l, how, settings.RebootEnter, lab.Setup{KernelArgs: want.Kargs})
 		options := firstBootArgs(fmt.Sprintf("entercut=%d:%s", n, how))
 		options.Limits.Idle = 20 * time.Minute // the unit's timeouts, four times
 		end := vm.Rebooted

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
@@ -65,7 +65,7 @@ const emergencyTyped = `pivot status | sed -n "s/^error */@@error /p"; mount -o 
 // initramfs.
 func emergencyShell(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
-	m := machineWith(t, l, lab.Setup{Encapsulated: withFIPS(t, want), Mode: host.ModeInitramfs})
+	m := machineWith(t, l, lab.Setup{Encapsulated: withFIPS(t, want), Mode: settings.ModeInitramfs})
 	prompts := []struct{ text, typed string }{{"Control-D to continue", "\n"}, {"# ", emergencyTyped}}
 	first := boot(t, m, vm.BootOptions{Types: func(text string) (typed string) {
 		if len(prompts) > 0 && strings.Contains(text, prompts[0].text) {
@@ -76,6 +76,6 @@ func emergencyShell(t *testing.T, l *lab.Lab) {
 	if !first.Said("@@error cannot pivot this machine: spec.fips is true") {
 		t.Error("pivot status did not say why")
 	}
-	expectPivotIn(t, first, host.ModeInitramfs)
+	expectPivotIn(t, first, settings.ModeInitramfs)
 	expectArrived(t, boot(t, m, vm.BootOptions{}), want)
 }

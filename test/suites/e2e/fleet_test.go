@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/worlds/fleetlock"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
@@ -13,9 +13,9 @@ import (
 // inAFleet (P79) rebases a machine to B with a slot of its fleet's lock, which a unit releases in B.
 func inAFleet(t *testing.T, l *lab.Lab) {
 	server := fleetlock.StartPlain(t, 1)
-	settings := "fleetlock=" + strings.Replace(server.URL, "127.0.0.1", lab.GuestHost, 1) + "\nhealth=systemd-networkd.service\n"
+	lines := "fleetlock=" + strings.Replace(server.URL, "127.0.0.1", lab.GuestHost, 1) + "\nhealth=systemd-networkd.service\n"
 	files := append(lab.Typed("move", "pivot rebase -r "+l.Wanted().Image+" --append-karg fleet.moved", "KernelCommandLine=!fleet.moved"),
-		vm.TreeFile{Path: host.SettingsPath, Mode: 0o644, Content: []byte(settings)})
+		vm.TreeFile{Path: settings.Path, Mode: 0o644, Content: []byte(lines)})
 	files = append(files, lab.Typed("settled", "while [ -e /var/lib/pivot/slot ]; do sleep 1; done; echo @@settled", "KernelCommandLine=fleet.moved")...)
 	m := machineWith(t, l, lab.Setup{Files: files})
 	server.Down(1)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/lab"
@@ -228,7 +228,7 @@ func expectNew(t *testing.T, b *vm.BootResult) {
 func fallbackByGRUB(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
 	m := newGRUBMachine(t, l, grubSetup{}, lab.Setup{
-		Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs, KernelArgs: []string{"pivot.fallback=auto"},
+		Encapsulated: encapsulated(t, want), Mode: settings.ModeInitramfs, KernelArgs: []string{"pivot.fallback=auto"},
 	})
 	m.boot(vm.Rebooted, "rebooting into the new system once")
 	m.expectHook(true, "ostree-")

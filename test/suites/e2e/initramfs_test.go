@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
@@ -35,13 +35,13 @@ func redHat(t *testing.T) vm.Layout {
 func modes(t *testing.T, l *lab.Lab) {
 	layout := redHat(t)
 	type times struct{ reboot, proof time.Duration }
-	took := map[host.Mode]times{}
-	for _, mode := range []host.Mode{host.ModeSystem, host.ModeInitramfs} {
+	took := map[settings.Mode]times{}
+	for _, mode := range []settings.Mode{settings.ModeSystem, settings.ModeInitramfs} {
 		t.Run(string(mode), func(t *testing.T) {
 			want := l.Wanted()
-			m := provisioned(t, l, want, lab.Setup{Layout: layout, Mode: host.ModeInitramfs})
+			m := provisioned(t, l, want, lab.Setup{Layout: layout, Mode: settings.ModeInitramfs})
 			var arguments []string
-			if mode == host.ModeSystem {
+			if mode == settings.ModeSystem {
 				arguments = []string{"pivot.mode=system"}
 			}
 			first := boot(t, m, vm.BootOptions{ExtraArgs: arguments})
@@ -54,7 +54,7 @@ func modes(t *testing.T, l *lab.Lab) {
 			if !second.Said(systemB) {
 				t.Errorf("the new system did not say %q", systemB)
 			}
-			if mode == host.ModeSystem {
+			if mode == settings.ModeSystem {
 				takenBack(t, l, m)
 				expectTarget(t, boot(t, m, vm.BootOptions{}), want)
 			}
@@ -62,7 +62,7 @@ func modes(t *testing.T, l *lab.Lab) {
 		})
 	}
 	t.Logf("%-10s %14s %14s", "mode", "to the reboot", "to the proof")
-	for _, mode := range []host.Mode{host.ModeSystem, host.ModeInitramfs} {
+	for _, mode := range []settings.Mode{settings.ModeSystem, settings.ModeInitramfs} {
 		t.Logf("%-10s %12.1f s %12.1f s", mode, took[mode].reboot.Seconds(), took[mode].proof.Seconds())
 	}
 }
@@ -78,16 +78,16 @@ func expectNetworkKept(t *testing.T, m *vm.Machine, deployment string) {
 
 // expectPivotIn checks that pivot worked only in the system or only in the initramfs, as the mode
 // says.
-func expectPivotIn(t *testing.T, b *vm.BootResult, mode host.Mode) {
+func expectPivotIn(t *testing.T, b *vm.BootResult, mode settings.Mode) {
 	t.Helper()
 	started := indexOf(b, systemA)
 	first := indexOf(b, "pivot: read: ")
 	switch {
 	case first < 0:
 		t.Error("pivot did not say what it reads")
-	case mode == host.ModeInitramfs && started >= 0:
+	case mode == settings.ModeInitramfs && started >= 0:
 		t.Error("the old system was started")
-	case mode == host.ModeSystem && (started < 0 || first < started):
+	case mode == settings.ModeSystem && (started < 0 || first < started):
 		t.Error("pivot worked before the system was started")
 	}
 }
@@ -122,7 +122,7 @@ func expectStopped(t *testing.T, m *vm.Machine, causes []string) {
 
 // noNetwork boots a machine without a network device.
 func noNetwork(t *testing.T, l *lab.Lab) {
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, l.Wanted()), Mode: host.ModeInitramfs})
+	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, l.Wanted()), Mode: settings.ModeInitramfs})
 	first := boot(t, m, vm.BootOptions{
 		ExtraArgs: []string{"module_blacklist=virtio_net"},
 		StopWhen:  func(line string) bool { return strings.Contains(line, systemA) },
@@ -138,7 +138,7 @@ func earlyPowerCuts(t *testing.T, l *lab.Lab) {
 	if long() {
 		amount = cuts{flush: 1, random: 200, boots: 6, least: 400}
 	}
-	early := lab.Setup{Layout: redHat(t), Mode: host.ModeInitramfs}
+	early := lab.Setup{Layout: redHat(t), Mode: settings.ModeInitramfs}
 	t.Run("plain", func(t *testing.T) {
 		image, err := l.Plain(t.Context(), 30)
 		if err != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
@@ -21,7 +21,7 @@ func byKexec(t *testing.T, l *lab.Lab) {
 		t.Fatal(err)
 	}
 	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: []vm.TreeFile{
-		{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=system\nreboot-method=kexec\n")},
+		{Path: settings.Path, Mode: 0o644, Content: []byte("mode=system\nreboot-method=kexec\n")},
 	}})
 	only := boot(t, m, vm.BootOptions{})
 	expectArrived(t, only, want)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
@@ -35,7 +35,7 @@ func countedBoots(t *testing.T, l *lab.Lab) {
 		t.Fatal(err)
 	}
 	c := newCutter(t, l, cutImage{reference: l.Image}, lab.Setup{
-		Mode: host.ModeInitramfs, OwnOstree: true, RepoConfig: []string{"sysroot.boot-counting-tries=3"},
+		Mode: settings.ModeInitramfs, OwnOstree: true, RepoConfig: []string{"sysroot.boot-counting-tries=3"},
 		Files: slices.Concat(files, tries(l, "stays", "--append-karg trial.stays --try=1h"),
 			lab.Typed("confirm", "pivot confirm && pivot verify", "PathExists=/var/lib/pivot/trial\nConditionKernelCommandLine=trial.stays")),
 	})

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
@@ -74,7 +74,7 @@ type cutter struct {
 	image    cutImage
 	want     lab.Want
 	machine  *vm.Machine
-	mode     host.Mode
+	mode     settings.Mode
 	dir      string
 	old, new vm.DiskState
 	power    vm.BootOptions                                               // of each boot
@@ -91,7 +91,7 @@ type cutter struct {
 // newCutter makes a machine whose first boot pivots to the image.
 func newCutter(t *testing.T, l *lab.Lab, image cutImage, s lab.Setup) *cutter {
 	t.Helper()
-	c := &cutter{t: t, lab: l, image: image, want: l.Wanted(), mode: cmp.Or(s.Mode, host.ModeSystem), dir: scratch(t)}
+	c := &cutter{t: t, lab: l, image: image, want: l.Wanted(), mode: cmp.Or(s.Mode, settings.ModeSystem), dir: scratch(t)}
 	c.files, c.arrived = c.checkFiles, c.expectArrived
 	c.want.Image = image.reference
 	s.Encapsulated = encapsulated(t, c.want)

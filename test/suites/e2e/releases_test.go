@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
@@ -15,7 +15,7 @@ import (
 // initramfs runs.
 func TestToNewerRelease(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{Suite: vm.Bookworm, SuiteB: vm.Trixie})
-	thereAndBack(t, l, host.ModeInitramfs, "6.1.", "6.12.")
+	thereAndBack(t, l, settings.ModeInitramfs, "6.1.", "6.12.")
 }
 
 // TestOnNewerRelease runs first boots, in the system and in the initramfs, with a newer libostree: it
@@ -23,10 +23,10 @@ func TestToNewerRelease(t *testing.T) {
 // set-default.
 func TestOnNewerRelease(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{Suite: vm.Trixie})
-	t.Run("system", func(t *testing.T) { thereAndBack(t, l, host.ModeSystem, "6.12.", "6.12.") })
+	t.Run("system", func(t *testing.T) { thereAndBack(t, l, settings.ModeSystem, "6.12.", "6.12.") })
 	t.Run("trials", func(t *testing.T) { trials(t, l) })
 	t.Run("trials, power cuts", func(t *testing.T) { cutTrials(t, l) })
-	for _, mode := range []host.Mode{host.ModeSystem, host.ModeInitramfs} {
+	for _, mode := range []settings.Mode{settings.ModeSystem, settings.ModeInitramfs} {
 		t.Run("power cuts, "+string(mode), func(t *testing.T) {
 			c := newCutter(t, l, cutImage{reference: l.Image}, lab.Setup{Mode: mode})
 			first, second := c.recordBoth()
@@ -37,7 +37,7 @@ func TestOnNewerRelease(t *testing.T) {
 
 // thereAndBack pivots a machine and then rolls it back (P26) permanently: to A's kernel, arguments
 // and files. kernelA and kernelB are prefixes of both kernels' releases.
-func thereAndBack(t *testing.T, l *lab.Lab, mode host.Mode, kernelA, kernelB string) {
+func thereAndBack(t *testing.T, l *lab.Lab, mode settings.Mode, kernelA, kernelB string) {
 	want := l.Wanted()
 	const goBack = "test.rollback"
 	typed := lab.Typed("roll-back", "pivot rollback -r", "KernelCommandLine="+goBack)

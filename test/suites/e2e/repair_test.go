@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/disruption"
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
@@ -69,7 +69,7 @@ func repairsDrift(t *testing.T, l *lab.Lab) {
 		vm.TreeFile{Path: "/etc/two.yaml", Mode: 0o644, Content: []byte(next)},
 		vm.TreeFile{Path: "/etc/systemd/system/slow.service", Mode: 0o644, Content: []byte(slowService)},
 		vm.TreeFile{Path: disruption.RulesPath, Mode: 0o644, Content: []byte(rules)},
-		vm.TreeFile{Path: host.SettingsPath, Mode: 0o644, Content: []byte("metrics = /var/lib/pivot.prom\n")},
+		vm.TreeFile{Path: settings.Path, Mode: 0o644, Content: []byte("metrics = /var/lib/pivot.prom\n")},
 		vm.TreeFile{Path: "/etc/systemd/system/drift-watch.service", Mode: 0o644, Content: []byte(watch)})
 	m := machineWith(t, l, lab.Setup{Files: files})
 	first := boot(t, m, vm.BootOptions{StopWhen: inTheMiddle})

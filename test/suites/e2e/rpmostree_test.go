@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
@@ -33,7 +33,7 @@ func layeredOnNative(t *testing.T, l *lab.Lab) {
 // the given lines and the packages.
 func expectLayered(t *testing.T, l *lab.Lab, want lab.Want, base string, lines ...string) {
 	t.Helper()
-	setup := lab.Setup{Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs}
+	setup := lab.Setup{Encapsulated: encapsulated(t, want), Mode: settings.ModeInitramfs}
 	m, err := l.MachineOfRpmOstree(t.Context(), diskName(t), setup, "strace;", testLog{t})
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
@@ -20,7 +20,7 @@ import (
 func TestSELinux(t *testing.T) {
 	t.Parallel()
 	runSELinux(t, []selinuxCase{
-		{"derived layers, in the system", vm.GuestSpec{SELinux: vm.Enforcing}, derivedImage, enforced(host.ModeSystem, "")},
+		{"derived layers, in the system", vm.GuestSpec{SELinux: vm.Enforcing}, derivedImage, enforced(settings.ModeSystem, "")},
 	})
 }
 
@@ -28,14 +28,14 @@ func TestSELinux(t *testing.T) {
 func TestSELinuxWhole(t *testing.T) {
 	runSELinux(t, []selinuxCase{
 		{"plain, in the initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, plainImage,
-			enforced(host.ModeInitramfs, "")},
-		{"initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, undividedImage, enforced(host.ModeInitramfs, "")},
+			enforced(settings.ModeInitramfs, "")},
+		{"initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, undividedImage, enforced(settings.ModeInitramfs, "")},
 		{"derived layers, in the initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, derivedImage,
-			enforced(host.ModeInitramfs, "")},
+			enforced(settings.ModeInitramfs, "")},
 		{"initramfs with an old libostree", vm.GuestSpec{SELinux: vm.Enforcing}, undividedImage,
-			enforced(host.ModeInitramfs, "cannot make a deployment the default after it was labelled")},
-		{"a type that A may store", vm.GuestSpec{SELinux: vm.NewTypeAllowed}, undividedImage, enforced(host.ModeSystem, "")},
-		{"plain, and a type that A may store", vm.GuestSpec{SELinux: vm.NewTypeAllowed}, plainImage, enforced(host.ModeSystem, "")},
+			enforced(settings.ModeInitramfs, "cannot make a deployment the default after it was labelled")},
+		{"a type that A may store", vm.GuestSpec{SELinux: vm.NewTypeAllowed}, undividedImage, enforced(settings.ModeSystem, "")},
+		{"plain, and a type that A may store", vm.GuestSpec{SELinux: vm.NewTypeAllowed}, plainImage, enforced(settings.ModeSystem, "")},
 		{"a type that A may not store", vm.GuestSpec{SELinux: vm.NewType}, undividedImage, refusedType},
 		{"a MachineConfig, applied to the running system and with an image", vm.GuestSpec{SELinux: vm.Enforcing}, undividedImage, appliedEnforced},
 		{"derived layers, and a type that A may not store", vm.GuestSpec{SELinux: vm.NewType}, derivedImage, refusedType},
@@ -103,7 +103,7 @@ var usersFiles = []vm.TreeFile{{
 
 // enforced returns a case that runs a first boot in a mode. If aside is not "", pivot must step aside
 // in the initramfs for that reason, after it has imported the image.
-func enforced(mode host.Mode, aside string) func(t *testing.T, l *lab.Lab, c selinuxCase) {
+func enforced(mode settings.Mode, aside string) func(t *testing.T, l *lab.Lab, c selinuxCase) {
 	return func(t *testing.T, l *lab.Lab, c selinuxCase) {
 		want := c.wanted(t, l)
 		m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: mode, Files: usersFiles})

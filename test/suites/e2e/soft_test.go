@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/internal/start"
 	"machine-pivot/test/worlds/fleetlock"
 	"machine-pivot/test/worlds/lab"
@@ -87,9 +87,9 @@ func softStory(t *testing.T, l *lab.Lab, image, lock string) []vm.TreeFile {
 		}
 		return text
 	}
-	settings := fmt.Sprintf("mode=system\nreboot-method=soft\nfleetlock=%s\nhealth=systemd-networkd.service\n", strings.Replace(lock, "127.0.0.1", lab.GuestHost, 1))
+	lines := fmt.Sprintf("mode=system\nreboot-method=soft\nfleetlock=%s\nhealth=systemd-networkd.service\n", strings.Replace(lock, "127.0.0.1", lab.GuestHost, 1))
 	return append(lab.Typed("soft", "sh /var/lib/day2/story.sh "+image, "PathExists=/usr/share/os-version-b"),
-		vm.TreeFile{Path: host.SettingsPath, Mode: 0o644, Content: []byte(settings)},
+		vm.TreeFile{Path: settings.Path, Mode: 0o644, Content: []byte(lines)},
 		vm.TreeFile{Path: "/var/lib/day2/story.sh", Mode: 0o644, Content: read("story.sh")},
 		vm.TreeFile{Path: "/var/lib/day2/two.json", Mode: 0o600, Content: two},
 		vm.TreeFile{Path: "/var/usrlocal/bin/ostree", Mode: 0o755, Content: read("ostree")},

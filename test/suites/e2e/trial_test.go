@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
@@ -75,7 +75,7 @@ WantedBy=multi-user.target
 `
 	m := machineWith(t, l, lab.Setup{Files: slices.Concat(
 		[]vm.TreeFile{
-			{Path: host.SettingsPath, Mode: 0o644, Content: []byte("health=trial-health.service\n")},
+			{Path: settings.Path, Mode: 0o644, Content: []byte("health=trial-health.service\n")},
 			{Path: "/etc/systemd/system/trial-health.service", Mode: 0o644, Content: []byte(unit)},
 			{Path: "/etc/systemd/system/multi-user.target.wants/trial-health.service", Symlink: "../trial-health.service"},
 		},

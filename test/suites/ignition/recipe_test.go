@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	realignition "machine-pivot/test/suites/ignition"
 	"machine-pivot/test/tools/need"
 )
@@ -34,8 +35,8 @@ func TestRecipe(t *testing.T) {
 	if err := os.WriteFile(cmdline, []byte("quiet\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	settings, err := host.New(root).Settings()
-	if err != nil || settings.Mode != host.ModeSystem || settings.RebootMethod != host.RebootKexec {
-		t.Errorf("the machine's settings are %+v: %v", settings, err)
+	chosen, err := host.New(root).Settings()
+	if err != nil || chosen.Mode != settings.ModeSystem || chosen.RebootMethod != settings.RebootKexec {
+		t.Errorf("the machine's settings are %+v: %v", chosen, err)
 	}
 }

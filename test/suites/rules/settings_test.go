@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 )
 
 // TestSettings: each setting exists, and is explained in the document and on the man page of the settings.
@@ -19,11 +19,10 @@ func TestSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("/proc/cmdline", "quiet\n")
 	document, page := readText(t, "docs/settings.md"), readText(t, "man/firstboot.conf.5")
-	for _, key := range append(host.SettingKeys(), "none-of-them") {
-		write(host.SettingsPath, key+"=?\n")
-		_, err := host.New(dir).Settings()
+	for _, key := range append(settings.Keys(), "none-of-them") {
+		write(settings.Path, key+"=?\n")
+		_, err := settings.Read(dir, nil)
 		exists := err == nil || !strings.Contains(err.Error(), "there is no setting")
 		if explained := strings.Contains(document, "| `"+key+"="); explained != exists {
 			t.Errorf("%s: is a setting: %v; in docs/settings.md: %v", key, exists, explained)

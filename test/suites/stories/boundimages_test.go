@@ -8,12 +8,12 @@ import (
 
 	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage/bound"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 	"machine-pivot/test/worlds/oscontainer"
@@ -106,6 +106,6 @@ func TestBoundImages(t *testing.T) {
 	expectMissing()
 	store(h, "quay.example/other:1")
 	expectMissing(app)
-	h.Write(host.SettingsPath, []byte("bound-images=ignore\n"))
+	h.Write(settings.Path, []byte("bound-images=ignore\n"))
 	expectMissing()
 }

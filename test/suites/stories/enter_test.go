@@ -10,10 +10,10 @@ import (
 
 	"machine-pivot/firstboot"
 	entering "machine-pivot/internal/enter"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/settings"
 	starts "machine-pivot/internal/start"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
@@ -46,10 +46,10 @@ func enterEarly(t *testing.T, h *hostdir.Host, e *entersHere) (notes string, out
 }
 
 // entersHost returns a host that wants its reboot method, and whose kernel arguments are those that are asked for already.
-func entersHost(t *testing.T, method host.RebootMethod) *hostdir.Host {
+func entersHost(t *testing.T, method settings.RebootMethod) *hostdir.Host {
 	t.Helper()
 	h := newHost(t)
-	h.Write(host.SettingsPath, []byte("reboot-method="+method+"\n"))
+	h.Write(settings.Path, []byte("reboot-method="+method+"\n"))
 	entries, err := filepath.Glob(h.Path("/boot/loader/entries/*.conf"))
 	must(t, err)
 	for _, entry := range entries {
@@ -77,16 +77,16 @@ func enterNext(h *hostdir.Host) {
 
 // TestEnterSystem (P96): a first boot that enters the committed system is proven and closed in the same boot, without a reboot.
 func TestEnterSystem(t *testing.T) {
-	for method, order := range map[host.RebootMethod]string{
-		host.RebootEnter: "stay, else by an ordinary reboot",
-		host.RebootAuto:  "stay, else by kexec, else by an ordinary reboot; not by a soft reboot, because the system has not started",
+	for method, order := range map[settings.RebootMethod]string{
+		settings.RebootEnter: "stay, else by an ordinary reboot",
+		settings.RebootAuto:  "stay, else by kexec, else by an ordinary reboot; not by a soft reboot, because the system has not started",
 	} {
 		t.Run(string(method), func(t *testing.T) { entersSystem(t, method, order) })
 	}
 }
 
 // entersSystem enters the committed system by a method, of which order is foretold.
-func entersSystem(t *testing.T, method host.RebootMethod, order string) {
+func entersSystem(t *testing.T, method settings.RebootMethod, order string) {
 	t.Helper()
 	h := entersHost(t, method)
 	e := &entersHere{}
@@ -133,7 +133,7 @@ func TestEnterOrReboot(t *testing.T) {
 		"a condition is not met":  {entersHere{refused: errors.New("another kernel")}, "not without a reboot but by an ordinary reboot: another kernel"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := entersHost(t, host.RebootEnter)
+			h := entersHost(t, settings.RebootEnter)
 			notes, outcome, err := enterEarly(t, h, &c.enters)
 			if err != nil || h.Reboots != 1 || outcome != machine.OutcomeRebooting || !strings.Contains(notes, c.note+"\n") {
 				t.Errorf("%v, outcome %s, %d reboots:\n%s", err, outcome, h.Reboots, notes)
@@ -148,7 +148,7 @@ func TestEnterOrReboot(t *testing.T) {
 	}
 	t.Run("other arguments", func(t *testing.T) {
 		h := newHost(t)
-		h.Write(host.SettingsPath, []byte("reboot-method=enter\n"))
+		h.Write(settings.Path, []byte("reboot-method=enter\n"))
 		e := &entersHere{}
 		notes, _, err := enterEarly(t, h, e)
 		if err != nil || h.Reboots != 1 || e.requested != "" || !strings.Contains(notes, declined+"the kernel arguments change\n") {
@@ -156,14 +156,14 @@ func TestEnterOrReboot(t *testing.T) {
 		}
 	})
 	t.Run("auto", func(t *testing.T) {
-		h := entersHost(t, host.RebootAuto)
+		h := entersHost(t, settings.RebootAuto)
 		notes, _, err := enterEarly(t, h, &entersHere{refused: errors.New("another kernel")})
 		if err != nil || h.Reboots != 0 || len(h.Kexecs) != 1 || !strings.Contains(notes, "not without a reboot but by kexec: another kernel\n") {
 			t.Errorf("%v, %d reboots, %d times kexec:\n%s", err, h.Reboots, len(h.Kexecs), notes)
 		}
 	})
 	t.Run("in the started system", func(t *testing.T) {
-		h := entersHost(t, host.RebootEnter)
+		h := entersHost(t, settings.RebootEnter)
 		must(t, boot(t, h))
 		if h.Reboots != 1 {
 			t.Errorf("%d reboots", h.Reboots)
@@ -174,7 +174,7 @@ func TestEnterOrReboot(t *testing.T) {
 // TestEnteredIncomplete (P96): a system that was entered, and is not what was asked for, is another attempt, as after a
 // reboot.
 func TestEnteredIncomplete(t *testing.T) {
-	h := entersHost(t, host.RebootEnter)
+	h := entersHost(t, settings.RebootEnter)
 	_, _, err := enterEarly(t, h, &entersHere{})
 	must(t, err)
 	enterNext(h)
@@ -188,13 +188,13 @@ func TestEnteredIncomplete(t *testing.T) {
 // TestEnterPlanned (P96): a plan says which ways are left for the first boot, and why not the others.
 func TestEnterPlanned(t *testing.T) {
 	other := newHost(t)
-	other.Write(host.SettingsPath, []byte("reboot-method=enter\n"))
-	system := entersHost(t, host.RebootEnter)
-	system.Write(host.SettingsPath, []byte("mode=system\nreboot-method=enter\n"))
+	other.Write(settings.Path, []byte("reboot-method=enter\n"))
+	system := entersHost(t, settings.RebootEnter)
+	system.Write(settings.Path, []byte("mode=system\nreboot-method=enter\n"))
 	for want, h := range map[string]*hostdir.Host{
 		"not without a reboot, because the kernel arguments change":                                     other,
 		"not without a reboot, because only an initramfs can do that":                                   system,
-		"without a reboot if the initramfs commits it, and kernel, initramfs and kernel arguments stay": entersHost(t, host.RebootEnter),
+		"without a reboot if the initramfs commits it, and kernel, initramfs and kernel arguments stay": entersHost(t, settings.RebootEnter),
 	} {
 		b := firstboot.FirstBoot{Machine: newMachine(t, h), File: firstboot.EncapsulatedPath}
 		plan, err := b.Plan(t.Context())

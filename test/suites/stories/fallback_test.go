@@ -10,8 +10,8 @@ import (
 	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
@@ -21,7 +21,7 @@ func newGuarded(t *testing.T) *tried {
 	t.Helper()
 	h := newTried(t)
 	h.oneShot()
-	h.Write(host.SettingsPath, []byte("fallback=auto\n"))
+	h.Write(settings.Path, []byte("fallback=auto\n"))
 	h.Write("/etc/systemd/system/pivot-firstboot.service", []byte("[Service]\n"))
 	ask(t, h.Host)
 	return h
@@ -180,7 +180,7 @@ func TestFallbackByHand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newTried(t)
 			h.oneShot()
-			h.Write(host.SettingsPath, []byte("fallback=auto\n"))
+			h.Write(settings.Path, []byte("fallback=auto\n"))
 			m := h.newMachine()
 			ctx := stoppedByReboot(t, m, h.Host)
 			r := day2.Rebase{Machine: m, Image: h.Image, Reboot: reboot}

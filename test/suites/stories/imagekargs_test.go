@@ -7,10 +7,10 @@ import (
 
 	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/settings"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 	"machine-pivot/test/tools/sample"
@@ -24,7 +24,7 @@ func withImageKargs(text string) oscontainer.Option {
 	return oscontainer.WithDerived(oscontainer.File("usr/lib/bootc/kargs.d/10-test.toml", text))
 }
 
-func applying(m *machine.Machine) { m.ImageKargs = host.ImageKargsApply }
+func applying(m *machine.Machine) { m.ImageKargs = settings.ImageKargsApply }
 
 // TestImageKargs: a first boot names the kernel arguments that an image brings, or applies
 // them in its one transaction, with any engine and any way to choose. The next boot proves
@@ -34,16 +34,16 @@ func TestImageKargs(t *testing.T) {
 	for _, c := range []struct {
 		name, engine, packages string
 		conf, cmdline          string
-		flag                   host.ImageKargs
+		flag                   settings.ImageKargs
 		applied                bool
 	}{
 		{name: "nobody chose", engine: "ostree"},
-		{name: "print goes before the settings", engine: "ostree", conf: "image-kargs=apply", flag: host.ImageKargsPrint},
-		{name: "by the command line", engine: "ostree", flag: host.ImageKargsApply, applied: true},
+		{name: "print goes before the settings", engine: "ostree", conf: "image-kargs=apply", flag: settings.ImageKargsPrint},
+		{name: "by the command line", engine: "ostree", flag: settings.ImageKargsApply, applied: true},
 		{name: "by the settings", engine: "ostree", conf: "image-kargs=apply", applied: true},
 		{name: "by the kernel command line", engine: "ostree", conf: "image-kargs=print", cmdline: " pivot.image-kargs=apply", applied: true},
-		{name: "by rpm-ostree", engine: "rpm-ostree", flag: host.ImageKargsApply, applied: true},
-		{name: "by rpm-ostree, with packages", engine: "auto", packages: "strace;", flag: host.ImageKargsApply, applied: true},
+		{name: "by rpm-ostree", engine: "rpm-ostree", flag: settings.ImageKargsApply, applied: true},
+		{name: "by rpm-ostree, with packages", engine: "auto", packages: "strace;", flag: settings.ImageKargsApply, applied: true},
 		{name: "named by rpm-ostree", engine: "rpm-ostree"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestImageKargs(t *testing.T) {
 			}
 			serve(t, h, h.NativeImage(withImageKargs(`kargs = ["loglevel=4", "image.only=1"]`)))
 			if c.conf != "" {
-				h.Write(host.SettingsPath, []byte(c.conf+"\n"))
+				h.Write(settings.Path, []byte(c.conf+"\n"))
 			}
 			h.Write("/proc/cmdline", append([]byte(strings.TrimSpace(string(h.Read("/proc/cmdline")))), c.cmdline+"\n"...))
 			notes, err := bootWith(t, h, c.engine, func(m *machine.Machine) { m.ImageKargs = c.flag })

@@ -14,8 +14,8 @@ import (
 	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/hostdir"
 )
@@ -84,7 +84,7 @@ func obstacles() []obstacle {
 			h.Write("/var/lib/x", nil)
 			immutable(t, h.Path("/var/lib"))
 		}, kind: fault.CannotWrite, want: "cannot write journal", not: []string{"plan"}, ask: asked7, rebase: append7},
-		{name: "wrong setting", prepare: write(host.SettingsPath, "reboot-method=fast\n"),
+		{name: "wrong setting", prepare: write(settings.Path, "reboot-method=fast\n"),
 			kind: fault.BadInput, want: "firstboot.conf, line 1", not: []string{"plan"}},
 		{name: "FIPS mismatch", prepare: write("/proc/sys/crypto/fips_enabled", "1\n"), ask: asked7,
 			kind: fault.Refused, want: "FIPS mode on", not: []string{"plan", "rebase"}},

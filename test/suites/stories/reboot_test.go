@@ -12,13 +12,14 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 )
 
 // enter runs the first boot until it has requested the reboot, and returns its notes. Each try
 // of kexec returns the next error in tries; without one it succeeds.
-func enter(t *testing.T, h *hostdir.Host, method host.RebootMethod, tries ...error) (notes []string) {
+func enter(t *testing.T, h *hostdir.Host, method settings.RebootMethod, tries ...error) (notes []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -52,18 +53,18 @@ func enter(t *testing.T, h *hostdir.Host, method host.RebootMethod, tries ...err
 // and safe, else through it, and the reason is noted. The proof is the same.
 func TestKexec(t *testing.T) {
 	h := newHost(t)
-	h.Write(host.SettingsPath, []byte("reboot-method=kexec\n"))
+	h.Write(settings.Path, []byte("reboot-method=kexec\n"))
 	const disabled = "/proc/sys/kernel/kexec_load_disabled"
 	for _, c := range []struct {
 		name   string
-		method host.RebootMethod
+		method settings.RebootMethod
 		tries  []error // of kexec
 		file   string  // a file of the host to set to "1"
 		kexec  bool
 		why    string // noted where kexec was wanted
 	}{
 		{name: "as the settings say", kexec: true},
-		{name: "the command line wins", method: host.RebootFirmware},
+		{name: "the command line wins", method: settings.RebootFirmware},
 		{name: "blocked for a while", tries: []error{fault.New(fault.Unavailable, "a backup runs")}, kexec: true},
 		{name: "the kernel refuses", tries: []error{errors.New("operation not permitted")}, why: "operation not permitted"},
 		{name: "switched off", file: disabled, why: "kexec_load_disabled"},
@@ -104,7 +105,7 @@ func TestKexec(t *testing.T) {
 // before it changes anything.
 func TestModes(t *testing.T) {
 	h := newHost(t)
-	h.Write(host.SettingsPath, []byte("mode=off\n"))
+	h.Write(settings.Path, []byte("mode=off\n"))
 	requests := h.Registry.Requests()
 	expectIdle := func() {
 		t.Helper()
@@ -116,14 +117,14 @@ func TestModes(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectIdle()
-	h.Write(host.SettingsPath, []byte("mode=of\nreboot-method=fast\n"))
+	h.Write(settings.Path, []byte("mode=of\nreboot-method=fast\n"))
 	err := boot(t, h)
 	if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "line 1") || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("error %v", err)
 	}
 	expectIdle()
 	// The mode does not apply to a pivot by hand.
-	h.Write(host.SettingsPath, []byte("mode=off\n"))
+	h.Write(settings.Path, []byte("mode=off\n"))
 	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"loglevel=7"}}
 	if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
 		t.Errorf("by hand: changed %v, %v", changed, err)

@@ -17,9 +17,9 @@ import (
 	"machine-pivot/day2/slot"
 	"machine-pivot/day2/trial"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/fleetlock"
@@ -306,7 +306,7 @@ func TestSlotOnlyForReboots(t *testing.T) {
 	_, err := r.Run(t.Context(), day2.Prepared{})
 	must(t, err)
 	machine := m.newMachine()
-	machine.FleetLock = host.None
+	machine.FleetLock = settings.None
 	ctx := stoppedByReboot(t, machine, m.Host)
 	r = day2.Rebase{Machine: machine, Append: []string{"a=2"}, Reboot: true}
 	_, err = r.Run(ctx, day2.Prepared{})

@@ -10,6 +10,7 @@ import (
 	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 )
@@ -21,7 +22,7 @@ type reboots struct {
 }
 
 // rebase changes a machine by a method, up to its reboot. softly is what systemd says to a soft reboot.
-func rebase(t *testing.T, h *hostdir.Host, r day2.Rebase, method host.RebootMethod, softly error) reboots {
+func rebase(t *testing.T, h *hostdir.Host, r day2.Rebase, method settings.RebootMethod, softly error) reboots {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -62,26 +63,26 @@ func TestSoftMethod(t *testing.T) {
 	}
 	const softly, notKnown = "by a soft reboot if kernel, initramfs, kernel arguments and SELinux policy stay, else ", "not by a soft reboot, because "
 	for name, c := range map[string]struct {
-		method host.RebootMethod
+		method settings.RebootMethod
 		asks   func(*hostdir.Host) day2.Rebase
 		spoil  func(*hostdir.Host)
 		softly error
 		ways   string
 		notes  []string
 	}{
-		"soft":                 {method: host.RebootSoft, asks: pinned, ways: "soft", notes: []string{"entered " + softly + "by an ordinary reboot"}},
-		"auto":                 {method: host.RebootAuto, asks: pinned, ways: "soft", notes: []string{"entered " + softly + "by kexec, else by an ordinary reboot"}},
-		"reboot":               {method: host.RebootFirmware, asks: pinned, ways: "reboot"},
-		"another kernel":       {method: host.RebootSoft, asks: another, ways: "reboot", notes: []string{"not by a soft reboot but by an ordinary reboot: libostree does not prepare it", "different kernel state"}},
-		"another kernel, auto": {method: host.RebootAuto, asks: another, ways: "kexec", notes: []string{"not by a soft reboot but by kexec: libostree does not prepare it"}},
-		"another argument":     {method: host.RebootSoft, asks: argument, ways: "reboot", notes: []string{"entered by an ordinary reboot; " + notKnown + "the kernel arguments change"}},
-		"with SELinux":         {method: host.RebootSoft, asks: labelled, ways: "soft"},
-		"systemd refuses":      {method: host.RebootSoft, asks: pinned, softly: errors.New("no such unit"), ways: "soft reboot", notes: []string{"not by a soft reboot but by an ordinary reboot: no such unit"}},
-		"no composefs": {method: host.RebootAuto, asks: pinned, spoil: func(h *hostdir.Host) { h.Write("/run/ostree-booted", nil) }, ways: "kexec",
+		"soft":                 {method: settings.RebootSoft, asks: pinned, ways: "soft", notes: []string{"entered " + softly + "by an ordinary reboot"}},
+		"auto":                 {method: settings.RebootAuto, asks: pinned, ways: "soft", notes: []string{"entered " + softly + "by kexec, else by an ordinary reboot"}},
+		"reboot":               {method: settings.RebootFirmware, asks: pinned, ways: "reboot"},
+		"another kernel":       {method: settings.RebootSoft, asks: another, ways: "reboot", notes: []string{"not by a soft reboot but by an ordinary reboot: libostree does not prepare it", "different kernel state"}},
+		"another kernel, auto": {method: settings.RebootAuto, asks: another, ways: "kexec", notes: []string{"not by a soft reboot but by kexec: libostree does not prepare it"}},
+		"another argument":     {method: settings.RebootSoft, asks: argument, ways: "reboot", notes: []string{"entered by an ordinary reboot; " + notKnown + "the kernel arguments change"}},
+		"with SELinux":         {method: settings.RebootSoft, asks: labelled, ways: "soft"},
+		"systemd refuses":      {method: settings.RebootSoft, asks: pinned, softly: errors.New("no such unit"), ways: "soft reboot", notes: []string{"not by a soft reboot but by an ordinary reboot: no such unit"}},
+		"no composefs": {method: settings.RebootAuto, asks: pinned, spoil: func(h *hostdir.Host) { h.Write("/run/ostree-booted", nil) }, ways: "kexec",
 			notes: []string{"entered by kexec, else by an ordinary reboot; not without a reboot, because only an initramfs can do that, on a first boot; " + notKnown + "the running system has no composefs"}},
-		"an old libostree": {method: host.RebootSoft, asks: pinned, spoil: func(h *hostdir.Host) { h.Ostree.Version = "2024.8" }, ways: "reboot",
+		"an old libostree": {method: settings.RebootSoft, asks: pinned, spoil: func(h *hostdir.Host) { h.Ostree.Version = "2024.8" }, ways: "reboot",
 			notes: []string{"entered by an ordinary reboot; " + notKnown + "libostree is older than 2025.3"}},
-		"an old systemd": {method: host.RebootSoft, asks: pinned, spoil: func(h *hostdir.Host) {
+		"an old systemd": {method: settings.RebootSoft, asks: pinned, spoil: func(h *hostdir.Host) {
 			must(t, os.Remove(h.Path("/usr/lib/systemd/system/systemd-soft-reboot.service")))
 		}, ways: "reboot",
 			notes: []string{notKnown + "systemd is older than 254"}},
@@ -135,7 +136,7 @@ func TestSoftMethodKilled(t *testing.T) {
 				}
 				h.Write(path, nil)
 			}
-			got := rebase(t, h, day2.Rebase{Pinning: management(t, "0-1")}, host.RebootSoft, nil)
+			got := rebase(t, h, day2.Rebase{Pinning: management(t, "0-1")}, settings.RebootSoft, nil)
 			if strings.Join(got.ways, " ") != "soft" || !h.SoftPrepared() {
 				t.Errorf("left by %q, notes %s", got.ways, got.notes)
 			}
@@ -160,7 +161,7 @@ func TestSoftMethodNoted(t *testing.T) {
 		unlock, err := h.Host.Lock() // as each command that changes something
 		must(t, err)
 		must(t, unlock())
-		got := rebase(t, h, day2.Rebase{Pinning: management(t, set)}, host.RebootSoft, nil)
+		got := rebase(t, h, day2.Rebase{Pinning: management(t, set)}, settings.RebootSoft, nil)
 		if strings.Join(got.ways, " ") != "soft" {
 			t.Fatalf("left by %q, notes %s", got.ways, got.notes)
 		}
@@ -177,9 +178,9 @@ func TestSoftMethodPlanned(t *testing.T) {
 	h := hostdir.New(t)
 	h.AllowSoftReboots()
 	h.Write("/proc/sys/kernel/kexec_load_disabled", []byte("1\n"))
-	for method, want := range map[host.RebootMethod]string{
-		host.RebootAuto:     "policy stay, else by an ordinary reboot; not without a reboot, because only an initramfs can do that, on a first boot; not by kexec, because kexec is switched off",
-		host.RebootFirmware: "",
+	for method, want := range map[settings.RebootMethod]string{
+		settings.RebootAuto:     "policy stay, else by an ordinary reboot; not without a reboot, because only an initramfs can do that, on a first boot; not by kexec, because kexec is switched off",
+		settings.RebootFirmware: "",
 	} {
 		m := newMachine(t, h)
 		m.RebootMethod = method
@@ -208,7 +209,7 @@ func TestSoftMethodBlocked(t *testing.T) {
 		return nil
 	}
 	r := day2.Rebase{Machine: m, Pinning: management(t, "0-1"), Reboot: true}
-	m.RebootMethod = host.RebootSoft
+	m.RebootMethod = settings.RebootSoft
 	_, err := r.Run(ctx, day2.Prepared{})
 	must(t, err)
 	if tries != 3 || h.Reboots != 0 || !h.SoftPrepared() {
@@ -219,7 +220,7 @@ func TestSoftMethodBlocked(t *testing.T) {
 // TestSoftMethodNotForTrials (P59): a system on trial is never entered by a soft reboot, after which a power cycle
 // would not go back.
 func TestSoftMethodNotForTrials(t *testing.T) {
-	for method, ways := range map[host.RebootMethod]string{host.RebootSoft: "reboot", host.RebootAuto: "kexec"} {
+	for method, ways := range map[settings.RebootMethod]string{settings.RebootSoft: "reboot", settings.RebootAuto: "kexec"} {
 		h := newTried(t)
 		h.AllowSoftReboots()
 		got := rebase(t, h.Host, day2.Rebase{Pinning: management(t, "0-1"), Try: &tenMinutes}, method, nil)

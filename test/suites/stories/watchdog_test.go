@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 )
 
 // TestWatchdogNoted (P59): where the new system is entered only once, plan, status and the commit say if
@@ -24,7 +24,7 @@ func TestWatchdogNoted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newGuarded(t)
-			h.Write(host.SettingsPath, []byte(c.settings))
+			h.Write(settings.Path, []byte(c.settings))
 			if c.state != "" {
 				h.Write("/sys/class/watchdog/watchdog0/state", []byte(c.state))
 			}

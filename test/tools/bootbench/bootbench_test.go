@@ -32,7 +32,7 @@ func TestWholeFirstBoots(t *testing.T) {
 func measured(t *testing.T, names ...string) *report {
 	t.Helper()
 	pictures := t.TempDir()
-	s := settings{source: "../../..", rounds: 1, tool: 20e6, pictures: pictures, console: io.Discard, log: os.Stderr}
+	s := options{source: "../../..", rounds: 1, tool: 20e6, pictures: pictures, console: io.Discard, log: os.Stderr}
 	var err error
 	if s.ways, err = selected(ways(), names); err != nil {
 		t.Fatal(err)

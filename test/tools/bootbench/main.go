@@ -22,8 +22,8 @@ import (
 
 func main() { os.Exit(tool.Run("bootbench", command)) }
 
-// settings are the settings of a run.
-type settings struct {
+// options are the options of a run.
+type options struct {
 	source   string // the root of this project's checkout
 	rounds   int
 	cuts     int   // how many power cuts of each way's first boot are tried
@@ -37,10 +37,10 @@ type settings struct {
 }
 
 // say logs the progress.
-func (s settings) say(format string, args ...any) { fmt.Fprintf(s.log, format+"\n", args...) }
+func (s options) say(format string, args ...any) { fmt.Fprintf(s.log, format+"\n", args...) }
 
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	s := settings{source: ".", tool: 300e6, more: 300e6, ways: usual(ways()), console: io.Discard, log: stderr, layout: vm.Layout{Root: vm.XFS, SeparateBoot: true}}
+	s := options{source: ".", tool: 300e6, more: 300e6, ways: usual(ways()), console: io.Discard, log: stderr, layout: vm.Layout{Root: vm.XFS, SeparateBoot: true}}
 	flags := flag.NewFlagSet("bootbench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&s.rounds, "rounds", 3, "how often each way is measured")

@@ -35,7 +35,7 @@ type result struct {
 }
 
 // run measures all ways in turns.
-func (s settings) run(ctx context.Context) (_ *report, err error) {
+func (s options) run(ctx context.Context) (_ *report, err error) {
 	dir, err := os.MkdirTemp("", "bootbench-*")
 	if err != nil {
 		return nil, err

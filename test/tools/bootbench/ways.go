@@ -3,7 +3,7 @@ package main
 import (
 	"slices"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
@@ -15,9 +15,9 @@ type way struct {
 	fsync   bool // with today's way: ostree makes the objects durable
 	targets []target
 
-	mode   host.Mode
-	reboot host.RebootMethod // "": the default
-	enters bool              // the way only works if B has the kernel, the initramfs and the arguments of A
+	mode   settings.Mode
+	reboot settings.RebootMethod // "": the default
+	enters bool                  // the way only works if B has the kernel, the initramfs and the arguments of A
 }
 
 // target is the largest time that is wanted of a way, relative to that of another way.
@@ -57,10 +57,10 @@ func ways() []way {
 	return []way{
 		{name: todayName, today: true, fsync: true},
 		{name: todayNoFsync, today: true},
-		{name: "pivot-system", mode: host.ModeSystem, targets: []target{{todayName, whole, 0.60}}},
-		{name: rebootName, mode: host.ModeInitramfs, targets: []target{{todayName, whole, 0.45}}},
-		{name: kexecName, mode: host.ModeInitramfs, reboot: host.RebootKexec},
-		{name: enterName, mode: host.ModeInitramfs, reboot: host.RebootEnter, enters: true,
+		{name: "pivot-system", mode: settings.ModeSystem, targets: []target{{todayName, whole, 0.60}}},
+		{name: rebootName, mode: settings.ModeInitramfs, targets: []target{{todayName, whole, 0.45}}},
+		{name: kexecName, mode: settings.ModeInitramfs, reboot: settings.RebootKexec},
+		{name: enterName, mode: settings.ModeInitramfs, reboot: settings.RebootEnter, enters: true,
 			targets: []target{{rebootName, whole, 0.80}, {rebootName, latter, 0.60}}},
 	}
 }

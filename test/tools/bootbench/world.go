@@ -20,7 +20,7 @@ import (
 
 // world is what all ways have in common: the guest, and a registry with the OS image and the tool image.
 type world struct {
-	settings
+	options
 	lab  *lab.Lab
 	dir  string
 	want lab.Want
@@ -34,7 +34,7 @@ type facts struct {
 	ToolImage int64 `json:"tool_image_bytes"`
 }
 
-func newWorld(ctx context.Context, s settings, dir string) (_ *world, err error) {
+func newWorld(ctx context.Context, s options, dir string) (_ *world, err error) {
 	builder := vm.Builder{Log: s.log}
 	spec := vm.GuestSpec{SameKernel: sameKernel(s.ways)}
 	if spec.Overlay, err = overlay(ctx, dir, builder); err != nil {
@@ -43,7 +43,7 @@ func newWorld(ctx context.Context, s settings, dir string) (_ *world, err error)
 	if spec.OverlayB, err = moreFiles(s.more); err != nil {
 		return nil, err
 	}
-	w := &world{settings: s, dir: dir}
+	w := &world{options: s, dir: dir}
 	if w.lab, err = lab.NewOf(ctx, s.source, spec, s.log); err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func moreFiles(size int64) (all []vm.TreeFile, err error) {
 // take it out.
 func (w *world) toolImage() (v1.Image, error) {
 	tree := filepath.Join(w.dir, "tool")
-	for _, f := range machinefiles.Pick([]string{"/usr"}, int(w.settings.tool/meanSize), w.settings.tool, 2) {
+	for _, f := range machinefiles.Pick([]string{"/usr"}, int(w.options.tool/meanSize), w.options.tool, 2) {
 		if err := f.CopyTo(filepath.Join(tree, "usr/share/tool", strconv.Itoa(f.Again), f.Path), byte(f.Again)); err != nil {
 			return nil, err
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
@@ -26,8 +26,8 @@ func demoEnter(ctx context.Context, w io.Writer) (err error) {
 		return err
 	}
 	machine, err := world.MachineWith(ctx, "enter", lab.Setup{
-		Encapsulated: encapsulated, KernelArgs: want.Kargs, Mode: host.ModeInitramfs,
-		Files: []vm.TreeFile{{Path: host.SettingsPath, Mode: 0o644, Content: []byte("reboot-method=enter\n")}},
+		Encapsulated: encapsulated, KernelArgs: want.Kargs, Mode: settings.ModeInitramfs,
+		Files: []vm.TreeFile{{Path: settings.Path, Mode: 0o644, Content: []byte("reboot-method=enter\n")}},
 	}, io.Discard)
 	if err != nil {
 		return err

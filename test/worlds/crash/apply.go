@@ -16,6 +16,7 @@ import (
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
 
@@ -143,7 +144,7 @@ func (m *Machine) projectOnBoot() error {
 
 func (m *Machine) runApply(ctx context.Context) (changed bool, err error) {
 	parts := m.parts()
-	parts.ImageKargs = host.ImageKargsApply
+	parts.ImageKargs = settings.ImageKargsApply
 	a := day2.Apply{Machine: parts, Config: day2.Config{File: "mc.json", Data: []byte(secondConfig())}, When: day2.RebootNow, Unsupported: mcfile.Warn}
 	return a.Run(ctx, day2.Prepared{})
 }

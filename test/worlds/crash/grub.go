@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"regexp"
 
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/settings"
 )
 
 // StaticGRUB is a boot loader with a static configuration that sources the administrator's custom.cfg,
@@ -26,7 +26,7 @@ func Guarded(dead int) Variant {
 // guardedEtc returns what a first boot with a fallback needs in /etc.
 func guardedEtc() []hostfiles.File {
 	return []hostfiles.File{
-		hostfiles.NewFile(host.SettingsPath, 0o644, []byte("fallback=auto\n")),
+		hostfiles.NewFile(settings.Path, 0o644, []byte("fallback=auto\n")),
 		hostfiles.NewFile("/etc/systemd/system/pivot-firstboot.service", 0o644, nil),
 	}
 }

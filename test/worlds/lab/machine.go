@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/worlds/registry"
 	"machine-pivot/test/worlds/vm"
 )
@@ -37,10 +37,10 @@ type Setup struct {
 	Files        []vm.TreeFile // as Ignition has written them
 	Layout       vm.Layout
 	KernelArgs   []string
-	Mode         host.Mode // where pivot runs the first boot; "": ModeSystem
-	RepoConfig   []string  // further settings of the repository, such as "ex-integrity.fsverity=yes"
-	SizeMiB      int       // of the root file system; 0: as in vm.DiskSpec
-	OwnOstree    bool      // the disk is made by the guest's own ostree: see vm.DiskSpec
+	Mode         settings.Mode // where pivot runs the first boot; "": ModeSystem
+	RepoConfig   []string      // further settings of the repository, such as "ex-integrity.fsverity=yes"
+	SizeMiB      int           // of the root file system; 0: as in vm.DiskSpec
+	OwnOstree    bool          // the disk is made by the guest's own ostree: see vm.DiskSpec
 }
 
 // MachineWith makes a machine, with its disk, from a setup.
@@ -51,8 +51,8 @@ func (l *Lab) MachineWith(ctx context.Context, name string, s Setup, log io.Writ
 // spec returns the spec of the disk for a setup.
 func (l *Lab) spec(s Setup) vm.DiskSpec {
 	files := l.access()
-	if mode := cmp.Or(s.Mode, host.ModeSystem); mode != host.DefaultSettings().Mode {
-		files = append(files, vm.TreeFile{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=" + mode + "\n")})
+	if mode := cmp.Or(s.Mode, settings.ModeSystem); mode != settings.Default().Mode {
+		files = append(files, vm.TreeFile{Path: settings.Path, Mode: 0o644, Content: []byte("mode=" + mode + "\n")})
 	}
 	if s.Encapsulated != nil {
 		files = append(files, encapsulatedFile(s.Encapsulated))

@@ -1,4 +1,5 @@
-package host
+// Package settings reads the administrator's settings for the first boot, as systemd reads its own.
+package settings
 
 import (
 	"errors"
@@ -13,13 +14,14 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/fleetlock"
 	"machine-pivot/internal/window"
+	"machine-pivot/kargs"
 )
 
-// SettingsPath is the file with the administrator's settings for the first boot: lines
+// Path is the file with the administrator's settings for the first boot: lines
 // KEY=VALUE, with the keys that follow "pivot." on the kernel command line. Empty lines and
 // lines that begin with "#" are ignored. Files in the directory of this name with ".d", and an
-// image's files below /usr/lib/pivot, have settings, too: see settingsFiles.
-const SettingsPath = "/etc/pivot/firstboot.conf"
+// image's files below /usr/lib/pivot, have settings, too: see files.go.
+const Path = "/etc/pivot/firstboot.conf"
 
 // Settings are the administrator's settings for the first boot.
 type Settings struct {
@@ -88,7 +90,7 @@ type ImageKargs string
 
 // The treatments of an image's kernel arguments.
 const (
-	ImageKargsAuto  ImageKargs = "auto"  // apply them on a machine that bootc manages (OfBootc), else print them
+	ImageKargsAuto  ImageKargs = "auto"  // apply them on a machine that bootc manages (host.OfBootc), else print them
 	ImageKargsPrint ImageKargs = "print" // print them; do not apply them, like rpm-ostree
 	ImageKargsApply ImageKargs = "apply" // keep the command line in sync with them, like bootc
 )
@@ -112,17 +114,13 @@ const (
 	FallbackAuto Fallback = "auto" // it is entered once, where the boot loader can, and kept only once it is proven
 )
 
-// Settings reads the settings from their files and the kernel command line. The command line
-// wins, and on it the last argument of a key; of the files, the last one with the key.
-// DefaultSettings apply to the rest. The error, of kind BadInput, has a line for each problem; the
+// Read reads the settings of the machine with a root directory from their files and its kernel command line. The
+// command line wins, and on it the last argument of a key; of the files, the last one with the key.
+// Default applies to the rest. The error, of kind BadInput, has a line for each problem; the
 // settings returned with it have all valid values. An invalid mode results in the default mode, even if a valid one precedes it.
-func (h *Host) Settings() (Settings, error) {
-	settings := DefaultSettings()
-	line, err := h.cmdline()
-	if err != nil {
-		return settings, err
-	}
-	files, unread := h.settingsFiles()
+func Read(root string, line kargs.Line) (Settings, error) {
+	settings := Default()
+	files, unread := machine(root).files()
 	var wrong []error
 	for _, file := range files {
 		wrong = append(wrong, settings.readFile(file)...)
@@ -142,14 +140,14 @@ func (h *Host) Settings() (Settings, error) {
 		WithHint("correct or remove what is named; what is left out has its default")
 }
 
-// DefaultSettings returns the settings of a machine without any configuration. The default mode
+// Default returns the settings of a machine without any configuration. The default mode
 // is the initramfs: an administrator who adds pivot to it wants it to work there.
-func DefaultSettings() Settings {
+func Default() Settings {
 	return Settings{Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsAuto, BoundImages: BoundImagesRequire, Fallback: FallbackNone}
 }
 
 // readFile applies the lines of a file and returns the problems in them.
-func (s *Settings) readFile(file settingsFile) []error {
+func (s *Settings) readFile(file file) []error {
 	var wrong []error
 	seen := map[string]int{}
 	n := 0
@@ -184,7 +182,7 @@ func (s *Settings) readLine(line string, n int, seen map[string]int) error {
 func (s *Settings) set(key, value string) error {
 	switch dashed(key) {
 	case "mode":
-		s.Mode = DefaultSettings().Mode // also if the value is invalid: an earlier "off" must not remain
+		s.Mode = Default().Mode // also if the value is invalid: an earlier "off" must not remain
 		return choose(&s.Mode, value, ModeInitramfs, ModeSystem, ModeOff)
 	case "on-failure":
 		return choose(&s.OnFailure, value, OnFailureStop, OnFailureSystem)
@@ -212,13 +210,13 @@ func (s *Settings) set(key, value string) error {
 	case "fleetlock-id":
 		return checked(&s.FleetLock.ID, value, fleetlock.CheckID)
 	}
-	keys := SettingKeys()
+	keys := Keys()
 	last := len(keys) - 1
 	return fmt.Errorf("there is no setting %q; there are %s and %s", dashed(key), strings.Join(keys[:last], ", "), keys[last])
 }
 
-// SettingKeys returns the keys of all settings.
-func SettingKeys() []string {
+// Keys returns the keys of all settings.
+func Keys() []string {
 	return []string{"mode", "on-failure", "reboot-method", "image-kargs", "bound-images", "fallback", "health", "metrics", "window", "fleetlock", "fleetlock-group", "fleetlock-id"}
 }
 

@@ -1,4 +1,4 @@
-package host
+package settings
 
 import (
 	"errors"
@@ -17,30 +17,36 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// settingsDirs returns the directories in which a file with settings can be. Of files with the same
+// dirs returns the directories in which a file with settings can be. Of files with the same
 // name, the one in the first directory counts.
-func settingsDirs() []string { return []string{"/etc/pivot", "/run/pivot", "/usr/lib/pivot"} }
+func dirs() []string { return []string{"/etc/pivot", "/run/pivot", "/usr/lib/pivot"} }
 
 // maxSettings limits the size of all files with settings together, in bytes.
 const maxSettings = 1 << 20
 
-// settingsFile is a file with settings, for paths of the machine.
-type settingsFile struct{ path, text string }
+// machine is the root directory of a machine.
+type machine string
 
-// settingsFiles returns the files with settings in the order in which they apply, as systemd reads
+// path returns the path of a file of the machine.
+func (m machine) path(name string) string { return filepath.Join(string(m), name) }
+
+// file is a file with settings, for paths of the machine.
+type file struct{ path, text string }
+
+// files returns the files with settings in the order in which they apply, as systemd reads
 // its own (systemd-system.conf(5)): the file firstboot.conf, then the files *.conf in the directories
 // firstboot.conf.d, sorted by name over all directories. An empty file, or a link to /dev/null,
 // hides the files of its name in later directories. The error names each file that cannot be read.
-func (h *Host) settingsFiles() (files []settingsFile, err error) {
-	base := path.Base(SettingsPath)
-	paths := h.mainFile(base)
+func (m machine) files() (files []file, err error) {
+	base := path.Base(Path)
+	paths := m.mainFile(base)
 	dropIns := map[string]string{}
-	for _, dir := range slices.Backward(settingsDirs()) {
+	for _, dir := range slices.Backward(dirs()) {
 		dir = path.Join(dir, base+".d")
-		if !h.isThere(dir) {
+		if !m.isThere(dir) {
 			continue
 		}
-		names, failed := os.ReadDir(h.Path(dir))
+		names, failed := os.ReadDir(m.path(dir))
 		err = errors.Join(err, failed)
 		for _, file := range names {
 			if name := file.Name(); strings.HasSuffix(name, ".conf") && !strings.HasPrefix(name, ".") {
@@ -53,20 +59,20 @@ func (h *Host) settingsFiles() (files []settingsFile, err error) {
 	}
 	size := 0
 	for _, path := range paths {
-		text, failed := h.readSettings(path)
+		text, failed := m.read(path)
 		if size += len(text); size > maxSettings {
 			return files, fault.New(fault.BadInput, "the files with settings have more than %d bytes together, with %s", maxSettings, path)
 		}
 		err = errors.Join(err, failed)
-		files = append(files, settingsFile{path, string(text)})
+		files = append(files, file{path, string(text)})
 	}
 	return files, err
 }
 
 // mainFile returns the path of the file of this name in the first directory that has it, if any.
-func (h *Host) mainFile(name string) []string {
-	for _, dir := range settingsDirs() {
-		if file := path.Join(dir, name); h.isThere(file) {
+func (m machine) mainFile(name string) []string {
+	for _, dir := range dirs() {
+		if file := path.Join(dir, name); m.isThere(file) {
 			return []string{file}
 		}
 	}
@@ -74,20 +80,20 @@ func (h *Host) mainFile(name string) []string {
 }
 
 // isThere reports whether a path may exist: it does not if a directory on the way is none.
-func (h *Host) isThere(name string) bool {
-	_, err := os.Lstat(h.Path(name))
+func (m machine) isThere(name string) bool {
+	_, err := os.Lstat(m.path(name))
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
 }
 
 // maxLinks limits the number of links that lead to a file.
 const maxLinks = 40
 
-// readSettings reads a file. A link leads to a path of the machine, also if its root directory is
+// read reads a file. A link leads to a path of the machine, also if its root directory is
 // not that of this process. A link to /dev/null is an empty file.
-func (h *Host) readSettings(name string) ([]byte, error) {
+func (m machine) read(name string) ([]byte, error) {
 	file := name
 	for range maxLinks {
-		target, err := os.Readlink(h.Path(file))
+		target, err := os.Readlink(m.path(file))
 		if err != nil {
 			break // it is no link
 		}
@@ -98,7 +104,7 @@ func (h *Host) readSettings(name string) ([]byte, error) {
 			return nil, nil
 		}
 	}
-	f, there, err := hostfiles.Read(h.Root, file)
+	f, there, err := hostfiles.Read(string(m), file)
 	switch {
 	case err != nil:
 		return nil, err

@@ -1,4 +1,4 @@
-package host_test
+package settings_test
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
+	"machine-pivot/internal/settings"
 	"machine-pivot/test/tools/need"
 )
 
@@ -29,7 +29,7 @@ func TestSettingsFiles(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		files map[string]string // values: text, or "-> TARGET" for a link
-		want  host.Mode         // with reboot-method=kexec in all that count
+		want  settings.Mode     // with reboot-method=kexec in all that count
 		kexec bool
 	}{
 		{"an image's", map[string]string{image + "50.conf": "mode=off"}, "off", false},
@@ -49,23 +49,23 @@ func TestSettingsFiles(t *testing.T) {
 		{"a key in several files", map[string]string{own + "10.conf": "mode=off", own + "20.conf": "mode=off", ownMain: "mode=off"}, "off", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			want := host.DefaultSettings()
+			want := settings.Default()
 			if want.Mode = c.want; c.kexec {
-				want.RebootMethod = host.RebootKexec
+				want.RebootMethod = settings.RebootKexec
 			}
-			if got, err := withFiles(t, c.files).Settings(); err != nil || !reflect.DeepEqual(got, want) {
+			if got, err := settings.Read(withFiles(t, c.files), nil); err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("%+v, %v; want %+v", got, err, want)
 			}
 		})
 	}
 }
 
-// withFiles returns a machine with files, and links for texts "-> TARGET".
-func withFiles(t *testing.T, files map[string]string) *host.Host {
+// withFiles returns the root directory of a machine with files, and links for texts "-> TARGET".
+func withFiles(t *testing.T, files map[string]string) (root string) {
 	t.Helper()
-	h := machine(t, map[string]string{"/proc/cmdline": "quiet\n"})
+	root = t.TempDir()
 	for name, text := range files {
-		name = h.Path(name)
+		name = filepath.Join(root, name)
 		err := os.MkdirAll(filepath.Dir(name), 0o755)
 		if target, link := strings.CutPrefix(text, "-> "); err == nil && link {
 			err = os.Symlink(target, name)
@@ -76,7 +76,7 @@ func withFiles(t *testing.T, files map[string]string) *host.Host {
 			t.Fatal(err)
 		}
 	}
-	return h
+	return root
 }
 
 // TestSettingsFilesWrong (D119): what cannot be a file with settings is reported by name, never
@@ -104,19 +104,19 @@ func TestSettingsFilesWrong(t *testing.T) {
 		{"no directory", "/etc/pivot/firstboot.conf.d", text("mode=off\n"), "firstboot.conf.d: not a directory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := withFiles(t, map[string]string{image + "10.conf": "reboot-method=kexec"})
-			name := h.Path(c.file)
+			root := withFiles(t, map[string]string{image + "10.conf": "reboot-method=kexec"})
+			name := filepath.Join(root, c.file)
 			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.make(name); err != nil {
 				t.Fatal(err)
 			}
-			got, err := h.Settings()
+			got, err := settings.Read(root, nil)
 			if fault.KindOf(err) != fault.BadInput || !strings.Contains(fmt.Sprint(err), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
-			if got.RebootMethod != host.RebootKexec {
+			if got.RebootMethod != settings.RebootKexec {
 				t.Errorf("%+v: the other file does not count", got)
 			}
 		})
@@ -147,8 +147,8 @@ func TestSettingsFilesAsSystemd(t *testing.T) {
 				}
 			}
 		}
-		h := withFiles(t, files)
-		out, err := exec.Command("systemd-analyze", "cat-config", "--root="+h.Root, "pivot/firstboot.conf").Output()
+		root := withFiles(t, files)
+		out, err := exec.Command("systemd-analyze", "cat-config", "--root="+root, "pivot/firstboot.conf").Output()
 		if err != nil && len(out) > 0 {
 			t.Fatal(err)
 		}
@@ -163,11 +163,11 @@ func TestSettingsFilesAsSystemd(t *testing.T) {
 		for _, line := range last {
 			whole += line
 		}
-		want, err := withFiles(t, map[string]string{ownMain: whole}).Settings()
+		want, err := settings.Read(withFiles(t, map[string]string{ownMain: whole}), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := h.Settings(); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := settings.Read(root, nil); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("files %q: %+v, %v; systemd says %+v", files, got, err, want)
 		}
 	}
