@@ -10,13 +10,13 @@ import (
 	"strings"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/projection"
+	"machine-pivot/internal/ways"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
@@ -62,7 +62,7 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	}
 	var ahead machine.Ahead
 	if r.Reboot && !state.Pending() {
-		ahead = r.LookAhead(ctx, settings.RebootMethod, host.Next{Kargs: !to.Options.Equal(state.Booted.Options)})
+		ahead = r.LookAhead(ctx, settings.RebootMethod, ways.Next{Kargs: !to.Options.Equal(state.Booted.Options)})
 		if text := ahead.Text(); text != "" {
 			r.Progress.Note(text)
 		}

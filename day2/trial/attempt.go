@@ -7,6 +7,7 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/settings"
+	"machine-pivot/internal/ways"
 	"machine-pivot/pivot"
 )
 
@@ -53,7 +54,7 @@ func NoFallback(why error) string {
 
 // checkOnce returns an error if no way is known here to enter a system only once.
 func (c *Conductor) checkOnce(method settings.RebootMethod) error {
-	if host.Once(method) == settings.RebootKexec && c.Host.CheckKexec() == nil {
+	if ways.Once(method) == settings.RebootKexec && c.Host.CheckKexec() == nil {
 		return nil
 	}
 	_, err := c.Host.OneShot()

@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
+	"machine-pivot/internal/ways"
 	"machine-pivot/pivot"
 )
 
@@ -36,7 +36,7 @@ func (c *Conductor) Enter(ctx context.Context, method settings.RebootMethod) err
 // bootOnce reboots into a deployment by the first of these ways that works: kexec, if method
 // asks for it; an entry that the boot loader starts once; or making it the default.
 func (c *Conductor) bootOnce(ctx context.Context, next ostree.Deployment, method settings.RebootMethod) error {
-	if ways := host.Ways(host.Once(method)); ways[0].Method == settings.RebootKexec {
+	if order := ways.Of(ways.Once(method)); order[0].Method == settings.RebootKexec {
 		kernel, err := c.Host.KernelOf(next)
 		if err == nil {
 			err = c.Host.Kexec(ctx, kernel)
@@ -44,7 +44,7 @@ func (c *Conductor) bootOnce(ctx context.Context, next ostree.Deployment, method
 		if err == nil || fault.KindOf(err).Transient() {
 			return err
 		}
-		c.Progress.Note(ways[0].Instead(ways[1], err))
+		c.Progress.Note(order[0].Instead(order[1], err))
 	}
 	forget := c.Host.ForgetOnce
 	if err := c.Host.BootOnce(ctx, next); err != nil {

@@ -9,6 +9,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
+	"machine-pivot/internal/ways"
 	"machine-pivot/pivot"
 )
 
@@ -59,7 +60,7 @@ func (c *Conductor) accept(commit string) error {
 // NoteCoverage notes what happens if the new kernel does not get as far as starting systemd, given
 // the method with which Enter will reboot.
 func (c *Conductor) NoteCoverage(method settings.RebootMethod) {
-	if host.Once(method) == settings.RebootKexec && c.Host.CheckKexec() == nil {
+	if ways.Once(method) == settings.RebootKexec && c.Host.CheckKexec() == nil {
 		c.Progress.Note("the new system is booted once, by kexec: if it does not come up, the next power cycle boots the old one")
 		return
 	}

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/settings"
+	"machine-pivot/internal/ways"
 	"machine-pivot/pivot"
 )
 
 // Ahead is what is known, before a commit, about the ways into the system that it makes the next one. LookAhead makes it.
 type Ahead struct {
-	ways   []host.Way
+	ways   []ways.Way
 	cannot map[settings.RebootMethod]error // why a way is not possible
 	door   Door                            // nil without a way that needs no reboot
 }
@@ -23,12 +23,12 @@ type Ahead struct {
 type Door func(deployment string) error
 
 // LookAhead finds out, before a commit, which ways of a method can lead into the next system.
-func (m *Machine) LookAhead(ctx context.Context, method settings.RebootMethod, next host.Next) Ahead {
+func (m *Machine) LookAhead(ctx context.Context, method settings.RebootMethod, next ways.Next) Ahead {
 	return m.lookAhead(ctx, method, next, m.Where().Door)
 }
 
-func (m *Machine) lookAhead(ctx context.Context, method settings.RebootMethod, next host.Next, find func(context.Context) (Door, error)) Ahead {
-	a := Ahead{ways: host.Ways(method), cannot: map[settings.RebootMethod]error{}}
+func (m *Machine) lookAhead(ctx context.Context, method settings.RebootMethod, next ways.Next, find func(context.Context) (Door, error)) Ahead {
+	a := Ahead{ways: ways.Of(method), cannot: map[settings.RebootMethod]error{}}
 	for _, way := range a.ways {
 		err := way.Cannot(next)
 		switch {
@@ -47,11 +47,11 @@ func (m *Machine) lookAhead(ctx context.Context, method settings.RebootMethod, n
 
 // Text says how the next system is going to be entered, and why not in a cheaper way, as far as that is known; "" if a
 // method asks for an ordinary reboot.
-func (a Ahead) Text() string { return host.Foresee(a.ways, a.cannot) }
+func (a Ahead) Text() string { return ways.Foresee(a.ways, a.cannot) }
 
 // possible returns the ways that are left, in order. The last is an ordinary reboot.
-func (a Ahead) possible() []host.Way {
-	return slices.DeleteFunc(slices.Clone(a.ways), func(w host.Way) bool { return a.cannot[w.Method] != nil })
+func (a Ahead) possible() []ways.Way {
+	return slices.DeleteFunc(slices.Clone(a.ways), func(w ways.Way) bool { return a.cannot[w.Method] != nil })
 }
 
 // WithWay returns a plan as it is shown, with a note about how the next system is going to be entered, unless by an
@@ -73,8 +73,8 @@ func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan, firstBoot bool) 
 }
 
 // NextOf returns what a plan says about the next system.
-func NextOf(plan pivot.Plan) host.Next {
-	return host.Next{Once: plan.Tries(), Kargs: !plan.Kargs.Final.Equal(plan.From().Booted.Options)}
+func NextOf(plan pivot.Plan) ways.Next {
+	return ways.Next{Once: plan.Tries(), Kargs: !plan.Kargs.Final.Equal(plan.From().Booted.Options)}
 }
 
 // goOn has the boot go on into the committed system, without a reboot, when this program has ended.

@@ -6,8 +6,8 @@ import (
 	"errors"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/settings"
+	"machine-pivot/internal/ways"
 	"machine-pivot/pivot"
 )
 
@@ -41,14 +41,14 @@ func override(flag, setting string) string {
 // on into it when this program has ended. Otherwise EnterNext requests the one reboot, and then blocks until systemd
 // stops this program, so that units ordered after it do not start.
 func (m *Machine) EnterNext(ctx context.Context, a Ahead) error {
-	ways := a.possible()
-	if ways[0].Method == settings.RebootEnter {
+	possible := a.possible()
+	if possible[0].Method == settings.RebootEnter {
 		err := m.goOn(ctx, a.door)
 		if err == nil {
 			return nil
 		}
-		m.Progress.Note(ways[0].Instead(ways[1], err))
-		ways = ways[1:]
+		m.Progress.Note(possible[0].Instead(possible[1], err))
+		possible = possible[1:]
 	}
 	into := "a new deployment of the same image"
 	if image := m.Progress.Content.Target.Image; !image.IsZero() {
@@ -56,7 +56,7 @@ func (m *Machine) EnterNext(ctx context.Context, a Ahead) error {
 	}
 	m.TellBootc(ctx) // the reboot may be blocked for long
 	return m.RebootBy(ctx, into, "the new system is ready; reboot by hand to enter it", func(ctx context.Context) error {
-		return m.rebootByFirst(ctx, ways)
+		return m.rebootByFirst(ctx, possible)
 	})
 }
 
@@ -80,13 +80,13 @@ func (m *Machine) RebootBy(ctx context.Context, into, hint string, reboot func(c
 
 // rebootByFirst reboots by the first of the ways that can be taken. All of them lead into the committed
 // system, so a doubt about one is only noted, and never fails a first boot.
-func (m *Machine) rebootByFirst(ctx context.Context, ways []host.Way) error {
-	for i, way := range ways {
+func (m *Machine) rebootByFirst(ctx context.Context, possible []ways.Way) error {
+	for i, way := range possible {
 		err := m.rebootOne(ctx, way.Method)
-		if err == nil || fault.KindOf(err).Transient() || i == len(ways)-1 {
+		if err == nil || fault.KindOf(err).Transient() || i == len(possible)-1 {
 			return err
 		}
-		m.Progress.Note(way.Instead(ways[i+1], err))
+		m.Progress.Note(way.Instead(possible[i+1], err))
 	}
 	return nil
 }

@@ -114,11 +114,12 @@ var importTable = map[string]rule{
 	"found":     {ours: []string{"budget", "fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"live":      {ours: []string{"disruption", "fault", "host", "hostfiles", "pivot", "start"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"settings":  {ours: []string{"fault", "fleetlock", "hostfiles", "kargs", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"ways":      {ours: []string{"settings"}, never: slices.Concat(processes, commandLine, world)},
 	"host":      {ours: append([]string{"grub", "ostree", "pivot", "machineconfig/enable", "projection", "selinux", "settings", "softreboot"}, values...), foreign: true, never: commandLine},
 	"enter":     {ours: []string{"ostree", "kargs", "hostfiles", "start"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"initramfs": {ours: []string{"enter", "ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"plot":      {ours: []string{"pivot", "fault", "printable", "start"}, never: slices.Concat(processes, commandLine, world)},
-	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "pivot", "rpmostree", "host", "settings"}, never: slices.Concat(processes, commandLine, world)},
+	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "pivot", "rpmostree", "host", "settings", "ways"}, never: slices.Concat(processes, commandLine, world)},
 	"slot":      {ours: []string{"fault", "fleetlock", "host", "hostfiles", "osimage/source", "pivot", "retry", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"wanted":    {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable", "start", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine)},
@@ -130,8 +131,8 @@ var importTable = map[string]rule{
 	"hostimages": {ours: []string{"budget", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// What the first boot and day 2 share, and these two: neither imports the other.
-	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "retry", "rpmostree", "settings", "status", "wanted"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"day2":      {ours: []string{"budget", "disruption", "fault", "found", "handback", "host", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "settings", "slot", "start", "status", "trial", "watch", "window"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "retry", "rpmostree", "settings", "status", "wanted", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"day2":      {ours: []string{"budget", "disruption", "fault", "found", "handback", "host", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "settings", "slot", "start", "status", "trial", "watch", "ways", "window"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"firstboot": {ours: []string{"enter", "fault", "host", "hostfiles", "machine", "mcfile", "pivot", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot": {ours: all, foreign: true, never: processes},
 

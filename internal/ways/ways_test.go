@@ -1,17 +1,17 @@
-package host_test
+package ways_test
 
 import (
 	"errors"
 	"slices"
 	"testing"
 
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/settings"
+	"machine-pivot/internal/ways"
 )
 
-// TestWays: each method's ways into the next system, in order. The last is always an ordinary reboot. A system
+// TestOf: each method's ways into the next system, in order. The last is always an ordinary reboot. A system
 // that is entered only once is entered by the start of a kernel.
-func TestWays(t *testing.T) {
+func TestOf(t *testing.T) {
 	for _, c := range []struct {
 		method settings.RebootMethod
 		ways   []settings.RebootMethod
@@ -24,13 +24,13 @@ func TestWays(t *testing.T) {
 		{settings.RebootAuto, []settings.RebootMethod{"enter", "soft", "kexec", "reboot"}, "kexec"},
 	} {
 		var got []settings.RebootMethod
-		for _, way := range host.Ways(c.method) {
+		for _, way := range ways.Of(c.method) {
 			got = append(got, way.Method)
 		}
 		if !slices.Equal(got, c.ways) {
 			t.Errorf("%s: %v, want %v", c.method, got, c.ways)
 		}
-		if got := host.Once(c.method); got != c.once {
+		if got := ways.Once(c.method); got != c.once {
 			t.Errorf("%s, once: %s, want %s", c.method, got, c.once)
 		}
 	}
@@ -38,14 +38,14 @@ func TestWays(t *testing.T) {
 
 // TestWayCannot: only a way that starts a kernel leads into a system that is entered once, or has other arguments.
 func TestWayCannot(t *testing.T) {
-	for _, way := range host.Ways(settings.RebootAuto) {
+	for _, way := range ways.Of(settings.RebootAuto) {
 		starts := way.Method == settings.RebootKexec || way.Method == settings.RebootFirmware
-		for _, next := range []host.Next{{Once: true}, {Kargs: true}, {Once: true, Kargs: true}} {
+		for _, next := range []ways.Next{{Once: true}, {Kargs: true}, {Once: true, Kargs: true}} {
 			if err := way.Cannot(next); (err == nil) != starts {
 				t.Errorf("%s, %+v: %v", way.Method, next, err)
 			}
 		}
-		if err := way.Cannot(host.Next{}); err != nil {
+		if err := way.Cannot(ways.Next{}); err != nil {
 			t.Errorf("%s: %v", way.Method, err)
 		}
 	}
@@ -81,7 +81,7 @@ func TestForesee(t *testing.T) {
 			want = "the new system is entered " + want
 		}
 		cannot := map[settings.RebootMethod]error{settings.RebootEnter: c.enter, settings.RebootSoft: c.soft, settings.RebootKexec: c.kexec}
-		if got := host.Foresee(host.Ways(c.method), cannot); got != want {
+		if got := ways.Foresee(ways.Of(c.method), cannot); got != want {
 			t.Errorf("%s, %v: %q, want %q", c.method, cannot, got, want)
 		}
 	}

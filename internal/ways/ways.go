@@ -1,4 +1,6 @@
-package host
+// Package ways has the ways into the next system, after its commit: which there are, in which order they are tried, and
+// what is known before the commit about which is going to be taken. It is pure.
+package ways
 
 import (
 	"errors"
@@ -29,9 +31,9 @@ func cheapest() []Way {
 	}
 }
 
-// Ways returns the ways into the next system that a method stands for, in the order in which they are
-// tried. It is a pure function.
-func Ways(method settings.RebootMethod) []Way {
+// Of returns the ways into the next system that a method stands for, in the order in which they are
+// tried.
+func Of(method settings.RebootMethod) []Way {
 	return slices.DeleteFunc(cheapest(), func(w Way) bool {
 		return method != settings.RebootAuto && w.Method != method && w.Method != settings.RebootFirmware
 	})
@@ -40,7 +42,7 @@ func Ways(method settings.RebootMethod) []Way {
 // Once returns the method for a system that is entered only once. A way that keeps the running kernel never is one:
 // see Cannot.
 func Once(method settings.RebootMethod) settings.RebootMethod {
-	starts := slices.DeleteFunc(Ways(method), func(w Way) bool { return w.Keeps != "" })
+	starts := slices.DeleteFunc(Of(method), func(w Way) bool { return w.Keeps != "" })
 	return starts[0].Method
 }
 
@@ -50,7 +52,7 @@ type Next struct {
 	Kargs bool // its kernel arguments are not those of the running system
 }
 
-// Cannot returns why the way cannot lead into a next system; nil if it may. It is a pure function.
+// Cannot returns why the way cannot lead into a next system; nil if it may.
 func (w Way) Cannot(next Next) error {
 	switch {
 	case w.Keeps == "":
@@ -69,8 +71,7 @@ func (w Way) Instead(next Way, why error) string {
 }
 
 // Foresee says which of the ways into the next system is going to be taken, and why those before it are not. cannot
-// has the reasons that are known before the commit. It returns "" for an ordinary reboot that is asked for. It is a
-// pure function.
+// has the reasons that are known before the commit. It returns "" for an ordinary reboot that is asked for.
 func Foresee(ways []Way, cannot map[settings.RebootMethod]error) string {
 	if len(ways) == 1 {
 		return ""
