@@ -7,6 +7,22 @@ import "embed"
 // Program is the path of the program in the units.
 const Program = "/usr/bin/pivot"
 
+// The units, which are pivot's own.
+const (
+	FirstBoot      = "pivot-firstboot.service"   // runs a first boot
+	Live           = "pivot-live.service"        // ends a change of the running system that was interrupted
+	Project        = "pivot-project.service"     // projects entries outside of /etc during boot
+	Slot           = "pivot-slot.service"        // releases a FleetLock slot
+	StaticPods     = "pivot-static-pods.service" // writes static pods
+	StaticPodsPath = "pivot-static-pods.path"    // starts StaticPods
+	Trial          = "pivot-trial.service"       // conducts a trial in the new system, and closes it in the old one
+)
+
+// Own returns the names of all these units.
+func Own() []string {
+	return []string{FirstBoot, Live, Project, Slot, StaticPods, StaticPodsPath, Trial}
+}
+
 // Files holds the units, and the drop-ins in a directory for each unit that they
 // extend.
 //

@@ -17,10 +17,11 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
+	systemdunits "machine-pivot/systemd-units"
 )
 
 // Unit is the systemd unit that releases the slot.
-const Unit = "pivot-slot.service"
+const Unit = systemdunits.Slot
 
 // unitWants is the link that enables Unit.
 const unitWants = "/etc/systemd/system/multi-user.target.wants/" + Unit

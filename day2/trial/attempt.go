@@ -9,6 +9,7 @@ import (
 	"machine-pivot/internal/settings"
 	"machine-pivot/internal/ways"
 	"machine-pivot/pivot"
+	systemdunits "machine-pivot/systemd-units"
 )
 
 // Fallback returns the trial that the setting fallback=auto makes of a command's commit, on terms, and
@@ -63,9 +64,9 @@ func (c *Conductor) checkOnce(method settings.RebootMethod) error {
 
 // acceptFirstBoot returns an error if the system of a commit would not prove itself.
 func (c *Conductor) acceptFirstBoot(commit string) error {
-	has, err := c.Host.WillHaveUnit(host.FirstBootUnit, commit)
+	has, err := c.Host.WillHaveUnit(systemdunits.FirstBoot, commit)
 	if err == nil && !has {
-		err = fault.New(fault.Refused, "the new system has no %s, so nothing would prove it", host.UnitInImage(host.FirstBootUnit))
+		err = fault.New(fault.Refused, "the new system has no %s, so nothing would prove it", host.UnitInImage(systemdunits.FirstBoot))
 	}
 	return err
 }

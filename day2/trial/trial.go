@@ -17,10 +17,11 @@ import (
 
 	"machine-pivot/internal/host"
 	"machine-pivot/pivot"
+	systemdunits "machine-pivot/systemd-units"
 )
 
 // Unit is the systemd unit that conducts a trial in the new system, and closes it in the old one.
-const Unit = "pivot-trial.service"
+const Unit = systemdunits.Trial
 
 // unitWants is the link that enables Unit.
 const unitWants = "/etc/systemd/system/sysinit.target.wants/" + Unit

@@ -1,20 +1,21 @@
 package disruption
 
-import "machine-pivot/internal/projection"
+import (
+	"machine-pivot/internal/projection"
+	systemdunits "machine-pivot/systemd-units"
+)
 
 // RulesPath is the file with a machine's own rules.
 const RulesPath = "/etc/pivot/disruption.yaml"
 
-// projectUnit projects entries outside of /etc during boot. A change of the running system
-// projects them itself, so the unit needs no action.
-const projectUnit = "pivot-project.service"
-
 // Defaults returns the rules of a machine without rules of its own: those of the
-// machine-config operator, and rules that changes of RulesPath and projectUnit need nothing.
+// machine-config operator, and rules that changes of RulesPath and of the
+// unit that projects entries outside of /etc during boot need nothing: a change of the running system projects them
+// itself.
 func Defaults() Rules { return Rules{builtIn()} }
 
 func builtIn() []Rule {
-	rules := []Rule{{Path: RulesPath, Ours: true}, {Unit: projectUnit, Ours: true}}
+	rules := []Rule{{Path: RulesPath, Ours: true}, {Unit: systemdunits.Project, Ours: true}}
 	for _, r := range OperatorRules() {
 		if r.Path != "" {
 			r.Path = projection.Resolved(r.Path)

@@ -2,11 +2,11 @@ package disruption_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"machine-pivot/internal/disruption"
+	systemdunits "machine-pivot/systemd-units"
 )
 
 const own = `
@@ -270,15 +270,7 @@ func TestEndsSystem(t *testing.T) {
 
 // TestOwnUnits (D94): no rule may restart a unit of pivot, which would wait for the change that restarts it.
 func TestOwnUnits(t *testing.T) {
-	preset, err := os.ReadFile("../../systemd-units/80-pivot.preset")
-	if err != nil {
-		t.Fatal(err)
-	}
-	units := strings.Fields(strings.ReplaceAll(string(preset), "enable ", ""))
-	if len(units) < 5 {
-		t.Fatalf("the preset has %q", units)
-	}
-	for _, unit := range append(units, "pivotal.service") {
+	for _, unit := range append(systemdunits.Own(), "pivotal.service") {
 		text := fmt.Sprintf(`{"files":[{"path":"/etc/a","actions":[{"type":"Restart","restart":{"serviceName":%q}}]}]}`, unit)
 		_, report := disruption.Read("rules.yaml", []byte(text))
 		if got := strings.Contains(report.String(), unit+" is a unit of pivot"); got != (unit != "pivotal.service") || got != report.Failed() {

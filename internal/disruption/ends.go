@@ -3,6 +3,8 @@ package disruption
 import (
 	"slices"
 	"strings"
+
+	systemdunits "machine-pivot/systemd-units"
 )
 
 // Ends reports whether starting a unit ends the system, or restarting it restarts all services:
@@ -38,5 +40,5 @@ func endings(name string) bool {
 // isOwn reports whether a unit is one of pivot's. A change of the running system that restarted one
 // would wait for it while it waits for the change, or restart kubelet with it.
 func isOwn(unit string) bool {
-	return slices.Contains([]string{"pivot-firstboot.service", "pivot-live.service", projectUnit, "pivot-slot.service", "pivot-static-pods.service", "pivot-static-pods.path", "pivot-trial.service"}, unit)
+	return slices.Contains(systemdunits.Own(), unit)
 }

@@ -11,9 +11,6 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// FirstBootUnit is the unit that runs a first boot.
-const FirstBootUnit = "pivot-firstboot.service"
-
 // UnitInEtc returns the path of one of pivot's units in /etc, where an administrator installs
 // it, for example on a machine whose image does not include pivot. It overrides UnitInImage.
 func UnitInEtc(unit string) string { return "/etc/systemd/system/" + unit }

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"machine-pivot/internal/host"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
+	systemdunits "machine-pivot/systemd-units"
 )
 
 // correctOpenPhase corrects the phase of a first boot that is open by what systemd does with its
@@ -21,7 +21,7 @@ func (m *Machine) correctOpenPhase(ctx context.Context, s *status.Status) {
 	if err != nil || !open || services == nil {
 		return
 	}
-	unit, err := services.State(ctx, host.FirstBootUnit)
+	unit, err := services.State(ctx, systemdunits.FirstBoot)
 	if err != nil {
 		return // the phase of the last run is all that is known
 	}
@@ -29,18 +29,18 @@ func (m *Machine) correctOpenPhase(ctx context.Context, s *status.Status) {
 	switch {
 	case unit.Active == "failed" && slices.Contains([]pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseInterrupted}, s.Phase):
 		s.Phase = pivot.PhaseFailed
-		again := "systemctl restart " + host.FirstBootUnit
+		again := "systemctl restart " + systemdunits.FirstBoot
 		if unit.Result == "start-limit-hit" {
-			again = "systemctl reset-failed " + host.FirstBootUnit + ", then " + again
+			again = "systemctl reset-failed " + systemdunits.FirstBoot + ", then " + again
 		}
-		s.Notes = append(s.Notes, fmt.Sprintf("%s has given up (%s); to try again: %s", host.FirstBootUnit, unit.Result, again))
+		s.Notes = append(s.Notes, fmt.Sprintf("%s has given up (%s); to try again: %s", systemdunits.FirstBoot, unit.Result, again))
 		if s.Error == nil {
 			s.Error = &pivot.Failure{
-				Message: fmt.Sprintf("%s ended without a word of its own: %s", host.FirstBootUnit, unit.Result), Hint: "journalctl -u " + host.FirstBootUnit,
+				Message: fmt.Sprintf("%s ended without a word of its own: %s", systemdunits.FirstBoot, unit.Result), Hint: "journalctl -u " + systemdunits.FirstBoot,
 			}
 		}
 	case goesOn && (s.Phase == pivot.PhaseFailed || s.Phase == pivot.PhaseInterrupted || s.Phase == pivot.PhaseIdle && s.Error != nil):
 		s.Phase = pivot.PhaseApplying
-		s.Notes = append(s.Notes, "the last try failed; "+host.FirstBootUnit+" tries again")
+		s.Notes = append(s.Notes, "the last try failed; "+systemdunits.FirstBoot+" tries again")
 	}
 }

@@ -13,13 +13,11 @@ import (
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/projection"
 	"machine-pivot/pivot"
+	systemdunits "machine-pivot/systemd-units"
 )
 
-// The unit that projects what a system carries, and the link that enables it.
-const (
-	projectUnit    = "pivot-project.service"
-	projectEnabled = "/etc/systemd/system/sysinit.target.wants/" + projectUnit
-)
+// projectEnabled is the link that enables the unit that projects what a system carries.
+const projectEnabled = "/etc/systemd/system/sysinit.target.wants/" + systemdunits.Project
 
 // Project makes /var match what the running system carries, and returns the paths that it
 // changed: see projection.Projector. No other program may change the machine meanwhile.
@@ -41,9 +39,9 @@ func (m *Machine) projected(entries []hostfiles.File) []hostfiles.File {
 	}
 	target, err := os.Readlink(m.Host.Path(projectEnabled))
 	if err != nil {
-		target = host.UnitInImage(projectUnit)
-		if _, err := os.Stat(m.Host.Path(host.UnitInEtc(projectUnit))); err == nil {
-			target = host.UnitInEtc(projectUnit)
+		target = host.UnitInImage(systemdunits.Project)
+		if _, err := os.Stat(m.Host.Path(host.UnitInEtc(systemdunits.Project))); err == nil {
+			target = host.UnitInEtc(systemdunits.Project)
 		}
 	}
 	return append(slices.Clone(entries), hostfiles.NewLink(projectEnabled, target))
@@ -101,20 +99,20 @@ func (m *Machine) checkProjects(entries []hostfiles.Entry, isDir, has func(strin
 	if !anyOutside(entries) {
 		return nil
 	}
-	inEtc, err := os.Stat(m.Host.Path(host.UnitInEtc(projectUnit)))
+	inEtc, err := os.Stat(m.Host.Path(host.UnitInEtc(systemdunits.Project)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err == nil && !inEtc.Mode().IsRegular() {
-		return fault.New(fault.Refused, "cannot apply what is not below /etc: %s is masked, which would project it", projectUnit).
-			WithHint("systemctl unmask %s", projectUnit)
+		return fault.New(fault.Refused, "cannot apply what is not below /etc: %s is masked, which would project it", systemdunits.Project).
+			WithHint("systemctl unmask %s", systemdunits.Project)
 	}
-	shipped, herr := has(host.UnitInImage(projectUnit))
+	shipped, herr := has(host.UnitInImage(systemdunits.Project))
 	if herr != nil {
 		return herr
 	}
 	if err != nil && !shipped {
-		return fault.New(fault.Refused, "cannot apply what is not below /etc: the new system has no %s, which would project it", projectUnit).
+		return fault.New(fault.Refused, "cannot apply what is not below /etc: the new system has no %s, which would project it", systemdunits.Project).
 			WithHint("use an image that has pivot, of this version or a later one")
 	}
 	for _, e := range entries {
