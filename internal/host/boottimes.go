@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/dbus"
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/pivot"
@@ -45,17 +44,6 @@ func (h *Host) BootTimes(ctx context.Context) pivot.Boot {
 		return value
 	})
 	return boot
-}
-
-// systemd connects to the running systemd, for at most busTimeout. It uses systemd's private
-// socket, because the message bus may not be up this early.
-func systemd(ctx context.Context) (conn *dbus.Conn, done func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, busTimeout)
-	if conn, err = dbus.NewSystemdConnectionContext(ctx); err != nil {
-		cancel()
-		return nil, nil, err
-	}
-	return conn, func() { conn.Close(); cancel() }, nil
 }
 
 // UnitTimes returns when units of the running machine became active, by unit name, in seconds

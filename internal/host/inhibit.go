@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/godbus/dbus/v5"
 
@@ -21,9 +20,6 @@ type inhibitor struct {
 	UID  uint32
 	PID  uint32
 }
-
-// busTimeout limits calls to logind and systemd, which normally answer at once.
-const busTimeout = 10 * time.Second
 
 // blocked returns a transient error while an inhibitor lock blocks shutdown, as rpm-ostree does
 // before a reboot: systemd itself lets root shut down regardless. Without a bus or a running

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/coreos/go-systemd/v22/dbus"
 	"golang.org/x/sys/unix"
 )
 
@@ -61,21 +60,6 @@ func (k Kernel) load() error {
 	}
 	if err := unix.KexecFileLoad(int(kernel.Fd()), initrd, k.Cmdline, flags); err != nil {
 		return fmt.Errorf("cannot load the kernel: the running one refuses %s: %w", k.Image, err)
-	}
-	return nil
-}
-
-// startTarget starts a target that ends this boot.
-func startTarget(ctx context.Context, target string) error {
-	// Use systemd's private socket: the message bus may not be up this early.
-	conn, err := dbus.NewSystemdConnectionContext(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot reboot: cannot reach systemd: %w", err)
-	}
-	defer conn.Close()
-	// As systemctl reboot does: no later job may cancel it.
-	if _, err := conn.StartUnitContext(ctx, target, "replace-irreversibly", nil); err != nil {
-		return fmt.Errorf("cannot reboot: cannot start %s: %w", target, err)
 	}
 	return nil
 }

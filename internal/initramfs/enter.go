@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/coreos/go-systemd/v22/dbus"
-
 	"machine-pivot/internal/enter"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/systemdbus"
 	"machine-pivot/kargs"
 )
 
@@ -80,7 +79,9 @@ func isActive(ctx context.Context, unit string) (bool, error) {
 	if !hasUnit(unit) {
 		return false, nil
 	}
-	conn, err := dbus.NewSystemdConnectionContext(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, fmt.Errorf("systemd does not answer within %s", answerTimeout))
+	defer cancel()
+	conn, err := systemdbus.Dial(ctx, systemdbus.Socket)
 	if err != nil {
 		return false, fmt.Errorf("cannot reach systemd: %w", err)
 	}

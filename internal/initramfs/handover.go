@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
+
+	"machine-pivot/internal/systemdbus"
 )
 
 // handOver is a unit of Fedora CoreOS and RHCOS initramfs that is stopped before the system
@@ -13,8 +15,11 @@ import (
 // system's /etc and takes the network down.
 const handOver = "coreos-teardown-initramfs.service"
 
-// handOverTimeout limits stopping that unit, whose own timeout is systemd's default of 90 s.
-const handOverTimeout = 2 * time.Minute
+// Limits of an answer of systemd, and of stopping a unit, whose own limit is systemd's default of 90 s.
+const (
+	answerTimeout = 10 * time.Second
+	stopTimeout   = 2 * time.Minute
+)
 
 // KeepNetwork makes the initramfs write its network settings into the system's /etc now, if it
 // has a unit that would do so before the system starts. A new deployment inherits /etc as it is
@@ -24,8 +29,6 @@ func (i *Initramfs) KeepNetwork(ctx context.Context) error {
 	if !hasUnit(handOver) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, handOverTimeout, deferred("it takes longer than %s", handOverTimeout))
-	defer cancel()
 	if err := stopUnit(ctx, handOver, "replace"); err != nil {
 		return deferred("cannot hand the network settings over to the system: %w", err)
 	}
@@ -34,7 +37,9 @@ func (i *Initramfs) KeepNetwork(ctx context.Context) error {
 
 // stopUnit stops a unit, if it is active, with a job of the given mode, and waits until it has stopped without failing.
 func stopUnit(ctx context.Context, name, mode string) error {
-	conn, err := dbus.NewSystemdConnectionContext(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, stopTimeout, deferred("it takes longer than %s", stopTimeout))
+	defer cancel()
+	conn, err := systemdbus.Dial(ctx, systemdbus.Socket)
 	if err != nil {
 		return fmt.Errorf("cannot reach systemd: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/dbus"
+	"machine-pivot/internal/systemdbus"
 )
 
 // Timeouts for a default route and for a network device. The timeout for a device is short,
@@ -86,7 +86,7 @@ func hasUnit(name string) bool {
 // startUnit asks systemd to start a unit. It connects directly, because there is no message bus
 // yet.
 func startUnit(ctx context.Context, name string) error {
-	conn, err := dbus.NewSystemdConnectionContext(ctx)
+	conn, err := systemdbus.Dial(ctx, systemdbus.Socket)
 	if err != nil {
 		return deferred("cannot start %s: cannot reach systemd: %w", name, err)
 	}

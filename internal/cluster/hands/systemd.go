@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	systemd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/systemdbus"
 )
 
 // The units that the agent starts. Their names never change, so that an agent finds what the one before
@@ -42,19 +42,10 @@ type service struct {
 // connect connects to the host's systemd by its private socket, which needs no message bus. The connection outlives ctx:
 // what was begun by then is ended by it.
 func (s *Systemd) connect(ctx context.Context) (*systemd.Conn, error) {
-	socket := s.path("/run/systemd/private")
+	socket := s.path(systemdbus.Socket)
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	connected := context.AfterFunc(ctx, end)
-	conn, err := systemd.NewConnection(func() (*dbus.Conn, error) {
-		conn, err := dbus.Dial("unix:path="+socket, dbus.WithContext(life))
-		if err != nil {
-			return nil, err
-		}
-		if err := conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
-			return nil, errors.Join(err, conn.Close())
-		}
-		return conn, nil
-	})
+	conn, err := systemdbus.Dial(life, socket)
 	if !connected() { // ctx has ended meanwhile, which is the cause of any error
 		if err == nil {
 			conn.Close()
