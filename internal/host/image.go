@@ -3,6 +3,7 @@ package host
 import (
 	"strings"
 
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
@@ -16,7 +17,7 @@ func imageOf(o ostree.Origin, manifest string) pivot.Image {
 		return pinned(reference)
 	}
 	reference := o.ContainerImageReference()
-	name, plain, registry := ofRegistry(reference)
+	name, plain, registry := imageref.OfRegistry(reference)
 	switch {
 	case reference == "":
 		return pivot.Image{}
@@ -31,7 +32,7 @@ func imageOf(o ostree.Origin, manifest string) pivot.Image {
 	}
 	image := pivot.Image{Reference: name, Follows: plain}
 	if manifest != "" {
-		image.Reference, image.Digest = untagged(name)+"@"+manifest, manifest
+		image.Reference, image.Digest = imageref.Untagged(name)+"@"+manifest, manifest
 	}
 	return image
 }
@@ -40,32 +41,6 @@ func imageOf(o ostree.Origin, manifest string) pivot.Image {
 func pinned(reference string) pivot.Image {
 	_, digest, _ := strings.Cut(reference, "@")
 	return pivot.Image{Reference: reference, Digest: digest}
-}
-
-// ofRegistry returns the name HOST/PATH[:TAG][@DIGEST] in an ostree image reference, and the reference in the form in
-// which package imageref writes it, which keeps how the image's signature is verified. registry is false for an
-// image that comes from elsewhere or is verified with the keys of an ostree remote.
-func ofRegistry(reference string) (name, plain string, registry bool) {
-	for _, scheme := range []string{"ostree-unverified-registry:", "ostree-unverified-image:docker://", "ostree-unverified-image:registry:"} {
-		if name, ok := strings.CutPrefix(reference, scheme); ok {
-			return name, name, true
-		}
-	}
-	const signed = "ostree-image-signed:"
-	for _, scheme := range []string{signed + "docker://", signed + "registry:"} {
-		if name, ok := strings.CutPrefix(reference, scheme); ok {
-			return name, signed + "docker://" + name, true
-		}
-	}
-	return reference, reference, false
-}
-
-// untagged returns HOST/PATH of HOST/PATH:TAG.
-func untagged(name string) string {
-	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
-		return name[:i]
-	}
-	return name
 }
 
 // manifestOf returns the digest of the manifest from which a commit was imported; "" if the commit does not say so, or

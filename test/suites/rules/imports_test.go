@@ -116,7 +116,7 @@ var importTable = map[string]rule{
 	"live":      {ours: []string{"disruption", "fault", "host", "hostfiles", "pivot", "start"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"settings":  {ours: []string{"fault", "fleetlock", "hostfiles", "kargs", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"ways":      {ours: []string{"settings"}, never: slices.Concat(processes, commandLine, world)},
-	"host":      {ours: append([]string{"grub", "ostree", "pivot", "machineconfig/enable", "projection", "selinux", "settings", "softreboot", "systemdbus"}, values...), foreign: true, never: commandLine},
+	"host":      {ours: append([]string{"grub", "osimage/imageref", "ostree", "pivot", "machineconfig/enable", "projection", "selinux", "settings", "softreboot", "systemdbus"}, values...), foreign: true, never: commandLine},
 	"enter":     {ours: []string{"ostree", "kargs", "hostfiles", "start"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"initramfs": {ours: []string{"enter", "ostree", "kargs", "fault", "hostfiles", "systemdbus"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"plot":      {ours: []string{"pivot", "fault", "printable", "start"}, never: slices.Concat(processes, commandLine, world)},
