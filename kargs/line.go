@@ -20,6 +20,10 @@ type Line []string
 // initSeparator ends the kernel's arguments; those after it are passed to init.
 const initSeparator = "--"
 
+// IgnitionVariable is what GRUB replaces in a boot entry on hosts of the Fedora CoreOS family, on the first boot by
+// Ignition's arguments.
+const IgnitionVariable = "$ignition_firstboot"
+
 // Split splits a command line into its arguments. It never fails: as in the kernel, an
 // unclosed quote extends to the end of the line.
 func Split(line string) Line {

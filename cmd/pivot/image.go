@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,7 +15,6 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
-	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/bound"
@@ -309,13 +307,11 @@ func openRepo(root, path string) (repo *ostree.Repo, view io.Closer, err error) 
 		view = io.NopCloser(nil)
 		repo, err = ostree.OpenRepo(path)
 	}
-	if err == nil {
-		if err = hostfiles.CheckWritable(filepath.Join(repo.Path(), "objects")); err != nil {
-			err = errors.Join(err, view.Close())
-		}
-	}
 	if err != nil {
 		return nil, nil, fault.New(fault.CannotWrite, "cannot write to repository %s: %w", path, err)
+	}
+	if err := host.CheckWritable(repo, path); err != nil {
+		return nil, nil, errors.Join(err, view.Close())
 	}
 	return repo, view, nil
 }

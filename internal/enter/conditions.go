@@ -112,14 +112,11 @@ func plain(e ostree.BootEntry) kargs.Line {
 
 func isLink(arg string) bool { return strings.HasPrefix(arg, "ostree=") }
 
-// ignitionVariable is what GRUB replaces on Fedora CoreOS and RHCOS, on the first boot by Ignition's arguments.
-const ignitionVariable = "$ignition_firstboot"
-
 // missing returns the arguments of the boot entry that the running kernel does not have. Arguments that it has besides
 // are of this boot alone, from the boot loader or a person at its menu, and go on being in effect.
 func (r Running) missing() kargs.Line {
 	return slices.DeleteFunc(plain(r.Entry), func(arg string) bool {
-		return arg == ignitionVariable || slices.Contains(r.Cmdline, arg) || r.Edited && addedByEdit(arg)
+		return arg == kargs.IgnitionVariable || slices.Contains(r.Cmdline, arg) || r.Edited && addedByEdit(arg)
 	})
 }
 

@@ -204,17 +204,3 @@ func TestUptime(t *testing.T) {
 		t.Errorf("%v, then %v: %v", first, second, errors.Join(err, err2))
 	}
 }
-
-// TestUnitState: it is systemd's state.
-func TestUnitState(t *testing.T) {
-	h := machine(t, nil)
-	h.Run = func(_ context.Context, argv ...string) ([]byte, error) {
-		if want := "systemctl show --property=ActiveState --value -- a.service"; strings.Join(argv, " ") != want {
-			t.Errorf("asked %q", argv)
-		}
-		return []byte("failed\n"), nil
-	}
-	if state, err := h.UnitState(t.Context(), "a.service"); err != nil || state != "failed" {
-		t.Errorf("%q, %v", state, err)
-	}
-}

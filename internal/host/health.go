@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,12 +18,6 @@ func uptime() (time.Duration, error) {
 	return time.Duration(since.Nano()), nil
 }
 
-// UnitState returns the state of a unit, such as "active" or "failed" (systemctl(1)).
-func (h *Host) UnitState(ctx context.Context, name string) (string, error) {
-	out, err := h.Run(ctx, "systemctl", "show", "--property=ActiveState", "--value", "--", name)
-	return strings.TrimSpace(string(out)), err
-}
-
 // Unhealthy returns a message for each unit in the setting "health" that is not active, and for
 // settings or states that cannot be read.
 func (h *Host) Unhealthy(ctx context.Context) (lacks []string) {
@@ -33,8 +26,8 @@ func (h *Host) Unhealthy(ctx context.Context) (lacks []string) {
 		lacks = append(lacks, err.Error())
 	}
 	for _, unit := range settings.Health {
-		if state, err := h.UnitState(ctx, unit); err != nil || state != "active" {
-			lacks = append(lacks, fmt.Sprintf("unit %s is %s", unit, cmp.Or(state, "of an unknown state")))
+		if state, err := h.Services().State(ctx, unit); err != nil || state.Active != "active" {
+			lacks = append(lacks, fmt.Sprintf("unit %s is %s", unit, cmp.Or(state.Active, "of an unknown state")))
 		}
 	}
 	return lacks

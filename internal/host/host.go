@@ -97,8 +97,14 @@ func (h *Host) CheckRepoWritable() error {
 		return err
 	}
 	defer view.Close()
+	return CheckWritable(repo, h.Sysroot().RepoPath())
+}
+
+// CheckWritable returns an error if a repository, of this name in messages, is not writable, as far as this can be checked
+// without writing.
+func CheckWritable(repo *ostree.Repo, name string) error {
 	if err := hostfiles.CheckWritable(filepath.Join(repo.Path(), "objects")); err != nil {
-		return fault.New(fault.CannotWrite, "cannot write to repository %s: %w", h.Sysroot().RepoPath(), err)
+		return fault.New(fault.CannotWrite, "cannot write to repository %s: %w", name, err)
 	}
 	return nil
 }

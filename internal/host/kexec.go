@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
 )
@@ -30,12 +31,8 @@ const (
 	secureBootPath   = efiPath + "/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 )
 
-// GRUB expands $ignition_firstboot on hosts of the Fedora CoreOS family. It is empty unless the
-// stamp file exists, which may set how Ignition runs.
-const (
-	ignitionVariable = "$ignition_firstboot"
-	ignitionStamp    = "/boot/ignition.firstboot"
-)
+// ignitionStamp is the path of the stamp without which kargs.IgnitionVariable is empty.
+const ignitionStamp = "/boot/" + hostfiles.IgnitionStamp
 
 // NextKernel returns what the next boot starts by default: the kernel of the default boot entry
 // with the arguments that the boot loader would pass. The error says why kexec cannot start it.
@@ -82,7 +79,7 @@ func (h *Host) expanded(line kargs.Line) (kargs.Line, error) {
 	var expanded kargs.Line
 	for _, arg := range line {
 		switch {
-		case arg == ignitionVariable:
+		case arg == kargs.IgnitionVariable:
 			stamped, err := h.Has(ignitionStamp)
 			if err != nil {
 				return nil, err

@@ -11,21 +11,17 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// Files in /boot of Fedora CoreOS: the stamp that makes the boot loader request Ignition, and a
-// directory that may contain its config.
-const (
-	ignitionStamp = "ignition.firstboot"
-	ignitionDir   = "ignition"
-)
+// ignitionDir is a directory in /boot of Fedora CoreOS that may contain Ignition's config.
+const ignitionDir = "ignition"
 
-// CloseIgnition removes the stamp, as the started system would
+// CloseIgnition removes hostfiles.IgnitionStamp, as the started system would
 // (coreos-ignition-firstboot-complete.service), so that the next boot does not run Ignition
 // again. Before that, it syncs what Ignition wrote, because Ignition will not write it again.
 // It removes the stamp before the config: otherwise a power cut between the two would make
 // Ignition run without its config.
 func (i *Initramfs) CloseIgnition(disk hostfiles.Disk) error {
 	boot := i.path("/boot")
-	stamp := filepath.Join(boot, ignitionStamp)
+	stamp := filepath.Join(boot, hostfiles.IgnitionStamp)
 	if _, err := os.Lstat(stamp); err == nil {
 		if err := errors.Join(disk.SyncAll(i.path("/etc")), disk.SyncAll(i.path("/var"))); err != nil {
 			return fmt.Errorf("cannot sync what Ignition wrote: %w", err)

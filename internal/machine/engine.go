@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/rpmostree"
 )
 
@@ -18,7 +19,7 @@ func (m *Machine) UseEngine(name string) error {
 	plain := rpmostree.Ostree{Sysroot: m.Host.Sysroot(), Run: m.Host.Run}
 	switch name {
 	case "auto":
-		if _, err := os.Stat(m.Host.Path("/usr/bin/rpm-ostree")); err == nil {
+		if _, err := os.Stat(m.Host.Path(host.RpmOstreePath)); err == nil {
 			m.useRpmOstree(plain, false)
 			return nil
 		}
