@@ -43,7 +43,7 @@ type Early interface {
 	Running(ctx context.Context) (enter.Running, error)
 	// RequestEnter has the boot go on into the committed deployment, given by its ID, when this
 	// program has ended. The error says why that is impossible.
-	RequestEnter(running enter.Running, deployment string) error
+	RequestEnter(ctx context.Context, running enter.Running, deployment string) error
 }
 
 // Enter implements machine.Place.
@@ -74,7 +74,9 @@ func (p Initramfs) Door(ctx context.Context) (machine.Door, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(deployment string) error { return p.Early.RequestEnter(running, deployment) }, nil
+	return func(ctx context.Context, deployment string) error {
+		return p.Early.RequestEnter(ctx, running, deployment)
+	}, nil
 }
 
 // Accept implements pivot.Place: only a change of the system can be carried out here.

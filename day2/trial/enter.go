@@ -16,8 +16,7 @@ import (
 // after that starts the old system again.
 func (c *Conductor) Enter(ctx context.Context, method settings.RebootMethod) error {
 	trial := c.Progress.Content.Trial
-	next, _, err := c.deployment(trial.New)
-	if err != nil {
+	if _, _, err := c.deployment(trial.New); err != nil {
 		return err
 	}
 	trial.Entered = true // tells the old system that the new one was to boot, if it never comes up
@@ -28,9 +27,34 @@ func (c *Conductor) Enter(ctx context.Context, method settings.RebootMethod) err
 	if trial.Confirm == pivot.ConfirmProof {
 		into, hint = "the new system once, deployment "+trial.New, "the next boot starts the running system; pivot firstboot tries the new one again"
 	}
-	return c.Reboot(ctx, into, hint, func(ctx context.Context) error {
-		return c.bootOnce(ctx, next, method)
-	})
+	err := c.Reboot(ctx, into, hint, func(ctx context.Context) error { return c.enter(ctx, method) })
+	if staged := c.checkNothingStaged(); err != nil && staged != nil {
+		err = fault.New(fault.KindOf(err), "%w", err).WithHint("%s", fault.HintOf(staged)) // the hint from above is not true then
+	}
+	return err
+}
+
+// enter reboots into the system on trial, once. It reads its boot entry, because other programs may have written the
+// entries under other names since the last try.
+func (c *Conductor) enter(ctx context.Context, method settings.RebootMethod) error {
+	if err := c.checkNothingStaged(); err != nil {
+		return err
+	}
+	next, _, err := c.deployment(c.Progress.Content.Trial.New)
+	if err != nil {
+		return err
+	}
+	return c.bootOnce(ctx, next, method)
+}
+
+// checkNothingStaged returns an error, which is transient, if the shutdown would make another system the default than
+// the running one, so that no way boots the one on trial only once.
+func (c *Conductor) checkNothingStaged() error {
+	if err := c.Host.CheckNothingStaged(); err != nil {
+		return fault.New(fault.Unavailable, "cannot boot the new system only once: %w", err).
+			WithHint("remove what is staged: ostree admin undeploy 0. The same command then tries the new system again")
+	}
+	return nil
 }
 
 // bootOnce reboots into a deployment by the first of these ways that works: kexec, if method

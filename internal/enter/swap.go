@@ -14,29 +14,14 @@ import (
 	"machine-pivot/internal/start"
 )
 
-// dropIn is for a unit of Fedora CoreOS and RHCOS that removes the stamp of Ignition's first boot. It runs if the
-// kernel command line has ignition.firstboot, and fails if the stamp is not there. The commit has removed the stamp
-// already, and the command line stays that of the first boot.
-const (
-	dropInPath = "systemd/system/coreos-ignition-firstboot-complete.service.d/50-pivot-entered.conf"
-	dropIn     = "# Written by pivot, which has removed that file already.\n[Unit]\nConditionPathExists=/boot/ignition.firstboot\n"
-)
-
-func (w *Way) writeDropIn(context.Context) error {
-	return write(filepath.Join(w.Run, dropInPath), dropIn)
-}
-
 // mark makes the start of the new system another one than that of the initramfs: see package start. If one of the next calls fails, the
 // machine reboots, and the mark is gone.
 func (w *Way) mark(context.Context) error {
-	return write(filepath.Join(w.Run, strings.TrimPrefix(start.EnteredMark, "/run")), w.Request.Deployment+"\n")
-}
-
-func write(path, content string) error {
+	path := filepath.Join(w.Run, strings.TrimPrefix(start.EnteredMark, "/run"))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(content), 0o644)
+	return os.WriteFile(path, []byte(w.Request.Deployment+"\n"), 0o644)
 }
 
 // syncAll keeps a reset of the machine from costing what was written before.

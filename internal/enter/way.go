@@ -103,7 +103,6 @@ func (w *Way) prepare() []call {
 // swap replaces the old root by the new one, in the namespace of the initramfs.
 func (w *Way) swap() []call {
 	return []call{
-		{"keep Ignition's last unit from failing", w.writeDropIn},
 		{"mark the system as entered", w.mark},
 		{"sync the file systems", syncAll},
 		{"unmount the old root", w.unmountOld},

@@ -26,8 +26,11 @@ func (h *Host) OneShot() (loader string, err error) {
 }
 
 // BootOnce makes the boot loader start a deployment at the next boot only, and the default at
-// the boot after that.
+// the boot after that. The deployment's boot entry must have been read for this try.
 func (h *Host) BootOnce(ctx context.Context, d ostree.Deployment) error {
+	if err := h.CheckNothingStaged(); err != nil {
+		return err
+	}
 	o, err := h.loaderOnce()
 	if err == nil {
 		err = o.set(ctx, d.Entry)

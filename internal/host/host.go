@@ -48,8 +48,9 @@ type Host struct {
 
 // New returns the machine with the given root directory.
 func New(root string) *Host {
-	h := &Host{Root: root, Run: run, Reboot: reboot, Kexec: kexec, Softly: softly, Disk: hostfiles.OS{}, Uptime: uptime, Free: free, GrubWrites: grub.CheckWrites}
+	h := &Host{Root: root, Run: run, Reboot: reboot, Softly: softly, Disk: hostfiles.OS{}, Uptime: uptime, Free: free, GrubWrites: grub.CheckWrites}
 	h.SoftReboots = h.softReboots
+	h.Kexec = func(ctx context.Context, next Kernel) error { return kexec(ctx, next, h.CheckNothingStaged) }
 	return h
 }
 

@@ -44,9 +44,14 @@ func (h *Host) NextKernel() (Kernel, error) {
 	return h.KernelOf(next)
 }
 
-// KernelOf is NextKernel for a deployment that need not be the default.
+// KernelOf is NextKernel for a deployment that need not be the default. Its boot entry must have been read for this try
+// to start it.
 func (h *Host) KernelOf(d ostree.Deployment) (Kernel, error) {
-	if err := h.CheckKexec(); err != nil {
+	err := h.CheckKexec()
+	if err == nil {
+		err = h.CheckNothingStaged()
+	}
+	if err != nil {
 		return Kernel{}, err
 	}
 	e := d.Entry

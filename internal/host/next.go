@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"machine-pivot/internal/ostree"
@@ -34,6 +35,17 @@ func (h *Host) observeNext(ctx context.Context, state *pivot.State, booted ostre
 	state.DefaultPackages = state.Packages
 	if next.Checksum != booted.Checksum {
 		state.DefaultPackages, err = h.packages(ctx, next, target.Packages)
+	}
+	return err
+}
+
+// CheckNothingStaged returns an error if the shutdown is going to write the boot entries anew: libostree then finalizes
+// what is staged and not locked, and removes the link and the directory of what was committed before. So the name or
+// the link of a boot entry is used past the boot loader, or given to it, only after this check, at each try.
+func (h *Host) CheckNothingStaged() error {
+	staged, err := h.Sysroot().Staged()
+	if err == nil && staged != nil && !staged.Locked {
+		err = fmt.Errorf("deployment %s is staged: the shutdown makes it the next boot, and writes the boot entries anew", staged.Target.ID())
 	}
 	return err
 }

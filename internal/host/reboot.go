@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/fault"
 )
 
 // reboot asks systemd for an orderly reboot and returns when the request is accepted. It fails
@@ -19,18 +21,25 @@ func reboot(ctx context.Context) error {
 }
 
 // kexec loads a kernel and asks systemd for an orderly kexec; otherwise it is like reboot. On
-// failure it unloads the kernel, so that a later manual reboot is an ordinary one.
-func kexec(ctx context.Context, next Kernel) error {
+// failure it unloads the kernel, so that a later manual reboot is an ordinary one. Loading takes seconds, so
+// afterwards still asks whether the kernel may be started.
+func kexec(ctx context.Context, next Kernel, still func() error) error {
 	if err := blocked(ctx); err != nil {
 		return err
 	}
 	if err := next.load(); err != nil {
 		return err
 	}
-	if err := startTarget(ctx, "kexec.target"); err != nil {
-		return errors.Join(err, unix.KexecFileLoad(-1, -1, "", unix.KEXEC_FILE_UNLOAD))
+	err := still()
+	if err != nil {
+		err = fault.New(fault.Unavailable, "cannot start the kernel that is loaded: %w", err) // the next try takes another way
+	} else {
+		err = startTarget(ctx, "kexec.target")
 	}
-	return nil
+	if err != nil {
+		err = errors.Join(err, unix.KexecFileLoad(-1, -1, "", unix.KEXEC_FILE_UNLOAD))
+	}
+	return err
 }
 
 // softly asks systemd for a soft reboot; otherwise it is like reboot.

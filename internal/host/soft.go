@@ -59,6 +59,9 @@ func (h *Host) SoftReboot(ctx context.Context, d ostree.Deployment) error {
 }
 
 func (h *Host) prepareSoft(ctx context.Context, d ostree.Deployment) error {
+	if err := h.CheckNothingStaged(); err != nil { // with something staged, libostree drops the preparation at the shutdown
+		return err
+	}
 	booted, err := h.Sysroot().Booted()
 	if err == nil {
 		err = samePolicy(booted.Path, d.Path)

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+
+	"github.com/coreos/go-systemd/v22/dbus"
 
 	"machine-pivot/internal/enter"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/systemdbus"
 	"machine-pivot/kargs"
 )
 
@@ -23,6 +25,9 @@ func (i *Initramfs) Running(ctx context.Context) (enter.Running, error) {
 	}
 	if !hasUnit(enter.Unit) {
 		return enter.Running{}, errors.New("the initramfs has no " + enter.Unit)
+	}
+	if err := checkQueued(ctx); err != nil {
+		return enter.Running{}, err
 	}
 	sysroot := ostree.OpenSysroot(i.Root)
 	booted, err := sysroot.Booted()
@@ -61,7 +66,7 @@ func (i *Initramfs) Running(ctx context.Context) (enter.Running, error) {
 
 // RequestEnter has systemd enter the committed deployment when this process has ended. The error says why that cannot
 // be.
-func (i *Initramfs) RequestEnter(running enter.Running, deployment string) error {
+func (i *Initramfs) RequestEnter(ctx context.Context, running enter.Running, deployment string) error {
 	sysroot := ostree.OpenSysroot(i.Root)
 	next, err := sysroot.Default()
 	if err != nil {
@@ -71,23 +76,40 @@ func (i *Initramfs) RequestEnter(running enter.Running, deployment string) error
 	if err := enter.Refusal(enter.Reasons(running, committed)); err != nil {
 		return err
 	}
+	if err := checkQueued(ctx); err != nil {
+		return err
+	}
 	return enter.Request{Deployment: deployment, Link: next.Entry.Ostree()}.Write("/run")
 }
 
+// checkQueued returns an error unless systemd is going to start enter.Unit when this process has ended: that the boot
+// goes on is said only if something goes on. In a boot, initrd.target wants the unit, so its job is queued from the
+// beginning and waits for the unit of this process, after which the other is ordered. In the emergency shell, all jobs
+// are gone, and a unit that is started by hand brings no others.
+func checkQueued(ctx context.Context) error {
+	return withSystemd(ctx, answerTimeout, func(ctx context.Context, conn *dbus.Conn) error {
+		jobs, err := conn.ListJobsContext(ctx)
+		if err != nil {
+			return fmt.Errorf("cannot list systemd's jobs: %w", err)
+		}
+		if !slices.ContainsFunc(jobs, func(j dbus.JobStatus) bool { return j.Unit == enter.Unit && j.JobType == "start" }) {
+			return errors.New("systemd is not going to start " + enter.Unit + ", as in the emergency shell")
+		}
+		return nil
+	})
+}
+
 // isActive reports whether a unit of the initramfs is active.
-func isActive(ctx context.Context, unit string) (bool, error) {
+func isActive(ctx context.Context, unit string) (active bool, err error) {
 	if !hasUnit(unit) {
 		return false, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, fmt.Errorf("systemd does not answer within %s", answerTimeout))
-	defer cancel()
-	conn, err := systemdbus.Dial(ctx, systemdbus.Socket)
-	if err != nil {
-		return false, fmt.Errorf("cannot reach systemd: %w", err)
-	}
-	defer conn.Close()
-	state, err := activeState(ctx, conn, unit)
-	return state == "active", err
+	err = withSystemd(ctx, answerTimeout, func(ctx context.Context, conn *dbus.Conn) error {
+		state, err := activeState(ctx, conn, unit)
+		active = state == "active"
+		return err
+	})
+	return active, err
 }
 
 // StopAlone stops a unit of the initramfs, if it is active. What requires the unit goes on: that would be the whole

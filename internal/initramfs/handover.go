@@ -3,23 +3,14 @@ package initramfs
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
-
-	"machine-pivot/internal/systemdbus"
 )
 
 // handOver is a unit of Fedora CoreOS and RHCOS initramfs that is stopped before the system
 // starts. When stopped, it writes the network settings and host name of a first boot into the
 // system's /etc and takes the network down.
 const handOver = "coreos-teardown-initramfs.service"
-
-// Limits of an answer of systemd, and of stopping a unit, whose own limit is systemd's default of 90 s.
-const (
-	answerTimeout = 10 * time.Second
-	stopTimeout   = 2 * time.Minute
-)
 
 // KeepNetwork makes the initramfs write its network settings into the system's /etc now, if it
 // has a unit that would do so before the system starts. A new deployment inherits /etc as it is
@@ -37,41 +28,24 @@ func (i *Initramfs) KeepNetwork(ctx context.Context) error {
 
 // stopUnit stops a unit, if it is active, with a job of the given mode, and waits until it has stopped without failing.
 func stopUnit(ctx context.Context, name, mode string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, stopTimeout, deferred("it takes longer than %s", stopTimeout))
-	defer cancel()
-	conn, err := systemdbus.Dial(ctx, systemdbus.Socket)
-	if err != nil {
-		return fmt.Errorf("cannot reach systemd: %w", err)
-	}
-	defer conn.Close()
-	if state, err := activeState(ctx, conn, name); err != nil || state != "active" {
+	return withSystemd(ctx, stopTimeout, func(ctx context.Context, conn *dbus.Conn) error {
+		if state, err := activeState(ctx, conn, name); err != nil || state != "active" {
+			return err
+		}
+		done := make(chan string, 1)
+		if _, err := conn.StopUnitContext(ctx, name, mode, done); err != nil {
+			return fmt.Errorf("cannot stop %s: %w", name, err)
+		}
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		// The job is also done if a command of the unit failed.
+		state, err := activeState(ctx, conn, name)
+		if err == nil && state != "inactive" {
+			err = fmt.Errorf("cannot stop %s: it is %s", name, state)
+		}
 		return err
-	}
-	done := make(chan string, 1)
-	if _, err := conn.StopUnitContext(ctx, name, mode, done); err != nil {
-		return fmt.Errorf("cannot stop %s: %w", name, err)
-	}
-	select {
-	case <-done:
-	case <-ctx.Done():
-		return fmt.Errorf("cannot stop %s: %w", name, context.Cause(ctx))
-	}
-	// The job is also done if a command of the unit failed.
-	state, err := activeState(ctx, conn, name)
-	if err == nil && state != "inactive" {
-		err = fmt.Errorf("cannot stop %s: it is %s", name, state)
-	}
-	return err
-}
-
-func activeState(ctx context.Context, conn *dbus.Conn, unit string) (string, error) {
-	property, err := conn.GetUnitPropertyContext(ctx, unit, "ActiveState")
-	if err != nil {
-		return "", fmt.Errorf("cannot look at %s: %w", unit, err)
-	}
-	state, ok := property.Value.Value().(string)
-	if !ok {
-		return "", fmt.Errorf("cannot look at %s: systemd has no state for it", unit)
-	}
-	return state, nil
+	})
 }

@@ -14,12 +14,37 @@ import (
 // ignitionDir is a directory in /boot of Fedora CoreOS that may contain Ignition's config.
 const ignitionDir = "ignition"
 
+// The unit of Fedora CoreOS and RHCOS that removes the stamp in the started system runs if the kernel command line has
+// ignition.firstboot, and fails if the stamp is not there. Whoever removes the stamp keeps it from running in the rest of
+// this boot, whichever system starts: the new one that is entered, or the old one, if pivot cannot go on. Both read the
+// drop-in in /run, which ends with the boot.
+const (
+	completeDropIn    = "/run/systemd/system/coreos-ignition-firstboot-complete.service.d/50-pivot.conf"
+	completeCondition = "# Written by pivot, which removes that file before a commit in the initramfs.\n[Unit]\nConditionPathExists=/boot/" + hostfiles.IgnitionStamp + "\n"
+)
+
+// keepCompleted keeps that unit from running without the stamp.
+func (i *Initramfs) keepCompleted() error {
+	path := i.path(completeDropIn)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(completeCondition), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep the unit that ends Ignition's first boot from failing: %w", err)
+	}
+	return nil
+}
+
 // CloseIgnition removes hostfiles.IgnitionStamp, as the started system would
 // (coreos-ignition-firstboot-complete.service), so that the next boot does not run Ignition
 // again. Before that, it syncs what Ignition wrote, because Ignition will not write it again.
 // It removes the stamp before the config: otherwise a power cut between the two would make
 // Ignition run without its config.
 func (i *Initramfs) CloseIgnition(disk hostfiles.Disk) error {
+	if err := i.keepCompleted(); err != nil {
+		return err
+	}
 	boot := i.path("/boot")
 	stamp := filepath.Join(boot, hostfiles.IgnitionStamp)
 	if _, err := os.Lstat(stamp); err == nil {

@@ -35,7 +35,8 @@ func (r *recorder) SyncAll(path string) error { return r.effect("syncall", path,
 func (r *recorder) Remove(path string) error  { return r.effect("remove", path, r.OS.Remove) }
 
 // TestCloseIgnition: what Ignition wrote is synced, then the stamp is removed, then the config.
-// It can be repeated after any interruption, and the stamp never outlives the config.
+// It can be repeated after any interruption, and the stamp never outlives the config. As soon as the stamp is gone, the
+// unit that removes it has a condition (D181).
 func TestCloseIgnition(t *testing.T) {
 	want := []string{
 		"syncall /etc", "syncall /var", "remove /boot/ignition.firstboot", "sync /boot",
@@ -58,6 +59,10 @@ func TestCloseIgnition(t *testing.T) {
 		_, config := os.Stat(root + "/boot/ignition/config.ign")
 		if stamp == nil && config != nil {
 			t.Errorf("after %d effects the boot loader would run Ignition without its config", limit)
+		}
+		dropIn, err := os.ReadFile(root + "/run/systemd/system/coreos-ignition-firstboot-complete.service.d/50-pivot.conf")
+		if stamp != nil && (err != nil || !strings.Contains(string(dropIn), "\nConditionPathExists=/boot/ignition.firstboot\n")) {
+			t.Errorf("after %d effects the unit that removes the stamp would fail: %q, %v", limit, dropIn, err)
 		}
 		must(t, i.CloseIgnition(hostfiles.OS{}))
 		for _, path := range []string{"/boot/ignition.firstboot", "/boot/ignition"} {

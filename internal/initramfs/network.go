@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"machine-pivot/internal/systemdbus"
+	"github.com/coreos/go-systemd/v22/dbus"
 )
 
 // Timeouts for a default route and for a network device. The timeout for a device is short,
@@ -83,15 +83,13 @@ func hasUnit(name string) bool {
 	})
 }
 
-// startUnit asks systemd to start a unit. It connects directly, because there is no message bus
-// yet.
+// startUnit asks systemd to start a unit. It does not wait for that.
 func startUnit(ctx context.Context, name string) error {
-	conn, err := systemdbus.Dial(ctx, systemdbus.Socket)
+	err := withSystemd(ctx, answerTimeout, func(ctx context.Context, conn *dbus.Conn) error {
+		_, err := conn.StartUnitContext(ctx, name, "replace", nil)
+		return err
+	})
 	if err != nil {
-		return deferred("cannot start %s: cannot reach systemd: %w", name, err)
-	}
-	defer conn.Close()
-	if _, err := conn.StartUnitContext(ctx, name, "replace", nil); err != nil {
 		return deferred("cannot start %s: %w", name, err)
 	}
 	return nil

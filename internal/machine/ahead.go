@@ -20,7 +20,7 @@ type Ahead struct {
 
 // Door has the boot that runs go on into a committed deployment, given by its ID, once this program has ended. The
 // error says why that is impossible.
-type Door func(deployment string) error
+type Door func(ctx context.Context, deployment string) error
 
 // LookAhead finds out, before a commit, which ways of a method can lead into the next system.
 func (m *Machine) LookAhead(ctx context.Context, method settings.RebootMethod, next ways.Next) Ahead {
@@ -87,7 +87,7 @@ func (m *Machine) goOn(ctx context.Context, door Door) error {
 	if lacks := pivot.Failures(state.AsIfRebooted(), target); len(lacks) > 0 || !state.Pending() {
 		return fmt.Errorf("the next boot does not start it: %s", strings.Join(lacks, "; "))
 	}
-	if err := door(state.Default.ID()); err != nil {
+	if err := door(ctx, state.Default.ID()); err != nil {
 		return err
 	}
 	m.Report().Outcome = OutcomeEntering

@@ -258,13 +258,18 @@ func TestEarlyStops(t *testing.T) {
 }
 
 // TestEarlyCommitFails: if the deployment fails with an unexpected error, the started system
-// tries again.
+// tries again. Ignition's stamp is gone by then, so the unit that removes it has a condition, for this boot (D181).
 func TestEarlyCommitFails(t *testing.T) {
+	const stamp, dropIn = "/boot/ignition.firstboot", "/run/systemd/system/coreos-ignition-firstboot-complete.service.d/50-pivot.conf"
 	h := newHost(t)
+	h.Write(stamp, nil)
 	h.Ostree.Fail = func(int, bool) error { return errors.New("error: no bubblewrap here") }
 	notes, err := bootEarly(t, h, &place{})
 	if err != nil || h.Reboots != 0 || !strings.Contains(notes, "stepping aside for the started system: cannot deploy") {
 		t.Errorf("%v, %d reboots:\n%s", err, h.Reboots, notes)
+	}
+	if text := string(h.Read(dropIn)); h.Read(stamp) != nil || !strings.Contains(text, "\nConditionPathExists="+stamp+"\n") {
+		t.Errorf("without the stamp, the old system has the drop-in %q", text)
 	}
 	h.Ostree.Fail = nil
 	if err := boot(t, h); err != nil {
@@ -272,6 +277,9 @@ func TestEarlyCommitFails(t *testing.T) {
 	}
 	h.Boot()
 	expectNew(t, h)
+	if h.Read(dropIn) != nil {
+		t.Error("the drop-in is there in the next boot, too")
+	}
 }
 
 func cmdline(h *hostdir.Host, more string) {

@@ -33,7 +33,7 @@ func (e *entersHere) Running(context.Context) (entering.Running, error) {
 	return running, e.unread
 }
 
-func (e *entersHere) RequestEnter(_ entering.Running, deployment string) error {
+func (e *entersHere) RequestEnter(_ context.Context, _ entering.Running, deployment string) error {
 	e.requested = deployment
 	return e.refused
 }

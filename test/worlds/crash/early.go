@@ -36,7 +36,8 @@ func (m *Machine) putStamp() error {
 
 // ignite does what Ignition does in a boot. Nothing that it writes is durable.
 func (m *Machine) ignite() error {
-	if _, err := os.Stat(m.stamp()); err != nil {
+	_, err := os.Stat(m.stamp())
+	if m.ignites = err == nil; !m.ignites {
 		return nil
 	}
 	path := m.root + ignited
@@ -45,11 +46,19 @@ func (m *Machine) ignite() error {
 	return writeAll(map[string]string{path: ignited})
 }
 
+// completeUnit is the unit of the started system that removes the stamp, and fails if it is not there. It runs if the
+// kernel was started for Ignition, unless pivot has given it a condition.
+const completeUnit = "/run/systemd/system/coreos-ignition-firstboot-complete.service.d/50-pivot.conf"
+
 // startSystem starts the system after the first boot in the initramfs: the system syncs and
 // removes the stamp.
 func (m *Machine) startSystem() error {
 	if !m.initramfs {
 		return nil
+	}
+	_, stamp := os.Stat(m.stamp())
+	if _, err := os.Stat(m.root + completeUnit); m.ignites && stamp != nil && err != nil {
+		return fmt.Errorf("the unit that removes Ignition's stamp fails: %w", err)
 	}
 	delete(m.disk.now, m.stamp())
 	for _, n := range m.disk.now {

@@ -30,6 +30,7 @@ type Machine struct {
 	dir        string    // the physical root directory
 	root       string    // root directory of the running deployment
 	late       bool      // see LeftToShutdown
+	ignites    bool      // the boot loader has requested Ignition in this boot
 	initramfs  bool      // the first boot runs in the initramfs first
 	served     bool      // see Served
 	built      bool      // see Built
@@ -239,7 +240,7 @@ func (m *Machine) powerOn() error {
 		return err
 	}
 	m.root = next.Path
-	if err := m.ignite(); err != nil {
+	if err := errors.Join(os.RemoveAll(m.root+"/run/systemd"), m.ignite()); err != nil {
 		return err
 	}
 	return writeAll(map[string]string{
