@@ -199,3 +199,21 @@ func TestKeptWithoutRef(t *testing.T) {
 		t.Errorf("without the ref of another layer: %v", err)
 	}
 }
+
+// TestNoLabelLeft (D201): what no policy of an image labels has no label, whatever policy the host has or an
+// image had that shared the layer before.
+func TestNoLabelLeft(t *testing.T) {
+	o, none := newOSTree(t), newOSTree(t)
+	none.remove("usr/etc/selinux")
+	shared := []entry{directory("usr/share/more"), regular("usr/share/more/one", "1"), symlink("usr/share/more/two", "one")}
+	labelled, unlabelled := derivedFrom(t, plainImage(t, o, 2), shared), derivedFrom(t, plainImage(t, none, 2), shared)
+	h, guesses := newHost(t, registry.Options{}), newHost(t, registry.Options{})
+	guesses.givePolicy(contexts)
+	repo, guessed := bare(t), bare(t)
+	h.takes("labelled", labelled, repo)
+	h.asFresh("unlabelled", unlabelled, repo)
+	want := list(t, repo, h.takes("unlabelled", unlabelled, repo).Commit)
+	if different := difference(want, list(t, guessed, guesses.takes("x", unlabelled, guessed).Commit)); different != "" {
+		t.Errorf("on a host with another policy:\n%s", different)
+	}
+}

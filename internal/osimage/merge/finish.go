@@ -2,6 +2,7 @@ package merge
 
 import (
 	"context"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -94,7 +95,8 @@ func (t *Tree) labelAll(ctx context.Context, guessed *selinux.Contexts) error {
 	if err != nil {
 		return err
 	}
-	l := &labeller{ctx: ctx, store: t.objects, merged: merged, fallback: fallback, guessed: merged.Same(guessed)}
+	l := &labeller{ctx: ctx, store: t.objects, merged: merged, fallback: fallback, guessed: merged.Same(guessed),
+		before: guessed != nil || slices.ContainsFunc(t.layers, (*Layer).kept)}
 	return l.label(t, merged != nil && changed)
 }
 

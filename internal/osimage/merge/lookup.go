@@ -31,6 +31,9 @@ func NewPlain(objects Objects) *Tree {
 // LayerFrom returns a layer that an earlier import has kept.
 func LayerFrom(tree LayerTree) *Layer { return &Layer{root: &dir{saved: tree.Root}, part: tree.Part} }
 
+// kept reports whether the layer is from an earlier import.
+func (l *Layer) kept() bool { return l.root.saved != (ostree.DirChecksums{}) }
+
 // lookUp returns the file at a path in the tree, or nil. It does not follow symbolic links.
 func (t *Tree) lookUp(at string) (*file, error) {
 	d, err := t.lookUpDir(path.Dir(at))
