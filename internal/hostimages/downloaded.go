@@ -90,6 +90,9 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 	}
 	setup, err := ostree.ReadPrepareRoot(func(path string) ([]byte, error) { return repo.ReadFile(commit, path) })
 	if err == nil {
+		err = osimage.CheckMountPoints(commit, setup, repo.HasDir)
+	}
+	if err == nil {
 		err = d.Engine.CheckPrepareRoot(ctx, setup)
 	}
 	if err == nil {

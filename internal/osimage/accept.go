@@ -33,6 +33,16 @@ func (i *importer) accept(commit ostree.Checksum) (decided bool, err error) {
 		return false, err
 	}
 	i.result.Composefs = setup.Demands().Composefs
+	err = CheckMountPoints(commit, setup, i.target.HasDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if i.Accept == nil && fault.KindOf(err) == fault.Refused { // no host is going to boot it now
+		i.result.Notes, err = append(i.result.Notes, "warning: "+err.Error()), nil
+	}
+	if err != nil {
+		return true, err
+	}
 	if i.Accept == nil {
 		return true, nil
 	}

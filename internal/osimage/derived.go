@@ -3,7 +3,7 @@ package osimage
 import (
 	"context"
 	"path"
-	"time"
+	"strings"
 
 	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/osimage/merge"
@@ -13,7 +13,8 @@ import (
 
 // mergeLayers merges the derived layers, if there are any, into the base's tree and sets
 // the commit's tree to the result. It also returns one commit per layer with the tree of
-// that layer alone. These commits keep the layers' objects for later images that share them.
+// that layer alone. These commits keep the layers' objects for later images that share them
+// (see layerCommit).
 func (i *importer) mergeLayers(ctx context.Context, base *ostree.CommitInfo, have present, derived []*layer.Derived, commit *ostree.NewCommit) ([]ostree.Root, error) {
 	tree, err := i.baseTree(base)
 	if err != nil {
@@ -36,23 +37,23 @@ func (i *importer) mergeLayers(ctx context.Context, base *ostree.CommitInfo, hav
 	commit.RootTree, commit.RootMeta = merged.Root.Tree, merged.Root.Meta
 	i.result.Notes = merged.Notes
 	var roots []ostree.Root
-	for n, root := range merged.Layers {
-		c, err := i.target.AddCommit(ctx, layerCommit(root))
+	var without []string
+	for n, made := range merged.Layers {
+		n += i.baseLayers()
+		if made.Lower {
+			without = append(without, i.Layers[n].Digest)
+			continue
+		}
+		c, err := i.target.AddCommit(ctx, layerCommit(made, commit.Parent))
 		if err != nil {
 			return nil, writing(err)
 		}
-		roots = append(roots, ostree.Root{Commit: c, Refs: []string{i.layerRef(i.baseLayers() + n)}})
+		roots = append(roots, ostree.Root{Commit: c, Refs: []string{i.layerRef(n)}})
+	}
+	if len(without) > 0 {
+		commit.Metadata = append(commit.Metadata, [2]string{withoutRefKey, strings.Join(without, " ")})
 	}
 	return roots, nil
-}
-
-// layerCommit returns the commit for the tree of one derived layer. It is reproducible: the
-// same layer always gives the same commit.
-func layerCommit(root ostree.DirChecksums) ostree.NewCommit {
-	return ostree.NewCommit{
-		Metadata:  [][2]string{{"ostree.importer.version", importerName}},
-		Timestamp: time.Unix(0, 0), RootTree: root.Tree, RootMeta: root.Meta,
-	}
 }
 
 func (i *importer) baseTree(base *ostree.CommitInfo) (*merge.Tree, error) {
@@ -63,31 +64,32 @@ func (i *importer) baseTree(base *ostree.CommitInfo) (*merge.Tree, error) {
 }
 
 // derivedLayer returns the layer that this import has read (now) or, if now is nil, the one
-// that an earlier import has kept in the commit before.
-func (i *importer) derivedLayer(before ostree.Checksum, now *layer.Derived) (*merge.Layer, error) {
+// that an earlier import has kept.
+func (i *importer) derivedLayer(before keptLayer, now *layer.Derived) (*merge.Layer, error) {
 	if now != nil {
 		return now.Layer, nil
 	}
-	info, err := i.repo.LoadCommit(before)
+	info, err := i.repo.LoadCommit(before.commit)
 	if err != nil {
 		return nil, err
 	}
-	return merge.LayerFrom(ostree.DirChecksums{Tree: info.RootTree, Meta: info.RootMeta}), nil
+	return merge.LayerFrom(merge.LayerTree{Root: ostree.DirChecksums{Tree: info.RootTree, Meta: info.RootMeta}, Part: before.part}), nil
 }
 
 // commitEarly makes a commit for a derived layer as soon as it is read, so that an
 // interrupted import need not fetch it again. made is false if labels are not guessed:
 // guesses are nearly always right, but without them most objects would change later, when
-// they are labelled.
+// they are labelled. Nor is it made if the layer has names that are seen on some bases only, and
+// it is not known yet whether they are on this one.
 func (i *importer) commitEarly(ctx context.Context, l *merge.Layer) (commit ostree.Checksum, made bool, err error) {
-	if i.guess == nil {
+	if i.guess == nil || i.baseLayers() > 0 && !l.OnlyOfOS() {
 		return commit, false, nil
 	}
 	root, whole, err := l.Write(ctx, i.target, i.guessLabel)
 	if err != nil || !whole {
 		return commit, false, err
 	}
-	commit, err = i.target.AddCommit(ctx, layerCommit(root))
+	commit, err = i.target.AddCommit(ctx, layerCommit(merge.LayerTree{Root: root}, ostree.Checksum{}))
 	return commit, err == nil, err
 }
 

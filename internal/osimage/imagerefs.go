@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -63,17 +64,21 @@ func missingRefs(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum,
 		return err == nil && to == commit
 	})
 	layers := layersOf(repo, commit)
+	base, without := baseAndWithoutRef(repo, commit)
 	lost := LostError{Of: len(layers)}
 	for n, digest := range layers {
-		if keepsLayer(repo, blobRef(digest)) {
+		first := ostree.Checksum{} // the commit that the layer's ref must point to; zero: any
+		if n == 0 {
+			first = base
+		}
+		if slices.Contains(without, digest) || keepsLayer(repo, blobRef(digest), first) {
 			continue
 		}
-		base, known := encapsulatedIn(ctx, repo, commit)
-		if n > 0 || !known {
+		if first == (ostree.Checksum{}) || repo.HasWhole(ctx, first) != nil {
 			lost.Layers = append(lost.Layers, digest)
 			continue
 		}
-		missing[blobRef(digest)] = base
+		missing[blobRef(digest)] = first
 	}
 	if len(lost.Layers) > 0 {
 		return nil, lost
@@ -81,24 +86,26 @@ func missingRefs(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum,
 	return missing, nil
 }
 
-// keepsLayer reports whether a layer's ref is there, and the commit to which it points.
-func keepsLayer(repo *ostree.Repo, ref string) bool {
+// keepsLayer reports whether a layer's ref is there, and the commit to which it points: the one that is
+// wanted, unless that is zero. An image of another kind that has the same layer points it elsewhere.
+func keepsLayer(repo *ostree.Repo, ref string, wanted ostree.Checksum) bool {
 	commit, err := repo.ResolveRef(ref)
-	if err != nil {
+	if err != nil || wanted != (ostree.Checksum{}) && commit != wanted {
 		return false
 	}
 	there, err := repo.Has(ostree.ObjectName{Checksum: commit, Type: ostree.Commit})
 	return err == nil && there
 }
 
-// encapsulatedIn returns the encapsulated commit of an image, to which the ref of its first layer points, if
-// it is still whole.
-func encapsulatedIn(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum) (base ostree.Checksum, known bool) {
+// baseAndWithoutRef returns the encapsulated commit of an image, to which the ref of its first layer points, or
+// zero, and the digests of the layers that have no ref.
+func baseAndWithoutRef(repo *ostree.Repo, commit ostree.Checksum) (base ostree.Checksum, without []string) {
 	info, err := repo.LoadCommit(commit)
-	if err != nil || info.Parent == (ostree.Checksum{}) {
-		return base, false
+	if err != nil {
+		return base, nil
 	}
-	return info.Parent, repo.HasWhole(ctx, info.Parent) == nil
+	list, _ := info.Metadata(withoutRefKey).(string)
+	return info.Parent, strings.Fields(list)
 }
 
 // Remove removes the refs of an image that was imported as a commit, and the refs of layers

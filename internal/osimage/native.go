@@ -126,7 +126,7 @@ func mergeCommit(ctx context.Context, image *source.Image, otherwise time.Time) 
 			{ostree.ManifestKey, cmp.Or(image.Instance, image.Digest)},
 			{manifestKey, string(manifest)},
 			{"ostree.container.image-config", string(config)},
-			{"ostree.importer.version", importerName},
+			{importerKey, importerName},
 		},
 		Timestamp: created(manifest, config, otherwise),
 	}, nil

@@ -11,9 +11,9 @@ import (
 
 // present lists the parts of an image that a repository has already.
 type present struct {
-	commit  ostree.Checksum   // the encapsulated or legacy commit; zero if it is missing
-	layers  []bool            // true for layers that need not be fetched
-	derived []ostree.Checksum // by layer: the commit of a derived layer; zero if it is missing
+	commit  ostree.Checksum // the encapsulated or legacy commit; zero if it is missing
+	layers  []bool          // true for layers that need not be fetched
+	derived []keptLayer     // by layer: the derived layers that need not be fetched
 }
 
 func (p present) all() bool { return !slices.Contains(p.layers, false) }
@@ -47,25 +47,21 @@ func (o *Opened) baseLayers() int { return len(o.Layers) - o.Derived }
 
 // nativePresent finds layers by their refs, and checks that their objects exist.
 func (o *Opened) nativePresent(ctx context.Context, repo *ostree.Repo, have *present) {
-	have.derived = make([]ostree.Checksum, len(o.Layers))
-	for n := o.baseLayers(); n < len(o.Layers); n++ {
+	others := true
+	for n := o.baseLayers() - 1; n > 0; n-- {
 		commit, err := repo.ResolveRef(o.layerRef(n))
-		if err == nil && repo.HasWhole(ctx, commit) == nil {
-			have.layers[n], have.derived[n] = true, commit
+		have.layers[n] = err == nil && repo.HasObjectSet(commit) == nil
+		others = others && have.layers[n]
+	}
+	if o.baseLayers() > 0 {
+		// The objects of this layer alone are not known, so the whole commit must be complete.
+		if commit, found := encapsulatedBy(repo, o.layerRef(0)); found {
+			have.commit, have.layers[0] = commit, others && repo.HasWhole(ctx, commit) == nil
 		}
 	}
-	others := true
-	for n := o.baseLayers() - 1; n >= 0; n-- {
-		commit, err := repo.ResolveRef(o.layerRef(n))
-		switch {
-		case err != nil:
-		case n == 0:
-			// The objects of this layer alone are not known, so the whole commit must be complete.
-			have.commit, have.layers[n] = commit, others && repo.HasWhole(ctx, commit) == nil
-		default:
-			have.layers[n] = repo.HasObjectSet(commit) == nil
-		}
-		others = others && have.layers[n]
+	have.derived = make([]keptLayer, len(o.Layers))
+	for n := o.baseLayers(); n < len(o.Layers); n++ {
+		have.derived[n], have.layers[n] = derivedLayerOf(ctx, repo, o.layerRef(n), have.commit)
 	}
 }
 

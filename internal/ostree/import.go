@@ -39,6 +39,7 @@ type Import struct {
 	mu           sync.Mutex
 	stateChanged *sync.Cond // signals that an object is no longer beingWritten
 	objects      map[ObjectName]object
+	relabelling  bool                // the objects of files are given other labels: no more are read
 	adopted      map[ObjectName]bool // staged by an interrupted import, not yet added by this one
 	stats        ImportStats
 	room         int64            // bytes that may still be written
@@ -60,6 +61,7 @@ const (
 type object struct {
 	state objectState
 	epoch epoch // in which it was staged
+	again bool  // another object has become this one by its new label
 }
 
 // ImportStats counts objects and bytes of an import.
@@ -161,7 +163,12 @@ func (im *Import) Stats() ImportStats {
 // and then set its state.
 func (im *Import) claim(n ObjectName) (bool, error) {
 	im.mu.Lock()
-	if im.objects[n].state != absent {
+	for im.relabelling && im.objects[n].state == beingWritten { // or moved away
+		im.stateChanged.Wait()
+	}
+	if o := im.objects[n]; o.state != absent {
+		o.again = im.relabelling
+		im.objects[n] = o
 		im.mu.Unlock()
 		return false, nil
 	}
@@ -169,7 +176,7 @@ func (im *Import) claim(n ObjectName) (bool, error) {
 	adopted := im.adopted[n]
 	im.objects[n] = object{state: beingWritten}
 	if adopted {
-		im.objects[n] = object{isStaged, im.flusher.now}
+		im.objects[n] = object{state: isStaged, epoch: im.flusher.now}
 		delete(im.adopted, n)
 		im.stats.ObjectsNew++
 	}
@@ -189,20 +196,36 @@ func (im *Import) claim(n ObjectName) (bool, error) {
 func (im *Import) setState(n ObjectName, state objectState) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	im.objects[n] = object{state, im.flusher.now}
+	im.objects[n] = object{state: state, epoch: im.flusher.now}
 	if state == isStaged {
 		im.stats.ObjectsNew++
 	}
 	im.stateChanged.Broadcast()
 }
 
-// forget removes a staged object that has been changed into another one.
-func (im *Import) forget(n ObjectName) {
+// give reports whether a staged object may be changed into another one, which is so if no other object
+// has become this one. Until the caller calls given, one that would become it waits.
+func (im *Import) give(n ObjectName) bool {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	o := im.objects[n]
+	if o.state != isStaged || o.again {
+		return false
+	}
+	o.state = beingWritten
+	im.objects[n] = o
+	return true
+}
+
+// given ends the change of a staged object into another one, after which it does not exist. If the change
+// has failed, the object's file is damaged; the import fails, and does not use it.
+func (im *Import) given(n ObjectName) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	delete(im.objects, n)
 	im.stats.ObjectsTotal--
 	im.stats.ObjectsNew--
+	im.stateChanged.Broadcast()
 }
 
 // state returns the state of an object. If it is being written, state waits until it is not.

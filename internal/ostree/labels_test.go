@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -138,4 +139,38 @@ func TestLabelsInherited(t *testing.T) {
 		}))
 	}
 	run(t, "ostree", "fsck", "--repo="+r.Path())
+}
+
+// TestMoveLabelKeepsWhatAnotherHas (D202): an object that another one has become by its new label stays,
+// although its own use gets a third label. Without such another one it is changed in place.
+func TestMoveLabelKeepsWhatAnotherHas(t *testing.T) {
+	const content = "content"
+	label := func(kind string) string { return "system_u:object_r:" + kind + ":s0" }
+	for _, shared := range []bool{false, true} {
+		im := begin(t, newRepo(t))
+		add := func(kind string) ostree.Checksum {
+			xattrs, err := ostree.EncodeXattrs(map[string][]byte{selinux.Attribute: []byte(label(kind) + "\x00")})
+			check(t, err)
+			c, err := im.AddNewFile(t.Context(), ostree.FileInfo{Mode: unix.S_IFREG | 0o644, Size: uint64(len(content)), Xattrs: xattrs}, strings.NewReader(content))
+			check(t, err)
+			return c
+		}
+		a, b := add("a_t"), add("b_t")
+		if shared {
+			made, err := im.MoveLabel(t.Context(), a, label("b_t"))
+			check(t, err)
+			if made != b {
+				t.Fatalf("relabelled: %s, want %s", made, b)
+			}
+		}
+		c, err := im.MoveLabel(t.Context(), b, label("c_t"))
+		check(t, err)
+		if stat, err := im.StatFile(c); err != nil || stat.Label != label("c_t") {
+			t.Errorf("the new object: %+v, %v", stat, err)
+		}
+		if stat, err := im.StatFile(b); (err == nil) != shared || shared && stat.Label != label("b_t") {
+			t.Errorf("the object with the former label, which another one became: %v: %+v, %v", shared, stat, err)
+		}
+		check(t, im.Discard())
+	}
 }

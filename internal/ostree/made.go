@@ -102,14 +102,10 @@ func (im *Import) AddObjectSet(ctx context.Context, set []Checksum) (Checksum, e
 	return im.AddCommit(ctx, NewCommit{RootTree: root, RootMeta: rootMeta, Timestamp: time.Unix(0, 0)})
 }
 
-// HasObjectSet returns an error unless all file objects of a commit made by AddObjectSet are
-// in the repository. The error names a missing object.
+// HasObjectSet returns an error unless a commit is one that AddObjectSet makes, and all file
+// objects that it lists are in the repository. The error names a missing object.
 func (r *Repo) HasObjectSet(c Checksum) error {
-	info, err := r.LoadCommit(c)
-	if err != nil {
-		return err
-	}
-	tree, err := r.loadTree(info.RootTree)
+	tree, err := r.objectSet(c)
 	if err != nil {
 		return err
 	}
@@ -120,6 +116,33 @@ func (r *Repo) HasObjectSet(c Checksum) error {
 		}
 	}
 	return nil
+}
+
+// IsObjectSet reports whether a commit of the repository is one that AddObjectSet makes.
+func (r *Repo) IsObjectSet(c Checksum) bool {
+	_, err := r.objectSet(c)
+	return err == nil
+}
+
+// objectSet returns the directory of a commit that AddObjectSet has made. Any other commit is an
+// error: one with directories would seem to list no objects or only some.
+func (r *Repo) objectSet(c Checksum) (treeObject, error) {
+	info, err := r.LoadCommit(c)
+	if err != nil {
+		return treeObject{}, err
+	}
+	tree, err := r.loadTree(info.RootTree)
+	if err != nil {
+		return treeObject{}, err
+	}
+	is := len(info.metadata.Bytes()) == 0 && len(tree.dirs.Bytes()) == 0
+	for f := range tree.allFiles() {
+		is = is && string(f.name) == f.file.String()
+	}
+	if !is {
+		return treeObject{}, fmt.Errorf("commit %s does not list the objects of a layer", c)
+	}
+	return tree, nil
 }
 
 func (r *Repo) loadTree(c Checksum) (treeObject, error) { return locator(r.objectPath).loadTree(c) }

@@ -127,6 +127,20 @@ func (at locator) look(c Checksum, name string) (Found, bool, error) {
 	return Found{File: content}, err == nil, err
 }
 
+// HasDir reports whether a commit in the repository has a directory at a path. Symbolic links are not
+// followed.
+func (r *Repo) HasDir(c Checksum, name string) (bool, error) {
+	_, found, err := locator(r.objectPath).directory(c, name)
+	return found, err
+}
+
+// HasDir is like Repo.HasDir, for a commit of this import or of the repository. An object that is not there
+// yet is an fs.ErrNotExist.
+func (im *Import) HasDir(c Checksum, name string) (bool, error) {
+	_, found, err := locator(im.objectPath).directory(c, name)
+	return found, err
+}
+
 // DirTree returns the checksum of a directory's DirTree in a commit, or zero if there is no
 // such directory. Directories with equal contents have equal checksums, even if their own
 // owner or mode differ.

@@ -55,6 +55,7 @@ func (im *Import) ReadLink(c Checksum) (string, error) {
 // Relabel adds a copy of a file object of this import or of the repository, with another
 // SELinux label, and returns the copy's checksum. The original object stays.
 func (im *Import) Relabel(ctx context.Context, c Checksum, label string) (Checksum, error) {
+	im.relabels()
 	made, err := im.addLabelled(ctx, c, label, im.AddNewFile)
 	if err != nil {
 		return c, fmt.Errorf("cannot label object %s: %w", ObjectName{c, File}, err)
@@ -62,9 +63,18 @@ func (im *Import) Relabel(ctx context.Context, c Checksum, label string) (Checks
 	return made, nil
 }
 
-// MoveLabel is like Relabel, for an object that is no longer needed with its old label. If the
-// object is only staged, it is changed in place instead of copied.
+// relabels notes that from now on an object that is added again may be one that another has become.
+func (im *Import) relabels() {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	im.relabelling = true
+}
+
+// MoveLabel is like Relabel, for an object that the caller no longer needs with its old label. If the
+// object is only staged, and no other object has become this one by its own new label, it is changed in
+// place instead of copied.
 func (im *Import) MoveLabel(ctx context.Context, c Checksum, label string) (Checksum, error) {
+	im.relabels()
 	n := ObjectName{c, File}
 	if im.state(n) != isStaged {
 		return im.Relabel(ctx, c, label)
@@ -120,13 +130,23 @@ func (im *Import) moveStaged(from ObjectName, info FileInfo, content io.Reader, 
 		if err := im.checkLabels(n, h.xattrs); err != nil {
 			return absent, err
 		}
-		err := im.staging.rename(from, n, func(path string) error { return selinux.SetLabel(path, label) })
-		if err == nil {
-			im.forget(from)
+		if !im.give(from) {
+			return isStaged, im.copyStaged(from, n, h)
 		}
-		return isStaged, err
+		defer im.given(from)
+		return isStaged, im.staging.rename(from, n, func(path string) error { return selinux.SetLabel(path, label) })
 	})
 	return n.Checksum, err
+}
+
+// copyStaged writes an object with the content of a staged one.
+func (im *Import) copyStaged(from, to ObjectName, h *fileHeader) error {
+	f, err := os.Open(im.staging.path(from))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return im.writeObject(to, h, &trackedStream{from: f}, h.copyContent)
 }
 
 // objectPath returns the path of an object, staged or in the repository.

@@ -114,8 +114,9 @@ func (im *Import) touch(objects []ObjectName) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	for _, n := range objects {
-		if im.objects[n].state == isStaged {
-			im.objects[n] = object{isStaged, im.flusher.now}
+		if o := im.objects[n]; o.state == isStaged {
+			o.epoch = im.flusher.now
+			im.objects[n] = o
 		}
 	}
 }

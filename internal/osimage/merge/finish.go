@@ -2,6 +2,7 @@ package merge
 
 import (
 	"context"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -12,8 +13,18 @@ import (
 // Result is a merged tree in the repository, not yet kept by a commit.
 type Result struct {
 	Root   ostree.DirChecksums
-	Layers []ostree.DirChecksums // each layer's own tree, whiteouts included
-	Notes  []string              // for people
+	Layers []LayerTree
+	Notes  []string // for people
+}
+
+// LayerTree is a layer's own tree, whiteouts included.
+type LayerTree struct {
+	Root ostree.DirChecksums // zero if Lower is set: it is not added
+	// Part means that the tree lacks what is not seen on the base of the merged tree.
+	Part bool
+	// Lower means that the layer has files of lower layers, by hard links to their paths. No other image that has the
+	// layer may use its tree: there the links lead to other files.
+	Lower bool
 }
 
 // Finish checks the merged tree, labels it and the layers with the tree's SELinux policy, and
@@ -36,14 +47,11 @@ func (t *Tree) Finish(ctx context.Context, guessed *selinux.Contexts) (Result, e
 	}
 	var r Result
 	for _, l := range t.layers {
-		if l.written == nil {
-			root, err := l.root.write(ctx, t.objects)
-			if err != nil {
-				return Result{}, err
-			}
-			l.written = &root
+		made, err := l.tree(ctx, t.objects)
+		if err != nil {
+			return Result{}, err
 		}
-		r.Layers = append(r.Layers, *l.written)
+		r.Layers = append(r.Layers, made)
 	}
 	root, err := t.root.write(ctx, t.objects)
 	r.Root, r.Notes = root, t.Notes()
@@ -87,7 +95,8 @@ func (t *Tree) labelAll(ctx context.Context, guessed *selinux.Contexts) error {
 	if err != nil {
 		return err
 	}
-	l := &labeller{ctx: ctx, store: t.objects, merged: merged, fallback: fallback, guessed: merged.Same(guessed)}
+	l := &labeller{ctx: ctx, store: t.objects, merged: merged, fallback: fallback, guessed: merged.Same(guessed),
+		before: guessed != nil || slices.ContainsFunc(t.layers, (*Layer).kept)}
 	return l.label(t, merged != nil && changed)
 }
 
@@ -135,6 +144,22 @@ func (l *Layer) Write(ctx context.Context, objects Objects, label func(path stri
 	root, err = l.root.write(ctx, objects)
 	l.written = &root
 	return root, true, err
+}
+
+// tree adds the tree of a merged layer to the objects, unless it has files of lower layers.
+func (l *Layer) tree(ctx context.Context, objects Objects) (LayerTree, error) {
+	made := LayerTree{Part: l.part, Lower: l.lower}
+	if l.written == nil && !l.lower {
+		root, err := l.root.write(ctx, objects)
+		if err != nil {
+			return made, err
+		}
+		l.written = &root
+	}
+	if !l.lower {
+		made.Root = *l.written
+	}
+	return made, nil
 }
 
 // guessLabels sets guessed labels on the directories of a layer. at is the path of d with a

@@ -23,7 +23,7 @@ import (
 // label labels the layers with the merged tree's policy. If base is set, because the policy
 // differs from that of the base, label labels the whole tree too.
 func (l *labeller) label(t *Tree, base bool) error {
-	if l.merged == nil && l.fallback == nil {
+	if l.merged == nil && l.fallback == nil && !l.before {
 		return nil
 	}
 	if err := l.layers(t.layers); err != nil {
@@ -46,7 +46,7 @@ func (l *labeller) layers(layers []*Layer) error {
 	for n, layer := range layers {
 		group.Start(func() error {
 			own := *l
-			own.ctx, own.uses = ctx, nil
+			own.ctx, own.uses, own.layer = ctx, nil, true
 			err := own.dir(layer.root, "/")
 			uses[n] = own.uses
 			if own.changed {
@@ -71,6 +71,8 @@ type labeller struct {
 	// for which the merged tree's has no label. Either may be nil.
 	merged, fallback *selinux.Contexts
 	guessed          bool // labels were guessed with a policy that equals merged
+	before           bool // files of layers may have labels already: guessed ones, or those of an earlier image
+	layer            bool // a layer is being labelled: what neither policy has a label for gets none
 
 	uses    []use
 	changed bool // a label has changed, or will change in apply
@@ -82,6 +84,9 @@ type use struct {
 	file  *file
 	label string
 }
+
+// noLabel stands for the label of a use that must have none.
+const noLabel = "\x00"
 
 // wanted returns the label for a path, or "" if no policy has one.
 func (l *labeller) wanted(at string, mode uint32) (string, error) {
@@ -141,6 +146,10 @@ func (l *labeller) attributes(d *dir, at string) error {
 	if err != nil {
 		return err
 	}
+	if _, has := info.Xattrs[selinux.Attribute]; label == "" && has && l.layer {
+		ostree.SetLabel(info.Xattrs, "")
+		l.changed = true
+	}
 	l.changed = setLabel(info, label) || l.changed
 	return nil
 }
@@ -158,8 +167,13 @@ func (l *labeller) file(f *file, at string) error {
 	if err != nil {
 		return err
 	}
-	if label == has.Label {
+	switch label {
+	case has.Label:
 		label = ""
+	case "":
+		if l.layer {
+			label = noLabel
+		}
 	}
 	l.changed = l.changed || label != ""
 	l.uses = append(l.uses, use{f, label})
@@ -191,11 +205,14 @@ func (l *labeller) change(ctx context.Context, uses []use) error {
 		if same[0].label == "" {
 			continue
 		}
-		relabel := l.store.Relabel
-		if last && !needed {
+		relabel, label := l.store.Relabel, same[0].label
+		switch {
+		case label == noLabel:
+			label = ""
+		case last && !needed:
 			relabel = l.store.MoveLabel
 		}
-		made, err := relabel(ctx, object, same[0].label)
+		made, err := relabel(ctx, object, label)
 		if err != nil {
 			return err
 		}

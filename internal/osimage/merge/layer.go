@@ -2,6 +2,7 @@ package merge
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"machine-pivot/internal/osimage/imagefault"
@@ -15,6 +16,9 @@ type Layer struct {
 	hidden map[string]*file // files below objectStore, which only hard links refer to
 	links  []link
 	memory int64 // estimated memory of names and directories, in bytes
+
+	lower bool // it has files of lower layers, by hard links to their paths
+	part  bool // it lacks what is not seen on its base (dropForeign)
 
 	// written is the root that Write has added; nil before that, or if the layer has changed
 	// since.
@@ -219,8 +223,22 @@ func (l *Layer) Complete() error {
 			elsewhere = append(elsewhere, *k)
 		}
 	}
-	l.links = elsewhere
+	l.links, l.lower = elsewhere, slices.ContainsFunc(elsewhere, link.byPath)
 	return nil
+}
+
+// byPath reports whether the target of a hard link is named by its path, which leads to another file in each
+// image. An object of the base is named by its checksum.
+func (k link) byPath() bool { return !strings.HasPrefix(k.target, baseObjects) }
+
+// OnlyOfOS reports whether all top-level names of a complete layer are part of every ostree host.
+func (l *Layer) OnlyOfOS() bool {
+	for name := range l.root.names() {
+		if !isOfOS(name) {
+			return false
+		}
+	}
+	return true
 }
 
 // follow follows a chain of unresolved hard links. end is the target of the last one, or nil

@@ -28,8 +28,11 @@ func NewPlain(objects Objects) *Tree {
 	return &Tree{objects: objects, root: implied(0, 0), nonUsr: true}
 }
 
-// LayerFrom returns a layer that an earlier import has kept, given the root of its commit.
-func LayerFrom(root ostree.DirChecksums) *Layer { return &Layer{root: &dir{saved: root}} }
+// LayerFrom returns a layer that an earlier import has kept.
+func LayerFrom(tree LayerTree) *Layer { return &Layer{root: &dir{saved: tree.Root}, part: tree.Part} }
+
+// kept reports whether the layer is from an earlier import.
+func (l *Layer) kept() bool { return l.root.saved != (ostree.DirChecksums{}) }
 
 // lookUp returns the file at a path in the tree, or nil. It does not follow symbolic links.
 func (t *Tree) lookUp(at string) (*file, error) {

@@ -21,6 +21,9 @@ const (
 // may write an entry for either name.
 const objectStore = "sysroot/ostree"
 
+// baseObjects is the prefix of the paths of these objects.
+const baseObjects = objectStore + "/repo/objects/"
+
 // placeOf returns the path in a commit's tree for an entry of a layer; "" is the root. kept is
 // false for an entry that is not part of a commit. Such an entry below objectStore may still
 // be the target of a hard link.

@@ -15,6 +15,7 @@ package merge
 import (
 	"context"
 	"io"
+	"iter"
 
 	"machine-pivot/internal/ostree"
 )
@@ -78,6 +79,22 @@ func (d *dir) setDir(name string, below *dir) {
 		d.dirs = map[string]*dir{}
 	}
 	d.dirs[name] = below
+}
+
+// names iterates over the names in a directory that is loaded.
+func (d *dir) names() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name := range d.files {
+			if !yield(name) {
+				return
+			}
+		}
+		for name := range d.dirs {
+			if !yield(name) {
+				return
+			}
+		}
+	}
 }
 
 // remove removes a name.

@@ -2,7 +2,6 @@ package merge
 
 import (
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -44,7 +43,9 @@ func (t *Tree) Add(l *Layer) error {
 }
 
 func (o onto) add(l *Layer) error {
-	o.dropForeign(l)
+	if err := o.dropForeign(l); err != nil {
+		return err
+	}
 	for _, k := range l.links {
 		if err := o.resolve(k); err != nil {
 			return err
@@ -55,18 +56,23 @@ func (o onto) add(l *Layer) error {
 }
 
 // dropForeign removes the top-level directories and files of a layer that would not be visible
-// in the system.
-func (o onto) dropForeign(l *Layer) {
+// in the system. The layer's own tree loses them, too: other programs filter a layer when they
+// import it, and merge what its ref has.
+func (o onto) dropForeign(l *Layer) error {
 	if o.nonUsr {
-		return
+		return nil
 	}
-	for _, name := range slices.Concat(slices.Collect(maps.Keys(l.root.files)), slices.Collect(maps.Keys(l.root.dirs))) {
+	if err := l.root.load(o.objects); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(l.root.names()) {
 		if !isOfOS(name) {
 			o.notes.add("/%s of derived layer %d is left out: the root of this OS is not seen beside /usr and /etc", name, o.number)
 			l.root.remove(name)
-			l.written = nil
+			l.written, l.part = nil, true
 		}
 	}
+	return nil
 }
 
 // resolve replaces a hard link by its target, which is a file of a lower layer or an object of
@@ -84,7 +90,7 @@ func (o onto) resolve(k link) error {
 }
 
 func (o onto) findLower(at string) (*file, error) {
-	if object, ok := strings.CutPrefix(at, objectStore+"/repo/objects/"); ok {
+	if object, ok := strings.CutPrefix(at, baseObjects); ok {
 		return o.baseObject(object)
 	}
 	d := o.root
