@@ -51,7 +51,8 @@ func (i Images) Err() error {
 // missing yet. See ostree.Repo.
 type Repository interface {
 	Names(commit ostree.Checksum, dir string) ([]string, error)
-	Look(commit ostree.Checksum, name string) (ostree.Found, bool, error)
+	ResolveDir(commit ostree.Checksum, name string) (string, bool, error)
+	Resolve(commit ostree.Checksum, name string) (ostree.Resolved, bool, error)
 }
 
 var _, _ Repository = (*ostree.Repo)(nil), (*ostree.Import)(nil)
@@ -59,7 +60,14 @@ var _, _ Repository = (*ostree.Repo)(nil), (*ostree.Import)(nil)
 // Read reads what a commit binds. It returns only errors of the repository, among them an fs.ErrNotExist
 // if an object is missing; see Images.Err for errors in files.
 func Read(repo Repository, commit ostree.Checksum) (Images, error) {
-	names, err := repo.Names(commit, Dir)
+	dir, exists, err := repo.ResolveDir(commit, Dir)
+	if _, unresolved := errors.AsType[*ostree.UnresolvedError](err); unresolved {
+		return Images{problems: []error{err}}, nil
+	}
+	var names []string
+	if err == nil && exists {
+		names, err = repo.Names(commit, dir)
+	}
 	if err != nil {
 		return Images{}, fmt.Errorf("cannot read /%s of commit %s: %w", Dir, commit, err)
 	}
@@ -69,7 +77,7 @@ func Read(repo Repository, commit ostree.Checksum) (Images, error) {
 			found.problem(name, errors.New("one file too many"))
 			break
 		}
-		text, err := follow(repo, commit, path.Join(Dir, name))
+		text, err := follow(repo, commit, path.Join(dir, name))
 		if _, broken := errors.AsType[*fs.PathError](err); broken {
 			return Images{}, fmt.Errorf("cannot read /%s/%s of commit %s: %w", Dir, name, commit, err)
 		}
