@@ -8,6 +8,7 @@ import (
 
 	"machine-pivot/internal/inflate"
 	"machine-pivot/internal/osimage/imagefault"
+	"machine-pivot/internal/osimage/merge"
 )
 
 // Limits for all layers of one import together.
@@ -25,9 +26,6 @@ const (
 	// maxObjects is the maximum number of objects in all layers. The record of each takes some
 	// 300 bytes; large systems have a fifth of that number.
 	maxObjects = 1 << 20
-	// maxNames bounds the memory of the names in derived layers, in bytes. It is enough for
-	// about 180,000 files; large systems have half of that number.
-	maxNames = 40 << 20
 	// maxUnpacked bounds what a layer unpacks to, and maxUnpackedImage what all layers do, in
 	// bytes: larger than any system, but small enough that a decompression bomb does not keep the
 	// processors busy for hours. Holes of sparse files count, because they are read, hashed and
@@ -106,8 +104,8 @@ func (f *feeder) countObject() error {
 // countNames counts n bytes of names in derived layers.
 func (f *feeder) countNames(n int64) error {
 	f.names += n
-	if f.shared.names.Add(n) > maxNames {
-		return imagefault.Damaged("the names in its derived layers take more than %d bytes of memory", maxNames)
+	if f.shared.names.Add(n) > merge.MaxNames {
+		return merge.TooManyNames()
 	}
 	return nil
 }
