@@ -175,6 +175,6 @@ func (e *Ostree) demands(commit ostree.Checksum, r pivot.Request) (setup ostree.
 	if err != nil {
 		return setup, d, err
 	}
-	setup, err = ostree.ReadPrepareRoot(func(path string) ([]byte, error) { return repo.ReadFile(commit, path) })
+	setup, err = repo.PrepareRoot(commit)
 	return setup, setup.Demands(r.Kargs.Values(ostree.ComposefsArgument)...), err
 }

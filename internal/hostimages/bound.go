@@ -26,8 +26,9 @@ import (
 // before anything is fetched if the OS image is in the repository already, otherwise during its import.
 
 // checkBindable checks that the application images of an OS image can be had, as far as bootc's storage
-// lacks them: the system has a bootc, and each can be pulled. need is their compressed size, in bytes.
-func (s Store) checkBindable(ctx context.Context, images bound.Images) (need int64, err error) {
+// lacks them: the system has a bootc, each can be pulled, and all have room beside what is outstanding, in
+// bytes, of the OS image. need is their compressed size, in bytes.
+func (s Store) checkBindable(ctx context.Context, repo *ostree.Repo, images bound.Images, outstanding int64) (need int64, err error) {
 	missing, err := s.unbound(images)
 	if err != nil || len(missing) == 0 {
 		return 0, err
@@ -46,12 +47,12 @@ func (s Store) checkBindable(ctx context.Context, images bound.Images) (need int
 	if need, err = s.sizeOf(ctx, missing); err != nil {
 		return 0, err
 	}
-	return need, s.roomFor(need)
+	return need, roomFor(repo, need, outstanding)
 }
 
 // checkImported is checkBindable for an OS image that is in the repository already. For another one it does
-// nothing: which application images it binds, only its content says.
-func (s Store) checkImported(ctx context.Context, repo *ostree.Repo, image pivot.Image) error {
+// nothing: which application images it binds, only its content says. outstanding is that of checkBindable.
+func (s Store) checkImported(ctx context.Context, repo *ostree.Repo, image pivot.Image, outstanding int64) error {
 	if s.IgnoreBound {
 		return nil // the import takes the note
 	}
@@ -64,7 +65,7 @@ func (s Store) checkImported(ctx context.Context, repo *ostree.Repo, image pivot
 		return nil // it is not whole, and is fetched again
 	}
 	if err == nil {
-		_, err = s.checkBindable(ctx, images)
+		_, err = s.checkBindable(ctx, repo, images, outstanding)
 	}
 	return err
 }
@@ -79,7 +80,7 @@ func (s Store) pullBound(ctx context.Context, repo *ostree.Repo, commit ostree.C
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	if err := s.roomFor(need); err != nil { // again: the OS image has taken some since
+	if err := roomFor(repo, need, 0); err != nil { // again: the OS image has taken some since
 		return err
 	}
 	for _, ref := range missing {
@@ -154,13 +155,20 @@ func (s Store) sizeOf(ctx context.Context, images []imageref.Reference) (sum int
 	return sum, nil
 }
 
-// roomFor checks that application images of a compressed size, in bytes, have room.
-func (s Store) roomFor(need int64) error {
-	free, err := s.Host.Free(s.Host.Sysroot().Physical())
-	if err != nil || need <= free {
+// roomFor checks that application images of a compressed size, in bytes, have room beside what is outstanding
+// of the OS image. bootc's storage is on the repository's file system, and its reserve must stay for
+// libostree, which makes the deployment after the pull.
+func roomFor(repo *ostree.Repo, need, outstanding int64) error {
+	room, err := repo.Room()
+	all := need + outstanding
+	if err != nil || all <= room {
 		return err
 	}
-	return fault.New(fault.CannotWrite, "cannot pull the application images that the image binds: they have %s compressed, and %s are free", printable.Size(need, free), printable.Size(free, need)).
+	rest := ""
+	if outstanding > 0 {
+		rest = fmt.Sprintf(" (%s with the rest of what is fetched)", printable.Size(all, room))
+	}
+	return fault.New(fault.CannotWrite, "cannot pull the application images that the image binds: they have %s compressed%s, and the repository's file system has room for %s", printable.Size(need, room), rest, printable.Size(room, all)).
 		WithHint("free space on the file system of /sysroot, for example with bootc image cmd prune or ostree admin cleanup")
 }
 

@@ -5,9 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostimages"
@@ -124,7 +128,6 @@ func TestBoundRefused(t *testing.T) {
 			installBootc(i)
 			i.host.Write("/run/ostree/auth.json", []byte(`{"auths":{}}`))
 		}, fault.Refused, "unauthorized"},
-		"no room":            {func(_ *testing.T, i *images) { installBootc(i); full(i) }, fault.CannotWrite, "cannot pull the application images"},
 		"rejected by policy": {func(_ *testing.T, i *images) { installBootc(i); rejectApps(i) }, fault.Refused, "the signature policy rejects it"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -175,9 +178,72 @@ func TestBoundPreflight(t *testing.T) {
 	}
 }
 
-// full lets no file system of a host have room.
-func full(i *images) {
-	i.Host.Free = func(string) (int64, error) { return 1 << 10, nil }
+// claiming is a layer whose size is stated wrongly.
+type claiming struct {
+	v1.Layer
+	size int64
+}
+
+func (c claiming) Size() (int64, error) { return c.size, nil }
+
+// claim stores an application image that claims to have size bytes, and returns its name.
+func (i *images) claim(t *testing.T, name string, size int64) string {
+	t.Helper()
+	img := i.host.NativeImage(oscontainer.WithDerived(oscontainer.File("app", "app")))
+	layers, err := img.Layers()
+	must(t, err)
+	img, err = mutate.AppendLayers(img, claiming{layers[0], size})
+	must(t, err)
+	digest, err := i.host.Registry.Push(t.Context(), "apps/"+name, "1", img)
+	must(t, err)
+	return i.host.Registry.Host() + "/apps/" + name + "@" + digest
+}
+
+// TestBoundRoom (D174): application images are compared with the room of the repository, whose reserve stays free, and
+// together with the packages that are to be fetched to the same file system.
+func TestBoundRoom(t *testing.T) {
+	i := imagesOf(t)
+	b := installBootc(i)
+	repo, err := i.Host.ReadRepo()
+	must(t, err)
+	room, err := repo.Room()
+	must(t, err)
+	serve := func(app string) pivot.Image {
+		i.host.Serve(i.host.NativeImage(binding(app)))
+		pinned, err := i.Resolve(t.Context(), i.tagged())
+		must(t, err)
+		return pinned
+	}
+
+	pinned := serve(i.claim(t, "large", room+room/2))
+	_, err = i.Import(t.Context(), pinned, func(pivot.Amount) {})
+	expect(t, err, fault.CannotWrite, "cannot pull the application images that the image binds")
+
+	pinned = serve(i.claim(t, "medium", room/5*3))
+	i.IgnoreBound = true
+	_, err = i.Import(t.Context(), pinned, func(pivot.Amount) {})
+	must(t, err)
+	i.IgnoreBound = false
+	must(t, i.Check(t.Context(), pinned))
+	must(t, i.Extensions().Check(t.Context(), pivot.Image{Reference: i.claim(t, "packages", room/5*3)}))
+	expect(t, i.Check(t.Context(), pinned), fault.CannotWrite, "with the rest of what is fetched")
+
+	reserving(t, repo.Path())
+	pinned = serve(i.claim(t, "small", 1<<10))
+	_, err = i.Import(t.Context(), pinned, func(pivot.Amount) {})
+	expect(t, err, fault.CannotWrite, "has room for")
+	if len(b.pulled) > 0 {
+		t.Errorf("bootc has pulled %q", b.pulled)
+	}
+}
+
+// reserving makes a repository reserve more than any disk has.
+func reserving(t *testing.T, repo string) {
+	t.Helper()
+	out, err := exec.Command("ostree", "config", "--repo="+repo, "set", "core.min-free-space-size", "900000TB").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // rejectApps makes the host's signature policy reject application images.

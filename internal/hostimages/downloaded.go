@@ -88,7 +88,7 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 	if err != nil {
 		return pivot.Image{}, err
 	}
-	setup, err := ostree.ReadPrepareRoot(func(path string) ([]byte, error) { return repo.ReadFile(commit, path) })
+	setup, err := repo.PrepareRoot(commit)
 	if err == nil {
 		err = osimage.CheckMountPoints(commit, setup, repo.HasDir)
 	}

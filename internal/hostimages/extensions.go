@@ -3,8 +3,11 @@ package hostimages
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
@@ -33,12 +36,36 @@ func (p *Pulled) Extensions() Extensions { return Extensions{p} }
 // Check implements pivot.Repositories.
 func (e Extensions) Check(ctx context.Context, image pivot.Image) error {
 	return e.with(ctx, image, func(found *osimage.Opened) error {
-		free, err := e.from.Host.Free(e.path("/var"))
-		if err != nil {
-			return err
+		free, withRepo, err := e.room()
+		if err == nil {
+			err = found.CheckExtract(free)
 		}
-		return found.CheckExtract(free)
+		if err == nil && withRepo {
+			e.from.packages = found.Bytes
+		}
+		return err
 	})
+}
+
+// room returns how many bytes the file system of /var has room for, and whether it is the repository's: then
+// what an image is to take of it counts, too, and its reserve stays free.
+func (e Extensions) room() (free int64, withRepo bool, err error) {
+	if free, err = e.from.Host.Free(e.path("/var")); err != nil {
+		return 0, false, err
+	}
+	repo, err := e.from.Host.ReadRepo()
+	if err != nil {
+		return 0, false, err
+	}
+	var here, there unix.Stat_t
+	if err := errors.Join(unix.Stat(e.path("/var"), &here), unix.Stat(repo.Path(), &there)); err != nil {
+		return 0, false, fmt.Errorf("cannot tell whether /var is on the repository's file system: %w", err)
+	}
+	if here.Dev != there.Dev {
+		return free, false, nil
+	}
+	room, err := repo.Room()
+	return min(free, room), true, err
 }
 
 // Fetch implements pivot.Repositories.
@@ -69,7 +96,7 @@ func (e Extensions) unpack(layers int) (*rpmrepo.Unpacked, error) {
 	if err := e.Release(); err != nil {
 		return nil, err
 	}
-	free, err := e.from.Host.Free(e.path("/var"))
+	free, _, err := e.room()
 	if err != nil {
 		return nil, err
 	}

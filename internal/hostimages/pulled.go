@@ -22,7 +22,8 @@ type Pulled struct {
 	Retry   retry.Policy             // for opening an image
 	Waiting func(error, retry.Pause) // called before each wait
 
-	opened *osimage.Opened // the image that was opened last, if it is still open
+	opened   *osimage.Opened // the image that was opened last, if it is still open
+	packages int64           // bytes that Extensions.Check found to be needed on the repository's file system
 }
 
 var _ pivot.Images = (*Pulled)(nil)
@@ -63,10 +64,11 @@ func (p *Pulled) Check(ctx context.Context, image pivot.Image) error {
 	if err != nil {
 		return err
 	}
-	if err := found.Check(ctx, repo); err != nil {
+	need, err := found.Check(ctx, repo, p.packages)
+	if err != nil {
 		return err
 	}
-	return p.checkImported(ctx, repo, image)
+	return p.checkImported(ctx, repo, image, need+p.packages)
 }
 
 // retrying opens an image with open, and retries after transient failures.
@@ -124,8 +126,8 @@ func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pi
 	defer view.Close()
 	found.Accept = func(root ostree.PrepareRoot) error { return p.Engine.CheckPrepareRoot(ctx, root) }
 	var need int64
-	found.Bind = func(images bound.Images) (err error) {
-		need, err = p.checkBindable(ctx, images)
+	found.Bind = func(images bound.Images, outstanding int64) (err error) {
+		need, err = p.checkBindable(ctx, repo, images, outstanding)
 		return err
 	}
 	result, err := found.Import(ctx, repo, func(so osimage.Progress) { progress(AmountOf(so)) })

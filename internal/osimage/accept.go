@@ -9,22 +9,13 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// errNotYet means that the commit has a prepare-root.conf whose object is not fetched yet.
-var errNotYet = errors.New("not yet fetched")
-
 // accept calls Opened.Accept to check that the host can boot a commit of this import. It is
 // called before a ref to the commit is set, so that a refused image leaves only complete
 // layers behind. decided is false if prepare-root.conf is not fetched yet.
 func (i *importer) accept(commit ostree.Checksum) (decided bool, err error) {
-	setup, err := ostree.ReadPrepareRoot(func(path string) ([]byte, error) {
-		text, err := i.target.ReadFile(commit, path)
-		if _, missing := errors.AsType[*fs.PathError](err); missing && errors.Is(err, fs.ErrNotExist) {
-			return nil, errNotYet // the object file is missing; a path that is not in the commit gives no PathError
-		}
-		return text, err
-	})
+	setup, err := i.target.PrepareRoot(commit)
 	switch {
-	case errors.Is(err, errNotYet):
+	case errors.Is(err, fs.ErrNotExist): // an object, for a path that the commit does not have is no error
 		return false, nil
 	case errors.Is(err, ostree.ErrPrepareRoot):
 		return true, fault.New(fault.Refused, "the image would not boot: %w", err).

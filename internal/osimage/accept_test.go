@@ -28,6 +28,11 @@ func TestAccept(t *testing.T) {
 		o.write(path, text)
 		return o
 	}
+	linked := func(t *testing.T) *osTree {
+		o := with(t, "usr/share/o/prepare-root.conf", demands)
+		o.link("usr/lib/ostree", "/usr/share/o")
+		return o
+	}
 	derive := func(t *testing.T, image v1.Image, text string) v1.Image {
 		img, err := oscontainer.Derive(image, oscontainer.WithDerived(regular(prepareRoot, text)), oscontainer.WithWorkDir(t.TempDir()))
 		if err != nil {
@@ -50,6 +55,8 @@ func TestAccept(t *testing.T) {
 			o.link("usr/etc/ostree/prepare-root.conf", "../../lib/ostree/prepare-root.conf")
 			return o.encapsulated()
 		}, ostree.Demands{Composefs: true}},
+		{"in a directory that is a link", func(t *testing.T) v1.Image { return linked(t).encapsulated() }, ostree.Demands{Composefs: true}},
+		{"in a directory that is a link, plain", func(t *testing.T) v1.Image { return plainImage(t, linked(t), 3) }, ostree.Demands{Composefs: true}},
 		{"by a derived layer", func(t *testing.T) v1.Image { return derive(t, newOSTree(t).encapsulated(), demands) }, ostree.Demands{Composefs: true}},
 		{"no more, by a derived layer", func(t *testing.T) v1.Image {
 			return derive(t, with(t, prepareRoot, demands).encapsulated(), "[composefs]\nenabled=no\n")

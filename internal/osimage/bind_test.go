@@ -64,8 +64,11 @@ func TestBind(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer image.Close()
-				image.Bind = func(images bound.Images) error {
+				image.Bind = func(images bound.Images, outstanding int64) error {
 					calls++
+					if c.name != "encapsulated" && c.name != "nothing" && outstanding != 0 {
+						t.Errorf("%d bytes are outstanding when all layers are read", outstanding)
+					}
 					var got []string
 					for _, r := range images.References {
 						got = append(got, r.String())
@@ -100,6 +103,11 @@ func TestBind(t *testing.T) {
 // by then are not fetched.
 func TestBindEarly(t *testing.T) {
 	refusedEarly(t, newOSTree(t).binds(), "app.image", func(image *osimage.Opened) {
-		image.Bind = func(bound.Images) error { return fault.New(fault.Refused, "no") }
+		image.Bind = func(_ bound.Images, outstanding int64) error {
+			if outstanding <= 0 || outstanding >= image.Bytes {
+				t.Errorf("%d of %d bytes are outstanding", outstanding, image.Bytes)
+			}
+			return fault.New(fault.Refused, "no")
+		}
 	})
 }

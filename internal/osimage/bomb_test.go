@@ -6,15 +6,18 @@ import (
 	"compress/flate"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math/bits"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/compression"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"golang.org/x/sys/unix"
@@ -45,6 +48,13 @@ func tarFiles(t *testing.T, files ...file) []byte {
 	var b bytes.Buffer
 	out := tar.NewWriter(&b)
 	for _, f := range files {
+		if f.Typeflag == tar.TypeGNUSparse {
+			if err := out.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			b.Write(holeHeader(f.Name, f.Size))
+			continue
+		}
 		if f.Size == 0 {
 			f.Size = int64(len(f.content))
 		}
@@ -59,6 +69,28 @@ func tarFiles(t *testing.T, files ...file) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+// holeHeader returns the header of a file of size bytes that is one hole, as old GNU tar writes it: no
+// content follows. archive/tar does not write this format.
+func holeHeader(name string, size int64) []byte {
+	block := make([]byte, 512)
+	number := func(at int, n int64) { // in base 256
+		block[at] = 0x80
+		binary.BigEndian.PutUint64(block[at+4:], uint64(n))
+	}
+	copy(block, name)
+	copy(block[100:], "0000644\x000000000\x000000000\x0000000000000\x0000000000000\x00        S")
+	copy(block[257:], "ustar  \x00")
+	number(386, size) // the only part with content begins at the end,
+	number(398, 0)    // and is empty
+	number(483, size)
+	sum := 0
+	for _, c := range block {
+		sum += int(c)
+	}
+	copy(block[148:], fmt.Sprintf("%06o\x00 ", sum))
+	return block
 }
 
 // archiveFile returns a .filez object with the given size in its header and n zeroes as content.
@@ -100,6 +132,9 @@ func TestTricksInLayers(t *testing.T) {
 	regular := func(name string, content []byte) file {
 		return file{tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, content}
 	}
+	hole := func(name string, size int64) file {
+		return file{tar.Header{Name: name, Typeflag: tar.TypeGNUSparse, Size: size}, nil}
+	}
 	special := func(name string, kind byte, link string) file {
 		return file{tar.Header{Name: name, Typeflag: kind, Linkname: link}, nil}
 	}
@@ -111,6 +146,7 @@ func TestTricksInLayers(t *testing.T) {
 	const MiB = 1 << 20
 	for what, c := range map[string]struct {
 		files   []file
+		times   int   // the number of such layers; 0: one
 		trailer int64 // zeroes after the end of the tar stream
 		kind    fault.Kind
 		text    string // "" if the image must be accepted
@@ -129,6 +165,11 @@ func TestTricksInLayers(t *testing.T) {
 		"an over-long ref":                       {files: []file{regular("srv/repo/refs/heads/"+strings.Repeat("x", 2000), nil)}, kind: fault.BadInput, text: "more than 1024 bytes"},
 		"a promise": {files: []file{{tar.Header{Name: "x", Typeflag: tar.TypeReg, Size: 65 << 30}, nil}},
 			kind: fault.BadInput, text: "unpacks to more than 64 GiB"},
+		"a promise of holes": {files: []file{hole("x", 40<<30), hole("y", 40<<30)},
+			kind: fault.BadInput, text: "unpacks to more than 64 GiB"},
+		"promises in several layers": {files: []file{hole("x", 60<<30)}, times: 5,
+			kind: fault.BadInput, text: "unpack to more than 256 GiB together"},
+		"as much as a layer may have": {files: []file{hole("x", 60<<30)}, times: 4},
 		"a promised object": {files: []file{regular(object+".filez", archiveFile(t, 1<<60, 0))},
 			kind: fault.CannotWrite, text: "cannot write object of 1152921504606846976 bytes"},
 		"more than promised": {files: []file{regular(object+".filez", archiveFile(t, 100, 100*MiB))},
@@ -150,7 +191,7 @@ func TestTricksInLayers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				img, err := mutate.AppendLayers(legacy(t, repo, commit, oscontainer.WithLayers(1)), layer)
+				img, err := mutate.AppendLayers(legacy(t, repo, commit, oscontainer.WithLayers(1)), slices.Repeat([]v1.Layer{layer}, max(c.times, 1))...)
 				if err != nil {
 					t.Fatal(err)
 				}

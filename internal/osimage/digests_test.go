@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/test/tools/sample"
+	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/registry"
 )
 
@@ -135,6 +136,19 @@ func TestTooManyLayers(t *testing.T) {
 	}, func(document) {})
 	_, err := newLocalHost(t).importRef(parse(t, "oci:"+path), bare(t))
 	refused(t, err, fault.BadInput, "it has 513 layers, more than 512", "the image is damaged")
+}
+
+// TestImpossibleSizes (D174): sizes in a manifest whose sum would overflow are refused.
+func TestImpossibleSizes(t *testing.T) {
+	repo, commit := archive(t)
+	path := writeMedium(t, "oci", legacy(t, repo, commit, oscontainer.WithLayers(2)))
+	forgery{t, path}.change(func(m document) {
+		for _, layer := range m["layers"].([]any) {
+			layer.(map[string]any)["size"] = 1 << 62
+		}
+	}, func(document) {})
+	_, err := newLocalHost(t).importRef(parse(t, "oci:"+path), bare(t))
+	refused(t, err, fault.BadInput, "layer 2 has 4611686018427387904 bytes, more than any layer", "the image is damaged")
 }
 
 // TestPanic makes functions panic that the import calls in various goroutines. The import must

@@ -109,29 +109,23 @@ func baseAndWithoutRef(repo *ostree.Repo, commit ostree.Checksum) (base ostree.C
 }
 
 // Remove removes the refs of an image that was imported as a commit, and the refs of layers
-// that no other image uses. If the commit is deployed, Remove removes only the ref that
+// that nothing else needs (see deleteRefs). If the commit is deployed, Remove removes only the ref that
 // protected it until it was deployed. Pruning the repository then deletes the objects.
 func Remove(repo *ostree.Repo, commit ostree.Checksum, deployed ...ostree.Checksum) error {
 	if err := repo.DeleteRef(KeepAliveRef(commit.String())); err != nil || slices.Contains(deployed, commit) {
 		return err
 	}
-	images, needed, err := imagesAndNeeded(repo, deployed)
+	gone, err := repo.RefsTo(imageRefs, commit)
 	if err != nil {
 		return err
 	}
-	var gone []string
-	for ref, to := range images {
-		if to == commit {
-			gone = append(gone, ref)
-		} else {
-			needed = append(needed, to)
-		}
-	}
-	return deleteRefs(repo, gone, layerRefs(repo, []ostree.Checksum{commit}), needed)
+	return deleteRefs(repo, gone, deployed, func() (map[string]ostree.Checksum, error) {
+		return layerRefs(repo, []ostree.Checksum{commit}), nil
+	})
 }
 
 // RemoveUndeployed removes the refs of the ostree-native images that no deployment uses, and
-// those of layers that no other image uses, as rpm-ostree and bootc do after an update. It keeps
+// those of layers that nothing needs, as rpm-ostree and bootc do after an update. It keeps
 // imported images that are to be deployed later, which a KeepAliveRef protects. It reports
 // whether it removed any refs: pruning the repository then deletes objects.
 func RemoveUndeployed(repo *ostree.Repo, deployed ...ostree.Checksum) (removed bool, err error) {
@@ -148,11 +142,7 @@ func RemoveUndeployed(repo *ostree.Repo, deployed ...ostree.Checksum) (removed b
 	if len(gone) == 0 {
 		return false, nil
 	}
-	layers, err := repo.Refs(blobRefs)
-	if err != nil {
-		return false, err
-	}
-	return true, deleteRefs(repo, gone, layers, needed)
+	return true, deleteRefs(repo, gone, deployed, func() (map[string]ostree.Checksum, error) { return repo.Refs(blobRefs) })
 }
 
 // imagesAndNeeded returns the refs of all ostree-native images, and the commits that are deployed or
@@ -165,19 +155,40 @@ func imagesAndNeeded(repo *ostree.Repo, deployed []ostree.Checksum) (images map[
 	return images, slices.AppendSeq(slices.Clone(deployed), maps.Values(kept)), err
 }
 
-// deleteRefs deletes the refs of images, and then those of layers that the needed commits do not
-// have: an image with a ref must have all of its layers.
-func deleteRefs(repo *ostree.Repo, images []string, layers map[string]ostree.Checksum, needed []ostree.Checksum) (err error) {
+// deleteRefs deletes the refs of images, and then those of layers, which layers returns, as far as no
+// commit that is deployed or that a ref protects needs them: an image with a ref must have all of its
+// layers. While an import runs, no layer loses its ref, because the image that is being imported may have
+// it, and has no ref yet; the next deleteRefs without one deletes it.
+func deleteRefs(repo *ostree.Repo, images []string, deployed []ostree.Checksum, layers func() (map[string]ostree.Checksum, error)) (err error) {
 	for _, ref := range images {
 		err = errors.Join(err, repo.DeleteRef(ref))
 	}
-	stay := layerRefs(repo, needed)
-	for ref := range layers {
-		if _, stays := stay[ref]; !stays {
+	_, failed := repo.Idle(func() error {
+		needed, err := protected(repo)
+		if err != nil {
+			return err
+		}
+		unused, err := layers()
+		for ref := range layerRefs(repo, append(needed, deployed...)) {
+			delete(unused, ref)
+		}
+		for ref := range unused {
 			err = errors.Join(err, repo.DeleteRef(ref))
 		}
+		return err
+	})
+	return errors.Join(err, failed)
+}
+
+// protected returns the commits whose layers must stay: those of imports and images, and those that
+// bootc's garbage collector keeps the layers of (crates/ostree-ext/src/container/store.rs), which are
+// deployments, what packages are layered on, and bases that other programs keep.
+func protected(repo *ostree.Repo) (commits []ostree.Checksum, err error) {
+	for _, below := range []string{KeepAliveRef(""), imageRefs, "ostree/0", "ostree/1", "rpmostree/base", "ostree/container/baseimage"} {
+		refs, failed := repo.Refs(below)
+		commits, err = slices.AppendSeq(commits, maps.Values(refs)), errors.Join(err, failed)
 	}
-	return err
+	return commits, err
 }
 
 // layerRefs returns the refs of the layers of the images that were imported as commits, each with

@@ -99,6 +99,46 @@ func TestRemoveUndeployed(t *testing.T) {
 	}
 }
 
+// TestRemoveProtected (D173): a layer keeps its ref while anything needs it that rpm-ostree and bootc respect, and
+// while an import runs.
+func TestRemoveProtected(t *testing.T) {
+	path, commits := importVersions(t, "1", "2", "3")
+	repo := openRepo(t, path)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, commit := range commits { // as after their deployment
+		must(repo.DeleteRef(osimage.KeepAliveRef(commit.String())))
+	}
+	const base, layered = "ostree/container/baseimage/project/name", "rpmostree/base/0"
+	must(repo.SetRefs(commits[0], base))
+	must(repo.SetRefs(commits[1], layered))
+	before := refsOf(t, path)
+	_, err := osimage.RemoveUndeployed(repo, commits[2])
+	must(err)
+	if gone := minus(before, refsOf(t, path)); len(gone) != 2 || !strings.HasPrefix(gone[0], "ostree/container/image/") || !strings.HasPrefix(gone[1], "ostree/container/image/") {
+		t.Errorf("removed %q, want the refs of two images", gone)
+	}
+
+	must(repo.DeleteRef(base))
+	must(repo.DeleteRef(layered))
+	before = refsOf(t, path)
+	running, err := repo.BeginImport(t.Context())
+	must(err)
+	must(osimage.Remove(repo, commits[0]))
+	if gone := minus(before, refsOf(t, path)); len(gone) > 0 {
+		t.Errorf("removed %q while an import runs", gone)
+	}
+	must(running.Discard())
+	must(osimage.Remove(repo, commits[0]))
+	if gone := minus(before, refsOf(t, path)); len(gone) != 1 || !strings.HasPrefix(gone[0], "ostree/container/blob/") {
+		t.Errorf("removed %q, want the layer that only this image has", gone)
+	}
+}
+
 func refsOf(t *testing.T, path string) []string {
 	t.Helper()
 	return slices.Sorted(maps.Keys(allRefs(t, path)))

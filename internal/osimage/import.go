@@ -46,16 +46,18 @@ type Result struct {
 func KeepAliveRef(commit string) string { return "pivot/" + commit }
 
 // Check returns an error if Import would fail because of the image's platform or format, for
-// lack of space, or for lack of fs-verity where the repository requires it. It writes nothing.
-func (o *Opened) Check(ctx context.Context, repo *ostree.Repo) error {
-	return o.importError(guard.Call(func() error {
+// lack of space, or for lack of fs-verity where the repository requires it. It writes nothing. besides
+// is what else is to be written to the repository's file system, and need the compressed size of what the
+// import will fetch, in bytes.
+func (o *Opened) Check(ctx context.Context, repo *ostree.Repo, besides int64) (need int64, err error) {
+	return need, o.importError(guard.Call(func() (err error) {
 		if err := o.importable(); err != nil {
 			return err
 		}
 		if _, err := repo.GivesVerity(); err != nil {
 			return writing(err)
 		}
-		_, err := o.checkSpace(repo, o.present(ctx, repo))
+		need, err = o.checkSpace(repo, o.present(ctx, repo), besides)
 		return err
 	}))
 }
@@ -141,7 +143,7 @@ func end(ctx context.Context, target *ostree.Import, err error) error {
 
 func (i *importer) run(ctx context.Context) error {
 	have := i.present(ctx, i.repo)
-	bytes, err := i.checkSpace(i.repo, have)
+	bytes, err := i.checkSpace(i.repo, have, 0)
 	if err != nil {
 		return err
 	}

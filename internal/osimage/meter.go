@@ -28,6 +28,13 @@ func (m *meter) expectMore(bytes int64) {
 	m.now.TotalBytes += bytes
 }
 
+// outstanding returns how many bytes are still to be fetched.
+func (m *meter) outstanding() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return max(m.now.TotalBytes-m.now.FetchedBytes, 0)
+}
+
 // layers sets how many layers are to be read.
 func (m *meter) layers(n int) {
 	m.mu.Lock()

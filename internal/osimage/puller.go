@@ -64,8 +64,9 @@ type Opened struct {
 	// these settings. The error ends the import.
 	Accept func(ostree.PrepareRoot) error
 	// Bind may be nil. Import calls it once with the application images that the image binds, as
-	// soon as these are known and before a ref is set. Its error ends the import.
-	Bind      func(bound.Images) error
+	// soon as these are known and before a ref is set. outstanding is the compressed size, in bytes,
+	// of what is still to be fetched of the image itself. The error ends the import.
+	Bind      func(images bound.Images, outstanding int64) error
 	machine   platform // the platform that the image must be for
 	stated    platform // the platform that the image states
 	source    *source.Image

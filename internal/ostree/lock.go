@@ -15,9 +15,9 @@ import (
 // do not exclude each other, but they exclude pruning. The lock is an open file description
 // lock on the file .lock. Closing the returned file releases it.
 func (r *Repo) lockShared(ctx context.Context) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(r.path, ".lock"), os.O_CREATE|os.O_RDWR, 0o660)
+	f, err := r.openLock()
 	if err != nil {
-		return nil, fmt.Errorf("cannot lock repository: %w", err)
+		return nil, err
 	}
 	if r.config.lockTimeout >= 0 {
 		var cancel context.CancelFunc
@@ -40,4 +40,31 @@ func (r *Repo) lockShared(ctx context.Context) (*os.File, error) {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// openLock opens the file of the repository's lock.
+func (r *Repo) openLock() (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(r.path, ".lock"), os.O_CREATE|os.O_RDWR, 0o660)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock repository: %w", err)
+	}
+	return f, nil
+}
+
+// Idle calls work while no program writes to the repository: it holds the lock in exclusive mode meanwhile.
+// If one does, Idle returns false at once and does not call work.
+func (r *Repo) Idle(work func() error) (idle bool, err error) {
+	f, err := r.openLock()
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	request := unix.Flock_t{Type: unix.F_WRLCK}
+	switch err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &request); {
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EACCES):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("cannot lock repository: %w", err)
+	}
+	return true, work()
 }

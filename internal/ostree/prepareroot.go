@@ -3,10 +3,7 @@ package ostree
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/ostree/keyfile"
 )
@@ -140,19 +137,23 @@ func (p PrepareRoot) Demands(arguments ...string) Demands {
 	return d
 }
 
-// ReadPrepareRoot reads a commit's prepare-root.conf, or returns the defaults if it has none.
-// read reads a file of the commit and returns an fs.ErrNotExist if it does not exist.
-func ReadPrepareRoot(read func(path string) ([]byte, error)) (PrepareRoot, error) {
-	for _, path := range prepareRootPaths() {
-		text, err := read(path)
-		// A symbolic link is skipped: it can only lead to the other file.
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
-			continue
+// ReadPrepareRoot reads a commit's prepare-root.conf as the commit's system sees it, through symbolic links,
+// or returns the defaults if there is none. look finds an entry of the commit without following links.
+func ReadPrepareRoot(look func(name string) (Found, bool, error)) (PrepareRoot, error) {
+	for _, name := range prepareRootPaths() {
+		file, exists, err := Resolve(name, look)
+		if err == nil && exists && file.IsDir {
+			err = &UnresolvedError{"it is a directory"}
+		}
+		if _, unresolved := errors.AsType[*UnresolvedError](err); unresolved {
+			err = fmt.Errorf("%w: /%s: %w", ErrPrepareRoot, name, err)
 		}
 		if err != nil {
 			return PrepareRoot{}, err
 		}
-		return ParsePrepareRoot(text)
+		if exists {
+			return ParsePrepareRoot(file.File)
+		}
 	}
 	return ParsePrepareRoot(nil)
 }

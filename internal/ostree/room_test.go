@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/internal/ostree"
 )
 
-// TestRoom: the files that an interrupted import has left count as room.
+// TestRoom: the files that an interrupted import has left count as room, those of a running one do not.
 func TestRoom(t *testing.T) {
 	s, r := newSource(t), newRepo(t)
 	im := begin(t, r)
@@ -30,6 +32,16 @@ func TestRoom(t *testing.T) {
 	}
 	if now := staged(t, r); len(now) != len(left) {
 		t.Errorf("%d files are left after the look, %d before", len(now), len(left))
+	}
+	running, err := os.Open(filepath.Dir(filepath.Dir(left[0])))
+	check(t, err)
+	check(t, unix.Flock(int(running.Fd()), unix.LOCK_EX)) // as an import that uses them holds it
+	if room, err := r.Room(); err != nil || room != 0 {
+		t.Errorf("room for %d bytes, %v; want none while an import runs", room, err)
+	}
+	check(t, running.Close())
+	if room, err := r.Room(); err != nil || room != want {
+		t.Errorf("room for %d bytes, %v; want %d when it has ended", room, err, want)
 	}
 	check(t, os.RemoveAll(filepath.Join(r.Path(), "tmp")))
 	if room, err := r.Room(); err != nil || room != 0 {

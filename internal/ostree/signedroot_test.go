@@ -151,7 +151,7 @@ func TestSignedRoot(t *testing.T) {
 			check(t, err)
 			repo, err := ostree.OpenRepo(s.repo)
 			check(t, err)
-			setup, err := ostree.ReadPrepareRoot(func(path string) ([]byte, error) { return repo.ReadFile(commit, path) })
+			setup, err := repo.PrepareRoot(commit)
 			check(t, err)
 			digest, err := repo.SignedRoot(commit, setup)
 			if _, not := errors.AsType[*ostree.UnsignedError](err); c.wrong != "" && (!not || !strings.Contains(fmt.Sprint(err), c.wrong)) {

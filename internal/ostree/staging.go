@@ -72,11 +72,18 @@ func openStaging(tmp string) (*staging, error) {
 	return s, nil
 }
 
-// leftSize returns the total size of all files in staging directories, in bytes. It ignores
-// files that disappear during the walk because an import is running.
+// leftSize returns the total size of the files in staging directories that no import uses, in bytes:
+// the next import uses or removes them, but not those of an import that is running, whose
+// directory is locked. It ignores files that disappear during the walk.
 func leftSize(tmp string) (sum int64, err error) {
 	found, err := filepath.Glob(filepath.Join(tmp, stagingPrefix+"*"))
 	for _, path := range found {
+		dir, failed := lockDir(path)
+		if failed != nil || dir == nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		err = errors.Join(err, dir.Close()) // at once, so that an import that begins now can have it
 		err = errors.Join(err, filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
 			var info fs.FileInfo
 			if err == nil {

@@ -4,7 +4,8 @@
 // Like bootc it reads the links below Dir, each to a quadlet of the type .image or .container, and of
 // those the key Image, and rejects what bootc rejects: anything but links, another type, the key
 // AuthFile, specifiers (%). It also rejects names without a registry, which depend on the machine's
-// aliases, and names of other units, which bootc takes for images.
+// aliases, names of other units, which bootc takes for images, and names of OS images that podman does not
+// know.
 //
 // Limits: MaxFiles files of MaxSize bytes.
 package bound
@@ -51,7 +52,8 @@ func (i Images) Err() error {
 // missing yet. See ostree.Repo.
 type Repository interface {
 	Names(commit ostree.Checksum, dir string) ([]string, error)
-	Look(commit ostree.Checksum, name string) (ostree.Found, bool, error)
+	ResolveDir(commit ostree.Checksum, name string) (string, bool, error)
+	Resolve(commit ostree.Checksum, name string) (ostree.Resolved, bool, error)
 }
 
 var _, _ Repository = (*ostree.Repo)(nil), (*ostree.Import)(nil)
@@ -59,7 +61,14 @@ var _, _ Repository = (*ostree.Repo)(nil), (*ostree.Import)(nil)
 // Read reads what a commit binds. It returns only errors of the repository, among them an fs.ErrNotExist
 // if an object is missing; see Images.Err for errors in files.
 func Read(repo Repository, commit ostree.Checksum) (Images, error) {
-	names, err := repo.Names(commit, Dir)
+	dir, exists, err := repo.ResolveDir(commit, Dir)
+	if _, unresolved := errors.AsType[*ostree.UnresolvedError](err); unresolved {
+		return Images{problems: []error{err}}, nil
+	}
+	var names []string
+	if err == nil && exists {
+		names, err = repo.Names(commit, dir)
+	}
 	if err != nil {
 		return Images{}, fmt.Errorf("cannot read /%s of commit %s: %w", Dir, commit, err)
 	}
@@ -69,7 +78,7 @@ func Read(repo Repository, commit ostree.Checksum) (Images, error) {
 			found.problem(name, errors.New("one file too many"))
 			break
 		}
-		text, err := follow(repo, commit, path.Join(Dir, name))
+		text, err := follow(repo, commit, path.Join(dir, name))
 		if _, broken := errors.AsType[*fs.PathError](err); broken {
 			return Images{}, fmt.Errorf("cannot read /%s/%s of commit %s: %w", Dir, name, commit, err)
 		}
@@ -95,7 +104,10 @@ func (i *Images) add(name, text string) error {
 	if !found {
 		return errors.New("its name ends with neither .image nor .container")
 	}
-	values := valuesOf(text, section)
+	values, err := valuesOf(text, section)
+	if err != nil {
+		return err
+	}
 	if _, has := values["AuthFile"]; has && section == "Image" {
 		return errors.New("it has a key AuthFile, which bootc does not support")
 	}
@@ -118,26 +130,17 @@ func parse(value string) (imageref.Reference, error) {
 	if ext := path.Ext(value); ext == ".image" || ext == ".build" {
 		return imageref.Reference{}, fmt.Errorf("%q is the name of another unit, which bootc would take for an image", value)
 	}
-	ref, err := imageref.Parse(strings.ReplaceAll(value, "%%", "%"))
-	if err == nil && !ref.Remote() {
-		err = fmt.Errorf("%q is not in a registry", value)
+	value = strings.ReplaceAll(value, "%%", "%")
+	ref, err := imageref.Parse(value)
+	switch {
+	case err != nil:
+		return imageref.Reference{}, err
+	case !ref.Remote():
+		return imageref.Reference{}, fmt.Errorf("%q is not in a registry", value)
 	}
-	return ref, err
-}
-
-// valuesOf returns the values of a section of a unit; of a key that occurs twice, the last one.
-func valuesOf(text, section string) map[string]string {
-	values, within := map[string]string{}, false
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		switch {
-		case line == "", line[0] == '#', line[0] == ';':
-		case line[0] == '[':
-			within = line == "["+section+"]"
-		case within:
-			key, value, _ := strings.Cut(line, "=")
-			values[strings.TrimSpace(key)] = strings.TrimSpace(value)
-		}
+	const docker = "docker://"
+	if named, err := imageref.Parse(docker + strings.TrimPrefix(value, docker)); err != nil || named != ref {
+		return imageref.Reference{}, fmt.Errorf("%q is a name that only ostree knows: podman wants HOST/PATH:TAG, with %s before it or without", value, docker)
 	}
-	return values
+	return ref, nil
 }

@@ -55,11 +55,19 @@ func (a Arguments) Err() error {
 // Read reads the files of a commit in a repository, for the architecture with the given
 // GOARCH name. It returns only errors of the repository; see Arguments.Err for errors in files.
 func Read(repo *ostree.Repo, commit ostree.Checksum, goarch string) (Arguments, error) {
-	names, err := repo.FileNames(commit, Dir)
+	var a Arguments
+	dir, exists, err := repo.ResolveDir(commit, Dir)
+	if _, unresolved := errors.AsType[*ostree.UnresolvedError](err); unresolved {
+		a.problems = []error{err}
+		return a, nil
+	}
+	var names []string
+	if err == nil && exists {
+		names, err = repo.FileNames(commit, dir)
+	}
 	if err != nil {
 		return Arguments{}, fmt.Errorf("cannot read /%s of commit %s: %w", Dir, commit, err)
 	}
-	var a Arguments
 	files := 0
 	for _, name := range names {
 		if !strings.HasSuffix(name, suffix) {
@@ -70,7 +78,7 @@ func Read(repo *ostree.Repo, commit ostree.Checksum, goarch string) (Arguments, 
 			a.problem(name, errors.New("one file too many"))
 			break
 		}
-		text, err := repo.ReadFileUpTo(commit, path.Join(Dir, name), MaxSize)
+		text, err := repo.ReadFileUpTo(commit, path.Join(dir, name), MaxSize)
 		if err != nil {
 			a.problem(name, err)
 			continue

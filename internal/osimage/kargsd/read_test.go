@@ -1,6 +1,7 @@
 package kargsd_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,7 +19,7 @@ func commit(t *testing.T, files map[string]string, links ...string) (*ostree.Rep
 	t.Helper()
 	need.Ostree(t)
 	dir := t.TempDir()
-	repo, tree := filepath.Join(dir, "repo"), filepath.Join(dir, "tree")
+	tree := filepath.Join(dir, "tree")
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -34,6 +35,19 @@ func commit(t *testing.T, files map[string]string, links ...string) (*ostree.Rep
 	for _, name := range links {
 		must(os.Symlink("/etc/passwd", filepath.Join(tree, kargsd.Dir, name)))
 	}
+	return committed(t, dir)
+}
+
+// committed commits the directory tree of a directory, and returns the repository there.
+func committed(t *testing.T, dir string) (*ostree.Repo, ostree.Checksum) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	repo, tree := filepath.Join(dir, "repo"), filepath.Join(dir, "tree")
 	_, err := ostreetree.Ostree("init", "--mode=bare", "--repo="+repo)
 	must(err)
 	text, err := ostreetree.Ostree("commit", "--repo="+repo, "--branch=x", tree)
@@ -86,5 +100,39 @@ func TestRead(t *testing.T) {
 	repo, _ := commit(t, nil)
 	if _, err := kargsd.Read(repo, ostree.Checksum{}, "amd64"); err == nil {
 		t.Error("a commit that is not there")
+	}
+}
+
+// TestReadThroughLinks: a directory that is a link, or below one, is read as the deployed system sees it.
+func TestReadThroughLinks(t *testing.T) {
+	need.Ostree(t)
+	for name, c := range map[string]struct {
+		link, to    string
+		want, wrong string
+	}{
+		"the directory itself": {link: kargsd.Dir, to: "/usr/share/k/kargs.d", want: "a"},
+		"its parent":           {link: "usr/lib/bootc", to: "../share/k", want: "a"},
+		"to nothing":           {link: kargsd.Dir, to: "/usr/share/none"},
+		"to a file":            {link: kargsd.Dir, to: "/usr/share/k/kargs.d/10-a.toml", wrong: "it is not a directory"},
+		"in a circle":          {link: kargsd.Dir, to: "kargs.d", wrong: "through too many links"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			tree := filepath.Join(dir, "tree")
+			if err := errors.Join(
+				os.MkdirAll(filepath.Join(tree, "usr/share/k/kargs.d"), 0o755), os.MkdirAll(filepath.Dir(filepath.Join(tree, c.link)), 0o755),
+				os.WriteFile(filepath.Join(tree, "usr/share/k/kargs.d/10-a.toml"), []byte(`kargs = ["a"]`), 0o644), os.Symlink(c.to, filepath.Join(tree, c.link)),
+			); err != nil {
+				t.Fatal(err)
+			}
+			repo, of := committed(t, dir)
+			a, err := kargsd.Read(repo, of, "amd64")
+			if err != nil || a.Line.String() != c.want {
+				t.Errorf("arguments %q, %v; want %q", a.Line, err, c.want)
+			}
+			if wrong := a.Err(); (wrong != nil) != (c.wrong != "") || wrong != nil && !strings.Contains(wrong.Error(), c.wrong) {
+				t.Errorf("error %v, want %q", wrong, c.wrong)
+			}
+		})
 	}
 }

@@ -16,9 +16,10 @@ type feeder struct {
 	batch  *batch            // the small objects that no goroutine stores yet, or nil
 
 	// The share of this layer in the counters of shared.
-	kept    int64 // bytes
-	objects int64
-	names   int64 // bytes
+	kept     int64 // bytes
+	objects  int64
+	names    int64 // bytes
+	unpacked int64 // bytes
 }
 
 // feed calls add with an object's body. A small body is read into memory, and add is

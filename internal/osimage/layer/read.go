@@ -8,8 +8,8 @@
 // ostree-native container it has files as written by crates/ostree-ext/src/tar/export.rs,
 // with extended attributes in either of its two forms.
 //
-// Limits. A layer unpacks to at most 64 GiB, with at most 16 MiB after its tar
-// stream; a zstd window has at most 128 MiB; a legacy layer has at most 1024 refs; a file has
+// Limits. A layer unpacks to at most 64 GiB, holes of sparse files included, with at most 16 MiB
+// after its tar stream, and all layers of an import to at most 256 GiB; a zstd window has at most 128 MiB; a legacy layer has at most 1024 refs; a file has
 // at most 1 MiB of extended attributes. Memory is bounded: four blocks of 128 KiB per layer, and
 // four more while it is decompressed, as four layers are at once; and for all layers of an import
 // (Shared) 8 batches of small objects with 256 KiB each, 4 objects of at most 1 MiB, 32 MiB of

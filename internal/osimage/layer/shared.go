@@ -8,6 +8,7 @@ import (
 
 	"machine-pivot/internal/inflate"
 	"machine-pivot/internal/osimage/imagefault"
+	"machine-pivot/internal/osimage/merge"
 )
 
 // Limits for all layers of one import together.
@@ -25,9 +26,12 @@ const (
 	// maxObjects is the maximum number of objects in all layers. The record of each takes some
 	// 300 bytes; large systems have a fifth of that number.
 	maxObjects = 1 << 20
-	// maxNames bounds the memory of the names in derived layers, in bytes. It is enough for
-	// about 180,000 files; large systems have half of that number.
-	maxNames = 40 << 20
+	// maxUnpacked bounds what a layer unpacks to, and maxUnpackedImage what all layers do, in
+	// bytes: larger than any system, but small enough that a decompression bomb does not keep the
+	// processors busy for hours. Holes of sparse files count, because they are read, hashed and
+	// stored like other content, and so does content that the repository has already.
+	maxUnpacked      = 64 << 30
+	maxUnpackedImage = 256 << 30
 )
 
 // Shared holds the resources that the layers of one import share: buffers for small objects,
@@ -41,6 +45,8 @@ type Shared struct {
 	kept    atomic.Int64  // bytes
 	objects atomic.Int64
 	names   atomic.Int64 // bytes
+
+	unpacked atomic.Int64 // bytes
 }
 
 // NewShared returns a Shared with buffers for maxBatches batches and maxLarge large objects.
@@ -66,13 +72,14 @@ func (s *Shared) wait(ctx context.Context) (done func(), err error) {
 }
 
 // uncount subtracts a layer that has been read from the counters: its extended attributes are
-// freed. If it failed, its objects and names are subtracted too, because the layer may be read
-// again from another endpoint.
+// freed. If it failed, the rest is subtracted too, because the layer may be read again from
+// another endpoint.
 func (f *feeder) uncount(err error) {
 	f.shared.kept.Add(-f.kept)
 	if err != nil {
 		f.shared.objects.Add(-f.objects)
 		f.shared.names.Add(-f.names)
+		f.shared.unpacked.Add(-f.unpacked)
 	}
 }
 
@@ -97,8 +104,23 @@ func (f *feeder) countObject() error {
 // countNames counts n bytes of names in derived layers.
 func (f *feeder) countNames(n int64) error {
 	f.names += n
-	if f.shared.names.Add(n) > maxNames {
-		return imagefault.Damaged("the names in its derived layers take more than %d bytes of memory", maxNames)
+	if f.shared.names.Add(n) > merge.MaxNames {
+		return merge.TooManyNames()
+	}
+	return nil
+}
+
+// countUnpacked counts an entry with content of size bytes, which follows the first read bytes of a
+// layer's tar stream. A layer unpacks to the bytes of its stream, or to more if that leaves out holes.
+func (f *feeder) countUnpacked(read, size int64) error {
+	before := max(f.unpacked, read)
+	if size > maxUnpacked-before {
+		return imagefault.Damaged("it unpacks to more than %d GiB", maxUnpacked>>30)
+	}
+	more := before + size - f.unpacked
+	f.unpacked += more
+	if f.shared.unpacked.Add(more) > maxUnpackedImage {
+		return imagefault.Damaged("its layers unpack to more than %d GiB together", maxUnpackedImage>>30)
 	}
 	return nil
 }

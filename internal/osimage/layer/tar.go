@@ -9,17 +9,11 @@ import (
 	"strings"
 
 	"machine-pivot/internal/guard"
-	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/ostree"
 )
 
-// Limits of a layer, in bytes.
-const (
-	// maxUnpacked bounds a decompressed layer: larger than any system, but small enough
-	// that a decompression bomb does not keep the processors busy for hours.
-	maxUnpacked = 64 << 30
-	maxTrailer  = 16 << 20 // padding after the end of a layer's tar stream
-)
+// maxTrailer bounds the padding after the end of a layer's tar stream, in bytes.
+const maxTrailer = 16 << 20
 
 // Sink stores objects. It is used by several goroutines at once. *ostree.Import implements it.
 type Sink interface {
@@ -78,8 +72,8 @@ func readEntries(ctx context.Context, layer io.Reader, to *feeder, c Content) er
 		if err != nil {
 			return err
 		}
-		if header.Size > maxUnpacked-counted.count {
-			return imagefault.Damaged("it unpacks to more than %d GiB", maxUnpacked>>30)
+		if err := to.countUnpacked(counted.count, contentSize(header)); err != nil {
+			return err
 		}
 		name := strings.TrimPrefix(path.Clean("/"+header.Name), "/")
 		if err := c.entry(ctx, to, header, name, in); err != nil {
@@ -87,6 +81,15 @@ func readEntries(ctx context.Context, layer io.Reader, to *feeder, c Content) er
 		}
 	}
 	return ctx.Err()
+}
+
+// contentSize returns how many bytes an entry's content has when it is read, those of holes included.
+func contentSize(header *tar.Header) int64 {
+	switch header.Typeflag {
+	case tar.TypeLink, tar.TypeSymlink, tar.TypeChar, tar.TypeBlock, tar.TypeDir, tar.TypeFifo:
+		return 0 // whatever the header says
+	}
+	return header.Size
 }
 
 // countingReader is a reader that counts bytes.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"strings"
 
@@ -91,11 +90,29 @@ func (t *Tree) read(at string) ([]byte, error) {
 
 // prepareRoot reads the tree's prepare-root.conf.
 func (t *Tree) prepareRoot() (ostree.PrepareRoot, error) {
-	return ostree.ReadPrepareRoot(func(path string) ([]byte, error) {
-		text, err := t.read(path)
-		if err == nil && text == nil {
-			err = fs.ErrNotExist
-		}
-		return text, err
-	})
+	return ostree.ReadPrepareRoot(t.look)
+}
+
+// look returns the entry at a path in the tree. It does not follow symbolic links.
+func (t *Tree) look(at string) (found ostree.Found, exists bool, err error) {
+	parent, err := t.lookUpDir(path.Dir(at))
+	if err != nil || parent == nil {
+		return found, false, err
+	}
+	if parent.dirs[path.Base(at)] != nil {
+		return ostree.Found{IsDir: true}, true, nil
+	}
+	f := parent.files[path.Base(at)]
+	if f == nil {
+		return found, false, nil
+	}
+	stat, err := t.objects.StatFile(f.object)
+	switch {
+	case err != nil:
+	case isLink(stat.Mode):
+		found.Target, err = t.objects.ReadLink(f.object)
+	default:
+		found.File, err = t.read(at)
+	}
+	return found, err == nil, err
 }

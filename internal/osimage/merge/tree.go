@@ -47,6 +47,8 @@ type dir struct {
 	guessed  bool            // info has the label that was guessed for this name
 	files    map[string]*file
 	dirs     map[string]*dir
+
+	names *nameCounter // counts the names that load reads; nil: not counted
 }
 
 // file is a file or symbolic link of a tree.
@@ -112,6 +114,9 @@ func (d *dir) load(store Objects) error {
 	if err != nil {
 		return err
 	}
+	if err := d.names.countSaved(saved); err != nil {
+		return err
+	}
 	d.files, d.dirs = make(map[string]*file, len(saved.Files)), make(map[string]*dir, len(saved.Dirs))
 	for name, object := range saved.Files {
 		d.files[name] = &file{object: object}
@@ -124,7 +129,7 @@ func (d *dir) load(store Objects) error {
 		}
 	}
 	for name, below := range saved.Dirs {
-		d.dirs[name] = &dir{saved: below}
+		d.dirs[name] = &dir{saved: below, names: d.names}
 	}
 	d.loaded = true
 	return nil

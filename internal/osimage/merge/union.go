@@ -21,6 +21,7 @@ type Tree struct {
 	base    ostree.DirChecksums // zero: none
 	nonUsr  bool                // the system mounts the commit's whole root, not only /usr and /etc
 	layers  []*Layer
+	names   nameCounter // of the layers
 	notes   notes
 
 	baseFiles map[ostree.Checksum]bool // the base's file objects; nil until they are needed
@@ -35,6 +36,10 @@ type onto struct {
 // Add merges the next layer into the tree. The layer must be complete.
 func (t *Tree) Add(l *Layer) error {
 	t.layers = append(t.layers, l)
+	if err := t.names.count(l.memory); err != nil {
+		return err
+	}
+	l.root.names = &t.names // for a layer that an earlier import has kept, whose names are not loaded yet
 	o := onto{t, len(t.layers)}
 	if err := o.add(l); err != nil {
 		return fmt.Errorf("derived layer %d: %w", o.number, err)

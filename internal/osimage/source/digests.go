@@ -18,6 +18,9 @@ import (
 const (
 	maxTokens = 1 << 17 // JSON tokens; an image of 500 layers has a tenth of that
 	maxLayers = 512     // more than a kernel can mount
+	// maxLayerSize bounds the size that a manifest states for a layer, in bytes. No layer is as
+	// large, and sums over layers and images do not overflow.
+	maxLayerSize = 1 << 40
 )
 
 // checkAmount rejects a manifest or config with more than maxTokens JSON tokens. It ignores
@@ -52,7 +55,7 @@ func checkLayerDigest(what string, digest digestlib.Digest) error {
 	return nil
 }
 
-// checkManifest checks the number of layers in a manifest, and all its digests.
+// checkManifest checks the number of layers in a manifest, their sizes, and all its digests.
 func checkManifest(config types.BlobInfo, layers []types.BlobInfo) error {
 	if len(layers) > maxLayers {
 		return imagefault.Damaged("it has %d layers, more than %d", len(layers), maxLayers)
@@ -60,6 +63,9 @@ func checkManifest(config types.BlobInfo, layers []types.BlobInfo) error {
 	wrong := []error{checkDigest("its config", config.Digest)}
 	for n, layer := range layers {
 		wrong = append(wrong, checkLayerDigest(fmt.Sprintf("layer %d", n+1), layer.Digest))
+		if layer.Size > maxLayerSize {
+			wrong = append(wrong, fmt.Errorf("layer %d has %d bytes, more than any layer", n+1, layer.Size))
+		}
 	}
 	return damagedBy("its manifest", wrong)
 }

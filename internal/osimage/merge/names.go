@@ -1,0 +1,40 @@
+package merge
+
+import (
+	"sync/atomic"
+
+	"machine-pivot/internal/osimage/imagefault"
+	"machine-pivot/internal/ostree"
+)
+
+// MaxNames bounds the memory of the names in derived layers, in bytes, whether they are read now or an
+// earlier import has kept them. It is enough for about 180,000 files; large systems have half of that number.
+const MaxNames = 40 << 20
+
+// nameCounter counts the memory of the names in the layers of a merge. It is used by several goroutines.
+type nameCounter struct{ bytes atomic.Int64 }
+
+// count counts n bytes. A nil counter counts nothing.
+func (c *nameCounter) count(n int64) error {
+	if c != nil && c.bytes.Add(n) > MaxNames {
+		return TooManyNames()
+	}
+	return nil
+}
+
+// countSaved counts the names of a directory that is in the repository.
+func (c *nameCounter) countSaved(d *ostree.Directory) error {
+	var n int64
+	for name := range d.Files {
+		n += fileMemory + int64(len(name))
+	}
+	for name := range d.Dirs {
+		n += dirMemory + int64(len(name))
+	}
+	return c.count(n)
+}
+
+// TooManyNames returns the error for an image with names beyond MaxNames.
+func TooManyNames() error {
+	return imagefault.Damaged("the names in its derived layers take more than %d bytes of memory", MaxNames)
+}
