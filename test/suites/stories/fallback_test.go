@@ -154,7 +154,7 @@ func TestFallbackCannot(t *testing.T) {
 		why   string
 	}{
 		"the boot loader": {func(h *tried) {
-			h.Write("/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", nil)
+			h.Write(loaderFeatures, nil)
 		}, "no boot loader is known here that starts an entry once"},
 		"the new system": {func(h *tried) { must(h.t, os.Remove(h.Path("/etc/systemd/system/pivot-firstboot.service"))) }, "the new system has no /usr/lib/systemd/system/pivot-firstboot.service"},
 	} {

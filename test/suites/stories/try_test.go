@@ -49,9 +49,12 @@ func newTried(t *testing.T) *tried {
 	return h
 }
 
-// oneShot sets the EFI variable of a boot loader that supports one-shot entries.
+const loaderFeatures, loaderOnce = "/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", "/sys/firmware/efi/efivars/LoaderEntryOneShot-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+
+// oneShot sets the EFI variable of a boot loader that supports one-shot entries, and installs bootctl.
 func (h *tried) oneShot() {
-	h.Write("/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", []byte{6, 0, 0, 0, 0x18, 0, 0, 0, 0, 0, 0, 0})
+	h.Write(loaderFeatures, []byte{6, 0, 0, 0, 0x18, 0, 0, 0, 0, 0, 0, 0})
+	h.Write("/usr/bin/bootctl", nil)
 }
 
 func (h *tried) newMachine() *machine.Machine {
@@ -72,6 +75,9 @@ func (h *tried) newMachine() *machine.Machine {
 			h.asked = append(h.asked, strings.Join(argv, " "))
 			if h.broken {
 				return nil, errors.New("exit status 1")
+			}
+			if argv[0] == "bootctl" {
+				h.Write(loaderOnce, []byte(argv[2]))
 			}
 			return nil, nil
 		}
