@@ -32,7 +32,8 @@ const (
 	ConfirmByHand Confirm = "hand" // by an administrator, with "pivot confirm"
 	ConfirmAuto   Confirm = "auto" // automatically
 	// ConfirmProof is for a first boot with the setting fallback=auto: the first boot itself keeps the
-	// system as soon as it has proven it, and no unit conducts the trial.
+	// system as soon as it has proven it. The unit of trials only sees to it that the old system is the
+	// default until then.
 	ConfirmProof Confirm = "proof"
 )
 

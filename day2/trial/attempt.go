@@ -24,8 +24,8 @@ func (c *Conductor) Fallback(ctx context.Context, method host.RebootMethod, term
 	return trying, link, nil
 }
 
-// Attempt is Fallback for the commit of a first boot. No unit conducts the trial: the first boot
-// proves its own result.
+// Attempt is Fallback for the commit of a first boot, which proves its own result. Unit does not have to be in the
+// new system: it only makes the old one the default earlier than the first boot does.
 func (c *Conductor) Attempt(ctx context.Context, method host.RebootMethod) (*pivot.Trying, error) {
 	booted, err := c.Host.Sysroot().Booted()
 	if err == nil {

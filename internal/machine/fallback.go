@@ -18,7 +18,8 @@ type Fallback interface {
 	// Enter reboots into the committed system, once.
 	Enter(ctx context.Context, m *Machine, method host.RebootMethod) error
 	// Proves reports whether the running system was entered like this, and is still to be proven. In
-	// the started system it completes a Keep that was interrupted.
+	// the started system it then makes the old one the default, unless it is, and it completes a Keep that
+	// was interrupted.
 	Proves(ctx context.Context, m *Machine) (bool, error)
 	// Keep makes the running system the default, because it is proven.
 	Keep(ctx context.Context, m *Machine) error

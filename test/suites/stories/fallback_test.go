@@ -64,7 +64,7 @@ func TestFallbackOfFirstBoot(t *testing.T) {
 	h := newGuarded(t)
 	must(t, h.bootGuarded())
 	h.expectOnce(1)
-	h.expect("A B", pivot.PhaseCommitted, false)
+	h.expect("A B", pivot.PhaseCommitted, true)
 	h.enterNew()
 	if err := day2Rebase(h); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "not proven by its first boot yet") {
 		t.Errorf("changed by hand: %v", err)
@@ -95,7 +95,7 @@ func TestFallbackDeadKernel(t *testing.T) {
 	for attempt := 1; attempt <= pivot.MaxAttempts; attempt++ {
 		must(t, h.bootGuarded())
 		h.expectOnce(attempt)
-		h.expect("A B", pivot.PhaseCommitted, false)
+		h.expect("A B", pivot.PhaseCommitted, true)
 		if r := h.journal(); r.Attempt != attempt || attempt > 1 && !strings.Contains(h.notes, "the new system was not proven: it never came up") {
 			t.Errorf("attempt %d, want %d, notes %s", r.Attempt, attempt, h.notes)
 		}
@@ -107,6 +107,54 @@ func TestFallbackDeadKernel(t *testing.T) {
 	h.expect("A B", pivot.PhaseFailed, false)
 	if h.Reboots != pivot.MaxAttempts {
 		t.Errorf("%d reboots", h.Reboots)
+	}
+}
+
+// TestFallbackComesUpAsTheDefault (D191): a new system that is booted as the default, because the power failed right
+// after the commit, first makes the old one the default: by pivot-trial.service, or else by its first boot, which may
+// fail later. So a power cycle leads back.
+func TestFallbackComesUpAsTheDefault(t *testing.T) {
+	for name, unit := range map[string]bool{"with pivot-trial.service": true, "with the first boot only": false} {
+		t.Run(name, func(t *testing.T) {
+			h := newGuarded(t)
+			must(t, h.bootGuarded())
+			_, err := h.Run(t.Context(), "ostree", "admin", "set-default", "1")
+			must(t, err)
+			h.Boot()
+			h.expect("B A", pivot.PhaseCommitted, true)
+			if unit {
+				must(t, h.conduct())
+			} else {
+				asked, err := os.ReadFile(h.Path(firstboot.EncapsulatedPath))
+				must(t, err)
+				h.Write(firstboot.EncapsulatedPath, []byte("{"))
+				if err := h.bootGuarded(); fault.KindOf(err) != fault.BadInput {
+					t.Errorf("a first boot that fails: %v", err)
+				}
+				h.Write(firstboot.EncapsulatedPath, asked)
+			}
+			h.expect("A B", pivot.PhaseCommitted, true)
+			must(t, h.bootGuarded())
+			h.expect("B A", pivot.PhaseDone, false)
+			if h.Reboots != 1 {
+				t.Errorf("%d reboots", h.Reboots)
+			}
+		})
+	}
+}
+
+// TestFallbackClosedByTheFirstBoot (D191): in the old system, pivot-trial.service leaves the attempt to the first boot,
+// which counts it.
+func TestFallbackClosedByTheFirstBoot(t *testing.T) {
+	h := newGuarded(t)
+	must(t, h.bootGuarded())
+	h.Boot()
+	must(t, h.conduct())
+	h.expect("A B", pivot.PhaseFailed, true)
+	must(t, h.bootGuarded())
+	h.expectOnce(2)
+	if r := h.journal(); r.Attempt != 2 {
+		t.Errorf("attempt %d", r.Attempt)
 	}
 }
 
@@ -137,7 +185,7 @@ func TestFallbackNotTheTarget(t *testing.T) {
 	if h.Reboots != 2 || !strings.Contains(h.notes, "the new system is not what was asked for") {
 		t.Errorf("%d reboots, notes %s", h.Reboots, h.notes)
 	}
-	h.expect("A B", pivot.PhaseCommitted, false)
+	h.expect("A B", pivot.PhaseCommitted, true)
 	h.Boot()
 	must(t, h.bootGuarded())
 	h.expectOnce(3)
