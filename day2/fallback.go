@@ -52,6 +52,6 @@ func (Fallback) Proves(ctx context.Context, m *machine.Machine) (bool, error) {
 func (Fallback) Keep(ctx context.Context, m *machine.Machine) error { return conductor(m).Keep(ctx) }
 
 // Return implements machine.Fallback.
-func (Fallback) Return(ctx context.Context, m *machine.Machine, lacks string) error {
-	return conductor(m).Return(ctx, lacks)
+func (Fallback) Return(ctx context.Context, m *machine.Machine, lacks string, reboot bool) error {
+	return conductor(m).Return(ctx, lacks, reboot)
 }

@@ -155,13 +155,18 @@ func (c *Conductor) fail(ctx context.Context, lacks []string) error {
 // trusted.
 func (c *Conductor) goBack(ctx context.Context) error {
 	old := c.Progress.Content.Trial.Old
-	if err := c.unstage(ctx); err != nil {
-		return err
-	}
-	if err := c.makeDefault(ctx, old); err != nil {
+	if err := c.turnBack(ctx); err != nil {
 		return err
 	}
 	return c.Reboot(ctx, "the old system, deployment "+old, "reboot by hand to go back to it", c.Host.Reboot)
+}
+
+// turnBack has the next boot start the old system.
+func (c *Conductor) turnBack(ctx context.Context) error {
+	if err := c.unstage(ctx); err != nil {
+		return err
+	}
+	return c.OldFirst(ctx)
 }
 
 // unstage removes a deployment that was staged during the trial, as it would be the next boot.

@@ -23,6 +23,7 @@ type Fallback interface {
 	Proves(ctx context.Context, m *Machine) (bool, error)
 	// Keep makes the running system the default, because it is proven.
 	Keep(ctx context.Context, m *Machine) error
-	// Return reboots into the old system, because the running one lacks something.
-	Return(ctx context.Context, m *Machine, lacks string) error
+	// Return makes the old system the default, because the running one lacks something. It reboots into it,
+	// or returns an error that says what is lacking.
+	Return(ctx context.Context, m *Machine, lacks string, reboot bool) error
 }

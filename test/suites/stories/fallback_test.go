@@ -194,6 +194,46 @@ func TestFallbackNotTheTarget(t *testing.T) {
 	}
 }
 
+// TestFallbackAgain (D192): in the new system that is to be proven, nothing is to be opened again: --again proves and
+// keeps it as well, and leaves nothing in the boot loader.
+func TestFallbackAgain(t *testing.T) {
+	h := newGuarded(t)
+	must(t, h.bootGuarded())
+	h.enterNew()
+	b := firstboot.FirstBoot{Machine: h.newMachine(), File: firstboot.EncapsulatedPath, Again: true}
+	must(t, b.Run(t.Context()))
+	h.expect("B A", pivot.PhaseDone, false)
+	if r := h.journal(); r.Closed == nil || r.Attempt != 1 {
+		t.Errorf("closed %+v, attempt %d", r.Closed, r.Attempt)
+	}
+	h.Boot()
+	must(t, h.bootGuarded())
+	h.expect("B A", pivot.PhaseDone, false)
+}
+
+// TestFallbackNoReboot (D193): without a reboot, a new system that is not what was asked for makes the old one the
+// default, and says what it lacks.
+func TestFallbackNoReboot(t *testing.T) {
+	h := newGuarded(t)
+	must(t, h.bootGuarded())
+	h.enterNew()
+	_, err := h.Run(t.Context(), "ostree", "admin", "set-default", "1")
+	must(t, err)
+	h.Write("/proc/cmdline", []byte("quiet\n"))
+	m := h.newMachine()
+	ctx := stoppedByReboot(t, m, h.Host)
+	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath, NoReboot: true}
+	if err := b.Run(ctx); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "nosmt") || h.Reboots != 1 {
+		t.Errorf("%v, %d reboots", err, h.Reboots)
+	}
+	h.expect("A B", pivot.PhaseCommitted, true)
+	h.Boot()
+	must(t, h.bootGuarded())
+	if r := h.journal(); r.Attempt != 2 || !strings.Contains(h.notes, "nosmt") {
+		t.Errorf("attempt %d, notes %s", r.Attempt, h.notes)
+	}
+}
+
 // TestFallbackCannot (P59): where a fallback is not possible, the commit is as without the setting, and
 // a warning says why.
 func TestFallbackCannot(t *testing.T) {
