@@ -98,6 +98,9 @@ func (c *Conductor) decide(ctx context.Context, lacks []string) (runs bool, err 
 	if state != pivot.TrialRuns {
 		return false, c.end(ctx, state)
 	}
+	if err := c.nothingStaged(); err != nil && len(lacks) == 0 { // since the look
+		lacks = []string{err.Error()}
+	}
 	c.noteLacks(lacks)
 	since, err := c.Host.Uptime()
 	if err != nil {

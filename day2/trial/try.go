@@ -35,7 +35,7 @@ func (c *Conductor) Try(ctx context.Context, terms Terms) (*pivot.Trying, hostfi
 // checkReturn returns an error if this machine could not go back to the running system.
 func (c *Conductor) checkReturn(ctx context.Context) error {
 	staged, err := c.Host.Sysroot().Staged()
-	if err == nil && staged != nil && !staged.Locked {
+	if err == nil && staged.Next() {
 		err = fault.New(fault.Refused, "deployment %s is staged", staged.Target.ID()).WithHint("remove it first: ostree admin undeploy 0")
 	}
 	if err != nil {

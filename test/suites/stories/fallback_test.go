@@ -1,7 +1,9 @@
 package stories_test
 
 import (
+	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -231,6 +233,72 @@ func TestFallbackNoReboot(t *testing.T) {
 	must(t, h.bootGuarded())
 	if r := h.journal(); r.Attempt != 2 || !strings.Contains(h.notes, "nosmt") {
 		t.Errorf("attempt %d, notes %s", r.Attempt, h.notes)
+	}
+}
+
+// stage stages a deployment, as another program does.
+func (h *tried) stage(flags ...string) {
+	h.t.Helper()
+	origin := filepath.Join(h.t.TempDir(), "origin")
+	must(h.t, os.WriteFile(origin, []byte("[origin]\nrefspec=os\n"), 0o644))
+	argv := append([]string{"ostree", "admin", "deploy", "--stage", "--os=os", "--origin-file=" + origin, "--karg-append=root=LABEL=root"}, flags...)
+	_, err := h.Run(h.t.Context(), append(argv, h.Commit)...)
+	must(h.t, err)
+}
+
+// TestFallbackWithSomethingStaged (D194): a system is not confirmed as long as something that somebody has staged would
+// be the next boot, and its first boot tries again; what is locked holds nothing up.
+func TestFallbackWithSomethingStaged(t *testing.T) {
+	h := newGuarded(t)
+	must(t, h.bootGuarded())
+	h.enterNew()
+	h.stage()
+	if err := h.bootGuarded(); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "is staged, which would be the next boot") {
+		t.Errorf("kept with something staged: %v", err)
+	}
+	if r := h.journal(); r.Trial == nil || r.Trial.Confirmed || r.Phase != pivot.PhaseCommitted {
+		t.Errorf("the journal says %s, trial %+v", r.Phase, r.Trial)
+	}
+	r := h.journal() // staged after the confirmation
+	r.Trial.Confirmed, r.Trial.New = true, ""
+	must(t, pivot.JournalIn(h.Root).Save(r))
+	if err := h.bootGuarded(); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("made the default with something staged: %v", err)
+	}
+	_, err := h.Run(t.Context(), "ostree", "admin", "undeploy", "0")
+	must(t, err)
+	h.stage("--lock-finalization")
+	must(t, h.bootGuarded())
+	h.expect("B A", pivot.PhaseDone, false)
+}
+
+// TestTryWithSomethingStaged (D194): neither the unit nor an administrator confirms a system on trial while something is
+// staged, also if that was staged after the look at the system.
+func TestTryWithSomethingStaged(t *testing.T) {
+	h := newTried(t)
+	h.oneShot()
+	try := tenMinutes
+	try.Confirm = pivot.ConfirmAuto
+	must(t, h.try(try))
+	h.enter()
+	h.check = func() { h.stage(); h.check = nil }
+	m := day2.Trial{Machine: h.newMachine()}
+	looks := 0
+	m.Sleep = func(context.Context, time.Duration) error {
+		looks++
+		if r := h.journal(); r.Trial == nil || r.Trial.Confirmed {
+			t.Errorf("confirmed with something staged: %+v", r.Trial)
+		}
+		if err := h.confirm(); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "is staged") {
+			t.Errorf("confirmed by hand with something staged: %v", err)
+		}
+		_, err := h.Run(t.Context(), "ostree", "admin", "undeploy", "0")
+		return err
+	}
+	must(t, m.Run(stoppedByReboot(t, m.Machine, h.Host)))
+	h.expect("B A", pivot.PhaseDone, false)
+	if looks != 1 {
+		t.Errorf("%d looks that kept nothing", looks)
 	}
 }
 

@@ -29,6 +29,7 @@ type tried struct {
 	up     time.Duration // since the kernel's start
 	health string        // the state of each unit
 	broken bool          // checks fail
+	check  func()        // what happens during a check; nil: nothing
 	asked  []string      // commands for the boot loader, and checks
 	notes  string
 	old    ostree.Checksum // commit of the old system
@@ -73,6 +74,9 @@ func (h *tried) newMachine() *machine.Machine {
 			return []byte(h.health + "\n"), nil
 		case "/bin/sh", "bootctl":
 			h.asked = append(h.asked, strings.Join(argv, " "))
+			if h.check != nil && argv[0] == "/bin/sh" {
+				h.check()
+			}
 			if h.broken {
 				return nil, errors.New("exit status 1")
 			}
