@@ -41,7 +41,8 @@ func (c *Conductor) Attempt(ctx context.Context, method host.RebootMethod) (*piv
 		Fallback:  true,
 		Trial:     pivot.Trial{Old: booted.ID(), Confirm: pivot.ConfirmProof},
 		CheckUnit: c.acceptFirstBoot,
-		Hold:      func(ctx context.Context) (string, error) { return c.hold(ctx, booted) },
+		Committed: c.committed,
+		Hold:      func(ctx context.Context) error { return c.hold(ctx, booted) },
 	}, nil
 }
 

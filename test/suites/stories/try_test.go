@@ -375,6 +375,27 @@ func TestTryRebootRefused(t *testing.T) {
 	}
 }
 
+// TestTryCutAfterOldIsDefault (D196): the power fails right after the old system was made the default again, before the
+// journal was written once more. The trial has failed, and its deployment is removed.
+func TestTryCutAfterOldIsDefault(t *testing.T) {
+	h := newTried(t)
+	h.oneShot()
+	var cut pivot.JournalContent
+	h.Ostree.Fail = func(call int, after bool) error {
+		if after && h.Ostree.Calls[call-1] == "set-default" {
+			cut = h.journal()
+		}
+		return nil
+	}
+	must(t, h.try(tenMinutes))
+	h.Ostree.Fail = nil
+	must(t, pivot.JournalIn(h.Root).Save(cut))
+	h.expect("A B", pivot.PhaseCommitted, true)
+	h.Boot()
+	must(t, h.conduct())
+	h.expect("A", pivot.PhaseFailed, false)
+}
+
 // TestTryMeanwhile (P59): nothing else changes a machine on trial. What another tool stages is
 // removed before it can be booted. After the trial, a change of the old system closes it.
 func TestTryMeanwhile(t *testing.T) {

@@ -150,14 +150,14 @@ func (m *Machine) liveTrial() error {
 }
 
 // panicked is a boot whose kernel does not come up. The user has to select the old system in the
-// boot menu if the new one was the default: without one-shot entries, or after a crash between the
+// boot menu if the new one is the default: without one-shot entries, or after a crash between the
 // commit and the step that makes the old system the default again.
 func (m *Machine) panicked() error {
-	r, err := pivot.JournalIn(m.root).Load()
+	all, err := ostree.OpenSysroot(m.dir).Deployments()
 	if err != nil {
 		return err
 	}
-	m.trial.hand = !m.trial.loader && !m.grub || r.Trial != nil && r.Trial.New == ""
+	m.trial.hand = all[0].Checksum.String() == commitB
 	return nil
 }
 
