@@ -2,6 +2,7 @@ package day2
 
 import (
 	"context"
+	"fmt"
 
 	"machine-pivot/day2/trial"
 	"machine-pivot/internal/machine"
@@ -34,8 +35,15 @@ func (Fallback) Proves(ctx context.Context, m *machine.Machine) (bool, error) {
 		return false, nil
 	}
 	state, _, err := conductor(m).State()
-	if err == nil && state == pivot.TrialKept && m.Where().Started() {
+	switch {
+	case err != nil || !m.Where().Started():
+	case state == pivot.TrialKept:
 		return false, conductor(m).FinishKeep(ctx)
+	case state == pivot.TrialProves:
+		// pivot-trial.service has done this already, if the new system has it enabled.
+		if err := conductor(m).OldFirst(ctx); err != nil { // no reason not to prove the system
+			m.Progress.Note(fmt.Sprintf("the new system is the default although it is not proven yet: %v", err))
+		}
 	}
 	return state == pivot.TrialProves || state == pivot.TrialKept, err
 }
@@ -44,6 +52,6 @@ func (Fallback) Proves(ctx context.Context, m *machine.Machine) (bool, error) {
 func (Fallback) Keep(ctx context.Context, m *machine.Machine) error { return conductor(m).Keep(ctx) }
 
 // Return implements machine.Fallback.
-func (Fallback) Return(ctx context.Context, m *machine.Machine, lacks string) error {
-	return conductor(m).Return(ctx, lacks)
+func (Fallback) Return(ctx context.Context, m *machine.Machine, lacks string, reboot bool) error {
+	return conductor(m).Return(ctx, lacks, reboot)
 }

@@ -12,25 +12,28 @@ import (
 // which starts the new one once. There, the first boot keeps it if it proves it, and goes back
 // otherwise. If the new system does not come up at all, the next boot is the old one.
 
-// open opens the journal for a run that may change the machine. In an initramfs it returns an error
-// of kind fault.Later if the running system is to be proven, which only the started system does.
-func (b *FirstBoot) open(ctx context.Context) error {
+// open opens the journal for a run that may change the machine, and reports whether the run has to prove the system
+// that runs. In an initramfs it then returns an error of kind fault.Later: only the started system does that.
+//
+// A journal's trial is dropped only by what settles the default entry and the boot loader: keep, for a system that is
+// to be proven, and OpenToChange for any other.
+func (b *FirstBoot) open(ctx context.Context) (proves bool, err error) {
 	if b.Fallback == nil {
-		return b.OpenToChange(ctx)
+		return false, b.OpenToChange(ctx)
 	}
 	if err := b.OpenToWrite(ctx); err != nil {
-		return err
+		return false, err
 	}
-	proves, err := b.Fallback.Proves(ctx, b.Machine)
+	proves, err = b.Fallback.Proves(ctx, b.Machine)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case proves && !b.Where().Started():
-		return later("this system was booted once, and the started system proves it")
+		return true, later("this system was booted once, and the started system proves it")
 	case proves:
-		return nil
+		return true, nil
 	}
-	return b.OpenToChange(ctx)
+	return false, b.OpenToChange(ctx)
 }
 
 // tryOnce adds to an ask that the new system is to be entered once, if the setting says so. It returns

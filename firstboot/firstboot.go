@@ -92,11 +92,12 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 	if err := b.Where().Enter(chosen.Mode); err != nil {
 		return err
 	}
-	if err := b.open(ctx); err != nil {
+	proves, err := b.open(ctx)
+	if err != nil {
 		return err
 	}
 	defer b.Pulled().Close()
-	if b.Again {
+	if b.Again && !proves { // what is to be proven is neither closed nor given up
 		reopened, err := b.reopen()
 		if err != nil {
 			return err
@@ -141,7 +142,7 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 		}
 		return b.close(ctx, converger, plan, digest)
 	case pivot.ActionReturn:
-		return b.Fallback.Return(ctx, b.Machine, converger.Missing(ctx, plan))
+		return b.Fallback.Return(ctx, b.Machine, converger.Missing(ctx, plan), !b.NoReboot)
 	case pivot.ActionHold:
 		return b.hold(plan)
 	case pivot.ActionGiveUp:

@@ -130,7 +130,7 @@ type stamp struct {
 }
 
 func (r JournalContent) stamps() []stamp {
-	return []stamp{{TrialStamp, r.Trial != nil && r.Trial.Confirm != ConfirmProof}, {SlotStamp, r.Slot != nil}}
+	return []stamp{{TrialStamp, r.Trial != nil}, {SlotStamp, r.Slot != nil}}
 }
 
 func (j Journal) stampFile(name string) string { return filepath.Join(filepath.Dir(j.Path), name) }

@@ -2,6 +2,7 @@ package pivot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -358,9 +359,15 @@ func (t *Transaction) commit(ctx context.Context, state State, change func(conte
 
 // hold makes the old system the default again. If it fails, the next boot starts the trial
 // anyway, and the trial makes the old system the default.
+//
+// It journals the new deployment's ID first: a failed trial removes it, and once it is not the default any more,
+// nothing else tells it from other deployments.
 func (t *Transaction) hold(ctx context.Context) (err error) {
-	t.Progress.Content.Trial.New, err = t.Trying.Hold(ctx)
-	return err
+	trial := t.Progress.Content.Trial
+	if trial.New, err = t.Trying.Committed(); err == nil {
+		err = t.Progress.Journal.Save(t.Progress.Content)
+	}
+	return errors.Join(err, t.Trying.Hold(ctx)) // in any case: a deployment that is left does less harm
 }
 
 // journalCommit journals that the transaction is about to be committed. The returned function is

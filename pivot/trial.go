@@ -11,7 +11,7 @@ import (
 // of the boot loader, and the new one is booted once.
 type Trial struct {
 	Old string `json:"old"`           // ID of the deployment that stays the default: Deployment.ID
-	New string `json:"new,omitempty"` // ID of the deployment on trial; "" after a crash right after the commit
+	New string `json:"new,omitempty"` // ID of the deployment on trial; "" until it is committed, and after a crash right after that
 	// Seconds is the time limit of the trial, counted from the start of its kernel.
 	Seconds int      `json:"seconds"`
 	Confirm Confirm  `json:"confirm"`
@@ -32,7 +32,8 @@ const (
 	ConfirmByHand Confirm = "hand" // by an administrator, with "pivot confirm"
 	ConfirmAuto   Confirm = "auto" // automatically
 	// ConfirmProof is for a first boot with the setting fallback=auto: the first boot itself keeps the
-	// system as soon as it has proven it, and no unit conducts the trial.
+	// system as soon as it has proven it. The unit of trials only sees to it that the old system is the
+	// default until then.
 	ConfirmProof Confirm = "proof"
 )
 
@@ -45,9 +46,10 @@ type Trying struct {
 	// CheckUnit returns an error if the system of commit, which is in the repository, lacks the
 	// unit that conducts the trial.
 	CheckUnit func(commit string) error
-	// Hold makes the running system the default again, right after the commit, and returns the
-	// ID of the committed deployment.
-	Hold func(ctx context.Context) (deployment string, err error)
+	// Committed returns the ID of the deployment that was just committed: the default.
+	Committed func() (deployment string, err error)
+	// Hold makes the running system the default again, right after the commit.
+	Hold func(ctx context.Context) error
 }
 
 // TrialState is the state of a trial, seen from the running system.

@@ -72,12 +72,12 @@ func fitsAll(row, is []string) bool {
 	return true
 }
 
-// TestTrialStamp (P59): the stamp exists exactly as long as the journal has a trial.
+// TestTrialStamp (P59, D191): the stamp exists exactly as long as the journal has a trial.
 func TestTrialStamp(t *testing.T) {
 	root := t.TempDir()
 	journal := pivot.JournalIn(root)
 	stamp := filepath.Join(root, pivot.StateDir, pivot.TrialStamp)
-	for _, trial := range []*pivot.Trial{nil, {Old: "x"}, {Old: "x", Entered: true}, nil, nil} {
+	for _, trial := range []*pivot.Trial{nil, {Old: "x"}, {Old: "x", Entered: true}, nil, {Old: "x", Confirm: pivot.ConfirmProof}, nil, nil} {
 		if err := journal.Save(pivot.JournalContent{Phase: pivot.PhaseCommitted, Trial: trial}); err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,8 @@ func (e Default) Check(ctx context.Context) error {
 }
 
 // CheckTo checks that a tool of this host can make a deployment the default, that it exists, and
-// that no staged deployment would precede it. It writes nothing.
+// that no staged deployment would precede it. One that is locked does not: libostree removes it when the
+// default changes. It writes nothing.
 func (e Default) CheckTo(ctx context.Context, to ostree.DeploymentRef) error {
 	if err := e.Check(ctx); err != nil {
 		return err
@@ -45,7 +46,7 @@ func (e Default) CheckTo(ctx context.Context, to ostree.DeploymentRef) error {
 	if err != nil {
 		return err
 	}
-	if staged != nil {
+	if staged.Next() {
 		return fault.New(fault.Refused, "cannot roll back: a deployment is staged, and would still be the next boot").
 			WithHint("remove it first: ostree admin undeploy 0")
 	}
@@ -72,7 +73,15 @@ func (e Default) Make(ctx context.Context, to ostree.DeploymentRef) error {
 	if err != nil {
 		return err
 	}
-	_, err = e.Run(ctx, "ostree", "admin", "set-default", strconv.Itoa(i))
+	staged, err := e.Sysroot.Staged()
+	if err != nil {
+		return err
+	}
+	counted := i
+	if staged != nil { // the tool counts it first
+		counted++
+	}
+	_, err = e.Run(ctx, "ostree", "admin", "set-default", strconv.Itoa(counted))
 	if err != nil && strings.Contains(err.Error(), "Unknown") {
 		// libostree before 2023.6. Every rpm-ostree can do it.
 		err = e.byRpmOstree(ctx, to)

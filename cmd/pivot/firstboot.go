@@ -36,7 +36,7 @@ func firstBootCommand() *cobra.Command {
 			if boot.Off() {
 				return nil
 			}
-			return withLock(m.Host, func() error { return boot.Run(cmd.Context()) })
+			return withFirstBootLock(cmd.Context(), m.Host, func() error { return boot.Run(cmd.Context()) })
 		},
 	}
 	flags.add(cmd)

@@ -39,3 +39,12 @@ func withBootLock(ctx context.Context, h *host.Host, run func() error) error {
 	defer cancel()
 	return h.WithLock(limited, func(ctx context.Context) error { return retry.Sleep(ctx, time.Second/5) }, run)
 }
+
+// withFirstBootLock calls run while it holds the machine's lock, as withLock does. The unit of the first boot waits for
+// it, because pivot-trial.service may be at work then.
+func withFirstBootLock(ctx context.Context, h *host.Host, run func() error) error {
+	if byUnit() {
+		return withBootLock(ctx, h, func() error { return reporting(run) })
+	}
+	return withLock(h, run)
+}

@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/host"
 )
 
-// TestBootLock: the programs of units that run early in each boot wait for each other, but not forever, and not when they
+// TestBootLock (D191): the programs of units that run early in each boot wait for each other, but not forever, and not when they
 // are stopped.
 func TestBootLock(t *testing.T) {
 	h := host.New(t.TempDir())
@@ -27,8 +27,12 @@ func TestBootLock(t *testing.T) {
 	if err := withLock(h, run); !fault.KindOf(err).Transient() || ran > 0 {
 		t.Errorf("a command that is typed: %v, %d runs", err, ran)
 	}
+	if err := withFirstBootLock(t.Context(), h, run); !fault.KindOf(err).Transient() || ran > 0 {
+		t.Errorf("a first boot that is typed: %v, %d runs", err, ran)
+	}
+	t.Setenv("INVOCATION_ID", "x")
 	waited := make(chan error)
-	go func() { waited <- withBootLock(t.Context(), h, run) }()
+	go func() { waited <- withFirstBootLock(t.Context(), h, run) }()
 	select {
 	case err := <-waited:
 		t.Errorf("it did not wait: %v", err)

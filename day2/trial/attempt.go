@@ -27,8 +27,8 @@ func (c *Conductor) Fallback(ctx context.Context, method settings.RebootMethod, 
 	return trying, link, nil
 }
 
-// Attempt is Fallback for the commit of a first boot. No unit conducts the trial: the first boot
-// proves its own result.
+// Attempt is Fallback for the commit of a first boot, which proves its own result. Unit does not have to be in the
+// new system: it only makes the old one the default earlier than the first boot does.
 func (c *Conductor) Attempt(ctx context.Context, method settings.RebootMethod) (*pivot.Trying, error) {
 	booted, err := c.Host.Sysroot().Booted()
 	if err == nil {
@@ -44,7 +44,8 @@ func (c *Conductor) Attempt(ctx context.Context, method settings.RebootMethod) (
 		Fallback:  true,
 		Trial:     pivot.Trial{Old: booted.ID(), Confirm: pivot.ConfirmProof},
 		CheckUnit: c.acceptFirstBoot,
-		Hold:      func(ctx context.Context) (string, error) { return c.hold(ctx, booted) },
+		Committed: c.committed,
+		Hold:      func(ctx context.Context) error { return c.hold(ctx, booted) },
 	}, nil
 }
 
@@ -77,16 +78,24 @@ func (c *Conductor) Keep(ctx context.Context) error { return c.keep(ctx) }
 // FinishKeep completes a Keep that was interrupted.
 func (c *Conductor) FinishKeep(ctx context.Context) error { return c.settle(ctx) }
 
-// Return reboots into the old system, because the running one lacks something of what its first boot
-// asks for.
-func (c *Conductor) Return(ctx context.Context, lacks string) error {
+// Return makes the old system the default, because the running one lacks something of what its first boot
+// asks for. It reboots into it if reboot says so; otherwise it returns an error.
+func (c *Conductor) Return(ctx context.Context, lacks string, reboot bool) error {
 	err := fault.New(fault.Refused, "the new system is not what was asked for: %s", lacks)
 	c.Progress.Content.Error = pivot.FailureOf(err)
-	c.Progress.Note(err.Error())
+	if reboot {
+		c.Progress.Note(err.Error())
+	}
 	if err := c.Progress.Keep(); err != nil {
 		return err
 	}
-	return c.goBack(ctx)
+	if reboot {
+		return c.goBack(ctx)
+	}
+	if err := c.turnBack(ctx); err != nil {
+		return err
+	}
+	return err.WithHint("the old system is the default: a reboot goes back to it")
 }
 
 // closeAttempt closes the trial of a first boot after another system was booted. The transaction is

@@ -62,12 +62,17 @@ func (c *Conductor) begin(ctx context.Context) (runs bool, err error) {
 		c.Progress.Note("the system on trial waits for the reboot into it")
 		return false, nil
 	case pivot.TrialOver:
+		if c.Progress.Content.Trial.Confirm == pivot.ConfirmProof {
+			return false, nil // the first boot closes its own attempt, and goes on
+		}
 		return false, c.close(ctx)
 	case pivot.TrialRuns:
 		if c.Progress.Content.Phase == pivot.PhaseTrial && c.Progress.Content.BootID == c.Progress.BootID {
 			return true, nil // already begun: the unit was restarted
 		}
 		return true, c.open(ctx)
+	case pivot.TrialProves:
+		return false, c.OldFirst(ctx)
 	}
 	return false, c.end(ctx, state)
 }
@@ -93,6 +98,9 @@ func (c *Conductor) decide(ctx context.Context, lacks []string) (runs bool, err 
 	if state != pivot.TrialRuns {
 		return false, c.end(ctx, state)
 	}
+	if err := c.nothingStaged(); err != nil && len(lacks) == 0 { // since the look
+		lacks = []string{err.Error()}
+	}
 	c.noteLacks(lacks)
 	since, err := c.Host.Uptime()
 	if err != nil {
@@ -107,12 +115,19 @@ func (c *Conductor) decide(ctx context.Context, lacks []string) (runs bool, err 
 	return true, nil
 }
 
-// open begins the trial of the running system. It makes the old system the default, unless it
-// already is.
+// OldFirst makes the old system the default, unless it already is. It is the first thing that a system on trial does
+// when it comes up, however it is going to be confirmed: it may have been booted as the default, after a power cut
+// right after the commit, or because the boot loader can start no entry once. If it hangs later, a power cycle must
+// lead back.
+func (c *Conductor) OldFirst(ctx context.Context) error {
+	return c.makeDefault(ctx, c.Progress.Content.Trial.Old)
+}
+
+// open begins the trial of the running system.
 func (c *Conductor) open(ctx context.Context) error {
 	trial := c.Progress.Content.Trial
 	c.Progress.Begin(pivot.StepProve, fmt.Sprintf("on trial until %v after the start of the kernel; pivot confirm keeps this system, a reboot goes back", trial.Limit()))
-	if err := c.makeDefault(ctx, trial.Old); err != nil {
+	if err := c.OldFirst(ctx); err != nil {
 		return err
 	}
 	return c.Progress.Enter(pivot.PhaseTrial, c.Progress.BootID)
@@ -143,13 +158,18 @@ func (c *Conductor) fail(ctx context.Context, lacks []string) error {
 // trusted.
 func (c *Conductor) goBack(ctx context.Context) error {
 	old := c.Progress.Content.Trial.Old
-	if err := c.unstage(ctx); err != nil {
-		return err
-	}
-	if err := c.makeDefault(ctx, old); err != nil {
+	if err := c.turnBack(ctx); err != nil {
 		return err
 	}
 	return c.Reboot(ctx, "the old system, deployment "+old, "reboot by hand to go back to it", c.Host.Reboot)
+}
+
+// turnBack has the next boot start the old system.
+func (c *Conductor) turnBack(ctx context.Context) error {
+	if err := c.unstage(ctx); err != nil {
+		return err
+	}
+	return c.OldFirst(ctx)
 }
 
 // unstage removes a deployment that was staged during the trial, as it would be the next boot.

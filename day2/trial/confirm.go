@@ -37,8 +37,12 @@ func (c *Conductor) Confirm(ctx context.Context) error {
 }
 
 // keep makes the running system the default and ends its trial. It journals the confirmation
-// first, so that a boot after a crash knows about it, in either system.
+// first, so that a boot after a crash knows about it, in either system; and before that, it makes sure
+// that the confirmation leads to this system.
 func (c *Conductor) keep(ctx context.Context) error {
+	if err := c.nothingStaged(); err != nil {
+		return err
+	}
 	c.Progress.Content.Trial.Confirmed = true
 	if err := c.Progress.Keep(); err != nil {
 		return err

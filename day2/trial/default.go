@@ -28,14 +28,29 @@ func (c *Conductor) deployment(id string) (d ostree.Deployment, index int, err e
 	return all[index], index, nil
 }
 
-// makeDefault makes a deployment the default, unless it already is.
+// makeDefault makes a deployment the default, unless it already is. While a deployment is staged, it returns an error of
+// kind fault.Unavailable: that would still be the next boot.
 func (c *Conductor) makeDefault(ctx context.Context, id string) error {
 	d, index, err := c.deployment(id)
 	if err != nil || index == 0 {
+		return err
+	}
+	if err := c.nothingStaged(); err != nil {
 		return err
 	}
 	if err := c.boots().CheckTo(ctx, d.DeploymentRef); err != nil {
 		return err
 	}
 	return c.boots().Make(ctx, d.DeploymentRef)
+}
+
+// nothingStaged returns an error of kind fault.Unavailable if a deployment is staged that would be the next boot,
+// whatever the default is. So a trial is not confirmed as long as there is one. A deployment that is locked would not.
+func (c *Conductor) nothingStaged() error {
+	staged, err := c.Host.Sysroot().Staged()
+	if err == nil && staged.Next() {
+		err = fault.New(fault.Unavailable, "deployment %s is staged, which would be the next boot", staged.Target.ID()).
+			WithHint("remove it: ostree admin undeploy 0")
+	}
+	return err
 }

@@ -67,7 +67,7 @@ func (c *Conductor) close(ctx context.Context) error {
 // replace makes room for another transaction while a trial waits for its reboot. The committed
 // deployment must not boot any more, because the new transaction drops its trial.
 func (c *Conductor) replace(ctx context.Context, trial *pivot.Trial) error {
-	if _, err := c.Host.OneShot(); err == nil && trial.Entered {
+	if trial.Entered {
 		if err := c.Host.ForgetOnce(ctx); err != nil {
 			return err
 		}

@@ -19,8 +19,8 @@ func (c *Conductor) lacks(ctx context.Context) []string {
 	if err != nil {
 		lacks = append(lacks, err.Error())
 	}
-	if staged, err := c.Host.Sysroot().Staged(); err != nil || staged != nil {
-		lacks = append(lacks, "a deployment is staged, which would be the next boot")
+	if err := c.nothingStaged(); err != nil {
+		lacks = append(lacks, err.Error())
 	}
 	lacks = append(lacks, c.Host.Unhealthy(ctx)...)
 	for _, check := range c.Progress.Content.Trial.Checks {

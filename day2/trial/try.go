@@ -30,14 +30,15 @@ func (c *Conductor) Try(ctx context.Context, terms Terms) (*pivot.Trying, hostfi
 	return &pivot.Trying{
 		Trial:     pivot.Trial{Old: booted.ID(), Seconds: int(terms.For.Seconds()), Confirm: terms.Confirm, Checks: terms.Checks},
 		CheckUnit: c.accept,
-		Hold:      func(ctx context.Context) (string, error) { return c.hold(ctx, booted) },
+		Committed: c.committed,
+		Hold:      func(ctx context.Context) error { return c.hold(ctx, booted) },
 	}, link, nil
 }
 
 // checkReturn returns an error if this machine could not go back to the running system.
 func (c *Conductor) checkReturn(ctx context.Context) error {
 	staged, err := c.Host.Sysroot().Staged()
-	if err == nil && staged != nil && !staged.Locked {
+	if err == nil && staged.Next() {
 		err = fault.New(fault.Refused, "deployment %s is staged", staged.Target.ID()).WithHint("remove it first: ostree admin undeploy 0")
 	}
 	if err != nil {
@@ -72,11 +73,16 @@ func (c *Conductor) NoteCoverage(method settings.RebootMethod) {
 	c.Progress.Note("the new system is booted once, by " + loader + ": if it does not come up, the next power cycle boots the old one")
 }
 
-// hold makes the running system the default again, and returns the ID of the committed deployment.
-func (c *Conductor) hold(ctx context.Context, booted ostree.Deployment) (onTrial string, err error) {
+// committed returns the ID of the default deployment.
+func (c *Conductor) committed() (id string, err error) {
 	all, err := c.Host.Sysroot().Deployments()
 	if err != nil {
 		return "", err
 	}
-	return all[0].ID(), c.boots().Make(ctx, booted.DeploymentRef)
+	return all[0].ID(), nil
+}
+
+// hold makes the running system the default again.
+func (c *Conductor) hold(ctx context.Context, booted ostree.Deployment) error {
+	return c.boots().Make(ctx, booted.DeploymentRef)
 }

@@ -51,17 +51,33 @@ func (l Loader) Set(w Writer, file string) error {
 	return nil
 }
 
+// Check returns an error if Set could not use what is there: it reads what Set reads, and makes of it what Set
+// writes. It writes nothing.
+func (l Loader) Check(w Writer) error {
+	name := strings.Repeat("x", longestName)
+	if l.hook == "" {
+		_, err := w.withVariable(systemBlock, systemVariable, name)
+		return err
+	}
+	if _, _, err := w.read(ownBlock); err != nil { // Set replaces it
+		return err
+	}
+	_, _, err := w.withHook(l.hook)
+	return err
+}
+
+// longestName is more than the length of libostree's names of boot entries, for which an environment block
+// must have room.
+const longestName = 64
+
 // install writes the hook and its environment block, in which no entry is named.
 func (l Loader) install(w Writer) error {
 	if err := w.clear(); err != nil {
 		return err
 	}
-	text, mode, err := w.read(l.hook)
+	text, mode, err := w.withHook(l.hook)
 	if err != nil {
 		return err
-	}
-	if text, err = withHook(text); err != nil {
-		return fmt.Errorf("cannot change GRUB's %s: %w", l.hook, err)
 	}
 	err = hostfiles.Replace(w.Disk, filepath.Join(w.Dir, ownBlock), emptyBlock(), privateMode)
 	if err == nil {
@@ -73,13 +89,31 @@ func (l Loader) install(w Writer) error {
 	return err
 }
 
+// withHook returns what a file has to have with the hook, and its mode.
+func (w Writer) withHook(name string) (text string, mode fs.FileMode, err error) {
+	if text, mode, err = w.read(name); err != nil {
+		return "", 0, err
+	}
+	if text, err = withHook(text); err != nil {
+		return "", 0, fmt.Errorf("cannot change GRUB's %s: %w", name, err)
+	}
+	return text, mode, nil
+}
+
 // privateMode is the mode that bootupd gives to files in GRUB's directory.
 const privateMode = 0o600
 
-// Clear undoes Set. It is a no-op if there is nothing to undo.
+// Clear undoes Set. It is a no-op if there is nothing to undo, also where Set could do nothing.
 func (l Loader) Clear(w Writer) error {
 	if l.hook != "" {
+		if !Installed(w.Dir) {
+			return nil
+		}
 		return w.Remove()
+	}
+	text, err := os.ReadFile(filepath.Join(w.Dir, systemBlock))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && variable(text, systemVariable) == "" {
+		return nil
 	}
 	if err := w.setVariable(systemBlock, systemVariable, ""); err != nil {
 		return fmt.Errorf("cannot undo the boot entry that is started once: %w", err)
@@ -180,16 +214,9 @@ func (w Writer) read(name string) (string, fs.FileMode, error) {
 // setVariable sets a variable in an environment block, in place and durably. It writes nothing if
 // the variable has that value.
 func (w Writer) setVariable(file, name, value string) error {
-	text, _, err := w.read(file)
-	if err != nil {
+	block, err := w.withVariable(file, name, value)
+	if block == nil || err != nil {
 		return err
-	}
-	if text != "" && variable([]byte(text), name) == value {
-		return nil
-	}
-	block, err := withVariable([]byte(text), name, value)
-	if err != nil {
-		return fmt.Errorf("cannot use GRUB's %s: %w", file, err)
 	}
 	path := filepath.Join(w.Dir, file)
 	err = w.Disk.Overwrite(path, block)
@@ -200,4 +227,18 @@ func (w Writer) setVariable(file, name, value string) error {
 		return fmt.Errorf("cannot write GRUB's %s: %w", file, err)
 	}
 	return nil
+}
+
+// withVariable returns the content that an environment block has to have for a variable; nil if the variable has
+// that value.
+func (w Writer) withVariable(file, name, value string) ([]byte, error) {
+	text, _, err := w.read(file)
+	if err != nil || text != "" && variable([]byte(text), name) == value {
+		return nil, err
+	}
+	block, err := withVariable([]byte(text), name, value)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use GRUB's %s: %w", file, err)
+	}
+	return block, nil
 }

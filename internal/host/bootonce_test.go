@@ -9,12 +9,17 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/test/tools/need"
 )
 
-const loaderFeatures = "/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+const (
+	loaderFeatures = "/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+	loaderOnce     = "/sys/firmware/efi/efivars/LoaderEntryOneShot-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+)
 
 // Output of grub2-mkconfig and bootupd, reduced to the selection of entries.
 const (
@@ -22,44 +27,56 @@ const (
 	grubStatic = "load_env\nblscfg\nif [ -f $prefix/custom.cfg ]; then\n  source $prefix/custom.cfg\nfi\n"
 )
 
-// TestOneShot (P59): which boot loaders can start an entry once, and the commands for it.
+// TestOneShot (P59, D190): which boot loaders can start an entry once, and the commands for it.
 func TestOneShot(t *testing.T) {
 	for name, c := range map[string]struct {
 		files  map[string]string
-		file   string // of the boot entry
-		writes error  // what GRUB's file system is refused for
+		links  map[string]string // targets by path
+		file   string            // of the boot entry
+		writes error             // what GRUB's file system is refused for
 		why    string
 	}{
 		"a loader of the boot loader interface": {
-			files: map[string]string{loaderFeatures: "\x06\x00\x00\x00\x18\x00\x00\x00\x00\x00\x00\x00"},
+			files: announced(),
 			file:  "ostree-2.conf",
 		},
-		"one of an entry whose boots are counted":            {files: map[string]string{loaderFeatures: "\x06\x00\x00\x00\x18\x00\x00\x00\x00\x00\x00\x00"}, file: "ostree-2+3.conf"},
-		"one of an entry whose boots are counted, and tried": {files: map[string]string{loaderFeatures: "\x06\x00\x00\x00\x18\x00\x00\x00\x00\x00\x00\x00"}, file: "ostree-2+2-1.conf"},
+		"one of an entry whose boots are counted":            {files: announced(), file: "ostree-2+3.conf"},
+		"one of an entry whose boots are counted, and tried": {files: announced(), file: "ostree-2+2-1.conf"},
 		"one that cannot": {files: map[string]string{loaderFeatures: "\x06\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00"}, why: "no boot loader is known"},
 		"GRUB whose static configuration sources nothing":  {files: map[string]string{"/boot/grub2/grub.cfg": "load_env\nblscfg\n# source $prefix/custom.cfg\n", "/boot/grub2/grubenv": "x"}, why: "sources neither custom.cfg nor user.cfg"},
 		"GRUB on a file system to which it does not write": {files: map[string]string{"/boot/grub2/grub.cfg": grubStatic}, writes: errors.New("GRUB cannot write"), why: "GRUB cannot write"},
 		"petitboot, which reads GRUB's configuration":      {files: map[string]string{"/boot/grub2/grub.cfg": grubStatic, "/sys/firmware/opal/": ""}, why: "petitboot is not known"},
 		"GRUB with entries inside":                         {files: map[string]string{"/boot/grub2/grub.cfg": "menuentry\nsave_env next_entry\n"}, why: `no "blscfg"`},
 		"GRUB without environment":                         {files: map[string]string{"/boot/grub2/grub.cfg": grubMade}, why: "cannot look at GRUB's environment"},
+		"GRUB whose environment is a link":                 {files: map[string]string{"/boot/grub2/grub.cfg": grubMade}, links: map[string]string{"/boot/grub2/grubenv": "../efi/grubenv"}, why: "grubenv: it is no regular file"},
+		"GRUB whose environment is none":                   {files: map[string]string{"/boot/grub2/grub.cfg": grubMade, "/boot/grub2/grubenv": "x"}, why: "it does not begin with"},
+		"GRUB whose environment is full":                   {files: map[string]string{"/boot/grub2/grub.cfg": grubMade, "/boot/grub2/grubenv": block("a=" + strings.Repeat("x", 980) + "\n")}, why: "it has no room"},
+		"GRUB with a file for the hook that is a link":     {files: map[string]string{"/boot/grub2/grub.cfg": grubStatic}, links: map[string]string{"/boot/grub2/custom.cfg": "admin.cfg"}, why: "custom.cfg: it is no regular file"},
+		"a loader of the interface without bootctl":        {files: map[string]string{loaderFeatures: announced()[loaderFeatures]}, why: "there is no /usr/bin/bootctl"},
 		"another or none":                                  {why: "no boot loader is known"},
 		"a variable that is empty":                         {files: map[string]string{loaderFeatures: ""}, why: "no boot loader is known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := machine(t, c.files)
 			h.Root = onDisk(t, h.Root)
+			for path, target := range c.links {
+				writeLink(t, h.Path(path), target)
+			}
 			if c.writes != nil {
 				h.GrubWrites = func(string) error { return c.writes }
 			}
 			var asked []string
 			h.Run = func(_ context.Context, argv ...string) ([]byte, error) {
 				asked = append(asked, strings.ReplaceAll(strings.Join(argv, " "), h.Root, "ROOT"))
-				return nil, nil
+				return nil, os.WriteFile(h.Path(loaderOnce), []byte(argv[2]), 0o600)
 			}
 			_, err := h.OneShot()
 			if c.why != "" {
-				if err == nil || !strings.Contains(err.Error(), c.why) || h.BootOnce(t.Context(), ostree.Deployment{}) == nil || h.ForgetOnce(t.Context()) == nil {
+				if err == nil || !strings.Contains(err.Error(), c.why) || h.BootOnce(t.Context(), ostree.Deployment{}) == nil {
 					t.Errorf("error %v, want %q", err, c.why)
+				}
+				if err := h.ForgetOnce(t.Context()); err != nil || len(asked) > 0 {
+					t.Errorf("what was not set is forgotten: asked %q, %v", asked, err)
 				}
 				return
 			}
@@ -68,6 +85,52 @@ func TestOneShot(t *testing.T) {
 				t.Errorf("asked %q, %v", asked, err)
 			}
 		})
+	}
+}
+
+// TestOneShotReadOnly (D190): where the EFI variables cannot be written, which a unit's sandbox may cause, no entry
+// can be started once, and that is known before a commit. An entry that is set nevertheless is not forgotten silently.
+func TestOneShotReadOnly(t *testing.T) {
+	need.Root(t)
+	h := machine(t, announced())
+	efivars := h.Path(filepath.Dir(loaderFeatures))
+	if err := unix.Mount("tmpfs", efivars, "tmpfs", 0, ""); err != nil {
+		need.Lacking(t, "needs to mount a tmpfs: "+err.Error())
+	}
+	t.Cleanup(func() { _ = unix.Unmount(efivars, unix.MNT_DETACH) })
+	var asked []string
+	h.Run = func(_ context.Context, argv ...string) ([]byte, error) {
+		asked = append(asked, strings.Join(argv, " "))
+		return nil, unix.EROFS
+	}
+	for _, name := range []string{loaderFeatures, loaderOnce} {
+		if err := os.WriteFile(h.Path(name), []byte(announced()[loaderFeatures]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		err := unix.Mount("", efivars, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")
+		if _, oerr := h.OneShot(); err != nil || !errors.Is(oerr, unix.EROFS) {
+			t.Errorf("error %v, want that the file system is read-only (%v)", oerr, err)
+		}
+		if err := h.ForgetOnce(t.Context()); (name == loaderOnce) != errors.Is(err, unix.EROFS) || (name == loaderOnce) != (len(asked) == 1) {
+			t.Errorf("forgotten, with %s: asked %q, %v", filepath.Base(name), asked, err)
+		}
+		if err := unix.Mount("", efivars, "", unix.MS_REMOUNT, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// announced are the files of a machine whose boot loader announces that it can start an entry once.
+func announced() map[string]string {
+	return map[string]string{loaderFeatures: "\x06\x00\x00\x00\x18\x00\x00\x00\x00\x00\x00\x00", "/usr/bin/bootctl": ""}
+}
+
+func writeLink(t *testing.T, path, target string) {
+	t.Helper()
+	real := filepath.Join(filepath.Dir(path), target)
+	err := errors.Join(os.MkdirAll(filepath.Dir(real), 0o755), os.WriteFile(real, []byte(block("")), 0o644), os.Symlink(target, path))
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -159,7 +222,7 @@ func TestOneShotByGRUB(t *testing.T) {
 	}
 }
 
-// TestOneShotFails: what GRUB could not use, or could not be removed again, is refused and stays as it
+// TestOneShotFails (D190): what GRUB could not use, or could not be removed again, is refused and stays as it
 // is, and the next boot is the default.
 func TestOneShotFails(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -182,6 +245,9 @@ func TestOneShotFails(t *testing.T) {
 			d := ostree.Deployment{Entry: ostree.BootEntry{File: c.file}}
 			if err := h.BootOnce(t.Context(), d); err == nil || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("error %v, want %q", err, c.why)
+			}
+			if _, err := h.OneShot(); c.files != nil && (err == nil || !strings.Contains(err.Error(), c.why)) {
+				t.Errorf("before a commit: error %v, want %q", err, c.why)
 			}
 			for path, text := range files {
 				if now, err := os.ReadFile(h.Path(path)); err != nil || string(now) != text {

@@ -30,6 +30,9 @@ func (h *Host) grubOnce() (oneShot, error) {
 	}
 	return oneShot{
 		loader: l.Method(),
+		check: func() error {
+			return h.writeGrub(context.Background(), l.Dir, l.Check)
+		},
 		set: func(ctx context.Context, e ostree.BootEntry) error {
 			return h.writeGrub(ctx, l.Dir, func(w grub.Writer) error { return l.Set(w, e.File) })
 		},

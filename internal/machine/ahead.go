@@ -66,15 +66,29 @@ func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan, firstBoot bool) 
 	if firstBoot && chosen.Mode == settings.ModeInitramfs {
 		find = func(context.Context) (Door, error) { return nil, nil }
 	}
-	if text := m.lookAhead(ctx, chosen.RebootMethod, NextOf(plan), find).Text(); text != "" {
+	if text := m.lookAhead(ctx, chosen.RebootMethod, m.nextShown(ctx, plan, chosen), find).Text(); text != "" {
 		plan.Notes = append(slices.Clone(plan.Notes), text)
 	}
 	return m.withWatchdog(plan, chosen)
 }
 
-// NextOf returns what a plan says about the next system.
-func NextOf(plan pivot.Plan) ways.Next {
-	return ways.Next{Once: plan.Tries(), Kargs: !plan.Kargs.Final.Equal(plan.From().Booted.Options)}
+// nextOf returns what a plan says about the next system. once says that it is entered only once.
+func nextOf(plan pivot.Plan, once bool) ways.Next {
+	return ways.Next{Once: once, Kargs: !plan.Kargs.Final.Equal(plan.From().Booted.Options)}
+}
+
+// NextOf returns what a plan that is carried out says about the next system. What the settings ask for is part of it.
+func NextOf(plan pivot.Plan) ways.Next { return nextOf(plan, plan.Tries()) }
+
+// nextShown is NextOf for a plan that is only shown, and so has no trial: the settings may ask for one, which the plan
+// has when it is carried out, if that is possible here.
+func (m *Machine) nextShown(ctx context.Context, plan pivot.Plan, chosen settings.Settings) ways.Next {
+	once := plan.Tries()
+	if chosen.Fallback == settings.FallbackAuto && m.Fallback != nil {
+		_, err := m.Fallback.Try(ctx, m, chosen.RebootMethod)
+		once = once || err == nil
+	}
+	return nextOf(plan, once)
 }
 
 // goOn has the boot go on into the committed system, without a reboot, when this program has ended.

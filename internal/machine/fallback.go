@@ -18,10 +18,12 @@ type Fallback interface {
 	// Enter reboots into the committed system, once.
 	Enter(ctx context.Context, m *Machine, method settings.RebootMethod) error
 	// Proves reports whether the running system was entered like this, and is still to be proven. In
-	// the started system it completes a Keep that was interrupted.
+	// the started system it then makes the old one the default, unless it is, and it completes a Keep that
+	// was interrupted.
 	Proves(ctx context.Context, m *Machine) (bool, error)
 	// Keep makes the running system the default, because it is proven.
 	Keep(ctx context.Context, m *Machine) error
-	// Return reboots into the old system, because the running one lacks something.
-	Return(ctx context.Context, m *Machine, lacks string) error
+	// Return makes the old system the default, because the running one lacks something. It reboots into it,
+	// or returns an error that says what is lacking.
+	Return(ctx context.Context, m *Machine, lacks string, reboot bool) error
 }

@@ -72,7 +72,7 @@ func TestMountPoints(t *testing.T) {
 				t.Fatal(err)
 			}
 			stored := openRepo(t, repo)
-			setup, err := ostree.ReadPrepareRoot(func(path string) ([]byte, error) { return stored.ReadFile(commit, path) })
+			setup, err := ostree.ReadPrepareRoot(func(path string) (ostree.Found, bool, error) { return stored.Look(commit, path) })
 			if err == nil {
 				err = osimage.CheckMountPoints(commit, setup, stored.HasDir)
 			}

@@ -52,6 +52,10 @@ func (s *Sysroot) Staged() (*Staged, error) {
 	return staged, nil
 }
 
+// Next reports whether a shutdown makes a staged deployment the next boot. It does not if there is none, and not if the
+// deployment is locked: then somebody holds it back.
+func (s *Staged) Next() bool { return s != nil && !s.Locked }
+
 // ParseStaged parses the content of StagedFile, an a{sv} in the host's byte order,
 // which is little-endian on all supported hosts.
 func ParseStaged(data []byte) (*Staged, error) {

@@ -40,7 +40,7 @@ func TestNamesOfKeptLayers(t *testing.T) {
 	try := func(layers int) error {
 		tree := merge.NewPlain(objects)
 		for _, root := range roots[:layers] {
-			if err := tree.Add(merge.LayerFrom(root)); err != nil {
+			if err := tree.Add(merge.LayerFrom(merge.LayerTree{Root: root})); err != nil {
 				return err
 			}
 		}

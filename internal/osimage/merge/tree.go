@@ -48,7 +48,7 @@ type dir struct {
 	files    map[string]*file
 	dirs     map[string]*dir
 
-	names *nameCounter // counts the names that load reads; nil: not counted
+	counter *nameCounter // counts the names that load reads; nil: not counted
 }
 
 // file is a file or symbolic link of a tree.
@@ -114,7 +114,7 @@ func (d *dir) load(store Objects) error {
 	if err != nil {
 		return err
 	}
-	if err := d.names.countSaved(saved); err != nil {
+	if err := d.counter.countSaved(saved); err != nil {
 		return err
 	}
 	d.files, d.dirs = make(map[string]*file, len(saved.Files)), make(map[string]*dir, len(saved.Dirs))
@@ -129,7 +129,7 @@ func (d *dir) load(store Objects) error {
 		}
 	}
 	for name, below := range saved.Dirs {
-		d.dirs[name] = &dir{saved: below, names: d.names}
+		d.dirs[name] = &dir{saved: below, counter: d.counter}
 	}
 	d.loaded = true
 	return nil

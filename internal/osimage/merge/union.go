@@ -39,7 +39,7 @@ func (t *Tree) Add(l *Layer) error {
 	if err := t.names.count(l.memory); err != nil {
 		return err
 	}
-	l.root.names = &t.names // for a layer that an earlier import has kept, whose names are not loaded yet
+	l.root.counter = &t.names // for a layer that an earlier import has kept, whose names are not loaded yet
 	o := onto{t, len(t.layers)}
 	if err := o.add(l); err != nil {
 		return fmt.Errorf("derived layer %d: %w", o.number, err)

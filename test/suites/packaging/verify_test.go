@@ -87,6 +87,18 @@ func TestUnitExposure(t *testing.T) {
 	}
 }
 
+// TestUnitsWriteWhatBootsOnce (D190): a unit whose program enters a system once, or goes back, can write the EFI variables
+// in which the boot loader is told so.
+func TestUnitsWriteWhatBootsOnce(t *testing.T) {
+	for _, unit := range []string{"pivot-firstboot.service", "pivot-trial.service"} {
+		text := string(read(t, filepath.Join(root, "systemd-units", unit)))
+		readOnly := strings.Contains(text, "\nProtectKernelTunables=yes\n")
+		if readOnly && !strings.Contains(text, "\nReadWritePaths=-/sys/firmware/efi/efivars\n") {
+			t.Errorf("%s has a read-only /sys, and with it EFI variables", unit)
+		}
+	}
+}
+
 func checkExposure(t *testing.T, unit string, most float64) {
 	need.Program(t, "systemd-analyze")
 	out := run(t, root, "systemd-analyze", "security", "--offline=true", "--no-pager", "systemd-units/"+unit)

@@ -1,7 +1,9 @@
 package stories_test
 
 import (
+	"context"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -64,7 +66,7 @@ func TestFallbackOfFirstBoot(t *testing.T) {
 	h := newGuarded(t)
 	must(t, h.bootGuarded())
 	h.expectOnce(1)
-	h.expect("A B", pivot.PhaseCommitted, false)
+	h.expect("A B", pivot.PhaseCommitted, true)
 	h.enterNew()
 	if err := day2Rebase(h); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "not proven by its first boot yet") {
 		t.Errorf("changed by hand: %v", err)
@@ -95,7 +97,7 @@ func TestFallbackDeadKernel(t *testing.T) {
 	for attempt := 1; attempt <= pivot.MaxAttempts; attempt++ {
 		must(t, h.bootGuarded())
 		h.expectOnce(attempt)
-		h.expect("A B", pivot.PhaseCommitted, false)
+		h.expect("A B", pivot.PhaseCommitted, true)
 		if r := h.journal(); r.Attempt != attempt || attempt > 1 && !strings.Contains(h.notes, "the new system was not proven: it never came up") {
 			t.Errorf("attempt %d, want %d, notes %s", r.Attempt, attempt, h.notes)
 		}
@@ -107,6 +109,54 @@ func TestFallbackDeadKernel(t *testing.T) {
 	h.expect("A B", pivot.PhaseFailed, false)
 	if h.Reboots != pivot.MaxAttempts {
 		t.Errorf("%d reboots", h.Reboots)
+	}
+}
+
+// TestFallbackComesUpAsTheDefault (D191): a new system that is booted as the default, because the power failed right
+// after the commit, first makes the old one the default: by pivot-trial.service, or else by its first boot, which may
+// fail later. So a power cycle leads back.
+func TestFallbackComesUpAsTheDefault(t *testing.T) {
+	for name, unit := range map[string]bool{"with pivot-trial.service": true, "with the first boot only": false} {
+		t.Run(name, func(t *testing.T) {
+			h := newGuarded(t)
+			must(t, h.bootGuarded())
+			_, err := h.Run(t.Context(), "ostree", "admin", "set-default", "1")
+			must(t, err)
+			h.Boot()
+			h.expect("B A", pivot.PhaseCommitted, true)
+			if unit {
+				must(t, h.conduct())
+			} else {
+				asked, err := os.ReadFile(h.Path(firstboot.EncapsulatedPath))
+				must(t, err)
+				h.Write(firstboot.EncapsulatedPath, []byte("{"))
+				if err := h.bootGuarded(); fault.KindOf(err) != fault.BadInput {
+					t.Errorf("a first boot that fails: %v", err)
+				}
+				h.Write(firstboot.EncapsulatedPath, asked)
+			}
+			h.expect("A B", pivot.PhaseCommitted, true)
+			must(t, h.bootGuarded())
+			h.expect("B A", pivot.PhaseDone, false)
+			if h.Reboots != 1 {
+				t.Errorf("%d reboots", h.Reboots)
+			}
+		})
+	}
+}
+
+// TestFallbackClosedByTheFirstBoot (D191): in the old system, pivot-trial.service leaves the attempt to the first boot,
+// which counts it.
+func TestFallbackClosedByTheFirstBoot(t *testing.T) {
+	h := newGuarded(t)
+	must(t, h.bootGuarded())
+	h.Boot()
+	must(t, h.conduct())
+	h.expect("A B", pivot.PhaseFailed, true)
+	must(t, h.bootGuarded())
+	h.expectOnce(2)
+	if r := h.journal(); r.Attempt != 2 {
+		t.Errorf("attempt %d", r.Attempt)
 	}
 }
 
@@ -137,12 +187,118 @@ func TestFallbackNotTheTarget(t *testing.T) {
 	if h.Reboots != 2 || !strings.Contains(h.notes, "the new system is not what was asked for") {
 		t.Errorf("%d reboots, notes %s", h.Reboots, h.notes)
 	}
-	h.expect("A B", pivot.PhaseCommitted, false)
+	h.expect("A B", pivot.PhaseCommitted, true)
 	h.Boot()
 	must(t, h.bootGuarded())
 	h.expectOnce(3)
 	if r := h.journal(); r.Attempt != 2 || !strings.Contains(h.notes, "nosmt") {
 		t.Errorf("attempt %d, notes %s", r.Attempt, h.notes)
+	}
+}
+
+// TestFallbackAgain (D192): in the new system that is to be proven, nothing is to be opened again: --again proves and
+// keeps it as well, and leaves nothing in the boot loader.
+func TestFallbackAgain(t *testing.T) {
+	h := newGuarded(t)
+	must(t, h.bootGuarded())
+	h.enterNew()
+	b := firstboot.FirstBoot{Machine: h.newMachine(), File: firstboot.EncapsulatedPath, Again: true}
+	must(t, b.Run(t.Context()))
+	h.expect("B A", pivot.PhaseDone, false)
+	if r := h.journal(); r.Closed == nil || r.Attempt != 1 {
+		t.Errorf("closed %+v, attempt %d", r.Closed, r.Attempt)
+	}
+	h.Boot()
+	must(t, h.bootGuarded())
+	h.expect("B A", pivot.PhaseDone, false)
+}
+
+// TestFallbackNoReboot (D193): without a reboot, a new system that is not what was asked for makes the old one the
+// default, and says what it lacks.
+func TestFallbackNoReboot(t *testing.T) {
+	h := newGuarded(t)
+	must(t, h.bootGuarded())
+	h.enterNew()
+	_, err := h.Run(t.Context(), "ostree", "admin", "set-default", "1")
+	must(t, err)
+	h.Write("/proc/cmdline", []byte("quiet\n"))
+	m := h.newMachine()
+	ctx := stoppedByReboot(t, m, h.Host)
+	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath, NoReboot: true}
+	if err := b.Run(ctx); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "nosmt") || h.Reboots != 1 {
+		t.Errorf("%v, %d reboots", err, h.Reboots)
+	}
+	h.expect("A B", pivot.PhaseCommitted, true)
+	h.Boot()
+	must(t, h.bootGuarded())
+	if r := h.journal(); r.Attempt != 2 || !strings.Contains(h.notes, "nosmt") {
+		t.Errorf("attempt %d, notes %s", r.Attempt, h.notes)
+	}
+}
+
+// stage stages a deployment, as another program does.
+func (h *tried) stage(flags ...string) {
+	h.t.Helper()
+	origin := filepath.Join(h.t.TempDir(), "origin")
+	must(h.t, os.WriteFile(origin, []byte("[origin]\nrefspec=os\n"), 0o644))
+	argv := append([]string{"ostree", "admin", "deploy", "--stage", "--os=os", "--origin-file=" + origin, "--karg-append=root=LABEL=root"}, flags...)
+	_, err := h.Run(h.t.Context(), append(argv, h.Commit)...)
+	must(h.t, err)
+}
+
+// TestFallbackWithSomethingStaged (D194): a system is not confirmed as long as something that somebody has staged would
+// be the next boot, and its first boot tries again; what is locked holds nothing up.
+func TestFallbackWithSomethingStaged(t *testing.T) {
+	h := newGuarded(t)
+	must(t, h.bootGuarded())
+	h.enterNew()
+	h.stage()
+	if err := h.bootGuarded(); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "is staged, which would be the next boot") {
+		t.Errorf("kept with something staged: %v", err)
+	}
+	if r := h.journal(); r.Trial == nil || r.Trial.Confirmed || r.Phase != pivot.PhaseCommitted {
+		t.Errorf("the journal says %s, trial %+v", r.Phase, r.Trial)
+	}
+	r := h.journal() // staged after the confirmation
+	r.Trial.Confirmed, r.Trial.New = true, ""
+	must(t, pivot.JournalIn(h.Root).Save(r))
+	if err := h.bootGuarded(); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("made the default with something staged: %v", err)
+	}
+	_, err := h.Run(t.Context(), "ostree", "admin", "undeploy", "0")
+	must(t, err)
+	h.stage("--lock-finalization")
+	must(t, h.bootGuarded())
+	h.expect("B A", pivot.PhaseDone, false)
+}
+
+// TestTryWithSomethingStaged (D194): neither the unit nor an administrator confirms a system on trial while something is
+// staged, also if that was staged after the look at the system.
+func TestTryWithSomethingStaged(t *testing.T) {
+	h := newTried(t)
+	h.oneShot()
+	try := tenMinutes
+	try.Confirm = pivot.ConfirmAuto
+	must(t, h.try(try))
+	h.enter()
+	h.check = func() { h.stage(); h.check = nil }
+	m := day2.Trial{Machine: h.newMachine()}
+	looks := 0
+	m.Sleep = func(context.Context, time.Duration) error {
+		looks++
+		if r := h.journal(); r.Trial == nil || r.Trial.Confirmed {
+			t.Errorf("confirmed with something staged: %+v", r.Trial)
+		}
+		if err := h.confirm(); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "is staged") {
+			t.Errorf("confirmed by hand with something staged: %v", err)
+		}
+		_, err := h.Run(t.Context(), "ostree", "admin", "undeploy", "0")
+		return err
+	}
+	must(t, m.Run(stoppedByReboot(t, m.Machine, h.Host)))
+	h.expect("B A", pivot.PhaseDone, false)
+	if looks != 1 {
+		t.Errorf("%d looks that kept nothing", looks)
 	}
 }
 
@@ -154,7 +310,7 @@ func TestFallbackCannot(t *testing.T) {
 		why   string
 	}{
 		"the boot loader": {func(h *tried) {
-			h.Write("/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", nil)
+			h.Write(loaderFeatures, nil)
 		}, "no boot loader is known here that starts an entry once"},
 		"the new system": {func(h *tried) { must(h.t, os.Remove(h.Path("/etc/systemd/system/pivot-firstboot.service"))) }, "the new system has no /usr/lib/systemd/system/pivot-firstboot.service"},
 	} {

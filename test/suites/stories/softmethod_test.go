@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"machine-pivot/day2"
+	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/settings"
@@ -190,6 +191,38 @@ func TestSoftMethodPlanned(t *testing.T) {
 		if notes := strings.Join(plan.Notes, "; "); !strings.Contains(notes, want) || want == "" && strings.Contains(notes, "is entered") {
 			t.Errorf("%s: notes %q, want %q", method, notes, want)
 		}
+	}
+}
+
+// TestPlanOfFallback (D195): a plan foresees no way that keeps the kernel if the setting fallback=auto has the new system
+// entered only once: neither that of a first boot nor that of a change by hand. Where the setting has no effect, it does.
+func TestPlanOfFallback(t *testing.T) {
+	const excluded = "not by a soft reboot, because the new system is entered only once"
+	for name, able := range map[string]bool{"with a boot loader that can": true, "with one that cannot": false} {
+		t.Run(name, func(t *testing.T) {
+			h := newGuarded(t)
+			h.AllowSoftReboots()
+			h.Write("/proc/sys/kernel/kexec_load_disabled", []byte("1\n"))
+			if !able {
+				h.Write(loaderFeatures, nil)
+			}
+			m := h.newMachine()
+			m.RebootMethod = settings.RebootAuto
+			b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
+			first, err := b.Plan(t.Context())
+			must(t, err)
+			r := day2.Rebase{Machine: m, Pinning: management(t, "0-1")}
+			byHand, err := r.Plan(t.Context(), day2.Prepared{})
+			must(t, err)
+			for _, plan := range []pivot.Plan{first, byHand} {
+				if notes := strings.Join(plan.Notes, "; "); strings.Contains(notes, excluded) != able {
+					t.Errorf("notes %q, want that a soft reboot is excluded: %v", notes, able)
+				}
+			}
+			if h.Reboots != 0 || len(h.asked) != 0 {
+				t.Errorf("a plan has asked %q", h.asked)
+			}
+		})
 	}
 }
 

@@ -3,7 +3,6 @@ package stories_test
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -186,13 +185,4 @@ func TestTryStagedMeanwhile(t *testing.T) {
 		}
 		h.expect("A B", "committed", true)
 	})
-}
-
-// stage has another program stage a deployment.
-func (h *tried) stage() {
-	h.t.Helper()
-	origin := filepath.Join(h.t.TempDir(), "origin")
-	must(h.t, os.WriteFile(origin, []byte("[origin]\nrefspec=x\n"), 0o644))
-	_, err := h.Run(h.t.Context(), "ostree", "admin", "deploy", "--stage", "--os=os", "--origin-file="+origin, "--karg-append=root=LABEL=root", h.Commit)
-	must(h.t, err)
 }

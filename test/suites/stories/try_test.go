@@ -29,6 +29,7 @@ type tried struct {
 	up     time.Duration // since the kernel's start
 	health string        // the state of each unit
 	broken bool          // checks fail
+	check  func()        // what happens during a check; nil: nothing
 	asked  []string      // commands for the boot loader, and checks
 	notes  string
 	old    ostree.Checksum // commit of the old system
@@ -49,9 +50,12 @@ func newTried(t *testing.T) *tried {
 	return h
 }
 
-// oneShot sets the EFI variable of a boot loader that supports one-shot entries.
+const loaderFeatures, loaderOnce = "/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", "/sys/firmware/efi/efivars/LoaderEntryOneShot-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+
+// oneShot sets the EFI variable of a boot loader that supports one-shot entries, and installs bootctl.
 func (h *tried) oneShot() {
-	h.Write("/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", []byte{6, 0, 0, 0, 0x18, 0, 0, 0, 0, 0, 0, 0})
+	h.Write(loaderFeatures, []byte{6, 0, 0, 0, 0x18, 0, 0, 0, 0, 0, 0, 0})
+	h.Write("/usr/bin/bootctl", nil)
 }
 
 func (h *tried) newMachine() *machine.Machine {
@@ -70,8 +74,14 @@ func (h *tried) newMachine() *machine.Machine {
 			return []byte(h.health + "\n"), nil
 		case "/bin/sh", "bootctl":
 			h.asked = append(h.asked, strings.Join(argv, " "))
+			if h.check != nil && argv[0] == "/bin/sh" {
+				h.check()
+			}
 			if h.broken {
 				return nil, errors.New("exit status 1")
+			}
+			if argv[0] == "bootctl" {
+				h.Write(loaderOnce, []byte(argv[2]))
 			}
 			return nil, nil
 		}
@@ -363,6 +373,27 @@ func TestTryRebootRefused(t *testing.T) {
 		must(t, h.conduct())
 		h.expect("A", pivot.PhaseFailed, false)
 	}
+}
+
+// TestTryCutAfterOldIsDefault (D196): the power fails right after the old system was made the default again, before the
+// journal was written once more. The trial has failed, and its deployment is removed.
+func TestTryCutAfterOldIsDefault(t *testing.T) {
+	h := newTried(t)
+	h.oneShot()
+	var cut pivot.JournalContent
+	h.Ostree.Fail = func(call int, after bool) error {
+		if after && h.Ostree.Calls[call-1] == "set-default" {
+			cut = h.journal()
+		}
+		return nil
+	}
+	must(t, h.try(tenMinutes))
+	h.Ostree.Fail = nil
+	must(t, pivot.JournalIn(h.Root).Save(cut))
+	h.expect("A B", pivot.PhaseCommitted, true)
+	h.Boot()
+	must(t, h.conduct())
+	h.expect("A", pivot.PhaseFailed, false)
 }
 
 // TestTryMeanwhile (P59): nothing else changes a machine on trial. What another tool stages is

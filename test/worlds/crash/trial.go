@@ -94,7 +94,7 @@ func (t *trialRun) run(ctx context.Context, m *Machine, argv []string) ([]byte, 
 	case strings.HasPrefix(line, "ostree admin undeploy "):
 		return nil, m.effect("undeploy", nil, unlessStopped(ctx, func() error { return m.undeploy(argv[3]) }))
 	case strings.HasPrefix(line, "bootctl set-oneshot "):
-		return nil, m.effect("one shot", nil, unlessStopped(ctx, func() error { t.once = argv[2]; return nil }))
+		return nil, m.effect("one shot", nil, unlessStopped(ctx, func() error { t.once = argv[2]; return writeAll(map[string]string{m.root + loaderOnce: argv[2]}) }))
 	case argv[0] == "/bin/sh" && t.outcome == TimedOut:
 		return nil, errors.New("exit status 1")
 	case argv[0] == "/bin/sh":
@@ -150,14 +150,14 @@ func (m *Machine) liveTrial() error {
 }
 
 // panicked is a boot whose kernel does not come up. The user has to select the old system in the
-// boot menu if the new one was the default: without one-shot entries, or after a crash between the
+// boot menu if the new one is the default: without one-shot entries, or after a crash between the
 // commit and the step that makes the old system the default again.
 func (m *Machine) panicked() error {
-	r, err := pivot.JournalIn(m.root).Load()
+	all, err := ostree.OpenSysroot(m.dir).Deployments()
 	if err != nil {
 		return err
 	}
-	m.trial.hand = !m.trial.loader && !m.grub || r.Trial != nil && r.Trial.New == ""
+	m.trial.hand = all[0].Checksum.String() == commitB
 	return nil
 }
 
@@ -165,8 +165,17 @@ func (m *Machine) loaderFile() error {
 	if !m.trial.loader {
 		return nil
 	}
-	return writeAll(map[string]string{m.root + "/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f": "\x06\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00"})
+	return errors.Join(os.RemoveAll(m.root+loaderOnce), writeAll(map[string]string{
+		m.root + loaderFeatures:     "\x06\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00",
+		m.root + "/usr/bin/bootctl": "",
+	}))
 }
+
+// EFI variables of the boot loader interface.
+const (
+	loaderFeatures = "/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+	loaderOnce     = "/sys/firmware/efi/efivars/LoaderEntryOneShot-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+)
 
 // bootTrial runs one boot, until it or the trial ends.
 func (m *Machine) bootTrial() (over bool, err error) {

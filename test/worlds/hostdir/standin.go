@@ -108,12 +108,12 @@ func (s *Standin) do(ctx context.Context, verb string, args []string) error {
 			index, err := strconv.Atoi(args[0])
 			return errors.Join(err, s.host.Undeploy(index))
 		}
-		return errors.Join(os.Remove(s.stateFile()), os.Remove(s.originFile()), os.RemoveAll(filepath.Join(s.deployDir(), s.name)))
+		return s.unstage()
 	case "cleanup": // args name the sysroot
 		_, err := output(ctx, append([]string{"ostree", "admin", verb}, args...)...)
 		return err
 	case "set-default":
-		return s.setDefault(args[0])
+		return s.setDefaultCounted(args[0])
 	case "prepare-soft-reboot":
 		return s.prepareSoft(args[0])
 	}
@@ -326,6 +326,28 @@ func (s *Standin) deploy(ctx context.Context, args []string) error {
 		gerr = errors.Join(gerr, os.Rename(found, filepath.Join(filepath.Dir(found), filepath.Base(config))))
 	}
 	return errors.Join(err, gerr)
+}
+
+// setDefaultCounted is setDefault with the index as libostree counts: a staged deployment is the first, and removed
+// (ostree_sysroot_write_deployments).
+func (s *Standin) setDefaultCounted(index string) error {
+	if _, err := os.Stat(s.stateFile()); errors.Is(err, fs.ErrNotExist) {
+		return s.setDefault(index)
+	}
+	i, err := strconv.Atoi(index)
+	if err != nil || i < 1 {
+		return fmt.Errorf("error: the staged deployment has index %s (%v)", index, err)
+	}
+	return errors.Join(s.setDefault(strconv.Itoa(i-1)), s.unstage())
+}
+
+// unstage removes the staged deployment.
+func (s *Standin) unstage() error {
+	err := errors.Join(os.Remove(s.stateFile()), os.Remove(s.originFile()), os.RemoveAll(filepath.Join(s.deployDir(), s.name)))
+	if lerr := os.Remove(s.lockFile()); !errors.Is(lerr, fs.ErrNotExist) {
+		err = errors.Join(err, lerr)
+	}
+	return err
 }
 
 // setDefault makes a deployment the default, like libostree since 2023.6, which may be newer than
