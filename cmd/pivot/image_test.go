@@ -88,7 +88,7 @@ func serveImage(env *testscript.Env, img v1.Image) error {
 func legacyImage(env *testscript.Env) (v1.Image, error) {
 	tree, archive, layers := filepath.Join(env.WorkDir, ".tree"), filepath.Join(env.WorkDir, ".archive"), filepath.Join(env.WorkDir, ".layers")
 	bin := filepath.Join(tree, "usr/bin")
-	if err := errors.Join(os.MkdirAll(bin, 0o755), os.Mkdir(layers, 0o755)); err != nil {
+	if err := errors.Join(os.MkdirAll(bin, 0o755), os.Mkdir(filepath.Join(tree, "sysroot"), 0o755), os.Mkdir(layers, 0o755)); err != nil {
 		return nil, err
 	}
 	for i := range 20 {

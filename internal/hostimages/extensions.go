@@ -3,12 +3,10 @@ package hostimages
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/osimage/layer"
@@ -57,12 +55,8 @@ func (e Extensions) room() (free int64, withRepo bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	var here, there unix.Stat_t
-	if err := errors.Join(unix.Stat(e.path("/var"), &here), unix.Stat(repo.Path(), &there)); err != nil {
-		return 0, false, fmt.Errorf("cannot tell whether /var is on the repository's file system: %w", err)
-	}
-	if here.Dev != there.Dev {
-		return free, false, nil
+	if shared, err := host.SameFileSystem(e.path("/var"), repo.Path()); err != nil || !shared {
+		return free, false, err
 	}
 	room, err := repo.Room()
 	return min(free, room), true, err

@@ -71,7 +71,7 @@ func (h *tried) newMachine() *machine.Machine {
 	changed.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
 		switch argv[0] {
 		case "systemctl":
-			return []byte(h.health + "\n"), nil
+			return []byte("ActiveState=" + h.health + "\n"), nil
 		case "/bin/sh", "bootctl":
 			h.asked = append(h.asked, strings.Join(argv, " "))
 			if h.check != nil && argv[0] == "/bin/sh" {
