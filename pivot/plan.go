@@ -2,7 +2,6 @@ package pivot
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -211,75 +210,4 @@ func replaced(state State) (notes []string) {
 		notes = append(notes, fmt.Sprintf("deployment %s is pending and will be replaced", d.ID()))
 	}
 	return notes
-}
-
-// Failures is like Prove without what users may change at any time: that is drift, which makes no
-// commit undone, holds no slot, and fails no trial.
-func Failures(state State, target Target) []string {
-	return Prove(state, target.withoutUsers(state.Etc))
-}
-
-func (t Target) withoutUsers(etc Etc) Target {
-	t.Entries = slices.DeleteFunc(slices.Clone(t.Entries), etc.usersDecide)
-	return t
-}
-
-// Compare compares the running system with target and returns the differences; none means that
-// the target is reached. Unlike Diff it also checks the running kernel's command line, which a
-// boot loader may have changed.
-func Compare(state State, target Target) []Difference {
-	plan, err := planFor(state, target, nil)
-	if err != nil {
-		return []Difference{{Class: ClassArguments, Wrong: WrongDiffers, Message: err.Error()}}
-	}
-	differences := slices.Concat(imageDifferences(state, target, plan), argumentDifferences(state, target, plan))
-	for _, change := range plan.Entries {
-		differences = append(differences, change.Difference())
-	}
-	for _, change := range plan.Packages {
-		differences = append(differences, change.Difference())
-	}
-	if !plan.newSystem() {
-		for _, name := range slices.Sorted(maps.Keys(state.Etc.Units.Wrong)) {
-			differences = append(differences, Difference{ClassUnit, name, "", WrongDiffers, fmt.Sprintf("unit %s: %v", name, state.Etc.Units.Wrong[name])})
-		}
-	}
-	return differences
-}
-
-func imageDifferences(state State, target Target, plan Plan) (all []Difference) {
-	if plan.Image.Changed {
-		all = append(all, Difference{ClassImage, plan.Image.To, "", WrongDiffers, fmt.Sprintf("image: booted %s, wanted %s", plan.Image.From, plan.Image.To)})
-	}
-	// Programs that import an image make commits of their own: only a commit that does not say of which manifest it
-	// was made is compared.
-	if want := target.Image.Commit; want != "" && !state.Booted.carries(want) && !target.Image.is(state.Booted.Manifest) {
-		all = append(all, Difference{ClassImage, want, "", WrongDiffers, fmt.Sprintf("ostree commit: booted %s, wanted %s", state.Booted.Commit, want)})
-	}
-	return all
-}
-
-func argumentDifferences(state State, target Target, plan Plan) (all []Difference) {
-	differ := func(arg string, wrong Wrong, what string) {
-		all = append(all, Difference{ClassArguments, arg, "", wrong, fmt.Sprintf("kernel argument %s: %s", arg, what)})
-	}
-	for _, arg := range plan.Kargs.Appended {
-		differ(arg, WrongMissing, "not in effect in the boot entry")
-	}
-	for _, arg := range plan.Kargs.Deleted {
-		if !slices.Contains(plan.Kargs.Appended, arg) {
-			differ(arg, WrongExtra, "still in the boot entry")
-		}
-	}
-	if target.Kargs.Literal {
-		for _, arg := range plan.Kargs.Respelled {
-			differ(arg, WrongDiffers, "in the boot entry in another spelling only, and the machine-config daemon compares to the letter")
-		}
-	}
-	if running, err := target.Kargs.Apply(state.Cmdline); err == nil && !plan.Kargs.Changed {
-		for _, arg := range running.Appended {
-			differ(arg, WrongMissing, "in the boot entry, but the running kernel was started without it")
-		}
-	}
-	return all
 }

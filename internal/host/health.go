@@ -4,19 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
-
-// uptime returns the time since the running kernel started.
-func uptime() (time.Duration, error) {
-	var since unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &since); err != nil {
-		return 0, fmt.Errorf("cannot observe the host: %w", err)
-	}
-	return time.Duration(since.Nano()), nil
-}
 
 // Unhealthy returns a message for each unit in the setting "health" that is not active, and for
 // settings or states that cannot be read.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/ostree"
+	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
 
@@ -89,4 +90,13 @@ func (h *Host) stagedDeployment(state *pivot.State, staged *ostree.Staged) (d os
 	p, err = h.Deployment(d)
 	p.Staged = true
 	return d, p, err
+}
+
+// NextLine returns the kernel command line of the next boot: that of the default boot entry, or
+// the running kernel's if there is none.
+func (h *Host) NextLine() (kargs.Line, error) {
+	if all, err := h.Sysroot().Deployments(); err == nil && len(all) > 0 && all[0].Entry.Options != "" {
+		return kargs.Split(all[0].Entry.Options), nil
+	}
+	return h.cmdline()
 }

@@ -10,7 +10,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/pinning"
-	"machine-pivot/kargs"
 )
 
 // CPUs reads the machine's CPUs from sysfs: which are present, which are online, and which are
@@ -99,13 +98,4 @@ func (h *Host) readInto(files map[string][]byte, path string) error {
 	}
 	files[path] = data
 	return nil
-}
-
-// NextLine returns the kernel command line of the next boot: that of the default boot entry, or
-// the running kernel's if there is none.
-func (h *Host) NextLine() (kargs.Line, error) {
-	if all, err := h.Sysroot().Deployments(); err == nil && len(all) > 0 && all[0].Entry.Options != "" {
-		return kargs.Split(all[0].Entry.Options), nil
-	}
-	return h.cmdline()
 }

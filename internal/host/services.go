@@ -3,21 +3,10 @@ package host
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
-
-	"machine-pivot/internal/start"
 )
-
-// Runs reports whether the machine is the one that this program runs on, and not the files of
-// another.
-func (h *Host) Runs() bool {
-	running, err := os.ReadFile(start.BootIDFile)
-	id, err2 := h.readLine(start.BootIDFile)
-	return err == nil && err2 == nil && strings.TrimSpace(string(running)) == id
-}
 
 // Services controls the services of the running system. Reload and Restart return when systemd
 // has finished the job.

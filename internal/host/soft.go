@@ -172,3 +172,11 @@ func policyOf(root string) (string, error) {
 	}
 	return string(sum.Sum(nil)), nil
 }
+
+// softly asks systemd for a soft reboot; otherwise it is like reboot.
+func softly(ctx context.Context) error {
+	if err := blocked(ctx); err != nil {
+		return err
+	}
+	return startTarget(ctx, "soft-reboot.target")
+}

@@ -3,6 +3,11 @@ package host
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/softreboot"
@@ -38,4 +43,21 @@ func (h *Host) softReboots() (uint32, error) {
 		return 0, fault.New(fault.Unavailable, "cannot observe the host: cannot ask systemd for its soft reboots: %w", err)
 	}
 	return count, nil
+}
+
+// uptime returns the time since the running kernel started.
+func uptime() (time.Duration, error) {
+	var since unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &since); err != nil {
+		return 0, fmt.Errorf("cannot observe the host: %w", err)
+	}
+	return time.Duration(since.Nano()), nil
+}
+
+// Runs reports whether the machine is the one that this program runs on, and not the files of
+// another.
+func (h *Host) Runs() bool {
+	running, err := os.ReadFile(start.BootIDFile)
+	id, err2 := h.readLine(start.BootIDFile)
+	return err == nil && err2 == nil && strings.TrimSpace(string(running)) == id
 }
