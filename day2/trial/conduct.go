@@ -161,7 +161,12 @@ func (c *Conductor) goBack(ctx context.Context) error {
 	if err := c.turnBack(ctx); err != nil {
 		return err
 	}
-	return c.Reboot(ctx, "the old system, deployment "+old, "reboot by hand to go back to it", c.Host.Reboot)
+	return c.Reboot(ctx, "the old system, deployment "+old, "reboot by hand to go back to it", func(ctx context.Context) error {
+		if err := c.turnBack(ctx); err != nil { // once more: somebody may have staged something while the reboot was blocked
+			return err
+		}
+		return c.Host.Reboot(ctx)
+	})
 }
 
 // turnBack has the next boot start the old system.

@@ -186,3 +186,26 @@ func TestTryStagedMeanwhile(t *testing.T) {
 		h.expect("A B", "committed", true)
 	})
 }
+
+// TestGoBackStagedMeanwhile (D180): if another program stages a deployment while the reboot that leads back from a failed
+// trial is blocked, the old system is the next boot all the same.
+func TestGoBackStagedMeanwhile(t *testing.T) {
+	h := newTried(t)
+	h.oneShot()
+	must(t, h.try(tenMinutes))
+	h.enter()
+	failed := day2.Trial{Machine: h.newMachine()}
+	failed.Sleep = func(context.Context, time.Duration) error { h.up += 5 * time.Minute; return nil }
+	ctx, ways := blockedOnce(t, failed.Machine, func(request int) {
+		if request == 1 {
+			h.stage()
+		}
+	})
+	must(t, failed.Run(ctx))
+	staged, err := h.Sysroot().Staged()
+	must(t, err)
+	if staged != nil || !slices.Equal(*ways, []string{"reboot", "reboot"}) {
+		t.Errorf("staged %v, left by %q", staged, *ways)
+	}
+	h.expect("A B", pivot.PhaseFailed, true)
+}
