@@ -187,6 +187,25 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// TestPackagesAreDescribed checks that docs/architecture.md has a row for each package of the product.
+func TestPackagesAreDescribed(t *testing.T) {
+	described := map[string]bool{}
+	for line := range strings.Lines(readText(t, "docs/architecture.md")) {
+		if name, found := strings.CutPrefix(line, "| `"); found {
+			name, _, _ = strings.Cut(name, "`")
+			described[name] = true
+		}
+	}
+	for _, p := range packages(t) {
+		if p.underTest() || p.Name == "main" && !strings.HasPrefix(p.short(), "cmd/") {
+			continue
+		}
+		if !described[p.short()] {
+			t.Errorf("docs/architecture.md does not say what package %s is for", p.short())
+		}
+	}
+}
+
 // TestImportsAreUsed checks that each permission in the table is used, because an unused one would
 // later allow imports that the table is meant to prevent.
 func TestImportsAreUsed(t *testing.T) {
