@@ -19,7 +19,7 @@ func (h *Host) observeNext(ctx context.Context, state *pivot.State, booted ostre
 	}
 	next := booted
 	switch {
-	case staged != nil && !staged.Locked:
+	case staged.Next():
 		next, err = h.observeStaged(state, booted, staged, target)
 	default:
 		if len(all) > 0 {
@@ -45,7 +45,7 @@ func (h *Host) observeNext(ctx context.Context, state *pivot.State, booted ostre
 // the link of a boot entry is used past the boot loader, or given to it, only after this check, at each try.
 func (h *Host) CheckNothingStaged() error {
 	staged, err := h.Sysroot().Staged()
-	if err == nil && staged != nil && !staged.Locked {
+	if err == nil && staged.Next() {
 		err = fmt.Errorf("deployment %s is staged: the shutdown makes it the next boot, and writes the boot entries anew", staged.Target.ID())
 	}
 	return err
