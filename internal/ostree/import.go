@@ -60,8 +60,8 @@ const (
 // object is what an import knows about an object.
 type object struct {
 	state objectState
-	epoch epoch // in which it was staged
 	again bool  // another object has become this one by its new label
+	epoch epoch // in which it was staged
 }
 
 // ImportStats counts objects and bytes of an import.
