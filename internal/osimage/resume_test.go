@@ -18,11 +18,14 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// tiny returns an archive repository with one commit of three files.
+// tiny returns an archive repository with one commit of three files and what an OS must have.
 func tiny(t *testing.T) (repo, commit string) {
 	t.Helper()
 	repo, tree := filepath.Join(t.TempDir(), "tiny"), t.TempDir()
 	ostreeTool(t, "init", "--repo="+repo, "--mode=archive")
+	if err := os.Mkdir(filepath.Join(tree, "sysroot"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"a", "b", "c"} {
 		if err := os.WriteFile(filepath.Join(tree, name), []byte("content of "+name), 0o644); err != nil {
 			t.Fatal(err)
