@@ -107,9 +107,9 @@ func enterMachine(t *testing.T, l *lab.Lab, name string, method settings.RebootM
 	return m
 }
 
-// sayMounts prints the mounts of a system on the console.
+// sayMounts reports the mounts of a system.
 func sayMounts() []vm.TreeFile {
-	return lab.Typed("say-mounts", "findmnt -rno TARGET,FSTYPE,FSROOT,VFS-OPTIONS | while read -r line; do echo \"@@mount $line\"; done", "PathExists=/usr")
+	return lab.Typed("say-mounts", "findmnt -rno TARGET,FSTYPE,FSROOT,VFS-OPTIONS | while read -r line; do echo \"@@mount $line\"; done >/dev/ttyS1", "PathExists=/usr")
 }
 
 // entered enters B on the first boot, in the cheapest way, and then boots B in the ordinary way.
@@ -206,10 +206,10 @@ func expectOneBoot(t *testing.T, m *vm.Machine) {
 // serial matches the number by which deployments of one commit differ.
 var serial = regexp.MustCompile(`(/deploy/[0-9a-f]{64})\.[0-9]+`)
 
-// mounts returns the mounts that a system has printed, sorted, without those of the boot alone.
+// mounts returns the mounts that a system has reported, sorted, without those of the boot alone.
 func mounts(b *vm.BootResult) (all []string) {
-	for _, line := range b.Serial {
-		if _, mount, found := strings.Cut(line.Text, "@@mount "); found && !strings.HasPrefix(mount, "/run/credentials") {
+	for _, line := range b.Reported {
+		if mount, found := strings.CutPrefix(line, "@@mount "); found && !strings.HasPrefix(mount, "/run/credentials") {
 			all = append(all, serial.ReplaceAllString(mount, "$1"))
 		}
 	}
