@@ -31,9 +31,6 @@ func tiny(t *testing.T) (repo, commit string) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(tree, "sysroot"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	return repo, ostreeTool(t, "commit", "--repo="+repo, "--branch=tiny", "--timestamp=@0", "--add-metadata-string=version=1.2.3", tree)
 }
 
