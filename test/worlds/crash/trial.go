@@ -27,6 +27,7 @@ type trialRun struct {
 	early   bool          // see DefaultTooEarly
 	loader  bool          // the boot loader supports one-shot entries
 	hand    bool          // the user selects the old system in the boot menu
+	left    bool          // the last boot ended with the reboot that the program has asked for
 }
 
 // Outcome is how the trial of the new system ends.
@@ -151,13 +152,15 @@ func (m *Machine) liveTrial() error {
 
 // panicked is a boot whose kernel does not come up. The user has to select the old system in the
 // boot menu if the new one is the default: without one-shot entries, or after a crash between the
-// commit and the step that makes the old system the default again.
+// commit and the step that makes the old system the default again. Nobody is there after a reboot by a
+// program that can enter the new system once.
 func (m *Machine) panicked() error {
 	all, err := ostree.OpenSysroot(m.dir).Deployments()
 	if err != nil {
 		return err
 	}
-	m.trial.hand = all[0].Checksum.String() == commitB
+	once := m.trial.loader || m.grub
+	m.trial.hand = all[0].Checksum.String() == commitB && !(once && m.trial.left)
 	return nil
 }
 
@@ -179,6 +182,7 @@ const (
 
 // bootTrial runs one boot, until it or the trial ends.
 func (m *Machine) bootTrial() (over bool, err error) {
+	m.trial.left = false
 	for n := range maxStarts {
 		if err := m.noteState(n); err != nil {
 			return false, err
@@ -202,6 +206,7 @@ func (m *Machine) bootTrial() (over bool, err error) {
 			return false, m.down()
 		case m.rebooting:
 			m.Reboots++
+			m.trial.left = true
 			return false, m.shutdown()
 		case m.loss == Kill, err == nil, fault.KindOf(err).Transient():
 			continue
