@@ -149,7 +149,7 @@ func start(t *testing.T, more []string) (pid string) {
 
 // started waits until the systemd that a process has started listens, and returns its process ID.
 func started(parent int) (pid string, err error) {
-	for range 300 {
+	for range 1200 { // two minutes: four times what it took on a host with a load of ten
 		var pids []byte
 		if pids, err = os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", parent, parent)); err == nil {
 			pid = strings.TrimSpace(string(pids))
