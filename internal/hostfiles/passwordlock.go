@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/internal/filelock"
 	"machine-pivot/internal/selinux"
 )
 
@@ -17,10 +18,8 @@ import (
 // systemd-sysusers(8) exclude each other while they change accounts.
 const passwordLock = "/etc/.pwd.lock"
 
-const (
-	passwordWait  = 15 * time.Second       // how long to wait for the lock, as in lckpwdf(3)
-	passwordRetry = 100 * time.Millisecond // interval between attempts
-)
+// passwordWait is how long to wait for the lock, as in lckpwdf(3).
+const passwordWait = 15 * time.Second
 
 // SetPassword sets the password at a path returned by PasswordPath, in the running system with
 // the given root directory. If password is nil, it locks the password. The file is replaced
@@ -72,19 +71,8 @@ func lockPasswords(ctx context.Context, root string) (unlock func() error, err e
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, passwordWait, fmt.Errorf("somebody else changes accounts for longer than %v", passwordWait))
 	defer cancel()
-	lock := unix.Flock_t{Type: unix.F_WRLCK}
-	for {
-		err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &lock)
-		if err == nil {
-			return file.Close, nil
-		}
-		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
-			return nil, errors.Join(fmt.Errorf("cannot lock accounts: %w", err), file.Close())
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("cannot lock accounts: %w", context.Cause(ctx)), file.Close())
-		case <-time.After(passwordRetry):
-		}
+	if err := filelock.Wait(ctx, file, filelock.Exclusive); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot lock accounts: %w", err), file.Close())
 	}
+	return file.Close, nil
 }

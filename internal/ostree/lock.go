@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"machine-pivot/internal/filelock"
 )
 
 // lockShared takes the repository's lock in shared mode, as libostree's writers do: writers
@@ -21,25 +20,13 @@ func (r *Repo) lockShared(ctx context.Context) (*os.File, error) {
 	}
 	if r.config.lockTimeout >= 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.config.lockTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, r.config.lockTimeout, fmt.Errorf("another program has held it for %v", r.config.lockTimeout))
 		defer cancel()
 	}
-	request := unix.Flock_t{Type: unix.F_RDLCK}
-	for {
-		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &request)
-		if err == nil {
-			return f, nil
-		}
-		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
-			return nil, errors.Join(fmt.Errorf("cannot lock repository: %w", err), f.Close())
-		}
-		// Polled, because waiting in the kernel cannot be cancelled by a context.
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("cannot lock repository: another program holds it: %w", ctx.Err()), f.Close())
-		case <-time.After(100 * time.Millisecond):
-		}
+	if err := filelock.Wait(ctx, f, filelock.Shared); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot lock repository: %w", err), f.Close())
 	}
+	return f, nil
 }
 
 // openLock opens the file of the repository's lock.
@@ -59,12 +46,12 @@ func (r *Repo) Idle(work func() error) (idle bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	request := unix.Flock_t{Type: unix.F_WRLCK}
-	switch err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &request); {
-	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EACCES):
-		return false, nil
-	case err != nil:
+	locked, err := filelock.Try(f, filelock.Exclusive)
+	if err != nil {
 		return false, fmt.Errorf("cannot lock repository: %w", err)
+	}
+	if !locked {
+		return false, nil
 	}
 	return true, work()
 }
