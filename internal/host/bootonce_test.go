@@ -138,12 +138,12 @@ func writeLink(t *testing.T, path, target string) {
 // there is none.
 func onDisk(t *testing.T, dir string) string {
 	t.Helper()
-	copied, err := os.MkdirTemp("/var/tmp", "pivot-once-*")
+	parent, err := os.MkdirTemp("/var/tmp", "pivot-once-*")
 	if err != nil {
 		need.Lacking(t, "needs a directory on a disk: "+err.Error())
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(copied) })
-	copied = filepath.Join(copied, "root")
+	t.Cleanup(func() { _ = os.RemoveAll(parent) })
+	copied := filepath.Join(parent, "root")
 	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
