@@ -135,7 +135,7 @@ func TestTooManyLayers(t *testing.T) {
 		m["layers"] = many
 	}, func(document) {})
 	_, err := newLocalHost(t).importRef(parse(t, "oci:"+path), bare(t))
-	refused(t, err, fault.BadInput, "it has 513 layers, more than 512", "the image is damaged")
+	refused(t, err, fault.BadInput, "it has 513 layers, more than 512", "build the image with less in it")
 }
 
 // TestImpossibleSizes (D174): sizes in a manifest whose sum would overflow are refused.

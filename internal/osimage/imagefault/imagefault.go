@@ -1,6 +1,6 @@
-// Package imagefault defines the failures that all packages of osimage report: a damaged
-// image, and a disk that is full or read-only. Both are permanent. The responses of a registry
-// are classified in package source.
+// Package imagefault defines the failures that all packages of osimage report: an image that is
+// damaged or too large, and a disk that is full or read-only. All are permanent. The responses of a
+// registry are classified in package source.
 package imagefault
 
 import (
@@ -14,6 +14,12 @@ import (
 // Damaged returns an error for an image with wrong content. The format is that of fmt.Errorf.
 func Damaged(format string, args ...any) *fault.Error {
 	return fault.New(fault.BadInput, format, args...).WithHint("the image is damaged; push it again")
+}
+
+// TooLarge returns an error for an image that may be whole, but is beyond a limit of the import
+// (docs/import.md). The format is that of fmt.Errorf.
+func TooLarge(format string, args ...any) *fault.Error {
+	return fault.New(fault.BadInput, format, args...).WithHint("build the image with less in it; the limits are in pivot's docs/import.md")
 }
 
 // CannotWrite returns an error for a full or read-only disk, or nil for any other error.

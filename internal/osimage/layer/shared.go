@@ -87,7 +87,7 @@ func (f *feeder) uncount(err error) {
 func (f *feeder) countXattrs(n int64) error {
 	f.kept += n
 	if f.shared.kept.Add(n) > maxKept {
-		return imagefault.Damaged("its layers have more than %d bytes of extended attributes that files refer to", maxKept)
+		return imagefault.TooLarge("its layers have more than %d bytes of extended attributes that files refer to", maxKept)
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func (f *feeder) countXattrs(n int64) error {
 func (f *feeder) countObject() error {
 	f.objects++
 	if f.shared.objects.Add(1) > maxObjects {
-		return imagefault.Damaged("it has more than %d objects", maxObjects)
+		return imagefault.TooLarge("it has more than %d objects", maxObjects)
 	}
 	return nil
 }
@@ -115,12 +115,12 @@ func (f *feeder) countNames(n int64) error {
 func (f *feeder) countUnpacked(read, size int64) error {
 	before := max(f.unpacked, read)
 	if size > maxUnpacked-before {
-		return imagefault.Damaged("it unpacks to more than %d GiB", maxUnpacked>>30)
+		return imagefault.TooLarge("it unpacks to more than %d GiB", maxUnpacked>>30)
 	}
 	more := before + size - f.unpacked
 	f.unpacked += more
 	if f.shared.unpacked.Add(more) > maxUnpackedImage {
-		return imagefault.Damaged("its layers unpack to more than %d GiB together", maxUnpackedImage>>30)
+		return imagefault.TooLarge("its layers unpack to more than %d GiB together", maxUnpackedImage>>30)
 	}
 	return nil
 }

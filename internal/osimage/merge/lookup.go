@@ -74,7 +74,7 @@ func (t *Tree) read(at string) ([]byte, error) {
 		return nil, err
 	}
 	if stat.Size > maxConfig {
-		return nil, imagefault.Damaged("/%s has more than %d bytes", at, maxConfig)
+		return nil, imagefault.TooLarge("/%s has more than %d bytes", at, maxConfig)
 	}
 	in, err := t.objects.OpenFile(f.object)
 	if err != nil {

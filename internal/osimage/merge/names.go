@@ -36,5 +36,5 @@ func (c *nameCounter) countSaved(d *ostree.Directory) error {
 
 // TooManyNames returns the error for an image with names beyond MaxNames.
 func TooManyNames() error {
-	return imagefault.Damaged("the names in its derived layers take more than %d bytes of memory", MaxNames)
+	return imagefault.TooLarge("the names in its derived layers take more than %d bytes of memory", MaxNames)
 }

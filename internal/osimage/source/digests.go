@@ -32,7 +32,7 @@ func checkAmount(what string, raw []byte) error {
 			return nil
 		}
 	}
-	return imagefault.Damaged("its %s has more than %d parts", what, maxTokens)
+	return imagefault.TooLarge("its %s has more than %d parts", what, maxTokens)
 }
 
 // checkDigest rejects a malformed digest: the library's methods for digests panic on some.
@@ -58,7 +58,7 @@ func checkLayerDigest(what string, digest digestlib.Digest) error {
 // checkManifest checks the number of layers in a manifest, their sizes, and all its digests.
 func checkManifest(config types.BlobInfo, layers []types.BlobInfo) error {
 	if len(layers) > maxLayers {
-		return imagefault.Damaged("it has %d layers, more than %d", len(layers), maxLayers)
+		return imagefault.TooLarge("it has %d layers, more than %d", len(layers), maxLayers)
 	}
 	wrong := []error{checkDigest("its config", config.Digest)}
 	for n, layer := range layers {

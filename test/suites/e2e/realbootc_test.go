@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,15 +12,85 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestRealBootc: bootc itself reads a host before and after pivot's commits of a native, a derived and a plain image:
-// its status succeeds, and names the image that runs and the one that is committed. PIVOT_BOOTC is the program, built
-// for the guest's release of Debian; without it, the test is skipped. It is part of "make nightly".
+// TestRealBootc tries bootc itself beside pivot. PIVOT_BOOTC is the program, built for the guest's release of Debian;
+// without it, the test is skipped. It is part of "make nightly".
 func TestRealBootc(t *testing.T) {
 	program := os.Getenv("PIVOT_BOOTC")
 	if program == "" {
 		t.Skip("PIVOT_BOOTC does not name a bootc to try; test/suites/stories.TestWhatBootcReads checks what it reads")
 	}
-	l := newLab(t, vm.GuestSpec{Suite: vm.Forky, Overlay: []vm.TreeFile{{Path: "/usr/bin/bootc", Mode: 0o755, Source: program}}})
+	world := newLab(t, vm.GuestSpec{Suite: vm.Forky, Overlay: append(skopeo(t), vm.TreeFile{Path: "/usr/bin/bootc", Mode: 0o755, Source: program})})
+	together(t, []bootCase{
+		{"status", func(t *testing.T) { readsStatus(t, alone(t, world)) }},
+		{"a tag that moves", func(t *testing.T) { seesMovedTag(t, alone(t, world)) }},
+	})
+}
+
+// skopeo returns the files of Debian's package that bootc needs to ask a registry.
+func skopeo(t *testing.T) []vm.TreeFile {
+	t.Helper()
+	packages, err := (&vm.Builder{Log: testLog{t}}).Packages(t.Context(), vm.GuestSpec{Suite: vm.Forky}, []string{"skopeo"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []vm.TreeFile{{Path: "/etc/containers/policy.json", Mode: 0o644, Content: []byte(`{"default": [{"type": "insecureAcceptAnything"}]}`)}}
+	for _, name := range []string{"usr/bin/skopeo", "usr/lib/x86_64-linux-gnu/libsubid.so.5"} {
+		files = append(files, vm.TreeFile{Path: "/" + name, Mode: 0o755, Source: filepath.Join(packages, name)})
+	}
+	return files
+}
+
+// seesMovedTag: where pivot has committed an image by its tag, bootc follows the tag. Its check finds nothing while the
+// tag is the same, and the new digest when it has moved; after "pivot upgrade" it finds nothing again.
+func seesMovedTag(t *testing.T, l *lab.Lab) {
+	push := func(content string) (tag, digest string) {
+		t.Helper()
+		image, err := l.WithFiles(t.Context(), "followed", map[string]string{"usr/share/followed": content})
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, digest, _ := strings.Cut(image, "@")
+		return name + ":b", digest
+	}
+	tag, first := push("first")
+	check := `out=$(bootc upgrade --check 2>&1) && say check $out || say check failed: $out`
+	files, err := lab.Day2(`out=$(bootc status --json 2>&1); say booted "$out"`+"\n", map[string]string{
+		"follow":  "pivot rebase " + tag + "; systemctl reboot",
+		"check":   "./check",
+		"upgrade": "./check; pivot upgrade; systemctl reboot",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files,
+		vm.TreeFile{Path: "/var/lib/day2/check", Mode: 0o755, Content: []byte("#!/bin/sh\nsay() { echo \"@@day2 $*\" | tee /dev/ttyS1 >/dev/console; }\n" + check + "\n")},
+		vm.TreeFile{Path: "/etc/ostree/auth.json", Mode: 0o600, Content: l.Registry.PullSecret(l.Registry.HostAs(lab.GuestHost))},
+	)
+	m, err := l.MachineByHand(t.Context(), diskName(t), "true", files, testLog{t})
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot(t, m, lab.TypedOn("follow"))
+	said := func(word string) map[string]string { return lab.Day2Said(boot(t, m, lab.TypedOn(word))) }
+	expect := func(when string, said map[string]string, runs string, moved string) {
+		t.Helper()
+		if got := bootcStatus(t, when, said["booted"]).Booted.digest(); got != runs {
+			t.Errorf("%s: bootc says that %q is booted, want %q", when, got, runs)
+		}
+		none := strings.Contains(said["check"], "No changes in: docker://"+tag)
+		if found := moved != "" && strings.Contains(said["check"], moved); none != (moved == "") || found != (moved != "") {
+			t.Errorf("%s: bootc upgrade --check: %q; the tag has moved to %q", when, said["check"], moved)
+		}
+	}
+	expect("after the commit", said("check"), first, "")
+	_, second := push("second")
+	expect("after the tag has moved", said("upgrade"), first, second)
+	expect("after pivot upgrade", said("check"), second, "")
+}
+
+// readsStatus: bootc reads a host before and after pivot's commits of a native, a derived and a plain image: its status
+// succeeds, and names the image that runs and the one that is committed.
+func readsStatus(t *testing.T, l *lab.Lab) {
 	images := map[string]string{}
 	for kind, make := range map[string]func() (string, error){
 		"native": func() (string, error) {
