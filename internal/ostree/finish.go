@@ -75,7 +75,11 @@ func (im *Import) finishRoots(ctx context.Context, roots []Root) (err error) {
 			return err
 		}
 	}
-	maps.Copy(im.whole, w.seen)
+	if len(im.whole) == 0 { // most imports finish once, and then a copy would be garbage
+		im.whole = w.seen
+	} else {
+		maps.Copy(im.whole, w.seen)
+	}
 	// Other programs notice new refs by the modification time of the repository.
 	now := time.Now()
 	return os.Chtimes(im.repo.path, now, now)

@@ -67,16 +67,16 @@ func (im *Import) syncAll() error {
 	return cmp.Or(im.flusher.failed, err)
 }
 
-// byDurability splits staged objects into the files that are durable already, and all others.
+// byDurability orders staged objects, and splits them into the files that are durable already, and all others.
 func (im *Import) byDurability(staged []ObjectName) (durable, others []ObjectName) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	for _, n := range staged {
-		if n.Type == File && im.objects[n].epoch <= im.flusher.synced {
-			durable = append(durable, n)
-		} else {
-			others = append(others, n)
+	n := 0
+	for i, name := range staged {
+		if name.Type == File && im.objects[name].epoch <= im.flusher.synced {
+			staged[n], staged[i] = staged[i], staged[n]
+			n++
 		}
 	}
-	return durable, others
+	return staged[:n], staged[n:]
 }
