@@ -19,22 +19,27 @@ func TestRealBootc(t *testing.T) {
 	if program == "" {
 		t.Skip("PIVOT_BOOTC does not name a bootc to try; test/suites/stories.TestWhatBootcReads checks what it reads")
 	}
-	world := newLab(t, vm.GuestSpec{Suite: vm.Forky, Overlay: append(skopeo(t), vm.TreeFile{Path: "/usr/bin/bootc", Mode: 0o755, Source: program})})
+	world := newLab(t, vm.GuestSpec{Suite: vm.Forky, Overlay: append(containerTools(t), vm.TreeFile{Path: "/usr/bin/bootc", Mode: 0o755, Source: program})})
 	together(t, []bootCase{
 		{"status", func(t *testing.T) { readsStatus(t, alone(t, world)) }},
 		{"a tag that moves", func(t *testing.T) { seesMovedTag(t, alone(t, world)) }},
 	})
 }
 
-// skopeo returns the files of Debian's package that bootc needs to ask a registry.
-func skopeo(t *testing.T) []vm.TreeFile {
+// containerTools returns the files of Debian's packages by which bootc asks a registry (skopeo) and looks into its storage
+// of application images (podman). What else they need is in the guest.
+func containerTools(t *testing.T) []vm.TreeFile {
 	t.Helper()
-	packages, err := (&vm.Builder{Log: testLog{t}}).Packages(t.Context(), vm.GuestSpec{Suite: vm.Forky}, []string{"skopeo"}, nil)
+	packages, err := (&vm.Builder{Log: testLog{t}}).Packages(t.Context(), vm.GuestSpec{Suite: vm.Forky}, []string{"skopeo", "podman", "crun", "conmon", "netavark"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	const libraries = "usr/lib/x86_64-linux-gnu/"
 	files := []vm.TreeFile{{Path: "/etc/containers/policy.json", Mode: 0o644, Content: []byte(`{"default": [{"type": "insecureAcceptAnything"}]}`)}}
-	for _, name := range []string{"usr/bin/skopeo", "usr/lib/x86_64-linux-gnu/libsubid.so.5"} {
+	for _, name := range []string{
+		"usr/bin/skopeo", "usr/bin/podman", "usr/bin/crun", "usr/bin/conmon", "usr/lib/podman/netavark",
+		libraries + "libsubid.so.6", libraries + "libjson-c.so.5", libraries + "libblake3.so.0",
+	} {
 		files = append(files, vm.TreeFile{Path: "/" + name, Mode: 0o755, Source: filepath.Join(packages, name)})
 	}
 	return files

@@ -101,7 +101,7 @@ func (l *Lab) WithFiles(ctx context.Context, name string, files map[string]strin
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		layer = append(layer, oscontainer.File(path, files[path]))
 	}
-	img, err := oscontainer.Encapsulated(l.Guest.BareRepo(), l.Guest.CommitB, oscontainer.WithDerived(layer...), l.workDir(name), oscontainer.WithChunks(8))
+	img, err := oscontainer.Encapsulated(l.Guest.BareRepo(), l.Guest.CommitB, oscontainer.WithDerived(layer...), oscontainer.WithLabel("ostree.bootable", "true"), l.workDir(name), oscontainer.WithChunks(8))
 	if err != nil {
 		return "", err
 	}
