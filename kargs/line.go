@@ -67,6 +67,18 @@ func (l Line) Equal(other Line) bool {
 	return true
 }
 
+// WithoutOstree returns the line without ostree=, with which libostree names a deployment: the lines of any two
+// deployments differ in it.
+func (l Line) WithoutOstree() Line {
+	var rest Line
+	for _, arg := range l {
+		if len(Line{arg}.Values("ostree")) == 0 {
+			rest = append(rest, arg)
+		}
+	}
+	return rest
+}
+
 // Values returns the values of all arguments with a key, in order and without quotes. A flag
 // without "=" has the value "".
 func (l Line) Values(key string) []string {

@@ -135,21 +135,8 @@ func (e *Ostree) checkCommitted(r pivot.Request, labels []labelled) error {
 
 // checkDeployment compares a deployment's boot entry and files with the request.
 func checkDeployment(d ostree.Deployment, r pivot.Request) error {
-	if options := kargs.Split(d.Entry.Options); !sameArguments(options, r.Kargs) {
+	if options := kargs.Split(d.Entry.Options); !options.WithoutOstree().Equal(r.Kargs.WithoutOstree()) {
 		return fmt.Errorf("cannot trust the new boot entry: its options are %q, wanted %q", options, r.Kargs)
 	}
 	return checkArrived(d, r.Entries)
-}
-
-// sameArguments compares literally, except for ostree=, which libostree always rewrites.
-func sameArguments(got, want kargs.Line) bool { return withoutOstree(got).Equal(withoutOstree(want)) }
-
-func withoutOstree(l kargs.Line) kargs.Line {
-	var rest kargs.Line
-	for _, arg := range l {
-		if len(kargs.Line{arg}.Values("ostree")) == 0 {
-			rest = append(rest, arg)
-		}
-	}
-	return rest
 }

@@ -12,21 +12,20 @@ import (
 // Soft memory limits for Go's runtime, in bytes: above them, the garbage collector runs more
 // often. The program's own pages are not included.
 const (
-	planMemory = 44 << 20 // a MachineConfig of thousands of files needs two thirds of it at once
-	// An import of 100,000 files needs two thirds of it at once.
-	importMemory = 96 << 20
+	planMemory   = 44 << 20 // a MachineConfig of thousands of files needs two thirds of it at once
+	importMemory = 72 << 20 // an import of 70,000 files needs three quarters of it at once
 )
 
 // limitMemory keeps garbage from doubling the memory in use, because a machine's initramfs is
-// in memory, too. Where what is in use needs more than two thirds of the limit, the limit grows with
-// it: a collector without room would run without a pause, and an import of 500,000 files took 1.4
+// in memory, too. Where what is in use needs more than three quarters of the limit, the limit grows
+// with it: a collector without room would run without a pause, and an import of 500,000 files took 1.4
 // times the processor time. An administrator's limit in GOMEMLIMIT takes precedence.
 func limitMemory(bytes int64) {
 	if !memoryIsOurs() {
 		return
 	}
 	debug.SetMemoryLimit(bytes)
-	afterCollection(func() { raiseMemory(usedMemory() / 2 * 3) })
+	afterCollection(func() { raiseMemory(usedMemory() / 3 * 4) })
 }
 
 // memoryForPull raises the limit to that of an import when a pull begins.

@@ -20,10 +20,10 @@ func TestMemoryLimitFollowsUse(t *testing.T) {
 	}
 	const needed = 3 * planMemory
 	used := make([]byte, needed)
-	expectLimit(t, needed/2*3)
+	expectLimit(t, needed/3*4)
 	runtime.KeepAlive(used)
 	runtime.GC()
-	expectLimit(t, needed/2*3)
+	expectLimit(t, needed/3*4)
 }
 
 // TestAdministratorsMemoryLimit: a limit in the environment stays.

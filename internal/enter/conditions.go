@@ -106,11 +106,7 @@ func linkOf(e ostree.BootEntry) bootFiles {
 }
 
 // plain returns the arguments of a boot entry without ostree=.
-func plain(e ostree.BootEntry) kargs.Line {
-	return slices.DeleteFunc(kargs.Split(e.Options), isLink)
-}
-
-func isLink(arg string) bool { return strings.HasPrefix(arg, "ostree=") }
+func plain(e ostree.BootEntry) kargs.Line { return kargs.Split(e.Options).WithoutOstree() }
 
 // missing returns the arguments of the boot entry that the running kernel does not have. Arguments that it has besides
 // are of this boot alone, from the boot loader or a person at its menu, and go on being in effect.

@@ -51,7 +51,7 @@ func (w *Way) bindCmdline(context.Context) error {
 	if err != nil {
 		return err
 	}
-	line := slices.DeleteFunc(kargs.Split(string(text)), isLink)
+	line := kargs.Split(string(text)).WithoutOstree()
 	line = slices.Insert(line, 0, "ostree="+w.Request.Link)
 	file := filepath.Join(w.Run, "cmdline")
 	if err := os.WriteFile(file, []byte(line.String()+"\n"), 0o644); err != nil {

@@ -9,6 +9,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 	"machine-pivot/test/worlds/oscontainer"
@@ -26,7 +27,7 @@ func installedByBootc(t *testing.T) (h *hostdir.Host, tag string) {
 
 // withoutOstree returns the kernel arguments of the running system's boot entry, but for ostree=.
 func withoutOstree(h *hostdir.Host) string {
-	return strings.Join(slices.DeleteFunc(strings.Fields(h.Options()), func(arg string) bool { return strings.HasPrefix(arg, "ostree=") }), " ")
+	return kargs.Split(h.Options()).WithoutOstree().String()
 }
 
 // TestInstalledByBootc (D160): the first boot of a host from "bootc install", in its stateroot, with its boot entries and

@@ -11,6 +11,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
@@ -24,6 +25,16 @@ type reboots struct {
 
 // rebase changes a machine by a method, up to its reboot. softly is what systemd says to a soft reboot.
 func rebase(t *testing.T, h *hostdir.Host, r day2.Rebase, method settings.RebootMethod, softly error) reboots {
+	t.Helper()
+	return leave(t, h, method, softly, func(ctx context.Context, m *machine.Machine) error {
+		r.Machine, r.Reboot = m, true
+		_, err := r.Run(ctx, day2.Prepared{})
+		return err
+	})
+}
+
+// leave has a machine changed, up to its reboot.
+func leave(t *testing.T, h *hostdir.Host, method settings.RebootMethod, softly error, change func(context.Context, *machine.Machine) error) reboots {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -46,9 +57,7 @@ func rebase(t *testing.T, h *hostdir.Host, r day2.Rebase, method settings.Reboot
 			done.notes += e.Message + "\n"
 		}
 	}
-	r.Machine, r.Reboot = m, true
-	_, err := r.Run(ctx, day2.Prepared{})
-	must(t, err)
+	must(t, change(ctx, m))
 	return done
 }
 
@@ -115,6 +124,34 @@ func TestSoftMethod(t *testing.T) {
 			expectStatusAt(t, h, pivot.PhaseDone) // before libostree has noted what runs, as pivot's first units
 			h.BootComplete()
 			expectStatusAt(t, h, pivot.PhaseDone)
+		})
+	}
+}
+
+// TestSoftMethodBack (P46): a soft reboot leads back, too, if the previous system has the same kernel arguments.
+func TestSoftMethodBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		change     day2.Rebase
+		way, notes string
+	}{
+		"the same arguments": {day2.Rebase{Pinning: management(t, "0-1")}, "soft", "entered by a soft reboot if "},
+		"other arguments":    {day2.Rebase{Append: []string{"quiet"}}, "reboot", "not by a soft reboot, because the kernel arguments change"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := hostdir.New(t)
+			h.AllowSoftReboots()
+			if rebase(t, h, c.change, settings.RebootSoft, nil).ways[0] == "soft" {
+				h.SoftReboot()
+			} else {
+				h.Boot()
+			}
+			expectStatusAt(t, h, pivot.PhaseDone)
+			got := leave(t, h, settings.RebootSoft, nil, func(ctx context.Context, m *machine.Machine) error {
+				return (&day2.Rollback{Machine: m, Reboot: true}).Run(ctx)
+			})
+			if strings.Join(got.ways, " ") != c.way || !strings.Contains(got.notes, c.notes) {
+				t.Errorf("left by %q, want %q and %q in\n%s", got.ways, c.way, c.notes, got.notes)
+			}
 		})
 	}
 }
