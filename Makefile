@@ -72,7 +72,7 @@ GOTEST = mkdir -p $(BIN); go tool gotestsum --format testname --jsonfile-timing-
 LONGER = grep --line-buffered -vE '^(EMPTY .*|PASS .* \([0-4]\.[0-9]+s\))$$'
 
 # The tests that "make nightly" runs and "make test" skips. This is the only list of them.
-NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestNewestRelease|TestComposefs|TestEntering|TestCutEntering|TestVerity|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible|TestFigures|TestFleetFaults|TestOperatorsSchemas|TestRebootAndPowerOff|TestThousandMachines|TestGRUB|TestWholeFirstBoots|TestPowerCutsOfImports|TestSigned|TestRealBootc|TestWatchdog)$$
+NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestNewestRelease|TestComposefs|TestEntering|TestCutEntering|TestVerity|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible|TestFigures|TestFleetFaults|TestOperatorsSchemas|TestRebootAndPowerOff|TestThousandMachines|TestGRUB|TestWholeFirstBoots|TestPowerCutsOfImports|TestSigned|TestSignedBoot|TestRealBootc|TestWatchdog)$$
 
 test: deps controlplane check
 	@export TMPDIR=$$(go run ./test/tools/tmpdir); $(GOTEST) -timeout 3h -p 3 -skip '$(NIGHTLY)' $(FIRST) ./... | $(LONGER)

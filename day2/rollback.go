@@ -62,7 +62,7 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	}
 	var ahead machine.Ahead
 	if r.Reboot && !state.Pending() {
-		ahead = r.LookAhead(ctx, settings.RebootMethod, ways.Next{Kargs: !to.Options.WithoutOstree().Equal(state.Booted.Options.WithoutOstree())})
+		ahead = r.LookAhead(ctx, settings.RebootMethod, ways.Next{Kargs: !to.Options.EqualButOstree(state.Booted.Options)})
 		if text := ahead.Text(); text != "" {
 			r.Progress.Note(text)
 		}

@@ -31,6 +31,24 @@ func TestSplitAsTheKernelDoes(t *testing.T) {
 	}
 }
 
+// TestEqualButOstree: libostree sets ostree= for each deployment.
+func TestEqualButOstree(t *testing.T) {
+	const line = "ostree=/ostree/boot.1/os/a/0 root=/dev/a rw quiet"
+	for other, want := range map[string]bool{
+		line: true,
+		"root=/dev/a rw ostree=/ostree/boot.0/os/b/1 quiet":      true,
+		"root=/dev/a rw quiet":                                   true,
+		"ostree=/ostree/boot.1/os/a/0 root=/dev/a quiet rw":      false,
+		"ostree=/ostree/boot.1/os/a/0 root=/dev/a rw":            false,
+		"ostree=/ostree/boot.1/os/a/0 root=/dev/a rw quiet o=/a": false,
+	} {
+		a, b := kargs.Split(line), kargs.Split(other)
+		if a.EqualButOstree(b) != want || b.EqualButOstree(a) != want {
+			t.Errorf("%q equals %q but for ostree=: want %v", line, other, want)
+		}
+	}
+}
+
 func TestApply(t *testing.T) {
 	for _, c := range []struct {
 		name, booted   string

@@ -67,8 +67,11 @@ func (l Line) Equal(other Line) bool {
 	return true
 }
 
-// WithoutOstree returns the line without ostree=, with which libostree names a deployment: the lines of any two
-// deployments differ in it.
+// EqualButOstree reports whether the lines of two boot entries are equal but for ostree=.
+func (l Line) EqualButOstree(other Line) bool { return l.WithoutOstree().Equal(other.WithoutOstree()) }
+
+// WithoutOstree returns the line without ostree=. libostree names the deployment by it, so that it differs between any
+// two deployments, and writes it anew with each set of boot entries.
 func (l Line) WithoutOstree() Line {
 	var rest Line
 	for _, arg := range l {

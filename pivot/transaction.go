@@ -399,7 +399,7 @@ func (t *Transaction) journalCommit(state State) (unjournal func(context.Context
 			return err
 		}
 		next, nerr := t.NextBoot(context.WithoutCancel(ctx))
-		if nerr != nil || next.ID() != state.Default.ID() || !next.Options.Equal(state.Default.Options) {
+		if nerr != nil || next.ID() != state.Default.ID() || !next.Options.EqualButOstree(state.Default.Options) {
 			return err
 		}
 		return restore(err)

@@ -135,7 +135,7 @@ func (e *Ostree) checkCommitted(r pivot.Request, labels []labelled) error {
 
 // checkDeployment compares a deployment's boot entry and files with the request.
 func checkDeployment(d ostree.Deployment, r pivot.Request) error {
-	if options := kargs.Split(d.Entry.Options); !options.WithoutOstree().Equal(r.Kargs.WithoutOstree()) {
+	if options := kargs.Split(d.Entry.Options); !options.EqualButOstree(r.Kargs) {
 		return fmt.Errorf("cannot trust the new boot entry: its options are %q, wanted %q", options, r.Kargs)
 	}
 	return checkArrived(d, r.Entries)

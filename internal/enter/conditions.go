@@ -70,7 +70,7 @@ func Reasons(running Running, c Committed) []string {
 	} else if running.Entry.Linux != next.Linux || !slices.Equal(running.Entry.Initrds, next.Initrds) || !slices.Equal(running.Entry.Board, next.Board) {
 		no("boot entry %s names other files than %s", next.File, running.Entry.File)
 	}
-	if now, then := plain(running.Entry), plain(next); !now.Equal(then) {
+	if !kargs.Split(running.Entry.Options).EqualButOstree(kargs.Split(next.Options)) {
 		no("the kernel arguments change")
 	}
 	return append(reasons, keptByName(next, c.Aboot)...)
@@ -105,13 +105,10 @@ func linkOf(e ostree.BootEntry) bootFiles {
 	return bootFiles{path.Base(path.Dir(checksum)), path.Base(checksum)}
 }
 
-// plain returns the arguments of a boot entry without ostree=.
-func plain(e ostree.BootEntry) kargs.Line { return kargs.Split(e.Options).WithoutOstree() }
-
 // missing returns the arguments of the boot entry that the running kernel does not have. Arguments that it has besides
 // are of this boot alone, from the boot loader or a person at its menu, and go on being in effect.
 func (r Running) missing() kargs.Line {
-	return slices.DeleteFunc(plain(r.Entry), func(arg string) bool {
+	return slices.DeleteFunc(kargs.Split(r.Entry.Options).WithoutOstree(), func(arg string) bool {
 		return arg == kargs.IgnitionVariable || slices.Contains(r.Cmdline, arg) || r.Edited && addedByEdit(arg)
 	})
 }

@@ -68,7 +68,7 @@ func seesMovedTag(t *testing.T, l *lab.Lab) {
 		t.Fatal(err)
 	}
 	files = append(files,
-		vm.TreeFile{Path: "/var/lib/day2/check", Mode: 0o755, Content: []byte("#!/bin/sh\nsay() { echo \"@@day2 $*\" | tee /dev/ttyS1 >/dev/console; }\n" + check + "\n")},
+		lab.SayingScript("/var/lib/day2/check", check+"\n"),
 		vm.TreeFile{Path: "/etc/ostree/auth.json", Mode: 0o600, Content: l.Registry.PullSecret(l.Registry.HostAs(lab.GuestHost))},
 	)
 	m, err := l.MachineByHand(t.Context(), diskName(t), "true", files, testLog{t})

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/ostreetree"
@@ -25,23 +26,8 @@ const signatureNeeded = "[composefs]\nenabled = signed\n"
 // It is part of "make nightly", as TestComposefs.
 func TestSigned(t *testing.T) {
 	key, public := ostreetree.Key(1)
-	l := newLab(t, vm.GuestSpec{Suite: vm.Forky, OverlayB: []vm.TreeFile{
-		{Path: "/" + prepareRoot, Mode: 0o644, Content: []byte(signatureNeeded)},
-		{Path: "/etc/ostree/initramfs-root-binding.key", Mode: 0o644, Content: []byte(public)},
-	}})
-	setup := func(image, name string) *vm.Machine {
-		want := l.Wanted()
-		want.Image = image
-		m, err := l.MachineWith(t.Context(), name, lab.Setup{
-			Encapsulated: encapsulated(t, want),
-			Layout:       vm.Layout{SeparateBoot: true, Verity: true}, RepoConfig: []string{"ex-integrity.fsverity=yes"},
-		}, testLog{t})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
-	only := boot(t, setup(signedImage(t, l, key, ""), "unverified"), vm.BootOptions{})
+	l := newLab(t, signedGuest(public))
+	only := boot(t, signedMachine(t, l, signedImage(t, l, key, ""), "unverified"), vm.BootOptions{})
 	if only.Exit != vm.PoweredOff {
 		t.Fatalf("the machine %s, want no reboot", only.Exit)
 	}
@@ -49,13 +35,61 @@ func TestSigned(t *testing.T) {
 	if failure := r.Status.Error; r.Unit.ExecMainStatus != 78 || r.Deployments != 1 || failure == nil || !strings.Contains(failure.Message, "built without what verifies it") {
 		t.Errorf("unit %+v, %d deployments, status %+v; want it refused", r.Unit, r.Deployments, failure)
 	}
-	m := setup(signedImage(t, l, key, "#!/bin/sh\n# composefs+ostree: Validating composefs using bootc base commit\n"), "verified")
+	m := signedMachine(t, l, signedImage(t, l, key, "#!/bin/sh\n# composefs+ostree: Validating composefs using bootc base commit\n"), "verified")
 	if first := boot(t, m, vm.BootOptions{}); first.Exit != vm.Rebooted {
 		t.Fatalf("the machine %s, want it committed", first.Exit)
 	}
 	if made, err := m.Deployments(); err != nil || len(made) != 2 {
 		t.Errorf("the deployments are %q, %v", made, err)
 	}
+}
+
+// TestSignedBoot (D161) boots what TestSigned does not: a system whose initramfs verifies its signature. It needs an
+// ostree-prepare-root for Debian testing that was built with Ed25519, named by PIVOT_PREPARE_ROOT (docs/testing.md). It is
+// part of "make nightly", and skipped without that.
+func TestSignedBoot(t *testing.T) {
+	file := os.Getenv("PIVOT_PREPARE_ROOT")
+	if file == "" {
+		t.Skip("PIVOT_PREPARE_ROOT names no ostree-prepare-root that was built with Ed25519")
+	}
+	program, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, public := ostreetree.Key(1)
+	l := newLab(t, signedGuest(public, vm.TreeFile{Path: "/usr/lib/ostree/ostree-prepare-root", Mode: 0o755, Content: program}))
+	m := signedMachine(t, l, signedImage(t, l, key, ""), "signed", lab.Typed("say-signed", `journalctl -b -o cat | grep "^composefs"`, "PathExists=/usr/share/os-version-b")...)
+	if first := boot(t, m, vm.BootOptions{}); first.Exit != vm.Rebooted {
+		t.Fatalf("the machine %s, want it committed", first.Exit)
+	}
+	second := boot(t, m, vm.BootOptions{})
+	expectSaid(t, second, "using bootc base commit", "Validated commit signature using", "mounted successfully (verity=true)")
+	if r := report(t, second); r.Version != "B.2" || r.Status.Phase != string(pivot.PhaseDone) || r.FailedUnits != "" {
+		t.Errorf("version %s, phase %s, failed units %q", r.Version, r.Status.Phase, r.FailedUnits)
+	}
+}
+
+// signedGuest returns guests of which B boots only if the key has signed it.
+func signedGuest(public string, more ...vm.TreeFile) vm.GuestSpec {
+	return vm.GuestSpec{Suite: vm.Forky, OverlayB: append([]vm.TreeFile{
+		{Path: "/" + prepareRoot, Mode: 0o644, Content: []byte(signatureNeeded)},
+		{Path: "/etc/ostree/initramfs-root-binding.key", Mode: 0o644, Content: []byte(public)},
+	}, more...)}
+}
+
+// signedMachine returns a machine with fs-verity that pivots to an image on its first boot.
+func signedMachine(t *testing.T, l *lab.Lab, image, name string, files ...vm.TreeFile) *vm.Machine {
+	t.Helper()
+	want := l.Wanted()
+	want.Image = image
+	m, err := l.MachineWith(t.Context(), name, lab.Setup{
+		Encapsulated: encapsulated(t, want), Files: files,
+		Layout: vm.Layout{SeparateBoot: true, Verity: true}, RepoConfig: []string{"ex-integrity.fsverity=yes"},
+	}, testLog{t})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // signedImage pushes B as an ostree-native image whose commit names its composefs image and is signed. program, if any,

@@ -90,7 +90,7 @@ func softStory(t *testing.T, l *lab.Lab, image, lock string) []vm.TreeFile {
 	lines := fmt.Sprintf("mode=system\nreboot-method=soft\nfleetlock=%s\nhealth=systemd-networkd.service\n", strings.Replace(lock, "127.0.0.1", lab.GuestHost, 1))
 	return append(lab.Typed("soft", "sh /var/lib/day2/story.sh "+image, "PathExists=/usr/share/os-version-b"),
 		vm.TreeFile{Path: settings.Path, Mode: 0o644, Content: []byte(lines)},
-		vm.TreeFile{Path: "/var/lib/day2/story.sh", Mode: 0o644, Content: read("story.sh")},
+		lab.SayingScript("/var/lib/day2/story.sh", string(read("story.sh"))),
 		vm.TreeFile{Path: "/var/lib/day2/two.json", Mode: 0o600, Content: two},
 		vm.TreeFile{Path: "/var/usrlocal/bin/ostree", Mode: 0o755, Content: read("ostree")},
 		vm.TreeFile{Path: "/etc/systemd/system/pivot-firstboot.service.d/soon.conf", Mode: 0o644, Content: []byte("[Service]\nRestartSec=1s\n")})

@@ -14,11 +14,10 @@ const day2Dir = "/var/lib/day2"
 
 // Day2 returns the files of a machine that runs a command on each boot, as an administrator would.
 // The kernel argument "typed.WORD" selects the command typed[WORD]. Before the command, the machine
-// runs the script says to report its state: Day2Said reads what its command "say KEY VALUE" reports.
+// runs the script says, a SayingScript, to report its state.
 // The MachineConfigs are in the working directory of both, as NAME.json.
 func Day2(says string, typed map[string]string, configs ...Config) ([]vm.TreeFile, error) {
-	script := "#!/bin/sh\nsay() { echo \"@@day2 $*\" | tee /dev/ttyS1 >/dev/console; }\n" + says
-	files := []vm.TreeFile{{Path: day2Dir + "/says", Mode: 0o755, Content: []byte(script)}}
+	files := []vm.TreeFile{SayingScript(day2Dir+"/says", says)}
 	for _, c := range configs {
 		config, err := c.JSON()
 		if err != nil {
@@ -31,6 +30,12 @@ func Day2(says string, typed map[string]string, configs ...Config) ([]vm.TreeFil
 		files = append(files, Typed("day2-"+word, command, "KernelCommandLine=typed."+word)...)
 	}
 	return files, nil
+}
+
+// SayingScript returns a shell script that can report with "say KEY VALUE", for Day2Said.
+func SayingScript(path, commands string) vm.TreeFile {
+	const say = "#!/bin/sh\nsay() { echo \"@@day2 $*\" | tee /dev/ttyS1 >/dev/console; }\n"
+	return vm.TreeFile{Path: path, Mode: 0o755, Content: []byte(say + commands)}
 }
 
 // Day2Unit is a unit that a MachineConfig may enable. It does nothing, and it is active before Day2's
