@@ -67,10 +67,10 @@ func (e Default) index(to ostree.DeploymentRef) (int, error) {
 	return i, nil
 }
 
-// Make makes a deployment the default and checks that it is.
+// Make makes a deployment the default, unless it already is, and checks that it is.
 func (e Default) Make(ctx context.Context, to ostree.DeploymentRef) error {
 	i, err := e.index(to)
-	if err != nil {
+	if err != nil || i == 0 {
 		return err
 	}
 	staged, err := e.Sysroot.Staged()
