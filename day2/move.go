@@ -39,6 +39,7 @@ type move struct {
 	reboot     bool
 	try        *trial.Terms     // nil: the new system is kept without a trial
 	noFallback error            // why the setting fallback is without effect
+	cannotTry  error            // why try is not possible; no decision that leads into another system is carried out then
 	converger  *pivot.Converger // for the plan that is carried out
 	// follows says that the machine follows the image as it is named, also if it has that image already.
 	follows bool
@@ -90,11 +91,9 @@ func (m *move) plan(ctx context.Context, ask pivot.Ask) (pivot.Plan, error) {
 	if m.settings.FleetLock.URL != "" && (m.reboot || m.try != nil) {
 		ask.Slot = pivot.SlotWanted
 	}
-	trying, link, err := m.trying(ctx)
-	if err != nil {
-		return pivot.Plan{}, err
-	}
-	if trying != nil {
+	var trying *pivot.Trying
+	var link hostfiles.File
+	if trying, link, m.cannotTry = m.trying(ctx); trying != nil {
 		ask.Trying, ask.Along = trying, append(ask.Along, link)
 	}
 	m.Progress.Begin(pivot.StepObserve, "looking at the host")
@@ -128,15 +127,23 @@ func (m *move) trying(ctx context.Context) (*pivot.Trying, hostfiles.File, error
 	return conductor(m.Machine).Try(ctx, *m.try)
 }
 
-// foresee finds out how the new system is going to be entered, and notes it, if the command reboots into it.
+// foresee finds out how the new system is going to be entered, and notes it, with what that does not cover, if the
+// command reboots into it.
 func (m *move) foresee(ctx context.Context, plan pivot.Plan, d pivot.Decision) (ahead machine.Ahead) {
 	if !d.LeadsOn() || !m.reboot && !plan.Tries() {
 		return ahead
+	}
+	if d.Action == pivot.ActionApply && m.noFallback != nil {
+		m.Progress.Note(trial.NoFallback(m.noFallback))
 	}
 	ahead = m.LookAhead(ctx, m.settings.RebootMethod, machine.NextOf(plan))
 	if text := ahead.Text(); text != "" {
 		m.Progress.Note(text)
 	}
+	if plan.Tries() {
+		conductor(m.Machine).NoteCoverage(m.settings.RebootMethod)
+	}
+	m.NoteHang(plan)
 	return ahead
 }
 
@@ -144,19 +151,16 @@ func (m *move) foresee(ctx context.Context, plan pivot.Plan, d pivot.Decision) (
 // setting fallback asks for that.
 const fallbackLimit = 10 * time.Minute
 
-// carryOut carries out what is decided about a plan. It reports whether anything had to change.
+// carryOut carries out what is decided about a plan. It reports whether anything had to change. What concerns the way
+// into a new system is required, and said, only if the decision leads into one.
 func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) (changed bool, err error) {
+	if m.cannotTry != nil && (d.LeadsOn() || d.Action == pivot.ActionSlot) {
+		return false, m.cannotTry
+	}
 	if d.Action == pivot.ActionSlot {
 		return m.withSlot(ctx, plan)
 	}
-	if d.Action == pivot.ActionApply && m.noFallback != nil {
-		m.Progress.Note(trial.NoFallback(m.noFallback))
-	}
 	ahead := m.foresee(ctx, plan, d)
-	if plan.Tries() {
-		conductor(m.Machine).NoteCoverage(m.settings.RebootMethod)
-	}
-	m.NoteHang(plan)
 	err = m.converger.Converge(ctx, plan, d)
 	switch {
 	case err != nil:
@@ -166,6 +170,7 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 			return false, err
 		}
 		m.Progress.Note("nothing to do: the machine is what was asked for")
+		m.WarnAboutNextBoot(plan)
 		dropUsedDownload(ctx, m.Machine, plan.To().Image, m.prepared.Downloaded, false)
 		return false, nil
 	case d.Action == pivot.ActionReboot:
