@@ -57,7 +57,7 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	boots := rpmostree.Default{Sysroot: r.Host.Sysroot(), Run: r.Host.Run}
+	boots := rpmostree.Default{Sysroot: r.Host.Sysroot(), Run: r.Host.Run, Note: r.Progress.Note}
 	r.Progress.Begin(pivot.StepPrepare, "checking that deployment "+to.ID()+" can be the next boot")
 	if err := boots.CheckTo(ctx, previous.DeploymentRef); err != nil {
 		return err
