@@ -25,10 +25,30 @@ func (t Prepared) open(ctx context.Context, m *machine.Machine) error {
 	if err := m.OpenToChange(ctx); err != nil {
 		return err
 	}
+	return t.stillOpen(m)
+}
+
+// stillOpen returns an error if the window has closed. It is looked at after each wait for somebody else, and before
+// the commit begins.
+func (t Prepared) stillOpen(m *machine.Machine) error {
 	if t.Until.IsZero() || m.Progress.Now().Before(t.Until) {
 		return nil
 	}
 	return fault.New(fault.Unavailable, "cannot change this machine: %w", errWindowClosed)
+}
+
+// windowed is a Place where a commit begins only as long as the window is open.
+type windowed struct {
+	pivot.Place
+	stillOpen func() error
+}
+
+// Leave implements pivot.Place.
+func (w windowed) Leave(ctx context.Context) error {
+	if err := w.stillOpen(); err != nil {
+		return err
+	}
+	return w.Place.Leave(ctx)
 }
 
 // move makes the next boot what an administrator asks for, and reboots if that is asked for, too.
@@ -55,7 +75,15 @@ func newMove(m *machine.Machine, prepared Prepared, try *trial.Terms, reboot boo
 	if err != nil {
 		return nil, err
 	}
-	return &move{Machine: m, prepared: prepared, settings: settings, reboot: reboot, try: try, converger: converger(m, images)}, nil
+	move := &move{Machine: m, prepared: prepared, settings: settings, reboot: reboot, try: try}
+	move.takeFrom(images)
+	return move, nil
+}
+
+// takeFrom has the move carry out plans with images from a source.
+func (m *move) takeFrom(images machine.Images) {
+	m.converger = converger(m.Machine, images)
+	m.converger.Place = windowed{m.converger.Place, func() error { return m.prepared.stillOpen(m.Machine) }}
 }
 
 // converger returns the machine's Converger. It records an image before it is pulled.
