@@ -119,6 +119,7 @@ func (m *move) plan(ctx context.Context, ask pivot.Ask) (pivot.Plan, error) {
 	if m.settings.FleetLock.URL != "" && (m.reboot || m.try != nil) {
 		ask.Slot = pivot.SlotWanted
 	}
+	ask.WithoutBoundImages = m.settings.BoundImages == settings.BoundImagesIgnore
 	var trying *pivot.Trying
 	var link hostfiles.File
 	if trying, link, m.cannotTry = m.trying(ctx); trying != nil {
