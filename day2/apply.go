@@ -3,9 +3,7 @@ package day2
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 
 	"machine-pivot/day2/live"
 	"machine-pivot/day2/trial"
@@ -139,7 +137,7 @@ func (a *Apply) nothingToDo(ctx context.Context, prepared Prepared, plan pivot.P
 		return nil
 	}
 	a.Progress.Note("nothing to do: the machine is what the MachineConfig asks for")
-	a.warnAboutNextBoot(plan)
+	a.WarnAboutNextBoot(plan)
 	if err := a.CarryInRunningSystem(asked.Entries); err != nil {
 		return err
 	}
@@ -148,19 +146,6 @@ func (a *Apply) nothingToDo(ctx context.Context, prepared Prepared, plan pivot.P
 	}
 	dropUsedDownload(ctx, a.Machine, plan.To().Image, prepared.Downloaded, false)
 	return nil
-}
-
-// warnAboutNextBoot warns if the running system matches the MachineConfig but the next boot
-// will not.
-func (a *Apply) warnAboutNextBoot(plan pivot.Plan) {
-	state := plan.From()
-	if !state.Pending() {
-		return
-	}
-	if differences := pivot.Prove(state.AsIfRebooted(), plan.To()); len(differences) > 0 {
-		a.Progress.Note(fmt.Sprintf("warning: the next boot starts deployment %s, which is not what the MachineConfig asks for (%s); pivot rollback takes it back",
-			state.Default.ID(), strings.Join(differences, "; ")))
-	}
 }
 
 // recordOnly writes the records of a MachineConfig that the machine already matches. It also

@@ -25,10 +25,30 @@ func (t Prepared) open(ctx context.Context, m *machine.Machine) error {
 	if err := m.OpenToChange(ctx); err != nil {
 		return err
 	}
+	return t.stillOpen(m)
+}
+
+// stillOpen returns an error if the window has closed. It is looked at after each wait for somebody else, and before
+// the commit begins.
+func (t Prepared) stillOpen(m *machine.Machine) error {
 	if t.Until.IsZero() || m.Progress.Now().Before(t.Until) {
 		return nil
 	}
 	return fault.New(fault.Unavailable, "cannot change this machine: %w", errWindowClosed)
+}
+
+// windowed is a Place where a commit begins only as long as the window is open.
+type windowed struct {
+	pivot.Place
+	stillOpen func() error
+}
+
+// Leave implements pivot.Place.
+func (w windowed) Leave(ctx context.Context) error {
+	if err := w.stillOpen(); err != nil {
+		return err
+	}
+	return w.Place.Leave(ctx)
 }
 
 // move makes the next boot what an administrator asks for, and reboots if that is asked for, too.
@@ -39,6 +59,7 @@ type move struct {
 	reboot     bool
 	try        *trial.Terms     // nil: the new system is kept without a trial
 	noFallback error            // why the setting fallback is without effect
+	cannotTry  error            // why try is not possible; no decision that leads into another system is carried out then
 	converger  *pivot.Converger // for the plan that is carried out
 	// follows says that the machine follows the image as it is named, also if it has that image already.
 	follows bool
@@ -54,7 +75,15 @@ func newMove(m *machine.Machine, prepared Prepared, try *trial.Terms, reboot boo
 	if err != nil {
 		return nil, err
 	}
-	return &move{Machine: m, prepared: prepared, settings: settings, reboot: reboot, try: try, converger: converger(m, images)}, nil
+	move := &move{Machine: m, prepared: prepared, settings: settings, reboot: reboot, try: try}
+	move.takeFrom(images)
+	return move, nil
+}
+
+// takeFrom has the move carry out plans with images from a source.
+func (m *move) takeFrom(images machine.Images) {
+	m.converger = converger(m.Machine, images)
+	m.converger.Place = windowed{m.converger.Place, func() error { return m.prepared.stillOpen(m.Machine) }}
 }
 
 // converger returns the machine's Converger. It records an image before it is pulled.
@@ -90,11 +119,10 @@ func (m *move) plan(ctx context.Context, ask pivot.Ask) (pivot.Plan, error) {
 	if m.settings.FleetLock.URL != "" && (m.reboot || m.try != nil) {
 		ask.Slot = pivot.SlotWanted
 	}
-	trying, link, err := m.trying(ctx)
-	if err != nil {
-		return pivot.Plan{}, err
-	}
-	if trying != nil {
+	ask.WithoutBoundImages = m.settings.BoundImages == settings.BoundImagesIgnore
+	var trying *pivot.Trying
+	var link hostfiles.File
+	if trying, link, m.cannotTry = m.trying(ctx); trying != nil {
 		ask.Trying, ask.Along = trying, append(ask.Along, link)
 	}
 	m.Progress.Begin(pivot.StepObserve, "looking at the host")
@@ -128,15 +156,23 @@ func (m *move) trying(ctx context.Context) (*pivot.Trying, hostfiles.File, error
 	return conductor(m.Machine).Try(ctx, *m.try)
 }
 
-// foresee finds out how the new system is going to be entered, and notes it, if the command reboots into it.
+// foresee finds out how the new system is going to be entered, and notes it, with what that does not cover, if the
+// command reboots into it.
 func (m *move) foresee(ctx context.Context, plan pivot.Plan, d pivot.Decision) (ahead machine.Ahead) {
 	if !d.LeadsOn() || !m.reboot && !plan.Tries() {
 		return ahead
+	}
+	if d.Action == pivot.ActionApply && m.noFallback != nil {
+		m.Progress.Note(trial.NoFallback(m.noFallback))
 	}
 	ahead = m.LookAhead(ctx, m.settings.RebootMethod, machine.NextOf(plan))
 	if text := ahead.Text(); text != "" {
 		m.Progress.Note(text)
 	}
+	if plan.Tries() {
+		conductor(m.Machine).NoteCoverage(m.settings.RebootMethod)
+	}
+	m.NoteHang(plan)
 	return ahead
 }
 
@@ -144,19 +180,16 @@ func (m *move) foresee(ctx context.Context, plan pivot.Plan, d pivot.Decision) (
 // setting fallback asks for that.
 const fallbackLimit = 10 * time.Minute
 
-// carryOut carries out what is decided about a plan. It reports whether anything had to change.
+// carryOut carries out what is decided about a plan. It reports whether anything had to change. What concerns the way
+// into a new system is required, and said, only if the decision leads into one.
 func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) (changed bool, err error) {
+	if m.cannotTry != nil && (d.LeadsOn() || d.Action == pivot.ActionSlot) {
+		return false, m.cannotTry
+	}
 	if d.Action == pivot.ActionSlot {
 		return m.withSlot(ctx, plan)
 	}
-	if d.Action == pivot.ActionApply && m.noFallback != nil {
-		m.Progress.Note(trial.NoFallback(m.noFallback))
-	}
 	ahead := m.foresee(ctx, plan, d)
-	if plan.Tries() {
-		conductor(m.Machine).NoteCoverage(m.settings.RebootMethod)
-	}
-	m.NoteHang(plan)
 	err = m.converger.Converge(ctx, plan, d)
 	switch {
 	case err != nil:
@@ -166,6 +199,7 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 			return false, err
 		}
 		m.Progress.Note("nothing to do: the machine is what was asked for")
+		m.WarnAboutNextBoot(plan)
 		dropUsedDownload(ctx, m.Machine, plan.To().Image, m.prepared.Downloaded, false)
 		return false, nil
 	case d.Action == pivot.ActionReboot:

@@ -30,8 +30,9 @@ type Rollback struct {
 }
 
 // Run makes the previous deployment, with its kernel arguments and its /etc, the next boot. If
-// a deployment other than the running one is the next boot already, Run makes the running one
-// the next boot instead.
+// a deployment other than the running one is the next boot already, or waits for the reboot that enters it once, Run
+// gives that one up, and the running one is the next boot. It never leads into a system whose trial has ended without
+// a proof. Whatever it makes the next boot, it closes the first boot there.
 func (r *Rollback) Run(ctx context.Context) error { return end(ctx, r.Machine, r.attempt(ctx)) }
 
 func (r *Rollback) attempt(ctx context.Context) error {
@@ -47,7 +48,8 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	previous, err := r.previous(state)
+	stays := state.Pending() || r.Progress.Content.Trial != nil // OpenToChange has given up a trial that waited
+	previous, err := r.previous(state, stays)
 	if err != nil {
 		return err
 	}
@@ -55,29 +57,28 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	boots := rpmostree.Default{Sysroot: r.Host.Sysroot(), Run: r.Host.Run}
+	boots := rpmostree.Default{Sysroot: r.Host.Sysroot(), Run: r.Host.Run, Note: r.Progress.Note}
 	r.Progress.Begin(pivot.StepPrepare, "checking that deployment "+to.ID()+" can be the next boot")
 	if err := boots.CheckTo(ctx, previous.DeploymentRef); err != nil {
 		return err
 	}
 	var ahead machine.Ahead
-	if r.Reboot && !state.Pending() {
+	if r.Reboot && !stays {
 		ahead = r.LookAhead(ctx, settings.RebootMethod, ways.Next{Kargs: !to.Options.EqualButOstree(state.Booted.Options)})
 		if text := ahead.Text(); text != "" {
 			r.Progress.Note(text)
 		}
 	}
-	t := pivot.Transaction{ByHand: true, NextBoot: r.Converger(nil).NextBoot, Progress: r.Progress}
-	if !state.Pending() {
-		t.BeforeCommit = func(context.Context) error {
-			return closeFirstBootIn(r.Host.Sysroot().Physical(), r.Host.Disk, previous.Path)
-		}
+	t := pivot.Transaction{
+		ByHand: true, NextBoot: r.Converger(nil).NextBoot, Progress: r.Progress,
+		BeforeCommit: func(context.Context) error { return r.closeFirstBootIn(previous) },
 	}
 	err = t.Return(ctx, state, target, to, func(ctx context.Context) error { return boots.Make(ctx, previous.DeploymentRef) })
 	if err != nil {
 		return err
 	}
-	if state.Pending() { // the running system stays
+	if stays {
+		r.Progress.Note("the running system stays: it is the next boot again")
 		r.Report().EndChanged(machine.OutcomeCommitted)
 		return r.Progress.Enter(pivot.PhaseDone, state.BootID)
 	}
@@ -89,20 +90,28 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	return nil
 }
 
-// previous returns the deployment to roll back to.
-func (r *Rollback) previous(state pivot.State) (ostree.Deployment, error) {
+// previous returns the deployment to roll back to: the running one if that stays.
+func (r *Rollback) previous(state pivot.State, stays bool) (ostree.Deployment, error) {
 	all, err := r.Host.Sysroot().Deployments()
 	if err != nil {
 		return ostree.Deployment{}, err
 	}
 	var others []string // in other stateroots, with a /var and an /etc of their own
+	unproven := false
 	for _, d := range all {
-		booted := d.Checksum.String() == state.Booted.Commit && d.Serial == state.Booted.Serial
-		if d.Stateroot != state.Booted.Stateroot {
+		switch booted := d.ID() == state.Booted.ID(); {
+		case d.Stateroot != state.Booted.Stateroot:
 			others = append(others, d.ID())
-		} else if booted == state.Pending() {
+		case booted != stays:
+		case d.ID() == r.Progress.Content.Unproven:
+			unproven = true
+		default:
 			return d, nil
 		}
+	}
+	if unproven {
+		return ostree.Deployment{}, fault.New(fault.Refused, "cannot roll back: deployment %s was never proven, and there is no other but the running one", r.Progress.Content.Unproven).
+			WithHint("the running system stays the next boot; the boot menu still starts the other one, and the command that made it tries it again")
 	}
 	none := fault.New(fault.Refused, "cannot roll back: there is no deployment but the running one")
 	if len(others) > 0 {
@@ -201,21 +210,21 @@ func onlyIn(line, other kargs.Line) kargs.Line {
 	return rest
 }
 
-// closeFirstBootIn closes the first boot in a deployment that is not running. Otherwise that
+// closeFirstBootIn closes the first boot in a deployment that is to be the next boot. Otherwise that
 // deployment would pivot forward again once it is booted. The next boot does not change.
-func closeFirstBootIn(sysroot string, disk hostfiles.Disk, deployment string) error {
-	file := filepath.Join(deployment, mcfile.Path)
+func (r *Rollback) closeFirstBootIn(d ostree.Deployment) error {
+	file := filepath.Join(d.Path, mcfile.Path)
 	if _, err := os.Lstat(file); os.IsNotExist(err) {
 		return nil
 	}
-	dir, err := hostfiles.OpenWritable(sysroot, filepath.Dir(file))
+	dir, err := hostfiles.OpenWritable(r.Host.Sysroot().Physical(), filepath.Dir(file))
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
 	file = filepath.Join(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), filepath.Base(file))
-	if err := hostfiles.Rename(disk, file, file+mcfile.ClosedSuffix); err != nil {
-		return fault.New(fault.CannotWrite, "cannot close the first boot of the previous deployment: %w", err)
+	if err := hostfiles.Rename(r.Host.Disk, file, file+mcfile.ClosedSuffix); err != nil {
+		return fault.New(fault.CannotWrite, "cannot close the first boot of deployment %s: %w", d.ID(), err)
 	}
 	return nil
 }

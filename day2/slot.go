@@ -39,6 +39,9 @@ func (m *move) withSlot(ctx context.Context, plan pivot.Plan) (changed bool, err
 			h.GiveBackUnused(ctx)
 		}
 	}()
+	if err := m.prepared.stillOpen(m.Machine); err != nil {
+		return false, err
+	}
 	ask := pinned(plan)
 	ask.Along, ask.Slot = append(slices.Clone(ask.Along), link), pivot.SlotTaken
 	// The server may have let the machine wait for hours, so it is observed again.
@@ -57,7 +60,7 @@ func (m *move) prefetch(ctx context.Context, plan pivot.Plan) (pivot.Plan, error
 	plan, err := pull(ctx, m.Machine, m.converger, plan, &d)
 	if err == nil {
 		m.Pulled().Close()
-		m.converger = converger(m.Machine, downloadedImages(m.Machine, d))
+		m.takeFrom(downloadedImages(m.Machine, d))
 	}
 	return plan, err
 }

@@ -137,6 +137,9 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 		if err := b.CarryInRunningSystem(ask.Entries); err != nil {
 			return err
 		}
+		if b.Progress.Content.Trial == nil { // otherwise keep changes the next boot
+			b.WarnAboutNextBoot(plan)
+		}
 		if err := b.keep(ctx); err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func (b *FirstBoot) hold(plan pivot.Plan) error {
 // has renamed the file.
 func (b *FirstBoot) reopen() (renamed bool, err error) {
 	before := b.Progress.Content
-	b.Progress.Content = pivot.JournalContent{Phase: pivot.PhaseIdle, History: before.History, Downloaded: before.Downloaded, Slot: before.Slot}
+	b.Progress.Content = pivot.JournalContent{Phase: pivot.PhaseIdle, History: before.History, Downloaded: before.Downloaded, Slot: before.Slot, Unproven: before.Unproven}
 	file := b.Host.Path(b.File)
 	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
 		return false, nil

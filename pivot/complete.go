@@ -17,7 +17,7 @@ import (
 func (c *Converger) complete(ctx context.Context, ask Ask) (Target, error) {
 	target := Target{
 		Kargs: ask.Kargs, Entries: c.know(slices.Concat(ask.Entries, ask.Along)), Units: ask.Units,
-		Packages: ask.Packages, MachineConfig: ask.MachineConfig,
+		Packages: ask.Packages, MachineConfig: ask.MachineConfig, WithoutBoundImages: ask.WithoutBoundImages,
 	}
 	if err := c.pinImages(ctx, ask, &target); err != nil {
 		return target, err

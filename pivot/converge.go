@@ -31,6 +31,8 @@ type Ask struct {
 	TakenBack func(State) bool
 	// ImageKargs says whether kernel arguments that the image brings are applied.
 	ImageKargs ImageKargsChoice
+	// WithoutBoundImages says that application images which the OS image binds may be missing.
+	WithoutBoundImages bool
 	// Trying is nil if the new system needs no trial.
 	Trying *Trying
 	// ByHand marks an interactive run: earlier attempts do not count, and none follows.
@@ -219,13 +221,16 @@ func (c *Converger) Compare(ctx context.Context, target Target) (state State, di
 	return state, differences, err
 }
 
-// Failures is like Differences without what users may change at any time.
+// Failures is like Differences without what users may change at any time, and what the target says may be missing.
 func (c *Converger) Failures(ctx context.Context, target Target) ([]string, error) {
 	state, err := c.Host.Observe(ctx, target)
 	if err != nil {
 		return nil, err
 	}
 	differences, err := c.classified(state, target.withoutUsers(state.Etc))
+	if target.WithoutBoundImages {
+		differences = slices.DeleteFunc(differences, func(d Difference) bool { return d.Class == ClassBoundImage })
+	}
 	return Texts(differences), err
 }
 

@@ -47,6 +47,9 @@ type JournalContent struct {
 	Contents []hostfiles.Digest `json:"contents,omitempty"`
 	// Trial is the trial of the target until it is over; nil if there is none.
 	Trial *Trial `json:"trial,omitempty"`
+	// Unproven is the ID of a deployment whose trial has ended without a proof, as long as it stays: no rollback leads
+	// to it. "" if there is none.
+	Unproven string `json:"unproven,omitempty"`
 
 	// Downloaded is what was pulled for a later run, independent of the transaction; nil if nothing was.
 	Downloaded *Download `json:"downloaded,omitempty"`

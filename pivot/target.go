@@ -28,6 +28,9 @@ type Target struct {
 	Packages Packages     `json:"packages,omitzero"`
 	// MachineConfig is the one that requests this; zero if none does.
 	MachineConfig MachineConfig `json:"machineConfig,omitzero"`
+	// WithoutBoundImages says that application images which the OS image binds may be missing. It holds until the target
+	// is proven, whoever proves it: the run that commits a target may be told so by a flag that no later one has.
+	WithoutBoundImages bool `json:"withoutBoundImages,omitempty"`
 }
 
 // MachineConfig identifies a MachineConfig.
@@ -39,7 +42,7 @@ type MachineConfig struct {
 
 // Same reports whether both targets request the same. It ignores what is only learned during a
 // run: an image's commit, its version and the kernel arguments that it brings. It ignores the
-// MachineConfig, whose request is in the rest.
+// MachineConfig, whose request is in the rest, and what may be missing.
 func (t Target) Same(other Target) bool {
 	return (t.Image.Same(other.Image) || t.Image.Digest == "" && other.Image.Digest == "") &&
 		t.Kargs.Old.Equal(other.Kargs.Old) && t.Kargs.New.Equal(other.Kargs.New) && t.Kargs.Delete.Equal(other.Kargs.Delete) &&

@@ -19,11 +19,12 @@ import (
 type Default struct {
 	Sysroot *ostree.Sysroot
 	Run     Run
+	Note    func(string) // for people
 }
 
 // Check returns an error if no tool of this host can make a deployment the default.
 func (e Default) Check(ctx context.Context) error {
-	plain := Ostree(e)
+	plain := Ostree{Sysroot: e.Sysroot, Run: e.Run}
 	tool, err := plain.queryTool(ctx, "ostree")
 	if err != nil || tool.since(2023, 6) {
 		return err
@@ -67,10 +68,11 @@ func (e Default) index(to ostree.DeploymentRef) (int, error) {
 	return i, nil
 }
 
-// Make makes a deployment the default and checks that it is.
+// Make makes a deployment the default, unless it already is, and checks that it is. It names a staged deployment, which
+// that drops, before.
 func (e Default) Make(ctx context.Context, to ostree.DeploymentRef) error {
 	i, err := e.index(to)
-	if err != nil {
+	if err != nil || i == 0 {
 		return err
 	}
 	staged, err := e.Sysroot.Staged()
@@ -80,6 +82,7 @@ func (e Default) Make(ctx context.Context, to ostree.DeploymentRef) error {
 	counted := i
 	if staged != nil { // the tool counts it first
 		counted++
+		e.Note(fmt.Sprintf("deployment %s is staged, by another program, and will be dropped: libostree keeps none when the default changes; its program can stage it again", staged.Target.ID()))
 	}
 	_, err = e.Run(ctx, "ostree", "admin", "set-default", strconv.Itoa(counted))
 	if err != nil && strings.Contains(err.Error(), "Unknown") {

@@ -113,6 +113,6 @@ func (c *Conductor) closeAttempt(ctx context.Context, booted string) error {
 	if !journal.Trial.Entered {
 		journal.Phase = pivot.PhaseApplying // the attempt goes on
 	}
-	journal.Trial, journal.Error = nil, nil
+	journal.Trial, journal.Unproven, journal.Error = nil, journal.Trial.New, nil
 	return c.Progress.Journal.Save(*journal)
 }

@@ -11,7 +11,7 @@ import (
 
 // boots changes the default deployment.
 func (c *Conductor) boots() rpmostree.Default {
-	return rpmostree.Default{Sysroot: c.Host.Sysroot(), Run: c.Host.Run}
+	return rpmostree.Default{Sysroot: c.Host.Sysroot(), Run: c.Host.Run, Note: c.Progress.Note}
 }
 
 // deployment returns the deployment with the given ID and its boot entry, and its index: 0 is the

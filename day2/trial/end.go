@@ -3,6 +3,7 @@ package trial
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"machine-pivot/internal/ostree"
@@ -19,6 +20,9 @@ func (c *Conductor) Settle(ctx context.Context) error {
 	}
 	if state == pivot.TrialProves {
 		return pivot.NotProven()
+	}
+	if err := c.forgetUnproven(); err != nil {
+		return err
 	}
 	switch pivot.Decide(c.Progress.Content, pivot.Facts{Trial: state}).Action {
 	case pivot.ActionTrial:
@@ -59,13 +63,34 @@ func (c *Conductor) close(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err // stopped by a shutdown: the next boot closes the trial
 	}
-	journal.Trial = nil
+	journal.Trial, journal.Unproven = nil, journal.Trial.New // if it could not be removed
 	c.Progress.Note(journal.Error.Message)
 	return c.Progress.Journal.Save(*journal)
 }
 
+// forgetUnproven forgets an unproven deployment that is gone, because a later one may get its ID, and one that runs.
+func (c *Conductor) forgetUnproven() error {
+	id := c.Progress.Content.Unproven
+	if id == "" {
+		return nil
+	}
+	booted, err := c.Host.Sysroot().Booted()
+	if err != nil {
+		return err
+	}
+	all, err := c.Host.Sysroot().Deployments()
+	if err != nil {
+		return err
+	}
+	if booted.ID() == id || !slices.ContainsFunc(all, func(d ostree.Deployment) bool { return d.ID() == id }) {
+		c.Progress.Content.Unproven = ""
+	}
+	return nil
+}
+
 // replace makes room for another transaction while a trial waits for its reboot. The committed
-// deployment must not boot any more, because the new transaction drops its trial.
+// deployment must not boot any more, because the new transaction drops its trial. Until then the journal keeps it, by
+// which a caller sees that a trial was given up.
 func (c *Conductor) replace(ctx context.Context, trial *pivot.Trial) error {
 	if trial.Entered {
 		if err := c.Host.ForgetOnce(ctx); err != nil {
@@ -75,7 +100,9 @@ func (c *Conductor) replace(ctx context.Context, trial *pivot.Trial) error {
 	if err := c.Host.EndOnce(ctx); err != nil {
 		return err
 	}
-	return c.reclaim(ctx, trial)
+	err := c.reclaim(ctx, trial)
+	c.Progress.Content.Unproven = trial.New
+	return err
 }
 
 // endOnce removes what the trial has added to the boot loader's configuration. It precedes each change

@@ -8,12 +8,17 @@ import (
 )
 
 // TellBootc keeps true what bootc says about the next boot on a machine that it manages, if this run has written the
-// journal, and so may have changed the next boot. A failure is only noted: the change itself is made.
+// journal, and so may have changed the next boot. Every command that may do so ends with it. It says nothing while the
+// running system is on trial: the next boot is the old one then, and who waits for a reboot, as kured, would end the
+// trial by it. A failure is only noted: the change itself is made.
 func (m *Machine) TellBootc(ctx context.Context) {
 	if !m.Progress.Journaled() || !m.Where().Started() || !m.Host.OfBootc() {
 		return
 	}
 	state, err := m.Host.Observe(context.WithoutCancel(ctx), pivot.Target{})
+	if trial := m.Progress.Content.Trial; err == nil && trial != nil && trial.Old != state.Booted.ID() {
+		return
+	}
 	if err == nil {
 		next := state.Default
 		err = m.Host.TellBootc(state.Pending(), cmp.Or(next.Manifest, next.Image.Digest, next.Commit))

@@ -6,6 +6,8 @@ package machine
 import (
 	"context"
 	"crypto/x509"
+	"fmt"
+	"strings"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -142,6 +144,19 @@ func (m *Machine) Verify(ctx context.Context) ([]pivot.Difference, error) {
 // trial, and hold a fleet's slot. The journal must be open.
 func (m *Machine) Failures(ctx context.Context) ([]string, error) {
 	return m.Converger(nil).Failures(ctx, m.Progress.Content.Target)
+}
+
+// WarnAboutNextBoot warns, at the end of a run that finds the running system to be a plan's target, if the next boot
+// starts another system that is not.
+func (m *Machine) WarnAboutNextBoot(plan pivot.Plan) {
+	state := plan.From()
+	if !state.Pending() {
+		return
+	}
+	if differences := pivot.Prove(state.AsIfRebooted(), plan.To()); len(differences) > 0 {
+		m.Progress.Note(fmt.Sprintf("warning: the next boot starts deployment %s, which is not what was asked for (%s); pivot rollback takes it back",
+			state.Default.ID(), strings.Join(differences, "; ")))
+	}
 }
 
 // Services returns the services of the running system; nil if the machine is not the running

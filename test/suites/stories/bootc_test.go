@@ -1,10 +1,12 @@
 package stories_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"machine-pivot/day2"
 	"machine-pivot/internal/host"
@@ -58,6 +60,46 @@ func TestHostOfBootc(t *testing.T) {
 	m := newMachine(t, h)
 	if choice, err := m.ImageKargsChoice(); err != nil || choice.Apply {
 		t.Errorf("with image-kargs=print they are applied: %+v, %v", choice, err)
+	}
+}
+
+// TestTrialTellsBootc (P93): whoever ends a trial has /run/reboot-required say what the next boot is, and nobody says so
+// while the trial runs: kured would end it.
+func TestTrialTellsBootc(t *testing.T) {
+	const theirs = "bootc: Reboot required for image: sha256:0\n"
+	for name, end := range map[string]func(h *tried) error{
+		"by hand": (*tried).confirm,
+		"by itself": func(h *tried) error {
+			r := h.journal()
+			r.Trial.Confirm = pivot.ConfirmAuto
+			must(h.t, pivot.JournalIn(h.Root).Save(r))
+			return h.conduct()
+		},
+		"in the old system": func(h *tried) error {
+			h.BootEntry(0)
+			makeBootc(h.t, h.Host)
+			h.Write("/run/reboot-required", []byte(theirs))
+			return h.conduct()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTried(t)
+			h.oneShot()
+			must(t, h.try(tenMinutes))
+			h.enter()
+			makeBootc(t, h.Host)
+			stopped, stop := context.WithCancel(t.Context())
+			begun := day2.Trial{Machine: h.newMachine(), Sleep: func(context.Context, time.Duration) error { stop(); return stopped.Err() }}
+			must(t, begun.Run(stopped))
+			if text := h.Read("/run/reboot-required"); text != nil {
+				t.Errorf("while the trial runs: %s", text)
+			}
+			h.Write("/run/reboot-required", []byte(theirs))
+			must(t, end(h))
+			if text := h.Read("/run/reboot-required"); text != nil {
+				t.Errorf("afterwards: %s", text)
+			}
+		})
 	}
 }
 

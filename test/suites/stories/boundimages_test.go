@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"machine-pivot/day2"
+	"machine-pivot/day2/trial"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/machine"
@@ -53,17 +55,24 @@ func importOnly(t *testing.T, h *hostdir.Host, m *machine.Machine) {
 	must(t, err)
 }
 
+// serveBinding makes the next system's image bind an application image, whose name it returns.
+func serveBinding(t *testing.T, h *hostdir.Host) (app string) {
+	t.Helper()
+	digest, err := h.Registry.Push(t.Context(), "apps/app", "1", h.NativeImage(oscontainer.WithDerived(oscontainer.File("app", "app"))))
+	must(t, err)
+	app = h.Registry.Host() + "/apps/app@" + digest
+	h.Serve(h.NativeImage(oscontainer.WithDerived(
+		oscontainer.File("usr/share/containers/systemd/app.container", "[Container]\nImage="+app+"\n"),
+		oscontainer.Symlink(bound.Dir+"/app.container", "../../../share/containers/systemd/app.container"))))
+	return app
+}
+
 // TestBoundImages: a pivot by hand to an OS image that binds an application image. Without a bootc it is refused and
 // leaves the machine as it was, unless told otherwise; with one the application image is there before the commit. From
 // then on verify reports when it is missing.
 func TestBoundImages(t *testing.T) {
 	h := hostdir.New(t)
-	digest, err := h.Registry.Push(t.Context(), "apps/app", "1", h.NativeImage(oscontainer.WithDerived(oscontainer.File("app", "app"))))
-	must(t, err)
-	app := h.Registry.Host() + "/apps/app@" + digest
-	h.Serve(h.NativeImage(oscontainer.WithDerived(
-		oscontainer.File("usr/share/containers/systemd/app.container", "[Container]\nImage="+app+"\n"),
-		oscontainer.Symlink(bound.Dir+"/app.container", "../../../share/containers/systemd/app.container"))))
+	app := serveBinding(t, h)
 	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
 	if _, err := r.Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), app) || !strings.Contains(fault.HintOf(err), "--bound-images=ignore") {
 		t.Errorf("without bootc: %v (%s)", err, fault.HintOf(err))
@@ -108,4 +117,50 @@ func TestBoundImages(t *testing.T) {
 	expectMissing(app)
 	h.Write(settings.Path, []byte("bound-images=ignore\n"))
 	expectMissing()
+}
+
+// TestBoundImagesIgnoredUntilProven (D210): the flag to go on without application images counts until the new system is
+// proven, although what proves it there has no flags: a trial by hand and by the setting fallback, and what gives the
+// fleet's slot back. verify still reports what is missing.
+func TestBoundImagesIgnoredUntilProven(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings string
+		try      *trial.Terms
+		slot     bool
+	}{
+		"a trial that confirms itself": {try: &trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmAuto}},
+		"a trial by hand":              {try: &trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmByHand}},
+		"the setting fallback":         {settings: "fallback=auto\n"},
+		"the fleet's lock":             {slot: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMember(t)
+			m.oneShot()
+			app := serveBinding(t, m.Host)
+			if !c.slot {
+				m.Write(settings.Path, []byte(c.settings))
+			}
+			machine := m.newMachine()
+			machine.BoundImages = settings.BoundImagesIgnore
+			r := day2.Rebase{Machine: machine, Image: m.Image, Try: c.try, Reboot: c.try == nil}
+			_, err := r.Run(stoppedByReboot(t, machine, m.Host), day2.Prepared{})
+			must(t, err)
+			m.enter()
+			switch {
+			case c.slot:
+				m.expectSlot(true, "pre-reboot")
+				must(t, m.release())
+				m.expectSlot(false, "steady-state")
+			case c.try != nil && c.try.Confirm == pivot.ConfirmByHand:
+				must(t, m.confirm())
+			default:
+				must(t, m.conduct())
+			}
+			m.expect("B A", pivot.PhaseDone, false)
+			differences, err := newMachine(t, m.Host).Verify(t.Context())
+			if must(t, err); len(differences) != 1 || differences[0].Name != app {
+				t.Errorf("verify reports %+v", differences)
+			}
+		})
+	}
 }

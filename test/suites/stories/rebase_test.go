@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"machine-pivot/day2"
+	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 )
@@ -69,5 +71,66 @@ func TestRebaseAgain(t *testing.T) {
 		}
 		expectStatusAt(t, h, pivot.PhaseCommitted)
 		must(t, h.Undeploy(0))
+	}
+}
+
+// TestNothingToDoWarns (D207): whoever finds the running system to be what is asked for says so if the next boot is not.
+func TestNothingToDoWarns(t *testing.T) {
+	h := newTried(t)
+	rebase := func(r day2.Rebase) (changed bool) {
+		t.Helper()
+		r.Machine, h.notes = h.newMachine(), ""
+		changed, err := r.Run(t.Context(), day2.Prepared{})
+		must(t, err)
+		return changed
+	}
+	expectWarned := func() {
+		t.Helper()
+		if !strings.Contains(h.notes, "warning: the next boot starts deployment ") || !strings.Contains(h.notes, "good=1") {
+			t.Errorf("notes %s", h.notes)
+		}
+	}
+	if !rebase(day2.Rebase{Append: []string{"good=1"}}) {
+		t.Fatal("nothing changed")
+	}
+	h.Boot()
+	if rebase(day2.Rebase{Append: []string{"good=1"}}) || strings.Contains(h.notes, "warning") {
+		t.Errorf("notes %s", h.notes)
+	}
+	if !rebase(day2.Rebase{Delete: []string{"good=1"}}) || rebase(day2.Rebase{Append: []string{"good=1"}}) {
+		t.Fatal("a change without its reboot, and back")
+	}
+	expectWarned()
+	h.Write(firstboot.EncapsulatedPath, []byte(`{"spec": {"kernelArguments": ["good=1"], "config": {"ignition": {"version": "3.4.0"}}}}`))
+	h.notes = ""
+	must(t, (&firstboot.FirstBoot{Machine: h.newMachine(), File: firstboot.EncapsulatedPath}).Run(t.Context()))
+	expectWarned()
+}
+
+// TestNothingToDoNeedsNoTrial (D208): what only the way into a new system needs is neither required of a run that
+// changes nothing, nor announced by it.
+func TestNothingToDoNeedsNoTrial(t *testing.T) {
+	h := newTried(t)
+	h.oneShot()
+	h.stage()
+	staged := day2.Rebase{Machine: h.newMachine(), Delete: []string{"nothere"}, Try: &tenMinutes}
+	if changed, err := staged.Run(t.Context(), day2.Prepared{}); err != nil || changed {
+		t.Errorf("with something staged: changed %v, %v", changed, err)
+	}
+	if err := h.try(tenMinutes); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "cannot try a new system: deployment ") {
+		t.Errorf("a change with something staged: %v", err)
+	}
+	_, err := h.Run(t.Context(), "ostree", "admin", "undeploy", "0")
+	must(t, err)
+	h.Write(settings.Path, []byte("fallback=auto\n"))
+	h.notes = ""
+	nothing := day2.Rebase{Machine: h.newMachine(), Delete: []string{"nothere"}, Reboot: true}
+	if changed, err := nothing.Run(t.Context(), day2.Prepared{}); err != nil || changed || strings.Contains(h.notes, "booted once") || strings.Contains(h.notes, "watchdog") {
+		t.Errorf("changed %v, %v, notes %s", changed, err, h.notes)
+	}
+	m := h.newMachine()
+	something := day2.Rebase{Machine: m, Append: []string{"a=1"}, Reboot: true}
+	if changed, err := something.Run(stoppedByReboot(t, m, h.Host), day2.Prepared{}); err != nil || !changed || !strings.Contains(h.notes, "booted once") || !strings.Contains(h.notes, "watchdog") {
+		t.Errorf("changed %v, %v, notes %s", changed, err, h.notes)
 	}
 }

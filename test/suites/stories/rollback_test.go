@@ -309,3 +309,32 @@ func TestRollbackRepairsArguments(t *testing.T) {
 		t.Errorf("after the repair: %q, options %q", h.Read("/etc/of-a"), options)
 	}
 }
+
+// TestDefaultNamesStaged (P92): libostree drops a deployment that is staged and locked when the default changes. So it is
+// named before, by a rollback and by the end of a trial, and not by a rollback that leaves the default as it is.
+func TestDefaultNamesStaged(t *testing.T) {
+	h := newTried(t)
+	h.oneShot()
+	must(t, h.try(tenMinutes))
+	h.stage("--lock-finalization")
+	must(t, h.rollback()) // A is the default already
+	staged, err := h.Sysroot().Staged()
+	if err != nil || staged == nil || strings.Contains(h.notes, "will be dropped") {
+		t.Fatalf("staged %v, %v, notes %s", staged, err, h.notes)
+	}
+	_, err = h.Run(t.Context(), "ostree", "admin", "undeploy", "0")
+	must(t, err)
+	must(t, h.try(tenMinutes))
+	h.enter()
+	for _, change := range []func() error{h.confirm, h.rollback} {
+		h.notes = ""
+		h.stage("--lock-finalization")
+		if staged, err = h.Sysroot().Staged(); err != nil || staged == nil {
+			t.Fatal(staged, err)
+		}
+		must(t, change())
+		if !strings.Contains(h.notes, "deployment "+staged.Target.ID()+" is staged, by another program, and will be dropped") {
+			t.Errorf("notes %s", h.notes)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
+	"machine-pivot/rpmostree"
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/fleetlock"
 	"machine-pivot/test/worlds/hostdir"
@@ -392,6 +394,54 @@ func TestWindowCloses(t *testing.T) {
 		t.Errorf("the server was asked %q", asked)
 	}
 	m.expectSlot(true, "")
+}
+
+// TestWindowClosesMeanwhile (D209): the window is looked at again after the wait for a slot, however late it is granted,
+// and before the commit begins: otherwise the slot is given back, and the next window is waited for.
+func TestWindowClosesMeanwhile(t *testing.T) {
+	for name, c := range map[string]struct {
+		late  func(m *member, machine *machine.Machine)
+		asked string
+	}{
+		"before the slot is granted": {func(m *member, _ *machine.Machine) {
+			serve := m.server.Config.Handler
+			m.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if m.clock.Day() == 23 {
+					m.clock = m.clock.Add(3 * time.Hour)
+				}
+				serve.ServeHTTP(w, r)
+			})
+		}, "pre-reboot steady-state pre-reboot"},
+		"before the commit": {func(m *member, machine *machine.Machine) {
+			machine.FleetLock = settings.None
+			engine := machine.Engine.(*rpmostree.Ostree)
+			run := engine.Run
+			engine.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
+				if slices.Contains(argv, "deploy") && m.clock.Day() == 23 {
+					m.clock = m.clock.Add(3 * time.Hour)
+				}
+				return run(ctx, argv...)
+			}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMember(t)
+			m.wait = func() error {
+				if len(m.server.Holders("default")) > 0 || m.Reboots > 0 || m.journal().Phase != pivot.PhaseIdle {
+					t.Error("changed outside of the window, or waits with the slot")
+				}
+				return nil
+			}
+			changed, err := m.inWindow(func(machine *machine.Machine) {
+				machine.Window = "02:00-04:00 UTC"
+				c.late(m, machine)
+			})
+			if opened := time.Date(2026, 11, 24, 2, 0, 0, 0, time.UTC); err != nil || !changed || m.clock.Before(opened) || m.clock.Sub(opened) > 5*time.Minute || m.Reboots != 1 {
+				t.Errorf("changed %v at %v, %v, %d reboots", changed, m.clock, err, m.Reboots)
+			}
+			m.expectSlot(c.asked != "", c.asked)
+		})
+	}
 }
 
 // TestWindowStopped: stopping the wait changes nothing and keeps the download for later.

@@ -1,0 +1,138 @@
+package stories_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"machine-pivot/day2"
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/settings"
+	"machine-pivot/pivot"
+)
+
+func (h *tried) rollback() error {
+	h.t.Helper()
+	return (&day2.Rollback{Machine: h.newMachine()}).Run(h.t.Context())
+}
+
+// TestRollbackNeverIntoUnproven (D205): a rollback while a trial waits for its reboot gives it up, and the running
+// system stays the default, for good: neither a second rollback nor a first boot leads into what nothing has proven.
+func TestRollbackNeverIntoUnproven(t *testing.T) {
+	for name, c := range map[string]struct {
+		make   func(t *testing.T) *tried
+		commit func(t *testing.T, h *tried)
+	}{
+		"by hand": {newTried, func(t *testing.T, h *tried) { must(t, h.try(tenMinutes)) }},
+		"by the setting": {newTried, func(t *testing.T, h *tried) {
+			h.Write(settings.Path, []byte("fallback=auto\n"))
+			m := h.newMachine()
+			r := day2.Rebase{Machine: m, Image: h.Image, Reboot: true}
+			_, err := r.Run(stoppedByReboot(t, m, h.Host), day2.Prepared{})
+			must(t, err)
+		}},
+		"killed before the old system is the default": {newTried, func(t *testing.T, h *tried) {
+			if err := h.tryKilled(); err == nil {
+				t.Error("was not killed")
+			}
+		}},
+		"killed before the journal has its ID": {newTried, func(t *testing.T, h *tried) {
+			_ = h.tryKilled()
+			r := h.journal()
+			r.Trial.New = ""
+			must(t, pivot.JournalIn(h.Root).Save(r))
+		}},
+		"a first boot": {newGuarded, func(t *testing.T, h *tried) { must(t, h.bootGuarded()) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := c.make(t)
+			h.oneShot()
+			c.commit(t, h)
+			must(t, h.rollback())
+			h.expect("A B", pivot.PhaseDone, false)
+			h.expectRefused()
+			h.Boot()
+			reboots := h.Reboots
+			must(t, h.bootGuarded())
+			h.expect("A B", pivot.PhaseDone, false)
+			h.expectRefused()
+			if h.Reboots != reboots {
+				t.Error("the first boot goes forward again")
+			}
+		})
+	}
+}
+
+// tryKilled is try up to a kill between the commit and the step that makes the old system the default again.
+func (h *tried) tryKilled() error {
+	m := h.newMachine()
+	run := m.Host.Run
+	m.Host.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
+		if strings.Contains(strings.Join(argv, " "), "set-default") {
+			return nil, errors.New("killed")
+		}
+		return run(ctx, argv...)
+	}
+	r := day2.Rebase{Machine: m, Image: h.Image, Try: &tenMinutes}
+	_, err := r.Run(stoppedByReboot(h.t, m, h.Host), day2.Prepared{})
+	return err
+}
+
+// expectRefused checks that a rollback is refused because of what nothing has proven.
+func (h *tried) expectRefused() {
+	h.t.Helper()
+	if err := h.rollback(); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "was never proven") {
+		h.t.Errorf("a rollback into what nothing has proven: %v", err)
+	}
+}
+
+// TestRollbackAfterAttempts (D205): what a first boot has tried and not proven stays for its next attempt; a rollback
+// does not lead there, neither between the attempts nor after the last one. The first boot still can.
+func TestRollbackAfterAttempts(t *testing.T) {
+	h := newGuarded(t)
+	for range pivot.MaxAttempts {
+		must(t, h.bootGuarded())
+		h.Boot()
+		h.expectRefused()
+	}
+	if err := h.bootGuarded(); fault.KindOf(err) != fault.Refused {
+		t.Errorf("after the last attempt: %v", err)
+	}
+	h.expectRefused()
+	h.expect("A B", pivot.PhaseFailed, false)
+	m := h.newMachine()
+	again := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath, Again: true}
+	must(t, again.Run(stoppedByReboot(t, m, h.Host)))
+	h.enterNew()
+	must(t, h.bootGuarded())
+	h.expect("B A", pivot.PhaseDone, false)
+	must(t, h.rollback())
+	h.Boot()
+	must(t, h.rollback()) // the system that was proven
+	h.Boot()
+	h.expect("B A", pivot.PhaseDone, false)
+}
+
+// TestRollbackOfPendingFirstBoot (D206): a rollback of a first boot that waits for its reboot closes the first boot in
+// the running system, which stays: the next boot does not commit it again. --again goes forward.
+func TestRollbackOfPendingFirstBoot(t *testing.T) {
+	h := newHost(t)
+	must(t, run(t, h, firstboot.FirstBoot{NoReboot: true}))
+	must(t, rollback(t, h))
+	h.Boot()
+	expectOld(t, h)
+	expectClosed(t, h)
+	reboots := h.Reboots
+	must(t, boot(t, h))
+	expectOld(t, h)
+	expectStatusAt(t, h, pivot.PhaseDone)
+	if h.Reboots != reboots {
+		t.Error("the first boot goes forward again")
+	}
+	must(t, run(t, h, firstboot.FirstBoot{Again: true}))
+	h.Boot()
+	must(t, boot(t, h))
+	expectNew(t, h)
+}
