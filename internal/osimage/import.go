@@ -181,6 +181,9 @@ func (i *importer) finish(ctx context.Context, others []ostree.Root, commit ostr
 	if _, err := i.accept(commit); err != nil { // undecided means that an object is missing; Finish reports which
 		return err
 	}
+	if _, err := i.bootable(commit); err != nil {
+		return err
+	}
 	if _, err := i.bind(commit); err != nil {
 		return err
 	}

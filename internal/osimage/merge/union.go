@@ -12,10 +12,6 @@ import (
 
 // Tree is the tree into which layers are merged, in the order of the image.
 type Tree struct {
-	// Stored means that no host is going to boot the tree now: what only a boot entry needs is noted
-	// if it is missing.
-	Stored bool
-
 	objects Objects
 	root    *dir
 	base    ostree.DirChecksums // zero: none
