@@ -109,9 +109,6 @@ func (im *Import) begin() (err error) {
 	if im.verity, err = im.repo.GivesVerity(); err != nil {
 		return err
 	}
-	if im.room, err = im.repo.freeAboveReserve(); err != nil {
-		return err
-	}
 	if im.staging, err = openStaging(filepath.Join(im.repo.path, "tmp")); err != nil {
 		return err
 	}
@@ -121,6 +118,9 @@ func (im *Import) begin() (err error) {
 	}
 	if err == nil { // after whole, which has removed the temporary files of an interrupted import
 		im.staging.fresh, err = im.staging.lookAtNew()
+	}
+	if err == nil { // last: what is removed above is room, as Room has said
+		im.room, err = im.repo.freeAboveReserve()
 	}
 	return err
 }
