@@ -22,11 +22,11 @@ func writing(err error) error {
 		return imagefault.Damaged("%w", err)
 	}
 	if label, ok := errors.AsType[*ostree.LabelError](err); ok {
-		return fault.New(fault.Refused, "%w", label).WithHint(selinux.UnknownHint)
+		return imagefault.Final(fault.New(fault.Refused, "%w", label).WithHint(selinux.UnknownHint))
 	}
 	if none, ok := errors.AsType[*ostree.NoVerityError](err); ok {
-		return fault.New(fault.Refused, "%w", none).
-			WithHint("enable it, for ext4 with tune2fs -O verity DEVICE, or make it optional: ostree config --repo=%s set ex-integrity.fsverity maybe", none.Path)
+		return imagefault.Final(fault.New(fault.Refused, "%w", none).
+			WithHint("enable it, for ext4 with tune2fs -O verity DEVICE, or make it optional: ostree config --repo=%s set ex-integrity.fsverity maybe", none.Path))
 	}
 	if full := imagefault.CannotWrite(err); full != nil {
 		return full
