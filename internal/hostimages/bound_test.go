@@ -228,6 +228,13 @@ func TestBoundRoom(t *testing.T) {
 	must(t, i.Extensions().Check(t.Context(), pivot.Image{Reference: i.claim(t, "packages", room/5*3)}))
 	expect(t, i.Check(t.Context(), pinned), fault.CannotWrite, "with the rest of what is fetched")
 
+	// A new OS image says only in its import what it binds.
+	i.host.PutIntoNext(map[string]string{"usr/share/new": "new"})
+	pinned = serve(i.claim(t, "new", room/5*3))
+	must(t, i.Check(t.Context(), pinned))
+	_, err = i.Import(t.Context(), pinned, func(pivot.Amount) {})
+	expect(t, err, fault.CannotWrite, "with the rest of what is fetched")
+
 	reserving(t, repo.Path())
 	pinned = serve(i.claim(t, "small", 1<<10))
 	_, err = i.Import(t.Context(), pinned, func(pivot.Amount) {})

@@ -64,7 +64,8 @@ func (p *Pulled) Check(ctx context.Context, image pivot.Image) error {
 	if err != nil {
 		return err
 	}
-	need, err := found.Check(ctx, repo, p.packages)
+	found.Besides = p.packages
+	need, err := found.Check(ctx, repo)
 	if err != nil {
 		return err
 	}
@@ -125,6 +126,7 @@ func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pi
 	}
 	defer view.Close()
 	found.Accept = func(root ostree.PrepareRoot) error { return p.Engine.CheckPrepareRoot(ctx, root) }
+	found.Besides = p.packages
 	var need int64
 	found.Bind = func(images bound.Images, outstanding int64) (err error) {
 		need, err = p.checkBindable(ctx, repo, images, outstanding)
@@ -139,7 +141,7 @@ func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pi
 	}
 	commit, err := ostree.ParseChecksum(result.Commit)
 	if err == nil {
-		err = p.pullBound(ctx, repo, commit, need)
+		err = p.pullBound(ctx, repo, commit, need, p.packages)
 	}
 	if err != nil {
 		return pivot.Image{}, err
