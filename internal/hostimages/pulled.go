@@ -19,7 +19,7 @@ type Pulled struct {
 	// Network returns an error if there is no network and it cannot be set up. It is called
 	// before a registry is used.
 	Network func(ctx context.Context) error
-	Retry   retry.Policy             // for opening an image
+	Retry   retry.Policy             // for opening an image, and for the preflight's requests
 	Waiting func(error, retry.Pause) // called before each wait
 
 	opened   *osimage.Opened // the image that was opened last, if it is still open
@@ -69,7 +69,9 @@ func (p *Pulled) Check(ctx context.Context, image pivot.Image) error {
 	if err != nil {
 		return err
 	}
-	return p.checkImported(ctx, repo, image, need+p.packages)
+	return p.Retry.Do(ctx, p.Waiting, func(ctx context.Context) error {
+		return p.checkImported(ctx, repo, image, need+p.packages)
+	})
 }
 
 // retrying opens an image with open, and retries after transient failures.
