@@ -41,6 +41,7 @@ type Import struct {
 	objects      map[ObjectName]object
 	relabelling  bool                // the objects of files are given other labels: no more are read
 	adopted      map[ObjectName]bool // staged by an interrupted import, not yet added by this one
+	unsynced     bool                // objects are staged that were not synced one by one: see sync
 	stats        ImportStats
 	room         int64            // bytes that may still be written
 	flushAt      int64            // value of stats.BytesWritten at which to flush next
@@ -179,6 +180,7 @@ func (im *Import) claim(n ObjectName) (bool, error) {
 	if adopted {
 		im.objects[n] = object{state: isStaged, epoch: im.flusher.now}
 		delete(im.adopted, n)
+		im.unsynced = true
 		im.stats.ObjectsNew++
 	}
 	im.mu.Unlock()
@@ -215,6 +217,7 @@ func (im *Import) give(n ObjectName) bool {
 	}
 	o.state = beingWritten
 	im.objects[n] = o
+	im.unsynced = true
 	return true
 }
 
