@@ -3,6 +3,7 @@ package osimage
 import (
 	"errors"
 
+	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/ostree"
@@ -10,8 +11,12 @@ import (
 )
 
 // writing gives an error of the repository its fault.Kind. Errors that have a kind already,
-// such as those of the image's source or content, are returned unchanged.
+// such as those of the image's source or content, are returned unchanged. What is beyond a limit, wherever
+// that is counted, is too large, not damaged.
 func writing(err error) error {
+	if errors.Is(err, budget.ErrExceeded) && !imagefault.IsFinal(err) {
+		return imagefault.TooLarge("%w", err)
+	}
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
