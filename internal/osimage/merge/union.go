@@ -20,6 +20,7 @@ type Tree struct {
 	names   nameCounter // of the layers
 	notes   notes
 
+	baseNames nameCounter
 	baseFiles map[ostree.Checksum]bool // the base's file objects; nil until they are needed
 }
 
