@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// ErrExceeded is in the chain of every error of a Budget.
+// ErrExceeded is in the chain of every error of a Budget, and of Exceeded.
 var ErrExceeded = errors.New("too much")
 
 // Budget is a limit on a sum. It is safe for concurrent use.
@@ -29,9 +29,15 @@ func New(limit int64, unit string) *Budget { return &Budget{limit: limit, unit: 
 // that names the limit; its kind is fault.BadInput.
 func (b *Budget) Take(n int64) error {
 	if b.used.Add(n) > b.limit {
-		return fault.New(fault.BadInput, "it has more than %d %s in total%w", b.limit, b.unit, silent{ErrExceeded})
+		return Exceeded("it has more than %d %s in total", b.limit, b.unit)
 	}
 	return nil
+}
+
+// Exceeded returns the error for an input beyond a limit that is not counted by a Budget. Its kind is
+// fault.BadInput. The format is that of fmt.Errorf.
+func Exceeded(format string, args ...any) error {
+	return fault.New(fault.BadInput, format+"%w", append(args, silent{ErrExceeded})...)
 }
 
 // Return gives n units back, which were taken for something that has been freed.

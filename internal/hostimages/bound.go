@@ -27,7 +27,7 @@ import (
 
 // checkBindable checks that the application images of an OS image can be had, as far as bootc's storage
 // lacks them: the system has a bootc, each can be pulled, and all have room beside what is outstanding, in
-// bytes, of the OS image. need is their compressed size, in bytes.
+// bytes, of the OS image and of packages. need is their compressed size, in bytes.
 func (s Store) checkBindable(ctx context.Context, repo *ostree.Repo, images bound.Images, outstanding int64) (need int64, err error) {
 	missing, err := s.unbound(images)
 	if err != nil || len(missing) == 0 {
@@ -71,8 +71,8 @@ func (s Store) checkImported(ctx context.Context, repo *ostree.Repo, image pivot
 }
 
 // pullBound has bootc pull the application images that a commit binds, as far as its storage lacks them.
-// checkBindable has returned need.
-func (s Store) pullBound(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum, need int64) error {
+// checkBindable has returned need; outstanding is what is still to be fetched of packages, in bytes.
+func (s Store) pullBound(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum, need, outstanding int64) error {
 	if s.IgnoreBound {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (s Store) pullBound(ctx context.Context, repo *ostree.Repo, commit ostree.C
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	if err := roomFor(repo, need, 0); err != nil { // again: the OS image has taken some since
+	if err := roomFor(repo, need, outstanding); err != nil { // again: the OS image has taken some since
 		return err
 	}
 	for _, ref := range missing {
@@ -156,7 +156,7 @@ func (s Store) sizeOf(ctx context.Context, images []imageref.Reference) (sum int
 }
 
 // roomFor checks that application images of a compressed size, in bytes, have room beside what is outstanding
-// of the OS image. bootc's storage is on the repository's file system, and its reserve must stay for
+// of the OS image and of packages. bootc's storage is on the repository's file system, and its reserve must stay for
 // libostree, which makes the deployment after the pull.
 func roomFor(repo *ostree.Repo, need, outstanding int64) error {
 	room, err := repo.Room()

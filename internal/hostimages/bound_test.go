@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -16,8 +17,10 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/osimage/bound"
+	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/oscontainer"
+	"machine-pivot/test/worlds/registry"
 )
 
 // binding returns a derived layer that binds an application image.
@@ -228,12 +231,37 @@ func TestBoundRoom(t *testing.T) {
 	must(t, i.Extensions().Check(t.Context(), pivot.Image{Reference: i.claim(t, "packages", room/5*3)}))
 	expect(t, i.Check(t.Context(), pinned), fault.CannotWrite, "with the rest of what is fetched")
 
+	// A new OS image says only in its import what it binds.
+	i.host.PutIntoNext(map[string]string{"usr/share/new": "new"})
+	pinned = serve(i.claim(t, "new", room/5*3))
+	must(t, i.Check(t.Context(), pinned))
+	_, err = i.Import(t.Context(), pinned, func(pivot.Amount) {})
+	expect(t, err, fault.CannotWrite, "with the rest of what is fetched")
+
 	reserving(t, repo.Path())
 	pinned = serve(i.claim(t, "small", 1<<10))
 	_, err = i.Import(t.Context(), pinned, func(pivot.Amount) {})
 	expect(t, err, fault.CannotWrite, "has room for")
 	if len(b.pulled) > 0 {
 		t.Errorf("bootc has pulled %q", b.pulled)
+	}
+}
+
+// TestBoundIsAskedAgain (P7): a registry that fails once when the preflight asks for an application image is asked again.
+func TestBoundIsAskedAgain(t *testing.T) {
+	i := imagesOf(t)
+	installBootc(i)
+	app := i.serveBinding(t)
+	i.IgnoreBound = true
+	pinned, _ := i.pull(t)
+	i.IgnoreBound = false
+	i.Retry = retry.Policy{Tries: 2, Sleep: func(context.Context, time.Duration) error { return nil }}
+	waits := 0
+	i.Waiting = func(error, retry.Pause) { waits++ }
+	_, digest, _ := strings.Cut(app, "@")
+	i.host.Registry.Spoil(registry.Rule{On: "/manifests/" + digest, Times: 1, Fault: registry.Status(502)})
+	if err := i.Check(t.Context(), pinned); err != nil || waits != 1 {
+		t.Errorf("%v after %d waits", err, waits)
 	}
 }
 

@@ -93,6 +93,9 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 		err = osimage.CheckMountPoints(commit, setup, repo.HasDir)
 	}
 	if err == nil {
+		err = osimage.CheckBootFiles(commit, repo)
+	}
+	if err == nil {
 		err = d.Engine.CheckPrepareRoot(ctx, setup)
 	}
 	if err == nil {

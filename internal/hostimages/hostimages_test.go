@@ -11,6 +11,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/retry"
 	"machine-pivot/kargs"
@@ -203,11 +204,38 @@ func TestEngineRefuses(t *testing.T) {
 	}
 }
 
+// TestDownloadedWouldNotBoot (D81): an image that was only stored, with a warning, is refused where it is to boot.
+func TestDownloadedWouldNotBoot(t *testing.T) {
+	i := imagesOf(t)
+	i.host.LinkIntoNext(map[string]string{"usr/lib/modules/6.1/initramfs.img": "/boot/initramfs.img"})
+	i.host.Serve(i.host.NativeImage())
+	const why = "/usr/lib/modules/6.1/initramfs.img is a symbolic link"
+	pinned, err := i.Resolve(t.Context(), i.tagged())
+	must(t, err)
+	_, err = i.Import(t.Context(), pinned, func(pivot.Amount) {})
+	expect(t, err, fault.Refused, why)
+
+	ref, err := imageref.Parse(pinned.Reference)
+	must(t, err)
+	found, err := i.Puller.Open(t.Context(), ref)
+	must(t, err)
+	repo, view, err := i.host.OpenRepo()
+	must(t, err)
+	stored, err := found.Import(t.Context(), repo, nil)
+	if err != nil || !strings.Contains(strings.Join(stored.Notes, "\n"), "warning: the image would not boot: "+why) {
+		t.Errorf("stored: %v, notes %q", err, stored.Notes)
+	}
+	must(t, errors.Join(view.Close(), found.Close()))
+	pinned.Commit = stored.Commit
+	_, err = hostimages.Downloaded{Store: i.Store, Image: pinned}.Import(t.Context(), pinned, nil)
+	expect(t, err, fault.Refused, why)
+}
+
 // TestNoSpaceInBoot (P14): an image whose kernel does not fit into /boot is refused as soon as the
 // size of the kernel is known.
 func TestNoSpaceInBoot(t *testing.T) {
 	i := imagesOf(t)
-	i.host.PutIntoNext(map[string]string{"usr/lib/modules/6.1.0/vmlinuz": "a kernel of its own"})
+	i.host.PutIntoNext(map[string]string{"usr/lib/modules/6.1/vmlinuz": "a kernel of its own"})
 	i.host.Serve(i.host.NativeImage())
 	free := i.host.Free
 	i.host.Free = func(path string) (int64, error) {

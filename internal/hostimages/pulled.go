@@ -19,7 +19,7 @@ type Pulled struct {
 	// Network returns an error if there is no network and it cannot be set up. It is called
 	// before a registry is used.
 	Network func(ctx context.Context) error
-	Retry   retry.Policy             // for opening an image
+	Retry   retry.Policy             // for opening an image, and for the preflight's requests
 	Waiting func(error, retry.Pause) // called before each wait
 
 	opened   *osimage.Opened // the image that was opened last, if it is still open
@@ -64,11 +64,14 @@ func (p *Pulled) Check(ctx context.Context, image pivot.Image) error {
 	if err != nil {
 		return err
 	}
-	need, err := found.Check(ctx, repo, p.packages)
+	found.Besides = p.packages
+	need, err := found.Check(ctx, repo)
 	if err != nil {
 		return err
 	}
-	return p.checkImported(ctx, repo, image, need+p.packages)
+	return p.Retry.Do(ctx, p.Waiting, func(ctx context.Context) error {
+		return p.checkImported(ctx, repo, image, need+p.packages)
+	})
 }
 
 // retrying opens an image with open, and retries after transient failures.
@@ -125,6 +128,7 @@ func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pi
 	}
 	defer view.Close()
 	found.Accept = func(root ostree.PrepareRoot) error { return p.Engine.CheckPrepareRoot(ctx, root) }
+	found.Besides = p.packages
 	var need int64
 	found.Bind = func(images bound.Images, outstanding int64) (err error) {
 		need, err = p.checkBindable(ctx, repo, images, outstanding)
@@ -139,7 +143,7 @@ func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pi
 	}
 	commit, err := ostree.ParseChecksum(result.Commit)
 	if err == nil {
-		err = p.pullBound(ctx, repo, commit, need)
+		err = p.pullBound(ctx, repo, commit, need, p.packages)
 	}
 	if err != nil {
 		return pivot.Image{}, err

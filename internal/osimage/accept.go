@@ -28,10 +28,7 @@ func (i *importer) accept(commit ostree.Checksum) (decided bool, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	if i.Accept == nil && fault.KindOf(err) == fault.Refused { // no host is going to boot it now
-		i.result.Notes, err = append(i.result.Notes, "warning: "+err.Error()), nil
-	}
-	if err != nil {
+	if err = i.unlessStored(err); err != nil {
 		return true, err
 	}
 	if i.Accept == nil {
@@ -43,6 +40,25 @@ func (i *importer) accept(commit ostree.Checksum) (decided bool, err error) {
 		}
 	}
 	return true, i.Accept(setup)
+}
+
+// bootable calls CheckBootFiles for a commit of this import, as accept is called. decided is false if a file for
+// that is not fetched yet.
+func (i *importer) bootable(commit ostree.Checksum) (decided bool, err error) {
+	err = CheckBootFiles(commit, i.target)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return true, i.unlessStored(err)
+}
+
+// unlessStored returns an error about an image that would not boot, or notes it as a warning if no host is going
+// to boot the image now.
+func (i *importer) unlessStored(err error) error {
+	if i.Accept == nil && fault.KindOf(err) == fault.Refused {
+		i.result.Notes, err = append(i.result.Notes, "warning: "+err.Error()), nil
+	}
+	return err
 }
 
 // checkSigned returns an error unless a key of the image has signed a commit of this import, as its system
@@ -59,16 +75,22 @@ func (i *importer) checkSigned(commit ostree.Checksum, setup ostree.PrepareRoot)
 	return true, err
 }
 
-// acceptEarly calls accept as soon as the encapsulated commit and its prepare-root.conf are
+// acceptEarly calls accept and bootable as soon as the encapsulated commit and the files for them are
 // fetched, so that the rest of a refused image is not downloaded. It does nothing for an
-// image with derived layers, because they may replace the file.
+// image with derived layers, because they may replace the files.
 func (i *importer) acceptEarly(base *baseCommit) (err error) {
 	base.mu.Lock()
 	defer base.mu.Unlock()
-	if base.accepted || base.commit == (ostree.Checksum{}) || i.Derived > 0 {
+	if base.commit == (ostree.Checksum{}) || i.Derived > 0 {
 		return nil
 	}
-	if base.accepted, err = i.accept(base.commit); err != nil {
+	if !base.accepted {
+		base.accepted, err = i.accept(base.commit)
+	}
+	if err == nil && !base.bootable {
+		base.bootable, err = i.bootable(base.commit)
+	}
+	if err != nil {
 		return refusal{err}
 	}
 	return nil
@@ -87,6 +109,7 @@ type baseCommit struct {
 	mu       sync.Mutex
 	commit   ostree.Checksum
 	accepted bool // importer.accept has decided
+	bootable bool // importer.bootable has decided
 }
 
 func (b *baseCommit) set(commit ostree.Checksum) {

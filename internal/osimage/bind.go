@@ -36,7 +36,7 @@ func (i *importer) bindLocked(commit ostree.Checksum) (decided bool, err error) 
 		return false, err
 	}
 	if i.Bind != nil {
-		if err := i.Bind(images, i.progress.outstanding()); err != nil {
+		if err := i.Bind(images, i.progress.outstanding()+i.Besides); err != nil {
 			return false, err
 		}
 	}

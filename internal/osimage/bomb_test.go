@@ -143,13 +143,14 @@ func TestTricksInLayers(t *testing.T) {
 	for i := range 1025 {
 		refs = append(refs, regular("srv/repo/refs/heads/"+strconv.Itoa(i), []byte(commit)))
 	}
-	const MiB = 1 << 20
+	const MiB, less = 1 << 20, "build the image with less in it"
 	for what, c := range map[string]struct {
 		files   []file
 		times   int   // the number of such layers; 0: one
 		trailer int64 // zeroes after the end of the tar stream
 		kind    fault.Kind
 		text    string // "" if the image must be accepted
+		hint    string
 	}{
 		"paths out of the root":                  {files: []file{regular("../../../../tmp/x", nil), regular("/etc/x", nil), special("../..", tar.TypeSymlink, "/")}},
 		"devices elsewhere":                      {files: []file{special("dev/sda", tar.TypeBlock, ""), special("dev/null", tar.TypeChar, ""), special("run/x", tar.TypeFifo, "")}},
@@ -161,14 +162,14 @@ func TestTricksInLayers(t *testing.T) {
 		"a hard link":                            {files: []file{special(object+".filez", tar.TypeLink, "/etc/shadow")}, kind: fault.BadInput, text: "not an object"},
 		"a symlink":                              {files: []file{special(object+".dirtree", tar.TypeSymlink, "/etc/shadow")}, kind: fault.BadInput, text: "not an object"},
 		"an escaping object":                     {files: []file{regular("x/../../"+object+".filez", nil)}, kind: fault.BadInput, text: strings.Repeat("0", 64)},
-		"too many refs":                          {files: refs, kind: fault.BadInput, text: "more than 1024 refs"},
+		"too many refs":                          {files: refs, kind: fault.BadInput, text: "more than 1024 refs", hint: less},
 		"an over-long ref":                       {files: []file{regular("srv/repo/refs/heads/"+strings.Repeat("x", 2000), nil)}, kind: fault.BadInput, text: "more than 1024 bytes"},
 		"a promise": {files: []file{{tar.Header{Name: "x", Typeflag: tar.TypeReg, Size: 65 << 30}, nil}},
-			kind: fault.BadInput, text: "unpacks to more than 64 GiB"},
+			kind: fault.BadInput, text: "unpacks to more than 64 GiB", hint: less},
 		"a promise of holes": {files: []file{hole("x", 40<<30), hole("y", 40<<30)},
-			kind: fault.BadInput, text: "unpacks to more than 64 GiB"},
+			kind: fault.BadInput, text: "unpacks to more than 64 GiB", hint: less},
 		"promises in several layers": {files: []file{hole("x", 60<<30)}, times: 5,
-			kind: fault.BadInput, text: "unpack to more than 256 GiB together"},
+			kind: fault.BadInput, text: "unpack to more than 256 GiB together", hint: less},
 		"as much as a layer may have": {files: []file{hole("x", 60<<30)}, times: 4},
 		"a promised object": {files: []file{regular(object+".filez", archiveFile(t, 1<<60, 0))},
 			kind: fault.CannotWrite, text: "cannot write object of 1152921504606846976 bytes"},
@@ -178,7 +179,7 @@ func TestTricksInLayers(t *testing.T) {
 			kind: fault.BadInput, text: "its content has the checksum"},
 		"a truncated tar": {files: []file{{tar.Header{Name: "x", Typeflag: tar.TypeReg, Size: 2000}, nil}},
 			kind: fault.BadInput, text: "unexpected EOF"},
-		"a bomb at the end": {trailer: 100 * MiB, kind: fault.BadInput, text: "more than 16 MiB follow the end"},
+		"a bomb at the end": {trailer: 100 * MiB, kind: fault.BadInput, text: "more than 16 MiB follow the end", hint: less},
 	} {
 		for _, packed := range []compression.Compression{compression.GZip, compression.ZStd} {
 			t.Run(what+" "+string(packed), func(t *testing.T) {
@@ -206,7 +207,7 @@ func TestTricksInLayers(t *testing.T) {
 					checkImported(t, target, commit, result)
 					return
 				}
-				refused(t, err, c.kind, c.text, "")
+				refused(t, err, c.kind, c.text, c.hint)
 				checkUntouched(t, target)
 			})
 		}

@@ -5,32 +5,26 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"machine-pivot/internal/fault"
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestNotBootable (D81): what libostree could not deploy, or would take from the running system, is
-// refused by name as an invalid image.
+// TestNotBootable (D81): layers whose /etc libostree could not deploy are refused by name as an invalid image.
 func TestNotBootable(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	o := newOSTree(t)
-	const kernel, initramfs = "usr/lib/modules/6.1.0/vmlinuz", "usr/lib/modules/6.1.0/initramfs.img"
 	for n, c := range []struct {
 		name   string
 		layers [][]entry
-		want   string // "" if the image is accepted
+		want   string
 	}{
 		{"etc a file", [][]entry{{gone("etc")}, {regular("etc", "x")}}, "/usr/etc, or /etc of a layer, is a file or a link"},
 		{"usr/etc a file", [][]entry{{gone("etc")}, {regular("usr/etc", "x")}}, "/usr/etc, or /etc of a layer, is a file or a link"},
 		{"etc a link", [][]entry{{gone("etc")}, {symlink("etc", "share/etc")}}, "/usr/etc, or /etc of a layer, is a file or a link"},
-		{"the kernel a link out of the image", [][]entry{{symlink(kernel, "/boot/vmlinuz")}}, "/" + kernel + " is a link that leads to no file"},
-		{"the kernel a link to nothing", [][]entry{{symlink(kernel, "nothing")}}, "/" + kernel + " is a link that leads to no file"},
-		{"the kernel a link to itself", [][]entry{{symlink(kernel, "vmlinuz")}}, "/" + kernel + " is a link that leads to no file"},
-		{"the kernel a link to a directory", [][]entry{{symlink(kernel, "../../../lib")}}, "/" + kernel + " is a link that leads to no file"},
-		{"the initramfs a link out of the image", [][]entry{{symlink(initramfs, "/boot/initramfs.img")}}, "/" + initramfs + " is a link that leads to no file"},
-		{"the kernel a link in the image", [][]entry{{symlink(kernel, "../../kernels/1"), regular("usr/lib/kernels/1", "k")}}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sample.Short(t, 4)
@@ -42,15 +36,77 @@ func TestNotBootable(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if c.want != "" {
-				h.refuses(fmt.Sprintf("bootable-%d", n), img, fault.BadInput, c.want)
-				return
-			}
-			ref, _ := h.push("bootable", img)
-			if _, err := h.importRef(ref, bare(t)); err != nil {
-				t.Error(err)
-			}
+			h.refuses(fmt.Sprintf("bootable-%d", n), img, fault.BadInput, c.want)
 		})
+	}
+}
+
+// TestBootFiles (D81): an image of any format is refused by name if libostree could not make a boot entry of
+// it, or would copy a symbolic link to /boot; it is accepted if libostree copies files, whichever they are.
+func TestBootFiles(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	const modules = "usr/lib/modules/6.1.0/"
+	old := "usr/lib/ostree-boot/%s-" + strings.Repeat("0a", 32)
+	isLink := func(name string) string { return "/" + modules + name + " is a symbolic link" }
+	for n, c := range []struct {
+		name   string
+		change func(o *osTree)
+		want   string // "" if the image is accepted
+	}{
+		{"a kernel outside of the image", func(o *osTree) { o.link(modules+"vmlinuz", "/boot/vmlinuz") }, isLink("vmlinuz")},
+		{"a kernel elsewhere in the image", func(o *osTree) {
+			o.link(modules+"vmlinuz", "../../kernels/1")
+			o.write("usr/lib/kernels/1", "kernel")
+		}, isLink("vmlinuz")},
+		{"an initramfs outside of the image", func(o *osTree) { o.link(modules+"initramfs.img", "/boot/initramfs.img") }, isLink("initramfs.img")},
+		{"a device tree outside of its directory", func(o *osTree) { o.link(modules+"dtb/a.dtb", "../vmlinuz") }, isLink("dtb/a.dtb")},
+		{"an old kernel that is a link", func(o *osTree) {
+			o.remove(modules + "vmlinuz")
+			o.link(fmt.Sprintf(old, "vmlinuz-1"), "vmlinuz")
+		}, "is a symbolic link, to vmlinuz"},
+		{"no kernel", func(o *osTree) { o.remove(modules + "vmlinuz") }, "the image has no kernel"},
+		{"two kernels", func(o *osTree) { o.write("usr/lib/modules/6.2.0/vmlinuz", "kernel") }, "2 kernels (6.1.0, 6.2.0)"},
+		{"no name", func(o *osTree) { o.write("usr/lib/os-release", "NAME=x\n") }, "no PRETTY_NAME or ID"},
+		{"no initramfs, and modules of another kernel", func(o *osTree) {
+			o.remove(modules + "initramfs.img")
+			o.write("usr/lib/modules/6.2.0/x.ko", "module")
+		}, ""},
+		{"a link among device trees", func(o *osTree) {
+			o.write(modules+"dtb/a.dtb", "tree")
+			o.link(modules+"dtb/more/b.dtb", "../a.dtb")
+		}, ""},
+		{"an initramfs in the old place", func(o *osTree) {
+			o.remove(modules + "initramfs.img")
+			o.write(fmt.Sprintf(old, "vmlinuz-1"), "kernel")
+			o.write(fmt.Sprintf(old, "initramfs-1.img"), "initramfs")
+		}, ""},
+		{"a kernel in the old place", func(o *osTree) {
+			o.remove("usr/lib/modules")
+			o.write(fmt.Sprintf(old, "vmlinuz-1"), "kernel")
+		}, ""},
+	} {
+		for format, pack := range map[string]func(o *osTree) v1.Image{
+			"native": func(o *osTree) v1.Image { return o.encapsulated() },
+			"legacy": func(o *osTree) v1.Image { return legacyImage(o.t, o) },
+			"plain":  func(o *osTree) v1.Image { return plainImage(o.t, o, 3) },
+			"layered": func(o *osTree) v1.Image {
+				return derivedFrom(o.t, o.encapsulated(), []entry{regular("usr/share/x", "x")})
+			},
+		} {
+			t.Run(c.name+", "+format, func(t *testing.T) {
+				sample.Short(t, 8)
+				h.t = t
+				o := newOSTree(t)
+				c.change(o)
+				o.odd = true
+				name, img := fmt.Sprintf("bootfiles-%d-%s", n, format), pack(o)
+				if c.want != "" {
+					h.refuses(name, img, fault.Refused, c.want)
+					return
+				}
+				h.takes(name, img, bare(t))
+			})
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ func (h *host) check(ref imageref.Reference, repo string) error {
 	}
 	defer image.Close()
 	before := snapshot(h.t, repo)
-	_, err = image.Check(h.t.Context(), openRepo(h.t, repo), 0)
+	_, err = image.Check(h.t.Context(), openRepo(h.t, repo))
 	if now := snapshot(h.t, repo); now != before {
 		h.t.Errorf("the check has written:\n%s\n%s", before, now)
 	}

@@ -20,7 +20,6 @@ func (i *importer) mergeLayers(ctx context.Context, base *ostree.CommitInfo, hav
 	if err != nil {
 		return nil, writing(err)
 	}
-	tree.Stored = i.Accept == nil
 	for n := i.baseLayers(); n < len(i.Layers); n++ {
 		l, err := i.derivedLayer(have.derived[n], derived[n])
 		if err == nil {

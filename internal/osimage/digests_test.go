@@ -148,7 +148,7 @@ func TestImpossibleSizes(t *testing.T) {
 		}
 	}, func(document) {})
 	_, err := newLocalHost(t).importRef(parse(t, "oci:"+path), bare(t))
-	refused(t, err, fault.BadInput, "layer 2 has 4611686018427387904 bytes, more than any layer", "the image is damaged")
+	refused(t, err, fault.BadInput, "layer 1 has 4611686018427387904 bytes, more than any layer", "build the image with less in it")
 }
 
 // TestPanic makes functions panic that the import calls in various goroutines. The import must

@@ -46,10 +46,9 @@ type Result struct {
 func KeepAliveRef(commit string) string { return "pivot/" + commit }
 
 // Check returns an error if Import would fail because of the image's platform or format, for
-// lack of space, or for lack of fs-verity where the repository requires it. It writes nothing. besides
-// is what else is to be written to the repository's file system, and need the compressed size of what the
-// import will fetch, in bytes.
-func (o *Opened) Check(ctx context.Context, repo *ostree.Repo, besides int64) (need int64, err error) {
+// lack of space, or for lack of fs-verity where the repository requires it. It writes nothing. need is the
+// compressed size of what the import will fetch, in bytes.
+func (o *Opened) Check(ctx context.Context, repo *ostree.Repo) (need int64, err error) {
 	return need, o.importError(guard.Call(func() (err error) {
 		if err := o.importable(); err != nil {
 			return err
@@ -57,7 +56,7 @@ func (o *Opened) Check(ctx context.Context, repo *ostree.Repo, besides int64) (n
 		if _, err := repo.GivesVerity(); err != nil {
 			return writing(err)
 		}
-		need, err = o.checkSpace(repo, o.present(ctx, repo), besides)
+		need, err = o.checkSpace(repo, o.present(ctx, repo))
 		return err
 	}))
 }
@@ -143,7 +142,7 @@ func end(ctx context.Context, target *ostree.Import, err error) error {
 
 func (i *importer) run(ctx context.Context) error {
 	have := i.present(ctx, i.repo)
-	bytes, err := i.checkSpace(i.repo, have, 0)
+	bytes, err := i.checkSpace(i.repo, have)
 	if err != nil {
 		return err
 	}
@@ -179,6 +178,9 @@ func (i *importer) legacy(ctx context.Context, have present) error {
 // result.
 func (i *importer) finish(ctx context.Context, others []ostree.Root, commit ostree.Checksum, refs ...string) error {
 	if _, err := i.accept(commit); err != nil { // undecided means that an object is missing; Finish reports which
+		return err
+	}
+	if _, err := i.bootable(commit); err != nil {
 		return err
 	}
 	if _, err := i.bind(commit); err != nil {

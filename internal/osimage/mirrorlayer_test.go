@@ -1,12 +1,20 @@
 package osimage_test
 
 import (
+	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/osimage/layer"
+	"machine-pivot/internal/selinux"
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/ostreetree"
 	"machine-pivot/test/worlds/registry"
@@ -149,6 +157,56 @@ func TestNextEndpointRefuses(t *testing.T) {
 		})
 	}
 }
+
+// TestNotTheMirrorsFault (D216): what is wrong with this machine, and an image beyond a limit, is an error of the first
+// endpoint that serves it. The others are not tried, nor does one that does not answer make the error transient.
+func TestNotTheMirrorsFault(t *testing.T) {
+	m := newMirrored(t)
+	put := func(tag string, img v1.Image) imageref.Reference {
+		_, digest := m.push(tag, img)
+		pushTo(t, m.mirror, tag, img)
+		return m.ref(tag).Pinned(digest)
+	}
+	label := put("label", newOSTree(t).encapsulated())
+	parts := plain(t)
+	manifest := map[string]string{}
+	for n := range 1 << 16 {
+		manifest[strconv.Itoa(n)] = ""
+	}
+	many := put("many", mutate.Annotations(parts, manifest).(v1.Image))
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(ref imageref.Reference) *osimage.Opened {
+		t.Helper()
+		opened, err := m.puller.Open(t.Context(), ref)
+		must(err)
+		t.Cleanup(func() { must(opened.Close()) })
+		return opened
+	}
+	must(m.registry.SetDown(true))
+
+	repo := openRepo(t, bare(t))
+	repo.CheckLabels(func(string) error { return selinux.ErrUnknown })
+	_, err := open(label).Import(t.Context(), repo, nil)
+	refused(t, err, fault.Refused, "tried 1 of the 2 places", selinux.UnknownHint)
+
+	limit := fault.New(fault.BadInput, "too many files")
+	err = open(label).Extract(t.Context(), "sysroot", func(int) layer.FileSink { return fullSink{limit} }, nil)
+	refused(t, err, fault.BadInput, "too many files", "")
+
+	_, err = m.puller.Open(t.Context(), many)
+	refused(t, err, fault.BadInput, "its manifest has more than 131072 parts", "build the image with less in it")
+}
+
+// fullSink is a FileSink that takes nothing.
+type fullSink struct{ error }
+
+func (s fullSink) CreateFile(string) (io.WriteCloser, error) { return nil, s.error }
+func (s fullSink) Remove(string) error                       { return s.error }
 
 // onlyLayers checks that a failed import of an ostree-native image left only complete layers,
 // and not the bad one.

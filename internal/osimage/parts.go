@@ -10,9 +10,9 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/chunked"
+	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/osimage/source"
-	"machine-pivot/internal/ostree"
 )
 
 // partReader reads layers of the format zstd:chunked by fetching only what the repository does not
@@ -90,7 +90,7 @@ func (r *partReader) read(ctx context.Context, n int, content func() layer.Conte
 
 // isDoubt reports whether the whole layer may be read after this error.
 func isDoubt(err error) bool {
-	if _, is := errors.AsType[*ostree.LabelError](err); is {
+	if imagefault.IsFinal(err) {
 		return false
 	}
 	switch fault.KindOf(err) {

@@ -55,7 +55,7 @@ func TestArchitecture(t *testing.T) {
 		repo := openRepo(t, bare(t))
 		requests := h.registry.Requests()
 		_, imported := image.Import(t.Context(), repo, nil)
-		switch _, checked := image.Check(t.Context(), repo, 0); {
+		switch _, checked := image.Check(t.Context(), repo); {
 		case c.refused != "":
 			refused(t, checked, fault.Refused, c.refused, "use the image that is built for linux/")
 			refused(t, imported, fault.Refused, c.refused, "use the image that is built for linux/")

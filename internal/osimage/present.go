@@ -67,18 +67,17 @@ func (o *Opened) nativePresent(ctx context.Context, repo *ostree.Repo, have *pre
 }
 
 // checkSpace returns how many bytes must be fetched, and an error if the repository has no
-// room for the image and for what else its file system must take, besides, in bytes: objects take at least
-// the space of the compressed layers.
-func (o *Opened) checkSpace(repo *ostree.Repo, have present, besides int64) (need int64, err error) {
+// room for the image and Besides: objects take at least the space of the compressed layers.
+func (o *Opened) checkSpace(repo *ostree.Repo, have present) (need int64, err error) {
 	for n, l := range o.Layers {
 		if !have.layers[n] {
 			need += max(l.Size, 0)
 		}
 	}
 	room, err := repo.Room()
-	if all := need + besides; err == nil && all > room {
+	if all := need + o.Besides; err == nil && all > room {
 		more := ""
-		if besides > 0 {
+		if o.Besides > 0 {
 			more = fmt.Sprintf(" (%s with the packages)", printable.Size(all, room))
 		}
 		err = fault.New(fault.CannotWrite, "the repository has room for %s, but the image needs more than its compressed size, %s%s", printable.Size(room, need), printable.Size(need, room), more).

@@ -65,8 +65,12 @@ type Opened struct {
 	Accept func(ostree.PrepareRoot) error
 	// Bind may be nil. Import calls it once with the application images that the image binds, as
 	// soon as these are known and before a ref is set. outstanding is the compressed size, in bytes,
-	// of what is still to be fetched of the image itself. The error ends the import.
-	Bind      func(images bound.Images, outstanding int64) error
+	// of what is still to be fetched of the image itself, and Besides. The error ends the import.
+	Bind func(images bound.Images, outstanding int64) error
+	// Besides is what else is still to be written to the repository's file system, in bytes. Check and
+	// Import add it to what the image needs.
+	Besides int64
+
 	machine   platform // the platform that the image must be for
 	stated    platform // the platform that the image states
 	source    *source.Image

@@ -19,7 +19,7 @@ type refusedCase struct {
 }
 
 func refusedCases() []refusedCase {
-	const unbootable = "no kernel or several, no OS name, no `/sysroot`, or signed composefs required"
+	const unbootable = "no kernel or several, a kernel that is a link, no OS name, no `/sysroot`, or signed composefs required"
 	return []refusedCase{
 		{name: "a pipe", layers: [][]entry{{{Header: tar.Header{Name: "usr/fifo", Typeflag: tar.TypeFifo}}}}, kind: fault.BadInput, want: `"usr/fifo": an entry of type`},
 		{name: "a device", layers: [][]entry{{{Header: tar.Header{Name: "usr/null", Typeflag: tar.TypeChar}}}}, kind: fault.BadInput, want: `"usr/null": an entry of type`},

@@ -70,7 +70,7 @@ func TestResolveFormats(t *testing.T) {
 			continue
 		}
 		_, err = image.Import(t.Context(), nil, nil)
-		if _, check := image.Check(t.Context(), nil, 0); check == nil || check.Error() != err.Error() {
+		if _, check := image.Check(t.Context(), nil); check == nil || check.Error() != err.Error() {
 			t.Errorf("%s: the check says %v, the import %v", name, check, err)
 		}
 		if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "names a layer that it does not have") || fault.HintOf(err) == "" {

@@ -2,6 +2,7 @@ package osimage_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -23,11 +24,12 @@ func tiny(t *testing.T) (repo, commit string) {
 	t.Helper()
 	repo, tree := filepath.Join(t.TempDir(), "tiny"), t.TempDir()
 	ostreeTool(t, "init", "--repo="+repo, "--mode=archive")
-	if err := os.Mkdir(filepath.Join(tree, "sysroot"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"a", "b", "c"} {
-		if err := os.WriteFile(filepath.Join(tree, name), []byte("content of "+name), 0o644); err != nil {
+	for name, content := range map[string]string{
+		"a": "content of a", "b": "content of b", "c": "content of c",
+		"sysroot/empty": "", "usr/lib/modules/1/vmlinuz": "kernel", "usr/lib/os-release": "ID=tiny\n",
+	} {
+		name = filepath.Join(tree, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(content), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,6 +3,7 @@ package osimage
 import (
 	"errors"
 
+	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/ostree"
@@ -10,8 +11,12 @@ import (
 )
 
 // writing gives an error of the repository its fault.Kind. Errors that have a kind already,
-// such as those of the image's source or content, are returned unchanged.
+// such as those of the image's source or content, are returned unchanged. What is beyond a limit, wherever
+// that is counted, is too large, not damaged.
 func writing(err error) error {
+	if errors.Is(err, budget.ErrExceeded) && !imagefault.IsFinal(err) {
+		return imagefault.TooLarge("%w", err)
+	}
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
@@ -22,11 +27,11 @@ func writing(err error) error {
 		return imagefault.Damaged("%w", err)
 	}
 	if label, ok := errors.AsType[*ostree.LabelError](err); ok {
-		return fault.New(fault.Refused, "%w", label).WithHint(selinux.UnknownHint)
+		return imagefault.Final(fault.New(fault.Refused, "%w", label).WithHint(selinux.UnknownHint))
 	}
 	if none, ok := errors.AsType[*ostree.NoVerityError](err); ok {
-		return fault.New(fault.Refused, "%w", none).
-			WithHint("enable it, for ext4 with tune2fs -O verity DEVICE, or make it optional: ostree config --repo=%s set ex-integrity.fsverity maybe", none.Path)
+		return imagefault.Final(fault.New(fault.Refused, "%w", none).
+			WithHint("enable it, for ext4 with tune2fs -O verity DEVICE, or make it optional: ostree config --repo=%s set ex-integrity.fsverity maybe", none.Path))
 	}
 	if full := imagefault.CannotWrite(err); full != nil {
 		return full

@@ -9,7 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/selinux"
 )
@@ -27,6 +29,9 @@ func TestWriting(t *testing.T) {
 		{unix.EIO, fault.Internal, ""},
 		{context.Canceled, fault.Unavailable, ""},
 		{&ostree.CorruptError{}, fault.BadInput, "damaged"},
+		{&ostree.CorruptError{Err: budget.Exceeded("too much")}, fault.BadInput, "build the image with less in it"},
+		{&ostree.InvalidError{Err: budget.Exceeded("too much")}, fault.BadInput, "build the image with less in it"},
+		{imagefault.Damaged("%w", &selinux.InvalidError{Err: budget.New(0, "patterns").Take(1)}), fault.BadInput, "build the image with less in it"},
 		{fault.New(fault.Refused, "%w", unix.ENOSPC), fault.Refused, ""},
 		{&ostree.LabelError{Label: "x", Cause: selinux.ErrUnknown}, fault.Refused, "install_exec_t"},
 	} {

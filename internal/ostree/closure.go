@@ -3,6 +3,8 @@ package ostree
 import (
 	"context"
 	"os"
+
+	"machine-pivot/internal/budget"
 )
 
 // maxExpanded limits the number of files and directories below a directory when it is checked
@@ -184,7 +186,7 @@ func (w *walk) grow(more int) error {
 	}
 	at := &w.within[len(w.within)-1]
 	if at.below += more; at.below > maxExpanded {
-		return corrupt(ObjectName{at.tree, DirTree}, "it stands for more than %d files and directories", maxExpanded)
+		return corrupt(ObjectName{at.tree, DirTree}, "%w", budget.Exceeded("it stands for more than %d files and directories", maxExpanded))
 	}
 	return nil
 }

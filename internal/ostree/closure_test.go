@@ -1,12 +1,16 @@
 package ostree_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"machine-pivot/internal/budget"
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
 )
 
@@ -47,7 +51,7 @@ func TestExpandedTree(t *testing.T) {
 	}{{9, 1, true}, {9, 2, false}, {9, 0, true}, {10, 0, false}} {
 		commit, err := finish(directory(tree, row.dirs, row.files))
 		_, damaged := errors.AsType[*ostree.CorruptError](err)
-		if row.fits && err != nil || !row.fits && (!damaged || !strings.Contains(err.Error(), "more than 10000000 files and directories")) {
+		if row.fits && err != nil || !row.fits && (!damaged || !errors.Is(err, budget.ErrExceeded) || !strings.Contains(err.Error(), "more than 10000000 files and directories")) {
 			t.Errorf("%d directories, %d files: %v, want that it fits: %v", row.dirs, row.files, err, row.fits)
 		}
 		if to, err := r.ResolveRef("os"); err != nil || (to == commit) != row.fits {
@@ -69,3 +73,39 @@ func TestExpandedTree(t *testing.T) {
 		t.Errorf("commit %s was published", large)
 	}
 }
+
+// TestLimits (D217): what is beyond a limit is an error of its own kind, whichever object has it.
+func TestLimits(t *testing.T) {
+	im := begin(t, newRepo(t))
+	defer func() { check(t, im.Discard()) }()
+	many := func(number, length int) error {
+		d := &ostree.Directory{Files: map[string]ostree.Checksum{}}
+		for n := range number {
+			d.Files[fmt.Sprintf("%0*d", length, n)] = ostree.Checksum{}
+		}
+		_, err := im.AddDirectory(t.Context(), d)
+		return err
+	}
+	for name, add := range map[string]func() error{
+		"many names": func() error { return many(120_001, 6) },
+		"long names": func() error { return many(60_000, 250) },
+		"metadata": func() error {
+			return im.AddMetadata(t.Context(), ostree.ObjectName{Type: ostree.DirTree}, bytes.NewReader(make([]byte, 16<<20+1)))
+		},
+		"metadata of unknown size": func() error {
+			return im.AddMetadata(t.Context(), ostree.ObjectName{Type: ostree.DirTree}, io.LimitReader(zeroes{}, 17<<20))
+		},
+		"a header": func() error {
+			return im.AddArchiveFile(t.Context(), ostree.Checksum{}, strings.NewReader("\x00\x20\x00\x00\x00\x00\x00\x00"))
+		},
+	} {
+		if err := add(); !errors.Is(err, budget.ErrExceeded) || fault.KindOf(err) != fault.BadInput {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// zeroes is an endless stream.
+type zeroes struct{}
+
+func (zeroes) Read(p []byte) (int, error) { clear(p); return len(p), nil }

@@ -45,7 +45,7 @@ func publish(t *testing.T, repo string) {
 	check(t, im.Discard())
 }
 
-// TestDurable traces the system calls of an import. A file must be durable before it is
+// TestDurable (D33) traces the system calls of an import. A file must be durable before it is
 // renamed to its final name, and each step must be durable before the next one: contents,
 // directories, commits, the refs of all roots but the last, and those of the last.
 func TestDurable(t *testing.T) {
@@ -59,13 +59,22 @@ func TestDurable(t *testing.T) {
 		config      []string
 		size        string // of the files
 		refs, syncs int    // files of refs that are synced by themselves, and how often everything is
+		left        bool   // an import that was killed has left the files
 	}{
-		"together":       {refs: 1, syncs: 1},
-		"each":           {config: []string{"core.per-object-fsync", "true"}, refs: 5},
-		"much, in parts": {size: "140000000", refs: 1, syncs: 2}, // and in the background
+		"together":                {refs: 1, syncs: 1},
+		"each":                    {config: []string{"core.per-object-fsync", "true"}, refs: 5},
+		"each, but what was left": {config: []string{"core.per-object-fsync", "true"}, refs: 1, syncs: 1, left: true},
+		"much, in parts":          {size: "140000000", refs: 1, syncs: 2}, // and in the background
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRepo(t, c.config...)
+			r := newRepo(t)
+			written := map[string]bool{}
+			if c.left {
+				written = leaveFiles(t, r)
+			}
+			for i := 0; i+1 < len(c.config); i += 2 {
+				run(t, "ostree", "config", "--repo="+r.Path(), "set", c.config[i], c.config[i+1])
+			}
 			trace := filepath.Join(t.TempDir(), "trace")
 			cmd := exec.Command("strace", "-f", "-y", "-qq", "-o", trace, "-e", "signal=none", "-e", "trace=openat,fsync,syncfs,renameat,renameat2",
 				os.Args[0], "-test.run", "^TestDurable$")
@@ -75,7 +84,7 @@ func TestDurable(t *testing.T) {
 			}
 			text, err := os.ReadFile(trace)
 			check(t, err)
-			d := disk{t: t, repo: r.Path(), written: map[string]bool{}, renamed: map[string]bool{}, fsyncs: map[string]int{}}
+			d := disk{t: t, repo: r.Path(), written: written, renamed: map[string]bool{}, fsyncs: map[string]int{}}
 			for _, c := range callsIn(string(text)) {
 				d.do(c)
 			}
@@ -91,6 +100,25 @@ func TestDurable(t *testing.T) {
 			}
 		})
 	}
+}
+
+// leaveFiles leaves the files of publish as a killed import does: complete, and not synced.
+func leaveFiles(t *testing.T, r *ostree.Repo) (paths map[string]bool) {
+	t.Helper()
+	im := begin(t, r)
+	for _, content := range []string{"first", "last"} {
+		_, err := im.AddNewFile(t.Context(), ostree.FileInfo{Mode: 0o100644, Size: uint64(len(content))}, strings.NewReader(content))
+		check(t, err)
+	}
+	check(t, im.Close())
+	paths = map[string]bool{}
+	for _, path := range staged(t, r) {
+		paths[path] = true
+	}
+	if len(paths) != 2 {
+		t.Fatalf("%v were left", paths)
+	}
+	return paths
 }
 
 // disk tracks which parts of a repository are durable.

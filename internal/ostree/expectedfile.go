@@ -13,7 +13,7 @@ import (
 func (im *Import) AddExpectedFile(ctx context.Context, expected Checksum, info FileInfo, body io.Reader) (Checksum, error) {
 	h, err := info.header()
 	if err != nil {
-		return Checksum{}, &InvalidError{Reason: err.Error()}
+		return Checksum{}, &InvalidError{err}
 	}
 	n := ObjectName{expected, File}
 	if h.isLink() || !im.repo.hasHeader(n, h) {

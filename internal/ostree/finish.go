@@ -108,10 +108,14 @@ func (r *Repo) clearMarks(roots []Root) error {
 }
 
 // sync makes the staged objects and the ref files durable. One sync of the file system does
-// it, unless objects are synced individually or none is staged: then only the ref files are
-// synced.
+// it, unless each of them was synced when it was written, or none is staged: then only the ref files are
+// synced. What an interrupted import has left may not be synced, whatever the configuration was then, and
+// an object with another label is not.
 func (im *Import) sync(staged []ObjectName, refs newRefs) error {
-	if len(staged) == 0 || im.repo.config.perObjectFsync {
+	im.mu.Lock()
+	each := im.repo.config.perObjectFsync && !im.unsynced
+	im.mu.Unlock()
+	if len(staged) == 0 || each {
 		return im.repo.syncRefs(refs)
 	}
 	return im.syncAll()

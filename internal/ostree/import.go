@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/budget"
 )
 
 // Import writes commits into a repository. Objects may be added in any order and by any
@@ -41,6 +43,7 @@ type Import struct {
 	objects      map[ObjectName]object
 	relabelling  bool                // the objects of files are given other labels: no more are read
 	adopted      map[ObjectName]bool // staged by an interrupted import, not yet added by this one
+	unsynced     bool                // objects are staged that were not synced one by one: see sync
 	stats        ImportStats
 	room         int64            // bytes that may still be written
 	flushAt      int64            // value of stats.BytesWritten at which to flush next
@@ -109,9 +112,6 @@ func (im *Import) begin() (err error) {
 	if im.verity, err = im.repo.GivesVerity(); err != nil {
 		return err
 	}
-	if im.room, err = im.repo.freeAboveReserve(); err != nil {
-		return err
-	}
 	if im.staging, err = openStaging(filepath.Join(im.repo.path, "tmp")); err != nil {
 		return err
 	}
@@ -121,6 +121,9 @@ func (im *Import) begin() (err error) {
 	}
 	if err == nil { // after whole, which has removed the temporary files of an interrupted import
 		im.staging.fresh, err = im.staging.lookAtNew()
+	}
+	if err == nil { // last: what is removed above is room, as Room has said
+		im.room, err = im.repo.freeAboveReserve()
 	}
 	return err
 }
@@ -179,6 +182,7 @@ func (im *Import) claim(n ObjectName) (bool, error) {
 	if adopted {
 		im.objects[n] = object{state: isStaged, epoch: im.flusher.now}
 		delete(im.adopted, n)
+		im.unsynced = true
 		im.stats.ObjectsNew++
 	}
 	im.mu.Unlock()
@@ -215,6 +219,7 @@ func (im *Import) give(n ObjectName) bool {
 	}
 	o.state = beingWritten
 	im.objects[n] = o
+	im.unsynced = true
 	return true
 }
 
@@ -366,7 +371,7 @@ func sizeOf(body io.Reader) int64 {
 // if it is unknown.
 func readMetadata(n ObjectName, body io.Reader, size int64) ([]byte, error) {
 	if size > maxMetadata {
-		return nil, corrupt(n, "it has %d bytes, more than %d", size, maxMetadata)
+		return nil, corrupt(n, "%w", budget.Exceeded("it has %d bytes, more than %d", size, maxMetadata))
 	}
 	var b bytes.Buffer
 	if size >= 0 {
@@ -377,7 +382,7 @@ func readMetadata(n ObjectName, body io.Reader, size int64) ([]byte, error) {
 	}
 	data := b.Bytes()
 	if len(data) > maxMetadata {
-		return nil, corrupt(n, "it is larger than %d bytes", maxMetadata)
+		return nil, corrupt(n, "%w", budget.Exceeded("it is larger than %d bytes", maxMetadata))
 	}
 	if got := Checksum(sha256.Sum256(data)); got != n.Checksum && n.Type != CommitMeta {
 		return nil, corrupt(n, "its content has the checksum %s", got)

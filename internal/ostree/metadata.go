@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/internal/budget"
 	"machine-pivot/internal/ostree/gvariant"
 )
 
@@ -79,8 +80,11 @@ func bigEndian(n uint32) uint32 { return bits.ReverseBytes32(n) }
 // 4 zero bytes (_ostree_write_variant_with_size).
 func headerLength(prefix [8]byte) (int, error) {
 	n := binary.BigEndian.Uint32(prefix[:4])
-	if binary.BigEndian.Uint32(prefix[4:]) != 0 || n > maxHeader {
+	if binary.BigEndian.Uint32(prefix[4:]) != 0 {
 		return 0, fmt.Errorf("bad header length")
+	}
+	if n > maxHeader {
+		return 0, budget.Exceeded("its header has %d bytes, more than %d", n, maxHeader)
 	}
 	return int(n), nil
 }

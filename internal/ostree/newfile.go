@@ -33,7 +33,7 @@ func xattrValue(xattrs map[string][]byte) []any {
 func (im *Import) AddNewFile(ctx context.Context, info FileInfo, body io.Reader) (Checksum, error) {
 	h, err := im.headers.fileHeader(info)
 	if err != nil {
-		return Checksum{}, &InvalidError{Reason: err.Error()}
+		return Checksum{}, &InvalidError{err}
 	}
 	if content, ok := body.(*bytes.Reader); ok || h.isLink() {
 		return im.addKnown(h, content)
@@ -41,10 +41,14 @@ func (im *Import) AddNewFile(ctx context.Context, info FileInfo, body io.Reader)
 	return im.addStream(h, body)
 }
 
-// InvalidError is the error for a file or directory that cannot be an ostree object.
-type InvalidError struct{ Reason string }
+// InvalidError is the error for a file or directory that cannot be an ostree object. One that is beyond a
+// limit has budget.ErrExceeded in its chain.
+type InvalidError struct{ Err error }
 
-func (e *InvalidError) Error() string { return "cannot make an object of it: " + e.Reason }
+func (e *InvalidError) Error() string { return "cannot make an object of it: " + e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *InvalidError) Unwrap() error { return e.Err }
 
 // addKnown adds an object whose content is in memory. It computes the checksum first, so that
 // an existing object is not written again.
@@ -113,5 +117,5 @@ func hashInto(f *stagedFile, h *fileHeader, body io.Reader) (c Checksum, err err
 	case source.failed != nil:
 		return c, fmt.Errorf("cannot read content: %w", source.failed)
 	}
-	return c, &InvalidError{Reason: err.Error()}
+	return c, &InvalidError{err}
 }

@@ -113,16 +113,19 @@ func ParseLoosePath(path string) (name ObjectName, archive bool, err error) {
 }
 
 // CorruptError is the error for an object that is missing or malformed, or whose content does
-// not have the checksum in its name.
+// not have the checksum in its name. One that is beyond a limit has budget.ErrExceeded in its chain.
 type CorruptError struct {
-	Name   ObjectName
-	Reason string
+	Name ObjectName
+	Err  error
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("object %s is corrupt: %s", e.Name, e.Reason)
+	return fmt.Sprintf("object %s is corrupt: %v", e.Name, e.Err)
 }
 
+// Unwrap returns the reason.
+func (e *CorruptError) Unwrap() error { return e.Err }
+
 func corrupt(name ObjectName, format string, args ...any) error {
-	return &CorruptError{Name: name, Reason: fmt.Sprintf(format, args...)}
+	return &CorruptError{Name: name, Err: fmt.Errorf(format, args...)}
 }

@@ -1,6 +1,7 @@
 package ostree_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/ostree"
+	"machine-pivot/test/tools/need"
 )
 
 // TestRoom: the files that an interrupted import has left count as room, those of a running one do not.
@@ -47,6 +49,30 @@ func TestRoom(t *testing.T) {
 	if room, err := r.Room(); err != nil || room != 0 {
 		t.Errorf("room for %d bytes, %v; want none", room, err)
 	}
+}
+
+// TestRoomOfLeftovers (D215): the files that an import of an earlier boot has left are room for the import that removes
+// them, as Room says before.
+func TestRoomOfLeftovers(t *testing.T) {
+	need.Root(t)
+	s, dir := newSource(t), t.TempDir()
+	check(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=100m"))
+	defer func() { check(t, unix.Unmount(dir, 0)) }()
+	repo := filepath.Join(dir, "repo")
+	run(t, "ostree", "init", "--repo="+repo, "--mode=bare")
+	left := filepath.Join(repo, "tmp/pivot-import-00000000-0000-0000-0000-000000000000/aa")
+	check(t, os.MkdirAll(left, 0o700))
+	check(t, os.WriteFile(filepath.Join(left, "x.file"), make([]byte, 64<<20), 0o600))
+	var st unix.Statfs_t
+	check(t, unix.Statfs(repo, &st))
+	run(t, "ostree", "config", "--repo="+repo, "set", "core.min-free-space-size", fmt.Sprintf("%dMB", int64(st.Bavail)*st.Bsize>>20-1))
+	r, err := ostree.OpenRepo(repo)
+	check(t, err)
+	if room, err := r.Room(); err != nil || room < 64<<20 {
+		t.Errorf("room for %d bytes, %v", room, err)
+	}
+	_, err = importAll(t, r, s.commit, s.objects(), "os")
+	check(t, err)
 }
 
 // staged returns the regular files that an interrupted import has left.

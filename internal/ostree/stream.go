@@ -42,7 +42,7 @@ func (s *trackedStream) readError(n ObjectName, err error) error {
 	if _, panicked := errors.AsType[*guard.Panic](err); panicked {
 		return fmt.Errorf("cannot read object %s: %w", n, err)
 	}
-	return corrupt(n, "%v", err)
+	return corrupt(n, "%w", err)
 }
 
 // hashWriter writes its data to another writer and to a hash.

@@ -19,7 +19,31 @@ func Damaged(format string, args ...any) *fault.Error {
 // TooLarge returns an error for an image that may be whole, but is beyond a limit of the import
 // (docs/import.md). The format is that of fmt.Errorf.
 func TooLarge(format string, args ...any) *fault.Error {
-	return fault.New(fault.BadInput, format, args...).WithHint("build the image with less in it; the limits are in pivot's docs/import.md")
+	e := fault.New(fault.BadInput, format, args...).WithHint("build the image with less in it; the limits are in pivot's docs/import.md")
+	e.Err = Final(e.Err)
+	return e
+}
+
+// final is an error that another copy of the image cannot cure.
+type final struct{ error }
+
+// Unwrap returns the underlying error.
+func (f final) Unwrap() error { return f.error }
+
+// Final marks an error that another copy of the same bytes has, too: one of this machine, of its
+// signature policy, or of a limit of the import. So the image is tried at no other endpoint, and a layer
+// that was read by parts is not read whole. nil stays nil.
+func Final(err error) error {
+	if err == nil {
+		return nil
+	}
+	return final{err}
+}
+
+// IsFinal reports whether an error was marked with Final.
+func IsFinal(err error) bool {
+	_, is := errors.AsType[final](err)
+	return is
 }
 
 // CannotWrite returns an error for a full or read-only disk, or nil for any other error.

@@ -59,14 +59,18 @@ func (f *Files) entry(_ context.Context, _ *feeder, header *tar.Header, name str
 func (f *Files) write(name string, body io.Reader) error {
 	file, err := f.sink.CreateFile(name)
 	if err != nil {
-		return blameSink(err)
+		return blameFileSink(err)
 	}
 	_, err = io.Copy(sinkWriter{file}, body)
 	if cerr := file.Close(); err == nil {
-		err = blameSink(cerr)
+		err = blameFileSink(cerr)
 	}
 	return err
 }
+
+// blameFileSink is blameSink for a FileSink, which takes the files of a layer as they are: its errors are
+// of the machine and of its limits.
+func blameFileSink(err error) error { return blameSink(imagefault.Final(err)) }
 
 // sinkWriter marks write errors, to distinguish them from errors of reading the layer.
 type sinkWriter struct{ to io.Writer }
@@ -74,7 +78,7 @@ type sinkWriter struct{ to io.Writer }
 // Write implements io.Writer.
 func (w sinkWriter) Write(p []byte) (int, error) {
 	n, err := w.to.Write(p)
-	return n, blameSink(err)
+	return n, blameFileSink(err)
 }
 
 // remove passes a removal on to the sink if it affects the directory.
@@ -84,7 +88,7 @@ func (f *Files) remove(name string) (err error) {
 	} else if name == "." || strings.HasPrefix(f.below+"/", name+"/") {
 		err = f.sink.Remove(".")
 	}
-	return blameSink(err)
+	return blameFileSink(err)
 }
 
 // ended implements Content.

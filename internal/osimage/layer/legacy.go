@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
 )
@@ -87,7 +88,7 @@ func (r *Legacy) object(ctx context.Context, to *feeder, header *tar.Header, nam
 // head records a ref.
 func (r *Legacy) head(header *tar.Header, name string, body io.Reader) error {
 	if r.memory += len(name) + refOverhead; len(name) > maxRefLength || len(r.heads) == maxRefs || r.memory > maxRefMemory {
-		return fmt.Errorf("it has more than %d refs, %d bytes of them, or one with a name of more than %d bytes", maxRefs, maxRefMemory, maxRefLength)
+		return imagefault.TooLarge("it has more than %d refs, %d bytes of them, or one with a name of more than %d bytes", maxRefs, maxRefMemory, maxRefLength)
 	}
 	if hidden, ok := strings.CutPrefix(path.Base(name), ".wh."); ok { // a whiteout
 		r.heads[path.Join(path.Dir(name), hidden)] = head{hidden: true}

@@ -126,7 +126,10 @@ func (t *Native) xattrSet(to *feeder, header *tar.Header, c ostree.Checksum, bod
 }
 
 func readXattrs(header *tar.Header, body io.Reader) ([]byte, error) {
-	if header.Typeflag != tar.TypeReg || header.Size > maxXattrs {
+	if header.Size > maxXattrs {
+		return nil, imagefault.TooLarge("extended attributes of %d bytes, more than %d", header.Size, maxXattrs)
+	}
+	if header.Typeflag != tar.TypeReg {
 		return nil, fmt.Errorf("%w: extended attributes of type %q with %d bytes", errNative, header.Typeflag, header.Size)
 	}
 	return io.ReadAll(body)

@@ -26,6 +26,8 @@ import (
 	"io"
 	"sync/atomic"
 
+	"github.com/klauspost/compress/zstd"
+
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imagefault"
 )
@@ -116,7 +118,7 @@ func startReading(ctx context.Context, compressed io.ReadCloser, diffID string, 
 func (r *reader) verify(ctx context.Context) error {
 	switch _, err := io.CopyN(io.Discard, &r.plain, maxTrailer+1); err {
 	case nil:
-		return imagefault.Damaged("more than %d MiB follow the end of its tar stream", maxTrailer>>20)
+		return imagefault.TooLarge("more than %d MiB follow the end of its tar stream", maxTrailer>>20)
 	case io.EOF:
 	default:
 		return r.sourceError(ctx, err)
@@ -141,6 +143,9 @@ func (r *reader) sourceError(ctx context.Context, err error) error {
 	}
 	if _, known := errors.AsType[*fault.Error](err); known {
 		return err
+	}
+	if errors.Is(err, zstd.ErrWindowSizeExceeded) {
+		return imagefault.TooLarge("%w, of %d MiB", err, maxWindow>>20)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		if !errors.Is(err, cause) {

@@ -39,11 +39,12 @@ func gzipped(t *testing.T, plain []byte) []byte {
 	return b.Bytes()
 }
 
-// TestRead checks the kind of the error for each cause, and that the stream is always closed.
+// TestRead (D217) checks the kind of the error for each cause, its hint for a limit, and that the stream is always closed.
 func TestRead(t *testing.T) {
 	plain := tarOf(t, tar.Header{Name: objectPath("aa", ".commit"), Size: 5}, tar.Header{Name: objectPath("bb", ".filez"), Size: maxBuffered + 1})
 	whole := gzipped(t, plain)
 	id := fmt.Sprintf("sha256:%x", sha256.Sum256(plain))
+	const less = "build the image with less in it"
 	broken := fault.New(fault.Refused, "broken")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -57,6 +58,7 @@ func TestRead(t *testing.T) {
 		is     error
 		kind   fault.Kind
 		text   string // in the error; "" if the layer is good
+		hint   string
 	}{
 		"good":                   {stream: bytes.NewReader(whole)},
 		"plain":                  {stream: bytes.NewReader(plain)},
@@ -69,6 +71,10 @@ func TestRead(t *testing.T) {
 		"stream fails":           {stream: io.MultiReader(bytes.NewReader(whole[:40]), iotest.ErrReader(broken)), is: broken, kind: fault.Refused, text: "broken"},
 		"stream fails at once":   {stream: iotest.ErrReader(broken), is: broken, kind: fault.Refused, text: "broken"},
 		"stream fails behind it": {stream: io.MultiReader(bytes.NewReader(whole), iotest.ErrReader(broken)), is: broken, kind: fault.Refused, text: "broken"},
+		"a large window":         {stream: strings.NewReader(zstdMagic + "\x00\x90"), kind: fault.BadInput, text: "of 128 MiB", hint: less}, // 256 MiB
+		"much behind it":         {stream: io.MultiReader(bytes.NewReader(whole), bytes.NewReader(gzipped(t, make([]byte, maxTrailer+1)))), kind: fault.BadInput, text: "16 MiB follow", hint: less},
+		"large xattrs":           {stream: bytes.NewReader(tarOf(t, tar.Header{Name: nativePath("11", ".file-xattrs-link"), Size: maxXattrs + 1})), first: true, kind: fault.BadInput, text: "extended attributes of", hint: less},
+		"a long ref":             {stream: bytes.NewReader(tarOf(t, tar.Header{Name: legacyHeads + strings.Repeat("x", maxRefLength+1)})), kind: fault.BadInput, text: "refs", hint: less},
 		"sink fails":             {stream: bytes.NewReader(whole), sink: unix.ENOSPC, is: unix.ENOSPC, kind: fault.Internal, text: "no space"},
 		"context ended":          {ctx: ended, stream: bytes.NewReader(whole), is: context.Canceled, kind: fault.Unavailable, text: "canceled"},
 	} {
@@ -97,7 +103,7 @@ func TestRead(t *testing.T) {
 			}
 			continue
 		}
-		if err == nil || fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.text) || c.is != nil && !errors.Is(err, c.is) {
+		if err == nil || !strings.Contains(fault.HintOf(err), c.hint) || fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.text) || c.is != nil && !errors.Is(err, c.is) {
 			t.Errorf("%s: kind %d, want %d; %v, want %q", name, fault.KindOf(err), c.kind, err, c.text)
 		}
 	}

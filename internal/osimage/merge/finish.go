@@ -105,14 +105,14 @@ func (t *Tree) basePolicy() (*selinux.Contexts, error) {
 	if t.base == (ostree.DirChecksums{}) {
 		return nil, nil
 	}
-	base := &Tree{objects: t.objects, root: &dir{saved: t.base}}
+	base := &Tree{objects: t.objects, root: &dir{saved: t.base, counter: &t.baseNames}}
 	return base.policy()
 }
 
 // policyChanged reports whether layers have changed the base's policy. If not, the labels of
 // the base are right already.
 func (t *Tree) policyChanged(ctx context.Context) (bool, error) {
-	base := &Tree{objects: t.objects, root: &dir{saved: t.base}}
+	base := &Tree{objects: t.objects, root: &dir{saved: t.base, counter: &t.baseNames}}
 	if t.base == (ostree.DirChecksums{}) {
 		base.root = implied(0, 0)
 	}

@@ -100,7 +100,7 @@ func (l *labeller) wanted(at string, mode uint32) (string, error) {
 				WithHint("write the pattern without what Go's package regexp does not have (look-around, back references), or rebase with rpm-ostree")
 		}
 		if errors.Is(err, budget.ErrExceeded) {
-			return "", imagefault.Damaged("/%s: %w", selinuxDir, err)
+			return "", imagefault.TooLarge("/%s: %w", selinuxDir, err)
 		}
 		if err != nil || known {
 			return label, err

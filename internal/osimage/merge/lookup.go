@@ -13,7 +13,8 @@ import (
 
 // New returns the tree of a base commit.
 func New(objects Objects, base ostree.DirChecksums) (*Tree, error) {
-	t := &Tree{objects: objects, base: base, root: &dir{saved: base}}
+	t := &Tree{objects: objects, base: base, baseNames: nameCounter{base: true}}
+	t.root = &dir{saved: base, counter: &t.baseNames}
 	setup, err := t.prepareRoot()
 	if errors.Is(err, ostree.ErrPrepareRoot) {
 		return t, nil // not an error yet: a layer may replace the file

@@ -11,12 +11,24 @@ import (
 // earlier import has kept them. It is enough for about 180,000 files; large systems have half of that number.
 const MaxNames = 40 << 20
 
-// nameCounter counts the memory of the names in the layers of a merge. It is used by several goroutines.
-type nameCounter struct{ bytes atomic.Int64 }
+// maxBaseNames bounds the memory of the names of the base that are loaded, in bytes. All of them are if a layer
+// changes the SELinux policy. A few directories that refer to each other many times have more than that.
+const maxBaseNames = 2 * MaxNames
+
+// nameCounter counts the memory of the names in the layers of a merge, or of those of its base. It is used by
+// several goroutines.
+type nameCounter struct {
+	bytes atomic.Int64
+	base  bool // it counts the names of the base
+}
 
 // count counts n bytes. A nil counter counts nothing.
 func (c *nameCounter) count(n int64) error {
-	if c != nil && c.bytes.Add(n) > MaxNames {
+	switch {
+	case c == nil:
+	case c.base && c.bytes.Add(n) > maxBaseNames:
+		return imagefault.TooLarge("its base is labelled by another SELinux policy, and the names in it take more than %d bytes of memory", maxBaseNames)
+	case !c.base && c.bytes.Add(n) > MaxNames:
 		return TooManyNames()
 	}
 	return nil

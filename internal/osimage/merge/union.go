@@ -12,10 +12,6 @@ import (
 
 // Tree is the tree into which layers are merged, in the order of the image.
 type Tree struct {
-	// Stored means that no host is going to boot the tree now: what only a boot entry needs is noted
-	// if it is missing.
-	Stored bool
-
 	objects Objects
 	root    *dir
 	base    ostree.DirChecksums // zero: none
@@ -24,6 +20,7 @@ type Tree struct {
 	names   nameCounter // of the layers
 	notes   notes
 
+	baseNames nameCounter
 	baseFiles map[ostree.Checksum]bool // the base's file objects; nil until they are needed
 }
 

@@ -16,6 +16,7 @@ import (
 	"go.podman.io/image/v5/signature"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/osimage/source/bundle"
 )
 
@@ -63,8 +64,8 @@ func (r ruling) allowsWith(ctx context.Context, at endpoint, instance *image.Unp
 			err = r.acceptsOne(requirement, digest.String(), found)
 		}
 		if err != nil {
-			return rejection{fault.New(fault.Refused, "the signature policy rejects it by %s: %w", r.rule, err).
-				WithHint(r.advice(r.signed), r.origin)}
+			return imagefault.Final(fault.New(fault.Refused, "the signature policy rejects it by %s: %w", r.rule, err).
+				WithHint(r.advice(r.signed), r.origin))
 		}
 	}
 	return nil

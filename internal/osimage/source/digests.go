@@ -64,7 +64,7 @@ func checkManifest(config types.BlobInfo, layers []types.BlobInfo) error {
 	for n, layer := range layers {
 		wrong = append(wrong, checkLayerDigest(fmt.Sprintf("layer %d", n+1), layer.Digest))
 		if layer.Size > maxLayerSize {
-			wrong = append(wrong, fmt.Errorf("layer %d has %d bytes, more than any layer", n+1, layer.Size))
+			return imagefault.TooLarge("its manifest: layer %d has %d bytes, more than any layer", n+1, layer.Size)
 		}
 	}
 	return damagedBy("its manifest", wrong)

@@ -14,6 +14,7 @@ import (
 	"go.podman.io/image/v5/types"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/osimage/imageref"
 )
 
@@ -177,10 +178,10 @@ func allFailed(ref imageref.Reference, all int, failed []failure) error {
 		WithHint("%s", fault.HintOf(decisive))
 }
 
-// decisive returns the failure that determines whether a retry can help: a rejection by the
-// signature policy, or else the first transient failure, or else the first failure.
+// decisive returns the failure that determines whether a retry can help: one that is final
+// (imagefault.Final), such as a rejection by the signature policy, or else the first transient failure, or else the first failure.
 func decisive(failed []failure) error {
-	if last := failed[len(failed)-1].err; isRejection(last) {
+	if last := failed[len(failed)-1].err; imagefault.IsFinal(last) {
 		return last
 	}
 	for _, f := range failed {

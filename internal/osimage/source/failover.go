@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/osimage/imageref"
 )
 
@@ -48,8 +49,8 @@ func newFailover(ref imageref.Reference, endpoints []endpoint, image *Image, fai
 //
 // If the layer from an endpoint is incomplete or damaged, ReadLayer calls read again with the
 // layer from the next endpoint. An error of read counts as a failure of the endpoint if its
-// kind is Unavailable, Refused or BadInput. The error of ReadLayer names all endpoints that
-// were tried.
+// kind is Unavailable, Refused or BadInput; if it is final (imagefault.Final), no other one is tried.
+// The error of ReadLayer names all endpoints that were tried.
 func (i *Image) ReadLayer(ctx context.Context, n int, meter Meter, read func(stream io.ReadCloser) error) error {
 	s, again := i.failover, &rereading{Meter: meter}
 	var failed []failure
@@ -61,7 +62,7 @@ func (i *Image) ReadLayer(ctx context.Context, n int, meter Meter, read func(str
 			return err
 		}
 		failed = append(failed, failure{s.endpoints[at], err})
-		if isRejection(err) || next == first {
+		if imagefault.IsFinal(err) || next == first {
 			break
 		}
 		if fault.KindOf(err).Transient() { // otherwise the endpoint may still have other layers
@@ -73,7 +74,7 @@ func (i *Image) ReadLayer(ctx context.Context, n int, meter Meter, read func(str
 	return allFailed(s.ref, len(s.endpoints), failed)
 }
 
-// isEndpointFault reports whether another endpoint may succeed after this error.
+// isEndpointFault reports whether an error is one of the endpoint, the image or the layer's Content.
 func isEndpointFault(err error) bool {
 	return slices.Contains([]fault.Kind{fault.Unavailable, fault.Refused, fault.BadInput}, fault.KindOf(err))
 }

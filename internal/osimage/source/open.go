@@ -36,7 +36,7 @@ func (h *Host) Open(ctx context.Context, ref imageref.Reference) (*Image, error)
 			return o, nil
 		}
 		failed = append(failed, failure{at, err})
-		if isRejection(err) || ctx.Err() != nil {
+		if imagefault.IsFinal(err) || ctx.Err() != nil {
 			break
 		}
 	}

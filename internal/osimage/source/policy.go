@@ -16,24 +16,13 @@ import (
 	"go.podman.io/storage/pkg/configfile"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/osimage/imageref"
 )
 
 // policyPath is the system's signature policy, containers-policy.json(5). Unlike in podman it
 // takes precedence over a user's policy: the administrator decides what the machine runs.
 const policyPath = "/etc/containers/policy.json"
-
-// rejection is the error for an image that the signature policy rejects. As in podman, no
-// other endpoint is tried after it.
-type rejection struct{ error }
-
-// Unwrap returns the underlying error.
-func (r rejection) Unwrap() error { return r.error }
-
-func isRejection(err error) bool {
-	_, ok := errors.AsType[rejection](err)
-	return ok
-}
 
 // ruling is the rule of the signature policy for a reference. The requested reference
 // determines the rule, even if the image comes from a mirror; the signatures are read from
@@ -48,13 +37,13 @@ type ruling struct {
 // rulingOn finds the rule for a reference. It returns an error if the rule rejects every image.
 func (h *Host) rulingOn(ctx context.Context, at endpoint, ref imageref.Reference) (ruling, error) {
 	if remote := ref.OstreeRemote(); remote != "" {
-		return ruling{}, rejection{fault.New(fault.Refused, "checking the commit with the keys of the ostree remote %q is not implemented", remote).
-			WithHint("require signatures of the image in %s and use ostree-image-signed:docker://…", h.path(policyPath))}
+		return ruling{}, imagefault.Final(fault.New(fault.Refused, "checking the commit with the keys of the ostree remote %q is not implemented", remote).
+			WithHint("require signatures of the image in %s and use ostree-image-signed:docker://…", h.path(policyPath)))
 	}
 	policy, err := h.policy(at.sys)
 	if err != nil {
-		return ruling{}, rejection{fault.New(fault.Refused, "cannot read the signature policy: %w", err).
-			WithHint("correct %s, see containers-policy.json(5)", policy.origin)}
+		return ruling{}, imagefault.Final(fault.New(fault.Refused, "cannot read the signature policy: %w", err).
+			WithHint("correct %s, see containers-policy.json(5)", policy.origin))
 	}
 	requested, err := libraryRef(ref)
 	if err != nil {
@@ -91,8 +80,8 @@ func (r ruling) accept(ctx context.Context, at endpoint, instance *image.Unparse
 // allows returns a rejection if the policy does not accept an image.
 func (r ruling) allows(ctx context.Context, image types.UnparsedImage) error {
 	if err := allowed(ctx, r.Policy, r.signed, image); err != nil {
-		return rejection{fault.New(fault.Refused, "the signature policy rejects it by %s: %w", r.rule, err).
-			WithHint(r.advice(r.signed), r.origin)}
+		return imagefault.Final(fault.New(fault.Refused, "the signature policy rejects it by %s: %w", r.rule, err).
+			WithHint(r.advice(r.signed), r.origin))
 	}
 	return nil
 }

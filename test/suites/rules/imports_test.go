@@ -87,7 +87,7 @@ var importTable = map[string]rule{
 	"grub":       {ours: []string{"hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"projection": {ours: []string{"hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
-	"osimage": {ours: []string{"osimage", "selinux", "ostree", "fault", "guard", "kargs", "printable", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage": {ours: []string{"budget", "osimage", "selinux", "ostree", "fault", "guard", "kargs", "printable", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The parts of osimage: how an image is named, where it comes from, what its layers contain. They
 	// hardly import one another.

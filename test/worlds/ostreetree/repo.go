@@ -126,8 +126,14 @@ func inMemory(make func(dir string) error) (_ fs.FS, err error) {
 // Commit commits a tree to Branch with the real ostree and returns the checksum. The
 // commit is bootable and has detached metadata and a fixed timestamp.
 func Commit(repo, tree string, args ...string) (checksum string, err error) {
+	return CommitUnchecked(repo, tree, append([]string{"--bootable"}, args...)...)
+}
+
+// CommitUnchecked is Commit for a tree that ostree does not call bootable: it has no kernel in
+// usr/lib/modules, or several.
+func CommitUnchecked(repo, tree string, args ...string) (checksum string, err error) {
 	return Ostree(append([]string{
-		"commit", "--repo=" + repo, "--branch=" + Branch, "--subject=a test", "--timestamp=@1700000000", "--bootable",
+		"commit", "--repo=" + repo, "--branch=" + Branch, "--subject=a test", "--timestamp=@1700000000",
 		"--add-metadata-string=version=" + Version, "--add-detached-metadata-string=test.signature=none", "--tree=dir=" + tree,
 	}, args...)...)
 }
