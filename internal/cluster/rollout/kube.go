@@ -57,9 +57,7 @@ func (k *Kube) Fleet(ctx context.Context) (Fleet, error) {
 	if k.checks == nil {
 		k.checks = checker{}
 	}
-	for i := range f.Pools {
-		k.checks.checkNodes(&f.Pools[i], f.Nodes, nodes.Items)
-	}
+	k.checks.checkFleet(&f, nodes.Items)
 	sortFleet(&f)
 	return f, nil
 }

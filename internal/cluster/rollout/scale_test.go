@@ -76,11 +76,11 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// kept is a cache that has many nodes and one pool.
+// kept is a cache that has many nodes, and one PoolRollout.
 type kept struct {
 	client.Reader
 	nodes []corev1.Node
-	pool  objects.MachineConfigPool
+	pools []objects.MachineConfigPool
 	check objects.PoolRollout
 }
 
@@ -89,19 +89,23 @@ func (k *kept) List(_ context.Context, list client.ObjectList, _ ...client.ListO
 	case *corev1.NodeList:
 		l.Items = k.nodes
 	case *objects.MachineConfigPoolList:
-		l.Items = []objects.MachineConfigPool{k.pool}
+		l.Items = k.pools
 	case *objects.PoolRolloutList:
 		l.Items = []objects.PoolRollout{k.check}
 	}
 	return nil
 }
 
+// keptPool is a pool of the nodes with the role of its name.
+func keptPool(name, config string) (p objects.MachineConfigPool) {
+	p.Name, p.Spec.Configuration.Name = name, config
+	p.Spec.NodeSelector = &v1.LabelSelector{MatchLabels: map[string]string{role(name): ""}}
+	return p
+}
+
 func keptNodes(nodes int, check string) *kept {
-	k := &kept{}
-	k.pool.Name, k.check.Name = "worker", "worker"
-	k.pool.Spec.Configuration.Name = "new"
-	k.pool.Spec.NodeSelector = &v1.LabelSelector{MatchLabels: map[string]string{role("worker"): ""}}
-	k.check.Spec.Checks.Node = check
+	k := &kept{pools: []objects.MachineConfigPool{keptPool("worker", "new")}}
+	k.check.Name, k.check.Spec.Checks.Node = "worker", check
 	for i := range nodes {
 		n := corev1.Node{ObjectMeta: v1.ObjectMeta{Name: fmt.Sprintf("n%05d", i), ResourceVersion: fmt.Sprint(i + 1), UID: types.UID(fmt.Sprint(i)),
 			Labels:      map[string]string{role("worker"): ""},
@@ -171,5 +175,28 @@ func TestCheck(t *testing.T) {
 		if got := [2]string{f.Nodes[0].Check, f.Nodes[1].Check}; got != step.want || (f.Pools[0].CheckProblem != "") != step.problem {
 			t.Errorf("%s: %q, problem %q", step.name, got, f.Pools[0].CheckProblem)
 		}
+	}
+}
+
+// TestCheckOfAnotherPool: a node that was moved to another pool, and is still selected by the first one, does not have
+// to pass the first one's check. So the move heals it.
+func TestCheckOfAnotherPool(t *testing.T) {
+	cached := keptNodes(2, `!("example.com/broken" in node.metadata.labels)`)
+	cached.pools = append(cached.pools, keptPool("infra", "other"))
+	for _, n := range cached.nodes {
+		n.Labels["example.com/broken"] = ""
+	}
+	cached.nodes[0].Labels[role("infra")] = ""
+	k := &rollout.Kube{Cached: cached, Now: time.Now}
+	f, err := k.Fleet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Nodes[0].Check != "" || f.Nodes[1].Check == "" {
+		t.Errorf("the check of the node in infra: %q, of the one in worker: %q", f.Nodes[0].Check, f.Nodes[1].Check)
+	}
+	d := rollout.Decide(f).Pools[0]
+	if len(d.Given) != 1 || d.Given[0].Name != "n00000" || d.Given[0].Config != "other" {
+		t.Errorf("infra gives %+v, and waits: %q", d.Given, d.Rollout.Waiting)
 	}
 }
