@@ -1,5 +1,7 @@
 package api
 
+import "strings"
+
 // FetchedPrefix begins the name of a MachineConfig that holds another one with everything that the other one
 // fetches. It has no role, so no pool selects it.
 const FetchedPrefix = "fetched-"
@@ -27,3 +29,14 @@ const (
 	EventRendered     = "RenderedConfigGenerated"
 	EventRenderFailed = "RenderFailed"
 )
+
+// PoolOf returns the pool for which a MachineConfig was rendered, by its name, rendered-POOL-HASH; "" if it has another
+// name.
+func PoolOf(config string) string {
+	rest, rendered := strings.CutPrefix(config, RenderedPrefix)
+	i := strings.LastIndex(rest, "-")
+	if !rendered || i < 0 {
+		return ""
+	}
+	return rest[:i]
+}

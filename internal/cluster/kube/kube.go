@@ -29,6 +29,8 @@ type Cluster struct {
 	Now func() time.Time
 	// Capacity is told the node each time that Watch sees it; nil: nobody is.
 	Capacity func(capacity.Node)
+
+	applied map[string]string // by path: what was applied last of an object that is not its status, as JSON
 }
 
 // New returns a client for an API server.
@@ -206,14 +208,22 @@ func (c *Cluster) PublishSystem(ctx context.Context, of node.Node, s api.NodeSys
 // PublishUpdate implements node.Cluster.
 func (c *Cluster) PublishUpdate(ctx context.Context, of node.Node, s api.MachineConfigNodeStatus) error {
 	path := "/apis/" + api.OperatorGroup + "/" + api.OperatorVersion + "/" + api.MachineConfigNodes + "/" + c.Name
-	pool := "worker"
-	if of.ControlPlane {
-		pool = "master"
-	}
 	m := manifest{APIVersion: api.OperatorGroup + "/" + api.OperatorVersion, Kind: "MachineConfigNode", Metadata: owned(of), Spec: map[string]any{
-		"node": named{c.Name}, "pool": named{pool}, "configVersion": map[string]string{"desired": s.ConfigVersion.Desired},
+		"node": named{c.Name}, "pool": named{poolOf(of, s.ConfigVersion.Desired)}, "configVersion": map[string]string{"desired": s.ConfigVersion.Desired},
 	}}
 	return c.publish(ctx, path, m, s)
+}
+
+// poolOf returns the pool of a node whose desired MachineConfig is config. An agent may not read the pools: the name of
+// what was rendered for one of them says which one that is.
+func poolOf(of node.Node, config string) string {
+	switch pool := api.PoolOf(config); {
+	case pool != "":
+		return pool
+	case of.ControlPlane:
+		return "master"
+	}
+	return "worker"
 }
 
 // manifest is an object that the agent applies.
@@ -246,17 +256,38 @@ func owned(of node.Node) metadata {
 	return metadata{Name: of.Name, OwnerReferences: []owner{{"v1", "Node", of.Name, of.UID}}}
 }
 
-// publish applies the status of an object, which is created if it does not exist.
+// publish applies an object as a whole, as it is now: its status, and before that all else, if that is not what was
+// applied last. So an object that does not exist is created, also if it was deleted since.
 func (c *Cluster) publish(ctx context.Context, path string, m manifest, status any) error {
+	if err := c.applyChanged(ctx, path, m); err != nil {
+		return err
+	}
 	withStatus := manifest{APIVersion: m.APIVersion, Kind: m.Kind, Metadata: metadata{Name: m.Metadata.Name}, Status: status}
 	err := c.apply(ctx, path+"/status", withStatus)
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	if err := c.apply(ctx, path, m); err != nil {
+	delete(c.applied, path)
+	if err := c.applyChanged(ctx, path, m); err != nil {
 		return err
 	}
 	return c.apply(ctx, path+"/status", withStatus)
+}
+
+// applyChanged applies an object, unless it is what was applied last.
+func (c *Cluster) applyChanged(ctx context.Context, path string, m manifest) error {
+	body, err := json.Marshal(m)
+	if err != nil || c.applied[path] == string(body) {
+		return err
+	}
+	if err := c.apply(ctx, path, m); err != nil {
+		return err
+	}
+	if c.applied == nil {
+		c.applied = map[string]string{}
+	}
+	c.applied[path] = string(body)
+	return nil
 }
 
 // apply applies an object on the server's side. The agent is the only writer of these fields, so it takes

@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -191,6 +192,7 @@ func objects(ctx context.Context, t *testing.T, w world) {
 		system.Config.Current = "" // of a node that has none yet
 	}
 	read := func(path string) string {
+		t.Helper()
 		data, err := w.admin.Get().AbsPath(path).Do(ctx).Raw()
 		if err != nil {
 			t.Fatal(err)
@@ -202,5 +204,40 @@ func objects(ctx context.Context, t *testing.T, w world) {
 	}
 	if got := read("/apis/machineconfiguration.openshift.io/v1/machineconfignodes/n1"); !strings.Contains(got, `"type":"Updated"`) || !strings.Contains(got, `"pool":{"name":"worker"}`) {
 		t.Errorf("MachineConfigNode %s", got)
+	}
+	publishedWhole(ctx, t, w, read)
+}
+
+// publishedWhole publishes other states of a node: what is not the status follows, too, also after somebody has deleted
+// the object.
+func publishedWhole(ctx context.Context, t *testing.T, w world, read func(path string) string) {
+	const path = "/apis/machineconfiguration.openshift.io/v1/machineconfignodes/n1"
+	n, err := w.Node(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ desired, pool string }{{"rendered-worker-1", "worker"}, {"rendered-my-gpu-1", "my-gpu"}, {"mine", "worker"}, {"mine", "worker"}} {
+		s := api.MachineConfigNodeStatus{Conditions: api.Progressed{Config: c.desired}.Conditions(nil, time.Now()), ConfigVersion: api.ConfigVersion{Desired: c.desired}}
+		if err := w.PublishUpdate(ctx, n, s); err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Spec struct {
+				Pool          struct{ Name string }
+				ConfigVersion struct{ Desired string }
+			}
+			Status api.MachineConfigNodeStatus
+		}
+		if err := json.Unmarshal([]byte(read(path)), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Spec.Pool.Name != c.pool || got.Spec.ConfigVersion.Desired != c.desired || got.Status.ConfigVersion.Desired != c.desired {
+			t.Errorf("with %s: %+v", c.desired, got)
+		}
+		if c.desired == "mine" {
+			if err := w.admin.Delete().AbsPath(path).Do(ctx).Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
