@@ -693,6 +693,28 @@ func TestPublishedAgain(t *testing.T) {
 	}
 }
 
+// TestListsAreCut: whatever a machine says of itself, the NodeSystem is one that the API server accepts: its lists are as
+// short as the schema wants them, and all of it is smaller than a request to etcd.
+func TestListsAreCut(t *testing.T) {
+	w := nodeagent.New()
+	w.Configs["large"] = nodeagent.Config{Reboot: true, Arguments: 2000}
+	w.Configs["parts"] = nodeagent.Config{LeftOut: 1000}
+	w.Want("large")
+	if _, err := w.Run(func() bool { return w.State() == api.StateDegraded && w.System.Proof != nil && !w.System.Proof.OK }); err != nil {
+		t.Fatal(err)
+	}
+	if s := w.System; len(s.KernelArguments.Missing) != 100 || s.Proof.Number != 2000 || len(s.Proof.Differences) != 20 {
+		t.Errorf("%d arguments, %d differences of %d", len(s.KernelArguments.Missing), len(s.Proof.Differences), s.Proof.Number)
+	}
+	w.Want("parts")
+	if _, err := w.Run(func() bool { return len(w.System.LeftOut) > 0 }); err != nil {
+		t.Fatal(err)
+	}
+	if all := w.System.LeftOut; len(all) != 101 || len(all[0]) > 2000 || all[100] != "and 900 more" {
+		t.Errorf("%d entries, the first of %d bytes, the last one %q", len(all), len(all[0]), all[len(all)-1])
+	}
+}
+
 // TestDeletedIsPublishedAgain: the objects about a node at rest are there again within an hour and a comparison after
 // somebody has deleted them, also if the comparisons are rare.
 func TestDeletedIsPublishedAgain(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -184,7 +185,7 @@ func (a *Agent) system(s situation, action Action) api.NodeSystemStatus {
 	}
 	out.Download = a.download(host.Status)
 	if host.Run.Result != nil && host.Run.Request.Config == m.config {
-		out.LeftOut = host.Run.Result.LeftOut
+		out.LeftOut = listed(host.Run.Result.LeftOut)
 	}
 	if m.compared {
 		out.Proof = proofOf(m, &out.KernelArguments)
@@ -192,7 +193,22 @@ func (a *Agent) system(s situation, action Action) api.NodeSystemStatus {
 	return out
 }
 
-// proofOf returns the result of the last comparison, and adds the kernel arguments that differ.
+// mostListed is how many entries of a list a NodeSystem names. With more of the longest ones, it could not be written:
+// the limits are those of its schema and of etcd.
+const mostListed = 100
+
+// listed returns the first of many texts, and how many more there are.
+func listed(texts []string) (out []string) {
+	for _, text := range texts[:min(len(texts), mostListed)] {
+		out = append(out, api.BoundedReason(text))
+	}
+	if more := len(texts) - mostListed; more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return out
+}
+
+// proofOf returns the result of the last comparison, and adds the first kernel arguments that differ.
 func proofOf(m memory, kargs *api.KernelArguments) *api.Proof {
 	const most = 20
 	p := &api.Proof{OK: m.verify.OK, Number: len(m.verify.Differences)}
@@ -203,11 +219,12 @@ func proofOf(m memory, kargs *api.KernelArguments) *api.Proof {
 		if d.Class != "arguments" {
 			continue
 		}
-		name := api.BoundedReason(cmp.Or(d.Name, d.Message))
+		list := &kargs.Excess
 		if d.Wrong == "missing" {
-			kargs.Missing = append(kargs.Missing, name)
-		} else {
-			kargs.Excess = append(kargs.Excess, name)
+			list = &kargs.Missing
+		}
+		if len(*list) < mostListed {
+			*list = append(*list, api.BoundedReason(cmp.Or(d.Name, d.Message)))
 		}
 	}
 	return p

@@ -2,7 +2,11 @@ package rollout_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -46,6 +50,96 @@ func largeFleet(nodes int, failed bool) rollout.Fleet {
 	}
 	f.Pools = []rollout.Pool{p}
 	return f
+}
+
+// TestManyFail: however many nodes fail at once, with reasons however long, the status of the PoolRollout is small enough to
+// be written, counts all of them, and does not change from pass to pass; no node is told of twice.
+func TestManyFail(t *testing.T) {
+	const nodes, largest = 5000, 800_000 // etcd takes requests of 1.5 MiB
+	long := strings.Repeat("x", 1900)
+	for name, c := range map[string]struct {
+		change func(p *rollout.Pool)
+		says   string
+	}{
+		"the first failures stop it": {func(*rollout.Pool) {}, "stopped: n00000; n00001; n00002 and 4997 more have failed with new; n00000: "},
+		"it goes back": {func(p *rollout.Pool) { p.Spec.ReturnToLastGood, p.Rollout.LastGood = true, "old" },
+			"new is given up, since it failed on n00000; n00001; n00002 and 4997 more; the nodes get old: "},
+		"the named ones stay": {func(p *rollout.Pool) {
+			p.Rollout.Failed, p.Rollout.FailedCount = []objects.FailedNode{{Name: "n04000", Reason: "x"}}, 1
+		}, "stopped: n00000; n00001; n00002 and 4997 more have failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := largeFleet(nodes, true)
+			p := &f.Pools[0]
+			p.Spec.StopAfter, p.Rollout.Failed = 1, nil
+			c.change(p)
+			for i := range f.Nodes {
+				f.Nodes[i].Annotations[api.Reason] = long
+			}
+			told := map[string]int{}
+			for pass := range 3 {
+				before := p.Rollout
+				d := rollout.Decide(f).Pools[0]
+				status, pool := size(t, d.Rollout), size(t, d.Status)
+				if status > largest || pool > largest || len(d.Rollout.Failed) != 20 || d.Rollout.FailedCount != nodes || !strings.HasPrefix(d.Rollout.Waiting, c.says) {
+					t.Fatalf("pass %d: %d and %d bytes, %d named of %d, %.200s", pass, status, pool, len(d.Rollout.Failed), d.Rollout.FailedCount, d.Rollout.Waiting)
+				}
+				if pass > 0 && !reflect.DeepEqual(before.Failed, d.Rollout.Failed) {
+					t.Errorf("pass %d names others", pass)
+				}
+				if i := slices.IndexFunc(before.Failed, func(b objects.FailedNode) bool { return !named(d.Rollout.Failed, b.Name) }); i >= 0 {
+					t.Errorf("%s is not named any more", before.Failed[i].Name)
+				}
+				for _, e := range d.Events {
+					if e.Reason == rollout.EventNodeFailed {
+						told[e.Message]++
+					}
+				}
+				p.Rollout = d.Rollout
+			}
+			for message, times := range told {
+				if times > 1 {
+					t.Errorf("%d times: %.60s", times, message)
+				}
+			}
+		})
+	}
+	t.Run("downloads", func(t *testing.T) {
+		f := largeFleet(nodes, false)
+		all := intstr.FromString("100%")
+		f.Pools[0].Spec.ParallelDownloads = &all
+		f.Pools[0].Rollout = objects.PoolRolloutStatus{Target: "new", Round: 1}
+		for i := range f.Nodes {
+			n := &f.Nodes[i]
+			n.Annotations[api.DesiredConfig], n.Annotations[api.StateOfNode], n.Annotations[api.Download] = "old", api.StateDone, "new"
+			n.System.Download = &api.EarlyDownload{Config: "new", Failure: long, FailedAt: f.Now}
+			f.Pools[0].Rollout.Downloads = append(f.Pools[0].Rollout.Downloads, objects.Download{Name: n.Name, Since: v1.Time{Time: f.Now}})
+		}
+		d := rollout.Decide(f).Pools[0].Rollout
+		reasons := 0
+		for _, each := range d.Downloads {
+			if each.Failure == long {
+				reasons++
+			}
+		}
+		if bytes := size(t, d); bytes > largest || len(d.Downloads) != nodes || reasons != 20 {
+			t.Errorf("%d bytes, %d downloads, %d with their reasons", bytes, len(d.Downloads), reasons)
+		}
+	})
+}
+
+func named(failed []objects.FailedNode, name string) bool {
+	return slices.ContainsFunc(failed, func(f objects.FailedNode) bool { return f.Name == name })
+}
+
+// size returns how many bytes of JSON a value is.
+func size(t *testing.T, value any) int {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(text)
 }
 
 // processor reports the processor time of a benchmark, which does not depend on what else the host does.
