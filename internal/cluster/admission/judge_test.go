@@ -81,6 +81,8 @@ func TestJudge(t *testing.T) {
 		{name: "rendered, by a user", object: mc("rendered-worker-1", `{}`), refused: "rendered from others"},
 		{name: "rendered, by a generated name", object: strings.Replace(mc("a", `{}`), `"name":"a"`, `"generateName":"rendered-worker-"`, 1), refused: "rendered from others"},
 		{name: "rendered, by the controller", user: controller, object: mc("rendered-worker-1", `{}`)},
+		{name: "a fetched copy, by a user", object: mc("fetched-foo", `{}`), refused: "only the renderer gives"},
+		{name: "a fetched copy, by the controller", user: controller, object: mc("fetched-0123", `{}`)},
 		{name: "generated, by a user", object: mc("99-worker-generated-containerruntime", `{}`), refused: "generated from another"},
 		{name: "a name that only looks alike", object: mc("worker-generated-by-us", `{}`)},
 		{name: "the label, by a user", object: object("MachineConfig", "a", `"machine-pivot.io/platform":""`, `{}`), refused: "machine-pivot.io/platform"},
