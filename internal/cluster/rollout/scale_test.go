@@ -3,6 +3,7 @@ package rollout_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -176,6 +177,11 @@ type kept struct {
 	nodes []corev1.Node
 	pools []objects.MachineConfigPool
 	check objects.PoolRollout
+	get   error // of each object
+}
+
+func (k *kept) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return k.get
 }
 
 func (k *kept) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
@@ -292,5 +298,32 @@ func TestCheckOfAnotherPool(t *testing.T) {
 	d := rollout.Decide(f).Pools[0]
 	if len(d.Given) != 1 || d.Given[0].Name != "n00000" || d.Given[0].Config != "other" {
 		t.Errorf("infra gives %+v, and waits: %q", d.Given, d.Rollout.Waiting)
+	}
+}
+
+// TestUnreadableWorkload: a workload of one pool's checks that cannot be read stops that pool, which says so, and no
+// other one.
+func TestUnreadableWorkload(t *testing.T) {
+	cached := keptNodes(2, "")
+	cached.pools = append(cached.pools, keptPool("infra", "other"))
+	cached.pools[0].Spec.Configuration.Name = "next"
+	cached.nodes[0].Labels[role("infra")] = ""
+	cached.check.Spec.Checks.Workloads = []objects.WorkloadReference{{Kind: "Deployment", Namespace: "shop", Name: "front/end"}}
+	cached.get = errors.New("invalid resource name")
+	k := &rollout.Kube{Cached: cached, Direct: cached, Now: time.Now}
+	f, err := k.Fleet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := rollout.Decide(f)
+	infra, worker := d.Pools[0], d.Pools[1]
+	const want = "waits: Deployment shop/front/end is not available: it cannot be read: invalid resource name"
+	if len(infra.Given) != 1 || len(worker.Given) > 0 || worker.Rollout.Waiting != want {
+		t.Errorf("infra gives %v; worker gives %v, and waits: %q", infra.Given, worker.Given, worker.Rollout.Waiting)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := k.Fleet(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a controller that ends: %v", err)
 	}
 }
