@@ -27,7 +27,7 @@ func (v *view) poolStatus() objects.MachineConfigPoolStatus {
 		if m.why != "" {
 			s.UnavailableMachineCount++
 		}
-		if m.desired() == want && m.current() == want && m.state() == api.StateDone && m.unproven() == "" {
+		if m.hasProven(want) {
 			s.UpdatedMachineCount++
 			if m.why == "" {
 				s.ReadyMachineCount++

@@ -352,6 +352,6 @@ func role(pool string) string { return "node-role.kubernetes.io/" + pool }
 // addNode adds a node that has a configuration.
 func (m *memory) addNode(name, config string, labels map[string]string) {
 	m.nodes[name] = &rollout.Node{Name: name, Version: m.next(), Labels: labels, Created: m.now.Add(-time.Hour), BootID: name + "-0",
-		System:      &rollout.System{Current: config, BootID: name + "-0"},
+		System:      &objects.System{Current: config, BootID: name + "-0"},
 		Annotations: map[string]string{api.DesiredConfig: config, api.CurrentConfig: config, api.StateOfNode: api.StateDone}}
 }

@@ -37,7 +37,7 @@ func largeFleet(nodes int, failed bool) rollout.Fleet {
 	for i := range nodes {
 		n := rollout.Node{Name: fmt.Sprintf("n%05d", i), Version: "1", Created: now.Add(-time.Hour), BootID: "b",
 			Labels:      map[string]string{role("worker"): "", "topology.kubernetes.io/zone": fmt.Sprint(i % 3)},
-			System:      &rollout.System{Current: "old", BootID: "b"},
+			System:      &objects.System{Current: "old", BootID: "b"},
 			Annotations: map[string]string{api.DesiredConfig: "old", api.CurrentConfig: "old", api.StateOfNode: api.StateDone}}
 		if failed || i%10 == 0 {
 			n.Annotations[api.DesiredConfig], n.Annotations[api.StateOfNode] = "new", api.StateWorking

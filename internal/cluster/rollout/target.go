@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 )
 
@@ -58,8 +57,7 @@ func (v *view) common() string {
 	}
 	first := v.members[0].current()
 	for i := range v.members {
-		m := &v.members[i]
-		if m.current() != first || m.desired() != first || m.state() != api.StateDone || m.unproven() != "" {
+		if !v.members[i].hasProven(first) {
 			return ""
 		}
 	}
