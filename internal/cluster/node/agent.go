@@ -47,8 +47,8 @@ type Cluster interface {
 	Recorder
 	// PublishSystem writes the status of the node's NodeSystem.
 	PublishSystem(ctx context.Context, of Node, s api.NodeSystemStatus) error
-	// PublishUpdate writes the status of the node's MachineConfigNode.
-	PublishUpdate(ctx context.Context, of Node, s api.MachineConfigNodeStatus) error
+	// PublishUpdate writes the node's MachineConfigNode. A condition that the object has already keeps its time.
+	PublishUpdate(ctx context.Context, of Node, p api.Progressed) error
 }
 
 // The errors of a Cluster that the agent distinguishes.

@@ -693,6 +693,28 @@ func TestPublishedAgain(t *testing.T) {
 	}
 }
 
+// TestConditionsKeepTheirTimes: a condition has the time of its last change, also after a reboot, and so in another
+// process.
+func TestConditionsKeepTheirTimes(t *testing.T) {
+	w := nodeagent.New()
+	w.Want("reboot")
+	if _, err := w.Run(func() bool { return w.State() == api.StateDone && w.Note(api.CurrentConfig) == "reboot" }); err != nil {
+		t.Fatal(err)
+	}
+	last := map[string]api.Condition{}
+	for i, u := range w.Updates {
+		for _, c := range u.Conditions {
+			if before, ok := last[c.Type]; ok && before.Status == c.Status && !before.LastTransitionTime.Equal(c.LastTransitionTime) {
+				t.Errorf("update %d: %s is %s as before, since %s and not %s", i, c.Type, c.Status, c.LastTransitionTime, before.LastTransitionTime)
+			}
+			last[c.Type] = c
+		}
+	}
+	if len(last) == 0 || w.Machine.Boots == 0 {
+		t.Errorf("nothing was published: %s", w)
+	}
+}
+
 // TestListsAreCut: whatever a machine says of itself, the NodeSystem is one that the API server accepts: its lists are as
 // short as the schema wants them, and all of it is smaller than a request to etcd.
 func TestListsAreCut(t *testing.T) {

@@ -17,8 +17,7 @@ import (
 type said struct {
 	system, update published
 	host           string // key of what the host was told
-	conditions     []api.Condition
-	atRest         bool // the agent, by the NodeSystem
+	atRest         bool   // the agent, by the NodeSystem
 }
 
 // published is what was written last of an object. It saves requests, and does not say that the object still exists:
@@ -49,14 +48,9 @@ func (a *Agent) publish(ctx context.Context, s situation, action Action) {
 		return
 	}
 	progressed, system := a.progressed(s, action), a.system(s, action)
-	if key := keyOf(progressed); !a.said.update.holds(key, a.Now()) {
-		conditions := progressed.Conditions(a.said.conditions, a.Now())
-		err := a.Cluster.PublishUpdate(ctx, s.node, api.MachineConfigNodeStatus{
-			Conditions:    conditions,
-			ConfigVersion: api.ConfigVersion{Current: s.node.Annotations[api.CurrentConfig], Desired: a.change.config},
-		})
-		if a.published(err) {
-			a.said.update, a.said.conditions = wrote(key, a.Now()), conditions
+	if key := keyOf([]any{progressed, s.node.Annotations[api.CurrentConfig]}); !a.said.update.holds(key, a.Now()) {
+		if a.published(a.Cluster.PublishUpdate(ctx, s.node, progressed)) {
+			a.said.update = wrote(key, a.Now())
 		}
 	}
 	// A node at rest is compared again and again, which is not worth a request each time.
