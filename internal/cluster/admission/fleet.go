@@ -50,11 +50,11 @@ func (f *fleet) watch(ctx context.Context, c cache.Cache) (seen func(context.Con
 	return func(ctx context.Context) bool { return toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) }, nil
 }
 
-// keep keeps the parts of a MachineConfig that can contradict those of another one. A rendered one is no part
-// of any pool.
+// keep keeps the parts of a MachineConfig that can contradict those of another one. One of the renderer's is no
+// part of any pool.
 func (f *fleet) keep(o any) {
 	m, ok := o.(*objects.MachineConfig)
-	if !ok || isRendered(m.Name) {
+	if !ok || api.IsResult(m.Name) {
 		return
 	}
 	var s kept

@@ -26,8 +26,10 @@ func isGenerated(name string) bool {
 func ofPlatform(m metav1.ObjectMeta) string {
 	name := m.Name + m.GenerateName
 	switch {
-	case strings.HasPrefix(name, api.RenderedPrefix):
+	case isRendered(name):
 		return "it is rendered from others"
+	case api.IsResult(name):
+		return "its name is one that only the renderer gives"
 	case isGenerated(name):
 		return "it is generated from another object"
 	}

@@ -2,9 +2,11 @@ package admission
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"machine-pivot/internal/cluster/nodecheck"
 	"machine-pivot/internal/cluster/objects"
@@ -42,7 +44,7 @@ func checkSelector(report *problem.Report, path string, s *metav1.LabelSelector,
 	}
 }
 
-// checkRollout checks what the schema of a rollout cannot: the window and the condition of health.
+// checkRollout checks what the schema of a rollout cannot: the window and the conditions of health.
 func checkRollout(object []byte) (report problem.Report) {
 	var r objects.PoolRollout
 	if err := json.Unmarshal(object, &r); err != nil {
@@ -57,6 +59,15 @@ func checkRollout(object []byte) (report problem.Report) {
 	if r.Spec.Checks.Node != "" {
 		if _, err := nodecheck.Compile(r.Spec.Checks.Node); err != nil {
 			report.Fail("$.spec.checks.node", "%v", err)
+		}
+	}
+	for i, w := range r.Spec.Checks.Workloads {
+		path := fmt.Sprintf("$.spec.checks.workloads[%d]", i)
+		for _, problem := range validation.IsDNS1123Label(w.Namespace) {
+			report.Fail(path+".namespace", "%q is no name of a namespace: %s", w.Namespace, problem)
+		}
+		for _, problem := range validation.IsDNS1123Subdomain(w.Name) {
+			report.Fail(path+".name", "%q is no name of a %s: %s", w.Name, w.Kind, problem)
 		}
 	}
 	for _, name := range r.Spec.After {

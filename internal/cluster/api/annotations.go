@@ -55,9 +55,6 @@ const (
 	drainVerb, uncordonVerb = "drain-", "uncordon-"
 )
 
-// RenderedPrefix begins the name of each MachineConfig that a cluster has rendered for the nodes of a pool.
-const RenderedPrefix = "rendered-"
-
 // DrainFor returns the value of DesiredDrain that asks for a drain before a MachineConfig is applied.
 func DrainFor(config string) string { return drainVerb + config }
 

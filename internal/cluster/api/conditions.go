@@ -55,6 +55,12 @@ type Progressed struct {
 	Replace  bool   // it needs an installation, and another machine is asked for
 }
 
+// Status returns the status of the MachineConfigNode of a node with a current MachineConfig. before are the conditions that
+// the object has.
+func (p Progressed) Status(current string, before []Condition, now time.Time) MachineConfigNodeStatus {
+	return MachineConfigNodeStatus{Conditions: p.Conditions(before, now), ConfigVersion: ConfigVersion{Current: current, Desired: p.Config}}
+}
+
 // Conditions returns the conditions of a MachineConfigNode. A condition is False before its stages,
 // Unknown in them, and True after them. After the update all of them are False but Updated. A condition that was the
 // same before keeps its time.

@@ -24,12 +24,12 @@ type NodeSystemStatus struct {
 	// Booted and Pending are the running system and, if it is another, that of the next boot.
 	Booted  *System `json:"booted,omitempty"`
 	Pending *System `json:"pending,omitempty"`
-	// KernelArguments are those of the running kernel that differ from what is desired.
+	// KernelArguments are the first of those of the running kernel that differ from what is desired.
 	KernelArguments KernelArguments `json:"kernelArguments"`
 	Proof           *Proof          `json:"proof,omitempty"` // of the running system
 	Failure         string          `json:"failure,omitempty"`
 	Download        *EarlyDownload  `json:"download,omitempty"` // the last one that was asked for and has ended
-	LeftOut         []string        `json:"leftOut,omitempty"`  // parts of the MachineConfig that only an installation can apply
+	LeftOut         []string        `json:"leftOut,omitempty"`  // parts of the MachineConfig that only an installation can apply; the last entry says how many more there are
 	BootID          string          `json:"bootID,omitempty"`
 	AgentVersion    string          `json:"agentVersion"`
 	PivotVersion    string          `json:"pivotVersion,omitempty"`

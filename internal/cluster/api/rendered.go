@@ -1,8 +1,20 @@
 package api
 
+import "strings"
+
+// RenderedPrefix begins the name of each MachineConfig that a cluster has rendered for the nodes of a pool.
+const RenderedPrefix = "rendered-"
+
 // FetchedPrefix begins the name of a MachineConfig that holds another one with everything that the other one
 // fetches. It has no role, so no pool selects it.
 const FetchedPrefix = "fetched-"
+
+// IsResult reports whether a name is one that only the renderer gives: that of a rendered MachineConfig, or of a copy with
+// what another one fetches. Such a MachineConfig is never merged, even if a pool's selector matches it: a selector such as
+// "role is not master" matches objects without a role.
+func IsResult(name string) bool {
+	return strings.HasPrefix(name, RenderedPrefix) || strings.HasPrefix(name, FetchedPrefix)
+}
 
 // The annotations of MachineConfigs that are pivot's own.
 const (
@@ -27,3 +39,14 @@ const (
 	EventRendered     = "RenderedConfigGenerated"
 	EventRenderFailed = "RenderFailed"
 )
+
+// PoolOf returns the pool for which a MachineConfig was rendered, by its name, rendered-POOL-HASH; "" if it has another
+// name.
+func PoolOf(config string) string {
+	rest, rendered := strings.CutPrefix(config, RenderedPrefix)
+	i := strings.LastIndex(rest, "-")
+	if !rendered || i < 0 {
+		return ""
+	}
+	return rest[:i]
+}

@@ -29,6 +29,14 @@ type Cluster struct {
 	Now func() time.Time
 	// Capacity is told the node each time that Watch sees it; nil: nobody is.
 	Capacity func(capacity.Node)
+
+	applied map[string]applied // by path: what was applied last
+}
+
+// applied is what is known of an object that was applied.
+type applied struct {
+	manifest   string // without its status, as JSON
+	conditions []api.Condition
 }
 
 // New returns a client for an API server.
@@ -200,20 +208,31 @@ func (c *Cluster) Patch(ctx context.Context, read node.Node, p node.Patch) (node
 // PublishSystem implements node.Cluster.
 func (c *Cluster) PublishSystem(ctx context.Context, of node.Node, s api.NodeSystemStatus) error {
 	path := "/apis/" + api.Group + "/" + api.Version + "/" + api.NodeSystems + "/" + c.Name
-	return c.publish(ctx, path, manifest{APIVersion: api.Group + "/" + api.Version, Kind: "NodeSystem", Metadata: owned(of)}, s)
+	m := manifest{APIVersion: api.Group + "/" + api.Version, Kind: "NodeSystem", Metadata: owned(of)}
+	return c.publish(ctx, path, m, func([]api.Condition) any { return s })
 }
 
 // PublishUpdate implements node.Cluster.
-func (c *Cluster) PublishUpdate(ctx context.Context, of node.Node, s api.MachineConfigNodeStatus) error {
+func (c *Cluster) PublishUpdate(ctx context.Context, of node.Node, p api.Progressed) error {
 	path := "/apis/" + api.OperatorGroup + "/" + api.OperatorVersion + "/" + api.MachineConfigNodes + "/" + c.Name
-	pool := "worker"
-	if of.ControlPlane {
-		pool = "master"
-	}
 	m := manifest{APIVersion: api.OperatorGroup + "/" + api.OperatorVersion, Kind: "MachineConfigNode", Metadata: owned(of), Spec: map[string]any{
-		"node": named{c.Name}, "pool": named{pool}, "configVersion": map[string]string{"desired": s.ConfigVersion.Desired},
+		"node": named{c.Name}, "pool": named{poolOf(of, p.Config)}, "configVersion": map[string]string{"desired": p.Config},
 	}}
-	return c.publish(ctx, path, m, s)
+	return c.publish(ctx, path, m, func(before []api.Condition) any {
+		return p.Status(of.Annotations[api.CurrentConfig], before, c.Now())
+	})
+}
+
+// poolOf returns the pool of a node whose desired MachineConfig is config. An agent may not read the pools: the name of
+// what was rendered for one of them says which one that is.
+func poolOf(of node.Node, config string) string {
+	switch pool := api.PoolOf(config); {
+	case pool != "":
+		return pool
+	case of.ControlPlane:
+		return "master"
+	}
+	return "worker"
 }
 
 // manifest is an object that the agent applies.
@@ -246,25 +265,54 @@ func owned(of node.Node) metadata {
 	return metadata{Name: of.Name, OwnerReferences: []owner{{"v1", "Node", of.Name, of.UID}}}
 }
 
-// publish applies the status of an object, which is created if it does not exist.
-func (c *Cluster) publish(ctx context.Context, path string, m manifest, status any) error {
-	withStatus := manifest{APIVersion: m.APIVersion, Kind: m.Kind, Metadata: metadata{Name: m.Metadata.Name}, Status: status}
-	err := c.apply(ctx, path+"/status", withStatus)
+// publish applies an object as a whole, as it is now: its status, and before that all else, if that is not what was
+// applied last. So an object that does not exist is created, also if it was deleted since. status returns its status, by
+// the conditions that it has; a process that has not applied it yet learns of these from the first answer.
+func (c *Cluster) publish(ctx context.Context, path string, m manifest, status func(before []api.Condition) any) error {
+	err := c.applyWhole(ctx, path, m, status)
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	if err := c.apply(ctx, path, m); err != nil {
-		return err
-	}
-	return c.apply(ctx, path+"/status", withStatus)
+	delete(c.applied, path)
+	return c.applyWhole(ctx, path, m, status)
 }
 
-// apply applies an object on the server's side. The agent is the only writer of these fields, so it takes
-// those of an earlier writer over.
-func (c *Cluster) apply(ctx context.Context, path string, m manifest) error {
-	body, err := json.Marshal(m)
+func (c *Cluster) applyWhole(ctx context.Context, path string, m manifest, status func(before []api.Condition) any) error {
+	text, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	return c.Do(ctx, c.API.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", fieldManager).Param("force", "true").Body(body), "write "+path, nil)
+	if c.applied == nil {
+		c.applied = map[string]applied{}
+	}
+	last := c.applied[path]
+	if last.manifest != string(text) {
+		if last.conditions, err = c.apply(ctx, path, m); err != nil {
+			return err
+		}
+		last.manifest = string(text)
+		c.applied[path] = last
+	}
+	withStatus := manifest{APIVersion: m.APIVersion, Kind: m.Kind, Metadata: metadata{Name: m.Metadata.Name}, Status: status(last.conditions)}
+	if last.conditions, err = c.apply(ctx, path+"/status", withStatus); err != nil {
+		return err
+	}
+	c.applied[path] = last
+	return nil
+}
+
+// apply applies an object on the server's side, and returns the conditions that it then has. The agent is the only writer
+// of these fields, so it takes those of an earlier writer over.
+func (c *Cluster) apply(ctx context.Context, path string, m manifest) ([]api.Condition, error) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Status struct {
+			Conditions []api.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	err = c.Do(ctx, c.API.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", fieldManager).Param("force", "true").Body(body), "write "+path, &answer)
+	return answer.Status.Conditions, err
 }

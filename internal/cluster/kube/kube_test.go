@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -184,13 +185,14 @@ func objects(ctx context.Context, t *testing.T, w world) {
 		if err := w.PublishSystem(ctx, n, system); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.PublishUpdate(ctx, n, api.MachineConfigNodeStatus{Conditions: progressed.Conditions(nil, time.Now()), ConfigVersion: api.ConfigVersion(system.Config)}); err != nil {
+		if err := w.PublishUpdate(ctx, n, progressed); err != nil { // of a node that has no current one yet
 			t.Fatal(err)
 		}
 		system.Progress, progressed.Stage = nil, api.StageNone
-		system.Config.Current = "" // of a node that has none yet
+		system.Config.Current = ""
 	}
 	read := func(path string) string {
+		t.Helper()
 		data, err := w.admin.Get().AbsPath(path).Do(ctx).Raw()
 		if err != nil {
 			t.Fatal(err)
@@ -202,5 +204,69 @@ func objects(ctx context.Context, t *testing.T, w world) {
 	}
 	if got := read("/apis/machineconfiguration.openshift.io/v1/machineconfignodes/n1"); !strings.Contains(got, `"type":"Updated"`) || !strings.Contains(got, `"pool":{"name":"worker"}`) {
 		t.Errorf("MachineConfigNode %s", got)
+	}
+	publishedWhole(ctx, t, w, read)
+	keepTimes(ctx, t, w, read)
+}
+
+// keepTimes publishes an update by one process after the other: a condition whose status stays keeps its time.
+func keepTimes(ctx context.Context, t *testing.T, w world, read func(path string) string) {
+	n, err := w.Node(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := map[api.Condition]time.Time{} // without the time
+	for i, stage := range []api.Stage{api.StagePrepare, api.StagePrepare, api.StageDrain, api.StageApply} {
+		process := &kube.Cluster{Name: w.Name, API: w.API, Now: func() time.Time { return time.Now().Add(time.Duration(i) * time.Hour) }}
+		if err := process.PublishUpdate(ctx, n, api.Progressed{Config: "mc", Stage: stage, Emptied: true}); err != nil {
+			t.Fatal(err)
+		}
+		var got struct{ Status api.MachineConfigNodeStatus }
+		if err := json.Unmarshal([]byte(read("/apis/machineconfiguration.openshift.io/v1/machineconfignodes/n1")), &got); err != nil {
+			t.Fatal(err)
+		}
+		seen := map[api.Condition]time.Time{}
+		for _, c := range got.Status.Conditions {
+			status := api.Condition{Type: c.Type, Status: c.Status}
+			if before, same := times[status]; same != before.Equal(c.LastTransitionTime) {
+				t.Errorf("process %d: %s is %s since %s, before since %s", i, c.Type, c.Status, c.LastTransitionTime, before)
+			}
+			seen[status] = c.LastTransitionTime
+		}
+		times = seen
+	}
+}
+
+// publishedWhole publishes other states of a node: what is not the status follows, too, also after somebody has deleted
+// the object.
+func publishedWhole(ctx context.Context, t *testing.T, w world, read func(path string) string) {
+	const path = "/apis/machineconfiguration.openshift.io/v1/machineconfignodes/n1"
+	n, err := w.Node(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ desired, pool string }{{"rendered-worker-1", "worker"}, {"rendered-my-gpu-1", "my-gpu"}, {"mine", "worker"}, {"mine", "worker"}} {
+		n.Annotations[api.CurrentConfig] = c.desired
+		if err := w.PublishUpdate(ctx, n, api.Progressed{Config: c.desired}); err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Spec struct {
+				Pool          struct{ Name string }
+				ConfigVersion struct{ Desired string }
+			}
+			Status api.MachineConfigNodeStatus
+		}
+		if err := json.Unmarshal([]byte(read(path)), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Spec.Pool.Name != c.pool || got.Spec.ConfigVersion.Desired != c.desired || got.Status.ConfigVersion != (api.ConfigVersion{Current: c.desired, Desired: c.desired}) {
+			t.Errorf("with %s: %+v", c.desired, got)
+		}
+		if c.desired == "mine" {
+			if err := w.admin.Delete().AbsPath(path).Do(ctx).Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }

@@ -47,8 +47,8 @@ type Cluster interface {
 	Recorder
 	// PublishSystem writes the status of the node's NodeSystem.
 	PublishSystem(ctx context.Context, of Node, s api.NodeSystemStatus) error
-	// PublishUpdate writes the status of the node's MachineConfigNode.
-	PublishUpdate(ctx context.Context, of Node, s api.MachineConfigNodeStatus) error
+	// PublishUpdate writes the node's MachineConfigNode. A condition that the object has already keeps its time.
+	PublishUpdate(ctx context.Context, of Node, p api.Progressed) error
 }
 
 // The errors of a Cluster that the agent distinguishes.
@@ -235,13 +235,14 @@ func (a *Agent) act(ctx context.Context, s situation, action Action) (time.Durat
 	return a.rest(), nil
 }
 
-// rest returns how long a node may be left alone: until what has failed is tried again, or until the
-// system is compared once more.
+// rest returns how long a node may be left alone: until what has failed is tried again, until the system is
+// compared once more, or until the state of the node may have to be published again.
 func (a *Agent) rest() time.Duration {
+	wait := min(a.untilDue(), publishAgain/2)
 	if a.drift.later > 0 {
-		return min(a.untilDue(), a.drift.later)
+		return min(wait, a.drift.later)
 	}
-	return a.untilDue()
+	return wait
 }
 
 func (a *Agent) untilDue() time.Duration {

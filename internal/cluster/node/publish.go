@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"machine-pivot/internal/cluster/api"
@@ -13,29 +15,42 @@ import (
 
 // said is what was published last.
 type said struct {
-	system, update string // keys of the two objects: see publish
+	system, update published
 	host           string // key of what the host was told
-	conditions     []api.Condition
-	atRest         bool // and that the agent is at rest
+	atRest         bool   // the agent, by the NodeSystem
 }
 
+// published is what was written last of an object. It saves requests, and does not say that the object still exists:
+// somebody may have deleted it. So it holds for a time only.
+type published struct {
+	key   string
+	until time.Time
+}
+
+// publishAgain is after what time an object is written again that has not changed. Each time is a random one from half
+// of it to all of it, so that agents that were started together do not write together. A write that changes nothing
+// makes no new version of the object.
+const publishAgain = time.Hour
+
+// wrote returns what is remembered of an object that was written at a time.
+func wrote(key string, now time.Time) published {
+	return published{key, now.Add(publishAgain - rand.N(publishAgain/2))}
+}
+
+func (p published) holds(key string, now time.Time) bool { return p.key == key && now.Before(p.until) }
+
 // publish writes the objects with the state of the node: each if a stage of the update, its progress by
-// a fifth, or what differs has changed. A failure is only logged, and tried again in the next step: the node's
-// own work does not depend on these objects, but people, and the fleet's controller, do.
+// a fifth, or what differs has changed, or if it was written long ago. A failure is only logged, and tried again in
+// the next step: the node's own work does not depend on these objects, but people, and the fleet's controller, do.
 func (a *Agent) publish(ctx context.Context, s situation, action Action) {
 	a.Metrics.observed(s)
 	if !s.Managed {
 		return
 	}
 	progressed, system := a.progressed(s, action), a.system(s, action)
-	if key := keyOf(progressed); key != a.said.update {
-		conditions := progressed.Conditions(a.said.conditions, a.Now())
-		err := a.Cluster.PublishUpdate(ctx, s.node, api.MachineConfigNodeStatus{
-			Conditions:    conditions,
-			ConfigVersion: api.ConfigVersion{Current: s.node.Annotations[api.CurrentConfig], Desired: a.change.config},
-		})
-		if a.published(err) {
-			a.said.update, a.said.conditions = key, conditions
+	if key := keyOf([]any{progressed, s.node.Annotations[api.CurrentConfig]}); !a.said.update.holds(key, a.Now()) {
+		if a.published(a.Cluster.PublishUpdate(ctx, s.node, progressed)) {
+			a.said.update = wrote(key, a.Now())
 		}
 	}
 	// A node at rest is compared again and again, which is not worth a request each time.
@@ -43,9 +58,9 @@ func (a *Agent) publish(ctx context.Context, s situation, action Action) {
 	if atRest {
 		system.Step = string(ActionRest)
 	}
-	if key := keyOf(essence(system)); key != a.said.system {
+	if key := keyOf(essence(system)); !a.said.system.holds(key, a.Now()) {
 		if a.published(a.Cluster.PublishSystem(ctx, s.node, system)) {
-			a.said.system, a.said.atRest = key, atRest
+			a.said.system, a.said.atRest = wrote(key, a.Now()), atRest
 		}
 	}
 }
@@ -164,7 +179,7 @@ func (a *Agent) system(s situation, action Action) api.NodeSystemStatus {
 	}
 	out.Download = a.download(host.Status)
 	if host.Run.Result != nil && host.Run.Request.Config == m.config {
-		out.LeftOut = host.Run.Result.LeftOut
+		out.LeftOut = listed(host.Run.Result.LeftOut)
 	}
 	if m.compared {
 		out.Proof = proofOf(m, &out.KernelArguments)
@@ -172,7 +187,22 @@ func (a *Agent) system(s situation, action Action) api.NodeSystemStatus {
 	return out
 }
 
-// proofOf returns the result of the last comparison, and adds the kernel arguments that differ.
+// mostListed is how many entries of a list a NodeSystem names. With more of the longest ones, it could not be written:
+// the limits are those of its schema and of etcd.
+const mostListed = 100
+
+// listed returns the first of many texts, and how many more there are.
+func listed(texts []string) (out []string) {
+	for _, text := range texts[:min(len(texts), mostListed)] {
+		out = append(out, api.BoundedReason(text))
+	}
+	if more := len(texts) - mostListed; more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return out
+}
+
+// proofOf returns the result of the last comparison, and adds the first kernel arguments that differ.
 func proofOf(m memory, kargs *api.KernelArguments) *api.Proof {
 	const most = 20
 	p := &api.Proof{OK: m.verify.OK, Number: len(m.verify.Differences)}
@@ -183,11 +213,12 @@ func proofOf(m memory, kargs *api.KernelArguments) *api.Proof {
 		if d.Class != "arguments" {
 			continue
 		}
-		name := api.BoundedReason(cmp.Or(d.Name, d.Message))
+		list := &kargs.Excess
 		if d.Wrong == "missing" {
-			kargs.Missing = append(kargs.Missing, name)
-		} else {
-			kargs.Excess = append(kargs.Excess, name)
+			list = &kargs.Missing
+		}
+		if len(*list) < mostListed {
+			*list = append(*list, api.BoundedReason(cmp.Or(d.Name, d.Message)))
 		}
 	}
 	return p

@@ -78,9 +78,10 @@ type PoolRolloutStatus struct {
 	// Round counts the updates after which nodes were given a configuration, or asked for a download. So each of them is another version of
 	// the object, and whoever has read an older one cannot give a slot back.
 	Round int64 `json:"round,omitempty"`
-	// Failed are the nodes on which Target has failed, or which are missing. While Target is LastGood because
-	// GivenUp has failed, those on which that has failed stay named.
-	Failed []FailedNode `json:"failed,omitempty"`
+	// Failed are the first nodes on which Target has failed, or which are missing, and FailedCount is the number of all
+	// of them. While Target is LastGood because GivenUp has failed, those on which that has failed stay named.
+	Failed      []FailedNode `json:"failed,omitempty"`
+	FailedCount int32        `json:"failedCount,omitempty"`
 	// GivenUp is the configuration after whose failures the rollout has stopped, or gone back.
 	GivenUp string `json:"givenUp,omitempty"`
 	// CanariesSince is since when all canaries have been healthy with Target.

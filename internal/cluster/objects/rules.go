@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machine-pivot/internal/cluster/api"
 )
 
 // The pools that every cluster has.
@@ -34,6 +36,56 @@ func ClaimedBy(selecting []string) (pools []string) {
 		return []string{WorkerPool}
 	}
 	return pools
+}
+
+// System is what is judged of a NodeSystem.
+type System struct {
+	Current    string   // the MachineConfig of the running system
+	BootID     string   // of the boot that the rest is about
+	Missing    []string // kernel arguments
+	Different  bool     // the running system differs from its MachineConfig
+	Difference string   // the first one
+	Download   *api.EarlyDownload
+}
+
+// SystemOf returns what is judged of a NodeSystem; nil if no agent has written it, as for a node of the
+// machine-config-daemon.
+func SystemOf(s api.NodeSystemStatus) *System {
+	if s.AgentVersion == "" {
+		return nil
+	}
+	out := &System{Current: s.Config.Current, BootID: s.BootID, Missing: s.KernelArguments.Missing, Download: s.Download}
+	if s.Proof != nil && !s.Proof.OK {
+		out.Different = true
+		if len(s.Proof.Differences) > 0 {
+			out.Difference = s.Proof.Differences[0]
+		}
+	}
+	return out
+}
+
+// Unproven returns what speaks against a node that says that it has the configuration current, such as "lacks the kernel
+// argument a"; "" if nothing does. bootID is that of the Node: what was said about an earlier boot holds no more.
+func (s *System) Unproven(current, bootID string) string {
+	switch {
+	case s == nil:
+	case s.BootID != "" && bootID != "" && s.BootID != bootID:
+		return "has booted, and its agent has not reported since"
+	case s.Current != current:
+		return fmt.Sprintf("says that it has %s, and its system is %q", current, s.Current)
+	case len(s.Missing) > 0:
+		return "lacks the kernel argument " + strings.Join(s.Missing, ", ")
+	case s.Different:
+		return strings.TrimSuffix("differs from "+current+": "+s.Difference, ": ")
+	}
+	return ""
+}
+
+// HasConfig reports whether a node has a configuration: it says so in its annotations, and nothing speaks against it. Who
+// shows how far a rollout is counts as who decides about it.
+func HasConfig(config string, annotations map[string]string, unproven string) bool {
+	return config != "" && annotations[api.DesiredConfig] == config && annotations[api.CurrentConfig] == config &&
+		annotations[api.StateOfNode] == api.StateDone && unproven == ""
 }
 
 // MostUnavailable returns how many nodes of a pool may be unavailable at a time, by its spec.maxUnavailable, and

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imageref"
@@ -113,9 +114,9 @@ func content() builder.Predicates {
 	generation := predicate.GenerationChangedPredicate{}
 	changed := predicate.Or(generation, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	return builder.WithPredicates(predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return !isResult(e.Object) || e.IsInInitialList },
+		CreateFunc: func(e event.CreateEvent) bool { return !api.IsResult(e.Object.GetName()) || e.IsInInitialList },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			if isResult(e.ObjectNew) {
+			if api.IsResult(e.ObjectNew.GetName()) {
 				return generation.Update(e)
 			}
 			return changed.Update(e)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,13 +18,6 @@ import (
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/problem"
 )
-
-// isResult reports whether a MachineConfig is made by the renderer of a pool, or a copy with remote content.
-// Such a one is never merged, even if a pool's selector matches it: a selector such as "role is not master"
-// matches objects without a role.
-func isResult(o metav1.Object) bool {
-	return strings.HasPrefix(o.GetName(), api.RenderedPrefix) || strings.HasPrefix(o.GetName(), api.FetchedPrefix)
-}
 
 // metadataOf returns an empty list of objects of a kind, without their content.
 func metadataOf(kind string) *metav1.PartialObjectMetadataList {
@@ -60,7 +52,7 @@ func (r *renderer) sources(ctx context.Context, pool *objects.MachineConfigPool)
 	rules.Room = authored.NewRoom()
 	var all []source
 	for i := range list.Items {
-		if isResult(&list.Items[i]) {
+		if api.IsResult(list.Items[i].Name) {
 			continue
 		}
 		mc := &objects.MachineConfig{}

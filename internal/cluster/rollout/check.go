@@ -1,8 +1,9 @@
 package rollout
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"machine-pivot/internal/cluster/nodecheck"
@@ -22,9 +23,25 @@ type poolCheck struct {
 // finding is why the expression is not true for a version of a node; "" if it is.
 type finding struct{ version, problem string }
 
-// checkNodes evaluates a pool's expression for each node that has the pool's configuration. objects are the
-// nodes in the same order.
-func (c checker) checkNodes(p *Pool, nodes []Node, objects []corev1.Node) {
+// checkFleet evaluates the expression of each pool for the nodes that belong to it, as Decide assigns them: a node that
+// another pool's selector matches, too, does not count there. objects are the nodes of the fleet in the same order.
+func (c checker) checkFleet(f *Fleet, objects []corev1.Node) {
+	if !slices.ContainsFunc(f.Pools, func(p Pool) bool { return p.Spec.Checks.Node != "" }) {
+		clear(c)
+		return
+	}
+	byName := make(map[string]*corev1.Node, len(objects))
+	for i := range objects {
+		byName[objects[i].Name] = &objects[i]
+	}
+	a := assign(*f)
+	for i := range f.Pools {
+		c.checkNodes(&f.Pools[i], a.nodes[f.Pools[i].Name], byName)
+	}
+}
+
+// checkNodes evaluates a pool's expression for each of its nodes that has the pool's configuration.
+func (c checker) checkNodes(p *Pool, nodes []*Node, objects map[string]*corev1.Node) {
 	if p.Spec.Checks.Node == "" {
 		delete(c, p.Name)
 		return
@@ -33,20 +50,15 @@ func (c checker) checkNodes(p *Pool, nodes []Node, objects []corev1.Node) {
 	if p.CheckProblem = k.problem; k.problem != "" {
 		return
 	}
-	selector, err := selectorOf(p.Selector)
-	if err != nil {
-		return
-	}
 	before := k.found
 	k.found = make(map[string]finding, len(before))
-	for i := range nodes {
-		n := &nodes[i]
-		if n.current() != p.Configuration.Name || !selector.Matches(labels.Set(n.Labels)) {
+	for _, n := range nodes {
+		if n.current() != p.Configuration.Name {
 			continue
 		}
 		f, ok := before[n.Name]
 		if !ok || f.version != n.Version {
-			f = finding{n.Version, checkNode(k.check, &objects[i])}
+			f = finding{n.Version, checkNode(k.check, objects[n.Name])}
 		}
 		n.Check, k.found[n.Name] = f.problem, f
 	}

@@ -27,7 +27,7 @@ func (v *view) poolStatus() objects.MachineConfigPoolStatus {
 		if m.why != "" {
 			s.UnavailableMachineCount++
 		}
-		if m.desired() == want && m.current() == want && m.state() == api.StateDone && m.unproven() == "" {
+		if m.hasProven(want) {
 			s.UpdatedMachineCount++
 			if m.why == "" {
 				s.ReadyMachineCount++
@@ -87,6 +87,11 @@ func (v *view) failing() []string {
 	for _, f := range v.status.Failed {
 		out = append(out, f.Name+" "+f.Reason)
 	}
+	for _, f := range v.fails {
+		if !failed[f.Name] {
+			out, failed[f.Name] = append(out, f.Name+" "+f.Reason), true
+		}
+	}
 	for i := range v.members {
 		m := &v.members[i]
 		switch {
@@ -104,7 +109,7 @@ func (v *view) failing() []string {
 	return out
 }
 
-// maxFailing is how many problems a condition names.
+// maxFailing is how many problems a condition names, and how many failed nodes the status of a PoolRollout.
 const maxFailing = 20
 
 // byConfig returns the nodes that get each configuration.
@@ -129,7 +134,7 @@ func (v *view) events(d PoolDecision) (out []Event) {
 		out = append(out, Event{Reason: EventSetDesiredConfig, Message: strings.Join(each, "; ")})
 	}
 	known := namesOf(before.Failed)
-	for _, f := range after.Failed[:min(len(after.Failed), maxFailing)] {
+	for _, f := range after.Failed {
 		if !known[f.Name] {
 			out = append(out, Event{Reason: EventNodeFailed, Message: bounded(f.Name + " has failed: " + f.Reason), Warning: true})
 		}

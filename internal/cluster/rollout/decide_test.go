@@ -66,7 +66,7 @@ func TestDecide(t *testing.T) {
 		"a node that is not Ready takes the room":   {node("n0", func(n *rollout.Node) { n.Problem = "is not Ready" }), "", "n0 is not Ready", ""},
 		"a node that an administrator has cordoned": {node("n3", func(n *rollout.Node) { n.Cordoned = true }), "", "uncordons n3", ""},
 		"a node that lacks an argument": {node("n0", func(n *rollout.Node) {
-			n.System = &rollout.System{Current: "rendered-worker-1", Missing: []string{"audit=1"}}
+			n.System = &objects.System{Current: "rendered-worker-1", Missing: []string{"audit=1"}}
 		}), "", "n0 lacks the kernel argument audit=1", "n0 lacks the kernel argument audit=1"},
 		"a failed node comes first": {node("n0", note(api.StateOfNode, api.StateDegraded)), "n0", "waits for n0", "n0 is Degraded"},
 		"the target has failed": {func(m *memory) {
@@ -137,7 +137,7 @@ func TestHeld(t *testing.T) {
 		"soak time": {func(m *memory) {
 			m.change("n3", func(n *rollout.Node) {
 				n.Annotations[api.DesiredConfig], n.Annotations[api.CurrentConfig] = "rendered-worker-2", "rendered-worker-2"
-				n.System = &rollout.System{Current: "rendered-worker-2"}
+				n.System = &objects.System{Current: "rendered-worker-2"}
 			})
 			m.changePool("worker", func(p *rollout.Pool) {
 				p.Spec.Canary, p.Spec.Soak = 1, v1.Duration{Duration: time.Hour}

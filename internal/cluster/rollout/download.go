@@ -18,7 +18,7 @@ const (
 	answersWithin = time.Hour
 	// askAgainAfter is after what time a node whose download has failed is asked again.
 	askAgainAfter = time.Hour
-	// mostFailures is how many failures are remembered. While there are so many, nobody else is asked: what all
+	// mostFailures is how many failures are remembered with their reason. While there are so many, nobody else is asked: what all
 	// of these cannot download, others cannot, either.
 	mostFailures = 20
 )
@@ -33,8 +33,8 @@ func (v *view) download(nodes map[string]*Node) {
 			v.status.Downloads = append(v.status.Downloads, d)
 			if d.Failure == "" {
 				loading++
-			} else {
-				failed++
+			} else if failed++; failed > mostFailures { // the status must not be too large to be written
+				v.status.Downloads[len(v.status.Downloads)-1].Failure = "see status.download of its NodeSystem"
 			}
 		}
 	}

@@ -40,7 +40,7 @@ func TestDownloads(t *testing.T) {
 		return func(m *memory) {
 			m.change(name, func(n *rollout.Node) {
 				n.Annotations[api.Download] = target
-				n.System = &rollout.System{Current: old, Download: says}
+				n.System = &objects.System{Current: old, Download: says}
 			})
 			m.changePool("worker", func(p *rollout.Pool) {
 				p.Rollout.Downloads = append(p.Rollout.Downloads, objects.Download{Name: name, Since: v1.Time{Time: m.now.Add(-ago)}})
@@ -84,7 +84,7 @@ func TestDownloads(t *testing.T) {
 		"a node without an agent":       {node("n3", func(n *rollout.Node) { n.System = nil }), "n2 n1", "", "n2 n1", ""},
 		"a node in change":              {node("n3", func(n *rollout.Node) { n.Annotations[api.StateOfNode] = api.StateWorking }), "n2 n1", "", "n2 n1", ""},
 		"a node that is cordoned":       {node("n3", func(n *rollout.Node) { n.Cordoned = true }), "n3 n2", "", "n3 n2", ""},
-		"one has it":                    {node("n3", func(n *rollout.Node) { n.System = &rollout.System{Current: old, Download: done} }), "n2 n1", "", "n2 n1", "turn: 1, downloading: 2"},
+		"one has it":                    {node("n3", func(n *rollout.Node) { n.System = &objects.System{Current: old, Download: done} }), "n2 n1", "", "n2 n1", "turn: 1, downloading: 2"},
 		"one downloads":                 {asked("n3", time.Minute, nil), "n2", "", "n3 n2", "downloading: 2"},
 		"one has downloaded":            {asked("n3", time.Minute, done), "n2 n1", "n3", "n2 n1", "turn: 1, downloading: 2"},
 		"one has failed":                {asked("n3", time.Minute, bad), "n2 n1", "n3", "n3! n2 n1", "cannot download rendered-worker-2: n3: no space"},

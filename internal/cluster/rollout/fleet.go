@@ -36,19 +36,9 @@ type Node struct {
 	// NotReadySince is since when the node is not Ready; zero: it is.
 	NotReadySince time.Time
 	BootID        string
-	System        *System // nil: no agent of pivot has written any
+	System        *objects.System // nil: no agent of pivot has written any
 	// Check is why the pool's expression is not true for the node; "" if it is, or there is none.
 	Check string
-}
-
-// System is what is used of a NodeSystem.
-type System struct {
-	Current    string   // the MachineConfig of the running system
-	BootID     string   // of the boot that the rest is about
-	Missing    []string // kernel arguments
-	Different  bool     // the running system differs from its MachineConfig
-	Difference string   // the first one
-	Download   *api.EarlyDownload
 }
 
 // Pool is a MachineConfigPool with its PoolRollout.

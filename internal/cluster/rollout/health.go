@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
 )
 
 // unavailable returns why a node does not serve as it should, such as "is cordoned"; "" if it does.
@@ -34,22 +35,18 @@ func (n *Node) stateName() string {
 
 // unproven returns what speaks against a node that says it has its configuration.
 func (n *Node) unproven() string {
-	s := n.System
-	switch {
-	case s == nil: // a node of the machine-config-daemon
-	case s.BootID != "" && n.BootID != "" && s.BootID != n.BootID:
-		return "has booted, and its agent has not reported since"
-	case s.Current != n.current():
-		return fmt.Sprintf("says that it has %s, and its system is %q", n.current(), s.Current)
-	case len(s.Missing) > 0:
-		return "lacks the kernel argument " + strings.Join(s.Missing, ", ")
-	case s.Different:
-		return strings.TrimSuffix("differs from "+n.current()+": "+s.Difference, ": ")
+	if why := n.System.Unproven(n.current(), n.BootID); why != "" {
+		return why
 	}
 	if n.Check != "" {
 		return "does not pass the pool's check: " + n.Check
 	}
 	return ""
+}
+
+// hasProven reports whether a node has a configuration, and nothing speaks against it.
+func (n *Node) hasProven(config string) bool {
+	return objects.HasConfig(config, n.Annotations, n.unproven())
 }
 
 // cordonedByPeople reports whether somebody else than the agent has cordoned a node.

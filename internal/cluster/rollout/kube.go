@@ -57,9 +57,7 @@ func (k *Kube) Fleet(ctx context.Context) (Fleet, error) {
 	if k.checks == nil {
 		k.checks = checker{}
 	}
-	for i := range f.Pools {
-		k.checks.checkNodes(&f.Pools[i], f.Nodes, nodes.Items)
-	}
+	k.checks.checkFleet(&f, nodes.Items)
 	sortFleet(&f)
 	return f, nil
 }
@@ -85,15 +83,18 @@ func (k *Kube) readPools(ctx context.Context, f *Fleet, pools []objects.MachineC
 	return nil
 }
 
-// readWorkloads reads the workloads of a pool's checks: few, so that no cache of all of the cluster is wanted.
+// readWorkloads reads the workloads of a pool's checks: few, so that no cache of all of the cluster is wanted. One that
+// cannot be read, because of its name or a right, stops the pool that names it, which says so, and no other one.
 func (k *Kube) readWorkloads(ctx context.Context, of []objects.WorkloadReference, into map[objects.WorkloadReference]string) error {
 	for _, w := range of {
 		problem, err := k.workload(ctx, w)
-		if apierrors.IsNotFound(err) {
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("cannot read %s: %w", workloadName(w), ctx.Err())
+		case apierrors.IsNotFound(err):
 			continue
-		}
-		if err != nil {
-			return fmt.Errorf("cannot read %s: %w", workloadName(w), err)
+		case err != nil:
+			problem = fmt.Sprintf("it cannot be read: %v", err)
 		}
 		into[w] = problem
 	}

@@ -133,11 +133,11 @@ func TestKube(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	status := objects.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"n0"}, Round: 1, Failed: []objects.FailedNode{{Name: "n0", Reason: "x"}}}
+	status := objects.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"n0"}, Round: 1, Failed: []objects.FailedNode{{Name: "n0", Reason: "x"}}, FailedCount: 21}
 	works("create", k.Take(ctx, old.Pools[0], status))
 	conflicts("create again", k.Take(ctx, old.Pools[0], status))
 	first := w.fleet(k)
-	if r := first.Pools[0].Rollout; r.Target != status.Target || len(r.Taken) != 1 || r.Round != 1 || len(r.Failed) != 1 {
+	if r := first.Pools[0].Rollout; r.Target != status.Target || len(r.Taken) != 1 || r.Round != 1 || len(r.Failed) != 1 || r.FailedCount != 21 {
 		t.Errorf("the status is %+v", r)
 	}
 	works("give all slots back", k.Take(ctx, first.Pools[0], objects.PoolRolloutStatus{Target: "rendered-worker-2", Round: 2}))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 )
 
@@ -53,7 +54,7 @@ func TestLeft(t *testing.T) {
 		"nor without a pool":          {begun(api.StateDegraded, node(func(n *rollout.Node) { clear(n.Labels) })), "", "n3,n2", "", "n3", "n2"},
 		"nor if somebody cordoned it": {begun(api.StateDegraded, node(func(n *rollout.Node) { n.Cordoned = true })), "", "n3,", "", "n3", "n3"},
 		"one that serves gives its slot back": {begun(api.StateDone, node(func(n *rollout.Node) {
-			n.Annotations[api.CurrentConfig], n.System = "rendered-infra-1", &rollout.System{Current: "rendered-infra-1", BootID: n.BootID}
+			n.Annotations[api.CurrentConfig], n.System = "rendered-infra-1", &objects.System{Current: "rendered-infra-1", BootID: n.BootID}
 		})), "", ",", "n3", "", "waits until these nodes serve: n3 has a slot of the pool infra (at most"},
 		"the pool is deleted": {begun(api.StateWorking, orphan), "n3=rendered-worker-2", "n3,", "", "n3", "n3 has a slot of the pool infra"},
 		"the PoolRollout is deleted": {begun(api.StateWorking, stays, deleted, pool("infra", func(p *rollout.Pool) { p.Configuration.Name = "rendered-infra-2" })),

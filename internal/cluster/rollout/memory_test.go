@@ -185,20 +185,28 @@ func (c *access) Fleet(context.Context) (rollout.Fleet, error) {
 			p = left
 		}
 		f.Pools = append(f.Pools, p)
-		c.checkNodes(p, f.Nodes)
 	}
+	c.checkNodes(f)
 	c.seen = f
 	return f, nil
 }
 
-// checkNodes evaluates the expression of a pool.
-func (c *access) checkNodes(p rollout.Pool, nodes []rollout.Node) {
-	if p.Spec.Checks.Node == "" {
-		return
-	}
-	for i := range nodes {
-		n := &nodes[i]
-		if _, selected := n.Labels[role(p.Name)]; selected && n.Annotations[api.CurrentConfig] == p.Configuration.Name && !c.healthy(n) {
+// checkNodes evaluates the expression of the pool that claims a node.
+func (c *access) checkNodes(f rollout.Fleet) {
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		var selecting []string
+		for _, p := range f.Pools {
+			if _, selected := n.Labels[role(p.Name)]; selected && !p.Orphan {
+				selecting = append(selecting, p.Name)
+			}
+		}
+		claimed := objects.ClaimedBy(selecting)
+		if len(claimed) != 1 {
+			continue
+		}
+		p := poolIn(f, claimed[0])
+		if p.Spec.Checks.Node != "" && n.Annotations[api.CurrentConfig] == p.Configuration.Name && !c.healthy(n) {
 			n.Check = "spec.checks.node is false"
 		}
 	}
@@ -344,6 +352,6 @@ func role(pool string) string { return "node-role.kubernetes.io/" + pool }
 // addNode adds a node that has a configuration.
 func (m *memory) addNode(name, config string, labels map[string]string) {
 	m.nodes[name] = &rollout.Node{Name: name, Version: m.next(), Labels: labels, Created: m.now.Add(-time.Hour), BootID: name + "-0",
-		System:      &rollout.System{Current: config, BootID: name + "-0"},
+		System:      &objects.System{Current: config, BootID: name + "-0"},
 		Annotations: map[string]string{api.DesiredConfig: config, api.CurrentConfig: config, api.StateOfNode: api.StateDone}}
 }

@@ -17,8 +17,8 @@ func nodeOf(n *corev1.Node, s *objects.NodeSystem) Node {
 	out := Node{Name: n.Name, Version: n.ResourceVersion, Labels: n.Labels, Annotations: n.Annotations,
 		Created: n.CreationTimestamp.Time, Cordoned: n.Spec.Unschedulable, BootID: n.Status.NodeInfo.BootID}
 	out.Problem, out.NotReadySince = problemOf(n)
-	if s != nil && s.Status.AgentVersion != "" {
-		out.System = systemOf(s.Status)
+	if s != nil {
+		out.System = objects.SystemOf(s.Status)
 	}
 	return out
 }
@@ -43,17 +43,6 @@ func pressureOf(n *corev1.Node) string {
 		}
 	}
 	return ""
-}
-
-func systemOf(s api.NodeSystemStatus) *System {
-	out := &System{Current: s.Config.Current, BootID: s.BootID, Missing: s.KernelArguments.Missing, Download: s.Download}
-	if s.Proof != nil && !s.Proof.OK {
-		out.Different = true
-		if len(s.Proof.Differences) > 0 {
-			out.Difference = s.Proof.Differences[0]
-		}
-	}
-	return out
 }
 
 // poolOf returns what is used of a MachineConfigPool, and of its PoolRollout if it has one.

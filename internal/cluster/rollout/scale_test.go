@@ -2,7 +2,12 @@ package rollout_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -32,7 +37,7 @@ func largeFleet(nodes int, failed bool) rollout.Fleet {
 	for i := range nodes {
 		n := rollout.Node{Name: fmt.Sprintf("n%05d", i), Version: "1", Created: now.Add(-time.Hour), BootID: "b",
 			Labels:      map[string]string{role("worker"): "", "topology.kubernetes.io/zone": fmt.Sprint(i % 3)},
-			System:      &rollout.System{Current: "old", BootID: "b"},
+			System:      &objects.System{Current: "old", BootID: "b"},
 			Annotations: map[string]string{api.DesiredConfig: "old", api.CurrentConfig: "old", api.StateOfNode: api.StateDone}}
 		if failed || i%10 == 0 {
 			n.Annotations[api.DesiredConfig], n.Annotations[api.StateOfNode] = "new", api.StateWorking
@@ -46,6 +51,96 @@ func largeFleet(nodes int, failed bool) rollout.Fleet {
 	}
 	f.Pools = []rollout.Pool{p}
 	return f
+}
+
+// TestManyFail: however many nodes fail at once, with reasons however long, the status of the PoolRollout is small enough to
+// be written, counts all of them, and does not change from pass to pass; no node is told of twice.
+func TestManyFail(t *testing.T) {
+	const nodes, largest = 5000, 800_000 // etcd takes requests of 1.5 MiB
+	long := strings.Repeat("x", 1900)
+	for name, c := range map[string]struct {
+		change func(p *rollout.Pool)
+		says   string
+	}{
+		"the first failures stop it": {func(*rollout.Pool) {}, "stopped: n00000; n00001; n00002 and 4997 more have failed with new; n00000: "},
+		"it goes back": {func(p *rollout.Pool) { p.Spec.ReturnToLastGood, p.Rollout.LastGood = true, "old" },
+			"new is given up, since it failed on n00000; n00001; n00002 and 4997 more; the nodes get old: "},
+		"the named ones stay": {func(p *rollout.Pool) {
+			p.Rollout.Failed, p.Rollout.FailedCount = []objects.FailedNode{{Name: "n04000", Reason: "x"}}, 1
+		}, "stopped: n00000; n00001; n00002 and 4997 more have failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := largeFleet(nodes, true)
+			p := &f.Pools[0]
+			p.Spec.StopAfter, p.Rollout.Failed = 1, nil
+			c.change(p)
+			for i := range f.Nodes {
+				f.Nodes[i].Annotations[api.Reason] = long
+			}
+			told := map[string]int{}
+			for pass := range 3 {
+				before := p.Rollout
+				d := rollout.Decide(f).Pools[0]
+				status, pool := size(t, d.Rollout), size(t, d.Status)
+				if status > largest || pool > largest || len(d.Rollout.Failed) != 20 || d.Rollout.FailedCount != nodes || !strings.HasPrefix(d.Rollout.Waiting, c.says) {
+					t.Fatalf("pass %d: %d and %d bytes, %d named of %d, %.200s", pass, status, pool, len(d.Rollout.Failed), d.Rollout.FailedCount, d.Rollout.Waiting)
+				}
+				if pass > 0 && !reflect.DeepEqual(before.Failed, d.Rollout.Failed) {
+					t.Errorf("pass %d names others", pass)
+				}
+				if i := slices.IndexFunc(before.Failed, func(b objects.FailedNode) bool { return !named(d.Rollout.Failed, b.Name) }); i >= 0 {
+					t.Errorf("%s is not named any more", before.Failed[i].Name)
+				}
+				for _, e := range d.Events {
+					if e.Reason == rollout.EventNodeFailed {
+						told[e.Message]++
+					}
+				}
+				p.Rollout = d.Rollout
+			}
+			for message, times := range told {
+				if times > 1 {
+					t.Errorf("%d times: %.60s", times, message)
+				}
+			}
+		})
+	}
+	t.Run("downloads", func(t *testing.T) {
+		f := largeFleet(nodes, false)
+		all := intstr.FromString("100%")
+		f.Pools[0].Spec.ParallelDownloads = &all
+		f.Pools[0].Rollout = objects.PoolRolloutStatus{Target: "new", Round: 1}
+		for i := range f.Nodes {
+			n := &f.Nodes[i]
+			n.Annotations[api.DesiredConfig], n.Annotations[api.StateOfNode], n.Annotations[api.Download] = "old", api.StateDone, "new"
+			n.System.Download = &api.EarlyDownload{Config: "new", Failure: long, FailedAt: f.Now}
+			f.Pools[0].Rollout.Downloads = append(f.Pools[0].Rollout.Downloads, objects.Download{Name: n.Name, Since: v1.Time{Time: f.Now}})
+		}
+		d := rollout.Decide(f).Pools[0].Rollout
+		reasons := 0
+		for _, each := range d.Downloads {
+			if each.Failure == long {
+				reasons++
+			}
+		}
+		if bytes := size(t, d); bytes > largest || len(d.Downloads) != nodes || reasons != 20 {
+			t.Errorf("%d bytes, %d downloads, %d with their reasons", bytes, len(d.Downloads), reasons)
+		}
+	})
+}
+
+func named(failed []objects.FailedNode, name string) bool {
+	return slices.ContainsFunc(failed, func(f objects.FailedNode) bool { return f.Name == name })
+}
+
+// size returns how many bytes of JSON a value is.
+func size(t *testing.T, value any) int {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(text)
 }
 
 // processor reports the processor time of a benchmark, which does not depend on what else the host does.
@@ -76,12 +171,17 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// kept is a cache that has many nodes and one pool.
+// kept is a cache that has many nodes, and one PoolRollout.
 type kept struct {
 	client.Reader
 	nodes []corev1.Node
-	pool  objects.MachineConfigPool
+	pools []objects.MachineConfigPool
 	check objects.PoolRollout
+	get   error // of each object
+}
+
+func (k *kept) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return k.get
 }
 
 func (k *kept) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
@@ -89,19 +189,23 @@ func (k *kept) List(_ context.Context, list client.ObjectList, _ ...client.ListO
 	case *corev1.NodeList:
 		l.Items = k.nodes
 	case *objects.MachineConfigPoolList:
-		l.Items = []objects.MachineConfigPool{k.pool}
+		l.Items = k.pools
 	case *objects.PoolRolloutList:
 		l.Items = []objects.PoolRollout{k.check}
 	}
 	return nil
 }
 
+// keptPool is a pool of the nodes with the role of its name.
+func keptPool(name, config string) (p objects.MachineConfigPool) {
+	p.Name, p.Spec.Configuration.Name = name, config
+	p.Spec.NodeSelector = &v1.LabelSelector{MatchLabels: map[string]string{role(name): ""}}
+	return p
+}
+
 func keptNodes(nodes int, check string) *kept {
-	k := &kept{}
-	k.pool.Name, k.check.Name = "worker", "worker"
-	k.pool.Spec.Configuration.Name = "new"
-	k.pool.Spec.NodeSelector = &v1.LabelSelector{MatchLabels: map[string]string{role("worker"): ""}}
-	k.check.Spec.Checks.Node = check
+	k := &kept{pools: []objects.MachineConfigPool{keptPool("worker", "new")}}
+	k.check.Name, k.check.Spec.Checks.Node = "worker", check
 	for i := range nodes {
 		n := corev1.Node{ObjectMeta: v1.ObjectMeta{Name: fmt.Sprintf("n%05d", i), ResourceVersion: fmt.Sprint(i + 1), UID: types.UID(fmt.Sprint(i)),
 			Labels:      map[string]string{role("worker"): ""},
@@ -171,5 +275,55 @@ func TestCheck(t *testing.T) {
 		if got := [2]string{f.Nodes[0].Check, f.Nodes[1].Check}; got != step.want || (f.Pools[0].CheckProblem != "") != step.problem {
 			t.Errorf("%s: %q, problem %q", step.name, got, f.Pools[0].CheckProblem)
 		}
+	}
+}
+
+// TestCheckOfAnotherPool: a node that was moved to another pool, and is still selected by the first one, does not have
+// to pass the first one's check. So the move heals it.
+func TestCheckOfAnotherPool(t *testing.T) {
+	cached := keptNodes(2, `!("example.com/broken" in node.metadata.labels)`)
+	cached.pools = append(cached.pools, keptPool("infra", "other"))
+	for _, n := range cached.nodes {
+		n.Labels["example.com/broken"] = ""
+	}
+	cached.nodes[0].Labels[role("infra")] = ""
+	k := &rollout.Kube{Cached: cached, Now: time.Now}
+	f, err := k.Fleet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Nodes[0].Check != "" || f.Nodes[1].Check == "" {
+		t.Errorf("the check of the node in infra: %q, of the one in worker: %q", f.Nodes[0].Check, f.Nodes[1].Check)
+	}
+	d := rollout.Decide(f).Pools[0]
+	if len(d.Given) != 1 || d.Given[0].Name != "n00000" || d.Given[0].Config != "other" {
+		t.Errorf("infra gives %+v, and waits: %q", d.Given, d.Rollout.Waiting)
+	}
+}
+
+// TestUnreadableWorkload: a workload of one pool's checks that cannot be read stops that pool, which says so, and no
+// other one.
+func TestUnreadableWorkload(t *testing.T) {
+	cached := keptNodes(2, "")
+	cached.pools = append(cached.pools, keptPool("infra", "other"))
+	cached.pools[0].Spec.Configuration.Name = "next"
+	cached.nodes[0].Labels[role("infra")] = ""
+	cached.check.Spec.Checks.Workloads = []objects.WorkloadReference{{Kind: "Deployment", Namespace: "shop", Name: "front/end"}}
+	cached.get = errors.New("invalid resource name")
+	k := &rollout.Kube{Cached: cached, Direct: cached, Now: time.Now}
+	f, err := k.Fleet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := rollout.Decide(f)
+	infra, worker := d.Pools[0], d.Pools[1]
+	const want = "waits: Deployment shop/front/end is not available: it cannot be read: invalid resource name"
+	if len(infra.Given) != 1 || len(worker.Given) > 0 || worker.Rollout.Waiting != want {
+		t.Errorf("infra gives %v; worker gives %v, and waits: %q", infra.Given, worker.Given, worker.Rollout.Waiting)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := k.Fleet(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a controller that ends: %v", err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 )
 
@@ -23,15 +22,17 @@ func (v *view) chooseTarget() {
 	v.fails = failed
 	switch {
 	case v.target != p.Configuration.Name: // who is to blame stays named
-		s.Failed = merge(s.Failed, failed, v)
+		v.blame(failed)
 	case len(failed) >= v.stopAfter():
-		s.Failed, s.GivenUp = failed, v.target
+		s.GivenUp = v.target
+		v.name(failed, len(failed))
 		if v.returns() {
 			v.target = s.LastGood
 			v.fails = v.failed()
 		}
 	default:
-		s.Failed, s.GivenUp = failed, ""
+		s.GivenUp = ""
+		v.name(failed, len(failed))
 	}
 	if s.Target != v.target {
 		s.Target, s.CanariesSince = v.target, nil
@@ -56,8 +57,7 @@ func (v *view) common() string {
 	}
 	first := v.members[0].current()
 	for i := range v.members {
-		m := &v.members[i]
-		if m.current() != first || m.desired() != first || m.state() != api.StateDone || m.unproven() != "" {
+		if !v.members[i].hasProven(first) {
 			return ""
 		}
 	}
@@ -78,16 +78,41 @@ func (v *view) failed() (out []objects.FailedNode) {
 	return out
 }
 
-// merge returns the nodes that have failed before and still exist, and those that fail now.
-func merge(before, now []objects.FailedNode, v *view) []objects.FailedNode {
-	out, failing := slices.Clone(now), namesOf(now)
-	for _, b := range before {
+// blame names the nodes that have failed before and still exist, and those that fail now. Of those that have failed
+// before and were not named, only the number is known.
+func (v *view) blame(now []objects.FailedNode) {
+	s := &v.status
+	all, failing := slices.Clone(now), namesOf(now)
+	for _, b := range s.Failed {
 		if v.isMember(b.Name) && !failing[b.Name] {
-			out = append(out, b)
+			all = append(all, b)
 		}
 	}
-	slices.SortFunc(out, func(a, b objects.FailedNode) int { return strings.Compare(a.Name, b.Name) })
-	return out
+	number := len(all)
+	if before := int(s.FailedCount); before > len(s.Failed) {
+		number = max(number, before)
+	}
+	v.name(all, number)
+}
+
+// name has the status name the first nodes that have failed, and their number, so that it is never too large to be
+// written. Those that it names already stay, since each that is named anew is an event.
+func (v *view) name(failed []objects.FailedNode, number int) {
+	s := &v.status
+	byName := func(a, b objects.FailedNode) int { return strings.Compare(a.Name, b.Name) }
+	known, first := namesOf(s.Failed), slices.SortedFunc(slices.Values(failed), byName)
+	slices.SortStableFunc(first, func(a, b objects.FailedNode) int {
+		switch {
+		case known[a.Name] == known[b.Name]:
+			return 0
+		case known[a.Name]:
+			return -1
+		}
+		return 1
+	})
+	first = first[:min(len(first), maxFailing)]
+	slices.SortFunc(first, byName)
+	s.Failed, s.FailedCount = first, int32(number)
 }
 
 func namesOf(failed []objects.FailedNode) map[string]bool {

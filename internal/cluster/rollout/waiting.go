@@ -31,7 +31,7 @@ func (v *view) givenUp() string {
 	for i, f := range v.status.Failed {
 		names[i] = f.Name
 	}
-	where := some(names)
+	where := someOf(names, int(v.status.FailedCount))
 	if where == "" {
 		where = "nodes that are gone"
 	}
@@ -106,12 +106,16 @@ const mostNamed = 3
 
 // some joins the first of several names, and says how many more there are. Their order is by name, so that two
 // controllers, each of which has its own node last, write the same.
-func some(names []string) string {
+func some(names []string) string { return someOf(names, len(names)) }
+
+// someOf is some if not all of a number of names are known.
+func someOf(names []string, number int) string {
 	slices.Sort(names)
-	if more := len(names) - mostNamed; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNamed], "; "), more)
+	text := strings.Join(names[:min(len(names), mostNamed)], "; ")
+	if more := number - mostNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
-	return strings.Join(names, "; ")
+	return text
 }
 
 func has(names []string) string {

@@ -31,6 +31,9 @@ type Node struct {
 	} `json:"spec"`
 	Status struct {
 		Conditions []metav1.Condition `json:"conditions"`
+		NodeInfo   struct {
+			BootID string `json:"bootID"`
+		} `json:"nodeInfo"`
 	} `json:"status"`
 }
 

@@ -167,13 +167,13 @@ func (p Planner) policy(ctx context.Context) (disruption.Cluster, problem.Report
 	return disruption.Cluster{}, nil, err
 }
 
-// overlaid returns the cluster's MachineConfigs, without rendered ones, with the proposed ones in place of those
-// of their names. Of the cluster's own, only what is unusable is reported.
+// overlaid returns the cluster's MachineConfigs, without those of the renderer, with the proposed ones in place of
+// those of their names. Of the cluster's own, only what is unusable is reported.
 func (p Planner) overlaid(read []object, proposed []*authored.MachineConfig) ([]*authored.MachineConfig, problem.Report) {
 	var report problem.Report
 	all := slices.Clone(proposed)
 	for _, d := range read {
-		if strings.HasPrefix(d.name, api.RenderedPrefix) || slices.ContainsFunc(proposed, func(mc *authored.MachineConfig) bool { return mc.Name == d.name }) {
+		if api.IsResult(d.name) || slices.ContainsFunc(proposed, func(mc *authored.MachineConfig) bool { return mc.Name == d.name }) {
 			continue
 		}
 		found, problems := authored.Decode(inCluster(d.name), d.text, p.Renderer.Rules)
@@ -187,8 +187,8 @@ func inCluster(name string) string { return "MachineConfig " + name + " of the c
 // ofRenderer refuses names that only a renderer gives.
 func ofRenderer(proposed []*authored.MachineConfig) (report problem.Report) {
 	for _, mc := range proposed {
-		if strings.HasPrefix(mc.Name, api.RenderedPrefix) {
-			p := problem.Errorf("$.metadata.name", "%s is the name of a rendered MachineConfig: pools merge those of authors, and ignore it", problem.Quoted(mc.Name))
+		if api.IsResult(mc.Name) {
+			p := problem.Errorf("$.metadata.name", "%s is a name that only the renderer gives: pools merge those of authors, and ignore it", problem.Quoted(mc.Name))
 			p.File = mc.File()
 			report.Add(p)
 		}

@@ -103,7 +103,7 @@ func TestPlan(t *testing.T) {
 		"hyperthreads are lost":        {change: mc("60-smt", "worker", `{"kernelArguments":["nosmt"]}`), want: "old reboot drain 1, young reboot drain 1, lost unknown 2", warns: "lose up to half of their CPUs"},
 		"what a machine cannot change": {change: mc("60-fips", "worker", `{"fips":true}`), want: "old refused 0, young refused 0, lost unknown 1", warns: "2 nodes refuse"},
 		"for nobody":                   {change: mc("60-file", "storage", file), problem: "no pool of the cluster takes"},
-		"a rendered one":               {change: mc("rendered-worker-2", "worker", file), problem: "the name of a rendered MachineConfig"},
+		"a rendered one":               {change: mc("rendered-worker-2", "worker", file), problem: "a name that only the renderer gives"},
 		"paused": {change: mc("60-file", "worker", file), want: "old reboot drain 1, young reboot drain 1, lost unknown 2", warns: "paused",
 			onCluster: func(s server) { s[pools].([]any)[0].(map[string]any)["spec"].(map[string]any)["paused"] = true }},
 		"a policy of the cluster": {change: mc("60-file", "worker", file), want: "old live 1, young live 1, lost unknown 2", onCluster: func(s server) {
@@ -228,10 +228,28 @@ func TestPlanRuntimes(t *testing.T) {
 func TestPlanReportsAll(t *testing.T) {
 	s := fleet(t)
 	s[configs] = append(s[configs].([]any), object(t, mc("70-bad", "worker", `{"kernelType":"none","fips":1}`)))
-	p := planOf(t, s, proposed(t, mc("rendered-x", "worker", `{}`)))
-	for _, want := range []string{"MachineConfig 70-bad of the cluster", "kernelType", "fips", "rendered-x"} {
+	p := planOf(t, s, proposed(t, mc("rendered-x", "worker", `{}`), mc("fetched-x", "worker", `{}`)))
+	for _, want := range []string{"MachineConfig 70-bad of the cluster", "kernelType", "fips", "rendered-x", "fetched-x"} {
 		if !strings.Contains(p.Problems.String(), want) {
 			t.Errorf("the report lacks %s: %v", want, p.Problems)
+		}
+	}
+}
+
+// TestPlanIgnoresResults: what the renderer has made is not merged, also by a pool that selects what has no role.
+func TestPlanIgnoresResults(t *testing.T) {
+	to := func(made ...any) string {
+		s := fleet(t)
+		s[pools].([]any)[0].(map[string]any)["spec"].(map[string]any)["machineConfigSelector"] =
+			object(t, `{"matchExpressions":[{"key":"machineconfiguration.openshift.io/role","operator":"NotIn","values":["master"]}]}`)
+		s[configs] = append(s[configs].([]any), made...)
+		return planOf(t, s, nil).Pools[1].To
+	}
+	const spec = `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":%q},"spec":{"kernelArguments":["audit=1"],"config":{"ignition":{"version":"3.4.0"}}}}`
+	want := to()
+	for name, ignored := range map[string]bool{"fetched-0123": true, "rendered-0123": true, "60-mine": false} {
+		if got := to(object(t, fmt.Sprintf(spec, name))); (got == want) != ignored || got == "" {
+			t.Errorf("with %s the pool would have %q, without it %q", name, got, want)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"machine-pivot/internal/cluster/api"
@@ -122,7 +121,7 @@ func judgePool(f Facts, p objects.MachineConfigPool, nodes []Node, systems map[s
 	}
 	sortMachines(out.Machines)
 	out.State = state(p, out)
-	if out.State != StateUpdated {
+	if rollout.Waiting != "" || out.State != StateUpdated {
 		out.Waiting = waiting(p, rollout)
 	}
 	out.Expected = expected(f, p, out)
@@ -204,9 +203,12 @@ func machine(n Node, target string, system api.NodeSystemStatus, rollout objects
 	for _, argument := range system.KernelArguments.Missing {
 		m.MissingArguments = append(m.MissingArguments, api.BoundedReason(argument))
 	}
-	m.Reason = cmp.Or(m.Reason, failed(n.Metadata.Name, rollout), drift(m.MissingArguments))
-	m.Updated = target != "" && a[api.CurrentConfig] == target && a[api.DesiredConfig] == target &&
-		(m.State == api.StateDone || m.State == "")
+	unproven := ""
+	if m.State == api.StateDone {
+		unproven = objects.SystemOf(system).Unproven(a[api.CurrentConfig], n.Status.NodeInfo.BootID)
+	}
+	m.Reason = cmp.Or(m.Reason, failed(n.Metadata.Name, rollout), api.BoundedReason(unproven))
+	m.Updated = objects.HasConfig(target, a, unproven)
 	return m
 }
 
@@ -218,13 +220,6 @@ func failed(name string, rollout objects.PoolRolloutStatus) string {
 		}
 	}
 	return ""
-}
-
-func drift(missing []string) string {
-	if len(missing) == 0 {
-		return ""
-	}
-	return "the running kernel lacks " + strings.Join(missing, " ")
 }
 
 // sortMachines puts first what a person looks for: nodes that have failed, then those that are being changed,

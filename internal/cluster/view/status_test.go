@@ -95,7 +95,8 @@ func degraded() view.Facts {
 	}}
 	f.Nodes[1].Metadata.Labels["node-role.kubernetes.io/worker"] = "" // as nodes of custom pools have
 	f.Nodes[1].Status.Conditions[0].Status = metav1.ConditionUnknown
-	f.Systems = []objects.NodeSystem{{ObjectMeta: metav1.ObjectMeta{Name: "i1"}, Status: api.NodeSystemStatus{KernelArguments: api.KernelArguments{Missing: []string{"nosmt"}}}}}
+	f.Systems = []objects.NodeSystem{{ObjectMeta: metav1.ObjectMeta{Name: "i1"}, Status: api.NodeSystemStatus{
+		AgentVersion: "1", Config: api.ConfigNames{Current: newConfig}, KernelArguments: api.KernelArguments{Missing: []string{"nosmt"}}}}}
 	return f
 }
 
@@ -213,5 +214,41 @@ func TestArraysInJSON(t *testing.T) {
 	text, err := json.Marshal(s)
 	if err != nil || strings.Contains(string(text), "null") {
 		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// TestUpdatedIsProven: a node counts as one that has the target by the same rule as the controller's, and what the rollout
+// waits for is shown also if all nodes have it.
+func TestUpdatedIsProven(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(n *view.Node, s *api.NodeSystemStatus)
+		updated int
+		reason  string
+	}{
+		"proven":             {func(*view.Node, *api.NodeSystemStatus) {}, 1, ""},
+		"no agent":           {func(_ *view.Node, s *api.NodeSystemStatus) { *s = api.NodeSystemStatus{} }, 1, ""},
+		"booted since":       {func(n *view.Node, _ *api.NodeSystemStatus) { n.Status.NodeInfo.BootID = "2" }, 0, "has booted, and its agent has not reported since"},
+		"another one runs":   {func(_ *view.Node, s *api.NodeSystemStatus) { s.Config.Current = oldConfig }, 0, "and its system is \"" + oldConfig},
+		"a missing argument": {func(_ *view.Node, s *api.NodeSystemStatus) { s.KernelArguments.Missing = []string{"audit=1"} }, 0, "lacks the kernel argument audit=1"},
+		"a failed proof": {func(_ *view.Node, s *api.NodeSystemStatus) {
+			s.Proof = &api.Proof{Differences: []string{"file /etc/a: differs"}}
+		}, 0, "/etc/a"},
+		"without a state": {func(n *view.Node, _ *api.NodeSystemStatus) { delete(n.Metadata.Annotations, api.StateOfNode) }, 0, ""},
+		"in change": {func(n *view.Node, _ *api.NodeSystemStatus) {
+			n.Metadata.Annotations[api.StateOfNode] = api.StateWorking
+		}, 0, ""},
+		"another one is wanted": {func(n *view.Node, _ *api.NodeSystemStatus) { n.Metadata.Annotations[api.DesiredConfig] = oldConfig }, 0, ""},
+	} {
+		n, s := newNode("w1", "worker", newConfig, newConfig, api.StateDone, ""), objects.NodeSystem{ObjectMeta: metav1.ObjectMeta{Name: "w1"}}
+		n.Status.NodeInfo.BootID = "1"
+		s.Status = api.NodeSystemStatus{AgentVersion: "1", BootID: "1", Config: api.ConfigNames{Current: newConfig}}
+		c.change(&n, &s.Status)
+		r := objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Status: objects.PoolRolloutStatus{Target: newConfig, Waiting: "waits: Deployment shop/front is not available"}}
+		got, _ := view.Judge(view.Facts{Now: now(), Pools: []objects.MachineConfigPool{newPool("worker", newConfig)}, Nodes: []view.Node{n},
+			Systems: []objects.NodeSystem{s}, Rollouts: []objects.PoolRollout{r}}, "")
+		p := got.Pools[0]
+		if p.Counts.Updated != c.updated || (p.State == view.StateUpdated) != (c.updated == 1) || p.Waiting != r.Status.Waiting || !strings.Contains(p.Machines[0].Reason, c.reason) {
+			t.Errorf("%s: %s, %+v, waits %q, %q", name, p.State, p.Counts, p.Waiting, p.Machines[0].Reason)
+		}
 	}
 }

@@ -167,7 +167,7 @@ func (f *simulated) join(ctx context.Context, name, pool string) {
 	if pool == "master" {
 		labels[roleOf("control-plane")] = ""
 	}
-	n := &rollout.Node{Name: name, Labels: labels, BootID: name + "-0", System: &rollout.System{Current: "old", BootID: name + "-0"},
+	n := &rollout.Node{Name: name, Labels: labels, BootID: name + "-0", System: &objects.System{Current: "old", BootID: name + "-0"},
 		Annotations: map[string]string{api.DesiredConfig: "old", api.CurrentConfig: "old", api.StateOfNode: api.StateDone}}
 	f.machines[name] = machines.New(name, f, "old", rand.New(rand.NewPCG(f.rand.Uint64(), 1)), 5)
 	f.write(func() error {
@@ -231,7 +231,7 @@ func (f *simulated) seen(o *corev1.Node) {
 	before := f.nodes[o.Name]
 	f.nodes[o.Name] = n
 	if before == nil {
-		n.System = &rollout.System{Current: "old", BootID: n.BootID}
+		n.System = &objects.System{Current: "old", BootID: n.BootID}
 		return
 	}
 	n.System = before.System

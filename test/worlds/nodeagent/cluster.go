@@ -99,9 +99,13 @@ func (c cluster) PublishSystem(_ context.Context, _ node.Node, s api.NodeSystemS
 }
 
 // PublishUpdate implements node.Cluster.
-func (c cluster) PublishUpdate(_ context.Context, _ node.Node, s api.MachineConfigNodeStatus) error {
+func (c cluster) PublishUpdate(_ context.Context, of node.Node, p api.Progressed) error {
 	return c.call("publish update", func() error {
-		c.w.Updates = append(c.w.Updates, s)
+		var before []api.Condition
+		if n := len(c.w.Updates); n > 0 {
+			before = c.w.Updates[n-1].Conditions
+		}
+		c.w.Updates = append(c.w.Updates, p.Status(of.Annotations[api.CurrentConfig], before, c.w.Clock))
 		return nil
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hands"
@@ -164,6 +165,10 @@ func (w *World) compare() hands.Verify {
 	if w.Configs[w.Machine.Current].Differs {
 		v.Differences = append(v.Differences, hands.Difference{Class: "arguments", Name: "quiet", Wrong: "missing", Message: "kernel argument quiet is missing"})
 	}
+	for i := range w.Configs[w.Machine.Current].Arguments {
+		name := fmt.Sprintf("a%d=%s", i, strings.Repeat("x", 3000))
+		v.Differences = append(v.Differences, hands.Difference{Class: "arguments", Name: name, Wrong: "missing", Message: "kernel argument " + name + " is missing"})
+	}
 	if w.Machine.Drifted {
 		v.Differences = append(v.Differences, hands.Difference{Class: "file", Name: "/etc/a", Wrong: "differs", Message: "file /etc/a: differs"})
 	}
@@ -214,6 +219,9 @@ func (w *World) endRun() {
 	m := &w.Machine
 	m.run.State, m.run.Failure = hands.RunEnded, w.carryOut(m.run.Request)
 	m.run.Result = &hands.Result{}
+	for i := range w.Configs[m.run.Request.Config].LeftOut {
+		m.run.Result.LeftOut = append(m.run.Result.LeftOut, fmt.Sprintf("part %d %s", i, strings.Repeat("x", 3000)))
+	}
 	m.run.Rebooting = m.run.Failure == nil && m.run.Request.Verb == hands.Apply && m.Pending != ""
 }
 

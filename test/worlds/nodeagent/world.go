@@ -71,6 +71,9 @@ type Config struct {
 	Lost          int  // how often a power cut takes its commit away
 	Differs       bool // the new system fails its proof
 	Unavailable   int  // how often its download fails
+
+	Arguments int // that the new system lacks
+	LeftOut   int // parts that only an installation can make, and that are left out
 }
 
 // New returns a world in which a node has the MachineConfig a, and a number of others exist.
