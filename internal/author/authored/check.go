@@ -13,6 +13,7 @@ import (
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/machineconfig/ownfiles"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
@@ -108,7 +109,7 @@ func Check(m *MachineConfig, rules Rules) problem.Report {
 }
 
 // checkMerged has Ignition validate the merged config, which can be invalid though each part is
-// valid, and checks the pinning files in it.
+// valid, and checks the files in it that this project reads.
 func checkMerged(config ignition.Config, line kargs.Line, rules Rules, report *problem.Report) {
 	if reflect.DeepEqual(config, ignition.Empty()) {
 		return // as with MachineConfigs that have arguments only
@@ -117,6 +118,24 @@ func checkMerged(config ignition.Config, line kargs.Line, rules Rules, report *p
 	_, problems := legacy.Parse(ignition.Marshal(config))
 	report.Add(problems.Errors().Below(n.Path)...) // warnings were reported for each part
 	checkPinning(n.At(".storage.files"), config, line, rules)
+	checkOwn(n, config)
+}
+
+// checkOwn refuses files that pivot itself reads and could not. Contents that cannot be read are
+// reported elsewhere.
+func checkOwn(n document.Node, config ignition.Config) {
+	room := NewRoom()
+	for i, f := range config.Storage.Files {
+		parse := ownfiles.ParserOf(f.Path)
+		if parse == nil {
+			continue
+		}
+		if content, err := ignition.Content(f.Contents, room); err == nil {
+			if err := parse(content); err != nil {
+				n.At(jsonpath.Of("storage", "files", i)).Fail("%v", err)
+			}
+		}
+	}
 }
 
 // checkPinning checks all of CRI-O's drop-ins and the kubelet's file against each other and against

@@ -223,6 +223,7 @@ func TestCheckMerged(t *testing.T) {
 		{"warning: $.spec.kernelArguments: nosmt switches the second threads of all cores off", []string{files(pinned("0-1", "")), `{"kernelArguments":["nosmt"]}`}},
 		{"error: $.spec.config.storage.files: file /etc/kubernetes/openshift-workload-pinning: workload \"management\": its CPUs \"2\" differ",
 			[]string{files(pinned("0-1", "")), files(strings.TrimPrefix(pinned("2", ""), pinned("2", "")[:strings.Index(pinned("2", ""), `},{`)+2]))}},
+		{"error: $.spec.config.storage.files[0]: pivot could not read its file firstboot.conf: ", []string{files(`{"path":"/etc/pivot/firstboot.conf","contents":{"source":"data:,reboot-method%3Dkexecc"}}`)}},
 		{"error: $: it has 16", []string{files(`{"path":"/a","contents":{"source":"data:,` + strings.Repeat("x", 1_600_000) + `"}}`)}},
 		{"warning: $: it has 14", []string{files(`{"path":"/a","contents":{"source":"data:,` + strings.Repeat("x", 1_400_000) + `"}}`)}},
 	} {

@@ -21,6 +21,7 @@ import (
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/machineconfig/ownfiles"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
@@ -181,7 +182,7 @@ func checkMachineConfig(text []byte, old object, known Known) (report problem.Re
 	mc := *all[0]
 	weakens = weakened(mc.Spec, old.Spec, rules.KernelArguments)
 	report.Add(checkMerged(mc, known.Others, rules)...)
-	mc.Spec.Config = pinned(mc.Spec.Config)
+	mc.Spec.Config = judgedWhole(mc.Spec.Config)
 	alone, err := authored.Merge([]*authored.MachineConfig{&mc}, authored.Images{})
 	if err != nil {
 		report.Fail("$", "%v", err)
@@ -193,15 +194,16 @@ func checkMachineConfig(text []byte, old object, known Known) (report problem.Re
 	return distinct(report), weakens
 }
 
-// pinned returns the part of a config that is judged together with kernel arguments: the files of CPU
-// partitioning. Decode has judged the rest, which can be large, and a first boot finds it applied by Ignition.
-func pinned(c *ignition.Config) *ignition.Config {
+// judgedWhole returns the part of a config that is judged by its contents: the files of CPU partitioning, and
+// those that pivot reads. Decode has judged the rest, which can be large, and a first boot finds it applied by
+// Ignition.
+func judgedWhole(c *ignition.Config) *ignition.Config {
 	chosen := ignition.Empty()
 	if c == nil {
 		return &chosen
 	}
 	for _, f := range c.Storage.Files {
-		if pinning.IsPinningPath(f.Path) {
+		if pinning.IsPinningPath(f.Path) || ownfiles.ParserOf(f.Path) != nil {
 			chosen.Storage.Files = append(chosen.Storage.Files, f)
 		}
 	}

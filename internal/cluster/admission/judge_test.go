@@ -75,6 +75,7 @@ func TestJudge(t *testing.T) {
 		{name: "no problem with itself", object: mc("50-other", `{"kernelArguments":["smt-enabled=on"]}`)},
 		{name: "a file of the daemon's", object: mc("a", `{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/run/machine-config-daemon-force"}]}}}`),
 			problems: []string{"skip its checks"}},
+		{name: "a file that pivot cannot read", object: mc("a", withFile("/etc/pivot/kernel-args.policy", "data:,refuse%20debug")), problems: []string{"say why"}},
 		{name: "no Ignition config", object: mc("a", `{"config":{"ignition":{"version":"9.9.9"}}}`), problems: []string{"version"}},
 		{name: "a generated name", object: strings.Replace(mc("a", `{}`), `"name":"a"`, `"generateName":"a-"`, 1)},
 
