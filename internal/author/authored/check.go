@@ -20,14 +20,11 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Limits on decompressed contents, in bytes.
-const (
-	maxInline = 16 << 20 // of one file
-	maxInput  = 64 << 20 // of all files together that one command reads
-)
+// maxInput limits the decompressed contents of all files together that one command reads, in bytes.
+const maxInput = 64 << 20
 
 // NewRoom returns the room for the contents of all MachineConfigs that one command reads.
-func NewRoom() *ignition.Room { return ignition.NewRoom(maxInline, maxInput) }
+func NewRoom() *ignition.Room { return ignition.NewRoom(ignition.MaxContent, maxInput) }
 
 // maxRendered is the maximum size of an object in etcd, in bytes of JSON.
 const maxRendered = 1_572_864

@@ -23,11 +23,9 @@ import (
 	"machine-pivot/internal/projection"
 )
 
-// Limits on decompressed contents, in bytes.
-const (
-	maxContent  = 1 << 20  // of one file
-	maxContents = 16 << 20 // of all files together: a cluster's MachineConfig has at most 1.5 MiB, in any form
-)
+// maxContents limits the decompressed contents of all files together, in bytes. A cluster's
+// MachineConfig has at most 1.5 MiB, in any form.
+const maxContents = ignition.MaxContent
 
 // Asked is what a config requests.
 type Asked struct {
@@ -41,7 +39,7 @@ type Asked struct {
 // document paths are in without are left out.
 func Of(n document.Node, config ignition.Config, without map[string]bool) Asked {
 	m := maker{at: map[string]string{}, keeps: map[string]hostfiles.Keeps{}, without: without}
-	storage, room := n.Get("storage"), ignition.NewRoom(maxContent, maxContents)
+	storage, room := n.Get("storage"), ignition.NewRoom(ignition.MaxContent, maxContents)
 	for i, f := range storage.Get("files").Items() {
 		m.add(f, config.Storage.Files[i].Path, func() (hostfiles.File, error) { return file(config.Storage.Files[i], room) })
 	}

@@ -1,6 +1,10 @@
 package stories_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,9 +16,12 @@ import (
 
 	"machine-pivot/day2"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 )
@@ -225,5 +232,32 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestLargestFile (D237): the largest file that authors' checks accept is applied, and is compared;
+// both refuse a larger one.
+func TestLargestFile(t *testing.T) {
+	h := hostdir.New(t)
+	for _, size := range []int{ignition.MaxContent, ignition.MaxContent + 1} {
+		var packed bytes.Buffer
+		z := gzip.NewWriter(&packed)
+		_, err := z.Write(bytes.Repeat([]byte("x"), size))
+		must(t, errors.Join(err, z.Close()))
+		spec := "  config: {ignition: {version: 3.4.0}, storage: {files: [{path: /etc/large, contents: {compression: gzip, source: \"data:;base64," +
+			base64.StdEncoding.EncodeToString(packed.Bytes()) + "\"}}]}}\n"
+		_, report := authored.Decode("", []byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: a, labels: {machineconfiguration.openshift.io/role: worker}}\nspec:\n"+spec),
+			authored.Rules{KernelArguments: kargs.DefaultPolicy()})
+		changed, notes, err := apply(t, h, spec)
+		if fits := size == ignition.MaxContent; changed != fits || (err == nil) != fits || report.Failed() == fits {
+			t.Fatalf("%d bytes: changed %v, %v: %s; for authors: %s", size, changed, err, notes, report)
+		}
+		if drift := verify(t, h); drift != "" {
+			t.Errorf("drift %q", drift)
+		}
+	}
+	h.Write("/etc/large", bytes.Repeat([]byte("y"), ignition.MaxContent))
+	if drift := verify(t, h); drift == "" {
+		t.Error("no drift, though the file differs")
 	}
 }
