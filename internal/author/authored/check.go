@@ -30,11 +30,18 @@ func NewRoom() *ignition.Room { return ignition.NewRoom(ignition.MaxContent, max
 const maxRendered = 1_572_864
 
 // CheckConfig checks a config for what Ignition does not check, and where the machine-config daemon
-// is stricter. n is the node of the config, room is for its contents.
-func CheckConfig(n document.Node, config ignition.Config, room *ignition.Room) {
-	checkFiles(n, config, room)
+// is stricter, and its kernel arguments by the policy in rules. n is the node of the config; rules have
+// a Room.
+func CheckConfig(n document.Node, config ignition.Config, rules Rules) {
+	checkFiles(n, config, rules.Room)
 	checkNames(n, config)
+	for i, entry := range ignition.Arguments(config) {
+		spec.CheckArgument(n.At(inConfig+jsonpath.Element(i)), entry, rules.KernelArguments)
+	}
 }
+
+// inConfig is where an Ignition config has kernel arguments.
+const inConfig = ".kernelArguments.shouldExist"
 
 // checkNames refuses names that no file can have. Ignition would fail on them during the boot.
 func checkNames(n document.Node, config ignition.Config) {
@@ -91,18 +98,27 @@ func checkFiles(n document.Node, config ignition.Config, room *ignition.Room) {
 // Paths are those of the merged object.
 func Check(m *MachineConfig, rules Rules) problem.Report {
 	var report problem.Report
-	spec.Contradictions("$.spec", m.Spec.KernelArguments, m.Spec.FIPS, &report)
+	n := document.Node{Path: "$.spec", Report: &report}
+	m.Spec.contradictions(n)
 	if err := spec.CheckTogether(m.Spec.KernelType, m.Spec.Extensions); err != nil {
 		report.Fail("$.spec.extensions", "%v", err)
 	}
-	line := spec.CommandLine(m.Spec.KernelArguments)
-	spec.CheckLength(document.Node{Path: "$.spec.kernelArguments", Report: &report}, m.Spec.KernelArguments)
+	line := spec.CommandLine(m.Spec.Arguments())
+	spec.CheckLength(n.At(".kernelArguments"), m.Spec.Arguments())
 	checkThreads(line, &report)
 	if m.Spec.Config != nil {
 		checkMerged(*m.Spec.Config, line, rules, &report)
 	}
 	checkSize(m, &report)
 	return report
+}
+
+// contradictions reports kernel arguments that contradict the member fips. n is the node of the spec.
+func (s Spec) contradictions(n document.Node) {
+	spec.Contradictions(n.At(".kernelArguments"), s.KernelArguments, s.FIPS)
+	if s.Config != nil {
+		spec.Contradictions(n.At(".config"+inConfig), ignition.Arguments(*s.Config), s.FIPS)
+	}
 }
 
 // checkMerged has Ignition validate the merged config, which can be invalid though each part is

@@ -135,7 +135,7 @@ func (s source) child(ctx context.Context, p ignition.Place) (ignition.Config, b
 		return ignition.Config{}, false
 	}
 	var report problem.Report
-	authored.CheckConfig(document.Node{Report: &report}, config, s.taker.room)
+	authored.CheckConfig(document.Node{Report: &report}, config, authored.Rules{KernelArguments: s.taker.policy, Room: s.taker.room})
 	below.add(report...)
 	return below.whole(ctx, config), true
 }

@@ -194,14 +194,15 @@ func checkMachineConfig(text []byte, old object, known Known) (report problem.Re
 	return distinct(report), weakens
 }
 
-// judgedWhole returns the part of a config that is judged by its contents: the files of CPU partitioning, and
-// those that pivot reads. Decode has judged the rest, which can be large, and a first boot finds it applied by
+// judgedWhole returns the part of a config that is judged by its contents, or with the rest of a spec: the files
+// of CPU partitioning, those that pivot reads, and kernel arguments. Decode has judged the rest, which can be large, and a first boot finds it applied by
 // Ignition.
 func judgedWhole(c *ignition.Config) *ignition.Config {
 	chosen := ignition.Empty()
 	if c == nil {
 		return &chosen
 	}
+	chosen.KernelArguments = c.KernelArguments
 	for _, f := range c.Storage.Files {
 		if pinning.IsPinningPath(f.Path) || ownfiles.ParserOf(f.Path) != nil {
 			chosen.Storage.Files = append(chosen.Storage.Files, f)
@@ -213,7 +214,11 @@ func judgedWhole(c *ignition.Config) *ignition.Config {
 // checkMerged returns the problems that the roles of a MachineConfig have only with it. Those that they have
 // already must not keep anybody from mending another one.
 func checkMerged(mc authored.MachineConfig, others []*authored.MachineConfig, rules authored.Rules) (added problem.Report) {
-	mc.Spec.Config = nil
+	config := ignition.Empty()
+	if mc.Spec.Config != nil {
+		config.KernelArguments = mc.Spec.Config.KernelArguments
+	}
+	mc.Spec.Config = &config
 	without := slices.DeleteFunc(slices.Clone(others), func(o *authored.MachineConfig) bool { return o.Name == mc.Name })
 	before, _ := pool.Validate(others, rules)
 	after, err := pool.Validate(append(without, &mc), rules)
