@@ -2,7 +2,6 @@ package authored
 
 import (
 	"errors"
-	"io/fs"
 	"reflect"
 	"slices"
 	"strings"
@@ -30,10 +29,10 @@ func NewRoom() *ignition.Room { return ignition.NewRoom(ignition.MaxContent, max
 const maxRendered = 1_572_864
 
 // CheckConfig checks a config for what Ignition does not check, and where the machine-config daemon
-// is stricter, and its kernel arguments by the policy in rules. n is the node of the config; rules have
-// a Room.
-func CheckConfig(n document.Node, config ignition.Config, rules Rules) {
-	checkFiles(n, config, rules.Room)
+// is stricter, and its kernel arguments by the policy in rules. n is the node of the config, version is the
+// one that it was written in; rules have a Room.
+func CheckConfig(n document.Node, config ignition.Config, version string, rules Rules) {
+	checkFiles(n, config, version, rules.Room)
 	checkNames(n, config)
 	for i, entry := range ignition.Arguments(config) {
 		spec.CheckArgument(n.At(inConfig+jsonpath.Element(i)), entry, rules.KernelArguments)
@@ -67,10 +66,10 @@ func checkNames(n document.Node, config ignition.Config) {
 	}
 }
 
-func checkFiles(n document.Node, config ignition.Config, room *ignition.Room) {
+func checkFiles(n document.Node, config ignition.Config, version string, room *ignition.Room) {
 	for i, f := range config.Storage.Files {
 		at := jsonpath.Of("storage", "files", i)
-		if f.Mode != nil && (*f.Mode < 0 || *f.Mode > int(fs.ModePerm)) {
+		if f.Mode != nil && (*f.Mode < 0 || *f.Mode > ignition.MaxMode(version)) {
 			n.At(at+".mode").Fail("%#o: beyond 0777 there is nothing that the machine-config daemon takes", *f.Mode)
 		}
 		if f.Path == "/run/machine-config-daemon-force" {

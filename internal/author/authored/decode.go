@@ -160,6 +160,6 @@ func decodeConfig(n document.Node, rules Rules) *ignition.Config {
 	if ignition.Later(version.Text()) {
 		version.Warn("a cluster's machine-config operator accepts versions up to %[1]s only; what pivot renders is of version %[1]s", ignition.Version)
 	}
-	CheckConfig(n, config, rules)
+	CheckConfig(n, config, version.Text(), rules)
 	return &config
 }
