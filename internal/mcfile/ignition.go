@@ -60,15 +60,15 @@ func fileNode(n document.Node, config ignition.Config, path string) document.Nod
 }
 
 // checkPinning checks the files of CPU partitioning for consistency with each other and with
-// the machine's CPUs.
+// the machine's CPUs. What another file of the machine can supply is left to the check of the machine.
 func checkPinning(n document.Node, config ignition.Config, all []hostfiles.File, host Host) {
 	contents := map[string][]byte{}
 	for _, f := range all {
-		if pinning.IsPinningPath(f.Path) && f.Kind == hostfiles.KindFile {
+		if pinning.IsRead(f.Path) && f.Kind == hostfiles.KindFile {
 			contents[f.Path] = f.Content
 		}
 	}
-	for _, p := range pinning.Check(contents, host.CPUs) {
+	for _, p := range pinning.Inspect(pinning.Input{Files: contents, Machine: pinning.CPUsOnly(host.CPUs), Partial: true}).Problems {
 		n.Report.Add(p.Within(fileNode(n, config, p.Path).Path, "file "+p.Path+": "))
 	}
 }

@@ -150,12 +150,12 @@ func checkOwn(n document.Node, config ignition.Config) {
 	}
 }
 
-// checkPinning checks all of CRI-O's drop-ins and the kubelet's file against each other and against
-// the machines. n is the node of the files.
+// checkPinning checks all files of CRI-O and kubelet that CPU partitioning is read from against each
+// other and against the machines. n is the node of the files.
 func checkPinning(n document.Node, config ignition.Config, line kargs.Line, rules Rules) {
 	contents, room := map[string][]byte{}, NewRoom()
 	for _, f := range config.Storage.Files {
-		if !pinning.IsPinningPath(f.Path) {
+		if !pinning.IsRead(f.Path) {
 			continue
 		}
 		if content, err := ignition.Content(f.Contents, room); err == nil {

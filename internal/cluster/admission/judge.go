@@ -204,7 +204,7 @@ func judgedWhole(c *ignition.Config) *ignition.Config {
 	}
 	chosen.KernelArguments = c.KernelArguments
 	for _, f := range c.Storage.Files {
-		if pinning.IsPinningPath(f.Path) || ownfiles.ParserOf(f.Path) != nil {
+		if pinning.IsRead(f.Path) || ownfiles.ParserOf(f.Path) != nil {
 			chosen.Storage.Files = append(chosen.Storage.Files, f)
 		}
 	}
