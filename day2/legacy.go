@@ -10,17 +10,14 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/kargs"
 )
 
-// The files of the old pivot tool that a pivot by hand honors. What they ask for becomes
-// part of the one transaction. The first two are not removed: the same request again
-// changes nothing.
-const (
-	PullspecPath     = "/etc/pivot/image-pullspec" // the image, if none is given
-	KernelArgsPath   = "/etc/pivot/kernel-args"    // changes of kernel arguments: see kargs.ParseLegacy
-	rebootNeededPath = "/run/pivot/reboot-needed"  // if it exists, the machine reboots
-)
+// A pivot by hand honors files of the old pivot tool: imageref.PullspecPath, kargs.LegacyPath, and
+// rebootNeededPath: if it exists, the machine reboots. What they ask for becomes part of the one
+// transaction. The first two are not removed: the same request again changes nothing.
+const rebootNeededPath = "/run/pivot/reboot-needed"
 
 // legacyFile returns the content of one of the old tool's files; "" if it does not exist.
 func (r *Rebase) legacyFile(path string) (string, error) {
@@ -43,7 +40,7 @@ func (r *Rebase) reference(ctx context.Context, prepared Prepared) (string, erro
 		image := r.Progress.Content.Downloaded.Image
 		return cmp.Or(image.Follows, image.Reference), nil
 	}
-	return r.legacyFile(PullspecPath)
+	return r.legacyFile(imageref.PullspecPath)
 }
 
 // kargs returns the requested changes of kernel arguments. The command line comes after the
@@ -52,13 +49,13 @@ func (r *Rebase) kargs() (kargs.Change, error) {
 	if r.Upgrade {
 		return kargs.Change{}, nil
 	}
-	text, err := r.legacyFile(KernelArgsPath)
+	text, err := r.legacyFile(kargs.LegacyPath)
 	if err != nil {
 		return kargs.Change{}, err
 	}
 	change, err := kargs.ParseLegacy(text)
 	if err != nil {
-		return kargs.Change{}, fault.New(fault.BadInput, "cannot use %s: %w", KernelArgsPath, err).WithHint("correct the file, or remove it: the arguments can be given to rebase")
+		return kargs.Change{}, fault.New(fault.BadInput, "cannot use %s: %w", kargs.LegacyPath, err).WithHint("correct the file, or remove it: the arguments can be given to rebase")
 	}
 	if change.New, err = r.Arguments(append(change.New, r.Append...)); err != nil {
 		return change, err

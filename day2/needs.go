@@ -15,18 +15,10 @@ import (
 )
 
 // judged adds to a plan what its changes need, by the machine's present rules. Rules that the
-// MachineConfig brings are only validated: they do not apply to that MachineConfig itself.
+// MachineConfig brings do not apply to that MachineConfig itself.
 func (a *Apply) judged(plan pivot.Plan) (pivot.Plan, error) {
 	if plan.Err() != nil {
 		return plan, plan.Err()
-	}
-	entries := plan.Ask().Entries
-	for _, f := range entries {
-		if f.Path == disruption.RulesPath && f.Kind == hostfiles.KindFile {
-			if _, report := disruption.Read(f.Path, f.Content); report.Failed() {
-				return plan, report.Err("the rules that the MachineConfig brings")
-			}
-		}
 	}
 	if a.When == RebootNow {
 		return plan.ForReboot("--reboot=now asks for one"), nil
@@ -35,7 +27,7 @@ func (a *Apply) judged(plan pivot.Plan) (pivot.Plan, error) {
 	if err != nil {
 		return plan, err
 	}
-	return plan.Judged(rules, a.liveBlockers(plan)...).WithDrain(rules, a.contents(entries)), nil
+	return plan.Judged(rules, a.liveBlockers(plan)...).WithDrain(rules, a.contents(plan.Ask().Entries)), nil
 }
 
 // contents returns the contents below /etc in the running system, and as entries ask for them.

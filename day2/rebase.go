@@ -14,7 +14,9 @@ import (
 	"machine-pivot/internal/machineconfig/extensions"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
 
@@ -22,7 +24,7 @@ import (
 // without a MachineConfig.
 type Rebase struct {
 	*machine.Machine
-	Image   string // "": the one in PullspecPath, or else the booted one
+	Image   string // "": the one in imageref.PullspecPath, or else the booted one
 	Upgrade bool   // the image is what the tag that the machine follows points to now; nothing else is asked for
 	Append  []string
 	Delete  []string
@@ -40,7 +42,7 @@ func (r *Rebase) Asked() bool {
 	if r.Upgrade || r.Image != "" || r.KernelType != "" || len(r.Append)+len(r.Delete)+len(r.Pinning)+len(r.Extensions) > 0 {
 		return true
 	}
-	for _, path := range []string{PullspecPath, KernelArgsPath} {
+	for _, path := range []string{imageref.PullspecPath, kargs.LegacyPath} {
 		if _, err := os.Stat(r.Host.Path(path)); err == nil {
 			return true
 		}

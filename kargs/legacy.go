@@ -6,7 +6,10 @@ import (
 	"strings"
 )
 
-// ParseLegacy parses the file /etc/pivot/kernel-args, with which installers before 4.5 and
+// LegacyPath is the file with the lines of ParseLegacy.
+const LegacyPath = "/etc/pivot/kernel-args"
+
+// ParseLegacy parses the file at LegacyPath, with which installers before 4.5 and
 // administrators requested kernel arguments. Each line has ADD or DELETE and one argument. Empty
 // lines and lines that begin with "#" are ignored. The error has one line for each invalid line;
 // the tools of that time silently skipped them.

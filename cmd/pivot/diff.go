@@ -13,6 +13,7 @@ import (
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/printable"
+	"machine-pivot/kargs"
 )
 
 // exitDifferent is the exit status of "diff --exit-code" if a machine would have to be changed.
@@ -20,7 +21,7 @@ const exitDifferent = 3
 
 func diffCommand() *cobra.Command {
 	var out cli.Output
-	var rulesFile string
+	var rulesFile, policyFile string
 	var exitCode bool
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
@@ -40,6 +41,10 @@ func diffCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			policy, err := readPolicy(policyFile)
+			if err != nil {
+				return err
+			}
 			var sides [2]day2.Config
 			for i, file := range args {
 				sides[i].File = file
@@ -47,7 +52,7 @@ func diffCommand() *cobra.Command {
 					return err
 				}
 			}
-			plan, leftOut, report, err := day2.Between(sides[0], sides[1], rules)
+			plan, leftOut, report, err := day2.Between(sides[0], sides[1], rules, policy)
 			if err == nil {
 				err = report.Err("the MachineConfigs")
 			}
@@ -75,8 +80,25 @@ func diffCommand() *cobra.Command {
 	}
 	out.Add(cmd, api.Plan)
 	cmd.Flags().StringVar(&rulesFile, "rules", "", "`FILE` with a machine's own rules, in the format of "+disruption.RulesPath)
+	cmd.Flags().StringVar(&policyFile, "karg-policy", "", "`FILE` with a machine's own rules for kernel arguments, in the format of "+kargs.PolicyPath)
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 3 if anything differs")
 	return cmd
+}
+
+// readPolicy returns the built-in policy for kernel arguments with the rules of a file, if one is given.
+func readPolicy(file string) (kargs.Policy, error) {
+	policy := kargs.DefaultPolicy()
+	if file == "" {
+		return policy, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return policy, fault.New(fault.BadInput, "cannot read the policy for kernel arguments: %w", err)
+	}
+	if policy, err = policy.Extend(string(text)); err != nil {
+		return policy, fault.New(fault.BadInput, "cannot use the policy for kernel arguments %s:\n%w", file, err)
+	}
+	return policy, nil
 }
 
 // readRules reads a machine's rules from a file, if one is given.

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/day2"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/projection"
@@ -133,7 +132,7 @@ func TestDamagedState(t *testing.T) {
 		mcfile.LeftOutPath:                               {"status"},
 		disruption.RulesPath:                             {"apply --dry-run " + set},
 		kargs.PolicyPath:                                 {"apply --dry-run " + set, "rebase --append-karg a"},
-		day2.KernelArgsPath:                              {"rebase --append-karg a"},
+		kargs.LegacyPath:                                 {"rebase --append-karg a"},
 		"/etc/ignition-machine-config-encapsulated.json": {"plan", "firstboot"},
 	} {
 		path := h.Path(file)

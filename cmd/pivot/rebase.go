@@ -9,7 +9,9 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/extensions"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/kargs"
 )
 
 // rebaseFlags are the inputs of a manual pivot.
@@ -103,8 +105,8 @@ func rebaseCommand() *cobra.Command {
 		Short: "Change image, kernel arguments, packages and CPU sets of this machine in one step",
 		Long: "Change image, kernel arguments, packages and CPU sets of this machine in one step. Everything else\n" +
 			"stays as it is; to apply a whole MachineConfig, use \"pivot apply\".\n" +
-			"Without IMAGE, the image in " + day2.PullspecPath + " is used, or the booted one if there is no such\n" +
-			"file. Lines ADD ARG and DELETE ARG in " + day2.KernelArgsPath + " are applied, too.",
+			"Without IMAGE, the image in " + imageref.PullspecPath + " is used, or the booted one if there is no such\n" +
+			"file. Lines ADD ARG and DELETE ARG in " + kargs.LegacyPath + " are applied, too.",
 		Example: "  pivot rebase registry.example/os@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 -r\n" +
 			"  pivot rebase oci-archive:/run/media/os.tar --append-karg nosmt --cpuset management=0-1\n" +
 			"  pivot rebase --delete-karg nosmt --dry-run",

@@ -28,21 +28,21 @@ func configCommand() *cobra.Command {
 }
 
 // ruleFlags are the rules for MachineConfigs.
-type ruleFlags struct{ policy, cpus string }
+type ruleFlags struct {
+	kargPolicy
+	cpus string
+}
 
 func (f *ruleFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.policy, "karg-policy", "", "`FILE` with rules for kernel arguments in addition to the built-in ones: VERDICT ARGUMENT REASON; machines get it as "+kargs.PolicyPath)
+	f.kargPolicy.add(cmd, "; machines get it as "+kargs.PolicyPath)
 	cmd.Flags().StringVar(&f.cpus, "cpus", "", "`SET` of CPUs that the machines have, such as 0-63; workloads must be within it")
 }
 
 func (f *ruleFlags) rules() (authored.Rules, error) {
-	rules := authored.Rules{KernelArguments: kargs.DefaultPolicy(), CheckImage: imageref.Check}
-	text, err := f.policyText()
+	policy, err := f.read()
+	rules := authored.Rules{KernelArguments: policy, CheckImage: imageref.Check}
 	if err != nil {
 		return rules, err
-	}
-	if rules.KernelArguments, err = rules.KernelArguments.Extend(string(text)); err != nil {
-		return rules, fault.New(fault.BadInput, "cannot use the policy for kernel arguments %s:\n%w", f.policy, err)
 	}
 	cpus, err := pinning.ParseCPUSet(f.cpus)
 	if err != nil {
@@ -52,12 +52,34 @@ func (f *ruleFlags) rules() (authored.Rules, error) {
 	return rules, nil
 }
 
-// policyText returns the contents of the --karg-policy file, if one is given.
-func (f *ruleFlags) policyText() ([]byte, error) {
+// kargPolicy is the flag for the administrator's policy for kernel arguments. Each command that judges
+// kernel arguments has it.
+type kargPolicy struct{ policy string }
+
+// add adds the flag. more is what else its description says.
+func (f *kargPolicy) add(cmd *cobra.Command, more string) {
+	cmd.Flags().StringVar(&f.policy, "karg-policy", "", "`FILE` with rules for kernel arguments in addition to the built-in ones: VERDICT ARGUMENT REASON"+more)
+}
+
+// policyText returns the contents of the file, if one is given.
+func (f *kargPolicy) policyText() ([]byte, error) {
 	if f.policy == "" {
 		return nil, nil
 	}
 	return readFile(f.policy, "the policy for kernel arguments")
+}
+
+// read returns the built-in policy with the rules of the file, if one is given.
+func (f *kargPolicy) read() (kargs.Policy, error) {
+	text, err := f.policyText()
+	if err != nil {
+		return kargs.Policy{}, err
+	}
+	policy, err := kargs.DefaultPolicy().Extend(string(text))
+	if err != nil {
+		return policy, fault.New(fault.BadInput, "cannot use the policy for kernel arguments %s:\n%w", f.policy, err)
+	}
+	return policy, nil
 }
 
 // readFile reads a file that the command line names; what says what it is.

@@ -14,12 +14,14 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/problem"
 )
 
 func diffCommand() *cobra.Command {
 	var out cli.Output
 	var policyFile string
+	var arguments kargPolicy
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Show what an update to another MachineConfig does to a machine in a cluster",
@@ -33,9 +35,13 @@ func diffCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			rules := authored.Rules{CheckImage: imageref.Check}
+			if rules.KernelArguments, err = arguments.read(); err != nil {
+				return err
+			}
 			var sides [2]*authored.MachineConfig
 			for i, file := range args {
-				mc, problems, err := readOne(file, cmd.InOrStdin())
+				mc, problems, err := readOne(file, cmd.InOrStdin(), rules)
 				if err != nil {
 					return err
 				}
@@ -53,6 +59,7 @@ func diffCommand() *cobra.Command {
 	}
 	out.Add(cmd, api.Update)
 	cmd.Flags().StringVar(&policyFile, "disruption-policy", "", "`FILE` with the cluster's MachineConfiguration, whose node disruption policy takes precedence over the defaults")
+	arguments.add(cmd, "")
 	return cmd
 }
 
@@ -69,11 +76,7 @@ func readPolicy(file string, stdin io.Reader) (policy disruption.Cluster, report
 }
 
 // readOne reads a file with exactly one MachineConfig.
-func readOne(file string, stdin io.Reader) (*authored.MachineConfig, problem.Report, error) {
-	rules, err := (&ruleFlags{}).rules()
-	if err != nil {
-		return nil, nil, err
-	}
+func readOne(file string, stdin io.Reader, rules authored.Rules) (*authored.MachineConfig, problem.Report, error) {
 	all, report, err := pool.Read([]string{file}, stdin, rules)
 	if err != nil || report.Failed() {
 		return nil, report, err

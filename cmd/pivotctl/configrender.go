@@ -53,7 +53,7 @@ func (f *renderFlags) renderer() (r pool.Renderer, keep func() error, err error)
 		}
 	}
 	r.Base = f.images
-	taker := snapshot.New()
+	taker := snapshot.New(r.Rules.KernelArguments)
 	taker.Accept = f.update
 	if taker.Roots, err = f.roots(); err != nil {
 		return r, nil, err

@@ -90,15 +90,21 @@ func argumentList(flag, text string) (kargs.Line, error) {
 
 func kargsCheckCommand() *cobra.Command {
 	var out cli.Output
+	var policy kargPolicy
 	cmd := &cobra.Command{
 		Use:     "check ARG…",
 		Short:   "Check kernel arguments for valid syntax and against the policy",
 		Example: "  pivotctl kargs check nosmt mitigations=off",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return printReport(cmd.OutOrStdout(), out, kargs.Check(args...))
+			rules, err := policy.read()
+			if err != nil {
+				return err
+			}
+			return printReport(cmd.OutOrStdout(), out, rules.Check(args...))
 		},
 	}
 	out.Add(cmd, api.Check)
+	policy.add(cmd, "")
 	return cmd
 }
 

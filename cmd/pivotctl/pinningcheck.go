@@ -219,9 +219,7 @@ func (f *checkFlags) addConfigs(in *pinning.Input, configs []*authored.MachineCo
 		return err
 	}
 	in.Line = append(in.Line, spec.CommandLine(merged.Spec.KernelArguments)...)
-	return inlineFiles(merged, in.Files, func(path string) bool {
-		return pinning.IsPinningPath(path) || slices.Contains([]string{pinning.ConfigPath, pinning.KubeletConfigPath}, path)
-	})
+	return inlineFiles(merged, in.Files, pinning.IsRead)
 }
 
 // inlineFiles adds the inline contents of those files in a MachineConfig for which wanted

@@ -57,7 +57,7 @@ func (h *Host) cpuSet(path string) (pinning.CPUSet, error) {
 // configuration, in the way in which CRI-O reads it, and kubelet's.
 func (h *Host) PartitionFiles() (map[string][]byte, error) {
 	files := map[string][]byte{}
-	for _, path := range []string{pinning.ConfigPath, pinning.KubeletPath, pinning.KubeletConfigPath, pinning.ManagerStatePath} {
+	for _, path := range pinning.Paths() {
 		if err := h.readInto(files, path); err != nil {
 			return nil, err
 		}

@@ -204,7 +204,7 @@ func convert(whole document.Node, host Host, without map[string]bool) *Desired {
 	if err := spec.CheckTogether(d.KernelType, d.Extensions); err != nil {
 		asked.Get("extensions").Fail("%v", err)
 	}
-	spec.Contradictions(asked.Path, d.KernelArguments, d.FIPS, asked.Report)
+	spec.Contradictions(asked.Get("kernelArguments"), d.KernelArguments, d.FIPS)
 	spec.CheckLength(asked.Get("kernelArguments"), d.KernelArguments)
 	if d.FromCluster {
 		warnOfSpaces(asked.Get("kernelArguments"), d.KernelArguments)

@@ -11,6 +11,7 @@ import (
 	"machine-pivot/internal/machineconfig/entries"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/machineconfig/ownfiles"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 )
@@ -28,26 +29,47 @@ func (d *Desired) entriesOf(config document.Node, host Host) (none entries.Asked
 	if !ok {
 		return none
 	}
-	asked := entries.Of(config, parsed, d.partPaths())
-	checkPinning(config.Get("storage").Get("files"), parsed, asked.Entries, host)
+	asked, files := entries.Of(config, parsed, d.partPaths()), config.Get("storage").Get("files")
+	checkPinning(files, parsed, asked.Entries, host)
+	if host.Unsupported != accept {
+		checkOwn(files, parsed, asked.Entries, host)
+	}
 	return asked
 }
 
+// checkOwn rejects files that pivot itself reads and could not. One that the machine has is no error:
+// it is still replaced and removed as any other.
+func checkOwn(n document.Node, config ignition.Config, all []hostfiles.File, host Host) {
+	for _, f := range all {
+		parse := ownfiles.ParserOf(f.Path)
+		if parse == nil || f.Kind != hostfiles.KindFile || host.Has != nil && slices.ContainsFunc(host.Has.Entries, func(has hostfiles.File) bool { return has.Entry == f.Entry }) {
+			continue
+		}
+		if err := parse(f.Content); err != nil {
+			fileNode(n, config, f.Path).Fail("%v", err)
+		}
+	}
+}
+
+// fileNode returns the node of the file with a path in n, the list of files; n if there is none.
+func fileNode(n document.Node, config ignition.Config, path string) document.Node {
+	if i := slices.IndexFunc(config.Storage.Files, func(f types.File) bool { return f.Path == path }); i >= 0 {
+		return n.Items()[i]
+	}
+	return n
+}
+
 // checkPinning checks the files of CPU partitioning for consistency with each other and with
-// the machine's CPUs.
+// the machine's CPUs. What another file of the machine can supply is left to the check of the machine.
 func checkPinning(n document.Node, config ignition.Config, all []hostfiles.File, host Host) {
 	contents := map[string][]byte{}
 	for _, f := range all {
-		if pinning.IsPinningPath(f.Path) && f.Kind == hostfiles.KindFile {
+		if pinning.IsRead(f.Path) && f.Kind == hostfiles.KindFile {
 			contents[f.Path] = f.Content
 		}
 	}
-	for _, p := range pinning.Check(contents, host.CPUs) {
-		at := n.Path
-		if i := slices.IndexFunc(config.Storage.Files, func(f types.File) bool { return f.Path == p.Path }); i >= 0 {
-			at = n.Items()[i].Path
-		}
-		n.Report.Add(p.Within(at, "file "+p.Path+": "))
+	for _, p := range pinning.Inspect(pinning.Input{Files: contents, Machine: pinning.CPUsOnly(host.CPUs), Partial: true}).Problems {
+		n.Report.Add(p.Within(fileNode(n, config, p.Path).Path, "file "+p.Path+": "))
 	}
 }
 

@@ -20,6 +20,9 @@ type Input struct {
 	Machine Machine
 	// Line is the kernel command line of the next boot.
 	Line kargs.Line
+	// Partial says that the machine may have other files: that one of these is missing, or that
+	// none of them defines a workload, is no problem.
+	Partial bool
 }
 
 // Result is the resulting CPU partitioning.
@@ -36,6 +39,13 @@ func IsPinningPath(p string) bool {
 	return p == KubeletPath || strings.HasPrefix(p, DropInDir+"/") && path.Clean(p) == p
 }
 
+// Paths returns the files beside the drop-ins from which CRI-O and kubelet read CPU partitioning.
+func Paths() []string { return []string{ConfigPath, KubeletPath, KubeletConfigPath, ManagerStatePath} }
+
+// IsRead reports whether CRI-O or kubelet reads CPU partitioning from the file at a path. It is judged
+// on all of these files, wherever they come from.
+func IsRead(p string) bool { return IsPinningPath(p) || slices.Contains(Paths(), p) }
+
 // Check reads the pinning files of a host, by path, as CRI-O and kubelet would. It checks them
 // for consistency with each other and with the host's CPUs; present is empty if these are
 // unknown.
@@ -48,6 +58,7 @@ func Check(files map[string][]byte, present CPUSet) problem.Report {
 // boot and against kubelet's CPU manager.
 func Inspect(in Input) Result {
 	c := newChecker(in.Machine)
+	c.partial = in.Partial
 	c.files(in.Files)
 	result := Result{Workloads: Workloads{}}
 	if _, ok := in.Files[KubeletPath]; ok {
@@ -81,6 +92,7 @@ type checker struct {
 	infraSet  string
 	problems  problem.Report
 	unread    bool // a drop-in could not be read
+	partial   bool
 }
 
 func newChecker(m Machine) *checker {
@@ -106,7 +118,7 @@ func (c *checker) files(files map[string][]byte) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
-		if c.effective[name].partitions() {
+		if c.effective[name].partitions() && !c.partial {
 			c.wrong(KubeletPath, "it is missing, though %s defines the workload %q", c.definedIn[name], name)
 			return
 		}

@@ -94,6 +94,7 @@ func (c *checker) kubelet(content []byte) {
 func (c *checker) againstKubelet(name string, set CPUSet) {
 	w, defined := c.effective[name]
 	switch {
+	case !defined && c.partial:
 	case !defined && set.IsEmpty():
 		c.warn(KubeletPath, "%s: no CRI-O drop-in defines it, so its pods run on all CPUs", ofWorkload(name))
 	case !defined:

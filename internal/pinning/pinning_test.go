@@ -93,6 +93,9 @@ func TestIsPinningPath(t *testing.T) {
 		if pinning.IsPinningPath(path) != want {
 			t.Errorf("IsPinningPath(%s) is %v", path, !want)
 		}
+		if want = want || path == pinning.ConfigPath; pinning.IsRead(path) != want {
+			t.Errorf("IsRead(%s) is %v", path, !want)
+		}
 	}
 }
 

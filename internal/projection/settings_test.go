@@ -4,10 +4,10 @@ import (
 	"slices"
 	"testing"
 
-	"machine-pivot/day2"
 	"machine-pivot/day2/live"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/settings"
 	"machine-pivot/internal/staticpods"
@@ -16,7 +16,7 @@ import (
 
 // TestSettings (D71): the files that administrators write can be entries, what pivot keeps cannot.
 func TestSettings(t *testing.T) {
-	settings := []string{settings.Path, disruption.RulesPath, kargs.PolicyPath, day2.PullspecPath, day2.KernelArgsPath, staticpods.SourceDir}
+	settings := []string{settings.Path, disruption.RulesPath, kargs.PolicyPath, imageref.PullspecPath, kargs.LegacyPath, staticpods.SourceDir}
 	for _, path := range settings {
 		if _, err := projection.Canonical(path); err != nil || !slices.Contains(projection.Settings(), path) {
 			t.Errorf("%s: %v", path, err)

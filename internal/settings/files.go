@@ -49,7 +49,7 @@ func (m machine) files() (files []file, err error) {
 		names, failed := os.ReadDir(m.path(dir))
 		err = errors.Join(err, failed)
 		for _, file := range names {
-			if name := file.Name(); strings.HasSuffix(name, ".conf") && !strings.HasPrefix(name, ".") {
+			if name := file.Name(); isDropIn(name) {
 				dropIns[name] = path.Join(dir, name)
 			}
 		}
@@ -67,6 +67,16 @@ func (m machine) files() (files []file, err error) {
 		files = append(files, file{path, string(text)})
 	}
 	return files, err
+}
+
+// isDropIn reports whether a file with this name in a directory firstboot.conf.d has settings.
+func isDropIn(name string) bool {
+	return strings.HasSuffix(name, ".conf") && !strings.HasPrefix(name, ".")
+}
+
+// IsFile reports whether a file at this path below /etc has settings.
+func IsFile(name string) bool {
+	return name == Path || path.Dir(name) == Path+".d" && isDropIn(path.Base(name))
 }
 
 // mainFile returns the path of the file of this name in the first directory that has it, if any.

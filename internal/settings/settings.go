@@ -146,6 +146,12 @@ func Default() Settings {
 	return Settings{Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsAuto, BoundImages: BoundImagesRequire, Fallback: FallbackNone}
 }
 
+// Check checks the text of a file with settings. The error has a line for each problem.
+func Check(path, text string) error {
+	settings := Default()
+	return errors.Join(settings.readFile(file{path, text})...)
+}
+
 // readFile applies the lines of a file and returns the problems in them.
 func (s *Settings) readFile(file file) []error {
 	var wrong []error

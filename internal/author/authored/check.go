@@ -2,7 +2,6 @@ package authored
 
 import (
 	"errors"
-	"io/fs"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,30 +12,35 @@ import (
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/machineconfig/ownfiles"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
-// Limits on decompressed contents, in bytes.
-const (
-	maxInline = 16 << 20 // of one file
-	maxInput  = 64 << 20 // of all files together that one command reads
-)
+// maxInput limits the decompressed contents of all files together that one command reads, in bytes.
+const maxInput = 64 << 20
 
 // NewRoom returns the room for the contents of all MachineConfigs that one command reads.
-func NewRoom() *ignition.Room { return ignition.NewRoom(maxInline, maxInput) }
+func NewRoom() *ignition.Room { return ignition.NewRoom(ignition.MaxContent, maxInput) }
 
 // maxRendered is the maximum size of an object in etcd, in bytes of JSON.
 const maxRendered = 1_572_864
 
 // CheckConfig checks a config for what Ignition does not check, and where the machine-config daemon
-// is stricter. n is the node of the config, room is for its contents.
-func CheckConfig(n document.Node, config ignition.Config, room *ignition.Room) {
-	checkFiles(n, config, room)
+// is stricter, and its kernel arguments by the policy in rules. n is the node of the config, version is the
+// one that it was written in; rules have a Room.
+func CheckConfig(n document.Node, config ignition.Config, version string, rules Rules) {
+	checkFiles(n, config, version, rules.Room)
 	checkNames(n, config)
+	for i, entry := range ignition.Arguments(config) {
+		spec.CheckArgument(n.At(inConfig+jsonpath.Element(i)), entry, rules.KernelArguments)
+	}
 }
+
+// inConfig is where an Ignition config has kernel arguments.
+const inConfig = ".kernelArguments.shouldExist"
 
 // checkNames refuses names that no file can have. Ignition would fail on them during the boot.
 func checkNames(n document.Node, config ignition.Config) {
@@ -62,10 +66,10 @@ func checkNames(n document.Node, config ignition.Config) {
 	}
 }
 
-func checkFiles(n document.Node, config ignition.Config, room *ignition.Room) {
+func checkFiles(n document.Node, config ignition.Config, version string, room *ignition.Room) {
 	for i, f := range config.Storage.Files {
 		at := jsonpath.Of("storage", "files", i)
-		if f.Mode != nil && (*f.Mode < 0 || *f.Mode > int(fs.ModePerm)) {
+		if f.Mode != nil && (*f.Mode < 0 || *f.Mode > ignition.MaxMode(version)) {
 			n.At(at+".mode").Fail("%#o: beyond 0777 there is nothing that the machine-config daemon takes", *f.Mode)
 		}
 		if f.Path == "/run/machine-config-daemon-force" {
@@ -93,12 +97,13 @@ func checkFiles(n document.Node, config ignition.Config, room *ignition.Room) {
 // Paths are those of the merged object.
 func Check(m *MachineConfig, rules Rules) problem.Report {
 	var report problem.Report
-	spec.Contradictions("$.spec", m.Spec.KernelArguments, m.Spec.FIPS, &report)
+	n := document.Node{Path: "$.spec", Report: &report}
+	m.Spec.contradictions(n)
 	if err := spec.CheckTogether(m.Spec.KernelType, m.Spec.Extensions); err != nil {
 		report.Fail("$.spec.extensions", "%v", err)
 	}
-	line := spec.CommandLine(m.Spec.KernelArguments)
-	spec.CheckLength(document.Node{Path: "$.spec.kernelArguments", Report: &report}, m.Spec.KernelArguments)
+	line := spec.CommandLine(m.Spec.Arguments())
+	spec.CheckLength(n.At(".kernelArguments"), m.Spec.Arguments())
 	checkThreads(line, &report)
 	if m.Spec.Config != nil {
 		checkMerged(*m.Spec.Config, line, rules, &report)
@@ -107,8 +112,16 @@ func Check(m *MachineConfig, rules Rules) problem.Report {
 	return report
 }
 
+// contradictions reports kernel arguments that contradict the member fips. n is the node of the spec.
+func (s Spec) contradictions(n document.Node) {
+	spec.Contradictions(n.At(".kernelArguments"), s.KernelArguments, s.FIPS)
+	if s.Config != nil {
+		spec.Contradictions(n.At(".config"+inConfig), ignition.Arguments(*s.Config), s.FIPS)
+	}
+}
+
 // checkMerged has Ignition validate the merged config, which can be invalid though each part is
-// valid, and checks the pinning files in it.
+// valid, and checks the files in it that this project reads.
 func checkMerged(config ignition.Config, line kargs.Line, rules Rules, report *problem.Report) {
 	if reflect.DeepEqual(config, ignition.Empty()) {
 		return // as with MachineConfigs that have arguments only
@@ -117,14 +130,32 @@ func checkMerged(config ignition.Config, line kargs.Line, rules Rules, report *p
 	_, problems := legacy.Parse(ignition.Marshal(config))
 	report.Add(problems.Errors().Below(n.Path)...) // warnings were reported for each part
 	checkPinning(n.At(".storage.files"), config, line, rules)
+	checkOwn(n, config)
 }
 
-// checkPinning checks all of CRI-O's drop-ins and the kubelet's file against each other and against
-// the machines. n is the node of the files.
+// checkOwn refuses files that pivot itself reads and could not. Contents that cannot be read are
+// reported elsewhere.
+func checkOwn(n document.Node, config ignition.Config) {
+	room := NewRoom()
+	for i, f := range config.Storage.Files {
+		parse := ownfiles.ParserOf(f.Path)
+		if parse == nil {
+			continue
+		}
+		if content, err := ignition.Content(f.Contents, room); err == nil {
+			if err := parse(content); err != nil {
+				n.At(jsonpath.Of("storage", "files", i)).Fail("%v", err)
+			}
+		}
+	}
+}
+
+// checkPinning checks all files of CRI-O and kubelet that CPU partitioning is read from against each
+// other and against the machines. n is the node of the files.
 func checkPinning(n document.Node, config ignition.Config, line kargs.Line, rules Rules) {
 	contents, room := map[string][]byte{}, NewRoom()
 	for _, f := range config.Storage.Files {
-		if !pinning.IsPinningPath(f.Path) {
+		if !pinning.IsRead(f.Path) {
 			continue
 		}
 		if content, err := ignition.Content(f.Contents, room); err == nil {

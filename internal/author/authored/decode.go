@@ -119,7 +119,7 @@ func decodeMetadata(n document.Node, mc *MachineConfig) {
 
 func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
 	n.Known(thisAPI, spec.Members()...)
-	room := cmp.Or(rules.Room, NewRoom())
+	rules.Room = cmp.Or(rules.Room, NewRoom())
 	mc.Spec = Spec{
 		OSImageURL:      spec.Image(n.Get("osImageURL"), rules.CheckImage),
 		ExtensionsImage: spec.Image(n.Get("baseOSExtensionsContainerImage"), rules.CheckImage),
@@ -127,10 +127,10 @@ func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
 		Extensions:      spec.Extensions(n.Get("extensions")),
 		FIPS:            n.Get("fips").Boolean(),
 		KernelType:      spec.KernelType(n.Get("kernelType"), ""),
-		Config:          decodeConfig(n.Get("config"), room),
+		Config:          decodeConfig(n.Get("config"), rules),
 	}
 	if mc.Spec.FIPS { // if not, another MachineConfig may set it; and many writers emit false by default
-		spec.Contradictions(n.Path, mc.Spec.KernelArguments, mc.Spec.FIPS, n.Report)
+		mc.Spec.contradictions(n)
 	}
 }
 
@@ -143,7 +143,7 @@ func parse(raw []byte, version document.Node) (ignition.Config, problem.Report) 
 }
 
 // decodeConfig reads the Ignition config.
-func decodeConfig(n document.Node, room *ignition.Room) *ignition.Config {
+func decodeConfig(n document.Node, rules Rules) *ignition.Config {
 	if n.IsText() {
 		n.Fail("it is a string: an Ignition config stands here as an object, not as its text")
 		return nil
@@ -160,6 +160,6 @@ func decodeConfig(n document.Node, room *ignition.Room) *ignition.Config {
 	if ignition.Later(version.Text()) {
 		version.Warn("a cluster's machine-config operator accepts versions up to %[1]s only; what pivot renders is of version %[1]s", ignition.Version)
 	}
-	CheckConfig(n, config, room)
+	CheckConfig(n, config, version.Text(), rules)
 	return &config
 }

@@ -45,6 +45,7 @@ func TestManifestIsReadBack(t *testing.T) {
 	}
 }
 
+// CPU partitioning is judged on all files that CRI-O and kubelet read (D241).
 // A cluster's own drop-in sets many other keys, and a workload that is not a partition.
 func TestCheckTakesAClustersDropIns(t *testing.T) {
 	const builder = "[crio]\ninternal_wipe = true\n[crio.runtime.workloads.openshift-builder]\nactivation_annotation = \"io.openshift.builder\"\n[crio.runtime.workloads.openshift-builder.resources]\n"
@@ -70,6 +71,20 @@ func TestCheckTakesAClustersDropIns(t *testing.T) {
 	}
 	if got := check(authored.Manifest{Name: "a", Role: "b", Files: []hostfiles.File{theirs}}); got != "" {
 		t.Errorf("alone: %s", got)
+	}
+	_, set, err := pinning.ParseAssignment("management=0-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := pinning.Workloads{pinning.Management: set}
+	inMain := authored.Manifest{Name: "a", Role: "b", Files: []hostfiles.File{
+		hostfiles.NewFile(pinning.ConfigPath, 0o644, pinning.DropIn(own)), hostfiles.NewFile(pinning.KubeletPath, 0o644, pinning.KubeletFile(own))}}
+	if got := check(inMain); got != "" {
+		t.Errorf("in CRI-O's main configuration: %s", got)
+	}
+	inMain.Files = append(inMain.Files, hostfiles.NewFile(pinning.KubeletConfigPath, 0o644, []byte("kind: KubeletConfiguration\ncpuManagerPolicy: static\nreservedSystemCPUs: 2-3\n")))
+	if got := check(inMain); !strings.Contains(got, `reservedSystemCPUs "2-3" differ from the CPUs of the workload "management"`) {
+		t.Errorf("with kubelet's configuration: %s", got)
 	}
 	if got := check(pinningManifest(t), "maxcpus=1"); !strings.Contains(got, "error: $.spec.config.storage.files: file "+pinning.DropInPath+`: workload "management": CPU 1 will be offline`) {
 		t.Errorf("with maxcpus=1: %q", got)

@@ -93,8 +93,9 @@ func (s *Spec) add(mc *MachineConfig) {
 	s.ExtensionsImage = cmp.Or(mc.Spec.ExtensionsImage, s.ExtensionsImage)
 }
 
-// overwrite sets overwrite for each file that does not set it. Files without contents only set the
-// owner and mode of an existing file, and Ignition refuses overwrite for them.
+// overwrite sets overwrite for each file that does not set it. For Ignition, files without contents
+// only set the owner and mode of an existing file, and it refuses overwrite for them. On a running
+// machine, they are written empty: by pivot apply, and by the machine-config daemon.
 func overwrite(config *ignition.Config) {
 	yes := true
 	for i := range config.Storage.Files {

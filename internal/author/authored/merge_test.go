@@ -208,6 +208,11 @@ func TestMergeIsAssociative(t *testing.T) {
 	}
 }
 
+// arguments returns a spec with a kernel argument in its Ignition config.
+func arguments(argument string) string {
+	return `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["` + argument + `"]}}}`
+}
+
 func TestCheckMerged(t *testing.T) {
 	long := strings.Repeat("x", 1100)
 	for _, c := range []struct {
@@ -218,11 +223,15 @@ func TestCheckMerged(t *testing.T) {
 		{`error: $.spec.kernelArguments[0]: fips="0" contradicts spec.fips, which is true`, []string{`{"kernelArguments":["fips=0"]}`, `{"fips":true}`}},
 		{"error: $.spec.extensions: kernel-devel fits the default kernel only", []string{`{"extensions":["kernel-devel"]}`, `{"kernelType":"realtime"}`}},
 		{"error: $.spec.kernelArguments: together they have 2205 bytes", []string{`{"kernelArguments":["a=` + long + `"]}`, `{"kernelArguments":["b=` + long + `"]}`}},
+		{`error: $.spec.config.kernelArguments.shouldExist[0]: fips="0" contradicts spec.fips, which is true`, []string{arguments("fips=0"), `{"fips":true}`}},
+		{"error: $.spec.kernelArguments: together they have 2205 bytes", []string{arguments("a=" + long), `{"kernelArguments":["b=` + long + `"]}`}},
+		{"error: $.spec.kernelArguments: smt-enabled asks", []string{arguments("smt-enabled=on"), `{"kernelArguments":["nosmt"]}`}},
 		{"error: $.spec.kernelArguments: smt-enabled asks", []string{`{"kernelArguments":["smt-enabled=on"]}`, `{"kernelArguments":["mitigations=auto,nosmt"]}`}},
 		{"error: $.spec.config.storage.files[0]: file path includes link in config", []string{files(`{"path":"/a/b","contents":{"source":"data:,x"}}`), `{"config":{"ignition":{"version":"3.4.0"},"storage":{"links":[{"path":"/a","target":"/c"}]}}}`}},
 		{"warning: $.spec.kernelArguments: nosmt switches the second threads of all cores off", []string{files(pinned("0-1", "")), `{"kernelArguments":["nosmt"]}`}},
 		{"error: $.spec.config.storage.files: file /etc/kubernetes/openshift-workload-pinning: workload \"management\": its CPUs \"2\" differ",
 			[]string{files(pinned("0-1", "")), files(strings.TrimPrefix(pinned("2", ""), pinned("2", "")[:strings.Index(pinned("2", ""), `},{`)+2]))}},
+		{"error: $.spec.config.storage.files[0]: pivot could not read its file firstboot.conf: ", []string{files(`{"path":"/etc/pivot/firstboot.conf","contents":{"source":"data:,reboot-method%3Dkexecc"}}`)}},
 		{"error: $: it has 16", []string{files(`{"path":"/a","contents":{"source":"data:,` + strings.Repeat("x", 1_600_000) + `"}}`)}},
 		{"warning: $: it has 14", []string{files(`{"path":"/a","contents":{"source":"data:,` + strings.Repeat("x", 1_400_000) + `"}}`)}},
 	} {

@@ -8,6 +8,7 @@ package authored
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"machine-pivot/internal/machineconfig/document"
@@ -48,6 +49,15 @@ type Spec struct {
 	Extensions      []string
 	FIPS            bool
 	KernelType      string // "", default, realtime or 64k-pages
+}
+
+// Arguments returns the kernel arguments of both members that bring some to the command line: the
+// spec's own, and those that Ignition adds.
+func (s Spec) Arguments() []string {
+	if s.Config == nil {
+		return s.KernelArguments
+	}
+	return slices.Concat(s.KernelArguments, ignition.Arguments(*s.Config))
 }
 
 // Rules are the configurable rules for MachineConfigs.

@@ -64,11 +64,14 @@ func encapsulate(m authored.MachineConfig, version string, report *problem.Repor
 	return text
 }
 
-// FirstBoot checks m like pivot's first boot on a machine. What that would refuse must not be given
-// to a machine.
+// FirstBoot checks m like pivot's first boot on a machine, of any version of Ignition: with all kernel
+// arguments that the encapsulated MachineConfig can have. What that would refuse must not be given to a
+// machine.
 func FirstBoot(m *authored.MachineConfig, host mcfile.Host) problem.Report {
 	var report problem.Report
-	_, refused := mcfile.Parse(encapsulate(*m, ignition.Version, &report), host)
+	machine := *m
+	machine.Spec.KernelArguments = m.Spec.Arguments()
+	_, refused := mcfile.Parse(encapsulate(machine, ignition.Version, &report), host)
 	for _, p := range refused.Errors() {
 		report.Add(p.Within(p.Path, "pivot's first boot refuses it: "))
 	}
@@ -93,10 +96,7 @@ func reserved(config ignition.Config, report *problem.Report) {
 // migrate moves kernel arguments that an older Ignition cannot set to those of the MachineConfig,
 // which are set later. Arguments to be removed are refused: nothing would remove them later.
 func migrate(entries []string, config *ignition.Config, report *problem.Report) []string {
-	entries = slices.Clone(entries)
-	for _, arg := range config.KernelArguments.ShouldExist {
-		entries = append(entries, string(arg))
-	}
+	entries = slices.Concat(entries, ignition.Arguments(*config))
 	if len(config.KernelArguments.ShouldNotExist) > 0 {
 		report.Fail("$.spec.config.kernelArguments.shouldNotExist", "an Ignition older than %s cannot remove kernel arguments", withKernelArguments)
 	}

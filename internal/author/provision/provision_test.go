@@ -117,6 +117,14 @@ func TestFirstBoot(t *testing.T) {
 	if len(report) != 1 || !report.Failed() || !strings.Contains(report.String(), "$.spec.kernelType: pivot's first boot refuses it: 64k-pages exists on arm64 only") {
 		t.Error(report)
 	}
+	policy, err := kargs.DefaultPolicy().Extend("refuse ours it is ours")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report = provision.FirstBoot(rendered(t, `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["ours"]}}}`), mcfile.Host{Policy: &policy})
+	if !report.Failed() || !strings.Contains(report.String(), "pivot's first boot refuses it: \"ours\" it is ours") {
+		t.Errorf("an argument of the Ignition config: %s", report)
+	}
 	if report := provision.FirstBoot(rendered(t, `{"kernelArguments":["nosmt","audit=0"]}`), mcfile.Host{}); report != nil {
 		t.Error(report)
 	}

@@ -20,7 +20,7 @@ import (
 
 // Limits of one fetch.
 const (
-	maxBody      = 16 << 20 // bytes, as sent and when decompressed
+	maxBody      = ignition.MaxContent // bytes, as sent and when decompressed
 	maxRedirects = 10
 	oneTry       = time.Minute
 	tries        = 4

@@ -19,6 +19,7 @@ import (
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
 	"machine-pivot/internal/retry"
+	"machine-pivot/kargs"
 )
 
 // Limits of one snapshot, in addition to those of each fetch.
@@ -36,6 +37,7 @@ type Taker struct {
 	Now    func() time.Time
 	Wait   func(context.Context, time.Duration) error // sleeps between two attempts
 
+	policy  kargs.Policy       // for kernel arguments in configs that others name
 	seen    map[string]fetched // by request
 	warned  map[string]bool    // by URL
 	bytes   int
@@ -49,15 +51,15 @@ type fetched struct {
 	err  error
 }
 
-// New returns a Taker without a lock.
-func New() *Taker {
-	return &Taker{Now: time.Now, Wait: retry.Sleep, seen: map[string]fetched{}, warned: map[string]bool{}}
+// New returns a Taker without a lock. The policy is for kernel arguments in configs that others name.
+func New(policy kargs.Policy) *Taker {
+	return &Taker{policy: policy, Now: time.Now, Wait: retry.Sleep, seen: map[string]fetched{}, warned: map[string]bool{}}
 }
 
 // Inline returns self-contained copies of MachineConfigs; the arguments are not changed. The report
 // has every resource that cannot be used. The error is not nil if a later attempt may succeed.
 func (t *Taker) Inline(ctx context.Context, all []*authored.MachineConfig) ([]*authored.MachineConfig, problem.Report, error) {
-	t.failed, t.configs, t.room = nil, 0, ignition.NewRoom(maxBody, maxTotal)
+	t.failed, t.configs, t.room = nil, 0, ignition.NewRoom(ignition.MaxContent, maxTotal)
 	var report problem.Report
 	whole := make([]*authored.MachineConfig, len(all))
 	for i, mc := range all {

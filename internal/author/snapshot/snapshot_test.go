@@ -49,7 +49,7 @@ func serve(t *testing.T, handler http.Handler) string {
 
 // taker returns a Taker that does not sleep, with a fixed clock.
 func taker() *snapshot.Taker {
-	taker := snapshot.New()
+	taker := snapshot.New(kargs.DefaultPolicy())
 	taker.Wait = func(context.Context, time.Duration) error { return nil }
 	taker.Now = func() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
 	return taker
@@ -174,6 +174,7 @@ func TestRefused(t *testing.T) {
 		"/round":  "redirect /round",
 		"/bad":    config(`"storage":{"files":[{"path":"relative"},{"path":"/run/machine-config-daemon-force"}]}`),
 		"/half":   "{",
+		"/init":   config(`"kernelArguments":{"shouldExist":["init=/bin/sh"]}`),
 		"/deep":   config(`"storage":{"files":[{"path":"/x","contents":{"source":"SERVER/absent"}}]}`),
 	})
 	zeros := "sha256-" + strings.Repeat("0", 64)
@@ -191,6 +192,7 @@ func TestRefused(t *testing.T) {
 		{merges(url + "/half"), "in " + url + "/half: it is not JSON"},
 		{merges(url + "/loop"), "the config names itself: " + url + "/loop names " + url + "/loop2 names " + url + "/loop"},
 		{merges(url + "/bad"), "in " + url + "/bad: storage.files[0].path: path not absolute"},
+		{merges(url + "/init"), "in " + url + `/init: kernelArguments.shouldExist[0]: "init=/bin/sh" `},
 		{merges(url + "/deep"), "$.spec.config.ignition.config.merge[0]: in " + url + `/deep: storage.files[0].contents: cannot use "` + url + `/absent": the server answers 404`},
 		{merges(*ignition.Inline([]byte(config(fileFrom(`"source":"` + url + `/absent"`)))).Source), "in a data URL: storage.files[0].contents: cannot use"},
 	} {

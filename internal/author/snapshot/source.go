@@ -135,7 +135,8 @@ func (s source) child(ctx context.Context, p ignition.Place) (ignition.Config, b
 		return ignition.Config{}, false
 	}
 	var report problem.Report
-	authored.CheckConfig(document.Node{Report: &report}, config, s.taker.room)
+	version, _ := ignition.VersionOf(content) // Parse has found one
+	authored.CheckConfig(document.Node{Report: &report}, config, version, authored.Rules{KernelArguments: s.taker.policy, Room: s.taker.room})
 	below.add(report...)
 	return below.whole(ctx, config), true
 }

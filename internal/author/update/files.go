@@ -12,11 +12,8 @@ import (
 	"machine-pivot/internal/machineconfig/ignition"
 )
 
-// Limits on decompressed contents, in bytes.
-const (
-	maxContent  = 16 << 20 // of one file
-	maxContents = 64 << 20 // of all files that are compared
-)
+// maxContents limits the decompressed contents of all files that are compared, in bytes.
+const maxContents = 64 << 20
 
 // files compares files. The operator compares them by path; their order does not matter.
 func (d *differ) files(old, new ignition.Config) error {

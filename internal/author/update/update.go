@@ -65,7 +65,7 @@ const (
 
 // Between returns the update from one MachineConfig to another.
 func Between(old, new *authored.MachineConfig, policy disruption.Cluster) (Update, error) {
-	d := differ{policy: policy, room: ignition.NewRoom(maxContent, maxContents), update: Update{Changes: []Change{}, Actions: []disruption.Action{}, Notes: []string{}}}
+	d := differ{policy: policy, room: ignition.NewRoom(ignition.MaxContent, maxContents), update: Update{Changes: []Change{}, Actions: []disruption.Action{}, Notes: []string{}}}
 	d.release(new)
 	d.system(old.Spec, new.Spec)
 	was, is := value(old.Spec.Config), value(new.Spec.Config)

@@ -21,6 +21,7 @@ import (
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/machineconfig/ownfiles"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
@@ -181,7 +182,7 @@ func checkMachineConfig(text []byte, old object, known Known) (report problem.Re
 	mc := *all[0]
 	weakens = weakened(mc.Spec, old.Spec, rules.KernelArguments)
 	report.Add(checkMerged(mc, known.Others, rules)...)
-	mc.Spec.Config = pinned(mc.Spec.Config)
+	mc.Spec.Config = judgedWhole(mc.Spec.Config)
 	alone, err := authored.Merge([]*authored.MachineConfig{&mc}, authored.Images{})
 	if err != nil {
 		report.Fail("$", "%v", err)
@@ -193,15 +194,17 @@ func checkMachineConfig(text []byte, old object, known Known) (report problem.Re
 	return distinct(report), weakens
 }
 
-// pinned returns the part of a config that is judged together with kernel arguments: the files of CPU
-// partitioning. Decode has judged the rest, which can be large, and a first boot finds it applied by Ignition.
-func pinned(c *ignition.Config) *ignition.Config {
+// judgedWhole returns the part of a config that is judged by its contents, or with the rest of a spec: the files
+// of CPU partitioning, those that pivot reads, and kernel arguments. Decode has judged the rest, which can be large, and a first boot finds it applied by
+// Ignition.
+func judgedWhole(c *ignition.Config) *ignition.Config {
 	chosen := ignition.Empty()
 	if c == nil {
 		return &chosen
 	}
+	chosen.KernelArguments = c.KernelArguments
 	for _, f := range c.Storage.Files {
-		if pinning.IsPinningPath(f.Path) {
+		if pinning.IsRead(f.Path) || ownfiles.ParserOf(f.Path) != nil {
 			chosen.Storage.Files = append(chosen.Storage.Files, f)
 		}
 	}
@@ -211,7 +214,11 @@ func pinned(c *ignition.Config) *ignition.Config {
 // checkMerged returns the problems that the roles of a MachineConfig have only with it. Those that they have
 // already must not keep anybody from mending another one.
 func checkMerged(mc authored.MachineConfig, others []*authored.MachineConfig, rules authored.Rules) (added problem.Report) {
-	mc.Spec.Config = nil
+	config := ignition.Empty()
+	if mc.Spec.Config != nil {
+		config.KernelArguments = mc.Spec.Config.KernelArguments
+	}
+	mc.Spec.Config = &config
 	without := slices.DeleteFunc(slices.Clone(others), func(o *authored.MachineConfig) bool { return o.Name == mc.Name })
 	before, _ := pool.Validate(others, rules)
 	after, err := pool.Validate(append(without, &mc), rules)

@@ -73,12 +73,7 @@ func weaknesses(spec authored.Spec, policy kargs.Policy) map[string]string {
 // lineOf returns the kernel arguments of a spec, of both members that have some. They are also split as they
 // stand on the line together: a quote in one entry can reach into the next one.
 func lineOf(spec authored.Spec) (line kargs.Line) {
-	entries := slices.Clone(spec.KernelArguments)
-	if spec.Config != nil {
-		for _, entry := range spec.Config.KernelArguments.ShouldExist {
-			entries = append(entries, string(entry))
-		}
-	}
+	entries := spec.Arguments()
 	for _, entry := range entries {
 		line = append(line, kargs.Split(entry)...)
 	}

@@ -167,7 +167,7 @@ spec:
     ignition: {version: 3.4.0}
     storage: {files: [{path: /etc/motd, mode: 0644, contents: {source: "data:,hi"}}]}
 `, role, argument), rules)
-	m, more, err := pool.Renderer{Rules: rules, Inline: snapshot.New().Inline}.Merge(t.Context(), all, role)
+	m, more, err := pool.Renderer{Rules: rules, Inline: snapshot.New(rules.KernelArguments).Inline}.Merge(t.Context(), all, role)
 	if err != nil || report.Failed() || more.Failed() {
 		t.Fatal(report, more, err)
 	}

@@ -110,7 +110,7 @@ func foreign(s source, name string) problem.Report {
 
 // fetch makes the self-contained copy of a source and creates it.
 func (r *renderer) fetch(ctx context.Context, s source, name string) (*objects.MachineConfig, problem.Report, error) {
-	taker := snapshot.New()
+	taker := snapshot.New(r.rules.KernelArguments)
 	taker.Lock, _ = snapshot.ParseLock(nil) // the copy is the lock; without one, there would be a warning about it
 	whole, report, err := taker.Inline(ctx, []*authored.MachineConfig{s.decoded})
 	if err != nil || report.Failed() {

@@ -113,7 +113,7 @@ func (r *renderer) merge(ctx context.Context, whole []*authored.MachineConfig, r
 	renderer := pool.Renderer{
 		Rules:  r.rules,
 		Base:   authored.Images{OS: r.OSImage, Extensions: r.ExtensionsImage},
-		Inline: snapshot.New().Inline, // there is nothing to fetch left
+		Inline: snapshot.New(r.rules.KernelArguments).Inline, // there is nothing to fetch left
 	}
 	return renderer.MergeChosen(ctx, whole, role)
 }

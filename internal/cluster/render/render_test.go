@@ -136,7 +136,7 @@ func asCommand(w *world) {
 	if err != nil || report.Failed() {
 		w.Fatal(err, report)
 	}
-	command := pool.Renderer{Rules: rules, Base: authored.Images{OS: image}, Inline: snapshot.New().Inline}
+	command := pool.Renderer{Rules: rules, Base: authored.Images{OS: image}, Inline: snapshot.New(rules.KernelArguments).Inline}
 	want, report, err := command.MergeAll(w.Context(), all)
 	if err != nil || report.Failed() {
 		w.Fatal(err, report)

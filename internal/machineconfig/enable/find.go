@@ -36,6 +36,9 @@ func (r *resolver) find(name string) (found, error) {
 		if err != nil {
 			return found{}, err
 		}
+		if masks(file) {
+			return found{}, errMasked
+		}
 		if file.Kind != hostfiles.KindLink {
 			return r.withDropIns(name, at, file)
 		}
@@ -70,9 +73,6 @@ func (r *resolver) fileOf(name string) (hostfiles.File, string, error) {
 // followAlias returns the name of the unit to which a link with the given name, path and target
 // leads.
 func followAlias(name, at, target string) (string, error) {
-	if isMask(target) {
-		return "", errMasked
-	}
 	to := absolute(at, target)
 	if dir := path.Dir(to); dir != Dir && dir != ImageDir || !IsName(path.Base(to)) {
 		return "", errors.New("not implemented: its file is a link to " + target + ", which is no unit of the system")
@@ -84,8 +84,11 @@ func followAlias(name, at, target string) (string, error) {
 	return next, nil
 }
 
-// isMask reports whether a link with this target masks a unit.
-func isMask(target string) bool { return target == "/dev/null" }
+// masks reports whether what is at a unit's path masks the unit: a link to /dev/null or, as for
+// systemd, an empty file.
+func masks(f hostfiles.File) bool {
+	return f.Kind == hostfiles.KindLink && f.Target == "/dev/null" || f.Kind == hostfiles.KindFile && len(f.Content) == 0
+}
 
 // absolute returns the absolute target of a link at a path. It replaces /lib by /usr/lib.
 func absolute(at, target string) string {
@@ -101,7 +104,7 @@ func absolute(at, target string) string {
 
 // withDropIns returns a unit with its drop-ins, whose sections [Install] count too.
 func (r *resolver) withDropIns(name, at string, file hostfiles.File) (found, error) {
-	if file.Kind != hostfiles.KindFile || len(file.Content) == 0 {
+	if file.Kind != hostfiles.KindFile {
 		return found{}, errMasked
 	}
 	u := found{name: name, file: at, text: string(file.Content)}

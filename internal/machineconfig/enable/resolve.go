@@ -171,11 +171,10 @@ func (r *resolver) put(e hostfiles.Entry) error {
 	return nil
 }
 
-// unmask removes the link that masks a unit.
+// unmask removes what masks a unit in /etc.
 func (r *resolver) unmask(name string) error {
 	at := path.Join(Dir, name)
-	err := r.remove(at, func(f hostfiles.File) bool { return f.Kind == hostfiles.KindLink && isMask(f.Target) })
-	if err != nil {
+	if err := r.remove(at, masks); err != nil {
 		return err
 	}
 	if _, err := r.find(name); errors.Is(err, errMasked) {
@@ -348,7 +347,7 @@ func (r *resolver) unlink(dir string, names map[string]bool) error {
 	for _, name := range all {
 		at := path.Join(dir, name)
 		err := r.remove(at, func(f hostfiles.File) bool {
-			if f.Kind != hostfiles.KindLink || isMask(f.Target) {
+			if f.Kind != hostfiles.KindLink || masks(f) {
 				return false
 			}
 			// A link in Dir with the unit's own name is the unit itself.

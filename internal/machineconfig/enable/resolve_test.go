@@ -145,6 +145,7 @@ func TestResolveAgainstSystemctl(t *testing.T) {
 		"preset of none of these":   {files{"U/a@.service": wanted, "P/50-a.preset": "enable a@.service x y\ndisable *\n", "E/m.target.wants/a@z.service": "->U/a@.service"}, "preset a@z.service", false},
 		"preset of Ignition's left": {files{"U/a.service": wanted, "P/50-a.preset": "disable *\n", "/etc/systemd/system-preset/20-ignition.preset": "enable a.service\n"}, "preset a.service", true},
 		"unmasked":                  {files{"U/a.service": wanted, "E/a.service": "->/dev/null"}, "unmask a.service", false},
+		"an empty file, unmasked":   {files{"U/a.service": wanted, "E/a.service": ""}, "unmask a.service,enable a.service", false},
 		"unmasked and enabled":      {files{"U/a.service": wanted, "E/a.service": "->/dev/null"}, "unmask a.service,enable a.service", false},
 		"unmasked, not masked":      {files{"U/a.service": wanted, "E/a.service": service("WantedBy=n.target")}, "unmask a.service", false},
 	} {
@@ -313,7 +314,8 @@ func TestResolve(t *testing.T) {
 		"as a link of the image's says":   {map[string]string{"U/a.service": wanted, "E/m.target.wants/a.service": "->/lib/systemd/system/a.service"}, "enable a.service", nil, nil, []hostfiles.Entry{hostfiles.NewLink(absent.Path, "/lib/systemd/system/a.service").Entry}, ""},
 		"Ignition's preset":               {map[string]string{"U/a.service": wanted, "/etc/systemd/system-preset/20-ignition.preset": "enable *\n", "P/90.preset": "disable *\n", "E/m.target.wants/a.service": link}, "preset a.service", nil, nil, []hostfiles.Entry{absent}, ""},
 		"a file that is asked for":        {nil, "enable a.service", map[string]string{own.Path: "[Install]\nWantedBy=m.target\n"}, []hostfiles.Entry{own}, []hostfiles.Entry{hostfiles.NewLink(absent.Path, own.Path).Entry}, ""},
-		"a drop-in that is asked for":     {map[string]string{"U/a.service": service("")}, "enable a.service", map[string]string{own.Path + ".d/x.conf": "[Install]\nWantedBy=m.target\n"}, []hostfiles.Entry{hostfiles.NewFile(own.Path+".d/x.conf", 0o644, nil).Entry}, []hostfiles.Entry{enabled}, ""},
+		"an empty file that is asked for": {map[string]string{"U/a.service": wanted}, "enable a.service", map[string]string{own.Path: ""}, []hostfiles.Entry{hostfiles.NewFile(own.Path, 0o644, nil).Entry}, nil, "unit a.service: it is masked"},
+		"a drop-in that is asked for":     {map[string]string{"U/a.service": service("")}, "enable a.service", map[string]string{own.Path + ".d/x.conf": "[Install]\nWantedBy=m.target\n"}, []hostfiles.Entry{hostfiles.NewFile(own.Path+".d/x.conf", 0o644, []byte("[Install]\nWantedBy=m.target\n")).Entry}, []hostfiles.Entry{enabled}, ""},
 		"a file that goes":                {map[string]string{"U/a.service": wanted, "E/a.service": service("WantedBy=n.target")}, "enable a.service", nil, []hostfiles.Entry{hostfiles.Default(own.Path).Entry}, []hostfiles.Entry{enabled}, ""},
 		"an old link that goes, and back": {map[string]string{"U/a.service": wanted, "E/m.target.wants/a.service": "->E/a.service"}, "enable a.service", nil, []hostfiles.Entry{hostfiles.Default(absent.Path).Entry}, []hostfiles.Entry{enabled}, ""},
 		"a link that is asked for":        {map[string]string{"U/a.service": wanted}, "disable a.service", nil, []hostfiles.Entry{enabled}, nil, "unit a.service: it needs " + absent.Path + " to be absent, and a link is asked for there"},

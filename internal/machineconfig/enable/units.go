@@ -22,7 +22,7 @@ const (
 type Wish struct {
 	Name   string `json:"name"`
 	State  State  `json:"state,omitempty"`  // "" for no preference
-	Unmask bool   `json:"unmask,omitempty"` // no link in /etc masks the unit
+	Unmask bool   `json:"unmask,omitempty"` // nothing in /etc masks the unit
 }
 
 // String returns the wish for display, in the imperative.
@@ -107,8 +107,10 @@ func (o overlaid) Look(path string) (hostfiles.File, bool, error) {
 		return o.image.Look("/usr" + path)
 	case e.Kind == hostfiles.KindAbsent:
 		return hostfiles.File{}, false, nil
+	case e.Kind == hostfiles.KindFile && e.Digest == hostfiles.DigestOf(nil):
+		return hostfiles.File{Entry: e}, true, nil // a mask
 	}
-	// An empty unit file would be a mask.
+	// Something has to precede the section, which can be empty: an empty unit file would be a mask.
 	return hostfiles.File{Entry: e, Content: []byte("[Unit]\n" + o.install[path])}, true, nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"strconv"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
@@ -23,11 +22,9 @@ import (
 	"machine-pivot/internal/projection"
 )
 
-// Limits on decompressed contents, in bytes.
-const (
-	maxContent  = 1 << 20  // of one file
-	maxContents = 16 << 20 // of all files together: a cluster's MachineConfig has at most 1.5 MiB, in any form
-)
+// maxContents limits the decompressed contents of all files together, in bytes. A cluster's
+// MachineConfig has at most 1.5 MiB, in any form.
+const maxContents = ignition.MaxContent
 
 // Asked is what a config requests.
 type Asked struct {
@@ -41,13 +38,14 @@ type Asked struct {
 // document paths are in without are left out.
 func Of(n document.Node, config ignition.Config, without map[string]bool) Asked {
 	m := maker{at: map[string]string{}, keeps: map[string]hostfiles.Keeps{}, without: without}
-	storage, room := n.Get("storage"), ignition.NewRoom(maxContent, maxContents)
+	maxMode := ignition.MaxMode(n.Get("ignition").Get("version").Text())
+	storage, room := n.Get("storage"), ignition.NewRoom(ignition.MaxContent, maxContents)
 	for i, f := range storage.Get("files").Items() {
-		m.add(f, config.Storage.Files[i].Path, func() (hostfiles.File, error) { return file(config.Storage.Files[i], room) })
+		m.add(f, config.Storage.Files[i].Path, func() (hostfiles.File, error) { return file(config.Storage.Files[i], maxMode, room) })
 	}
 	for i, d := range storage.Get("directories").Items() {
 		dir := config.Storage.Directories[i]
-		if m.add(d, dir.Path, func() (hostfiles.File, error) { return directory(dir) }) {
+		if m.add(d, dir.Path, func() (hostfiles.File, error) { return directory(dir, maxMode) }) {
 			m.keeps[m.all[len(m.all)-1].Path] = keeps(dir)
 		}
 	}
@@ -119,11 +117,11 @@ func (m *maker) checkParents(n document.Node) {
 	}
 }
 
-func file(f types.File, room *ignition.Room) (hostfiles.File, error) {
+func file(f types.File, maxMode int, room *ignition.Room) (hostfiles.File, error) {
 	if len(f.Append) > 0 {
 		return hostfiles.File{}, fmt.Errorf("not implemented: append")
 	}
-	mode, err := modeOf(f.Mode, 0o644)
+	mode, err := modeOf(f.Mode, 0o644, maxMode)
 	if err != nil {
 		return hostfiles.File{}, err
 	}
@@ -131,8 +129,8 @@ func file(f types.File, room *ignition.Room) (hostfiles.File, error) {
 	return owned(hostfiles.NewFile(f.Path, mode, content), f.Node), err
 }
 
-func directory(d types.Directory) (hostfiles.File, error) {
-	mode, err := modeOf(d.Mode, 0o755)
+func directory(d types.Directory, maxMode int) (hostfiles.File, error) {
+	mode, err := modeOf(d.Mode, 0o755, maxMode)
 	return owned(hostfiles.NewDirectory(d.Path, mode), d.Node), err
 }
 
@@ -157,12 +155,12 @@ func link(l types.Link) (hostfiles.File, error) {
 }
 
 // modeOf returns a mode, or Ignition's default if there is none.
-func modeOf(mode *int, otherwise fs.FileMode) (fs.FileMode, error) {
+func modeOf(mode *int, otherwise fs.FileMode, highest int) (fs.FileMode, error) {
 	if mode == nil {
 		return otherwise, nil
 	}
-	if *mode < 0 || *mode > 0o777 {
-		return 0, fmt.Errorf("mode %s is beyond 0777", "0"+strconv.FormatInt(int64(*mode), 8))
+	if *mode < 0 || *mode > highest {
+		return 0, fmt.Errorf("mode 0%o is beyond 0%o", *mode, highest)
 	}
 	return fs.FileMode(*mode), nil
 }

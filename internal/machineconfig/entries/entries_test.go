@@ -50,6 +50,7 @@ func TestEntries(t *testing.T) {
 			{"name":"c.service","mask":true,"enabled":false},
 			{"name":"d.service","dropins":[{"name":"y.conf","contents":"[Service]\n"}]},
 			{"name":"f.service","enabled":true,"mask":false},
+			{"name":"i.service","mask":false,"contents":""},
 			{"name":"g.service","mask":false},
 			{"name":"h@x.service","enabled":false,"dropins":[{"name":"z.conf","contents":"[Install]\nWantedBy=a.target\n"}]},
 			{"name":"e.service","enabled":false,"contents":"[Install]\nWantedBy=multi-user.target\n"}]},
@@ -92,7 +93,7 @@ func TestEntries(t *testing.T) {
 	for _, w := range units.Wishes {
 		wishes = append(wishes, w.String())
 	}
-	if want := []string{"enable unit a.service", "preset unit b.socket", "unmask and enable unit f.service", "unmask unit g.service", "disable unit h@x.service", "disable unit e.service"}; !slices.Equal(wishes, want) {
+	if want := []string{"enable unit a.service", "preset unit b.socket", "unmask and enable unit f.service", "unmask unit i.service", "unmask unit g.service", "disable unit h@x.service", "disable unit e.service"}; !slices.Equal(wishes, want) {
 		t.Errorf("wishes %q, want %q", wishes, want)
 	}
 	install := map[string]string{

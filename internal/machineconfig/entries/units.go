@@ -44,16 +44,16 @@ func wish(u types.Unit) enable.Wish {
 		w.State = enable.Enabled
 	case u.Enabled != nil:
 		w.State = enable.Disabled
-	case u.Contents != nil:
+	case hasText(u.Contents):
 		w.State = enable.Preset
 	}
-	w.Unmask = u.Mask != nil && u.Contents == nil
+	w.Unmask = u.Mask != nil && !hasText(u.Contents)
 	return w
 }
 
 // checkInstall rejects an [Install] section that cannot be followed.
 func (m *maker) checkInstall(n document.Node, u types.Unit) {
-	if u.Contents == nil || u.Enabled == nil || !*u.Enabled {
+	if !hasText(u.Contents) || u.Enabled == nil || !*u.Enabled {
 		return
 	}
 	text := *u.Contents
@@ -84,7 +84,7 @@ func (m *maker) unit(n document.Node, u types.Unit) {
 	switch {
 	case masked:
 		m.put(n, hostfiles.NewLink(file, "/dev/null"))
-	case u.Contents != nil:
+	case hasText(u.Contents):
 		m.put(n, hostfiles.NewFile(file, 0o644, []byte(*u.Contents)))
 	}
 	for j, d := range n.Get("dropins").Items() {
@@ -93,13 +93,17 @@ func (m *maker) unit(n document.Node, u types.Unit) {
 			continue
 		}
 		dropin := path.Join(file+".d", u.Dropins[j].Name)
-		if text := u.Dropins[j].Contents; text != nil && *text != "" {
+		if text := u.Dropins[j].Contents; hasText(text) {
 			m.put(d, hostfiles.NewFile(dropin, 0o644, []byte(*text)))
 		} else {
 			m.put(d, hostfiles.Absent(dropin)) // as the machine-config-daemon
 		}
 	}
 }
+
+// hasText reports whether a unit or a drop-in has contents. Empty contents are none, as for Ignition
+// and the machine-config-daemon: systemd takes an empty unit file for a mask.
+func hasText(contents *string) bool { return contents != nil && *contents != "" }
 
 // put adds an entry that already exists.
 func (m *maker) put(n document.Node, f hostfiles.File) {

@@ -18,6 +18,10 @@ import (
 	"machine-pivot/internal/budget"
 )
 
+// MaxContent is the maximum size of the content of a file, in bytes after decompression. It is the same
+// from the author's check to the machine, which compares no larger file (package hostfiles).
+const MaxContent = 16 << 20
+
 // Room bounds the contents of a config, in bytes after decompression.
 type Room struct {
 	each int64          // of one content

@@ -77,6 +77,15 @@ func Later(version string) bool { return version == later }
 
 const later = "3.6.0"
 
+// MaxMode returns the highest mode of files and directories that is applied for a config of a version.
+// Before 3.6, Ignition ignores setuid, setgid and sticky bits, and the machine-config daemon takes none.
+func MaxMode(version string) int {
+	if Later(version) {
+		return 0o7777
+	}
+	return 0o777
+}
+
 // VersionOf returns the version of a config, or a report if there is none.
 func VersionOf(raw []byte) (string, problem.Report) {
 	var config struct {

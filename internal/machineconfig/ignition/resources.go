@@ -104,6 +104,14 @@ type (
 	HTTPHeader = types.HTTPHeader
 )
 
+// Arguments returns the kernel arguments that a config adds to the command line.
+func Arguments(config Config) (entries []string) {
+	for _, entry := range config.KernelArguments.ShouldExist {
+		entries = append(entries, string(entry))
+	}
+	return entries
+}
+
 // NewFile returns a file with the given content that overwrites an existing file.
 func NewFile(path string, mode int, content []byte) File {
 	overwrite := true

@@ -71,12 +71,18 @@ func Arguments(n document.Node, policy kargs.Policy) []string {
 			item.Fail("it is null, not a string")
 		}
 		entry := item.Text()
-		for _, p := range policy.Check(entry) {
-			n.Report.Add(p.Within(item.Path, problem.Quoted(p.Path)+" "))
-		}
+		CheckArgument(item, entry, policy)
 		entries = append(entries, entry)
 	}
 	return entries
+}
+
+// CheckArgument checks an entry of kernel arguments against a policy. An argument that a MachineConfig
+// brings to the command line is judged alike in both members that can have it.
+func CheckArgument(n document.Node, entry string, policy kargs.Policy) {
+	for _, p := range policy.Check(entry) {
+		n.Report.Add(p.Within(n.Path, problem.Quoted(p.Path)+" "))
+	}
 }
 
 // CheckLength rejects arguments that exceed the length of a kernel command line on their own.
@@ -100,14 +106,14 @@ func CommandLine(entries []string) kargs.Line {
 	return line
 }
 
-// Contradictions reports kernel arguments that contradict spec.fips, in a merged MachineConfig. A
-// single file may have both fips=1 and "fips: false", which typed writers emit by default.
-func Contradictions(path string, entries []string, fips bool, report *problem.Report) {
+// Contradictions reports kernel arguments of the list n that contradict spec.fips, in a merged
+// MachineConfig. A single file may have both fips=1 and "fips: false", which typed writers emit by
+// default.
+func Contradictions(n document.Node, entries []string, fips bool) {
 	for i, entry := range entries {
 		for _, value := range kargs.Split(entry).Values("fips") {
 			if on := value == "1"; on != fips {
-				report.Fail(path+".kernelArguments"+jsonpath.Element(i),
-					"fips=%s contradicts spec.fips, which is %v", problem.Quoted(value), fips)
+				n.At(jsonpath.Element(i)).Fail("fips=%s contradicts spec.fips, which is %v", problem.Quoted(value), fips)
 			}
 		}
 	}

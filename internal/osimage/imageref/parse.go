@@ -14,6 +14,10 @@ import (
 	"machine-pivot/internal/fault"
 )
 
+// PullspecPath is a file of the old pivot tool with one reference: the image of a pivot by hand if
+// none is given.
+const PullspecPath = "/etc/pivot/image-pullspec"
+
 // Parse parses an image reference:
 //
 //	[docker://]HOST/PATH[:TAG][@DIGEST]

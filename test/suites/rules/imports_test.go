@@ -51,8 +51,8 @@ var importTable = map[string]rule{
 	"quantity":         {ours: []string{"problem", "machineconfig/document"}, never: slices.Concat(processes, commandLine, world)},
 	"pinning":          {ours: []string{"fault", "kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pods":             {ours: []string{"pinning", "problem", "quantity", "machineconfig/document"}, never: slices.Concat(processes, commandLine, world)},
-	"mcfile":           {ours: append([]string{"machineconfig/entries", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec", "projection"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
-	"authored":         {ours: append([]string{"budget", "legacy", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"mcfile":           {ours: append([]string{"machineconfig/entries", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/ownfiles", "machineconfig/spec", "projection"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+	"authored":         {ours: append([]string{"budget", "legacy", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/ownfiles", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"containerruntime": {ours: append([]string{"authored", "quantity", "machineconfig/document"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// Around MachineConfigs: first the packages that do not know MachineConfigs, then those that use
@@ -63,6 +63,7 @@ var importTable = map[string]rule{
 	"machineconfig/jsonpath":   {never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/document":   {ours: []string{"problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/spec":       {ours: []string{"kargs", "problem", "machineconfig/document", "machineconfig/extensions", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/ownfiles":   {ours: []string{"disruption", "hostfiles", "kargs", "osimage/imageref", "settings"}, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/ignition":   {ours: []string{"budget", "problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 
 	"legacy": {ours: []string{"problem", "machineconfig/ignition", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
@@ -153,7 +154,7 @@ var importTable = map[string]rule{
 	"cluster/render":    {ours: []string{"authored", "pool", "snapshot", "cluster/api", "cluster/generated", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "machineconfig/spec", "osimage/imageref", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cluster/nodecheck":    {foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/admission":    {ours: []string{"authored", "containerruntime", "pool", "provision", "cluster/api", "cluster/nodecheck", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "mcfile", "osimage/imageref", "pinning", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/admission":    {ours: []string{"authored", "containerruntime", "pool", "provision", "cluster/api", "cluster/nodecheck", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "machineconfig/ownfiles", "mcfile", "osimage/imageref", "pinning", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/token":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os", "io/ioutil", "syscall", "golang.org/x/sys"})},
 	"cluster/configserver": {ours: []string{"authored", "cluster/objects", "cluster/token", "fault", "kargs", "machineconfig/ignition", "machineconfig/spec", "osimage/imageref", "provision", "serve"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,5 +58,55 @@ func TestWatchSeesLinks(t *testing.T) {
 		if want := "entry /etc/systemd/system/" + dir + "/new.service: still there"; err != nil || !slices.Contains(differences, want) {
 			t.Errorf("%s: differences %q, %v", dir, differences, err)
 		}
+	}
+}
+
+// TestEmptyUnit (D235): empty contents of a unit are none: the unit's file of the MachineConfig before
+// goes, and the image's unit is never masked.
+func TestEmptyUnit(t *testing.T) {
+	for before, more := range map[string]string{
+		"contents: \"[Service]\\nExecStart=/bin/b\\n\"": "",
+		"enabled: true":  ", enabled: true",
+		"enabled: false": `, enabled: true, dropins: [{name: 10-a.conf, contents: "[Service]\nNice=5\n"}]`,
+		"mask: true":     ", mask: false",
+	} {
+		h, _ := withUnits(t)
+		if _, _, err := apply(t, h, units(h.Image, "{name: early.service, "+before+"}")); err != nil {
+			t.Fatal(err)
+		}
+		spec := units(h.Image, `{name: early.service, contents: ""`+more+`}`)
+		if _, notes, err := apply(t, h, spec); err != nil {
+			t.Fatalf("%s: %v: %s", more, err, notes)
+		}
+		if _, err := os.Lstat(h.Path("/etc/systemd/system/early.service")); !os.IsNotExist(err) {
+			t.Errorf("%s: there is a file or a link for the unit: %v", more, err)
+		}
+		if drift := verify(t, h); drift != "" {
+			t.Errorf("%s: drift %q", more, drift)
+		}
+	}
+}
+
+// TestEmptyUnitFile (D235): an empty file for a unit is a mask, whoever writes it: its unit cannot be
+// enabled, verify says so, and unmasking removes it.
+func TestEmptyUnitFile(t *testing.T) {
+	h, _ := withUnits(t)
+	const name, enabled = "/etc/systemd/system/early.service", "systemd: {units: [{name: early.service, enabled: true}]}"
+	_, _, err := apply(t, h, "  config: {ignition: {version: 3.4.0}, storage: {files: [{path: "+name+"}]}, "+enabled+"}\n  osImageURL: "+h.Image+"\n")
+	if err == nil || !strings.Contains(err.Error(), "early.service: it is masked") {
+		t.Errorf("enabled together with an empty file: %v", err)
+	}
+	if _, notes, err := apply(t, h, units(h.Image, "{name: early.service, enabled: true}")); err != nil {
+		t.Fatalf("%v: %s", err, notes)
+	}
+	h.Write(name, nil)
+	if drift := verify(t, h); !strings.Contains(drift, "early.service: it is masked") {
+		t.Errorf("drift %q", drift)
+	}
+	if _, notes, err := apply(t, h, units(h.Image, "{name: early.service, enabled: true, mask: false}")); err != nil {
+		t.Fatalf("%v: %s", err, notes)
+	}
+	if drift := verify(t, h); drift != "" {
+		t.Errorf("unmasked: drift %q", drift)
 	}
 }

@@ -1,6 +1,10 @@
 package stories_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,9 +16,13 @@ import (
 
 	"machine-pivot/day2"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 )
@@ -225,5 +233,75 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestLargestFile (D237): the largest file that authors' checks accept is applied, and is compared;
+// both refuse a larger one.
+func TestLargestFile(t *testing.T) {
+	h := hostdir.New(t)
+	for _, size := range []int{ignition.MaxContent, ignition.MaxContent + 1} {
+		var packed bytes.Buffer
+		z := gzip.NewWriter(&packed)
+		_, err := z.Write(bytes.Repeat([]byte("x"), size))
+		must(t, errors.Join(err, z.Close()))
+		spec := "  config: {ignition: {version: 3.4.0}, storage: {files: [{path: /etc/large, contents: {compression: gzip, source: \"data:;base64," +
+			base64.StdEncoding.EncodeToString(packed.Bytes()) + "\"}}]}}\n"
+		_, report := authored.Decode("", []byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: a, labels: {machineconfiguration.openshift.io/role: worker}}\nspec:\n"+spec),
+			authored.Rules{KernelArguments: kargs.DefaultPolicy()})
+		changed, notes, err := apply(t, h, spec)
+		if fits := size == ignition.MaxContent; changed != fits || (err == nil) != fits || report.Failed() == fits {
+			t.Fatalf("%d bytes: changed %v, %v: %s; for authors: %s", size, changed, err, notes, report)
+		}
+		if drift := verify(t, h); drift != "" {
+			t.Errorf("drift %q", drift)
+		}
+	}
+	h.Write("/etc/large", bytes.Repeat([]byte("y"), ignition.MaxContent))
+	if drift := verify(t, h); drift == "" {
+		t.Error("no drift, though the file differs")
+	}
+}
+
+// TestSpecialModes (D239): setuid, setgid and sticky bits of a config of Ignition 3.6 are set, below
+// /etc and /var; those of an earlier version are refused.
+func TestSpecialModes(t *testing.T) {
+	spec := func(version string) string {
+		return "  config: {ignition: {version: " + version + "}, storage: {files: [{path: /etc/a, mode: 04755}, {path: /var/lib/a, mode: 02711}], " +
+			"directories: [{path: /etc/d, mode: 01777}, {path: /var/lib/d, mode: 02770}]}}\n"
+	}
+	h := projecting(t)
+	if changed, _, err := apply(t, h, spec("3.5.0")); changed || err == nil || !strings.Contains(err.Error(), "mode 04755 is beyond 0777") || !strings.Contains(err.Error(), "mode 01777 is beyond 0777") {
+		t.Errorf("3.5.0: changed %v, %v", changed, err)
+	}
+	changed, notes, err := apply(t, h, spec("3.6.0"))
+	if err != nil || !changed {
+		t.Fatalf("changed %v, %v: %s", changed, err, notes)
+	}
+	project(t, h)
+	if drift := verify(t, h); drift != "" {
+		t.Errorf("drift %q", drift)
+	}
+	const want = "4755 etc/a\n2711 var/lib/a\n1777 etc/d\n2770 var/lib/d\n"
+	if got := shell(t, h, "stat -c '%a %n' etc/a var/lib/a etc/d var/lib/d"); got != want {
+		t.Errorf("modes\n%s\nwant\n%s", got, want)
+	}
+	if changed, notes, err := apply(t, h, spec("3.6.0")); err != nil || changed {
+		t.Errorf("again: changed %v, %v: %s", changed, err, notes)
+	}
+	shell(t, h, "chmod 755 etc/a")
+	if drift := verify(t, h); !strings.Contains(drift, "/etc/a") {
+		t.Errorf("drift %q", drift)
+	}
+}
+
+// TestSpecialModeLive (D239): such a bit is set without a reboot, too.
+func TestSpecialModeLive(t *testing.T) {
+	c := newChanger(t)
+	c.when = day2.RebootNever
+	c.Write(disruption.RulesPath, []byte("files: [{path: /etc, actions: [{type: None}]}]"))
+	c.apply("  config: {ignition: {version: 3.6.0}, storage: {files: [{path: /etc/a, mode: 04755}]}}\n", true)
+	if got := shell(t, c.Host, "stat -c '%a' etc/a"); got != "4755\n" {
+		t.Errorf("mode %s", got)
 	}
 }

@@ -274,7 +274,7 @@ func TestLiveRules(t *testing.T) {
 		return "  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files:\n      - {path: /etc/pivot/disruption.yaml, contents: {source: \"data:;base64," + base64.StdEncoding.EncodeToString([]byte(rules)) + "\"}}\n"
 	}
 	_, err := c.story(brings("files: x")).Run(t.Context(), day2.Prepared{})
-	if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "the rules that the MachineConfig brings") {
+	if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "storage.files[0]: pivot could not read its file disruption.yaml: /etc/pivot/disruption.yaml:1: error: $.files") {
 		t.Errorf("bad rules are brought: %v", err)
 	}
 	all := brings("files: [{path: /etc/motd, actions: [{type: None}]}]") + "      - {path: /etc/motd}\n"

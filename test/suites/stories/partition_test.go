@@ -1,6 +1,7 @@
 package stories_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -88,6 +89,32 @@ func TestRebaseChecksThePartition(t *testing.T) {
 	r = day2.Rebase{Machine: newMachine(t, h), Append: []string{"quiet"}}
 	if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
 		t.Errorf("changed %v, %v", changed, err)
+	}
+}
+
+// TestPartitionOfOtherFiles (D241): a MachineConfig is judged together with the files of CRI-O and kubelet
+// that the machine has.
+func TestPartitionOfOtherFiles(t *testing.T) {
+	kubelets := func(assignment string) (pinning.Workloads, string) {
+		_, set, err := pinning.ParseAssignment(assignment)
+		must(t, err)
+		w := pinning.Workloads{pinning.Management: set}
+		return w, "  config: {ignition: {version: 3.4.0}, storage: {files: [{path: " + pinning.KubeletPath + ", contents: {source: \"data:;base64," +
+			base64.StdEncoding.EncodeToString(pinning.KubeletFile(w)) + "\"}}]}}\n"
+	}
+	h := hostdir.New(t)
+	threads(h, "0,2", "1,3")
+	same, spec := kubelets("management=0-1")
+	if _, _, err := apply(t, h, spec); err == nil || !strings.Contains(err.Error(), "no CRI-O drop-in defines it") {
+		t.Errorf("without CRI-O's file: %v", err)
+	}
+	h.Write(pinning.ConfigPath, pinning.DropIn(same))
+	_, other := kubelets("management=2")
+	if _, _, err := apply(t, h, other); err == nil || !strings.Contains(err.Error(), `its CPUs "2" differ from "0-1" in `+pinning.ConfigPath) {
+		t.Errorf("another set: %v", err)
+	}
+	if changed, notes, err := apply(t, h, spec); err != nil || !changed {
+		t.Errorf("changed %v, %v: %s", changed, err, notes)
 	}
 }
 

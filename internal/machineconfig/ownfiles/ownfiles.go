@@ -1,0 +1,62 @@
+// Package ownfiles checks the files that pivot itself reads and that a MachineConfig may bring
+// (projection.Settings). A file that its reader refuses must be refused with the MachineConfig:
+// once it is on a machine, the commands that could replace it fail at reading it.
+package ownfiles
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"machine-pivot/internal/disruption"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/settings"
+	"machine-pivot/kargs"
+)
+
+// Parser parses the content of a file as pivot does, and returns the error of that.
+type Parser func(content []byte) error
+
+// ParserOf returns the parser of the file at a path; nil if pivot does not read that file.
+func ParserOf(name string) Parser {
+	var parse func(text string) error
+	switch {
+	case settings.IsFile(name):
+		parse = func(text string) error { return settings.Check(name, text) }
+	case name == disruption.RulesPath:
+		parse = func(text string) error {
+			if _, report := disruption.Read(name, []byte(text)); report.Failed() {
+				return errors.New(report.Errors().String())
+			}
+			return nil
+		}
+	case name == kargs.PolicyPath:
+		parse = func(text string) error { _, err := kargs.Policy{}.Extend(text); return err }
+	case name == kargs.LegacyPath:
+		parse = func(text string) error { _, err := kargs.ParseLegacy(text); return err }
+	case name == imageref.PullspecPath:
+		parse = checkPullspec
+	default:
+		return nil
+	}
+	return func(content []byte) error {
+		err := parse(string(content))
+		if len(content) > hostfiles.MaxState {
+			err = fmt.Errorf("it has more than %d bytes", hostfiles.MaxState)
+		}
+		if err != nil {
+			return fmt.Errorf("pivot could not read its file %s: %w", path.Base(name), err)
+		}
+		return nil
+	}
+}
+
+// checkPullspec checks the file with an image. An empty one asks for none.
+func checkPullspec(text string) error {
+	if text = strings.TrimSpace(text); text == "" {
+		return nil
+	}
+	return imageref.Check(text)
+}
