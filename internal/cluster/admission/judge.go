@@ -195,8 +195,8 @@ func checkMachineConfig(text []byte, old object, known Known) (report problem.Re
 }
 
 // judgedWhole returns the part of a config that is judged by its contents, or with the rest of a spec: the files
-// of CPU partitioning, those that pivot reads, and kernel arguments. Decode has judged the rest, which can be large, and a first boot finds it applied by
-// Ignition.
+// of CPU partitioning, those that pivot reads, and kernel arguments. Decode has judged the rest, which can be
+// large, and a first boot finds it applied by Ignition.
 func judgedWhole(c *ignition.Config) *ignition.Config {
 	chosen := ignition.Empty()
 	if c == nil {

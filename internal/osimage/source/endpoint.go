@@ -179,7 +179,8 @@ func allFailed(ref imageref.Reference, all int, failed []failure) error {
 }
 
 // decisive returns the failure that determines whether a retry can help: one that is final
-// (imagefault.Final), such as a rejection by the signature policy, or else the first transient failure, or else the first failure.
+// (imagefault.Final), such as a rejection by the signature policy, or else the first transient failure, or
+// else the first failure.
 func decisive(failed []failure) error {
 	if last := failed[len(failed)-1].err; imagefault.IsFinal(last) {
 		return last
