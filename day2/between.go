@@ -17,9 +17,8 @@ import (
 
 // Between returns what Apply would change, judged by rules, on a machine that matches one
 // MachineConfig to make it match another. Kernel arguments are judged by policy. It needs no machine.
-// leftOut names the differences
-// that only an installation can change. The plan has the form of Apply's, so that users and programs
-// know one format; it says "create" where an image may have a default.
+// leftOut names the differences that only an installation can change. The plan has the form of Apply's, so
+// that users and programs know one format; it says "create" where an image may have a default.
 func Between(from, to Config, rules disruption.Rules, policy kargs.Policy) (plan pivot.Plan, leftOut []string, report problem.Report, err error) {
 	host := mcfile.Host{CheckImage: imageref.Check, Policy: &policy, Architecture: runtime.GOARCH}
 	had, unused := mcfile.ReadApplied(from.File, from.Data, host)

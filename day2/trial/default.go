@@ -14,18 +14,27 @@ func (c *Conductor) boots() rpmostree.Default {
 	return rpmostree.Default{Sysroot: c.Host.Sysroot(), Run: c.Host.Run, Note: c.Progress.Note}
 }
 
-// deployment returns the deployment with the given ID and its boot entry, and its index: 0 is the
-// default.
-func (c *Conductor) deployment(id string) (d ostree.Deployment, index int, err error) {
+// find returns the deployment with the given ID and its boot entry, and its index: 0 is the default, and
+// -1 stands for none.
+func (c *Conductor) find(id string) (d ostree.Deployment, index int, err error) {
 	all, err := c.Host.Sysroot().Deployments()
 	if err != nil {
-		return d, 0, err
+		return d, -1, err
 	}
 	index = slices.IndexFunc(all, func(d ostree.Deployment) bool { return d.ID() == id })
-	if index < 0 {
-		return d, 0, fault.New(fault.Refused, "deployment %s has no boot entry any more", id)
+	if index >= 0 {
+		d = all[index]
 	}
-	return all[index], index, nil
+	return d, index, nil
+}
+
+// deployment is find for a deployment that must be there.
+func (c *Conductor) deployment(id string) (d ostree.Deployment, index int, err error) {
+	d, index, err = c.find(id)
+	if err == nil && index < 0 {
+		err = fault.New(fault.Refused, "deployment %s has no boot entry any more", id)
+	}
+	return d, index, err
 }
 
 // makeDefault makes a deployment the default, unless it already is. While a deployment is staged, it returns an error of

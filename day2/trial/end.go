@@ -3,7 +3,6 @@ package trial
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"machine-pivot/internal/ostree"
@@ -74,18 +73,15 @@ func (c *Conductor) forgetUnproven() error {
 	if id == "" {
 		return nil
 	}
+	_, index, err := c.find(id)
+	if err != nil {
+		return err
+	}
 	booted, err := c.Host.Sysroot().Booted()
-	if err != nil {
-		return err
-	}
-	all, err := c.Host.Sysroot().Deployments()
-	if err != nil {
-		return err
-	}
-	if booted.ID() == id || !slices.ContainsFunc(all, func(d ostree.Deployment) bool { return d.ID() == id }) {
+	if err == nil && (index < 0 || booted.ID() == id) {
 		c.Progress.Content.Unproven = ""
 	}
-	return nil
+	return err
 }
 
 // replace makes room for another transaction while a trial waits for its reboot. The committed

@@ -18,8 +18,8 @@ const (
 	answersWithin = time.Hour
 	// askAgainAfter is after what time a node whose download has failed is asked again.
 	askAgainAfter = time.Hour
-	// mostFailures is how many failures are remembered with their reason. While there are so many, nobody else is asked: what all
-	// of these cannot download, others cannot, either.
+	// mostFailures is how many failures are remembered with their reason. While there are so many, nobody else is
+	// asked: what all of these cannot download, others cannot, either.
 	mostFailures = 20
 )
 

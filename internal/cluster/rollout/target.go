@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -100,15 +101,15 @@ func (v *view) blame(now []objects.FailedNode) {
 func (v *view) name(failed []objects.FailedNode, number int) {
 	s := &v.status
 	byName := func(a, b objects.FailedNode) int { return strings.Compare(a.Name, b.Name) }
-	known, first := namesOf(s.Failed), slices.SortedFunc(slices.Values(failed), byName)
-	slices.SortStableFunc(first, func(a, b objects.FailedNode) int {
-		switch {
-		case known[a.Name] == known[b.Name]:
+	known := namesOf(s.Failed)
+	rank := func(f objects.FailedNode) int {
+		if known[f.Name] {
 			return 0
-		case known[a.Name]:
-			return -1
 		}
 		return 1
+	}
+	first := slices.SortedFunc(slices.Values(failed), func(a, b objects.FailedNode) int {
+		return cmp.Or(rank(a)-rank(b), byName(a, b))
 	})
 	first = first[:min(len(first), maxFailing)]
 	slices.SortFunc(first, byName)
