@@ -94,12 +94,13 @@ func filter() []unix.SockFilter {
 }
 
 // install makes the calling thread and its children stop at each effect, until a reader of the
-// listener lets them continue.
+// listener lets them continue. Only a deadly signal ends a stop before (Linux 5.19 or later): any
+// other, such as the Go runtime's own, would restart the call, and the effect would be counted twice.
 func install() (listener int, err error) {
 	program := filter()
 	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	fd, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, uintptr(unsafe.Pointer(&p)))
+		unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, uintptr(unsafe.Pointer(&p)))
 	if errno != 0 {
 		return 0, fmt.Errorf("cannot install a seccomp filter: %w", errno)
 	}

@@ -233,11 +233,11 @@ func points(effects []string, about int) []int {
 }
 
 // importing returns points between the first syncfs, which makes the first layer durable, and the
-// first run of ostree, which is the second exec.
+// run of ostree after it.
 func importing(effects []string) (at []int) {
 	from := slices.Index(effects, "syncfs")
-	to := 1 + slices.Index(effects[1:], "exec")
-	for _, p := range points(effects[from:to], few) {
+	to := slices.Index(effects[from:], "exec")
+	for _, p := range points(effects[from:from+to], few) {
 		at = append(at, from+p)
 	}
 	return at
