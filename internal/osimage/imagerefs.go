@@ -1,6 +1,7 @@
 package osimage
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,13 +13,14 @@ import (
 	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/osimage/source"
 	"machine-pivot/internal/ostree"
 )
 
-// Keep restores the refs of an image that was imported as a commit, if other programs removed them:
-// the ref that protects the commit from pruning and, unless ref is zero, those by which rpm-ostree
-// and bootc find an ostree-native image and its layers. An image without them could be booted, but
-// these programs fail on the host from then on. The error is a LostError if the commit of a layer is
+// Keep completes the refs of an image that was imported as a commit and is going to be deployed, where other
+// programs removed them or the import left them out (see partRef): the ref that protects the commit from
+// pruning and, unless ref is zero, those by which rpm-ostree and bootc find an ostree-native image and its
+// layers. An image without them could be booted, but these programs fail on the host from then on. The error is a LostError if the commit of a layer is
 // not known any more; then nothing is restored.
 func Keep(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum, ref imageref.Reference) error {
 	missing, err := missingRefs(ctx, repo, commit, ref)
@@ -66,19 +68,23 @@ func missingRefs(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum,
 	layers := layersOf(repo, commit)
 	base, without := baseAndWithoutRef(repo, commit)
 	lost := LostError{Of: len(layers)}
-	for n, digest := range layers {
+	for n, l := range layers {
 		first := ostree.Checksum{} // the commit that the layer's ref must point to; zero: any
 		if n == 0 {
 			first = base
 		}
-		if slices.Contains(without, digest) || keepsLayer(repo, blobRef(digest), first) {
+		if slices.Contains(without, l.Digest) {
 			continue
 		}
-		if first == (ostree.Checksum{}) || repo.HasWhole(ctx, first) != nil {
-			lost.Layers = append(lost.Layers, digest)
+		if _, kept := keptAt(repo, blobRef(l.Digest), first); kept {
 			continue
 		}
-		missing[blobRef(digest)] = first
+		commit, kept := keptAt(repo, partRef(l), first)
+		if !kept && (first == (ostree.Checksum{}) || repo.HasWhole(ctx, first) != nil) {
+			lost.Layers = append(lost.Layers, l.Digest)
+			continue
+		}
+		missing[blobRef(l.Digest)] = cmp.Or(commit, first)
 	}
 	if len(lost.Layers) > 0 {
 		return nil, lost
@@ -86,15 +92,17 @@ func missingRefs(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum,
 	return missing, nil
 }
 
-// keepsLayer reports whether a layer's ref is there, and the commit to which it points: the one that is
-// wanted, unless that is zero. An image of another kind that has the same layer points it elsewhere.
-func keepsLayer(repo *ostree.Repo, ref string, wanted ostree.Checksum) bool {
+// keptAt returns the commit to which a layer's ref points, and whether it is there and the one that is wanted,
+// unless that is zero. An image of another kind that has the same layer points its ref elsewhere.
+func keptAt(repo *ostree.Repo, ref string, wanted ostree.Checksum) (commit ostree.Checksum, kept bool) {
 	commit, err := repo.ResolveRef(ref)
 	if err != nil || wanted != (ostree.Checksum{}) && commit != wanted {
-		return false
+		return ostree.Checksum{}, false
 	}
-	there, err := repo.Has(ostree.ObjectName{Checksum: commit, Type: ostree.Commit})
-	return err == nil && there
+	if there, err := repo.Has(ostree.ObjectName{Checksum: commit, Type: ostree.Commit}); err != nil || !there {
+		return ostree.Checksum{}, false
+	}
+	return commit, true
 }
 
 // baseAndWithoutRef returns the encapsulated commit of an image, to which the ref of its first layer points, or
@@ -142,7 +150,15 @@ func RemoveUndeployed(repo *ostree.Repo, deployed ...ostree.Checksum) (removed b
 	if len(gone) == 0 {
 		return false, nil
 	}
-	return true, deleteRefs(repo, gone, deployed, func() (map[string]ostree.Checksum, error) { return repo.Refs(blobRefs) })
+	return true, deleteRefs(repo, gone, deployed, func() (map[string]ostree.Checksum, error) {
+		all, err := repo.Refs(blobRefs)
+		if err == nil {
+			parts, failed := repo.Refs(partRefs)
+			err = failed
+			maps.Copy(all, parts)
+		}
+		return all, err
+	})
 }
 
 // imagesAndNeeded returns the refs of all ostree-native images, and the commits that are deployed or
@@ -196,27 +212,34 @@ func protected(repo *ostree.Repo) (commits []ostree.Checksum, err error) {
 func layerRefs(repo *ostree.Repo, commits []ostree.Checksum) map[string]ostree.Checksum {
 	refs := map[string]ostree.Checksum{}
 	for _, commit := range commits {
-		for _, digest := range layersOf(repo, commit) {
-			refs[blobRef(digest)] = commit
+		for _, l := range layersOf(repo, commit) {
+			refs[blobRef(l.Digest)], refs[partRef(l)] = commit, commit
 		}
 	}
 	return refs
 }
 
-// layersOf returns the digests of the layers of the ostree-native image that was imported as
-// a commit. It returns nil if the commit is not a merge commit.
-func layersOf(repo *ostree.Repo, commit ostree.Checksum) (digests []string) {
+// layersOf returns the layers of the ostree-native image that was imported as a commit. It returns nil if the
+// commit is not a merge commit.
+func layersOf(repo *ostree.Repo, commit ostree.Checksum) (layers []source.Layer) {
 	info, err := repo.LoadCommit(commit)
 	if err != nil {
 		return nil
 	}
-	text, _ := info.Metadata(manifestKey).(string)
 	var manifest imgspec.Manifest
+	text, _ := info.Metadata(manifestKey).(string)
 	if json.Unmarshal([]byte(text), &manifest) != nil {
 		return nil
 	}
-	for _, layer := range manifest.Layers {
-		digests = append(digests, layer.Digest.String())
+	var config imgspec.Image
+	text, _ = info.Metadata(configKey).(string)
+	_ = json.Unmarshal([]byte(text), &config) // without it, no layer was read by parts
+	for n, of := range manifest.Layers {
+		l := source.Layer{Digest: of.Digest.String()}
+		if n < len(config.RootFS.DiffIDs) {
+			l.DiffID = config.RootFS.DiffIDs[n].String()
+		}
+		layers = append(layers, l)
 	}
-	return digests
+	return layers
 }

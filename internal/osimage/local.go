@@ -47,7 +47,7 @@ func newLocalContent(repo *ostree.Repo, target *ostree.Import) *localContent {
 	}
 	l := &localContent{target: target, xattrs: xattrSets{target: target}, index: &contentIndex{repo: repo, target: target}}
 	for _, ref := range slices.SortedFunc(maps.Keys(refs), treesFirst) {
-		if strings.HasPrefix(ref, blobRefs) || len(l.trees) == maxTrees {
+		if ofLayer(ref) || len(l.trees) == maxTrees {
 			break
 		}
 		info, err := repo.LoadCommit(refs[ref])
@@ -63,7 +63,7 @@ func newLocalContent(repo *ostree.Repo, target *ostree.Import) *localContent {
 func treesFirst(a, b string) int {
 	rank := func(ref string) int {
 		switch {
-		case strings.HasPrefix(ref, blobRefs):
+		case ofLayer(ref):
 			return 3
 		case strings.HasPrefix(ref, imageRefs):
 			return 1

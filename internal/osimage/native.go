@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -44,7 +45,7 @@ func (i *importer) native(ctx context.Context, have present) error {
 		}
 		kept, made, err := i.keep(ctx, read[n], derived[n])
 		if err == nil && made {
-			finish.roots <- ostree.Root{Commit: kept, Refs: []string{i.layerRef(n)}}
+			finish.roots <- ostree.Root{Commit: kept, Refs: []string{i.refFor(n, have)}}
 		}
 		read[n] = nil // frees its long list of files
 		if err != nil {
@@ -59,7 +60,7 @@ func (i *importer) native(ctx context.Context, have present) error {
 	if err != nil {
 		return err
 	}
-	tree, err := i.finishBase(ctx, base.commit)
+	tree, err := i.finishBase(ctx, base.commit, have)
 	if err != nil {
 		return err
 	}
@@ -76,15 +77,31 @@ func (i *importer) keep(ctx context.Context, base *layer.Native, derived *layer.
 	return commit, err == nil, err
 }
 
-// layerRef returns the ref that keeps the nth layer's objects.
-func (o *Opened) layerRef(n int) string { return blobRef(o.Layers[n].Digest) }
+// refFor returns the ref that keeps the objects of the nth layer, which is complete.
+func (i *importer) refFor(n int, have present) string {
+	if i.parts.took(n) {
+		return partRef(i.source.Layers[n])
+	}
+	return have.refs[n]
+}
+
+// imageNames returns the ref by which other programs find the image. There is none yet if they could not find a
+// layer of it.
+func (i *importer) imageNames(have present) []string {
+	for n := range i.Layers {
+		if strings.HasPrefix(i.refFor(n, have), partRefs) {
+			return nil
+		}
+	}
+	return []string{imageRef(i.requested)}
+}
 
 // finishBase publishes the encapsulated commit; a plain image has none.
-func (i *importer) finishBase(ctx context.Context, base ostree.Checksum) (*ostree.CommitInfo, error) {
+func (i *importer) finishBase(ctx context.Context, base ostree.Checksum, have present) (*ostree.CommitInfo, error) {
 	if i.baseLayers() == 0 {
 		return nil, nil
 	}
-	first := ostree.Root{Commit: base, Refs: []string{i.layerRef(0)}}
+	first := ostree.Root{Commit: base, Refs: []string{i.refFor(0, have)}}
 	if err := i.target.Finish(ctx, first); err != nil {
 		return nil, writing(err)
 	}
@@ -110,7 +127,7 @@ func (i *importer) merge(ctx context.Context, base ostree.Checksum, info *ostree
 	if err != nil {
 		return writing(err)
 	}
-	return i.finish(ctx, layers, merged, imageRef(i.requested))
+	return i.finish(ctx, layers, merged, i.imageNames(have)...)
 }
 
 // mergeCommit returns the merge commit without its tree. It has the manifest and config in
@@ -125,15 +142,18 @@ func mergeCommit(ctx context.Context, image *source.Image, otherwise time.Time) 
 		Metadata: [][2]string{
 			{ostree.ManifestKey, cmp.Or(image.Instance, image.Digest)},
 			{manifestKey, string(manifest)},
-			{"ostree.container.image-config", string(config)},
+			{configKey, string(config)},
 			{importerKey, importerName},
 		},
 		Timestamp: created(manifest, config, otherwise),
 	}, nil
 }
 
-// manifestKey is the metadata key of the manifest in a merge commit.
-const manifestKey = "ostree.manifest"
+// The metadata keys of manifest and config in a merge commit.
+const (
+	manifestKey = "ostree.manifest"
+	configKey   = "ostree.container.image-config"
+)
 
 // importerName is the name of this program in the commits that it makes.
 const importerName = "pivot"

@@ -27,6 +27,7 @@ type partReader struct {
 	spent  atomic.Int64 // bytes of tables that were fetched
 	saved  atomic.Int64 // bytes of layers that were not fetched
 	once   sync.Once    // for the message about a registry without parts
+	taken  []bool       // by layer: it was read by parts
 }
 
 // Limits of partReader.
@@ -50,7 +51,7 @@ func (i *importer) newPartReader(have present) *partReader {
 	for n, l := range i.source.Layers {
 		if _, found, _ := chunked.Locate(l.Annotations, l.Size); found && !have.layers[n] {
 			if local := newLocalContent(i.repo, i.target); local != nil {
-				return &partReader{layerReader: &i.layerReader, local: local, tables: semaphore.NewWeighted(maxTables)}
+				return &partReader{layerReader: &i.layerReader, local: local, tables: semaphore.NewWeighted(maxTables), taken: make([]bool, len(i.Layers))}
 			}
 			return nil
 		}
@@ -78,6 +79,9 @@ func (r *partReader) read(ctx context.Context, n int, content func() layer.Conte
 		defer r.tables.Release(memory)
 		done, err = r.try(ctx, n, at, content, shared, count)
 	}
+	if done && err == nil {
+		r.taken[n] = true
+	}
 	if done && err == nil || ctx.Err() != nil || err != nil && !isDoubt(err) {
 		return true, err
 	}
@@ -87,6 +91,9 @@ func (r *partReader) read(ctx context.Context, n int, content func() layer.Conte
 	}
 	return false, nil
 }
+
+// took reports whether the nth layer was read by parts. It may be called when that layer is complete.
+func (r *partReader) took(n int) bool { return r != nil && r.taken[n] }
 
 // isDoubt reports whether the whole layer may be read after this error.
 func isDoubt(err error) bool {

@@ -15,6 +15,7 @@ type present struct {
 	commit  ostree.Checksum // the encapsulated or legacy commit; zero if it is missing
 	layers  []bool          // true for layers that need not be fetched
 	derived []keptLayer     // by layer: the derived layers that need not be fetched
+	refs    []string        // by layer: the ref that keeps it, or will keep it when it was fetched whole
 }
 
 func (p present) all() bool { return !slices.Contains(p.layers, false) }
@@ -48,21 +49,42 @@ func (o *Opened) baseLayers() int { return len(o.Layers) - o.Derived }
 
 // nativePresent finds layers by their refs, and checks that their objects exist.
 func (o *Opened) nativePresent(ctx context.Context, repo *ostree.Repo, have *present) {
+	have.refs = make([]string, len(o.Layers))
 	others := true
 	for n := o.baseLayers() - 1; n > 0; n-- {
-		commit, err := repo.ResolveRef(o.layerRef(n))
-		have.layers[n] = err == nil && repo.HasObjectSet(commit) == nil
+		o.find(have, n, func(ref string) bool {
+			commit, err := repo.ResolveRef(ref)
+			return err == nil && repo.HasObjectSet(commit) == nil
+		})
 		others = others && have.layers[n]
 	}
 	if o.baseLayers() > 0 {
 		// The objects of this layer alone are not known, so the whole commit must be complete.
-		if commit, found := encapsulatedBy(repo, o.layerRef(0)); found {
-			have.commit, have.layers[0] = commit, others && repo.HasWhole(ctx, commit) == nil
-		}
+		o.find(have, 0, func(ref string) bool {
+			commit, found := encapsulatedBy(repo, ref)
+			if found {
+				have.commit = commit
+			}
+			return found && others && repo.HasWhole(ctx, commit) == nil
+		})
 	}
 	have.derived = make([]keptLayer, len(o.Layers))
 	for n := o.baseLayers(); n < len(o.Layers); n++ {
-		have.derived[n], have.layers[n] = derivedLayerOf(ctx, repo, o.layerRef(n), have.commit)
+		o.find(have, n, func(ref string) (found bool) {
+			have.derived[n], found = derivedLayerOf(ctx, repo, ref, have.commit)
+			return found
+		})
+	}
+}
+
+// find looks for the ref that keeps the nth layer.
+func (o *Opened) find(have *present, n int, keeps func(ref string) bool) {
+	have.refs[n] = blobRef(o.Layers[n].Digest)
+	if have.layers[n] = keeps(have.refs[n]); have.layers[n] {
+		return
+	}
+	if ref := partRef(o.source.Layers[n]); keeps(ref) {
+		have.refs[n], have.layers[n] = ref, true
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/osimage/source"
 )
 
 // The prefixes of ostree-ext's refs for layers and images of ostree-native containers.
@@ -13,8 +14,24 @@ const (
 	imageRefs = "ostree/container/image/"
 )
 
-// blobRef returns the ref of a layer.
+// partRefs is the prefix of the refs of layers of which only parts were fetched.
+const partRefs = "pivot-parts/"
+
+// blobRef returns the ref of a layer, for all images that have its blob.
 func blobRef(digest string) string { return blobRefs + escapeRef(digest) }
+
+// partRef returns the ref of a layer of which only parts were fetched. What is known of it is the digest of its
+// content, the diff ID. That this is the content of the blob is only what the image says: another image may
+// have the same blob with another diff ID, and must not get this content. So this ref is for images that say
+// the same, until the image is deployed (Keep): who boots it believes it.
+func partRef(l source.Layer) string {
+	return partRefs + escapeRef(l.Digest) + "/" + escapeRef(l.DiffID)
+}
+
+// ofLayer reports whether a ref is that of a layer.
+func ofLayer(ref string) bool {
+	return strings.HasPrefix(ref, blobRefs) || strings.HasPrefix(ref, partRefs)
+}
 
 // imageRef returns the ref of an image.
 func imageRef(r imageref.Reference) string { return imageRefs + escapeRef(r.TransportName()) }
