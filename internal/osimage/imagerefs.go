@@ -213,7 +213,10 @@ func layerRefs(repo *ostree.Repo, commits []ostree.Checksum) map[string]ostree.C
 	refs := map[string]ostree.Checksum{}
 	for _, commit := range commits {
 		for _, l := range layersOf(repo, commit) {
-			refs[blobRef(l.Digest)], refs[partRef(l)] = commit, commit
+			refs[blobRef(l.Digest)] = commit
+			if ref := partRef(l); ref != "" {
+				refs[ref] = commit
+			}
 		}
 	}
 	return refs
@@ -235,7 +238,7 @@ func layersOf(repo *ostree.Repo, commit ostree.Checksum) (layers []source.Layer)
 	text, _ = info.Metadata(configKey).(string)
 	_ = json.Unmarshal([]byte(text), &config) // without it, no layer was read by parts
 	for n, of := range manifest.Layers {
-		l := source.Layer{Digest: of.Digest.String()}
+		l := source.Layer{Digest: of.Digest.String(), Annotations: of.Annotations}
 		if n < len(config.RootFS.DiffIDs) {
 			l.DiffID = config.RootFS.DiffIDs[n].String()
 		}

@@ -116,7 +116,7 @@ func (f *finder) find(file chunked.File) (ostree.ObjectName, bool) {
 			return f.xattrs.find(file, n.Checksum)
 		}
 		if size, found := f.target.ContentSize(n); is && found && size == file.Size {
-			return n, true // the digest of the whole layer shows if its content is wrong
+			return n, true // the object itself, which is not written again
 		}
 		return f.index.find(file)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -61,6 +62,9 @@ func (i *importer) native(ctx context.Context, have present) error {
 		return err
 	}
 	tree, err := i.finishBase(ctx, base.commit, have)
+	if _, lacks := errors.AsType[*ostree.CorruptError](err); lacks && i.baseByParts(have) {
+		return i.wholeBase(ctx, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -83,6 +87,31 @@ func (i *importer) refFor(n int, have present) string {
 		return partRef(i.source.Layers[n])
 	}
 	return have.refs[n]
+}
+
+// baseByParts reports whether only parts were fetched of a layer with objects.
+func (i *importer) baseByParts(have present) bool {
+	for n := range i.baseLayers() {
+		if strings.HasPrefix(i.refFor(n, have), partRefs) {
+			return true
+		}
+	}
+	return false
+}
+
+// wholeBase repeats an import whose commit lacks an object, although its layers are complete: perhaps the tables
+// of those that were read by parts list less than these layers have. They are now fetched whole.
+func (i *importer) wholeBase(ctx context.Context, lacks error) error {
+	i.log("layers are fetched whole, although the machine has parts of them: " + lacks.Error())
+	i.parts = nil
+	have := i.present(ctx, i.repo)
+	for n := range i.baseLayers() {
+		if strings.HasPrefix(have.refs[n], partRefs) {
+			have.layers[n], have.refs[n] = false, blobRef(i.Layers[n].Digest)
+			i.progress.expectMore(i.Layers[n].Size)
+		}
+	}
+	return i.native(ctx, have)
 }
 
 // imageNames returns the ref by which other programs find the image. There is none yet if they could not find a

@@ -70,6 +70,9 @@ func (r *partReader) read(ctx context.Context, n int, content func() layer.Conte
 	if !found {
 		return false, nil
 	}
+	if n < r.baseLayers() {
+		at = at.OfObjects()
+	}
 	memory := at.Memory()
 	if err == nil && (memory > maxTables || r.tables.Acquire(ctx, memory) != nil) {
 		return false, nil
@@ -137,7 +140,11 @@ func (r *partReader) try(ctx context.Context, n int, at chunked.Location, conten
 		return false, nil
 	}
 	count.plan(plan.Bytes - size)
-	archive, err := plan.Archive(r.source.Layers[n].DiffID, r.source.ReadParts(ctx, n, count, spansOf(plan.Spans)), r.local.open)
+	diffID := r.source.Layers[n].DiffID
+	if n < r.baseLayers() {
+		diffID = "" // each object has its own checksum
+	}
+	archive, err := plan.Archive(diffID, r.source.ReadParts(ctx, n, count, spansOf(plan.Spans)), r.local.open)
 	if err != nil {
 		return false, err
 	}

@@ -83,7 +83,7 @@ func (o *Opened) find(have *present, n int, keeps func(ref string) bool) {
 	if have.layers[n] = keeps(have.refs[n]); have.layers[n] {
 		return
 	}
-	if ref := partRef(o.source.Layers[n]); keeps(ref) {
+	if ref := partRef(o.source.Layers[n]); ref != "" && keeps(ref) {
 		have.refs[n], have.layers[n] = ref, true
 	}
 }

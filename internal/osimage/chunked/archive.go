@@ -21,9 +21,9 @@ type archive struct {
 	open    func(ostree.ObjectName) (io.ReadCloser, error)
 	fetched io.ReadCloser // the spans of the plan
 
-	mu       sync.Mutex // held during Read
-	decoder  *zstd.Decoder
-	skeleton *skeleton // nil if there is none
+	mu      sync.Mutex // held during Read
+	decoder *zstd.Decoder
+	headers headers // nil if all gaps are fetched
 
 	at    int       // the next element
 	part  io.Reader // the part that is being read; nil between parts
@@ -37,17 +37,18 @@ type archive struct {
 }
 
 // Archive returns the whole decompressed archive of the layer. It ends with io.EOF only if its
-// digest is the diff ID ("sha256:…"). fetched has the plan's spans one after the other; open opens
+// digest is the diff ID ("sha256:…"); "" if headers are made (Location.OfObjects), which gives an
+// archive with the same entries. fetched has the plan's spans one after the other; open opens
 // an object that Read's find has returned. Close closes fetched, too; it may be called while
 // another goroutine is in Read.
 func (p *Plan) Archive(diffID string, fetched io.ReadCloser, open func(ostree.ObjectName) (io.ReadCloser, error)) (io.ReadCloser, error) {
 	a := &archive{plan: p, open: open, fetched: fetched, diffID: diffID, sum: sha256.New()}
 	var err error
 	if a.decoder, err = newDecoder(); err == nil {
-		a.skeleton, err = p.contents.openSkeleton()
+		a.headers, err = p.contents.openHeaders()
 	}
 	if err != nil {
-		return nil, errors.Join(damaged("its skeleton: %w", err), a.Close())
+		return nil, errors.Join(damaged("its headers: %w", err), a.Close())
 	}
 	return a, nil
 }
@@ -65,8 +66,8 @@ func (a *archive) Close() error {
 	if a.decoder != nil {
 		a.decoder.Close()
 	}
-	if a.skeleton != nil {
-		a.skeleton.close()
+	if a.headers != nil {
+		a.headers.close()
 	}
 	return err
 }
@@ -89,7 +90,9 @@ func (a *archive) Read(p []byte) (int, error) {
 		}
 		a.err = err
 		if n > 0 {
-			a.sum.Write(p[:n])
+			if a.diffID != "" {
+				a.sum.Write(p[:n])
+			}
 			return n, nil
 		}
 	}
@@ -108,13 +111,13 @@ func (a *archive) next() error {
 		return a.reuse(a.plan.contents.files[n/2])
 	}
 	a.at++
-	a.part, a.ended = &gap{skeleton: a.skeleton}, a.endGap
+	a.part, a.ended = &gap{headers: a.headers}, a.endGap
 	return nil
 }
 
 // verify compares the digest of the archive. It returns io.EOF if it is right.
 func (a *archive) verify() error {
-	if got := fmt.Sprintf("sha256:%x", a.sum.Sum(nil)); got != a.diffID {
+	if got := fmt.Sprintf("sha256:%x", a.sum.Sum(nil)); a.diffID != "" && got != a.diffID {
 		return damaged("its content, put together from parts, has the digest %s, not %s as the image's config says", got, a.diffID)
 	}
 	return io.EOF
@@ -122,24 +125,24 @@ func (a *archive) verify() error {
 
 // endGap checks that a gap is followed by a file if it is not the last one.
 func (a *archive) endGap() error {
-	if a.skeleton.ended != (a.at == len(a.plan.fetch)) {
-		return damaged("%w", errSkeleton)
+	if a.headers.atEnd() != (a.at == len(a.plan.fetch)) {
+		return damaged("%w", errHeaders)
 	}
 	return nil
 }
 
-// gap is the reader of a gap of the skeleton.
+// gap is the reader of a gap that is not fetched.
 type gap struct {
-	skeleton *skeleton
-	rest     bytes.Reader
+	headers headers
+	rest    bytes.Reader
 }
 
 // Read implements io.Reader.
 func (g *gap) Read(p []byte) (int, error) {
 	if g.rest.Len() == 0 {
-		segment, err := g.skeleton.segment()
+		segment, err := g.headers.segment()
 		if err != nil {
-			return 0, damaged("its skeleton: %w", err)
+			return 0, damaged("its headers: %w", err)
 		}
 		if segment == nil {
 			return 0, io.EOF
@@ -152,8 +155,8 @@ func (g *gap) Read(p []byte) (int, error) {
 // reuse opens the object with the content of a file.
 func (a *archive) reuse(c content) error {
 	a.at++
-	if a.skeleton != nil {
-		if err := a.skeleton.take(c.size); err != nil {
+	if a.headers != nil {
+		if err := a.headers.take(c.size); err != nil {
 			return damaged("%w", err)
 		}
 	}
@@ -245,33 +248,33 @@ func blameContent(source io.Reader, err error) error {
 	return damaged("cannot decompress: %w", err)
 }
 
-// skip reads the elements of a run in the skeleton, if there is one, and compares their size with
-// the number of bytes that were decompressed for them.
+// skip passes the elements of a run, which were fetched, in the headers too, if there are any, and compares
+// their size with the number of bytes that were decompressed for them.
 func (a *archive) skip(from, to int, size int64) error {
-	if a.skeleton == nil {
+	if a.headers == nil {
 		return nil
 	}
 	var want int64
 	for n := from; n < to; n++ {
 		if isFile(n) {
 			c := a.plan.contents.files[n/2]
-			if err := a.skeleton.take(c.size); err != nil {
+			if err := a.headers.take(c.size); err != nil {
 				return damaged("%w", err)
 			}
 			want += c.size
 			continue
 		}
-		gap, err := a.skeleton.skipGap()
+		gap, err := skipGap(a.headers)
 		if err != nil {
-			return damaged("its skeleton: %w", err)
+			return damaged("its headers: %w", err)
 		}
-		if a.skeleton.ended != (n+1 == len(a.plan.fetch)) {
-			return damaged("%w", errSkeleton)
+		if a.headers.atEnd() != (n+1 == len(a.plan.fetch)) {
+			return damaged("%w", errHeaders)
 		}
 		want += gap
 	}
-	if size != want {
-		return damaged("%w: %d bytes at elements %d to %d, not %d", errSkeleton, size, from, to, want)
+	if a.headers.exact() && size != want {
+		return damaged("%w: %d bytes at elements %d to %d, not %d", errHeaders, size, from, to, want)
 	}
 	return nil
 }

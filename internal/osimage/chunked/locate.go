@@ -11,13 +11,16 @@
 //
 // Trust. The result is the whole archive, byte for byte: its digest is compared with the diff ID in
 // the image's config. So a wrong table, a wrong skeleton or a wrong local file can only make that
-// comparison fail. The manifest also pins the table by its digest.
+// comparison fail. The manifest also pins the table by its digest. In a layer whose files are objects,
+// which are verified one by one, the archive's headers are made from the table instead of fetched, and
+// the archive has the same entries.
 //
 // Limits. A table and a skeleton have at most 16 MiB each, and 128 MiB decompressed, of which 4 MiB
 // are in memory; a table has at most 262,144 files, of 64 bytes each; a frame's window has at most 32 MiB.
 package chunked
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -60,6 +63,7 @@ type Location struct {
 	digest   [sha256.Size]byte // of the compressed table
 	table    packed
 	skeleton packed // zero if there is none
+	objects  bool   // see OfObjects
 }
 
 // packed is a compressed part of a blob.
@@ -96,6 +100,16 @@ func Locate(annotations map[string]string, size int64) (l Location, found bool, 
 	return l, true, l.check(size)
 }
 
+// TableDigest returns the digest of a layer's table, as its annotations say. It is "" if there is none or
+// it is malformed.
+func TableDigest(annotations map[string]string) string {
+	text := cmp.Or(annotations[prefix+tableDigest], annotations[formerPrefix+tableDigest])
+	if _, err := parseDigest(text); err != nil {
+		return ""
+	}
+	return text
+}
+
 func (l Location) check(size int64) error {
 	switch {
 	case l.table.at <= frameHeader, !l.table.fits(size):
@@ -109,6 +123,15 @@ func (l Location) check(size int64) error {
 // fits reports whether the part obeys the limits and ends within a blob of size bytes.
 func (p packed) fits(size int64) bool {
 	return 0 < p.length && p.length <= maxPacked && 0 < p.unpacked && p.unpacked <= maxUnpacked && p.at <= size-p.length
+}
+
+// OfObjects returns the location of a layer whose files are verified one by one, by checksums that the image's
+// commit has, with owner and mode. So its archive need not be the same byte for byte, and its headers are made
+// from the table: the skeleton is not fetched. Only what such files need is in these headers, no times and
+// extended attributes.
+func (l Location) OfObjects() Location {
+	l.objects, l.skeleton = true, packed{}
+	return l
 }
 
 // Memory returns how many bytes of memory the contents of a usual layer take.

@@ -36,8 +36,8 @@ type Plan struct {
 	fetch    []bool // by element
 }
 
-// Plan chooses the elements to fetch. Contents that are on the host are not fetched, and with a
-// skeleton no gaps, except where a further span would cost more than it saves: cost is what each
+// Plan chooses the elements to fetch. Contents that are on the host are not fetched, and no gaps whose
+// headers are known, except where a further span would cost more than it saves: cost is what each
 // span costs beside its bytes, in bytes.
 func (c *Contents) Plan(cost int64) *Plan {
 	p := &Plan{contents: c, fetch: make([]bool, c.elements())}
@@ -45,7 +45,7 @@ func (c *Contents) Plan(cost int64) *Plan {
 		if isFile(n) {
 			p.fetch[n] = c.files[n/2].local == ostree.ObjectName{}
 		} else {
-			p.fetch[n] = c.skeleton == nil
+			p.fetch[n] = c.skeleton == nil && c.table == nil
 		}
 	}
 	p.closeHoles(cost)

@@ -2,7 +2,6 @@ package chunked
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 )
 
@@ -12,14 +11,11 @@ const (
 	segmentEntry = 2 // has bytes of the archive
 )
 
-// errSkeleton is the error for a skeleton that does not fit the table.
-var errSkeleton = errors.New("the skeleton does not fit the table of contents")
-
 // skeleton reads the skeleton of an archive: the bytes in gaps between the contents of files, and
 // their sizes. A gap has any number of segments.
 type skeleton struct {
 	in    *json.Decoder
-	close func()
+	done  func()
 	file  int64 // size of the file after the gap that was read last
 	ended bool  // there is no file after that gap
 }
@@ -31,19 +27,19 @@ type skeletonEntry struct {
 	Payload []byte `json:"payload"`
 }
 
-// openSkeleton opens the contents' skeleton. It returns nil if there is none.
-func (c *Contents) openSkeleton() (*skeleton, error) {
-	if c.skeleton == nil {
-		return nil, nil
-	}
-	in, done, err := unpack(c.skeleton, c.unpacked)
+// openSkeleton opens a compressed skeleton of at most size bytes.
+func openSkeleton(data []byte, size int64) (headers, error) {
+	in, done, err := unpack(data, size)
 	if err != nil {
 		return nil, err
 	}
-	return &skeleton{in: in, close: done}, nil
+	return &skeleton{in: in, done: done}, nil
 }
 
-// segment returns the next bytes of the present gap, or nil at its end.
+func (s *skeleton) atEnd() bool { return s.ended }
+func (s *skeleton) exact() bool { return true }
+func (s *skeleton) close()      { s.done() }
+
 func (s *skeleton) segment() ([]byte, error) {
 	for !s.ended && s.file == 0 {
 		var e skeletonEntry
@@ -58,27 +54,15 @@ func (s *skeleton) segment() ([]byte, error) {
 		case e.Type == fileEntry && e.Size > 0:
 			s.file = e.Size
 		case e.Size < 0, e.Type != fileEntry && e.Type != segmentEntry:
-			return nil, errSkeleton
+			return nil, errHeaders
 		}
 	}
 	return nil, nil
 }
 
-// skipGap reads the rest of a gap and returns its size in bytes.
-func (s *skeleton) skipGap() (size int64, err error) {
-	for {
-		bytes, err := s.segment()
-		if err != nil || bytes == nil {
-			return size, err
-		}
-		size += int64(len(bytes))
-	}
-}
-
-// take ends a gap. The file after it must have the given size.
 func (s *skeleton) take(size int64) error {
 	if s.file != size {
-		return errSkeleton
+		return errHeaders
 	}
 	s.file = 0
 	return nil

@@ -31,7 +31,8 @@ type File struct {
 type Contents struct {
 	files    []content
 	skeleton []byte // compressed; nil if there is none
-	unpacked int64  // bytes of the decompressed skeleton
+	table    []byte // compressed; nil unless headers are made from it
+	unpacked int64  // bytes of the decompressed one of both
 	end      int64  // where the archive's frames end in the blob
 }
 
@@ -55,7 +56,9 @@ func Read(l Location, from io.Reader, find func(File) (ostree.ObjectName, bool))
 		return nil, damaged("its table of contents has another digest than its manifest says")
 	}
 	c := &Contents{end: l.end()}
-	if l.skeleton != (packed{}) {
+	if l.objects {
+		c.table, c.unpacked = table, l.table.unpacked
+	} else if l.skeleton != (packed{}) {
 		if c.skeleton, err = readPacked(from, l.skeleton); err != nil {
 			return nil, err
 		}
@@ -166,11 +169,18 @@ func (c *Contents) checkSkeleton(in *json.Decoder) error {
 type tableEntry struct {
 	Type   string `json:"type"`
 	Name   string `json:"name"`
+	Link   string `json:"linkName"`
+	Mode   int64  `json:"mode"`
+	UID    int    `json:"uid"`
+	GID    int    `json:"gid"`
 	Size   int64  `json:"size"`
 	Digest string `json:"digest"`
 	From   int64  `json:"offset"`
 	To     int64  `json:"endOffset"`
 }
+
+// regular is the type of an entry for a regular file.
+const regular = "reg"
 
 func (c *Contents) parseEntries(in *json.Decoder, find func(File) (ostree.ObjectName, bool)) error {
 	if err := expect(in, json.Delim('[')); err != nil {
@@ -182,7 +192,7 @@ func (c *Contents) parseEntries(in *json.Decoder, find func(File) (ostree.Object
 		if err := in.Decode(&e); err != nil {
 			return err
 		}
-		if e.Type != "reg" || e.Size == 0 {
+		if e.Type != regular || e.Size == 0 {
 			continue
 		}
 		if e.Size < 0 || e.From <= last || e.To <= e.From || e.To > c.end {

@@ -43,7 +43,7 @@ type usage struct {
 }
 
 // asChild runs as a child process, if the arguments ask for it: "measure" reads a job from stdin
-// and writes its usages, "floor PACKS OUT" and "fetch CERTS SECRET OUT URL…" run the floors.
+// and writes its usages, "floor PACKS OUT" and "fetch CERTS SECRET OUT URL…", or "files" in place of "fetch", run the floors.
 func asChild(ctx context.Context, args []string) (mine bool, err error) {
 	switch {
 	case len(args) == 1 && args[0] == "measure":
@@ -58,8 +58,8 @@ func asChild(ctx context.Context, args []string) (mine bool, err error) {
 		return true, json.NewEncoder(os.Stdout).Encode(usages)
 	case len(args) == 3 && args[0] == "floor":
 		return true, floor(args[1], args[2])
-	case len(args) > 4 && args[0] == "fetch":
-		return true, fetchFloor(args[4:], args[1], args[2], args[3])
+	case len(args) > 4 && (args[0] == "fetch" || args[0] == "files"):
+		return true, fetchFloor(args[4:], args[1], args[2], args[3], args[0] == "files")
 	}
 	return false, nil
 }

@@ -38,6 +38,7 @@ const (
 	pivotScript = `exec "$PIVOT" image import -o json --root "$HOST" --authfile "$REGISTRY_AUTH_FILE" --repo repo "docker://$TARGET" >result`
 	floorScript = `exec "$BENCH" floor "$PACKS" floor`
 	fetchScript = `exec "$BENCH" fetch "$CERTS" "$REGISTRY_AUTH_FILE" floor $BLOBS`
+	filesScript = `exec "$BENCH" files "$CERTS" "$REGISTRY_AUTH_FILE" floor $BLOBS`
 
 	// The storage driver follows, then podmanPull or podmanMount.
 	podman      = `podman --root storage --runroot run --storage-driver `
@@ -93,15 +94,18 @@ func (w *world) contenders(ctx context.Context) []*contender {
 	all = append(all, w.references(ctx)...)
 	for _, name := range []string{legacyImage, chunkedImage, derivedImage} {
 		if i, ok := w.images[name]; ok {
-			all = append(all, floorOf(i, fetchScript))
+			all = append(all, floorOf("floor", i, fetchScript), floorOf(filesFloor, i, filesScript))
 		}
 	}
-	return append(all, floorOf(image{Name: contentsImage}, floorScript))
+	return append(all, floorOf("floor", image{Name: contentsImage}, floorScript))
 }
 
-// floorOf returns the floor for an image.
-func floorOf(i image, script string) *contender {
-	return &contender{name: "floor", steps: []step{{image: i, output: floorDir, phases: []phase{{"floor", script}}}}}
+// filesFloor is the name of the floor with files.
+const filesFloor = "floor, files"
+
+// floorOf returns a floor for an image.
+func floorOf(name string, i image, script string) *contender {
+	return &contender{name: name, steps: []step{{image: i, output: floorDir, phases: []phase{{"floor", script}}}}}
 }
 
 func pivot(steps ...step) *contender { return &contender{name: "pivot", steps: steps} }

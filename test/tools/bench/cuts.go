@@ -37,7 +37,7 @@ func (w *world) cutPower(ctx context.Context, contenders []*contender) (all []cu
 		return nil, fmt.Errorf("cannot cut the power here: lacking %s", strings.Join(missing, ", "))
 	}
 	for _, c := range contenders {
-		if c.name == "floor" || c.unavailable != "" {
+		if c.name == "floor" || c.name == filesFloor || c.unavailable != "" {
 			continue
 		}
 		s := c.steps[0]

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,9 @@ import (
 // the layers over the same TLS, hashes and decompresses them, hashes the content of each file in
 // them, and appends it to one of a few files, which are synced in the end. It compares no hash, and
 // makes no objects with owners, modes, attributes and names of their own.
+//
+// The floor with files makes a file of each object's content, with the hash as its name, and nothing else of
+// an object: what a file system needs for that many files is its difference from the floor.
 
 // floorLayers is how many layers the floor fetches at once, as many as pivot.
 const floorLayers = 4
@@ -34,12 +38,15 @@ type fetching struct {
 	client *http.Client
 	auth   string // the value of the header Authorization
 	filez  chan []byte
+	dir    string // for files of their own; "" if there are none
 }
 
 // fetchFloor runs the floor for blobs of a registry, given by their URLs, and writes to files in a
 // new directory. certs has the registry's CA, and the file secret the password for it, as
 // containers-auth.json(5).
-func fetchFloor(blobs []string, certs, secret, out string) error {
+//
+// With files it writes each object to a file of its own.
+func fetchFloor(blobs []string, certs, secret, out string, files bool) error {
 	f := &fetching{filez: make(chan []byte, 4*runtime.NumCPU())}
 	if err := f.connect(certs, secret); err != nil {
 		return err
@@ -47,16 +54,22 @@ func fetchFloor(blobs []string, certs, secret, out string) error {
 	if err := os.Mkdir(out, 0o755); err != nil {
 		return err
 	}
+	if files {
+		f.dir = out
+		if err := makeShards(out); err != nil {
+			return err
+		}
+	}
 	var objects, layers errgroup.Group
 	for n := range runtime.NumCPU() {
 		objects.Go(func() error {
-			return withOutput(filepath.Join(out, fmt.Sprintf("objects-%d", n)), f.inflateAll)
+			return f.withOutput(filepath.Join(out, fmt.Sprintf("objects-%d", n)), f.inflateAll)
 		})
 	}
 	layers.SetLimit(floorLayers)
 	for n, url := range blobs {
 		layers.Go(func() error {
-			return withOutput(filepath.Join(out, fmt.Sprintf("layer-%d", n)), func(to *sumWriter) error { return f.layer(url, to) })
+			return f.withOutput(filepath.Join(out, fmt.Sprintf("layer-%d", n)), func(to *sumWriter) error { return f.layer(url, to) })
 		})
 	}
 	err := layers.Wait()
@@ -138,8 +151,13 @@ func (f *fetching) entry(header *tar.Header, body io.Reader, to *sumWriter) erro
 		return err
 	}
 	_, err := io.CopyBuffer(to, body, to.buffer)
-	to.next()
-	return err
+	return errors.Join(err, to.next(isObject(header)))
+}
+
+// isObject reports whether an import makes a file of an entry in a layer of an ostree-native container or of a
+// container build. Extended attributes have no file of their own.
+func isObject(header *tar.Header) bool {
+	return header.Typeflag == tar.TypeReg && !strings.Contains(header.Name, ".file-xattrs")
 }
 
 // inflateAll decompresses, hashes and writes the objects of an archive repository. After an error
@@ -149,8 +167,7 @@ func (f *fetching) inflateAll(to *sumWriter) (failed error) {
 	for data := range f.filez {
 		content, size, err := filezContent(data)
 		if err == nil && failed == nil && content.Len() > 0 {
-			err = decoder.Decode(to, content, uint64(size))
-			to.next()
+			err = errors.Join(decoder.Decode(to, content, uint64(size)), to.next(true))
 		}
 		failed = errors.Join(failed, err)
 	}
@@ -158,18 +175,21 @@ func (f *fetching) inflateAll(to *sumWriter) (failed error) {
 }
 
 // withOutput calls f with a writer to a new file.
-func withOutput(path string, f func(*sumWriter) error) (err error) {
+func (f *fetching) withOutput(path string, with func(*sumWriter) error) (err error) {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return f(&sumWriter{file: file, sum: sha256.New(), buffer: make([]byte, bufferSize)})
+	w := &sumWriter{file: file, dir: f.dir, sum: sha256.New(), buffer: make([]byte, bufferSize)}
+	defer func() { err = errors.Join(err, w.file.Close()) }()
+	return with(w)
 }
 
 // sumWriter writes contents to a file, one after the other, and hashes each.
 type sumWriter struct {
 	file   *os.File
+	dir    string // each content becomes a file below it; "": all are in one
+	files  int    // number of files below dir
 	sum    hash.Hash
 	buffer []byte // for io.CopyBuffer
 }
@@ -180,8 +200,31 @@ func (w *sumWriter) Write(p []byte) (int, error) {
 	return w.file.Write(p)
 }
 
-// next ends a content.
-func (w *sumWriter) next() {
-	w.sum.Sum(nil)
+// next ends a content. object reports whether it gets a file of its own.
+func (w *sumWriter) next(object bool) error {
+	sum := hex.EncodeToString(w.sum.Sum(nil))
 	w.sum.Reset()
+	if w.dir == "" || !object {
+		return nil
+	}
+	// Objects of the same content stay apart.
+	name := w.file.Name()
+	w.files++
+	to := filepath.Join(w.dir, sum[:2], fmt.Sprintf("%s-%s-%d", sum[2:], filepath.Base(name), w.files))
+	err := errors.Join(w.file.Close(), os.Rename(name, to))
+	if err != nil {
+		return err
+	}
+	w.file, err = os.Create(name)
+	return err
+}
+
+// makeShards makes the directories of a repository's objects.
+func makeShards(dir string) error {
+	for n := range 256 {
+		if err := os.Mkdir(filepath.Join(dir, fmt.Sprintf("%02x", n)), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
 }

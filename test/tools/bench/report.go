@@ -97,6 +97,7 @@ func (r *report) targets() []target {
 	legacy, chunked := r.find("pivot", legacyImage), r.find("pivot", chunkedImage)
 	derived, plain := r.find("pivot", derivedImage), r.find("pivot", plainImage)
 	floor := func(image string) sample { return r.find("floor", image) }
+	files := func(image string) sample { return r.find(filesFloor, image) }
 	var share float64
 	if updated.Wall > 0 {
 		share = ratio(updated.Fetched, r.image(updatedImage).Bytes)
@@ -107,6 +108,9 @@ func (r *report) targets() []target {
 		compared("legacy image, of the floor", 1.3, legacy, floor(legacyImage)),
 		compared("chunked image, of the floor", 1.3, chunked, floor(chunkedImage)),
 		compared("derived layers, of the floor", 1.3, derived, floor(derivedImage)),
+		compared("legacy image, of the floor with files", 1.3, legacy, files(legacyImage)),
+		compared("chunked image, of the floor with files", 1.3, chunked, files(chunkedImage)),
+		compared("derived layers, of the floor with files", 1.3, derived, files(derivedImage)),
 		compared("derived layers, of the same tree undivided", 1.3, derived, chunked),
 		compared(fmt.Sprintf("plain image of %d layers, of the same in %d chunks", plainLayers, components), 1.2, plain, chunked),
 		{What: "peak memory in MB, legacy image", Bound: 64, Value: float64(legacy.Peak) / 1e6},

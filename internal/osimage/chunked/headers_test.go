@@ -1,0 +1,90 @@
+package chunked_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/chunked"
+)
+
+// TestMadeHeaders (D243): with headers made from the table an archive has the same entries, whatever of it is on
+// the host, and no skeleton is fetched.
+func TestMadeHeaders(t *testing.T) {
+	for form, l := range map[string]layer{"with a skeleton": newLayer(t, 60), "without": newLayer(t, 60).withoutSkeleton()} {
+		want := entriesOf(t, l.archive)
+		for _, one := range []int{1, 2, 3, 7, 1000} { // of how many files the host lacks one
+			for _, cost := range []int64{0, 300, 20_000, 1 << 40} {
+				got, err := l.readObjects(one, cost)
+				if err != nil {
+					t.Fatalf("%s, one of %d, cost %d: %v", form, one, cost, err)
+				}
+				if entries := entriesOf(t, got); !slices.Equal(entries, want) {
+					t.Errorf("%s, one of %d, cost %d: %d entries, want %d", form, one, cost, len(entries), len(want))
+				}
+			}
+		}
+	}
+}
+
+// TestBadHeaders: a table whose entries cannot be headers is damaged.
+func TestBadHeaders(t *testing.T) {
+	for name, entry := range map[string]string{
+		"name with NUL": `{"type":"symlink","name":"a\u0000b"}`,
+		"no list":       `7`,
+	} {
+		table := `{"entries":[` + entry + `]}`
+		blob, annotations := assemble([]byte("frames"), []byte(table), nil)
+		l := layer{blob: blob, annotations: annotations}
+		if got, err := l.readObjects(1, 0); fault.KindOf(err) != fault.BadInput {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+	}
+}
+
+// readObjects reads the archive with made headers. The host lacks one of so many files.
+func (l layer) readObjects(one int, cost int64) ([]byte, error) {
+	at, _, err := chunked.Locate(l.annotations, int64(len(l.blob)))
+	if err != nil {
+		return nil, err
+	}
+	at = at.OfObjects()
+	var fetched int64
+	h, n := host{}, 0
+	contents, err := chunked.Read(at, l.fetch(at.Spans(), &fetched), h.find(l, func(string) bool { n++; return n%one != 0 }))
+	if err != nil {
+		return nil, err
+	}
+	plan := contents.Plan(cost)
+	stream, err := plan.Archive("", l.fetch(plan.Spans, &fetched), h.open)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(stream)
+	return data, errors.Join(err, stream.Close())
+}
+
+// entriesOf lists what an object's checksum covers of the entries of an archive.
+func entriesOf(t *testing.T, archive []byte) (entries []string) {
+	t.Helper()
+	r := tar.NewReader(bytes.NewReader(archive))
+	for {
+		h, err := r.Next()
+		if err == io.EOF {
+			return entries
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, fmt.Sprintf("%c %s %s %o %d:%d %x", h.Typeflag, h.Name, h.Linkname, h.Mode, h.Uid, h.Gid, body))
+	}
+}
