@@ -14,6 +14,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/hands"
 	"machine-pivot/internal/cluster/node"
 )
 
@@ -105,7 +106,7 @@ func (w *World) Agent() *node.Agent {
 	log.SetOutput(io.Discard)
 	w.dead = false
 	a := &node.Agent{
-		Cluster: w.Cluster, Hands: machineHands{w}, Drainer: w.Drainer, Policy: w.Policy, Version: "test",
+		Cluster: w.Cluster, Hands: machineHands{w, &hands.Answer{}}, Drainer: w.Drainer, Policy: w.Policy, Version: "test",
 		Now: func() time.Time { return w.Clock }, Log: log,
 	}
 	if a.Cluster == nil {
