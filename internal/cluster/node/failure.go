@@ -71,6 +71,10 @@ func (f *failure) waits(now time.Time) bool {
 	return f.permanent || !f.due && now.Before(f.next()) && !now.Before(f.at)
 }
 
+// degrades reports whether there is a failure, also while the change is tried again, for which the node does not
+// only wait.
+func (f *failure) degrades() bool { return f != nil && f.state != api.StateWorking }
+
 // observeFailure sets whether the change has failed. A failure that another agent has reported is kept;
 // an administrator ends it by removing its annotation.
 func (a *Agent) observeFailure(s *situation) {

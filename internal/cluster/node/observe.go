@@ -28,6 +28,10 @@ type memory struct {
 	rebooting time.Time    // when a reboot was first waited for
 }
 
+// differs reports whether the last comparison has found that the running system is not as its MachineConfig. Another
+// failure says nothing of that.
+func (m *memory) differs() bool { return m.compared && !m.verify.OK }
+
 // situation is what one step knows.
 type situation struct {
 	Facts
