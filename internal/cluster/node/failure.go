@@ -18,6 +18,7 @@ type failure struct {
 	event     string // to be recorded with it
 	permanent bool   // it is tried again only if somebody asks for it
 	soft      bool   // the node waits for something: no new agent has to know that
+	blocked   string // the annotation api.DrainBlocked, of a rehearsal; "": none
 	replace   bool   // only an installation can make the change, and is to be asked for
 	at        time.Time
 	tries     int  // that failed before

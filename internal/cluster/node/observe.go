@@ -18,7 +18,6 @@ type memory struct {
 	digest    string // of data
 	change    Change
 	rehearsed bool
-	blocked   time.Time    // when the first of the last rehearsals failed; zero: it has not
 	proven    time.Time    // when the running system was last found to be equal; zero: not known
 	verify    hands.Verify // the last comparison
 	compared  bool         // there was one
@@ -287,14 +286,16 @@ func (a *Agent) told(s situation) bool {
 		return false
 	case s.Failed:
 		f := a.change.failure
-		return state == f.state && note[api.Reason] == f.reason && (f.soft || failed == a.change.config) && note[api.PostConfigAction] == "" && !withdrawn(s.node)
+		return state == f.state && note[api.Reason] == f.reason && note[api.DrainBlocked] == f.blocked && (f.soft || failed == a.change.config) && note[api.PostConfigAction] == "" && !withdrawn(s.node)
 	case s.System == SystemTarget:
 		return state == api.StateDone && note[api.CurrentConfig] == a.change.config && note[api.Reason] == "" && failed == "" &&
-			note[api.PostConfigAction] == "" && note[api.DrainStarted] == "" && note[api.DesiredConfig] != "" && !withdrawn(s.node)
+			note[api.PostConfigAction] == "" && note[api.DrainStarted] == "" && note[api.DrainBlocked] == "" && note[api.DesiredConfig] != "" && !withdrawn(s.node)
 	case s.inherited:
 		return false
 	case s.takeover: // the node stays what it is for the cluster
 		return true
+	case blockedForAnother(s.node, a.change.config): // it has begun, and waited, with another MachineConfig
+		return false
 	case state == api.StateDegraded, state == api.StateUnreconcilable:
 		return failed == "" || failed == a.change.config // kept while the change is tried again
 	}
