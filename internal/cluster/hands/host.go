@@ -327,9 +327,8 @@ func (s *Systemd) lastRun(ctx context.Context, conn *systemd.Conn, now start.ID)
 // ended completes a run that is not running.
 func (s *Systemd) ended(r Run, u unit) Run {
 	r.State = RunEnded
-	var result Result
-	if data, err := s.read(resultFile); err == nil && decode(data, api.Result, &result) == nil {
-		r.Result, r.Failure, r.Rebooting = &result, result.Error, result.Outcome == "rebooting"
+	if result, at, err := s.result(); err == nil {
+		r.Result, r.Ended, r.Failure, r.Rebooting = &result, at, result.Error, result.Outcome == "rebooting"
 		return r
 	}
 	if !u.loaded {
@@ -341,6 +340,20 @@ func (s *Systemd) ended(r Run, u unit) Run {
 		Hint:    "journalctl -u " + runUnit + " on the host says more",
 	}
 	return r
+}
+
+// result returns the result of the last run, and when it was written.
+func (s *Systemd) result() (r Result, at time.Time, err error) {
+	data, err := s.read(resultFile)
+	if err != nil {
+		return r, at, err
+	}
+	info, err := os.Stat(s.path(resultFile))
+	if err != nil {
+		return r, at, err
+	}
+	err = decode(data, api.Result, &r)
+	return r, info.ModTime(), err
 }
 
 // dropConfig removes the MachineConfig of a run that has ended.

@@ -224,7 +224,11 @@ func TestSystemd(t *testing.T) {
 			t.Errorf("the run reads %s, %v", data, err)
 		}
 		h.write("end", `doc Result '"outcome":"rebooting"'`)
+		began := time.Now()
 		run := other.ended()
+		if early, late := run.Ended.Before(began.Add(-time.Second)), run.Ended.After(time.Now().Add(time.Second)); early || late || run.Ended != h.look().Run.Ended {
+			t.Errorf("the run has ended at %s", run.Ended)
+		}
 		if !run.Rebooting || run.Failure != nil || run.Request.Config != "b" {
 			t.Errorf("the run has ended as %+v", run)
 		}

@@ -48,7 +48,7 @@ func (m *memory) fail(f failure) {
 		f.tries = m.failure.tries + 1
 	}
 	m.failure, m.retried = &f, false
-	m.change, m.rehearsed, m.proven, m.rebooting = ChangeUnknown, false, time.Time{}, time.Time{}
+	m.change, m.rehearsed, m.proven = ChangeUnknown, false, time.Time{}
 }
 
 // failIfDue is fail for what is noticed in each step.

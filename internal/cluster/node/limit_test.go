@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,5 +81,31 @@ func TestDrainLimitWithoutRecord(t *testing.T) {
 		if w.Since() < w.Policy.DrainLimit {
 			t.Errorf("%q: Degraded after %s", record, w.Since())
 		}
+	}
+}
+
+// TestRebootLimit (D276): a machine that does not reboot makes its node Degraded half an hour after its run has ended, and
+// not before, however often the agent is restarted; the node stays so.
+func TestRebootLimit(t *testing.T) {
+	const limit, slack = 30 * time.Minute, time.Minute
+	for _, each := range []time.Duration{2 * time.Hour, 29 * time.Minute, 4 * time.Minute} {
+		t.Run(each.String(), func(t *testing.T) {
+			w := nodeagent.New()
+			w.Machine.Stuck = true
+			w.Want("reboot")
+			restarted(t, w, each, time.Hour, func() bool { return w.Machine.Pending != "" })
+			ended := w.Clock
+			restarted(t, w, each, 3*time.Hour, func() bool { return w.State() == api.StateDegraded })
+			if after := w.Clock.Sub(ended); after < limit || after > limit+slack || !strings.Contains(w.Note(api.Reason), "has not rebooted within 30m") {
+				t.Errorf("Degraded after %s: %s", after, w.Note(api.Reason))
+			}
+			later := w.Clock.Add(time.Hour)
+			restarted(t, w, each, 2*time.Hour, func() bool {
+				if w.State() != api.StateDegraded {
+					t.Fatalf("it does not stay so: %s", w)
+				}
+				return w.Clock.After(later)
+			})
+		})
 	}
 }

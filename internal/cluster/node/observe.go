@@ -24,7 +24,6 @@ type memory struct {
 	failure   *failure     // the last one, also while it is tried again; nil: there is none
 	retried   bool         // an administrator wants what has failed to be tried again
 	judged    string       // ID of the run whose result is known
-	rebooting time.Time    // when a reboot was first waited for
 }
 
 // differs reports whether the last comparison has found that the running system is not as its MachineConfig. Another
@@ -226,13 +225,10 @@ func (a *Agent) judgeRun(s *situation) {
 	}
 }
 
-// waitForReboot waits for a reboot that systemd has accepted.
+// waitForReboot waits for a reboot that systemd has accepted, counted from the result of the run.
 func (a *Agent) waitForReboot(s *situation) {
 	const limit = 30 * time.Minute
-	if a.change.rebooting.IsZero() {
-		a.change.rebooting = a.Now()
-	}
-	if a.Now().Sub(a.change.rebooting) < limit {
+	if a.Now().Sub(s.host.Run.Ended) < limit {
 		s.Run = RunRunning
 		return
 	}

@@ -23,6 +23,7 @@ type Machine struct {
 	Told             *wanted.Wanted
 	RunTicks         int    // how long a run takes, in waits of the agent
 	Silent           bool   // pivot does not answer
+	Stuck            bool   // no reboot that is asked for ends
 	RecordedBy       string // who says what Current is; "" if nobody does
 	Lacks            bool   // what runs is not all that Current asks for
 	Verified         int    // comparisons by the agent
@@ -41,7 +42,10 @@ type Machine struct {
 }
 
 // Running reports whether a run of pivot, or the reboot that it has asked for, goes on.
-func (m *Machine) Running() bool { return m.run.State == hands.RunRunning || m.run.Rebooting }
+func (m *Machine) Running() bool { return m.run.State == hands.RunRunning || m.reboots() }
+
+// reboots reports whether the machine is about to reboot.
+func (m *Machine) reboots() bool { return m.run.Rebooting && !m.Stuck }
 
 // Run starts a run of pivot, as an agent does.
 func (m *Machine) Run(r hands.Request) {
@@ -64,7 +68,7 @@ func (h machineHands) Look(context.Context) (host hands.Host, err error) {
 		if m.Silent {
 			return errors.New("no such program")
 		}
-		if m.run.Rebooting {
+		if m.reboots() {
 			h.w.reboot()
 			h.w.dead = true
 			return errKilled
@@ -221,7 +225,7 @@ func (w *World) watch() bool {
 func (w *World) Pass() {
 	m := &w.Machine
 	switch {
-	case m.run.Rebooting:
+	case m.reboots():
 		w.reboot()
 		w.dead = true // the agent goes down with its machine
 	case m.run.State == hands.RunRunning:
@@ -239,7 +243,7 @@ func (w *World) Pass() {
 func (w *World) endRun() {
 	m := &w.Machine
 	m.run.State, m.run.Failure = hands.RunEnded, w.carryOut(m.run.Request)
-	m.run.Result = &hands.Result{}
+	m.run.Result, m.run.Ended = &hands.Result{}, w.Clock
 	for i := range w.Configs[m.run.Request.Config].LeftOut {
 		m.run.Result.LeftOut = append(m.run.Result.LeftOut, fmt.Sprintf("part %d %s", i, strings.Repeat("x", 3000)))
 	}
