@@ -7,7 +7,10 @@
 // people's scripts, understand a node that pivot maintains.
 package api
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // operatorPrefix is the prefix of the machine-config operator's annotations.
 const operatorPrefix = "machineconfiguration.openshift.io/"
@@ -84,6 +87,9 @@ const (
 	CordonedFor = Prefix + "/cordoned-for"
 	// DrainStarted is when the drain was asked for, in RFC 3339.
 	DrainStarted = Prefix + "/drain-started"
+	// DrainBlocked exists while the rehearsals of a drain fail: since when, in RFC 3339, and the MachineConfig that
+	// needs the drain, with a space between them.
+	DrainBlocked = Prefix + "/drain-blocked"
 	// FailedConfig names the MachineConfig that has failed on this node, and is not tried at present.
 	// Whoever removes it has it tried again.
 	FailedConfig = Prefix + "/failed-config"
@@ -98,10 +104,21 @@ const (
 	NeedsReplacement = Prefix + "/needs-replacement"
 )
 
+// BlockedSince returns the value of DrainBlocked for the drain that a MachineConfig needs.
+func BlockedSince(at time.Time, config string) string {
+	return at.UTC().Format(time.RFC3339) + " " + config
+}
+
+// BlockedFor returns the MachineConfig in a value of DrainBlocked.
+func BlockedFor(value string) string {
+	_, config, _ := strings.Cut(value, " ")
+	return config
+}
+
 // OfAgent returns the annotations of a Node that only the agent writes, and that mean nothing without it.
 // Advertised is not one of them: it says whose the resources are, which stay.
 func OfAgent() []string {
-	return []string{CordonedFor, DrainStarted, FailedConfig, Attempt, NeedsReplacement}
+	return []string{CordonedFor, DrainStarted, DrainBlocked, FailedConfig, Attempt, NeedsReplacement}
 }
 
 // IsControlPlane reports whether labels are those of a node of the control plane.

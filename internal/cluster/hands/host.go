@@ -37,7 +37,8 @@ type Systemd struct {
 	Queries string
 	Now     func() time.Time
 
-	ofHost string   // version of pivot on the host; "": not asked for
+	ofHost string // version of pivot on the host; "": not asked for
+	answer Answer
 	lock   *os.File // kept open
 }
 
@@ -103,7 +104,7 @@ func (s *Systemd) Look(ctx context.Context) (h Host, err error) {
 	if h.Run, err = s.lastRun(ctx, conn, h.Start); err != nil {
 		return h, err
 	}
-	h.Status, err = s.status(ctx, conn, h.Run.State == RunRunning)
+	h.Status, err = s.status(ctx, conn, h)
 	h.Watched = s.watched()
 	return h, err
 }
@@ -137,15 +138,25 @@ func compatible(agent, pivot string) bool {
 	return agent == pivot || a != nil && p != nil && a[1] == p[1]
 }
 
-// status returns the status of the host. While pivot runs, it is the file that pivot writes, so that no
-// other run is needed.
-func (s *Systemd) status(ctx context.Context, conn *systemd.Conn, running bool) (status Status, err error) {
-	if running {
-		if data, err := s.read(statusFile); err == nil && decode(data, api.Status, &status) == nil {
-			return status, nil
-		}
+// status returns the status of the host, of which the start and the run are known.
+func (s *Systemd) status(ctx context.Context, conn *systemd.Conn, h Host) (Status, error) {
+	var run func() (Status, error)
+	if h.Run.State == RunRunning {
+		run = s.statusOfRun
 	}
-	err = s.ask(ctx, conn, api.Status, &status, "status", "-o", "json")
+	return s.answer.Status(h.Start, run, func() (status Status, err error) {
+		err = s.ask(ctx, conn, api.Status, &status, "status", "-o", "json")
+		return status, err
+	})
+}
+
+// statusOfRun reads the file that a run of pivot writes.
+func (s *Systemd) statusOfRun() (status Status, err error) {
+	data, err := s.read(statusFile)
+	if err != nil {
+		return status, err
+	}
+	err = decode(data, api.Status, &status)
 	return status, err
 }
 
@@ -194,7 +205,7 @@ func (s *Systemd) query(ctx context.Context, conn *systemd.Conn, args ...string)
 			return nil, err
 		}
 		if !u.running {
-			return s.answer(args[0], u)
+			return s.output(args[0], u)
 		}
 		select {
 		case <-time.After(poll):
@@ -210,8 +221,8 @@ func (s *Systemd) queries() string { return cmp.Or(s.Queries, queryUnit) }
 // answerFile returns the file of the host with the output of that unit.
 func (s *Systemd) answerFile() string { return dir + "/" + s.queries() + ".json" }
 
-// answer returns the output of a query that has ended.
-func (s *Systemd) answer(command string, u unit) ([]byte, error) {
+// output returns the output of a query that has ended.
+func (s *Systemd) output(command string, u unit) ([]byte, error) {
 	data, err := s.read(s.answerFile())
 	if err == nil && len(data) > 0 {
 		return data, nil
@@ -316,9 +327,8 @@ func (s *Systemd) lastRun(ctx context.Context, conn *systemd.Conn, now start.ID)
 // ended completes a run that is not running.
 func (s *Systemd) ended(r Run, u unit) Run {
 	r.State = RunEnded
-	var result Result
-	if data, err := s.read(resultFile); err == nil && decode(data, api.Result, &result) == nil {
-		r.Result, r.Failure, r.Rebooting = &result, result.Error, result.Outcome == "rebooting"
+	if result, at, err := s.result(); err == nil {
+		r.Result, r.Ended, r.Failure, r.Rebooting = &result, at, result.Error, result.Outcome == "rebooting"
 		return r
 	}
 	if !u.loaded {
@@ -330,6 +340,20 @@ func (s *Systemd) ended(r Run, u unit) Run {
 		Hint:    "journalctl -u " + runUnit + " on the host says more",
 	}
 	return r
+}
+
+// result returns the result of the last run, and when it was written.
+func (s *Systemd) result() (r Result, at time.Time, err error) {
+	data, err := s.read(resultFile)
+	if err != nil {
+		return r, at, err
+	}
+	info, err := os.Stat(s.path(resultFile))
+	if err != nil {
+		return r, at, err
+	}
+	err = decode(data, api.Result, &r)
+	return r, info.ModTime(), err
 }
 
 // dropConfig removes the MachineConfig of a run that has ended.

@@ -18,9 +18,9 @@ import (
 	"machine-pivot/test/worlds/hostsystemd"
 )
 
-// pivot stands in for pivot: it answers questions, and a run waits until it is told how to end. Its log is on
+// standIn stands in for pivot: it answers questions, and a run waits until it is told how to end. Its log is on
 // its standard error.
-const pivot = `#!/bin/sh
+const standIn = `#!/bin/sh
 dir=$(dirname "$0")
 echo "pivot: read: reading what to do" >&2
 echo "$@" >> "$dir/calls"
@@ -36,7 +36,7 @@ version*)
 	until [ ! -e "$dir/slow" ]; do : > "$dir/running"; sleep 0.05; done
 	doc Version '"version":"1.2.3"'
 	;;
-status*) doc Status '"phase":"done"'"$(cat "$dir/partitioning" 2>/dev/null)"',"machineConfig":{"current":{"name":"a"},"desired":{"name":"a"}}' ;;
+status*) doc Status '"phase":"done"'"$(cat "$dir/partitioning" 2>/dev/null)"',"booted":{"commit":"c1"},"pending":{"commit":"c2"},"downloaded":{"machineConfig":"sha256:1","at":"2026-01-01T00:00:00Z"},"machineConfig":{"current":{"name":"a"},"recordedBy":"pivot","desired":{"name":"a"}}' ;;
 "verify --watch "*)
 	trap 'exit 65' TERM
 	doc Verify '"ok":true,"differences":[]' > "$4"
@@ -59,7 +59,7 @@ func newHost(t *testing.T) host {
 	t.Helper()
 	root, dir := "/", t.TempDir()
 	h := host{t, nil, dir}
-	h.write("pivot", pivot)
+	h.write("pivot", standIn)
 	if err := os.Chmod(filepath.Join(dir, "pivot"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,11 @@ func TestSystemd(t *testing.T) {
 			t.Errorf("the run reads %s, %v", data, err)
 		}
 		h.write("end", `doc Result '"outcome":"rebooting"'`)
+		began := time.Now()
 		run := other.ended()
+		if early, late := run.Ended.Before(began.Add(-time.Second)), run.Ended.After(time.Now().Add(time.Second)); early || late || run.Ended != h.look().Run.Ended {
+			t.Errorf("the run has ended at %s", run.Ended)
+		}
 		if !run.Rebooting || run.Failure != nil || run.Request.Config != "b" {
 			t.Errorf("the run has ended as %+v", run)
 		}
@@ -312,19 +316,26 @@ func TestSystemd(t *testing.T) {
 		}
 	})
 	t.Run("progress without a question", func(t *testing.T) {
-		status := `{"apiVersion":"pivot/v1","kind":"Status","phase":"applying","step":"pull","percent":42,"phases":[{"name":"pull","bytes":7}]}`
-		if err := os.WriteFile(filepath.Join(h.Root, "run/pivot/status.json"), []byte(status), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeStatus(h.Root)
 		h.start(hands.Request{Verb: hands.Download, Config: "b"})
 		h.running()
-		before := h.calls()
-		seen := h.look()
-		if seen.Status.Step != "pull" || seen.Status.Percent != 42 || seen.Status.PulledBytes() != 7 {
-			t.Errorf("%+v", seen.Status)
+		before, kept := h.calls(), h.look().Status
+		if kept.Step != "pull" || kept.Percent != 42 || kept.PulledBytes() != 7 {
+			t.Errorf("%+v", kept)
+		}
+		if !kept.Adopted() || kept.Phase != "done" || kept.Booted == nil || kept.Pending == nil || !kept.HasDownloaded("sha256:1") {
+			t.Errorf("what the run's file does not know is lost: %+v", kept)
 		}
 		if h.calls() != before {
 			t.Error("pivot was asked")
+		}
+		other := host{h.T, h.another(h.Root), h.dir}
+		if s := other.look().Status; !s.Adopted() || s.Booted == nil {
+			t.Errorf("another agent finds %+v", s)
+		}
+		before = h.calls()
+		if s := other.look().Status; !s.Adopted() || s.Step != "pull" || h.calls() != before {
+			t.Errorf("then it finds %+v, after %s", s, h.calls())
 		}
 		if err := h.Stop(t.Context()); err != nil {
 			t.Fatal(err)

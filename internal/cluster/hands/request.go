@@ -64,6 +64,8 @@ type Run struct {
 	State   RunState
 	Failure *Failure // of a run that has ended; nil if it has succeeded
 	Result  *Result  // nil if the run wrote none
+	// Ended is when the run wrote its result; zero if it wrote none.
+	Ended time.Time
 	// Rebooting says that the run has ended, and systemd has accepted the reboot.
 	Rebooting bool
 }

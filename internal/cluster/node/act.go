@@ -33,7 +33,7 @@ func set(value string) *string { return &value }
 
 func (a *Agent) actBegin(ctx context.Context, s situation) error {
 	p := Patch{Annotations: map[string]*string{
-		api.StateOfNode: set(api.StateWorking), api.Reason: set(""), api.FailedConfig: nil, api.NeedsReplacement: nil,
+		api.StateOfNode: set(api.StateWorking), api.Reason: set(""), api.FailedConfig: nil, api.NeedsReplacement: nil, api.DrainBlocked: nil,
 	}}
 	if s.inherited {
 		p.Annotations[api.CordonedFor], p.Annotations[api.DrainStarted] = set(a.change.config), set(a.Now().UTC().Format(time.RFC3339))
@@ -81,32 +81,6 @@ func (a *Agent) actPlan(ctx context.Context, s situation) error {
 	return nil
 }
 
-func (a *Agent) actRehearse(ctx context.Context, s situation) error {
-	m := &a.change
-	if a.Policy.ByController { // which has rights on pods that this agent need not have
-		a.seen, m.rehearsed = &s.node, true
-		return nil
-	}
-	err := a.Drainer.Rehearse(ctx)
-	if err == nil {
-		a.seen, m.rehearsed, m.blocked = &s.node, true, time.Time{}
-		a.event(ctx, s.node, Event{Reason: api.EventDrainRehearsed, Message: "nothing stands in the way of a drain for " + m.config})
-		return nil
-	}
-	if ctx.Err() != nil {
-		return err
-	}
-	if m.blocked.IsZero() {
-		m.blocked = a.Now()
-	}
-	f := failure{state: api.StateWorking, reason: "waits with the drain: " + fault.WithRemedy(err), soft: true, event: api.EventFailedToDrain, at: a.Now()}
-	if before := s.node.Annotations[api.StateOfNode]; before == api.StateDegraded || a.Now().Sub(m.blocked) >= a.Policy.DrainLimit {
-		f.state = api.StateDegraded // which it stays while it is tried again
-	}
-	m.fail(f)
-	return nil
-}
-
 // actCordon asks for the drain and, if the agent itself drains, cordons the node. In the same change it
 // records that the node is cordoned because of the agent, unless it was cordoned before.
 func (a *Agent) actCordon(ctx context.Context, s situation) error {
@@ -114,6 +88,7 @@ func (a *Agent) actCordon(ctx context.Context, s situation) error {
 		api.DesiredDrain: set(api.DrainFor(a.change.config)),
 		api.DrainStarted: set(a.Now().UTC().Format(time.RFC3339)),
 		api.Reason:       set(""),
+		api.DrainBlocked: nil,
 		api.FailedConfig: nil, // otherwise another agent would give the node back, and drain it once more
 	}}
 	if f := a.change.failure; f != nil {
@@ -154,7 +129,7 @@ func (a *Agent) actDrain(ctx context.Context, s situation) (time.Duration, error
 		return 0, err
 	}
 	reason := api.BoundedReason("cannot drain the node: " + fault.WithRemedy(err))
-	overdue := a.Now().Sub(drainStarted(s.node, a.Now())) >= a.Policy.DrainLimit
+	overdue := a.Now().Sub(sinceThen(s.node.Annotations[api.DrainStarted], a.Now())) >= a.Policy.DrainLimit
 	if overdue && !a.Policy.KeepDraining {
 		a.seen = &s.node
 		a.change.fail(failure{reason: fmt.Sprintf("%s, within %s", reason, a.Policy.DrainLimit), event: api.EventFailedToDrain, at: a.Now()})
@@ -178,15 +153,6 @@ func (a *Agent) sayBlocked(ctx context.Context, s situation, reason string, over
 	}
 	a.event(ctx, s.node, Event{Reason: api.EventFailedToDrain, Message: reason, Warning: true})
 	return nil
-}
-
-// drainStarted returns when the node's drain was asked for; now, if that is not known or in the future.
-func drainStarted(n Node, now time.Time) time.Time {
-	at, err := time.Parse(time.RFC3339, n.Annotations[api.DrainStarted])
-	if err != nil || at.After(now) {
-		return now
-	}
-	return at
 }
 
 func (a *Agent) actAnnounce(ctx context.Context, s situation) error {
@@ -271,7 +237,7 @@ func (a *Agent) actDone(ctx context.Context, s situation) error {
 	before := s.node.Annotations[api.CurrentConfig]
 	p := Patch{Annotations: map[string]*string{
 		api.StateOfNode: set(api.StateDone), api.CurrentConfig: set(a.change.config), api.Reason: set(""), api.PostConfigAction: set(""),
-		api.FailedConfig: nil, api.DrainStarted: nil, api.NeedsReplacement: nil, api.Attempt: nil,
+		api.FailedConfig: nil, api.DrainStarted: nil, api.DrainBlocked: nil, api.NeedsReplacement: nil, api.Attempt: nil,
 	}}
 	if s.node.Annotations[api.DesiredConfig] == "" { // it joins
 		p.Annotations[api.DesiredConfig] = set(a.change.config)
@@ -293,8 +259,11 @@ func (a *Agent) actDone(ctx context.Context, s situation) error {
 func (a *Agent) actReport(ctx context.Context, s situation) error {
 	f := a.change.failure
 	p := Patch{Annotations: map[string]*string{
-		api.StateOfNode: set(f.state), api.Reason: set(f.reason), api.PostConfigAction: set(""),
+		api.StateOfNode: set(f.state), api.Reason: set(f.reason), api.PostConfigAction: set(""), api.DrainBlocked: nil,
 	}}
+	if f.blocked != "" {
+		p.Annotations[api.DrainBlocked] = set(f.blocked)
+	}
 	if !f.soft {
 		p.Annotations[api.FailedConfig], p.Annotations[api.Attempt] = set(a.change.config), nil
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/node"
 	"machine-pivot/test/worlds/nodeagent"
 )
 
@@ -16,6 +17,7 @@ func TestDrift(t *testing.T) {
 	for name, restart := range map[string]bool{"one agent": false, "another agent": true} {
 		t.Run(name, func(t *testing.T) {
 			w := nodeagent.New()
+			w.Metrics = &node.Metrics{}
 			var changed time.Time
 			reached := func(state string) func() bool { return func() bool { return w.State() == state } }
 			changes := func(drifted bool, until func() bool) func() bool {
@@ -31,6 +33,9 @@ func TestDrift(t *testing.T) {
 				return func() bool {
 					if w.State() == state && w.Clock.Sub(changed) > soon {
 						t.Errorf("%s after %s", state, w.Clock.Sub(changed))
+					}
+					if set := gauges(t, w); w.State() == api.StateDegraded && state == api.StateDegraded && len(set) != 2 {
+						t.Errorf("Degraded, with the metrics %q", set)
 					}
 					return w.State() == state
 				}
@@ -54,6 +59,7 @@ func TestDrift(t *testing.T) {
 					return len(steps) == 0
 				})
 			}
+			run(func() bool { return len(gauges(t, w)) == 0 })
 			for _, event := range []string{api.EventDrift, api.EventDone} {
 				if !slices.Contains(w.Events, event) {
 					t.Errorf("no event %s: %q", event, w.Events)

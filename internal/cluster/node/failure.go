@@ -18,6 +18,7 @@ type failure struct {
 	event     string // to be recorded with it
 	permanent bool   // it is tried again only if somebody asks for it
 	soft      bool   // the node waits for something: no new agent has to know that
+	blocked   string // the annotation api.DrainBlocked, of a rehearsal; "": none
 	replace   bool   // only an installation can make the change, and is to be asked for
 	at        time.Time
 	tries     int  // that failed before
@@ -47,7 +48,7 @@ func (m *memory) fail(f failure) {
 		f.tries = m.failure.tries + 1
 	}
 	m.failure, m.retried = &f, false
-	m.change, m.rehearsed, m.proven, m.rebooting = ChangeUnknown, false, time.Time{}, time.Time{}
+	m.change, m.rehearsed, m.proven = ChangeUnknown, false, time.Time{}
 }
 
 // failIfDue is fail for what is noticed in each step.
@@ -70,6 +71,10 @@ func (f *failure) next() time.Time {
 func (f *failure) waits(now time.Time) bool {
 	return f.permanent || !f.due && now.Before(f.next()) && !now.Before(f.at)
 }
+
+// degrades reports whether there is a failure, also while the change is tried again, for which the node does not
+// only wait.
+func (f *failure) degrades() bool { return f != nil && f.state != api.StateWorking }
 
 // observeFailure sets whether the change has failed. A failure that another agent has reported is kept;
 // an administrator ends it by removing its annotation.

@@ -28,15 +28,15 @@ type Metrics struct {
 	ready bool
 }
 
-// observed takes note of a step.
-func (m *Metrics) observed(s situation) {
+// observed takes note of a step, and of what is known of the desired MachineConfig.
+func (m *Metrics) observed(s situation, of memory) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state, m.failing, m.cordoned = s.node.Annotations[api.StateOfNode], s.Failed, s.Ours
-	m.drift = s.Failed && s.System == SystemTarget
+	m.state, m.failing, m.cordoned = s.node.Annotations[api.StateOfNode], of.failure.degrades(), s.Ours
+	m.drift = s.System == SystemTarget && of.differs()
 }
 
 // proven takes note of a comparison without differences.

@@ -18,15 +18,17 @@ type memory struct {
 	digest    string // of data
 	change    Change
 	rehearsed bool
-	blocked   time.Time    // when the first of the last rehearsals failed; zero: it has not
 	proven    time.Time    // when the running system was last found to be equal; zero: not known
 	verify    hands.Verify // the last comparison
 	compared  bool         // there was one
 	failure   *failure     // the last one, also while it is tried again; nil: there is none
 	retried   bool         // an administrator wants what has failed to be tried again
 	judged    string       // ID of the run whose result is known
-	rebooting time.Time    // when a reboot was first waited for
 }
+
+// differs reports whether the last comparison has found that the running system is not as its MachineConfig. Another
+// failure says nothing of that.
+func (m *memory) differs() bool { return m.compared && !m.verify.OK }
 
 // situation is what one step knows.
 type situation struct {
@@ -223,13 +225,10 @@ func (a *Agent) judgeRun(s *situation) {
 	}
 }
 
-// waitForReboot waits for a reboot that systemd has accepted.
+// waitForReboot waits for a reboot that systemd has accepted, counted from the result of the run.
 func (a *Agent) waitForReboot(s *situation) {
 	const limit = 30 * time.Minute
-	if a.change.rebooting.IsZero() {
-		a.change.rebooting = a.Now()
-	}
-	if a.Now().Sub(a.change.rebooting) < limit {
+	if a.Now().Sub(s.host.Run.Ended) < limit {
 		s.Run = RunRunning
 		return
 	}
@@ -283,14 +282,16 @@ func (a *Agent) told(s situation) bool {
 		return false
 	case s.Failed:
 		f := a.change.failure
-		return state == f.state && note[api.Reason] == f.reason && (f.soft || failed == a.change.config) && note[api.PostConfigAction] == "" && !withdrawn(s.node)
+		return state == f.state && note[api.Reason] == f.reason && note[api.DrainBlocked] == f.blocked && (f.soft || failed == a.change.config) && note[api.PostConfigAction] == "" && !withdrawn(s.node)
 	case s.System == SystemTarget:
 		return state == api.StateDone && note[api.CurrentConfig] == a.change.config && note[api.Reason] == "" && failed == "" &&
-			note[api.PostConfigAction] == "" && note[api.DrainStarted] == "" && note[api.DesiredConfig] != "" && !withdrawn(s.node)
+			note[api.PostConfigAction] == "" && note[api.DrainStarted] == "" && note[api.DrainBlocked] == "" && note[api.DesiredConfig] != "" && !withdrawn(s.node)
 	case s.inherited:
 		return false
 	case s.takeover: // the node stays what it is for the cluster
 		return true
+	case blockedForAnother(s.node, a.change.config): // it has begun, and waited, with another MachineConfig
+		return false
 	case state == api.StateDegraded, state == api.StateUnreconcilable:
 		return failed == "" || failed == a.change.config // kept while the change is tried again
 	}

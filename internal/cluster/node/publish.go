@@ -43,7 +43,7 @@ func (p published) holds(key string, now time.Time) bool { return p.key == key &
 // a fifth, or what differs has changed, or if it was written long ago. A failure is only logged, and tried again in
 // the next step: the node's own work does not depend on these objects, but people, and the fleet's controller, do.
 func (a *Agent) publish(ctx context.Context, s situation, action Action) {
-	a.Metrics.observed(s)
+	a.Metrics.observed(s, a.change)
 	if !s.Managed {
 		return
 	}
@@ -124,7 +124,7 @@ func (a *Agent) progressed(s situation, action Action) api.Progressed {
 		if p.Waiting = note[api.Reason]; note[api.StateOfNode] == api.StateDegraded {
 			p.Degraded = p.Waiting
 		}
-	case f != nil && f.state != api.StateWorking:
+	case f.degrades():
 		p.Degraded, p.Invalid, p.Replace = f.reason, f.state == api.StateUnreconcilable, note[api.NeedsReplacement] == a.change.config
 	case f != nil && p.Stage == api.StagePrepare: // also while it is tried again
 		p.Waiting = f.reason

@@ -138,7 +138,7 @@ func (w *nodeWorld) expectRolledOut(t *testing.T, c lab.Config, boots int) {
 		t.Errorf("conditions %v, want that only Updated is true", got)
 	}
 	notes := w.node().Annotations
-	for _, name := range []string{api.Reason, api.PostConfigAction, api.CordonedFor, api.DrainStarted, api.FailedConfig} {
+	for _, name := range []string{api.Reason, api.PostConfigAction, api.CordonedFor, api.DrainStarted, api.DrainBlocked, api.FailedConfig} {
 		if notes[name] != "" {
 			t.Errorf("annotation %s is %q", name, notes[name])
 		}

@@ -23,9 +23,11 @@ type Machine struct {
 	Told             *wanted.Wanted
 	RunTicks         int    // how long a run takes, in waits of the agent
 	Silent           bool   // pivot does not answer
+	Stuck            bool   // no reboot that is asked for ends
 	RecordedBy       string // who says what Current is; "" if nobody does
 	Lacks            bool   // what runs is not all that Current asks for
 	Verified         int    // comparisons by the agent
+	Asked            int    // for pivot status
 	Drifted          bool   // somebody has changed what runs, by hand
 	Watching         bool   // it is compared whenever that changes
 
@@ -40,15 +42,21 @@ type Machine struct {
 }
 
 // Running reports whether a run of pivot, or the reboot that it has asked for, goes on.
-func (m *Machine) Running() bool { return m.run.State == hands.RunRunning || m.run.Rebooting }
+func (m *Machine) Running() bool { return m.run.State == hands.RunRunning || m.reboots() }
+
+// reboots reports whether the machine is about to reboot.
+func (m *Machine) reboots() bool { return m.run.Rebooting && !m.Stuck }
 
 // Run starts a run of pivot, as an agent does.
 func (m *Machine) Run(r hands.Request) {
 	m.run, m.ticks = hands.Run{Request: r, State: hands.RunRunning}, 3
 }
 
-// machineHands is the world's machine as the agent's node.Hands.
-type machineHands struct{ w *World }
+// machineHands is the world's machine as the node.Hands of one agent.
+type machineHands struct {
+	w      *World
+	answer *hands.Answer
+}
 
 // Look implements node.Hands.
 func (h machineHands) Look(context.Context) (host hands.Host, err error) {
@@ -60,19 +68,36 @@ func (h machineHands) Look(context.Context) (host hands.Host, err error) {
 		if m.Silent {
 			return errors.New("no such program")
 		}
-		if m.run.Rebooting {
+		if m.reboots() {
 			h.w.reboot()
 			h.w.dead = true
 			return errKilled
 		}
-		host = m.host()
-		return nil
+		host, err = h.host()
+		return err
 	})
 	return host, err
 }
 
-func (m *Machine) host() hands.Host {
-	s := hands.Status{Phase: m.Phase, MachineConfig: &hands.NamedConfigs{RecordedBy: m.RecordedBy, Desired: &hands.Named{Name: m.Desired}}}
+// host returns what hands.Systemd would find: while a run goes on, its file says how far it is, and nothing of the
+// machine.
+func (h machineHands) host() (host hands.Host, err error) {
+	m := &h.w.Machine
+	host = hands.Host{Start: start.ID(fmt.Sprint(m.Boots)), Version: "1", Run: m.run, Watched: m.watched}
+	var run func() (hands.Status, error)
+	if m.run.State == hands.RunRunning {
+		run = func() (hands.Status, error) { return hands.Status{Phase: "applying", Step: "pull", Percent: 50}, nil }
+	}
+	host.Status, err = h.answer.Status(host.Start, run, func() (hands.Status, error) {
+		m.Asked++
+		return m.status(), nil
+	})
+	return host, err
+}
+
+// status is the machine's answer to pivot status.
+func (m *Machine) status() hands.Status {
+	s := hands.Status{Phase: m.Phase, Booted: &hands.Deployment{Commit: m.Current}, MachineConfig: &hands.NamedConfigs{RecordedBy: m.RecordedBy, Desired: &hands.Named{Name: m.Desired}}}
 	if m.RecordedBy != "" {
 		s.MachineConfig.Current = &hands.Named{Name: m.Current}
 	}
@@ -82,7 +107,7 @@ func (m *Machine) host() hands.Host {
 	if m.Downloaded != "" {
 		s.Downloaded = &hands.Downloaded{MachineConfig: m.Downloaded, At: "2026-01-01T00:00:00Z"}
 	}
-	return hands.Host{Start: start.ID(fmt.Sprint(m.Boots)), Version: "1", Status: s, Run: m.run, Watched: m.watched}
+	return s
 }
 
 // Start implements node.Hands.
@@ -200,7 +225,7 @@ func (w *World) watch() bool {
 func (w *World) Pass() {
 	m := &w.Machine
 	switch {
-	case m.run.Rebooting:
+	case m.reboots():
 		w.reboot()
 		w.dead = true // the agent goes down with its machine
 	case m.run.State == hands.RunRunning:
@@ -218,7 +243,7 @@ func (w *World) Pass() {
 func (w *World) endRun() {
 	m := &w.Machine
 	m.run.State, m.run.Failure = hands.RunEnded, w.carryOut(m.run.Request)
-	m.run.Result = &hands.Result{}
+	m.run.Result, m.run.Ended = &hands.Result{}, w.Clock
 	for i := range w.Configs[m.run.Request.Config].LeftOut {
 		m.run.Result.LeftOut = append(m.run.Result.LeftOut, fmt.Sprintf("part %d %s", i, strings.Repeat("x", 3000)))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/hands"
 	"machine-pivot/internal/cluster/node"
 )
 
@@ -25,6 +26,7 @@ type World struct {
 	Pods    int // on the node, that a drain evicts
 	Policy  node.Policy
 	Clock   time.Time
+	Metrics *node.Metrics // of all agents; nil: none
 
 	Unpublished int // how often the next NodeSystems cannot be written
 
@@ -105,7 +107,7 @@ func (w *World) Agent() *node.Agent {
 	log.SetOutput(io.Discard)
 	w.dead = false
 	a := &node.Agent{
-		Cluster: w.Cluster, Hands: machineHands{w}, Drainer: w.Drainer, Policy: w.Policy, Version: "test",
+		Cluster: w.Cluster, Hands: machineHands{w, &hands.Answer{}}, Drainer: w.Drainer, Policy: w.Policy, Version: "test", Metrics: w.Metrics,
 		Now: func() time.Time { return w.Clock }, Log: log,
 	}
 	if a.Cluster == nil {
