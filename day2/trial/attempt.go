@@ -86,9 +86,7 @@ func (c *Conductor) Return(ctx context.Context, lacks string, reboot bool) error
 	if reboot {
 		c.Progress.Note(err.Error())
 	}
-	if err := c.Progress.Keep(); err != nil {
-		return err
-	}
+	c.record(c.Progress.Keep())
 	if reboot {
 		return c.goBack(ctx)
 	}

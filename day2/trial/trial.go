@@ -52,4 +52,5 @@ type Conductor struct {
 	Reboot func(ctx context.Context, into, hint string, by func(context.Context) error) error
 
 	noted string // what noteLacks has noted last
+	still string // what tryOldFirst has noted last
 }

@@ -196,6 +196,27 @@ func TestFallbackNotTheTarget(t *testing.T) {
 	}
 }
 
+// TestFallbackReturnsWithoutTheJournal (D245): a first boot goes back from a system that is not what was asked for also
+// if the disk with the journal is full. The old system counts the attempt.
+func TestFallbackReturnsWithoutTheJournal(t *testing.T) {
+	h := newGuarded(t)
+	must(t, h.bootGuarded())
+	h.enterNew()
+	h.Write("/proc/cmdline", []byte("quiet\n"))
+	b := firstboot.FirstBoot{Machine: h.newMachine(), File: firstboot.EncapsulatedPath}
+	fill(b.Machine)
+	must(t, b.Run(stoppedByReboot(t, b.Machine, h.Host)))
+	if h.Reboots != 2 || !strings.Contains(h.notes, "the new system is not what was asked for") || !strings.Contains(h.notes, "no space left on device") {
+		t.Errorf("%d reboots, notes %s", h.Reboots, h.notes)
+	}
+	h.Boot()
+	must(t, h.bootGuarded())
+	h.expectOnce(3)
+	if r := h.journal(); r.Attempt != 2 {
+		t.Errorf("attempt %d", r.Attempt)
+	}
+}
+
 // TestFallbackAgain (D192): in the new system that is to be proven, nothing is to be opened again: --again proves and
 // keeps it as well, and leaves nothing in the boot loader.
 func TestFallbackAgain(t *testing.T) {

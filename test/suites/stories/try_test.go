@@ -3,10 +3,12 @@ package stories_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"machine-pivot/day2/trial"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
@@ -263,6 +266,88 @@ func TestTryFails(t *testing.T) {
 				t.Errorf("the journal says %+v, %+v, want %q", r.Error, r.History, c.why)
 			}
 		})
+	}
+}
+
+// full is a disk without space.
+type full struct{ hostfiles.Disk }
+
+func (full) Write(string, []byte, fs.FileMode) error         { return syscall.ENOSPC }
+func (full) Make(string, hostfiles.File, string) error       { return syscall.ENOSPC }
+func (full) Overwrite(path string, content []byte) error     { return syscall.ENOSPC }
+func (full) Mkdir(path string, mode fs.FileMode) (err error) { return syscall.ENOSPC }
+
+// fill has a machine's journal on a disk without space.
+func fill(m *machine.Machine) { m.Progress.Journal.Disk = full{m.Progress.Journal.Disk} }
+
+// TestTryEnds (D245): a trial ends when its time is over, whatever fails meanwhile. It needs neither the journal nor that
+// the old system could be made the default when the new one came up.
+func TestTryEnds(t *testing.T) {
+	staged := func(h *tried, _ *machine.Machine) { h.stage() }
+	for name, c := range map[string]struct {
+		byDefault    bool // the boot loader starts no entry once
+		start, later func(*tried, *machine.Machine)
+	}{
+		"the disk is full from the start":     {start: func(_ *tried, m *machine.Machine) { fill(m) }},
+		"the same, and it is the default":     {byDefault: true, start: func(_ *tried, m *machine.Machine) { fill(m) }},
+		"the disk becomes full":               {later: func(_ *tried, m *machine.Machine) { fill(m) }},
+		"something is staged, from the start": {byDefault: true, start: staged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTried(t)
+			if !c.byDefault {
+				h.oneShot()
+			}
+			must(t, h.try(tenMinutes))
+			h.enter()
+			d := day2.Trial{Machine: h.newMachine()}
+			ctx := stoppedByReboot(t, d.Machine, h.Host)
+			if c.start != nil {
+				c.start(h, d.Machine)
+			}
+			looks := 0
+			d.Sleep = func(context.Context, time.Duration) error {
+				h.up += 5 * time.Minute
+				if looks++; looks == 1 && c.later != nil {
+					c.later(h, d.Machine)
+				}
+				return nil
+			}
+			must(t, d.Run(ctx))
+			if h.Reboots != 2 || h.up < 10*time.Minute || h.up > 16*time.Minute {
+				t.Errorf("%d reboots, the last %v after the kernel's start", h.Reboots, h.up)
+			}
+			h.Boot()
+			h.expect("A B", pivot.PhaseFailed, true)
+			must(t, h.conduct())
+			h.expect("A", pivot.PhaseFailed, false)
+		})
+	}
+}
+
+// TestTryMakesTheOldOneFirst (D245): what kept the system on trial from making the old one the default goes away during
+// the trial: then the old one is the default for the rest of it.
+func TestTryMakesTheOldOneFirst(t *testing.T) {
+	h := newTried(t)
+	must(t, h.try(tenMinutes))
+	h.enter()
+	h.stage()
+	d := day2.Trial{Machine: h.newMachine()}
+	ctx := stoppedByReboot(t, d.Machine, h.Host)
+	looks := 0
+	d.Sleep = func(ctx context.Context, _ time.Duration) error {
+		if looks++; looks == 1 {
+			h.expect("B A", pivot.PhaseTrial, true)
+			_, err := h.Run(ctx, "ostree", "admin", "undeploy", "0")
+			return err
+		}
+		h.expect("A B", pivot.PhaseTrial, true)
+		return h.confirm()
+	}
+	must(t, d.Run(ctx))
+	h.expect("B A", pivot.PhaseDone, false)
+	if n := strings.Count(h.notes, "is still the default"); n != 1 {
+		t.Errorf("it is said %d times: %s", n, h.notes)
 	}
 }
 
