@@ -189,8 +189,12 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	return err
 }
 
-// begin enters the phase in which the next boot is unchanged.
+// begin enters the phase in which the next boot is unchanged. It returns an error if the journal could not carry the
+// transaction to its end.
 func (t *Transaction) begin(bootID start.ID) error {
+	if err := t.Progress.Journal.checkRoom(t.Progress.Content); err != nil {
+		return err
+	}
 	if t.ByHand {
 		t.Progress.Announce(PhaseApplying, bootID)
 		return nil

@@ -84,7 +84,7 @@ func (c *Conductor) Return(ctx context.Context, lacks string, reboot bool) error
 	err := fault.New(fault.Refused, "the new system is not what was asked for: %s", lacks)
 	c.Progress.Content.Error = pivot.FailureOf(err)
 	if reboot {
-		c.Progress.Note(err.Error())
+		c.Progress.Note(c.Progress.Content.Error.Message)
 	}
 	c.record(c.Progress.Keep())
 	if reboot {

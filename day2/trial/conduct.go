@@ -172,7 +172,7 @@ func (c *Conductor) fail(ctx context.Context, lacks []string) error {
 	}
 	err := fault.New(fault.Refused, "the new system has failed its trial of %v: %s", trial.Limit(), why).WithHint(failedHint)
 	c.Progress.Content.Error = pivot.FailureOf(err)
-	c.Progress.Note(err.Error())
+	c.Progress.Note(c.Progress.Content.Error.Message)
 	c.record(c.Progress.Enter(pivot.PhaseFailed, c.Progress.BootID))
 	return c.goBack(ctx)
 }
