@@ -49,6 +49,9 @@ type JournalContent struct {
 	Contents []hostfiles.Digest `json:"contents,omitempty"`
 	// Trial is the trial of the target until it is over; nil if there is none.
 	Trial *Trial `json:"trial,omitempty"`
+	// Before are the IDs of the deployments that there were before the commit of a trial, by which the new one is found
+	// if the journal cannot be written afterwards. They are dropped as soon as it has Trial.New.
+	Before []string `json:"before,omitempty"`
 	// Unproven is the ID of a deployment whose trial has ended without a proof, as long as it stays: no rollback leads
 	// to it. "" if there is none.
 	Unproven string `json:"unproven,omitempty"`

@@ -345,6 +345,9 @@ func (t *Transaction) discard(ctx context.Context, err error) error {
 func (t *Transaction) commit(ctx context.Context, state State, change func(context.Context) error) (called bool, err error) {
 	if t.Trying != nil {
 		t.Progress.Content.Trial = new(t.Trying.Trial)
+		if t.Progress.Content.Before, err = t.Trying.Deployments(); err != nil {
+			return false, err
+		}
 	}
 	unjournal, err := t.journalCommit(state)
 	if err != nil {
@@ -364,14 +367,16 @@ func (t *Transaction) commit(ctx context.Context, state State, change func(conte
 // hold makes the old system the default again. If it fails, the next boot starts the trial
 // anyway, and the trial makes the old system the default.
 //
-// It journals the new deployment's ID first: a failed trial removes it, and once it is not the default any more,
-// nothing else tells it from other deployments.
-func (t *Transaction) hold(ctx context.Context) (err error) {
-	trial := t.Progress.Content.Trial
-	if trial.New, err = t.Trying.Committed(); err == nil {
-		err = t.Progress.Journal.Save(t.Progress.Content)
+// It journals the new deployment's ID first: a failed trial removes it, and once it is not the default any more, only
+// what was journaled before the commit tells it from other deployments.
+func (t *Transaction) hold(ctx context.Context) error {
+	journal := &t.Progress.Content
+	all, err := t.Trying.Deployments()
+	if err == nil {
+		journal.Trial.New, journal.Before = all[0], nil
+		err = t.Progress.Journal.Save(*journal)
 	}
-	return errors.Join(err, t.Trying.Hold(ctx)) // in any case: a deployment that is left does less harm
+	return errors.Join(err, t.Trying.Hold(ctx)) // in any case: the trial finds the deployment without the journal, too
 }
 
 // journalCommit journals that the transaction is about to be committed. The returned function is

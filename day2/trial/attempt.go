@@ -41,11 +41,11 @@ func (c *Conductor) Attempt(ctx context.Context, method settings.RebootMethod) (
 		return nil, err
 	}
 	return &pivot.Trying{
-		Fallback:  true,
-		Trial:     pivot.Trial{Old: booted.ID(), Confirm: pivot.ConfirmProof},
-		CheckUnit: c.acceptFirstBoot,
-		Committed: c.committed,
-		Hold:      func(ctx context.Context) error { return c.hold(ctx, booted) },
+		Fallback:    true,
+		Trial:       pivot.Trial{Old: booted.ID(), Confirm: pivot.ConfirmProof},
+		CheckUnit:   c.acceptFirstBoot,
+		Deployments: c.deployments,
+		Hold:        func(ctx context.Context) error { return c.hold(ctx, booted) },
 	}, nil
 }
 

@@ -117,9 +117,6 @@ func (c *Conductor) reclaim(ctx context.Context, trial *pivot.Trial) error {
 	if err != nil {
 		return err
 	}
-	if first := all[0].ID(); trial.New == "" && first != trial.Old { // a crash right after the commit
-		trial.New = first
-	}
 	if all[0].ID() != trial.New {
 		return nil
 	}
