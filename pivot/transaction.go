@@ -140,6 +140,9 @@ type Transaction struct {
 	Units func(plan Plan, commit string) (enable.Resolved, error)
 	// BeforeCommit is called between preparation and commit; nil is a no-op.
 	BeforeCommit func(ctx context.Context) error
+	// Forget undoes what a killed reboot has prepared to enter, past the boot loader. It is called right before the commit;
+	// nil is a no-op.
+	Forget func(ctx context.Context) error
 	// Trying is nil if the new system needs no trial.
 	Trying *Trying
 	// ByHand marks a transaction that no later run continues. The journal is about it only from
@@ -343,6 +346,11 @@ func (t *Transaction) discard(ctx context.Context, err error) error {
 // journals the intent first, because from then on only the host shows which system the next boot
 // starts. It reports whether it has come as far as calling the function.
 func (t *Transaction) commit(ctx context.Context, state State, change func(context.Context) error) (called bool, err error) {
+	if t.Forget != nil {
+		if err := t.Forget(context.WithoutCancel(ctx)); err != nil {
+			return false, err
+		}
+	}
 	if t.Trying != nil {
 		t.Progress.Content.Trial = new(t.Trying.Trial)
 		if t.Progress.Content.Before, err = t.Trying.Deployments(); err != nil {
