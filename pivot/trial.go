@@ -123,7 +123,7 @@ func NotProven() error {
 func WhyTrialOver(r JournalContent, booted string) string {
 	t := r.Trial
 	switch {
-	case r.Error != nil && (r.Phase == PhaseFailed || t.Confirm == ConfirmProof):
+	case r.Error != nil && (r.Phase == PhaseFailed || t.Confirm == ConfirmProof && t.Entered):
 		return ""
 	case booted != t.Old:
 		return "deployment " + booted + " was booted in its place"

@@ -102,10 +102,8 @@ func (c *Conductor) Return(ctx context.Context, lacks string, reboot bool) error
 // next attempt needs its content.
 func (c *Conductor) closeAttempt(ctx context.Context, booted string) error {
 	journal := &c.Progress.Content
-	if booted == journal.Trial.Old {
-		if err := c.reclaim(ctx, journal.Trial); err != nil {
-			return err
-		}
+	if err := c.reclaim(ctx, journal.Trial, booted); err != nil {
+		return err
 	}
 	c.Progress.Note(c.failure(booted).Message)
 	if !journal.Trial.Entered {

@@ -61,6 +61,19 @@ func (h *tried) oneShot() {
 	h.Write("/usr/bin/bootctl", nil)
 }
 
+// BootEntry also has the boot loader drop the entry that it was to start once, as it does whatever it starts.
+func (h *tried) BootEntry(i int) {
+	h.t.Helper()
+	must(h.t, os.RemoveAll(h.Path(loaderOnce)))
+	h.Host.BootEntry(i)
+}
+
+// Boot boots the default.
+func (h *tried) Boot() {
+	h.t.Helper()
+	h.BootEntry(0)
+}
+
 func (h *tried) newMachine() *machine.Machine {
 	m := newMachine(h.t, h.Host)
 	m.Progress.Emit = func(e pivot.Event) {
@@ -433,6 +446,125 @@ func TestTryByTheBootMenu(t *testing.T) {
 	h.expect("A", pivot.PhaseFailed, false)
 	if r := h.journal(); r.Error == nil || !strings.Contains(r.Error.Message, "it never came up") {
 		t.Errorf("the journal says %+v", r.Error)
+	}
+}
+
+// TestTryThirdSystem (D249): if a third deployment is booted while the system on trial is the default, however it is to be
+// confirmed, the trial has failed, and the old system is the default from then on, or else the one that runs.
+func TestTryThirdSystem(t *testing.T) {
+	const add = `cd sysroot; link=$(grep -o 'ostree=[^ ]*' boot/loader/entries/ostree-1-os.conf | cut -d= -f2); old=$(readlink -f .$link); new=${old%.0}.7
+cp -a $old $new; cp -a $old.origin $new.origin; ln -s ../../../deploy/os/deploy/$(basename $new) .${link%/*}/9
+sed "s,ostree=$link,ostree=${link%/*}/9,; s,^version .*,version 0," boot/loader/entries/ostree-1-os.conf > boot/loader/entries/ostree-0-os.conf`
+	for name, c := range map[string]struct {
+		guarded bool // a first boot has made it
+		oldGone bool
+		entries string
+	}{
+		"by hand":                 {entries: "A A"},
+		"by hand, and no old one": {oldGone: true, entries: "A"},
+		"a first boot":            {guarded: true, entries: "A B A"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTried(t)
+			if c.guarded {
+				h = newGuarded(t)
+				must(t, h.bootGuarded())
+				_, err := h.Run(t.Context(), "ostree", "admin", "set-default", "1")
+				must(t, err)
+			} else {
+				must(t, h.try(tenMinutes))
+			}
+			shell(t, h.Host, add)
+			h.BootEntry(2)
+			if c.oldGone {
+				must(t, h.Undeploy(1))
+			}
+			if c.guarded {
+				must(t, h.bootGuarded())
+				if r := h.journal(); r.Attempt != 2 {
+					t.Errorf("attempt %d", r.Attempt)
+				}
+				return
+			}
+			must(t, h.conduct())
+			h.expect(c.entries, pivot.PhaseFailed, false)
+			h.Boot()
+			if v := h.Version(); v == "B.2" {
+				t.Errorf("version %s is the default", v)
+			}
+		})
+	}
+}
+
+// TestTryStillTold (D252): what the boot loader was told ends with the trial, also if the machine was started past it.
+func TestTryStillTold(t *testing.T) {
+	for name, end := range map[string]func(*tried) error{"closed": (*tried).conduct, "replaced": day2Rebase} {
+		t.Run(name, func(t *testing.T) {
+			h := newTried(t)
+			h.oneShot()
+			must(t, h.try(tenMinutes))
+			once := h.Read(loaderOnce)
+			if len(once) == 0 {
+				t.Fatal("the boot loader was told nothing")
+			}
+			h.Boot()
+			h.Write(loaderOnce, once) // a kexec or a soft reboot, by somebody, leaves it
+			must(t, end(h))
+			if left := h.Read(loaderOnce); len(left) > 0 {
+				t.Errorf("the boot loader still starts %q once", left)
+			}
+		})
+	}
+}
+
+// TestTryDefaultUndone (D250): where the boot loader starts no entry once, a try that is stopped or fails after the new
+// system was made the default leaves the old one the default.
+func TestTryDefaultUndone(t *testing.T) {
+	for name, spoil := range map[string]func(h *tried, m *machine.Machine, stop func()){
+		"stopped": func(h *tried, m *machine.Machine, stop func()) {
+			run, n := m.Host.Run, 0
+			m.Host.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
+				out, err := run(ctx, argv...)
+				if slices.Contains(argv, "set-default") {
+					if n++; n == 2 { // the first makes the old system the default after the commit
+						stop()
+						err = errors.Join(err, ctx.Err())
+					}
+				}
+				return out, err
+			}
+		},
+		"failed": func(h *tried, m *machine.Machine, _ func()) {
+			n := 0
+			h.Ostree.Fail = func(call int, after bool) error {
+				if after && h.Ostree.Calls[call-1] == "set-default" {
+					if n++; n == 2 {
+						return errors.New("final cleanup failed")
+					}
+				}
+				return nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTried(t)
+			m := h.newMachine()
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			m.Host.Reboot = func(context.Context) error { t.Error("rebooted"); return nil }
+			spoil(h, m, stop)
+			r := day2.Rebase{Machine: m, Image: h.Image, Try: &tenMinutes}
+			if _, err := r.Run(ctx, day2.Prepared{}); err == nil {
+				t.Error("no error")
+			}
+			h.expect("A B", pivot.PhaseCommitted, true)
+			h.Boot()
+			must(t, h.conduct())
+			h.expect("A", pivot.PhaseFailed, false)
+			if r := h.journal(); !strings.Contains(r.Error.Message, "rebooted before it was to be entered") {
+				t.Errorf("the journal says %q", r.Error.Message)
+			}
+		})
 	}
 }
 
