@@ -70,7 +70,7 @@ func (r *Rollback) attempt(ctx context.Context) error {
 		}
 	}
 	t := pivot.Transaction{
-		ByHand: true, NextBoot: r.Converger(nil).NextBoot, Progress: r.Progress,
+		ByHand: true, NextBoot: r.Converger(nil).NextBoot, Progress: r.Progress, Forget: r.Host.ForgetPrepared,
 		BeforeCommit: func(context.Context) error { return r.closeFirstBootIn(previous) },
 	}
 	err = t.Return(ctx, state, target, to, func(ctx context.Context) error { return boots.Make(ctx, previous.DeploymentRef) })

@@ -45,7 +45,7 @@ func (c *Converger) abandoned(plan Plan) []Image {
 func (c *Converger) transaction(plan Plan) (t Transaction, err error) {
 	t = Transaction{
 		Images: c.Images, Repositories: c.Repositories, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress,
-		BeforeCommit: c.Place.Leave, Accounts: c.Content.Accounts, Units: c.Content.Units, Learn: c.learn,
+		BeforeCommit: c.Place.Leave, Forget: c.Host.ForgetPrepared, Accounts: c.Content.Accounts, Units: c.Content.Units, Learn: c.learn,
 		Trying: plan.ask.Trying, ByHand: plan.ask.ByHand, NextBoot: c.NextBoot,
 	}
 	if t.ByHand {

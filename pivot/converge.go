@@ -63,6 +63,8 @@ type Host interface {
 	// FinalizeFailure returns the message that libostree left if it could not finalize the
 	// staged deployment at the last shutdown; "" if there is none.
 	FinalizeFailure(ctx context.Context) string
+	// ForgetPrepared undoes what a killed reboot has prepared to enter, past the boot loader.
+	ForgetPrepared(ctx context.Context) error
 }
 
 // Contributor adds entries to a target, checks a plan, or reports drift; what it does not do returns nothing. It

@@ -2,9 +2,11 @@ package pivot
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"machine-pivot/internal/fault"
@@ -47,6 +49,9 @@ type JournalContent struct {
 	Contents []hostfiles.Digest `json:"contents,omitempty"`
 	// Trial is the trial of the target until it is over; nil if there is none.
 	Trial *Trial `json:"trial,omitempty"`
+	// Before are the IDs of the deployments that there were before the commit of a trial, by which the new one is found
+	// if the journal cannot be written afterwards. They are dropped as soon as it has Trial.New.
+	Before []string `json:"before,omitempty"`
 	// Unproven is the ID of a deployment whose trial has ended without a proof, as long as it stays: no rollback leads
 	// to it. "" if there is none.
 	Unproven string `json:"unproven,omitempty"`
@@ -88,11 +93,17 @@ type Account struct {
 	Boots   []Boot     `json:"boots,omitempty"`
 }
 
-// Bounds of the journal, which is read and written as a whole.
+// Bounds of the journal, which is read and written as a whole, and of the messages in it, in bytes.
 const (
 	maxHistory = 10
 	maxPhases  = 50
+	maxMessage = 32 << 10
+	maxTry     = 1 << 10
 )
+
+// roomToEnd is what a transaction may add to the journal from its beginning to its end, in bytes: its steps with their
+// failed tries, its trial, its failure. The messages of both are bounded, and the history gives way.
+const roomToEnd = 2 << 20
 
 // Failure is the stored form of an error.
 type Failure struct {
@@ -102,10 +113,24 @@ type Failure struct {
 	ExitStatus int    `json:"exitStatus,omitempty"` // of the run; 0 if written by an older version
 }
 
-// FailureOf converts an error to a Failure.
+// FailureOf converts an error to a Failure. Its texts are bounded: they may list all of what a machine lacks, which are
+// as many things as a MachineConfig may ask for.
 func FailureOf(err error) *Failure {
 	kind := fault.KindOf(err)
-	return &Failure{Message: err.Error(), Hint: fault.HintOf(err), Permanent: !kind.Transient(), ExitStatus: kind.ExitStatus()}
+	return &Failure{Message: brief(err.Error(), maxMessage), Hint: brief(fault.HintOf(err), maxMessage), Permanent: !kind.Transient(), ExitStatus: kind.ExitStatus()}
+}
+
+// brief returns a text of at most about max bytes. It ends a longer one between two of the parts that it lists, if there
+// are any, and says how much more there is.
+func brief(text string, max int) string {
+	if len(text) <= max {
+		return text
+	}
+	kept := strings.ToValidUTF8(text[:max], "")
+	if i := strings.LastIndex(kept, "; "); i > max/2 {
+		kept = kept[:i]
+	}
+	return fmt.Sprintf("%s; and more, of %d bytes", kept, len(text)-len(kept))
 }
 
 // Duration is how long one named step took.
@@ -229,7 +254,7 @@ func (j Journal) Save(r JournalContent) error {
 			}
 		}
 	}
-	if err := j.file().Save(r); err != nil {
+	if err := j.replace(r); err != nil {
 		return err
 	}
 	for _, s := range r.stamps() {
@@ -240,4 +265,28 @@ func (j Journal) Save(r JournalContent) error {
 		}
 	}
 	return j.release(r.kept())
+}
+
+// replace replaces the file. If the whole would be too large, it leaves out the oldest accounts of the history: what a
+// transaction needs to end is more than what earlier ones were like.
+func (j Journal) replace(r JournalContent) error {
+	for {
+		err := j.file().Save(r)
+		if err == nil || len(r.History) == 0 {
+			return err
+		}
+		if _, large := j.file().Encode(r); large == nil {
+			return err
+		}
+		r.History = r.History[1:]
+	}
+}
+
+// checkRoom returns an error if a transaction that begins with this content could not be journaled up to its end.
+func (j Journal) checkRoom(r JournalContent) error {
+	r.History = nil
+	file := j.file()
+	file.Max = hostfiles.MaxState - roomToEnd
+	_, err := file.Encode(r)
+	return err
 }

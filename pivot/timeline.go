@@ -50,7 +50,7 @@ func (p *Progress) failed(err error, last bool) {
 		return
 	}
 	p.running.Failed++
-	try := Try{Message: err.Error(), Last: last}
+	try := Try{Message: brief(err.Error(), maxTry), Last: last}
 	if p.Boot.ID != "" {
 		try.At = p.Boot.at(p.Now())
 	}

@@ -140,6 +140,9 @@ type Transaction struct {
 	Units func(plan Plan, commit string) (enable.Resolved, error)
 	// BeforeCommit is called between preparation and commit; nil is a no-op.
 	BeforeCommit func(ctx context.Context) error
+	// Forget undoes what a killed reboot has prepared to enter, past the boot loader. It is called right before the commit;
+	// nil is a no-op.
+	Forget func(ctx context.Context) error
 	// Trying is nil if the new system needs no trial.
 	Trying *Trying
 	// ByHand marks a transaction that no later run continues. The journal is about it only from
@@ -189,8 +192,12 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	return err
 }
 
-// begin enters the phase in which the next boot is unchanged.
+// begin enters the phase in which the next boot is unchanged. It returns an error if the journal could not carry the
+// transaction to its end.
 func (t *Transaction) begin(bootID start.ID) error {
+	if err := t.Progress.Journal.checkRoom(t.Progress.Content); err != nil {
+		return err
+	}
 	if t.ByHand {
 		t.Progress.Announce(PhaseApplying, bootID)
 		return nil
@@ -339,8 +346,16 @@ func (t *Transaction) discard(ctx context.Context, err error) error {
 // journals the intent first, because from then on only the host shows which system the next boot
 // starts. It reports whether it has come as far as calling the function.
 func (t *Transaction) commit(ctx context.Context, state State, change func(context.Context) error) (called bool, err error) {
+	if t.Forget != nil {
+		if err := t.Forget(context.WithoutCancel(ctx)); err != nil {
+			return false, err
+		}
+	}
 	if t.Trying != nil {
 		t.Progress.Content.Trial = new(t.Trying.Trial)
+		if t.Progress.Content.Before, err = t.Trying.Deployments(); err != nil {
+			return false, err
+		}
 	}
 	unjournal, err := t.journalCommit(state)
 	if err != nil {
@@ -360,14 +375,16 @@ func (t *Transaction) commit(ctx context.Context, state State, change func(conte
 // hold makes the old system the default again. If it fails, the next boot starts the trial
 // anyway, and the trial makes the old system the default.
 //
-// It journals the new deployment's ID first: a failed trial removes it, and once it is not the default any more,
-// nothing else tells it from other deployments.
-func (t *Transaction) hold(ctx context.Context) (err error) {
-	trial := t.Progress.Content.Trial
-	if trial.New, err = t.Trying.Committed(); err == nil {
-		err = t.Progress.Journal.Save(t.Progress.Content)
+// It journals the new deployment's ID first: a failed trial removes it, and once it is not the default any more, only
+// what was journaled before the commit tells it from other deployments.
+func (t *Transaction) hold(ctx context.Context) error {
+	journal := &t.Progress.Content
+	all, err := t.Trying.Deployments()
+	if err == nil {
+		journal.Trial.New, journal.Before = all[0], nil
+		err = t.Progress.Journal.Save(*journal)
 	}
-	return errors.Join(err, t.Trying.Hold(ctx)) // in any case: a deployment that is left does less harm
+	return errors.Join(err, t.Trying.Hold(ctx)) // in any case: the trial finds the deployment without the journal, too
 }
 
 // journalCommit journals that the transaction is about to be committed. The returned function is

@@ -65,6 +65,12 @@ func (s *script) Discard(context.Context) error               { return s.call("d
 // run carries out targetB on stateA with the given failures.
 func run(t *testing.T, fail map[string][]error) (*script, *pivot.Progress, error) {
 	t.Helper()
+	return runTo(t, targetB(), fail)
+}
+
+// runTo is run for a target.
+func runTo(t *testing.T, target pivot.Target, fail map[string][]error) (*script, *pivot.Progress, error) {
+	t.Helper()
 	clock := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	now := func() time.Time { clock = clock.Add(time.Second); return clock }
 	progress := &pivot.Progress{
@@ -78,7 +84,7 @@ func run(t *testing.T, fail map[string][]error) (*script, *pivot.Progress, error
 	if err := progress.Open(); err != nil {
 		t.Fatal(err)
 	}
-	plan, err := pivot.Diff(stateA(), targetB())
+	plan, err := pivot.Diff(stateA(), target)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package pivot
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"machine-pivot/internal/fault"
@@ -11,7 +12,7 @@ import (
 // of the boot loader, and the new one is booted once.
 type Trial struct {
 	Old string `json:"old"`           // ID of the deployment that stays the default: Deployment.ID
-	New string `json:"new,omitempty"` // ID of the deployment on trial; "" until it is committed, and after a crash right after that
+	New string `json:"new,omitempty"` // ID of the deployment on trial; "" until it is committed, and until that could be journaled: see JournalContent.Before
 	// Seconds is the time limit of the trial, counted from the start of its kernel.
 	Seconds int      `json:"seconds"`
 	Confirm Confirm  `json:"confirm"`
@@ -46,8 +47,8 @@ type Trying struct {
 	// CheckUnit returns an error if the system of commit, which is in the repository, lacks the
 	// unit that conducts the trial.
 	CheckUnit func(commit string) error
-	// Committed returns the ID of the deployment that was just committed: the default.
-	Committed func() (deployment string, err error)
+	// Deployments returns the IDs of all deployments that have a boot entry, the default first.
+	Deployments func() (ids []string, err error)
 	// Hold makes the running system the default again, right after the commit.
 	Hold func(ctx context.Context) error
 }
@@ -88,6 +89,22 @@ func JudgeTrial(r JournalContent, booted string, sameBoot bool) TrialState {
 	return TrialRuns
 }
 
+// FindNew sets the ID of the deployment on trial if the journal could not be written after the commit, given the IDs of
+// all deployments, the default first: it is the one that there was not before. Without it, nothing would tell that
+// deployment from what was there and proven.
+func (r *JournalContent) FindNew(all []string) {
+	if r.Trial == nil || r.Trial.New != "" || len(all) == 0 {
+		return
+	}
+	isNew := func(id string) bool { return !slices.Contains(r.Before, id) }
+	if len(r.Before) == 0 { // an older version has written the journal
+		isNew = func(id string) bool { return id == all[0] && id != r.Trial.Old }
+	}
+	if i := slices.IndexFunc(all, isNew); i >= 0 {
+		r.Trial.New, r.Before = all[i], nil
+	}
+}
+
 // OnTrial returns the error of a command that may not change a system on trial.
 func OnTrial() error {
 	return fault.New(fault.Refused, "cannot change this machine: the system that runs is on trial").
@@ -106,7 +123,7 @@ func NotProven() error {
 func WhyTrialOver(r JournalContent, booted string) string {
 	t := r.Trial
 	switch {
-	case r.Error != nil && (r.Phase == PhaseFailed || t.Confirm == ConfirmProof):
+	case r.Error != nil && (r.Phase == PhaseFailed || t.Confirm == ConfirmProof && t.Entered):
 		return ""
 	case booted != t.Old:
 		return "deployment " + booted + " was booted in its place"

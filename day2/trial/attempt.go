@@ -41,11 +41,11 @@ func (c *Conductor) Attempt(ctx context.Context, method settings.RebootMethod) (
 		return nil, err
 	}
 	return &pivot.Trying{
-		Fallback:  true,
-		Trial:     pivot.Trial{Old: booted.ID(), Confirm: pivot.ConfirmProof},
-		CheckUnit: c.acceptFirstBoot,
-		Committed: c.committed,
-		Hold:      func(ctx context.Context) error { return c.hold(ctx, booted) },
+		Fallback:    true,
+		Trial:       pivot.Trial{Old: booted.ID(), Confirm: pivot.ConfirmProof},
+		CheckUnit:   c.acceptFirstBoot,
+		Deployments: c.deployments,
+		Hold:        func(ctx context.Context) error { return c.hold(ctx, booted) },
 	}, nil
 }
 
@@ -84,11 +84,9 @@ func (c *Conductor) Return(ctx context.Context, lacks string, reboot bool) error
 	err := fault.New(fault.Refused, "the new system is not what was asked for: %s", lacks)
 	c.Progress.Content.Error = pivot.FailureOf(err)
 	if reboot {
-		c.Progress.Note(err.Error())
+		c.Progress.Note(c.Progress.Content.Error.Message)
 	}
-	if err := c.Progress.Keep(); err != nil {
-		return err
-	}
+	c.record(c.Progress.Keep())
 	if reboot {
 		return c.goBack(ctx)
 	}
@@ -104,10 +102,8 @@ func (c *Conductor) Return(ctx context.Context, lacks string, reboot bool) error
 // next attempt needs its content.
 func (c *Conductor) closeAttempt(ctx context.Context, booted string) error {
 	journal := &c.Progress.Content
-	if booted == journal.Trial.Old {
-		if err := c.reclaim(ctx, journal.Trial); err != nil {
-			return err
-		}
+	if err := c.reclaim(ctx, journal.Trial, booted); err != nil {
+		return err
 	}
 	c.Progress.Note(c.failure(booted).Message)
 	if !journal.Trial.Entered {

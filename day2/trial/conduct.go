@@ -67,10 +67,8 @@ func (c *Conductor) begin(ctx context.Context) (runs bool, err error) {
 		}
 		return false, c.close(ctx)
 	case pivot.TrialRuns:
-		if c.Progress.Content.Phase == pivot.PhaseTrial && c.Progress.Content.BootID == c.Progress.BootID {
-			return true, nil // already begun: the unit was restarted
-		}
-		return true, c.open(ctx)
+		c.open(ctx)
+		return true, nil
 	case pivot.TrialProves:
 		return false, c.OldFirst(ctx)
 	}
@@ -98,6 +96,7 @@ func (c *Conductor) decide(ctx context.Context, lacks []string) (runs bool, err 
 	if state != pivot.TrialRuns {
 		return false, c.end(ctx, state)
 	}
+	c.tryOldFirst(ctx)
 	if err := c.nothingStaged(); err != nil && len(lacks) == 0 { // since the look
 		lacks = []string{err.Error()}
 	}
@@ -123,18 +122,44 @@ func (c *Conductor) OldFirst(ctx context.Context) error {
 	return c.makeDefault(ctx, c.Progress.Content.Trial.Old)
 }
 
-// open begins the trial of the running system.
-func (c *Conductor) open(ctx context.Context) error {
-	trial := c.Progress.Content.Trial
-	c.Progress.Begin(pivot.StepProve, fmt.Sprintf("on trial until %v after the start of the kernel; pivot confirm keeps this system, a reboot goes back", trial.Limit()))
-	if err := c.OldFirst(ctx); err != nil {
-		return err
+// open begins the trial of the running system, unless the unit was only restarted. What fails is only noted, because the
+// trial has to end in any case.
+func (c *Conductor) open(ctx context.Context) {
+	journal := c.Progress.Content
+	begun := journal.Phase == pivot.PhaseTrial && journal.BootID == c.Progress.BootID
+	if !begun {
+		c.Progress.Begin(pivot.StepProve, fmt.Sprintf("on trial until %v after the start of the kernel; pivot confirm keeps this system, a reboot goes back", journal.Trial.Limit()))
 	}
-	return c.Progress.Enter(pivot.PhaseTrial, c.Progress.BootID)
+	c.tryOldFirst(ctx)
+	if !begun {
+		c.record(c.Progress.Enter(pivot.PhaseTrial, c.Progress.BootID))
+	}
+}
+
+// tryOldFirst is OldFirst for a trial that goes on if that fails: it is tried again at each look, and at last by the way
+// back. It notes the reason whenever that changes.
+func (c *Conductor) tryOldFirst(ctx context.Context) {
+	text := ""
+	if err := c.OldFirst(ctx); err != nil {
+		text = fmt.Sprintf("the system on trial is still the default: %v", err)
+	}
+	if text != "" && text != c.still {
+		c.Progress.Note(text)
+	}
+	c.still = text
+}
+
+// record notes that the journal could not be written. A system on trial that has to be left is left without the
+// journal, too: a disk that is full must not keep the machine there. In the old system, pivot.JudgeTrial calls the trial
+// over, whatever the journal says about it.
+func (c *Conductor) record(err error) {
+	if err != nil {
+		c.Progress.Note(fmt.Sprintf("the trial goes on without a record: %v", err))
+	}
 }
 
 // fail ends the trial of the running system and reboots into the old one. It writes the journal
-// first: whatever happens afterwards, the failure is recorded, and the old system is the default.
+// first: whatever happens afterwards, the failure is recorded if that is possible, and the old system is the default.
 func (c *Conductor) fail(ctx context.Context, lacks []string) error {
 	trial := c.Progress.Content.Trial
 	why := strings.Join(lacks, "; ")
@@ -147,10 +172,8 @@ func (c *Conductor) fail(ctx context.Context, lacks []string) error {
 	}
 	err := fault.New(fault.Refused, "the new system has failed its trial of %v: %s", trial.Limit(), why).WithHint(failedHint)
 	c.Progress.Content.Error = pivot.FailureOf(err)
-	c.Progress.Note(err.Error())
-	if err := c.Progress.Enter(pivot.PhaseFailed, c.Progress.BootID); err != nil {
-		return err
-	}
+	c.Progress.Note(c.Progress.Content.Error.Message)
+	c.record(c.Progress.Enter(pivot.PhaseFailed, c.Progress.BootID))
 	return c.goBack(ctx)
 }
 

@@ -52,7 +52,7 @@ func (c *Conductor) keep(ctx context.Context) error {
 
 // settle makes a confirmed system the default, and ends its trial.
 func (c *Conductor) settle(ctx context.Context) error {
-	c.endOnce(ctx)
+	c.noteTold(ctx)
 	if err := c.makeDefault(context.WithoutCancel(ctx), c.Progress.Content.Trial.New); err != nil {
 		return err
 	}

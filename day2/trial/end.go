@@ -2,7 +2,9 @@ package trial
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"machine-pivot/internal/ostree"
@@ -43,14 +45,12 @@ func (c *Conductor) close(ctx context.Context) error {
 		return err
 	}
 	journal := &c.Progress.Content
-	c.endOnce(ctx)
+	c.noteTold(ctx)
 	if journal.Trial.Confirm == pivot.ConfirmProof {
 		return c.closeAttempt(ctx, booted)
 	}
-	if booted == journal.Trial.Old {
-		if err := c.reclaim(ctx, journal.Trial); err != nil {
-			return err
-		}
+	if err := c.reclaim(ctx, journal.Trial, booted); err != nil {
+		return err
 	}
 	if failed := c.failure(booted); failed != journal.Error {
 		journal.Error = failed
@@ -88,40 +88,43 @@ func (c *Conductor) forgetUnproven() error {
 // deployment must not boot any more, because the new transaction drops its trial. Until then the journal keeps it, by
 // which a caller sees that a trial was given up.
 func (c *Conductor) replace(ctx context.Context, trial *pivot.Trial) error {
-	if trial.Entered {
-		if err := c.Host.ForgetOnce(ctx); err != nil {
-			return err
-		}
-	}
-	if err := c.Host.EndOnce(ctx); err != nil {
+	if err := c.endTold(ctx); err != nil {
 		return err
 	}
-	err := c.reclaim(ctx, trial)
+	err := c.reclaim(ctx, trial, trial.Old)
 	c.Progress.Content.Unproven = trial.New
 	return err
 }
 
-// endOnce removes what the trial has added to the boot loader's configuration. It precedes each change
-// of the boot entries, whose names change with it. A failure is only noted: the boot loader itself has
-// taken back what it was to start.
-func (c *Conductor) endOnce(ctx context.Context) {
-	if err := c.Host.EndOnce(context.WithoutCancel(ctx)); err != nil {
+// endTold takes back all that was told to start the system on trial: the entry that the boot loader starts once, which it
+// has not started if the system was entered or left by another way; what the trial has added to its configuration; and
+// what kexec has loaded. It ends each trial, and precedes the change of the boot entries, whose names change with it.
+func (c *Conductor) endTold(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	err := c.Host.ForgetPrepared(ctx)
+	if c.Progress.Content.Trial.Entered {
+		err = errors.Join(err, c.Host.ForgetOnce(ctx))
+	}
+	return errors.Join(err, c.Host.EndOnce(ctx))
+}
+
+// noteTold is endTold for a trial that was entered, or could have been. A failure is only noted: as a rule, the boot
+// loader itself has taken back what it was to start.
+func (c *Conductor) noteTold(ctx context.Context) {
+	if err := c.endTold(ctx); err != nil {
 		c.Progress.Note(err.Error())
 	}
 }
 
-// reclaim makes the old system, which runs, the default again if the one on trial is the
-// default, for instance because the old system was chosen by hand in the boot menu.
-func (c *Conductor) reclaim(ctx context.Context, trial *pivot.Trial) error {
-	all, err := c.Host.Sysroot().Deployments()
-	if err != nil {
+// reclaim makes the old system the default again if the one on trial is the default, for instance because another system
+// was chosen by hand in the boot menu; the one that runs, if the old one is gone.
+func (c *Conductor) reclaim(ctx context.Context, trial *pivot.Trial, booted string) error {
+	all, err := c.deployments()
+	if err != nil || all[0] != trial.New {
 		return err
 	}
-	if first := all[0].ID(); trial.New == "" && first != trial.Old { // a crash right after the commit
-		trial.New = first
-	}
-	if all[0].ID() != trial.New {
-		return nil
+	if !slices.Contains(all, trial.Old) {
+		return c.makeDefault(ctx, booted)
 	}
 	return c.makeDefault(ctx, trial.Old)
 }

@@ -28,6 +28,10 @@ func (c *Conductor) Enter(ctx context.Context, method settings.RebootMethod) err
 		into, hint = "the new system once, deployment "+trial.New, "the next boot starts the running system; pivot firstboot tries the new one again"
 	}
 	err := c.Reboot(ctx, into, hint, func(ctx context.Context) error { return c.enter(ctx, method) })
+	if err != nil && !c.told { // nothing enters the new system any more
+		trial.Entered = false
+		c.record(c.Progress.Keep())
+	}
 	if staged := c.checkNothingStaged(); err != nil && staged != nil {
 		err = fault.New(fault.KindOf(err), "%w", err).WithHint("%s", fault.HintOf(staged)) // the hint from above is not true then
 	}
@@ -71,17 +75,23 @@ func (c *Conductor) bootOnce(ctx context.Context, next ostree.Deployment, method
 		c.Progress.Note(order[0].Instead(order[1], err))
 	}
 	forget := c.Host.ForgetOnce
-	if err := c.Host.BootOnce(ctx, next); err != nil {
+	c.told = true
+	err := c.Host.BootOnce(ctx, next)
+	if err != nil {
 		c.Progress.Note(fmt.Sprintf("the new system is the default until it comes up: %v", err))
-		old := c.Progress.Content.Trial.Old
-		forget = func(ctx context.Context) error { return c.makeDefault(ctx, old) }
-		if err := c.makeDefault(ctx, c.Progress.Content.Trial.New); err != nil {
-			return err
-		}
+		forget = func(ctx context.Context) error { return c.makeDefault(ctx, c.Progress.Content.Trial.Old) }
+		err = c.makeDefault(context.WithoutCancel(ctx), next.ID()) // a stop would leave what nobody knows
 	}
-	err := c.Host.Reboot(ctx)
-	if err != nil { // another reboot must not enter the new system
-		err = errors.Join(err, forget(context.WithoutCancel(ctx)))
+	if err == nil {
+		err = context.Cause(ctx)
 	}
-	return err
+	if err == nil {
+		err = c.Host.Reboot(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	forgot := forget(context.WithoutCancel(ctx)) // another reboot must not enter the new system
+	c.told = forgot != nil
+	return errors.Join(err, forgot)
 }

@@ -28,6 +28,11 @@ func (c *Conductor) judge() (state pivot.TrialState, booted string, err error) {
 	if err != nil {
 		return "", "", err
 	}
+	all, err := c.deployments()
+	if err != nil {
+		return "", "", err
+	}
+	c.Progress.Content.FindNew(all)
 	state = pivot.JudgeTrial(c.Progress.Content, d.ID(), c.Progress.Content.BootID == id)
 	if trial := c.Progress.Content.Trial; trial.New == "" && state != pivot.TrialWaits && state != pivot.TrialOver {
 		trial.New = d.ID()

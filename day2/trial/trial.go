@@ -52,4 +52,6 @@ type Conductor struct {
 	Reboot func(ctx context.Context, into, hint string, by func(context.Context) error) error
 
 	noted string // what noteLacks has noted last
+	told  bool   // the boot loader is told to start the new system, or could not be told to forget that
+	still string // what tryOldFirst has noted last
 }

@@ -28,10 +28,10 @@ func (c *Conductor) Try(ctx context.Context, terms Terms) (*pivot.Trying, hostfi
 		return nil, link, fault.New(fault.Refused, "cannot try a new system: %w", err)
 	}
 	return &pivot.Trying{
-		Trial:     pivot.Trial{Old: booted.ID(), Seconds: int(terms.For.Seconds()), Confirm: terms.Confirm, Checks: terms.Checks},
-		CheckUnit: c.accept,
-		Committed: c.committed,
-		Hold:      func(ctx context.Context) error { return c.hold(ctx, booted) },
+		Trial:       pivot.Trial{Old: booted.ID(), Seconds: int(terms.For.Seconds()), Confirm: terms.Confirm, Checks: terms.Checks},
+		CheckUnit:   c.accept,
+		Deployments: c.deployments,
+		Hold:        func(ctx context.Context) error { return c.hold(ctx, booted) },
 	}, link, nil
 }
 
@@ -73,13 +73,13 @@ func (c *Conductor) NoteCoverage(method settings.RebootMethod) {
 	c.Progress.Note("the new system is booted once, by " + loader + ": if it does not come up, the next power cycle boots the old one")
 }
 
-// committed returns the ID of the default deployment.
-func (c *Conductor) committed() (id string, err error) {
+// deployments returns the IDs of all deployments that have a boot entry, the default first.
+func (c *Conductor) deployments() (ids []string, err error) {
 	all, err := c.Host.Sysroot().Deployments()
-	if err != nil {
-		return "", err
+	for _, d := range all {
+		ids = append(ids, d.ID())
 	}
-	return all[0].ID(), nil
+	return ids, err
 }
 
 // hold makes the running system the default again.

@@ -33,6 +33,7 @@ type Host struct {
 	Run    func(ctx context.Context, argv ...string) ([]byte, error)
 	Reboot func(ctx context.Context) error
 	Kexec  func(ctx context.Context, next Kernel) error // reboots into a kernel, bypassing the firmware
+	Unload func() error                                 // undoes the loading of a kernel by Kexec
 	Softly func(ctx context.Context) error              // restarts the userspace from the root that was prepared
 	Disk   hostfiles.Disk                               // for changes of its files
 	// Uptime returns the time since the running kernel started, including suspend.
@@ -48,7 +49,7 @@ type Host struct {
 
 // New returns the machine with the given root directory.
 func New(root string) *Host {
-	h := &Host{Root: root, Run: run, Reboot: reboot, Softly: softly, Disk: hostfiles.OS{}, Uptime: uptime, Free: free, GrubWrites: grub.CheckWrites}
+	h := &Host{Root: root, Run: run, Reboot: reboot, Unload: unload, Softly: softly, Disk: hostfiles.OS{}, Uptime: uptime, Free: free, GrubWrites: grub.CheckWrites}
 	h.SoftReboots = h.softReboots
 	h.Kexec = func(ctx context.Context, next Kernel) error { return kexec(ctx, next, h.CheckNothingStaged) }
 	return h

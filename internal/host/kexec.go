@@ -198,10 +198,29 @@ func kexec(ctx context.Context, next Kernel, still func() error) error {
 		err = startTarget(ctx, "kexec.target")
 	}
 	if err != nil {
-		err = errors.Join(err, unix.KexecFileLoad(-1, -1, "", unix.KEXEC_FILE_UNLOAD))
+		err = errors.Join(err, unload())
 	}
 	return err
 }
+
+// loadedPath is 1 if a kernel is loaded for kexec, other than for a crash.
+const loadedPath = "/sys/kernel/kexec_loaded"
+
+// forgetKexec unloads the kernel that is loaded for kexec, if any. A machine that does not let this program do that is not
+// one where it has loaded the kernel.
+func (h *Host) forgetKexec() error {
+	loaded, err := h.optional(loadedPath)
+	if err != nil || loaded != "1" {
+		return err
+	}
+	if err := h.Unload(); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOSYS) {
+		return fmt.Errorf("cannot unload the kernel that is loaded for kexec: %w", err)
+	}
+	return nil
+}
+
+// unload unloads the kernel that is loaded for kexec.
+func unload() error { return unix.KexecFileLoad(-1, -1, "", unix.KEXEC_FILE_UNLOAD) }
 
 // load loads the kernel with kexec_file_load(2). OS images need not have kexec-tools, whose older
 // system call never checks signatures.

@@ -118,6 +118,13 @@ func (h *Host) forgetSoft(ctx context.Context) error {
 	return hostfiles.Remove(h.Disk, h.Path(nextBooted))
 }
 
+// ForgetPrepared undoes what a way into another system, whose program was killed, has prepared: the root of a soft
+// reboot, a kernel that kexec has loaded. With either, systemctl reboot would lead into that system, whatever the default
+// is. So it precedes each change of the next boot, and each reboot.
+func (h *Host) ForgetPrepared(ctx context.Context) error {
+	return errors.Join(h.forgetSoft(ctx), h.forgetKexec())
+}
+
 // indexOf returns a deployment's index for libostree, which counts a staged deployment first.
 func (h *Host) indexOf(d ostree.Deployment) (int, error) {
 	all, err := h.Sysroot().Deployments()

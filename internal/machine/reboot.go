@@ -67,6 +67,9 @@ func (m *Machine) RebootBy(ctx context.Context, into, hint string, reboot func(c
 		return context.Cause(ctx)
 	}
 	m.Progress.Begin(pivot.StepReboot, "rebooting into "+into)
+	if err := m.Host.ForgetPrepared(ctx); err != nil { // also of a run whose commit stays, or that was to leave a trial
+		m.Progress.Note(err.Error())
+	}
 	if err := m.Retry.Do(ctx, m.Progress.Waiting, reboot); err != nil {
 		return fault.New(fault.KindOf(err), "%w", err).WithHint("%s", hint)
 	}

@@ -176,6 +176,29 @@ func TestFallbackRebootedBefore(t *testing.T) {
 	h.expectOnce(2)
 }
 
+// TestFallbackRebootRefused (D251): a reboot that is refused enters nothing, so however often that happens, the machine
+// reboots into the old system without a used attempt.
+func TestFallbackRebootRefused(t *testing.T) {
+	h := newGuarded(t)
+	for range pivot.MaxAttempts + 1 {
+		h.notes = ""
+		b := firstboot.FirstBoot{Machine: h.newMachine(), File: firstboot.EncapsulatedPath}
+		b.Host.Reboot = func(context.Context) error { return fault.New(fault.Unavailable, "blocked by dnf") }
+		if err := b.Run(t.Context()); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("error %v", err)
+		}
+		if r := h.journal(); r.Attempt != 1 || r.Phase != pivot.PhaseCommitted || r.Trial == nil || r.Trial.Entered {
+			t.Errorf("%s, attempt %d, trial %+v", r.Phase, r.Attempt, r.Trial)
+		}
+		h.Boot()
+	}
+	must(t, h.bootGuarded())
+	h.expectOnce(1)
+	if r := h.journal(); r.Attempt != 1 || !strings.Contains(h.notes, "rebooted before it was to be entered") {
+		t.Errorf("attempt %d, notes %s", r.Attempt, h.notes)
+	}
+}
+
 // TestFallbackNotTheTarget (P59): a new system that comes up and is not what was asked for is left for
 // the old one, with the reason.
 func TestFallbackNotTheTarget(t *testing.T) {
@@ -193,6 +216,27 @@ func TestFallbackNotTheTarget(t *testing.T) {
 	h.expectOnce(3)
 	if r := h.journal(); r.Attempt != 2 || !strings.Contains(h.notes, "nosmt") {
 		t.Errorf("attempt %d, notes %s", r.Attempt, h.notes)
+	}
+}
+
+// TestFallbackReturnsWithoutTheJournal (D245): a first boot goes back from a system that is not what was asked for also
+// if the disk with the journal is full. The old system counts the attempt.
+func TestFallbackReturnsWithoutTheJournal(t *testing.T) {
+	h := newGuarded(t)
+	must(t, h.bootGuarded())
+	h.enterNew()
+	h.Write("/proc/cmdline", []byte("quiet\n"))
+	b := firstboot.FirstBoot{Machine: h.newMachine(), File: firstboot.EncapsulatedPath}
+	fill(b.Machine)
+	must(t, b.Run(stoppedByReboot(t, b.Machine, h.Host)))
+	if h.Reboots != 2 || !strings.Contains(h.notes, "the new system is not what was asked for") || !strings.Contains(h.notes, "no space left on device") {
+		t.Errorf("%d reboots, notes %s", h.Reboots, h.notes)
+	}
+	h.Boot()
+	must(t, h.bootGuarded())
+	h.expectOnce(3)
+	if r := h.journal(); r.Attempt != 2 {
+		t.Errorf("attempt %d", r.Attempt)
 	}
 }
 

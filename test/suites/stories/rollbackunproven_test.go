@@ -3,12 +3,16 @@ package stories_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
@@ -44,19 +48,30 @@ func TestRollbackNeverIntoUnproven(t *testing.T) {
 			r.Trial.New = ""
 			must(t, pivot.JournalIn(h.Root).Save(r))
 		}},
+		"the journal cannot be written after the commit": {newTried, func(t *testing.T, h *tried) {
+			if err := h.tryUnjournaled(); err == nil {
+				t.Error("the journal was written")
+			}
+			h.expect("A B", pivot.PhaseCommitted, true)
+		}},
+		"the same, and other kernel arguments only": {newTried, func(t *testing.T, h *tried) {
+			h.Image = "" // the new deployment has the commit of the old one
+			_ = h.tryUnjournaled()
+		}},
 		"a first boot": {newGuarded, func(t *testing.T, h *tried) { must(t, h.bootGuarded()) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := c.make(t)
 			h.oneShot()
 			c.commit(t, h)
+			entries := map[bool]string{true: "A A", false: "A B"}[h.Image == ""]
 			must(t, h.rollback())
-			h.expect("A B", pivot.PhaseDone, false)
+			h.expect(entries, pivot.PhaseDone, false)
 			h.expectRefused()
 			h.Boot()
 			reboots := h.Reboots
 			must(t, h.bootGuarded())
-			h.expect("A B", pivot.PhaseDone, false)
+			h.expect(entries, pivot.PhaseDone, false)
 			h.expectRefused()
 			if h.Reboots != reboots {
 				t.Error("the first boot goes forward again")
@@ -78,6 +93,53 @@ func (h *tried) tryKilled() error {
 	r := day2.Rebase{Machine: m, Image: h.Image, Try: &tenMinutes}
 	_, err := r.Run(stoppedByReboot(h.t, m, h.Host), day2.Prepared{})
 	return err
+}
+
+// fullOnceCommitted is a disk that becomes full when the journal says that a system is committed.
+type fullOnceCommitted struct {
+	hostfiles.Disk
+	h *tried
+}
+
+func (f fullOnceCommitted) Write(path string, content []byte, mode fs.FileMode) error {
+	if f.h.journal().Phase == pivot.PhaseCommitted {
+		return syscall.ENOSPC
+	}
+	return f.Disk.Write(path, content, mode)
+}
+
+// tryUnjournaled is try on a disk that becomes full with the commit.
+func (h *tried) tryUnjournaled() error {
+	m := h.newMachine()
+	m.Progress.Journal.Disk = fullOnceCommitted{m.Progress.Journal.Disk, h}
+	r := day2.Rebase{Machine: m, Image: h.Image, Append: []string{"new=1"}, Try: &tenMinutes}
+	_, err := r.Run(stoppedByReboot(h.t, m, h.Host), day2.Prepared{})
+	return err
+}
+
+// TestTryUnjournaled (D247): the deployment of a trial is found and removed also if the journal could not be written
+// since its commit: neither by the command, nor in the new system, nor by a closing of the trial that failed.
+func TestTryUnjournaled(t *testing.T) {
+	h := newTried(t)
+	h.oneShot()
+	if err := h.tryUnjournaled(); err == nil {
+		t.Error("the journal was written")
+	}
+	h.expect("A B", pivot.PhaseCommitted, true)
+	h.enter()
+	d := day2.Trial{Machine: h.newMachine()}
+	fill(d.Machine)
+	d.Sleep = func(context.Context, time.Duration) error { h.up += 5 * time.Minute; return nil }
+	must(t, d.Run(stoppedByReboot(t, d.Machine, h.Host)))
+	h.Boot()
+	d = day2.Trial{Machine: h.newMachine()}
+	fill(d.Machine)
+	if err := d.Run(t.Context()); err == nil {
+		t.Error("the trial is closed without the journal")
+	}
+	h.expect("A B", pivot.PhaseFailed, true)
+	must(t, h.conduct())
+	h.expect("A", pivot.PhaseFailed, false)
 }
 
 // expectRefused checks that a rollback is refused because of what nothing has proven.

@@ -188,6 +188,53 @@ func TestSoftMethodKilled(t *testing.T) {
 	}
 }
 
+// TestPreparedByAKilledWay (D248): what a killed way into the new system has prepared past the boot loader, a root of a
+// soft reboot or a loaded kernel, does not outlive the next change of the next boot, whatever command makes it and
+// however it reboots. Nor does it change what the next try of the same command does.
+func TestPreparedByAKilledWay(t *testing.T) {
+	for name, next := range map[string]func(*testing.T, *hostdir.Host){
+		"a rollback": func(t *testing.T, h *hostdir.Host) { must(t, rollback(t, h)) },
+		"another commit": func(t *testing.T, h *hostdir.Host) {
+			r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"quiet"}}
+			_, err := r.Run(t.Context(), day2.Prepared{})
+			must(t, err)
+		},
+		"another commit, by another way": func(t *testing.T, h *hostdir.Host) {
+			rebase(t, h, day2.Rebase{Append: []string{"quiet"}}, settings.RebootFirmware, nil)
+		},
+		"the same, by another way": func(t *testing.T, h *hostdir.Host) {
+			rebase(t, h, day2.Rebase{Pinning: management(t, "0-1")}, settings.RebootFirmware, nil)
+		},
+	} {
+		for _, way := range []settings.RebootMethod{settings.RebootSoft, settings.RebootKexec} {
+			t.Run(name+" after "+string(way), func(t *testing.T) {
+				h := hostdir.New(t)
+				h.AllowSoftReboots()
+				const loaded = "/sys/kernel/kexec_loaded"
+				h.Unload = func() error { h.Write(loaded, []byte("0\n")); return nil }
+				func() {
+					defer func() { _ = recover() }()
+					m := newMachine(t, h)
+					changed := *m.Host
+					changed.Softly = func(context.Context) error { panic("killed") }
+					changed.Kexec = func(context.Context, host.Kernel) error { h.Write(loaded, []byte("1\n")); panic("killed") }
+					m.Host, m.RebootMethod = &changed, way
+					r := day2.Rebase{Machine: m, Pinning: management(t, "0-1"), Reboot: true}
+					_, _ = r.Run(t.Context(), day2.Prepared{})
+				}()
+				left := func() bool { return h.SoftPrepared() || string(h.Read(loaded)) == "1\n" }
+				if !left() {
+					t.Fatal("nothing is prepared")
+				}
+				next(t, h)
+				if left() {
+					t.Error("what is prepared is still there")
+				}
+			})
+		}
+	}
+}
+
 // TestSoftMethodNoted (P90): libostree notes only the first soft reboot since a boot. After another one pivot does that
 // before a change, or libostree would go on from the system before.
 func TestSoftMethodNoted(t *testing.T) {

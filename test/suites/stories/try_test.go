@@ -3,10 +3,12 @@ package stories_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"machine-pivot/day2/trial"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
@@ -56,6 +59,19 @@ const loaderFeatures, loaderOnce = "/sys/firmware/efi/efivars/LoaderFeatures-4a6
 func (h *tried) oneShot() {
 	h.Write(loaderFeatures, []byte{6, 0, 0, 0, 0x18, 0, 0, 0, 0, 0, 0, 0})
 	h.Write("/usr/bin/bootctl", nil)
+}
+
+// BootEntry also has the boot loader drop the entry that it was to start once, as it does whatever it starts.
+func (h *tried) BootEntry(i int) {
+	h.t.Helper()
+	must(h.t, os.RemoveAll(h.Path(loaderOnce)))
+	h.Host.BootEntry(i)
+}
+
+// Boot boots the default.
+func (h *tried) Boot() {
+	h.t.Helper()
+	h.BootEntry(0)
 }
 
 func (h *tried) newMachine() *machine.Machine {
@@ -266,6 +282,88 @@ func TestTryFails(t *testing.T) {
 	}
 }
 
+// full is a disk without space.
+type full struct{ hostfiles.Disk }
+
+func (full) Write(string, []byte, fs.FileMode) error         { return syscall.ENOSPC }
+func (full) Make(string, hostfiles.File, string) error       { return syscall.ENOSPC }
+func (full) Overwrite(path string, content []byte) error     { return syscall.ENOSPC }
+func (full) Mkdir(path string, mode fs.FileMode) (err error) { return syscall.ENOSPC }
+
+// fill has a machine's journal on a disk without space.
+func fill(m *machine.Machine) { m.Progress.Journal.Disk = full{m.Progress.Journal.Disk} }
+
+// TestTryEnds (D245): a trial ends when its time is over, whatever fails meanwhile. It needs neither the journal nor that
+// the old system could be made the default when the new one came up.
+func TestTryEnds(t *testing.T) {
+	staged := func(h *tried, _ *machine.Machine) { h.stage() }
+	for name, c := range map[string]struct {
+		byDefault    bool // the boot loader starts no entry once
+		start, later func(*tried, *machine.Machine)
+	}{
+		"the disk is full from the start":     {start: func(_ *tried, m *machine.Machine) { fill(m) }},
+		"the same, and it is the default":     {byDefault: true, start: func(_ *tried, m *machine.Machine) { fill(m) }},
+		"the disk becomes full":               {later: func(_ *tried, m *machine.Machine) { fill(m) }},
+		"something is staged, from the start": {byDefault: true, start: staged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTried(t)
+			if !c.byDefault {
+				h.oneShot()
+			}
+			must(t, h.try(tenMinutes))
+			h.enter()
+			d := day2.Trial{Machine: h.newMachine()}
+			ctx := stoppedByReboot(t, d.Machine, h.Host)
+			if c.start != nil {
+				c.start(h, d.Machine)
+			}
+			looks := 0
+			d.Sleep = func(context.Context, time.Duration) error {
+				h.up += 5 * time.Minute
+				if looks++; looks == 1 && c.later != nil {
+					c.later(h, d.Machine)
+				}
+				return nil
+			}
+			must(t, d.Run(ctx))
+			if h.Reboots != 2 || h.up < 10*time.Minute || h.up > 16*time.Minute {
+				t.Errorf("%d reboots, the last %v after the kernel's start", h.Reboots, h.up)
+			}
+			h.Boot()
+			h.expect("A B", pivot.PhaseFailed, true)
+			must(t, h.conduct())
+			h.expect("A", pivot.PhaseFailed, false)
+		})
+	}
+}
+
+// TestTryMakesTheOldOneFirst (D245): what kept the system on trial from making the old one the default goes away during
+// the trial: then the old one is the default for the rest of it.
+func TestTryMakesTheOldOneFirst(t *testing.T) {
+	h := newTried(t)
+	must(t, h.try(tenMinutes))
+	h.enter()
+	h.stage()
+	d := day2.Trial{Machine: h.newMachine()}
+	ctx := stoppedByReboot(t, d.Machine, h.Host)
+	looks := 0
+	d.Sleep = func(ctx context.Context, _ time.Duration) error {
+		if looks++; looks == 1 {
+			h.expect("B A", pivot.PhaseTrial, true)
+			_, err := h.Run(ctx, "ostree", "admin", "undeploy", "0")
+			return err
+		}
+		h.expect("A B", pivot.PhaseTrial, true)
+		return h.confirm()
+	}
+	must(t, d.Run(ctx))
+	h.expect("B A", pivot.PhaseDone, false)
+	if n := strings.Count(h.notes, "is still the default"); n != 1 {
+		t.Errorf("it is said %d times: %s", n, h.notes)
+	}
+}
+
 // TestTryNeverCameUp (P59): if the new kernel hangs, the next power cycle boots the old system,
 // which ends the trial.
 func TestTryNeverCameUp(t *testing.T) {
@@ -348,6 +446,125 @@ func TestTryByTheBootMenu(t *testing.T) {
 	h.expect("A", pivot.PhaseFailed, false)
 	if r := h.journal(); r.Error == nil || !strings.Contains(r.Error.Message, "it never came up") {
 		t.Errorf("the journal says %+v", r.Error)
+	}
+}
+
+// TestTryThirdSystem (D249): if a third deployment is booted while the system on trial is the default, however it is to be
+// confirmed, the trial has failed, and the old system is the default from then on, or else the one that runs.
+func TestTryThirdSystem(t *testing.T) {
+	const add = `cd sysroot; link=$(grep -o 'ostree=[^ ]*' boot/loader/entries/ostree-1-os.conf | cut -d= -f2); old=$(readlink -f .$link); new=${old%.0}.7
+cp -a $old $new; cp -a $old.origin $new.origin; ln -s ../../../deploy/os/deploy/$(basename $new) .${link%/*}/9
+sed "s,ostree=$link,ostree=${link%/*}/9,; s,^version .*,version 0," boot/loader/entries/ostree-1-os.conf > boot/loader/entries/ostree-0-os.conf`
+	for name, c := range map[string]struct {
+		guarded bool // a first boot has made it
+		oldGone bool
+		entries string
+	}{
+		"by hand":                 {entries: "A A"},
+		"by hand, and no old one": {oldGone: true, entries: "A"},
+		"a first boot":            {guarded: true, entries: "A B A"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTried(t)
+			if c.guarded {
+				h = newGuarded(t)
+				must(t, h.bootGuarded())
+				_, err := h.Run(t.Context(), "ostree", "admin", "set-default", "1")
+				must(t, err)
+			} else {
+				must(t, h.try(tenMinutes))
+			}
+			shell(t, h.Host, add)
+			h.BootEntry(2)
+			if c.oldGone {
+				must(t, h.Undeploy(1))
+			}
+			if c.guarded {
+				must(t, h.bootGuarded())
+				if r := h.journal(); r.Attempt != 2 {
+					t.Errorf("attempt %d", r.Attempt)
+				}
+				return
+			}
+			must(t, h.conduct())
+			h.expect(c.entries, pivot.PhaseFailed, false)
+			h.Boot()
+			if v := h.Version(); v == "B.2" {
+				t.Errorf("version %s is the default", v)
+			}
+		})
+	}
+}
+
+// TestTryStillTold (D252): what the boot loader was told ends with the trial, also if the machine was started past it.
+func TestTryStillTold(t *testing.T) {
+	for name, end := range map[string]func(*tried) error{"closed": (*tried).conduct, "replaced": day2Rebase} {
+		t.Run(name, func(t *testing.T) {
+			h := newTried(t)
+			h.oneShot()
+			must(t, h.try(tenMinutes))
+			once := h.Read(loaderOnce)
+			if len(once) == 0 {
+				t.Fatal("the boot loader was told nothing")
+			}
+			h.Boot()
+			h.Write(loaderOnce, once) // a kexec or a soft reboot, by somebody, leaves it
+			must(t, end(h))
+			if left := h.Read(loaderOnce); len(left) > 0 {
+				t.Errorf("the boot loader still starts %q once", left)
+			}
+		})
+	}
+}
+
+// TestTryDefaultUndone (D250): where the boot loader starts no entry once, a try that is stopped or fails after the new
+// system was made the default leaves the old one the default.
+func TestTryDefaultUndone(t *testing.T) {
+	for name, spoil := range map[string]func(h *tried, m *machine.Machine, stop func()){
+		"stopped": func(h *tried, m *machine.Machine, stop func()) {
+			run, n := m.Host.Run, 0
+			m.Host.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
+				out, err := run(ctx, argv...)
+				if slices.Contains(argv, "set-default") {
+					if n++; n == 2 { // the first makes the old system the default after the commit
+						stop()
+						err = errors.Join(err, ctx.Err())
+					}
+				}
+				return out, err
+			}
+		},
+		"failed": func(h *tried, m *machine.Machine, _ func()) {
+			n := 0
+			h.Ostree.Fail = func(call int, after bool) error {
+				if after && h.Ostree.Calls[call-1] == "set-default" {
+					if n++; n == 2 {
+						return errors.New("final cleanup failed")
+					}
+				}
+				return nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTried(t)
+			m := h.newMachine()
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			m.Host.Reboot = func(context.Context) error { t.Error("rebooted"); return nil }
+			spoil(h, m, stop)
+			r := day2.Rebase{Machine: m, Image: h.Image, Try: &tenMinutes}
+			if _, err := r.Run(ctx, day2.Prepared{}); err == nil {
+				t.Error("no error")
+			}
+			h.expect("A B", pivot.PhaseCommitted, true)
+			h.Boot()
+			must(t, h.conduct())
+			h.expect("A", pivot.PhaseFailed, false)
+			if r := h.journal(); !strings.Contains(r.Error.Message, "rebooted before it was to be entered") {
+				t.Errorf("the journal says %q", r.Error.Message)
+			}
+		})
 	}
 }
 
