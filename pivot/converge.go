@@ -37,6 +37,8 @@ type Ask struct {
 	Trying *Trying
 	// ByHand marks an interactive run: earlier attempts do not count, and none follows.
 	ByHand bool
+	// Repair restores what the machine was last asked for, also where that was changed by hand since.
+	Repair bool
 	// NeverReboot refuses a plan that needs a reboot.
 	NeverReboot bool
 	// Slot says whether the reboot needs a slot of the fleet's lock.
@@ -139,6 +141,9 @@ func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 	state, err := c.Host.Observe(ctx, target)
 	if err != nil {
 		return Plan{}, err
+	}
+	if ask.ByHand && !ask.Repair {
+		target = target.withImageSettled(state)
 	}
 	return planOf(ask, state, target), nil
 }
