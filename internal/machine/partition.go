@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -30,7 +31,11 @@ func (p partition) Entries() ([]hostfiles.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths := pinning.Inspect(in).Files
+	return p.own(pinning.Inspect(in).Files)
+}
+
+// own returns the files at paths that the machine has and that are not the image's.
+func (p partition) own(paths []string) ([]hostfiles.File, error) {
 	have, err := hostfiles.ReadAll(p.host.Root, paths)
 	if err != nil {
 		return nil, err
@@ -60,11 +65,14 @@ func (p partition) Check(plan pivot.Plan, entries []hostfiles.File) (warnings []
 		return nil, err
 	}
 	result := pinning.Inspect(in)
-	if _, asked := in.Files[pinning.KubeletPath]; !asked && len(result.Workloads) == 0 {
-		return nil, nil // the feature is off
+	problems := result.Problems
+	if _, asked := in.Files[pinning.KubeletPath]; !asked && len(result.Workloads) == 0 { // the feature is off
+		if problems, err = p.brought(plan, problems.Errors()); err != nil {
+			return nil, err
+		}
 	}
 	var wrong []string
-	for _, p := range result.Problems {
+	for _, p := range problems {
 		if p.Severity == problem.Error {
 			wrong = append(wrong, p.Text())
 		} else {
@@ -76,6 +84,26 @@ func (p partition) Check(plan pivot.Plan, entries []hostfiles.File) (warnings []
 			WithHint("correct the CPU set, the file or the kernel argument that it names; nothing was changed")
 	}
 	return warnings, nil
+}
+
+// brought returns those errors that a plan brings: not those that the machine has without it. A first boot
+// brings the files that Ignition wrote, so that only the image's are there without it.
+func (p partition) brought(plan pivot.Plan, wrong problem.Report) (problem.Report, error) {
+	in, err := p.input(plan.From().Booted.Options)
+	if err != nil || len(wrong) == 0 {
+		return nil, err
+	}
+	if !plan.Ask().ByHand {
+		own, err := p.own(slices.Collect(maps.Keys(in.Files)))
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range own {
+			delete(in.Files, f.Path)
+		}
+	}
+	before := pinning.Inspect(in).Problems
+	return slices.DeleteFunc(wrong, func(p problem.Problem) bool { return slices.Contains(before, p) }), nil
 }
 
 // change changes files, which the machine has, to those of the system that a plan leads to. known is

@@ -201,3 +201,49 @@ func TestPartitionOfTheImage(t *testing.T) {
 	refused(`its CPUs "0,3" differ from "1"`, link("../../mine.conf"))
 	refused("no CRI-O drop-in defines it", link("/dev/null"))
 }
+
+// TestBrokenWithoutPartition (D257): what keeps CRI-O or its pods from starting is refused also if no workload
+// remains for which CPU partitioning is enabled, by each way to change a machine; but not for a fault that the
+// machine has already.
+func TestBrokenWithoutPartition(t *testing.T) {
+	const table = "[crio.runtime.workloads."
+	for _, c := range []struct{ name, text, argument, want string }{
+		{"sandboxes on a CPU that is switched off", "[crio.runtime]\ninfra_ctr_cpuset = \"2-3\"\n", "maxcpus=2", "infra_ctr_cpuset: CPU 2-3 will be offline"},
+		{"a set that cannot be parsed", "[crio.runtime]\ninfra_ctr_cpuset = \"2-\"\n", "quiet", "infra_ctr_cpuset: cannot parse"},
+		{"the only workload is broken", table + "management]\nactivation_annotation = \"target.workload.openshift.io/management\"\nresources = { \"cpuset\" = \"0-\" }\n", "quiet", `workload "management": cannot parse CPU set "0-"`},
+		{"no TOML", "[crio", "quiet", "cannot parse the CRI-O drop-in"},
+		{"another use of workloads", table + "x]\nactivation_annotation = \"a\"\nresources = { \"cpuperiod\" = 5 }\n", "quiet", `workload "x": cpuperiod 5 cannot be less`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const name = pinning.DropInDir + "/60-mine"
+			expect := func(what string, err error) {
+				t.Helper()
+				if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), name+": "+c.want) {
+					t.Errorf("%s: error %v, want %q", what, err, c.want)
+				}
+			}
+			h := hostdir.New(t) // its Ignition has written the file
+			h.Write(name, []byte(c.text))
+			askServed(h, c.argument)
+			expect("first boot", boot(t, h))
+
+			byHand := func(argument string) (bool, error) {
+				r := day2.Rebase{Machine: newMachine(t, h), Append: []string{argument}}
+				return r.Run(t.Context(), day2.Prepared{})
+			}
+			h = hostdir.New(t)
+			h.Write(name, []byte(c.text))
+			changed, err := byHand(c.argument)
+			if c.argument == "maxcpus=2" { // it brings the fault
+				expect("rebase", err)
+			} else if err != nil || !changed {
+				t.Errorf("a fault that the machine has already: changed %v, %v", changed, err)
+			}
+
+			h = hostdir.New(t)
+			h.Write("/etc/of-crio", []byte(c.text))
+			_, _, err = apply(t, h, "  kernelArguments: ["+c.argument+"]\n  config: {ignition: {version: 3.4.0}, storage: {links: [{path: "+name+", target: /etc/of-crio}]}}\n")
+			expect("apply", err)
+		})
+	}
+}
