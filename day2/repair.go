@@ -53,7 +53,7 @@ func (a *Apply) askForLast(ask *request) error {
 	case !matches(ask.Ask, last.Target, known):
 		return cannotRepair("it was last asked for something else than its MachineConfig")
 	}
-	ask.last = &last.Target
+	ask.last, ask.Repair = &last.Target, true
 	ask.Image = last.Target.Image.Pinned()
 	ask.Kargs.Old, ask.Kargs.New, ask.Kargs.Delete = last.Target.Kargs.Old, last.Target.Kargs.New, last.Target.Kargs.Delete
 	for _, e := range last.Target.Entries {

@@ -129,7 +129,7 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (target
 		return target, to, err
 	}
 	target.Image, target.Image.Commit = to.Image, to.Commit
-	target.Kargs = kargs.Change{New: onlyIn(to.Options, state.Booted.Options), Delete: onlyIn(state.Booted.Options, to.Options)}
+	target.Kargs = kargs.Between(state.Booted.Options, to.Options)
 	carried, err := projection.Read(previous.Path) // projected when it boots
 	if err != nil {
 		return target, to, err
@@ -170,9 +170,9 @@ func (r *Rollback) addRecorded(target *pivot.Target, to pivot.Deployment, d ostr
 		return err
 	}
 	change := target.Kargs
-	change.New = slices.Clone(recorded)
-	for _, arg := range target.Kargs.New {
-		if !slices.Contains(recorded, arg) {
+	change.New = slices.Clone(target.Kargs.New) // has whole groups, in their order
+	for _, arg := range recorded {
+		if !slices.Contains(target.Kargs.New, arg) {
 			change.New = append(change.New, arg)
 		}
 	}
@@ -196,18 +196,6 @@ func (r *Rollback) recordedIn(d ostree.Deployment) (*mcfile.Desired, error) {
 		return nil, err
 	}
 	return parseCurrent(path, data, facts)
-}
-
-// onlyIn returns the arguments that line has and other lacks, except those that belong to the
-// deployment: no configuration may set them.
-func onlyIn(line, other kargs.Line) kargs.Line {
-	var rest kargs.Line
-	for _, arg := range line {
-		if !slices.Contains(other, arg) && !kargs.Check(arg).Failed() {
-			rest = append(rest, arg)
-		}
-	}
-	return rest
 }
 
 // closeFirstBootIn closes the first boot in a deployment that is to be the next boot. Otherwise that

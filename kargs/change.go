@@ -9,7 +9,7 @@ import (
 type Change struct {
 	Old    Line `json:"old"`    // wanted by the configuration applied before; empty on a first boot
 	New    Line `json:"new"`    // wanted now
-	Delete Line `json:"delete"` // to delete, as KEY=VALUE or KEY; arguments in New are not deleted
+	Delete Line `json:"delete"` // to delete, as KEY=VALUE or KEY; a size of huge pages with its number; what is in New is not deleted
 	// Literal makes a different spelling of an argument in New a change by itself, for a tool
 	// that compares literally.
 	Literal bool `json:"literal,omitempty"`
@@ -49,8 +49,8 @@ func (c Change) Apply(booted Line) (Result, error) {
 	for _, gone := range without(slices.Concat(items(c.Old), before), slices.Concat(wanted, now)) {
 		e.remove(gone)
 	}
-	for _, arg := range c.Delete {
-		if err := e.delete(arg, meanings(c.New)); err != nil {
+	for _, gone := range items(c.Delete) {
+		if err := e.delete(gone, wanted); err != nil {
 			return Result{}, err
 		}
 	}
@@ -102,32 +102,31 @@ func (e *editor) needs(it item) bool {
 	return isProtected(it.args[0])
 }
 
-// delete removes all arguments with the meaning of arg. A bare key also stands for the argument
-// with that key, whatever its value; delete returns an error if there are different ones.
-// Wanted arguments are kept, because they would only be added again. It is not an error if there
-// is nothing to remove.
-func (e *editor) delete(arg string, wanted map[string]bool) error {
-	if wanted[meaning(arg)] {
+// delete removes all items that an item of Delete names. A bare key stands for the one item with that
+// key, whatever its value; delete returns an error if there are different ones. Wanted items are
+// kept, because they would only be added again. It is not an error if there is nothing to remove.
+func (e *editor) delete(gone item, wanted []item) error {
+	isWanted := func(it item) bool {
+		return slices.ContainsFunc(wanted, func(w item) bool { return w.meaning() == it.meaning() })
+	}
+	if isWanted(gone) {
 		return nil
 	}
-	key, _, hasValue := parts(arg)
-	var matches []int
-	found := map[string]bool{}
-	for i, have := range e.line {
-		k, _, _ := parts(have)
-		if m := meaning(have); m == meaning(arg) || !hasValue && k == key && !wanted[m] {
-			matches = append(matches, i)
-			found[m] = true
+	matches := slices.DeleteFunc(items(e.line), func(it item) bool { return !gone.names(it) || isWanted(it) })
+	if _, _, hasValue := parts(gone.args[0]); !hasValue {
+		found := map[string]bool{}
+		for _, it := range matches {
+			found[it.meaning()] = true
+		}
+		if len(found) > 1 {
+			return fmt.Errorf("cannot delete kernel argument %q: it has %d values; name one as KEY=VALUE", gone.args[0], len(found))
 		}
 	}
-	if len(found) > 1 {
-		return fmt.Errorf("cannot delete kernel argument %q: it has %d values; name one as KEY=VALUE", arg, len(found))
-	}
-	for _, i := range slices.Backward(matches) {
-		if isProtected(e.line[i]) {
-			return fmt.Errorf("cannot delete kernel argument %q: the machine needs it to boot", e.line[i])
+	for _, it := range slices.Backward(matches) {
+		if isProtected(it.args[0]) {
+			return fmt.Errorf("cannot delete kernel argument %q: the machine needs it to boot", it.args[0])
 		}
-		e.removeItem(item{args: e.line[i : i+1 : i+1], at: []int{i}})
+		e.removeItem(it)
 	}
 	return nil
 }
@@ -146,15 +145,6 @@ func (e *editor) ensure(g group) {
 	for _, it := range missing {
 		e.appended = append(e.appended, it.args...)
 	}
-}
-
-// meanings returns the set of meanings of the arguments of a line.
-func meanings(line Line) map[string]bool {
-	all := map[string]bool{}
-	for _, arg := range line {
-		all[meaning(arg)] = true
-	}
-	return all
 }
 
 // orEmpty returns an empty Line instead of nil, so that it is a list in JSON.

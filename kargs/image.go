@@ -43,15 +43,11 @@ func lineOf(all []item) Line {
 // anyway: New, which wanted has, and Delete take precedence over the image.
 func (c Change) brought(wanted []item) []item {
 	return slices.DeleteFunc(items(c.Image.Brought()), func(it item) bool {
-		return hasKey(wanted, it.key) || slices.ContainsFunc(it.args, c.deletes)
+		return hasKey(wanted, it.key) || c.deletes(it)
 	})
 }
 
-// deletes reports whether Delete has an argument, as KEY=VALUE or by its key.
-func (c Change) deletes(arg string) bool {
-	key, _, _ := parts(arg)
-	return slices.ContainsFunc(c.Delete, func(gone string) bool {
-		m := meaning(gone)
-		return m == meaning(arg) || m == key
-	})
+// deletes reports whether Delete names an item.
+func (c Change) deletes(it item) bool {
+	return slices.ContainsFunc(items(c.Delete), func(gone item) bool { return gone.names(it) })
 }

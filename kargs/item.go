@@ -24,6 +24,17 @@ func (it item) meaning() string {
 	return strings.Join(all, " ")
 }
 
+// names reports whether an item of a deletion stands for an item of a line: it has the same arguments, or the same
+// first one and no others. That is a pool of huge pages whose number is not named, or a bare key. A number alone is
+// that of the default size.
+func (it item) names(other item) bool {
+	a, b := it.args[0], other.args[0]
+	key, _, hasValue := parts(a)
+	otherKey, _, _ := parts(b)
+	same := meaning(a) == meaning(b) || key == otherKey && (!hasValue || key == "hugepagesz" && it.key == other.key)
+	return same && (len(it.args) == 1 || item{args: it.args[1:]}.meaning() == item{args: other.args[1:]}.meaning())
+}
+
 // items divides a line into items, in the order of their first arguments.
 func items(line Line) []item {
 	var all []item

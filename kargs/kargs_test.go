@@ -89,6 +89,13 @@ func TestApply(t *testing.T) {
 		{name: "old never takes the root", booted: "root=/dev/vda ostree=/x", old: "root=/dev/vda ostree=/x", final: "root=/dev/vda ostree=/x"},
 		{name: "delete by value", booted: "a=1 a=2 rw", del: "a=1", final: "a=2 rw", gone: "a=1"},
 		{name: "delete by key", booted: "a=1 rw", del: "a", final: "rw", gone: "a=1"},
+		{name: "delete a pool of huge pages", booted: "root=x hugepagesz=2M hugepages=4 hugepagesz=1G hugepages=4", del: "hugepagesz=2M hugepages=4", final: "root=x hugepagesz=1G hugepages=4", gone: "hugepagesz=2M hugepages=4"},
+		{name: "delete a pool without its number", booted: "hugepagesz=2M hugepages=4 hugepagesz=1G hugepages=8", del: "hugepagesz=1G", final: "hugepagesz=2M hugepages=4", gone: "hugepagesz=1G hugepages=8"},
+		{name: "delete a pool by another spelling of its size", booted: "hugepagesz=2048K hugepages=4 rw", del: "hugepagesz=2M hugepages=4", final: "rw", gone: "hugepagesz=2048K hugepages=4"},
+		{name: "delete a pool with another number", booted: "hugepagesz=2M hugepages=4", del: "hugepagesz=2M hugepages=6", final: "hugepagesz=2M hugepages=4"},
+		{name: "delete the pool of the default size", booted: "hugepages=4 hugepagesz=1G hugepages=4", del: "hugepages=4", final: "hugepagesz=1G hugepages=4", gone: "hugepages=4"},
+		{name: "a number alone is that of the default size", booted: "hugepagesz=1G hugepages=4", del: "hugepages=4", final: "hugepagesz=1G hugepages=4"},
+		{name: "delete a pool, but for the number that is wanted", booted: "hugepagesz=2M hugepages=4 rw", new: "hugepagesz=2M hugepages=6", del: "hugepagesz=2M", final: "rw hugepagesz=2M hugepages=6", appended: "hugepagesz=2M hugepages=6", gone: "hugepagesz=2M hugepages=4"},
 		{name: "delete what is not there", booted: "rw", del: "quiet", final: "rw"},
 		{name: "what is deleted and wanted is wanted", booted: "a=1 rw", new: "a=1", del: "a=1", final: "a=1 rw"},
 		{name: "a key is deleted, but for the value that is wanted", booted: "a=1 a=2 rw", new: "a=1", del: "a", final: "a=1 rw", gone: "a=2"},
@@ -191,6 +198,7 @@ func TestDeleteRefuses(t *testing.T) {
 	for _, c := range []struct{ booted, del, want string }{
 		{"a=1 a=2", "a", "2 values"},
 		{"a a=2", "a", "2 values"}, // after the flag, a second run would delete the other
+		{"hugepagesz=2M hugepages=4 hugepagesz=1G hugepages=4", "hugepagesz", "2 values"},
 		{"root=/dev/vda", "root", "needs it to boot"},
 		{"ostree=/x", "ostree=/x", "needs it to boot"},
 	} {

@@ -85,6 +85,16 @@ func (c *Converger) recall(ask Ask, target *Target) {
 	}
 }
 
+// withImageSettled returns the target of a new request. If its image runs already, that image's kernel
+// arguments were brought when the machine came to it: they are as before now, and what was changed by
+// hand since stays. A run that proves, retries or repairs an earlier change needs that change instead.
+func (t Target) withImageSettled(state State) Target {
+	if brought := t.Kargs.Image; brought != nil && state.Booted.Runs(t.Image) {
+		t.Kargs.Image = &kargs.ImageChange{Before: brought.Now, Now: brought.Now}
+	}
+	return t
+}
+
 // adopt adds the contributors' entries, most of which the machine already has, to the target.
 // libostree would carry them over anyway. As part of the target they are also read back from
 // the new deployment, proven on the next boot, and verified from then on.

@@ -37,6 +37,8 @@ type Ask struct {
 	Trying *Trying
 	// ByHand marks an interactive run: earlier attempts do not count, and none follows.
 	ByHand bool
+	// Repair restores what the machine was last asked for, also where that was changed by hand since.
+	Repair bool
 	// NeverReboot refuses a plan that needs a reboot.
 	NeverReboot bool
 	// Slot says whether the reboot needs a slot of the fleet's lock.
@@ -74,7 +76,8 @@ type Contributor interface {
 	// ones: those that the running system has and its image does not, and other wanted ones.
 	Entries() ([]hostfiles.File, error)
 	// Check checks the entries of a plan, together with what else the next boot will find,
-	// against the machine. An error means that the next boot would not work.
+	// against the machine. An error means that the next boot would not work. For a plan with
+	// another image it is called again when that image is in the repository.
 	Check(plan Plan, entries []hostfiles.File) (warnings []string, err error)
 	// Drift returns what is wrong by now with a target that was reached, apart from changes of
 	// its entries.
@@ -141,6 +144,9 @@ func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 	state, err := c.Host.Observe(ctx, target)
 	if err != nil {
 		return Plan{}, err
+	}
+	if ask.ByHand && !ask.Repair {
+		target = target.withImageSettled(state)
 	}
 	return planOf(ask, state, target), nil
 }

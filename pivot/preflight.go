@@ -84,8 +84,9 @@ func (c *Converger) checkWithoutImage(ctx context.Context, ask Ask, target Targe
 	return err
 }
 
-// learn completes a plan whose image is now in the repository. If the image's kernel arguments
-// are applied, it repeats the checks of the preflight, which did not know them.
+// learn completes a plan whose image is now in the repository. It repeats the checks of the preflight
+// that did not know what the image has: those of the contributors, and if the image's kernel arguments
+// are applied, all.
 func (c *Converger) learn(plan Plan) (Plan, error) {
 	if trying := plan.ask.Trying; trying != nil {
 		err := trying.CheckUnit(plan.target.Image.Commit)
@@ -104,11 +105,10 @@ func (c *Converger) learn(plan Plan) (Plan, error) {
 	for _, note := range learned.Notes {
 		c.Progress.Note(note)
 	}
-	if learned.target.Kargs.Image == nil {
-		return learned, nil
-	}
-	if err := c.checkLocal(learned); err != nil {
-		return learned, err
+	if learned.target.Kargs.Image != nil {
+		if err := c.checkLocal(learned); err != nil {
+			return learned, err
+		}
 	}
 	reported, err := c.check(plan)
 	if err != nil {

@@ -33,6 +33,23 @@ func nextSystem(booted ostree.Deployment, image enable.Tree) enable.System {
 	return enable.System{Etc: mergedTree{now: dirTree(booted.Path), next: image}, Image: image}
 }
 
+// Shipped returns what an image has for a path below /etc: the image of a commit in the repository,
+// or of the running system if commit is "".
+func (h *Host) Shipped(commit, path string) (hostfiles.File, bool, error) {
+	if commit == "" {
+		return hostfiles.Read(h.Path("/usr"), path)
+	}
+	c, err := ostree.ParseChecksum(commit)
+	if err != nil {
+		return hostfiles.File{}, false, err
+	}
+	repo, err := h.ReadRepo()
+	if err != nil {
+		return hostfiles.File{}, false, err
+	}
+	return commitTree{repo, c}.Look("/usr" + path)
+}
+
 // dirTree is a directory of the host.
 type dirTree string
 

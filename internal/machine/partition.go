@@ -3,6 +3,8 @@ package machine
 import (
 	"errors"
 	"io/fs"
+	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -29,7 +31,11 @@ func (p partition) Entries() ([]hostfiles.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths := pinning.Inspect(in).Files
+	return p.own(pinning.Inspect(in).Files)
+}
+
+// own returns the files at paths that the machine has and that are not the image's.
+func (p partition) own(paths []string) ([]hostfiles.File, error) {
 	have, err := hostfiles.ReadAll(p.host.Root, paths)
 	if err != nil {
 		return nil, err
@@ -55,20 +61,18 @@ func (p partition) Check(plan pivot.Plan, entries []hostfiles.File) (warnings []
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range entries {
-		switch f.Kind {
-		case hostfiles.KindFile:
-			in.Files[f.Path] = f.Content
-		case hostfiles.KindDefault, hostfiles.KindAbsent:
-			delete(in.Files, f.Path)
-		}
+	if known, err := p.change(in.Files, plan, entries); err != nil || !known {
+		return nil, err
 	}
 	result := pinning.Inspect(in)
-	if _, asked := in.Files[pinning.KubeletPath]; !asked && len(result.Workloads) == 0 {
-		return nil, nil // the feature is off
+	problems := result.Problems
+	if _, asked := in.Files[pinning.KubeletPath]; !asked && len(result.Workloads) == 0 { // the feature is off
+		if problems, err = p.brought(plan, problems.Errors()); err != nil {
+			return nil, err
+		}
 	}
 	var wrong []string
-	for _, p := range result.Problems {
+	for _, p := range problems {
 		if p.Severity == problem.Error {
 			wrong = append(wrong, p.Text())
 		} else {
@@ -80,6 +84,98 @@ func (p partition) Check(plan pivot.Plan, entries []hostfiles.File) (warnings []
 			WithHint("correct the CPU set, the file or the kernel argument that it names; nothing was changed")
 	}
 	return warnings, nil
+}
+
+// brought returns those errors that a plan brings: not those that the machine has without it. A first boot
+// brings the files that Ignition wrote, so that only the image's are there without it.
+func (p partition) brought(plan pivot.Plan, wrong problem.Report) (problem.Report, error) {
+	in, err := p.input(plan.From().Booted.Options)
+	if err != nil || len(wrong) == 0 {
+		return nil, err
+	}
+	if !plan.Ask().ByHand {
+		own, err := p.own(slices.Collect(maps.Keys(in.Files)))
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range own {
+			delete(in.Files, f.Path)
+		}
+	}
+	before := pinning.Inspect(in).Problems
+	return slices.DeleteFunc(wrong, func(p problem.Problem) bool { return slices.Contains(before, p) }), nil
+}
+
+// change changes files, which the machine has, to those of the system that a plan leads to. known is
+// false if that needs the content of an image that is not in the repository yet. The check is repeated when it is.
+func (p partition) change(files map[string][]byte, plan pivot.Plan, entries []hostfiles.File) (known bool, err error) {
+	next := nextFiles{host: p.host, entries: map[string]hostfiles.File{}}
+	changes := plan.Image.Changed || plan.To().Image.IsZero() && !plan.Ask().Image.IsZero() // a tag that is not resolved yet
+	if changes {
+		next.commit = plan.To().Image.Commit
+	}
+	for _, f := range entries {
+		next.entries[f.Path] = f
+	}
+	for _, f := range entries {
+		if !pinning.IsRead(f.Path) {
+			continue
+		}
+		if f.Kind == hostfiles.KindDefault && changes && next.commit == "" {
+			return false, nil
+		}
+		content, there, err := next.read(f.Path)
+		if changes && errors.Is(err, fs.ErrNotExist) { // an image of an earlier run that was removed since
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if delete(files, f.Path); there {
+			files[f.Path] = content
+		}
+	}
+	return true, nil
+}
+
+// nextFiles reads files as the next boot will find them.
+type nextFiles struct {
+	host    *host.Host
+	commit  string // of the next image; "": the image stays
+	entries map[string]hostfiles.File
+}
+
+// maxLinks is the number of symbolic links that the kernel follows for one path.
+const maxLinks = 40
+
+// read reads the file at a path, and follows symbolic links, as CRI-O and kubelet do.
+func (n nextFiles) read(name string) (content []byte, there bool, err error) {
+	for range maxLinks {
+		f, there, err := n.look(name)
+		if err != nil || !there || f.Kind != hostfiles.KindLink {
+			return f.Content, there && f.Kind != hostfiles.KindDirectory, err // /dev/null is an empty file
+		}
+		if name = f.Target; !path.IsAbs(name) {
+			name = path.Join(path.Dir(f.Path), name)
+		}
+	}
+	return nil, false, nil
+}
+
+// look returns what is at a path, without following links.
+func (n nextFiles) look(name string) (hostfiles.File, bool, error) {
+	switch f, asked := n.entries[name]; {
+	case !asked:
+		return hostfiles.Read(n.host.Root, name)
+	case f.Kind == hostfiles.KindAbsent:
+		return f, false, nil
+	case f.Kind == hostfiles.KindDefault:
+		f, there, err := n.host.Shipped(n.commit, name)
+		f.Path = name
+		return f, there, err
+	default:
+		return f, true, nil
+	}
 }
 
 // Drift implements pivot.Contributor. It names drop-ins that override the target's, and CPUs

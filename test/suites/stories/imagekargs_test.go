@@ -211,6 +211,61 @@ func TestImageKargsFollow(t *testing.T) {
 	}
 }
 
+// TestImageKargsStayChanged (D255): on the image that the machine runs, no later change brings back what was
+// changed by hand of the image's arguments, or removes what the image before had brought; a repair
+// restores what was last asked for.
+func TestImageKargsStayChanged(t *testing.T) {
+	h := hostdir.New(t)
+	h.Write(settings.Path, []byte("image-kargs=apply\n"))
+	push := func(brings string) string {
+		return h.Push(h.NativeImage(withImageKargs(brings), oscontainer.WithDerived(oscontainer.File("usr/share/brings", brings))))
+	}
+	a, b := push(`kargs = ["x=1", "z=1"]`), push(`kargs = ["x=1", "quiet"]`)
+	byHand := func(r day2.Rebase) {
+		t.Helper()
+		r.Machine = newMachine(t, h)
+		if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+			t.Fatalf("changed %v, %v", changed, err)
+		}
+		h.Boot()
+	}
+	expect := func(want string) {
+		t.Helper()
+		if got := withoutOSTree(kargs.Split(h.Options())); !strings.HasSuffix(got, "$ignition_firstboot"+want) {
+			t.Errorf("options %q, want %q", got, want)
+		}
+		expectStatus(t, h)
+	}
+	byHand(day2.Rebase{Image: a})
+	byHand(day2.Rebase{Image: b})
+	expect(" x=1 quiet")
+	byHand(day2.Rebase{Image: b, Delete: []string{"quiet"}, Append: []string{"z=1"}})
+	expect(" x=1 z=1")
+	of := func(args string) string { return "  osImageURL: " + b + "\n  kernelArguments: [" + args + "]\n" }
+	if changed, notes, err := apply(t, h, of("mc=1")); err != nil || !changed {
+		t.Fatalf("changed %v, %v: %s", changed, err, notes)
+	}
+	expect(" x=1 z=1 mc=1")
+	byHand(day2.Rebase{Image: b, Append: []string{"more=1"}})
+	expect(" x=1 z=1 mc=1 more=1")
+
+	byHand(day2.Rebase{Image: a, Delete: []string{"more"}})
+	if changed, notes, err := apply(t, h, of("mc=1")); err != nil || !changed { // brings quiet
+		t.Fatalf("changed %v, %v: %s", changed, err, notes)
+	}
+	shell(t, h, "sed -i 's/ quiet//' boot/loader/entries/*.conf")
+	h.Boot()
+	repair := day2.Apply{Machine: newMachine(t, h), Repair: true, When: day2.RebootLater}
+	if changed, err := repair.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+		t.Errorf("repair: changed %v, %v", changed, err)
+	}
+	h.Boot()
+	if !strings.Contains(h.Options(), " quiet") {
+		t.Errorf("after the repair: options %s", h.Options())
+	}
+	expectStatus(t, h)
+}
+
 // TestImageKargsNamed: if they are left out, the plan notes what applying them would change.
 func TestImageKargsNamed(t *testing.T) {
 	h := hostdir.New(t)

@@ -27,13 +27,17 @@ func threads(h *hostdir.Host, cores ...string) {
 // pin writes the pinning files into the running /etc, as Ignition does.
 func pin(t *testing.T, h *hostdir.Host, set string) {
 	t.Helper()
-	_, cpus, err := pinning.ParseAssignment("management=" + set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := pinning.Workloads{"management": cpus}
+	w := workloads(t, set)
 	h.Write(pinning.DropInPath, pinning.DropIn(w))
 	h.Write(pinning.KubeletPath, pinning.KubeletFile(w))
+}
+
+// workloads returns the workload management with a set of CPUs.
+func workloads(t *testing.T, set string) pinning.Workloads {
+	t.Helper()
+	_, cpus, err := pinning.ParseAssignment("management=" + set)
+	must(t, err)
+	return pinning.Workloads{pinning.Management: cpus}
 }
 
 // TestPartitionIsCheckedFirst: CPU partitioning with which pods could not run is refused before
@@ -142,5 +146,104 @@ func TestVerifyFindsDriftOfThePartition(t *testing.T) {
 	h.Write(pinning.KubeletPath, []byte("{}"))
 	if got := verify(t, h); !strings.Contains(got, "file "+pinning.KubeletPath+": differs") {
 		t.Errorf("with a changed file: %q", got)
+	}
+}
+
+// TestPartitionOfTheImage (D256): where a MachineConfig gives a file back to the image, CPU partitioning is
+// judged on the file that the image has: the image that runs, or the one that the same change brings. A link
+// is judged as the file it leads to.
+func TestPartitionOfTheImage(t *testing.T) {
+	h := hostdir.New(t)
+	ship := func(set string) (image string) {
+		w := workloads(t, set)
+		h.PutIntoNext(map[string]string{"usr/etc" + pinning.DropInPath[4:]: string(pinning.DropIn(w)), "usr/etc" + pinning.KubeletPath[4:]: string(pinning.KubeletFile(w))})
+		return h.Push(h.NativeImage())
+	}
+	file := func(path string, data []byte) string {
+		return "{path: " + path + ", overwrite: true, contents: {source: \"data:;base64," + base64.StdEncoding.EncodeToString(data) + "\"}}"
+	}
+	spec := func(image, arg, files string) string {
+		return "  osImageURL: " + image + "\n  kernelArguments: [" + arg + "]\n  config: {ignition: {version: 3.4.0}, storage: {files: [" + files + "]}}\n"
+	}
+	accepted := func(spec string) {
+		t.Helper()
+		if changed, notes, err := apply(t, h, spec); err != nil || !changed {
+			t.Fatalf("changed %v, %v: %s", changed, err, notes)
+		}
+	}
+	refused := func(want, spec string) {
+		t.Helper()
+		if _, notes, err := apply(t, h, spec); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q: %s", err, want, notes)
+		}
+	}
+	drop := func(set string) string { return file(pinning.DropInPath, pinning.DropIn(workloads(t, set))) }
+	kubelet := func(set string) string { return file(pinning.KubeletPath, pinning.KubeletFile(workloads(t, set))) }
+	a := ship("0-1")
+	accepted(spec(a, "a=1", drop("2")+","+kubelet("2")))
+	refused(`its CPUs "2" differ from "0-1"`, spec(a, "a=1", kubelet("2")))
+	accepted(spec(a, "a=1", kubelet("0-1")))
+	refused("CPU 1 will be offline", spec(a, "maxcpus=1", kubelet("0-1")))
+	refused("CPU 1 will be offline", spec(a, "maxcpus=1", ""))
+	accepted(spec(a, "a=1", drop("2")+","+kubelet("2")))
+	b := ship("0,3")
+	refused("CPU 3 will be offline", spec(b, "maxcpus=2", ""))
+	accepted(spec(b, "a=1", ""))
+	if got := string(h.Read(pinning.DropInPath)); !strings.Contains(got, `"0,3"`) {
+		t.Errorf("drop-in %q", got)
+	}
+	expectStatus(t, h)
+
+	link := func(target string) string {
+		return "  osImageURL: " + b + "\n  kernelArguments: [a=1]\n  config: {ignition: {version: 3.4.0}, storage: {links: [{path: " + pinning.DropInPath +
+			", overwrite: true, target: " + target + "}], files: [" + file("/etc/mine.conf", pinning.DropIn(workloads(t, "1"))) + "," + kubelet("0,3") + "]}}\n"
+	}
+	refused(`its CPUs "0,3" differ from "1"`, link("../../mine.conf"))
+	refused("no CRI-O drop-in defines it", link("/dev/null"))
+}
+
+// TestBrokenWithoutPartition (D257): what keeps CRI-O or its pods from starting is refused also if no workload
+// remains for which CPU partitioning is enabled, by each way to change a machine; but not for a fault that the
+// machine has already.
+func TestBrokenWithoutPartition(t *testing.T) {
+	const table = "[crio.runtime.workloads."
+	for _, c := range []struct{ name, text, argument, want string }{
+		{"sandboxes on a CPU that is switched off", "[crio.runtime]\ninfra_ctr_cpuset = \"2-3\"\n", "maxcpus=2", "infra_ctr_cpuset: CPU 2-3 will be offline"},
+		{"a set that cannot be parsed", "[crio.runtime]\ninfra_ctr_cpuset = \"2-\"\n", "quiet", "infra_ctr_cpuset: cannot parse"},
+		{"the only workload is broken", table + "management]\nactivation_annotation = \"target.workload.openshift.io/management\"\nresources = { \"cpuset\" = \"0-\" }\n", "quiet", `workload "management": cannot parse CPU set "0-"`},
+		{"no TOML", "[crio", "quiet", "cannot parse the CRI-O drop-in"},
+		{"another use of workloads", table + "x]\nactivation_annotation = \"a\"\nresources = { \"cpuperiod\" = 5 }\n", "quiet", `workload "x": cpuperiod 5 cannot be less`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const name = pinning.DropInDir + "/60-mine"
+			expect := func(what string, err error) {
+				t.Helper()
+				if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), name+": "+c.want) {
+					t.Errorf("%s: error %v, want %q", what, err, c.want)
+				}
+			}
+			h := hostdir.New(t) // its Ignition has written the file
+			h.Write(name, []byte(c.text))
+			askServed(h, c.argument)
+			expect("first boot", boot(t, h))
+
+			byHand := func(argument string) (bool, error) {
+				r := day2.Rebase{Machine: newMachine(t, h), Append: []string{argument}}
+				return r.Run(t.Context(), day2.Prepared{})
+			}
+			h = hostdir.New(t)
+			h.Write(name, []byte(c.text))
+			changed, err := byHand(c.argument)
+			if c.argument == "maxcpus=2" { // it brings the fault
+				expect("rebase", err)
+			} else if err != nil || !changed {
+				t.Errorf("a fault that the machine has already: changed %v, %v", changed, err)
+			}
+
+			h = hostdir.New(t)
+			h.Write("/etc/of-crio", []byte(c.text))
+			_, _, err = apply(t, h, "  kernelArguments: ["+c.argument+"]\n  config: {ignition: {version: 3.4.0}, storage: {links: [{path: "+name+", target: /etc/of-crio}]}}\n")
+			expect("apply", err)
+		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 	"machine-pivot/test/worlds/rpmostree"
@@ -270,8 +271,48 @@ func TestRollbackToArguments(t *testing.T) {
 	expectStatus(t, h)
 	journal, err := pivot.JournalIn(h.Root).Load()
 	must(t, err)
-	if !slices.Contains(journal.Target.Kargs.New, "a=1") || slices.Contains(journal.Target.Kargs.New, "gone=1") || !slices.Contains(journal.Target.Kargs.Delete, "b=1") {
+	if !slices.Contains(journal.Target.Kargs.New, "a=1") || slices.Contains(journal.Target.Kargs.New, "gone=1") || !slices.Contains(journal.Target.Kargs.Old, "b=1") {
 		t.Errorf("expected are %+v", journal.Target.Kargs)
+	}
+}
+
+// TestRollbackOfGroups (D258): the arguments of the previous deployment are expected by whole groups: the instances of
+// a key in their order, and pools of huge pages with their numbers. The rollback is proven, and what is lost is found.
+func TestRollbackOfGroups(t *testing.T) {
+	for name, c := range map[string]struct{ first, then, remove, lost string }{
+		"consoles":        {"console=tty0 console=ttyS0", "", "console=tty0", "console=tty0"},
+		"values of a key": {"loglevel=7 loglevel=3", "", "loglevel=7", "loglevel=7"},
+		"another pool":    {"hugepagesz=2M hugepages=4", "hugepagesz=1G hugepages=4", "hugepagesz=2M hugepages=4", "hugepagesz=2M hugepages=4"},
+		"one more pool":   {"hugepagesz=1G hugepages=4", "hugepagesz=2M hugepages=8", "", "hugepagesz=1G hugepages=4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := hostdir.New(t)
+			byHand := func(append, remove string) {
+				t.Helper()
+				r := day2.Rebase{Machine: newMachine(t, h), Append: kargs.Split(append), Delete: kargs.Split(remove)}
+				if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
+					t.Fatal(err)
+				}
+				h.Boot()
+				expectStatus(t, h)
+			}
+			byHand(c.first, "")
+			want := withoutOSTree(kargs.Split(h.Options()))
+			byHand(c.then, c.remove)
+			must(t, rollback(t, h))
+			h.Boot()
+			expectStatus(t, h)
+			if got := withoutOSTree(kargs.Split(h.Options())); got != want {
+				t.Errorf("options %q, want %q", got, want)
+			}
+			if name == "one more pool" {
+				return // both systems have it
+			}
+			shell(t, h, "sed -i 's/ "+c.lost+"//' boot/loader/entries/*.conf")
+			if got := verify(t, h); !strings.Contains(got, kargs.Split(c.lost)[0]+": not in effect") {
+				t.Errorf("without %s: %q", c.lost, got)
+			}
+		})
 	}
 }
 
