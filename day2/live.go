@@ -32,6 +32,9 @@ func (a *Apply) applyLive(ctx context.Context, prepared Prepared, converger *piv
 	for _, note := range notes {
 		a.Progress.Note(note)
 	}
+	if err := prepared.stillOpen(a.Machine); err != nil {
+		return err
+	}
 	a.Progress.Begin(pivot.StepCommit, fmt.Sprintf("changing the running system without a reboot: %d entries", len(plan.Entries)))
 	if err := runner(a.Machine).Apply(ctx, c); err != nil {
 		return err
