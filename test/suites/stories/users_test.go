@@ -109,16 +109,21 @@ func obstructed(t *testing.T, by obstruction) *changer {
 	return m
 }
 
-// TestUsersObstruct (D65, D66, D266): a user who owns a directory of entries puts something in the way.
-// The change is made all the same, in the running system and by a commit; nothing is followed,
+// TestUsersObstruct (D65, D66, D266, D270): a user who owns a directory of entries puts something in the way.
+// The machine can be watched; the change is made all the same, in the running system and by a commit; nothing is followed,
 // and nothing of the user's is lost.
 func TestUsersObstruct(t *testing.T) {
 	for _, c := range obstructions() {
 		t.Run(c.name, func(t *testing.T) {
 			sample.Short(t, 4)
 			m := obstructed(t, c)
-			if drift := verify(t, m.Host); !strings.Contains(drift, "/etc/app/conf.d/50-site.conf") || !strings.Contains(drift, "/var/data/conf.d/50-site.conf") {
-				t.Errorf("drift %q", drift)
+			watch := day2.Watch{Machine: m.newMachine(), Every: time.Hour, UntilDrift: true, Tell: func([]string) {}}
+			watched, err := watch.Run(t.Context())
+			must(t, err)
+			for _, drift := range []string{verify(t, m.Host), strings.Join(watched, "; ")} {
+				if !strings.Contains(drift, "/etc/app/conf.d/50-site.conf") || !strings.Contains(drift, "/var/data/conf.d/50-site.conf") {
+					t.Errorf("drift %q", drift)
+				}
 			}
 			m.when = day2.RebootNever
 			if _, err := m.story(usersOwn("live", "")).Run(t.Context(), day2.Prepared{}); err != nil {
