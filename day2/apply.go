@@ -65,7 +65,7 @@ func (a *Apply) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 	}
 	plan, err := m.plan(ctx, asked.Ask)
 	if err == nil {
-		plan, err = a.judged(plan)
+		plan, err = a.judged(plan, asked)
 	}
 	if err != nil {
 		return false, err
@@ -101,7 +101,7 @@ func (a *Apply) Plan(ctx context.Context, prepared Prepared) (plan pivot.Plan, e
 		return asked.Ask, err
 	})
 	if err == nil {
-		plan, err = a.judged(plan)
+		plan, err = a.judged(plan, asked)
 	}
 	plan.Notes = append(plan.Notes, asked.notes...)
 	if err == nil && live.Interrupted(a.Host.Root) {
@@ -125,7 +125,7 @@ func (a *Apply) Download(ctx context.Context) (Downloaded, error) {
 		}
 		p, err = download(ctx, a.Machine, asked.Ask, pivot.Download{File: a.Config.File, MachineConfig: asked.digest}, a.Config.Data)
 		if err == nil {
-			p.Plan, err = a.judged(p.Plan)
+			p.Plan, err = a.judged(p.Plan, asked)
 		}
 		return p, err
 	})

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"slices"
 
 	"machine-pivot/day2/live"
-	"machine-pivot/internal/budget"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
@@ -21,21 +19,21 @@ import (
 
 // applyLive carries out a plan that needs no reboot, in the running system.
 func (a *Apply) applyLive(ctx context.Context, prepared Prepared, converger *pivot.Converger, plan pivot.Plan, asked request) error {
-	files, err := converger.Live(plan)
+	if err := converger.CheckLive(plan); err != nil {
+		return err
+	}
+	c, notes, err := a.liveChange(plan, asked)
+	if u, is := errors.AsType[unrestorable](err); is {
+		err = u.changedMeanwhile()
+	}
 	if err != nil {
 		return err
 	}
-	c := live.Change{BootID: a.Progress.BootID, Actions: plan.Actions, Record: asked.record, Target: asked.reached(plan)}
-	if files, c.Projects, err = a.withCarriers(files, asked.Entries); err != nil {
-		return err
+	for _, note := range notes {
+		a.Progress.Note(note)
 	}
-	if c.Entries, err = a.liveEntries(files); err != nil {
+	if err := prepared.stillOpen(a.Machine); err != nil {
 		return err
-	}
-	if c.Projects {
-		if c.Drifted, err = a.driftedOutside(plan.From().Etc.Accounts); err != nil {
-			return err
-		}
 	}
 	a.Progress.Begin(pivot.StepCommit, fmt.Sprintf("changing the running system without a reboot: %d entries", len(plan.Entries)))
 	if err := runner(a.Machine).Apply(ctx, c); err != nil {
@@ -47,6 +45,30 @@ func (a *Apply) applyLive(ctx context.Context, prepared Prepared, converger *piv
 	return errors.Join(saveRecord(a.Machine, asked.leftOut), a.afterRepair(ctx, converger, asked))
 }
 
+// liveChange returns the change that carries out a plan in the running system, with the notes of addOld.
+// It writes nothing. The error is an unrestorable if the change could not be taken back.
+func (a *Apply) liveChange(plan pivot.Plan, asked request) (c live.Change, notes []string, err error) {
+	c = live.Change{BootID: a.Progress.BootID, Actions: plan.Actions, Record: asked.record, Target: asked.reached(plan)}
+	files, err := plan.Changing()
+	if err != nil {
+		return c, nil, err
+	}
+	if files, c.Projects, err = a.withCarriers(files, asked.Entries); err != nil {
+		return c, nil, err
+	}
+	if c.Entries, err = a.liveEntries(files); err != nil {
+		return c, nil, err
+	}
+	var drifted []hostfiles.Entry
+	if c.Projects {
+		if drifted, err = projection.Drifted(a.Host.Root, plan.From().Etc.Accounts); err != nil {
+			return c, nil, err
+		}
+	}
+	notes, err = a.addOld(&c, drifted)
+	return c, notes, err
+}
+
 // withCarriers returns the changed entries below /etc, with the entries that carry those outside
 // of /etc in their place. projects reports whether there are any. asked are all entries that
 // are asked for.
@@ -56,26 +78,13 @@ func (a *Apply) withCarriers(changed, asked []hostfiles.File) (below []hostfiles
 	return append(below, carriers...), len(carriers) > 0, err
 }
 
-// driftedOutside returns what is outside of /etc and differs from what the system carries.
-func (a *Apply) driftedOutside(accounts hostfiles.Accounts) (all []live.Entry, err error) {
-	found, err := projection.Drifted(a.Host.Root, accounts)
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		all = append(all, live.Entry{Path: name, Old: found[name]})
-	}
-	return all, err
-}
-
-// liveEntries returns the old and the new entry at the path of each file, and the parent
-// directories that are missing.
+// liveEntries returns the new entry at the path of each file, and the parent directories that are
+// missing.
 func (a *Apply) liveEntries(files []hostfiles.File) ([]live.Entry, error) {
 	var all []live.Entry
 	known := hostfiles.Paths(files)
-	room := budget.New(maxPutBack, "bytes of files to be put back")
 	for _, f := range files {
 		e, err := a.liveEntry(f)
-		if err == nil {
-			err = a.boundOld(&e, room)
-		}
 		if err != nil {
 			return nil, err
 		}
@@ -92,31 +101,7 @@ func (a *Apply) liveEntries(files []hostfiles.File) ([]live.Entry, error) {
 	return all, nil
 }
 
-// maxPutBack limits the contents that a change of the running system holds in memory to put them back,
-// in bytes.
-const maxPutBack = 64 << 20
-
-// boundOld takes the room for the content that an entry replaces. Users must not be able to stop a
-// change, so a content of theirs for which there is no room is not put back.
-func (a *Apply) boundOld(e *live.Entry, room *budget.Budget) error {
-	if e.Old == nil {
-		return nil
-	}
-	size := int64(len(e.Old.Content))
-	err := room.Take(size)
-	if err == nil {
-		return nil
-	}
-	if hostfiles.OfUsers(a.Host.Root, e.Path) {
-		room.Return(size)
-		e.Old = nil
-		return nil
-	}
-	return fault.New(fault.BadInput, "cannot change %s without a reboot: what the change replaces is too large to be put back: %w", e.Path, err).
-		WithHint("move it away, or apply with --reboot=now")
-}
-
-// liveEntry returns the old and the new entry at the path of a file.
+// liveEntry returns the new entry at the path of a file; for a password, also the old one.
 func (a *Apply) liveEntry(f hostfiles.File) (live.Entry, error) {
 	if f.OnDisk() != f.Path {
 		return a.passwordEntry(f)
@@ -135,18 +120,7 @@ func (a *Apply) liveEntry(f hostfiles.File) (live.Entry, error) {
 			e.New = &shipped
 		}
 	}
-	old, there, err := hostfiles.Read(a.Host.Root, f.Path)
-	replaced := old.Whole() && (old.Kind == hostfiles.KindDirectory) == (f.Kind == hostfiles.KindDirectory)
-	switch {
-	case !there:
-	case !replaced && hostfiles.OfUsers(a.Host.Root, f.Path): // it is moved aside, and stays there
-	case old.Whole():
-		e.Old = &old
-	default:
-		err = fault.New(fault.Refused, "cannot change %s without a reboot: what stands there is too large to be put back", f.Path).
-			WithHint("move it away, or apply with --reboot=now")
-	}
-	return e, err
+	return e, nil
 }
 
 // passwordEntry is liveEntry for a password. A password that is not asked for any more is locked,
@@ -172,10 +146,12 @@ func runner(m *machine.Machine) *live.Runner {
 	return &live.Runner{
 		Root: m.Host.Root, Disk: m.Host.Disk, Services: m.Services(), BootID: m.Progress.BootID, Note: m.Progress.Note,
 		Project: func() error {
-			_, err := m.Project(func(string) {}) // the notes on what stays were given when the change was planned
+			p := m.Projector(m.Progress.Note)
+			p.Stays = func(string) {} // these notes were given when the change was planned
+			_, err := machine.Project(p)
 			return err
 		},
-		PutBack: (&projection.Projector{Root: m.Host.Root, Disk: m.Host.Disk}).PutBack,
+		PutBack: m.Projector(m.Progress.Note).PutBack,
 		Arrived: func(c live.Change) error { return recordTarget(m, c.Target) },
 		Acted:   func(a disruption.Action) { m.Report().Actions = append(m.Report().Actions, a) },
 	}

@@ -9,14 +9,16 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/settings"
+	"machine-pivot/internal/window"
 	"machine-pivot/pivot"
 )
 
 // Prepared says when a command may change the machine, and what was done before. InWindow makes one;
 // the zero value is for a command that may run now.
 type Prepared struct {
-	Downloaded bool      // images come from an earlier download; no registry is asked for one
-	Until      time.Time // the end of the open window; zero: there is no window
+	Downloaded bool           // images come from an earlier download; no registry is asked for one
+	Window     *window.Window // nil: there is none
+	Until      time.Time      // the end of the open window; zero if there is none
 }
 
 // open opens the journal for a command that may change the machine. It returns an error if the
@@ -28,10 +30,15 @@ func (t Prepared) open(ctx context.Context, m *machine.Machine) error {
 	return t.stillOpen(m)
 }
 
-// stillOpen returns an error if the window has closed. It is looked at after each wait for somebody else, and before
-// the commit begins.
+// stillOpen returns an error if the window has closed, or if it is not open because the clock was set. It is looked at
+// after each wait for somebody else, and right before whatever changes the machine: a commit, a change of the running
+// system, a reboot without a commit.
 func (t Prepared) stillOpen(m *machine.Machine) error {
-	if t.Until.IsZero() || m.Progress.Now().Before(t.Until) {
+	if t.Window == nil {
+		return nil
+	}
+	now := m.Progress.Now()
+	if opens, _ := t.Window.Next(now); !opens.After(now) && now.Before(t.Until) {
 		return nil
 	}
 	return fault.New(fault.Unavailable, "cannot change this machine: %w", errWindowClosed)
@@ -188,6 +195,11 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 	}
 	if d.Action == pivot.ActionSlot {
 		return m.withSlot(ctx, plan)
+	}
+	if d.Action == pivot.ActionReboot {
+		if err := m.prepared.stillOpen(m.Machine); err != nil {
+			return false, err
+		}
 	}
 	ahead := m.foresee(ctx, plan, d)
 	err = m.converger.Converge(ctx, plan, d)

@@ -16,7 +16,7 @@ import (
 
 // judged adds to a plan what its changes need, by the machine's present rules. Rules that the
 // MachineConfig brings do not apply to that MachineConfig itself.
-func (a *Apply) judged(plan pivot.Plan) (pivot.Plan, error) {
+func (a *Apply) judged(plan pivot.Plan, asked request) (pivot.Plan, error) {
 	if plan.Err() != nil {
 		return plan, plan.Err()
 	}
@@ -27,7 +27,17 @@ func (a *Apply) judged(plan pivot.Plan) (pivot.Plan, error) {
 	if err != nil {
 		return plan, err
 	}
-	return plan.Judged(rules, a.liveBlockers(plan)...).WithDrain(rules, a.contents(plan.Ask().Entries)), nil
+	needs := a.liveBlockers(plan)
+	judged := plan.Judged(rules, needs...)
+	if judged.Changed && judged.Reboots == 0 {
+		_, _, err := a.liveChange(judged, asked)
+		if u, is := errors.AsType[unrestorable](err); is {
+			judged = plan.Judged(rules, append(needs, u.need())...)
+		} else if err != nil {
+			return plan, err
+		}
+	}
+	return judged.WithDrain(rules, a.contents(plan.Ask().Entries)), nil
 }
 
 // contents returns the contents below /etc in the running system, and as entries ask for them.

@@ -90,8 +90,8 @@ func (w *Watch) watchedPaths(state pivot.State, target pivot.Target) []string {
 // such links, and in the directory of units, where another of them can be made.
 func (w *Watch) linkPaths() []string {
 	paths := []string{path.Join(enable.Dir, watch.Any)}
-	for _, pattern := range []string{"*.wants", "*.requires", "*.upholds"} {
-		dirs, _ := filepath.Glob(w.Host.Path(path.Join(enable.Dir, pattern))) // the pattern is valid
+	for _, suffix := range enable.Suffixes() {
+		dirs, _ := filepath.Glob(w.Host.Path(path.Join(enable.Dir, "*"+suffix))) // the pattern is valid
 		for _, dir := range dirs {
 			paths = append(paths, path.Join(enable.Dir, filepath.Base(dir), watch.Any))
 		}

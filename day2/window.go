@@ -55,6 +55,7 @@ func InWindow(ctx context.Context, m *machine.Machine, move Move, downloaded boo
 	}
 	for {
 		if waits {
+			prepared.Window = &w
 			if prepared.Until, err = awaitWindow(ctx, m, w, prepared.Until); err != nil {
 				return false, explainStop(ctx, m, err)
 			}
@@ -66,16 +67,24 @@ func InWindow(ctx context.Context, m *machine.Machine, move Move, downloaded boo
 }
 
 // awaitWindow waits until the window opens, and returns when it closes. last is the end of the
-// window that was too short; zero: there was none. It looks at the wall clock at least every
+// window that was too short; zero: there was none. It only says whether the open window is that one: if
+// the clock is set back, it may be far ahead. awaitWindow looks at the wall clock at least every
 // minute, because the clock may be set, or the machine suspended, meanwhile.
 func awaitWindow(ctx context.Context, m *machine.Machine, w window.Window, last time.Time) (closes time.Time, err error) {
-	for said := false; ; said = true {
+	for said := (time.Time{}); ; {
 		now := m.Progress.Now()
-		opens, closes := w.Next(latest(now, last))
+		opens, closes := w.Next(now)
+		switch {
+		case opens.After(now):
+			last = time.Time{} // it is over
+		case closes.Equal(last):
+			opens, closes = w.Next(last)
+		}
 		if !opens.After(now) {
 			return closes, nil
 		}
-		if !said {
+		if !opens.Equal(said) {
+			said = opens
 			m.Progress.Begin(pivot.StepWait, fmt.Sprintf("waiting for the window %s, which opens at %s; until then neither the running system nor the next boot changes",
 				w, opens.Format("Mon 2006-01-02 15:04 MST")))
 		}
@@ -85,17 +94,10 @@ func awaitWindow(ctx context.Context, m *machine.Machine, w window.Window, last 
 	}
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
 // windowClosed wraps the error of a wait in errWindowClosed, if the end of the window ended the
 // wait. Otherwise it returns the error as it is.
 func (t Prepared) windowClosed(ctx context.Context, err error) error {
-	if t.Until.IsZero() || ctx.Err() != nil || !fault.KindOf(err).Transient() {
+	if t.Window == nil || ctx.Err() != nil || !fault.KindOf(err).Transient() {
 		return err
 	}
 	return fault.New(fault.Unavailable, "%w: %w", errWindowClosed, err)

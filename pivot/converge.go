@@ -148,7 +148,9 @@ func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 	if ask.ByHand && !ask.Repair {
 		target = target.withImageSettled(state)
 	}
-	return planOf(ask, state, target), nil
+	plan := planOf(ask, state, target)
+	plan.files = c.files
+	return plan, nil
 }
 
 // Foresee returns a plan as it is shown: its notes have the warnings of the preflight, and what is

@@ -134,30 +134,32 @@ func (p Plan) refusal() error {
 		WithHint("allow one (--reboot=later, if-needed or now), or say in %s that a change needs none; nothing was changed", disruption.RulesPath)
 }
 
-// Live returns the changing entries of a plan, for a change of the running system, with their
-// contents and numeric owners. It runs the same checks as before a commit, and writes nothing.
-// Entries of kind default are returned as such.
-func (c *Converger) Live(plan Plan) ([]hostfiles.File, error) {
+// CheckLive runs the checks before a commit also for a change of the running system, and gives the notes
+// of its plan. It writes nothing.
+func (c *Converger) CheckLive(plan Plan) error {
 	c.Progress.Begin(StepPreflight, "checking what could fail")
 	for _, note := range plan.Notes {
 		c.Progress.Note(note)
 	}
-	if err := c.checkLocal(plan); err != nil {
-		return nil, err
-	}
-	along := hostfiles.Paths(plan.ask.Along)
+	return c.checkLocal(plan)
+}
+
+// Changing returns the changing entries of a plan, for a change of the running system, with their
+// contents and numeric owners. Entries of kind default are returned as such.
+func (p Plan) Changing() ([]hostfiles.File, error) {
+	along := hostfiles.Paths(p.ask.Along)
 	var wanted []hostfiles.Entry
-	for _, e := range plan.state.Etc.Of(plan.target) {
-		if !along[e.Path] && plan.state.Etc.change(e) != "" {
+	for _, e := range p.state.Etc.Of(p.target) {
+		if !along[e.Path] && p.state.Etc.change(e) != "" {
 			wanted = append(wanted, e)
 		}
 	}
-	changed, err := c.files(wanted)
+	changed, err := p.files(wanted)
 	if err != nil {
 		return nil, err
 	}
 	for i, f := range changed {
-		if changed[i].Entry, err = plan.state.Etc.Accounts.Owned(f.Entry); err != nil {
+		if changed[i].Entry, err = p.state.Etc.Accounts.Owned(f.Entry); err != nil {
 			return nil, fault.New(fault.BadInput, "%w in the running system", err).WithHint("name one that it has, or give a number")
 		}
 	}

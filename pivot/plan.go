@@ -40,6 +40,8 @@ type Plan struct {
 	target Target
 	wrong  error // why the plan cannot be carried out; see Converger.Plan
 	judged bool  // see Judged
+	// files returns entries of the target with their contents.
+	files func([]hostfiles.Entry) ([]hostfiles.File, error)
 }
 
 // Reach is how far the changes of a plan reach.
@@ -107,6 +109,7 @@ func planOf(ask Ask, state State, target Target) Plan {
 // For returns the same plan for a target that has more of what is only learned during a run.
 func (p Plan) For(target Target) (Plan, error) {
 	plan := planOf(p.ask, p.state, target)
+	plan.files = p.files
 	return plan, plan.wrong
 }
 

@@ -1,6 +1,8 @@
 package live
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -47,6 +49,35 @@ func (r *Runner) save(c Change) error {
 
 // maxJournal is the maximum size of the journal, which has the old and the new contents of a change.
 const maxJournal = 32 << 20
+
+// reserve is the room for what is written into the journal later: the reason for a rollback, each byte of
+// which may be escaped, and that the change is done.
+const (
+	maxFailure = 4 << 10
+	reserve    = 6*maxFailure + 1<<10
+)
+
+// Room is the room in the journal of a change for what the change replaces.
+type Room struct{ left int }
+
+// RoomFor returns the room that remains beside a change that has no Old yet. It returns false if the
+// change alone is too large for the journal.
+func RoomFor(c Change) (*Room, bool, error) {
+	data, err := json.MarshalIndent(journal{formatVersion, c}, "", "  ")
+	left := maxJournal - reserve - len(data)
+	return &Room{left}, left >= 0, err
+}
+
+// Take takes the room for an Old, and reports whether there was enough.
+func (r *Room) Take(f hostfiles.File) (bool, error) {
+	data, err := json.MarshalIndent(f.Entry, "        ", "  ")
+	size := len(data) + base64.StdEncoding.EncodedLen(len(f.Content)) + len("        \"content\": \"\",\n      \"old\": ,\n")
+	if err != nil || size > r.left {
+		return false, err
+	}
+	r.left -= size
+	return true, nil
+}
 
 func (r *Runner) file() hostfiles.StateFile {
 	return hostfiles.StateFile{Root: r.Root, Path: JournalPath, Name: "its journal " + JournalPath, Max: maxJournal, Format: formatVersion, Disk: r.Disk, Mode: 0o600,

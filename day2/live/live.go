@@ -150,7 +150,7 @@ func (r *Runner) handleFailure(ctx context.Context, c Change, p progress, cause 
 	if !p.changed {
 		return errors.Join(cause, r.end())
 	}
-	c.Failure = cause.Error()
+	c.Failure = cause.Error()[:min(len(cause.Error()), maxFailure)]
 	err := r.save(c)
 	if err == nil {
 		err = r.rollBack(ctx, c, c.Actions[:p.acted])

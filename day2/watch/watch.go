@@ -6,12 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 )
 
 // Changes tend to come in groups: Wait returns when nothing has happened for settle, but at
@@ -44,7 +44,7 @@ const Any = "*"
 
 // Paths sets the paths to watch, below root. Any counts as each name of a directory. A path need not exist: the directories above it that
 // exist are watched, too. They may have come or gone after an event, so Paths must be called again
-// after each Wait.
+// after each Wait. A directory that cannot be entered is skipped like one that does not exist.
 func (w *Watcher) Paths(root string, paths []string) error {
 	names := map[string]map[string]bool{}
 	for _, path := range paths {
@@ -65,17 +65,19 @@ func (w *Watcher) Paths(root string, paths []string) error {
 	for dir := range names {
 		// Always add: a directory that was replaced is a different inode under the same name.
 		err := w.events.Add(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !isFile(dir) {
+		if err != nil && !cannotBeEntered(err) {
 			return fmt.Errorf("cannot watch %s: %w", dir, err)
 		}
 	}
 	return nil
 }
 
-// isFile reports whether dir exists but is not a directory, so nothing can be below it.
-func isFile(dir string) bool {
-	info, err := os.Stat(dir)
-	return err == nil && !info.IsDir()
+// cannotBeEntered reports whether an error is due to what is at a path or on the way to it: nothing, no
+// directory, a link to itself, or a file system that a user has mounted. Users decide that in their
+// directories, so it must not end the watch. Not so if the kernel has no watches left.
+func cannotBeEntered(err error) bool {
+	known := []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EACCES, unix.ENOTCONN}
+	return slices.ContainsFunc(known, func(is error) bool { return errors.Is(err, is) })
 }
 
 // Wait returns when something may have happened at one of the paths, but after longest at the

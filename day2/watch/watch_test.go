@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/day2/watch"
 )
 
 // TestWait (P66): any change at a path is noticed, also when parent directories are created,
-// removed or replaced. Changes elsewhere are not.
+// removed or replaced, also by what cannot be entered (D270). Changes elsewhere are not.
 func TestWait(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }
@@ -49,6 +51,13 @@ func TestWait(t *testing.T) {
 		{"another in its place", func() error { return os.MkdirAll(at("etc/d/e"), 0o755) }},
 		{"a file in that", func() error { return os.WriteFile(at("etc/d/e/f"), nil, 0o644) }},
 		{"all of it removed", func() error { return os.RemoveAll(at("etc/d")) }},
+		{"a file, two levels above", func() error { return os.WriteFile(at("etc/d"), nil, 0o644) }},
+		{"a link to itself instead", func() error { return errors.Join(os.Remove(at("etc/d")), os.Symlink("d", at("etc/d"))) }},
+		{"a directory again", func() error { return errors.Join(os.Remove(at("etc/d")), os.Mkdir(at("etc/d"), 0o755)) }},
+		{"a link to itself below", func() error { return os.Symlink("e", at("etc/d/e")) }},
+		{"a FIFO below", func() error { return errors.Join(os.Remove(at("etc/d/e")), unix.Mkfifo(at("etc/d/e"), 0o600)) }},
+		{"a directory below again", func() error { return errors.Join(os.Remove(at("etc/d/e")), os.Mkdir(at("etc/d/e"), 0o755)) }},
+		{"a file in it", func() error { return os.WriteFile(at("etc/d/e/f"), nil, 0o644) }},
 	} {
 		start := time.Now()
 		must(step.do())

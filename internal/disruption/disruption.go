@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/projection"
 )
 
@@ -83,7 +84,7 @@ func (r Rule) String() string {
 }
 
 // unitDir has the units of MachineConfigs, their drop-ins and the links that enable them.
-const unitDir = "/etc/systemd/system"
+const unitDir = enable.Dir
 
 // weight returns how closely the rule matches an entry: the length of the rule's path; 0 if it
 // does not match. A rule for a unit has the path of the unit's file, and also matches drop-ins
@@ -124,7 +125,7 @@ func UnitOf(name string) string {
 	if !inDir {
 		return first
 	}
-	if strings.HasSuffix(first, ".wants") || strings.HasSuffix(first, ".requires") {
+	if slices.ContainsFunc(enable.Suffixes(), func(suffix string) bool { return strings.HasSuffix(first, suffix) }) {
 		return below
 	}
 	return strings.TrimSuffix(first, ".d")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/disruption"
+	"machine-pivot/internal/machineconfig/enable"
 	systemdunits "machine-pivot/systemd-units"
 )
 
@@ -92,6 +93,12 @@ func TestFor(t *testing.T) {
 			if got != of.want {
 				t.Errorf("%s: %s, want %s", c.path, got, of.want)
 			}
+		}
+	}
+	for _, suffix := range append(enable.Suffixes(), ".upholds") { // each directory with links that enable a unit (D271)
+		link := enable.Dir + "/other.target" + suffix + "/app.service"
+		if rule, ok := rules.For(link); !ok || fmt.Sprint(rule.Actions) != "[restart app.service]" || disruption.UnitOf(link) != "app.service" {
+			t.Errorf("%s: %v, %v, unit %q", link, ok, rule.Actions, disruption.UnitOf(link))
 		}
 	}
 	if !strings.Contains(report.String(), "warning: $.files[4].actions[0].type: pivot drains no node") {

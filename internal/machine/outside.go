@@ -19,10 +19,19 @@ import (
 // projectEnabled is the link that enables the unit that projects what a system carries.
 const projectEnabled = "/etc/systemd/system/sysinit.target.wants/" + systemdunits.Project
 
+// Projector returns what makes /var match what the running system carries.
+func (m *Machine) Projector(note func(string)) *projection.Projector {
+	return &projection.Projector{Root: m.Host.Root, Disk: m.Host.Disk, Note: note}
+}
+
 // Project makes /var match what the running system carries, and returns the paths that it
 // changed: see projection.Projector. No other program may change the machine meanwhile.
 func (m *Machine) Project(note func(string)) (changed []string, err error) {
-	p := projection.Projector{Root: m.Host.Root, Disk: m.Host.Disk, Note: note}
+	return Project(m.Projector(note))
+}
+
+// Project is Machine.Project with a Projector.
+func Project(p *projection.Projector) (changed []string, err error) {
 	if changed, err = p.Project(); err != nil {
 		// The remedy for a damaged file is that file's own.
 		return changed, fault.New(fault.CannotWrite, "cannot make /var what this system asks for: %w", err).

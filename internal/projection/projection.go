@@ -26,7 +26,9 @@ import (
 type Projector struct {
 	Root string // root directory of the running system
 	Disk hostfiles.Disk
-	Note func(string) // reports to people what is not taken back, and why
+	Note func(string) // reports to people what was in the way, and where it is now
+	// Stays reports to people what is not taken back, and why; nil: Note does.
+	Stays func(string)
 }
 
 // Project projects what the system carries, and returns the changed paths. Entries that cannot be
@@ -193,8 +195,12 @@ func (p *Projector) takeBack(i item, at *place, have hostfiles.File, there bool,
 
 // noteKept notes that something is not taken back, unless nobody requested it.
 func (p *Projector) noteKept(i item, have hostfiles.File, why string) {
+	stays := p.Stays
+	if stays == nil {
+		stays = p.Note
+	}
 	if !i.Parent {
-		p.Note(fmt.Sprintf("%s %s stays, though no MachineConfig asks for it any more: %s", have.Kind, i.Path, why))
+		stays(fmt.Sprintf("%s %s stays, though no MachineConfig asks for it any more: %s", have.Kind, i.Path, why))
 	}
 }
 

@@ -11,8 +11,12 @@ import (
 
 // PutBack restores a file, directory or link at a path outside of /etc, whatever the system
 // carries. Like the projection it does so durably, follows no links, and removes no directory
-// that is not empty. nil removes what is there.
+// that is not empty. nil removes what is there. It returns an error for a file that is not Whole, and
+// changes nothing then.
 func (p *Projector) PutBack(name string, f *hostfiles.File) error {
+	if f != nil && !f.Whole() {
+		return errors.New("its content is not known")
+	}
 	labels, err := hostfiles.RunningLabels(p.Root)
 	if err != nil {
 		return err
@@ -80,23 +84,19 @@ func Settled(root string) (bool, error) {
 	return true, nil
 }
 
-// Drifted returns the paths at which a system differs from the entries that it carries, each
-// with what is there, or nil if nothing is. Owners by name are looked up in accounts.
-func Drifted(root string, accounts hostfiles.Accounts) (map[string]*hostfiles.File, error) {
+// Drifted returns the entries that a system carries, and from which it differs at their paths. Owners by
+// name are looked up in accounts.
+func Drifted(root string, accounts hostfiles.Accounts) (differ []hostfiles.Entry, err error) {
 	carried, err := Read(root)
-	found := map[string]*hostfiles.File{}
 	for _, e := range carried.Entries {
 		have, there, err := hostfiles.Look(root, e.Path)
 		if err != nil {
 			return nil, err
 		}
 		want, err := accounts.Owned(e)
-		switch {
-		case !there:
-			found[e.Path] = nil
-		case err != nil || have.Entry != want:
-			found[e.Path] = &have
+		if !there || err != nil || have.Entry != want {
+			differ = append(differ, e)
 		}
 	}
-	return found, err
+	return differ, err
 }

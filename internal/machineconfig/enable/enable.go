@@ -8,8 +8,10 @@ package enable
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"machine-pivot/internal/hostfiles"
@@ -28,6 +30,9 @@ type Install struct {
 // dependencies are the options that name depending units, each with the suffix of a depending
 // unit's directory of links.
 var dependencies = map[string]string{"WantedBy": ".wants", "RequiredBy": ".requires", "UpheldBy": ".upholds"}
+
+// Suffixes returns the suffixes of the directories in Dir whose links enable a unit.
+func Suffixes() []string { return slices.Sorted(maps.Values(dependencies)) }
 
 // errNoInstance is the error of a template without a default instance.
 var errNoInstance = errors.New("it is a template without a DefaultInstance=")

@@ -241,12 +241,7 @@ func must(t *testing.T, err error) {
 func TestLargestFile(t *testing.T) {
 	h := hostdir.New(t)
 	for _, size := range []int{ignition.MaxContent, ignition.MaxContent + 1} {
-		var packed bytes.Buffer
-		z := gzip.NewWriter(&packed)
-		_, err := z.Write(bytes.Repeat([]byte("x"), size))
-		must(t, errors.Join(err, z.Close()))
-		spec := "  config: {ignition: {version: 3.4.0}, storage: {files: [{path: /etc/large, contents: {compression: gzip, source: \"data:;base64," +
-			base64.StdEncoding.EncodeToString(packed.Bytes()) + "\"}}]}}\n"
+		spec := withFile("/etc/large", 'x', size)
 		_, report := authored.Decode("", []byte("apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: a, labels: {machineconfiguration.openshift.io/role: worker}}\nspec:\n"+spec),
 			authored.Rules{KernelArguments: kargs.DefaultPolicy()})
 		changed, notes, err := apply(t, h, spec)
@@ -260,6 +255,50 @@ func TestLargestFile(t *testing.T) {
 	h.Write("/etc/large", bytes.Repeat([]byte("y"), ignition.MaxContent))
 	if drift := verify(t, h); drift == "" {
 		t.Error("no drift, though the file differs")
+	}
+}
+
+// withFile returns a MachineConfig with a file of one repeated byte.
+func withFile(path string, b byte, size int) string {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write(bytes.Repeat([]byte{b}, size)); errors.Join(err, z.Close()) != nil {
+		panic("a buffer cannot be written")
+	}
+	return "  config: {ignition: {version: 3.4.0}, storage: {files: [{path: " + path + ", contents: {compression: gzip, source: \"data:;base64," +
+		base64.StdEncoding.EncodeToString(packed.Bytes()) + "\"}}]}}\n"
+}
+
+// TestLargestFileLive (D267): a change whose contents, the old and the new ones together, are too large for a change
+// of the running system needs a reboot whatever the rules say. The plan says so, and the run does that.
+func TestLargestFileLive(t *testing.T) {
+	for _, path := range []string{"/etc/app/conf", "/opt/app/conf"} {
+		c := newVarChanger(t)
+		c.Write(disruption.RulesPath, []byte(liveVarRules+"- {path: /etc/app, actions: [{type: None}]}\n"))
+		for n, content := range []struct {
+			b       byte
+			reboots int
+		}{{'x', 0}, {'y', 1}} {
+			spec := withFile(path, content.b, ignition.MaxContent)
+			plan, err := c.story(spec).Plan(t.Context(), day2.Prepared{})
+			must(t, err)
+			if reasons := strings.Join(plan.RebootReasons(), "; "); plan.Reboots != content.reboots || strings.Contains(reasons, "too large") != (content.reboots == 1) {
+				t.Fatalf("%s, %d: %d reboots: %q", path, n, plan.Reboots, reasons)
+			}
+			c.when = day2.RebootNever
+			if _, err := c.story(spec).Run(t.Context(), day2.Prepared{}); (err != nil) != (content.reboots == 1) || fault.KindOf(err) == fault.BadInput {
+				t.Fatalf("%s, %d, never: %v", path, n, err)
+			}
+			c.when = day2.RebootLater
+			c.apply(spec, content.reboots == 1)
+			if content.reboots == 1 {
+				c.Boot()
+				project(t, c.Host)
+			}
+			if drift := verify(t, c.Host); drift != "" {
+				t.Errorf("%s, %d: drift %q", path, n, drift)
+			}
+		}
 	}
 }
 

@@ -183,6 +183,57 @@ func TestLiveVarGoesBack(t *testing.T) {
 	}
 }
 
+// TestLiveVarCannotBePutBack (D265): what is outside of /etc and cannot be put back is a reason for a reboot, also at
+// a path that stays as it is: the plan says so, nothing of it is lost, and a commit is possible. For what users put
+// there see TestUsersObstructGoesBack.
+func TestLiveVarCannotBePutBack(t *testing.T) {
+	changed := strings.Replace(liveVar1, "data:,one", "data:,two", 1)
+	for name, c := range map[string]struct{ path, do, because string }{
+		"a large file":            {"/var/opt/app/conf", "truncate -s 17M conf", "it is too large"},
+		"a large file that stays": {"/var/opt/app/gone", "truncate -s 17M gone", "it is too large"},
+		"a FIFO":                  {"/var/opt/app/conf", "rm conf && mkfifo conf", "it is no file, directory or link"},
+		"a FIFO that stays":       {"/var/opt/app/gone", "rm gone && mkfifo gone", "it is no file, directory or link"},
+		"a directory":             {"/var/opt/app/gone", "rm gone && mkdir gone && touch gone/mine", "it is a directory, and a file comes there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sample.Short(t, 3)
+			m := newVarChanger(t)
+			m.apply(liveVar1, true)
+			shell(t, m.Host, "cd var/opt/app && "+c.do)
+			there := func() string { return shell(t, m.Host, "stat -c '%F %s %i' ."+c.path) }
+			before := there()
+			plan, err := m.story(changed).Plan(t.Context(), day2.Prepared{})
+			must(t, err)
+			_, err = m.story(changed).Run(t.Context(), day2.Prepared{})
+			want := c.path + ": what is there could not be put back by a change without a reboot: " + c.because
+			if plan.Reboots != 1 || !strings.Contains(strings.Join(plan.RebootReasons(), "; "), want) || fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), want) {
+				t.Errorf("plan %q, error %v, want %q", plan.RebootReasons(), err, want)
+			}
+			m.when = day2.RebootLater
+			if m.apply(changed, true); there() != before {
+				t.Errorf("there is %s, want %s", there(), before)
+			}
+		})
+	}
+}
+
+// TestLiveVarAside (D265): what is moved aside outside of /etc is named, also if it comes while the change is made.
+func TestLiveVarAside(t *testing.T) {
+	c := newVarChanger(t)
+	c.apply(liveVar1, true)
+	c.fails = map[string]error{"reload app.service": errors.New("it is broken")}
+	c.services.before = func(call string) {
+		if call == "reload app.service" {
+			shell(t, c.Host, "truncate -s 17M var/opt/app/conf")
+			c.services.before = nil
+		}
+	}
+	_, err := c.story(strings.Replace(liveVar1, "data:,one", "data:,two", 1)).Run(t.Context(), day2.Prepared{})
+	if err == nil || !strings.Contains(err.Error(), "all of the change is taken back") || string(c.Read("/var/opt/app/conf")) != "one" || !strings.Contains(c.notes, "/var/opt/app: conf was in the way, and is .obstructs-") {
+		t.Errorf("%v: %.9q, %s", err, c.Read("/var/opt/app/conf"), c.notes)
+	}
+}
+
 // TestLiveVarForward (P56): killed at any effect, a change outside of /etc and of a password was
 // never begun, or the next run finishes it.
 func TestLiveVarForward(t *testing.T) {

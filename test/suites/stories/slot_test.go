@@ -444,6 +444,103 @@ func TestWindowClosesMeanwhile(t *testing.T) {
 	}
 }
 
+// TestWindowClockSetBack (D268): a clock that was ahead and is corrected does not have the machine changed outside of its
+// window, nor wait for the time that the clock has shown.
+func TestWindowClockSetBack(t *testing.T) {
+	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		ahead  time.Duration
+		closes bool // the window closes by the wrong clock; it is corrected later, while the next one is waited for
+	}{
+		"in the window":          {1000 * time.Hour, false},
+		"after the window":       {1000 * time.Hour, true},
+		"in the next window":     {12 * time.Hour, false},
+		"after the next window":  {12 * time.Hour, true},
+		"a week, in the window":  {7 * 24 * time.Hour, false},
+		"an hour, in the window": {14*time.Hour + 30*time.Minute, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMember(t)
+			m.clock = noon.Add(c.ahead)
+			granted, corrected := false, false
+			serve := m.server.Config.Handler
+			m.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case granted:
+				case c.closes:
+					m.clock = m.clock.Add(3 * time.Hour)
+				default:
+					m.clock, corrected = noon, true
+				}
+				granted = true
+				serve.ServeHTTP(w, r)
+			})
+			m.wait = func() error {
+				if granted && !corrected {
+					m.clock, corrected = noon, true
+				}
+				return nil
+			}
+			changed, err := m.inWindow(func(machine *machine.Machine) { machine.Window = "02:00-04:00 UTC" })
+			if opened := time.Date(2026, 11, 23, 2, 0, 0, 0, time.UTC); err != nil || !changed || m.clock.Before(opened) || m.clock.Sub(opened) > 5*time.Minute || m.Reboots != 1 {
+				t.Errorf("changed %v at %v, %v, %d reboots", changed, m.clock, err, m.Reboots)
+			}
+			m.expectSlot(true, "pre-reboot steady-state pre-reboot")
+		})
+	}
+}
+
+// TestWindowBeforeEachChange (D269): the window is looked at again right before a change of the running system, and
+// before a reboot into what is committed already.
+func TestWindowBeforeEachChange(t *testing.T) {
+	unlocked := func(run func() error) error { return run() }
+	opened := time.Date(2026, 11, 24, 2, 0, 0, 0, time.UTC)
+	// late lets the window close when a step begins within it.
+	late := func(m *machine.Machine, clock *time.Time, step pivot.Step) {
+		emit := m.Progress.Emit
+		m.Progress.Emit = func(e pivot.Event) {
+			if e.Kind == pivot.EventBegan && e.Step == step && clock.Day() == 23 && clock.Hour() == 2 {
+				*clock = clock.Add(3 * time.Hour)
+			}
+			if emit != nil {
+				emit(e)
+			}
+		}
+		m.Window = "02:00-04:00 UTC"
+	}
+	t.Run("live", func(t *testing.T) {
+		c := newChanger(t)
+		clock := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+		a := c.story(liveV2)
+		a.Progress.Now = func() time.Time { return clock }
+		a.Retry.Now = a.Progress.Now
+		a.Retry.Sleep = func(_ context.Context, d time.Duration) error { clock = clock.Add(d); return nil }
+		late(a.Machine, &clock, pivot.StepPreflight)
+		c.services.before = func(call string) {
+			if clock.Before(opened) || clock.Sub(opened) > 5*time.Minute {
+				t.Errorf("%s at %v", call, clock)
+			}
+		}
+		if changed, err := day2.InWindow(t.Context(), a.Machine, a, false, unlocked); err != nil || !changed || len(c.calls) == 0 {
+			t.Errorf("changed %v at %v, %v, calls %q", changed, clock, err, c.calls)
+		}
+	})
+	t.Run("reboot", func(t *testing.T) {
+		m := newMember(t)
+		r := day2.Rebase{Machine: m.newMachine(), Image: m.Image}
+		if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
+			t.Fatal(err)
+		}
+		changed, err := m.inWindow(func(machine *machine.Machine) {
+			machine.FleetLock = settings.None
+			late(machine, &m.clock, pivot.StepObserve)
+		})
+		if err != nil || !changed || m.clock.Before(opened) || m.clock.Sub(opened) > 5*time.Minute || m.Reboots != 1 {
+			t.Errorf("changed %v at %v, %v, %d reboots", changed, m.clock, err, m.Reboots)
+		}
+	})
+}
+
 // TestWindowStopped: stopping the wait changes nothing and keeps the download for later.
 func TestWindowStopped(t *testing.T) {
 	m := newMember(t)

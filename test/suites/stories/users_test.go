@@ -74,35 +74,56 @@ func (c *changer) expectSafe() {
 	}
 }
 
-// TestUsersObstruct (D65, D66): a user who owns a directory of entries puts something in the way.
-// The change is made all the same, in the running system and by a commit; nothing is followed,
-// nothing of the user's is lost, and a change that fails is taken back.
-func TestUsersObstruct(t *testing.T) {
-	for _, c := range []struct{ name, do, over string }{
+// obstruction is what a user does in a directory of entries; over is what the user mounts something over.
+type obstruction struct{ name, do, over string }
+
+func obstructions() []obstruction {
+	return []obstruction{
 		{name: "a mount over the directory", do: "mkfifo conf.d/hidden", over: "/conf.d"},
 		{name: "a mount over the directory above it", do: "mkfifo conf.d/hidden", over: "/"},
 		{name: "a mount over the file", do: "rm conf.d/*; mkdir conf.d/50-site.conf", over: "/conf.d/50-site.conf"},
 		{name: "a link in place of the directory", do: "rm -r conf.d && ln -s ../tmpfiles.d conf.d"},
+		{name: "a link to itself", do: "rm -r conf.d && ln -s conf.d conf.d"},
 		{name: "a link to a directory of root", do: "rm -r conf.d && ln -s /etc conf.d"},
 		{name: "a file in place of the directory", do: "rm -r conf.d && touch conf.d"},
 		{name: "no directory", do: "rm -r conf.d"},
 		{name: "a directory in place of the file", do: "rm conf.d/* && mkdir -p conf.d/50-site.conf/full/of"},
 		{name: "a FIFO in place of the file", do: "rm conf.d/* && mkfifo conf.d/50-site.conf"},
 		{name: "a large file", do: "truncate -s 17M conf.d/50-site.conf"},
+		{name: "files that are together too large", do: "truncate -s 14M conf.d/50-site.conf"},
 		{name: "a link in place of the file", do: "ln -sf ../../tmpfiles.d/50-site.conf conf.d/50-site.conf"},
-	} {
+	}
+}
+
+// obstructed returns a machine on which the user has done that.
+func obstructed(t *testing.T, by obstruction) *changer {
+	t.Helper()
+	m := newUsers(t)
+	for _, dir := range []string{"etc/app", "var/data"} {
+		shell(t, m.Host, "cd "+dir+" && setpriv --reuid=1500 --regid=1500 --clear-groups sh -c '"+by.do+"'")
+	}
+	if by.over != "" {
+		mountedBy(t, m.Path("/etc/app"+by.over))
+		mountedBy(t, m.Path("/var/data"+by.over))
+	}
+	return m
+}
+
+// TestUsersObstruct (D65, D66, D266, D270): a user who owns a directory of entries puts something in the way.
+// The machine can be watched; the change is made all the same, in the running system and by a commit; nothing is followed,
+// and nothing of the user's is lost.
+func TestUsersObstruct(t *testing.T) {
+	for _, c := range obstructions() {
 		t.Run(c.name, func(t *testing.T) {
 			sample.Short(t, 4)
-			m := newUsers(t)
-			for _, dir := range []string{"etc/app", "var/data"} {
-				shell(t, m.Host, "cd "+dir+" && setpriv --reuid=1500 --regid=1500 --clear-groups sh -c '"+c.do+"'")
-			}
-			if c.over != "" {
-				mountedBy(t, m.Path("/etc/app"+c.over))
-				mountedBy(t, m.Path("/var/data"+c.over))
-			}
-			if drift := verify(t, m.Host); !strings.Contains(drift, "/etc/app/conf.d/50-site.conf") || !strings.Contains(drift, "/var/data/conf.d/50-site.conf") {
-				t.Errorf("drift %q", drift)
+			m := obstructed(t, c)
+			watch := day2.Watch{Machine: m.newMachine(), Every: time.Hour, UntilDrift: true, Tell: func([]string) {}}
+			watched, err := watch.Run(t.Context())
+			must(t, err)
+			for _, drift := range []string{verify(t, m.Host), strings.Join(watched, "; ")} {
+				if !strings.Contains(drift, "/etc/app/conf.d/50-site.conf") || !strings.Contains(drift, "/var/data/conf.d/50-site.conf") {
+					t.Errorf("drift %q", drift)
+				}
 			}
 			m.when = day2.RebootNever
 			if _, err := m.story(usersOwn("live", "")).Run(t.Context(), day2.Prepared{}); err != nil {
@@ -124,6 +145,44 @@ func TestUsersObstruct(t *testing.T) {
 			if drift := verify(t, m.Host); drift != "" {
 				t.Errorf("drift %s", drift)
 			}
+		})
+	}
+}
+
+// TestUsersObstructGoesBack (D265, D266): what a user has put in the way stops no change that fails from being
+// taken back, and no repair. What cannot be put back is moved aside, and named, and no empty file is in its place.
+func TestUsersObstructGoesBack(t *testing.T) {
+	for _, c := range obstructions() {
+		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 4)
+			m := obstructed(t, c)
+			aside := func() string {
+				return shell(t, m.Host, "find etc/app var/data -name '*50-site.conf' '(' -type p -o -type d -o -size +16M ')' -printf '%i %y %s\\n' 2>/dev/null | sort")
+			}
+			before := aside()
+			m.when = day2.RebootNever
+			m.fails = map[string]error{"reload app.service": errors.New("it is broken")}
+			failing := usersOwn("fails", "") + "      - {path: /etc/fails, contents: {source: \"data:,fails\"}}\n"
+			if _, err := m.story(failing).Run(t.Context(), day2.Prepared{}); err == nil || !strings.Contains(err.Error(), "it is broken; all of the change is taken back") {
+				t.Fatalf("error %v", err)
+			}
+			m.expectSafe()
+			if got := aside(); got != before {
+				t.Errorf("aside is %q, want %q", got, before)
+			}
+			if notes := m.notes; before != "" && c.over == "" && (strings.Count(notes, "is not put back if the change fails: ") != 2 || strings.Count(notes, "50-site.conf was in the way, and is .obstructs-") != 2) {
+				t.Errorf("notes %s", notes)
+			}
+			if got := shell(t, m.Host, "find etc/app var/data -name 50-site.conf -type f -empty 2>/dev/null || true"); got != "" {
+				t.Errorf("empty: %s", got)
+			}
+			m.fails = nil
+			repair := m.story("")
+			repair.Repair, repair.Config = true, day2.Config{}
+			if _, err := repair.Run(t.Context(), day2.Prepared{}); err != nil {
+				t.Errorf("repair: %v", err)
+			}
+			m.expectSafe()
 		})
 	}
 }
