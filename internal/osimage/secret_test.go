@@ -46,12 +46,8 @@ func TestPullSecretOrder(t *testing.T) {
 			t.Errorf("%s has the pull secret: %v", place, err)
 		}
 		write(i, wrong, right)
-		hint := "the registry refused the credentials for " + h.registry.Host() + " in " + h.root + place
-		if i == len(places)-1 {
-			hint = "in the places of containers-auth.json(5)"
-		}
 		_, err := h.lookUp(t.Context(), ref)
-		refused(t, err, fault.Refused, "unauthorized", hint)
+		refused(t, err, fault.Refused, "unauthorized", "the registry refused the credentials for "+h.registry.Host()+" in "+h.root+place)
 	}
 }
 

@@ -42,13 +42,14 @@ const (
 
 // endpoints returns the endpoints of an image in the order in which to try them.
 func (h *Host) endpoints(ref imageref.Reference) ([]endpoint, error) {
-	sys := &types.SystemContext{DockerRegistryUserAgent: "pivot", ArchitectureChoice: h.Architecture}
-	if root := h.path("/"); root != "/" {
-		sys.RootForImplicitAbsolutePaths = root
-	}
 	if !ref.Remote() {
 		at := h.local(ref)
-		return []endpoint{{ref: at, sys: sys, classifier: classifier{ref: at, root: h.path("/")}}}, nil
+		sys := &types.SystemContext{ArchitectureChoice: h.Architecture}
+		return []endpoint{{ref: at, sys: sys, classifier: classifier{ref: at, root: h.root()}}}, nil
+	}
+	sys, err := h.context()
+	if err != nil {
+		return nil, fault.New(fault.Refused, "cannot use the registries configuration: %w", err)
 	}
 	proxies, err := h.proxies()
 	if err != nil {
@@ -74,12 +75,17 @@ func (h *Host) endpoints(ref imageref.Reference) ([]endpoint, error) {
 // local returns the reference to a local image below the host's root, or ref if there is no
 // such image. The signature policy is applied to the name that the image has on the host.
 func (h *Host) local(ref imageref.Reference) imageref.Reference {
-	if below := h.path(ref.Name()); filepath.IsAbs(ref.Name()) {
-		if _, err := os.Stat(below); err == nil {
-			return ref.At(below)
-		}
+	if !filepath.IsAbs(ref.Name()) {
+		return ref
 	}
-	return ref
+	below, err := h.path(ref.Name())
+	if err != nil {
+		return ref
+	}
+	if _, err := os.Stat(below); err != nil {
+		return ref
+	}
+	return ref.At(below)
 }
 
 // pullSources returns the image's mirrors followed by its own registry, according to
@@ -119,12 +125,13 @@ func (h *Host) registryEndpoint(sys *types.SystemContext, ref imageref.Reference
 	if secret.found {
 		own.DockerProxy = newGuarded(sys, ref.Host(), source.Endpoint.Insecure, signaturesOf(sys, ref)).proxyFor
 	}
-	registry, err := newRegistry(&own, source.Reference)
+	certificates, err := h.certificates(ref.Host())
 	if err != nil {
-		return endpoint{}, fault.New(fault.Refused, "cannot find the certificates for %s: %w", ref.Host(), err)
+		return endpoint{}, fault.New(fault.Refused, "cannot read the certificates for %s: %w", ref.Host(), err)
 	}
+	registry := newRegistry(&own, source.Reference, certificates)
 	registry.pause = h.retryPolicy().Pause
-	c := classifier{ref: ref, secret: secret, root: h.path("/"), proxy: proxyFor(sys, ref.Host())}
+	c := classifier{ref: ref, secret: secret, root: h.root(), proxy: proxyFor(sys, ref.Host())}
 	return endpoint{ref: ref, sys: &own, registry: registry, classifier: c, err: refusal}, nil
 }
 
@@ -153,8 +160,10 @@ func refusalOf(sys *types.SystemContext, source sysregistriesv2.PullSource) (ref
 }
 
 func blocked(sys *types.SystemContext, registry *sysregistriesv2.Registry) error {
+	described := *sys
+	described.SystemRegistriesConfPath = "" // it may be behind a link, which need not be known to change the file
 	return fault.New(fault.Refused, "registry %s is blocked in registries.conf", registry.Prefix).
-		WithHint("allow it, or give it a mirror, in one of %s", sysregistriesv2.ConfigurationSourceDescription(sys))
+		WithHint("allow it, or give it a mirror, in one of %s", sysregistriesv2.ConfigurationSourceDescription(&described))
 }
 
 // failure is the error of an endpoint when it was tried for an image or a layer.

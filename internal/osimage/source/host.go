@@ -23,16 +23,16 @@ package source
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"machine-pivot/internal/retry"
 )
 
 // Host is the machine whose configuration determines where images come from and which are
-// accepted. Files that its policy names (keyPath) are looked up below Root too. Paths in the
-// environment (such as CONTAINERS_REGISTRIES_CONF) and directories of signatures (a file:
-// lookaside) are used unchanged.
+// accepted. Files are the ones that the host itself would read if it was started from Root: symbolic
+// links are followed below Root, and out of it only if what they lead to is not there. Files that its policy names (keyPath) are looked up below Root too.
+// Paths in the environment (such as CONTAINERS_REGISTRIES_CONF), in the home directory, and
+// directories of signatures (a file: lookaside) are used unchanged.
 type Host struct {
 	Root     string               // the host's root directory, for default paths; "" is "/"
 	AuthFile string               // the pull secret; "" searches the paths of PullSecrets
@@ -75,6 +75,3 @@ func (h *Host) retryPolicy() retry.Policy {
 	p.Sleep, p.Now = h.Retry.Sleep, h.Retry.Now
 	return p
 }
-
-// path returns a path on the host below its root directory.
-func (h *Host) path(name string) string { return filepath.Join(cmp.Or(h.Root, "/"), name) }

@@ -108,16 +108,12 @@ func (r *registry) readDigested(ctx context.Context, below string, digest digest
 
 // read requests something in the repository and returns the body of the answer, of at most most bytes.
 func (r *registry) read(ctx context.Context, path string, most int64) ([]byte, error) {
-	client, err := r.client()
-	if err != nil {
-		return nil, err
-	}
 	request, err := r.request(ctx, http.MethodGet, r.inRepository(path))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Accept", imgspec.MediaTypeImageIndex+", "+imgspec.MediaTypeImageManifest+", */*")
-	response, err := client.Do(request)
+	response, err := r.client().Do(request)
 	if err != nil {
 		return nil, err
 	}

@@ -46,14 +46,30 @@ func (s secret) hint(host string) string {
 	return fmt.Sprintf("no credentials for %s in any of %s", host, strings.Join(s.looked, ", "))
 }
 
+// librarySecret returns the first of the library's own paths. It is the only one that is below the host's root.
+func librarySecret() string { return fmt.Sprintf("/run/containers/%d/auth.json", os.Getuid()) }
+
+// secrets returns the paths that are searched. With another root that includes the library's, since the library
+// does not follow links there.
+func (h *Host) secrets() []string {
+	if h.root() == "/" {
+		return PullSecrets()
+	}
+	return append(PullSecrets(), librarySecret())
+}
+
 // findSecret chooses the pull secret for an image, given its name at the endpoint, and reads
 // the credentials.
 func (h *Host) findSecret(sys *types.SystemContext, name reference.Named) (types.DockerAuthConfig, secret, error) {
 	paths := []string{h.AuthFile}
 	if h.AuthFile == "" {
 		paths = nil
-		for _, known := range PullSecrets() {
-			paths = append(paths, h.path(known))
+		for _, known := range h.secrets() {
+			path, err := h.path(known)
+			if err != nil {
+				return types.DockerAuthConfig{}, secret{}, err
+			}
+			paths = append(paths, path)
 		}
 	}
 	s := secret{path: h.AuthFile, looked: paths}
@@ -74,7 +90,11 @@ func (h *Host) findSecret(sys *types.SystemContext, name reference.Named) (types
 	if h.AuthFile != "" {
 		return types.DockerAuthConfig{}, s, nil
 	}
-	found, err := credentials(sys, "", name)
+	own := *sys
+	if h.checkWay(h.shown(librarySecret())) != nil {
+		own.RootForImplicitAbsolutePaths = noRegistriesConfDir // its file there was read above; what the link leads to outside is not the host's
+	}
+	found, err := credentials(&own, "", name)
 	if err != nil {
 		err = fmt.Errorf("cannot read the pull secrets of containers-auth.json(5): %w", err)
 	}
