@@ -53,17 +53,47 @@ func asOCI(img v1.Image) v1.Image {
 	return mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
 }
 
-// TestLocalBelowRoot: paths of local images are below the host's root.
+// TestLocalBelowRoot: paths of local images are below the host's root, where their directories need not exist outside.
+// Their scopes in the policy are the paths that they have on the host, without links.
 func TestLocalBelowRoot(t *testing.T) {
-	repo, commit := archive(t)
-	h := newLocalHost(t)
-	if err := os.Rename(writeMedium(t, "oci", legacy(t, repo, commit)), h.root+"/medium"); err != nil {
-		t.Fatal(err)
-	}
-	h.write("/etc/containers/policy.json", `{"default":[{"type":"reject"}],"transports":{"oci":{"/medium":[{"type":"insecureAcceptAnything"}]}}}`)
-	image, err := h.lookUp(t.Context(), parse(t, "oci:/medium"))
-	if err != nil || image.Commit != commit || !strings.HasPrefix(image.Reference.String(), "oci:/medium@") {
-		t.Errorf("%+v, %v", image, err)
+	img := plain(t)
+	const accept, reject = `[{"type":"insecureAcceptAnything"}]`, `[{"type":"reject"}]`
+	for _, transport := range localMedia() {
+		h := newLocalHost(t)
+		if err := os.MkdirAll(h.root+"/only/below", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(writeMedium(t, transport, img), h.root+"/only/below/os"); err != nil {
+			t.Fatal(err)
+		}
+		h.link("/media", "/only/below")
+		linked := filepath.Join(t.TempDir(), "root")
+		if err := os.Symlink(h.root, linked); err != nil {
+			t.Fatal(err)
+		}
+		for _, root := range []string{h.root, linked} {
+			h.puller.Root = root
+			for path, scopes := range map[string][]string{"/only/below/os": {"/only/below/os", "/only/below", "/only"}, "/media/os": {"/only/below/os", "/only"}, "/only/../media/os": {"/only/below"}} {
+				for _, scope := range scopes {
+					if transport == "docker-archive" {
+						scope = "" // the only scope that this transport has
+					}
+					h.write("/etc/containers/policy.json", `{"default":`+reject+`,"transports":{"`+transport+`":{"`+scope+`":`+accept+`}}}`)
+					image, err := h.lookUp(t.Context(), parse(t, transport+":"+path))
+					if err != nil || !strings.HasPrefix(image.Reference.String(), transport+":"+path+"@") || image.Source.Name() != root+"/only/below/os" {
+						t.Errorf("%s:%s by %q: %+v, %v", transport, path, scope, image, err)
+					}
+				}
+			}
+			if transport == "docker-archive" {
+				continue
+			}
+			for _, scope := range []string{h.root, filepath.Dir(h.root), "/media"} {
+				h.write("/etc/containers/policy.json", `{"default":`+reject+`,"transports":{"`+transport+`":{"`+scope+`":`+accept+`}}}`)
+				_, err := h.lookUp(t.Context(), parse(t, transport+":/media/os"))
+				refused(t, err, fault.Refused, "by default: reject", "")
+			}
+		}
 	}
 }
 

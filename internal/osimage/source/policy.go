@@ -44,7 +44,7 @@ func (h *Host) rulingOn(ctx context.Context, at endpoint, ref imageref.Reference
 		return ruling{}, imagefault.Final(fault.New(fault.Refused, "cannot read the signature policy: %w", err).
 			WithHint("correct %s, see containers-policy.json(5)", policy.origin))
 	}
-	requested, err := libraryRef(ref)
+	requested, err := h.requested(at.ref, ref)
 	if err != nil {
 		return ruling{}, err
 	}
