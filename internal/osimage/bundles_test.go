@@ -81,6 +81,27 @@ func TestBundleIdentities(t *testing.T) {
 	}
 }
 
+// TestBundleOfTheNameAskedFor: a signature of a tag is accepted for the digest that was found by that tag, also from a
+// mirror that serves a layer of it.
+func TestBundleOfTheNameAskedFor(t *testing.T) {
+	b := newBundled(t, func(name string) string { return name + ":x" })
+	b.policy(b.name, b.with(`,"signedIdentity":{"type":"matchExact"}`))
+	asked, pinned := parse(t, b.name+":x"), parse(t, b.name+"@"+b.digest)
+	opened, err := b.puller.OpenAs(t.Context(), pinned, asked)
+	if err != nil || opened.Reference != pinned {
+		t.Fatalf("%v, %v", opened, err)
+	}
+	if err := opened.Close(); err != nil {
+		t.Error(err)
+	}
+	_, err = b.puller.OpenAs(t.Context(), pinned, parse(t, b.name+":y"))
+	refused(t, err, fault.Refused, "does not accept for "+b.name+":y", "")
+	for _, other := range []string{b.name + "2:x", b.name + "@sha256:" + strings.Repeat("0", 64), "oci:/x"} {
+		_, err = b.puller.OpenAs(t.Context(), pinned, parse(t, other))
+		refused(t, err, fault.BadInput, "which is that of another image", "")
+	}
+}
+
 func none(string) string { return "" }
 
 func typed(kind string) func(string) string {

@@ -27,6 +27,7 @@ import (
 // the library determines the endpoints and their order.
 type endpoint struct {
 	ref        imageref.Reference // of the image at this endpoint
+	asked      imageref.Reference // the name that the signature policy is about
 	sys        *types.SystemContext
 	registry   *registry // nil for a local image
 	classifier classifier

@@ -16,7 +16,6 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imagefault"
-	"machine-pivot/internal/osimage/imageref"
 )
 
 // policyPath is the system's signature policy, containers-policy.json(5). Unlike in podman it
@@ -33,9 +32,9 @@ type ruling struct {
 	signed    bool // the reference requires a signature
 }
 
-// rulingOn finds the rule for a reference. It returns an error if the rule rejects every image.
-func (h *Host) rulingOn(ctx context.Context, at endpoint, ref imageref.Reference) (ruling, error) {
-	if remote := ref.OstreeRemote(); remote != "" {
+// rulingOn finds the rule for an image at an endpoint. It returns an error if the rule rejects every image.
+func (h *Host) rulingOn(ctx context.Context, at endpoint) (ruling, error) {
+	if remote := at.asked.OstreeRemote(); remote != "" {
 		return ruling{}, imagefault.Final(fault.New(fault.Refused, "checking the commit with the keys of the ostree remote %q is not implemented", remote).
 			WithHint("require signatures of the image in %s and use ostree-image-signed:docker://…", h.shown(policyPath)))
 	}
@@ -44,11 +43,11 @@ func (h *Host) rulingOn(ctx context.Context, at endpoint, ref imageref.Reference
 		return ruling{}, imagefault.Final(fault.New(fault.Refused, "cannot read the signature policy: %w", err).
 			WithHint("correct %s, see containers-policy.json(5)", policy.origin))
 	}
-	requested, err := h.requested(at.ref, ref)
+	requested, err := h.requested(at.ref, at.asked)
 	if err != nil {
 		return ruling{}, err
 	}
-	r := ruling{policy: policy, rule: policy.ruleFor(requested), requested: requested, signed: ref.Signed()}
+	r := ruling{policy: policy, rule: policy.ruleFor(requested), requested: requested, signed: at.asked.Signed()}
 	if err := r.allows(ctx, nameOnly{requested}); !errors.Is(err, errNotRead) {
 		return r, err
 	}
