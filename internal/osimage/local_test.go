@@ -199,7 +199,7 @@ func TestLocalArchive(t *testing.T) {
 	}
 }
 
-// TestLocalURLs: layers for which the manifest has URLs are read from the local image.
+// TestLocalURLs: layers for which the manifest has URLs are read from the local image, whatever medium it is on.
 func TestLocalURLs(t *testing.T) {
 	repo, commit := archive(t)
 	from := legacy(t, repo, commit)
@@ -221,12 +221,26 @@ func TestLocalURLs(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newLocalHost(t)
-	target := bare(t)
-	result, err := h.importRef(parse(t, "oci:"+writeMedium(t, "oci", img)), target)
-	if err != nil {
-		t.Fatal(err)
+	imports := func(reference string) {
+		t.Helper()
+		target := bare(t)
+		result, err := h.importRef(parse(t, reference), target)
+		if err != nil {
+			t.Errorf("%s: %v", reference, err)
+			return
+		}
+		checkImported(t, target, commit, result)
 	}
-	checkImported(t, target, commit, result)
+	for _, transport := range localMedia() {
+		path := writeMedium(t, transport, img)
+		imports(transport + ":" + path)
+		if strings.HasSuffix(transport, "-archive") {
+			if out, err := exec.Command("gzip", path).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			imports(transport + ":" + path + ".gz")
+		}
+	}
 }
 
 // TestLocalPolicy: the scopes of these transports are paths.
