@@ -202,6 +202,34 @@ func TestPolicyOfTheImage(t *testing.T) {
 	refused(t, err, fault.Refused, "cannot read the signature policy", "correct "+b.root+"/none.json")
 }
 
+// TestBrokenConfiguration: each file of the configuration that cannot be read is named, with what to do about it.
+func TestBrokenConfiguration(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	ref, _ := h.push("x", plain(t))
+	const named = "correct or remove the file that the error names"
+	certs := "/etc/containers/certs.d/" + h.registry.Host()
+	for _, c := range []struct{ path, content, want, hint string }{
+		{"/run/ostree", "a file where a directory should be", "cannot read pull secret ROOT/run/ostree/auth.json: ", "correct or remove ROOT/run/ostree/auth.json"},
+		{"/etc/ostree/auth.json", "", "cannot read pull secret ROOT/etc/ostree/auth.json: ", "correct or remove ROOT/etc/ostree/auth.json"},
+		{"/etc/ostree/auth.json", "{", "cannot read pull secret ROOT/etc/ostree/auth.json: ", "correct or remove ROOT/etc/ostree/auth.json"},
+		{"/etc/containers/registries.conf", "bad = [", "ROOT/etc/containers/registries.conf", named},
+		{"/etc/containers/registries.conf.d/1.conf", "bad = [", "ROOT/etc/containers/registries.conf.d/1.conf", named},
+		{"/etc/containers/registries.d/bad.yaml", "docker: [", "cannot read where signatures are kept: parsing ROOT/etc/containers/registries.d/bad.yaml", named},
+		{certs + "/own.cert", "", "ROOT" + certs + "/own.cert has no key", named},
+		{"/etc/containers/policy.json", "{", "cannot read the signature policy", "correct ROOT/etc/containers/policy.json"},
+		{"/etc/mco/proxy.env/file", "a directory where a file should be", "cannot read the proxy settings: ", "correct or remove ROOT/etc/mco/proxy.env"},
+	} {
+		h.write(c.path, c.content)
+		_, err := h.lookUp(t.Context(), ref)
+		refused(t, err, fault.Refused, strings.ReplaceAll(c.want, "ROOT", h.root), strings.ReplaceAll(c.hint, "ROOT", h.root))
+		h.remove(c.path)
+	}
+	h.remove("/etc/mco/proxy.env")
+	if _, err := h.lookUp(t.Context(), ref); err != nil {
+		t.Error(err)
+	}
+}
+
 // link makes a symbolic link in place of what is there.
 func (h *host) link(path, target string) {
 	h.t.Helper()

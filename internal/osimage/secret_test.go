@@ -79,5 +79,8 @@ func TestAuthFile(t *testing.T) {
 	refused(t, err, fault.Refused, "unauthorized", "no credentials for "+h.registry.Host()+" in any of "+h.puller.AuthFile)
 	h.remove("secret.json")
 	_, err = h.lookUp(t.Context(), ref)
-	refused(t, err, fault.Refused, "cannot read pull secret", "")
+	refused(t, err, fault.Refused, "cannot read pull secret", "--authfile")
+	h.write("secret.json", "{")
+	_, err = h.lookUp(t.Context(), ref)
+	refused(t, err, fault.Refused, "cannot read pull secret "+h.puller.AuthFile, "--authfile")
 }

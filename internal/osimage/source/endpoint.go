@@ -50,7 +50,7 @@ func (h *Host) endpoints(ref imageref.Reference) ([]endpoint, error) {
 	}
 	sys, err := h.context()
 	if err != nil {
-		return nil, fault.New(fault.Refused, "cannot use the registries configuration: %w", err)
+		return nil, unreadable("the registries configuration", err, namedInError)
 	}
 	proxies, err := h.proxies()
 	if err != nil {
@@ -59,7 +59,7 @@ func (h *Host) endpoints(ref imageref.Reference) ([]endpoint, error) {
 	sys.DockerProxy = proxies
 	sources, own, err := pullSources(sys, ref)
 	if err != nil {
-		return nil, fault.New(fault.Refused, "cannot use the registries configuration: %w", err)
+		return nil, unreadable("the registries configuration", err, namedInError)
 	}
 	all := make([]endpoint, len(sources))
 	for i, source := range sources {
@@ -113,22 +113,26 @@ func (h *Host) registryEndpoint(sys *types.SystemContext, ref imageref.Reference
 	ref = ref.At(source.Reference.Name()) // mirrors change the name only
 	credentials, secret, err := h.findSecret(sys, source.Reference)
 	if err != nil {
-		return endpoint{}, fault.New(fault.Refused, "%w", err)
+		return endpoint{}, err
 	}
 	refusal, err := refusalOf(sys, source)
 	if err != nil {
-		return endpoint{}, fault.New(fault.Refused, "cannot use the registries configuration: %w", err)
+		return endpoint{}, unreadable("the registries configuration", err, namedInError)
+	}
+	signatures, err := signaturesOf(sys, ref)
+	if err != nil {
+		return endpoint{}, unreadable("where signatures are kept", err, namedInError)
 	}
 	own := *sys
 	own.SystemRegistriesConfPath, own.SystemRegistriesConfDirPath = noRegistriesConf, noRegistriesConfDir
 	own.DockerAuthConfig = &credentials
 	own.DockerInsecureSkipTLSVerify = types.NewOptionalBool(source.Endpoint.Insecure)
 	if secret.found {
-		own.DockerProxy = newGuarded(sys, ref.Host(), source.Endpoint.Insecure, signaturesOf(sys, ref)).proxyFor
+		own.DockerProxy = newGuarded(sys, ref.Host(), source.Endpoint.Insecure, signatures).proxyFor
 	}
 	certificates, err := h.certificates(ref.Host())
 	if err != nil {
-		return endpoint{}, fault.New(fault.Refused, "cannot read the certificates for %s: %w", ref.Host(), err)
+		return endpoint{}, unreadable("the certificates for "+ref.Host(), err, namedInError)
 	}
 	registry := newRegistry(&own, source.Reference, certificates)
 	registry.pause = h.retryPolicy().Pause
@@ -136,15 +140,13 @@ func (h *Host) registryEndpoint(sys *types.SystemContext, ref imageref.Reference
 	return endpoint{ref: ref, sys: &own, registry: registry, classifier: c, err: refusal}, nil
 }
 
-// signaturesOf returns the address at which the signatures of an image are kept, or nil. An error in the
-// configuration is reported when they are read.
-func signaturesOf(sys *types.SystemContext, ref imageref.Reference) *url.URL {
+// signaturesOf returns the address at which the signatures of an image are kept, as registries.d says.
+func signaturesOf(sys *types.SystemContext, ref imageref.Reference) (*url.URL, error) {
 	library, err := libraryRef(ref)
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	at, _ := docker.SignatureStorageBaseURL(sys, library, false)
-	return at
+	return docker.SignatureStorageBaseURL(sys, library, false)
 }
 
 // refusalOf returns the reason why a pull source must not be used, or nil. A mirror of a

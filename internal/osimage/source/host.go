@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"time"
 
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/retry"
 )
 
@@ -59,6 +60,18 @@ func (h *Host) maxSilence() time.Duration {
 	}
 	return defaultPatience
 }
+
+// unreadable is the error for files of the host's configuration that cannot be read. file names what to correct.
+func unreadable(what string, err error, file string) error {
+	f := fault.New(fault.Refused, "cannot read %s: %w", what, err)
+	if fault.HintOf(err) != "" { // that is more exact
+		return f
+	}
+	return f.WithHint("correct or remove %s", file)
+}
+
+// namedInError is what to correct if the library has found it: its errors name the file.
+const namedInError = "the file that the error names"
 
 // maxNoticeDelay is the upper limit of noticeDelay.
 const maxNoticeDelay = 5 * time.Second

@@ -32,7 +32,7 @@ func (h *Host) proxies() (func(*url.URL) (*url.URL, error), error) {
 		text, err = os.ReadFile(path)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.Refused, "cannot read the proxy settings: %w", err)
+		return nil, unreadable("the proxy settings", err, h.shown(proxyEnvPath))
 	}
 	settings := proxySettings{file: parseEnvironmentFile(string(text)), path: path}
 	config := httpproxy.Config{NoProxy: settings.value("no_proxy")}

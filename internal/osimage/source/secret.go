@@ -67,7 +67,7 @@ func (h *Host) findSecret(sys *types.SystemContext, name reference.Named) (types
 		for _, known := range h.secrets() {
 			path, err := h.path(known)
 			if err != nil {
-				return types.DockerAuthConfig{}, secret{}, err
+				return types.DockerAuthConfig{}, secret{}, h.secretError(h.shown(known), err)
 			}
 			paths = append(paths, path)
 		}
@@ -77,11 +77,10 @@ func (h *Host) findSecret(sys *types.SystemContext, name reference.Named) (types
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && h.AuthFile == "" {
 			continue
 		} else if err != nil {
-			return types.DockerAuthConfig{}, s, fault.New(fault.Refused, "cannot read pull secret: %w", err).
-				WithHint("it is the one that --authfile names")
+			return types.DockerAuthConfig{}, s, h.secretError(path, err)
 		}
 		if found, err := credentials(sys, path, name); err != nil {
-			return types.DockerAuthConfig{}, s, fmt.Errorf("cannot read pull secret %s: %w", path, err)
+			return types.DockerAuthConfig{}, s, h.secretError(path, err)
 		} else if found != (types.DockerAuthConfig{}) {
 			s.path, s.found = path, true
 			return found, s, nil
@@ -96,10 +95,19 @@ func (h *Host) findSecret(sys *types.SystemContext, name reference.Named) (types
 	}
 	found, err := credentials(&own, "", name)
 	if err != nil {
-		err = fmt.Errorf("cannot read the pull secrets of containers-auth.json(5): %w", err)
+		err = unreadable("the pull secrets of containers-auth.json(5)", err, namedInError)
 	}
 	s.path, s.found = "the places of containers-auth.json(5)", found != (types.DockerAuthConfig{})
 	return found, s, err
+}
+
+// secretError is the error for a pull secret that cannot be read.
+func (h *Host) secretError(path string, err error) error {
+	if h.AuthFile != "" {
+		return fault.New(fault.Refused, "cannot read pull secret %s: %w", path, err).
+			WithHint("correct it, or name another one: it is the one that --authfile names")
+	}
+	return unreadable("pull secret "+path, err, path)
 }
 
 // credentials returns a file's credentials for an image. The path "" stands for the library's
