@@ -24,6 +24,10 @@ func ResolveIn(root, name string) (string, error) {
 		part := todo[0]
 		todo = todo[1:]
 		next := path.Join(at, part) // ".." of "/" is "/"
+		if next == "/" {
+			at = next // root itself may be a link
+			continue
+		}
 		info, err := os.Lstat(path.Join(root, next))
 		if err != nil {
 			return "", err

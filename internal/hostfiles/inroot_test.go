@@ -40,6 +40,13 @@ func TestResolveIn(t *testing.T) {
 	if _, err := hostfiles.ResolveIn(root, "/nothing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what is not there: %v", err)
 	}
+	linked := filepath.Join(t.TempDir(), "root")
+	if err := os.Symlink(root, linked); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := hostfiles.ResolveIn(linked, "/sbin/tool"); err != nil || got != linked+"/usr/bin/tool" {
+		t.Errorf("in a root that is a link: %s, %v", got, err)
+	}
 	if _, err := hostfiles.ResolveIn(root, "/loop"); err == nil {
 		t.Error("a loop has an end")
 	}

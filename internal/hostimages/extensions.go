@@ -8,7 +8,6 @@ import (
 
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/rpmrepo"
 	"machine-pivot/pivot"
@@ -104,11 +103,11 @@ func (e Extensions) path(name string) string { return e.from.Host.Path(name) }
 
 // with opens an image, calls work with it and closes it.
 func (e Extensions) with(ctx context.Context, image pivot.Image, work func(*osimage.Opened) error) error {
-	ref, err := imageref.Parse(image.Reference)
+	names, err := namingOf(image)
 	if err != nil {
 		return err
 	}
-	found, err := e.from.retrying(ctx, ref, e.from.Puller.Open)
+	found, err := e.from.retrying(ctx, names, e.from.open)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package hostimages
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -23,6 +24,7 @@ type Pulled struct {
 	Waiting func(error, retry.Pause) // called before each wait
 
 	opened   *osimage.Opened // the image that was opened last, if it is still open
+	openedAs naming          // the names by which it was opened
 	packages int64           // bytes that Extensions.Check found to be needed on the repository's file system
 }
 
@@ -35,7 +37,7 @@ func (p *Pulled) Resolve(ctx context.Context, image pivot.Image) (pivot.Image, e
 		return image, err
 	}
 	defer p.Close() // the import opens the image by its digest, not by this tag
-	found, err := p.retrying(ctx, ref, p.lookUp)
+	found, err := p.retrying(ctx, naming{ref, ref}, p.lookUp)
 	if err != nil {
 		return image, err
 	}
@@ -49,7 +51,7 @@ func (p *Pulled) Resolve(ctx context.Context, image pivot.Image) (pivot.Image, e
 // Check implements pivot.Images. It checks the local repository before it uses the network.
 func (p *Pulled) Check(ctx context.Context, image pivot.Image) error {
 	p.noteLabels()
-	ref, err := imageref.Parse(image.Reference)
+	names, err := namingOf(image)
 	if err != nil {
 		return err
 	}
@@ -60,7 +62,7 @@ func (p *Pulled) Check(ctx context.Context, image pivot.Image) error {
 	if err := p.Host.CheckRepoWritable(); err != nil {
 		return err
 	}
-	found, err := p.retrying(ctx, ref, p.lookUp)
+	found, err := p.retrying(ctx, names, p.lookUp)
 	if err != nil {
 		return err
 	}
@@ -74,15 +76,28 @@ func (p *Pulled) Check(ctx context.Context, image pivot.Image) error {
 	})
 }
 
+// naming is the names of an image.
+type naming struct {
+	ref   imageref.Reference // by which it is opened
+	asked imageref.Reference // by which it was asked for, perhaps with a tag; the signature policy is about this name
+}
+
+func namingOf(image pivot.Image) (n naming, err error) {
+	if n.ref, err = imageref.Parse(image.Reference); err == nil {
+		n.asked, err = imageref.Parse(cmp.Or(image.Follows, image.Reference))
+	}
+	return n, err
+}
+
 // retrying opens an image with open, and retries after transient failures.
-func (p *Pulled) retrying(ctx context.Context, ref imageref.Reference, open func(context.Context, imageref.Reference) (*osimage.Opened, error)) (found *osimage.Opened, err error) {
-	if ref.Remote() {
+func (p *Pulled) retrying(ctx context.Context, n naming, open func(context.Context, naming) (*osimage.Opened, error)) (found *osimage.Opened, err error) {
+	if n.ref.Remote() {
 		if err := p.Network(ctx); err != nil {
 			return nil, err
 		}
 	}
 	err = p.Retry.Do(ctx, p.Waiting, func(ctx context.Context) (err error) {
-		found, err = open(ctx, ref)
+		found, err = open(ctx, n)
 		return err
 	})
 	return found, err
@@ -90,16 +105,20 @@ func (p *Pulled) retrying(ctx context.Context, ref imageref.Reference, open func
 
 // lookUp opens an image, unless it is open already. The open image can be used because its
 // reference has a digest.
-func (p *Pulled) lookUp(ctx context.Context, ref imageref.Reference) (*osimage.Opened, error) {
-	if p.opened != nil && p.opened.Reference == ref {
+func (p *Pulled) lookUp(ctx context.Context, n naming) (*osimage.Opened, error) {
+	if p.opened != nil && p.opened.Reference == n.ref && p.openedAs == n {
 		return p.opened, nil
 	}
 	p.Close()
-	found, err := p.Puller.Open(ctx, ref)
+	found, err := p.open(ctx, n)
 	if err == nil {
-		p.opened = found
+		p.opened, p.openedAs = found, n
 	}
 	return found, err
+}
+
+func (p *Pulled) open(ctx context.Context, n naming) (*osimage.Opened, error) {
+	return p.Puller.OpenAs(ctx, n.ref, n.asked)
 }
 
 // Close closes the image that was opened last, if it is still open.
@@ -114,11 +133,11 @@ func (p *Pulled) Close() {
 // Check has left it open. After a failed Import the image is opened again.
 func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pivot.Amount)) (pivot.Image, error) {
 	defer p.Close()
-	ref, err := imageref.Parse(image.Reference)
+	names, err := namingOf(image)
 	if err != nil {
 		return pivot.Image{}, err
 	}
-	found, err := p.lookUp(ctx, ref)
+	found, err := p.lookUp(ctx, names)
 	if err != nil {
 		return pivot.Image{}, err
 	}

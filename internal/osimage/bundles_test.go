@@ -1,10 +1,16 @@
 package osimage_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/test/worlds/oscontainer"
@@ -81,6 +87,27 @@ func TestBundleIdentities(t *testing.T) {
 	}
 }
 
+// TestBundleOfTheNameAskedFor: a signature of a tag is accepted for the digest that was found by that tag, also from a
+// mirror that serves a layer of it.
+func TestBundleOfTheNameAskedFor(t *testing.T) {
+	b := newBundled(t, func(name string) string { return name + ":x" })
+	b.policy(b.name, b.with(`,"signedIdentity":{"type":"matchExact"}`))
+	asked, pinned := parse(t, b.name+":x"), parse(t, b.name+"@"+b.digest)
+	opened, err := b.puller.OpenAs(t.Context(), pinned, asked)
+	if err != nil || opened.Reference != pinned {
+		t.Fatalf("%v, %v", opened, err)
+	}
+	if err := opened.Close(); err != nil {
+		t.Error(err)
+	}
+	_, err = b.puller.OpenAs(t.Context(), pinned, parse(t, b.name+":y"))
+	refused(t, err, fault.Refused, "does not accept for "+b.name+":y", "")
+	for _, other := range []string{b.name + "2:x", b.name + "@sha256:" + strings.Repeat("0", 64), "oci:/x"} {
+		_, err = b.puller.OpenAs(t.Context(), pinned, parse(t, other))
+		refused(t, err, fault.BadInput, "which is that of another image", "")
+	}
+}
+
 func none(string) string { return "" }
 
 func typed(kind string) func(string) string {
@@ -132,5 +159,117 @@ func TestBundleUnavailable(t *testing.T) {
 	b.registry.Spoil()
 	if _, err := b.lookUp(t.Context(), parse(t, b.name+":x")); err != nil {
 		t.Error(err)
+	}
+}
+
+// refer pushes something that refers to the image, and returns its digest.
+func (b bundled) refer(n int, artifact, layer string, text []byte) string {
+	b.t.Helper()
+	return pushTo(b.t, b.registry, fmt.Sprint("refers-", n), referring(b.t, b.digest, artifact, layer, text))
+}
+
+// TestBundleBesideOthers: what else refers to an image, and cannot be read or is no signature of it, does not keep its
+// signature from being found. Without a signature that is accepted it is named, and the image is refused.
+func TestBundleBesideOthers(t *testing.T) {
+	const artifact = "application/vnd.oci.empty.v1+json"
+	attestation, err := json.Marshal(map[string]any{"mediaType": bundleType, "dsseEnvelope": map[string]any{"payload": make([]byte, 300<<10)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		add      func(b bundled)
+		pages    bool   // the list has one manifest on each page
+		want     string // in the error if no signature is accepted
+		accepted bool   // if one is
+	}{
+		"a large attestation": {add: func(b bundled) { b.refer(0, artifact, bundleType, attestation) }, want: "which refers to the image: it has 4", accepted: true},
+		"no bundle":           {add: func(b bundled) { b.refer(0, artifact, bundleType, []byte("x")) }, want: "bundle ", accepted: true},
+		"a missing manifest": {add: func(b bundled) {
+			b.registry.Spoil(registry.Rule{On: "/manifests/" + b.refer(0, artifact, bundleType, []byte("x")), Fault: registry.Status(http.StatusNotFound)})
+		}, want: "which refers to the image: fetching the blob: 404", accepted: true},
+		"no manifest": {add: func(b bundled) {
+			b.registry.Spoil(registry.Rule{On: "/manifests/" + b.refer(0, artifact, bundleType, []byte("x")), Fault: registry.WebPage()})
+		}, want: "the registry answers with something else", accepted: true},
+		"many of other types": {add: func(b bundled) {
+			for n := range 66 {
+				b.refer(n, "application/vnd.example.sbom", "application/spdx+json", []byte{byte(n)})
+			}
+		}, want: "none of the keys", accepted: true},
+		"many of the type": {add: func(b bundled) {
+			for n := range 65 {
+				b.refer(n, artifact, "application/spdx+json", []byte{byte(n)})
+			}
+		}, want: "more than 64 manifests may have a signature"},
+		"several pages": {add: func(b bundled) {
+			for n := range 5 {
+				b.refer(n, artifact, bundleType, []byte{byte(n)})
+			}
+		}, pages: true, want: "bundle 6 of 6", accepted: true},
+		"too many pages": {add: func(b bundled) {
+			for n := range 40 {
+				b.refer(n, "application/vnd.example.sbom", "application/spdx+json", []byte{byte(n)})
+			}
+		}, pages: true, want: "it has more than 32 pages"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBundled(t, itself)
+			b.policy(b.name, b.with(`,"signedIdentity":{"type":"matchRepository"}`))
+			c.add(b)
+			if c.pages {
+				b.registry.Spoil(registry.Rule{On: "/referrers/", Fault: paged(t)})
+			}
+			if c.accepted {
+				if _, err := b.lookUp(t.Context(), parse(t, b.name+":x")); err != nil {
+					t.Error(err)
+				}
+			}
+			theirs := newBundleSigner(t, "").(bundleSigner)
+			b.policy(b.name, strings.TrimSuffix(theirs.requirement(t), "}")+`,"signedIdentity":{"type":"matchRepository"}}`)
+			_, err := b.lookUp(t.Context(), parse(t, b.name+":x"))
+			refused(t, err, fault.Refused, "the signature policy rejects it by ", "signed as the rule wants")
+			refused(t, err, fault.Refused, c.want, "")
+		})
+	}
+}
+
+// TestBundlePageElsewhere: the next page of the list is not read from another server, which would get the credentials.
+func TestBundlePageElsewhere(t *testing.T) {
+	b := newBundled(t, itself)
+	b.policy(b.name, `{"type":"sigstoreSigned","keyData":"`+newBundleSigner(t, "").(bundleSigner).publicData(t)+`"}`)
+	other := startRegistry(t, registry.Options{})
+	for _, link := range []string{"https://" + other.Host() + "/v2/x", "http://" + b.registry.Host() + "/v2/x"} {
+		b.registry.Spoil(registry.Rule{On: "/referrers/", Fault: func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				w.Header().Set("Link", "<"+link+`>; rel="next"`)
+				next.ServeHTTP(w, req)
+			})
+		}})
+		_, err := b.lookUp(t.Context(), parse(t, b.name+":x"))
+		refused(t, err, fault.Refused, "its next page is said to be at "+strings.TrimSuffix(link, "/v2/x"), "")
+	}
+	if n := len(other.RequestLog()); n != 0 {
+		t.Errorf("the other server was asked %d times", n)
+	}
+}
+
+// paged gives each manifest of a list of referrers on a page of its own.
+func paged(t *testing.T) registry.Fault {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			all := httptest.NewRecorder()
+			next.ServeHTTP(all, req)
+			var index imgspec.Index
+			if err := json.Unmarshal(all.Body.Bytes(), &index); err != nil {
+				t.Errorf("%s: %v", all.Body, err)
+				return
+			}
+			page, _ := strconv.Atoi(req.URL.Query().Get("last")) // 0 is the first
+			if page+1 < len(index.Manifests) {
+				w.Header().Set("Link", fmt.Sprintf(`<%s?last=%d&n=1>; rel="next"`, req.URL.Path, page+1))
+			}
+			index.Manifests = index.Manifests[page : page+1]
+			w.Header().Set("Content-Type", imgspec.MediaTypeImageIndex)
+			_ = json.NewEncoder(w).Encode(index)
+		})
 	}
 }

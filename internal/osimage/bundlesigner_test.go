@@ -72,17 +72,8 @@ func (s bundleSigner) store(t *testing.T, r *registry.Registry, digest string, c
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := mutate.AppendLayers(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.oci.empty.v1+json"),
-		static.NewLayer(text, bundleType))
-	if err != nil {
-		t.Fatal(err)
-	}
-	hash, err := v1.NewHash(digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	refers := mutate.Subject(img, v1.Descriptor{MediaType: types.DockerManifestSchema2, Digest: hash, Size: 1}).(v1.Image)
-	pushTo(t, r, "bundle-of-"+hash.Hex[:12], refers)
+	refers := referring(t, digest, "application/vnd.oci.empty.v1+json", bundleType, text)
+	pushTo(t, r, "bundle-of-"+strings.TrimPrefix(digest, "sha256:")[:12], refers)
 	if r.Lists() {
 		return
 	}
@@ -90,4 +81,19 @@ func (s bundleSigner) store(t *testing.T, r *registry.Registry, digest string, c
 	if _, err := r.PushIndex(t.Context(), "test/os", strings.Replace(digest, ":", "-", 1), index); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// referring returns a manifest that refers to the image with a digest, with an artifact's type and one layer.
+func referring(t *testing.T, digest, artifact, layer string, text []byte) v1.Image {
+	t.Helper()
+	img, err := mutate.AppendLayers(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.MediaType(artifact)),
+		static.NewLayer(text, types.MediaType(layer)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, err := v1.NewHash(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mutate.Subject(img, v1.Descriptor{MediaType: types.DockerManifestSchema2, Digest: hash, Size: 1}).(v1.Image)
 }

@@ -53,17 +53,47 @@ func asOCI(img v1.Image) v1.Image {
 	return mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
 }
 
-// TestLocalBelowRoot: paths of local images are below the host's root.
+// TestLocalBelowRoot: paths of local images are below the host's root, where their directories need not exist outside.
+// Their scopes in the policy are the paths that they have on the host, without links.
 func TestLocalBelowRoot(t *testing.T) {
-	repo, commit := archive(t)
-	h := newLocalHost(t)
-	if err := os.Rename(writeMedium(t, "oci", legacy(t, repo, commit)), h.root+"/medium"); err != nil {
-		t.Fatal(err)
-	}
-	h.write("/etc/containers/policy.json", `{"default":[{"type":"reject"}],"transports":{"oci":{"/medium":[{"type":"insecureAcceptAnything"}]}}}`)
-	image, err := h.lookUp(t.Context(), parse(t, "oci:/medium"))
-	if err != nil || image.Commit != commit || !strings.HasPrefix(image.Reference.String(), "oci:/medium@") {
-		t.Errorf("%+v, %v", image, err)
+	img := plain(t)
+	const accept, reject = `[{"type":"insecureAcceptAnything"}]`, `[{"type":"reject"}]`
+	for _, transport := range localMedia() {
+		h := newLocalHost(t)
+		if err := os.MkdirAll(h.root+"/only/below", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(writeMedium(t, transport, img), h.root+"/only/below/os"); err != nil {
+			t.Fatal(err)
+		}
+		h.link("/media", "/only/below")
+		linked := filepath.Join(t.TempDir(), "root")
+		if err := os.Symlink(h.root, linked); err != nil {
+			t.Fatal(err)
+		}
+		for _, root := range []string{h.root, linked} {
+			h.puller.Root = root
+			for path, scopes := range map[string][]string{"/only/below/os": {"/only/below/os", "/only/below", "/only"}, "/media/os": {"/only/below/os", "/only"}, "/only/../media/os": {"/only/below"}} {
+				for _, scope := range scopes {
+					if transport == "docker-archive" {
+						scope = "" // the only scope that this transport has
+					}
+					h.write("/etc/containers/policy.json", `{"default":`+reject+`,"transports":{"`+transport+`":{"`+scope+`":`+accept+`}}}`)
+					image, err := h.lookUp(t.Context(), parse(t, transport+":"+path))
+					if err != nil || !strings.HasPrefix(image.Reference.String(), transport+":"+path+"@") || image.Source.Name() != root+"/only/below/os" {
+						t.Errorf("%s:%s by %q: %+v, %v", transport, path, scope, image, err)
+					}
+				}
+			}
+			if transport == "docker-archive" {
+				continue
+			}
+			for _, scope := range []string{h.root, filepath.Dir(h.root), "/media"} {
+				h.write("/etc/containers/policy.json", `{"default":`+reject+`,"transports":{"`+transport+`":{"`+scope+`":`+accept+`}}}`)
+				_, err := h.lookUp(t.Context(), parse(t, transport+":/media/os"))
+				refused(t, err, fault.Refused, "by default: reject", "")
+			}
+		}
 	}
 }
 
@@ -169,7 +199,7 @@ func TestLocalArchive(t *testing.T) {
 	}
 }
 
-// TestLocalURLs: layers for which the manifest has URLs are read from the local image.
+// TestLocalURLs: layers for which the manifest has URLs are read from the local image, whatever medium it is on.
 func TestLocalURLs(t *testing.T) {
 	repo, commit := archive(t)
 	from := legacy(t, repo, commit)
@@ -191,12 +221,26 @@ func TestLocalURLs(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newLocalHost(t)
-	target := bare(t)
-	result, err := h.importRef(parse(t, "oci:"+writeMedium(t, "oci", img)), target)
-	if err != nil {
-		t.Fatal(err)
+	imports := func(reference string) {
+		t.Helper()
+		target := bare(t)
+		result, err := h.importRef(parse(t, reference), target)
+		if err != nil {
+			t.Errorf("%s: %v", reference, err)
+			return
+		}
+		checkImported(t, target, commit, result)
 	}
-	checkImported(t, target, commit, result)
+	for _, transport := range localMedia() {
+		path := writeMedium(t, transport, img)
+		imports(transport + ":" + path)
+		if strings.HasSuffix(transport, "-archive") {
+			if out, err := exec.Command("gzip", path).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			imports(transport + ":" + path + ".gz")
+		}
+	}
 }
 
 // TestLocalPolicy: the scopes of these transports are paths.

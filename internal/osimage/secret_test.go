@@ -46,12 +46,8 @@ func TestPullSecretOrder(t *testing.T) {
 			t.Errorf("%s has the pull secret: %v", place, err)
 		}
 		write(i, wrong, right)
-		hint := "the registry refused the credentials for " + h.registry.Host() + " in " + h.root + place
-		if i == len(places)-1 {
-			hint = "in the places of containers-auth.json(5)"
-		}
 		_, err := h.lookUp(t.Context(), ref)
-		refused(t, err, fault.Refused, "unauthorized", hint)
+		refused(t, err, fault.Refused, "unauthorized", "the registry refused the credentials for "+h.registry.Host()+" in "+h.root+place)
 	}
 }
 
@@ -83,5 +79,8 @@ func TestAuthFile(t *testing.T) {
 	refused(t, err, fault.Refused, "unauthorized", "no credentials for "+h.registry.Host()+" in any of "+h.puller.AuthFile)
 	h.remove("secret.json")
 	_, err = h.lookUp(t.Context(), ref)
-	refused(t, err, fault.Refused, "cannot read pull secret", "")
+	refused(t, err, fault.Refused, "cannot read pull secret", "--authfile")
+	h.write("secret.json", "{")
+	_, err = h.lookUp(t.Context(), ref)
+	refused(t, err, fault.Refused, "cannot read pull secret "+h.puller.AuthFile, "--authfile")
 }

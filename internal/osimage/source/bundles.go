@@ -51,28 +51,32 @@ func (r ruling) allowsWith(ctx context.Context, at endpoint, instance *image.Unp
 		return err
 	}
 	digest := digestlib.FromBytes(manifest)
-	found, err := at.registry.bundles(ctx, digest)
+	bundles, err := at.bundles(ctx, digest)
 	if err != nil {
 		return at.classifier.signatures(ctx, at.registry.withAsked(ctx, err))
 	}
-	if len(found) == 0 {
+	if len(bundles.found)+len(bundles.unread) == 0 {
 		return rejected
 	}
 	for n, requirement := range r.requirements {
 		err := allowed(ctx, &signature.Policy{Default: signature.PolicyRequirements{requirement}}, false, image.UnparsedInstanceWithReference(instance, r.requested))
 		if err != nil && r.types[n] == sigstoreSigned {
-			err = r.acceptsOne(requirement, digest.String(), found)
+			err = r.acceptsOne(requirement, digest.String(), bundles)
 		}
 		if err != nil {
-			return imagefault.Final(fault.New(fault.Refused, "the signature policy rejects it by %s: %w", r.rule, err).
-				WithHint(r.advice(r.signed), r.origin))
+			refusal := fault.New(fault.Refused, "the signature policy rejects it by %s: %w", r.rule, err).WithHint(r.advice(r.signed), r.origin)
+			if len(bundles.unread) > 0 {
+				return refusal // another endpoint may have all of them
+			}
+			return imagefault.Final(refusal)
 		}
 	}
 	return nil
 }
 
-// acceptsOne returns an error unless a requirement accepts one of the bundles for the manifest with a digest.
-func (r ruling) acceptsOne(requirement signature.PolicyRequirement, digest string, found [][]byte) error {
+// acceptsOne returns an error unless a requirement accepts one of the bundles for the manifest with a digest. The
+// error names the reason for each, and those that could not be read.
+func (r ruling) acceptsOne(requirement signature.PolicyRequirement, digest string, bundles bundles) error {
 	text, err := json.Marshal(requirement)
 	if err != nil {
 		return err
@@ -90,14 +94,14 @@ func (r ruling) acceptsOne(requirement signature.PolicyRequirement, digest strin
 		return err
 	}
 	var rejections []string
-	for n, data := range found {
+	for n, data := range bundles.found {
 		err := acceptsBundle(data, keys, digest, wanted, r.requested.DockerReference())
 		if err == nil {
 			return nil
 		}
-		rejections = append(rejections, fmt.Sprintf("bundle %d of %d: %v", n+1, len(found), err))
+		rejections = append(rejections, fmt.Sprintf("bundle %d of %d: %v", n+1, len(bundles.found), err))
 	}
-	return errors.New(strings.Join(rejections, "; "))
+	return errors.New(strings.Join(append(rejections, bundles.unread...), "; "))
 }
 
 // keys returns the trusted keys. What a bundle would have to have besides a key's signature is not verified

@@ -114,7 +114,7 @@ func isNetwork(err error) bool {
 }
 
 // certsDir returns the directory in which the library looks for the registry's CA certificates.
-func (c classifier) certsDir() string { return c.path("/etc/containers/certs.d/" + c.ref.Host()) }
+func (c classifier) certsDir() string { return c.shown("/etc/containers/certs.d/" + c.ref.Host()) }
 
-// path returns a path on the host below its root directory.
-func (c classifier) path(name string) string { return filepath.Join(c.root, name) }
+// shown returns the name of one of the host's files for messages.
+func (c classifier) shown(name string) string { return filepath.Join(c.root, name) }

@@ -43,9 +43,13 @@ func (b *blob) newDownload() *download {
 }
 
 // whole opens the blob at its start. The library is asked only if the registry's answer is not one
-// for our own request: it can get a token, and reads blobs that are not in a registry.
+// for our own request: it can get a token, and reads blobs that are not in a registry. For a local image
+// it gets no URLs from the manifest, because it would read the blob from there.
 func (d *download) whole() (err error) {
 	d.first = true
+	if d.from == nil {
+		d.blob.URLs = nil
+	}
 	d.watch.during(func() int {
 		if d.body, err = d.from.openWhole(d.ctx, d.blob); isForLibrary(err) {
 			d.body, _, err = d.source.GetBlob(d.from.observe(d.ctx, d.generation), d.blob, none.NoCache)

@@ -27,6 +27,7 @@ import (
 // the library determines the endpoints and their order.
 type endpoint struct {
 	ref        imageref.Reference // of the image at this endpoint
+	asked      imageref.Reference // the name that the signature policy is about
 	sys        *types.SystemContext
 	registry   *registry // nil for a local image
 	classifier classifier
@@ -42,13 +43,14 @@ const (
 
 // endpoints returns the endpoints of an image in the order in which to try them.
 func (h *Host) endpoints(ref imageref.Reference) ([]endpoint, error) {
-	sys := &types.SystemContext{DockerRegistryUserAgent: "pivot", ArchitectureChoice: h.Architecture}
-	if root := h.path("/"); root != "/" {
-		sys.RootForImplicitAbsolutePaths = root
-	}
 	if !ref.Remote() {
 		at := h.local(ref)
-		return []endpoint{{ref: at, sys: sys, classifier: classifier{ref: at, root: h.path("/")}}}, nil
+		sys := &types.SystemContext{ArchitectureChoice: h.Architecture}
+		return []endpoint{{ref: at, sys: sys, classifier: classifier{ref: at, root: h.root()}}}, nil
+	}
+	sys, err := h.context()
+	if err != nil {
+		return nil, unreadable("the registries configuration", err, namedInError)
 	}
 	proxies, err := h.proxies()
 	if err != nil {
@@ -57,7 +59,7 @@ func (h *Host) endpoints(ref imageref.Reference) ([]endpoint, error) {
 	sys.DockerProxy = proxies
 	sources, own, err := pullSources(sys, ref)
 	if err != nil {
-		return nil, fault.New(fault.Refused, "cannot use the registries configuration: %w", err)
+		return nil, unreadable("the registries configuration", err, namedInError)
 	}
 	all := make([]endpoint, len(sources))
 	for i, source := range sources {
@@ -74,12 +76,17 @@ func (h *Host) endpoints(ref imageref.Reference) ([]endpoint, error) {
 // local returns the reference to a local image below the host's root, or ref if there is no
 // such image. The signature policy is applied to the name that the image has on the host.
 func (h *Host) local(ref imageref.Reference) imageref.Reference {
-	if below := h.path(ref.Name()); filepath.IsAbs(ref.Name()) {
-		if _, err := os.Stat(below); err == nil {
-			return ref.At(below)
-		}
+	if !filepath.IsAbs(ref.Name()) {
+		return ref
 	}
-	return ref
+	below, err := h.path(ref.Name())
+	if err != nil {
+		return ref
+	}
+	if _, err := os.Stat(below); err != nil {
+		return ref
+	}
+	return ref.At(below)
 }
 
 // pullSources returns the image's mirrors followed by its own registry, according to
@@ -106,37 +113,40 @@ func (h *Host) registryEndpoint(sys *types.SystemContext, ref imageref.Reference
 	ref = ref.At(source.Reference.Name()) // mirrors change the name only
 	credentials, secret, err := h.findSecret(sys, source.Reference)
 	if err != nil {
-		return endpoint{}, fault.New(fault.Refused, "%w", err)
+		return endpoint{}, err
 	}
 	refusal, err := refusalOf(sys, source)
 	if err != nil {
-		return endpoint{}, fault.New(fault.Refused, "cannot use the registries configuration: %w", err)
+		return endpoint{}, unreadable("the registries configuration", err, namedInError)
+	}
+	signatures, err := signaturesOf(sys, ref)
+	if err != nil {
+		return endpoint{}, unreadable("where signatures are kept", err, namedInError)
 	}
 	own := *sys
 	own.SystemRegistriesConfPath, own.SystemRegistriesConfDirPath = noRegistriesConf, noRegistriesConfDir
 	own.DockerAuthConfig = &credentials
 	own.DockerInsecureSkipTLSVerify = types.NewOptionalBool(source.Endpoint.Insecure)
 	if secret.found {
-		own.DockerProxy = newGuarded(sys, ref.Host(), source.Endpoint.Insecure, signaturesOf(sys, ref)).proxyFor
+		own.DockerProxy = newGuarded(sys, ref.Host(), source.Endpoint.Insecure, signatures).proxyFor
 	}
-	registry, err := newRegistry(&own, source.Reference)
+	certificates, err := h.certificates(ref.Host())
 	if err != nil {
-		return endpoint{}, fault.New(fault.Refused, "cannot find the certificates for %s: %w", ref.Host(), err)
+		return endpoint{}, unreadable("the certificates for "+ref.Host(), err, namedInError)
 	}
+	registry := newRegistry(&own, source.Reference, certificates)
 	registry.pause = h.retryPolicy().Pause
-	c := classifier{ref: ref, secret: secret, root: h.path("/"), proxy: proxyFor(sys, ref.Host())}
+	c := classifier{ref: ref, secret: secret, root: h.root(), proxy: proxyFor(sys, ref.Host())}
 	return endpoint{ref: ref, sys: &own, registry: registry, classifier: c, err: refusal}, nil
 }
 
-// signaturesOf returns the address at which the signatures of an image are kept, or nil. An error in the
-// configuration is reported when they are read.
-func signaturesOf(sys *types.SystemContext, ref imageref.Reference) *url.URL {
+// signaturesOf returns the address at which the signatures of an image are kept, as registries.d says.
+func signaturesOf(sys *types.SystemContext, ref imageref.Reference) (*url.URL, error) {
 	library, err := libraryRef(ref)
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	at, _ := docker.SignatureStorageBaseURL(sys, library, false)
-	return at
+	return docker.SignatureStorageBaseURL(sys, library, false)
 }
 
 // refusalOf returns the reason why a pull source must not be used, or nil. A mirror of a
@@ -153,8 +163,10 @@ func refusalOf(sys *types.SystemContext, source sysregistriesv2.PullSource) (ref
 }
 
 func blocked(sys *types.SystemContext, registry *sysregistriesv2.Registry) error {
+	described := *sys
+	described.SystemRegistriesConfPath = "" // it may be behind a link, which need not be known to change the file
 	return fault.New(fault.Refused, "registry %s is blocked in registries.conf", registry.Prefix).
-		WithHint("allow it, or give it a mirror, in one of %s", sysregistriesv2.ConfigurationSourceDescription(sys))
+		WithHint("allow it, or give it a mirror, in one of %s", sysregistriesv2.ConfigurationSourceDescription(&described))
 }
 
 // failure is the error of an endpoint when it was tried for an image or a layer.

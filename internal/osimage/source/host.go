@@ -23,16 +23,17 @@ package source
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"time"
 
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/retry"
 )
 
 // Host is the machine whose configuration determines where images come from and which are
-// accepted. Files that its policy names (keyPath) are looked up below Root too. Paths in the
-// environment (such as CONTAINERS_REGISTRIES_CONF) and directories of signatures (a file:
-// lookaside) are used unchanged.
+// accepted. Files are the ones that the host itself would read if it was started from Root: symbolic
+// links are followed below Root, and out of it only if what they lead to is not there. Files that its policy names (keyPath) are looked up below Root too.
+// Paths in the environment (such as CONTAINERS_REGISTRIES_CONF), in the home directory, and
+// directories of signatures (a file: lookaside) are used unchanged.
 type Host struct {
 	Root     string               // the host's root directory, for default paths; "" is "/"
 	AuthFile string               // the pull secret; "" searches the paths of PullSecrets
@@ -60,6 +61,18 @@ func (h *Host) maxSilence() time.Duration {
 	return defaultPatience
 }
 
+// unreadable is the error for files of the host's configuration that cannot be read. file names what to correct.
+func unreadable(what string, err error, file string) error {
+	f := fault.New(fault.Refused, "cannot read %s: %w", what, err)
+	if fault.HintOf(err) != "" { // that is more exact
+		return f
+	}
+	return f.WithHint("correct or remove %s", file)
+}
+
+// namedInError is what to correct if the library has found it: its errors name the file.
+const namedInError = "the file that the error names"
+
 // maxNoticeDelay is the upper limit of noticeDelay.
 const maxNoticeDelay = 5 * time.Second
 
@@ -75,6 +88,3 @@ func (h *Host) retryPolicy() retry.Policy {
 	p.Sleep, p.Now = h.Retry.Sleep, h.Retry.Now
 	return p
 }
-
-// path returns a path on the host below its root directory.
-func (h *Host) path(name string) string { return filepath.Join(cmp.Or(h.Root, "/"), name) }

@@ -80,9 +80,7 @@ func openLibrary(t *testing.T, challenge string, start func(*httptest.Server), b
 		DockerProxy:      func(u *url.URL) (*url.URL, error) { l.asked = append(l.asked, u.String()); return nil, nil },
 	}
 	sys.DockerProxy = newGuarded(sys, host, true, nil).proxyFor
-	if l.registry, err = newRegistry(sys, named); err != nil {
-		t.Fatal(err)
-	}
+	l.registry = newRegistry(sys, named, nil)
 	if l.ImageSource, err = ref.NewImageSource(l.observe(t.Context(), 0), sys); err != nil {
 		t.Fatal(err)
 	}
@@ -276,17 +274,18 @@ func TestCertificates(t *testing.T) {
 		_, err := ref.NewImageSource(t.Context(), &types.SystemContext{RootForImplicitAbsolutePaths: root, SystemRegistriesConfPath: noRegistriesConf, SystemRegistriesConfDirPath: noRegistriesConfDir})
 		return err
 	}
-	if got, err := certificates(root, "127.0.0.1:1"); err != nil || got != "" || strings.Contains(library().Error(), "missing key") {
-		t.Errorf("there are none: %q, %v, %v", got, err, library())
+	h := &Host{Root: root}
+	if got, err := h.certificates("127.0.0.1:1"); err != nil || got != nil || strings.Contains(library().Error(), "missing key") {
+		t.Errorf("there are none: %v, %v, %v", got, err, library())
 	}
 	for n, place := range []string{"/etc/docker/certs.d", "/usr/share/containers/certs.d", "/etc/containers/certs.d"} { // the later one counts
 		dir, name := filepath.Join(root, place, "127.0.0.1:1"), fmt.Sprint("of-place-", n)
 		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, name+".cert"), nil, 0o644)); err != nil {
 			t.Fatal(err)
 		}
-		got, err := certificates(root, "127.0.0.1:1")
-		if err != nil || got != dir || !strings.Contains(library().Error(), "missing key "+name) {
-			t.Errorf("found %q, %v, want %s; the library: %v", got, err, dir, library())
+		_, err := h.certificates("127.0.0.1:1")
+		if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, name+".cert")+" has no key") || !strings.Contains(library().Error(), "missing key "+name) {
+			t.Errorf("in %s: %v; the library: %v", dir, err, library())
 		}
 	}
 }

@@ -22,10 +22,20 @@ import (
 // Open reads an image's manifest and config from the first endpoint that has it. If the
 // reference names a manifest list, Open chooses this platform's manifest. The image must be
 // closed. Errors have a kind (package fault).
-func (h *Host) Open(ctx context.Context, ref imageref.Reference) (*Image, error) {
+//
+// asked is the name by which the image was asked for. The signature policy is about that name: the rule for a tag
+// holds also when the image is opened by the digest that the tag was resolved to. It is ref itself, or
+// names the same image in a registry by a tag.
+func (h *Host) Open(ctx context.Context, ref, asked imageref.Reference) (*Image, error) {
+	if asked != ref && !(ref.Remote() && asked.Digest() == "" && asked.Pinned(ref.Digest()).SameImage(ref)) {
+		return nil, fault.New(fault.BadInput, "cannot judge it by the name %s, which is that of another image", asked)
+	}
 	endpoints, err := h.endpoints(ref)
 	if err != nil {
 		return nil, err
+	}
+	for n := range endpoints {
+		endpoints[n].asked = asked
 	}
 	var failed []failure
 	for _, at := range endpoints {
@@ -48,7 +58,7 @@ func (h *Host) openAt(ctx context.Context, at endpoint, ref imageref.Reference) 
 	if at.err != nil {
 		return nil, at.err
 	}
-	ruling, err := h.rulingOn(ctx, at, ref)
+	ruling, err := h.rulingOn(ctx, at)
 	if err != nil {
 		return nil, at.classifier.classify(ctx, err, fault.BadInput)
 	}

@@ -77,10 +77,6 @@ func (r *registry) withAsked(ctx context.Context, err error) error {
 
 // askAgain repeats the library's last request with the method HEAD.
 func (r *registry) askAgain(ctx context.Context) (*http.Response, error) {
-	client, err := r.client()
-	if err != nil {
-		return nil, err
-	}
 	r.mu.Lock()
 	last := r.last
 	r.mu.Unlock()
@@ -91,5 +87,5 @@ func (r *registry) askAgain(ctx context.Context) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.Do(request)
+	return r.client().Do(request)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imagefault"
-	"machine-pivot/internal/osimage/imageref"
 )
 
 // policyPath is the system's signature policy, containers-policy.json(5). Unlike in podman it
@@ -34,22 +32,22 @@ type ruling struct {
 	signed    bool // the reference requires a signature
 }
 
-// rulingOn finds the rule for a reference. It returns an error if the rule rejects every image.
-func (h *Host) rulingOn(ctx context.Context, at endpoint, ref imageref.Reference) (ruling, error) {
-	if remote := ref.OstreeRemote(); remote != "" {
+// rulingOn finds the rule for an image at an endpoint. It returns an error if the rule rejects every image.
+func (h *Host) rulingOn(ctx context.Context, at endpoint) (ruling, error) {
+	if remote := at.asked.OstreeRemote(); remote != "" {
 		return ruling{}, imagefault.Final(fault.New(fault.Refused, "checking the commit with the keys of the ostree remote %q is not implemented", remote).
-			WithHint("require signatures of the image in %s and use ostree-image-signed:docker://…", h.path(policyPath)))
+			WithHint("require signatures of the image in %s and use ostree-image-signed:docker://…", h.shown(policyPath)))
 	}
-	policy, err := h.policy(at.sys)
+	policy, err := h.policy()
 	if err != nil {
 		return ruling{}, imagefault.Final(fault.New(fault.Refused, "cannot read the signature policy: %w", err).
 			WithHint("correct %s, see containers-policy.json(5)", policy.origin))
 	}
-	requested, err := libraryRef(ref)
+	requested, err := h.requested(at.ref, at.asked)
 	if err != nil {
 		return ruling{}, err
 	}
-	r := ruling{policy: policy, rule: policy.ruleFor(requested), requested: requested, signed: ref.Signed()}
+	r := ruling{policy: policy, rule: policy.ruleFor(requested), requested: requested, signed: at.asked.Signed()}
 	if err := r.allows(ctx, nameOnly{requested}); !errors.Is(err, errNotRead) {
 		return r, err
 	}
@@ -118,7 +116,7 @@ func allowed(ctx context.Context, policy *signature.Policy, signed bool, image t
 func (c classifier) signatures(ctx context.Context, err error) error {
 	kind := fault.KindOf(c.classify(ctx, err, fault.Refused))
 	return fault.New(kind, "cannot fetch its signatures: %w", err).
-		WithHint("does this machine reach the places that the files in %s name for %s?", c.path("/etc/containers/registries.d"), c.ref.Host())
+		WithHint("does this machine reach the places that the files in %s name for %s?", c.shown("/etc/containers/registries.d"), c.ref.Host())
 }
 
 // policy is a signature policy and its origin.
@@ -128,24 +126,39 @@ type policy struct {
 	absent bool   // there is no policy file; every image is accepted
 }
 
-// policy reads the system's policy or, if there is none, the library's default policy.
-func (h *Host) policy(sys *types.SystemContext) (found policy, err error) {
-	found.origin = h.path(policyPath)
-	if _, err := os.Lstat(found.origin); !errors.Is(err, fs.ErrNotExist) {
-		text, err := os.ReadFile(found.origin)
-		if err == nil {
-			found.Policy, err = h.parsePolicy(text)
-		}
+// policy reads the first of the policies that exists: the system's, or else what the library would find, such
+// as the image's in /usr/share. A file that is there and cannot be read is an error, also a link to nothing.
+func (h *Host) policy() (found policy, err error) {
+	found.origin = h.shown(policyPath)
+	search := h.search("policy", "json")
+	search.DoNotLoadDropInFiles, search.EnvironmentName = true, "CONTAINERS_POLICY_JSON"
+	paths, err := configfile.GetSearchPaths(search)
+	if err != nil {
 		return found, err
 	}
-	found.Policy, err = signature.DefaultPolicy(sys)
-	if errors.Is(err, configfile.ErrConfigFileNotFound) {
-		found.absent = true
-		found.Policy = &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}
-		return found, nil
+	named := os.Getenv(search.EnvironmentName)
+	for _, name := range append([]string{found.origin}, paths.MainFiles...) {
+		there, err := h.exists(name)
+		if err != nil {
+			return found, err
+		}
+		if there || name == named {
+			found.origin = name
+			found.Policy, err = h.readPolicy(name)
+			return found, err
+		}
 	}
-	found.origin = "the policy that containers-policy.json(5) finds by default"
-	return found, err
+	found.absent = true
+	found.Policy = &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}
+	return found, nil
+}
+
+func (h *Host) readPolicy(name string) (*signature.Policy, error) {
+	text, err := h.readFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return h.parsePolicy(text)
 }
 
 // rule is the part of a policy that applies to an image.

@@ -2,6 +2,7 @@ package source
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -16,41 +17,47 @@ var pathKeys = []string{"keyPath", "keyPaths", "caPath", "caRootsPath", "caInter
 // library does not know, so they are rewritten before the library parses the policy.
 func (h *Host) parsePolicy(text []byte) (*signature.Policy, error) {
 	parsed, err := signature.NewPolicyFromBytes(text) // strict; checks the original text
-	if err != nil || h.path("/") == "/" {
+	if err != nil || h.root() == "/" {
 		return parsed, err
 	}
 	var policy any
 	if err := json.Unmarshal(text, &policy); err != nil {
 		return nil, fmt.Errorf("cannot read it: %w", err)
 	}
-	h.rebase(policy)
-	if text, err = json.Marshal(policy); err != nil {
-		return nil, fmt.Errorf("cannot place its files below %s: %w", h.path("/"), err)
+	err = h.rebase(policy)
+	if err == nil {
+		text, err = json.Marshal(policy)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot place its files below %s: %w", h.root(), err)
 	}
 	return signature.NewPolicyFromBytes(text)
 }
 
-// rebase prefixes the paths in a policy with the host's root.
-func (h *Host) rebase(value any) {
+// rebase replaces the paths in a policy by their places below the host's root.
+func (h *Host) rebase(value any) (err error) {
 	switch value := value.(type) {
 	case []any:
 		for _, element := range value {
-			h.rebase(element)
+			err = errors.Join(err, h.rebase(element))
 		}
 	case map[string]any:
 		for key, member := range value {
+			var wrong error
 			if slices.Contains(pathKeys, key) {
-				value[key] = h.below(member)
+				value[key], wrong = h.below(member)
 			} else {
-				h.rebase(member)
+				wrong = h.rebase(member)
 			}
+			err = errors.Join(err, wrong)
 		}
 	}
+	return err
 }
 
-// below prefixes a path, or each path of a list, with the host's root. Relative paths are not
+// below returns the place of a path, or of each path of a list, below the host's root. Relative paths are not
 // changed.
-func (h *Host) below(value any) any {
+func (h *Host) below(value any) (any, error) {
 	switch value := value.(type) {
 	case string:
 		if path.IsAbs(value) {
@@ -58,8 +65,12 @@ func (h *Host) below(value any) any {
 		}
 	case []any:
 		for i, element := range value {
-			value[i] = h.below(element)
+			at, err := h.below(element)
+			if err != nil {
+				return nil, err
+			}
+			value[i] = at
 		}
 	}
-	return value
+	return value, nil
 }

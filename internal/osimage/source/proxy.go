@@ -26,10 +26,13 @@ const proxyEnvPath = "/etc/mco/proxy.env"
 // taken from the process environment or, if it is not set there at all, from the host's
 // proxy.env. Errors never show a value, because it may contain a password.
 func (h *Host) proxies() (func(*url.URL) (*url.URL, error), error) {
-	path := h.path(proxyEnvPath)
-	text, err := os.ReadFile(path)
+	path, err := h.path(proxyEnvPath)
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(path)
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.Refused, "cannot read the proxy settings: %w", err)
+		return nil, unreadable("the proxy settings", err, h.shown(proxyEnvPath))
 	}
 	settings := proxySettings{file: parseEnvironmentFile(string(text)), path: path}
 	config := httpproxy.Config{NoProxy: settings.value("no_proxy")}
@@ -110,10 +113,10 @@ func (c classifier) proxyAnswer(err error) *fault.Error {
 	switch refusal.Err.Error() {
 	case http.StatusText(http.StatusProxyAuthRequired):
 		return fault.New(fault.Refused, "the proxy %s wants other credentials: %w", c.proxy, err).
-			WithHint("put user and password into its URL in HTTPS_PROXY or %s", c.path(proxyEnvPath))
+			WithHint("put user and password into its URL in HTTPS_PROXY or %s", c.shown(proxyEnvPath))
 	case http.StatusText(http.StatusForbidden):
 		return fault.New(fault.Refused, "the proxy %s refuses the way to %s: %w", c.proxy, c.ref.Host(), err).
-			WithHint("allow it there, or list the registry in NO_PROXY if it is reached without (environment, or %s)", c.path(proxyEnvPath))
+			WithHint("allow it there, or list the registry in NO_PROXY if it is reached without (environment, or %s)", c.shown(proxyEnvPath))
 	}
 	return nil
 }

@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +16,6 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/tlsclientconfig"
 	"go.podman.io/image/v5/types"
-	"go.podman.io/storage/pkg/configfile"
 
 	"machine-pivot/internal/retry"
 )
@@ -48,27 +45,14 @@ type registry struct {
 	own           *http.Client // for our own requests; nil before the first
 }
 
-// newRegistry returns the registry of a repository, and makes the library use it with sys.
-func newRegistry(sys *types.SystemContext, name reference.Named) (r *registry, err error) {
-	r = &registry{sys: sys, name: name, host: serverOf(reference.Domain(name)), proxy: sys.DockerProxy, pause: retry.Sleep}
+// newRegistry returns the registry of a repository, and makes the library use it with sys. certificates are the
+// TLS settings of Host.certificates; they may be nil. The library takes them as the base of its own settings.
+// Its documentation says so of algorithms only, so the tests with a registry's own CA show it of certificates.
+func newRegistry(sys *types.SystemContext, name reference.Named, certificates *tls.Config) *registry {
+	r := &registry{sys: sys, name: name, host: serverOf(reference.Domain(name)), proxy: sys.DockerProxy, pause: retry.Sleep}
 	sys.DockerProxy = r.proxyFor
-	sys.DockerCertPath, err = certificates(sys.RootForImplicitAbsolutePaths, reference.Domain(name))
-	return r, err
-}
-
-// certificates returns the directory with the certificates for a server, or "". It looks in the
-// same places as the library would by itself.
-func certificates(root, host string) (string, error) {
-	places, err := configfile.GetSearchPaths(&configfile.File{
-		Name: "certs", Extension: "d", DoNotUseExtensionForConfigName: true, UserId: os.Geteuid(), RootForImplicitAbsolutePaths: root,
-	})
-	for _, place := range append(places.DropInDirectories, filepath.Join(root, "/etc/docker/certs.d")) {
-		dir := filepath.Join(place, host)
-		if _, missing := os.Stat(dir); missing == nil {
-			return dir, err
-		}
-	}
-	return "", err
+	sys.BaseTLSConfig, sys.DockerCertPath = certificates, noCertificates
+	return r
 }
 
 // proxyFor returns the proxy for a request of the library. It notes the request, and how the library has
@@ -151,10 +135,6 @@ func (r *registry) openWhole(ctx context.Context, blob types.BlobInfo) (io.ReadC
 // get requests a blob, or the span of it that is not empty. A response with an error status is an
 // error. Its connection is closed: who waits for a registry holds none of its connections.
 func (r *registry) get(ctx context.Context, blob types.BlobInfo, span string) (*http.Response, error) {
-	client, err := r.client()
-	if err != nil {
-		return nil, err
-	}
 	request, err := r.request(ctx, http.MethodGet, r.inRepository("/blobs/"+blob.Digest.String()))
 	if err != nil {
 		return nil, err
@@ -162,7 +142,7 @@ func (r *registry) get(ctx context.Context, blob types.BlobInfo, span string) (*
 	if span != "" {
 		request.Header.Set("Range", span)
 	}
-	response, err := client.Do(request)
+	response, err := r.client().Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -174,17 +154,13 @@ func (r *registry) get(ctx context.Context, blob types.BlobInfo, span string) (*
 }
 
 // client returns the client for our own requests.
-func (r *registry) client() (*http.Client, error) {
+func (r *registry) client() *http.Client {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.own == nil {
-		own, err := r.newClient()
-		if err != nil {
-			return nil, err
-		}
-		r.own = own
+		r.own = r.newClient()
 	}
-	return r.own, nil
+	return r.own
 }
 
 // close ends the idle connections of our own requests. r may be nil.
@@ -202,18 +178,17 @@ func (r *registry) close() {
 // maxIdle is how many connections are kept for the next layers: as many as an import uses at once.
 const maxIdle = 4
 
-func (r *registry) newClient() (*http.Client, error) {
+func (r *registry) newClient() *http.Client {
 	transport := tlsclientconfig.NewTransport()
 	transport.MaxIdleConnsPerHost = maxIdle
 	transport.DisableCompression = true // layers are compressed
 	transport.Proxy = func(request *http.Request) (*url.URL, error) { return r.proxy(request.URL) }
-	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: r.sys.DockerInsecureSkipTLSVerify == types.OptionalBoolTrue}
-	if r.sys.DockerCertPath != "" {
-		if err := tlsclientconfig.SetupCertificates(r.sys.DockerCertPath, transport.TLSClientConfig); err != nil {
-			return nil, err
-		}
+	transport.TLSClientConfig = &tls.Config{}
+	if r.sys.BaseTLSConfig != nil {
+		transport.TLSClientConfig = r.sys.BaseTLSConfig.Clone()
 	}
-	return &http.Client{Transport: transport}, nil
+	transport.TLSClientConfig.InsecureSkipVerify = r.sys.DockerInsecureSkipTLSVerify == types.OptionalBoolTrue
+	return &http.Client{Transport: transport}
 }
 
 // inRepository returns the URL of something in the repository.

@@ -7,44 +7,85 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
 	digestlib "github.com/opencontainers/go-digest"
 	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/source/bundle"
 	"machine-pivot/internal/retry"
 )
 
 // Limits of what is read to find the bundles of an image.
 const (
-	maxReferrers = 64      // manifests that refer to the image
-	maxIndexSize = 4 << 20 // of the list of them, in bytes, and of each
+	maxReferrers = 64      // manifests that may have a bundle
+	maxPages     = 32      // of the list of what refers to the image
+	maxIndexSize = 4 << 20 // of a page of it, in bytes, and of each manifest
 )
 
-// bundles returns the Sigstore bundles that a registry has for the manifest with a digest: as layers of the
+// bundles are what a registry has for an image.
+type bundles struct {
+	found  [][]byte
+	unread []string // why others cannot be read; they may be of no interest
+}
+
+func (b *bundles) skip(what string, err error) {
+	b.unread = append(b.unread, fmt.Sprintf("cannot read %s: %v", what, err))
+}
+
+// bundles returns the Sigstore bundles that the registry has for the manifest with a digest: as layers of the
 // manifests that refer to it, which the registry lists, or, if it cannot, an image index with a tag made of
 // the digest (OCI distribution specification 1.1, "Referrers Tag Schema").
-func (r *registry) bundles(ctx context.Context, digest digestlib.Digest) (found [][]byte, err error) {
-	index, err := r.referrers(ctx, digest)
-	if err != nil {
-		return nil, err
-	}
-	for n, m := range index.Manifests {
-		if n == maxReferrers {
-			return found, fmt.Errorf("more than %d manifests refer to the image", maxReferrers)
+//
+// Anybody who may push can let something refer to the image. So what cannot be read, and will not be readable
+// later, is skipped: one of the others may be the signature. Only a failure that may pass is an error.
+func (at endpoint) bundles(ctx context.Context, digest digestlib.Digest) (b bundles, err error) {
+	candidates := 0
+	next := at.registry.inRepository("/referrers/" + digest.String())
+	for page := 0; next != (url.URL{}); page++ {
+		if page == maxPages {
+			b.skip("the whole list of what refers to the image", fmt.Errorf("it has more than %d pages", maxPages))
+			break
 		}
-		if !mayBeBundle(m) {
-			continue
+		var index imgspec.Index
+		index, next, err = at.registry.referrers(ctx, next)
+		if page == 0 && (isStatus(err, http.StatusNotFound) || isStatus(err, http.StatusMethodNotAllowed)) {
+			index, err = at.registry.tagged(ctx, digest)
 		}
-		blobs, err := r.bundlesIn(ctx, m.Digest)
+		if at.mayPass(ctx, err) {
+			return b, err
+		}
 		if err != nil {
-			return nil, err
+			b.skip("the list of what refers to the image", err)
+			break
 		}
-		found = append(found, blobs...)
+		for _, m := range index.Manifests {
+			if !mayBeBundle(m) {
+				continue
+			}
+			if candidates++; candidates > maxReferrers {
+				b.skip("all that refers to the image", fmt.Errorf("more than %d manifests may have a signature", maxReferrers))
+				return b, nil
+			}
+			blobs, err := at.registry.bundlesIn(ctx, m)
+			if at.mayPass(ctx, err) {
+				return b, err
+			}
+			if err != nil {
+				b.skip(m.Digest.String()+", which refers to the image", err)
+			}
+			b.found = append(b.found, blobs...)
+		}
 	}
-	return found, nil
+	return b, nil
+}
+
+// mayPass reports whether an error is of a failure that may pass.
+func (at endpoint) mayPass(ctx context.Context, err error) bool {
+	return err != nil && fault.KindOf(at.classifier.classify(ctx, err, fault.Refused)).Transient()
 }
 
 // mayBeBundle reports whether a manifest may have a bundle. Registries and clients that are older than the
@@ -54,38 +95,66 @@ func mayBeBundle(m imgspec.Descriptor) bool {
 		(m.ArtifactType == "" || m.ArtifactType == imgspec.MediaTypeEmptyJSON || slices.Contains(bundle.MediaTypes(), m.ArtifactType))
 }
 
-func (r *registry) referrers(ctx context.Context, digest digestlib.Digest) (index imgspec.Index, err error) {
-	data, err := r.read(ctx, "/referrers/"+digest.String(), maxIndexSize)
-	if isStatus(err, http.StatusNotFound) || isStatus(err, http.StatusMethodNotAllowed) {
-		data, err = r.read(ctx, "/manifests/"+strings.Replace(digest.String(), ":", "-", 1), maxIndexSize)
-		if isStatus(err, http.StatusNotFound) {
-			return index, nil // nothing refers to the image
+// referrers reads a page of the list of what refers to an image, and returns the address of the next one, or none.
+func (r *registry) referrers(ctx context.Context, at url.URL) (index imgspec.Index, next url.URL, err error) {
+	data, header, err := r.read(ctx, at, maxIndexSize)
+	if err == nil {
+		err = json.Unmarshal(data, &index)
+	}
+	if err == nil {
+		next, err = nextPage(at, header)
+	}
+	return index, next, err
+}
+
+// nextPage returns the address that the header of a page links to (RFC 8288, rel="next"), or none. It has to be of the
+// same server, which gets the credentials.
+func nextPage(at url.URL, header http.Header) (next url.URL, err error) {
+	for _, link := range strings.Split(strings.Join(header.Values("Link"), ","), ",") {
+		target, parameters, _ := strings.Cut(strings.TrimSpace(link), ";")
+		rel := strings.ReplaceAll(strings.ReplaceAll(parameters, " ", ""), `"`, "")
+		if !slices.Contains(strings.Split(rel, ";"), "rel=next") {
+			continue
 		}
+		to, err := at.Parse(strings.Trim(target, "<>"))
+		if err != nil {
+			return next, err
+		}
+		if to.Scheme != at.Scheme || to.Host != at.Host || *to == at {
+			return next, fmt.Errorf("its next page is said to be at %s://%s", to.Scheme, to.Host)
+		}
+		return *to, nil
 	}
-	if err != nil {
-		return index, err
+	return next, nil
+}
+
+// tagged reads the image index that clients keep where the registry has no list. There may be none.
+func (r *registry) tagged(ctx context.Context, digest digestlib.Digest) (index imgspec.Index, err error) {
+	data, _, err := r.read(ctx, r.inRepository("/manifests/"+strings.Replace(digest.String(), ":", "-", 1)), maxIndexSize)
+	if isStatus(err, http.StatusNotFound) {
+		return index, nil // nothing refers to the image
 	}
-	if err := json.Unmarshal(data, &index); err != nil {
-		return index, fmt.Errorf("cannot parse the list of what refers to the image: %w", err)
+	if err == nil {
+		err = json.Unmarshal(data, &index)
 	}
-	return index, nil
+	return index, err
 }
 
 // bundlesIn returns the bundles that are layers of a manifest.
-func (r *registry) bundlesIn(ctx context.Context, digest digestlib.Digest) (found [][]byte, err error) {
-	data, err := r.readDigested(ctx, "/manifests/", digest, maxIndexSize)
+func (r *registry) bundlesIn(ctx context.Context, of imgspec.Descriptor) (found [][]byte, err error) {
+	data, err := r.readDigested(ctx, "/manifests/", of, maxIndexSize)
 	if err != nil {
 		return nil, err
 	}
 	var m imgspec.Manifest
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, fmt.Errorf("cannot parse the manifest %s: %w", digest, err)
+		return nil, fmt.Errorf("cannot parse the manifest: %w", err)
 	}
 	for _, l := range m.Layers {
 		if !slices.Contains(bundle.MediaTypes(), l.MediaType) || len(found) > 0 { // a manifest has one
 			continue
 		}
-		blob, err := r.readDigested(ctx, "/blobs/", l.Digest, bundle.MaxSize)
+		blob, err := r.readDigested(ctx, "/blobs/", l, bundle.MaxSize)
 		if err != nil {
 			return nil, err
 		}
@@ -94,42 +163,41 @@ func (r *registry) bundlesIn(ctx context.Context, digest digestlib.Digest) (foun
 	return found, nil
 }
 
-// readDigested reads what a digest names, and verifies it.
-func (r *registry) readDigested(ctx context.Context, below string, digest digestlib.Digest, most int64) ([]byte, error) {
-	if err := checkDigest("a signature", digest); err != nil {
+// readDigested reads what a descriptor names, and verifies it. What is too large is not requested.
+func (r *registry) readDigested(ctx context.Context, below string, of imgspec.Descriptor, most int64) ([]byte, error) {
+	if err := checkDigest("a signature", of.Digest); err != nil {
 		return nil, err
 	}
-	data, err := r.read(ctx, below+digest.String(), most)
-	if err == nil && digestlib.FromBytes(data) != digest {
-		err = fmt.Errorf("the registry answers with something else for %s", digest)
+	if of.Size > most {
+		return nil, fmt.Errorf("it has %d bytes, which is more than the %d of a signature", of.Size, most)
+	}
+	data, _, err := r.read(ctx, r.inRepository(below+of.Digest.String()), most)
+	if err == nil && digestlib.FromBytes(data) != of.Digest {
+		err = fmt.Errorf("the registry answers with something else for %s", of.Digest)
 	}
 	return data, err
 }
 
-// read requests something in the repository and returns the body of the answer, of at most most bytes.
-func (r *registry) read(ctx context.Context, path string, most int64) ([]byte, error) {
-	client, err := r.client()
+// read requests something of the registry and returns the body, of at most most bytes, and header of the answer.
+func (r *registry) read(ctx context.Context, at url.URL, most int64) ([]byte, http.Header, error) {
+	request, err := r.request(ctx, http.MethodGet, at)
 	if err != nil {
-		return nil, err
-	}
-	request, err := r.request(ctx, http.MethodGet, r.inRepository(path))
-	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	request.Header.Set("Accept", imgspec.MediaTypeImageIndex+", "+imgspec.MediaTypeImageManifest+", */*")
-	response, err := client.Do(request)
+	response, err := r.client().Do(request)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, retry.WithAsked(answer{response.StatusCode}, response.Header.Get)
+		return nil, nil, retry.WithAsked(answer{response.StatusCode}, response.Header.Get)
 	}
 	data, err := io.ReadAll(io.LimitReader(response.Body, most+1))
 	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("the answer to %s has more than %d bytes", path, most)
+		err = fmt.Errorf("the answer to %s has more than %d bytes", at.Path, most)
 	}
-	return data, err
+	return data, response.Header, err
 }
 
 // isStatus reports whether an error is that of a response with a status.

@@ -46,14 +46,30 @@ func (s secret) hint(host string) string {
 	return fmt.Sprintf("no credentials for %s in any of %s", host, strings.Join(s.looked, ", "))
 }
 
+// librarySecret returns the first of the library's own paths. It is the only one that is below the host's root.
+func librarySecret() string { return fmt.Sprintf("/run/containers/%d/auth.json", os.Getuid()) }
+
+// secrets returns the paths that are searched. With another root that includes the library's, since the library
+// does not follow links there.
+func (h *Host) secrets() []string {
+	if h.root() == "/" {
+		return PullSecrets()
+	}
+	return append(PullSecrets(), librarySecret())
+}
+
 // findSecret chooses the pull secret for an image, given its name at the endpoint, and reads
 // the credentials.
 func (h *Host) findSecret(sys *types.SystemContext, name reference.Named) (types.DockerAuthConfig, secret, error) {
 	paths := []string{h.AuthFile}
 	if h.AuthFile == "" {
 		paths = nil
-		for _, known := range PullSecrets() {
-			paths = append(paths, h.path(known))
+		for _, known := range h.secrets() {
+			path, err := h.path(known)
+			if err != nil {
+				return types.DockerAuthConfig{}, secret{}, h.secretError(h.shown(known), err)
+			}
+			paths = append(paths, path)
 		}
 	}
 	s := secret{path: h.AuthFile, looked: paths}
@@ -61,11 +77,10 @@ func (h *Host) findSecret(sys *types.SystemContext, name reference.Named) (types
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && h.AuthFile == "" {
 			continue
 		} else if err != nil {
-			return types.DockerAuthConfig{}, s, fault.New(fault.Refused, "cannot read pull secret: %w", err).
-				WithHint("it is the one that --authfile names")
+			return types.DockerAuthConfig{}, s, h.secretError(path, err)
 		}
 		if found, err := credentials(sys, path, name); err != nil {
-			return types.DockerAuthConfig{}, s, fmt.Errorf("cannot read pull secret %s: %w", path, err)
+			return types.DockerAuthConfig{}, s, h.secretError(path, err)
 		} else if found != (types.DockerAuthConfig{}) {
 			s.path, s.found = path, true
 			return found, s, nil
@@ -74,12 +89,25 @@ func (h *Host) findSecret(sys *types.SystemContext, name reference.Named) (types
 	if h.AuthFile != "" {
 		return types.DockerAuthConfig{}, s, nil
 	}
-	found, err := credentials(sys, "", name)
+	own := *sys
+	if h.checkWay(h.shown(librarySecret())) != nil {
+		own.RootForImplicitAbsolutePaths = noRegistriesConfDir // its file there was read above; what the link leads to outside is not the host's
+	}
+	found, err := credentials(&own, "", name)
 	if err != nil {
-		err = fmt.Errorf("cannot read the pull secrets of containers-auth.json(5): %w", err)
+		err = unreadable("the pull secrets of containers-auth.json(5)", err, namedInError)
 	}
 	s.path, s.found = "the places of containers-auth.json(5)", found != (types.DockerAuthConfig{})
 	return found, s, err
+}
+
+// secretError is the error for a pull secret that cannot be read.
+func (h *Host) secretError(path string, err error) error {
+	if h.AuthFile != "" {
+		return fault.New(fault.Refused, "cannot read pull secret %s: %w", path, err).
+			WithHint("correct it, or name another one: it is the one that --authfile names")
+	}
+	return unreadable("pull secret "+path, err, path)
 }
 
 // credentials returns a file's credentials for an image. The path "" stands for the library's

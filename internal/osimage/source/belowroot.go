@@ -1,0 +1,173 @@
+package source
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.podman.io/image/v5/types"
+	"go.podman.io/storage/pkg/configfile"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+)
+
+// root returns the host's root directory.
+func (h *Host) root() string { return filepath.Clean(cmp.Or(h.Root, "/")) }
+
+// shown returns the name of one of the host's files for messages. It is not for reading the file, because
+// it may have symbolic links.
+func (h *Host) shown(name string) string { return filepath.Join(h.root(), name) }
+
+// path returns where one of the host's files is: below its root directory, also behind symbolic links that are
+// absolute. The kernel would follow these out of the root. It is left to do so only if a link leads to nothing
+// below the root: to what is mounted in the started system, and is outside until then, such as /run and /dev.
+func (h *Host) path(name string) (string, error) {
+	root := h.root()
+	if root == "/" {
+		return filepath.Clean(name), nil
+	}
+	found, err := hostfiles.ResolveIn(root, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return filepath.Join(root, name), nil
+	}
+	return found, err
+}
+
+// place is path for a path that begins with the host's root directory already, as the library makes them.
+// Other paths are returned unchanged.
+func (h *Host) place(name string) (string, error) {
+	below, ok := strings.CutPrefix(name, h.root()+"/")
+	if !ok || h.root() == "/" {
+		return name, nil
+	}
+	return h.path("/" + below)
+}
+
+// exists reports whether there is something at one of the library's paths, be it a link to nothing.
+func (h *Host) exists(name string) (bool, error) {
+	dir, err := h.place(filepath.Dir(name))
+	if err != nil {
+		return false, err
+	}
+	_, err = os.Lstat(filepath.Join(dir, filepath.Base(name)))
+	return !errors.Is(err, fs.ErrNotExist), nil
+}
+
+// readFile reads a file at one of the library's paths.
+func (h *Host) readFile(name string) ([]byte, error) {
+	at, err := h.place(name)
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(at)
+}
+
+// first returns the place of the first of the library's paths that exists, or "".
+func (h *Host) first(names []string) (string, error) {
+	for _, name := range names {
+		at, err := h.place(name)
+		if err != nil {
+			return "", err
+		}
+		if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) {
+			return at, nil
+		}
+	}
+	return "", nil
+}
+
+// context returns the library's settings for the host. The library opens its configuration by itself and knows
+// nothing of links that are absolute. So it is told where registries.conf is; and a link among the files of
+// the directories beside it, whose paths cannot be passed one by one, is an error if the library would read
+// another file than the host.
+func (h *Host) context() (*types.SystemContext, error) {
+	sys := &types.SystemContext{DockerRegistryUserAgent: "pivot", ArchitectureChoice: h.Architecture}
+	if h.root() == "/" {
+		return sys, nil
+	}
+	sys.RootForImplicitAbsolutePaths = h.root()
+	main := h.search("registries", "conf")
+	main.EnvironmentName = "CONTAINERS_REGISTRIES_CONF"
+	paths, err := configfile.GetSearchPaths(main)
+	if err != nil {
+		return nil, err
+	}
+	if os.Getenv(main.EnvironmentName) == "" {
+		found, err := h.first(paths.MainFiles)
+		if err != nil {
+			return nil, err
+		}
+		sys.SystemRegistriesConfPath = cmp.Or(found, noRegistriesConf)
+	}
+	if err := h.checkDropIns(paths.DropInDirectories, ".conf"); err != nil {
+		return nil, err
+	}
+	signatures := h.search("registries", "yaml")
+	signatures.DoNotUseExtensionForConfigName = true
+	if paths, err = configfile.GetSearchPaths(signatures); err != nil {
+		return nil, err
+	}
+	return sys, h.checkDropIns(paths.DropInDirectories, ".yaml")
+}
+
+// search describes a file of configuration, for which the library looks at several paths.
+func (h *Host) search(name, extension string) *configfile.File {
+	f := &configfile.File{Name: name, Extension: extension, UserId: os.Geteuid()}
+	if h.root() != "/" {
+		f.RootForImplicitAbsolutePaths = h.root()
+	}
+	return f
+}
+
+// checkDropIns returns an error if a link leads the library out of the root, at one of the directories of files
+// with a suffix or at one of their files.
+func (h *Host) checkDropIns(dirs []string, suffix string) error {
+	for _, dir := range dirs {
+		if err := h.checkWay(dir); err != nil {
+			return err
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, entry := range entries {
+			if !strings.HasSuffix(entry.Name(), suffix) {
+				continue
+			}
+			if err := h.checkWay(filepath.Join(dir, entry.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkWay returns an error unless the kernel finds the same at one of the library's paths as the host would.
+func (h *Host) checkWay(name string) error {
+	at, err := h.place(name)
+	if err != nil {
+		return err
+	}
+	of, err := real(at)
+	if err != nil {
+		return err
+	}
+	if by, err := real(name); err != nil || by != of {
+		return fault.New(fault.Refused, "cannot read %s: an absolute symbolic link leads out of %s", name, h.root()).
+			WithHint("make the link relative (ln -sr), or put the file itself there")
+	}
+	return nil
+}
+
+// real returns a path without symbolic links, or "" if there is no such file.
+func real(name string) (string, error) {
+	found, err := filepath.EvalSymlinks(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return found, err
+}
