@@ -52,11 +52,7 @@ type renderer struct {
 func (f *renderFlags) renderer(ctx context.Context) (r renderer, err error) {
 	var wrong [4]error // of flags that do not depend on each other
 	r.Rules, r.policy, wrong[0] = f.rules(ctx)
-	if f.images.OS != "" {
-		if err := r.Rules.CheckImage(f.images.OS); err != nil {
-			wrong[1] = fault.New(fault.Usage, "cannot use --os-image-url: %w", err)
-		}
-	}
+	wrong[1] = f.images.Check("--os-image-url", "--extensions-image", r.Rules.CheckImage)
 	r.Base = f.images
 	taker := snapshot.New(r.Rules.KernelArguments)
 	taker.Accept = f.update
