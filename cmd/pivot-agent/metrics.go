@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -15,6 +14,7 @@ import (
 
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/input"
 )
 
 // metricsFlags say where the metrics are served to other machines, and to whom. It is an address of its own:
@@ -39,7 +39,7 @@ func (f *metricsFlags) serve(ctx context.Context, metrics *node.Metrics, log *lo
 		return nil, fault.New(fault.Usage, "cannot serve metrics to other machines: --listen-metrics, --metrics-cert, --metrics-key and --metrics-client-ca must be given together").
 			WithHint("on the machine itself they are at the address of --listen, without a certificate")
 	}
-	if _, err := f.config(nil); err != nil {
+	if _, err := f.config(ctx); err != nil {
 		return nil, fault.New(fault.Usage, "cannot serve metrics to other machines: %w", err)
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", f.listen)
@@ -49,25 +49,31 @@ func (f *metricsFlags) serve(ctx context.Context, metrics *node.Metrics, log *lo
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", metricsOf(metrics))
 	server := &http.Server{Addr: listener.Addr().String(), Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, ErrorLog: errorLog(log)}
+	ofClient := func(hello *tls.ClientHelloInfo) (*tls.Config, error) { return f.config(hello.Context()) }
 	go func() { // which ends when the server is closed
-		_ = server.Serve(tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: f.config}))
+		_ = server.Serve(tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: ofClient}))
 	}()
 	return server, nil
 }
 
 // config reads the files, which whoever issues certificates may have replaced. Metrics are read every half a
 // minute, so nothing is kept. A connection for which they cannot be used is refused, and the next one tries again.
-func (f *metricsFlags) config(*tls.ClientHelloInfo) (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(f.certificate, f.key)
-	if err != nil {
-		return nil, err
+func (f *metricsFlags) config(ctx context.Context) (*tls.Config, error) {
+	var texts [3][]byte
+	for i, file := range []input.File{
+		{What: "the certificate", Path: f.certificate}, {What: "the certificate's key", Path: f.key}, {What: "the authorities of clients", Path: f.clients},
+	} {
+		var err error
+		if texts[i], err = file.Read(ctx); err != nil {
+			return nil, err
+		}
 	}
-	text, err := os.ReadFile(f.clients)
+	pair, err := tls.X509KeyPair(texts[0], texts[1])
 	if err != nil {
 		return nil, err
 	}
 	authorities := x509.NewCertPool()
-	if !authorities.AppendCertsFromPEM(text) {
+	if !authorities.AppendCertsFromPEM(texts[2]) {
 		return nil, errors.New(f.clients + " has no certificate")
 	}
 	return &tls.Config{

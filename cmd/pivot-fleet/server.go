@@ -1,10 +1,10 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"net"
-	"os"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
@@ -14,6 +14,7 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/cluster/configserver"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/input"
 )
 
 // serverFlags are the flags of the server of Ignition configs.
@@ -63,17 +64,17 @@ func (f *serverFlags) run(cmd *cobra.Command, build cli.Build) error {
 	}
 	config.QPS = -1 // the API server limits, and is fair; a limit here would let machines wait whose tokens are counted
 	options := configserver.Options{Namespace: f.namespace, MaxConnections: f.connections, MaxPerAddress: f.perAddress, Metrics: metrics.Registry}
-	if options.KargPolicy, err = optional(f.policy, "the policy for kernel arguments"); err != nil {
+	if options.KargPolicy, err = optional(cmd.Context(), f.policy, "the policy for kernel arguments", input.MaxText); err != nil {
 		return err
 	}
-	if options.Program, err = optional(f.program, "the program to embed"); err != nil {
+	if options.Program, err = optional(cmd.Context(), f.program, "the program to embed,", input.MaxProgram); err != nil {
 		return err
 	}
 	certificate, err := certwatcher.New(f.cert, f.key)
 	if err != nil {
 		return fault.New(fault.BadInput, "cannot use the certificate: %w", err)
 	}
-	if options.TLS, err = f.tls(certificate); err != nil {
+	if options.TLS, err = f.tls(cmd.Context(), certificate); err != nil {
 		return err
 	}
 	m, err := f.manager(cmd, config, manager.Options{Cache: configserver.Cache(f.namespace)})
@@ -93,9 +94,9 @@ func (f *serverFlags) run(cmd *cobra.Command, build cli.Build) error {
 }
 
 // tls returns the settings of TLS, with the certificate as it is at the time of each connection.
-func (f *serverFlags) tls(certificate *certwatcher.CertWatcher) (*tls.Config, error) {
+func (f *serverFlags) tls(ctx context.Context, certificate *certwatcher.CertWatcher) (*tls.Config, error) {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.GetCertificate}
-	authorities, err := optional(f.clientCA, "the authorities of clients")
+	authorities, err := optional(ctx, f.clientCA, "the authorities of clients", input.MaxText)
 	if err != nil || authorities == nil {
 		return settings, err
 	}
@@ -107,13 +108,9 @@ func (f *serverFlags) tls(certificate *certwatcher.CertWatcher) (*tls.Config, er
 }
 
 // optional reads a file that a flag names; nil if it names none. what says what it is.
-func optional(path, what string) ([]byte, error) {
+func optional(ctx context.Context, path, what string, most int) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fault.New(fault.BadInput, "cannot read %s: %w", what, err)
-	}
-	return data, nil
+	return input.File{What: what, Path: path, Max: most}.Read(ctx)
 }

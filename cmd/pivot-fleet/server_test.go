@@ -39,7 +39,7 @@ func TestCertificates(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() { _ = watcher.WithWatchInterval(10 * time.Millisecond).Start(ctx) }()
-	settings, err := f.tls(watcher)
+	settings, err := f.tls(t.Context(), watcher)
 	if err != nil {
 		t.Fatal(err)
 	}

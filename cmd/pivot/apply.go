@@ -1,8 +1,8 @@
 package main
 
 import (
+	"context"
 	"io"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/input"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/pivot"
@@ -57,7 +58,7 @@ func applyCommand() *cobra.Command {
 			var err error
 			if len(args) > 0 {
 				apply.Config.File = args[0]
-				if apply.Config.Data, err = readConfig(args[0], cmd.InOrStdin()); err != nil {
+				if apply.Config.Data, err = readConfig(cmd.Context(), args[0], cmd.InOrStdin()); err != nil {
 					return err
 				}
 			}
@@ -107,17 +108,10 @@ func oneOf(which ...bool) bool {
 }
 
 // readConfig reads a MachineConfig from a file, or from standard input for "-".
-func readConfig(file string, stdin io.Reader) (data []byte, err error) {
-	from := io.NopCloser(stdin)
-	if file != "-" {
-		from, err = os.Open(file)
-	}
-	if err == nil {
-		defer from.Close()
-		data, err = io.ReadAll(io.LimitReader(from, document.MaxSize+1))
-	}
+func readConfig(ctx context.Context, file string, stdin io.Reader) ([]byte, error) {
+	data, err := input.File{What: "the MachineConfig", Path: file, Max: document.MaxSize, Stdin: stdin}.Read(ctx)
 	if err != nil {
-		return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err).
+		return nil, fault.New(fault.BadInput, "%w", err).
 			WithHint("name a file with a MachineConfig, in JSON or YAML; - is standard input")
 	}
 	return data, nil

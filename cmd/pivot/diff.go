@@ -1,9 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +12,8 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/input"
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/printable"
 	"machine-pivot/kargs"
 )
@@ -21,7 +23,8 @@ const exitDifferent = 3
 
 func diffCommand() *cobra.Command {
 	var out cli.Output
-	var rulesFile, policyFile string
+	var rulesFile string
+	var arguments cli.KargPolicy
 	var exitCode bool
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
@@ -37,20 +40,17 @@ func diffCommand() *cobra.Command {
 			}
 			limitMemory(planMemory)
 			log := newLog(cmd.ErrOrStderr())
-			rules, err := readRules(rulesFile, noteTo(log))
-			if err != nil {
-				return err
-			}
-			policy, err := readPolicy(policyFile)
-			if err != nil {
-				return err
-			}
+			var wrong [4]error // of files that do not depend on each other
+			rules, err := readRules(cmd.Context(), rulesFile, noteTo(log))
+			policy, _, unusable := arguments.Read(cmd.Context())
+			wrong[0], wrong[1] = err, unusable
 			var sides [2]day2.Config
 			for i, file := range args {
 				sides[i].File = file
-				if sides[i].Data, err = readConfig(file, cmd.InOrStdin()); err != nil {
-					return err
-				}
+				sides[i].Data, wrong[2+i] = readConfig(cmd.Context(), file, cmd.InOrStdin())
+			}
+			if err := fault.Join(wrong[:]...); err != nil {
+				return err
 			}
 			plan, leftOut, report, err := day2.Between(sides[0], sides[1], rules, policy)
 			if err == nil {
@@ -80,35 +80,19 @@ func diffCommand() *cobra.Command {
 	}
 	out.Add(cmd, api.Plan)
 	cmd.Flags().StringVar(&rulesFile, "rules", "", "`FILE` with a machine's own rules, in the format of "+disruption.RulesPath)
-	cmd.Flags().StringVar(&policyFile, "karg-policy", "", "`FILE` with a machine's own rules for kernel arguments, in the format of "+kargs.PolicyPath)
+	arguments.Add(cmd, "`FILE` with a machine's own rules for kernel arguments, in the format of "+kargs.PolicyPath)
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 3 if anything differs")
 	return cmd
 }
 
-// readPolicy returns the built-in policy for kernel arguments with the rules of a file, if one is given.
-func readPolicy(file string) (kargs.Policy, error) {
-	policy := kargs.DefaultPolicy()
-	if file == "" {
-		return policy, nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return policy, fault.New(fault.BadInput, "cannot read the policy for kernel arguments: %w", err)
-	}
-	if policy, err = policy.Extend(string(text)); err != nil {
-		return policy, fault.New(fault.BadInput, "cannot use the policy for kernel arguments %s:\n%w", file, err)
-	}
-	return policy, nil
-}
-
 // readRules reads a machine's rules from a file, if one is given.
-func readRules(file string, note func(string)) (disruption.Rules, error) {
+func readRules(ctx context.Context, file string, note func(string)) (disruption.Rules, error) {
 	if file == "" {
 		return disruption.Defaults(), nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := input.File{What: "the rules", Path: file, Max: document.MaxSize}.Read(ctx)
 	if err != nil {
-		return disruption.Rules{}, fault.New(fault.BadInput, "cannot read the rules: %w", err)
+		return disruption.Rules{}, err
 	}
 	rules, report := disruption.Read(file, data)
 	for _, p := range report {

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"fmt"
+	"context"
 	"io"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -12,6 +11,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/input"
 	"machine-pivot/internal/plot"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
@@ -55,7 +55,7 @@ func (f *plotFlags) timeline(cmd *cobra.Command) (plot.Timeline, error) {
 		return plot.Timeline{}, fault.New(fault.Usage, "cannot plot the transaction %d before the last: the number is below 0", f.before)
 	}
 	if f.journal != "" {
-		journal, err := f.read(cmd.InOrStdin())
+		journal, err := f.read(cmd.Context(), cmd.InOrStdin())
 		if err != nil {
 			return plot.Timeline{}, err
 		}
@@ -108,21 +108,10 @@ func (f *plotFlags) addUnwritten(cmd *cobra.Command, journal *pivot.JournalConte
 }
 
 // read reads the journal that --journal names.
-func (f *plotFlags) read(in io.Reader) (pivot.JournalContent, error) {
-	if f.journal != "-" {
-		file, err := os.Open(f.journal)
-		if err != nil {
-			return pivot.JournalContent{}, fault.New(fault.Usage, "cannot plot: %w", err).WithHint("name a journal.json of pivot")
-		}
-		defer file.Close()
-		in = file
-	}
-	data, err := io.ReadAll(io.LimitReader(in, hostfiles.MaxState+1))
-	if err == nil && len(data) > hostfiles.MaxState {
-		err = fmt.Errorf("it has more than %d bytes", hostfiles.MaxState)
-	}
+func (f *plotFlags) read(ctx context.Context, in io.Reader) (pivot.JournalContent, error) {
+	data, err := input.File{What: "the journal", Path: f.journal, Max: hostfiles.MaxState, Stdin: in}.Read(ctx)
 	if err != nil {
-		return pivot.JournalContent{}, fault.New(fault.BadInput, "cannot plot journal %s: %w", f.journal, err).WithHint("name a journal.json of pivot")
+		return pivot.JournalContent{}, fault.New(fault.BadInput, "%w", err).WithHint("name a journal.json of pivot")
 	}
 	return pivot.Journal{Path: f.journal}.Parse(data)
 }

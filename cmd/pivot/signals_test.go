@@ -7,11 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"testing"
 
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
+	"machine-pivot/test/tools/script"
 	"machine-pivot/test/worlds/hostdir"
 )
 
@@ -104,4 +106,41 @@ func statusOf(t *testing.T, h *hostdir.Host) (s status.Status) {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// TestSignalsWhileReading (D286): a signal ends a command that waits for the standard input or a pipe, for
+// each way to name a file.
+func TestSignalsWhileReading(t *testing.T) {
+	caught := make(chan os.Signal, 1) // a signal that this process ignored, the programs would ignore, too
+	signal.Notify(caught, syscall.SIGHUP, syscall.SIGINT)
+	defer signal.Stop(caught)
+	for _, argv := range readers() {
+		script.StopsReading(t, argv...)
+	}
+}
+
+// TestNamedFiles (D288): no command reads without a limit from a file that it is given, and each says what
+// is wrong with it.
+func TestNamedFiles(t *testing.T) {
+	for _, argv := range readers() {
+		if slices.Contains(argv, "PIPE") {
+			script.RefusesFiles(t, argv...)
+		}
+	}
+}
+
+// readers returns commands that read the standard input or the file PIPE: one for each way to name a file.
+func readers() (all [][]string) {
+	for _, argv := range [][]string{
+		{"apply", "-"},
+		{"apply", "--dry-run", "PIPE"},
+		{"diff", "-", "/dev/null"},
+		{"diff", "--rules", "PIPE", "a", "b"},
+		{"diff", "--karg-policy", "PIPE", "a", "b"},
+		{"plot", "--journal", "-"},
+		{"plot", "--journal", "PIPE"},
+	} {
+		all = append(all, append([]string{"pivot"}, argv...))
+	}
+	return all
 }

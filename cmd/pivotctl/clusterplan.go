@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -53,11 +54,11 @@ func clusterPlanCommand(build cli.Build) *cobra.Command {
 
 // planned returns what the MachineConfigs in files would do. They are merged only if each is valid.
 func (f *renderFlags) planned(cmd *cobra.Command, cluster *clusterFlags, paths []string) (p view.Plan, err error) {
-	r, keep, err := f.renderer()
+	r, err := f.renderer(cmd.Context())
 	if err != nil {
 		return p, err
 	}
-	proposed, report, err := readProposed(paths, cmd.InOrStdin(), r.Rules)
+	proposed, report, err := readProposed(cmd.Context(), paths, cmd.InOrStdin(), r.Rules)
 	if err != nil {
 		return p, err
 	}
@@ -72,7 +73,7 @@ func (f *renderFlags) planned(cmd *cobra.Command, cluster *clusterFlags, paths [
 	if err != nil {
 		return p, err
 	}
-	p, err = view.Planner{Client: client, Renderer: r}.Plan(cmd.Context(), facts, proposed)
+	p, err = view.Planner{Client: client, Renderer: r.Renderer}.Plan(cmd.Context(), facts, proposed)
 	if err != nil {
 		return p, err
 	}
@@ -83,11 +84,11 @@ func (f *renderFlags) planned(cmd *cobra.Command, cluster *clusterFlags, paths [
 			p.Problems = append(p.Problems, firstBootWarnings(merged, one.Name, judge)...)
 		}
 	}
-	return p, keep()
+	return p, r.keep()
 }
 
 // readProposed reads the MachineConfigs and ContainerRuntimeConfigs in files.
-func readProposed(paths []string, stdin io.Reader, rules authored.Rules) (p view.Proposed, report problem.Report, err error) {
+func readProposed(ctx context.Context, paths []string, stdin io.Reader, rules authored.Rules) (p view.Proposed, report problem.Report, err error) {
 	rules.Other = func(n document.Node) bool {
 		if !n.Get("kind").Is("ContainerRuntimeConfig") {
 			return false
@@ -104,7 +105,7 @@ func readProposed(paths []string, stdin io.Reader, rules authored.Rules) (p view
 		p.ContainerRuntimeConfigs = append(p.ContainerRuntimeConfigs, o)
 		return true
 	}
-	p.MachineConfigs, report, err = pool.Read(paths, stdin, rules)
+	p.MachineConfigs, report, err = pool.Read(ctx, paths, stdin, rules)
 	return p, report, err
 }
 

@@ -2,9 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +15,8 @@ import (
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/input"
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
@@ -29,66 +31,26 @@ func configCommand() *cobra.Command {
 
 // ruleFlags are the rules for MachineConfigs.
 type ruleFlags struct {
-	kargPolicy
-	cpus string
+	policy cli.KargPolicy
+	cpus   string
 }
 
 func (f *ruleFlags) add(cmd *cobra.Command) {
-	f.kargPolicy.add(cmd, "; machines get it as "+kargs.PolicyPath)
+	f.policy.Add(cmd, policyUsage+"; machines get it as "+kargs.PolicyPath)
 	cmd.Flags().StringVar(&f.cpus, "cpus", "", "`SET` of CPUs that the machines have, such as 0-63; workloads must be within it")
 }
 
-func (f *ruleFlags) rules() (authored.Rules, error) {
-	policy, err := f.read()
-	rules := authored.Rules{KernelArguments: policy, CheckImage: imageref.Check}
-	if err != nil {
-		return rules, err
-	}
-	cpus, err := pinning.ParseCPUSet(f.cpus)
-	if err != nil {
-		return rules, fault.New(fault.Usage, "cannot use --cpus: %w", err)
-	}
-	rules.CPUs = cpus
-	return rules, nil
-}
+// policyUsage describes the flag --karg-policy.
+const policyUsage = "`FILE` with rules for kernel arguments in addition to the built-in ones: VERDICT ARGUMENT REASON"
 
-// kargPolicy is the flag for the administrator's policy for kernel arguments. Each command that judges
-// kernel arguments has it.
-type kargPolicy struct{ policy string }
-
-// add adds the flag. more is what else its description says.
-func (f *kargPolicy) add(cmd *cobra.Command, more string) {
-	cmd.Flags().StringVar(&f.policy, "karg-policy", "", "`FILE` with rules for kernel arguments in addition to the built-in ones: VERDICT ARGUMENT REASON"+more)
-}
-
-// policyText returns the contents of the file, if one is given.
-func (f *kargPolicy) policyText() ([]byte, error) {
-	if f.policy == "" {
-		return nil, nil
+// rules returns the rules, and the text of the policy for kernel arguments; nil if none is given.
+func (f *ruleFlags) rules(ctx context.Context) (authored.Rules, []byte, error) {
+	policy, text, err := f.policy.Read(ctx)
+	cpus, wrong := pinning.ParseCPUSet(f.cpus)
+	if wrong != nil {
+		wrong = fault.New(fault.Usage, "cannot use --cpus: %w", wrong)
 	}
-	return readFile(f.policy, "the policy for kernel arguments")
-}
-
-// read returns the built-in policy with the rules of the file, if one is given.
-func (f *kargPolicy) read() (kargs.Policy, error) {
-	text, err := f.policyText()
-	if err != nil {
-		return kargs.Policy{}, err
-	}
-	policy, err := kargs.DefaultPolicy().Extend(string(text))
-	if err != nil {
-		return policy, fault.New(fault.BadInput, "cannot use the policy for kernel arguments %s:\n%w", f.policy, err)
-	}
-	return policy, nil
-}
-
-// readFile reads a file that the command line names; what says what it is.
-func readFile(path, what string) ([]byte, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fault.New(fault.BadInput, "cannot read %s: %w", what, err)
-	}
-	return data, nil
+	return authored.Rules{KernelArguments: policy, CheckImage: imageref.Check, CPUs: cpus}, text, fault.Join(err, wrong)
 }
 
 func validateCommand() *cobra.Command {
@@ -108,11 +70,11 @@ func validateCommand() *cobra.Command {
 			if encapsulated {
 				judge = validateEncapsulated
 			}
-			r, err := rules.rules()
+			r, _, err := rules.rules(cmd.Context())
 			if err != nil {
 				return err
 			}
-			report, err := judge(args, cmd.InOrStdin(), r)
+			report, err := judge(cmd.Context(), args, cmd.InOrStdin(), r)
 			if err != nil {
 				return err
 			}
@@ -127,8 +89,8 @@ func validateCommand() *cobra.Command {
 
 // validateFiles validates each MachineConfig and, if all are valid, what they result in
 // together.
-func validateFiles(paths []string, stdin io.Reader, rules authored.Rules) (problem.Report, error) {
-	all, report, err := pool.Read(paths, stdin, rules)
+func validateFiles(ctx context.Context, paths []string, stdin io.Reader, rules authored.Rules) (problem.Report, error) {
+	all, report, err := pool.Read(ctx, paths, stdin, rules)
 	if err != nil || report.Failed() {
 		return report, err
 	}
@@ -164,12 +126,15 @@ func firstBootWarnings(merged *authored.MachineConfig, role string, judge mcfile
 	return report
 }
 
-func validateEncapsulated(paths []string, stdin io.Reader, rules authored.Rules) (problem.Report, error) {
+func validateEncapsulated(ctx context.Context, paths []string, stdin io.Reader, rules authored.Rules) (problem.Report, error) {
 	var report problem.Report
 	for _, path := range paths {
-		data, err := pool.ReadFile(path, stdin)
+		data, ok, err := input.File{What: "the MachineConfig", Path: path, Max: document.MaxSize, Stdin: stdin}.Reported(ctx, &report)
 		if err != nil {
 			return nil, err
+		}
+		if !ok {
+			continue
 		}
 		_, problems := mcfile.Parse(data, mcfile.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments})
 		report.Add(problems.In(path)...)
@@ -186,11 +151,11 @@ func fromInstallConfigCommand() *cobra.Command {
 		Long:    "Create MachineConfigs from the kernel arguments, hyperthreading, FIPS mode and workload partitions in an install-config.",
 		Example: "  pivotctl config from-install-config install-config.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := rules.rules()
+			r, _, err := rules.rules(cmd.Context())
 			if err != nil {
 				return err
 			}
-			data, err := pool.ReadFile(args[0], cmd.InOrStdin())
+			data, err := input.File{What: "the install-config", Path: args[0], Max: document.MaxSize, Stdin: cmd.InOrStdin()}.Read(cmd.Context())
 			if err != nil {
 				return err
 			}

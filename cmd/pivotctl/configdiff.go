@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/input"
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/problem"
 )
@@ -21,7 +24,7 @@ import (
 func diffCommand() *cobra.Command {
 	var out cli.Output
 	var policyFile string
-	var arguments kargPolicy
+	var arguments cli.KargPolicy
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Show what an update to another MachineConfig does to a machine in a cluster",
@@ -31,17 +34,17 @@ func diffCommand() *cobra.Command {
 			"\"oc get mc rendered-… -o yaml\". A file - is standard input.",
 		Example: "  pivotctl config diff rendered-worker-old.yaml rendered-worker-new.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			policy, report, err := readPolicy(policyFile, cmd.InOrStdin())
+			policy, report, err := readPolicy(cmd.Context(), policyFile, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
 			rules := authored.Rules{CheckImage: imageref.Check}
-			if rules.KernelArguments, err = arguments.read(); err != nil {
+			if rules.KernelArguments, _, err = arguments.Read(cmd.Context()); err != nil {
 				return err
 			}
 			var sides [2]*authored.MachineConfig
 			for i, file := range args {
-				mc, problems, err := readOne(file, cmd.InOrStdin(), rules)
+				mc, problems, err := readOne(cmd.Context(), file, cmd.InOrStdin(), rules)
 				if err != nil {
 					return err
 				}
@@ -59,25 +62,25 @@ func diffCommand() *cobra.Command {
 	}
 	out.Add(cmd, api.Update)
 	cmd.Flags().StringVar(&policyFile, "disruption-policy", "", "`FILE` with the cluster's MachineConfiguration, whose node disruption policy takes precedence over the defaults")
-	arguments.add(cmd, "")
+	arguments.Add(cmd, policyUsage)
 	return cmd
 }
 
 // readPolicy reads a cluster's node disruption policy from a file, if one is given.
-func readPolicy(file string, stdin io.Reader) (policy disruption.Cluster, report problem.Report, err error) {
+func readPolicy(ctx context.Context, file string, stdin io.Reader) (policy disruption.Cluster, report problem.Report, err error) {
 	if file == "" {
 		return disruption.DefaultCluster(), nil, nil
 	}
-	data, err := pool.ReadFile(file, stdin)
-	if err == nil {
+	data, ok, err := input.File{What: "the node disruption policy", Path: file, Max: document.MaxSize, Stdin: stdin}.Reported(ctx, &report)
+	if ok {
 		policy, report = disruption.ReadCluster(file, data)
 	}
 	return policy, report, err
 }
 
 // readOne reads a file with exactly one MachineConfig.
-func readOne(file string, stdin io.Reader, rules authored.Rules) (*authored.MachineConfig, problem.Report, error) {
-	all, report, err := pool.Read([]string{file}, stdin, rules)
+func readOne(ctx context.Context, file string, stdin io.Reader, rules authored.Rules) (*authored.MachineConfig, problem.Report, error) {
+	all, report, err := pool.Read(ctx, []string{file}, stdin, rules)
 	if err != nil || report.Failed() {
 		return nil, report, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -13,11 +14,11 @@ import (
 
 	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/author/pointer"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/cluster/token"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/input"
 )
 
 // pointerFlags are the flags of the pointer command.
@@ -39,7 +40,7 @@ func pointerCommand() *cobra.Command {
 			"  pivotctl config pointer --url https://mcs.example:22623/config/worker --server-ca ca.pem --token-file worker.token",
 		Args: cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd.InOrStdin(), cmd.OutOrStdout(), time.Now())
+			return f.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), time.Now())
 		},
 	}
 	flags := cmd.Flags()
@@ -55,20 +56,20 @@ func pointerCommand() *cobra.Command {
 	return cmd
 }
 
-func (f *pointerFlags) run(stdin io.Reader, stdout io.Writer, now time.Time) error {
+func (f *pointerFlags) run(ctx context.Context, stdin io.Reader, stdout io.Writer, now time.Time) error {
 	if f.tokenFile != "" && f.newToken != "" {
 		return fault.New(fault.Usage, "--token-file and --new-token exclude one another")
 	}
 	p := pointer.Pointer{URL: f.url}
 	var err error
 	if f.ca != "" {
-		if p.CA, err = readFile(f.ca, "the authorities of the server"); err != nil {
+		if p.CA, err = (input.File{What: "the authorities of the server", Path: f.ca}).Read(ctx); err != nil {
 			return err
 		}
 	}
 	switch {
 	case f.tokenFile != "":
-		text, err := pool.ReadFile(f.tokenFile, stdin)
+		text, err := input.File{What: "the token", Path: f.tokenFile, Stdin: stdin}.Read(ctx)
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ func TestPointerCommand(t *testing.T) {
 	f := pointerFlags{url: "https://mcs.example:22623/config/worker", version: "3.1.0", uses: "2", valid: time.Hour, namespace: "ns",
 		newToken: filepath.Join(t.TempDir(), "token.yaml")}
 	var out bytes.Buffer
-	if err := f.run(strings.NewReader(""), &out, now); err != nil {
+	if err := f.run(t.Context(), strings.NewReader(""), &out, now); err != nil {
 		t.Fatal(err)
 	}
 	sent := regexp.MustCompile(`"Bearer ([A-Za-z0-9_-]{43})"`).FindStringSubmatch(out.String())
@@ -57,7 +57,7 @@ func TestPointerCommand(t *testing.T) {
 		wrong := f
 		change(&wrong)
 		out.Reset()
-		if err := wrong.run(strings.NewReader("two words"), &out, now); err == nil || !strings.Contains(err.Error(), want) || out.Len() > 0 {
+		if err := wrong.run(t.Context(), strings.NewReader("two words"), &out, now); err == nil || !strings.Contains(err.Error(), want) || out.Len() > 0 {
 			t.Errorf("%s: %v %s", want, err, out.String())
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +19,7 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/input"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/mcfile"
 )
@@ -41,36 +41,36 @@ func (f *renderFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.ca, "ca", "", "PEM `FILE` with certificate authorities to trust when fetching, in addition to the system's")
 }
 
-// renderer returns a renderer that merges MachineConfigs, and a function to call after a
-// successful merge, which saves the lock file.
-func (f *renderFlags) renderer() (r pool.Renderer, keep func() error, err error) {
-	if r.Rules, err = f.rules(); err != nil {
-		return r, nil, err
-	}
-	if f.images.OS != "" {
-		if err := r.Rules.CheckImage(f.images.OS); err != nil {
-			return r, nil, fault.New(fault.Usage, "cannot use --os-image-url: %w", err)
-		}
-	}
+// renderer merges MachineConfigs as the flags say. The files that they name are read once, since a pipe
+// cannot be read again.
+type renderer struct {
+	pool.Renderer
+	policy []byte       // text of the administrator's policy for kernel arguments; nil: there is none
+	keep   func() error // to call after a successful merge: it saves the lock file
+}
+
+func (f *renderFlags) renderer(ctx context.Context) (r renderer, err error) {
+	var wrong [4]error // of flags that do not depend on each other
+	r.Rules, r.policy, wrong[0] = f.rules(ctx)
+	wrong[1] = f.images.Check("--os-image-url", "--extensions-image", r.Rules.CheckImage)
 	r.Base = f.images
 	taker := snapshot.New(r.Rules.KernelArguments)
 	taker.Accept = f.update
-	if taker.Roots, err = f.roots(); err != nil {
-		return r, nil, err
-	}
+	taker.Roots, wrong[2] = f.roots(ctx)
 	r.Inline = taker.Inline
-	keep = func() error { return nil }
-	if f.lock != "" {
-		keep, err = f.useLock(taker)
-	}
-	return r, keep, err
+	r.keep, wrong[3] = f.useLock(ctx, taker)
+	return r, fault.Join(wrong[:]...)
 }
 
-// useLock reads the lock file. The function that it returns writes the file if it has changed.
-func (f *renderFlags) useLock(taker *snapshot.Taker) (func() error, error) {
-	old, err := os.ReadFile(f.lock)
+// useLock reads the lock file, if one is given. The function that it returns writes the file if it has
+// changed.
+func (f *renderFlags) useLock(ctx context.Context, taker *snapshot.Taker) (func() error, error) {
+	if f.lock == "" {
+		return func() error { return nil }, nil
+	}
+	old, err := input.File{What: "the lock file", Path: f.lock}.Read(ctx)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.BadInput, "cannot read the lock file: %w", err)
+		return nil, err
 	}
 	if taker.Lock, err = snapshot.ParseLock(old); err != nil {
 		return nil, err
@@ -90,24 +90,19 @@ func (f *renderFlags) useLock(taker *snapshot.Taker) (func() error, error) {
 
 // onMachines returns the checks of machines' first boots, and configs that install the same
 // kernel argument policy there.
-func (f *renderFlags) onMachines() (mcfile.Host, []ignition.Config, error) {
-	rules, err := f.rules()
-	if err != nil {
-		return mcfile.Host{}, nil, err
+func (r renderer) onMachines() (mcfile.Host, []ignition.Config) {
+	host := mcfile.Host{CheckImage: r.Rules.CheckImage, Policy: &r.Rules.KernelArguments}
+	if r.policy == nil {
+		return host, nil
 	}
-	host := mcfile.Host{CheckImage: rules.CheckImage, Policy: &rules.KernelArguments}
-	text, err := f.policyText()
-	if err != nil || text == nil {
-		return host, nil, err
-	}
-	return host, []ignition.Config{provision.KargPolicy(text)}, nil
+	return host, []ignition.Config{provision.KargPolicy(r.policy)}
 }
 
-func (f *renderFlags) roots() (string, error) {
+func (f *renderFlags) roots(ctx context.Context) (string, error) {
 	if f.ca == "" {
 		return "", nil
 	}
-	text, err := os.ReadFile(f.ca)
+	text, err := input.File{What: "the authorities", Path: f.ca}.Read(ctx)
 	if err == nil {
 		if block, _ := pem.Decode(text); block == nil {
 			err = fmt.Errorf("%s has no PEM block", f.ca)
@@ -119,17 +114,18 @@ func (f *renderFlags) roots() (string, error) {
 	return string(text), nil
 }
 
+// needRole returns an error if no role is given.
+func needRole(role string) error {
+	if role == "" {
+		return fault.New(fault.Usage, "no --role given").WithHint("roles are what the label %s says, as worker", authored.RoleLabel)
+	}
+	return nil
+}
+
 // rendered returns the MachineConfig of a role from files and directories. Problems are written
 // to stderr.
-func (f *renderFlags) rendered(ctx context.Context, role string, paths []string, stdin io.Reader, stderr io.Writer) (*authored.MachineConfig, error) {
-	if role == "" {
-		return nil, fault.New(fault.Usage, "no --role given").WithHint("roles are what the label %s says, as worker", authored.RoleLabel)
-	}
-	r, keep, err := f.renderer()
-	if err != nil {
-		return nil, err
-	}
-	all, report, err := pool.Read(paths, stdin, r.Rules)
+func (r renderer) rendered(ctx context.Context, role string, paths []string, stdin io.Reader, stderr io.Writer) (*authored.MachineConfig, error) {
+	all, report, err := pool.Read(ctx, paths, stdin, r.Rules)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +139,7 @@ func (f *renderFlags) rendered(ctx context.Context, role string, paths []string,
 	if err := cmp.Or(err, shown(stderr, report)); err != nil {
 		return nil, err
 	}
-	return merged, keep()
+	return merged, r.keep()
 }
 
 // objectCommand returns the merge or the render command, which differ in the name of the
@@ -156,7 +152,11 @@ func objectCommand(use, short, example string, name func(*authored.MachineConfig
 		Short:   short,
 		Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			merged, err := flags.rendered(cmd.Context(), role, args, cmd.InOrStdin(), cmd.ErrOrStderr())
+			r, err := flags.renderer(cmd.Context())
+			if err := fault.Join(needRole(role), err); err != nil {
+				return err
+			}
+			merged, err := r.rendered(cmd.Context(), role, args, cmd.InOrStdin(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -192,15 +192,13 @@ func ignitionCommand() *cobra.Command {
 		Example: "  pivotctl config ignition --role worker conf/\n" +
 			"  pivotctl config ignition --role worker --embed-pivot /usr/bin/pivot --lock conf.lock conf/",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			more, err := embedded(program)
-			if err != nil {
+			more, wrong := embedded(cmd.Context(), program)
+			r, err := flags.renderer(cmd.Context())
+			if err := fault.Join(needRole(role), wrong, err); err != nil {
 				return err
 			}
-			judge, policy, err := flags.onMachines()
-			if err != nil {
-				return err
-			}
-			merged, err := flags.rendered(cmd.Context(), role, args, cmd.InOrStdin(), cmd.ErrOrStderr())
+			judge, policy := r.onMachines()
+			merged, err := r.rendered(cmd.Context(), role, args, cmd.InOrStdin(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -230,13 +228,13 @@ func addEmbed(cmd *cobra.Command, program *string) {
 }
 
 // embedded returns the config that installs the program on machines, if one is given.
-func embedded(program string) ([]ignition.Config, error) {
+func embedded(ctx context.Context, program string) ([]ignition.Config, error) {
 	if program == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(program)
+	data, err := input.File{What: "the program to embed,", Path: program, Max: input.MaxProgram}.Read(ctx)
 	if err != nil {
-		return nil, fault.New(fault.BadInput, "cannot embed the program: %w", err)
+		return nil, err
 	}
 	config, err := provision.Embed(data)
 	return []ignition.Config{config}, err

@@ -17,6 +17,7 @@ import (
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/author/serve"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/input"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/printable"
 	"machine-pivot/internal/problem"
@@ -60,7 +61,7 @@ func (f *serveFlags) run(cmd *cobra.Command, paths []string) error {
 	if f.reload <= 0 || f.connections <= 0 || f.perAddress <= 0 {
 		return fault.New(fault.Usage, "--reload, --max-connections and --max-connections-per-address must be more than nothing")
 	}
-	more, err := embedded(f.program)
+	more, err := embedded(cmd.Context(), f.program)
 	if err != nil {
 		return err
 	}
@@ -71,9 +72,11 @@ func (f *serveFlags) run(cmd *cobra.Command, paths []string) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), printable.Text(line))
 	}
 	server := &serve.Server{
-		Load:  func(ctx context.Context) (serve.Content, error) { return f.load(ctx, paths, more, log) },
-		Stamp: func() (string, error) { return stamp(slices.Concat(paths, []string{f.cert, f.key, f.policy, f.ca})) },
-		Log:   log, MaxConnections: f.connections, MaxPerAddress: f.perAddress,
+		Load: func(ctx context.Context) (serve.Content, error) { return f.load(ctx, paths, more, log) },
+		Stamp: func() (string, error) {
+			return stamp(slices.Concat(paths, []string{f.cert, f.key, f.policy.File, f.ca}))
+		},
+		Log: log, MaxConnections: f.connections, MaxPerAddress: f.perAddress,
 	}
 	if err := server.Reload(cmd.Context()); err != nil {
 		return err
@@ -92,16 +95,13 @@ func (f *serveFlags) run(cmd *cobra.Command, paths []string) error {
 // load renders the MachineConfigs of every role.
 func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.Config, log func(string)) (serve.Content, error) {
 	var content serve.Content
-	judge, policy, err := f.onMachines()
+	r, err := f.renderer(ctx)
 	if err != nil {
 		return content, err
 	}
+	judge, policy := r.onMachines()
 	content.More = slices.Concat(more, policy)
-	r, keep, err := f.renderer()
-	if err != nil {
-		return content, err
-	}
-	all, report, err := pool.Read(paths, strings.NewReader(""), r.Rules)
+	all, report, err := pool.Read(ctx, paths, strings.NewReader(""), r.Rules)
 	if err != nil {
 		return content, err
 	}
@@ -127,19 +127,33 @@ func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.C
 		log(fmt.Sprintf("role %s: %s", role, content.Roles[role].Name))
 	}
 	if f.cert != "" {
-		certificate, err := tls.LoadX509KeyPair(f.cert, f.key)
-		if err != nil {
-			return content, fault.New(fault.BadInput, "cannot use the certificate: %w", err)
+		if content.Certificate, err = f.certificate(ctx); err != nil {
+			return content, err
 		}
-		content.Certificate = &certificate
 	}
-	return content, keep()
+	return content, r.keep()
+}
+
+func (f *serveFlags) certificate(ctx context.Context) (*tls.Certificate, error) {
+	cert, err := input.File{What: "the certificate", Path: f.cert}.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key, err := input.File{What: "the certificate's key", Path: f.key}.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fault.New(fault.BadInput, "cannot use the certificate: %w", err)
+	}
+	return &pair, nil
 }
 
 // stamp returns a fingerprint of the files that changes whenever one of them changes.
 func stamp(paths []string) (string, error) {
-	files, err := pool.Files(slices.DeleteFunc(paths, func(path string) bool { return path == "" }))
-	if err != nil {
+	files, report := pool.Files(slices.DeleteFunc(paths, func(path string) bool { return path == "" }))
+	if err := report.Err("the files to serve"); err != nil {
 		return "", err
 	}
 	var b strings.Builder

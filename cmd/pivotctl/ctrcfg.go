@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"machine-pivot/internal/author/containerruntime"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/input"
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
@@ -42,7 +45,7 @@ func ctrcfgRenderCommand() *cobra.Command {
 }
 
 func (f *ctrcfgFlags) run(cmd *cobra.Command, args []string) error {
-	objects, err := readRuntimeConfigs(args, cmd.ErrOrStderr())
+	objects, err := readRuntimeConfigs(cmd.Context(), args, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -52,7 +55,7 @@ func (f *ctrcfgFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.checkRole(objects.Pools, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
-	base, err := f.base()
+	base, err := f.base(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -99,13 +102,16 @@ func (f *ctrcfgFlags) checkRole(pools []containerruntime.Pool, warnings io.Write
 }
 
 // readRuntimeConfigs reads all files and reports the problems of all together.
-func readRuntimeConfigs(files []string, warnings io.Writer) (containerruntime.Objects, error) {
+func readRuntimeConfigs(ctx context.Context, files []string, warnings io.Writer) (containerruntime.Objects, error) {
 	var all containerruntime.Objects
 	var report problem.Report
 	for _, file := range files {
-		data, err := readFile(file, "ContainerRuntimeConfig")
+		data, ok, err := input.File{What: "the ContainerRuntimeConfig", Path: file, Max: document.MaxSize}.Reported(ctx, &report)
 		if err != nil {
 			return all, err
+		}
+		if !ok {
+			continue
 		}
 		objects, problems := containerruntime.Decode(file, data)
 		all.Configs = append(all.Configs, objects.Configs...)
@@ -119,12 +125,12 @@ func readRuntimeConfigs(files []string, warnings io.Writer) (containerruntime.Ob
 }
 
 // base returns those files of the rendered MachineConfig that settings may change.
-func (f *ctrcfgFlags) base() (map[string][]byte, error) {
+func (f *ctrcfgFlags) base(ctx context.Context) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	if f.rendered == "" {
 		return files, nil
 	}
-	data, err := readFile(f.rendered, "the rendered MachineConfig")
+	data, err := input.File{What: "the rendered MachineConfig", Path: f.rendered, Max: document.MaxSize}.Read(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/input"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
@@ -42,7 +44,7 @@ func kargsDiffCommand() *cobra.Command {
 				}
 				*list.into = line
 			}
-			if err := addLegacy(&change, legacy); err != nil {
+			if err := addLegacy(cmd.Context(), &change, legacy); err != nil {
 				return err
 			}
 			result, err := change.Apply(kargs.Split(booted))
@@ -62,11 +64,11 @@ func kargsDiffCommand() *cobra.Command {
 }
 
 // addLegacy adds the changes from a legacy file, if one is given.
-func addLegacy(change *kargs.Change, file string) error {
+func addLegacy(ctx context.Context, change *kargs.Change, file string) error {
 	if file == "" {
 		return nil
 	}
-	text, err := readFile(file, "kernel arguments")
+	text, err := input.File{What: "kernel arguments", Path: file}.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -90,13 +92,13 @@ func argumentList(flag, text string) (kargs.Line, error) {
 
 func kargsCheckCommand() *cobra.Command {
 	var out cli.Output
-	var policy kargPolicy
+	var policy cli.KargPolicy
 	cmd := &cobra.Command{
 		Use:     "check ARG…",
 		Short:   "Check kernel arguments for valid syntax and against the policy",
 		Example: "  pivotctl kargs check nosmt mitigations=off",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rules, err := policy.read()
+			rules, _, err := policy.Read(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -104,7 +106,7 @@ func kargsCheckCommand() *cobra.Command {
 		},
 	}
 	out.Add(cmd, api.Check)
-	policy.add(cmd, "")
+	policy.Add(cmd, policyUsage)
 	return cmd
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/input"
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/osimage/imageref"
@@ -76,7 +79,7 @@ func (f *checkFlags) input(cmd *cobra.Command, args []string) (pinning.Input, er
 			in.Line, err = h.NextLine()
 		}
 	} else {
-		in, err = f.read(args)
+		in, err = f.read(cmd.Context(), args)
 	}
 	if err != nil {
 		return pinning.Input{}, err
@@ -98,12 +101,14 @@ func (f *checkFlags) input(cmd *cobra.Command, args []string) (pinning.Input, er
 }
 
 // read reads the files of the command line, according to their kinds.
-func (f *checkFlags) read(paths []string) (pinning.Input, error) {
+func (f *checkFlags) read(ctx context.Context, paths []string) (pinning.Input, error) {
 	g := given{input: pinning.Input{Files: map[string][]byte{}}}
+	var wrong []error
 	for _, path := range paths {
-		if err := g.add(path); err != nil {
-			return g.input, err
-		}
+		wrong = append(wrong, g.add(ctx, path))
+	}
+	if err := fault.Join(wrong...); err != nil {
+		return g.input, err
 	}
 	if err := f.addConfigs(&g.input, g.configs); err != nil || g.kubelet == nil {
 		return g.input, err
@@ -124,8 +129,8 @@ type given struct {
 }
 
 // add reads a file.
-func (g *given) add(path string) error {
-	data, err := readFile(path, "what to check")
+func (g *given) add(ctx context.Context, path string) error {
+	data, err := input.File{What: "what to check,", Path: path, Max: document.MaxSize}.Read(ctx)
 	if err != nil {
 		return err
 	}

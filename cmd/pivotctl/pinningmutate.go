@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -14,6 +15,8 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/input"
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/pods"
 	"machine-pivot/internal/problem"
 )
@@ -53,7 +56,7 @@ func pinningMutateCommand() *cobra.Command {
 		Example: "  pivotctl pinning mutate etcd-pod.yaml\n" +
 			"  pivotctl pinning mutate --in-place /etc/kubernetes/manifests/etcd-pod.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			options, err := flags.options()
+			options, err := flags.options(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -70,13 +73,13 @@ func pinningMutateCommand() *cobra.Command {
 	return cmd
 }
 
-func (f *mutateFlags) options() (pods.Options, error) {
+func (f *mutateFlags) options(ctx context.Context) (pods.Options, error) {
 	o := pods.Options{
 		Shares: map[string]func(int64) int64{"kubelet": pods.Shares, "enhancement": pods.SeedShares}[f.shares],
 		Syntax: map[string]pods.Syntax{"json": pods.JSONSyntax, "plain": pods.PlainSyntax}[f.syntax],
 	}
 	for _, file := range f.namespaces {
-		data, err := readFile(file, "namespaces")
+		data, err := input.File{What: "the namespaces", Path: file, Max: document.MaxSize}.Read(ctx)
 		if err != nil {
 			return o, err
 		}
@@ -96,7 +99,7 @@ func (f *mutateFlags) run(cmd *cobra.Command, args []string, o pods.Options) err
 	var all []mutated
 	refused := false
 	for _, file := range args {
-		m, err := mutateFile(file, o)
+		m, err := mutateFile(cmd.Context(), file, o)
 		if err != nil {
 			return err
 		}
@@ -126,16 +129,17 @@ func (f *mutateFlags) run(cmd *cobra.Command, args []string, o pods.Options) err
 	return nil
 }
 
-func mutateFile(file string, o pods.Options) (mutated, error) {
+func mutateFile(ctx context.Context, file string, o pods.Options) (mutated, error) {
+	m := mutated{File: file}
+	data, ok, err := input.File{What: "the manifest", Path: file, Max: document.MaxSize}.Reported(ctx, &m.Problems)
+	if err != nil || !ok {
+		return m, err
+	}
 	info, err := os.Stat(file)
 	if err != nil {
-		return mutated{}, fault.New(fault.BadInput, "cannot read manifest: %w", err)
+		return m, fault.New(fault.BadInput, "cannot read the manifest: %w", err)
 	}
-	data, err := readFile(file, "manifest")
-	if err != nil {
-		return mutated{}, err
-	}
-	m := mutated{File: file, mode: info.Mode().Perm()}
+	m.mode = info.Mode().Perm()
 	m.content, m.Decision, m.Problems = pods.Mutate(file, data, o)
 	return m, nil
 }

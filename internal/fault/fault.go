@@ -3,9 +3,11 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Kind is the class of a failure.
@@ -145,6 +147,23 @@ func HintOf(err error) string {
 		err = e.Err
 	}
 	return ""
+}
+
+// Join returns one error for several that are independent of each other, of which some may be nil. It has
+// the kind of the first one, and the first hint.
+func Join(errs ...error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) == 0 {
+		return nil
+	}
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	joined := New(KindOf(errs[0]), "%w", errors.Join(errs...))
+	for _, err := range errs {
+		joined.Hint = cmp.Or(joined.Hint, HintOf(err))
+	}
+	return joined
 }
 
 // WithRemedy returns an error with its hint, if it has one, as one text for people.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"testing"
 
 	"machine-pivot/internal/fault"
@@ -42,6 +43,24 @@ func TestKindAndHint(t *testing.T) {
 		if got := fault.WithRemedy(c.err); got != want {
 			t.Errorf("%v with its remedy: %q", c.err, got)
 		}
+	}
+}
+
+// TestJoin (D289): errors that do not depend on each other become one that names all of them.
+func TestJoin(t *testing.T) {
+	one, two := fault.New(fault.Usage, "one"), fault.New(fault.BadInput, "two: %w", fs.ErrPermission).WithHint("do it")
+	if err := fault.Join(nil, nil); err != nil {
+		t.Error(err)
+	}
+	if err := fault.Join(nil, two, nil); err != error(two) {
+		t.Error(err)
+	}
+	err := fault.Join(one, nil, two)
+	if fault.KindOf(err) != fault.Usage || fault.HintOf(err) != "do it" || err.Error() != "one\ntwo: permission denied" || !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("%v, kind %v, hint %q", err, fault.KindOf(err), fault.HintOf(err))
+	}
+	if err := fault.Join(one, fault.Stopped{Signal: "interrupt", ByHand: true}); fault.KindOf(err) != fault.Interrupted {
+		t.Errorf("%v: kind %v", err, fault.KindOf(err))
 	}
 }
 

@@ -196,7 +196,7 @@ func convert(whole document.Node, host Host, without map[string]bool) *Desired {
 		}
 	}
 	if source := asked.Get("baseOSExtensionsContainerImage"); d.ownKernel() && len(d.Extensions) == 0 {
-		source.Text() // type check only: nothing is installed from it
+		spec.UnusedImage(source, host.CheckImage)
 	} else {
 		d.ExtensionsImage = spec.Image(source, host.CheckImage)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
@@ -315,4 +316,22 @@ func FuzzParseEncapsulated(f *testing.F) {
 			t.Errorf("desired %v, report %s", d, report)
 		}
 	})
+}
+
+// TestUnusedImage (D287): an unusable image of extensions is refused if something is installed from it.
+// Otherwise it is only warned of: it must not keep a machine from its first boot.
+func TestUnusedImage(t *testing.T) {
+	for spec, want := range map[string]string{
+		`{"baseOSExtensionsContainerImage":"foo bar"}`:                                                "warning: $.spec.baseOSExtensionsContainerImage: ",
+		`{"baseOSExtensionsContainerImage":"foo bar","kernelType":"default"}`:                         "warning: $.spec.baseOSExtensionsContainerImage: ",
+		`{"baseOSExtensionsContainerImage":"foo bar","extensions":["usbguard"]}`:                      "error: $.spec.baseOSExtensionsContainerImage: ",
+		`{"baseOSExtensionsContainerImage":"quay.io/ext:1"}`:                                          "",
+		`{"baseOSExtensionsContainerImage":"quay.io/ext:1","extensions":["usbguard"]}`:                "is not pinned by a digest",
+		`{"baseOSExtensionsContainerImage":"foo bar","kernelType":"realtime","osImageURL":"foo bar"}`: "error: $.spec.osImageURL: ",
+	} {
+		d, report := mcfile.Parse([]byte(`{"spec":`+spec+`}`), mcfile.Host{CheckImage: imageref.Check})
+		if (d == nil) != strings.Contains(want, "error") || !strings.Contains(report.String(), want) || want == "" && len(report) > 0 {
+			t.Errorf("%s: %s, want %q", spec, report, want)
+		}
+	}
 }

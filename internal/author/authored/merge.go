@@ -16,6 +16,20 @@ type Images struct {
 	Extensions string
 }
 
+// Check returns an error that names each unusable image, by what os and extensions say where it is from.
+func (i Images) Check(os, extensions string, check func(image string) error) error {
+	var wrong []error
+	for _, given := range []struct{ from, image string }{{os, i.OS}, {extensions, i.Extensions}} {
+		if given.image == "" {
+			continue
+		}
+		if err := check(given.image); err != nil {
+			wrong = append(wrong, fault.New(fault.Usage, "cannot use %s: %w", given.from, err))
+		}
+	}
+	return fault.Join(wrong...)
+}
+
 // Select returns the MachineConfigs for a machine of a role. The roles master, worker and arbiter
 // get only their own. Every other role is a custom pool of workers and gets those of worker, too.
 func Select(all []*MachineConfig, role string) []*MachineConfig {

@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/input"
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
@@ -49,7 +52,7 @@ func TestRead(t *testing.T) {
 	if err := os.Symlink("..data/d.json", filepath.Join(dir, "d.json")); err != nil {
 		t.Fatal(err)
 	}
-	all, report, err := pool.Read([]string{dir, pool.Stdin}, strings.NewReader(object("worker", "stdin", "{}")), rules())
+	all, report, err := pool.Read(t.Context(), []string{dir, input.Stdin}, strings.NewReader(object("worker", "stdin", "{}")), rules())
 	var names []string
 	for _, mc := range all {
 		names = append(names, mc.Name)
@@ -59,27 +62,41 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestReadRefuses (D288, D289): what cannot be read is in the report with its cause, all of it at once, beside
+// the problems of the files that can be read.
 func TestReadRefuses(t *testing.T) {
-	large := filepath.Join(t.TempDir(), "large.yaml")
-	f, err := os.Create(large)
+	dir := tree(t, map[string]string{"large.yaml": "", "bad.yaml": "a: [", "some/gone.yaml": "", "some/bad.yaml": "a: ["})
+	large, none := filepath.Join(dir, "large.yaml"), t.TempDir()
+	if err := os.Truncate(large, document.MaxSize+1); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(filepath.Join(dir, "some/gone.yaml")), os.Symlink("nowhere", filepath.Join(dir, "some/gone.yaml"))); err != nil {
+		t.Fatal(err)
+	}
+	_, report, err := pool.Read(t.Context(), []string{"/nowhere", large, filepath.Join(dir, "bad.yaml"), none, "/dev/zero", filepath.Join(dir, "some")}, nil, rules())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Truncate(100 << 20); err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
-	if _, report, err := pool.Read([]string{large}, nil, rules()); err != nil || len(report) != 1 || !strings.Contains(report.String(), "large.yaml: error: $: it has more than 8388608 bytes") {
-		t.Error(err, report)
+	for i, want := range []string{
+		"/nowhere: error: $: it cannot be read: no such file or directory",
+		"large.yaml: error: $: it cannot be read: it has more than 8388608 bytes; is it the right file?",
+		"bad.yaml:1", none + ": error: $: it cannot be read: the directory has no file .yaml, .yml or .json",
+		"/dev/zero: error: $: it cannot be read: it is a device; name a file or a pipe",
+		"gone.yaml: error: $: it cannot be read: no such file or directory", "bad.yaml:1",
+	} {
+		if i >= len(report) || !strings.Contains(report[i].String(), want) {
+			t.Errorf("no %q at %d of\n%s", want, i, report)
+		}
 	}
 	many := make([]string, 9)
 	for i := range many {
 		many[i] = large
 	}
-	for _, paths := range [][]string{many, {"/nowhere"}, {t.TempDir()}, {"/dev/null"}} {
-		if _, _, err := pool.Read(paths, nil, rules()); fault.KindOf(err) != fault.BadInput {
-			t.Errorf("%v: %v", paths, err)
-		}
+	if err := os.Truncate(large, document.MaxSize); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := pool.Read(t.Context(), many, nil, rules()); fault.KindOf(err) != fault.BadInput {
+		t.Errorf("%d files of %d bytes: %v", len(many), document.MaxSize, err)
 	}
 }
 
@@ -90,7 +107,7 @@ func inline(_ context.Context, all []*authored.MachineConfig) ([]*authored.Machi
 
 func read(t *testing.T, objects ...string) []*authored.MachineConfig {
 	t.Helper()
-	all, report, err := pool.Read([]string{pool.Stdin}, strings.NewReader(strings.Join(objects, "\n")), rules())
+	all, report, err := pool.Read(t.Context(), []string{input.Stdin}, strings.NewReader(strings.Join(objects, "\n")), rules())
 	if err != nil || report.Failed() {
 		t.Fatal(err, report)
 	}

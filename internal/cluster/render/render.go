@@ -31,7 +31,6 @@ import (
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
-	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/kargs"
 )
@@ -78,12 +77,11 @@ func Setup(m manager.Manager, o Options) error {
 		rules:  authored.Rules{KernelArguments: kargs.DefaultPolicy(), CheckImage: imageref.Check},
 		events: m.GetEventRecorder("pivot-fleet-render"), now: time.Now,
 	}
-	if o.OSImage != "" {
-		if err := imageref.Check(o.OSImage); err != nil {
-			return fault.New(fault.Usage, "cannot use the image of the operating system: %w", err)
-		}
+	base := authored.Images{OS: o.OSImage, Extensions: o.ExtensionsImage}
+	err := base.Check("the image of the operating system", "the image of extensions", r.rules.CheckImage)
+	if err != nil {
+		return err
 	}
-	var err error
 	if r.measured, err = newMeasured(o.Metrics); err != nil {
 		return err
 	}

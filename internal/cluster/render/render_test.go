@@ -22,6 +22,7 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/render"
+	"machine-pivot/internal/input"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/kargs"
 )
@@ -132,7 +133,7 @@ func asCommand(w *world) {
 		machineConfig("master", "50-master", `{"osImageURL":"quay.example/other@sha256:`+strings.Repeat("1", 64)+`"}`),
 	}
 	rules := authored.Rules{KernelArguments: kargs.DefaultPolicy(), CheckImage: imageref.Check}
-	all, report, err := pool.Read([]string{pool.Stdin}, strings.NewReader(strings.Join(texts, "\n")), rules)
+	all, report, err := pool.Read(context.Background(), []string{input.Stdin}, strings.NewReader(strings.Join(texts, "\n")), rules)
 	if err != nil || report.Failed() {
 		w.Fatal(err, report)
 	}

@@ -49,18 +49,32 @@ func Image(n document.Node, check func(string) error) string {
 	if text == "" {
 		return ""
 	}
-	if check == nil {
-		check = func(s string) error {
-			_, err := reference.ParseNormalizedNamed(strings.TrimPrefix(s, "docker://"))
-			return err
-		}
-	}
-	if err := check(text); err != nil {
+	if err := checkImage(text, check); err != nil {
 		n.Fail("%v", err)
 	} else if !strings.Contains(text, "@") {
 		n.Warn("%s is not pinned by a digest: what is pulled is decided when it is pulled", problem.Quoted(text))
 	}
 	return text
+}
+
+// UnusedImage reads the reference of an image that nothing is taken from. An unusable one is only warned of:
+// it must not keep a machine from its first boot.
+func UnusedImage(n document.Node, check func(string) error) {
+	text := n.Text()
+	if text == "" {
+		return
+	}
+	if err := checkImage(text, check); err != nil {
+		n.Warn("%v; nothing is taken from this image now", err)
+	}
+}
+
+func checkImage(text string, check func(string) error) error {
+	if check != nil {
+		return check(text)
+	}
+	_, err := reference.ParseNormalizedNamed(strings.TrimPrefix(text, "docker://"))
+	return err
 }
 
 // Arguments reads a list of kernel arguments and checks them against a policy.

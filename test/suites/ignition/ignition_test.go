@@ -32,7 +32,7 @@ const root = "../../.." // of the checkout
 func rendered(t *testing.T, dir string) *authored.MachineConfig {
 	t.Helper()
 	rules := authored.Rules{KernelArguments: kargs.DefaultPolicy()}
-	all, report, err := pool.Read([]string{dir}, nil, rules)
+	all, report, err := pool.Read(t.Context(), []string{dir}, nil, rules)
 	if err != nil || len(report) > 0 {
 		t.Fatal(err, report)
 	}

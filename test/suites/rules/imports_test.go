@@ -73,7 +73,7 @@ var importTable = map[string]rule{
 	"snapshot":      {ours: append([]string{"legacy", "authored", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"provision":     {ours: append([]string{"mcfile", "legacy", "authored", "systemd-units", "machineconfig/ignition", "machineconfig/jsonpath"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
 	"pointer":       {ours: []string{"fault", "legacy", "machineconfig/ignition"}, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
-	"pool":          {ours: append([]string{"authored", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
+	"pool":          {ours: append([]string{"authored", "input", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
 	"serve":         {ours: []string{"legacy", "authored", "provision", "machineconfig/ignition"}, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"systemd-units": {never: slices.Concat(processes, commandLine, world)},
 
@@ -83,6 +83,7 @@ var importTable = map[string]rule{
 	"selinux":   {ours: []string{"budget"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"ostree":    {ours: []string{"budget", "filelock", "ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"filelock":  {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"input":     {ours: []string{"fault", "problem"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostfiles": {ours: []string{"fault", "filelock", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	"grub":       {ours: []string{"hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -158,17 +159,17 @@ var importTable = map[string]rule{
 	"cluster/token":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os", "io/ioutil", "syscall", "golang.org/x/sys"})},
 	"cluster/configserver": {ours: []string{"authored", "cluster/objects", "cluster/token", "fault", "kargs", "machineconfig/ignition", "machineconfig/spec", "osimage/imageref", "provision", "serve"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 
-	"cmd/pivot-fleet": {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
+	"cmd/pivot-fleet": {ours: []string{"cli", "cluster", "fault", "input"}, foreign: true, never: processes},
 
 	// The programs of a cluster, and what they have in common: connect looks for kubelet's credentials.
 	"cluster/connect": {ours: []string{"fault", "watch"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
-	"cmd/pivot-agent": {ours: []string{"cli", "cluster", "fault"}, foreign: true, never: processes},
+	"cmd/pivot-agent": {ours: []string{"cli", "cluster", "fault", "input"}, foreign: true, never: processes},
 
 	// Beside its state machine.
 	"cluster/capacity": {ours: []string{"cluster/api", "cluster/hands", "cluster/node"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cmd/pivotctl": {ours: all, foreign: true, never: processes},
-	"cli":          {ours: []string{"api", "fault", "printable", "pinning"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
+	"cli":          {ours: []string{"api", "fault", "input", "kargs", "printable", "pinning"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
 }
 
 func TestImports(t *testing.T) {
