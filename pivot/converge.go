@@ -76,8 +76,8 @@ type Contributor interface {
 	// ones: those that the running system has and its image does not, and other wanted ones.
 	Entries() ([]hostfiles.File, error)
 	// Check checks the entries of a plan, together with what else the next boot will find,
-	// against the machine. An error means that the next boot would not work. For a plan with
-	// another image it is called again when that image is in the repository.
+	// against the machine. An error means that the next boot would not work. A plan that
+	// needs what is in another image is checked again when that image is in the repository.
 	Check(plan Plan, entries []hostfiles.File) (warnings []string, err error)
 	// Drift returns what is wrong by now with a target that was reached, apart from changes of
 	// its entries.

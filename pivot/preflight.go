@@ -3,6 +3,8 @@ package pivot
 import (
 	"context"
 	"slices"
+
+	"machine-pivot/internal/hostfiles"
 )
 
 // preflight runs all checks that are possible before any write: whether the machine can carry
@@ -85,8 +87,8 @@ func (c *Converger) checkWithoutImage(ctx context.Context, ask Ask, target Targe
 }
 
 // learn completes a plan whose image is now in the repository. It repeats the checks of the preflight
-// that did not know what the image has: those of the contributors, and if the image's kernel arguments
-// are applied, all.
+// if they did not know what the image has: its kernel arguments are applied, or an entry returns to
+// what it has.
 func (c *Converger) learn(plan Plan) (Plan, error) {
 	if trying := plan.ask.Trying; trying != nil {
 		err := trying.CheckUnit(plan.target.Image.Commit)
@@ -105,10 +107,12 @@ func (c *Converger) learn(plan Plan) (Plan, error) {
 	for _, note := range learned.Notes {
 		c.Progress.Note(note)
 	}
-	if learned.target.Kargs.Image != nil {
-		if err := c.checkLocal(learned); err != nil {
-			return learned, err
-		}
+	returns := slices.ContainsFunc(learned.target.Entries, func(e hostfiles.Entry) bool { return e.Kind == hostfiles.KindDefault })
+	if learned.target.Kargs.Image == nil && !returns {
+		return learned, nil
+	}
+	if err := c.checkLocal(learned); err != nil {
+		return learned, err
 	}
 	reported, err := c.check(plan)
 	if err != nil {
