@@ -223,7 +223,7 @@ func (f *checkFlags) addConfigs(in *pinning.Input, configs []*authored.MachineCo
 	if err != nil {
 		return err
 	}
-	in.Line = append(in.Line, spec.CommandLine(merged.Spec.KernelArguments)...)
+	in.Line = append(in.Line, spec.CommandLine(merged.Spec.Arguments())...)
 	return inlineFiles(merged, in.Files, pinning.IsRead)
 }
 

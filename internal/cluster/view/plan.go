@@ -324,7 +324,7 @@ func (p Planner) effect(out *PoolPlan, in planned, current string) (effect NodeP
 
 // threadsOff returns the kernel argument with which machines have one thread a core; "" if there is none.
 func threadsOff(mc *authored.MachineConfig) string {
-	arg, _ := kargs.Split(strings.Join(mc.Spec.KernelArguments, " ")).ThreadsOff()
+	arg, _ := kargs.Split(strings.Join(mc.Spec.Arguments(), " ")).ThreadsOff()
 	return arg
 }
 

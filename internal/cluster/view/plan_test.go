@@ -97,10 +97,12 @@ func TestPlan(t *testing.T) {
 		problem   string
 		onCluster func(server)
 	}{
-		"a new file reboots":           {change: mc("60-file", "worker", file), want: "old reboot drain 1, young reboot drain 1, lost unknown 2", warns: "rendered-worker-0"},
-		"one that replaces another":    {change: mc("50-worker", "worker", `{"kernelArguments":["debug"]}`), want: "old reboot drain 1, young reboot drain 1, lost unknown 2"},
-		"a key needs nothing":          {change: mc("60-key", "worker", `{"config":{"ignition":{"version":"3.4.0"},"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 AAAA"]}]}}}`), want: "old live 1, young live 1, lost unknown 2"},
-		"hyperthreads are lost":        {change: mc("60-smt", "worker", `{"kernelArguments":["nosmt"]}`), want: "old reboot drain 1, young reboot drain 1, lost unknown 2", warns: "lose up to half of their CPUs"},
+		"a new file reboots":        {change: mc("60-file", "worker", file), want: "old reboot drain 1, young reboot drain 1, lost unknown 2", warns: "rendered-worker-0"},
+		"one that replaces another": {change: mc("50-worker", "worker", `{"kernelArguments":["debug"]}`), want: "old reboot drain 1, young reboot drain 1, lost unknown 2"},
+		"a key needs nothing":       {change: mc("60-key", "worker", `{"config":{"ignition":{"version":"3.4.0"},"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 AAAA"]}]}}}`), want: "old live 1, young live 1, lost unknown 2"},
+		"hyperthreads are lost":     {change: mc("60-smt", "worker", `{"kernelArguments":["nosmt"]}`), want: "old reboot drain 1, young reboot drain 1, lost unknown 2", warns: "lose up to half of their CPUs"},
+		"hyperthreads are lost, by Ignition's arguments": {change: mc("60-smt", "worker", `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["nosmt"]}}}`),
+			want: "old refused 0, young refused 0, lost unknown 1", warns: "lose up to half of their CPUs"},
 		"what a machine cannot change": {change: mc("60-fips", "worker", `{"fips":true}`), want: "old refused 0, young refused 0, lost unknown 1", warns: "2 nodes refuse"},
 		"for nobody":                   {change: mc("60-file", "storage", file), problem: "no pool of the cluster takes"},
 		"a rendered one":               {change: mc("rendered-worker-2", "worker", file), problem: "a name that only the renderer gives"},
