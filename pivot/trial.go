@@ -90,19 +90,21 @@ func JudgeTrial(r JournalContent, booted string, sameBoot bool) TrialState {
 }
 
 // FindNew sets the ID of the deployment on trial if the journal could not be written after the commit, given the IDs of
-// all deployments, the default first: it is the one that there was not before. Without it, nothing would tell that
-// deployment from what was there and proven.
+// all deployments, the default first. It is the one that there was not before or, if its ID is that of an earlier one, the
+// one that has become the default. Without it, nothing would tell that deployment from what was there and proven.
 func (r *JournalContent) FindNew(all []string) {
 	if r.Trial == nil || r.Trial.New != "" || len(all) == 0 {
 		return
 	}
-	isNew := func(id string) bool { return !slices.Contains(r.Before, id) }
-	if len(r.Before) == 0 { // an older version has written the journal
-		isNew = func(id string) bool { return id == all[0] && id != r.Trial.Old }
+	found := slices.IndexFunc(all, func(id string) bool { return len(r.Before) > 0 && !slices.Contains(r.Before, id) })
+	if found < 0 {
+		wasDefault := len(r.Before) > 0 && r.Before[0] == all[0] // an older version has not written Before
+		if wasDefault || all[0] == r.Trial.Old {
+			return
+		}
+		found = 0
 	}
-	if i := slices.IndexFunc(all, isNew); i >= 0 {
-		r.Trial.New, r.Before = all[i], nil
-	}
+	r.Trial.New, r.Before = all[found], nil
 }
 
 // OnTrial returns the error of a command that may not change a system on trial.

@@ -72,6 +72,27 @@ func fitsAll(row, is []string) bool {
 	return true
 }
 
+// TestFindNew (D247): the deployment on trial is found by the deployments that there were before its commit.
+func TestFindNew(t *testing.T) {
+	for name, c := range map[string]struct{ before, all, want string }{
+		"nothing was committed":                   {"A.0 B.0", "A.0 B.0", ""},
+		"it is the default":                       {"A.0 B.0", "C.0 A.0", "C.0"},
+		"the old one is the default again":        {"A.0 B.0", "A.0 C.0", "C.0"},
+		"with the ID of one that was there":       {"A.0 B.0", "B.0 A.0", "B.0"},
+		"a third one was the default":             {"D.0 A.0", "D.0 A.0", ""},
+		"a third one is the default":              {"D.0 A.0", "D.0 C.0 A.0", "C.0"},
+		"an older journal":                        {"", "C.0 A.0", "C.0"},
+		"an older journal, the old one's default": {"", "A.0 C.0", ""},
+		"no deployments":                          {"A.0", "", ""},
+	} {
+		r := pivot.JournalContent{Trial: &pivot.Trial{Old: "A.0"}, Before: strings.Fields(c.before)}
+		r.FindNew(strings.Fields(c.all))
+		if r.Trial.New != c.want {
+			t.Errorf("%s: %q, want %q", name, r.Trial.New, c.want)
+		}
+	}
+}
+
 // TestTrialStamp (P59, D191): the stamp exists exactly as long as the journal has a trial.
 func TestTrialStamp(t *testing.T) {
 	root := t.TempDir()
