@@ -47,7 +47,7 @@ func (i *importer) mergeLayers(ctx context.Context, base *ostree.CommitInfo, hav
 		if err != nil {
 			return nil, writing(err)
 		}
-		roots = append(roots, ostree.Root{Commit: c, Refs: []string{i.refFor(n, have)}})
+		roots = append(roots, ostree.Root{Commit: c, Refs: []string{have.refs[n]}})
 	}
 	if len(without) > 0 {
 		commit.Metadata = append(commit.Metadata, [2]string{withoutRefKey, strings.Join(without, " ")})

@@ -22,7 +22,7 @@ type layerReader struct {
 }
 
 // layers reads and verifies the image's layers, several at once, except those that are
-// present. start returns the Content that takes the entries of the nth layer; it is called
+// present, and sets their refs in have if only parts were fetched. start returns the Content that takes the entries of the nth layer; it is called
 // again each time the layer is read from another endpoint. done may be nil; it is called when
 // a layer is complete and verified.
 func (i *layerReader) layers(ctx context.Context, have present, start func(n int) layer.Content, done func(ctx context.Context, n int) error) error {
@@ -38,7 +38,10 @@ func (i *layerReader) layers(ctx context.Context, have present, start func(n int
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			err := i.read(ctx, n, func() layer.Content { return start(n) }, shared)
+			parts, err := i.read(ctx, n, func() layer.Content { return start(n) }, shared)
+			if parts {
+				have.refs[n] = partRef(i.source.Layers[n])
+			}
 			if err == nil {
 				i.progress.layer()
 			}
@@ -55,12 +58,12 @@ func (i *layerReader) layers(ctx context.Context, have present, start func(n int
 	return nil
 }
 
-// read reads the nth layer: by parts if possible, or whole.
-func (i *layerReader) read(ctx context.Context, n int, content func() layer.Content, shared *layer.Shared) error {
+// read reads the nth layer: by parts if possible, or whole. parts reports whether it has read it by parts.
+func (i *layerReader) read(ctx context.Context, n int, content func() layer.Content, shared *layer.Shared) (parts bool, err error) {
 	if done, err := i.parts.read(ctx, n, content, shared); done {
-		return err
+		return err == nil, err
 	}
-	return i.source.ReadLayer(ctx, n, i.progress, func(blob io.ReadCloser) error {
+	return false, i.source.ReadLayer(ctx, n, i.progress, func(blob io.ReadCloser) error {
 		return writing(layer.Read(ctx, blob, i.source.Layers[n].DiffID, content(), shared))
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
+	"slices"
 	"time"
 
 	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -46,7 +46,7 @@ func (i *importer) native(ctx context.Context, have present) error {
 		}
 		kept, made, err := i.keep(ctx, read[n], derived[n])
 		if err == nil && made {
-			finish.roots <- ostree.Root{Commit: kept, Refs: []string{i.refFor(n, have)}}
+			finish.roots <- ostree.Root{Commit: kept, Refs: []string{have.refs[n]}}
 		}
 		read[n] = nil // frees its long list of files
 		if err != nil {
@@ -62,7 +62,7 @@ func (i *importer) native(ctx context.Context, have present) error {
 		return err
 	}
 	tree, err := i.finishBase(ctx, base.commit, have)
-	if _, lacks := errors.AsType[*ostree.CorruptError](err); lacks && i.baseByParts(have) {
+	if _, lacks := errors.AsType[*ostree.CorruptError](err); lacks && slices.ContainsFunc(have.refs[:i.baseLayers()], isPartRef) {
 		return i.wholeBase(ctx, err)
 	}
 	if err != nil {
@@ -81,48 +81,21 @@ func (i *importer) keep(ctx context.Context, base *layer.Native, derived *layer.
 	return commit, err == nil, err
 }
 
-// refFor returns the ref that keeps the objects of the nth layer, which is complete.
-func (i *importer) refFor(n int, have present) string {
-	if i.parts.took(n) {
-		return partRef(i.source.Layers[n])
-	}
-	return have.refs[n]
-}
-
-// baseByParts reports whether only parts were fetched of a layer with objects.
-func (i *importer) baseByParts(have present) bool {
-	for n := range i.baseLayers() {
-		if strings.HasPrefix(i.refFor(n, have), partRefs) {
-			return true
-		}
-	}
-	return false
-}
-
 // wholeBase repeats an import whose commit lacks an object, although its layers are complete: perhaps the tables
 // of those that were read by parts list less than these layers have. They are now fetched whole.
 func (i *importer) wholeBase(ctx context.Context, lacks error) error {
 	i.log("layers are fetched whole, although the machine has parts of them: " + lacks.Error())
 	i.parts = nil
 	have := i.present(ctx, i.repo)
-	for n := range i.baseLayers() {
-		if strings.HasPrefix(have.refs[n], partRefs) {
-			have.layers[n], have.refs[n] = false, blobRef(i.Layers[n].Digest)
-			i.progress.expectMore(i.Layers[n].Size)
+	for n, l := range i.Layers {
+		if n < i.baseLayers() && isPartRef(have.refs[n]) {
+			have.layers[n], have.refs[n] = false, blobRef(l.Digest)
+		}
+		if !have.layers[n] {
+			i.progress.expectMore(l.Size)
 		}
 	}
 	return i.native(ctx, have)
-}
-
-// imageNames returns the ref by which other programs find the image. There is none yet if they could not find a
-// layer of it.
-func (i *importer) imageNames(have present) []string {
-	for n := range i.Layers {
-		if strings.HasPrefix(i.refFor(n, have), partRefs) {
-			return nil
-		}
-	}
-	return []string{imageRef(i.requested)}
 }
 
 // finishBase publishes the encapsulated commit; a plain image has none.
@@ -130,7 +103,7 @@ func (i *importer) finishBase(ctx context.Context, base ostree.Checksum, have pr
 	if i.baseLayers() == 0 {
 		return nil, nil
 	}
-	first := ostree.Root{Commit: base, Refs: []string{i.refFor(0, have)}}
+	first := ostree.Root{Commit: base, Refs: []string{have.refs[0]}}
 	if err := i.target.Finish(ctx, first); err != nil {
 		return nil, writing(err)
 	}
@@ -156,7 +129,10 @@ func (i *importer) merge(ctx context.Context, base ostree.Checksum, info *ostree
 	if err != nil {
 		return writing(err)
 	}
-	return i.finish(ctx, layers, merged, i.imageNames(have)...)
+	if slices.ContainsFunc(have.refs, isPartRef) { // other programs would find the image, and not all of its layers
+		return i.finish(ctx, layers, merged)
+	}
+	return i.finish(ctx, layers, merged, imageRef(i.requested))
 }
 
 // mergeCommit returns the merge commit without its tree. It has the manifest and config in

@@ -27,7 +27,6 @@ type partReader struct {
 	spent  atomic.Int64 // bytes of tables that were fetched
 	saved  atomic.Int64 // bytes of layers that were not fetched
 	once   sync.Once    // for the message about a registry without parts
-	taken  []bool       // by layer: it was read by parts
 }
 
 // Limits of partReader.
@@ -51,7 +50,7 @@ func (i *importer) newPartReader(have present) *partReader {
 	for n, l := range i.source.Layers {
 		if _, found, _ := chunked.Locate(l.Annotations, l.Size); found && !have.layers[n] {
 			if local := newLocalContent(i.repo, i.target); local != nil {
-				return &partReader{layerReader: &i.layerReader, local: local, tables: semaphore.NewWeighted(maxTables), taken: make([]bool, len(i.Layers))}
+				return &partReader{layerReader: &i.layerReader, local: local, tables: semaphore.NewWeighted(maxTables)}
 			}
 			return nil
 		}
@@ -71,7 +70,7 @@ func (r *partReader) read(ctx context.Context, n int, content func() layer.Conte
 		return false, nil
 	}
 	if n < r.baseLayers() {
-		at = at.OfObjects()
+		at = at.OfObjects() // each has its own checksum
 	}
 	memory := at.Memory()
 	if err == nil && (memory > maxTables || r.tables.Acquire(ctx, memory) != nil) {
@@ -82,9 +81,6 @@ func (r *partReader) read(ctx context.Context, n int, content func() layer.Conte
 		defer r.tables.Release(memory)
 		done, err = r.try(ctx, n, at, content, shared, count)
 	}
-	if done && err == nil {
-		r.taken[n] = true
-	}
 	if done && err == nil || ctx.Err() != nil || err != nil && !isDoubt(err) {
 		return true, err
 	}
@@ -94,9 +90,6 @@ func (r *partReader) read(ctx context.Context, n int, content func() layer.Conte
 	}
 	return false, nil
 }
-
-// took reports whether the nth layer was read by parts. It may be called when that layer is complete.
-func (r *partReader) took(n int) bool { return r != nil && r.taken[n] }
 
 // isDoubt reports whether the whole layer may be read after this error.
 func isDoubt(err error) bool {
@@ -140,11 +133,7 @@ func (r *partReader) try(ctx context.Context, n int, at chunked.Location, conten
 		return false, nil
 	}
 	count.plan(plan.Bytes - size)
-	diffID := r.source.Layers[n].DiffID
-	if n < r.baseLayers() {
-		diffID = "" // each object has its own checksum
-	}
-	archive, err := plan.Archive(diffID, r.source.ReadParts(ctx, n, count, spansOf(plan.Spans)), r.local.open)
+	archive, err := plan.Archive(r.source.Layers[n].DiffID, r.source.ReadParts(ctx, n, count, spansOf(plan.Spans)), r.local.open)
 	if err != nil {
 		return false, err
 	}

@@ -15,7 +15,7 @@ type present struct {
 	commit  ostree.Checksum // the encapsulated or legacy commit; zero if it is missing
 	layers  []bool          // true for layers that need not be fetched
 	derived []keptLayer     // by layer: the derived layers that need not be fetched
-	refs    []string        // by layer: the ref that keeps it, or will keep it when it was fetched whole
+	refs    []string        // by layer: the ref that keeps it, or will keep it when it is fetched; nil for a legacy image
 }
 
 func (p present) all() bool { return !slices.Contains(p.layers, false) }

@@ -34,10 +34,11 @@ func partRef(l source.Layer) string {
 	return partRefs + escapeRef(l.Digest) + "/" + escapeRef(table) + "/" + escapeRef(l.DiffID)
 }
 
+// isPartRef reports whether a ref is that of a layer of which only parts were fetched.
+func isPartRef(ref string) bool { return strings.HasPrefix(ref, partRefs) }
+
 // ofLayer reports whether a ref is that of a layer.
-func ofLayer(ref string) bool {
-	return strings.HasPrefix(ref, blobRefs) || strings.HasPrefix(ref, partRefs)
-}
+func ofLayer(ref string) bool { return strings.HasPrefix(ref, blobRefs) || isPartRef(ref) }
 
 // imageRef returns the ref of an image.
 func imageRef(r imageref.Reference) string { return imageRefs + escapeRef(r.TransportName()) }

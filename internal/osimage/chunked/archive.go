@@ -37,8 +37,8 @@ type archive struct {
 }
 
 // Archive returns the whole decompressed archive of the layer. It ends with io.EOF only if its
-// digest is the diff ID ("sha256:…"); "" if headers are made (Location.OfObjects), which gives an
-// archive with the same entries. fetched has the plan's spans one after the other; open opens
+// digest is the diff ID ("sha256:…"). Made headers (Location.OfObjects) give an archive with the same
+// entries and another digest, which is not compared. fetched has the plan's spans one after the other; open opens
 // an object that Read's find has returned. Close closes fetched, too; it may be called while
 // another goroutine is in Read.
 func (p *Plan) Archive(diffID string, fetched io.ReadCloser, open func(ostree.ObjectName) (io.ReadCloser, error)) (io.ReadCloser, error) {
@@ -90,7 +90,7 @@ func (a *archive) Read(p []byte) (int, error) {
 		}
 		a.err = err
 		if n > 0 {
-			if a.diffID != "" {
+			if a.exact() {
 				a.sum.Write(p[:n])
 			}
 			return n, nil
@@ -115,9 +115,12 @@ func (a *archive) next() error {
 	return nil
 }
 
+// exact reports whether all bytes of the archive are the layer's.
+func (a *archive) exact() bool { return a.headers == nil || a.headers.exact() }
+
 // verify compares the digest of the archive. It returns io.EOF if it is right.
 func (a *archive) verify() error {
-	if got := fmt.Sprintf("sha256:%x", a.sum.Sum(nil)); a.diffID != "" && got != a.diffID {
+	if got := fmt.Sprintf("sha256:%x", a.sum.Sum(nil)); a.exact() && got != a.diffID {
 		return damaged("its content, put together from parts, has the digest %s, not %s as the image's config says", got, a.diffID)
 	}
 	return io.EOF
@@ -273,7 +276,7 @@ func (a *archive) skip(from, to int, size int64) error {
 		}
 		want += gap
 	}
-	if a.headers.exact() && size != want {
+	if a.exact() && size != want {
 		return damaged("%w: %d bytes at elements %d to %d, not %d", errHeaders, size, from, to, want)
 	}
 	return nil

@@ -73,22 +73,18 @@ func openMade(table []byte, size int64) (headers, error) {
 
 // enterEntries reads up to the first entry.
 func enterEntries(in *json.Decoder) error {
-	if err := expect(in, json.Delim('{')); err != nil {
-		return err
+	found := false
+	err := eachMember(in, func(key json.Token) (stop bool, err error) {
+		if key != entriesKey {
+			return false, in.Decode(new(json.RawMessage))
+		}
+		found = true
+		return true, expect(in, json.Delim('['))
+	})
+	if err == nil && !found {
+		return errHeaders
 	}
-	for in.More() {
-		key, err := in.Token()
-		if err != nil {
-			return err
-		}
-		if key == "entries" {
-			return expect(in, json.Delim('['))
-		}
-		if err := in.Decode(new(json.RawMessage)); err != nil {
-			return err
-		}
-	}
-	return errHeaders
+	return err
 }
 
 func (m *made) segment() ([]byte, error) {

@@ -119,6 +119,22 @@ func (c *Contents) parse(table []byte, size int64, find func(File) (ostree.Objec
 		return err
 	}
 	defer done()
+	return eachMember(in, func(key json.Token) (stop bool, err error) {
+		switch key {
+		case entriesKey:
+			return false, c.parseEntries(in, find)
+		case "tarSplitDigest":
+			return false, c.checkSkeleton(in)
+		}
+		return false, in.Decode(new(json.RawMessage))
+	})
+}
+
+// entriesKey is the key of the list of entries.
+const entriesKey = "entries"
+
+// eachMember calls visit for each member of a JSON object, behind its key. visit reads the value, or stops.
+func eachMember(in *json.Decoder, visit func(key json.Token) (stop bool, err error)) error {
 	if err := expect(in, json.Delim('{')); err != nil {
 		return err
 	}
@@ -127,15 +143,7 @@ func (c *Contents) parse(table []byte, size int64, find func(File) (ostree.Objec
 		if err != nil {
 			return err
 		}
-		switch key {
-		case "entries":
-			err = c.parseEntries(in, find)
-		case "tarSplitDigest":
-			err = c.checkSkeleton(in)
-		default:
-			err = in.Decode(new(json.RawMessage))
-		}
-		if err != nil {
+		if stop, err := visit(key); err != nil || stop {
 			return err
 		}
 	}

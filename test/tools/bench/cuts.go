@@ -37,10 +37,10 @@ func (w *world) cutPower(ctx context.Context, contenders []*contender) (all []cu
 		return nil, fmt.Errorf("cannot cut the power here: lacking %s", strings.Join(missing, ", "))
 	}
 	for _, c := range contenders {
-		if c.name == "floor" || c.name == filesFloor || c.unavailable != "" {
+		s := c.steps[0]
+		if s.output == floorDir || c.unavailable != "" {
 			continue
 		}
-		s := c.steps[0]
 		w.say("%d power cuts: %s, %s", w.cuts, c.name, s.image.Name)
 		result := cutResult{Contender: c.name, Image: s.image.Name}
 		err := w.inTrial(func() error { return w.cutStep(ctx, s, &result) })
