@@ -47,6 +47,29 @@ func TestBadHeaders(t *testing.T) {
 	}
 }
 
+// TestMemory: the headers of a layer take no window of memory, whether they are made or read from a skeleton,
+// although builders reserve one of 8 MiB for them: several layers are read at once. What is counted is what the
+// parsers leave as garbage, too.
+func TestMemory(t *testing.T) {
+	l := newLayer(t, 1000, 1)
+	all := func(string) bool { return true }
+	for form, read := range map[string]func() ([]byte, error){
+		"a skeleton":   func() ([]byte, error) { data, _, err := l.read(all, 0); return data, err },
+		"made headers": func() ([]byte, error) { return l.readObjects(1<<20, 0) },
+	} {
+		allocated := testing.Benchmark(func(b *testing.B) {
+			for b.Loop() {
+				if _, err := read(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}).AllocedBytesPerOp()
+		if limit := int64(16 << 20); allocated > limit {
+			t.Errorf("%s: %d bytes for %d of an archive, want at most %d", form, allocated, len(l.archive), limit)
+		}
+	}
+}
+
 // readObjects reads the archive with made headers. The host lacks one of so many files.
 func (l layer) readObjects(one int, cost int64) ([]byte, error) {
 	at, _, err := chunked.Locate(l.annotations, int64(len(l.blob)))

@@ -15,7 +15,7 @@
 // which are verified one by one, the archive's headers are made from the table instead of fetched, and
 // the archive has the same entries.
 //
-// Limits. A table and a skeleton have at most 16 MiB each, and 128 MiB decompressed, of which 4 MiB
+// Limits. A table and a skeleton have at most 16 MiB each, and 128 MiB decompressed, of which 8 MiB
 // are in memory; a table has at most 262,144 files, of 64 bytes each; a frame's window has at most 32 MiB.
 package chunked
 
@@ -134,8 +134,10 @@ func (l Location) OfObjects() Location {
 	return l
 }
 
-// Memory returns how many bytes of memory the contents of a usual layer take.
-func (l Location) Memory() int64 { return l.table.length + l.skeleton.length + l.table.unpacked/3 }
+// Memory returns how many bytes of memory the contents of a usual layer take, with what decompresses them.
+func (l Location) Memory() int64 {
+	return l.table.length + l.skeleton.length + l.table.unpacked/3 + memoryOf(max(l.table.unpacked, l.skeleton.unpacked))
+}
 
 // end returns where the archive's frames end in the blob.
 func (l Location) end() int64 { return l.table.at - frameHeader }

@@ -18,6 +18,8 @@ const (
 	maxAhead  = 4 << 20  // bytes that a parser may read ahead of what it has parsed
 	maxTotal  = 64 << 30 // bytes of all files; as much as a layer may unpack to
 	maxWindow = 32 << 20 // bytes of a frame's window; usual builders have 8 MiB, those of Debian 12 have 32
+
+	usualWindow = 8 << 20
 )
 
 // File is a file with content, as the table describes it.
@@ -78,21 +80,44 @@ func readPacked(from io.Reader, p packed) ([]byte, error) {
 
 // unpack returns a reader of compressed JSON, which has at most size bytes.
 func unpack(data []byte, size int64) (*json.Decoder, func(), error) {
-	z, err := newDecoder()
+	plain, done, err := decompress(data, size)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := z.Reset(bytes.NewReader(data)); err != nil {
-		z.Close()
-		return nil, nil, err
-	}
-	text := &ahead{from: io.LimitReader(z, size)}
+	text := &ahead{from: io.LimitReader(plain, size)}
 	text.parser = json.NewDecoder(text)
-	return text.parser, z.Close, nil
+	return text.parser, done, nil
 }
 
-func newDecoder() (*zstd.Decoder, error) {
-	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+// decompress returns the content of compressed data, at most size bytes. What is smaller than a usual window is
+// decompressed at once, because a stream would take a whole window of memory for it: builders that write
+// a frame without knowing its size reserve the window of their level. memoryOf has what it takes.
+func decompress(data []byte, size int64) (io.Reader, func(), error) {
+	if size > usualWindow {
+		z, err := newDecoder()
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := z.Reset(bytes.NewReader(data)); err != nil {
+			z.Close()
+			return nil, nil, err
+		}
+		return z, z.Close, nil
+	}
+	z, err := newDecoder(zstd.WithDecodeAllCapLimit(true))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer z.Close()
+	plain, err := z.DecodeAll(data, make([]byte, 0, size))
+	return bytes.NewReader(plain), func() {}, err
+}
+
+// memoryOf returns how many bytes of memory decompress takes for size bytes.
+func memoryOf(size int64) int64 { return min(size, usualWindow) }
+
+func newDecoder(more ...zstd.DOption) (*zstd.Decoder, error) {
+	return zstd.NewReader(nil, append(more, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))...)
 }
 
 // ahead limits how far a parser reads ahead, and so how large a value may be.
