@@ -61,7 +61,7 @@ func ways() []way {
 		{name: rebootName, mode: settings.ModeInitramfs, targets: []target{{todayName, whole, 0.45}}},
 		{name: kexecName, mode: settings.ModeInitramfs, reboot: settings.RebootKexec},
 		{name: enterName, mode: settings.ModeInitramfs, reboot: settings.RebootEnter, enters: true,
-			targets: []target{{rebootName, whole, 0.80}, {rebootName, latter, 0.60}}},
+			targets: []target{{todayName, whole, 0.35}, {rebootName, whole, 0.80}, {rebootName, latter, 0.60}}},
 	}
 }
 
