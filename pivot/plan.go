@@ -40,6 +40,9 @@ type Plan struct {
 	target Target
 	wrong  error // why the plan cannot be carried out; see Converger.Plan
 	judged bool  // see Judged
+
+	once       string // see Once
+	noFallback error  // see NoFallback
 	// files returns entries of the target with their contents.
 	files func([]hostfiles.Entry) ([]hostfiles.File, error)
 }
@@ -77,7 +80,7 @@ func (p Plan) onlyEntries() bool {
 func (p Plan) Ask() Ask { return p.ask }
 
 // Tries reports whether the new system is to go on trial.
-func (p Plan) Tries() bool { return p.ask.Trying != nil }
+func (p Plan) Tries() bool { return p.trying() != nil }
 
 // From returns the state that the plan starts from.
 func (p Plan) From() State { return p.state }
@@ -109,7 +112,7 @@ func planOf(ask Ask, state State, target Target) Plan {
 // For returns the same plan for a target that has more of what is only learned during a run.
 func (p Plan) For(target Target) (Plan, error) {
 	plan := planOf(p.ask, p.state, target)
-	plan.files = p.files
+	plan.files, plan.once, plan.noFallback = p.files, p.once, p.noFallback
 	return plan, plan.wrong
 }
 
