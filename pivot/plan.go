@@ -159,8 +159,9 @@ func planFor(state State, target Target, along map[string]bool) (Plan, error) {
 		return plan, nil
 	}
 	plan.Reboots = 1
-	if err := result.Final.Fits(); err != nil && !result.Final.Equal(state.Booted.Options) {
-		return Plan{}, fault.New(fault.BadInput, "cannot use the kernel arguments: the command line would have %w", err)
+	if err := result.Fits(state.Booted.Options, state.ByLoader); err != nil {
+		return Plan{}, fault.New(fault.BadInput, "cannot use the kernel arguments: %w", err).
+			WithHint("shorten them, or delete others in the same change: pivot rebase --delete-karg")
 	}
 	return plan, nil
 }
