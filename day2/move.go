@@ -1,6 +1,7 @@
 package day2
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -160,7 +161,7 @@ func (m *move) trying(ctx context.Context) (*pivot.Trying, hostfiles.File, error
 	if err != nil {
 		return nil, hostfiles.File{}, err
 	}
-	return conductor(m.Machine).Try(ctx, *m.try)
+	return conductor(m.Machine).Try(ctx, m.settings.RebootMethod, *m.try)
 }
 
 // foresee finds out how the new system is going to be entered, and notes it, with what that does not cover, if the
@@ -169,15 +170,15 @@ func (m *move) foresee(ctx context.Context, plan pivot.Plan, d pivot.Decision) (
 	if !d.LeadsOn() || !m.reboot && !plan.Tries() {
 		return ahead
 	}
-	if d.Action == pivot.ActionApply && m.noFallback != nil {
-		m.Progress.Note(trial.NoFallback(m.noFallback))
+	if why := cmp.Or(m.noFallback, plan.NoFallback()); d.Action == pivot.ActionApply && why != nil {
+		m.Progress.Note(trial.NoFallback(why))
 	}
-	ahead = m.LookAhead(ctx, m.settings.RebootMethod, machine.NextOf(plan))
+	ahead = m.LookAhead(ctx, m.settings.RebootMethod, m.NextOf(plan))
 	if text := ahead.Text(); text != "" {
 		m.Progress.Note(text)
 	}
-	if plan.Tries() {
-		conductor(m.Machine).NoteCoverage(m.settings.RebootMethod)
+	if once := plan.Once(); once != "" {
+		m.Progress.Note(once)
 	}
 	m.NoteHang(plan)
 	return ahead

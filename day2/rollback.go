@@ -64,7 +64,10 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	}
 	var ahead machine.Ahead
 	if r.Reboot && !stays {
-		ahead = r.LookAhead(ctx, settings.RebootMethod, ways.Next{Kargs: !to.Options.EqualButOstree(state.Booted.Options)})
+		ahead = r.LookAhead(ctx, settings.RebootMethod, ways.Next{
+			Kargs: !to.Options.EqualButOstree(state.Booted.Options),
+			Kexec: func() error { return r.Host.CheckKexec(previous.Entry) },
+		})
 		if text := ahead.Text(); text != "" {
 			r.Progress.Note(text)
 		}

@@ -4,6 +4,7 @@
 package firstboot
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -126,8 +127,8 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 	decision := converger.Decide(plan)
 	var ahead machine.Ahead
 	if decision.LeadsOn() {
-		ahead = b.LookAhead(ctx, chosen.RebootMethod, machine.NextOf(plan))
-		b.foresee(plan, ahead, noFallback)
+		ahead = b.LookAhead(ctx, chosen.RebootMethod, b.NextOf(plan))
+		b.foresee(plan, ahead, cmp.Or(noFallback, plan.NoFallback()))
 	}
 	if err := converger.Converge(ctx, plan, decision); err != nil {
 		return err

@@ -7,19 +7,6 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// MaxLength is the maximum length of a command line, in bytes, on all supported architectures:
-// COMMAND_LINE_SIZE is 2048 on x86_64, arm64 and ppc64le (4096 on s390x), including the
-// terminator, and the kernel silently truncates longer lines.
-const MaxLength = 2047
-
-// Fits returns an error if the kernel would truncate the line.
-func (l Line) Fits() error {
-	if n := len(l.String()); n > MaxLength {
-		return fmt.Errorf("%d bytes, more than the %d that a kernel takes: it cuts off the rest", n, MaxLength)
-	}
-	return nil
-}
-
 // Check checks the entries of a configuration with DefaultPolicy, as Policy.Check does.
 func Check(entries ...string) problem.Report { return DefaultPolicy().Check(entries...) }
 

@@ -150,7 +150,7 @@ func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 	}
 	plan := planOf(ask, state, target)
 	plan.files = c.files
-	return plan, nil
+	return plan.judgedOnce(), nil
 }
 
 // Foresee returns a plan as it is shown: its notes have the warnings of the preflight, and what is
@@ -209,7 +209,7 @@ func (c *Converger) Decide(plan Plan) Decision {
 		PendingAtTarget: state.Pending() && len(lacks(state.AsIfRebooted(), target)) == 0,
 		TakenBack:       plan.ask.TakenBack != nil && plan.ask.TakenBack(state),
 		ByHand:          plan.ask.ByHand,
-		Trying:          plan.ask.Trying != nil,
+		Trying:          plan.Tries(),
 		Reach:           plan.reach(),
 		NeverReboot:     plan.ask.NeverReboot,
 		Slot:            plan.ask.Slot,

@@ -40,6 +40,9 @@ type Plan struct {
 	target Target
 	wrong  error // why the plan cannot be carried out; see Converger.Plan
 	judged bool  // see Judged
+
+	once       string // see Once
+	noFallback error  // see NoFallback
 	// files returns entries of the target with their contents.
 	files func([]hostfiles.Entry) ([]hostfiles.File, error)
 }
@@ -77,7 +80,7 @@ func (p Plan) onlyEntries() bool {
 func (p Plan) Ask() Ask { return p.ask }
 
 // Tries reports whether the new system is to go on trial.
-func (p Plan) Tries() bool { return p.ask.Trying != nil }
+func (p Plan) Tries() bool { return p.trying() != nil }
 
 // From returns the state that the plan starts from.
 func (p Plan) From() State { return p.state }
@@ -109,7 +112,7 @@ func planOf(ask Ask, state State, target Target) Plan {
 // For returns the same plan for a target that has more of what is only learned during a run.
 func (p Plan) For(target Target) (Plan, error) {
 	plan := planOf(p.ask, p.state, target)
-	plan.files = p.files
+	plan.files, plan.once, plan.noFallback = p.files, p.once, p.noFallback
 	return plan, plan.wrong
 }
 
@@ -156,8 +159,9 @@ func planFor(state State, target Target, along map[string]bool) (Plan, error) {
 		return plan, nil
 	}
 	plan.Reboots = 1
-	if err := result.Final.Fits(); err != nil && !result.Final.Equal(state.Booted.Options) {
-		return Plan{}, fault.New(fault.BadInput, "cannot use the kernel arguments: the command line would have %w", err)
+	if err := result.Fits(state.Booted.Options, state.ByLoader); err != nil {
+		return Plan{}, fault.New(fault.BadInput, "cannot use the kernel arguments: %w", err).
+			WithHint("shorten them, or delete others in the same change: pivot rebase --delete-karg")
 	}
 	return plan, nil
 }

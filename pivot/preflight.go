@@ -90,14 +90,14 @@ func (c *Converger) checkWithoutImage(ctx context.Context, ask Ask, target Targe
 // if they did not know what the image has: its kernel arguments are applied, or an entry returns to
 // what it has.
 func (c *Converger) learn(plan Plan) (Plan, error) {
-	if trying := plan.ask.Trying; trying != nil {
+	if trying := plan.trying(); trying != nil {
 		err := trying.CheckUnit(plan.target.Image.Commit)
 		if err != nil && !trying.Fallback {
 			return plan, err
 		}
 		if err != nil {
 			c.Progress.Note("without a fallback: " + err.Error())
-			plan.ask.Trying = nil
+			plan.noFallback = err
 		}
 	}
 	learned, err := c.Content.Learn(plan)
@@ -107,6 +107,7 @@ func (c *Converger) learn(plan Plan) (Plan, error) {
 	for _, note := range learned.Notes {
 		c.Progress.Note(note)
 	}
+	learned = c.onceLearned(learned)
 	returns := slices.ContainsFunc(learned.target.Entries, func(e hostfiles.Entry) bool { return e.Kind == hostfiles.KindDefault })
 	if learned.target.Kargs.Image == nil && !returns {
 		return learned, nil

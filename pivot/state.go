@@ -20,6 +20,7 @@ type State struct {
 	HeldBack    *Deployment
 	Deployments int        // number of bootable deployments
 	Cmdline     kargs.Line // the running kernel's, from /proc/cmdline
+	ByLoader    kargs.Line // what the boot loader puts before the arguments of a boot entry
 	// Etc is the running system's /etc. DefaultEtc is the default deployment's, as the next boot
 	// will see it.
 	Etc, DefaultEtc Etc

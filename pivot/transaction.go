@@ -219,7 +219,7 @@ func (t *Transaction) request(ctx context.Context, plan *Plan) (Request, error) 
 			if *plan, err = t.Learn(*plan); err != nil {
 				return r, err
 			}
-			t.Trying = plan.ask.Trying
+			t.Trying = plan.trying()
 		}
 		r.Commit, r.Image = image.Commit, image
 		r.Secure = func(ctx context.Context) error { return t.Images.Secure(ctx, image) }

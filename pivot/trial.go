@@ -42,11 +42,14 @@ const (
 type Trying struct {
 	Trial
 	// Fallback says that the setting fallback=auto asks for the trial, and not the command: if
-	// CheckUnit fails, there is none.
+	// CheckUnit or Once fails, there is none.
 	Fallback bool
 	// CheckUnit returns an error if the system of commit, which is in the repository, lacks the
 	// unit that conducts the trial.
 	CheckUnit func(commit string) error
+	// Once says how the system of a plan is entered only once, as far as that is known, and what that does not cover. The
+	// error says why no way is known.
+	Once func(Plan) (how string, err error)
 	// Deployments returns the IDs of all deployments that have a boot entry, the default first.
 	Deployments func() (ids []string, err error)
 	// Hold makes the running system the default again, right after the commit.

@@ -7,7 +7,6 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/settings"
-	"machine-pivot/internal/ways"
 	"machine-pivot/pivot"
 	systemdunits "machine-pivot/systemd-units"
 )
@@ -19,7 +18,7 @@ func (c *Conductor) Fallback(ctx context.Context, method settings.RebootMethod, 
 	if err := c.checkOnce(method); err != nil {
 		return nil, hostfiles.File{}, err
 	}
-	trying, link, err := c.Try(ctx, terms)
+	trying, link, err := c.Try(ctx, method, terms)
 	if err != nil {
 		return nil, link, err
 	}
@@ -44,6 +43,7 @@ func (c *Conductor) Attempt(ctx context.Context, method settings.RebootMethod) (
 		Fallback:    true,
 		Trial:       pivot.Trial{Old: booted.ID(), Confirm: pivot.ConfirmProof},
 		CheckUnit:   c.acceptFirstBoot,
+		Once:        c.once(method),
 		Deployments: c.deployments,
 		Hold:        func(ctx context.Context) error { return c.hold(ctx, booted) },
 	}, nil
@@ -52,15 +52,6 @@ func (c *Conductor) Attempt(ctx context.Context, method settings.RebootMethod) (
 // NoFallback returns the warning for a commit without a fallback.
 func NoFallback(why error) string {
 	return "warning: no fallback, so if the new kernel is dead, somebody must choose the old system in the boot menu: " + why.Error()
-}
-
-// checkOnce returns an error if no way is known here to enter a system only once.
-func (c *Conductor) checkOnce(method settings.RebootMethod) error {
-	if ways.Once(method) == settings.RebootKexec && c.Host.CheckKexec() == nil {
-		return nil
-	}
-	_, err := c.Host.OneShot()
-	return err
 }
 
 // acceptFirstBoot returns an error if the system of a commit would not prove itself.

@@ -2,20 +2,18 @@ package trial
 
 import (
 	"context"
-	"fmt"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
-	"machine-pivot/internal/ways"
 	"machine-pivot/pivot"
 )
 
-// Try returns the trial of a new system, and the link that enables Unit there. It writes nothing. It
-// returns an error if this machine could not go back to the running system.
-func (c *Conductor) Try(ctx context.Context, terms Terms) (*pivot.Trying, hostfiles.File, error) {
+// Try returns the trial of a new system, which Enter enters by method, and the link that enables Unit there. It writes
+// nothing. It returns an error if this machine could not go back to the running system.
+func (c *Conductor) Try(ctx context.Context, method settings.RebootMethod, terms Terms) (*pivot.Trying, hostfiles.File, error) {
 	booted, err := c.Host.Sysroot().Booted()
 	if err != nil {
 		return nil, hostfiles.File{}, err
@@ -30,6 +28,7 @@ func (c *Conductor) Try(ctx context.Context, terms Terms) (*pivot.Trying, hostfi
 	return &pivot.Trying{
 		Trial:       pivot.Trial{Old: booted.ID(), Seconds: int(terms.For.Seconds()), Confirm: terms.Confirm, Checks: terms.Checks},
 		CheckUnit:   c.accept,
+		Once:        c.once(method),
 		Deployments: c.deployments,
 		Hold:        func(ctx context.Context) error { return c.hold(ctx, booted) },
 	}, link, nil
@@ -56,21 +55,6 @@ func (c *Conductor) accept(commit string) error {
 			WithHint("put this release of pivot into the image, or leave out --try")
 	}
 	return err
-}
-
-// NoteCoverage notes what happens if the new kernel does not get as far as starting systemd, given
-// the method with which Enter will reboot.
-func (c *Conductor) NoteCoverage(method settings.RebootMethod) {
-	if ways.Once(method) == settings.RebootKexec && c.Host.CheckKexec() == nil {
-		c.Progress.Note("the new system is booted once, by kexec: if it does not come up, the next power cycle boots the old one")
-		return
-	}
-	loader, err := c.Host.OneShot()
-	if err != nil {
-		c.Progress.Note(fmt.Sprintf("warning: the new system is the default boot entry until its systemd starts. If its kernel hangs before that, somebody must choose the old system in the boot menu: %v; with --reboot-method=kexec the new system is booted only once", err))
-		return
-	}
-	c.Progress.Note("the new system is booted once, by " + loader + ": if it does not come up, the next power cycle boots the old one")
 }
 
 // deployments returns the IDs of all deployments that have a boot entry, the default first.

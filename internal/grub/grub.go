@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -26,6 +27,11 @@ type Loader struct {
 // elsewhere.
 func Directories(boot string) []string {
 	return []string{filepath.Join(boot, "grub2"), filepath.Join(boot, "grub")}
+}
+
+// Configured reports whether there is a configuration of GRUB below boot, the path of the machine's /boot.
+func Configured(boot string) bool {
+	return slices.ContainsFunc(Directories(boot), func(dir string) bool { return exists(filepath.Join(dir, "grub.cfg")) })
 }
 
 // Find returns the GRUB whose configuration is below boot, the path of the machine's /boot. writes is

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
+	"machine-pivot/pivot"
 )
 
 // Kernel is a kernel that can be started without firmware and boot loader.
@@ -51,23 +53,16 @@ func (h *Host) NextKernel() (Kernel, error) {
 // KernelOf is NextKernel for a deployment that need not be the default. Its boot entry must have been read for this try
 // to start it.
 func (h *Host) KernelOf(d ostree.Deployment) (Kernel, error) {
-	err := h.CheckKexec()
+	e := d.Entry
+	err := h.CheckKexec(e)
 	if err == nil {
 		err = h.CheckNothingStaged()
 	}
+	if err == nil && e.Linux == "" {
+		err = fmt.Errorf("boot entry %s names no kernel", e.File)
+	}
 	if err != nil {
 		return Kernel{}, err
-	}
-	e := d.Entry
-	switch {
-	case e.Linux == "":
-		return Kernel{}, fmt.Errorf("boot entry %s names no kernel", e.File)
-	case h.Sysroot().HasAboot(e):
-		return Kernel{}, fmt.Errorf("boot entry %s has aboot, which only a boot loader can use", e.File)
-	case len(e.Board) > 0:
-		return Kernel{}, fmt.Errorf("boot entry %s has %s, which only a boot loader can use", e.File, strings.Join(e.Board, " and "))
-	case len(e.Initrds) > 1:
-		return Kernel{}, fmt.Errorf("boot entry %s has more than one initramfs", e.File)
 	}
 	line, err := h.expanded(kargs.Split(e.Options))
 	if err != nil {
@@ -80,34 +75,70 @@ func (h *Host) KernelOf(d ostree.Deployment) (Kernel, error) {
 	return k, nil
 }
 
-// expanded returns the arguments of a boot entry as GRUB would pass them.
+// expanded returns the arguments of a boot entry that CheckKexec accepts, as GRUB would pass them now.
 func (h *Host) expanded(line kargs.Line) (kargs.Line, error) {
-	if slices.Contains(line.Values("fips"), "1") {
-		return nil, errors.New("with fips=1 the initramfs checks the kernel at the path that only the boot loader tells")
-	}
 	var expanded kargs.Line
 	for _, arg := range line {
-		switch {
-		case arg == kargs.IgnitionVariable:
-			stamped, err := h.Has(ignitionStamp)
-			if err != nil {
-				return nil, err
-			}
-			if stamped {
-				return nil, fmt.Errorf("there is %s: the boot loader shall have Ignition run", ignitionStamp)
-			}
-		case strings.Contains(arg, "$"):
-			return nil, fmt.Errorf("only the boot loader knows what %s stands for", arg)
-		default:
+		if arg != kargs.IgnitionVariable {
 			expanded = append(expanded, arg)
+			continue
+		}
+		stamped, err := h.Has(ignitionStamp)
+		if err != nil {
+			return nil, err
+		}
+		if stamped {
+			return nil, fmt.Errorf("there is %s: the boot loader shall have Ignition run", ignitionStamp)
 		}
 	}
 	return expanded, nil
 }
 
-// CheckKexec returns an error if kexec is disabled, or would bypass the checks of Secure Boot or
-// lockdown: then KernelOf fails for every deployment.
-func (h *Host) CheckKexec() error {
+// CheckKexecInto is CheckKexec for the boot entry that the commit of a plan is going to write.
+func (h *Host) CheckKexecInto(plan pivot.Plan) error {
+	e, err := h.entryToCome(plan)
+	if err == nil {
+		err = h.CheckKexec(e)
+	}
+	return err
+}
+
+// CheckKexec returns an error if kexec cannot start what a boot entry names, on this machine. It is the one judgement of
+// that, at the load and before a commit: an entry to come has what is known of it. Only what holds at the load alone is
+// not judged: whether a kernel is named, what is staged, and what kargs.IgnitionVariable stands for, which changes when
+// Ignition ends.
+func (h *Host) CheckKexec(e ostree.BootEntry) error {
+	if err := h.mayKexec(); err != nil {
+		return err
+	}
+	if why := h.onlyByLoader(e); why != "" {
+		return fmt.Errorf("boot entry %s %s", cmp.Or(e.File, "to come"), why)
+	}
+	return nil
+}
+
+// onlyByLoader returns what a boot entry has that only a boot loader can use; "" if there is nothing.
+func (h *Host) onlyByLoader(e ostree.BootEntry) string {
+	line := kargs.Split(e.Options)
+	unknown := slices.IndexFunc(line, func(arg string) bool { return arg != kargs.IgnitionVariable && strings.Contains(arg, "$") })
+	switch {
+	case h.Sysroot().HasAboot(e):
+		return "has aboot, which only a boot loader can use"
+	case len(e.Board) > 0:
+		return "has " + strings.Join(e.Board, " and ") + ", which only a boot loader can use"
+	case len(e.Initrds) > 1:
+		return "has more than one initramfs"
+	case slices.Contains(line.Values("fips"), "1"):
+		return "has fips=1, with which the initramfs checks the kernel at the path that only the boot loader tells"
+	case unknown >= 0:
+		return "has " + line[unknown] + ", and only the boot loader knows what that stands for"
+	}
+	return ""
+}
+
+// mayKexec returns an error if kexec is disabled, or would bypass the checks of Secure Boot or
+// lockdown.
+func (h *Host) mayKexec() error {
 	disabled, err := h.optional(loadDisabledPath)
 	if err != nil {
 		return err

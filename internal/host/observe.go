@@ -31,7 +31,11 @@ func (h *Host) Observe(ctx context.Context, target pivot.Target) (pivot.State, e
 		return pivot.State{}, err
 	}
 	state.Deployments = len(all)
-	if state.Booted, err = h.Deployment(withEntry(booted, all)); err != nil {
+	running := withEntry(booted, all)
+	if state.ByLoader, err = h.byLoader(state.Cmdline, running.Entry); err != nil {
+		return pivot.State{}, err
+	}
+	if state.Booted, err = h.Deployment(running); err != nil {
 		return pivot.State{}, err
 	}
 	if state.Etc, err = h.readEtc(booted, target); err != nil {

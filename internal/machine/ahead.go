@@ -37,8 +37,6 @@ func (m *Machine) lookAhead(ctx context.Context, method settings.RebootMethod, n
 			a.door, err = find(ctx)
 		case way.Method == settings.RebootSoft:
 			err = m.checkSoft(ctx)
-		case way.Method == settings.RebootKexec:
-			err = m.Host.CheckKexec()
 		}
 		a.cannot[way.Method] = err
 	}
@@ -73,22 +71,28 @@ func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan, firstBoot bool) 
 }
 
 // nextOf returns what a plan says about the next system. once says that it is entered only once.
-func nextOf(plan pivot.Plan, once bool) ways.Next {
-	return ways.Next{Once: once, Kargs: !plan.Kargs.Final.EqualButOstree(plan.From().Booted.Options)}
+func (m *Machine) nextOf(plan pivot.Plan, once bool) ways.Next {
+	return ways.Next{
+		Once: once, Kargs: !plan.Kargs.Final.EqualButOstree(plan.From().Booted.Options),
+		Kexec: func() error { return m.Host.CheckKexecInto(plan) },
+	}
 }
 
 // NextOf returns what a plan that is carried out says about the next system. What the settings ask for is part of it.
-func NextOf(plan pivot.Plan) ways.Next { return nextOf(plan, plan.Tries()) }
+func (m *Machine) NextOf(plan pivot.Plan) ways.Next { return m.nextOf(plan, plan.Tries()) }
 
 // nextShown is NextOf for a plan that is only shown, and so has no trial: the settings may ask for one, which the plan
 // has when it is carried out, if that is possible here.
 func (m *Machine) nextShown(ctx context.Context, plan pivot.Plan, chosen settings.Settings) ways.Next {
 	once := plan.Tries()
 	if chosen.Fallback == settings.FallbackAuto && m.Fallback != nil {
-		_, err := m.Fallback.Try(ctx, m, chosen.RebootMethod)
+		trying, err := m.Fallback.Try(ctx, m, chosen.RebootMethod)
+		if err == nil {
+			_, err = trying.Once(plan)
+		}
 		once = once || err == nil
 	}
-	return nextOf(plan, once)
+	return m.nextOf(plan, once)
 }
 
 // goOn has the boot go on into the committed system, without a reboot, when this program has ended.

@@ -107,6 +107,10 @@ func (o Origin) Layered() bool {
 	return o.Get("baserefspec") != ""
 }
 
+// HasInitramfsFiles reports whether the origin requests files of the machine's /etc in the initramfs, which rpm-ostree
+// gives to a new deployment as a second initramfs (rpm-ostree initramfs-etc).
+func (o Origin) HasInitramfsFiles() bool { return len(o.list("rpmostree", "initramfs-etc")) > 0 }
+
 // LayeredPackages returns the names of the packages that rpm-ostree adds to the image, from
 // repositories or from local files (rust/src/origin.rs).
 func (o Origin) LayeredPackages() []string {

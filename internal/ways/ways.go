@@ -50,11 +50,15 @@ func Once(method settings.RebootMethod) settings.RebootMethod {
 type Next struct {
 	Once  bool // it is entered only once, on trial or with a fallback
 	Kargs bool // its kernel arguments are not those of the running system
+	// Kexec returns why kexec cannot start it, as far as that is known; nil asks nothing.
+	Kexec func() error
 }
 
 // Cannot returns why the way cannot lead into a next system; nil if it may.
 func (w Way) Cannot(next Next) error {
 	switch {
+	case w.Method == settings.RebootKexec && next.Kexec != nil:
+		return next.Kexec()
 	case w.Keeps == "":
 		return nil
 	case next.Once:

@@ -100,11 +100,11 @@ func CheckArgument(n document.Node, entry string, policy kargs.Policy) {
 }
 
 // CheckLength rejects arguments that exceed the length of a kernel command line on their own.
-// The machine applies the same rule together with the arguments that it already has.
+// The machine applies the same rule together with the arguments that it already has, and with what its boot loader adds.
 func CheckLength(n document.Node, entries []string) {
 	result, err := kargs.Change{New: CommandLine(entries)}.Apply(nil)
 	if err == nil {
-		err = result.Final.Fits()
+		err = result.Final.Fits(nil)
 	}
 	if err != nil {
 		n.Fail("together they have %v", err)

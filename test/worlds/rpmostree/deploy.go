@@ -61,6 +61,10 @@ func (c *call) stage(stateroot, commit string, origin ostree.Origin, kargs []str
 			argv = append(argv, "--karg-append="+arg)
 		}
 	}
+	// A second initramfs with files of /etc, here with the first (initramfs_overlay_generate).
+	if first, _, _ := strings.Cut(layersOf(origin).initramfs, ";"); first != "" {
+		argv = append(argv, "--overlay-initrd="+filepath.Join(c.Root, first))
+	}
 	fmt.Fprint(c.stdout, "Staging deployment... ")
 	if _, err := c.Ostree(c.ctx, append(argv, commit)...); err != nil {
 		return err

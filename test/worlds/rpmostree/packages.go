@@ -24,12 +24,17 @@ var (
 type layers struct {
 	requested, removed []string
 	local              string // SHA256:NEVRA of package files, each with a semicolon
+	initramfs          string // files of /etc for an initramfs of their own, each with a semicolon
 }
 
 func layersOf(o ostree.Origin) layers {
-	return layers{requested: o.RequestedPackages(), removed: o.RemovedPackages(), local: o.Value("packages", "requested-local")}
+	return layers{
+		requested: o.RequestedPackages(), removed: o.RemovedPackages(),
+		local: o.Value("packages", "requested-local"), initramfs: o.Value("rpmostree", "initramfs-etc"),
+	}
 }
 
+// empty reports whether the deployment is of the image's own commit.
 func (l layers) empty() bool { return len(l.requested)+len(l.removed)+len(l.local) == 0 }
 
 // text returns the layers as sections of an origin (rust/src/origin.rs).
@@ -46,6 +51,9 @@ func (l layers) text() string {
 	}
 	if len(l.removed) > 0 {
 		text += "\n[overrides]\nremove=" + strings.Join(l.removed, ";") + ";\n"
+	}
+	if l.initramfs != "" {
+		text += "\n[rpmostree]\ninitramfs-etc=" + l.initramfs + "\n"
 	}
 	return text
 }
