@@ -62,6 +62,13 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	if err := boots.CheckTo(ctx, previous.DeploymentRef); err != nil {
 		return err
 	}
+	note, err := r.NoteFIPS(to.Options)
+	if err != nil {
+		return err
+	}
+	if note != "" {
+		r.Progress.Note(note)
+	}
 	var ahead machine.Ahead
 	if r.Reboot && !stays {
 		ahead = r.LookAhead(ctx, settings.RebootMethod, ways.Next{Kargs: !to.Options.EqualButOstree(state.Booted.Options)})

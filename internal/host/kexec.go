@@ -82,7 +82,7 @@ func (h *Host) KernelOf(d ostree.Deployment) (Kernel, error) {
 
 // expanded returns the arguments of a boot entry as GRUB would pass them.
 func (h *Host) expanded(line kargs.Line) (kargs.Line, error) {
-	if slices.Contains(line.Values("fips"), "1") {
+	if line.FIPS() {
 		return nil, errors.New("with fips=1 the initramfs checks the kernel at the path that only the boot loader tells")
 	}
 	var expanded kargs.Line
