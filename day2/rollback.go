@@ -71,7 +71,7 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	}
 	var ahead machine.Ahead
 	if r.Reboot && !stays {
-		ahead = r.LookAhead(ctx, settings.RebootMethod, ways.Next{Kargs: !to.Options.EqualButOstree(state.Booted.Options)})
+		ahead = r.LookAhead(ctx, settings.RebootMethod, ways.Next{Kargs: state.NeedsKernel(target, to.Options)})
 		if text := ahead.Text(); text != "" {
 			r.Progress.Note(text)
 		}

@@ -74,7 +74,7 @@ func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan, firstBoot bool) 
 
 // nextOf returns what a plan says about the next system. once says that it is entered only once.
 func nextOf(plan pivot.Plan, once bool) ways.Next {
-	return ways.Next{Once: once, Kargs: !plan.Kargs.Final.EqualButOstree(plan.From().Booted.Options)}
+	return ways.Next{Once: once, Kargs: plan.From().NeedsKernel(plan.To(), plan.Kargs.Final)}
 }
 
 // NextOf returns what a plan that is carried out says about the next system. What the settings ask for is part of it.
