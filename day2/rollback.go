@@ -2,6 +2,7 @@ package day2
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,7 +15,6 @@ import (
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/ways"
 	"machine-pivot/kargs"
@@ -137,25 +137,28 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (target
 	}
 	target.Image, target.Image.Commit = to.Image, to.Commit
 	target.Kargs = kargs.Between(state.Booted.Options, to.Options)
-	carried, err := projection.Read(previous.Path) // projected when it boots
-	if err != nil {
-		return target, to, err
-	}
-	own, err := hostfiles.ReadEntries(previous.Path, []string{pinning.DropInPath, pinning.KubeletPath, mcfile.RecordPath, mcfile.LeftOutPath})
-	if err != nil {
-		return target, to, err
-	}
-	target.Entries = carried.Entries
-	for _, path := range slices.Sorted(maps.Keys(own)) {
-		target = target.With([]hostfiles.Entry{own[path]})
-	}
-	if err := r.addRecorded(&target, to, previous); err != nil {
-		r.Progress.Note(fmt.Sprintf("after the reboot, pivot verify does not compare everything with the MachineConfig of the previous deployment: %v", err))
+	err = errors.Join(addKept(&target, previous), r.addRecorded(&target, to, previous))
+	if err != nil { // it says what is verified: the rollback does not need it
+		r.Progress.Note(fmt.Sprintf("warning: after the reboot, pivot verify does not compare everything with the previous deployment: %v", err))
 	}
 	if mc, err := machine.MachineConfigOf(previous.Path); err == nil && mc != nil { // otherwise it has no name
 		target.MachineConfig, r.Report().MachineConfig = *mc, mc
 	}
 	return target, to, nil
+}
+
+// addKept adds to a target what a deployment keeps besides the entries of its MachineConfig, as its commit had it: what is
+// projected when it boots, CPU partitioning, and the record. What cannot be read is left out.
+func addKept(target *pivot.Target, d ostree.Deployment) error {
+	carried, err := projection.Read(d.Path)
+	partitioning, perr := machine.PartitioningIn(d.Path)
+	records, rerr := hostfiles.ReadEntries(d.Path, []string{mcfile.RecordPath, mcfile.LeftOutPath})
+	kept := slices.Concat(carried.Entries, partitioning)
+	for _, path := range slices.Sorted(maps.Keys(records)) {
+		kept = append(kept, records[path])
+	}
+	*target = target.With(kept)
+	return errors.Join(err, perr, rerr)
 }
 
 // addRecorded adds to a target what the MachineConfig asks for that a deployment records. A kernel

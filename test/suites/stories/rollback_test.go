@@ -379,3 +379,34 @@ func TestDefaultNamesStaged(t *testing.T) {
 		}
 	}
 }
+
+// TestRollbackToPinning (D297): after a rollback, the machine is judged by the CPU partitioning that the deployment itself
+// has, whatever its files are called, also where no MachineConfig is recorded.
+func TestRollbackToPinning(t *testing.T) {
+	for _, name := range []string{pinning.DropInPath, pinning.DropInDir + "/60-site.conf", pinning.DropInDir + "/site/own.conf"} {
+		t.Run(name, func(t *testing.T) {
+			h := hostdir.New(t)
+			w := management(t, "0-1")
+			h.Write(name, pinning.DropIn(w))
+			h.Write(pinning.KubeletPath, pinning.KubeletFile(w))
+			r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"a=1"}}
+			_, err := r.Run(t.Context(), day2.Prepared{})
+			must(t, err)
+			h.Boot()
+			must(t, os.Remove(h.Path(name))) // of the deployment that is left
+			must(t, os.Remove(h.Path(pinning.KubeletPath)))
+			must(t, rollback(t, h))
+			h.Boot()
+			expectStatus(t, h)
+			h.Write(name, append(pinning.DropIn(w), "# changed\n"...))
+			if drift := verify(t, h); !strings.Contains(drift, name) {
+				t.Errorf("drift %q", drift)
+			}
+			must(t, os.Remove(h.Path(name)))
+			must(t, os.Remove(h.Path(pinning.KubeletPath)))
+			if drift := verify(t, h); !strings.Contains(drift, name) || !strings.Contains(drift, pinning.KubeletPath) {
+				t.Errorf("without it: drift %q", drift)
+			}
+		})
+	}
+}
