@@ -1,6 +1,7 @@
 package day2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/projection"
+	"machine-pivot/internal/settings"
 	"machine-pivot/internal/ways"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
@@ -40,11 +42,7 @@ func (r *Rollback) attempt(ctx context.Context) error {
 		return err
 	}
 	r.Progress.Begin(pivot.StepObserve, "looking for the previous deployment")
-	state, err := r.Host.Observe(ctx, pivot.Target{})
-	if err != nil {
-		return err
-	}
-	settings, err := r.Settings()
+	state, err := r.Host.Systems()
 	if err != nil {
 		return err
 	}
@@ -71,7 +69,7 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	}
 	var ahead machine.Ahead
 	if r.Reboot && !stays {
-		ahead = r.LookAhead(ctx, settings.RebootMethod, ways.Next{Kargs: state.NeedsKernel(target, to.Options)})
+		ahead = r.LookAhead(ctx, r.rebootMethod(), ways.Next{Kargs: state.NeedsKernel(target, to.Options)})
 		if text := ahead.Text(); text != "" {
 			r.Progress.Note(text)
 		}
@@ -95,6 +93,18 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	}
 	r.Progress.Note("the previous deployment is the next boot, with its own /etc")
 	return nil
+}
+
+// rebootMethod returns the chosen method. Settings that cannot be read do not stop a rollback, which may be why it is
+// wanted: it then reboots by the way that is always possible, unless the command line says how.
+func (r *Rollback) rebootMethod() settings.RebootMethod {
+	chosen, err := r.Settings()
+	if err == nil {
+		return chosen.RebootMethod
+	}
+	method := cmp.Or(r.RebootMethod, settings.RebootFirmware)
+	r.Progress.Note(fmt.Sprintf("warning: the reboot is made with reboot-method=%s: %s", method, fault.WithRemedy(err)))
+	return method
 }
 
 // previous returns the deployment to roll back to: the running one if that stays.
@@ -151,6 +161,9 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (target
 // projected when it boots, CPU partitioning, and the record. What cannot be read is left out.
 func addKept(target *pivot.Target, d ostree.Deployment) error {
 	carried, err := projection.Read(d.Path)
+	if err != nil {
+		carried = projection.Set{}
+	}
 	partitioning, perr := machine.PartitioningIn(d.Path)
 	records, rerr := hostfiles.ReadEntries(d.Path, []string{mcfile.RecordPath, mcfile.LeftOutPath})
 	kept := slices.Concat(carried.Entries, partitioning)
