@@ -1,7 +1,9 @@
 package day2
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,8 +16,8 @@ import (
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/projection"
+	"machine-pivot/internal/settings"
 	"machine-pivot/internal/ways"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
@@ -40,11 +42,7 @@ func (r *Rollback) attempt(ctx context.Context) error {
 		return err
 	}
 	r.Progress.Begin(pivot.StepObserve, "looking for the previous deployment")
-	state, err := r.Host.Observe(ctx, pivot.Target{})
-	if err != nil {
-		return err
-	}
-	settings, err := r.Settings()
+	state, err := r.Host.Systems()
 	if err != nil {
 		return err
 	}
@@ -62,10 +60,17 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	if err := boots.CheckTo(ctx, previous.DeploymentRef); err != nil {
 		return err
 	}
+	note, err := r.NoteFIPS(to.Options)
+	if err != nil {
+		return err
+	}
+	if note != "" {
+		r.Progress.Note(note)
+	}
 	var ahead machine.Ahead
 	if r.Reboot && !stays {
-		ahead = r.LookAhead(ctx, settings.RebootMethod, ways.Next{
-			Kargs: !to.Options.EqualButOstree(state.Booted.Options),
+		ahead = r.LookAhead(ctx, r.rebootMethod(), ways.Next{
+			Kargs: state.NeedsKernel(target, to.Options),
 			Kexec: func() error { return r.Host.CheckKexec(previous.Entry) },
 		})
 		if text := ahead.Text(); text != "" {
@@ -91,6 +96,18 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	}
 	r.Progress.Note("the previous deployment is the next boot, with its own /etc")
 	return nil
+}
+
+// rebootMethod returns the chosen method. Settings that cannot be read do not stop a rollback, which may be why it is
+// wanted: it then reboots by the way that is always possible, unless the command line says how.
+func (r *Rollback) rebootMethod() settings.RebootMethod {
+	chosen, err := r.Settings()
+	if err == nil {
+		return chosen.RebootMethod
+	}
+	method := cmp.Or(r.RebootMethod, settings.RebootFirmware)
+	r.Progress.Note(fmt.Sprintf("warning: the reboot is made with reboot-method=%s: %s", method, fault.WithRemedy(err)))
+	return method
 }
 
 // previous returns the deployment to roll back to: the running one if that stays.
@@ -133,25 +150,31 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (target
 	}
 	target.Image, target.Image.Commit = to.Image, to.Commit
 	target.Kargs = kargs.Between(state.Booted.Options, to.Options)
-	carried, err := projection.Read(previous.Path) // projected when it boots
-	if err != nil {
-		return target, to, err
-	}
-	own, err := hostfiles.ReadEntries(previous.Path, []string{pinning.DropInPath, pinning.KubeletPath, mcfile.RecordPath, mcfile.LeftOutPath})
-	if err != nil {
-		return target, to, err
-	}
-	target.Entries = carried.Entries
-	for _, path := range slices.Sorted(maps.Keys(own)) {
-		target = target.With([]hostfiles.Entry{own[path]})
-	}
-	if err := r.addRecorded(&target, to, previous); err != nil {
-		r.Progress.Note(fmt.Sprintf("after the reboot, pivot verify does not compare everything with the MachineConfig of the previous deployment: %v", err))
+	err = errors.Join(addKept(&target, previous), r.addRecorded(&target, to, previous))
+	if err != nil { // it says what is verified: the rollback does not need it
+		r.Progress.Note(fmt.Sprintf("warning: after the reboot, pivot verify does not compare everything with the previous deployment: %v", err))
 	}
 	if mc, err := machine.MachineConfigOf(previous.Path); err == nil && mc != nil { // otherwise it has no name
 		target.MachineConfig, r.Report().MachineConfig = *mc, mc
 	}
 	return target, to, nil
+}
+
+// addKept adds to a target what a deployment keeps besides the entries of its MachineConfig, as its commit had it: what is
+// projected when it boots, CPU partitioning, and the record. What cannot be read is left out.
+func addKept(target *pivot.Target, d ostree.Deployment) error {
+	carried, err := projection.Read(d.Path)
+	if err != nil {
+		carried = projection.Set{}
+	}
+	partitioning, perr := machine.PartitioningIn(d.Path)
+	records, rerr := hostfiles.ReadEntries(d.Path, []string{mcfile.RecordPath, mcfile.LeftOutPath})
+	kept := slices.Concat(carried.Entries, partitioning)
+	for _, path := range slices.Sorted(maps.Keys(records)) {
+		kept = append(kept, records[path])
+	}
+	*target = target.With(kept)
+	return errors.Join(err, perr, rerr)
 }
 
 // addRecorded adds to a target what the MachineConfig asks for that a deployment records. A kernel

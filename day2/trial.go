@@ -39,7 +39,7 @@ type Trial struct {
 func (t *Trial) Run(ctx context.Context) error {
 	alone := func(step func() error) error { return locked(ctx, t.Machine, t.wait, step) }
 	err := conductor(t.Machine).Conduct(ctx, alone, t.wait)
-	t.TellBootc(ctx)
+	t.TellBootc()
 	failed := t.Progress.Content.Phase == pivot.PhaseFailed
 	switch {
 	case err == nil:
@@ -76,7 +76,7 @@ func (c *Confirm) Run(ctx context.Context) error {
 	// The trial's unit takes the lock from time to time.
 	wait := func(ctx context.Context) error { return retry.Sleep(ctx, time.Second) }
 	err := locked(ctx, c.Machine, wait, func() error { return conductor(c.Machine).Confirm(ctx) })
-	c.TellBootc(ctx)
+	c.TellBootc()
 	c.Progress.End(err)
 	return err
 }

@@ -78,7 +78,7 @@ func explainStop(ctx context.Context, m *machine.Machine, err error) error {
 // end ends a command, and explains a stop.
 func end(ctx context.Context, m *machine.Machine, err error) error {
 	err = explainStop(ctx, m, err)
-	m.TellBootc(ctx)
+	m.TellBootc()
 	m.Progress.End(err)
 	return err
 }

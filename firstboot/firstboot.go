@@ -56,7 +56,7 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 		b.Progress.Note(aside.Error())
 		b.Report().Outcome = machine.OutcomeAside
 	}
-	b.TellBootc(ctx)
+	b.TellBootc()
 	b.Progress.FirstBoot = b.isMachines()
 	b.Progress.End(err)
 	return err

@@ -41,22 +41,11 @@ type Result struct {
 // removed is therefore decided by what it is (all its instances go, or none), never by how many
 // there are: a number would be reduced again each time.
 func (c Change) Apply(booted Line) (Result, error) {
-	wanted := items(c.New)
-	toHave := slices.Concat(c.brought(wanted), wanted)
-	e := editor{line: slices.Clone(booted.kernelPart()), wanted: lineOf(toHave)}
+	e, err := c.edit(booted, (*editor).delete)
+	if err != nil {
+		return Result{}, err
+	}
 	tail := booted[len(booted.kernelPart()):]
-	before, now := c.Image.items()
-	for _, gone := range without(slices.Concat(items(c.Old), before), slices.Concat(wanted, now)) {
-		e.remove(gone)
-	}
-	for _, gone := range items(c.Delete) {
-		if err := e.delete(gone, wanted); err != nil {
-			return Result{}, err
-		}
-	}
-	for _, g := range groups(toHave) {
-		e.ensure(g)
-	}
 	final := slices.Concat(e.line, e.appended, tail)
 	changed := !final.Equal(booted)
 	respelled := spell(final.kernelPart(), c.New)
@@ -67,6 +56,45 @@ func (c Change) Apply(booted Line) (Result, error) {
 		Deleted:   orEmpty(e.deleted),
 		Respelled: respelled,
 	}, nil
+}
+
+// Differs returns how the command line of a running kernel, such as /proc/cmdline, differs from what the change
+// leads to: what is not in effect, and what should be gone. What the change does not name is no difference, nor is
+// what the boot loader writes, or the machine needs to boot.
+func (c Change) Differs(running Line) (missing, extra Line) {
+	e, _ := c.edit(running, func(e *editor, gone item, wanted []item) error {
+		for _, it := range slices.Backward(e.named(gone, wanted)) {
+			if !isProtected(it.args[0]) {
+				e.removeItem(it)
+			}
+		}
+		return nil
+	})
+	policy := DefaultPolicy()
+	return e.appended, slices.DeleteFunc(e.deleted, func(arg string) bool {
+		missing := slices.ContainsFunc(e.appended, func(a string) bool { return meaning(a) == meaning(arg) })
+		return missing || policy.decisive(arg).verdict == forbid
+	})
+}
+
+// edit carries out the change on a line, with a function that removes what an item of Delete names.
+func (c Change) edit(line Line, remove func(e *editor, gone item, wanted []item) error) (*editor, error) {
+	wanted := items(c.New)
+	toHave := slices.Concat(c.brought(wanted), wanted)
+	e := &editor{line: slices.Clone(line.kernelPart()), wanted: lineOf(toHave)}
+	before, now := c.Image.items()
+	for _, gone := range without(slices.Concat(items(c.Old), before), slices.Concat(wanted, now)) {
+		e.remove(gone)
+	}
+	for _, gone := range items(c.Delete) {
+		if err := remove(e, gone, wanted); err != nil {
+			return e, err
+		}
+	}
+	for _, g := range groups(toHave) {
+		e.ensure(g)
+	}
+	return e, nil
 }
 
 // editor is a command line being changed.
@@ -102,17 +130,22 @@ func (e *editor) needs(it item) bool {
 	return isProtected(it.args[0])
 }
 
-// delete removes all items that an item of Delete names. A bare key stands for the one item with that
-// key, whatever its value; delete returns an error if there are different ones. Wanted items are
-// kept, because they would only be added again. It is not an error if there is nothing to remove.
-func (e *editor) delete(gone item, wanted []item) error {
+// named returns the items that an item of Delete names, but for wanted ones: those would only be added again.
+func (e *editor) named(gone item, wanted []item) []item {
 	isWanted := func(it item) bool {
 		return slices.ContainsFunc(wanted, func(w item) bool { return w.meaning() == it.meaning() })
 	}
 	if isWanted(gone) {
 		return nil
 	}
-	matches := slices.DeleteFunc(items(e.line), func(it item) bool { return !gone.names(it) || isWanted(it) })
+	return slices.DeleteFunc(items(e.line), func(it item) bool { return !gone.names(it) || isWanted(it) })
+}
+
+// delete removes all items that an item of Delete names. A bare key stands for the one item with that
+// key, whatever its value; delete returns an error if there are different ones. It is not an error if there is
+// nothing to remove.
+func (e *editor) delete(gone item, wanted []item) error {
+	matches := e.named(gone, wanted)
 	if _, _, hasValue := parts(gone.args[0]); !hasValue {
 		found := map[string]bool{}
 		for _, it := range matches {

@@ -209,6 +209,19 @@ func TestDeleteRefuses(t *testing.T) {
 	}
 }
 
+// TestFIPS (D295): as the kernel reads them: the last number counts.
+func TestFIPS(t *testing.T) {
+	for line, want := range map[string]bool{
+		"": false, "fips": false, "fips=": false, "fips=0": false, "fips=1": true, `"fips=1"`: true, `fips="1"`: true,
+		"fips=2": true, "fips=0x0": false, "fips=01": true, "fips=yes": false, "fips=1 fips=yes": true,
+		"fips=1 fips=0": false, "fips=0 a fips=1": true, "-- fips=1": false, "xfips=1": false,
+	} {
+		if got := kargs.Split(line).FIPS(); got != want {
+			t.Errorf("%q: %v, want %v", line, got, want)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		entry string

@@ -11,6 +11,7 @@ package kargs
 import (
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -131,6 +132,18 @@ func (l Line) ThreadsOff() (arg string, certain bool) {
 		}
 	}
 	return "", false
+}
+
+// FIPS reports whether the arguments start the kernel in FIPS mode. The last number counts, and each but
+// 0 switches it on (crypto/fips.c).
+func (l Line) FIPS() bool {
+	on := false
+	for _, value := range l.Values("fips") {
+		if number, err := strconv.ParseInt(value, 0, 32); err == nil {
+			on = number != 0
+		}
+	}
+	return on
 }
 
 // last returns the last value of a key.

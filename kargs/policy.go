@@ -99,16 +99,26 @@ func (r policyRule) matches(arg string) bool {
 	return r.pattern == key || r.pattern == meaning(arg)
 }
 
-// judge applies the rules to one argument. The last matching rule counts, unless an earlier one
-// forbids the argument.
-func (p Policy) judge(arg string) problem.Report {
-	last := policyRule{verdict: allow}
+// decisive returns the rule that decides about an argument: the last that matches, unless an earlier one
+// forbids the argument. It is the zero rule if none matches.
+func (p Policy) decisive(arg string) (last policyRule) {
 	for _, r := range p.rules {
 		if r.matches(arg) && last.verdict != forbid {
 			last = r
 		}
 	}
-	switch last.verdict {
+	return last
+}
+
+// Permits reports whether a rule allows or warns about an argument: it is there on purpose, also where
+// something besides the policy speaks against the argument.
+func (p Policy) Permits(arg string) bool {
+	return slices.Contains([]verdict{allow, warn}, p.decisive(arg).verdict)
+}
+
+// judge applies the rules to one argument. Without a rule it is allowed.
+func (p Policy) judge(arg string) problem.Report {
+	switch last := p.decisive(arg); last.verdict {
 	case forbid, refuse:
 		return problem.Report{problem.Errorf(arg, "%s", last.reason)}
 	case warn:

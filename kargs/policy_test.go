@@ -41,6 +41,19 @@ allow  ostree
 	}
 }
 
+// TestPolicyPermits (D295): only a rule permits an argument; that there is none does not.
+func TestPolicyPermits(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": false, "allow fips=1": true, "allow fips": true, "allow f*": true, "warn fips we know": true, "allow fips=0": false,
+		"refuse fips no": false, "allow fips\nrefuse fips no": false, "refuse fips no\nallow fips=1": true, "forbid fips no\nallow fips": false,
+	} {
+		policy, err := kargs.DefaultPolicy().Extend(text)
+		if err != nil || policy.Permits("fips=1") != want {
+			t.Errorf("%q: %v, want %v; %v", text, !want, want, err)
+		}
+	}
+}
+
 func TestPolicyReportsEveryBadLine(t *testing.T) {
 	_, err := kargs.Policy{}.Extend("deny x y\nrefuse\nwarn x\nallow a*b\nallow =x\nallow fine\n")
 	if err == nil {

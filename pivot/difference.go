@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/disruption"
+	"machine-pivot/kargs"
 )
 
 // Class says what a Difference is about; the names are stable.
@@ -152,10 +153,34 @@ func argumentDifferences(state State, target Target, plan Plan) (all []Differenc
 			differ(arg, WrongDiffers, "in the boot entry in another spelling only, and the machine-config daemon compares to the letter")
 		}
 	}
-	if running, err := target.Kargs.Apply(state.Cmdline); err == nil && !plan.Kargs.Changed {
-		for _, arg := range running.Appended {
+	if !plan.Kargs.Changed {
+		missing, extra := state.kernelDiffers(target)
+		for _, arg := range missing {
 			differ(arg, WrongMissing, "in the boot entry, but the running kernel was started without it")
+		}
+		for _, arg := range extra {
+			differ(arg, WrongExtra, "not in the boot entry, but the running kernel was started with it")
 		}
 	}
 	return all
+}
+
+// ignitionFirstBoot is in the command line of a kernel in whose boot entry the boot loader has replaced
+// kargs.IgnitionVariable.
+const ignitionFirstBoot = "ignition.firstboot"
+
+// NeedsKernel reports whether only the start of a kernel gives a target's system its arguments, which are next.
+func (s State) NeedsKernel(target Target, next kargs.Line) bool {
+	missing, extra := s.kernelDiffers(target)
+	return len(missing)+len(extra) > 0 || !next.EqualButOstree(s.Booted.Options)
+}
+
+// kernelDiffers returns how the running kernel's arguments differ from a target's: those that it lacks, and those that
+// the target removes. The latter cannot be told from what stands for kargs.IgnitionVariable on a first boot.
+func (s State) kernelDiffers(target Target) (missing, extra kargs.Line) {
+	missing, extra = target.Kargs.Differs(s.Cmdline)
+	if len(s.Cmdline.Values(ignitionFirstBoot)) > 0 {
+		extra = nil
+	}
+	return missing, extra
 }

@@ -128,7 +128,7 @@ func (h *Host) onlyByLoader(e ostree.BootEntry) string {
 		return "has " + strings.Join(e.Board, " and ") + ", which only a boot loader can use"
 	case len(e.Initrds) > 1:
 		return "has more than one initramfs"
-	case slices.Contains(line.Values("fips"), "1"):
+	case line.FIPS():
 		return "has fips=1, with which the initramfs checks the kernel at the path that only the boot loader tells"
 	case unknown >= 0:
 		return "has " + line[unknown] + ", and only the boot loader knows what that stands for"

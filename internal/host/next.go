@@ -10,32 +10,40 @@ import (
 	"machine-pivot/pivot"
 )
 
-// observeNext reads what the next boot starts: the staged deployment, otherwise the default
-// boot entry. A staged deployment that is locked is held back: a shutdown does not finalize it.
-func (h *Host) observeNext(ctx context.Context, state *pivot.State, booted ostree.Deployment, all []ostree.Deployment, target pivot.Target) error {
+// findNext finds what the next boot starts: the staged deployment, otherwise the default boot entry. A staged
+// deployment that is locked is held back: a shutdown does not finalize it.
+func (h *Host) findNext(state *pivot.State, booted ostree.Deployment, all []ostree.Deployment) (next ostree.Deployment, err error) {
 	staged, err := h.Sysroot().Staged()
 	if err != nil {
-		return err
+		return next, err
 	}
-	next := booted
-	switch {
-	case staged.Next():
-		next, err = h.observeStaged(state, booted, staged, target)
-	default:
-		if len(all) > 0 {
+	if staged.Next() {
+		next, state.Default, err = h.stagedDeployment(state, staged)
+	} else {
+		if next = booted; len(all) > 0 {
 			next = all[0]
 		}
-		err = h.observeDefault(state, next, target)
+		state.Default, err = h.Deployment(next)
 	}
 	if err == nil && staged != nil && staged.Locked {
-		err = h.observeHeldBack(state, staged)
+		err = h.findHeldBack(state, staged)
+	}
+	return next, err
+}
+
+// observeNext reads the /etc and the packages that the next boot will find.
+func (h *Host) observeNext(ctx context.Context, state *pivot.State, found systems, target pivot.Target) (err error) {
+	if state.Default.Staged {
+		state.DefaultEtc, err = stagedEtc(h.Root, found.booted, found.next, state.Etc.Carried, target)
+	} else {
+		state.DefaultEtc, err = nextEtc(found.next, target)
 	}
 	if err != nil {
 		return err
 	}
 	state.DefaultPackages = state.Packages
-	if next.Checksum != booted.Checksum {
-		state.DefaultPackages, err = h.packages(ctx, next, target.Packages)
+	if found.next.Checksum != found.booted.Checksum {
+		state.DefaultPackages, err = h.packages(ctx, found.next, target.Packages)
 	}
 	return err
 }
@@ -51,26 +59,8 @@ func (h *Host) CheckNothingStaged() error {
 	return err
 }
 
-// observeDefault reads what the default boot entry starts.
-func (h *Host) observeDefault(state *pivot.State, next ostree.Deployment, target pivot.Target) (err error) {
-	if state.Default, err = h.Deployment(next); err != nil {
-		return err
-	}
-	state.DefaultEtc, err = nextEtc(next, target)
-	return err
-}
-
-// observeStaged reads what an orderly shutdown will make the default of the next boot.
-func (h *Host) observeStaged(state *pivot.State, booted ostree.Deployment, staged *ostree.Staged, target pivot.Target) (next ostree.Deployment, err error) {
-	if next, state.Default, err = h.stagedDeployment(state, staged); err != nil {
-		return next, err
-	}
-	state.DefaultEtc, err = stagedEtc(h.Root, booted, next, state.Etc.Carried, target)
-	return next, err
-}
-
-// observeHeldBack reads a staged deployment that no shutdown finalizes.
-func (h *Host) observeHeldBack(state *pivot.State, staged *ostree.Staged) error {
+// findHeldBack reads a staged deployment that no shutdown finalizes.
+func (h *Host) findHeldBack(state *pivot.State, staged *ostree.Staged) error {
 	_, d, err := h.stagedDeployment(state, staged)
 	if err == nil {
 		state.HeldBack = &d

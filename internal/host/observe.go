@@ -15,36 +15,54 @@ import (
 // Observe reads the machine's state, including the entries, units and packages that a target
 // names.
 func (h *Host) Observe(ctx context.Context, target pivot.Target) (pivot.State, error) {
-	booted, err := h.booted()
+	state, found, err := h.systems()
 	if err != nil {
 		return pivot.State{}, err
+	}
+	if state.Etc, err = h.readEtc(found.booted, target); err != nil {
+		return pivot.State{}, err
+	}
+	if state.Packages, err = h.packages(ctx, found.booted, target.Packages); err != nil {
+		return pivot.State{}, err
+	}
+	return state, h.observeNext(ctx, &state, found, target)
+}
+
+// Systems is Observe without what is in the systems: it does not read their files and packages, so that nothing there
+// stops it.
+func (h *Host) Systems() (pivot.State, error) {
+	state, _, err := h.systems()
+	return state, err
+}
+
+// systems are the deployments that run now, and after the next boot.
+type systems struct{ booted, next ostree.Deployment }
+
+func (h *Host) systems() (state pivot.State, found systems, err error) {
+	booted, err := h.booted()
+	if err != nil {
+		return state, found, err
 	}
 	all, err := h.Sysroot().Deployments()
 	if err != nil {
-		return pivot.State{}, err
+		return state, found, err
 	}
-	state := pivot.State{}
 	if state.BootID, err = h.Start(); err != nil {
-		return pivot.State{}, err
+		return state, found, err
 	}
 	if state.Cmdline, err = h.cmdline(); err != nil {
-		return pivot.State{}, err
+		return state, found, err
 	}
 	state.Deployments = len(all)
 	running := withEntry(booted, all)
 	if state.ByLoader, err = h.byLoader(state.Cmdline, running.Entry); err != nil {
-		return pivot.State{}, err
+		return state, found, err
 	}
 	if state.Booted, err = h.Deployment(running); err != nil {
-		return pivot.State{}, err
+		return state, found, err
 	}
-	if state.Etc, err = h.readEtc(booted, target); err != nil {
-		return pivot.State{}, err
-	}
-	if state.Packages, err = h.packages(ctx, booted, target.Packages); err != nil {
-		return pivot.State{}, err
-	}
-	return state, h.observeNext(ctx, &state, booted, all, target)
+	next, err := h.findNext(&state, booted, all)
+	return state, systems{booted, next}, err
 }
 
 // CheckBooted returns an error if the machine is not booted from an ostree deployment, so that

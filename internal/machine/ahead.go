@@ -73,7 +73,7 @@ func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan, firstBoot bool) 
 // nextOf returns what a plan says about the next system. once says that it is entered only once.
 func (m *Machine) nextOf(plan pivot.Plan, once bool) ways.Next {
 	return ways.Next{
-		Once: once, Kargs: !plan.Kargs.Final.EqualButOstree(plan.From().Booted.Options),
+		Once: once, Kargs: plan.From().NeedsKernel(plan.To(), plan.Kargs.Final),
 		Kexec: func() error { return m.Host.CheckKexecInto(plan) },
 	}
 }

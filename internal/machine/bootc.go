@@ -1,21 +1,16 @@
 package machine
 
-import (
-	"cmp"
-	"context"
-
-	"machine-pivot/pivot"
-)
+import "cmp"
 
 // TellBootc keeps true what bootc says about the next boot on a machine that it manages, if this run has written the
 // journal, and so may have changed the next boot. Every command that may do so ends with it. It says nothing while the
 // running system is on trial: the next boot is the old one then, and who waits for a reboot, as kured, would end the
 // trial by it. A failure is only noted: the change itself is made.
-func (m *Machine) TellBootc(ctx context.Context) {
+func (m *Machine) TellBootc() {
 	if !m.Progress.Journaled() || !m.Where().Started() || !m.Host.OfBootc() {
 		return
 	}
-	state, err := m.Host.Observe(context.WithoutCancel(ctx), pivot.Target{})
+	state, err := m.Host.Systems()
 	if trial := m.Progress.Content.Trial; err == nil && trial != nil && trial.Old != state.Booted.ID() {
 		return
 	}

@@ -34,6 +34,13 @@ func (p partition) Entries() ([]hostfiles.File, error) {
 	return p.own(pinning.Inspect(in).Files)
 }
 
+// PartitioningIn returns the entries of the CPU partitioning of a deployment: those that a commit adopts, were it the
+// running system.
+func PartitioningIn(deployment string) ([]hostfiles.Entry, error) {
+	files, err := partition{host.New(deployment)}.Entries()
+	return hostfiles.Entries(files), err
+}
+
 // own returns the files at paths that the machine has and that are not the image's.
 func (p partition) own(paths []string) ([]hostfiles.File, error) {
 	have, err := hostfiles.ReadAll(p.host.Root, paths)

@@ -4,7 +4,6 @@ import (
 	"os"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/mcfile"
 	"machine-pivot/pivot"
 )
 
@@ -20,15 +19,4 @@ func (m *Machine) checkUnified(plan pivot.Plan) error {
 			WithHint("build the arguments into the image, and ask for none")
 	}
 	return nil
-}
-
-// checkFIPS returns an error if the requested FIPS mode is not that of the running kernel.
-func (m *Machine) checkFIPS(d *mcfile.Desired) error {
-	fips, err := m.Host.FIPS()
-	if err != nil || fips == d.FIPS {
-		return err
-	}
-	return fault.New(fault.Refused, "cannot pivot this machine: spec.fips is %v, but the kernel runs with FIPS mode %s",
-		d.FIPS, map[bool]string{true: "on", false: "off"}[fips]).
-		WithHint("FIPS mode is chosen when a machine is installed and cannot be changed later: install it anew, or correct spec.fips")
 }

@@ -54,7 +54,7 @@ func (m *Machine) EnterNext(ctx context.Context, a Ahead) error {
 	if image := m.Progress.Content.Target.Image; !image.IsZero() {
 		into = image.String()
 	}
-	m.TellBootc(ctx) // the reboot may be blocked for long
+	m.TellBootc() // the reboot may be blocked for long
 	return m.RebootBy(ctx, into, "the new system is ready; reboot by hand to enter it", func(ctx context.Context) error {
 		return m.rebootByFirst(ctx, possible)
 	})

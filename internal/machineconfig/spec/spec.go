@@ -126,7 +126,7 @@ func CommandLine(entries []string) kargs.Line {
 func Contradictions(n document.Node, entries []string, fips bool) {
 	for i, entry := range entries {
 		for _, value := range kargs.Split(entry).Values("fips") {
-			if on := value == "1"; on != fips {
+			if on := (kargs.Line{"fips=" + value}).FIPS(); on != fips {
 				n.At(jsonpath.Element(i)).Fail("fips=%s contradicts spec.fips, which is %v", problem.Quoted(value), fips)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 
 	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/settings"
 	"machine-pivot/kargs"
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
@@ -93,5 +94,33 @@ func TestArgumentsSettle(t *testing.T) {
 				t.Errorf("options %s, were %s", h.Options(), was)
 			}
 		})
+	}
+}
+
+// TestDeletedArgumentRuns (D296): an argument that is to be gone, and with which the running kernel was started all the
+// same, is a difference; a system that needs it gone is not entered under that kernel.
+func TestDeletedArgumentRuns(t *testing.T) {
+	h := hostdir.New(t)
+	for _, spec := range []string{"  kernelArguments: [a=1, b=1]\n", "  kernelArguments: [b=1]\n"} {
+		if changed, _, err := apply(t, h, spec); err != nil || !changed {
+			t.Fatalf("changed %v, %v", changed, err)
+		}
+	}
+	if drift := verify(t, h); drift != "" {
+		t.Errorf("drift %q", drift)
+	}
+	later := strings.Replace(string(h.Read("/proc/cmdline")), "ignition.firstboot", "", 1)
+	h.Write("/proc/cmdline", []byte(strings.TrimSpace(later)+" a=1 quiet\n")) // at the boot loader's prompt
+	if drift := verify(t, h); drift != "kernel argument a=1: not in the boot entry, but the running kernel was started with it" {
+		t.Errorf("drift %q", drift)
+	}
+	h.AllowSoftReboots()
+	done := rebase(t, h, day2.Rebase{Delete: []string{"a=1"}, Pinning: management(t, "0-1")}, settings.RebootSoft, nil)
+	if strings.Join(done.ways, " ") != "reboot" || !strings.Contains(done.notes, "not by a soft reboot, because the kernel arguments change") {
+		t.Errorf("it goes by %q: %s", done.ways, done.notes)
+	}
+	h.Boot()
+	if drift := verify(t, h); drift != "" {
+		t.Errorf("after the reboot: drift %q", drift)
 	}
 }

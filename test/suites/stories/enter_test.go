@@ -45,11 +45,14 @@ func enterEarly(t *testing.T, h *hostdir.Host, e *entersHere) (notes string, out
 	return runEarly(t, h, e)
 }
 
-// entersHost returns a host that wants its reboot method, and whose kernel arguments are those that are asked for already.
+// entersHost returns a host that wants its reboot method, and whose kernel, and boot entry, have the arguments that are
+// asked for already.
 func entersHost(t *testing.T, method settings.RebootMethod) *hostdir.Host {
 	t.Helper()
 	h := newHost(t)
 	h.Write(settings.Path, []byte("reboot-method="+method+"\n"))
+	const arguments = ` nosmt hugepagesz=1G hugepages=4 acpi_osi="!Windows 2020"`
+	h.Write("/proc/cmdline", []byte(strings.TrimSpace(string(h.Read("/proc/cmdline")))+arguments+"\n"))
 	entries, err := filepath.Glob(h.Path("/boot/loader/entries/*.conf"))
 	must(t, err)
 	for _, entry := range entries {
@@ -58,7 +61,7 @@ func entersHost(t *testing.T, method settings.RebootMethod) *hostdir.Host {
 		lines := strings.Split(string(text), "\n")
 		for i, line := range lines {
 			if strings.HasPrefix(line, "options ") {
-				lines[i] += ` nosmt hugepagesz=1G hugepages=4 acpi_osi="!Windows 2020"`
+				lines[i] += arguments
 			}
 		}
 		must(t, os.WriteFile(entry, []byte(strings.Join(lines, "\n")), 0o644))

@@ -1,6 +1,7 @@
 package stories_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,8 +10,13 @@ import (
 	"testing"
 
 	"machine-pivot/day2"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machine"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/projection"
+	"machine-pivot/internal/settings"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
@@ -377,5 +383,80 @@ func TestDefaultNamesStaged(t *testing.T) {
 		if !strings.Contains(h.notes, "deployment "+staged.Target.ID()+" is staged, by another program, and will be dropped") {
 			t.Errorf("notes %s", h.notes)
 		}
+	}
+}
+
+// TestRollbackToPinning (D297): after a rollback, the machine is judged by the CPU partitioning that the deployment itself
+// has, whatever its files are called, also where no MachineConfig is recorded.
+func TestRollbackToPinning(t *testing.T) {
+	for _, name := range []string{pinning.DropInPath, pinning.DropInDir + "/60-site.conf", pinning.DropInDir + "/site/own.conf"} {
+		t.Run(name, func(t *testing.T) {
+			h := hostdir.New(t)
+			w := management(t, "0-1")
+			h.Write(name, pinning.DropIn(w))
+			h.Write(pinning.KubeletPath, pinning.KubeletFile(w))
+			r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"a=1"}}
+			_, err := r.Run(t.Context(), day2.Prepared{})
+			must(t, err)
+			h.Boot()
+			must(t, os.Remove(h.Path(name))) // of the deployment that is left
+			must(t, os.Remove(h.Path(pinning.KubeletPath)))
+			must(t, rollback(t, h))
+			h.Boot()
+			expectStatus(t, h)
+			h.Write(name, append(pinning.DropIn(w), "# changed\n"...))
+			if drift := verify(t, h); !strings.Contains(drift, name) {
+				t.Errorf("drift %q", drift)
+			}
+			must(t, os.Remove(h.Path(name)))
+			must(t, os.Remove(h.Path(pinning.KubeletPath)))
+			if drift := verify(t, h); !strings.Contains(drift, name) || !strings.Contains(drift, pinning.KubeletPath) {
+				t.Errorf("without it: drift %q", drift)
+			}
+		})
+	}
+}
+
+// TestRollbackBrokenFiles (D298): a rollback is not stopped by files of pivot that it does not need, in the running system
+// or in the one that it leads to: it says which cannot be used, and what follows.
+func TestRollbackBrokenFiles(t *testing.T) {
+	for name, c := range map[string]struct {
+		file   string
+		before bool // in the previous deployment
+		reboot bool
+		want   string
+	}{
+		"settings":                     {file: settings.Path, reboot: true, want: "warning: the reboot is made with reboot-method=reboot: cannot use the settings"},
+		"settings that are not needed": {file: settings.Path},
+		"policy":                       {file: kargs.PolicyPath},
+		"rules":                        {file: disruption.RulesPath},
+		"record":                       {file: mcfile.RecordPath, before: true, want: "warning: after the reboot, pivot verify does not compare everything with the previous deployment"},
+		"what the running one carries": {file: projection.ManifestPath},
+		"what is carried":              {file: projection.ManifestPath, before: true, want: "warning: after the reboot, pivot verify does not compare everything with the previous deployment"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := hostdir.New(t)
+			broken := []byte("\x00 no = : such [ thing\n")
+			r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"a=1"}}
+			_, err := r.Run(t.Context(), day2.Prepared{})
+			must(t, err)
+			if c.before {
+				h.Write(c.file, broken)
+			}
+			h.Boot()
+			if !c.before {
+				h.Write(c.file, broken)
+			}
+			h.Ostree.Version = "2023.6"
+			done := leave(t, h, "", nil, func(ctx context.Context, m *machine.Machine) error {
+				return (&day2.Rollback{Machine: m, Reboot: c.reboot}).Run(ctx)
+			})
+			if c.want == "" && strings.Contains(done.notes, "warning") || !strings.Contains(done.notes, c.want) || (strings.Join(done.ways, "") == "reboot") != c.reboot {
+				t.Errorf("ways %q, notes %s", done.ways, done.notes)
+			}
+			if h.Boot(); strings.Contains(h.Options(), "a=1") {
+				t.Errorf("options %s", h.Options())
+			}
+		})
 	}
 }
