@@ -10,6 +10,7 @@ import (
 	"machine-pivot/day2"
 	"machine-pivot/day2/trial"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/rpmostree"
@@ -71,9 +72,24 @@ func (h *tried) addOption(arg string) {
 // editEntry adds text to the line of the default boot entry that begins with a key.
 func (h *tried) editEntry(key, add string) {
 	h.t.Helper()
+	h.editEntryOf(func(i int, _ ostree.Deployment) bool { return i == 0 }, key, add)
+}
+
+// editNew is editEntry for the entry of the new system.
+func (h *tried) editNew(key, add string) {
+	h.t.Helper()
+	h.editEntryOf(func(_ int, d ostree.Deployment) bool { return d.Checksum != h.old }, key, add)
+}
+
+func (h *tried) editEntryOf(which func(int, ostree.Deployment) bool, key, add string) {
+	h.t.Helper()
 	all, err := h.Sysroot().Deployments()
 	must(h.t, err)
-	file := filepath.Join("/boot/loader/entries", all[0].Entry.File)
+	at := 0
+	for !which(at, all[at]) {
+		at++
+	}
+	file := filepath.Join("/boot/loader/entries", all[at].Entry.File)
 	lines := strings.Split(string(h.Read(file)), "\n")
 	i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, key) })
 	lines[i] += add
@@ -293,5 +309,84 @@ func TestForeseenByKexec(t *testing.T) {
 	must(t, back.Run(stoppedByReboot(t, back.Machine, h.Host)))
 	if !strings.Contains(h.notes, why) || strings.Contains(h.notes, "to come") || !strings.Contains(h.notes, "fips=1") || h.Reboots != 1 {
 		t.Errorf("%d reboots, notes %s", h.Reboots, h.notes)
+	}
+}
+
+// TestPlanOnceByKexec (D290): a plan foresees no fallback that its run would not have: a way that keeps the kernel is
+// excluded only if the coming entry lets kexec, the one way to enter a system once here, start it.
+func TestPlanOnceByKexec(t *testing.T) {
+	const excluded = "because the new system is entered only once"
+	for name, able := range map[string]bool{"it can": true, "it cannot": false} {
+		t.Run(name, func(t *testing.T) {
+			h := newKexecOnly(t)
+			if !able {
+				h.addOption("fips=1")
+			}
+			m := h.newMachine()
+			m.RebootMethod = settings.RebootAuto
+			b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
+			first, err := b.Plan(t.Context())
+			must(t, err)
+			r := day2.Rebase{Machine: m, Append: []string{"new=1"}}
+			byHand, err := r.Plan(t.Context(), day2.Prepared{})
+			must(t, err)
+			for _, plan := range []pivot.Plan{first, byHand} {
+				if notes := strings.Join(plan.Notes, "; "); strings.Contains(notes, excluded) != able {
+					t.Errorf("notes %q, want that ways are excluded: %v", notes, able)
+				}
+			}
+		})
+	}
+}
+
+// TestOnceByKexecRetried (D290): each attempt of a first boot judges the coming entry anew: what lets kexec start it, or
+// does not any more, may change between two attempts.
+func TestOnceByKexecRetried(t *testing.T) {
+	h := newKexecOnly(t)
+	must(t, h.bootKexecOnly())
+	h.expect("A B", pivot.PhaseCommitted, true)
+	h.Boot() // it did not come up
+	h.Write("/proc/sys/kernel/kexec_load_disabled", []byte("1\n"))
+	must(t, h.bootKexecOnly())
+	h.expect("B A", pivot.PhaseCommitted, false)
+	if r := h.journal(); len(h.Kexecs) != 1 || h.Reboots != 1 || r.Attempt != 2 || !strings.Contains(h.notes, noFallback) {
+		t.Errorf("kexec %+v, %d reboots, attempt %d, notes %s", h.Kexecs, h.Reboots, r.Attempt, h.notes)
+	}
+}
+
+// TestOnceChangedAfterTheCommit (D290): an entry that another program changes after the commit is judged again at the
+// load, by the same rule.
+func TestOnceChangedAfterTheCommit(t *testing.T) {
+	h := newKexecOnly(t)
+	h.oneShot()
+	h.rebaseOnce(nil, func(r *day2.Rebase) {
+		emit := r.Progress.Emit
+		r.Progress.Emit = func(e pivot.Event) {
+			emit(e)
+			if e.Kind == pivot.EventBegan && e.Step == pivot.StepReboot {
+				h.editNew("options ", " fips=1")
+			}
+		}
+	})
+	h.expectOnce(1)
+	if len(h.Kexecs) != 0 || !strings.Contains(h.notes, promised) || !strings.Contains(h.notes, "not by kexec but by an ordinary reboot: boot entry ostree-") {
+		t.Errorf("kexec %+v, notes %s", h.Kexecs, h.notes)
+	}
+}
+
+// TestOnceWithASlot (D290): a plan that is made again, once the fleet's lock has let the machine, is judged again.
+func TestOnceWithASlot(t *testing.T) {
+	for name, able := range map[string]bool{"it can": true, "it cannot": false} {
+		t.Run(name, func(t *testing.T) {
+			h := newMember(t)
+			h.set("fallback=auto\nreboot-method=kexec")
+			if !able {
+				h.addOption("fips=1")
+			}
+			must(t, h.rebase())
+			if (len(h.Kexecs) == 1) != able || strings.Contains(h.notes, noFallback) == able || strings.Contains(h.notes, promised) != able {
+				t.Errorf("kexec %+v, notes %s", h.Kexecs, h.notes)
+			}
+		})
 	}
 }
