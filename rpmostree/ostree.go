@@ -117,7 +117,10 @@ func (e *Ostree) deploy(ctx context.Context, r pivot.Request, booted ostree.Depl
 	if _, err := file.Write(origin(r, booted).Bytes()); err != nil {
 		return fmt.Errorf("cannot write the deployment's origin: %w", err)
 	}
-	_, err = e.Run(ctx, deployCommand(r, file.Name(), options)...)
+	overlays, err := e.overlays(r, booted)
+	if err == nil {
+		_, err = e.Run(ctx, deployCommand(r, file.Name(), append(overlays, options...))...)
+	}
 	return err
 }
 

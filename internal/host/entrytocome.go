@@ -21,7 +21,7 @@ func (h *Host) entryToCome(plan pivot.Plan) (e ostree.BootEntry, err error) {
 	if !plan.Image.Changed && len(plan.Packages) == 0 {
 		all, err := h.Sysroot().Deployments()
 		running := withEntry(booted, all).Entry
-		e.Board, e.Aboot = running.Board, running.Aboot
+		e.Board, e.Aboot, e.Initrds = running.Board, running.Aboot, running.Initrds
 		return e, err
 	}
 	if booted.Origin.HasInitramfsFiles() {

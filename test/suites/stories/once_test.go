@@ -1,6 +1,8 @@
 package stories_test
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,6 +69,17 @@ func (h *tried) addOption(arg string) {
 	h.t.Helper()
 	h.editEntry("options ", " "+arg)
 	h.Boot()
+}
+
+// addInitramfs gives the running system a second initramfs, and starts it again.
+func (h *tried) addInitramfs() (content string) {
+	h.t.Helper()
+	content = "files of the machine"
+	overlay := fmt.Sprintf("/ostree/initramfs-overlays/%x.img", sha256.Sum256([]byte(content)))
+	h.Write("/boot"+overlay, []byte(content))
+	h.editEntry("initrd ", "\ninitrd "+overlay)
+	h.Boot()
+	return content
 }
 
 // editEntry adds text to the line of the default boot entry that begins with a key.
@@ -214,17 +227,12 @@ func TestOnceByKexecAfterAll(t *testing.T) {
 		make func(*tried)
 		ask  func(*day2.Rebase)
 	}{
-		"FIPS goes":           {func(h *tried) { h.addOption("fips=1") }, func(r *day2.Rebase) { r.Delete = []string{"fips=1"} }},
-		"a variable goes":     {func(h *tried) { h.addOption("$tuned_params") }, func(r *day2.Rebase) { r.Delete = []string{"$tuned_params"} }},
-		"FIPS off":            {func(h *tried) { h.addOption("fips=0") }, nil},
-		"after --":            {func(h *tried) { h.addOption("-- fips=1") }, nil},
-		"the tree of the old": {func(h *tried) { h.editEntry("linux ", "\ndevicetree /a.dtb"); h.Boot() }, nil},
-		"an initramfs more": {func(h *tried) {
-			overlay := "/ostree/initramfs-overlays/" + strings.Repeat("0", 64) + ".img"
-			h.Write("/boot"+overlay, nil)
-			h.editEntry("initrd ", "\ninitrd "+overlay)
-			h.Boot()
-		}, nil},
+		"FIPS goes":              {func(h *tried) { h.addOption("fips=1") }, func(r *day2.Rebase) { r.Delete = []string{"fips=1"} }},
+		"a variable goes":        {func(h *tried) { h.addOption("$tuned_params") }, func(r *day2.Rebase) { r.Delete = []string{"$tuned_params"} }},
+		"FIPS off":               {func(h *tried) { h.addOption("fips=0") }, nil},
+		"after --":               {func(h *tried) { h.addOption("-- fips=1") }, nil},
+		"the tree of the old":    {func(h *tried) { h.editEntry("linux ", "\ndevicetree /a.dtb"); h.Boot() }, nil},
+		"an initramfs more":      {func(h *tried) { h.addInitramfs() }, nil},
 		"no files by rpm-ostree": {func(h *tried) { h.SetOrigin(string(h.origin()) + "[rpmostree]\ninitramfs-etc=\n") }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,8 +247,8 @@ func TestOnceByKexecAfterAll(t *testing.T) {
 	}
 }
 
-// TestOnceSameImage (D290): if the image stays, the coming entry has the device trees of the running one. Files for the
-// initramfs are only added where rpm-ostree makes the deployment, and that is libostree then.
+// TestOnceSameImage (D290): if the image stays, the coming entry has the device trees and the initramfs files of the
+// running one. No others are added: that is done where rpm-ostree makes the deployment, and this is libostree then.
 func TestOnceSameImage(t *testing.T) {
 	for name, c := range map[string]struct {
 		make  func(*tried)
@@ -248,6 +256,7 @@ func TestOnceSameImage(t *testing.T) {
 	}{
 		"device trees":            {func(h *tried) { h.editEntry("linux ", "\nfdtdir /dtb"); h.Boot() }, false},
 		"no device trees":         {func(*tried) {}, true},
+		"an initramfs more":       {func(h *tried) { h.addInitramfs() }, false},
 		"files for the initramfs": {func(h *tried) { h.SetOrigin(string(h.origin()) + "[rpmostree]\ninitramfs-etc=/etc/a;\n") }, true},
 	} {
 		t.Run(name, func(t *testing.T) {

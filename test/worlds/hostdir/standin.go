@@ -314,6 +314,12 @@ func (s *Standin) deploy(ctx context.Context, args []string) error {
 	}
 	const config, hidden = "etc/selinux/config", "etc/selinux/hidden"
 	moved := os.Rename(s.host.Path(config), s.host.Path(hidden)) == nil
+	args = slices.Clone(args)
+	for i, a := range args {
+		if file, is := strings.CutPrefix(a, "--overlay-initrd=/boot/"); is {
+			args[i] = "--overlay-initrd=" + s.host.Path("/boot/"+file)
+		}
+	}
 	_, err = output(ctx, append([]string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical}, args...)...)
 	if err == nil {
 		err = errors.Join(s.composeAll(), s.host.prefixEntries())

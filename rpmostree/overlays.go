@@ -1,0 +1,33 @@
+package rpmostree
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
+)
+
+// overlaysPath is where libostree keeps further initramfs files, below /boot.
+const overlaysPath = "ostree/initramfs-overlays"
+
+// overlays returns the options that keep the initramfs files which the booted deployment has beside that of its image,
+// such as those of "rpm-ostree initramfs-etc". "ostree admin deploy" gives a deployment only those that it is told, and
+// a machine may need them to find its root. Another image gets them from rpm-ostree, which makes them anew.
+func (e *Ostree) overlays(r pivot.Request, booted ostree.Deployment) (options []string, err error) {
+	if !r.Image.IsZero() {
+		return nil, nil
+	}
+	entry, err := e.entryOf(booted)
+	if err != nil {
+		return nil, fmt.Errorf("cannot keep the initramfs files of the boot entry: %w", err)
+	}
+	for _, name := range entry.Initrds {
+		if strings.HasPrefix(strings.TrimPrefix(path.Clean(name), "/boot"), "/"+overlaysPath+"/") {
+			options = append(options, "--overlay-initrd="+filepath.Join("/boot", overlaysPath, path.Base(name)))
+		}
+	}
+	return options, nil
+}
