@@ -66,7 +66,7 @@ func configuredFiles(h bundled) []configured {
 }
 
 // TestLinksBelowRoot: with another root directory each file of the configuration is the one that the host would read,
-// also behind an absolute link, whether what the link says exists outside or not. A link that the image library
+// also behind an absolute link, whether what the link says exists outside, too, or only there. A link that the image library
 // would not follow there is refused by its name.
 func TestLinksBelowRoot(t *testing.T) {
 	for n := range configuredFiles(newBundled(t, itself)) {
@@ -107,6 +107,22 @@ func TestLinksBelowRoot(t *testing.T) {
 			check("an absolute link to what exists outside, too", c.linked)
 			b.link(c.path, strings.Repeat("../", 20)+below) // ".." ends at the root
 			check("a relative link that leads out", c.linked)
+
+			dir, err := os.MkdirTemp("/var/tmp", "pivot-outside-*") // not below /dev, as a directory for temporary files may be
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			only := filepath.Join(dir, "only-outside")
+			if err := os.WriteFile(only, []byte(c.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			b.link(c.path, only)
+			if c.linked != c.want {
+				check("an absolute link to what exists outside only", c.linked)
+			} else if _, err := b.lookUp(t.Context(), ref); c.want == "" && err == nil || c.want != "" && err != nil && strings.Contains(err.Error(), c.want) {
+				t.Errorf("what exists outside only is read: %v", err)
+			}
 		})
 	}
 }

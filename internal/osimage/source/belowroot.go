@@ -23,19 +23,8 @@ func (h *Host) root() string { return filepath.Clean(cmp.Or(h.Root, "/")) }
 func (h *Host) shown(name string) string { return filepath.Join(h.root(), name) }
 
 // path returns where one of the host's files is: below its root directory, also behind symbolic links that are
-// absolute. The kernel would follow these out of the root. It is left to do so only if a link leads to nothing
-// below the root: to what is mounted in the started system, and is outside until then, such as /run and /dev.
-func (h *Host) path(name string) (string, error) {
-	root := h.root()
-	if root == "/" {
-		return filepath.Clean(name), nil
-	}
-	found, err := hostfiles.ResolveIn(root, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return filepath.Join(root, name), nil
-	}
-	return found, err
-}
+// absolute, which the kernel would follow out of the root.
+func (h *Host) path(name string) (string, error) { return hostfiles.Locate(h.root(), name) }
 
 // place is path for a path that begins with the host's root directory already, as the library makes them.
 // Other paths are returned unchanged.
