@@ -182,7 +182,7 @@ func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
 // read reads and validates the file. It returns what the file asks of the machine, and the file's
 // digest. The error reports all problems in it.
 func (b *FirstBoot) read() (ask pivot.Ask, digest string, err error) {
-	data, err := hostfiles.ReadSettings(b.Host.Path(b.File))
+	data, err := hostfiles.ReadSettings(b.Host.Root, b.File)
 	if err != nil {
 		return ask, "", fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err).
 			WithHint("name a file that Ignition has left: by default it is " + EncapsulatedPath)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/source"
 	"machine-pivot/test/worlds/registry"
@@ -256,4 +258,34 @@ func (h *host) link(path, target string) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.Symlink(target, name)); err != nil {
 		h.t.Fatal(err)
 	}
+}
+
+// TestPipesInTheConfiguration (D303): a pipe in a directory of files is refused by its name, and nothing waits for what
+// would be written to it; in the running system, too.
+func TestPipesInTheConfiguration(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	ref, _ := h.push("x", plain(t))
+	for _, path := range []string{
+		"/etc/containers/registries.conf.d/1.conf", "/etc/containers/registries.d/1.yaml", "/etc/containers/certs.d/" + h.registry.Host() + "/pipe.crt",
+	} {
+		name := h.root + path
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), unix.Mkfifo(name, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := h.lookUp(t.Context(), ref)
+		refused(t, err, fault.Refused, name+": it is not a regular file", "correct or remove the file that the error names")
+		h.remove(path)
+	}
+	if _, err := h.lookUp(t.Context(), ref); err != nil {
+		t.Error(err)
+	}
+	users := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", users)
+	name := users + "/containers/registries.conf.d/1.conf"
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), unix.Mkfifo(name, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	h.puller.Root = "/"
+	_, err := h.lookUp(t.Context(), ref)
+	refused(t, err, fault.Refused, name+": it is not a regular file", "")
 }
