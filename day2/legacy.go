@@ -21,7 +21,7 @@ const rebootNeededPath = "/run/pivot/reboot-needed"
 
 // legacyFile returns the content of one of the old tool's files; "" if it does not exist.
 func (r *Rebase) legacyFile(path string) (string, error) {
-	text, err := hostfiles.ReadSettings(r.Host.Path(path))
+	text, err := hostfiles.ReadSettings(r.Host.Root, path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fault.New(fault.BadInput, "cannot read what is asked for: %w", err).WithHint("correct or remove the file, which a tool of older releases reads, too")
 	}

@@ -19,21 +19,24 @@ import (
 type Prepared struct {
 	Downloaded bool           // images come from an earlier download; no registry is asked for one
 	Window     *window.Window // nil: there is none
-	Until      time.Time      // the end of the open window; zero if there is none
+	Until      time.Time      // the end of the open window; zero if there is none, or if it was not waited for
+	// Unchanged says that there was nothing to change a moment ago: so the window was not waited for, and what is found to
+	// change all the same waits for it.
+	Unchanged bool
 }
 
 // open opens the journal for a command that may change the machine. It returns an error if the
 // running system is on trial, or if the window has closed.
 func (t Prepared) open(ctx context.Context, m *machine.Machine) error {
-	if err := m.OpenToChange(ctx); err != nil {
+	if err := m.OpenToChange(ctx); err != nil || t.Unchanged {
 		return err
 	}
 	return t.stillOpen(m)
 }
 
 // stillOpen returns an error if the window has closed, or if it is not open because the clock was set. It is looked at
-// after each wait for somebody else, and right before whatever changes the machine: a commit, a change of the running
-// system, a reboot without a commit.
+// after each wait for somebody else, before a slot of the fleet's lock is asked for, and right before whatever changes the
+// machine: a commit, a change of the running system, a reboot without a commit.
 func (t Prepared) stillOpen(m *machine.Machine) error {
 	if t.Window == nil {
 		return nil
@@ -194,13 +197,13 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 	if m.cannotTry != nil && (d.LeadsOn() || d.Action == pivot.ActionSlot) {
 		return false, m.cannotTry
 	}
-	if d.Action == pivot.ActionSlot {
-		return m.withSlot(ctx, plan)
-	}
-	if d.Action == pivot.ActionReboot {
+	if d.Action == pivot.ActionSlot || d.Action == pivot.ActionReboot {
 		if err := m.prepared.stillOpen(m.Machine); err != nil {
 			return false, err
 		}
+	}
+	if d.Action == pivot.ActionSlot {
+		return m.withSlot(ctx, plan)
 	}
 	ahead := m.foresee(ctx, plan, d)
 	err = m.converger.Converge(ctx, plan, d)

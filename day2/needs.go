@@ -64,7 +64,7 @@ func (a *Apply) contents(entries []hostfiles.File) pivot.Contents {
 
 // rules returns the machine's rules, or the defaults if it has none.
 func (a *Apply) rules() (disruption.Rules, error) {
-	data, err := hostfiles.ReadSettings(a.Host.Path(disruption.RulesPath))
+	data, err := hostfiles.ReadSettings(a.Host.Root, disruption.RulesPath)
 	if errors.Is(err, fs.ErrNotExist) {
 		return disruption.Defaults(), nil
 	}

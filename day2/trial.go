@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"machine-pivot/day2/trial"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
@@ -12,7 +13,10 @@ import (
 
 // conductor returns the Conductor of trials on this machine.
 func conductor(m *machine.Machine) *trial.Conductor {
-	return &trial.Conductor{Host: m.Host, Progress: m.Progress, Differences: m.Failures, Reboot: m.RebootBy}
+	return &trial.Conductor{
+		Host: m.Host, Progress: m.Progress, Differences: m.Failures, Reboot: m.RebootBy,
+		ClosedFirstBoot: func() (hostfiles.Digest, error) { return machine.ClosedFirstBoot(m.Host.Root) },
+	}
 }
 
 // locked runs a step of a trial under the machine's lock, with the journal open. It calls wait

@@ -53,6 +53,11 @@ func (Unfinished) Trial(m *machine.Machine, s *status.Status) (there bool, err e
 		s.Notes = append(s.Notes, "this system is on trial: pivot confirm keeps it, a reboot goes back")
 	case pivot.TrialProves:
 		s.Notes = append(s.Notes, "this system was booted once: its first boot keeps it as soon as it is proven, a reboot before that goes back")
+	case pivot.TrialKept:
+		if journal = m.Progress.Content; journal.Closed != nil && journal.Closed.Deployment == journal.Trial.New {
+			s.Phase, s.Trial = pivot.PhaseDone, nil
+			s.Notes = append(s.Notes, "this system is kept: its first boot has proven it, which could not be journaled yet")
+		}
 	case pivot.TrialLost:
 		s.Notes = append(s.Notes, "this system has failed its trial: a reboot goes back")
 	case pivot.TrialOver:

@@ -42,11 +42,11 @@ func InWindow(ctx context.Context, m *machine.Machine, move Move, downloaded boo
 	if err != nil {
 		return false, fault.New(fault.Usage, "cannot use the window: %w", err)
 	}
-	waits := true
+	prepared.Window = &w
 	if !downloaded {
 		err := locked(func() error {
 			d, err := move.Download(ctx)
-			waits, prepared.Downloaded = d.Changed, d.Kept
+			prepared.Unchanged, prepared.Downloaded = !d.Changed, d.Kept
 			return err
 		})
 		if err != nil {
@@ -54,8 +54,7 @@ func InWindow(ctx context.Context, m *machine.Machine, move Move, downloaded boo
 		}
 	}
 	for {
-		if waits {
-			prepared.Window = &w
+		if !prepared.Unchanged {
 			if prepared.Until, err = awaitWindow(ctx, m, w, prepared.Until); err != nil {
 				return false, explainStop(ctx, m, err)
 			}
@@ -63,6 +62,7 @@ func InWindow(ctx context.Context, m *machine.Machine, move Move, downloaded boo
 		if err = locked(run); !errors.Is(err, errWindowClosed) {
 			return changed, err
 		}
+		prepared.Unchanged = false
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // that runs. In an initramfs it then returns an error of kind fault.Later: only the started system does that.
 //
 // A journal's trial is dropped only by what settles the default entry and the boot loader: keep, for a system that is
-// to be proven, and OpenToChange for any other.
+// to be proven, and Settle for any other.
 func (b *FirstBoot) open(ctx context.Context) (proves bool, err error) {
 	if b.Fallback == nil {
 		return false, b.OpenToChange(ctx)
@@ -32,8 +32,10 @@ func (b *FirstBoot) open(ctx context.Context) (proves bool, err error) {
 		return true, later("this system was booted once, and the started system proves it")
 	case proves:
 		return true, nil
+	case b.Unfinished == nil:
+		return false, nil
 	}
-	return false, b.OpenToChange(ctx)
+	return false, b.Unfinished.Settle(ctx, b.Machine) // the journal is open: it may not have what is known by now
 }
 
 // tryOnce adds to an ask that the new system is to be entered once, if the setting says so. It returns

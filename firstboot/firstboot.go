@@ -183,7 +183,7 @@ func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
 // read reads and validates the file. It returns what the file asks of the machine, and the file's
 // digest. The error reports all problems in it.
 func (b *FirstBoot) read() (ask pivot.Ask, digest string, err error) {
-	data, err := hostfiles.ReadSettings(b.Host.Path(b.File))
+	data, err := hostfiles.ReadSettings(b.Host.Root, b.File)
 	if err != nil {
 		return ask, "", fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err).
 			WithHint("name a file that Ignition has left: by default it is " + EncapsulatedPath)
@@ -229,17 +229,32 @@ func (b *FirstBoot) close(ctx context.Context, converger *pivot.Converger, plan 
 	}
 	b.Progress.Content.Error = nil
 	b.Progress.Content.Closed = &pivot.Closing{Deployment: state.Booted.ID(), Request: digest}
-	// Write the journal first. As long as the file is there, the next run closes again after a
-	// crash; without the file no run would.
-	if err := b.Progress.Enter(pivot.PhaseDone, state.BootID); err != nil {
-		return err
-	}
-	if err := b.moveAway(); err != nil {
+	if err := b.end(pivot.PhaseDone, state); err != nil {
 		return err
 	}
 	b.Report().EndChanged(machine.OutcomeClosed)
 	converger.Release(ctx) // again: power may have failed between the commit and its Release
 	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", b.File, b.File))
+	return nil
+}
+
+// end ends the first boot with a phase of a machine that stays as it is.
+//
+// It writes the journal first. As long as the file is there, the next run closes again after a crash; without the file
+// no run would. If the journal cannot be written, the closed file is the record (machine.ClosedFirstBoot): a full disk must not
+// keep a node from its cluster that is what was asked for. A file elsewhere is no record, because nobody would look there.
+func (b *FirstBoot) end(phase pivot.Phase, state pivot.State) error {
+	unrecorded := b.Progress.Enter(phase, state.BootID)
+	if unrecorded != nil && b.File != EncapsulatedPath {
+		return unrecorded
+	}
+	if err := b.moveAway(); err != nil {
+		return errors.Join(err, unrecorded)
+	}
+	if unrecorded != nil {
+		b.Progress.Announce(phase, state.BootID)
+		b.Progress.Note(fmt.Sprintf("warning: only %s records the end of this first boot: %v", mcfile.ClosedPath, unrecorded))
+	}
 	return nil
 }
 

@@ -14,8 +14,8 @@ func (b *FirstBoot) giveUp(ctx context.Context, converger *pivot.Converger, plan
 		b.Progress.Content.Attempt, converger.Missing(ctx, plan))
 	if b.Progress.Content.Phase != pivot.PhaseFailed {
 		b.Progress.Content.Error = pivot.FailureOf(err)
-		if jerr := b.Progress.Enter(pivot.PhaseFailed, plan.From().BootID); jerr != nil {
-			return jerr
+		if unrecorded := b.Progress.Enter(pivot.PhaseFailed, plan.From().BootID); unrecorded != nil { // the next boot gives up again
+			b.Progress.Note(unrecorded.Error())
 		}
 	}
 	return err.WithHint("see the journal of the boot before (journalctl -b -1); to try again: pivot firstboot --again")

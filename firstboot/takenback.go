@@ -18,8 +18,28 @@ import (
 // host, which means that the host was rolled back to the running one. A host with a
 // single deployment cannot have been rolled back: it was reinstalled and has kept its /var.
 func (b *FirstBoot) takenBack(state pivot.State, digest string) bool {
-	closed := b.Progress.Content.Closed
+	journal := &b.Progress.Content
+	if journal.Closed == nil && (journal.WasCommitted() || journal.Phase == pivot.PhaseDone) {
+		journal.Closed = b.closedElsewhere(state, digest)
+	}
+	closed := journal.Closed
 	return closed != nil && closed.Request == digest && closed.Deployment != state.Booted.ID() && state.Deployments > 1
+}
+
+// closedElsewhere returns how this first boot has ended in another deployment, if that could not be journaled: the closed
+// file says so. What cannot be looked at says nothing. nil: it has not ended.
+func (b *FirstBoot) closedElsewhere(state pivot.State, digest string) *pivot.Closing {
+	all, err := b.Host.Sysroot().Deployments()
+	if err != nil {
+		return nil
+	}
+	for _, d := range all {
+		closed, err := machine.ClosedFirstBoot(d.Path)
+		if err == nil && string(closed) == digest && d.ID() != state.Booted.ID() {
+			return &pivot.Closing{Deployment: d.ID(), Request: digest}
+		}
+	}
+	return nil
 }
 
 // hold leaves a host that was rolled back as it is, on this boot and on later ones. It closes
@@ -29,10 +49,7 @@ func (b *FirstBoot) hold(plan pivot.Plan) error {
 	state, target := plan.From(), plan.To()
 	b.Progress.Begin(pivot.StepProve, "the machine is what it was before its first boot")
 	b.Progress.Content.Target, b.Progress.Content.Error = target, nil
-	if err := b.Progress.Enter(pivot.PhaseUndone, state.BootID); err != nil {
-		return err
-	}
-	if err := b.moveAway(); err != nil {
+	if err := b.end(pivot.PhaseUndone, state); err != nil {
 		return err
 	}
 	b.Progress.Note(fmt.Sprintf("somebody went back: the first boot was completed in deployment %s, but %s runs (%s); it stays as it is",

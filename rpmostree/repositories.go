@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree/daemon"
 )
@@ -82,9 +82,12 @@ func (e *RpmOstree) hasRepository() (bool, error) {
 		if filepath.Base(file) == filepath.Base(repositoryFile) {
 			continue // left by a run that was killed; the next one removes it
 		}
-		text, err := os.ReadFile(file)
+		text, err := hostfiles.ReadDropIn(e.Sysroot.Root(), filepath.Join(repositoriesIn, filepath.Base(file)))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // a link to nowhere
+		}
+		if errors.Is(err, hostfiles.ErrNotRegular) {
+			return false, fault.New(fault.Refused, "cannot read the package repositories in %s: %w", file, err).WithHint("put a regular file there, or remove it")
 		}
 		if err != nil {
 			return false, fmt.Errorf("cannot read the machine's package repositories: %w", err)

@@ -127,7 +127,7 @@ func (f *verifiedFile) keep(found verified) error {
 	if err != nil || bytes.Equal(document, f.kept) {
 		return err
 	}
-	if err := hostfiles.Replace(hostfiles.OS{}, f.path, document, 0o600); err != nil {
+	if err := hostfiles.ReplaceNamed(hostfiles.OS{}, f.path, document, 0o600); err != nil {
 		return err
 	}
 	f.kept = document

@@ -113,7 +113,7 @@ func (f *pointerFlags) writeSecret(secret string, now time.Time) error {
 	if err != nil {
 		return fault.New(fault.Internal, "cannot write the Secret: %w", err)
 	}
-	if err := hostfiles.Replace(hostfiles.OS{}, f.newToken, text, 0o600); err != nil {
+	if err := hostfiles.ReplaceNamed(hostfiles.OS{}, f.newToken, text, 0o600); err != nil {
 		return fault.New(fault.CannotWrite, "cannot write the Secret: %w", err)
 	}
 	return nil

@@ -80,7 +80,7 @@ func (f *renderFlags) useLock(ctx context.Context, taker *snapshot.Taker) (func(
 		if string(now) == string(old) {
 			return nil
 		}
-		if err := hostfiles.Replace(hostfiles.OS{}, f.lock, now, 0o644); err != nil {
+		if err := hostfiles.ReplaceNamed(hostfiles.OS{}, f.lock, now, 0o644); err != nil {
 			return fault.New(fault.CannotWrite, "cannot keep the lock file: %w", err)
 		}
 		old = now

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,7 +39,6 @@ type mutated struct {
 	pods.Decision
 	Problems problem.Report `json:"problems,omitempty"`
 
-	mode    os.FileMode
 	content []byte
 }
 
@@ -135,11 +133,6 @@ func mutateFile(ctx context.Context, file string, o pods.Options) (mutated, erro
 	if err != nil || !ok {
 		return m, err
 	}
-	info, err := os.Stat(file)
-	if err != nil {
-		return m, fault.New(fault.BadInput, "cannot read the manifest: %w", err)
-	}
-	m.mode = info.Mode().Perm()
 	m.content, m.Decision, m.Problems = pods.Mutate(file, data, o)
 	return m, nil
 }
@@ -148,10 +141,15 @@ func mutateFile(ctx context.Context, file string, o pods.Options) (mutated, erro
 // ignores the temporary file, because its name begins with a dot.
 func replaceAll(all []mutated) error {
 	for _, m := range all {
+		if err := hostfiles.CheckNamed(m.File); err != nil {
+			return fault.New(fault.BadInput, "%w", err).WithHint("name a file, or leave out --in-place: then the manifests are printed")
+		}
+	}
+	for _, m := range all {
 		if !m.Changed {
 			continue
 		}
-		if err := hostfiles.Replace(hostfiles.OS{}, m.File, m.content, m.mode); err != nil {
+		if err := hostfiles.ReplaceNamed(hostfiles.OS{}, m.File, m.content, 0o644); err != nil {
 			return fault.New(fault.CannotWrite, "%w", err)
 		}
 	}

@@ -63,11 +63,23 @@ func (c *Conductor) acceptFirstBoot(commit string) error {
 	return err
 }
 
-// Keep makes the running system, which its first boot has proven, the default.
-func (c *Conductor) Keep(ctx context.Context) error { return c.keep(ctx) }
+// Keep makes the running system, which its first boot has proven, the default. It does so also if the journal cannot be
+// written: the first boot writes the same journal right afterwards, and has another record if that fails, too. Before
+// it has that, the next boot proves the system again.
+func (c *Conductor) Keep(ctx context.Context) error {
+	if err := c.nothingStaged(); err != nil {
+		return err
+	}
+	c.Progress.Content.Trial.Confirmed = true
+	_ = c.Progress.Keep()
+	return c.FinishKeep(ctx)
+}
 
 // FinishKeep completes a Keep that was interrupted.
-func (c *Conductor) FinishKeep(ctx context.Context) error { return c.settle(ctx) }
+func (c *Conductor) FinishKeep(ctx context.Context) error {
+	_, err := c.makeConfirmedDefault(ctx)
+	return err
+}
 
 // Return makes the old system the default, because the running one lacks something of what its first boot
 // asks for. It reboots into it if reboot says so; otherwise it returns an error.

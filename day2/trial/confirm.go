@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -52,11 +53,18 @@ func (c *Conductor) keep(ctx context.Context) error {
 
 // settle makes a confirmed system the default, and ends its trial.
 func (c *Conductor) settle(ctx context.Context) error {
+	unrecorded, err := c.makeConfirmedDefault(ctx)
+	return cmp.Or(err, unrecorded)
+}
+
+// makeConfirmedDefault makes a confirmed system the default, and ends its trial. What is wrong with the journal is
+// returned as unrecorded.
+func (c *Conductor) makeConfirmedDefault(ctx context.Context) (unrecorded, err error) {
 	c.noteTold(ctx)
 	if err := c.makeDefault(context.WithoutCancel(ctx), c.Progress.Content.Trial.New); err != nil {
-		return err
+		return nil, err
 	}
 	c.Progress.Begin(pivot.StepProve, "the new system is confirmed, and the default from now on")
 	c.Progress.Content.Trial, c.Progress.Content.Error = nil, nil
-	return c.Progress.Enter(pivot.PhaseDone, c.Progress.BootID)
+	return c.Progress.Enter(pivot.PhaseDone, c.Progress.BootID), nil
 }

@@ -34,10 +34,25 @@ func (c *Conductor) judge() (state pivot.TrialState, booted string, err error) {
 	}
 	c.Progress.Content.FindNew(all)
 	state = pivot.JudgeTrial(c.Progress.Content, d.ID(), c.Progress.Content.BootID == id)
+	if t := c.Progress.Content.Trial; t.Confirm == pivot.ConfirmProof && (state == pivot.TrialProves || state == pivot.TrialKept) && c.provenUnjournaled(d.ID()) {
+		state = pivot.TrialKept
+	}
 	if trial := c.Progress.Content.Trial; trial.New == "" && state != pivot.TrialWaits && state != pivot.TrialOver {
 		trial.New = d.ID()
 	}
 	return state, d.ID(), nil
+}
+
+// provenUnjournaled reports whether the first boot has proven the running system and could not journal that: it has
+// closed its file there, which was open when the system was committed. It completes the journal's content.
+func (c *Conductor) provenUnjournaled(booted string) bool {
+	request, err := c.ClosedFirstBoot()
+	if err != nil || request == "" { // what cannot be read is not proven
+		return false
+	}
+	c.Progress.Content.Trial.Confirmed = true
+	c.Progress.Content.Closed = &pivot.Closing{Deployment: booted, Request: string(request)}
+	return true
 }
 
 // failure returns why a trial that is over has failed: the journal's error, or else how its boot

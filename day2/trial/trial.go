@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
 	systemdunits "machine-pivot/systemd-units"
 )
@@ -50,6 +51,8 @@ type Conductor struct {
 	// returns when the context ends. into names what is booted, and hint says what to do if the
 	// reboot fails.
 	Reboot func(ctx context.Context, into, hint string, by func(context.Context) error) error
+	// ClosedFirstBoot returns the digest of the file whose first boot has ended in the running system; "" if none has.
+	ClosedFirstBoot func() (hostfiles.Digest, error)
 
 	noted string // what noteLacks has noted last
 	told  bool   // the boot loader is told to start the new system, or could not be told to forget that

@@ -203,7 +203,7 @@ func (w Writer) read(name string) (string, fs.FileMode, error) {
 	}
 	var text []byte
 	if err == nil {
-		text, err = hostfiles.ReadSettings(path)
+		text, err = hostfiles.ReadSettings("/", path)
 	}
 	if err != nil {
 		return "", 0, fmt.Errorf("cannot read GRUB's %s: %w", name, err)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/test/tools/need"
 )
@@ -258,6 +259,47 @@ func TestOneShotFails(t *testing.T) {
 				t.Error("an environment block is left")
 			}
 		})
+	}
+}
+
+// killedBySync is a disk whose user is killed when it syncs a directory in which something is not there any more.
+type killedBySync struct {
+	hostfiles.Disk
+	gone   string
+	killed bool
+	synced []string
+}
+
+func (k *killedBySync) Sync(path string) error {
+	if _, err := os.Lstat(k.gone); !k.killed && err != nil && path == filepath.Dir(k.gone) {
+		k.killed = true
+		return errors.New("killed")
+	}
+	err := k.Disk.Sync(path)
+	if err == nil {
+		k.synced = append(k.synced, path)
+	}
+	return err
+}
+
+// TestEndOnceKilled (D301): a run that is killed between the removal and its sync leaves nothing to remove; the next one
+// syncs the directory all the same, so that no power cut brings back what was removed. Where GRUB has no directory, there
+// is nothing to do.
+func TestEndOnceKilled(t *testing.T) {
+	h := machine(t, map[string]string{"/boot/grub2/grub.cfg": grubStatic})
+	h.Root = onDisk(t, h.Root)
+	h.Run = func(context.Context, ...string) ([]byte, error) { return nil, nil }
+	if err := h.BootOnce(t.Context(), ostree.Deployment{Entry: ostree.BootEntry{File: "ostree-2.conf"}}); err != nil {
+		t.Fatal(err)
+	}
+	disk := &killedBySync{Disk: h.Disk, gone: h.Path("/boot/grub2/pivot.env")}
+	h.Disk = disk
+	if err := h.EndOnce(t.Context()); err == nil {
+		t.Error("was not killed")
+	}
+	disk.synced = nil
+	if err := h.EndOnce(t.Context()); err != nil || !slices.Equal(disk.synced, []string{h.Path("/boot/grub2")}) {
+		t.Errorf("synced %q, %v", disk.synced, err)
 	}
 }
 

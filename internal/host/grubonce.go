@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -41,12 +42,15 @@ func (h *Host) grubOnce() (oneShot, error) {
 }
 
 // EndOnce removes what BootOnce has added to the boot loader's configuration, after the boot that
-// it was for. It does not depend on what the configuration is by now.
+// it was for. It does not depend on what the configuration is by now. What is removed stays so: where there is nothing, a
+// run that was killed may have removed it, and not synced that.
 func (h *Host) EndOnce(ctx context.Context) error {
 	var errs []error
 	for _, dir := range grub.Directories(h.Path(bootPath)) {
 		if grub.Installed(dir) {
 			errs = append(errs, h.writeGrub(ctx, dir, grub.Writer.Remove))
+		} else if err := h.Disk.Sync(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("cannot sync %s: %w", dir, err))
 		}
 	}
 	return errors.Join(errs...)

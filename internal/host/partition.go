@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"machine-pivot/internal/fault"
@@ -77,7 +76,7 @@ func (h *Host) PartitionFiles() (map[string][]byte, error) {
 
 // WorkloadTypes returns the workload types in kubelet's pinning file; none if there is no file.
 func (h *Host) WorkloadTypes() ([]string, error) {
-	data, err := hostfiles.ReadSettings(h.Path(pinning.KubeletPath))
+	data, err := hostfiles.ReadSettings(h.Root, pinning.KubeletPath)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -89,10 +88,12 @@ func (h *Host) WorkloadTypes() ([]string, error) {
 
 // readInto reads a file, if it exists, and follows symbolic links, as CRI-O and kubelet do.
 func (h *Host) readInto(files map[string][]byte, path string) error {
-	data, err := os.ReadFile(h.Path(path))
+	data, err := hostfiles.ReadDropIn(h.Root, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case errors.Is(err, hostfiles.ErrNotRegular):
+		return fault.New(fault.Refused, "cannot read %s: %w", path, err).WithHint("put a regular file there, or remove it: nothing else can be CRI-O's or kubelet's configuration")
 	case err != nil:
 		return fmt.Errorf("cannot observe the host: %w", err)
 	}

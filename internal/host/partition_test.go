@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/pinning"
 )
@@ -80,5 +83,41 @@ func TestPartitionFiles(t *testing.T) {
 	}
 	if got, err := machine(t, nil).PartitionFiles(); err != nil || len(got) != 0 {
 		t.Errorf("an empty host: %q, %v", got, err)
+	}
+}
+
+// TestPartitionFilesOnly (D303): what is no file is refused by its name, without waiting for it; a link to the null device
+// is an empty file, and a link is followed below the root directory.
+func TestPartitionFilesOnly(t *testing.T) {
+	const name = pinning.DropInDir + "/10.conf"
+	for what, c := range map[string]struct {
+		make func(path string) error
+		want string // the content; or
+		why  string
+	}{
+		"a pipe": {make: func(path string) error { return unix.Mkfifo(path, 0o644) }, why: "cannot read " + name + ": it is not a regular file"},
+		"a link to one": {make: func(path string) error {
+			return errors.Join(unix.Mkfifo(path+"x", 0o644), os.Symlink(filepath.Base(path)+"x", path))
+		}, why: "it is not a regular file"},
+		"a socket":        {make: func(path string) error { return unix.Mknod(path, unix.S_IFSOCK|0o644, 0) }, why: "it is not a regular file"},
+		"the null device": {make: func(path string) error { return os.Symlink(os.DevNull, path) }},
+		"a link":          {make: func(path string) error { return os.Symlink(pinning.KubeletPath, path) }, want: "kubelet's"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			h := machine(t, map[string]string{pinning.DropInDir + "/": "", pinning.KubeletPath: "kubelet's"})
+			if err := c.make(h.Path(name)); err != nil {
+				t.Fatal(err)
+			}
+			files, err := h.PartitionFiles()
+			if c.why != "" {
+				if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), c.why) || fault.HintOf(err) == "" {
+					t.Errorf("error %v", err)
+				}
+				return
+			}
+			if text, ok := files[name]; err != nil || !ok || string(text) != c.want {
+				t.Errorf("%q, %v, %v", text, ok, err)
+			}
+		})
 	}
 }

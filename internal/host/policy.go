@@ -13,7 +13,7 @@ import (
 // followed by the rules of the administrator's file, if it exists.
 func (h *Host) KargPolicy() (kargs.Policy, error) {
 	policy := kargs.DefaultPolicy()
-	text, err := hostfiles.ReadSettings(h.Path(kargs.PolicyPath))
+	text, err := hostfiles.ReadSettings(h.Root, kargs.PolicyPath)
 	if errors.Is(err, fs.ErrNotExist) {
 		return policy, nil
 	}

@@ -10,6 +10,37 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
+// TestLocate (D302): what a link leads to is below the root, be it there or not, except in the directories that a start
+// brings into the system.
+func TestLocate(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"etc", "run/there", "dev"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{
+		"null": "/dev/null", "secret": "/run/secrets/a", "relative": "../../../run/secrets/a", "there": "/run/there", "chain": "/etc/secret",
+		"stale": "/opt/a", "runner": "/runner/a", "dir": "/run/dir", "back": "/run/dir/../../opt/a",
+	} {
+		if err := os.Symlink(to, filepath.Join(root, "etc", link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"/etc/null": "/dev/null", "/etc/secret": "/run/secrets/a", "/etc/relative": "/run/secrets/a", "/etc/there": root + "/run/there",
+		"/etc/chain": "/run/secrets/a", "/etc/stale": root + "/opt/a", "/etc/runner": root + "/runner/a", "/etc/dir/file": "/run/dir/file",
+		"/etc/back": root + "/opt/a", "/etc/none": root + "/etc/none", "/run/secrets/a": root + "/run/secrets/a", "/etc": root + "/etc",
+	} {
+		if got, err := hostfiles.Locate(root+"/", name); err != nil || got != want {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, want)
+		}
+	}
+	if got, err := hostfiles.Locate("/", "/etc//none/"); err != nil || got != "/etc/none" {
+		t.Errorf("in the running system: %s, %v", got, err)
+	}
+}
+
 func TestResolveIn(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"usr/bin", "etc"} {

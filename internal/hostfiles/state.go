@@ -147,9 +147,35 @@ func removeIfThere(disk Disk, path string) error {
 	return disk.Remove(path)
 }
 
-// ReadSettings returns the content of a file that an administrator writes: a regular file, or a
-// link to one. The error wraps fs.ErrNotExist if there is none.
-func ReadSettings(name string) ([]byte, error) { return readRegular(name, MaxState, 0) }
+// ReadSettings returns the content of a file that an administrator writes on the host with a root directory: a regular
+// file, or a link to one. The error wraps fs.ErrNotExist if there is none.
+func ReadSettings(root, name string) ([]byte, error) {
+	at, err := Locate(root, name)
+	if err != nil {
+		return nil, err
+	}
+	return readRegular(at, MaxState, 0)
+}
+
+// ReadDropIn returns the content of a file in a directory where other programs and persons put files: it is read as
+// by the host with the root directory, and only if it is a regular file or a link to one. A link to the null device is an
+// empty file. The error wraps fs.ErrNotExist if there is none, or a link to nothing.
+func ReadDropIn(root, name string) ([]byte, error) {
+	data, err := ReadSettings(root, name)
+	if errors.Is(err, ErrNotRegular) {
+		if at, lost := Locate(root, name); lost == nil && isNull(at) {
+			return nil, nil
+		}
+	}
+	return data, err
+}
+
+// isNull reports whether a path is, or leads to, the null device.
+func isNull(path string) bool {
+	info, err := os.Stat(path)
+	null, nerr := os.Stat(os.DevNull)
+	return err == nil && nerr == nil && os.SameFile(info, null)
+}
 
 // readRegular returns the content of a regular file of at most max bytes. Opening a FIFO does not
 // wait for a writer, and nothing is read from what is no regular file.
@@ -159,7 +185,7 @@ func readRegular(name string, max, flags int) ([]byte, error) {
 		return nil, ErrLink
 	}
 	if errors.Is(err, unix.ENXIO) { // a socket, or a device that is not there
-		return nil, errNotRegular
+		return nil, ErrNotRegular
 	}
 	if err != nil {
 		return nil, err
@@ -170,7 +196,7 @@ func readRegular(name string, max, flags int) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errNotRegular
+		return nil, ErrNotRegular
 	}
 	data, whole, err := readAtMost(file, info.Size(), max)
 	if err == nil && !whole {
@@ -179,5 +205,5 @@ func readRegular(name string, max, flags int) ([]byte, error) {
 	return data, err
 }
 
-// errNotRegular is the error for a directory, a FIFO, a socket or a device in place of a file.
-var errNotRegular = errors.New("it is not a regular file")
+// ErrNotRegular is the error for a directory, a FIFO, a socket or a device in place of a file.
+var ErrNotRegular = errors.New("it is not a regular file")

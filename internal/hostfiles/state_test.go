@@ -124,7 +124,7 @@ func TestReadSettings(t *testing.T) {
 		if err := errors.Join(os.RemoveAll(path), os.WriteFile(filepath.Join(filepath.Dir(path), "y"), []byte("y"), 0o600), os.Symlink(target, path)); err != nil {
 			t.Fatal(err)
 		}
-		got, err := hostfiles.ReadSettings(path)
+		got, err := hostfiles.ReadSettings("/", path)
 		if (err == nil) != regular || regular && !bytes.Equal(got, []byte("y")) {
 			t.Errorf("a link to %s: %q, %v", target, got, err)
 		}

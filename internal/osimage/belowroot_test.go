@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/source"
 	"machine-pivot/test/worlds/registry"
@@ -66,7 +68,7 @@ func configuredFiles(h bundled) []configured {
 }
 
 // TestLinksBelowRoot: with another root directory each file of the configuration is the one that the host would read,
-// also behind an absolute link, whether what the link says exists outside or not. A link that the image library
+// also behind an absolute link, whether what the link says exists outside, too, or only there. A link that the image library
 // would not follow there is refused by its name.
 func TestLinksBelowRoot(t *testing.T) {
 	for n := range configuredFiles(newBundled(t, itself)) {
@@ -107,6 +109,22 @@ func TestLinksBelowRoot(t *testing.T) {
 			check("an absolute link to what exists outside, too", c.linked)
 			b.link(c.path, strings.Repeat("../", 20)+below) // ".." ends at the root
 			check("a relative link that leads out", c.linked)
+
+			dir, err := os.MkdirTemp("/var/tmp", "pivot-outside-*") // not below /dev, as a directory for temporary files may be
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			only := filepath.Join(dir, "only-outside")
+			if err := os.WriteFile(only, []byte(c.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			b.link(c.path, only)
+			if c.linked != c.want {
+				check("an absolute link to what exists outside only", c.linked)
+			} else if _, err := b.lookUp(t.Context(), ref); c.want == "" && err == nil || c.want != "" && err != nil && strings.Contains(err.Error(), c.want) {
+				t.Errorf("what exists outside only is read: %v", err)
+			}
 		})
 	}
 }
@@ -240,4 +258,34 @@ func (h *host) link(path, target string) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.Symlink(target, name)); err != nil {
 		h.t.Fatal(err)
 	}
+}
+
+// TestPipesInTheConfiguration (D303): a pipe in a directory of files is refused by its name, and nothing waits for what
+// would be written to it; in the running system, too.
+func TestPipesInTheConfiguration(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	ref, _ := h.push("x", plain(t))
+	for _, path := range []string{
+		"/etc/containers/registries.conf.d/1.conf", "/etc/containers/registries.d/1.yaml", "/etc/containers/certs.d/" + h.registry.Host() + "/pipe.crt",
+	} {
+		name := h.root + path
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), unix.Mkfifo(name, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := h.lookUp(t.Context(), ref)
+		refused(t, err, fault.Refused, name+": it is not a regular file", "correct or remove the file that the error names")
+		h.remove(path)
+	}
+	if _, err := h.lookUp(t.Context(), ref); err != nil {
+		t.Error(err)
+	}
+	users := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", users)
+	name := users + "/containers/registries.conf.d/1.conf"
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), unix.Mkfifo(name, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	h.puller.Root = "/"
+	_, err := h.lookUp(t.Context(), ref)
+	refused(t, err, fault.Refused, name+": it is not a regular file", "")
 }

@@ -1,11 +1,17 @@
 package osimage_test
 
 import (
+	"bytes"
+	"errors"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/test/worlds/oscontainer"
@@ -239,6 +245,57 @@ func TestMirrorImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkImported(t, target, commit, result)
+}
+
+// beyond is content of a size that needs more memory than the import takes: a frame of zstd with the largest window.
+func beyond(size int64) []byte {
+	content := make([]byte, size)
+	copy(content, "\x28\xb5\x2f\xfd\x00\xff")
+	return content
+}
+
+// TestMirrorSendsWhatIsBeyondALimit (D307): a limit that the bytes of a mirror reach, which are not those of the layer, says
+// nothing of the image: it comes from the next endpoint. One that the image reaches is tried at no other.
+func TestMirrorSendsWhatIsBeyondALimit(t *testing.T) {
+	m := newMirrored(t)
+	repo, commit := archive(t)
+	img := legacy(t, repo, commit)
+	m.push("os", img)
+	pushTo(t, m.mirror, "os", img)
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := layers[len(layers)-1]
+	digest, derr := last.Digest()
+	size, serr := last.Size()
+	if err := errors.Join(derr, serr); err != nil {
+		t.Fatal(err)
+	}
+	m.mirror.Spoil(registry.Rule{On: digest.String(), Fault: func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			http.ServeContent(w, req, "", time.Time{}, bytes.NewReader(beyond(size)))
+		})
+	}})
+	target := bare(t)
+	result, err := m.importRef(m.ref("os"), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkImported(t, target, commit, result)
+
+	m.mirror.Spoil()
+	large, err := mutate.AppendLayers(img, static.NewLayer(beyond(1000), types.DockerLayer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.push("large", large)
+	pushTo(t, m.mirror, "large", large)
+	_, err = m.importRef(m.ref("large"), bare(t))
+	refused(t, err, fault.BadInput, m.names("MIRROR/test/os: "), "the limits are in")
+	if strings.Contains(err.Error(), m.names("ORIGIN/test/os: ")) {
+		t.Errorf("it is tried at another endpoint: %v", err)
+	}
 }
 
 // TestMirrorsFail: the error names each endpoint with its failure, and its kind tells whether a

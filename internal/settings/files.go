@@ -95,37 +95,13 @@ func (m machine) isThere(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
 }
 
-// maxLinks limits the number of links that lead to a file.
-const maxLinks = 40
-
-// read reads a file. A link leads to a path of the machine, also if its root directory is
-// not that of this process. A link to /dev/null is an empty file.
+// read reads a file.
 func (m machine) read(name string) ([]byte, error) {
-	file := name
-	for range maxLinks {
-		target, err := os.Readlink(m.path(file))
-		if err != nil {
-			break // it is no link
-		}
-		if !filepath.IsAbs(target) {
-			target = path.Join(path.Dir(file), target)
-		}
-		if file = path.Clean(target); file == "/dev/null" {
-			return nil, nil
-		}
+	data, err := hostfiles.ReadDropIn(string(m), name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	f, there, err := hostfiles.Read(string(m), file)
-	switch {
-	case err != nil:
-		return nil, err
-	case !there:
-		return nil, fault.New(fault.BadInput, "%s: there is no %s", name, file)
-	case f.Kind != hostfiles.KindFile:
-		return nil, fault.New(fault.BadInput, "%s: it is no regular file", name)
-	case !f.Whole():
-		return nil, fault.New(fault.BadInput, "%s: it is too large", name)
-	}
-	return f.Content, nil
+	return data, nil
 }
 
 // unreadable returns the error for settings that cannot be read.

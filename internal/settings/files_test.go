@@ -90,17 +90,17 @@ func TestSettingsFilesWrong(t *testing.T) {
 		{"unknown key", own + "50.conf", text("colour=blue\n"), "/etc/pivot/firstboot.conf.d/50.conf, line 1: there is no setting \"colour\""},
 		{"in an image", image + "50.conf", text("\nmode=never\n"), "/usr/lib/pivot/firstboot.conf.d/50.conf, line 2: \"never\" is not allowed"},
 		{"twice in one file", own + "50.conf", text("mode=off\nmode=off"), "mode is set on line 1 already"},
-		{"a directory", own + "50.conf", func(name string) error { return os.Mkdir(name, 0o755) }, "50.conf: it is no regular file"},
-		{"a pipe", own + "50.conf", func(name string) error { return unix.Mkfifo(name, 0o644) }, "50.conf: it is no regular file"},
-		{"a dangling link", own + "50.conf", func(name string) error { return os.Symlink("/etc/nowhere", name) }, "50.conf: there is no /etc/nowhere"},
-		{"a loop of links", own + "50.conf", func(name string) error { return os.Symlink("50.conf", name) }, "50.conf: it is no regular file"},
+		{"a directory", own + "50.conf", func(name string) error { return os.Mkdir(name, 0o755) }, "50.conf: it is not a regular file"},
+		{"a pipe", own + "50.conf", func(name string) error { return unix.Mkfifo(name, 0o644) }, "50.conf: it is not a regular file"},
+		{"a dangling link", own + "50.conf", func(name string) error { return os.Symlink("/etc/nowhere", name) }, "/etc/nowhere: no such file or directory"},
+		{"a loop of links", own + "50.conf", func(name string) error { return os.Symlink("50.conf", name) }, "50.conf: too many links"},
 		{"large", own + "50.conf", text(strings.Repeat("# nothing\n", 1<<20/10+1)), "together, with /etc/pivot/firstboot.conf.d/50.conf"},
 		{"huge", own + "50.conf", func(name string) error {
 			if err := os.WriteFile(name, nil, 0o644); err != nil {
 				return err
 			}
 			return os.Truncate(name, 1<<40)
-		}, "50.conf: it is too large"},
+		}, "50.conf: it has more than 16777216 bytes"},
 		{"no directory", "/etc/pivot/firstboot.conf.d", text("mode=off\n"), "firstboot.conf.d: not a directory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -28,7 +28,7 @@ func (u *update) read(name string) (f hostfiles.File, isPod bool, err error) {
 	if info.IsDir() {
 		return f, false, nil
 	}
-	data, err := hostfiles.ReadSettings(filepath.Join(u.Root, source))
+	data, err := hostfiles.ReadSettings(u.Root, source)
 	switch {
 	case err != nil:
 		return f, true, fault.New(fault.BadInput, "cannot read the static pod %s: %w", source, err)

@@ -79,6 +79,7 @@ func checkFiles(n document.Node, config ignition.Config, version string, room *i
 			n.At(at + ".append").Warn("the machine-config daemon refuses files that are appended to when it updates a machine")
 		}
 	}
+	room = room.OfMachine()
 	for _, p := range ignition.Contents(&config) {
 		if ignition.IsRemote(*p.Resource) {
 			continue
@@ -129,8 +130,21 @@ func checkMerged(config ignition.Config, line kargs.Line, rules Rules, report *p
 	n := document.Node{Path: "$.spec.config", Report: report}
 	_, problems := legacy.Parse(ignition.Marshal(config))
 	report.Add(problems.Errors().Below(n.Path)...) // warnings were reported for each part
+	checkContents(n, config)
 	checkPinning(n.At(".storage.files"), config, line, rules)
 	checkOwn(n, config)
+}
+
+// checkContents refuses contents that are together more than a machine takes, though those of each part are not. What
+// else is wrong with a content was reported for its part.
+func checkContents(n document.Node, config ignition.Config) {
+	room := NewRoom().OfMachine()
+	for _, p := range ignition.Contents(&config) {
+		if err := ignition.CheckContent(*p.Resource, room); errors.Is(err, budget.ErrExceeded) {
+			n.At("."+p.Path).Fail("%v", err)
+			return
+		}
+	}
 }
 
 // checkOwn refuses files that pivot itself reads and could not. Contents that cannot be read are

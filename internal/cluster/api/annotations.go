@@ -96,6 +96,10 @@ const (
 	// Attempt is the attempt to boot into a MachineConfig, after a boot into the old system: its number, the
 	// ID of the start in which it began (the boot ID, with +N after the Nth soft reboot), and the MachineConfig, with spaces between them.
 	Attempt = Prefix + "/attempt"
+	// Retried exists while the node tries again what has failed, because somebody has removed FailedConfig: the ID of
+	// the start in which that was, that of the last run then ("-": none), and the MachineConfig, with spaces between them.
+	// What had failed by then is not reported again.
+	Retried = Prefix + "/retried"
 	// Advertised lists, separated by commas, the workload types whose resource the node has because of the
 	// agent. Without it, a resource is kubelet's own (OpenShift's advertises it, too), and is not removed.
 	Advertised = Prefix + "/advertised-workloads"
@@ -118,7 +122,7 @@ func BlockedFor(value string) string {
 // OfAgent returns the annotations of a Node that only the agent writes, and that mean nothing without it.
 // Advertised is not one of them: it says whose the resources are, which stay.
 func OfAgent() []string {
-	return []string{CordonedFor, DrainStarted, DrainBlocked, FailedConfig, Attempt, NeedsReplacement}
+	return []string{CordonedFor, DrainStarted, DrainBlocked, FailedConfig, Attempt, Retried, NeedsReplacement}
 }
 
 // IsControlPlane reports whether labels are those of a node of the control plane.

@@ -32,6 +32,9 @@ func (a *Agent) request(verb hands.Verb) hands.Request {
 func set(value string) *string { return &value }
 
 func (a *Agent) actBegin(ctx context.Context, s situation) error {
+	if s.retry != nil { // first of all, since an agent that is restarted knows only what the node says
+		return a.patch(ctx, s, Patch{Annotations: map[string]*string{api.Retried: s.retry.annotation(a.change.config)}})
+	}
 	p := Patch{Annotations: map[string]*string{
 		api.StateOfNode: set(api.StateWorking), api.Reason: set(""), api.FailedConfig: nil, api.NeedsReplacement: nil, api.DrainBlocked: nil,
 	}}
@@ -237,7 +240,7 @@ func (a *Agent) actDone(ctx context.Context, s situation) error {
 	before := s.node.Annotations[api.CurrentConfig]
 	p := Patch{Annotations: map[string]*string{
 		api.StateOfNode: set(api.StateDone), api.CurrentConfig: set(a.change.config), api.Reason: set(""), api.PostConfigAction: set(""),
-		api.FailedConfig: nil, api.DrainStarted: nil, api.DrainBlocked: nil, api.NeedsReplacement: nil, api.Attempt: nil,
+		api.FailedConfig: nil, api.DrainStarted: nil, api.DrainBlocked: nil, api.NeedsReplacement: nil, api.Attempt: nil, api.Retried: nil,
 	}}
 	if s.node.Annotations[api.DesiredConfig] == "" { // it joins
 		p.Annotations[api.DesiredConfig] = set(a.change.config)
@@ -265,7 +268,7 @@ func (a *Agent) actReport(ctx context.Context, s situation) error {
 		p.Annotations[api.DrainBlocked] = set(f.blocked)
 	}
 	if !f.soft {
-		p.Annotations[api.FailedConfig], p.Annotations[api.Attempt] = set(a.change.config), nil
+		p.Annotations[api.FailedConfig], p.Annotations[api.Attempt], p.Annotations[api.Retried] = set(a.change.config), nil, nil
 	}
 	if f.replace {
 		p.Annotations[api.NeedsReplacement] = set(a.change.config)

@@ -80,6 +80,9 @@ func (f *failure) degrades() bool { return f != nil && f.state != api.StateWorki
 // an administrator ends it by removing its annotation.
 func (a *Agent) observeFailure(s *situation) {
 	m, failed := &a.change, s.node.Annotations[api.FailedConfig] == a.change.config
+	if failed && m.failure.saidBy(s.node) { // by another agent
+		m.failure.reported = true
+	}
 	switch {
 	case m.failure == nil && failed && !m.retried:
 		m.failure = restored(s.node, a.Now())
@@ -87,6 +90,11 @@ func (a *Agent) observeFailure(s *situation) {
 		m.failure, m.retried = nil, true
 	}
 	s.Failed = m.failure != nil && m.failure.waits(a.Now())
+}
+
+// saidBy reports whether a node's annotations have the failure.
+func (f *failure) saidBy(n Node) bool {
+	return f != nil && !f.soft && n.Annotations[api.StateOfNode] == f.state && n.Annotations[api.Reason] == f.reason
 }
 
 // restored returns the failure that a node's annotations report.

@@ -43,6 +43,8 @@ type situation struct {
 	inherited bool
 	// again is another attempt that is due, and not recorded on the node yet; nil: none.
 	again *attempt
+	// retry is what has failed and is to be tried again, and not recorded on the node yet; nil: none.
+	retry *retry
 }
 
 // observe finds out how the node and its host are.
@@ -88,6 +90,7 @@ func (a *Agent) observe(ctx context.Context) (s situation, err error) {
 	}
 	a.observeTakeover(&s)
 	a.observeFailure(&s)
+	a.recordRetried(&s)
 	a.observeDrift(&s)
 	s.Drain = drainOf(s.node, a.change.config, a.change.change, a.Policy)
 	s.Change, s.Rehearsed = a.change.change, a.change.rehearsed
@@ -121,6 +124,7 @@ func (a *Agent) observeHost(ctx context.Context, s *situation) (err error) {
 	}
 	s.System = systemOf(status, m.config, m.digest)
 	s.Run = runOf(s.host.Run, m.config, askedFor(s))
+	a.observeRetried(s)
 	if s.Run == RunIdle {
 		a.judgeRun(s)
 	}
@@ -278,7 +282,7 @@ func (a *Agent) told(s situation) bool {
 	note, failed := s.node.Annotations, s.node.Annotations[api.FailedConfig]
 	state := note[api.StateOfNode]
 	switch {
-	case s.again != nil:
+	case s.again != nil, s.retry != nil:
 		return false
 	case s.Failed:
 		f := a.change.failure

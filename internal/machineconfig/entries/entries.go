@@ -22,10 +22,6 @@ import (
 	"machine-pivot/internal/projection"
 )
 
-// maxContents limits the decompressed contents of all files together, in bytes. A cluster's
-// MachineConfig has at most 1.5 MiB, in any form.
-const maxContents = ignition.MaxContent
-
 // Asked is what a config requests.
 type Asked struct {
 	Entries []hostfiles.File
@@ -39,7 +35,7 @@ type Asked struct {
 func Of(n document.Node, config ignition.Config, without map[string]bool) Asked {
 	m := maker{at: map[string]string{}, keeps: map[string]hostfiles.Keeps{}, without: without}
 	maxMode := ignition.MaxMode(n.Get("ignition").Get("version").Text())
-	storage, room := n.Get("storage"), ignition.NewRoom(ignition.MaxContent, maxContents)
+	storage, room := n.Get("storage"), ignition.NewRoom(ignition.MaxContent, ignition.MaxContents)
 	for i, f := range storage.Get("files").Items() {
 		m.add(f, config.Storage.Files[i].Path, func() (hostfiles.File, error) { return file(config.Storage.Files[i], maxMode, room) })
 	}

@@ -22,15 +22,46 @@ import (
 // from the author's check to the machine, which compares no larger file (package hostfiles).
 const MaxContent = 16 << 20
 
+// MaxContents is the maximum size of the contents of all files of a machine's MachineConfig, in bytes after
+// decompression. It, too, is the same from the author's check to the machine, which has all of them in memory to compare
+// and to apply them. A cluster's MachineConfig has at most 1.5 MiB, in any form.
+const MaxContents = MaxContent
+
 // Room bounds the contents of a config, in bytes after decompression.
 type Room struct {
-	each int64          // of one content
-	all  *budget.Budget // of all contents together
+	each  int64          // of one content
+	all   *budget.Budget // of all contents together
+	outer *Room          // which the same contents take, too; nil: none
 }
 
 // NewRoom returns a Room for contents of at most each bytes, and of at most all bytes together.
 func NewRoom(each, all int64) *Room {
-	return &Room{each, budget.New(all, "bytes of decompressed contents")}
+	return &Room{each: each, all: budget.New(all, "bytes of decompressed contents")}
+}
+
+// OfMachine returns the part of a room that is for the contents of one MachineConfig: at most MaxContents.
+func (room *Room) OfMachine() *Room {
+	of := NewRoom(room.each, MaxContents)
+	of.outer = room
+	return of
+}
+
+// spend takes room for n bytes.
+func (room *Room) spend(n int64) error {
+	if room.outer != nil {
+		if err := room.outer.spend(n); err != nil {
+			return err
+		}
+	}
+	return room.all.Take(n)
+}
+
+// counted returns a reader that takes the room for what is read.
+func (room *Room) counted(from io.Reader) io.Reader {
+	if room.outer != nil {
+		from = room.outer.counted(from)
+	}
+	return room.all.Reader(from)
 }
 
 // Content returns the inline content of a resource, decompressed and verified against its hash;
@@ -60,7 +91,7 @@ func CheckContent(r types.Resource, room *Room) error {
 	}
 	if !isCompressed(r) {
 		size := decodedSize(*r.Source)
-		return room.check(size, room.all.Take(size), false)
+		return room.check(size, room.spend(size), false)
 	}
 	url, err := dataurl.DecodeString(*r.Source)
 	if err != nil {
@@ -107,7 +138,7 @@ func Unpack(r types.Resource, data []byte, room *Room) ([]byte, error) {
 // take returns a content, decompressed if it is compressed, and takes the room for it.
 func (room *Room) take(data []byte, compressed bool) ([]byte, error) {
 	if !compressed {
-		return data, room.check(int64(len(data)), room.all.Take(int64(len(data))), false)
+		return data, room.check(int64(len(data)), room.spend(int64(len(data))), false)
 	}
 	var content bytes.Buffer
 	size, err := room.gunzip(&content, data)
@@ -132,14 +163,14 @@ func (room *Room) check(size int64, err error, compressed bool) error {
 // gunzip writes what data decompresses to, takes the room for it, and returns its size, which is at most one byte above
 // that of the largest content.
 func (room *Room) gunzip(to io.Writer, data []byte) (int64, error) {
-	if err := room.all.Take(0); err != nil { // no room is left
+	if err := room.spend(0); err != nil { // no room is left
 		return 0, err
 	}
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return 0, err
 	}
-	return io.Copy(to, room.all.Reader(io.LimitReader(z, room.each+1)))
+	return io.Copy(to, room.counted(io.LimitReader(z, room.each+1)))
 }
 
 // Inline returns a resource with inline content, in the form that the machine-config server

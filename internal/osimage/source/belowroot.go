@@ -3,6 +3,7 @@ package source
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,19 +24,8 @@ func (h *Host) root() string { return filepath.Clean(cmp.Or(h.Root, "/")) }
 func (h *Host) shown(name string) string { return filepath.Join(h.root(), name) }
 
 // path returns where one of the host's files is: below its root directory, also behind symbolic links that are
-// absolute. The kernel would follow these out of the root. It is left to do so only if a link leads to nothing
-// below the root: to what is mounted in the started system, and is outside until then, such as /run and /dev.
-func (h *Host) path(name string) (string, error) {
-	root := h.root()
-	if root == "/" {
-		return filepath.Clean(name), nil
-	}
-	found, err := hostfiles.ResolveIn(root, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return filepath.Join(root, name), nil
-	}
-	return found, err
-}
+// absolute, which the kernel would follow out of the root.
+func (h *Host) path(name string) (string, error) { return hostfiles.Locate(h.root(), name) }
 
 // place is path for a path that begins with the host's root directory already, as the library makes them.
 // Other paths are returned unchanged.
@@ -66,6 +56,19 @@ func (h *Host) readFile(name string) ([]byte, error) {
 	return os.ReadFile(at)
 }
 
+// readDropIn is readFile for a file of a directory in which others put files.
+func (h *Host) readDropIn(name string) ([]byte, error) {
+	at, err := h.place(name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := hostfiles.ReadDropIn("/", at)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return text, nil
+}
+
 // first returns the place of the first of the library's paths that exists, or "".
 func (h *Host) first(names []string) (string, error) {
 	for _, name := range names {
@@ -86,17 +89,16 @@ func (h *Host) first(names []string) (string, error) {
 // another file than the host.
 func (h *Host) context() (*types.SystemContext, error) {
 	sys := &types.SystemContext{DockerRegistryUserAgent: "pivot", ArchitectureChoice: h.Architecture}
-	if h.root() == "/" {
-		return sys, nil
+	if h.root() != "/" {
+		sys.RootForImplicitAbsolutePaths = h.root()
 	}
-	sys.RootForImplicitAbsolutePaths = h.root()
 	main := h.search("registries", "conf")
 	main.EnvironmentName = "CONTAINERS_REGISTRIES_CONF"
 	paths, err := configfile.GetSearchPaths(main)
 	if err != nil {
 		return nil, err
 	}
-	if os.Getenv(main.EnvironmentName) == "" {
+	if h.root() != "/" && os.Getenv(main.EnvironmentName) == "" {
 		found, err := h.first(paths.MainFiles)
 		if err != nil {
 			return nil, err
@@ -124,21 +126,25 @@ func (h *Host) search(name, extension string) *configfile.File {
 }
 
 // checkDropIns returns an error if a link leads the library out of the root, at one of the directories of files
-// with a suffix or at one of their files.
+// with a suffix or at one of their files, or if one of these is no file: the library would open it, and wait at a pipe.
 func (h *Host) checkDropIns(dirs []string, suffix string) error {
 	for _, dir := range dirs {
 		if err := h.checkWay(dir); err != nil {
 			return err
 		}
 		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && h.root() != "/" { // there, the library says what is wrong
 			return err
 		}
 		for _, entry := range entries {
 			if !strings.HasSuffix(entry.Name(), suffix) {
 				continue
 			}
-			if err := h.checkWay(filepath.Join(dir, entry.Name())); err != nil {
+			name := filepath.Join(dir, entry.Name())
+			if err := h.checkWay(name); err != nil {
+				return err
+			}
+			if _, err := h.readDropIn(name); errors.Is(err, hostfiles.ErrNotRegular) && !entry.IsDir() {
 				return err
 			}
 		}
@@ -148,6 +154,9 @@ func (h *Host) checkDropIns(dirs []string, suffix string) error {
 
 // checkWay returns an error unless the kernel finds the same at one of the library's paths as the host would.
 func (h *Host) checkWay(name string) error {
+	if h.root() == "/" {
+		return nil
+	}
 	at, err := h.place(name)
 	if err != nil {
 		return err

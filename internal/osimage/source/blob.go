@@ -45,11 +45,26 @@ type blob struct {
 // Read opens it. After a transient failure the stream resumes where it stopped. It ends with
 // io.EOF only if its size and digest match the manifest. Its errors have a fault.Kind. Close
 // may be called while another goroutine is in Read, which then returns; Close never fails.
-func (i *Image) openBlob(ctx context.Context, n int, meter Meter) io.ReadCloser {
+func (i *Image) openBlob(ctx context.Context, n int, meter Meter) *blob {
 	info := i.blobs[n]
 	b := &blob{BlobInfo: info, image: i, meter: meter, sum: sha256.New(), parts: info.Size > 0}
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
 	return b
+}
+
+// verifyRest reads the rest of a stream that was closed before its end, and returns an error unless the whole has the size
+// and the digest that the manifest says. The stream cannot be read afterwards.
+func (b *blob) verifyRest(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended == io.EOF {
+		return nil
+	}
+	rest := &blob{BlobInfo: b.BlobInfo, image: b.image, meter: b.meter, sum: b.sum, offset: b.offset, tail: b.tail, parts: b.parts}
+	rest.ctx, rest.cancel = context.WithCancelCause(ctx)
+	defer rest.Close()
+	_, err := io.Copy(io.Discard, rest)
+	return err
 }
 
 // Close implements io.Closer.

@@ -83,7 +83,7 @@ func (h *Host) certificatesIn(dir string, entries []fs.DirEntry) (*tls.Config, e
 // trust adds a CA's certificate to those of the system. A file that is not there, though it was listed, is a
 // link to nothing, which the library skips too.
 func (h *Host) trust(config *tls.Config, path string) error {
-	text, err := h.readFile(path)
+	text, err := h.readDropIn(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -101,11 +101,11 @@ func (h *Host) trust(config *tls.Config, path string) error {
 
 // present adds a certificate of this host and its key.
 func (h *Host) present(config *tls.Config, path, keyPath string) error {
-	text, err := h.readFile(path)
+	text, err := h.readDropIn(path)
 	if err != nil {
 		return err
 	}
-	key, err := h.readFile(keyPath)
+	key, err := h.readDropIn(keyPath)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,8 @@ func newFailover(ref imageref.Reference, endpoints []endpoint, image *Image, fai
 //
 // If the layer from an endpoint is incomplete or damaged, ReadLayer calls read again with the
 // layer from the next endpoint. An error of read counts as a failure of the endpoint if its
-// kind is Unavailable, Refused or BadInput; if it is final (imagefault.Final), no other one is tried.
+// kind is Unavailable, Refused or BadInput; if it is final (imagefault.Final), no other one is tried. A limit that was
+// reached before the end of the stream is final only if the rest of it shows that it is the layer.
 // The error of ReadLayer names all endpoints that were tried.
 func (i *Image) ReadLayer(ctx context.Context, n int, meter Meter, read func(stream io.ReadCloser) error) error {
 	s, again := i.failover, &rereading{Meter: meter}
@@ -86,8 +87,19 @@ func (s *failover) readAt(ctx context.Context, at, n int, meter *rereading, read
 		return err
 	}
 	meter.at = 0
-	return read(image.openBlob(ctx, n, meter))
+	stream := image.openBlob(ctx, n, meter)
+	err = read(stream)
+	if len(s.endpoints) > 1 && isLimit(err) {
+		if other := stream.verifyRest(ctx); other != nil { // these were not the layer's bytes
+			return fault.New(fault.KindOf(other), "%w (after: %v)", other, err).WithHint("%s", fault.HintOf(other))
+		}
+	}
+	return err
 }
+
+// isLimit reports whether an error is that of a limit of the import. It is final only for the layer's own bytes, whose
+// digest the stream verifies at its end.
+func isLimit(err error) bool { return imagefault.IsFinal(err) && fault.KindOf(err) == fault.BadInput }
 
 // image returns the image at an endpoint. The first call opens it there by its digest, and
 // checks it against the signature policy.

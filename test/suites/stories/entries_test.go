@@ -22,6 +22,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
@@ -255,6 +256,41 @@ func TestLargestFile(t *testing.T) {
 	h.Write("/etc/large", bytes.Repeat([]byte("y"), ignition.MaxContent))
 	if drift := verify(t, h); drift == "" {
 		t.Error("no drift, though the file differs")
+	}
+}
+
+// TestLargestFiles (D306): as many contents as authors' checks accept in a MachineConfig, and in those that are merged for a
+// machine, are applied; both refuse more.
+func TestLargestFiles(t *testing.T) {
+	const half = ignition.MaxContents / 2
+	rules := authored.Rules{KernelArguments: kargs.DefaultPolicy()}
+	decode := func(specs ...string) (parts []*authored.MachineConfig, report problem.Report) {
+		var text strings.Builder
+		for n, spec := range specs {
+			fmt.Fprintf(&text, "---\napiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: p%d, labels: {machineconfiguration.openshift.io/role: worker}}\nspec:\n%s", n, spec)
+		}
+		return authored.Decode("", []byte(text.String()), rules)
+	}
+	h := hostdir.New(t)
+	for _, size := range []int{half, half + 1} {
+		fits := size == half
+		one, other := withFile("/etc/a", 'x', half), withFile("/etc/b", 'x', size)
+		file := strings.TrimSuffix(other[strings.Index(other, "{path:"):], "]}}\n")
+		both := strings.Replace(one, "]}}\n", ", "+file+"]}}\n", 1)
+		_, report := decode(both)
+		changed, notes, err := apply(t, h, both)
+		if changed != fits || (err == nil) != fits || report.Failed() == fits {
+			t.Errorf("%d bytes: changed %v, %v: %s; for authors: %s", half+size, changed, err, notes, report)
+		}
+		parts, report := decode(one, other)
+		if report.Failed() {
+			t.Fatalf("the parts are refused: %s", report)
+		}
+		merged, err := authored.Merge(parts, authored.Images{})
+		must(t, err)
+		if report := authored.Check(merged, rules); report.Failed() == fits {
+			t.Errorf("%d bytes, merged: %s", half+size, report)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package stories_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"machine-pivot/day2"
 	"machine-pivot/firstboot"
@@ -246,14 +249,16 @@ func TestLayeredWithoutRepository(t *testing.T) {
 	for _, c := range []struct {
 		name, repo, file string
 		origin           func(string) string
-		again            bool // the extensions image is given again
+		again, pipe      bool // the extensions image is given again; the file is a pipe
 		allowed          bool
+		why, hint        string // "": no repository
 	}{
 		{name: "none"},
 		{name: "disabled", file: "site.repo", repo: listed + "enabled = False\n"},
 		{name: "not a .repo file", file: "site.repo.off", repo: listed},
 		{name: "no section of a repository", file: "site.repo", repo: "[main]\nenabled=1\n"},
 		{name: "left by a run that was killed", file: "pivot-extensions.repo", repo: strings.ReplaceAll(listed, "[site]", "[pivot-extensions]")},
+		{name: "a pipe", file: "site.repo", pipe: true, why: "it is not a regular file", hint: "remove it"}, // D303
 		{name: "one of two enabled", file: "site.repo", repo: "[off]\nbaseurl=file:///srv/off\nenabled=0\n" + listed + "gpgcheck=0\n", allowed: true},
 		{name: "extensions image given", again: true, allowed: true},
 		{name: "a local package only", allowed: true, origin: func(text string) string {
@@ -282,7 +287,9 @@ func TestLayeredWithoutRepository(t *testing.T) {
 				}
 				h.SetOrigin(c.origin(string(booted.Origin.Bytes())))
 			}
-			if c.file != "" {
+			if c.pipe {
+				must(t, unix.Mkfifo(h.Path("/etc/yum.repos.d/"+c.file), 0o644))
+			} else if c.file != "" {
 				h.Write("/etc/yum.repos.d/"+c.file, []byte(c.repo))
 				h.Write("/var/cache/site/repodata/repomd.xml", nil)
 			}
@@ -301,7 +308,7 @@ func TestLayeredWithoutRepository(t *testing.T) {
 				}
 				return
 			}
-			if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "usbguard") || !strings.Contains(fault.HintOf(err), "extensions-image") {
+			if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), cmp.Or(c.why, "usbguard")) || !strings.Contains(fault.HintOf(err), cmp.Or(c.hint, "extensions-image")) {
 				t.Errorf("error %v, hint %s", err, fault.HintOf(err))
 			}
 			if string(h.Read(pivot.StateDir+"/journal.json")) != journal || !slices.Equal(h.Refs(), refs) {

@@ -541,6 +541,74 @@ func TestWindowBeforeEachChange(t *testing.T) {
 	})
 }
 
+// drifting is a move before whose run something changes.
+type drifting struct {
+	day2.Move
+	drift func()
+}
+
+func (d *drifting) Run(ctx context.Context, prepared day2.Prepared) (bool, error) {
+	if d.drift != nil {
+		d.drift()
+		d.drift = nil
+	}
+	return d.Move.Run(ctx, prepared)
+}
+
+// TestWindowDrift (D308): what the run finds although there was nothing to do when everything was downloaded is changed in
+// the window, too: the running system, the next boot, and the slot of the fleet's lock.
+func TestWindowDrift(t *testing.T) {
+	unlocked := func(run func() error) error { return run() }
+	noon, opened := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), time.Date(2026, 11, 23, 2, 0, 0, 0, time.UTC)
+	t.Run("live", func(t *testing.T) {
+		c := newChanger(t)
+		clock := noon
+		a := c.story(liveV2)
+		_, err := a.Run(t.Context(), day2.Prepared{})
+		must(t, err)
+		c.calls = nil
+		a = c.story(liveV2)
+		a.Window = "02:00-04:00 UTC"
+		a.Progress.Now = func() time.Time { return clock }
+		a.Retry.Now = a.Progress.Now
+		a.Retry.Sleep = func(_ context.Context, d time.Duration) error { clock = clock.Add(d); return nil }
+		c.services.before = func(call string) {
+			if clock.Before(opened) || clock.Sub(opened) > 5*time.Minute {
+				t.Errorf("%s at %v", call, clock)
+			}
+		}
+		move := &drifting{a, func() { c.Write("/etc/app/conf", []byte("mine")) }}
+		if changed, err := day2.InWindow(t.Context(), a.Machine, move, false, unlocked); err != nil || !changed || clock.Before(opened) || len(c.calls) == 0 {
+			t.Errorf("changed %v at %v, %v, calls %q", changed, clock, err, c.calls)
+		}
+	})
+	t.Run("reboot", func(t *testing.T) {
+		m := newMember(t)
+		run := func(drift func()) (bool, error) {
+			machine := m.newMachine()
+			machine.Window = "02:00-04:00 UTC"
+			r := &day2.Rebase{Machine: machine, Append: []string{"a=1"}, Reboot: true}
+			return day2.InWindow(stoppedByReboot(t, machine, m.Host), machine, &drifting{r, drift}, false, unlocked)
+		}
+		_, err := run(nil)
+		must(t, err)
+		m.Boot()
+		m.server.Take("default")
+		m.server.Asked() // up to here
+		m.clock = noon.Add(24 * time.Hour)
+		m.wait = func() error {
+			if asked := m.server.Asked(); asked != "" || m.Reboots != 1 {
+				t.Errorf("before the window: asked %q, %d reboots", asked, m.Reboots)
+			}
+			return nil
+		}
+		changed, err := run(func() { m.Write("/proc/cmdline", []byte("quiet\n")) })
+		if opened := opened.Add(24 * time.Hour); err != nil || !changed || m.clock.Before(opened) || m.clock.Sub(opened) > 5*time.Minute || m.Reboots != 2 {
+			t.Errorf("changed %v at %v, %v, %d reboots", changed, m.clock, err, m.Reboots)
+		}
+	})
+}
+
 // TestWindowStopped: stopping the wait changes nothing and keeps the download for later.
 func TestWindowStopped(t *testing.T) {
 	m := newMember(t)

@@ -336,3 +336,9 @@ func (w *World) endTrial() {
 	w.reboot()
 	w.dead = true
 }
+
+// PowerCut cuts the machine's power, and that of the agent on it.
+func (w *World) PowerCut() {
+	w.reboot()
+	w.dead = true
+}
