@@ -6,16 +6,19 @@ import (
 	"machine-pivot/test/tools/script"
 )
 
-// TestExpandingConfigs (D75): what MachineConfigs decompress to is limited for all files of a
-// command together.
+// TestExpandingConfigs (D75, D306): what MachineConfigs decompress to is limited for all files of a
+// command together, for each MachineConfig, and for those that are merged.
 func TestExpandingConfigs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads 3,000 compressed files")
 	}
 	const limit = "more than 67108864 bytes of decompressed contents in total"
-	bomb, half, rest := script.Expanding(t, "bomb", 3000, 1<<20), script.Expanding(t, "half", 40, 1<<20), script.Expanding(t, "rest", 24, 1<<20)
-	script.Bounded(t, 65, limit, "pivotctl", "config", "validate", bomb)
-	script.Bounded(t, 65, limit, "pivotctl", "config", "merge", "--role", "worker", half, bomb)
-	script.Bounded(t, 65, limit, "pivotctl", "config", "validate", half, half)
+	const machines = "more than 16777216 bytes of decompressed contents in total"
+	config := func(name string, files int) string { return script.Expanding(t, name, files, 1<<20) }
+	bomb, half, rest := config("bomb", 3000), config("half", 8), config("rest", 8)
+	script.Bounded(t, 65, machines, "pivotctl", "config", "validate", bomb)
+	script.Bounded(t, 65, machines, "pivotctl", "config", "merge", "--role", "worker", half, bomb)
+	script.Bounded(t, 65, machines, "pivotctl", "config", "merge", "--role", "worker", half, config("more", 9))
+	script.Bounded(t, 65, limit, "pivotctl", "config", "validate", config("a", 16), config("b", 16), config("c", 16), config("d", 16), config("e", 1))
 	script.Bounded(t, 0, "", "pivotctl", "config", "merge", "--role", "worker", half, rest)
 }

@@ -29,7 +29,7 @@ func ResolveIn(root, name string) (string, error) {
 // root. Nothing else is outside.
 func Locate(root, name string) (string, error) {
 	if root = path.Clean(root); root == "/" {
-		return path.Join("/", name), nil
+		return path.Clean(name), nil // which may be relative to the working directory
 	}
 	found, lacks, err := resolveIn(root, name)
 	switch {

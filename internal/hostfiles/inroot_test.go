@@ -39,6 +39,9 @@ func TestLocate(t *testing.T) {
 	if got, err := hostfiles.Locate("/", "/etc//none/"); err != nil || got != "/etc/none" {
 		t.Errorf("in the running system: %s, %v", got, err)
 	}
+	if got, err := hostfiles.Locate("/", "root/etc"); err != nil || got != "root/etc" {
+		t.Errorf("in the working directory: %s, %v", got, err)
+	}
 }
 
 func TestResolveIn(t *testing.T) {
