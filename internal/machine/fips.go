@@ -35,8 +35,9 @@ func (fipsMode) Drift(pivot.State, pivot.Target) ([]pivot.Difference, error) { r
 
 // Check implements pivot.Contributor. A plan that switches FIPS mode is an error: switched on, a machine that was
 // not installed for it may not boot (the initramfs halts if it cannot check the kernel) and has keys that FIPS mode
-// forbids; switched off, it silently loses what it was installed for. The administrator's policy can permit it, unless a
-// MachineConfig is applied, whose spec.fips says otherwise. What the plan does not change is only a warning.
+// forbids; switched off, it silently loses what it was installed for. The administrator's policy can permit it, and so does
+// an image that brings fips=1, since it is built for that, unless a MachineConfig is applied, whose spec.fips says
+// otherwise. What the plan does not change is only a warning.
 func (f fipsMode) Check(plan pivot.Plan, _ []hostfiles.File) (warnings []string, err error) {
 	running, err := f.host.FIPS()
 	next := plan.Kargs.Final.FIPS()
@@ -56,7 +57,7 @@ func (f fipsMode) switches(plan pivot.Plan, on bool) (warnings []string, err err
 		return nil, err
 	}
 	what, byMachineConfig := switchesFIPS(on), plan.To().MachineConfig != pivot.MachineConfig{}
-	if !byMachineConfig && policy.Permits(argumentFIPS(on)) {
+	if !byMachineConfig && (policy.Permits(argumentFIPS(on)) || on && broughtByImage(plan)) {
 		return []string{"with the kernel arguments that are asked for, " + what}, nil
 	}
 	hint := map[bool]string{true: "leave out fips=1", false: "keep fips=1"}[on] +
@@ -65,6 +66,12 @@ func (f fipsMode) switches(plan pivot.Plan, on bool) (warnings []string, err err
 		hint += fmt.Sprintf("; if this machine is prepared for the change, put this line into %s: allow %s", kargs.PolicyPath, argumentFIPS(on))
 	}
 	return nil, fault.New(fault.Refused, "cannot use the kernel arguments: with them %s", what).WithHint("%s", hint)
+}
+
+// broughtByImage reports whether the arguments of a plan's image switch FIPS mode on.
+func broughtByImage(plan pivot.Plan) bool {
+	image := plan.To().Kargs.Image
+	return image != nil && image.Now.FIPS()
 }
 
 // NoteFIPS returns what to say about another deployment's kernel arguments that switch FIPS mode; "" if they do not.

@@ -7,6 +7,7 @@ import (
 
 	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/settings"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
@@ -46,7 +47,7 @@ func withFIPS(t *testing.T) *hostdir.Host {
 }
 
 // TestFIPSSwitched (D295): kernel arguments that switch FIPS mode are refused, whatever brings them, before the next boot
-// has changed; the administrator's policy can permit what no MachineConfig asks for.
+// has changed; the administrator's policy, or the image that has fips=1, can permit it where no MachineConfig is applied.
 func TestFIPSSwitched(t *testing.T) {
 	image := func(t *testing.T, h *hostdir.Host, text string) string {
 		t.Helper()
@@ -73,8 +74,16 @@ func TestFIPSSwitched(t *testing.T) {
 			h.Write(kargs.LegacyPath, []byte("ADD fips=1\n"))
 			return rebased(t, h, day2.Rebase{})
 		}, on},
-		{"image", false, func(t *testing.T, h *hostdir.Host) (string, error) {
+		{"permitted by an image", false, func(t *testing.T, h *hostdir.Host) (string, error) {
 			return rebased(t, h, day2.Rebase{Image: image(t, h, `kargs = ["fips=1"]`)})
+		}, ""},
+		{"image of the other mode", false, func(t *testing.T, h *hostdir.Host) (string, error) {
+			return rebased(t, h, day2.Rebase{Image: image(t, h, `kargs = ["fips=0"]`), Append: []string{"fips=1"}})
+		}, on},
+		{"image and MachineConfig", false, func(t *testing.T, h *hostdir.Host) (string, error) {
+			h.Write(settings.Path, []byte("image-kargs=apply\n"))
+			_, notes, err := apply(t, h, "  osImageURL: "+image(t, h, `kargs = ["fips=1"]`)+"\n  kernelArguments: [a=1]\n")
+			return notes, err
 		}, on},
 		{"image, and left out", false, func(t *testing.T, h *hostdir.Host) (string, error) {
 			return rebased(t, h, day2.Rebase{Image: image(t, h, `kargs = ["fips=1"]`), Delete: []string{"fips"}})
