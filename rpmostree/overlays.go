@@ -3,15 +3,14 @@ package rpmostree
 import (
 	"fmt"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 
-// overlaysPath is where libostree keeps further initramfs files, below /boot.
-const overlaysPath = "ostree/initramfs-overlays"
+// overlaysPath is where libostree keeps further initramfs files.
+const overlaysPath = "/boot/ostree/initramfs-overlays"
 
 // overlays returns the options that keep the initramfs files which the booted deployment has beside that of its image,
 // such as those of "rpm-ostree initramfs-etc". "ostree admin deploy" gives a deployment only those that it is told, and
@@ -25,8 +24,8 @@ func (e *Ostree) overlays(r pivot.Request, booted ostree.Deployment) (options []
 		return nil, fmt.Errorf("cannot keep the initramfs files of the boot entry: %w", err)
 	}
 	for _, name := range entry.Initrds {
-		if strings.HasPrefix(strings.TrimPrefix(path.Clean(name), "/boot"), "/"+overlaysPath+"/") {
-			options = append(options, "--overlay-initrd="+filepath.Join("/boot", overlaysPath, path.Base(name)))
+		if file := path.Join("/boot", strings.TrimPrefix(name, "/boot/")); path.Dir(file) == overlaysPath {
+			options = append(options, "--overlay-initrd="+file)
 		}
 	}
 	return options, nil

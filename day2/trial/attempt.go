@@ -67,11 +67,9 @@ func (c *Conductor) acceptFirstBoot(commit string) error {
 // written: the first boot writes the same journal right afterwards, and has another record if that fails, too. Before
 // it has that, the next boot proves the system again.
 func (c *Conductor) Keep(ctx context.Context) error {
-	if err := c.nothingStaged(); err != nil {
+	if _, err := c.markConfirmed(); err != nil {
 		return err
 	}
-	c.Progress.Content.Trial.Confirmed = true
-	_ = c.Progress.Keep()
 	return c.FinishKeep(ctx)
 }
 

@@ -38,17 +38,23 @@ func (c *Conductor) Confirm(ctx context.Context) error {
 }
 
 // keep makes the running system the default and ends its trial. It journals the confirmation
-// first, so that a boot after a crash knows about it, in either system; and before that, it makes sure
-// that the confirmation leads to this system.
+// first, so that a boot after a crash knows about it, in either system.
 func (c *Conductor) keep(ctx context.Context) error {
-	if err := c.nothingStaged(); err != nil {
-		return err
-	}
-	c.Progress.Content.Trial.Confirmed = true
-	if err := c.Progress.Keep(); err != nil {
+	unrecorded, err := c.markConfirmed()
+	if err := cmp.Or(err, unrecorded); err != nil {
 		return err
 	}
 	return c.settle(ctx)
+}
+
+// markConfirmed journals that the running system is confirmed, once it is sure that this leads to it. What is wrong with
+// the journal is returned as unrecorded.
+func (c *Conductor) markConfirmed() (unrecorded, err error) {
+	if err := c.nothingStaged(); err != nil {
+		return nil, err
+	}
+	c.Progress.Content.Trial.Confirmed = true
+	return c.Progress.Keep(), nil
 }
 
 // settle makes a confirmed system the default, and ends its trial.

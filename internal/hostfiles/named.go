@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -45,32 +44,23 @@ func CheckNamed(name string) error {
 
 // named follows the links at a name. It returns the path that is left, and the file there; nil if there is none yet.
 func named(name string) (at string, was *unix.Stat_t, err error) {
-	at = name
-	for range maxLinks {
-		var st unix.Stat_t
-		err := unix.Lstat(at, &st)
-		switch {
-		case errors.Is(err, unix.ENOENT):
-			return at, nil, nil
-		case err != nil:
-			return at, nil, err
-		case st.Mode&unix.S_IFMT == unix.S_IFREG:
-			return at, &st, nil
-		case st.Mode&unix.S_IFMT != unix.S_IFLNK:
-			return at, nil, ErrNotRegular
-		}
-		target, err := os.Readlink(at)
-		if err != nil {
-			return at, nil, err
-		}
-		if !filepath.IsAbs(target) {
-			dir, err := filepath.EvalSymlinks(filepath.Dir(at)) // ".." in the target is above the real directory
-			if err != nil {
-				return at, nil, err
-			}
-			target = filepath.Join(dir, target)
-		}
-		at = target
+	whole, err := filepath.Abs(name)
+	if err != nil {
+		return "", nil, err
 	}
-	return at, nil, unix.ELOOP
+	at, lacks, err := resolveIn("/", whole)
+	if errors.Is(err, fs.ErrNotExist) {
+		return lacks, nil, nil
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(at, &st); err != nil {
+		return "", nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return "", nil, ErrNotRegular
+	}
+	return at, &st, nil
 }

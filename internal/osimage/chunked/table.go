@@ -18,7 +18,7 @@ const (
 	maxAhead  = 4 << 20  // bytes that a parser may read ahead of what it has parsed
 	maxTotal  = 64 << 30 // bytes of all files; as much as a layer may unpack to
 	maxWindow = 32 << 20 // bytes of a frame's window; usual builders have 8 MiB, those of Debian 12 have 32
-
+	// usualWindow is the size up to which JSON is decompressed at once, in bytes: that of a usual builder's window.
 	usualWindow = 8 << 20
 )
 

@@ -98,9 +98,9 @@ func (r *report) targets() []target {
 	derived, plain := r.find("pivot", derivedImage), r.find("pivot", plainImage)
 	floor := func(image string) sample { return r.find("floor", image) }
 	files := func(image string) sample { return r.find(filesFloor, image) }
-	var again float64
+	var ofChanged float64
 	if updated.Wall > 0 {
-		again = ratio(updated.Fetched, r.image(updatedImage).New)
+		ofChanged = ratio(updated.Fetched, r.image(updatedImage).New)
 	}
 	targets := []target{
 		compared("legacy image, of podman's", 0.25, legacy, podman[legacyImage]),
@@ -117,7 +117,7 @@ func (r *report) targets() []target {
 		{What: "peak memory in MB, any image", Bound: 96, Value: peak / 1e6},
 		{What: "bytes handed to write(2), of the new objects'", Bound: 1.05, Value: handed},
 		{What: "bytes written, not updating, of the objects' blocks", Bound: 1.02, Value: written},
-		{What: "bytes fetched for the update, of the layers' that changed", Bound: 1.02, Value: again},
+		{What: "bytes fetched for the update, of the layers' that changed", Bound: 1.02, Value: ofChanged},
 	}
 	if i := r.find("pivot", chunkedImage); r.Link.Rate > 0 {
 		targets = append(targets, target{What: "wall time, chunked image, of the link's transfer", Bound: 1.05, Value: figures.Quotient(i.Wall, r.Link.transfer(i.Fetched))})
