@@ -81,7 +81,7 @@ func (w *world) measure(ctx context.Context, way way) (s sample, err error) {
 			return s, fmt.Errorf("%s: no end after %d boots", way.name, s.PowerOns)
 		}
 		s.PowerOns++
-		boot, err := m.Boot(ctx, vm.BootOptions{ExtraArgs: way.arguments(), Measure: marked})
+		boot, err := m.Boot(ctx, vm.BootOptions{ExtraArgs: way.arguments(), Measure: marked, Limits: patience()})
 		if err != nil {
 			return s, fmt.Errorf("%s: %w", way.name, err)
 		}
@@ -95,7 +95,28 @@ func (w *world) measure(ctx context.Context, way way) (s sample, err error) {
 	if err := s.add(); err != nil {
 		return s, w.explained(way, err, s)
 	}
-	return s, w.explained(way, s.check(w.want), s)
+	return s, w.explained(way, errors.Join(s.taken(way), s.check(w.want)), s)
+}
+
+// patience are the limits of a measured boot: an emulated podman that pulls an image of 300 MB is silent for minutes of
+// processor time.
+func patience() vm.Limits {
+	return vm.Limits{Idle: 20 * time.Minute, Spin: time.Hour, Total: 3 * time.Hour}
+}
+
+// taken returns an error if the machine went another way than the one that is measured: pivot then says why on the
+// console and in its journal, and the figures are those of the other way.
+func (s *sample) taken(way way) error {
+	if s.PowerOns == way.powerOns {
+		return nil
+	}
+	err := fmt.Errorf("it was not the way that was taken: %d power-ons, wanted %d", s.PowerOns, way.powerOns)
+	for _, line := range s.boots[0].Serial {
+		if committed(line.Text) {
+			return fmt.Errorf("%w (%s)", err, strings.TrimSpace(line.Text))
+		}
+	}
+	return err
 }
 
 // explained adds to an error where the console of the last boot is.

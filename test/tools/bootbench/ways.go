@@ -15,8 +15,9 @@ type way struct {
 	fsync   bool // with today's way: ostree makes the objects durable
 	targets []target
 
-	mode   settings.Mode
-	reboot settings.RebootMethod // "": the default
+	mode     settings.Mode
+	reboot   settings.RebootMethod // "": the default
+	powerOns int                   // how often the machine is powered on if the way is taken
 	enters bool                  // the way only works if B has the kernel, the initramfs and the arguments of A
 }
 
@@ -55,12 +56,12 @@ const (
 // ways returns all ways, today's first.
 func ways() []way {
 	return []way{
-		{name: todayName, today: true, fsync: true},
-		{name: todayNoFsync, today: true},
-		{name: "pivot-system", mode: settings.ModeSystem, targets: []target{{todayName, whole, 0.60}}},
-		{name: rebootName, mode: settings.ModeInitramfs, targets: []target{{todayName, whole, 0.45}}},
-		{name: kexecName, mode: settings.ModeInitramfs, reboot: settings.RebootKexec},
-		{name: enterName, mode: settings.ModeInitramfs, reboot: settings.RebootEnter, enters: true,
+		{name: todayName, today: true, fsync: true, powerOns: 2},
+		{name: todayNoFsync, today: true, powerOns: 2},
+		{name: "pivot-system", mode: settings.ModeSystem, powerOns: 2, targets: []target{{todayName, whole, 0.60}}},
+		{name: rebootName, mode: settings.ModeInitramfs, powerOns: 2, targets: []target{{todayName, whole, 0.45}}},
+		{name: kexecName, mode: settings.ModeInitramfs, reboot: settings.RebootKexec, powerOns: 1},
+		{name: enterName, mode: settings.ModeInitramfs, reboot: settings.RebootEnter, enters: true, powerOns: 1,
 			targets: []target{{todayName, whole, 0.35}, {rebootName, whole, 0.80}, {rebootName, latter, 0.60}}},
 	}
 }

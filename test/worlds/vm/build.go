@@ -34,8 +34,8 @@ type GuestSpec struct {
 	// OverlayB is added to B only, on top of Overlay, and to the tree that B's initramfs is
 	// made from.
 	OverlayB []TreeFile
-	// SameKernel gives B the same initramfs as A, if their releases and dracut modules are the same. Both
-	// then have one boot directory.
+	// SameKernel gives B the initramfs of A, the same file: B must be of A's release, and what OverlayB has for an
+	// initramfs is left out. Both then have one boot directory.
 	SameKernel bool
 }
 
@@ -146,8 +146,16 @@ func (c cache) buildVersion(ctx context.Context, v version, suite string, spec G
 	if v.successor {
 		overlay = slices.Concat(overlay, spec.OverlayB)
 	}
+	early := overlay
+	if spec.SameKernel {
+		early = spec.Overlay
+	}
 	v.sameKernel = spec.SameKernel
-	made, err := base.version(ctx, v, overlay, policy)
+	initramfs, err := base.initramfs(ctx, early)
+	if err != nil {
+		return build{}, err
+	}
+	made, err := base.version(ctx, v, initramfs, overlay, policy)
 	if err != nil {
 		return build{}, err
 	}

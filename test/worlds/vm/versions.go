@@ -35,14 +35,10 @@ type build struct {
 	policies              Policies // of its base
 }
 
-// version makes a version on top of the base system in the cache c. policy is the
+// version makes a version with an initramfs on top of the base system in the cache c. policy is the
 // SELinux policy that it has instead of the base's, or "".
-func (c cache) version(ctx context.Context, v version, overlay []TreeFile, policy string) (build, error) {
+func (c cache) version(ctx context.Context, v version, initramfs string, overlay []TreeFile, policy string) (build, error) {
 	key, err := v.key(overlay, policy)
-	if err != nil {
-		return build{}, err
-	}
-	initramfs, err := c.initramfs(ctx, overlay)
 	if err != nil {
 		return build{}, err
 	}
