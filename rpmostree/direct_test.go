@@ -13,12 +13,16 @@ import (
 	"machine-pivot/rpmostree"
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
+	"machine-pivot/test/worlds/ostreetree"
 )
 
-// TestDirect: one call makes and commits the deployment. Nothing is staged, and the running
-// system's /etc does not change.
+// TestDirect: one call makes and commits the deployment, and does not prune the repository. Nothing is staged, and the
+// running system's /etc does not change.
 func TestDirect(t *testing.T) {
 	h := hostdir.New(t)
+	repo := "--repo=" + filepath.Join(h.Physical(), "ostree/repo")
+	unreferenced, err := ostreetree.Ostree("commit", repo, "--orphan", "--tree=dir="+t.TempDir())
+	must(t, err)
 	e := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
 	r := request(t, h)
 	must(t, errors.Join(e.Preflight(t.Context(), pivot.Plan{}), e.Prepare(t.Context(), r)))
@@ -28,6 +32,9 @@ func TestDirect(t *testing.T) {
 	must(t, e.Commit(t.Context(), r))
 	if h.Read("/etc/new") != nil || !slices.Equal(h.Ostree.Calls, []string{"deploy"}) {
 		t.Errorf("calls %q, and the old system has %q", h.Ostree.Calls, h.Read("/etc/new"))
+	}
+	if _, err := ostreetree.Ostree("show", repo, strings.TrimSpace(unreferenced)); err != nil {
+		t.Errorf("the repository was pruned: %v", err)
 	}
 	h.Boot()
 	booted, err := h.Sysroot().Booted()
