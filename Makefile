@@ -45,14 +45,15 @@ TAGS := containers_image_openpgp,containers_image_docker_daemon_stub,containers_
 
 # Set in the environment, so that build, vet, staticcheck and tests see the same
 # code. The version below replaces Go's VCS stamp, with which the build fails if
-# git does not trust the checkout's owner.
+# git does not trust the checkout's owner. With -trimpath the programs are
+# reproducible, and programs, tests and other checkouts share Go's build cache.
 export CGO_ENABLED := 0
-export GOFLAGS := $(filter-out -tags=% -buildvcs=%,$(shell go env GOFLAGS)) -tags=$(TAGS) -buildvcs=false
+export GOFLAGS := $(filter-out -tags=% -buildvcs=% -trimpath,$(shell go env GOFLAGS)) -tags=$(TAGS) -buildvcs=false -trimpath
 VERSION ?= $(shell packaging/version.sh)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 
 build: completions manpages
-	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN)/ ./cmd/pivot ./cmd/pivotctl ./cmd/pivot-agent ./cmd/pivot-fleet
+	go build -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN)/ ./cmd/pivot ./cmd/pivotctl ./cmd/pivot-agent ./cmd/pivot-fleet
 
 # These run on the build host, regardless of the programs' platform.
 completions:

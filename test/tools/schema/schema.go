@@ -9,17 +9,24 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"machine-pivot/internal/api"
 )
 
-// Dir returns the directory of the schemas.
-func Dir() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "../../../docs/schema")
+// dir returns the directory of the schemas. Tests run in a directory of the checkout; the path of this file is of no use,
+// because they are built with -trimpath.
+func dir() (string, error) {
+	at, err := os.Getwd()
+	for ; err == nil; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
+			return filepath.Join(at, "docs/schema"), nil
+		} else if at == "/" {
+			return "", fmt.Errorf("cannot find the schemas: %w", err)
+		}
+	}
+	return "", err
 }
 
 // Validate validates a document against the schema of its kind. Properties that are not in the
@@ -53,8 +60,12 @@ func ValidateLines(kind api.Kind, text []byte) error {
 }
 
 func compile(kind api.Kind) (*jsonschema.Schema, error) {
+	schemas, err := dir()
+	if err != nil {
+		return nil, err
+	}
 	name := string(kind) + ".json"
-	text, err := os.ReadFile(filepath.Join(Dir(), name))
+	text, err := os.ReadFile(filepath.Join(schemas, name))
 	if err != nil {
 		return nil, err
 	}
