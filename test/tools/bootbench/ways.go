@@ -18,7 +18,7 @@ type way struct {
 	mode     settings.Mode
 	reboot   settings.RebootMethod // "": the default
 	powerOns int                   // how often the machine is powered on if the way is taken
-	enters bool                  // the way only works if B has the kernel, the initramfs and the arguments of A
+	enters   bool                  // the way only works if B has the kernel, the initramfs and the arguments of A
 }
 
 // target is the largest time that is wanted of a way, relative to that of another way.
