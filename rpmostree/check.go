@@ -101,17 +101,17 @@ func (e *Ostree) checkPrepared(ctx context.Context, r pivot.Request) error {
 	if err := e.checkObjects(ctx, staged.Target.Checksum, r); err != nil {
 		return err
 	}
-	if r, err = r.ForCommit(staged.Target.Checksum.String()); err != nil {
-		return err
-	}
 	booted, err := e.Sysroot.Booted()
 	if err != nil {
+		return err
+	}
+	if r, err = e.forDeployment(r, booted, staged.Target.Checksum); err != nil {
 		return err
 	}
 	if err := e.checkRefresh(ctx, booted, staged.Target.Checksum); err != nil {
 		return err
 	}
-	if err := e.checkEntries(booted, staged.Target.Checksum, r.Entries); err != nil {
+	if err := e.checkEntries(ctx, booted, staged.Target.Checksum, r.Entries); err != nil {
 		return err
 	}
 	return e.checkLabels(booted, staged, r)

@@ -32,15 +32,15 @@ func (e *Ostree) commitOnce(ctx context.Context, r pivot.Request) error {
 		return fault.New(fault.Unavailable, "somebody else changed what was staged: %w", err).
 			WithHint("stop what updates this host by itself (rpm-ostree status names it) and try again")
 	}
-	if r, err = r.ForCommit(staged.Target.Checksum.String()); err != nil {
-		return err
-	}
 	state, err := staged.Unlocked(r.Kargs)
 	if err != nil {
 		return err
 	}
 	booted, err := e.Sysroot.Booted()
 	if err != nil {
+		return err
+	}
+	if r, err = e.forDeployment(r, booted, staged.Target.Checksum); err != nil {
 		return err
 	}
 	onHost, err := os.OpenRoot(e.Sysroot.RunDir())
@@ -65,7 +65,7 @@ func (e *Ostree) commitOnce(ctx context.Context, r pivot.Request) error {
 		}
 		return e.labelLate(staged, unknown)
 	}
-	views, err := e.etcWith(booted, staged.Target.Checksum, r.Entries)
+	views, err := e.viewsFor(booted, staged.Target.Checksum, r.Entries)
 	if err != nil {
 		return err
 	}

@@ -81,17 +81,17 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 	if err := e.checkNeeds(ctx, r, booted); err != nil {
 		return err
 	}
-	if r, err = r.ForCommit(r.Commit); err != nil {
-		return err
-	}
 	commit, err := ostree.ParseChecksum(r.Commit)
 	if err != nil {
+		return err
+	}
+	if r, err = e.plain().forDeployment(r, booted, commit); err != nil {
 		return err
 	}
 	if err := e.plain().checkRefresh(ctx, booted, commit); err != nil {
 		return err
 	}
-	if err := e.plain().checkEntries(booted, commit, r.Entries); err != nil {
+	if err := e.plain().checkEntries(ctx, booted, commit, r.Entries); err != nil {
 		return err
 	}
 	return e.plain().checkLock()
@@ -108,7 +108,11 @@ func (e *Direct) commitOnce(ctx context.Context, r pivot.Request) error {
 	if err != nil {
 		return err
 	}
-	if r, err = r.ForCommit(r.Commit); err != nil {
+	commit, err := ostree.ParseChecksum(r.Commit)
+	if err != nil {
+		return err
+	}
+	if r, err = e.plain().forDeployment(r, booted, commit); err != nil {
 		return err
 	}
 	needs, err := e.needs(r, booted)
@@ -133,7 +137,7 @@ func (e *Direct) deploy(ctx context.Context, r pivot.Request, booted ostree.Depl
 	if err != nil {
 		return err
 	}
-	views, err := e.plain().etcWith(booted, commit, r.Entries)
+	views, err := e.plain().viewsFor(booted, commit, r.Entries)
 	if err != nil {
 		return err
 	}

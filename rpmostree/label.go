@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
@@ -154,15 +156,15 @@ func readLabels(root string, labels []labelled) error {
 	return nil
 }
 
-// madeFor returns file and its missing parent directories, bottom-up.
+// madeFor returns file and the directories above it that are missing, or are something else, bottom-up.
 func madeFor(root, file string) ([]string, error) {
 	made := []string{file}
 	for dir := path.Dir(file); ; dir = path.Dir(dir) {
-		_, err := os.Lstat(filepath.Join(root, dir))
+		info, err := os.Lstat(filepath.Join(root, dir))
 		switch {
-		case err == nil:
+		case err == nil && info.IsDir():
 			return made, nil
-		case !errors.Is(err, fs.ErrNotExist):
+		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR):
 			return nil, err
 		}
 		made = append(made, dir)

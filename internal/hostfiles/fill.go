@@ -30,7 +30,24 @@ func (o Overlay) fill() error {
 			return fmt.Errorf("cannot put %s: %w", f.Path, err)
 		}
 	}
+	for _, dir := range o.Carried {
+		if err := o.mark(root, dir); err != nil {
+			return fmt.Errorf("cannot mark %s: %w", dir, err)
+		}
+	}
 	return nil
+}
+
+// mark makes a FIFO in a directory. libostree's merge gives a directory of the next image owner and mode of the shown
+// one before it copies something that is only in the shown one, and then leaves out a FIFO: copy_modified_config_file
+// in its ostree-sysroot-deploy.c, since 2021.5.
+func (o Overlay) mark(root *os.Root, dir string) error {
+	at, err := o.dirOf(root, strings.TrimPrefix(dir, o.At+"/")+"/"+temporary, (*Dir).openOrMake)
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	return unix.Mknodat(int(at.file.Fd()), TemporaryName(), unix.S_IFIFO|0o600, 0)
 }
 
 // byFillOrder compares files by the order in which fill writes them. Removals are ordered from

@@ -16,6 +16,9 @@ type Overlay struct {
 	At    string // its path in the paths of Files, such as "/etc"
 	Image string // the directory with the image's version of Dir, for KindDefault; "" if there is none
 	Files []File // entries to add, replace or remove
+	// Carried are paths of directories in Files of which libostree's merge is to set owner and mode also
+	// where the next image has the directory. A FIFO in each makes it do that; the merge itself it passes over.
+	Carried []string
 }
 
 // WithOverlays calls work in a private mount namespace in which overlays with their

@@ -18,9 +18,9 @@ type Resolved struct {
 
 // UnresolvedError is the error for a path that the deployed system could not open: it leads in a circle, or
 // through a file.
-type UnresolvedError struct{ reason string }
+type UnresolvedError struct{ Reason string }
 
-func (e *UnresolvedError) Error() string { return e.reason }
+func (e *UnresolvedError) Error() string { return e.Reason }
 
 // Resolve finds the entry to which a path of a commit leads in the deployed system: links are followed in
 // each part of it, an absolute one begins at the root of the commit, and /etc is usr/etc. look finds an
