@@ -50,10 +50,13 @@ func (b *FirstBoot) tryOnce(ctx context.Context, ask *pivot.Ask, chosen settings
 
 // enter leads into the committed system.
 func (b *FirstBoot) enter(ctx context.Context, method settings.RebootMethod, ahead machine.Ahead) error {
-	if b.Progress.Content.Trial != nil {
-		return b.Fallback.Enter(ctx, b.Machine, method)
+	if b.Progress.Content.Trial == nil {
+		return b.EnterNext(ctx, ahead)
 	}
-	return b.EnterNext(ctx, ahead)
+	if err := b.AwaitOthers(ctx); err != nil {
+		return err
+	}
+	return b.Fallback.Enter(ctx, b.Machine, method)
 }
 
 // keep makes the running system the default, if it was entered once.

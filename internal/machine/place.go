@@ -34,19 +34,19 @@ func (m *Machine) Where() Place {
 	if m.Place != nil {
 		return m.Place
 	}
-	return System{}
+	return System{m}
 }
 
 // System is the started system. It accepts every decision.
-type System struct{}
+type System struct{ m *Machine }
 
 var _ Place = System{}
 
 // Accept implements pivot.Place.
 func (System) Accept(pivot.Decision, pivot.State) error { return nil }
 
-// Leave implements pivot.Place.
-func (System) Leave(context.Context) error { return nil }
+// Leave implements pivot.Place: a new deployment inherits /etc when the first boots of others have ended.
+func (s System) Leave(ctx context.Context) error { return s.m.AwaitOthers(ctx) }
 
 // Started implements Place.
 func (System) Started() bool { return true }

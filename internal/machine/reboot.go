@@ -39,8 +39,12 @@ func override(flag, setting string) string {
 
 // EnterNext leads into the committed system, by the first of the ways that can be taken. Without a reboot, the boot goes
 // on into it when this program has ended. Otherwise EnterNext requests the one reboot, and then blocks until systemd
-// stops this program, so that units ordered after it do not start.
+// stops this program, so that units ordered after it do not start. It enters nothing before the first boots of others
+// have ended (AwaitOthers).
 func (m *Machine) EnterNext(ctx context.Context, a Ahead) error {
+	if err := m.AwaitOthers(ctx); err != nil {
+		return err
+	}
 	possible := a.possible()
 	if possible[0].Method == settings.RebootEnter {
 		err := m.goOn(ctx, a.door)
