@@ -11,6 +11,7 @@ const Program = "/usr/bin/pivot"
 const (
 	FirstBoot      = "pivot-firstboot.service"   // runs a first boot
 	Live           = "pivot-live.service"        // ends a change of the running system that was interrupted
+	NICNames       = "pivot-nic-names.service"   // pins the names of network interfaces before a first boot
 	Project        = "pivot-project.service"     // projects entries outside of /etc during boot
 	Slot           = "pivot-slot.service"        // releases a FleetLock slot
 	StaticPods     = "pivot-static-pods.service" // writes static pods
@@ -20,7 +21,7 @@ const (
 
 // Own returns the names of all these units.
 func Own() []string {
-	return []string{FirstBoot, Live, Project, Slot, StaticPods, StaticPodsPath, Trial}
+	return []string{FirstBoot, Live, NICNames, Project, Slot, StaticPods, StaticPodsPath, Trial}
 }
 
 // Files holds the units, and the drop-ins in a directory for each unit that they

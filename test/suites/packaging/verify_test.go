@@ -38,6 +38,19 @@ var surroundings = map[string]string{
 	"system.slice":                            unit("DefaultDependencies=no"),
 	"-.slice":                                 unit("DefaultDependencies=no"),
 	"systemd-networkd-wait-online.service":    service("Before=network-online.target"),
+	// Of systemd and Fedora CoreOS.
+	"coreos-ignition-firstboot-complete.service": service("RequiresMountsFor=/boot"),
+	"systemd-machine-id-commit.service":          service("DefaultDependencies=no", "Before=shutdown.target", "After=local-fs.target first-boot-complete.target"),
+	"first-boot-complete.target":                 unit(),
+	"coreos-update-ca-trust.service":             service("Before=first-boot-complete.target", "Wants=first-boot-complete.target"),
+	// Of distributions of Kubernetes that run a kubelet.
+	"k3s.service":           service("After=network-online.target"),
+	"k3s-agent.service":     service("After=network-online.target"),
+	"rke2-server.service":   service("After=network-online.target"),
+	"rke2-agent.service":    service("After=network-online.target"),
+	"k0scontroller.service": service("After=network-online.target"),
+	"k0sworker.service":     service("After=network-online.target"),
+	"microshift.service":    service("After=network-online.target crio.service"),
 }
 
 func unit(lines ...string) string {
@@ -51,18 +64,28 @@ func service(lines ...string) string {
 // verify lets systemd-analyze verify units in a root that has only the units and programs in it.
 func verify(t *testing.T, dest string, around map[string]string, units ...string) {
 	t.Helper()
+	if out := analyze(t, dest, around, units...); out != "" {
+		t.Errorf("systemd-analyze verify:\n%s", out)
+	}
+}
+
+// analyze returns what systemd-analyze says about units; "" if it finds nothing wrong.
+func analyze(t *testing.T, dest string, around map[string]string, units ...string) string {
+	t.Helper()
 	need.Program(t, "systemd-analyze")
 	for name, text := range around {
 		write(t, filepath.Join(dest, "usr/lib/systemd/system", name), text, 0o644)
 	}
-	for _, program := range []string{"true", "systemctl", "pivot"} {
+	for _, program := range []string{"true", "systemctl", "pivot", "nmstatectl"} {
 		write(t, filepath.Join(dest, "usr/bin", program), "#!/bin/true\n", 0o755)
 	}
 	// man=no, because the man pages are not installed on this host. The root excludes the host's units.
 	args := append([]string{"verify", "--root=" + dest, "--man=no", "--recursive-errors=yes"}, units...)
-	if out, err := command(t, ".", nil, "systemd-analyze", args...).CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	out, err := command(t, ".", nil, "systemd-analyze", args...).CombinedOutput()
+	if err != nil && len(out) == 0 {
+		return err.Error()
 	}
+	return string(out)
 }
 
 // TestUnits verifies the units, installed and enabled, among those of an OpenShift host.
@@ -78,11 +101,58 @@ func TestUnits(t *testing.T) {
 	verify(t, dest, surroundings, append(units, "multi-user.target")...)
 }
 
+// TestFirstBootIsOrdered: systemd starts pivot-firstboot.service after the units that end the first boots of others, and
+// before those that need its result, kubelet in all its units above all. If one of them were ordered the other way round,
+// there would be a cycle.
+func TestFirstBootIsOrdered(t *testing.T) {
+	for other, wrong := range map[string]string{
+		"coreos-ignition-firstboot-complete.service": "After",
+		"systemd-machine-id-commit.service":          "After",
+		"first-boot-complete.target":                 "After",
+		"coreos-update-ca-trust.service":             "After",
+		"pivot-nic-names.service":                    "After",
+		"kubelet.service":                            "Before",
+		"k3s.service":                                "Before",
+		"k3s-agent.service":                          "Before",
+		"rke2-server.service":                        "Before",
+		"rke2-agent.service":                         "Before",
+		"k0scontroller.service":                      "Before",
+		"k0sworker.service":                          "Before",
+		"microshift.service":                         "Before",
+		"machine-config-daemon-firstboot.service":    "Before",
+		"nodeip-configuration.service":               "Before",
+	} {
+		t.Run(other, func(t *testing.T) {
+			dest := t.TempDir()
+			put := func(name, text string) { write(t, filepath.Join(dest, "usr/lib/systemd/system", name), text, 0o644) }
+			put("pivot-firstboot.service", string(read(t, filepath.Join(root, "systemd-units/pivot-firstboot.service"))))
+			put("pivot-nic-names.service", string(read(t, filepath.Join(root, "systemd-units/pivot-nic-names.service"))))
+			put(other+".d/wrong.conf", "[Unit]\n"+wrong+"=pivot-firstboot.service\nWants=pivot-firstboot.service systemd-machine-id-commit.service firstboot-osupdate.target\n")
+			if out := analyze(t, dest, surroundings, other); !strings.Contains(out, "ordering cycle") {
+				t.Errorf("%s=pivot-firstboot.service in %s is no ordering cycle:\n%s", wrong, other, out)
+			}
+		})
+	}
+}
+
+// TestKubeletIsHeld: each unit that runs a kubelet requires the first boot, by the same drop-in.
+func TestKubeletIsHeld(t *testing.T) {
+	held := string(read(t, filepath.Join(root, "systemd-units/kubelet.service.d/10-pivot-firstboot.conf")))
+	if !strings.HasSuffix(held, "[Unit]\nRequires=pivot-firstboot.service\nAfter=pivot-firstboot.service\n") {
+		t.Errorf("kubelet.service has the drop-in\n%s", held)
+	}
+	for _, unit := range []string{"crio", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "k0scontroller", "k0sworker", "microshift"} {
+		if text := string(read(t, filepath.Join(root, "systemd-units", unit+".service.d/10-pivot-firstboot.conf"))); text != held {
+			t.Errorf("%s.service has another drop-in:\n%s", unit, text)
+		}
+	}
+}
+
 // TestUnitExposure checks that the exposure level of each unit, as "systemd-analyze security" rates it
 // from 0 to 10, is not above a maximum. The boot tests run the units with all settings that lower it.
 // pivot-trial.service may have more, because it runs the administrator's commands.
 func TestUnitExposure(t *testing.T) {
-	for unit, most := range map[string]float64{"pivot-firstboot.service": 6.5, "pivot-live.service": 4.8, "pivot-project.service": 3, "pivot-trial.service": 8.6, "pivot-slot.service": 6, "pivot-static-pods.service": 2.8} {
+	for unit, most := range map[string]float64{"pivot-firstboot.service": 6.5, "pivot-live.service": 4.8, "pivot-nic-names.service": 5.1, "pivot-project.service": 3, "pivot-trial.service": 8.6, "pivot-slot.service": 6, "pivot-static-pods.service": 2.8} {
 		t.Run(unit, func(t *testing.T) { checkExposure(t, unit, most) })
 	}
 }

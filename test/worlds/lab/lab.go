@@ -108,7 +108,7 @@ func Install(ctx context.Context, source, dest string, further ...string) ([]vm.
 	targets := append([]string{"build", "install-host"}, further...)
 	for _, argv := range [][]string{
 		append([]string{"make", "-s", "-C", source, "DESTDIR=" + dest, "BIN=" + dest + builtSuffix}, targets...),
-		{"systemctl", "-q", "--root=" + dest, "preset", "pivot-firstboot.service", "pivot-live.service", "pivot-project.service", "pivot-slot.service", "pivot-static-pods.service", "pivot-static-pods.path", "pivot-trial.service"},
+		{"systemctl", "-q", "--root=" + dest, "preset", "pivot-firstboot.service", "pivot-live.service", "pivot-nic-names.service", "pivot-project.service", "pivot-slot.service", "pivot-static-pods.service", "pivot-static-pods.path", "pivot-trial.service"},
 	} {
 		if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("cannot install pivot: %w\n%s", err, out)
