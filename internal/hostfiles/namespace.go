@@ -8,6 +8,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/fault"
 )
 
 // InNamespace calls work on a thread with a private mount namespace, whose mounts are
@@ -46,10 +48,50 @@ func EnterNamespace() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("cannot make a private mount namespace: %w", err)
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	err := makePrivate()
+	if errors.Is(err, unix.EINVAL) {
+		if err = bindRoot(); err == nil {
+			err = makePrivate()
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("cannot make the mounts private: %w", err)
 	}
 	return nil
+}
+
+func makePrivate() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }
+
+// bindRoot makes the root directory of the calling thread, which is in a mount namespace of its own, a mount point: only
+// of those the propagation can be changed, and the root of a chroot need not be one. The copy of the mounts is attached
+// at /proc, since the mount at the root's own place is outside, and may be shared with other namespaces.
+func bindRoot() error {
+	without := func(err error) error {
+		return fault.New(fault.Refused, "the root directory is no mount point, as in a chroot: %w", err).
+			WithHint("make it one from outside: mount --bind DIR DIR, and mount /proc below it")
+	}
+	tree, err := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return without(err)
+	}
+	defer unix.Close(tree)
+	if err := unix.Mount("", "/proc", "", unix.MS_PRIVATE, ""); err != nil {
+		return without(err)
+	}
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, "/proc", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return without(err)
+	}
+	dir, err := unix.Getwd()
+	if err == nil {
+		err = unix.Fchdir(tree)
+	}
+	if err == nil {
+		err = unix.Chroot(".")
+	}
+	if err == nil {
+		err = unix.Chdir(dir)
+	}
+	return err
 }
 
 // RemountWritable makes a read-only mount writable. It fails if the file system itself
