@@ -27,7 +27,8 @@ func waitCommand() *cobra.Command {
 		Short: "Wait until the transaction is done, committed or failed",
 		Long: "Wait until the transaction is done, committed or failed. With --for committed, a transaction that is done\n" +
 			"ends the wait, too. The exit status is 3 if the transaction fails or is interrupted while another phase\n" +
-			"is waited for, and 69 on a timeout. Each step is reported when it begins.",
+			"is waited for, or if nothing is under way that could reach the phase, and 69 on a timeout. Each step is\n" +
+			"reported when it begins.",
 		Example: "  pivot wait --timeout 30m\n  pivot wait --for committed",
 		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
 			ctx := cmd.Context()
@@ -36,13 +37,26 @@ func waitCommand() *cobra.Command {
 				ctx, cancel = context.WithTimeout(ctx, timeout)
 				defer cancel()
 			}
-			printed := ""
-			return waitFor(ctx, pivot.Phase(phase), m.Status, func(s status.Status) {
-				if text := summary(s); text != printed && !flags.quiet {
-					printed = text
+			say := func(text string) {
+				if !flags.quiet {
 					fmt.Fprintln(cmd.ErrOrStderr(), "pivot: "+text)
 				}
-			})
+			}
+			printed := ""
+			report := func(s status.Status) {
+				if text := summary(s); text != printed {
+					printed = text
+					say(text)
+				}
+			}
+			atRest := func(s status.Status) bool {
+				rests := m.AtRest(s)
+				if rests {
+					say("nothing is under way that leads to phase " + phase)
+				}
+				return rests
+			}
+			return waitFor(ctx, pivot.Phase(phase), m.Status, report, atRest)
 		}),
 	}
 	flags.addRoot(cmd)
@@ -52,10 +66,10 @@ func waitCommand() *cobra.Command {
 	return cmd
 }
 
-// waitFor reads the status until it has the wanted phase, or the transaction has ended. A command
-// that has failed while it was waited for counts as such, even if the machine is still in the wanted
-// phase.
-func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context) (status.Status, error), report func(status.Status)) error {
+// waitFor reads the status until it has the wanted phase, or the transaction has ended, or nothing is under way (atRest)
+// that could lead there: nobody waits without end for what nobody does. A command that has failed while it was waited for
+// counts as such, even if the machine is still in the wanted phase.
+func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context) (status.Status, error), report func(status.Status), atRest func(status.Status) bool) error {
 	ran := false
 	for {
 		s, err := look(ctx)
@@ -70,6 +84,8 @@ func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context)
 		case reached && !(ran && s.Failed()):
 			return nil
 		case reached, ended(s.Phase), s.Failed() && s.LastCommand.Error.Permanent:
+			return cli.ExitStatus(exitTransactionFailed)
+		case atRest(s):
 			return cli.ExitStatus(exitTransactionFailed)
 		}
 		ran = ran || s.LastCommand != nil && s.LastCommand.Result == status.ResultRunning
