@@ -1,7 +1,7 @@
 package day2
 
 import (
-	"runtime"
+	"strings"
 
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/hostfiles"
@@ -17,10 +17,12 @@ import (
 
 // Between returns what Apply would change, judged by rules, on a machine that matches one
 // MachineConfig to make it match another. Kernel arguments are judged by policy. It needs no machine.
-// leftOut names the differences that only an installation can change. The plan has the form of Apply's, so
-// that users and programs know one format; it says "create" where an image may have a default.
+// leftOut names the differences that only an installation can change: the plan has the rest, and notes that Apply by
+// default refuses all. The plan has the form of Apply's, so that users and programs know one format; it says "create"
+// where an image may have a default. The machine that this runs on has no part in it: what depends on an architecture is
+// not checked.
 func Between(from, to Config, rules disruption.Rules, policy kargs.Policy) (plan pivot.Plan, leftOut []string, report problem.Report, err error) {
-	host := mcfile.Host{CheckImage: imageref.Check, Policy: &policy, Architecture: runtime.GOARCH}
+	host := mcfile.Host{CheckImage: imageref.Check, Policy: &policy}
 	had, unused := mcfile.ReadApplied(from.File, from.Data, host)
 	if had == nil {
 		return plan, nil, unused, nil
@@ -45,6 +47,10 @@ func Between(from, to Config, rules disruption.Rules, policy kargs.Policy) (plan
 	plan = plan.WithDrain(rules, func(path string) (before, after []byte, err error) {
 		return pivot.ContentOf(had.Entries, path), pivot.ContentOf(desired.Entries, path), nil
 	})
+	if len(desired.LeftOut) > 0 {
+		plan.Notes = append(plan.Notes, "pivot apply refuses this MachineConfig, because only an installation can change "+strings.Join(desired.LeftOut, ", ")+
+			"; with --unsupported=warn it applies the rest")
+	}
 	return plan, desired.LeftOut, report, err
 }
 

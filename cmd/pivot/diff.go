@@ -32,7 +32,8 @@ func diffCommand() *cobra.Command {
 		Long: "Show what apply would change on a machine that matches the MachineConfig OLD, to make it match NEW:\n" +
 			"the effective differences, whether they need a reboot and why, and which services would be\n" +
 			"reloaded or restarted. No machine is needed or examined: image defaults, links of units and the\n" +
-			"images that tags name are unknown. A file - is standard input.",
+			"images that tags name are unknown. A file - is standard input. Settings that only an installation can\n" +
+			"change are left out, with a note that apply refuses them by default.",
 		Example: "  pivot diff worker-old.yaml worker-new.yaml\n  pivot diff --rules disruption.yaml --exit-code worker-old.yaml worker-new.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "-" && args[1] == "-" {
