@@ -88,12 +88,21 @@ type refusal struct {
 	Hint    string `json:"hint"`
 }
 
-func refusalOf(image *osimage.Opened) *refusal {
-	err := image.Refusal()
+func refusalOf(err error) *refusal {
 	if err == nil {
 		return nil
 	}
 	return &refusal{err.Error(), fault.HintOf(err)}
+}
+
+// noHosts returns an error for an image that is no host's: it has none of the labels by which images of all formats are
+// known. Only an import shows that one without labels has a repository all the same, so an import does not look at them.
+func noHosts(image *osimage.Opened) error {
+	if image.Format != osimage.Unknown {
+		return nil
+	}
+	return fault.New(fault.BadInput, "cannot use image %s as a host's: none of its labels says that it is one", image.Reference).
+		WithHint("name an image of a host (bootc, rpm-ostree); whether this one has an ostree repository all the same, pivot image import finds out")
 }
 
 func imageInspectCommand() *cobra.Command {
@@ -104,7 +113,7 @@ func imageInspectCommand() *cobra.Command {
 		Short: "Show format, commit, version, base and layers of an OS image",
 		Long: "Show format, commit, version, base and layers of an OS image. No layer is fetched.\n" +
 			"What is known only from the content, such as SELinux policy and kernel arguments, is shown if the image\n" +
-			"is in the repository: see pivot image import.",
+			"is in the repository: see pivot image import. The exit status is 65 if the image is no host's.",
 		Example: "  pivot image inspect registry.example/os:4.20\n" +
 			"  pivot image inspect oci-archive:/run/media/os.tar -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -116,7 +125,8 @@ func imageInspectCommand() *cobra.Command {
 				return err
 			}
 			defer image.Close()
-			found := inspected{Image: image.Image, Refused: refusalOf(image)}
+			other := noHosts(image)
+			found := inspected{Image: image.Image, Refused: refusalOf(cmp.Or(image.Refusal(), other))}
 			found.Imported, err = contentOf(image, flags.root, repoPath)
 			if err != nil && repoPath != "" {
 				return err
@@ -124,7 +134,7 @@ func imageInspectCommand() *cobra.Command {
 			if err != nil { // not requested explicitly
 				flags.noteTo(cmd)("cannot look for the image in the machine's repository: " + err.Error())
 			}
-			return flags.Write(cmd.OutOrStdout(), found, func(w io.Writer) {
+			err = flags.Write(cmd.OutOrStdout(), found, func(w io.Writer) {
 				printImage(w, found.Image)
 				if r := found.Refused; r != nil {
 					fmt.Fprintf(w, "refused    %s\n           %s\n", printable.Line(r.Message), printable.Line(r.Hint))
@@ -133,6 +143,7 @@ func imageInspectCommand() *cobra.Command {
 					printContent(w, *found.Imported)
 				}
 			})
+			return cmp.Or(err, other)
 		},
 	}
 	flags.add(cmd, api.Image)

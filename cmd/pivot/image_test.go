@@ -31,8 +31,8 @@ func TestImageScripts(t *testing.T) {
 	testscript.Run(t, params)
 }
 
-// prepareImages creates a script's files: os and damaged, OCI layouts of a legacy image; and
-// repo, seen, narrow, dumb and empty, bare repositories. Variables describe the image, and
+// prepareImages creates a script's files: os and damaged, OCI layouts of a legacy image; other, one of
+// an image that is no host's; and repo, seen, narrow, dumb and empty, bare repositories. Variables describe the image, and
 // $IMAGE is the same image in a registry.
 func prepareImages(env *testscript.Env) error {
 	img, err := legacyImage(env)
@@ -47,6 +47,13 @@ func prepareImages(env *testscript.Env) error {
 		if err != nil {
 			return err
 		}
+	}
+	other, err := layout.Write(filepath.Join(env.WorkDir, "other"), empty.Index)
+	if err == nil {
+		err = other.AppendImage(empty.Image)
+	}
+	if err != nil {
+		return err
 	}
 	for _, name := range []string{"repo", "seen", "narrow", "dumb", "empty"} {
 		if _, err := ostreetree.Ostree("init", "--mode=bare", "--repo="+filepath.Join(env.WorkDir, name)); err != nil {
