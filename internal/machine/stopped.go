@@ -20,10 +20,27 @@ func (m *Machine) ExplainStop(ctx context.Context, err error) error {
 	if !Stopped(ctx, err) {
 		return err
 	}
+	when := "before"
 	if m.Progress.Content.Phase == pivot.PhaseCommitted {
-		return fault.New(fault.Unavailable, "stopped after the commit: %w", context.Cause(ctx)).
-			WithHint("the new system is committed: the next boot starts it, whoever reboots the machine; pivot rollback takes it back")
+		when = "after"
 	}
-	return fault.New(fault.Unavailable, "stopped before the commit: %w", context.Cause(ctx)).
-		WithHint("the next boot is the running system, unchanged; what was pulled completely is kept, and the same command continues from there")
+	return fault.New(fault.Unavailable, "stopped %s the commit: %w", when, context.Cause(ctx)).WithHint("%s", m.afterStop())
+}
+
+// afterStop says what the next boot starts and how to continue. What the next boot starts is read from the boot entries:
+// the journal may be of an earlier run, and somebody may have changed them since.
+func (m *Machine) afterStop() string {
+	committed := m.Progress.Content.Phase == pivot.PhaseCommitted
+	state, err := m.Host.Systems()
+	switch {
+	case err != nil:
+		return "pivot status shows what the next boot starts; the same command continues"
+	case committed && state.Pending():
+		return "the new system is committed: the next boot starts it, whoever reboots the machine; pivot rollback takes it back"
+	case committed:
+		return "the next boot starts the running system, deployment " + state.Booted.ID() + "; the same command finds out what is missing"
+	case state.Pending():
+		return "the next boot starts deployment " + state.Default.ID() + ", as before this command; what was pulled completely is kept, and the same command continues from there"
+	}
+	return "the next boot is the running system, unchanged; what was pulled completely is kept, and the same command continues from there"
 }
