@@ -5,6 +5,7 @@
 # sweep    all crashes: all pairs, each system call, 2,900 power cuts; takes hours
 # check    gofmt, go vet, staticcheck
 # fuzz     each fuzz target for FUZZTIME
+# mutants  small changes in the code, each of which a test should notice; docs/testing.md. MUTANTS="-n 25 -seed 7 ./kargs" for others
 # test-host  first boots on a real system: IMAGE is its disk or a directory with its files, OSIMAGE the image to pivot to; docs/testing.md
 # demo     a complete first boot in QEMU, shown as it happens
 # demo-enter  a first boot in QEMU without a reboot, shown as it happens
@@ -26,7 +27,7 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build completions manpages test unit nightly sweep check fuzz demo demo-enter cluster-demo test-host bench bench-check bench-boot reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
+.PHONY: build completions manpages test unit nightly sweep check fuzz mutants demo demo-enter cluster-demo test-host bench bench-check bench-boot reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
 .NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
@@ -87,6 +88,7 @@ unit:
 nightly: FUZZTIME = 30s
 nightly: deps fuzz
 	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/suites/rules ./test/suites/packaging ./test/suites/agent ./test/suites/fleet ./internal/cluster/admission ./test/worlds/vm ./test/worlds/rush ./test/suites/e2e ./test/tools/clusterdemo ./test/tools/bootbench ./test/tools/bench | $(LONGER)
+	@$(MAKE) mutants
 	@$(MAKE) sweep
 
 # At the end it prints one line for each part with what was tried.
@@ -112,6 +114,14 @@ fuzz:
 	     out=$$(go test -vet=off -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s $$(dirname $$file) 2>&1) || \
 	       { echo "$$target: $$out"; exit 1; }; \
 	   done; done
+
+# The second list is of the tests of other packages that judge a change which its own package's tests do not notice.
+CORE = ./kargs ./pivot ./rpmostree ./day2/... ./internal/hostfiles ./internal/pinning ./internal/pods ./internal/projection \
+  ./internal/ostree ./internal/osimage/merge ./internal/cluster/node ./internal/cluster/rollout ./internal/cluster/admission
+JUDGES = ./test/worlds/crash ./internal/osimage ./cmd/pivot ./test/suites/fleet ./test/suites/stories
+MUTANTS ?= -n 10 -seed $(shell date -u +%Y%m%d) $(CORE)
+mutants: deps controlplane
+	@export TMPDIR=$$(go run ./test/tools/tmpdir); go run ./test/tools/mutants -suites "$(JUDGES)" $(MUTANTS)
 
 demo: deps
 	@go run ./test/tools/demo
