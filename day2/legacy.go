@@ -23,7 +23,7 @@ const rebootNeededPath = "/run/pivot/reboot-needed"
 func (r *Rebase) legacyFile(path string) (string, error) {
 	text, err := hostfiles.ReadSettings(r.Host.Root, path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fault.New(fault.BadInput, "cannot read what is asked for: %w", err).WithHint("correct or remove the file, which a tool of older releases reads, too")
+		return "", fault.New(fault.BadInput, "cannot read what is asked for in %s: %w", path, err).WithHint("correct or remove the file, which a tool of older releases reads, too")
 	}
 	return strings.TrimSpace(string(text)), nil
 }

@@ -79,6 +79,7 @@ func TestApply(t *testing.T) {
 		{name: "another default size", booted: "default_hugepagesz=2M rw", new: "default_hugepagesz=1G hugepagesz=1G hugepages=4",
 			final: "rw default_hugepagesz=1G hugepagesz=1G hugepages=4", appended: "default_hugepagesz=1G hugepagesz=1G hugepages=4", gone: "default_hugepagesz=2M"},
 		{name: "crash kernels high and low", booted: "crashkernel=1G,high crashkernel=64M,low rw", old: "crashkernel=1G,high", new: "crashkernel=2G,high", final: "crashkernel=64M,low rw crashkernel=2G,high", appended: "crashkernel=2G,high", gone: "crashkernel=1G,high"},
+		{name: "a crash kernel that is high without a size is another kind", booted: "crashkernel=1G crashkernel=,high", new: "crashkernel=1G", final: "crashkernel=1G crashkernel=,high"},
 		{name: "one of two that ask for the same", booted: "nosmt rw", old: "nosmt nosmt", new: "nosmt", final: "nosmt rw"},
 		{name: "the same twice is once", booted: "rw", new: "nosmt nosmt", final: "rw nosmt", appended: "nosmt"},
 		{name: "old goes, each instance", booted: "a=1 rw a=1", old: "a=1", final: "rw", gone: "a=1 a=1"},

@@ -1,9 +1,11 @@
 package pivot_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/hostfiles"
@@ -69,5 +71,19 @@ units:
 	unchanged, err := pivot.Diff(pivot.State{}, pivot.Target{})
 	if plan := unchanged.Judged(rules, other); err != nil || plan.Reboots != 0 || len(plan.Needs) > 0 {
 		t.Errorf("nothing changes: %+v, %v", plan, err)
+	}
+}
+
+// TestCheckLive: what the checks of a commit refuse is refused also for a change of the running system.
+func TestCheckLive(t *testing.T) {
+	refused := errors.New("refused")
+	for _, want := range []error{nil, refused} {
+		c := pivot.Converger{
+			Progress: &pivot.Progress{Journal: pivot.JournalIn(t.TempDir()), Emit: func(pivot.Event) {}, Now: time.Now},
+			Checks:   []pivot.Check{func(pivot.Plan) error { return want }},
+		}
+		if err := c.CheckLive(pivot.Plan{}); !errors.Is(err, want) {
+			t.Errorf("error %v, want %v", err, want)
+		}
 	}
 }

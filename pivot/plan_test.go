@@ -2,6 +2,7 @@ package pivot_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -174,5 +175,67 @@ func TestProveLooksAtTheRunningKernel(t *testing.T) {
 	got := pivot.Prove(state, target)
 	if len(got) != 1 || !strings.Contains(got[0], "running kernel") {
 		t.Errorf("Prove = %q, want that the running kernel lacks nosmt", got)
+	}
+}
+
+// TestNotesOfOthers: a deployment that waits is named in the plan, and whether its image stays.
+func TestNotesOfOthers(t *testing.T) {
+	other := pivot.Deployment{Stateroot: "os", Commit: "cafe", Image: image(imageB)}
+	for name, c := range map[string]struct {
+		change func(s *pivot.State)
+		want   []string
+	}{
+		"none":        {func(*pivot.State) {}, nil},
+		"the default": {func(s *pivot.State) { s.Default = other }, []string{"deployment " + other.ID() + " is pending and will be replaced"}},
+		"staged": {func(s *pivot.State) {
+			s.Default = other
+			s.Default.Staged = true
+		}, []string{"deployment " + other.ID() + " is staged and will be replaced; its image, " + imageB + ", stays in the repository until the next change"}},
+		"locked": {func(s *pivot.State) { s.HeldBack = &other }, []string{"deployment " + other.ID() + " is staged and locked, as by bootc upgrade --download-only, and will be dropped; its image, " + imageB + ", stays in the repository until the next change"}},
+	} {
+		state := stateA()
+		c.change(&state)
+		plan, err := pivot.Diff(state, pivot.Target{Image: image("registry.example/os@sha256:cccc")})
+		if err != nil || !slices.Equal(plan.Notes, c.want) {
+			t.Errorf("%s: %q, %v", name, plan.Notes, err)
+		}
+	}
+}
+
+// TestFailures: what users may change at any time is drift and no failure, by each of the reasons alone.
+func TestFailures(t *testing.T) {
+	file := hostfiles.NewFile("/etc/x", 0o644, []byte("x")).Entry
+	with := func(change func(e *hostfiles.Entry)) hostfiles.Entry {
+		e := file
+		change(&e)
+		return e
+	}
+	for name, c := range map[string]struct {
+		want  hostfiles.Entry
+		users bool // the directory is theirs
+		fails bool
+	}{
+		"root's":                   {file, false, true},
+		"in a directory of theirs": {file, true, false},
+		"of a user":                {with(func(e *hostfiles.Entry) { e.UID = 1 }), false, false},
+		"of a named user":          {with(func(e *hostfiles.Entry) { e.User = "core" }), false, false},
+		"of a group":               {with(func(e *hostfiles.Entry) { e.GID = 1 }), false, true},
+		"a group may write":        {with(func(e *hostfiles.Entry) { e.GID, e.Mode = 1, 0o664 }), false, false},
+		"a named group may write":  {with(func(e *hostfiles.Entry) { e.Group, e.Mode = "wheel", 0o664 }), false, false},
+		"root's group may write":   {with(func(e *hostfiles.Entry) { e.Mode = 0o664 }), false, true},
+		"all may write":            {with(func(e *hostfiles.Entry) { e.Mode = 0o646 }), false, false},
+		"a link":                   {hostfiles.NewLink("/etc/x", "y").Entry, false, true},
+		"a link that all may write": {with(func(e *hostfiles.Entry) {
+			*e = hostfiles.NewLink("/etc/x", "y").Entry
+			e.Mode = 0o777
+		}), false, true},
+	} {
+		state := stateA()
+		state.Etc = pivot.Etc{Entries: map[string]hostfiles.Entry{}, Users: map[string]bool{"/etc/x": c.users},
+			Accounts: hostfiles.Accounts{Users: map[string]int{"core": 1}, Groups: map[string]int{"wheel": 1}}}
+		target := pivot.Target{Entries: []hostfiles.Entry{c.want}}
+		if got := pivot.Failures(state, target); len(got) > 0 != c.fails || len(pivot.Prove(state, target)) == 0 {
+			t.Errorf("%s: failures %q", name, got)
+		}
 	}
 }

@@ -71,25 +71,32 @@ func run(t *testing.T, fail map[string][]error) (*script, *pivot.Progress, error
 // runTo is run for a target.
 func runTo(t *testing.T, target pivot.Target, fail map[string][]error) (*script, *pivot.Progress, error) {
 	t.Helper()
+	s := &script{fail: fail}
+	err := s.runWith(t, target, func(*pivot.Transaction) {})
+	return s, s.progress, err
+}
+
+// runWith runs a transaction that is changed before.
+func (s *script) runWith(t *testing.T, target pivot.Target, change func(tr *pivot.Transaction)) error {
+	t.Helper()
 	clock := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	now := func() time.Time { clock = clock.Add(time.Second); return clock }
-	progress := &pivot.Progress{
+	s.progress = &pivot.Progress{
 		Journal: pivot.JournalIn(t.TempDir()), Emit: func(pivot.Event) {}, Now: now,
 	}
-	s := &script{fail: fail, progress: progress}
-	tr := pivot.Transaction{Images: s, Engine: s, Progress: progress, Retry: retry.Policy{
+	tr := pivot.Transaction{Images: s, Engine: s, Progress: s.progress, Retry: retry.Policy{
 		First: time.Second, Cap: 4 * time.Second, Bound: time.Minute, Now: now,
 		Sleep: func(_ context.Context, d time.Duration) error { clock = clock.Add(d); return nil },
 	}}
-	if err := progress.Open(); err != nil {
+	change(&tr)
+	if err := s.progress.Open(); err != nil {
 		t.Fatal(err)
 	}
 	plan, err := pivot.Diff(stateA(), target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = tr.Run(t.Context(), plan, 1)
-	return s, progress, err
+	return tr.Run(t.Context(), plan, 1)
 }
 
 // TestTransactionOrder (P4): the intent is journaled before the commit.
@@ -108,6 +115,27 @@ func TestTransactionOrder(t *testing.T) {
 	kept, err := progress.Journal.Load()
 	if err != nil || kept.Phase != pivot.PhaseCommitted || kept.Target.Image.Commit != "beef" || kept.BootID != "boot-1" {
 		t.Errorf("journal %+v, %v", kept, err)
+	}
+}
+
+// TestForgetsBeforeTheCommit: what a killed reboot has prepared is undone right before the commit, and if that fails,
+// nothing is committed.
+func TestForgetsBeforeTheCommit(t *testing.T) {
+	for _, fails := range []error{nil, errors.New("cannot unmount")} {
+		s := &script{}
+		calls := 0
+		err := s.runWith(t, targetB(), func(tr *pivot.Transaction) {
+			tr.Forget = func(context.Context) error { calls++; s.calls = append(s.calls, "forget"); return fails }
+		})
+		want := []string{"import/applying", "prepare/applying", "secure/applying", "forget"}
+		if fails == nil {
+			want = append(want, "commit/committed")
+		} else {
+			want = append(want, "discard/applying")
+		}
+		if !errors.Is(err, fails) || calls != 1 || !slices.Equal(s.calls, want) {
+			t.Errorf("calls %v, %v", s.calls, err)
+		}
 	}
 }
 

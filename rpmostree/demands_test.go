@@ -11,12 +11,14 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
+	standin "machine-pivot/test/worlds/rpmostree"
 )
 
 const composefs = "  - composefs\n" // a line of ostree --version
@@ -200,4 +202,56 @@ func TestAcceptAsTheRealOstreeSays(t *testing.T) {
 	if err := e.CheckPrepareRoot(t.Context(), setup); has != (err == nil) || !has && fault.KindOf(err) != fault.Refused {
 		t.Errorf("error %v, where ostree says:\n%s", err, says)
 	}
+}
+
+// TestTransientEtc: a system that forgets /etc is refused also by what was made of it, not only by its prepare-root.conf
+// beforehand; but what it runs already may get another deployment that carries nothing over.
+func TestTransientEtc(t *testing.T) {
+	for name, c := range map[string]struct {
+		keepsImage, entries, units bool
+		refused                    bool
+	}{
+		"another image":          {refused: true},
+		"another, with entries":  {entries: true, refused: true},
+		"the same":               {keepsImage: true},
+		"the same, with entries": {keepsImage: true, entries: true, refused: true},
+		"the same, with units":   {keepsImage: true, units: true, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := hostdir.New(t)
+			r := demanding(t, h, request(t, h), prepareRoot, "[etc]\ntransient=true\n")
+			if c.keepsImage {
+				r.Image = pivot.Image{}
+			}
+			if !c.entries {
+				r.Entries = nil
+			}
+			if c.units {
+				r.Units = func(string) (enable.Resolved, error) { return enable.Resolved{}, nil }
+			}
+			e := &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}
+			err := e.Prepare(t.Context(), r)
+			if err == nil {
+				err = e.Commit(t.Context(), r)
+			}
+			if refused := fault.KindOf(err) == fault.Refused && strings.Contains(err.Error(), "etc.transient"); refused != c.refused || !refused && err != nil {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+// TestDefaultNeedsATool: a deployment can be made the default by libostree of a certain release, or by rpm-ostree.
+func TestDefaultNeedsATool(t *testing.T) {
+	h := hostdir.New(t)
+	d := rpmostree.Default{Sysroot: h.Sysroot(), Run: h.Run, Note: func(string) {}}
+	h.Ostree.Version = "2023.5"
+	if err := d.Check(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "libostree 2023.5 cannot make a deployment the default") || fault.HintOf(err) == "" {
+		t.Errorf("error %v", err)
+	}
+	h.Ostree.Version = "2023.6"
+	must(t, d.Check(t.Context()))
+	h.Ostree.Version = "2023.5"
+	h.InstallRpmOstree(standin.Control{})
+	must(t, d.Check(t.Context()))
 }

@@ -2,6 +2,7 @@ package rpmostree_test
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
 	"machine-pivot/test/worlds/ostreetree"
+	standin "machine-pivot/test/worlds/rpmostree"
 )
 
 // TestDirect: one call makes and commits the deployment, and does not prune the repository. Nothing is staged, and the
@@ -268,4 +270,41 @@ func TestDirectRefuses(t *testing.T) {
 	if err := e.Prepare(t.Context(), r); err == nil || !strings.Contains(err.Error(), "lack root=") {
 		t.Errorf("without root=: %v", err)
 	}
+}
+
+// TestDirectIsReadBack: a deployment that ostree has made otherwise than it was asked to is no success. It is removed, and
+// the old one stays the default.
+func TestDirectIsReadBack(t *testing.T) {
+	h := hostdir.New(t)
+	e := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
+	r := request(t, h)
+	must(t, e.Prepare(t.Context(), r))
+	h.Ostree.Fail = func(call int, after bool) error {
+		if !after || call != 1 {
+			return nil
+		}
+		entries, err := filepath.Glob(filepath.Join(h.Physical(), "boot/loader/entries/*.conf"))
+		for _, name := range entries {
+			text, errRead := os.ReadFile(name)
+			err = errors.Join(err, errRead, os.WriteFile(name, []byte(strings.Replace(string(text), " nosmt", "", 1)), 0o644))
+		}
+		return err
+	}
+	if err := e.Commit(t.Context(), r); err == nil || !strings.Contains(err.Error(), "nosmt") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestDirectPackages: without rpm-ostree, changes of packages are refused at once, and each one is named; with it, the
+// started system may make them.
+func TestDirectPackages(t *testing.T) {
+	h := hostdir.New(t)
+	e := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
+	plan := pivot.Plan{Packages: []pivot.PackageChange{{Action: pivot.PackageInstall, Name: "strace"}, {Action: pivot.PackageUninstall, Name: "vim"}}}
+	const want = "cannot change packages by ostree alone (install strace, uninstall vim): only rpm-ostree can"
+	if err := e.Preflight(t.Context(), plan); fault.KindOf(err) != fault.Refused || err.Error() != want {
+		t.Errorf("error %v", err)
+	}
+	h.InstallRpmOstree(standin.Control{})
+	must(t, e.Preflight(t.Context(), plan))
 }

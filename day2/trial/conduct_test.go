@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"machine-pivot/day2/trial"
+	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 )
@@ -80,5 +81,37 @@ func TestConductLooksWithoutTheLock(t *testing.T) {
 				t.Errorf("the journal says %s, trial %+v (%v)", r.Phase, r.Trial, err)
 			}
 		})
+	}
+}
+
+// TestConfirmSaysWhatItDoes: a confirmation looks at the system first, which may take minutes, and says so before.
+func TestConfirmSaysWhatItDoes(t *testing.T) {
+	c := begun(t)
+	var said []string
+	c.Progress.Emit = func(e pivot.Event) { said = append(said, e.Message) }
+	c.Differences = func(context.Context) ([]string, error) {
+		said = append(said, "look")
+		return []string{"not yet what was asked for"}, nil
+	}
+	if err := c.Confirm(t.Context()); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("error %v", err)
+	}
+	if !slices.Equal(said, []string{"looking at the system on trial", "look"}) {
+		t.Errorf("said %q", said)
+	}
+}
+
+// TestSettleForgets: a deployment that failed its trial and is gone, or that runs, is not held for unproven any more: a
+// later one may get its ID.
+func TestSettleForgets(t *testing.T) {
+	for name, unproven := range map[string]func(c *trial.Conductor) string{
+		"gone": func(*trial.Conductor) string { return "os-0000.0" },
+		"runs": func(c *trial.Conductor) string { return c.Progress.Content.Trial.New },
+	} {
+		c := begun(t)
+		c.Progress.Content = pivot.JournalContent{Phase: pivot.PhaseFailed, BootID: c.Progress.BootID, Unproven: unproven(c)}
+		if err := c.Settle(t.Context()); err != nil || c.Progress.Content.Unproven != "" {
+			t.Errorf("%s: unproven is %q, %v", name, c.Progress.Content.Unproven, err)
+		}
 	}
 }

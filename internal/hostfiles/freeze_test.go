@@ -36,7 +36,7 @@ func TestOverlayOfUsers(t *testing.T) {
 				}
 				return string(out)
 			}
-			sh(`mkdir -p app/conf.d deep/er/own shared; mkfifo root-fifo app/conf.d/fifo shared/fifo deep/er/own/fifo
+			sh(`mkdir -p app/conf.d deep/er/own shared roots; mkfifo root-fifo app/conf.d/fifo shared/fifo deep/er/own/fifo
 mknod app/null c 1 3; echo content > app/conf.d/file; ln -s nowhere app/link; chmod 4755 app/conf.d/file
 chmod 1777 shared; chown -R 1500:1501 app deep/er/own; ` + c.fill)
 			list := func() string {
@@ -47,6 +47,9 @@ chmod 1777 shared; chown -R 1500:1501 app deep/er/own; ` + c.fill)
 			app, err := unix.Open(filepath.Join(etc, "app"), unix.O_PATH, 0) // as the user sees it
 			must(t, err)
 			defer unix.Close(app)
+			roots, err := unix.Open(filepath.Join(etc, "roots"), unix.O_PATH, 0)
+			must(t, err)
+			defer unix.Close(roots)
 			err = hostfiles.WithOverlays(func() error {
 				if after := list(); after != before {
 					t.Errorf("in the overlay there is\n%s, was\n%s", after, before)
@@ -61,6 +64,10 @@ chmod 1777 shared; chown -R 1500:1501 app deep/er/own; ` + c.fill)
 				must(t, unix.Mknodat(app, "sneaked-fifo", unix.S_IFIFO|0o600, 0), unix.Renameat(app, "link", app, "moved-fifo"))
 				if got := list(); c.stays && got != before {
 					t.Errorf("after a change by the user the overlay has\n%s, was\n%s", got, before)
+				}
+				must(t, unix.Mknodat(roots, "later", unix.S_IFREG|0o600, 0))
+				if got := sh("ls roots"); got != "later\n" {
+					t.Errorf("a directory of root's is copied: %q", got)
 				}
 				if got := sh("find app -name '*sneaked*'"); c.stays && got != "" {
 					t.Errorf("the overlay has %s, which the user has made later", got)

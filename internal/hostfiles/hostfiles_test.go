@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -125,6 +126,9 @@ func TestWithOverlaysReportsBadPaths(t *testing.T) {
 		{At: "/etc", Files: []hostfiles.File{hostfiles.NewFile("/etc/out/file", 0o644, nil)}},
 		{At: "/etc", Files: []hostfiles.File{{Entry: hostfiles.Entry{Kind: hostfiles.KindOther, Path: "/etc/fifo"}}}},
 		{At: "/etc", Files: []hostfiles.File{{Entry: hostfiles.Entry{Path: "/etc/x", User: "root"}}}},
+		{At: "/etc", Files: []hostfiles.File{{Entry: hostfiles.Entry{Kind: hostfiles.KindAbsent, Path: "/etc/" + strings.Repeat("x", 300) + "/file"}}}},
+		{At: "/etc", Image: "/usr/etc", Files: []hostfiles.File{hostfiles.Default("/etc/" + strings.Repeat("x", 300))}},
+		{At: "/etc", Image: "/" + strings.Repeat("x/", 2100), Files: []hostfiles.File{hostfiles.Default("/etc/full")}},
 	} {
 		o.Dir = t.TempDir()
 		mkdir(t, filepath.Join(o.Dir, "full"))

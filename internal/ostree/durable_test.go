@@ -21,6 +21,9 @@ const tracedRepo = "PIVOT_TRACED_REPO"
 // tracedSize is the one with the size of the first file in bytes, if it is to be large.
 const tracedSize = "PIVOT_TRACED_SIZE"
 
+// tracedLabel is the one with the label that a staged object gets, if one is to get another.
+const tracedLabel = "PIVOT_TRACED_LABEL"
+
 // publish publishes two commits with two refs each, and sets another ref with SetRefs.
 func publish(t *testing.T, repo string) {
 	r, err := ostree.OpenRepo(repo)
@@ -39,6 +42,17 @@ func publish(t *testing.T, repo string) {
 		c, err := im.AddCommit(t.Context(), ostree.NewCommit{RootTree: tree, RootMeta: meta, Timestamp: time.Unix(0, 0)})
 		check(t, err)
 		roots = append(roots, ostree.Root{Commit: c, Refs: []string{name + "/a", name + "/b"}})
+	}
+	if os.Getenv(tracedLabel) != "" { // one object becomes another one
+		file, err := im.AddNewFile(t.Context(), ostree.FileInfo{Mode: 0o100644, Size: 1}, strings.NewReader("x"))
+		check(t, err)
+		file, err = im.MoveLabel(t.Context(), file, os.Getenv(tracedLabel))
+		check(t, err)
+		tree, err := im.AddDirectory(t.Context(), &ostree.Directory{Files: map[string]ostree.Checksum{"f": file}})
+		check(t, err)
+		c, err := im.AddCommit(t.Context(), ostree.NewCommit{RootTree: tree, RootMeta: meta, Timestamp: time.Unix(0, 0)})
+		check(t, err)
+		roots[0] = ostree.Root{Commit: c, Refs: roots[0].Refs}
 	}
 	check(t, im.Finish(t.Context(), roots...))
 	check(t, r.SetRefs(roots[0].Commit, "other/c"))
@@ -60,11 +74,14 @@ func TestDurable(t *testing.T) {
 		size        string // of the files
 		refs, syncs int    // files of refs that are synced by themselves, and how often everything is
 		left        bool   // an import that was killed has left the files
+		label       string // of an object that gets another one after it was written
 	}{
-		"together":                {refs: 1, syncs: 1},
-		"each":                    {config: []string{"core.per-object-fsync", "true"}, refs: 5},
-		"each, but what was left": {config: []string{"core.per-object-fsync", "true"}, refs: 1, syncs: 1, left: true},
-		"much, in parts":          {size: "140000000", refs: 1, syncs: 2}, // and in the background
+		"together":                         {refs: 1, syncs: 1},
+		"each":                             {config: []string{"core.per-object-fsync", "true"}, refs: 5},
+		"each, but what was left":          {config: []string{"core.per-object-fsync", "true"}, refs: 1, syncs: 1, left: true},
+		"each, but what got another label": {config: []string{"core.per-object-fsync", "true"}, refs: 1, syncs: 1, label: "system_u:object_r:usr_t:s0"},
+		"before the end":                   {size: "20000000", refs: 1, syncs: 2},  // in the background, while the rest is done
+		"much, in parts":                   {size: "140000000", refs: 1, syncs: 2}, // and in the background
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRepo(t)
@@ -78,7 +95,7 @@ func TestDurable(t *testing.T) {
 			trace := filepath.Join(t.TempDir(), "trace")
 			cmd := exec.Command("strace", "-f", "-y", "-qq", "-o", trace, "-e", "signal=none", "-e", "trace=openat,fsync,syncfs,renameat,renameat2",
 				os.Args[0], "-test.run", "^TestDurable$")
-			cmd.Env = append(os.Environ(), tracedRepo+"="+r.Path(), tracedSize+"="+c.size)
+			cmd.Env = append(os.Environ(), tracedRepo+"="+r.Path(), tracedSize+"="+c.size, tracedLabel+"="+c.label)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,4 +52,24 @@ func TestFailedFlush(t *testing.T) {
 	if err := im.Discard(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestStateWaits: who asks for an object that another goroutine is writing waits until it is written.
+func TestStateWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		im := &Import{objects: map[ObjectName]object{}}
+		im.stateChanged = sync.NewCond(&im.mu)
+		n := ObjectName{Type: DirMeta}
+		im.objects[n] = object{state: beingWritten}
+		got := make(chan objectState, 1)
+		go func() { got <- im.state(n) }()
+		synctest.Wait() // until it waits
+		if len(got) > 0 {
+			t.Errorf("the state is %v before it is written", <-got)
+		}
+		im.setState(n, isStaged)
+		if state := <-got; state != isStaged {
+			t.Errorf("the state is %v", state)
+		}
+	})
 }

@@ -202,6 +202,7 @@ func TestSameAsFsck(t *testing.T) {
 		"an ACL with only a mask":      {forged: acl(0o644, 1, 6, none, 4, 7, none, 0x10, 4, none, 0x20, 4, none), want: accepted},
 		"an ACL of another mode":       {forged: acl(0o644, 1, 6, none, 2, 7, 5, 4, 4, none, 0x10, 7, none, 0x20, 4, none)},
 		"an ACL that is the mode":      {forged: acl(0o644, 1, 6, none, 4, 4, none, 0x20, 4, none)},
+		"an ACL with an unknown tag":   {forged: acl(0o644, 1, 6, none, 4, 7, none, 0x10, 4, none, 0x20, 4, none, 0x40, 7, none)},
 		"an ACL without a mask":        {forged: acl(0o644, 1, 6, none, 2, 7, 5, 4, 4, none, 0x20, 4, none)},
 		"an ACL in another order":      {forged: acl(0o674, 1, 6, none, 4, 4, none, 2, 7, 5, 0x10, 7, none, 0x20, 4, none)},
 		"an ACL with two masks":        {forged: acl(0o674, 1, 6, none, 4, 4, none, 0x10, 7, none, 0x10, 7, none, 0x20, 4, none)},

@@ -147,6 +147,10 @@ func TestDeleteRef(t *testing.T) {
 	if err := r.DeleteRef("../../config"); err == nil {
 		t.Error("a bad name was taken")
 	}
+	check(t, os.MkdirAll(filepath.Join(r.Path(), "refs/heads/full/x"), 0o755)) // a name that cannot be removed
+	if err := r.DeleteRef("full"); err == nil || !strings.Contains(err.Error(), "cannot delete ref") {
+		t.Errorf("error %v", err)
+	}
 }
 
 func TestRefsTo(t *testing.T) {

@@ -70,6 +70,17 @@ func TestAgainstTheNextBoot(t *testing.T) {
 		{"0-1", "isolcpus=managed_irq,1-7", nil, "0-7"},
 		{"0-1", "isolcpus=domain,managed_irq,0-N:1/2", []string{"CPU 0 is isolated"}, "0-7"},
 		{"0-1", "isolcpus=nonsense", []string{"warning: isolcpus: cannot parse CPU list \"nonsense\""}, "0-7"},
+		{"0-1", "isolcpus=0-7:2/2", []string{"CPU 0-1 is isolated"}, "0-7"},
+		{"0-1", "isolcpus=0-7:0/1", nil, "0-7"},
+		{"0-1", "isolcpus=0-7:1", []string{"warning: isolcpus: cannot parse CPU list"}, "0-7"},
+		{"0-1", "isolcpus=0-7:x/2", []string{"warning: isolcpus: cannot parse CPU list"}, "0-7"},
+		{"0-1", "isolcpus=0-7:1/y", []string{"warning: isolcpus: cannot parse CPU list"}, "0-7"},
+		{"0-1", "isolcpus=0-7:1/99999999999999999999", []string{"warning: isolcpus: cannot parse CPU list"}, "0-7"},
+		{"0-1", "isolcpus=0-7:-1/2", []string{"warning: isolcpus: cannot parse CPU list"}, "0-7"},
+		{"0-1", "isolcpus=0-7:0/0", []string{"warning: isolcpus: cannot parse CPU list"}, "0-7"},
+		{"0-1", "isolcpus=0-7:3/2", []string{"warning: isolcpus: cannot parse CPU list"}, "0-7"},
+		{"0,7", "nr_cpus=6 maxcpus=7", []string{"CPU 7 will be offline after the reboot: nr_cpus=6 leaves CPUs from 6 on out"}, "0-5"},
+		{"0,7", "nr_cpus=6 possible_cpus=7", []string{"CPU 7 will be offline after the reboot: nr_cpus=6 leaves CPUs from 6 on out"}, "0-5"},
 		{"0-1", "nohz_full=1-7 rcu_nocbs=all", []string{"CPU 1 is in nohz_full=1-7", "CPU 0-1 is in rcu_nocbs=all"}, "0-7"},
 		{"0-1", "systemd.cpu_affinity=0,1", nil, "0-7"},
 		{"0-1", "systemd.cpu_affinity=0-1", nil, "0-7"},
@@ -169,6 +180,7 @@ func TestAllDropInsOfAHost(t *testing.T) {
 		{"shares as text", with(pinned(t, "0-1"), dir+"/60", strings.Replace(management("0-1"), "= 0,", `= "0",`, 1)), []string{"toml: line 4"}, "0-1"},
 		{"quota below shares", with(pinned(t, "0-1"), dir+"/60", "[crio.runtime.workloads.x]\nactivation_annotation = \"x\"\nresources = { cpushares = 200, cpuquota = 100 }\n"),
 			[]string{"cpuquota 100 cannot be less than cpushares 200"}, "0-1"},
+		{"quota as shares", with(pinned(t, "0-1"), dir+"/60", "[crio.runtime.workloads.x]\nactivation_annotation = \"x\"\nresources = { cpushares = 200, cpuquota = 200 }\n"), nil, "0-1"},
 		{"no quota, as the kernel spells it", with(pinned(t, "0-1"), dir+"/60", "[crio.runtime.workloads.x]\nactivation_annotation = \"x\"\nresources = { cpuquota = -1 }\n"),
 			[]string{"cpuquota -1 cannot be less than cpushares 0"}, "0-1"},
 	} {
@@ -279,4 +291,20 @@ func FuzzInspect(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestWithKubeletConfig: an object goes over a configuration member by member, and text that is neither is an error.
+func TestWithKubeletConfig(t *testing.T) {
+	const under, over = "a: 1\nb: {c: 2, d: 3}\n", "spec: {kubeletConfig: {b: {c: 4}}}\n"
+	for _, c := range []struct{ under, over, want, err string }{
+		{under, over, "a: 1\nb:\n    c: 4\n    d: 3\n", ""},
+		{"", over, "b:\n    c: 4\n", ""},
+		{"- a", over, "", "cannot parse kubelet's configuration below it: yaml"},
+		{under, "- a", "", "cannot parse it: yaml"},
+	} {
+		got, err := pinning.WithKubeletConfig([]byte(c.under), []byte(c.over))
+		if string(got) != c.want || (err == nil) != (c.err == "") || err != nil && !strings.HasPrefix(err.Error(), c.err) {
+			t.Errorf("%q over %q: %q, %v", c.over, c.under, got, err)
+		}
+	}
 }

@@ -39,11 +39,11 @@ func parseKernelItem(item string, last int) ([]int, error) {
 	item, pattern, grouped := strings.Cut(item, ":")
 	used, group := 1, 1
 	if grouped {
-		text, size, ok := strings.Cut(pattern, "/")
+		text, size, _ := strings.Cut(pattern, "/")
 		var errUsed, errGroup error
 		used, errUsed = strconv.Atoi(text)
 		group, errGroup = strconv.Atoi(size)
-		if !ok || errUsed != nil || errGroup != nil || used < 0 || group < 1 || used > group {
+		if errUsed != nil || errGroup != nil || used < 0 || group < 1 || used > group {
 			return nil, fmt.Errorf("%s is not USED/GROUP", problem.Quoted(pattern))
 		}
 	}

@@ -472,3 +472,18 @@ func FuzzMutate(f *testing.F) {
 		}
 	})
 }
+
+// TestChosen: the workload types that a manifest chooses, and an error only for what is no object.
+func TestChosen(t *testing.T) {
+	for manifest, want := range map[string]string{
+		etcd:                              "[management] false",
+		"metadata: {annotations: {a: b}}": "[] false",
+		"- a":                             "[] true",
+		"{":                               "[] true",
+	} {
+		types, report := pods.Chosen("p", []byte(manifest))
+		if got := fmt.Sprint(types, report.Failed()); got != want {
+			t.Errorf("%s: %s %s, want %s", manifest, got, report, want)
+		}
+	}
+}

@@ -466,3 +466,169 @@ func TestHalfMadeDirectory(t *testing.T) {
 		t.Errorf("%s is not synced, but %q", want, synced)
 	}
 }
+
+// TestManyTakenBack: what is taken back goes bottom-up and before anything is put, however many entries there are.
+func TestManyTakenBack(t *testing.T) {
+	s := newSystem(t)
+	var files []hostfiles.File
+	for i := range 40 {
+		dir := fmt.Sprintf("/var/d%d/e%d/f%d", i%3, i%5, i%7)
+		files = append(files, hostfiles.NewFile(fmt.Sprintf("%s/g%d", dir, i), 0o644, []byte("asked")))
+	}
+	next := []hostfiles.File{hostfiles.NewFile("/var/d0", 0o644, nil), hostfiles.NewFile("/var/d1/e1", 0o644, nil), hostfiles.NewFile("/var/a/b/c", 0o644, nil)}
+	set := map[string]hostfiles.File{}
+	for _, f := range next {
+		set[f.Path] = f
+	}
+	for range 3 { // the order of a map is another one each time
+		if _, err := s.boot(files...); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.boot(next...); err != nil || !slices.Equal(s.tree(), shows(nil, set)) || len(s.notes) > 0 {
+			t.Fatalf("/var has\n%s\n%v, %q", strings.Join(s.tree(), "\n"), err, s.notes)
+		}
+		if _, err := s.boot(files...); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.boot(); err != nil || len(s.tree()) > 0 || len(s.notes) > 0 {
+			t.Fatalf("/var has\n%s\n%v, %q", strings.Join(s.tree(), "\n"), err, s.notes)
+		}
+	}
+}
+
+// TestNotTakenBack: a step that fails has to be repeated, also one that takes something back, and Settled says so.
+// Meanwhile another deployment may request the same: what the paths had before the first projection is still known.
+func TestNotTakenBack(t *testing.T) {
+	var had, asked []hostfiles.File
+	for _, dir := range []string{"a", "b", "c"} {
+		had = append(had, hostfiles.NewDirectory("/var/"+dir, 0o755), hostfiles.NewFile("/var/"+dir+"/x", 0o600, []byte("own")))
+		asked = append(asked, hostfiles.NewFile("/var/"+dir+"/x", 0o644, []byte("asked")))
+	}
+	s := newSystem(t, had...)
+	settled := func(want bool) {
+		t.Helper()
+		if got, err := projection.Settled(s.root); err != nil || got != want {
+			t.Errorf("settled: %v, %v", got, err)
+		}
+	}
+	move := func(from, to string) {
+		t.Helper()
+		for _, dir := range []string{"a", "b", "c"} {
+			s.must(os.Rename(filepath.Join(s.root, "var", dir+from), filepath.Join(s.root, "var", dir+to)))
+		}
+	}
+	settled(true)
+	_, err := s.boot(asked...)
+	s.must(err)
+	settled(true)
+	move("", ".away")
+	for _, dir := range []string{"a", "b", "c"} {
+		s.must(os.Symlink(dir+".away", filepath.Join(s.root, "var", dir)))
+	}
+	if _, err := s.boot(); err == nil {
+		t.Fatal("there is a link on the way")
+	}
+	settled(false)
+	for _, dir := range []string{"a", "b", "c"} {
+		s.must(os.Remove(filepath.Join(s.root, "var", dir)))
+	}
+	move(".away", "")
+	_, err = s.boot(asked...)
+	s.must(err)
+	settled(true)
+	_, err = s.boot()
+	s.must(err)
+	settled(true)
+	if !slices.Equal(s.tree(), shows(had, nil)) {
+		t.Errorf("/var has\n%s", strings.Join(s.tree(), "\n"))
+	}
+}
+
+// refusing is a Disk that makes nothing.
+type refusing struct{ hostfiles.OS }
+
+func (refusing) Make(string, hostfiles.File, string) error { return errors.New("no room") }
+
+// TestPutBackByHand: what was projected once, and is not there any more when something else is projected, is an
+// administrator's if it comes back.
+func TestPutBackByHand(t *testing.T) {
+	file := func(text string) hostfiles.File { return hostfiles.NewFile("/var/file", 0o644, []byte(text)) }
+	s := newSystem(t)
+	_, err := s.boot(file("first"))
+	s.must(err)
+	s.put(file("by hand"))
+	carriers, err := s.before.Carry([]hostfiles.File{file("second")})
+	s.must(err)
+	for _, f := range carriers {
+		if f.Kind == hostfiles.KindFile {
+			s.put(f)
+		}
+	}
+	p := projection.Projector{Root: s.root, Disk: refusing{}, Note: func(string) {}}
+	if _, err := p.Project(); err == nil || !strings.Contains(err.Error(), "no room") {
+		t.Fatal(err)
+	}
+	s.put(file("first"))
+	if changed, err := s.boot(); err != nil || len(changed) > 0 || !slices.Equal(s.tree(), []string{describe(file("first"))}) {
+		t.Errorf("changed %q, %v; /var has %q", changed, err, s.tree())
+	}
+}
+
+// openFiles returns how many files this process has open.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+// TestPutBack: an entry outside of /etc is made again, with another content, mode or kind; nil removes it, but no
+// directory with something in it. No directory stays open, of the projection neither.
+func TestPutBack(t *testing.T) {
+	s := newSystem(t)
+	p := projection.Projector{Root: s.root, Disk: hostfiles.OS{}, Note: func(text string) { t.Error(text) }}
+	open := openFiles(t)
+	for i := range 20 {
+		s.must(os.Mkdir(filepath.Join(s.root, "var/d"), 0o755))
+		file := hostfiles.NewFile("/var/d/file", 0o600, []byte("had"))
+		for _, f := range []hostfiles.File{file, file, hostfiles.NewFile("/var/d/file", 0o644, []byte("else")), hostfiles.NewLink("/var/d/file", "to"), hostfiles.NewDirectory("/var/d/file", 0o711)} {
+			s.must(p.PutBack(f.Path, &f))
+			if got := s.tree(); len(got) != 2 || !slices.Contains(got, describe(f)) {
+				t.Fatalf("/var has %q, want %s", got, describe(f))
+			}
+		}
+		s.must(p.PutBack("/var/d", nil))
+		s.must(p.PutBack("/var/d/file", nil))
+		s.must(p.PutBack("/var/d/file", nil))
+		s.must(p.PutBack("/var/d", nil))
+		if got := s.tree(); len(got) > 0 {
+			t.Fatalf("/var has %q", got)
+		}
+		_, err := s.boot(hostfiles.NewFile(fmt.Sprint("/var/p/", i), 0o600, nil))
+		s.must(err)
+		_, err = s.boot()
+		s.must(err)
+	}
+	if now := openFiles(t); now > open {
+		t.Errorf("%d files are open, and %d were before", now, open)
+	}
+	unknown := hostfiles.File{Entry: hostfiles.Entry{Path: "/var/x", Kind: hostfiles.KindOther}}
+	if err := p.PutBack("/var/x", &unknown); err == nil {
+		t.Error("something of an unknown kind is put back")
+	}
+}
+
+// TestUnreadable: a path that cannot be looked at is an error, and not one with nothing; and a record that cannot be read
+// settles nothing.
+func TestUnreadable(t *testing.T) {
+	s := newSystem(t)
+	if got, err := projection.Observe(s.root, []string{"/var/" + strings.Repeat("x", 300)}); !errors.Is(err, unix.ENAMETOOLONG) {
+		t.Errorf("observed: %v, %v", got, err)
+	}
+	s.put(hostfiles.NewFile(projection.RecordPath, 0o600, []byte("{")))
+	if settled, err := projection.Settled(s.root); settled || err == nil {
+		t.Errorf("settled: %v, %v", settled, err)
+	}
+}

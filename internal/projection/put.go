@@ -68,7 +68,7 @@ func Settled(root string) (bool, error) {
 		return false, err
 	}
 	carried, err := Read(root)
-	if err != nil || r.Set != carried.ID && len(r.Items)+len(carried.Entries) > 0 {
+	if err != nil || r.Set != carried.ID { // of nothing, both are empty
 		return false, err
 	}
 	for _, i := range r.Items {

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"bytes"
+	"crypto/tls"
 	"crypto/x509"
 	"testing"
 	"time"
@@ -28,6 +29,9 @@ func TestRenewal(t *testing.T) {
 		}
 		if m = should; len(trusted) == 0 {
 			trusted = m.bundle()
+		}
+		if rest := left(m.Authority, now); rest < authorityRenew-3*24*time.Hour {
+			t.Fatalf("%s: the next authority is not used, and this one ends in %s", now, rest)
 		}
 		certificate, key := m.Serving.parse()
 		if certificate == nil || key == nil {
@@ -72,12 +76,18 @@ func TestRenewalUnpublished(t *testing.T) {
 		t.Errorf("the authority that has ended is used: %v", err)
 	}
 	for what, damaged := range map[string]material{
-		"a key of another": {Authority: pair{first.Authority.Certificate, m.Authority.Key}, Serving: first.Serving},
-		"no PEM":           {Authority: pair{[]byte("x"), []byte("y")}, Serving: first.Serving, Old: []byte("z")},
-		"other names":      {Authority: first.Authority},
+		"a key of another":                 {Authority: pair{first.Authority.Certificate, m.Authority.Key}, Serving: first.Serving},
+		"a certificate with another's key": {Authority: first.Authority, Serving: pair{first.Serving.Certificate, m.Serving.Key}},
+		"a certificate with a damaged key": {Authority: first.Authority, Serving: pair{first.Serving.Certificate, []byte("y")}},
+		"an authority with a damaged key":  {Authority: pair{first.Authority.Certificate, []byte("y")}, Serving: first.Serving},
+		"no PEM":                           {Authority: pair{[]byte("x"), []byte("y")}, Serving: first.Serving, Old: []byte("z")},
+		"other names":                      {Authority: first.Authority},
 	} {
 		whole, err := damaged.renew(now, names, true)
 		if err != nil || !whole.Authority.issued(whole.Serving, names) || len(whole.Old) > 0 {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := tls.X509KeyPair(whole.Serving.Certificate, whole.Serving.Key); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -86,5 +96,20 @@ func TestRenewalUnpublished(t *testing.T) {
 	}
 	if other, err := first.renew(now, []string{"b.example"}, true); err != nil || other.equal(first) {
 		t.Errorf("other names need another certificate: %v", err)
+	}
+}
+
+// TestNextAuthority: the next authority is made when the one before has less than authorityRenew left, and not before.
+func TestNextAuthority(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	first, err := material{}.renew(now, []string{"a.example"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for before, want := range map[time.Duration]bool{0: false, time.Second: true} {
+		m, err := first.renew(now.Add(authorityLife-authorityRenew+before), []string{"a.example"}, false)
+		if made := len(m.Next.Certificate) > 0; err != nil || made != want {
+			t.Errorf("%s later: %v, %v", before, made, err)
+		}
 	}
 }

@@ -47,8 +47,7 @@ func (k *keeper) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (k *keeper) Start(ctx context.Context) error {
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
+	again := time.Tick(lookEvery)
 	for {
 		err := k.look(ctx)
 		for conflict := 0; err != nil && lostRace(err) && conflict < 5; conflict++ {
@@ -60,7 +59,7 @@ func (k *keeper) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-again:
 		}
 	}
 }

@@ -48,6 +48,9 @@ func TestDuringARun(t *testing.T) {
 				seen = asked
 				return s.settled(w) && w.Machine.Told != nil && w.Machine.Told.State == s.state
 			})
+			if n := w.Requests["publish system"]; n > 40 { // two runs of 100 looks, and what is around them
+				t.Errorf("the NodeSystem is written %d times", n)
+			}
 			if wrong := s.check(w, false); err != nil || len(wrong) > 0 {
 				t.Errorf("%v, %q: %s", err, wrong, w)
 			}

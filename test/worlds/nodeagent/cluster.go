@@ -81,7 +81,7 @@ func (c cluster) Patch(_ context.Context, read node.Node, p node.Patch) (n node.
 // Record implements node.Cluster.
 func (c cluster) Record(_ context.Context, _ node.Node, e node.Event) error {
 	return c.call("record event", func() error {
-		c.w.Events = append(c.w.Events, e.Reason)
+		c.w.Events, c.w.Said = append(c.w.Events, e.Reason), append(c.w.Said, e.Message)
 		return nil
 	})
 }

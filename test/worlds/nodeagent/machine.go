@@ -86,7 +86,9 @@ func (h machineHands) host() (host hands.Host, err error) {
 	host = hands.Host{Start: start.ID(fmt.Sprint(m.Boots)), Version: "1", Run: m.run, Watched: m.watched}
 	var run func() (hands.Status, error)
 	if m.run.State == hands.RunRunning {
-		run = func() (hands.Status, error) { return hands.Status{Phase: "applying", Step: "pull", Percent: 50}, nil }
+		run = func() (hands.Status, error) {
+			return hands.Status{Phase: "applying", Step: "pull", Percent: 100 - 100*m.ticks/max(m.RunTicks, m.ticks, 1)}, nil
+		}
 	}
 	host.Status, err = h.answer.Status(host.Start, run, func() (hands.Status, error) {
 		m.Asked++

@@ -33,6 +33,7 @@ type World struct {
 	Blocked    string // why pods cannot be evicted; "" if they can
 	Evictions  int    // drains that evicted pods
 	Events     []string
+	Said       []string // the messages of the events
 	States     []string // that the node had, by the agent
 	Violations []string
 	Requests   map[string]int                // calls of the cluster, by their names
@@ -48,6 +49,8 @@ type World struct {
 	Before func(call int, name string)
 	// Kills says in which calls the agent is killed.
 	Kills map[int]When
+	// Fault is the number of a call that fails once, without any effect; 0: none.
+	Fault int
 
 	calls int
 	dead  bool
@@ -99,7 +102,10 @@ var beginning = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // Since returns how long the world has gone on.
 func (w *World) Since() time.Duration { return w.Clock.Sub(beginning) }
 
-var errKilled = errors.New("the agent was killed")
+var (
+	errKilled = errors.New("the agent was killed")
+	errFault  = errors.New("no answer")
+)
 
 // Agent returns a new agent, which knows nothing.
 func (w *World) Agent() *node.Agent {
@@ -151,6 +157,8 @@ func (w *World) step(agent *node.Agent) (*node.Agent, error) {
 	switch {
 	case w.dead:
 		return w.Agent(), nil
+	case errors.Is(err, errFault):
+		wait = time.Second
 	case err != nil:
 		return agent, err
 	}
@@ -196,6 +204,9 @@ func (w *World) call(name string, effect func() error) error {
 	w.calls++
 	if w.Before != nil {
 		w.Before(w.calls, name)
+	}
+	if w.calls == w.Fault {
+		return fmt.Errorf("%s: %w", name, errFault)
 	}
 	when := w.Kills[w.calls]
 	if when == BeforeCall {
