@@ -33,7 +33,7 @@ func TestNamesJustBelowTheLimit(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			dir := inMemory(t)
-			all := []oscontainer.Entry{oscontainer.File("usr/lib/modules/1/vmlinuz", "kernel"), oscontainer.File("usr/lib/os-release", "ID=many\n")}
+			all := []oscontainer.Entry{oscontainer.File("usr/lib/modules/1/vmlinuz", "kernel"), oscontainer.File("usr/lib/modules/1/initramfs.img", "initramfs"), oscontainer.File("usr/lib/os-release", "ID=many\n")}
 			for n := range c.number {
 				all = append(all, oscontainer.File(c.name(n), ""))
 			}

@@ -96,7 +96,8 @@ func legacyImage(env *testscript.Env) (v1.Image, error) {
 	tree, archive, layers := filepath.Join(env.WorkDir, ".tree"), filepath.Join(env.WorkDir, ".archive"), filepath.Join(env.WorkDir, ".layers")
 	bin, modules := filepath.Join(tree, "usr/bin"), filepath.Join(tree, "usr/lib/modules/1")
 	if err := errors.Join(os.MkdirAll(bin, 0o755), os.MkdirAll(modules, 0o755), os.Mkdir(filepath.Join(tree, "sysroot"), 0o755), os.Mkdir(layers, 0o755),
-		os.WriteFile(filepath.Join(modules, "vmlinuz"), []byte("kernel"), 0o644), os.WriteFile(filepath.Join(tree, "usr/lib/os-release"), []byte("ID=os\n"), 0o644)); err != nil {
+		os.WriteFile(filepath.Join(modules, "vmlinuz"), []byte("kernel"), 0o644), os.WriteFile(filepath.Join(modules, "initramfs.img"), []byte("initramfs"), 0o644),
+		os.WriteFile(filepath.Join(tree, "usr/lib/os-release"), []byte("ID=os\n"), 0o644)); err != nil {
 		return nil, err
 	}
 	for i := range 20 {

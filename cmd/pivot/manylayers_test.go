@@ -101,7 +101,7 @@ func manyNames(policy map[string]string) (dirs, files []oscontainer.Entry) {
 		"etc/selinux/debian/policy", "etc/selinux/debian/contexts", "etc/selinux/debian/contexts/files", "usr/share", "usr/bin"} {
 		dirs = append(dirs, oscontainer.Directory(name))
 	}
-	files = append(files, oscontainer.File("usr/lib/modules/1/vmlinuz", "kernel"), oscontainer.File("usr/lib/os-release", "ID=many\n"))
+	files = append(files, oscontainer.File("usr/lib/modules/1/vmlinuz", "kernel"), oscontainer.File("usr/lib/modules/1/initramfs.img", "initramfs"), oscontainer.File("usr/lib/os-release", "ID=many\n"))
 	for _, name := range slices.Sorted(maps.Keys(policy)) {
 		files = append(files, oscontainer.File("etc/selinux/"+name, policy[name]))
 	}

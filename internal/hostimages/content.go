@@ -62,6 +62,9 @@ func (c Content) Foresee(plan pivot.Plan) (pivot.Plan, error) {
 		}
 		return plan, nil
 	}
+	if err := c.checkBoots(commit); err != nil {
+		return plan, err
+	}
 	target.Image.Commit = commit
 	target, now, notes, err := c.withArguments(state, target)
 	if err != nil {
@@ -96,6 +99,15 @@ func (c Content) importedAs(image pivot.Image) (commit string, err error) {
 		return "", err
 	}
 	return imported.String(), nil
+}
+
+// checkBoots is the function of this name, for a commit in the host's repository.
+func (c Content) checkBoots(commit string) error {
+	next, err := c.next(commit)
+	if err == nil {
+		_, err = checkBoots(next.repo, next.commit)
+	}
+	return err
 }
 
 // foreseeUnits adds a warning about requested unit changes that are impossible in the system of

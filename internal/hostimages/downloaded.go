@@ -88,13 +88,7 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 	if err != nil {
 		return pivot.Image{}, err
 	}
-	setup, err := repo.PrepareRoot(commit)
-	if err == nil {
-		err = osimage.CheckMountPoints(commit, setup, repo.HasDir)
-	}
-	if err == nil {
-		err = osimage.CheckBootFiles(commit, repo)
-	}
+	setup, err := checkBoots(repo, commit)
 	if err == nil {
 		err = d.Engine.CheckPrepareRoot(ctx, setup)
 	}
@@ -119,4 +113,17 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 		return pivot.Image{}, err
 	}
 	return got, osimage.Keep(ctx, repo, commit, ref)
+}
+
+// checkBoots returns an error unless the system of a commit in the repository has what its boot needs, as an import
+// checks it.
+func checkBoots(repo *ostree.Repo, commit ostree.Checksum) (setup ostree.PrepareRoot, err error) {
+	setup, err = repo.PrepareRoot(commit)
+	if err == nil {
+		err = osimage.CheckMountPoints(commit, setup, repo.HasDir)
+	}
+	if err == nil {
+		err = osimage.CheckBootFiles(commit, repo)
+	}
+	return setup, err
 }

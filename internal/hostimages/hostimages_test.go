@@ -204,12 +204,25 @@ func TestEngineRefuses(t *testing.T) {
 	}
 }
 
-// TestDownloadedWouldNotBoot (D81): an image that was only stored, with a warning, is refused where it is to boot.
+// TestDownloadedWouldNotBoot (D81): an image that was only stored, with a warning, is refused where it is to boot, and
+// by a plan for it.
 func TestDownloadedWouldNotBoot(t *testing.T) {
+	for why, change := range map[string]func(*hostdir.Host){
+		"/usr/lib/modules/6.1/initramfs.img is a symbolic link": func(h *hostdir.Host) {
+			h.LinkIntoNext(map[string]string{"usr/lib/modules/6.1/initramfs.img": "/boot/initramfs.img"})
+		},
+		"/usr/lib/modules/6.1/initramfs.img is empty": func(h *hostdir.Host) {
+			h.PutIntoNext(map[string]string{"usr/lib/modules/6.1/initramfs.img": ""})
+		},
+	} {
+		t.Run(why, func(t *testing.T) { wouldNotBoot(t, why, change) })
+	}
+}
+
+func wouldNotBoot(t *testing.T, why string, change func(*hostdir.Host)) {
 	i := imagesOf(t)
-	i.host.LinkIntoNext(map[string]string{"usr/lib/modules/6.1/initramfs.img": "/boot/initramfs.img"})
+	change(i.host)
 	i.host.Serve(i.host.NativeImage())
-	const why = "/usr/lib/modules/6.1/initramfs.img is a symbolic link"
 	pinned, err := i.Resolve(t.Context(), i.tagged())
 	must(t, err)
 	_, err = i.Import(t.Context(), pinned, func(pivot.Amount) {})
@@ -228,6 +241,14 @@ func TestDownloadedWouldNotBoot(t *testing.T) {
 	must(t, errors.Join(view.Close(), found.Close()))
 	pinned.Commit = stored.Commit
 	_, err = hostimages.Downloaded{Store: i.Store, Image: pinned}.Import(t.Context(), pinned, nil)
+	expect(t, err, fault.Refused, why)
+
+	target := pivot.Target{Image: pinned}
+	state, err := i.host.Observe(t.Context(), target)
+	must(t, err)
+	plan, err := pivot.Diff(state, target)
+	must(t, err)
+	_, err = hostimages.Content{Host: i.host.Host, Arguments: i.Arguments}.Foresee(plan)
 	expect(t, err, fault.Refused, why)
 }
 

@@ -36,13 +36,16 @@ type Bootable interface {
 	Look(ostree.Checksum, string) (ostree.Found, bool, error)
 }
 
-// CheckBootFiles returns an error unless libostree can make a boot entry of a commit: there is one kernel,
-// what it copies to /boot are regular files of the commit, and the os-release has a name. It is called
-// where CheckMountPoints is.
+// CheckBootFiles returns an error unless libostree can make a boot entry of a commit that starts it: there is one
+// kernel with an initramfs, what it copies to /boot are regular files of the commit with content, and the os-release
+// has a name. It is called where CheckMountPoints is, and for a plan of an image that is in the repository.
 func CheckBootFiles(commit ostree.Checksum, in Bootable) error {
 	files, err := in.BootFiles(commit)
 	if err == nil {
 		err = checkKernel(files)
+	}
+	if err == nil {
+		err = checkContent(files)
 	}
 	if err == nil {
 		err = checkRelease(commit, in)
@@ -73,6 +76,26 @@ func checkKernel(files []ostree.BootFile) error {
 	}
 	return fault.New(fault.Refused, "the image has %d kernels (%s), and which of them boots is not said", len(kernels), strings.Join(kernels, ", ")).
 		WithHint("remove the others in the image's build, as dnf remove kernel-core-VERSION does")
+}
+
+// checkContent requires an initramfs beside the kernel, and content in each file that libostree copies to /boot. Without
+// an initramfs, libostree would have the kernel mount the root and run ostree-prepare-root as its init
+// (ostree-sysroot-deploy.c, install_deployment_kernel), with an argument that nobody asked for. Device trees in a
+// directory are many, of which the machine uses one.
+func checkContent(files []ostree.BootFile) error {
+	if !slices.ContainsFunc(files, ostree.BootFile.IsInitramfs) {
+		kernel := files[slices.IndexFunc(files, ostree.BootFile.IsKernel)]
+		return fault.New(fault.Refused, "the image has no initramfs beside its kernel, /%s: the new system would not find its root", kernel.Path()).
+			WithHint("let the image's build make it, as dracut does: %s", path.Join(kernel.Dir, "initramfs.img"))
+	}
+	for _, f := range files {
+		unused := f.Name == "initramfs" && slices.ContainsFunc(files, func(other ostree.BootFile) bool { return other.Name == "initramfs.img" })
+		if f.Size == 0 && !unused && !strings.HasPrefix(f.Name, "dtb/") {
+			return fault.New(fault.Refused, "the image would not boot: /%s is empty", f.Path()).
+				WithHint("find out why the image's build left it empty, such as a full disk, and build the image again")
+		}
+	}
+	return nil
 }
 
 // staysInDeviceTrees reports whether a link is in the directory of device trees and leads to a path in it.

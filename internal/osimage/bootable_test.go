@@ -42,12 +42,14 @@ func TestNotBootable(t *testing.T) {
 }
 
 // TestBootFiles (D81): an image of any format is refused by name if libostree could not make a boot entry of
-// it, or would copy a symbolic link to /boot; it is accepted if libostree copies files, whichever they are.
+// it, or would copy a symbolic link or an empty kernel or initramfs to /boot; it is accepted if libostree copies files
+// with content, whichever they are.
 func TestBootFiles(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	const modules = "usr/lib/modules/6.1.0/"
 	old := "usr/lib/ostree-boot/%s-" + strings.Repeat("0a", 32)
 	isLink := func(name string) string { return "/" + modules + name + " is a symbolic link" }
+	isEmpty := func(name string) string { return "/" + modules + name + " is empty" }
 	for n, c := range []struct {
 		name   string
 		change func(o *osTree)
@@ -70,7 +72,21 @@ func TestBootFiles(t *testing.T) {
 		{"no initramfs, and modules of another kernel", func(o *osTree) {
 			o.remove(modules + "initramfs.img")
 			o.write("usr/lib/modules/6.2.0/x.ko", "module")
-		}, ""},
+		}, "the image has no initramfs beside its kernel, /" + modules + "vmlinuz"},
+		{"no initramfs in the old place", func(o *osTree) {
+			o.remove("usr/lib/modules")
+			o.write(fmt.Sprintf(old, "vmlinuz-1"), "kernel")
+		}, "the image has no initramfs beside its kernel, /usr/lib/ostree-boot/vmlinuz-1"},
+		{"an empty kernel", func(o *osTree) { o.write(modules+"vmlinuz", "") }, isEmpty("vmlinuz")},
+		{"an empty initramfs", func(o *osTree) { o.write(modules+"initramfs.img", "") }, isEmpty("initramfs.img")},
+		{"an empty device tree", func(o *osTree) { o.write(modules+"devicetree", "") }, isEmpty("devicetree")},
+		{"an empty initramfs in the old place", func(o *osTree) {
+			o.remove("usr/lib/modules")
+			o.write(fmt.Sprintf(old, "vmlinuz-1"), "kernel")
+			o.write(fmt.Sprintf(old, "initramfs-1.img"), "")
+		}, "is empty"},
+		{"an empty second initramfs, which libostree does not take", func(o *osTree) { o.write(modules+"initramfs", "") }, ""},
+		{"an empty file among device trees", func(o *osTree) { o.write(modules+"dtb/a.dtb", "") }, ""},
 		{"a link among device trees", func(o *osTree) {
 			o.write(modules+"dtb/a.dtb", "tree")
 			o.link(modules+"dtb/more/b.dtb", "../a.dtb")
@@ -83,6 +99,7 @@ func TestBootFiles(t *testing.T) {
 		{"a kernel in the old place", func(o *osTree) {
 			o.remove("usr/lib/modules")
 			o.write(fmt.Sprintf(old, "vmlinuz-1"), "kernel")
+			o.write(fmt.Sprintf(old, "initramfs-1.img"), "initramfs")
 		}, ""},
 	} {
 		for format, pack := range map[string]func(o *osTree) v1.Image{
@@ -110,25 +127,35 @@ func TestBootFiles(t *testing.T) {
 	}
 }
 
-// TestStoredWithoutName (D81): an image whose os-release names nothing can be stored, with a
-// warning, and is refused where it is to boot, also if it is stored already.
-func TestStoredWithoutName(t *testing.T) {
+// TestStoredNotBootable (D81): an image that would not boot can be stored, with a warning, and is refused where it is
+// to boot, also if it is stored already.
+func TestStoredNotBootable(t *testing.T) {
 	h := newHost(t, registry.Options{})
-	o := newOSTree(t)
-	img, err := oscontainer.Derive(plainImage(t, o, 3), oscontainer.WithDerived(regular("usr/lib/os-release", "NAME=x\n")), oscontainer.WithWorkDir(t.TempDir()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ref, _ := h.push("nameless", img)
-	repo := bare(t)
-	const lacks = "the image has no PRETTY_NAME or ID in /usr/lib/os-release"
-	h.stores = true
-	result, err := h.importRef(ref, repo)
-	if err != nil || !strings.Contains(strings.Join(result.Notes, "\n"), "warning: "+lacks) {
-		t.Errorf("stored: %v, notes %q", err, result.Notes)
-	}
-	h.stores = false
-	if _, err := h.importRef(ref, repo); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), lacks) {
-		t.Errorf("to be booted: %v", err)
+	for name, c := range map[string]struct {
+		layer entry
+		lacks string
+	}{
+		"nameless":          {regular("usr/lib/os-release", "NAME=x\n"), "the image has no PRETTY_NAME or ID in /usr/lib/os-release"},
+		"without-initramfs": {gone("usr/lib/modules/6.1.0/initramfs.img"), "the image has no initramfs"},
+		"empty-initramfs":   {regular("usr/lib/modules/6.1.0/initramfs.img", ""), "initramfs.img is empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h.t = t
+			img, err := oscontainer.Derive(plainImage(t, newOSTree(t), 3), oscontainer.WithDerived(c.layer), oscontainer.WithWorkDir(t.TempDir()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref, _ := h.push(name, img)
+			repo := bare(t)
+			h.stores = true
+			result, err := h.importRef(ref, repo)
+			if notes := strings.Join(result.Notes, "\n"); err != nil || !strings.Contains(notes, "warning: ") || !strings.Contains(notes, c.lacks) {
+				t.Errorf("stored: %v, notes %q", err, result.Notes)
+			}
+			h.stores = false
+			if _, err := h.importRef(ref, repo); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), c.lacks) {
+				t.Errorf("to be booted: %v", err)
+			}
+		})
 	}
 }

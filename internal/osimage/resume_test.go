@@ -26,7 +26,7 @@ func tiny(t *testing.T) (repo, commit string) {
 	ostreeTool(t, "init", "--repo="+repo, "--mode=archive")
 	for name, content := range map[string]string{
 		"a": "content of a", "b": "content of b", "c": "content of c",
-		"sysroot/empty": "", "usr/lib/modules/1/vmlinuz": "kernel", "usr/lib/os-release": "ID=tiny\n",
+		"sysroot/empty": "", "usr/lib/modules/1/vmlinuz": "kernel", "usr/lib/modules/1/initramfs.img": "initramfs", "usr/lib/os-release": "ID=tiny\n",
 	} {
 		name = filepath.Join(tree, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(content), 0o644)); err != nil {

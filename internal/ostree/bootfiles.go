@@ -25,7 +25,8 @@ func (f BootFile) IsKernel() bool {
 	return f.Name == "vmlinuz" || strings.HasPrefix(f.Name, "vmlinuz-")
 }
 
-func (f BootFile) isInitramfs() bool { return strings.HasPrefix(f.Name, "initramfs") }
+// IsInitramfs reports whether the file is an initramfs.
+func (f BootFile) IsInitramfs() bool { return strings.HasPrefix(f.Name, "initramfs") }
 
 // modulesDir is the directory in a commit that contains its kernel (ostree's adapting
 // guide, "Kernel and initramfs").
@@ -49,11 +50,11 @@ func (im *Import) BootFiles(c Checksum) ([]BootFile, error) {
 
 func (at locator) bootFiles(c Checksum) ([]BootFile, error) {
 	files, err := at.moduleBootFiles(c)
-	if err != nil || slices.ContainsFunc(files, BootFile.isInitramfs) {
+	if err != nil || slices.ContainsFunc(files, BootFile.IsInitramfs) {
 		return files, err
 	}
 	old, err := at.oldBootFiles(c)
-	if err == nil && slices.ContainsFunc(old, BootFile.IsKernel) && (len(files) == 0 || slices.ContainsFunc(old, BootFile.isInitramfs)) {
+	if err == nil && slices.ContainsFunc(old, BootFile.IsKernel) && (len(files) == 0 || slices.ContainsFunc(old, BootFile.IsInitramfs)) {
 		files = old
 	}
 	return files, err

@@ -73,7 +73,7 @@ func writeTree(dir string, files []machinefiles.File) (treeFacts, error) {
 			facts.Derived += p.Size
 		}
 	}
-	if err := writeFiles(dir, map[string]string{"usr/lib/modules/1/vmlinuz": "kernel", "usr/lib/os-release": "ID=benchmark\n"}); err != nil {
+	if err := writeFiles(dir, map[string]string{"usr/lib/modules/1/vmlinuz": "kernel", "usr/lib/modules/1/initramfs.img": "initramfs", "usr/lib/os-release": "ID=benchmark\n"}); err != nil {
 		return facts, err
 	}
 	return facts, writePolicy(filepath.Join(dir, "usr/etc/selinux"))
