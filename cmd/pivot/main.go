@@ -5,6 +5,7 @@ package main
 
 import (
 	"os"
+	"syscall"
 
 	"machine-pivot/internal/cli"
 )
@@ -12,7 +13,10 @@ import (
 // version and commit are set by the linker.
 var version, commit = "0-unknown", ""
 
+// main sets the umask first: modes of what this program and the programs that it starts make are those that are written
+// in the code or asked for, whatever the umask of the shell was. libostree makes /boot/loader.N and refs by its umask.
 func main() {
+	syscall.Umask(0o022)
 	if status := cli.Run(rootCommand(cli.Build{Version: version, Commit: commit})); status != 0 {
 		os.Exit(status)
 	}
