@@ -159,6 +159,18 @@ func (d *Dir) isLink(name string) bool {
 	return unix.Fstatat(int(d.file.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
+// followed returns the target of a link in the directory that open would follow; "" if there is none.
+func (d *Dir) followed(name string, follow Follow) string {
+	if follow != FollowRoots || d.shared || !d.isLink(name) {
+		return ""
+	}
+	to, err := os.Readlink(d.At(name))
+	if err != nil {
+		return ""
+	}
+	return to
+}
+
 // Close closes the directory. Closing nil is a no-op.
 func (d *Dir) Close() error {
 	if d == nil {

@@ -3,6 +3,7 @@ package hostfiles
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 )
 
 // reader reads entries below a root directory one after the other. It keeps the directory of the last
@@ -27,11 +28,39 @@ func (r *reader) open(path string) (*Dir, error) {
 		return r.dir, nil
 	}
 	r.close()
-	dir, err := walk(r.root, path, func(at *Dir, part string) (*Dir, error) { return at.open(part, r.follow) })
+	dir, err := r.walk(path)
 	if r.dir, r.at = dir, at; err != nil {
 		r.at = "" // not that of any path
 	}
 	return dir, err
+}
+
+// walk opens the directory of the entry at a path. A link that is followed leads to where it does in a system whose root
+// directory is the reader's: an absolute one begins there.
+func (r *reader) walk(path string) (dir *Dir, err error) {
+	for range maxLinks {
+		parts := strings.Split(strings.Trim(path, "/"), "/")
+		n, to := 0, ""
+		dir, err = walk(r.root, path, func(at *Dir, part string) (*Dir, error) {
+			n++
+			if to = at.followed(part, r.follow); to != "" {
+				return nil, ErrLink
+			}
+			return at.open(part, r.follow)
+		})
+		if to == "" || err == nil {
+			return dir, err
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join("/", filepath.Join(parts[:n]...), to)
+		}
+		path = filepath.Join(append([]string{to}, parts[n+1:]...)...)
+		if err := dir.Close(); err != nil {
+			return nil, err
+		}
+		dir = nil
+	}
+	return nil, err
 }
 
 // read is Read for one of the entries.

@@ -68,3 +68,33 @@ func backwards(paths []string) (reversed []string) {
 	}
 	return reversed
 }
+
+// TestLinksInOtherRoots: a link of another system leads to where it does there, an absolute one too.
+func TestLinksInOtherRoots(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"etc/a/b", "etc/users"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "etc/a/b/f"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]string{
+		"etc/absolute": "/etc/a", "etc/twice": "absolute/b", "etc/up": "../etc/a", "etc/circle": "/etc/circle", "etc/users/link": "/etc/a",
+	} {
+		if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(root, "etc/users"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{
+		"/etc/absolute/b/f": true, "/etc/twice/f": true, "/etc/up/b/f": true, "/etc/circle/f": false, "/etc/users/link/b/f": false, "/etc/absolute/none/f": false,
+	} {
+		if f, there, err := hostfiles.Read(root, path); err != nil || there != want || there && (string(f.Content) != "x" || f.Path != path) {
+			t.Errorf("%s: %v, %q, %v", path, there, f.Content, err)
+		}
+	}
+}
