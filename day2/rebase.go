@@ -124,8 +124,11 @@ func (r *Rebase) ask(ctx context.Context, prepared Prepared) (pivot.Ask, error) 
 	if err != nil {
 		return pivot.Ask{}, err
 	}
-	image, err := machine.Image(reference)
-	return pivot.Ask{Image: image, ImageKargs: choice, Kargs: change, Entries: files, Packages: packages, ByHand: true}, err
+	ask := pivot.Ask{ImageKargs: choice, Kargs: change, Entries: files, Packages: packages, ByHand: true}
+	if ask.Image, err = machine.Image(reference); err == nil && !ask.Image.IsZero() {
+		ask.Along, err = r.equalDefaults()
+	}
+	return ask, err
 }
 
 // packages returns what is asked of packages. Asking for the default kernel replaces any other

@@ -159,6 +159,43 @@ func TestApplyAgain(t *testing.T) {
 	}
 }
 
+// TestRebaseKeepsWhatEqualsDefaults: a change of the image by hand keeps what the MachineConfig asks for also where the
+// image before had it by default: files, and the links of enabled units. What was changed by hand since stays, too, and
+// what no MachineConfig asks for follows the image.
+func TestRebaseKeepsWhatEqualsDefaults(t *testing.T) {
+	h := hostdir.New(t)
+	unit := "[Unit]\n[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
+	for path, content := range map[string]string{"/f": "keep", "/own": "keep", "/mine": "keep"} {
+		h.Write("/usr/etc"+path, []byte(content))
+		h.Write("/etc"+path, []byte(content))
+	}
+	h.Write("/usr/lib/systemd/system/x.service", []byte(unit))
+	const link = "/etc/systemd/system/multi-user.target.wants/x.service"
+	for _, path := range []string{h.Path("/usr" + link), h.Path(link)} {
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.Symlink("/usr/lib/systemd/system/x.service", path))
+	}
+	h.PutIntoNext(map[string]string{"usr/etc/f": "next", "usr/etc/own": "next", "usr/etc/mine": "next", "usr/lib/systemd/system/x.service": unit})
+	h.Image = h.Push(h.NativeImage())
+	if changed, _, err := apply(t, h, `  config:
+    ignition: {version: 3.4.0}
+    storage: {files: [{path: /etc/f, mode: 420, overwrite: true, contents: {source: "data:,keep"}}, {path: /etc/mine, mode: 420, overwrite: true, contents: {source: "data:,keep"}}]}
+    systemd: {units: [{name: x.service, enabled: true}]}
+`); err != nil || changed {
+		t.Fatalf("changed %v, %v", changed, err)
+	}
+	h.Write("/etc/mine", []byte("by hand"))
+	changed, err := (&day2.Rebase{Machine: newMachine(t, h), Image: h.Image}).Run(t.Context(), day2.Prepared{})
+	if err != nil || !changed {
+		t.Fatalf("changed %v, %v", changed, err)
+	}
+	h.Boot()
+	to, err := os.Readlink(h.Path(link))
+	if got := fmt.Sprintf("%s %s %s", h.Read("/etc/f"), h.Read("/etc/own"), h.Read("/etc/mine")); got != "keep next by hand" || to == "" || h.Version() != "B.2" {
+		t.Errorf("%s has %s, and the unit's link leads to %q (%v)", h.Version(), got, to, err)
+	}
+}
+
 // TestApplyRecord (P55): a machine's record is a MachineConfig, and applying it undoes local
 // changes.
 func TestApplyRecord(t *testing.T) {
