@@ -17,7 +17,6 @@ func (c *Converger) apply(ctx context.Context, plan Plan, attempt int) error {
 		c.releasePackages()
 		return err
 	}
-	c.noteLostSources(ctx, plan.state.Booted.Sources)
 	c.Release(ctx, plan.state.drops()...)
 	if err := c.Images.Remove(ctx, abandoned); err != nil {
 		c.Progress.Note(fmt.Sprintf("an image that is not wanted any more stays in the repository: %v", err))

@@ -1,7 +1,6 @@
 package pivot
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -30,21 +29,4 @@ func (d Deployment) LostOptions() (notes []string) {
 		}
 	}
 	return notes
-}
-
-// noteLostSources notes which programs' keys the boot entry that was just committed lacks: a libostree before 2026.1 does not
-// carry them over. The arguments are there.
-func (c *Converger) noteLostSources(ctx context.Context, had []ostree.OptionsSource) {
-	if len(had) == 0 {
-		return
-	}
-	next, err := c.NextBoot(ctx)
-	if err != nil {
-		return // the reboot, or the next command, says why
-	}
-	for _, s := range had {
-		if !slices.Contains(next.Sources, s) {
-			c.Progress.Note(fmt.Sprintf("warning: the new boot entry does not say which kernel arguments are of %s: this libostree does not keep %s%s; they stay when it sets others", s.Name, ostree.SourceKey, s.Name))
-		}
-	}
 }

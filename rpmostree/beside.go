@@ -21,10 +21,10 @@ import (
 type needs struct {
 	labels    bool // the new system will run with SELinux
 	composefs bool // the new system boots only from a composefs image
-	sources   bool // the boot entry has keys that "ostree admin deploy" does not carry over
+	keys      bool // the boot entry has keys that "ostree admin deploy" does not carry over
 }
 
-func (n needs) any() bool { return n.labels || n.composefs || n.sources }
+func (n needs) any() bool { return n.labels || n.composefs || n.keys }
 
 func (e *Direct) needs(r pivot.Request, booted ostree.Deployment) (n needs, err error) {
 	if n.labels, err = e.labels(r, booted); err != nil {
@@ -36,9 +36,9 @@ func (e *Direct) needs(r pivot.Request, booted ostree.Deployment) (n needs, err 
 	}
 	_, demands, err := e.plain().demands(commit, r)
 	n.composefs = demands.Composefs
-	merge, merr := e.plain().entryOf(booted)
-	n.sources = len(merge.Sources) > 0
-	return n, errors.Join(err, merr)
+	keys, kerr := e.plain().keysOf(booted)
+	n.keys = len(keys) > 0
+	return n, errors.Join(err, kerr)
 }
 
 // checkNeeds returns an error if there are needs, but libostree cannot make an existing
@@ -55,8 +55,8 @@ func (e *Direct) checkNeeds(ctx context.Context, r pivot.Request, booted ostree.
 	switch {
 	case tool.since(2023, 6):
 		return nil
-	case needs.sources:
-		return fault.New(fault.Later, "cannot keep whose kernel arguments are whose: libostree %s cannot make a deployment the default after its boot entry says so", tool.version)
+	case needs.keys:
+		return fault.New(fault.Later, "cannot keep what others have written into the boot entry: libostree %s cannot make a deployment the default after its entry has it", tool.version)
 	case needs.labels:
 		return fault.New(fault.Later, "cannot label files: the new system has SELinux, and libostree %s cannot make a deployment the default after it was labelled", tool.version)
 	}
@@ -74,8 +74,8 @@ func (e *Direct) commitBeside(ctx context.Context, r pivot.Request, booted ostre
 		return err
 	}
 	contexts, err := e.finish(ctx, r, next, needs)
-	if err == nil && needs.sources {
-		err = e.plain().addSources(booted, next)
+	if err == nil {
+		err = e.keep(booted, next)
 	}
 	if err == nil {
 		err = e.setDefault(ctx, next)
@@ -87,6 +87,18 @@ func (e *Direct) commitBeside(ctx context.Context, r pivot.Request, booted ostre
 		return e.labelBoot(contexts)
 	}
 	return nil
+}
+
+// keep gives the boot entry of a new deployment, which is not the default yet, the keys that it needs as the default.
+func (e *Direct) keep(booted, next ostree.Deployment) error {
+	keys, err := e.plain().keysOf(booted)
+	if err == nil {
+		err = e.plain().addKeys(next, keys)
+	}
+	if err == nil {
+		_, err = Default{Sysroot: e.Sysroot, Run: e.Run}.Startable(next.DeploymentRef)
+	}
+	return err
 }
 
 // finish labels the deployment, if necessary, and checks it against the request. contexts is nil

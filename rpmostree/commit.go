@@ -32,11 +32,15 @@ func (e *Ostree) commitOnce(ctx context.Context, r pivot.Request) error {
 		return fault.New(fault.Unavailable, "somebody else changed what was staged: %w", err).
 			WithHint("stop what updates this host by itself (rpm-ostree status names it) and try again")
 	}
-	state, err := staged.Unlocked(r.Kargs)
+	booted, err := e.Sysroot.Booted()
 	if err != nil {
 		return err
 	}
-	booted, err := e.Sysroot.Booted()
+	keys, err := e.keysOf(booted)
+	if err != nil {
+		return err
+	}
+	state, err := staged.Unlocked(r.Kargs, keys)
 	if err != nil {
 		return err
 	}
@@ -76,6 +80,13 @@ func (e *Ostree) commitOnce(ctx context.Context, r pivot.Request) error {
 		}})...)
 	if err != nil {
 		return fmt.Errorf("cannot finalize the staged deployment: %w", err)
+	}
+	next, err := e.nextBoot()
+	if err == nil {
+		err = e.addKeys(next, keys)
+	}
+	if err != nil {
+		return err
 	}
 	return e.checkCommitted(r, labels)
 }

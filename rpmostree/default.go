@@ -2,6 +2,7 @@ package rpmostree
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -84,13 +85,17 @@ func (e Default) Make(ctx context.Context, to ostree.DeploymentRef) error {
 		counted++
 		e.Note(fmt.Sprintf("deployment %s is staged, by another program, and will be dropped: libostree keeps none when the default changes; its program can stage it again", staged.Target.ID()))
 	}
+	undo, err := e.Startable(to)
+	if err != nil {
+		return fmt.Errorf("cannot make deployment %s the default: %w", to.ID(), err)
+	}
 	_, err = e.Run(ctx, "ostree", "admin", "set-default", strconv.Itoa(counted))
 	if err != nil && strings.Contains(err.Error(), "Unknown") {
 		// libostree before 2023.6. Every rpm-ostree can do it.
 		err = e.byRpmOstree(ctx, to)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot make deployment %s the default: %w", to.ID(), err)
+		return errors.Join(fmt.Errorf("cannot make deployment %s the default: %w", to.ID(), err), undo())
 	}
 	if i, err = e.index(to); err == nil && i != 0 {
 		err = fmt.Errorf("cannot roll back: success was reported but deployment %s is not the default", to.ID())

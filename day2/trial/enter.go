@@ -76,7 +76,10 @@ func (c *Conductor) bootOnce(ctx context.Context, next ostree.Deployment, method
 	}
 	forget := c.Host.ForgetOnce
 	c.told = true
-	err := c.Host.BootOnce(ctx, next)
+	_, err := c.boots().Startable(next.DeploymentRef)
+	if err == nil {
+		err = c.Host.BootOnce(ctx, next)
+	}
 	if err != nil {
 		c.Progress.Note(fmt.Sprintf("the new system is the default until it comes up: %v", err))
 		forget = func(ctx context.Context) error { return c.makeDefault(ctx, c.Progress.Content.Trial.Old) }

@@ -3,6 +3,7 @@ package host_test
 import (
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,11 +14,12 @@ import (
 const (
 	entryPath  = "/boot/loader/entries/ostree-2.conf"
 	deployment = "/ostree/deploy/os/deploy/4fd0000000000000000000000000000000000000000000000000000000000000.0"
+	bootLink   = "/ostree/boot.1/os/4fd0/0" // leads to it
 	abootPath  = deployment + "/usr/lib/ostree-boot/aboot.img"
 	lockdown   = "/sys/kernel/security/lockdown"
 	secureBoot = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 	config     = "/usr/lib/modules/6.1.0-x/config"
-	entry      = "title B\nversion 2\noptions root=LABEL=root q=\"a b\" $ignition_firstboot ostree=" + deployment + " nosmt\n" +
+	entry      = "title B\nversion 2\noptions root=LABEL=root q=\"a b\" $ignition_firstboot ostree=" + bootLink + " nosmt\n" +
 		"linux /ostree/os-1/vmlinuz\ninitrd /ostree/os-1/initramfs\n"
 )
 
@@ -25,13 +27,18 @@ const (
 func bootable(t *testing.T, files map[string]string) *host.Host {
 	t.Helper()
 	all := map[string]string{
-		"/boot/loader/entries/ostree-1.conf": "version 1\noptions ostree=" + deployment + "\nlinux /old\n",
+		"/boot/loader/entries/ostree-1.conf": "version 1\noptions ostree=" + bootLink + "\nlinux /old\n",
 		entryPath:                            entry,
 		deployment + "/usr/lib/os-release":   "",
+		path.Dir(bootLink) + "/":             "",
 		"/proc/sys/kernel/osrelease":         "6.1.0-x\n",
 	}
 	maps.Copy(all, files)
-	return machine(t, all)
+	h := machine(t, all)
+	if err := os.Symlink("../../.."+strings.TrimPrefix(deployment, "/ostree"), h.Path(bootLink)); err != nil {
+		t.Fatal(err)
+	}
+	return h
 }
 
 // TestNextKernel (P46): returns what GRUB would start, with the arguments that it would pass.
@@ -61,7 +68,7 @@ func TestNextKernel(t *testing.T) {
 			got, err := h.NextKernel()
 			want := host.Kernel{
 				Image: h.Path("/boot/ostree/os-1/vmlinuz"), Initrd: h.Path("/boot/ostree/os-1/initramfs"),
-				Cmdline: `root=LABEL=root q="a b" ostree=` + deployment + " nosmt",
+				Cmdline: `root=LABEL=root q="a b" ostree=` + bootLink + " nosmt",
 			}
 			if err != nil || got != want {
 				t.Errorf("%+v, %v; want %+v", got, err, want)

@@ -1,12 +1,15 @@
 package ostree
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+
+	"machine-pivot/internal/fault"
 )
 
 // BootEntry is a boot entry (type 1 of the Boot Loader Specification, BLS) as ostree
@@ -14,7 +17,7 @@ import (
 type BootEntry struct {
 	File    string // file name in loader/entries
 	Title   string
-	Version int // ostree's sort key: the entry with the highest version is the default
+	Version string // ostree's sort key, as it is written: the entry with the highest version is the default
 	Options string
 	Linux   string
 	Initrds []string
@@ -25,7 +28,13 @@ type BootEntry struct {
 	Aboot string
 	// Sources are the owners of some of the options, in the order of the entry.
 	Sources []OptionsSource
+	// Others are the keys that libostree does not write, such as grub_users and grub_arg, in the order of the entry. It keeps
+	// them in an existing entry, and makes a new one without them.
+	Others []Key
 }
+
+// Key is a line of a boot entry.
+type Key struct{ Name, Value string }
 
 // OptionsSource lists options of a boot entry that belong to a program, which replaces them later. It is a line of
 // the entry whose key is SourceKey with the program's name (bootc, crates/lib/src/loader_entries.rs).
@@ -38,9 +47,9 @@ type OptionsSource struct {
 const SourceKey = "x-options-source-"
 
 // Ostree returns the value of the kernel argument ostree=, the path of the symbolic link to
-// the deployment, or "".
+// the deployment, or "". As in libostree, only spaces separate arguments.
 func (e BootEntry) Ostree() string {
-	for option := range strings.FieldsSeq(e.Options) {
+	for option := range strings.SplitSeq(e.Options, " ") {
 		if link, ok := strings.CutPrefix(option, "ostree="); ok {
 			return link
 		}
@@ -48,25 +57,53 @@ func (e BootEntry) Ostree() string {
 	return ""
 }
 
-// BootEntries reads the host's boot entries and returns them with the default first.
+// BootEntries reads the host's boot entries that libostree takes for those of deployments, and returns them with the
+// default first. Which these are, and in which order, is decided exactly as in libostree, since its commands count them:
+// regular files named ostree-*.conf, links to such files among them, sorted by their version as strverscmp(3) does, those
+// without a version last, and those that are equal as the directory has them. Nothing in the directory may be a link to
+// nowhere, whatever its name, or libostree fails. Source: _ostree_sysroot_read_boot_loader_configs in its ostree-sysroot.c.
 func (s *Sysroot) BootEntries() ([]BootEntry, error) {
-	dir := s.bootDir()
-	files, err := filepath.Glob(filepath.Join(dir, "loader/entries/*.conf"))
+	dir := filepath.Join(s.bootDir(), "loader/entries")
+	names, err := namesIn(dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read boot entries: %w", err)
 	}
 	var entries []BootEntry
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	for _, name := range names {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fault.New(fault.Refused, "cannot read boot entries: %w", err).
+				WithHint("remove the link, which leads nowhere and with which libostree reads none: rm %s", filepath.Join(dir, name))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read boot entries: %w", err)
+		}
+		if !strings.HasPrefix(name, "ostree-") || !strings.HasSuffix(name, ".conf") || !info.Mode().IsRegular() {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return nil, fmt.Errorf("cannot read boot entry: %w", err)
 		}
 		e := parseBootEntry(string(text))
-		e.File = filepath.Base(file)
+		e.File = name
 		entries = append(entries, e)
 	}
-	slices.SortStableFunc(entries, func(a, b BootEntry) int { return b.Version - a.Version })
+	slices.SortStableFunc(entries, func(a, b BootEntry) int { return compareVersions(b.Version, a.Version) })
 	return entries, nil
+}
+
+// namesIn returns the names in a directory, in its own order; none if it does not exist.
+func namesIn(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
 }
 
 // bootDir returns the directory that contains loader/entries: the host's /boot, or the boot
@@ -86,32 +123,71 @@ func (s *Sysroot) BootPath(name string) string {
 	return filepath.Join(s.bootDir(), strings.TrimPrefix(name, "/boot/"))
 }
 
+// parseBootEntry reads an entry as libostree does (ostree-bootconfig-parser.c): a line begins with a letter, the first space
+// or tab ends the key, and the last line with a key counts. Values of paths and titles are without the spaces around them.
 func parseBootEntry(text string) BootEntry {
 	var e BootEntry
-	for line := range strings.Lines(text) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		value = strings.TrimSpace(value)
+	for line := range strings.SplitSeq(text, "\n") {
+		end := strings.IndexAny(line, " \t")
+		if end < 1 || !letter(line[0]) {
+			continue
+		}
+		key, raw := line[:end], line[end+1:]
+		value := strings.TrimSpace(raw)
 		switch key {
 		case "title":
 			e.Title = value
 		case "version":
-			// A version that is not a number counts as 0 and sorts last, as in libostree.
-			e.Version, _ = strconv.Atoi(value)
+			e.Version = raw
 		case "options":
-			e.Options = value
+			e.Options = raw
 		case "linux":
 			e.Linux = value
 		case "initrd":
 			e.Initrds = append(e.Initrds, value)
 		case "aboot":
 			e.Aboot = value
-		case "devicetree", "devicetree-overlay", "fdtdir":
+		case "abootcfg":
+		case "devicetree", "fdtdir":
 			e.Board = append(e.Board, key)
 		default:
-			if name, ok := strings.CutPrefix(key, SourceKey); ok && name != "" {
-				e.Sources = append(e.Sources, OptionsSource{name, value})
-			}
+			e.addForeign(Key{key, raw})
 		}
 	}
 	return e
 }
+
+// addForeign adds a key that libostree does not write.
+func (e *BootEntry) addForeign(k Key) {
+	if name, ok := strings.CutPrefix(k.Name, SourceKey); ok && name != "" {
+		e.Sources = append(e.Sources, OptionsSource{name, strings.TrimSpace(k.Value)})
+		return
+	}
+	if k.Name == "devicetree-overlay" {
+		e.Board = append(e.Board, k.Name)
+	}
+	e.Others = slices.DeleteFunc(e.Others, func(o Key) bool { return o.Name == k.Name })
+	e.Others = append(e.Others, k)
+}
+
+// ForeignKeys returns the keys that libostree does not write into a new entry.
+func (e BootEntry) ForeignKeys() []Key {
+	keys := slices.Clone(e.Others)
+	for _, s := range e.Sources {
+		keys = append(keys, Key{SourceKey + s.Name, s.Options})
+	}
+	return keys
+}
+
+// WithoutKeys returns the text of a boot entry without the lines of keys.
+func WithoutKeys(text string, keys []Key) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		if others := parseBootEntry(line).Others; len(others) == 0 || !slices.Contains(keys, others[0]) {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }

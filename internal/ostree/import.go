@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -153,7 +154,7 @@ func (r *Repo) freeAboveReserve() (int64, error) {
 	}
 	block := uint64(st.Bsize)
 	reserve := max(r.config.minFreeBytes, st.Blocks/100*r.config.minFreePercent*block)
-	return int64(st.Bavail*block) - int64(reserve), nil
+	return int64(st.Bavail*block) - int64(min(reserve, math.MaxInt64)), nil
 }
 
 // Stats returns the counts so far.

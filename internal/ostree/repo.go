@@ -1,9 +1,11 @@
 package ostree
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -56,6 +58,18 @@ func (r *Repo) BootLoader() string {
 	return name
 }
 
+// AppendedKeys returns the keys that libostree writes into boot entries which are not the default
+// (sysroot.bls-append-except-default), and never removes. Fedora CoreOS has GRUB ask for a password there.
+func (r *Repo) AppendedKeys() (keys []Key) {
+	list, _ := r.settings.Value("sysroot", "bls-append-except-default")
+	for pair := range strings.SplitSeq(list, ";") {
+		if name, value, ok := strings.Cut(pair, "="); ok {
+			keys = append(keys, Key{name, value})
+		}
+	}
+	return keys
+}
+
 // WantsComposefs reports whether libostree creates composefs images because of the
 // configuration (ex-integrity.composefs).
 func (r *Repo) WantsComposefs() bool {
@@ -79,15 +93,16 @@ func parseConfig(f keyfile.File) (repoConfig, error) {
 	if version := core("repo_version"); version != "1" {
 		return repoConfig{}, fmt.Errorf("its version is %q, only 1 is supported", version)
 	}
-	c := repoConfig{fsync: core("fsync") != "false", perObjectFsync: core("per-object-fsync") == "true", minFreePercent: 3}
-	if err := c.parseMinFree(f); err != nil {
+	c := repoConfig{minFreePercent: 3, lockTimeout: 300 * time.Second}
+	fsync, err := boolean(core("fsync"), true)
+	perObject, oerr := boolean(core("per-object-fsync"), false)
+	if err := errors.Join(err, oerr, c.parseMinFree(f)); err != nil {
 		return repoConfig{}, err
 	}
-	var err error
+	c.fsync, c.perObjectFsync = fsync, perObject
 	if c.verity, err = wantedVerity(f); err != nil {
 		return repoConfig{}, err
 	}
-	c.lockTimeout = 300 * time.Second
 	if text, ok := f.Value("core", "lock-timeout-secs"); ok {
 		seconds, err := strconv.Atoi(text)
 		if err != nil {
@@ -98,27 +113,63 @@ func parseConfig(f keyfile.File) (repoConfig, error) {
 	return c, nil
 }
 
-func (c *repoConfig) parseMinFree(f keyfile.File) (err error) {
-	if text, ok := f.Value("core", "min-free-space-percent"); ok {
-		if c.minFreePercent, err = strconv.ParseUint(text, 10, 7); err != nil || c.minFreePercent > 99 {
-			return fmt.Errorf("min-free-space-percent=%s: not a percentage", text)
-		}
+// boolean returns a value as GLib does (g_key_file_get_boolean).
+func boolean(value string, missing bool) (bool, error) {
+	switch value {
+	case "":
+		return missing, nil
+	case "true", "1":
+		return true, nil
+	case "false", "0":
+		return false, nil
 	}
-	text, ok := f.Value("core", "min-free-space-size")
+	return false, fmt.Errorf("%q is neither true nor false", value)
+}
+
+// parseMinFree reads how much space stays free, as libostree does (reload_core_config in its ostree-repo.c): a size wins over
+// a percentage, unless it is 0, and a number that is too large is the largest one.
+func (c *repoConfig) parseMinFree(f keyfile.File) error {
+	text, sized := f.Value("core", "min-free-space-size")
+	if sized {
+		bytes, err := sizeIn(text)
+		if err != nil {
+			return fmt.Errorf("min-free-space-size=%s: %w", text, err)
+		}
+		c.minFreePercent, c.minFreeBytes = 0, bytes
+	}
+	percent, ok := f.Value("core", "min-free-space-percent")
 	if !ok {
 		return nil
 	}
-	for unit, shift := range map[string]uint{"MB": 20, "GB": 30, "TB": 40} {
-		if number, found := strings.CutSuffix(text, unit); found {
-			n, err := strconv.ParseUint(number, 10, 20)
-			if err != nil {
-				return fmt.Errorf("min-free-space-size=%s: %w", text, err)
-			}
-			c.minFreePercent, c.minFreeBytes = 0, n<<shift
-			return nil
-		}
+	if strings.Trim(percent, "0123456789") != "" {
+		return fmt.Errorf("min-free-space-percent=%s: not a number", percent)
 	}
-	return fmt.Errorf("min-free-space-size=%s: no unit MB, GB or TB", text)
+	n, _ := strconv.ParseUint(cmp.Or(percent, "0"), 10, 64) // the largest number if it is out of range
+	if n > 99 {
+		return fmt.Errorf("min-free-space-percent=%s: not a percentage", percent)
+	}
+	if c.minFreeBytes == 0 {
+		c.minFreePercent = n
+	}
+	return nil
+}
+
+// sizeIn returns the bytes of a size as libostree writes it: a whole number of MB, GB or TB, which are powers of 2. libostree
+// accepts any number of MB that 64 bits can hold, and then fails to write; as that many bytes, there is never enough space.
+func sizeIn(text string) (uint64, error) {
+	digits := strings.TrimRight(text, "MGTB")
+	shift, known := map[string]uint{"MB": 20, "GB": 30, "TB": 40}[text[len(digits):]]
+	if !known || digits == "" || strings.Trim(digits, "0123456789") != "" {
+		return 0, errors.New("it has to be as 123MB, 123GB or 123TB")
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if n > math.MaxUint64>>(shift-20) || err != nil && shift > 20 {
+		return 0, errors.New("it is too large")
+	}
+	if n > math.MaxUint64>>shift {
+		return math.MaxUint64, nil
+	}
+	return n << shift, nil
 }
 
 func (r *Repo) objectPath(n ObjectName) string { return filepath.Join(r.path, "objects", n.path()) }

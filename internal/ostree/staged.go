@@ -93,20 +93,30 @@ func stagedRef(value any) (ref DeploymentRef, err error) {
 	return ref, err
 }
 
-// Unlocked returns the content of StagedFile with the given kernel arguments and without a
+// extraKeys has the keys that libostree since 2026.1 writes into the boot entry.
+const extraKeys = "bootconfig-extra"
+
+// Unlocked returns the content of StagedFile with the given kernel arguments and keys of the boot entry, and without a
 // lock, so that libostree finalizes the deployment. All other entries are unchanged.
-func (s *Staged) Unlocked(arguments []string) ([]byte, error) {
+func (s *Staged) Unlocked(arguments []string, keys []Key) ([]byte, error) {
 	list := make([]any, len(arguments))
 	for i, arg := range arguments {
 		list[i] = arg
 	}
 	var entries []any
 	for _, entry := range s.entries {
-		if key := entry.(gvariant.Tuple)[0]; key != "kargs" && key != "locked" {
+		if key := entry.(gvariant.Tuple)[0]; key != "kargs" && key != "locked" && (key != extraKeys || len(keys) == 0) {
 			entries = append(entries, entry)
 		}
 	}
 	entries = append(entries, gvariant.Tuple{"kargs", gvariant.Variant{Type: "as", Value: list}})
+	if len(keys) > 0 {
+		extra := make([]any, len(keys))
+		for i, k := range keys {
+			extra[i] = gvariant.Tuple{k.Name, k.Value}
+		}
+		entries = append(entries, gvariant.Tuple{extraKeys, gvariant.Variant{Type: "a{ss}", Value: extra}})
+	}
 	data, err := gvariant.Encode("a{sv}", entries)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the staged deployment: %w", err)

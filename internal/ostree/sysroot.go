@@ -1,15 +1,19 @@
 package ostree
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/fault"
 )
 
 // Sysroot reads the deployments of a host. It never writes; libostree does.
@@ -191,13 +195,10 @@ func (s *Sysroot) Deployments() ([]Deployment, error) {
 	}
 	var all []Deployment
 	for _, e := range entries {
-		link := e.Ostree()
-		if link == "" {
-			continue // not an entry of ostree
-		}
-		ref, err := s.Linked(link)
+		ref, err := s.linked(e)
 		if err != nil {
-			return nil, fmt.Errorf("cannot follow boot entry %s: %w", e.File, err)
+			return nil, fault.New(fault.Refused, "cannot follow boot entry %s: %w", e.File, err).
+				WithHint("libostree cannot either, and changes no deployment as long as the entry is there: rename it, so that it does not begin with ostree-, or remove it")
 		}
 		d, err := s.Deployment(ref)
 		if err != nil {
@@ -207,6 +208,18 @@ func (s *Sysroot) Deployments() ([]Deployment, error) {
 		all = append(all, d)
 	}
 	return all, nil
+}
+
+// bootLink is what libostree accepts as ostree= in a boot entry (_ostree_sysroot_parse_bootlink).
+const bootLink = `^/ostree/boot\.[01]/[^/]+/[^/]+/[0-9]+$`
+
+// linked returns the deployment of a boot entry.
+func (s *Sysroot) linked(e BootEntry) (DeploymentRef, error) {
+	link := e.Ostree()
+	if ok, err := regexp.MatchString(bootLink, link); !ok || err != nil {
+		return DeploymentRef{}, cmp.Or(err, fmt.Errorf("its kernel argument ostree=%s names no deployment", link))
+	}
+	return s.Linked(link)
 }
 
 // Linked returns the deployment to which a link of a boot entry or a kernel command line leads: the value of ostree=.

@@ -197,7 +197,7 @@ func TestUnlocked(t *testing.T) {
 	locked := gvariant.Tuple{"locked", gvariant.Variant{Type: "b", Value: true}}
 	staged, err := ostree.ParseStaged(stagedState(t, locked, extra))
 	check(t, err)
-	data, err := staged.Unlocked([]string{"root=LABEL=root", "nosmt"})
+	data, err := staged.Unlocked([]string{"root=LABEL=root", "nosmt"}, nil)
 	check(t, err)
 	got, err := ostree.ParseStaged(data)
 	check(t, err)

@@ -101,7 +101,7 @@ func (c *call) finalize() (int, error) {
 
 func (c *call) unlock(staged *ostree.Staged) error {
 	dir := c.sysroot().RunDir()
-	state, err := staged.Unlocked(staged.KernelArguments)
+	state, err := staged.Unlocked(staged.KernelArguments, nil)
 	if err != nil {
 		return err
 	}
