@@ -3,6 +3,7 @@ package pivot_test
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -17,31 +18,26 @@ type situation struct {
 	facts   pivot.Facts
 }
 
-// situations returns all combinations.
-func situations() []situation {
-	all := []situation{{}}
-	// vary multiplies the situations by n values of one input.
-	vary := func(n int, set func(*situation, int)) {
-		var more []situation
-		for _, s := range all {
-			for i := range n {
-				s := s
-				set(&s, i)
-				more = append(more, s)
-			}
-		}
-		all = more
-	}
+// input is one input of Decide: how many values it has, and how to set the ith one.
+type input struct {
+	values int
+	set    func(s *situation, i int)
+}
+
+// inputs returns all inputs of Decide.
+func inputs() []input {
 	trials := []pivot.TrialState{pivot.TrialNone, pivot.TrialWaits, pivot.TrialOver, pivot.TrialRuns, pivot.TrialKept, pivot.TrialLost, pivot.TrialProves}
 	phases := []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone, pivot.PhaseInterrupted}
 	attempts := []int{0, 1, pivot.MaxAttempts}
 	reaches := []pivot.Reach{pivot.ReachNone, pivot.ReachRunning, pivot.ReachBoot}
 	slots := []pivot.SlotNeed{pivot.SlotNone, pivot.SlotWanted, pivot.SlotTaken}
-	vary(len(phases), func(s *situation, i int) { s.journal.Phase = phases[i] })
-	vary(len(attempts), func(s *situation, i int) { s.journal.Attempt = attempts[i] })
-	vary(len(trials), func(s *situation, i int) { s.facts.Trial = trials[i] })
-	vary(len(reaches), func(s *situation, i int) { s.facts.Reach = reaches[i] })
-	vary(len(slots), func(s *situation, i int) { s.facts.Slot = slots[i] })
+	all := []input{
+		{len(phases), func(s *situation, i int) { s.journal.Phase = phases[i] }},
+		{len(attempts), func(s *situation, i int) { s.journal.Attempt = attempts[i] }},
+		{len(trials), func(s *situation, i int) { s.facts.Trial = trials[i] }},
+		{len(reaches), func(s *situation, i int) { s.facts.Reach = reaches[i] }},
+		{len(slots), func(s *situation, i int) { s.facts.Slot = slots[i] }},
+	}
 	for _, flag := range []func(*pivot.Facts) *bool{
 		func(f *pivot.Facts) *bool { return &f.Planned }, func(f *pivot.Facts) *bool { return &f.SameBoot },
 		func(f *pivot.Facts) *bool { return &f.SameTarget }, func(f *pivot.Facts) *bool { return &f.AtTarget },
@@ -49,12 +45,33 @@ func situations() []situation {
 		func(f *pivot.Facts) *bool { return &f.ByHand }, func(f *pivot.Facts) *bool { return &f.Trying },
 		func(f *pivot.Facts) *bool { return &f.NeverReboot },
 	} {
-		vary(2, func(s *situation, i int) { *flag(&s.facts) = i == 1 })
+		all = append(all, input{2, func(s *situation, i int) { *flag(&s.facts) = i == 1 }})
 	}
 	return all
 }
 
-func (s situation) String() string {
+// situations yields all combinations of the inputs' values, one after the other: together they would take gigabytes.
+func situations() iter.Seq[*situation] {
+	return func(yield func(*situation) bool) {
+		combine(new(situation), inputs(), yield)
+	}
+}
+
+// combine yields s with all combinations of the inputs' values, until it need not.
+func combine(s *situation, inputs []input, yield func(*situation) bool) (more bool) {
+	if len(inputs) == 0 {
+		return yield(s)
+	}
+	for i := range inputs[0].values {
+		inputs[0].set(s, i)
+		if !combine(s, inputs[1:], yield) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *situation) String() string {
 	return fmt.Sprintf("%s/%d/%+v", s.journal.Phase, s.journal.Attempt, s.facts)
 }
 
@@ -62,12 +79,10 @@ func (s situation) String() string {
 func TestDecideTable(t *testing.T) {
 	rows := documentedRows(t)
 	used := map[int]bool{}
-	for _, s := range situations() {
-		i := 0
-		for i < len(rows) && !rows[i].fits(s) {
-			i++
-		}
-		if i == len(rows) {
+	for s := range situations() {
+		cells := s.cells()
+		i := slices.IndexFunc(rows, func(r row) bool { return r.fits(cells) })
+		if i < 0 {
 			t.Fatalf("%v: no row of the table fits", s)
 		}
 		used[i] = true
@@ -130,13 +145,18 @@ func statesTable(t *testing.T, columns int) (rows [][]string) {
 	return rows
 }
 
-func (r row) fits(s situation) bool {
+// cells returns what a row must have in its columns of inputs to fit.
+func (s *situation) cells() [columns - 2]string {
 	f := s.facts
 	attempt := map[bool]string{true: "last", false: "earlier"}[s.journal.Attempt >= pivot.MaxAttempts]
-	for i, is := range [columns - 2]string{
+	return [columns - 2]string{
 		string(f.Trial), yesNo(f.Planned), yesNo(f.AtTarget), string(f.Reach), yesNo(f.TakenBack), yesNo(f.NeverReboot), cmp.Or(string(f.Slot), "none"),
 		string(s.journal.Phase), attempt, yesNo(f.SameTarget), yesNo(f.SameBoot), yesNo(f.PendingAtTarget), yesNo(f.Trying), yesNo(f.ByHand),
-	} {
+	}
+}
+
+func (r row) fits(cells [columns - 2]string) bool {
+	for i, is := range cells {
 		if r[i][0] != "any" && !slices.Contains(r[i], is) {
 			return false
 		}
@@ -151,7 +171,7 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-func (r row) decision(s situation) pivot.Decision {
+func (r row) decision(s *situation) pivot.Decision {
 	d := pivot.Decision{Action: pivot.Action(r[columns-2][0]), Attempt: s.journal.Attempt}
 	switch r[columns-1][0] {
 	case "1":
@@ -167,7 +187,7 @@ func (r row) decision(s situation) pivot.Decision {
 
 // TestDecide (P2, P7, P24, D26) checks the promises, for all inputs.
 func TestDecide(t *testing.T) {
-	for _, s := range situations() {
+	for s := range situations() {
 		if why := brokenPromise(s.journal, s.facts, pivot.Decide(s.journal, s.facts)); why != "" {
 			t.Fatalf("%v: %s", s, why)
 		}
