@@ -6,9 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/testscript"
-
-	"machine-pivot/test/tools/need"
 	"machine-pivot/test/tools/script"
 )
 
@@ -42,20 +39,4 @@ func compare(t *testing.T, bin, dir string) {
 			}
 		}
 	}
-}
-
-// typed runs scripts in which interactive shells complete commands.
-func typed(t *testing.T, bin, dir string) {
-	need.Program(t, "zsh")
-	need.Program(t, "fish")
-	need.File(t, "/usr/share/bash-completion/bash_completion")
-	params := script.Params("testdata")
-	params.Setup = func(env *testscript.Env) error {
-		env.Setenv("PATH", bin+":"+env.Getenv("PATH"))
-		env.Setenv("COMPLETIONS", dir)
-		env.Setenv("TERM", "xterm")
-		env.Setenv("HOME", env.WorkDir) // where shells read their settings
-		return nil
-	}
-	testscript.Run(t, params)
 }
