@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -29,9 +28,9 @@ func TestPowerCutsOfImports(t *testing.T) {
 	if missing := recorded.Missing(); len(missing) > 0 {
 		need.Lacking(t, "cannot record a disk here: lacking "+strings.Join(missing, ", "))
 	}
-	w, err := newWorld(t.Context(), settings{
-		dir: t.TempDir(), pivot: builtPivot(t), files: 600, bytes: 20e6, rounds: 1, seed: 1, only: basePart, cuts: 12, link: &link{}, log: io.Discard,
-	})
+	s := small(t)
+	s.dir, s.only, s.cuts = t.TempDir(), basePart, 12
+	w, err := newWorld(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,8 +63,8 @@ type builder struct {
 func (b *builder) build(ctx context.Context) error {
 	tree, repo := filepath.Join(b.dir, "tree"), filepath.Join(b.dir, "repo")
 	b.archive = filepath.Join(b.dir, "archive")
-	b.say("picking %d files with %s from this machine", b.files, megabytes(b.bytes))
-	files := machinefiles.Pick([]string{"/usr", "/opt"}, b.files, b.bytes, b.seed)
+	b.say("picking %d files with %s from %s", b.files, megabytes(b.bytes), strings.Join(b.from, " and "))
+	files := machinefiles.Pick(b.from, b.files, b.bytes, b.seed)
 	if err := ostreetree.Init(repo, "bare"); err != nil {
 		return err
 	}

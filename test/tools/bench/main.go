@@ -36,8 +36,9 @@ const diskDir = "/var/tmp"
 
 // settings are the settings of a run.
 type settings struct {
-	dir    string // on the file system to measure
-	pivot  string // the binary to measure
+	dir    string   // on the file system to measure
+	pivot  string   // the binary to measure
+	from   []string // directories whose files are the contents of the images
 	files  int
 	bytes  int64
 	rounds int
@@ -58,7 +59,7 @@ type settings struct {
 func (s settings) say(format string, args ...any) { fmt.Fprintf(s.log, format+"\n", args...) }
 
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	s := settings{log: stderr, bytes: 2_500_000_000, link: &link{}}
+	s := settings{log: stderr, from: []string{"/usr", "/opt"}, bytes: 2_500_000_000, link: &link{}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&s.dir, "dir", diskDir, "a directory on the file system to measure; some eight times -size are used in it")

@@ -112,7 +112,7 @@ func layOut(files []machinefiles.File) []placed {
 	for i, f := range files {
 		n := int(before * components / max(total, 1))
 		within := before*components - int64(n)*total // position in the component, from 0 to total
-		name := filepath.Join(component(n), f.Path)
+		name := filepath.Join(component(n), f.Name)
 		if f.Again > 0 {
 			name += fmt.Sprintf(".%d", f.Again)
 		}

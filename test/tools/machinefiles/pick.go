@@ -1,4 +1,5 @@
-// Package machinefiles picks files of this machine, as realistic content for test images.
+// Package machinefiles picks files of this machine, as realistic content for the images of benchmarks, and
+// generates such files for tests, which are then the same on each machine.
 package machinefiles
 
 import (
@@ -13,6 +14,7 @@ import (
 // File is a file of this machine.
 type File struct {
 	Path  string
+	Name  string // relative to the parent of the directory that it was picked from
 	Size  int64
 	Again int // how often it was picked before; each time another byte should be changed
 }
@@ -90,7 +92,8 @@ func machineFiles(dirs []string, limit int64) []File {
 				return nil
 			}
 			if info, err := d.Info(); err == nil && info.Size() > 0 && info.Size() <= limit {
-				files = append(files, File{path, info.Size(), 0})
+				name, _ := filepath.Rel(filepath.Dir(dir), path) // path is below dir
+				files = append(files, File{Path: path, Name: name, Size: info.Size()})
 			}
 			return nil
 		})

@@ -1,6 +1,12 @@
 package machinefiles_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,5 +52,40 @@ func TestPick(t *testing.T) {
 	}
 	if info, err := os.Stat(copied); err != nil || info.Mode() != 0o750 || info.Size() != 10 {
 		t.Errorf("copied %v, %v", info, err)
+	}
+}
+
+// TestGenerate checks that a seed stands for the same bytes on each machine, and that they are like a host's: of
+// about the size that is asked for, and compressible to about a half.
+func TestGenerate(t *testing.T) {
+	dir := t.TempDir()
+	if err := machinefiles.Generate(dir, 600, 6e6, 1); err != nil {
+		t.Fatal(err)
+	}
+	files := machinefiles.Pick([]string{dir}, 300, 3e6, 1)
+	if size := machinefiles.Bytes(files); size < 2.5e6 || size > 3.5e6 {
+		t.Errorf("%d files with %d bytes", len(files), size)
+	}
+	sum := sha256.New()
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	for _, f := range files {
+		fmt.Fprintln(sum, strings.TrimPrefix(f.Name, filepath.Base(dir)))
+		data, err := os.ReadFile(f.Path)
+		if err == nil {
+			_, err = io.MultiWriter(sum, z).Write(data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if share := float64(packed.Len()) / float64(machinefiles.Bytes(files)); share < 0.4 || share > 0.6 {
+		t.Errorf("compressed to %.2f", share)
+	}
+	if got, want := hex.EncodeToString(sum.Sum(nil)), "d30a9a670f5bf96b2728281fbcfa593e90a8c2848f7366ed35d93df8c5e76bdd"; got != want {
+		t.Errorf("the files are %s, want %s", got, want)
 	}
 }
