@@ -160,15 +160,18 @@ func (h *Host) BootEntry(i int) {
 	h.Write("/proc/cmdline", []byte("BOOT_IMAGE=/x "+strings.Replace(all[i].Entry.Options, "$ignition_firstboot", "ignition.firstboot", 1)+"\n"))
 }
 
+// threadRoot is the root directory of the thread that follows this link, in its mount namespace. What is a mount on a
+// real host is a link here, and must lead out of the host's root, wherever the test's directory is: hostfiles.Locate
+// follows a link out of a root only into what the kernel brings, such as /proc.
+const threadRoot = "/proc/thread-self/root"
+
 // start starts the system of the deployment at root.
 func (h *Host) start(root string) {
 	h.t.Helper()
-	for _, dir := range []string{"var", "sysroot", "boot"} {
+	for dir, of := range map[string]string{"var": "ostree/deploy/" + h.stateroot + "/var", "sysroot": "", "boot": "boot"} {
 		h.must(os.RemoveAll(filepath.Join(root, dir)))
+		h.must(os.Symlink(filepath.Join(threadRoot, h.physical, of), filepath.Join(root, dir)))
 	}
-	h.must(os.Symlink(h.physical, filepath.Join(root, "sysroot")))
-	h.must(os.Symlink(filepath.Join(h.physical, "boot"), filepath.Join(root, "boot")))
-	h.must(os.Symlink(filepath.Join(h.physical, "ostree/deploy", h.stateroot, "var"), filepath.Join(root, "var")))
 	h.Host = host.New(root)
 	count := h.soft
 	h.SoftReboots = func() (uint32, error) { return count, nil }
