@@ -24,7 +24,8 @@ func (c *ControlPlane) NodeUser(node string) *rest.Config {
 }
 
 // User returns the configuration of a client that is the named user, in the groups. It has only the
-// rights that RBAC gives to these. The client does not limit its own requests.
+// rights that RBAC gives to these. The client does not limit its own requests, and does not log the API server's
+// warnings.
 func (c *ControlPlane) User(name string, groups ...string) *rest.Config {
 	c.t.Helper()
 	issued, err := c.ca.client(name, groups)
@@ -36,6 +37,7 @@ func (c *ControlPlane) User(name string, groups ...string) *rest.Config {
 		Host:            host,
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.pem(), CertData: issued.certificate, KeyData: issued.key},
 		QPS:             -1,
+		WarningHandler:  rest.NoWarnings{},
 	}
 }
 
