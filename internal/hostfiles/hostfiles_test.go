@@ -237,7 +237,7 @@ func TestAccounts(t *testing.T) {
 
 func run(t *testing.T, dir, script string) string {
 	t.Helper()
-	cmd := exec.Command("sh", "-ec", script)
+	cmd := exec.Command("sh", "-ec", "umask 022\n"+script)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
