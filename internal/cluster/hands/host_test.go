@@ -94,7 +94,7 @@ func (h host) look() hands.Host {
 // ended waits until the run has ended.
 func (h host) ended() hands.Run {
 	h.Helper()
-	for range 200 {
+	for range 1200 {
 		if run := h.look().Run; run.State != hands.RunRunning {
 			return run
 		}
@@ -118,7 +118,7 @@ func (h host) start(r hands.Request) {
 func (h host) running() {
 	h.Helper()
 	file := filepath.Join(h.dir, "running")
-	for range 200 {
+	for range 1200 {
 		if os.Remove(file) == nil {
 			return
 		}

@@ -206,7 +206,7 @@ func has(text string, parts []string) bool {
 func (w *world) eventually(what string, reached func(context.Context) (bool, string)) {
 	w.Helper()
 	last := ""
-	for end := time.Now().Add(25 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		ok, now := reached(w.Context())
 		if ok {
 			return

@@ -53,7 +53,7 @@ func TestStaticPodsUnits(t *testing.T) {
 	// settle waits until the path unit waits for the next change.
 	settle := func() {
 		t.Helper()
-		for range 200 {
+		for range 3000 {
 			if systemctl("show", "-P", "SubState", "pivot-static-pods.path")+systemctl("show", "-P", "ActiveState", "pivot-static-pods.service") == "waitinginactive" {
 				return
 			}
@@ -66,7 +66,7 @@ func TestStaticPodsUnits(t *testing.T) {
 		settle()
 		before := runs()
 		change()
-		for range 200 {
+		for range 3000 {
 			if runs() > before || !starts {
 				break
 			}

@@ -46,7 +46,7 @@ func TestWatchSeesLinks(t *testing.T) {
 		if drift := verify(t, h); drift != "" {
 			t.Fatalf("drift %q", drift)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		told := 0
 		w := day2.Watch{Machine: newMachine(t, h), Every: time.Hour, UntilDrift: true, Tell: func([]string) {
 			if told++; told == 1 {
