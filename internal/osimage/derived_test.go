@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/test/tools/sample"
@@ -41,23 +43,64 @@ func testDerived(t *testing.T, cases func(t *testing.T, base osBase) []derivedCa
 			if h.recordReference(c.name, img, base.listing) {
 				return
 			}
-			ref, _ := h.push(fmt.Sprintf("derived-%d", n), img)
-			repo := bare(t)
-			result, err := h.importRef(ref, repo)
-			if err != nil {
-				t.Fatal(err)
+			repo, commit := h.importsAs(fmt.Sprintf("derived-%d", n), img, base, c)
+			h.asTheReference(c.name, img, difference(base.listing, list(t, repo, commit)), c.differs)
+		})
+	}
+}
+
+// importsAs imports the image of a case and compares it with what the case wants.
+func (h *host) importsAs(name string, img v1.Image, base osBase, c derivedCase) (repo, commit string) {
+	h.t.Helper()
+	ref, _ := h.push(name, img)
+	repo = bare(h.t)
+	result, err := h.importRef(ref, repo)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ostreeTool(h.t, "fsck", "--repo="+repo)
+	want := base.copy()
+	c.want(want)
+	sameTree(h.t, repo, result.Commit, want)
+	if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes, c.notes) || (c.notes == "") != (notes == "") {
+		h.t.Errorf("notes %q, want %q", notes, c.notes)
+	}
+	if !c.lower {
+		h.againWithoutEffect(ref, repo, result)
+	}
+	return repo, result.Commit
+}
+
+// TestNamesInOrder: entries of a layer take effect in their order, as in any container: a hard link is the file that its
+// target was then. Where two names become one place, a link from one to the other replaces nothing.
+func TestNamesInOrder(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	base := newOSTree(t).asBase()
+	for n, c := range []derivedCase{
+		{name: "a hard link, then its target's name again", layers: [][]entry{{
+			with(regular("usr/share/g", "old"), 0o4755, 0, 0), hard("usr/share/h", "usr/share/g"), hard("usr/share/i", "usr/share/h"), regular("usr/share/g", "new"),
+			regular("usr/share/l", "old"), hard("usr/share/m", "usr/share/l"), symlink("usr/share/l", "g"),
+		}}, want: func(o *osTree) {
+			for _, name := range []string{"usr/share/h", "usr/share/i"} {
+				o.write(name, "old")
+				o.chmod(name, 0o4755)
 			}
-			ostreeTool(t, "fsck", "--repo="+repo)
-			want := base.copy()
-			c.want(want)
-			sameTree(t, repo, result.Commit, want)
-			if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes, c.notes) || (c.notes == "") != (notes == "") {
-				t.Errorf("notes %q, want %q", notes, c.notes)
-			}
-			if !c.lower {
-				h.againWithoutEffect(ref, repo, result)
-			}
-			h.asTheReference(c.name, img, difference(base.listing, list(t, repo, result.Commit)), c.differs)
+			o.write("usr/share/g", "new")
+			o.write("usr/share/m", "old")
+			o.link("usr/share/l", "g")
+		}},
+		{name: "links to the other name of the same place", layers: [][]entry{
+			{regular("usr/etc/x", "x"), regular("usr/etc/d/f", "f"), regular("usr/etc/same", "same"), symlink("etc/same", "../usr/etc/same")},
+			{symlink("etc/x", "../usr/etc/x"), symlink("etc/d", "/usr/etc/d"), symlink("etc", "usr/etc")},
+		}, want: func(o *osTree) {
+			o.write("usr/etc/x", "x")
+			o.write("usr/etc/d/f", "f")
+			o.write("usr/etc/same", "same")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h.t = t
+			h.importsAs(fmt.Sprintf("names-%d", n), base.derive(c.layers), base, c)
 		})
 	}
 }

@@ -78,6 +78,9 @@ func (d *Derived) add(ctx context.Context, to *feeder, header *tar.Header, body 
 	case tar.TypeDir:
 		return d.Layer.AddDir(header.Name, ostree.DirInfo{UID: uid, GID: gid, Mode: unix.S_IFDIR | mode, Xattrs: xattrs})
 	case tar.TypeSymlink:
+		if merge.OtherName(header.Name, header.Linkname) {
+			return nil
+		}
 		info := ostree.FileInfo{UID: uid, GID: gid, Mode: unix.S_IFLNK | 0o777, Target: header.Linkname}
 		return d.addFile(ctx, to, header.Name, info, xattrs, body)
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:

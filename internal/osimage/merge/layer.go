@@ -29,6 +29,7 @@ type Layer struct {
 type link struct {
 	path, target string
 	to           *file // the file that stands for the link in the tree
+	had          *file // what the layer had at the target before the link; nil if nothing
 }
 
 // NewLayer returns a layer without entries.
@@ -105,8 +106,8 @@ func (l *Layer) AddFile(name string, uid, gid uint32, symlink bool) (set func(ob
 // another name, so it does not count as guessed.
 func (f *file) resolveTo(target *file) { f.object, f.link = target.object, target.link }
 
-// AddLink adds a hard link. It is resolved by Complete, or by the merge if its target is in a
-// lower layer.
+// AddLink adds a hard link: to the file that its target is at this point of the layer, whatever has that name later. If
+// the layer has none yet, the link is resolved by Complete, or by the merge if its target is in a lower layer.
 func (l *Layer) AddLink(name, target string, uid, gid uint32) error {
 	at, kept, err := placeOf(name)
 	if err != nil {
@@ -116,14 +117,14 @@ func (l *Layer) AddLink(name, target string, uid, gid uint32) error {
 	if err != nil {
 		return err
 	}
-	f := &file{}
+	f, had := &file{}, l.find(to)
 	l.memory += 2*fileMemory + int64(len(name)+len(target))
 	if kept {
 		err = l.put(at, uid, gid, f)
 	} else {
 		l.hidden[at] = f
 	}
-	l.links = append(l.links, link{path: at, target: to, to: f})
+	l.links = append(l.links, link{path: at, target: to, to: f, had: had})
 	return err
 }
 
@@ -251,7 +252,10 @@ func (l *Layer) follow(k *link, unresolved map[*file]*link) (chain []*link, end 
 		}
 		seen[k] = true
 		chain = append(chain, k)
-		if end = l.find(k.target); end == nil {
+		if end = k.had; end == nil {
+			end = l.find(k.target)
+		}
+		if end == nil {
 			break
 		}
 	}

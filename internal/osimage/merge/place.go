@@ -109,6 +109,17 @@ func removed(name string) (string, error) {
 
 func isLink(mode uint32) bool { return mode&unix.S_IFMT == unix.S_IFLNK }
 
+// OtherName reports whether a symbolic link leads to the other name of its own place in a commit, as /etc/x to /usr/etc/x.
+// Such a link is no entry: what is at the place already has both names, and the link would replace it by itself.
+func OtherName(name, target string) bool {
+	from := path.Join("/", name)
+	if !path.IsAbs(target) {
+		target = path.Join(path.Dir(from), target)
+	}
+	to := path.Clean(target)
+	return from != to && Place(from[1:]) == Place(to[1:])
+}
+
 // Place returns the path in a commit's tree for an entry of a layer.
 func Place(name string) string {
 	at, _, _ := placeOf(name)
