@@ -36,7 +36,7 @@ type Machine struct {
 	Unfinished Unfinished
 	// Fallback enters the system of a first boot once; nil: no machine does.
 	Fallback Fallback
-	// Contributors are those besides CPU partitioning, FIPS mode, what is projected into /var, and bound application images.
+	// Contributors are those besides the link /boot/loader, CPU partitioning, FIPS mode, what is projected into /var, and bound application images.
 	Contributors []pivot.Contributor
 
 	// The next five override the machine's settings unless they are "".
@@ -118,7 +118,7 @@ func (m *Machine) Converger(images Images) *pivot.Converger {
 	}
 	return &pivot.Converger{
 		Host: m.Host, Place: m.Where(), Checks: []pivot.Check{m.checkUnified},
-		Contributors: append([]pivot.Contributor{partition{m.Host}, fipsMode{m.Host}, outside{m}, boundImages{m}}, m.Contributors...),
+		Contributors: append([]pivot.Contributor{loader{m.Host}, partition{m.Host}, fipsMode{m.Host}, outside{m}, boundImages{m}}, m.Contributors...),
 		Images:       images, Repositories: m.Pulled().Extensions(),
 		Content: hostimages.Content{Host: m.Host, Arguments: images.Arguments, Check: m.checkProjectsNext},
 		Engine:  m.Engine, Retry: m.Retry, Progress: m.Progress,
