@@ -81,7 +81,7 @@ var importTable = map[string]rule{
 	"inflate":   {never: slices.Concat(processes, commandLine, world)},
 	"guard":     {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"selinux":   {ours: []string{"budget"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"ostree":    {ours: []string{"budget", "filelock", "ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"ostree":    {ours: []string{"budget", "fault", "filelock", "ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"filelock":  {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"input":     {ours: []string{"fault", "problem"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostfiles": {ours: []string{"fault", "filelock", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
