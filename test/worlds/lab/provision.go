@@ -14,8 +14,12 @@ import (
 )
 
 // Missing returns what this host lacks for a lab; nothing if it can have one.
-func Missing() []string {
-	missing := vm.Missing()
+func Missing() []string { return append(MissingInBox(), vm.MissingToBoot()...) }
+
+// MissingInBox returns what this host lacks for a lab whose machines boot in boxes, without what a box needs; nothing
+// if it can have one.
+func MissingInBox() []string {
+	missing := vm.MissingToBuild()
 	if _, err := os.Stat(ignition.Program); err != nil {
 		missing = append(missing, "ignition")
 	}

@@ -20,27 +20,21 @@ import (
 	"syscall"
 	"time"
 
+	"machine-pivot/test/worlds/loop"
 	"machine-pivot/test/worlds/vm"
 )
 
 // Missing returns what this host lacks to record a file system; nothing if it can.
 func Missing() []string {
 	missing := vm.Layout{Root: vm.XFS}.Missing()
-	for _, tool := range []string{"qemu-storage-daemon", "losetup"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			missing = append(missing, tool)
-		}
-	}
-	if _, err := os.Stat("/dev/fuse"); err != nil {
-		missing = append(missing, "/dev/fuse")
-	}
-	return missing
+	return append(missing, MissingToExport()...)
 }
 
 // Disk is a mounted file system (XFS) whose writes are recorded. It is mounted in the mount namespace of a helper
 // process, and vanishes with it.
 type Disk struct {
 	dir     string
+	export  *Export
 	holder  *exec.Cmd
 	release io.Closer // the holder's standard input; closing it makes the holder unmount
 	stderr  bytes.Buffer
@@ -56,25 +50,12 @@ type size struct {
 	bytes int64
 }
 
-// holdScript is called with a directory that has the disk's file "base" and an empty "log". It mounts the file
-// system at "mount", prints "mounted", and unmounts it at the end of its input.
-const holdScript = `cd "$1"
-cp --sparse=always base disk
-touch export
-mkdir mount
-qemu-storage-daemon --blockdev driver=file,node-name=file,filename=disk --blockdev driver=file,node-name=log,filename=log \
-	--blockdev driver=blklogwrites,node-name=disk,file=file,log=log,log-sector-size=512 \
-	--export type=fuse,id=export,node-name=disk,mountpoint="$1/export",writable=on &
-daemon=$!
-until [ "$(stat -c %s export)" != 0 ]; do
-	kill -0 $daemon
-	sleep 0.05
-done
-loop=$(losetup -f --show export)
-trap 'umount mount || :; losetup -d "$loop"; kill $daemon; wait $daemon || :' EXIT
-mount "$loop" mount
+// holdScript is called with a loop device and a directory. It mounts the device there, prints "mounted", and
+// unmounts it at the end of its input.
+const holdScript = `mount "$1" "$2"
 echo mounted
-read -r _ || :`
+read -r _ || :
+umount "$2"`
 
 // Mount makes a file system with the contents of a directory and mounts it. dir is an empty directory for its
 // files. The caller must call Close.
@@ -82,18 +63,42 @@ func Mount(ctx context.Context, dir, contents string, sizeMiB int) (_ *Disk, err
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
 	}
-	if err := vm.MakeXFS(ctx, filepath.Join(dir, "base"), contents, sizeMiB); err != nil {
+	disk := filepath.Join(dir, "disk")
+	if err := vm.MakeXFS(ctx, disk, contents, sizeMiB); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "log"), nil, 0o600); err != nil {
-		return nil, fmt.Errorf("cannot record a disk: %w", err)
-	}
 	d := &Disk{dir: dir, stop: make(chan struct{}), done: make(chan struct{})}
-	d.holder = exec.CommandContext(ctx, "bash", "-ec", holdScript, "hold", dir)
+	if d.export, err = StartExport(ctx, dir, disk); err != nil {
+		return nil, err
+	}
+	if err := d.mount(ctx); err != nil {
+		return nil, fmt.Errorf("cannot mount a recorded disk: %w: %s", errors.Join(err, d.export.Close()), strings.TrimSpace(d.stderr.String()))
+	}
+	go d.watch()
+	return d, nil
+}
+
+// mount starts the holder and waits until it has mounted the file system.
+func (d *Disk) mount(ctx context.Context) error {
+	file, err := d.export.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	device, err := loop.Attach(file, 0, 0, "/dev")
+	if err != nil {
+		return err
+	}
+	defer device.Close()
+	point := filepath.Join(d.dir, "mount")
+	if err := os.Mkdir(point, 0o755); err != nil {
+		return err
+	}
+	d.holder = exec.CommandContext(ctx, "bash", "-ec", holdScript, "hold", device.Name(), point)
 	d.holder.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
 	d.holder.Stderr = &d.stderr
 	if d.release, err = d.holder.StdinPipe(); err != nil {
-		return nil, err
+		return err
 	}
 	out, err := d.holder.StdoutPipe()
 	if err == nil {
@@ -101,12 +106,8 @@ func Mount(ctx context.Context, dir, contents string, sizeMiB int) (_ *Disk, err
 	}
 	if err == nil {
 		_, err = io.ReadFull(out, make([]byte, len("mounted\n")))
-		go d.watch()
 	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot mount a recorded disk: %w: %s", err, strings.TrimSpace(d.stderr.String()))
-	}
-	return d, nil
+	return err
 }
 
 // Path returns the path of a file on the disk, as programs of this host can open it.
@@ -135,11 +136,11 @@ func (d *Disk) watch() {
 
 // look notes the size of the log now. An entry that is in the log was there before.
 func (d *Disk) look() {
-	info, err := os.Stat(filepath.Join(d.dir, "log"))
+	bytes, err := d.export.Size()
 	if err != nil {
 		return // then OpenRecording fails, too
 	}
-	d.sizes = append(d.sizes, size{time.Now(), info.Size()})
+	d.sizes = append(d.sizes, size{time.Now(), bytes})
 }
 
 // Close unmounts the file system. What is written then is not part of any moment before.
@@ -150,7 +151,7 @@ func (d *Disk) Close() error {
 	if waitErr := d.holder.Wait(); waitErr != nil {
 		err = errors.Join(err, fmt.Errorf("cannot unmount a recorded disk: %w: %s", waitErr, strings.TrimSpace(d.stderr.String())))
 	}
-	return err
+	return errors.Join(err, d.export.Close())
 }
 
 // Recording returns the recording of a closed disk, and for each of the moments how many of its entries had

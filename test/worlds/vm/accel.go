@@ -63,7 +63,7 @@ func probe(ctx context.Context, accel, dir string) (bool, error) {
 		return false, err
 	}
 	silent := func() consoleState { return consoleState{} }
-	go watch(limited, cancel, cmd.Process.Pid, silent, probeLimits(), sampleInterval/20)
+	go watch(limited, cancel, processProgress(cmd.Process.Pid), silent, probeLimits(), sampleInterval/20)
 	err := cmd.Wait()
 	if ctx.Err() != nil {
 		return false, ctx.Err()

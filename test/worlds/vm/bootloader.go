@@ -87,16 +87,25 @@ type loaded struct {
 	kernel, initramfs string
 }
 
-// load copies the kernel and the initramfs of the boot entry with the given index into dir.
-func (c *Contents) load(number int, dir string) (loaded, error) {
+// entry returns the boot entry with the given index.
+func (c *Contents) entry(number int) (BootEntry, error) {
 	entries, err := c.bootEntries()
 	if err != nil {
-		return loaded{}, fmt.Errorf("cannot boot %s: %w", c.disk, err)
+		return BootEntry{}, fmt.Errorf("cannot boot %s: %w", c.disk, err)
 	}
 	if number >= len(entries) {
-		return loaded{}, fmt.Errorf("cannot boot %s: it has %d boot entries, and not one more for number %d", c.disk, len(entries), number)
+		return BootEntry{}, fmt.Errorf("cannot boot %s: it has %d boot entries, and not one more for number %d", c.disk, len(entries), number)
 	}
-	k := loaded{entries[number], filepath.Join(dir, "linux"), filepath.Join(dir, "initrd")}
+	return entries[number], nil
+}
+
+// load copies the kernel and the initramfs of the boot entry with the given index into dir.
+func (c *Contents) load(number int, dir string) (loaded, error) {
+	entry, err := c.entry(number)
+	if err != nil {
+		return loaded{}, err
+	}
+	k := loaded{entry, filepath.Join(dir, "linux"), filepath.Join(dir, "initrd")}
 	for to, from := range map[string]string{k.kernel: k.entry.linux, k.initramfs: k.entry.initrd} {
 		content, err := c.readBoot(from)
 		if err != nil {

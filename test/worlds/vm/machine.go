@@ -20,6 +20,9 @@ type Machine struct {
 	Accel     string    // QEMU's -accel; "": the first boot detects what works here
 	Extra     []string  // further arguments for QEMU
 	Forward   string    // what of the host leads to the guest, as QEMU's hostfwd, such as "tcp:127.0.0.1:8080-:80"; "": nothing
+	// Power runs the machine instead of QEMU; nil: QEMU does. MemoryMiB, Accel, Extra, Forward and
+	// BootOptions.Types are QEMU's.
+	Power Power
 }
 
 // BootOptions are the options of one boot.
@@ -91,6 +94,9 @@ const tailLines = 30
 // what is known.
 func (m *Machine) Boot(ctx context.Context, o BootOptions) (*BootResult, error) {
 	result := &BootResult{}
+	if m.Power != nil {
+		return result, m.drive(ctx, o, result)
+	}
 	dir, err := os.MkdirTemp("", "vm-boot-*")
 	if err != nil {
 		return result, fmt.Errorf("cannot boot: %w", err)
@@ -111,7 +117,7 @@ func (m *Machine) Boot(ctx context.Context, o BootOptions) (*BootResult, error) 
 
 // power powers the machine on once and fills in r.
 func (m *Machine) power(ctx context.Context, k loaded, o BootOptions, r *BootResult) error {
-	writeLog, err := startRecording(ctx, o.Record, m.Disk)
+	writeLog, err := StartRecording(ctx, o.Record, m.Disk)
 	if err != nil {
 		return err
 	}

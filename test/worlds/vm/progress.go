@@ -96,9 +96,9 @@ func (p *progress) observe(s sample) error {
 	return nil
 }
 
-// watch samples a process at regular intervals until ctx is done. When the process reaches a limit,
+// watch samples a machine at regular intervals until ctx is done. When the machine reaches a limit,
 // watch cancels ctx with an error of type endError.
-func watch(ctx context.Context, cancel context.CancelCauseFunc, pid int, state func() consoleState, limits Limits, every time.Duration) {
+func watch(ctx context.Context, cancel context.CancelCauseFunc, use func() Progress, state func() consoleState, limits Limits, every time.Duration) {
 	p := progress{limits: limits, every: every}
 	start := time.Now()
 	ticker := time.NewTicker(every)
@@ -109,11 +109,17 @@ func watch(ctx context.Context, cancel context.CancelCauseFunc, pid int, state f
 			return
 		case <-ticker.C:
 		}
-		s := sample{at: time.Since(start), consoleState: state(), cpuTime: cpuTime(pid), runnable: runnable(pid)}
+		u := use()
+		s := sample{at: time.Since(start), consoleState: state(), cpuTime: u.CPU, runnable: u.Active}
 		if err := p.observe(s); err != nil {
 			cancel(err)
 		}
 	}
+}
+
+// processProgress returns the progress of a machine that is a process.
+func processProgress(pid int) func() Progress {
+	return func() Progress { return Progress{CPU: cpuTime(pid), Active: runnable(pid)} }
 }
 
 // cpuTime returns the CPU time that all threads of a process have used; 0 if the process has ended.

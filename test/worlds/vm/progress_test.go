@@ -125,7 +125,7 @@ func TestWatch(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			go watch(ctx, cancel, cmd.Process.Pid, func() consoleState { return consoleState{} }, c.limits, 20*time.Millisecond)
+			go watch(ctx, cancel, processProgress(cmd.Process.Pid), func() consoleState { return consoleState{} }, c.limits, 20*time.Millisecond)
 			werr := cmd.Wait()
 			got, _ := errors.AsType[endError](context.Cause(ctx))
 			if got.reason != c.end || (werr != nil) != (c.end != "") {

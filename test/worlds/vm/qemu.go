@@ -128,14 +128,8 @@ func (q qemu) run(ctx context.Context, c *console) (_ Reason, use Usage, _ error
 		reason <- why
 	}()
 	c.usage = func() Usage { return usage(cpuTime(cmd.Process.Pid), mon.diskUse()) }
-	go func() {
-		select {
-		case <-q.cut:
-			cancel(endError{Stopped, "its power was cut"})
-		case <-ctx.Done():
-		}
-	}()
-	go watch(ctx, cancel, cmd.Process.Pid, c.state, q.limits, sampleInterval)
+	go cutOff(ctx, cancel, q.cut)
+	go watch(ctx, cancel, processProgress(cmd.Process.Pid), c.state, q.limits, sampleInterval)
 	if _, err := io.Copy(c, serial); err != nil {
 		cancel(err) // kills the machine: it is broken, or the caller wants to stop it
 	}

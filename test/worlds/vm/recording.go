@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Recording holds all writes of a machine to its disk in one boot, in order. It is the log of
@@ -39,10 +40,10 @@ const (
 	recordedLog  = "log"
 )
 
-// startRecording copies the disk into dir and creates the log file there, whose name it returns; ""
+// StartRecording copies the disk into dir and creates the log file there, whose name it returns; ""
 // if dir is "". It must be called directly before the power-on: even reading the boot entries may
 // replay a journal and so write to the disk.
-func startRecording(ctx context.Context, dir, disk string) (log string, err error) {
+func StartRecording(ctx context.Context, dir, disk string) (log string, err error) {
 	if dir == "" {
 		return "", nil
 	}
@@ -88,6 +89,26 @@ func OpenRecording(dir string) (*Recording, error) {
 	return r, nil
 }
 
+// EndRecording makes a moment the end of the recording in a directory: the one at which its log had a size in
+// bytes. What was written later, such as by unmounting, is no longer part of it.
+func EndRecording(dir string, size int64) error {
+	r, err := OpenRecording(dir)
+	if err != nil {
+		return err
+	}
+	head := slices.Clone(r.log[:logSector])
+	binary.LittleEndian.PutUint64(head[16:], uint64(r.EntriesIn(size)))
+	log, err := os.OpenFile(filepath.Join(dir, recordedLog), os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("cannot end recording: %w", err)
+	}
+	_, err = log.WriteAt(head, 0)
+	if err = errors.Join(err, log.Truncate(min(size, int64(len(r.log)))), log.Close()); err != nil {
+		return fmt.Errorf("cannot end recording: %w", err)
+	}
+	return nil
+}
+
 // Len returns the number of writes and flushes.
 func (r *Recording) Len() int { return len(r.entries) }
 
@@ -131,7 +152,20 @@ func (c Cut) String() string {
 }
 
 // Rebuild writes the disk as it is after the power cut to dst.
-func (r *Recording) Rebuild(ctx context.Context, c Cut, dst string) (err error) {
+func (r *Recording) Rebuild(ctx context.Context, c Cut, dst string) error {
+	random := rand.New(rand.NewPCG(c.Seed, uint64(c.Before)))
+	return r.rebuild(ctx, dst, c.Before, func() bool { return c.Drop && random.IntN(2) == 0 })
+}
+
+// RebuildFlushed writes the disk at the end of the recording to dst, with only what is certain to be there: what
+// was flushed.
+func (r *Recording) RebuildFlushed(ctx context.Context, dst string) error {
+	return r.rebuild(ctx, dst, r.Len(), func() bool { return true })
+}
+
+// rebuild writes the disk as it is just before an entry to dst. lost decides for each write that is not durable
+// whether the disk has lost it.
+func (r *Recording) rebuild(ctx context.Context, dst string, before int, lost func() bool) (err error) {
 	if _, err := run(ctx, "cp", "--sparse=always", r.base, dst); err != nil {
 		return err
 	}
@@ -141,14 +175,13 @@ func (r *Recording) Rebuild(ctx context.Context, c Cut, dst string) (err error) 
 	}
 	defer func() { err = errors.Join(err, disk.Close()) }()
 	flushed := -1
-	for i, e := range r.entries[:c.Before] {
+	for i, e := range r.entries[:before] {
 		if e.flags&logFlush != 0 {
 			flushed = i
 		}
 	}
-	random := rand.New(rand.NewPCG(c.Seed, uint64(c.Before)))
-	for i, e := range r.entries[:c.Before] {
-		if c.Drop && i > flushed && e.flags&logFUA == 0 && random.IntN(2) == 0 {
+	for i, e := range r.entries[:before] {
+		if i > flushed && e.flags&logFUA == 0 && lost() {
 			continue
 		}
 		if _, err := disk.WriteAt(e.data, int64(e.sector)*logSector); err != nil {

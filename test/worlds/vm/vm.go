@@ -21,8 +21,14 @@ import (
 
 // Missing returns what this host lacks to build and boot guests; nothing if it
 // can. Some disk layouts need more: see Layout.Missing.
-func Missing() []string {
-	tools := lacking("qemu-system-x86_64", "mmdebstrap", "ostree", "mkfs.ext4", "e2fsck", "chattr", "tar", "bash")
+func Missing() []string { return append(MissingToBoot(), MissingToBuild()...) }
+
+// MissingToBoot returns what this host lacks to boot guests in QEMU; nothing if it can.
+func MissingToBoot() []string { return lacking("qemu-system-x86_64") }
+
+// MissingToBuild returns what this host lacks to build guests and their disks; nothing if it can.
+func MissingToBuild() []string {
+	tools := lacking("mmdebstrap", "ostree", "mkfs.ext4", "e2fsck", "chattr", "tar", "bash")
 	return append(tools, lackingToMount()...)
 }
 
