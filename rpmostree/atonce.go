@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree/daemon"
@@ -16,7 +17,15 @@ import (
 // requested changes of packages along with that if it can; otherwise they are left to change, and
 // the image is first assembled with the old packages.
 func (p *packages) move(ctx context.Context, booted ostree.Deployment, image *rebase) error {
-	err := p.moveChanged(ctx, booted, image)
+	work := func() error { return p.moveChanged(ctx, booted, image) }
+	first, err := p.engine.bootedFirst()
+	switch {
+	case err != nil:
+	case first:
+		err = work()
+	default: // rpm-ostree replaces what is staged: see rebase.before
+		err = p.withoutFinalize(ctx, image.tool, work)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot rebase to %s: %w", p.request.Image.Reference, err)
 	}
@@ -73,20 +82,32 @@ func (t tool) cannotAtOnce() string {
 	return ""
 }
 
-// presentImage matches messages about names that the daemon has looked for in the packages of the
-// present image instead of the requested one: if packages are installed, all that are removed, too.
-var presentImage = regexp.MustCompile(`" is already provided by:|Package "[^"]*" not found|Multiple packages match "`)
+// aboutPackage matches messages about the names in an update, which the daemon compares with the deployment that it starts
+// from, with the packages of its image, or with those of the requested one, by rules of its own (deploy_transaction_execute in
+// rpmostreed-transaction-types.cxx).
+var aboutPackage = regexp.MustCompile(`(?i)\b(package|packages|override|overrides)\b|provided by`)
+
+// final reports whether a failure of an update at once is final. No message about a package is, while calls one after the
+// other could make the update. They cannot where the packages themselves do not fit, or are nowhere (refused): in the end
+// the same set of packages is resolved.
+func final(err error) bool {
+	if _, unsupported := errors.AsType[*daemon.UnsupportedError](err); unsupported {
+		return false
+	}
+	failure, failed := errors.AsType[*daemon.FailedError](err)
+	kind := fault.KindOf(err)
+	return !failed || kind.Transient() || kind == fault.Refused || !aboutPackage.MatchString(failure.Message)
+}
 
 // makeAtOnce lets the daemon make an update in one transaction. It returns false if that is not
-// possible, and then nothing has changed.
+// possible, and then nothing is different for the calls that do the same one after the other.
 func (p *packages) makeAtOnce(ctx context.Context, u update, t tool) (done bool, err error) {
 	why := t.cannotAtOnce()
 	if why == "" {
 		err = p.transact(ctx, u, t, func(ctx context.Context) error {
 			return u.message(p.request.Merge.Stateroot).Do(ctx, p.engine.Sysroot.Root(), func(line string) { p.engine.Note("rpm-ostree: " + line) })
 		})
-		_, unsupported := errors.AsType[*daemon.UnsupportedError](err)
-		if err == nil || !unsupported && !(u.image != nil && presentImage.MatchString(err.Error())) {
+		if err == nil || ctx.Err() != nil || final(err) {
 			return err == nil, err
 		}
 		why = err.Error()

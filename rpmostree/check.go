@@ -29,6 +29,10 @@ func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
 	wrong := func(what string, got, want any) (*ostree.Staged, error) {
 		return nil, fmt.Errorf("cannot trust the staged deployment: %s is %v, wanted %v", what, got, want)
 	}
+	booted, err := e.Sysroot.Booted()
+	if err != nil {
+		return nil, err
+	}
 	// The staged state may have a root= that the request has lost.
 	lost := lostRoot(r, slices.Concat(r.Merge.Options, kargs.Line(staged.KernelArguments)))
 	switch {
@@ -44,6 +48,9 @@ func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
 		return wrong("lock", "none", "set")
 	case lost != "":
 		return wrong("kernel argument root=", "missing", lost)
+	}
+	if err := checkLayers(booted.Origin, target.Origin, r.Packages); err != nil {
+		return nil, err
 	}
 	return staged, e.checkDemands(target, r)
 }

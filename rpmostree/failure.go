@@ -9,14 +9,20 @@ import (
 	"machine-pivot/rpmostree/daemon"
 )
 
-// transient matches messages on rpm-ostree's stderr that are worth a retry. Only the cause counts:
+// transient matches messages of rpm-ostree that are worth a retry. Only the cause counts:
 // the text before it names the step, which is the same for a registry that is restarting and for
 // one that denies access.
+//
+// A transaction is tried again if it has ended because the daemon, or a child of it, was stopped or killed: by SIGTERM or
+// SIGKILL, with the exit status that a shell gives for them, 128 more (g_spawn_check_wait_status in GLib's gspawn.c), or
+// with either as the status that wait(2) returns (rust/src/cmdutils.rs). Any other signal is the child's own failure.
 var transient = regexp.MustCompile(`(?i)` + strings.Join([]string{
 	// The daemon died, or has not started yet.
 	`Bus owner changed, aborting`, `Timeout was reached`, `org\.freedesktop\.DBus\.Error\.(NoReply|TimedOut|ServiceUnknown|NameHasNoOwner)`,
 	`Could not connect: No such file or directory`, `Could not activate remote peer`,
+	`org\.freedesktop\.DBus\.Error\.(Disconnected|Spawn\.Child(Exited|Signaled))`,
 	`client disconnected before calling Start`, `rpm-ostreed\.service`,
+	`killed by signal (9|15)\b`, `exited with code (137|143)\b`, `unix_wait_status\((9|15|35072|36608)\)`,
 	// No connection, no DNS, an interrupted connection.
 	`connection refused`, `connection reset`, `write: broken pipe`, `network is unreachable`, `no route to host`, `unexpected EOF`,
 	`i/o timeout`, `handshake timeout`, `Client\.Timeout`, `deadline exceeded`, `connection timed out`,

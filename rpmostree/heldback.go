@@ -19,7 +19,7 @@ const (
 // withoutFinalize calls work, in which rpm-ostree replaces a locked staged deployment.
 //
 // rpm-ostree before 2024.6 locks with a file, which libostree since 2023.7 removes when it
-// replaces a staged deployment. The new one is then unlocked until missing locks it again. A
+// replaces a staged deployment. The new one is then unlocked until complete locks it again. A
 // shutdown must not finalize it in between.
 func (p *packages) withoutFinalize(ctx context.Context, rpmOstree tool, work func() error) (err error) {
 	if rpmOstree.since(2024, 6) {

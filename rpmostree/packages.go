@@ -68,16 +68,10 @@ func (p *packages) change(ctx context.Context) error {
 	return nil
 }
 
-// missing returns the changes that the staged deployment still needs. It locks the deployment
-// again first, if rpm-ostree loses the lock.
+// missing returns the changes that the staged deployment still needs.
 func (p *packages) missing(ctx context.Context) ([]pivot.PackageChange, error) {
 	if p.request.Packages.IsZero() {
 		return nil, nil
-	}
-	if p.relock {
-		if err := p.engine.touchLock(); err != nil {
-			return nil, err
-		}
 	}
 	staged, err := p.engine.checkStaged(p.request)
 	if err != nil {

@@ -2,6 +2,7 @@ package rpmostree
 
 import (
 	"context"
+	"slices"
 
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
@@ -40,9 +41,40 @@ func (b *rebase) imageRefs() ([]string, error) {
 	return repo.RefsTo("ostree/container/image", b.commit) // ostree-ext: container/store.rs
 }
 
-// before removes a staged deployment, since rpm-ostree would start from it. It does not use
-// "rpm-ostree cleanup", which also deletes the refs of the image that was just imported.
-func (b *rebase) before(ctx context.Context) error { return b.engine.Ostree.Discard(ctx) }
+// before makes the booted deployment what rpm-ostree starts from. Its daemon takes packages, overrides, initramfs and
+// arguments from the first deployment of the stateroot in boot order, a staged one before all others, and only /etc from
+// the booted one (rpmostree_syscore_get_origin_merge_deployment in rpmostree-sysroot-core.cxx). So where another
+// deployment comes first, as before the reboot of a commit or after a rollback that is queued, the booted one is staged
+// once more, locked, and rpm-ostree replaces that.
+//
+// A staged deployment is not removed by "rpm-ostree cleanup", which also deletes the refs of the image that was just
+// imported.
+func (b *rebase) before(ctx context.Context) error {
+	first, err := b.engine.bootedFirst()
+	switch {
+	case err != nil:
+		return err
+	case first:
+		return b.engine.Ostree.Discard(ctx)
+	}
+	booted, err := b.engine.Sysroot.Booted()
+	if err != nil {
+		return err
+	}
+	again := pivot.Request{Merge: b.request.Merge, Commit: booted.Checksum.String(), Kargs: b.request.Kargs}
+	return b.engine.stage(ctx, again, booted)
+}
+
+// bootedFirst reports whether the booted deployment is the first one of its stateroot in the boot entries.
+func (e *Ostree) bootedFirst() (bool, error) {
+	booted, err := e.Sysroot.Booted()
+	if err != nil {
+		return false, err
+	}
+	all, err := e.Sysroot.Deployments()
+	i := slices.IndexFunc(all, func(d ostree.Deployment) bool { return d.Stateroot == booted.Stateroot })
+	return i >= 0 && all[i].ID() == booted.ID(), err
+}
 
 // base returns the refspec. The commit has a colon as prefix: without it rpm-ostree would prefix the
 // remote of the current origin and drop the custom origin.

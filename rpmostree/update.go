@@ -124,8 +124,13 @@ func (p *packages) transact(ctx context.Context, u update, t tool, run func(cont
 }
 
 // complete restores what rpm-ostree leaves out, and checks that the staged deployment is the updated
-// one.
+// one. It locks the deployment again first, if rpm-ostree loses the lock.
 func (p *packages) complete(ctx context.Context, u update) error {
+	if p.relock {
+		if err := p.engine.touchLock(); err != nil {
+			return err
+		}
+	}
 	if u.image != nil {
 		if err := u.image.complete(); err != nil {
 			return err

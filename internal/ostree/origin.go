@@ -93,18 +93,22 @@ func (o Origin) WithContainer(reference string) Origin {
 // Layered reports whether the origin requests changes to the image: packages,
 // overrides, or a local initramfs (rust/src/origin.rs). Only rpm-ostree can make
 // a new deployment that keeps them.
-func (o Origin) Layered() bool {
+func (o Origin) Layered() bool { return len(o.Layers()) > 0 || o.Get("baserefspec") != "" }
+
+// Layers returns the changes to the image that the origin requests: the parts of each value, sorted, by GROUP/KEY.
+func (o Origin) Layers() map[string][]string {
+	layers := map[string][]string{}
 	for _, g := range o.file.Groups() {
 		if g.Name != "packages" && g.Name != "overrides" && g.Name != "rpmostree" {
 			continue
 		}
 		for _, s := range g.Settings {
-			if s.Value != "" && s.Value != "false" {
-				return true
+			if parts := o.list(g.Name, s.Key); len(parts) > 0 && s.Value != "false" {
+				layers[g.Name+"/"+s.Key] = slices.Sorted(slices.Values(parts))
 			}
 		}
 	}
-	return o.Get("baserefspec") != ""
+	return layers
 }
 
 // HasInitramfsFiles reports whether the origin requests files of the machine's /etc in the initramfs, which rpm-ostree

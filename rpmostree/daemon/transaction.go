@@ -48,6 +48,13 @@ func follow(ctx context.Context, conn *dbus.Conn, show func(string)) error {
 	}
 }
 
+// FailedError is the error of a transaction that the daemon has carried out, and that has failed.
+type FailedError struct {
+	Message string // of the daemon
+}
+
+func (e *FailedError) Error() string { return "rpm-ostree: " + e.Message }
+
 // progress shows how far a transaction is.
 type progress struct {
 	show func(line string)
@@ -64,7 +71,7 @@ func (p *progress) take(signal *dbus.Signal) (finished bool, err error) {
 			return true, fmt.Errorf("cannot read the result of rpm-ostree's transaction: %w", err)
 		}
 		if !success {
-			err = errors.New("rpm-ostree: " + message)
+			err = &FailedError{message}
 		}
 		return true, err
 	case "Message", "TaskBegin", "PercentProgress":

@@ -23,17 +23,24 @@ var (
 	ostreeLockInState = release{2023, 8}
 )
 
-// pending returns the deployment that an operation starts from: the staged one, or else the first
-// (rpmostree-sysroot-upgrader.cxx).
+// pending returns the deployment that an operation starts from, with its packages, origin and arguments: the first of the
+// booted stateroot in boot order, a staged one before all others, whatever is booted
+// (rpmostree_syscore_get_origin_merge_deployment). Only /etc is the booted one's.
 func (c *call) pending() (deployment, error) {
 	all, err := c.deployments()
 	if err != nil {
 		return deployment{}, err
 	}
-	if len(all) == 0 {
-		return deployment{}, failf("No previous deployment for OS '%s'", "os")
+	booted, err := c.sysroot().Booted()
+	if err != nil {
+		return deployment{}, err
 	}
-	return all[0], nil
+	for _, d := range all {
+		if d.OSName == booted.Stateroot {
+			return d, nil
+		}
+	}
+	return deployment{}, failf("No previous deployment for OS '%s'", booted.Stateroot)
 }
 
 // stage lets libostree stage a deployment of commit. It replaces a staged deployment.
@@ -61,10 +68,11 @@ func (c *call) stage(stateroot, commit string, origin ostree.Origin, kargs []str
 			argv = append(argv, "--karg-append="+arg)
 		}
 	}
-	// A second initramfs with files of /etc, here with the first (initramfs_overlay_generate).
-	if first, _, _ := strings.Cut(layersOf(origin).initramfs, ";"); first != "" {
-		argv = append(argv, "--overlay-initrd="+filepath.Join(c.Root, first))
+	overlay, err := c.overlay(origin)
+	if err != nil {
+		return err
 	}
+	argv = append(argv, overlay...)
 	fmt.Fprint(c.stdout, "Staging deployment... ")
 	if _, err := c.Ostree(c.ctx, append(argv, commit)...); err != nil {
 		return err
@@ -77,6 +85,25 @@ func (c *call) stage(stateroot, commit string, origin ostree.Origin, kargs []str
 		return err
 	}
 	return c.fault("staged")
+}
+
+// overlay returns the option for a second initramfs, of the files of the booted /etc that an origin names (rust/src/initramfs.rs).
+// Unlike the real one it is no archive, and goes without a file that is missing.
+func (c *call) overlay(origin ostree.Origin) (options []string, err error) {
+	names := layersOf(origin).other("rpmostree", "initramfs-etc")
+	if names == "" {
+		return nil, nil
+	}
+	text := ""
+	for name := range strings.SplitSeq(strings.TrimSuffix(names, ";"), ";") {
+		content, err := os.ReadFile(filepath.Join(c.Root, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		text += name + "\n" + string(content)
+	}
+	file := runFile(c.Root, "initramfs-etc")
+	return []string{"--overlay-initrd=" + file}, writeFile(file, 0o644, strings.NewReader(text))
 }
 
 // lockBefore locks what is staged next: old releases use the file, which only finalize-deployment

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/ostree/keyfile"
 )
 
 var (
@@ -20,40 +21,53 @@ var (
 	}, "lock-finalization", "reboot", "r")
 )
 
-// layers are the packages that an origin requests on top of the image, or removes from it.
+// layers are what an origin changes of the image: the packages that it requests on top of it, or removes from it, and all
+// else in the same groups, which each operation passes on (rust/src/origin.rs).
 type layers struct {
 	requested, removed []string
-	local              string // SHA256:NEVRA of package files, each with a semicolon
-	initramfs          string // files of /etc for an initramfs of their own, each with a semicolon
+	others             []keyfile.Group // with the settings that no operation of the stand-in changes
 }
 
 func layersOf(o ostree.Origin) layers {
-	return layers{
-		requested: o.RequestedPackages(), removed: o.RemovedPackages(),
-		local: o.Value("packages", "requested-local"), initramfs: o.Value("rpmostree", "initramfs-etc"),
+	l := layers{requested: o.RequestedPackages(), removed: o.RemovedPackages()}
+	file, _ := keyfile.Parse(o.Bytes()) // an origin has been parsed before
+	for _, g := range file.Groups() {
+		if slices.Contains([]string{"packages", "overrides", "rpmostree"}, g.Name) {
+			kept := slices.DeleteFunc(slices.Clone(g.Settings), func(s keyfile.Setting) bool {
+				return g.Name == "packages" && s.Key == "requested" || g.Name == "overrides" && s.Key == "remove" || s.Value == "false"
+			})
+			l.others = append(l.others, keyfile.Group{Name: g.Name, Settings: kept})
+		}
 	}
+	return l
 }
 
-// empty reports whether the deployment is of the image's own commit.
-func (l layers) empty() bool { return len(l.requested)+len(l.removed)+len(l.local) == 0 }
+// other returns the value of a key that no operation changes, or "".
+func (l layers) other(group, key string) string {
+	value, _ := keyfile.Of(l.others...).Value(group, key)
+	return value
+}
 
-// text returns the layers as sections of an origin (rust/src/origin.rs).
+// empty reports whether the deployment is of the image's own commit. A second initramfs needs no commit.
+func (l layers) empty() bool {
+	for _, g := range l.others {
+		for _, s := range g.Settings {
+			if s.Key != "initramfs-etc" {
+				return false
+			}
+		}
+	}
+	return len(l.requested)+len(l.removed) == 0
+}
+
+// text returns the layers as sections of an origin.
 func (l layers) text() string {
-	text := ""
-	if len(l.requested)+len(l.local) > 0 {
-		text += "\n[packages]\n"
-	}
+	text := string(keyfile.Of(l.others...).Bytes())
 	if len(l.requested) > 0 {
-		text += "requested=" + strings.Join(l.requested, ";") + ";\n"
-	}
-	if l.local != "" {
-		text += "requested-local=" + l.local + "\n"
+		text += "\n[packages]\nrequested=" + strings.Join(l.requested, ";") + ";\n"
 	}
 	if len(l.removed) > 0 {
 		text += "\n[overrides]\nremove=" + strings.Join(l.removed, ";") + ";\n"
-	}
-	if l.initramfs != "" {
-		text += "\n[rpmostree]\ninitramfs-etc=" + l.initramfs + "\n"
 	}
 	return text
 }
