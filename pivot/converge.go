@@ -150,7 +150,7 @@ func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 	}
 	plan := planOf(ask, state, target)
 	plan.files = c.files
-	return plan.judgedOnce(), nil
+	return c.noteLost(ctx, plan.judgedOnce()), nil
 }
 
 // Foresee returns a plan as it is shown: its notes have the warnings of the preflight, and what is

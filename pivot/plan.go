@@ -158,6 +158,9 @@ func planFor(state State, target Target, along map[string]bool) (Plan, error) {
 		plan.keepSpelling(state.Booted.Options)
 		return plan, nil
 	}
+	if lost := lostOf(state, result.Final, plan.Image.To); len(lost) > 0 {
+		plan.Notes = append(plan.Notes, lostWith(state.Default, lost))
+	}
 	plan.Reboots = 1
 	if err := result.Fits(state.Booted.Options, state.ByLoader); err != nil {
 		return Plan{}, fault.New(fault.BadInput, "cannot use the kernel arguments: %w", err).
@@ -199,22 +202,6 @@ func notes(state State, target Target) []string {
 	notes = append(notes, replaced(state)...)
 	if others := state.Packages.others(target.Packages); len(others) > 0 {
 		notes = append(notes, "packages that are layered beside those asked for stay: "+strings.Join(others, ", "))
-	}
-	return notes
-}
-
-// replaced names the deployments that a new one replaces, and what stays of them.
-func replaced(state State) (notes []string) {
-	const image = "; its image, %s, stays in the repository until the next change"
-	if d := state.HeldBack; d != nil {
-		notes = append(notes, fmt.Sprintf("deployment %s is staged and locked, as by bootc upgrade --download-only, and will be dropped"+image, d.ID(), nameOf(*d)))
-	}
-	switch d := state.Default; {
-	case !state.Pending():
-	case d.Staged:
-		notes = append(notes, fmt.Sprintf("deployment %s is staged and will be replaced"+image, d.ID(), nameOf(d)))
-	default:
-		notes = append(notes, fmt.Sprintf("deployment %s is pending and will be replaced", d.ID()))
 	}
 	return notes
 }

@@ -44,7 +44,7 @@ func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
 		return wrong("the deployment whose /etc is merged", staged.Merge.Checksum, r.Merge.Commit)
 	case imageOf(target.Origin) != imageWanted(r, target.Origin):
 		return wrong("the image in its origin", imageOf(target.Origin), imageWanted(r, target.Origin))
-	case !staged.Locked:
+	case !staged.Locked || !staged.Held:
 		return wrong("lock", "none", "set")
 	case lost != "":
 		return wrong("kernel argument root=", "missing", lost)

@@ -20,8 +20,8 @@ const runtimeDir = "/run/ostree"
 // entries overlaid on the /etc that libostree merges. The commit point is libostree's rename of
 // /boot/loader.
 //
-// The staged deployment is unlocked only in a private mount namespace, so that no other program
-// can finalize it without the entries. On the host it is locked, and then removed.
+// The staged deployment is released and unlocked only in a private mount namespace, so that no other
+// program can finalize it without the entries. On the host it is held back, and then removed.
 func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 	return e.orTakenBack(ctx, r, func() error { return e.commitOnce(ctx, r) })
 }
@@ -40,7 +40,11 @@ func (e *Ostree) commitOnce(ctx context.Context, r pivot.Request) error {
 	if err != nil {
 		return err
 	}
-	state, err := staged.Unlocked(r.Kargs, keys)
+	released, err := staged.Released()
+	if err != nil {
+		return err
+	}
+	state, err := released.Unlocked(r.Kargs, keys)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (e *Ostree) checkMove(ctx context.Context) error {
 	return e.checkSandbox(ctx)
 }
 
-// stage lets libostree stage the deployment, locked from the start: a reboot before Commit must
+// stage lets libostree stage the deployment, locked from the start, and holds it back: a reboot before Commit must
 // boot the old system, not the new image without its entries.
 func (e *Ostree) stage(ctx context.Context, r pivot.Request, booted ostree.Deployment) error {
 	if err := e.checkLock(); err != nil { // Discard checks it only if something is staged
@@ -100,6 +100,9 @@ func (e *Ostree) stage(ctx context.Context, r pivot.Request, booted ostree.Deplo
 	}
 	if err := e.deploy(ctx, r, booted, append([]string{"--stage"}, lock...)...); err != nil {
 		return fmt.Errorf("cannot stage deployment of %s: %w", r.Commit, err)
+	}
+	if err := e.hold(); err != nil {
+		return err
 	}
 	_, err = e.checkStaged(r)
 	return err

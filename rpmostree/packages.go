@@ -2,6 +2,7 @@ package rpmostree
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,6 +64,22 @@ func (p *packages) change(ctx context.Context) error {
 		err = work()
 	}
 	if err != nil {
+		return fmt.Errorf("cannot change packages (%s): %w", changeList(changes), err)
+	}
+	return nil
+}
+
+// fetch gets the repository with what a deployment for the request will need to install, before anything is staged.
+func (p *packages) fetch(ctx context.Context, booted ostree.Deployment) error {
+	changes, err := p.expected(ctx, booted)
+	if errors.Is(err, host.ErrNotInstalled) || err == nil && len(changes) == 0 {
+		return nil
+	}
+	install := namesOf(changes, pivot.PackageInstall)
+	if err != nil || len(install) == 0 {
+		return err
+	}
+	if err := p.getRepository(ctx, install); err != nil {
 		return fmt.Errorf("cannot change packages (%s): %w", changeList(changes), err)
 	}
 	return nil

@@ -29,20 +29,25 @@ func (p *packages) keepingLayered(ctx context.Context, layered []string, work fu
 // cluster's daemon could not replace them.
 const repositoryFile = repositoriesIn + "/pivot-extensions.repo"
 
-// withRepository calls work while rpm-ostree can use the repository with the named packages, if
-// there is one. It fetches the repository on the first call.
-func (p *packages) withRepository(ctx context.Context, names []string, work func() error) (err error) {
-	if p.request.Repository == nil {
-		return work()
+// getRepository fetches the repository with the named packages, if there is one and it is not there yet.
+func (p *packages) getRepository(ctx context.Context, names []string) error {
+	if p.request.Repository == nil || p.repository != nil {
+		return nil
 	}
-	if p.repository == nil {
-		r, err := p.request.Repository(ctx, names)
-		if err != nil {
-			return err
-		}
+	r, err := p.request.Repository(ctx, names)
+	if err == nil {
 		p.repository = &r
 	}
-	if p.repository.Dir == "" {
+	return err
+}
+
+// withRepository calls work while rpm-ostree can use the repository with the named packages, if
+// there is one.
+func (p *packages) withRepository(ctx context.Context, names []string, work func() error) (err error) {
+	if err := p.getRepository(ctx, names); err != nil {
+		return err
+	}
+	if p.repository == nil || p.repository.Dir == "" {
 		return work()
 	}
 	if err := p.engine.configure(p.repository.Dir); err != nil {

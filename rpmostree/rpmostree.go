@@ -44,8 +44,8 @@ func (e *RpmOstree) Preflight(ctx context.Context, plan pivot.Plan) error {
 	return e.whenIdle(ctx, func() error { return nil })
 }
 
-// Prepare waits until rpm-ostree is idle, makes the deployment, changes its packages, and
-// checks it.
+// Prepare fetches the packages, waits until rpm-ostree is idle, makes the deployment, changes its packages, and
+// checks it. Nothing is staged while anything is pulled: what is staged is seen by others, and a pull may take long.
 func (e *RpmOstree) Prepare(ctx context.Context, r pivot.Request) error {
 	if err := e.cleanUp(ctx); err != nil {
 		return err
@@ -55,6 +55,9 @@ func (e *RpmOstree) Prepare(ctx context.Context, r pivot.Request) error {
 		return err
 	}
 	p := packages{engine: e, request: r}
+	if err := p.fetch(ctx, booted); err != nil {
+		return err
+	}
 	if err := e.make(ctx, r, booted, &p); err != nil {
 		return err
 	}

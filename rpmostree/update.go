@@ -124,8 +124,11 @@ func (p *packages) transact(ctx context.Context, u update, t tool, run func(cont
 }
 
 // complete restores what rpm-ostree leaves out, and checks that the staged deployment is the updated
-// one. It locks the deployment again first, if rpm-ostree loses the lock.
+// one. First it holds the deployment back, which rpm-ostree has replaced, and locks it again, if rpm-ostree loses the lock.
 func (p *packages) complete(ctx context.Context, u update) error {
+	if err := p.engine.hold(); err != nil {
+		return err
+	}
 	if p.relock {
 		if err := p.engine.touchLock(); err != nil {
 			return err

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"machine-pivot/internal/ostree/gvariant"
 )
@@ -18,9 +20,13 @@ type Staged struct {
 	KernelArguments    []string
 	HasKernelArguments bool
 	Locked             bool // libostree does not finalize a locked deployment
+	Held               bool // libostree cannot finalize it, locked or not: see HeldBack
 
 	entries []any // all entries of the file's dictionary, in order
 }
+
+// heldSuffix follows the stateroot of the merge deployment in the state of a deployment that is held back.
+const heldSuffix = ".held-back"
 
 // The names of the two files in RunDir that describe the staged deployment.
 const (
@@ -52,9 +58,9 @@ func (s *Sysroot) Staged() (*Staged, error) {
 	return staged, nil
 }
 
-// Next reports whether a shutdown makes a staged deployment the next boot. It does not if there is none, and not if the
-// deployment is locked: then somebody holds it back.
-func (s *Staged) Next() bool { return s != nil && !s.Locked }
+// Next reports whether a shutdown makes a staged deployment the next boot. It does not if there is none, and not if
+// somebody holds it back.
+func (s *Staged) Next() bool { return s != nil && !s.Locked && !s.Held }
 
 // ParseStaged parses the content of StagedFile, an a{sv} in the host's byte order,
 // which is little-endian on all supported hosts.
@@ -72,6 +78,7 @@ func ParseStaged(data []byte) (*Staged, error) {
 		if s.Merge, err = stagedRef(merge); err != nil {
 			return nil, fmt.Errorf("cannot read the staged deployment: merge-deployment: %w", err)
 		}
+		s.Merge.Stateroot, s.Held = strings.CutSuffix(s.Merge.Stateroot, heldSuffix)
 	}
 	if args, ok := dict["kargs"].([]any); ok {
 		s.HasKernelArguments = true
@@ -97,25 +104,70 @@ func stagedRef(value any) (ref DeploymentRef, err error) {
 const extraKeys = "bootconfig-extra"
 
 // Unlocked returns the content of StagedFile with the given kernel arguments and keys of the boot entry, and without a
-// lock, so that libostree finalizes the deployment. All other entries are unchanged.
+// lock, so that libostree finalizes the deployment, unless it is held back. All other entries are unchanged.
 func (s *Staged) Unlocked(arguments []string, keys []Key) ([]byte, error) {
 	list := make([]any, len(arguments))
 	for i, arg := range arguments {
 		list[i] = arg
 	}
-	var entries []any
-	for _, entry := range s.entries {
-		if key := entry.(gvariant.Tuple)[0]; key != "kargs" && key != "locked" && (key != extraKeys || len(keys) == 0) {
-			entries = append(entries, entry)
-		}
-	}
-	entries = append(entries, gvariant.Tuple{"kargs", gvariant.Variant{Type: "as", Value: list}})
+	values := []gvariant.Tuple{{"kargs", gvariant.Variant{Type: "as", Value: list}}}
 	if len(keys) > 0 {
 		extra := make([]any, len(keys))
 		for i, k := range keys {
 			extra[i] = gvariant.Tuple{k.Name, k.Value}
 		}
-		entries = append(entries, gvariant.Tuple{extraKeys, gvariant.Variant{Type: "a{ss}", Value: extra}})
+		values = append(values, gvariant.Tuple{extraKeys, gvariant.Variant{Type: "a{ss}", Value: extra}})
+	}
+	return s.with(values, "locked")
+}
+
+// HeldBack returns the content of StagedFile with which nobody can finalize the deployment, whatever its lock says: its merge
+// deployment has a stateroot that does not exist. libostree looks for that one only when it finalizes, and fails before it
+// has changed anything; whoever unlocks the deployment passes it on (_ostree_sysroot_finalize_staged_inner,
+// ostree_sysroot_change_finalization in ostree-sysroot-deploy.c). All other entries are unchanged.
+func (s *Staged) HeldBack() ([]byte, error) { return s.withMerge(s.Merge.Stateroot + heldSuffix) }
+
+// Released returns s as it was before it was held back.
+func (s *Staged) Released() (*Staged, error) {
+	data, err := s.withMerge(s.Merge.Stateroot)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStaged(data)
+}
+
+// withMerge returns the content of StagedFile with another stateroot of the merge deployment.
+func (s *Staged) withMerge(stateroot string) ([]byte, error) {
+	for _, entry := range s.entries {
+		value, _ := entry.(gvariant.Tuple)[1].(gvariant.Variant)
+		merge, is := value.Value.([]any)
+		if entry.(gvariant.Tuple)[0] != "merge-deployment" || !is {
+			continue
+		}
+		merge = slices.Clone(merge)
+		for i, part := range merge {
+			if part.(gvariant.Tuple)[0] == "osname" {
+				merge[i] = gvariant.Tuple{"osname", gvariant.Variant{Type: "s", Value: stateroot}}
+			}
+		}
+		return s.with([]gvariant.Tuple{{"merge-deployment", gvariant.Variant{Type: value.Type, Value: merge}}})
+	}
+	return nil, errors.New("cannot hold the staged deployment back: it has no merge deployment")
+}
+
+// with returns the content of StagedFile with other values of some keys, and without others.
+func (s *Staged) with(values []gvariant.Tuple, without ...string) ([]byte, error) {
+	for _, value := range values {
+		without = append(without, value[0].(string))
+	}
+	var entries []any
+	for _, entry := range s.entries {
+		if name, _ := entry.(gvariant.Tuple)[0].(string); !slices.Contains(without, name) {
+			entries = append(entries, entry)
+		}
+	}
+	for _, value := range values {
+		entries = append(entries, value)
 	}
 	data, err := gvariant.Encode("a{sv}", entries)
 	if err != nil {

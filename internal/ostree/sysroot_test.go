@@ -211,6 +211,37 @@ func TestUnlocked(t *testing.T) {
 	}
 }
 
+// TestHeldBack: a deployment that is held back stays so when somebody unlocks it, and is what it was when it is released.
+func TestHeldBack(t *testing.T) {
+	staged, err := ostree.ParseStaged(stagedState(t, gvariant.Tuple{"locked", gvariant.Variant{Type: "b", Value: true}}))
+	check(t, err)
+	parse := func(data []byte, err error) *ostree.Staged {
+		t.Helper()
+		check(t, err)
+		s, err := ostree.ParseStaged(data)
+		check(t, err)
+		return s
+	}
+	held := parse(staged.HeldBack())
+	if !held.Held || !held.Locked || held.Next() || held.Merge != staged.Merge || held.Target != staged.Target {
+		t.Errorf("held back: %+v", held)
+	}
+	if opened := parse(held.Unlocked(held.KernelArguments, nil)); !opened.Held || opened.Locked || opened.Next() {
+		t.Errorf("unlocked by somebody: %+v", opened)
+	}
+	released, err := held.Released()
+	check(t, err)
+	if released.Held || !sameStaged(released, staged) {
+		t.Errorf("released: %+v", released)
+	}
+	if opened := parse(released.Unlocked(nil, nil)); !opened.Next() || opened.Held {
+		t.Errorf("released and unlocked: %+v", opened)
+	}
+	if again := parse(held.HeldBack()); again.Merge != staged.Merge {
+		t.Errorf("held back twice: %+v", again)
+	}
+}
+
 func TestLayered(t *testing.T) {
 	for text, want := range map[string]bool{
 		"[origin]\nrefspec=a\n": false,

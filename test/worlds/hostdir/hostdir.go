@@ -188,11 +188,13 @@ func (h *Host) start(root string) {
 	h.Write("/sys/devices/system/cpu/present", []byte("0-3\n"))
 }
 
-// Shutdown is an orderly reboot: the staged deployment is finalized unless it is locked, then Boot.
+// Shutdown is an orderly reboot: the staged deployment is finalized unless it is locked, then Boot. If that fails, the reason is
+// left in /boot, as by libostree.
 func (h *Host) Shutdown() {
 	h.t.Helper()
-	_, err := h.Ostree.run(h.t.Context(), "ostree", "admin", "finalize-staged")
-	h.must(err)
+	if _, err := h.Ostree.run(h.t.Context(), "ostree", "admin", "finalize-staged"); err != nil {
+		h.Write("/boot/ostree/finalize-failure.stamp", []byte(err.Error()+"\n"))
+	}
 	h.Boot()
 }
 

@@ -247,6 +247,9 @@ func (s *Standin) finalize(ctx context.Context) error {
 	if err != nil || staged == nil || staged.Locked {
 		return err
 	}
+	if staged.Held { // libostree finds no such merge deployment, and has changed nothing yet
+		return fmt.Errorf("error: Failed to find merge deployment %s.%d for staged", staged.Merge.Checksum, staged.Merge.Serial)
+	}
 	// libostree reads the origin again at this point (ostree-sysroot.c).
 	if err := errors.Join(os.Remove(s.stateFile()), os.Rename(s.originFile(), s.finalOrigin()), os.RemoveAll(filepath.Join(s.deployDir(), s.name))); err != nil {
 		return err
