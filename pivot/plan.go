@@ -158,7 +158,7 @@ func planFor(state State, target Target, along map[string]bool) (Plan, error) {
 		plan.keepSpelling(state.Booted.Options)
 		return plan, nil
 	}
-	if lost := lostOf(state, result.Final, plan.Image.To); len(lost) > 0 {
+	if lost := lostOf(state, target, result.Final); len(lost) > 0 {
 		plan.Notes = append(plan.Notes, lostWith(state.Default, lost))
 	}
 	plan.Reboots = 1
