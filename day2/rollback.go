@@ -37,17 +37,41 @@ type Rollback struct {
 // a proof. Whatever it makes the next boot, it closes the first boot there.
 func (r *Rollback) Run(ctx context.Context) error { return end(ctx, r.Machine, r.attempt(ctx)) }
 
+// Foresee returns the deployment that Run would make the next boot, and whether it is the running one. It writes nothing.
+func (r *Rollback) Foresee(ctx context.Context) (to pivot.Deployment, stays bool, err error) {
+	if err := r.Open(); err != nil {
+		return to, false, err
+	}
+	_, stays, previous, err := r.find()
+	if err != nil {
+		return to, stays, err
+	}
+	if to, err = r.Host.Deployment(previous); err != nil {
+		return to, stays, err
+	}
+	return to, stays, r.boots().CheckTo(ctx, previous.DeploymentRef)
+}
+
+// find finds the deployment to roll back to, which is the running one if that stays.
+func (r *Rollback) find() (state pivot.State, stays bool, previous ostree.Deployment, err error) {
+	if state, err = r.Host.Systems(); err != nil {
+		return state, false, previous, err
+	}
+	stays = state.Pending() || r.Progress.Content.Trial != nil // of Run, OpenToChange has given up a trial that waited
+	previous, err = r.previous(state, stays)
+	return state, stays, previous, err
+}
+
+func (r *Rollback) boots() rpmostree.Default {
+	return rpmostree.Default{Sysroot: r.Host.Sysroot(), Run: r.Host.Run, Note: r.Progress.Note}
+}
+
 func (r *Rollback) attempt(ctx context.Context) error {
 	if err := r.OpenToChange(ctx); err != nil {
 		return err
 	}
 	r.Progress.Begin(pivot.StepObserve, "looking for the previous deployment")
-	state, err := r.Host.Systems()
-	if err != nil {
-		return err
-	}
-	stays := state.Pending() || r.Progress.Content.Trial != nil // OpenToChange has given up a trial that waited
-	previous, err := r.previous(state, stays)
+	state, stays, previous, err := r.find()
 	if err != nil {
 		return err
 	}
@@ -55,7 +79,7 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	boots := rpmostree.Default{Sysroot: r.Host.Sysroot(), Run: r.Host.Run, Note: r.Progress.Note}
+	boots := r.boots()
 	r.Progress.Begin(pivot.StepPrepare, "checking that deployment "+to.ID()+" can be the next boot")
 	if err := boots.CheckTo(ctx, previous.DeploymentRef); err != nil {
 		return err

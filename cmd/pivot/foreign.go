@@ -41,7 +41,7 @@ func foreignFlags() []cli.Foreign {
 		{Typed: []string{"rebase --preview"}, Why: "its name is --dry-run", Call: "pivot rebase --dry-run IMAGE"},
 		{Typed: []string{"apply --preview"}, Why: "its name is --dry-run", Call: "pivot apply --dry-run MACHINECONFIG"},
 		{Typed: []string{"firstboot --dry-run", "firstboot --preview"}, Why: "plan shows what a first boot would change", Call: "pivot plan"},
-		{Typed: []string{"rollback --dry-run", "rollback --preview"}, Why: "status shows what is booted, and what the next boot starts", Call: "pivot status"},
+		{Typed: []string{"rollback --preview"}, Why: "its name is --dry-run", Call: "pivot rollback --dry-run"},
 		{Typed: []string{"rebase --apply"}, Why: "its name is --reboot", Call: "pivot rebase --reboot IMAGE"},
 		{Typed: []string{"rebase --install"}, Why: "extensions are what can be installed", Call: "pivot rebase --extension NAME"},
 		{Typed: []string{"apply --image"}, Why: "rebase changes the image without a MachineConfig", Call: "pivot rebase IMAGE"},

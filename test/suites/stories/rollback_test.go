@@ -460,3 +460,38 @@ func TestRollbackBrokenFiles(t *testing.T) {
 		})
 	}
 }
+
+// TestForeseeRollback: where a rollback leads is shown before it, and is where it then leads.
+func TestForeseeRollback(t *testing.T) {
+	h := newHost(t)
+	foresee := func() (string, bool, error) {
+		h.Ostree.Version = "2023.6"
+		defer func() { h.Ostree.Version = "" }()
+		calls, journal := len(h.Ostree.Calls), string(h.Read("/var/lib/pivot/journal.json"))
+		r := day2.Rollback{Machine: newMachine(t, h)}
+		to, stays, err := r.Foresee(t.Context())
+		if len(h.Ostree.Calls) != calls || string(h.Read("/var/lib/pivot/journal.json")) != journal {
+			t.Errorf("it has changed something: calls %v", h.Ostree.Calls[calls:])
+		}
+		return to.ID(), stays, err
+	}
+	if _, _, err := foresee(); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "no deployment but the running one") {
+		t.Errorf("with a single deployment: %v", err)
+	}
+	before, err := h.Systems()
+	must(t, err)
+	must(t, boot(t, h))
+	if to, stays, err := foresee(); err != nil || !stays || to != before.Booted.ID() {
+		t.Errorf("after the commit: %s, stays %v, %v", to, stays, err)
+	}
+	h.Boot()
+	must(t, boot(t, h))
+	to, stays, err := foresee()
+	if err != nil || stays || to != before.Booted.ID() {
+		t.Errorf("in the new system: %s, stays %v, %v", to, stays, err)
+	}
+	must(t, rollback(t, h))
+	if after, err := h.Systems(); err != nil || after.Default.ID() != to {
+		t.Errorf("the rollback leads to %s (%v), not to %s", after.Default.ID(), err, to)
+	}
+}
