@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -102,10 +103,26 @@ func (noInformers) GetInformer(context.Context, client.Object, ...cache.Informer
 	return nil, errors.New("no informer")
 }
 
+// deaf is a cache whose informers take no handlers.
+type deaf struct{ cache.Cache }
+
+func (deaf) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return deafInformer{}, nil
+}
+
+type deafInformer struct{ cache.Informer }
+
+func (deafInformer) AddEventHandler(toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	return nil, errors.New("no handler")
+}
+
 // TestFleet: what is kept of MachineConfigs, also of one that nobody can read.
 func TestFleet(t *testing.T) {
 	f := &fleet{all: map[string]*authored.MachineConfig{}}
 	if _, err := f.watch(t.Context(), noInformers{}); err == nil || !strings.Contains(err.Error(), "cannot watch MachineConfigs: no informer") {
+		t.Error(err)
+	}
+	if _, err := f.watch(t.Context(), deaf{}); err == nil || !strings.Contains(err.Error(), "cannot watch MachineConfigs: no handler") {
 		t.Error(err)
 	}
 	config := func(name, spec string) *objects.MachineConfig {

@@ -2,7 +2,9 @@ package stories_test
 
 import (
 	"context"
+	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -108,5 +110,33 @@ func TestEmptyUnitFile(t *testing.T) {
 	}
 	if drift := verify(t, h); drift != "" {
 		t.Errorf("unmasked: drift %q", drift)
+	}
+}
+
+// TestWatchUntil: a watch goes on beside differences, unless it is to end with the first one; and one that is to end with
+// it goes on without.
+func TestWatchUntil(t *testing.T) {
+	h, _ := withUnits(t)
+	if changed, notes, err := apply(t, h, units(h.Image, "{name: new.service, enabled: false}")); err != nil || !changed {
+		t.Fatalf("changed %v, %v: %s", changed, err, notes)
+	}
+	for until, drifts := range map[bool]bool{false: true, true: false} {
+		link := h.Path("/etc/systemd/system/other.target.requires/new.service")
+		must(t, os.RemoveAll(link))
+		if drifts {
+			must(t, errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("/usr/lib/systemd/system/new.service", link)))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		told := 0
+		w := day2.Watch{Machine: newMachine(t, h), Every: time.Millisecond, UntilDrift: until, Tell: func(differences []string) {
+			if told++; told == 3 || (len(differences) > 0) != drifts {
+				cancel()
+			}
+		}}
+		differences, err := w.Run(ctx)
+		if err != nil || told < 3 || (len(differences) > 0) != drifts {
+			t.Errorf("until the first one: %v; told %d times, differences %q, %v", until, told, differences, err)
+		}
+		cancel()
 	}
 }

@@ -191,3 +191,13 @@ func TestFIPSOfOthers(t *testing.T) {
 		t.Errorf("a plan: %v, hint %s", err, fault.HintOf(err))
 	}
 }
+
+// TestLegacyArgumentsUnreadable: a file of arguments that cannot be read is no file without arguments: nothing is committed.
+func TestLegacyArgumentsUnreadable(t *testing.T) {
+	h := hostdir.New(t)
+	must(t, os.MkdirAll(h.Path(kargs.LegacyPath), 0o755))
+	_, err := (&day2.Rebase{Machine: newMachine(t, h), Image: h.Image}).Run(t.Context(), day2.Prepared{})
+	if err == nil || !strings.Contains(err.Error(), kargs.LegacyPath) || len(h.Ostree.Calls) > 0 {
+		t.Errorf("error %v, calls %q", err, h.Ostree.Calls)
+	}
+}

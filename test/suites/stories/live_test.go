@@ -196,6 +196,31 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// TestLiveRemovals: a drop-in that must not be there is removed from the running system, and so is a directory that nobody
+// asks for any more, if nothing is in it.
+func TestLiveRemovals(t *testing.T) {
+	c := newChanger(t)
+	c.when = day2.RebootNever
+	const dropIn, dir = "/etc/systemd/system/app.service.d/x.conf", "/etc/app/only"
+	shell(t, c.Host, "mkdir -p etc/systemd/system/app.service.d")
+	c.Write(dropIn, []byte("[Unit]\n"))
+	units := "    systemd: {units: [{name: app.service, dropins: [{name: x.conf}]}]}\n"
+	c.apply(strings.Replace(liveV1, "directories: [", "directories: [{path: "+dir+"}, ", 1)+units, true)
+	if _, err := os.Lstat(c.Path(dropIn)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is there: %v", dropIn, err)
+	}
+	if info, err := os.Lstat(c.Path(dir)); err != nil || !info.IsDir() {
+		t.Errorf("%s: %v", dir, err)
+	}
+	if drift := verify(t, c.Host); drift != "" {
+		t.Errorf("drift %s", drift)
+	}
+	c.apply(liveV1+units, true)
+	if _, err := os.Lstat(c.Path(dir)); !errors.Is(err, fs.ErrNotExist) || strings.Contains(c.notes, "stays") {
+		t.Errorf("%s is there: %v; notes %s", dir, err, c.notes)
+	}
+}
+
 // TestLivePlan (P56): a plan says what each change needs and why, and which actions services
 // need. A plan that needs a reboot is refused, before anything is written, if none is
 // allowed; otherwise it is committed as a whole.

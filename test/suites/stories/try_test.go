@@ -434,6 +434,35 @@ func TestTryWithoutOneShot(t *testing.T) {
 	h.expect("A", pivot.PhaseFailed, false)
 }
 
+// TestTryBesideStaged: where the boot loader starts no entry once, the system on trial is not entered while something is
+// staged, which the shutdown would make the default: the old system stays it.
+func TestTryBesideStaged(t *testing.T) {
+	h := newTried(t)
+	m := h.newMachine()
+	ctx := stoppedByReboot(t, m, h.Host)
+	changed, staged := *m.Host, false
+	changed.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
+		out, err := m.Host.Run(ctx, argv...)
+		if slices.Contains(argv, "set-default") && !staged { // the old system is the default again, after the commit
+			staged = true
+			h.stage()
+		}
+		return out, err
+	}
+	other := *m
+	other.Host = &changed
+	r := day2.Rebase{Machine: &other, Image: h.Image, Append: []string{"new=1"}, Try: &tenMinutes}
+	_, err := r.Run(ctx, day2.Prepared{})
+	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "cannot boot the new system only once") || !strings.Contains(fault.HintOf(err), "undeploy 0") {
+		t.Errorf("error %v", err)
+	}
+	all, err := h.Sysroot().Deployments()
+	must(t, err)
+	if !staged || h.Reboots != 0 || all[0].Checksum != h.old {
+		t.Errorf("staged %v, %d reboots, the default is %s", staged, h.Reboots, all[0].ID())
+	}
+}
+
 // TestTryByTheBootMenu (P59): if the old system is chosen in the boot menu, because the new one is
 // the default and does not come up, it is the default from then on.
 func TestTryByTheBootMenu(t *testing.T) {
@@ -449,12 +478,14 @@ func TestTryByTheBootMenu(t *testing.T) {
 	}
 }
 
+// thirdSystem adds a copy of the old system, which is the last one in the boot menu.
+const thirdSystem = `cd sysroot; link=$(grep -o 'ostree=[^ ]*' boot/loader/entries/ostree-1-os.conf | cut -d= -f2); old=$(readlink -f .$link); new=${old%.0}.7
+cp -a $old $new; cp -a $old.origin $new.origin; ln -s ../../../deploy/os/deploy/$(basename $new) .${link%/*}/9
+sed "s,ostree=$link,ostree=${link%/*}/9,; s,^version .*,version 0," boot/loader/entries/ostree-1-os.conf > boot/loader/entries/ostree-0-os.conf`
+
 // TestTryThirdSystem (D249): if a third deployment is booted while the system on trial is the default, however it is to be
 // confirmed, the trial has failed, and the old system is the default from then on, or else the one that runs.
 func TestTryThirdSystem(t *testing.T) {
-	const add = `cd sysroot; link=$(grep -o 'ostree=[^ ]*' boot/loader/entries/ostree-1-os.conf | cut -d= -f2); old=$(readlink -f .$link); new=${old%.0}.7
-cp -a $old $new; cp -a $old.origin $new.origin; ln -s ../../../deploy/os/deploy/$(basename $new) .${link%/*}/9
-sed "s,ostree=$link,ostree=${link%/*}/9,; s,^version .*,version 0," boot/loader/entries/ostree-1-os.conf > boot/loader/entries/ostree-0-os.conf`
 	for name, c := range map[string]struct {
 		guarded bool // a first boot has made it
 		oldGone bool
@@ -474,7 +505,7 @@ sed "s,ostree=$link,ostree=${link%/*}/9,; s,^version .*,version 0," boot/loader/
 			} else {
 				must(t, h.try(tenMinutes))
 			}
-			shell(t, h.Host, add)
+			shell(t, h.Host, thirdSystem)
 			h.BootEntry(2)
 			if c.oldGone {
 				must(t, h.Undeploy(1))
@@ -493,6 +524,24 @@ sed "s,ostree=$link,ostree=${link%/*}/9,; s,^version .*,version 0," boot/loader/
 				t.Errorf("version %s is the default", v)
 			}
 		})
+	}
+}
+
+// TestTryOtherDefault: a third system that somebody has made the default meanwhile stays it when the trial ends.
+func TestTryOtherDefault(t *testing.T) {
+	h := newTried(t)
+	must(t, h.try(tenMinutes))
+	shell(t, h.Host, thirdSystem)
+	h.BootEntry(2)
+	_, err := h.Run(t.Context(), "ostree", "admin", "set-default", "2")
+	must(t, err)
+	before, err := h.Sysroot().Deployments()
+	must(t, err)
+	must(t, h.conduct())
+	after, err := h.Sysroot().Deployments()
+	must(t, err)
+	if len(before) != 3 || len(after) != 2 || after[0].ID() != before[0].ID() || h.journal().Phase != pivot.PhaseFailed {
+		t.Errorf("%v became %v, phase %s", before, after, h.journal().Phase)
 	}
 }
 

@@ -64,7 +64,6 @@ func TestSmall(t *testing.T) {
 // TestMutants tries all mutants of a package, and those of one line.
 func TestMutants(t *testing.T) {
 	t.Chdir(t.TempDir())
-	t.Setenv("GOFLAGS", "")
 	for name, text := range module {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)

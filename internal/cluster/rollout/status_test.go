@@ -1,0 +1,285 @@
+package rollout_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/rollout"
+)
+
+// TestConditions: all conditions of a pool, with their messages: kubectl and dashboards show each of them.
+func TestConditions(t *testing.T) {
+	pool := func(change func(p *rollout.Pool)) func(m *memory) {
+		return func(m *memory) { m.changePool("worker", change) }
+	}
+	current := pool(func(p *rollout.Pool) { p.Configuration.Name = "rendered-worker-1" })
+	without := func(names ...string) func(m *memory) {
+		return func(m *memory) {
+			for _, name := range names {
+				m.change(name, func(n *rollout.Node) { delete(n.Annotations, api.DesiredConfig) })
+			}
+		}
+	}
+	failed := func(name string) func(m *memory) {
+		return func(m *memory) {
+			m.change(name, func(n *rollout.Node) {
+				n.Annotations[api.DesiredConfig], n.Annotations[api.StateOfNode], n.Annotations[api.Reason] = "rendered-worker-2", api.StateDegraded, "no space"
+			})
+		}
+	}
+	rendering := func(status string) func(m *memory) {
+		return pool(func(p *rollout.Pool) {
+			p.Status.Conditions = []objects.PoolCondition{{Type: objects.PoolRenderDegraded, Status: status, Reason: "Rendered", Message: "as rendered"}}
+		})
+	}
+	const waits = "waits for n3, which gets rendered-worker-2 now (at most 1 unavailable at a time)"
+	for name, c := range map[string]struct {
+		change []func(m *memory)
+		want   string
+	}{
+		"all have it": {[]func(m *memory){current}, `
+Updated=True Updated: each node has rendered-worker-1
+Updating=False Rollout: 
+NodeDegraded=False Nodes: 
+Degraded=False Pool: `},
+		"one has none": {[]func(m *memory){current, without("n0")}, `
+Updated=True Updated: each node has rendered-worker-1; 1 node is without a desired configuration: n0
+Updating=False Rollout: 
+NodeDegraded=False Nodes: 
+Degraded=False Pool: `},
+		"two have none": {[]func(m *memory){without("n0", "n1")}, `
+Updated=False Updated: ` + waits + `; 2 nodes are without a desired configuration: n0; n1
+Updating=True Rollout: ` + waits + `
+NodeDegraded=False Nodes: 
+Degraded=False Pool: `},
+		"nodes failed": {[]func(m *memory){failed("n0")}, `
+Updated=False Updated: stopped: n0 has failed with rendered-worker-2; n0: Degraded: no space
+Updating=True Rollout: stopped: n0 has failed with rendered-worker-2; n0: Degraded: no space
+NodeDegraded=True Nodes: n0 Degraded: no space
+Degraded=True Pool: n0 Degraded: no space`},
+		"not rendered": {[]func(m *memory){rendering(api.True)}, `
+RenderDegraded=True Rendered: as rendered
+Updated=False Updated: ` + waits + `
+Updating=True Rollout: ` + waits + `
+NodeDegraded=False Nodes: 
+Degraded=True Pool: `},
+		"rendered": {[]func(m *memory){rendering(api.False)}, `
+RenderDegraded=False Rendered: as rendered
+Updated=False Updated: ` + waits + `
+Updating=True Rollout: ` + waits + `
+NodeDegraded=False Nodes: 
+Degraded=False Pool: `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := small()
+			for _, change := range c.change {
+				change(m)
+			}
+			f, _ := m.access("").Fleet(t.Context())
+			got := ""
+			for _, c := range rollout.Decide(f).Pools[0].Status.Conditions {
+				got += fmt.Sprintf("\n%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message)
+			}
+			if got != c.want {
+				t.Errorf("got%s\nwant%s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestBlame: while nodes go back to the last good configuration, those that have failed with the other one stay named; a
+// node that has left the pool does not.
+func TestBlame(t *testing.T) {
+	m := small()
+	m.changePool("worker", func(p *rollout.Pool) {
+		p.Spec.ReturnToLastGood = true
+		p.Rollout = objects.PoolRolloutStatus{Target: "rendered-worker-1", LastGood: "rendered-worker-1", GivenUp: "rendered-worker-2",
+			Failed: []objects.FailedNode{{Name: "gone", Reason: "left"}, {Name: "n0", Reason: "as before"}}, FailedCount: 2}
+	})
+	f, _ := m.access("").Fleet(t.Context())
+	s := rollout.Decide(f).Pools[0].Rollout
+	if want := []objects.FailedNode{{Name: "n0", Reason: "as before"}}; !reflect.DeepEqual(s.Failed, want) || s.FailedCount != 1 {
+		t.Errorf("%d failed: %+v", s.FailedCount, s.Failed)
+	}
+	if !strings.HasSuffix(s.Waiting, "all nodes have it; correct the MachineConfigs of the pool") {
+		t.Errorf("waits: %q", s.Waiting)
+	}
+}
+
+// TestEachRequestFails: after a request that fails, a pass makes none that must not come without it. A node that is
+// unknown keeps its slot until the API server has said that it is gone.
+func TestEachRequestFails(t *testing.T) {
+	for fails, want := range map[string]string{
+		"":       "fence exists take give show record",
+		"fence":  "fence",
+		"exists": "fence exists",
+		"take":   "fence exists take",
+		"give":   "fence exists take give show record",
+		"show":   "fence exists take give show record",
+		"record": "fence exists take give show record",
+	} {
+		t.Run("fails: "+fails, func(t *testing.T) {
+			m := small()
+			m.order = []string{"worker"}
+			m.changeRollout("worker", func(p *rollout.Pool) {
+				p.Rollout, p.Finalizers = objects.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"gone", "n1"}, Round: 1}, []string{rollout.Finalizer}
+			})
+			m.change("n1", func(n *rollout.Node) { // it is done
+				n.Annotations[api.DesiredConfig], n.Annotations[api.CurrentConfig] = "rendered-worker-2", "rendered-worker-2"
+				n.System = &objects.System{Current: "rendered-worker-2", BootID: n.BootID}
+			})
+			c := m.access("")
+			var calls []string
+			c.pause = func(call string) bool {
+				if !strings.HasPrefix(call, "after ") {
+					calls = append(calls, call)
+				}
+				return call != fails
+			}
+			_, err := rollout.Controller{Cluster: c, Decide: rollout.Decide}.Pass(t.Context())
+			if got := strings.Join(calls, " "); got != want || errors.Is(err, errKilled) != (fails != "") {
+				t.Errorf("requests: %s, want %s; %v", got, want, err)
+			}
+		})
+	}
+}
+
+// TestAtRest: a pass that finds everything as it should be makes no request.
+func TestAtRest(t *testing.T) {
+	m := small()
+	m.changePool("worker", func(p *rollout.Pool) { p.Configuration.Name = "rendered-worker-1" })
+	for pass, before := range []bool{true, true, false} {
+		requests := m.requests
+		if _, err := (rollout.Controller{Cluster: m.access(""), Decide: rollout.Decide}).Pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if m.requests > requests && !before {
+			t.Errorf("pass %d makes %d requests", pass, m.requests-requests)
+		}
+	}
+}
+
+// refusing answers each patch with an error.
+type refusing struct {
+	client.Writer
+	err error
+}
+
+func (r refusing) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	return r.err
+}
+
+// TestConflicts: each answer that says that an object is not what it was is a conflict, and no other one is.
+func TestConflicts(t *testing.T) {
+	nodes := schema.GroupResource{Resource: "nodes"}
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{apierrors.NewConflict(nodes, "n0", errors.New("changed")), true},
+		{apierrors.NewNotFound(nodes, "n0"), true},
+		{apierrors.NewAlreadyExists(nodes, "n0"), true},
+		{apierrors.NewForbidden(nodes, "n0", errors.New("no right")), false},
+	} {
+		err := (&rollout.Kube{Writer: refusing{err: c.err}}).Give(t.Context(), rollout.Node{Name: "n0"}, "rendered-worker-1")
+		if err == nil || errors.Is(err, rollout.ErrConflict) != c.want {
+			t.Errorf("%v: %v", c.err, err)
+		}
+	}
+}
+
+// oneEach is an API server with a pool, and with a Deployment and a DaemonSet of the same name, of which the second is
+// not available.
+type oneEach struct{ client.Reader }
+
+func (oneEach) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if l, ok := list.(*objects.MachineConfigPoolList); ok {
+		l.Items = []objects.MachineConfigPool{{ObjectMeta: v1.ObjectMeta{Name: "worker"}}}
+	}
+	if l, ok := list.(*objects.PoolRolloutList); ok {
+		r := objects.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: "worker"}}
+		for _, kind := range []string{"DaemonSet", "Deployment"} {
+			r.Spec.Checks.Workloads = append(r.Spec.Checks.Workloads, objects.WorkloadReference{Kind: kind, Namespace: "a", Name: "b"})
+		}
+		l.Items = []objects.PoolRollout{r}
+	}
+	return nil
+}
+
+func (oneEach) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	switch o := o.(type) {
+	case *appsv1.DaemonSet:
+		o.Status.DesiredNumberScheduled, o.Status.UpdatedNumberScheduled, o.Status.NumberAvailable = 3, 3, 1
+	case *appsv1.Deployment:
+		o.Status.UpdatedReplicas, o.Status.AvailableReplicas = 1, 1
+	}
+	return nil
+}
+
+// TestWorkloads: a DaemonSet is not taken for the Deployment of its name.
+func TestWorkloads(t *testing.T) {
+	f, err := (&rollout.Kube{Cached: oneEach{}, Direct: oneEach{}, Now: time.Now}).Fleet(t.Context())
+	want := map[objects.WorkloadReference]string{
+		{Kind: "DaemonSet", Namespace: "a", Name: "b"}:  "2 pods missing",
+		{Kind: "Deployment", Namespace: "a", Name: "b"}: "",
+	}
+	if err != nil || !reflect.DeepEqual(f.Workloads, want) {
+		t.Errorf("%v, %v", f.Workloads, err)
+	}
+}
+
+// TestCaches: what is kept of a NodeSystem is what decisions use.
+func TestCaches(t *testing.T) {
+	s := &objects.NodeSystem{ObjectMeta: v1.ObjectMeta{Name: "n0", ManagedFields: []v1.ManagedFieldsEntry{{Manager: "agent"}}}}
+	s.Status = api.NodeSystemStatus{Config: api.ConfigNames{Current: "rendered-worker-1"}, BootID: "boot", AgentVersion: "1", Step: "rest",
+		KernelArguments: api.KernelArguments{Missing: []string{"audit=1"}, Excess: []string{"quiet"}},
+		Proof:           &api.Proof{OK: false, Differences: []string{"one", "two"}}, Download: &api.EarlyDownload{Config: "rendered-worker-2"}}
+	want := &objects.NodeSystem{ObjectMeta: v1.ObjectMeta{Name: "n0"}}
+	want.Status = api.NodeSystemStatus{Config: s.Status.Config, BootID: "boot", AgentVersion: "1", Download: s.Status.Download,
+		KernelArguments: api.KernelArguments{Missing: []string{"audit=1"}}, Proof: &api.Proof{Differences: []string{"one"}}}
+	for kind, of := range rollout.Caches() {
+		if _, systems := kind.(*objects.NodeSystem); !systems {
+			continue
+		}
+		if kept, err := of.Transform(s); err != nil || !reflect.DeepEqual(kept, want) {
+			t.Errorf("%+v, %v", kept, err)
+		}
+	}
+}
+
+// idle is a manager that only has clients.
+type idle struct{ manager.Manager }
+
+func (idle) GetClient() client.Client                       { return idleClient{} }
+func (idle) GetAPIReader() client.Reader                    { return nil }
+func (idle) GetEventRecorder(string) recorder.EventRecorder { return nil }
+
+type idleClient struct{ client.Client }
+
+func (idleClient) Status() client.SubResourceWriter { return nil }
+
+// TestSetupTwice: metrics that cannot be registered are an error before anything runs.
+func TestSetupTwice(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	other := prometheus.NewGauge(prometheus.GaugeOpts{Name: "pivot_pool_nodes", Help: "of another program"})
+	registry.MustRegister(other)
+	if err := rollout.Setup(idle{}, rollout.Options{Metrics: registry}); err == nil || !strings.Contains(err.Error(), "pivot_pool_nodes") {
+		t.Error(err)
+	}
+}
