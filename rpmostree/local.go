@@ -19,23 +19,24 @@ import (
 func (n nextEtc) checkLocal() error { return n.checkLocalIn("/etc") }
 
 func (n nextEtc) checkLocalIn(dir string) error {
-	names, err := n.repo.Names(n.commit, "usr"+dir)
+	files, err := n.repo.FileNames(n.commit, "usr"+dir)
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
+	names, err := n.repo.Names(n.commit, "usr"+dir) // directories last
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
 		at := path.Join(dir, name)
 		if f, asked := n.asked[at]; asked && f.Kind != hostfiles.KindDirectory {
 			continue // checkMerge knows
 		}
 		info, err := os.Lstat(filepath.Join(n.booted, at))
 		if err != nil {
-			continue // nothing is there, which no directory of the next image hinders
+			continue // nothing is there, which hinders nothing of the next image
 		}
-		_, brings, err := n.directory(at)
-		switch {
-		case err != nil:
-			return err
+		switch brings := i >= len(files); {
 		case brings && info.IsDir():
 			err = n.checkLocalIn(at)
 		case brings:
