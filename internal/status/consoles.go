@@ -40,6 +40,8 @@ func notice(err error) string {
 	}
 	if fault.KindOf(err).Transient() {
 		text += "It will be tried again.\n"
+	} else {
+		text += "All steps: man pivot-failed\n"
 	}
 	// A console may be in raw mode, where a line feed does not return to the first column.
 	return strings.ReplaceAll(text+"***\n", "\n", "\r\n")

@@ -136,7 +136,7 @@ func TestConsoles(t *testing.T) {
 	r.Emit(pivot.Event{Kind: pivot.EventFailing, Err: fault.New(fault.Refused, "cannot pivot").WithHint("install it anew")})
 	for _, tty := range []string{"tty0", "ttyS0"} {
 		text, err := os.ReadFile(filepath.Join(r.Root, "dev", tty))
-		for _, want := range []string{"kubelet is held", "cannot pivot\r\n", "What to do: install it anew"} {
+		for _, want := range []string{"kubelet is held", "cannot pivot\r\n", "What to do: install it anew", "All steps: man pivot-failed\r\n"} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("%s shows %q (%v), want %q", tty, text, err, want)
 			}
