@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/test/tools/script"
 	"machine-pivot/test/worlds/controlplane"
 )
 
@@ -112,9 +113,7 @@ func newWorld(t testing.TB) *world {
 // build builds a program.
 func (w *world) build(program, file string) {
 	w.Helper()
-	if out, err := exec.CommandContext(w.Context(), "go", "build", "-ldflags", "-X main.version=0.0.0", "-o", file, "machine-pivot/cmd/"+program).CombinedOutput(); err != nil {
-		w.Fatalf("cannot build %s: %v\n%s", program, err, out)
-	}
+	script.Build(w, file, "machine-pivot/cmd/"+program, "-ldflags", "-X main.version=0.0.0")
 }
 
 // want names the desired MachineConfig.

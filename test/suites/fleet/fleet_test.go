@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/test/tools/metrics"
+	"machine-pivot/test/tools/script"
 	"machine-pivot/test/worlds/controlplane"
 	"machine-pivot/test/worlds/fleet"
 )
@@ -51,9 +51,7 @@ func newWorld(t *testing.T, nodes int) *world {
 		t.Fatal(err)
 	}
 	program := filepath.Join(t.TempDir(), "pivot-fleet")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "machine-pivot/cmd/pivot-fleet").CombinedOutput(); err != nil {
-		t.Fatalf("cannot build the program: %v\n%s", err, out)
-	}
+	script.Build(t, program, "machine-pivot/cmd/pivot-fleet")
 	w.fleet = fleet.New(t, w.plane, "../../..", program)
 	for i := range nodes {
 		w.join(fmt.Sprintf("n%d", i))

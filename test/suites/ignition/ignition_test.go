@@ -24,6 +24,7 @@ import (
 	"machine-pivot/kargs"
 	realignition "machine-pivot/test/suites/ignition"
 	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/script"
 )
 
 const root = "../../.." // of the checkout
@@ -50,12 +51,7 @@ func rendered(t *testing.T, dir string) *authored.MachineConfig {
 func built(t *testing.T, pkg string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
-	cmd := exec.Command("go", "build", "-o", path, pkg)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, out)
-	}
+	script.Build(t, path, pkg)
 	return path
 }
 
@@ -100,7 +96,7 @@ func TestApply(t *testing.T) {
 		t.Skip("builds the whole program, and applies it four times")
 	}
 	need.Ignition(t)
-	program := built(t, "./cmd/pivot")
+	program := built(t, "machine-pivot/cmd/pivot")
 	binary, err := os.ReadFile(program)
 	if err != nil {
 		t.Fatal(err)

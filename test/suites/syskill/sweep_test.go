@@ -137,14 +137,10 @@ const realtime = "6.1+rt"
 func withRpmOstree(t *testing.T, programs string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, argv := range [][]string{
-		{"cp", "-a", programs + "/.", dir},
-		{"go", "build", "-o", filepath.Join(dir, "rpm-ostree"), "machine-pivot/test/worlds/rpmostree/rpm-ostree"},
-	} {
-		if out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v\n%s", argv, err, out)
-		}
+	if err := os.CopyFS(dir, os.DirFS(programs)); err != nil {
+		t.Fatal(err)
 	}
+	script.Build(t, filepath.Join(dir, "rpm-ostree"), "machine-pivot/test/worlds/rpmostree/rpm-ostree")
 	return dir
 }
 

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/script"
 	"machine-pivot/test/worlds/recorded"
 )
 
@@ -58,9 +58,7 @@ func TestPowerCutsOfImports(t *testing.T) {
 // builtPivot builds the program and returns its path.
 func builtPivot(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "machine-pivot/cmd/pivot").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return filepath.Join(dir, "pivot")
+	file := filepath.Join(t.TempDir(), "pivot")
+	script.Build(t, file, "machine-pivot/cmd/pivot")
+	return file
 }
