@@ -14,6 +14,7 @@ import (
 
 	"machine-pivot/internal/osimage/chunked"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/test/tools/sample"
 )
 
 // layer is a layer as podman writes it.
@@ -218,7 +219,7 @@ func TestDamage(t *testing.T) {
 	whole := newLayer(t, 30)
 	has := func(name string) bool { return len(name)%2 == 0 }
 	for _, l := range []layer{whole, whole.withoutSkeleton()} {
-		for at := 0; at < len(l.blob); at += 1 + len(l.blob)/500 {
+		for at := 0; at < len(l.blob); at += sample.Step(7) * (1 + len(l.blob)/500) {
 			d := l
 			d.blob = bytes.Clone(l.blob)
 			d.blob[at] ^= 0x10
