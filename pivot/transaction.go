@@ -107,6 +107,9 @@ type Engine interface {
 	// image's prepare-root configuration p. It is called as soon as the import has read that
 	// configuration, and writes nothing.
 	CheckPrepareRoot(ctx context.Context, p ostree.PrepareRoot) error
+	// CheckSpace returns an error unless there is room for what a deployment of a commit in the repository puts into
+	// /boot. It writes nothing.
+	CheckSpace(ctx context.Context, commit string) error
 	// Prepare makes the deployment without changing the next boot, and compares it with the
 	// request field by field.
 	Prepare(ctx context.Context, r Request) error

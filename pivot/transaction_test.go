@@ -55,6 +55,8 @@ func (s *script) CheckPrepareRoot(context.Context, ostree.PrepareRoot) error {
 	return s.call("accept")
 }
 
+func (s *script) CheckSpace(context.Context, string) error { return nil }
+
 func (s *script) Prepare(_ context.Context, r pivot.Request) error {
 	s.request = r
 	return s.call("prepare")

@@ -108,6 +108,9 @@ func (e *Ostree) checkPrepared(ctx context.Context, r pivot.Request) error {
 	if err := e.checkObjects(ctx, staged.Target.Checksum, r); err != nil {
 		return err
 	}
+	if err := e.CheckSpace(ctx, staged.Target.Checksum.String()); err != nil {
+		return err
+	}
 	booted, err := e.Sysroot.Booted()
 	if err != nil {
 		return err

@@ -62,6 +62,9 @@ func (e *Ostree) commitOnce(ctx context.Context, r pivot.Request) error {
 	}
 	known, unknown := e.byPolicy(labels)
 	finalize := func() error {
+		if err := e.keepPrevious(ctx, booted, staged.Target.Checksum); err != nil {
+			return err
+		}
 		if err := applyLabels(booted.Path, known); err != nil {
 			return err
 		}

@@ -92,30 +92,28 @@ func (e Default) Make(ctx context.Context, to ostree.DeploymentRef) error {
 	_, err = e.Run(ctx, "ostree", "admin", "set-default", strconv.Itoa(counted))
 	if err != nil && strings.Contains(err.Error(), "Unknown") {
 		// libostree before 2023.6. Every rpm-ostree can do it.
-		err = e.byRpmOstree(ctx, to)
+		err = e.byRpmOstree(ctx)
 	}
-	if err != nil {
+	now, rerr := e.index(to)
+	if err != nil && (rerr != nil || now != 0 || e.zipl()) { // libostree may fail after it has written the boot entries
 		return errors.Join(fmt.Errorf("cannot make deployment %s the default: %w", to.ID(), err), undo())
 	}
-	if i, err = e.index(to); err == nil && i != 0 {
+	if i, err = now, rerr; err == nil && i != 0 {
 		err = fmt.Errorf("cannot roll back: success was reported but deployment %s is not the default", to.ID())
 	}
 	return err
 }
 
-// byRpmOstree rolls back with rpm-ostree, and ignores a failure of its client if the boot entries
-// are as wanted. With zipl it does not, because zipl runs after the entries are written.
-func (e Default) byRpmOstree(ctx context.Context, to ostree.DeploymentRef) error {
-	_, failure := host.WithTmp(e.Sysroot.Root(), e.Run)(ctx, "rpm-ostree", "rollback")
-	if failure == nil {
-		return nil
-	}
+// byRpmOstree rolls back with rpm-ostree, whose client can fail although it has done so.
+func (e Default) byRpmOstree(ctx context.Context) error {
+	_, err := host.WithTmp(e.Sysroot.Root(), e.Run)(ctx, "rpm-ostree", "rollback")
+	return err
+}
+
+func (e Default) zipl() bool { return (&Ostree{Sysroot: e.Sysroot}).zipl() }
+
+// zipl reports whether the boot loader may be zipl, which runs after the boot entries are written.
+func (e *Ostree) zipl() bool {
 	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
-	if err != nil || repo.BootLoader() == "zipl" {
-		return failure
-	}
-	if i, err := e.index(to); err != nil || i != 0 {
-		return failure
-	}
-	return nil
+	return err != nil || repo.BootLoader() == "zipl"
 }

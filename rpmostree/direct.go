@@ -23,6 +23,8 @@ import (
 type Direct struct {
 	Sysroot *ostree.Sysroot
 	Run     Run // in the chroot
+	// Space looks at the file system of /boot; nil: host.SpaceAt.
+	Space func(path string) (host.Space, error)
 	// State are directories of the system, in addition to /etc, in which the initramfs writes
 	// files. These get the new system's SELinux labels too.
 	State []string
@@ -70,6 +72,12 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 	}
 	booted, err := e.Sysroot.Booted()
 	if err != nil {
+		return err
+	}
+	if err := e.plain().checkRemovable(); err != nil {
+		return err
+	}
+	if err := e.CheckSpace(ctx, r.Commit); err != nil {
 		return err
 	}
 	if lost := lostRoot(r, r.Merge.Options); lost != "" {
@@ -141,18 +149,28 @@ func (e *Direct) deploy(ctx context.Context, r pivot.Request, booted ostree.Depl
 	if err != nil {
 		return err
 	}
-	return hostfiles.WithOverlays(func() error { return e.plain().deploy(ctx, r, booted, append([]string{"--no-prune"}, options...)...) }, views...)
+	return hostfiles.WithOverlays(func() error {
+		if err := e.plain().keepPrevious(ctx, booted, commit); err != nil {
+			return err
+		}
+		return e.plain().deploy(ctx, r, booted, append([]string{"--no-prune"}, options...)...)
+	}, views...)
 }
 
 // Discard implements pivot.Engine. It is a no-op, as Prepare makes nothing.
 func (e *Direct) Discard(context.Context) error { return nil }
 
 // plain returns the engine of a started system, parts of which this one uses.
-func (e *Direct) plain() *Ostree { return &Ostree{Sysroot: e.Sysroot, Run: e.Run} }
+func (e *Direct) plain() *Ostree { return &Ostree{Sysroot: e.Sysroot, Run: e.Run, Space: e.Space} }
 
 // CheckPrepareRoot implements pivot.Engine. It is the same as for a started system, which has the same tools.
 func (e *Direct) CheckPrepareRoot(ctx context.Context, p ostree.PrepareRoot) error {
 	return e.plain().CheckPrepareRoot(ctx, p)
+}
+
+// CheckSpace implements pivot.Engine. It is the same as for a started system, which has the same tools.
+func (e *Direct) CheckSpace(ctx context.Context, commit string) error {
+	return e.plain().CheckSpace(ctx, commit)
 }
 
 // checkBootLoader returns an error if the boot loader is zipl. libostree runs zipl after it has

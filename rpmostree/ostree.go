@@ -32,6 +32,10 @@ type Run = host.Runner
 type Ostree struct {
 	Sysroot *ostree.Sysroot
 	Run     Run
+	// Space looks at the file system of /boot; nil: host.SpaceAt.
+	Space func(path string) (host.Space, error)
+	// Warn is told what went wrong after a commit that stays; nil: nobody is.
+	Warn func(string)
 }
 
 var _ pivot.Engine = (*Ostree)(nil)
@@ -64,6 +68,9 @@ func (e *Ostree) Prepare(ctx context.Context, r pivot.Request) error {
 	}
 	booted, err := e.Sysroot.Booted()
 	if err != nil {
+		return err
+	}
+	if err := e.checkRemovable(); err != nil {
 		return err
 	}
 	if err := e.stage(ctx, r, booted); err != nil {
@@ -219,7 +226,8 @@ func (e *Ostree) Discard(ctx context.Context) error {
 			return err
 		}
 		// A staged deployment is always the first.
-		if _, err := e.Run(ctx, "ostree", "admin", "undeploy", "0"); err != nil {
+		_, err := e.Run(ctx, "ostree", "admin", "undeploy", "0")
+		if left, rerr := e.Sysroot.Staged(); err != nil && (rerr != nil || left != nil) {
 			return fmt.Errorf("cannot remove the staged deployment: %w", err)
 		}
 	}

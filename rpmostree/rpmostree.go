@@ -54,6 +54,9 @@ func (e *RpmOstree) Prepare(ctx context.Context, r pivot.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := e.checkRemovable(); err != nil {
+		return err
+	}
 	p := packages{engine: e, request: r}
 	if err := p.fetch(ctx, booted); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package rpmostree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,8 @@ import (
 
 // orTakenBack runs a commit with its checks. If it fails after it has made a new deployment the
 // next boot, the deployment is removed again, so that the next boot is the one from before: what
-// pivot reports as failed must not boot. A process that is killed between the two leaves the new
+// pivot reports as failed must not boot, and all boot entries are as they were. What is the next boot is read, whatever a
+// command says: libostree can fail after it has written the boot entries. A process that is killed between the two leaves the new
 // system, which the next run compares with the target before its reboot, and after it.
 //
 // The refs of the request's image are part of what is checked, before and after.
@@ -25,11 +27,19 @@ func (e *Ostree) orTakenBack(ctx context.Context, r pivot.Request, commit func()
 	if err != nil {
 		return err
 	}
+	booted, err := e.Sysroot.Booted()
+	if err == nil {
+		err = e.checkRemovable()
+	}
+	if err != nil {
+		return err
+	}
 	failure := commit()
 	if failure == nil {
 		failure = r.Secured(ctx)
 	}
 	if failure == nil {
+		e.dropPrevious(ctx, before, booted)
 		return nil
 	}
 	isNew := func(d ostree.Deployment) bool { return indexOf(before, d) < 0 }
@@ -40,16 +50,25 @@ func (e *Ostree) orTakenBack(ctx context.Context, r pivot.Request, commit func()
 	if err == nil {
 		err = e.undeploy(ctx, next)
 	}
-	if err == nil {
-		if next, err = e.nextBoot(); err == nil && isNew(next) {
-			err = errors.New("ostree reported success but it is still the next boot")
+	if now, rerr := e.nextBoot(); rerr != nil || isNew(now) || err != nil && e.zipl() {
+		if err == nil {
+			err = cmp.Or(rerr, errors.New("ostree reported success but it is still the next boot"))
 		}
-	}
-	if err != nil {
 		return fault.New(fault.KindOf(failure), "%w (and the new deployment, which is the next boot, could not be removed: %v)", failure, err).
 			WithHint("remove it before a reboot: ostree admin undeploy 0")
 	}
-	return fmt.Errorf("%w; the new deployment is removed again, the next boot is the one from before", failure)
+	return fmt.Errorf("%w; the new deployment is removed again, the next boot is the one from before%s", failure, e.lost(before))
+}
+
+// lost says which deployments of before have no boot entry any more.
+func (e *Ostree) lost(before []ostree.Deployment) (text string) {
+	all, err := e.Sysroot.Deployments()
+	for _, d := range before {
+		if err == nil && indexOf(all, d) < 0 {
+			text += "; deployment " + d.ID() + " had to be removed to make room"
+		}
+	}
+	return text
 }
 
 // nextBoot returns the deployment that is the default in the boot entries.

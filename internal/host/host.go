@@ -43,13 +43,15 @@ type Host struct {
 	// Free returns the free bytes of the file system at a path (of this process, not below
 	// Root). The repository has its own calculation, ostree.Repo.Room.
 	Free func(path string) (int64, error)
+	// Space is like Free, with more about the file system.
+	Space func(path string) (Space, error)
 	// GrubWrites returns an error if GRUB cannot write to the file at a path: grub.CheckWrites.
 	GrubWrites func(path string) error
 }
 
 // New returns the machine with the given root directory.
 func New(root string) *Host {
-	h := &Host{Root: root, Run: run, Reboot: reboot, Unload: unload, Softly: softly, Disk: hostfiles.OS{}, Uptime: uptime, Free: free, GrubWrites: grub.CheckWrites}
+	h := &Host{Root: root, Run: run, Reboot: reboot, Unload: unload, Softly: softly, Disk: hostfiles.OS{}, Uptime: uptime, Free: free, Space: SpaceAt, GrubWrites: grub.CheckWrites}
 	h.SoftReboots = h.softReboots
 	h.Kexec = func(ctx context.Context, next Kernel) error { return kexec(ctx, next, h.CheckNothingStaged) }
 	return h

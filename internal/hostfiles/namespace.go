@@ -42,6 +42,24 @@ func WithTmpfs(dir string, work func() error) error {
 	})
 }
 
+// ShowContent shows a file with another content to this mount namespace, which must be private, and so to processes that
+// are started in it.
+func ShowContent(file string, content []byte) error {
+	shown, err := os.CreateTemp("/run", "pivot-shown-*")
+	if err == nil {
+		_, err = shown.Write(content)
+		err = errors.Join(err, shown.Chmod(0o644), shown.Close())
+	}
+	if err == nil {
+		err = unix.Mount(shown.Name(), file, "", unix.MS_BIND, "")
+		err = errors.Join(err, os.Remove(shown.Name()))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot show another content of %s: %w", file, err)
+	}
+	return nil
+}
+
 // EnterNamespace gives the calling thread a private mount namespace, whose mounts are
 // invisible elsewhere. The goroutine must be locked to the thread.
 func EnterNamespace() error {

@@ -93,7 +93,7 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 		err = d.Engine.CheckPrepareRoot(ctx, setup)
 	}
 	if err == nil {
-		err = d.spaceInBoot(repo, d.Image.Commit)
+		err = d.Engine.CheckSpace(ctx, d.Image.Commit)
 	}
 	if err == nil {
 		err = d.stillBound(repo, commit)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
@@ -16,6 +17,7 @@ import (
 	"machine-pivot/internal/retry"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
+	"machine-pivot/rpmostree"
 	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/hostdir"
 	"machine-pivot/test/worlds/oscontainer"
@@ -28,6 +30,7 @@ type engine struct {
 }
 
 func (e engine) CheckPrepareRoot(context.Context, ostree.PrepareRoot) error { return e.refuses }
+func (e engine) CheckSpace(context.Context, string) error                   { return nil }
 
 // images are the images of a host, with a record of their requests and notes.
 type images struct {
@@ -252,21 +255,35 @@ func wouldNotBoot(t *testing.T, why string, change func(*hostdir.Host)) {
 	expect(t, err, fault.Refused, why)
 }
 
-// TestNoSpaceInBoot (P14): an image whose kernel does not fit into /boot is refused as soon as the
-// size of the kernel is known.
+// TestNoSpaceInBoot (P14): an image whose kernel does not fit into /boot is refused as soon as its commit is in the
+// repository, pulled now or before.
 func TestNoSpaceInBoot(t *testing.T) {
 	i := imagesOf(t)
 	i.host.PutIntoNext(map[string]string{"usr/lib/modules/6.1/vmlinuz": "a kernel of its own"})
 	i.host.Serve(i.host.NativeImage())
-	free := i.host.Free
-	i.host.Free = func(path string) (int64, error) {
-		if path == i.host.Path("/boot") {
-			return 3, nil
-		}
-		return free(path)
+	with := func(space host.Space) pivot.Engine {
+		return &rpmostree.Ostree{Sysroot: i.host.Sysroot(), Run: i.host.Run, Space: func(string) (host.Space, error) { return space, nil }}
 	}
-	_, err := i.Import(t.Context(), pivot.Image{Reference: i.host.Image}, func(pivot.Amount) {})
+	full := with(host.Space{Block: 1024, Free: 3, Inodes: 1000})
+	i.Store.Engine = full
+	const why = "its kernel, initramfs and boot entry need"
+	pinned, err := i.Resolve(t.Context(), i.tagged())
+	must(t, err)
+	_, err = i.Import(t.Context(), pinned, func(pivot.Amount) {})
+	expect(t, err, fault.CannotWrite, why)
 	expect(t, err, fault.CannotWrite, "/boot has 3 B free")
+	i.Store.Engine = engine{}
+	image, err := i.Import(t.Context(), pinned, func(pivot.Amount) {})
+	must(t, err)
+	i.Store.Engine = full
+	_, err = hostimages.Downloaded{Store: i.Store, Image: image}.Import(t.Context(), image, nil)
+	expect(t, err, fault.CannotWrite, why)
+
+	// The files have some bytes; each takes a block, and so do directories and boot entries.
+	check := func(space host.Space) error { return with(space).CheckSpace(t.Context(), image.Commit) }
+	expect(t, check(host.Space{Block: 4096, Free: 3 * 4096, Inodes: 1000}), fault.CannotWrite, why)
+	expect(t, check(host.Space{Block: 4096, Free: 1 << 20, Inodes: 3}), fault.CannotWrite, "files and directories in /boot, which has room for 3")
+	must(t, check(host.Space{Block: 4096, Free: 12 * 4096, Inodes: 1000}))
 }
 
 // TestExtensions: the package repository of an extensions image is in a directory of the host

@@ -157,7 +157,7 @@ func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pi
 	if err != nil {
 		return pivot.Image{}, err
 	}
-	if err := p.spaceInBoot(repo, result.Commit); err != nil {
+	if err := p.Engine.CheckSpace(ctx, result.Commit); err != nil {
 		return pivot.Image{}, err
 	}
 	commit, err := ostree.ParseChecksum(result.Commit)

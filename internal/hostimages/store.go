@@ -8,14 +8,10 @@
 package hostimages
 
 import (
-	"slices"
-
-	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/printable"
 	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 )
@@ -56,36 +52,4 @@ func (s Store) noteLabels() {
 	if may, err := kernel.StoresUnknown(); err == nil && !may {
 		s.Note("SELinux does not let this program store labels that the running policy does not know: an image whose policy has new types will be refused")
 	}
-}
-
-// spaceInBoot checks that the kernel and initramfs of a commit fit into /boot. It is called
-// before the commit is deployed. If a deployment has the same files, they are in /boot already.
-func (s Store) spaceInBoot(repo *ostree.Repo, commit string) error {
-	c, err := ostree.ParseChecksum(commit)
-	if err != nil {
-		return err
-	}
-	files, err := repo.BootFiles(c)
-	if err != nil {
-		return err
-	}
-	deployed, err := s.Host.Sysroot().Deployments()
-	if err != nil {
-		return err
-	}
-	var need int64
-	for _, f := range files {
-		need += f.Size
-	}
-	for _, d := range deployed {
-		if have, err := repo.BootFiles(d.Checksum); err == nil && slices.Equal(have, files) {
-			return nil
-		}
-	}
-	free, err := s.Host.Free(s.Host.Path("/boot"))
-	if err != nil || free >= need {
-		return err
-	}
-	return fault.New(fault.CannotWrite, "cannot deploy commit %s: its kernel and initramfs have %s, /boot has %s free", commit, printable.Size(need, free), printable.Size(free, need)).
-		WithHint("remove a deployment that is no longer wanted (ostree admin undeploy, or rpm-ostree cleanup), and files of others in /boot")
 }

@@ -16,7 +16,7 @@ func (m *Machine) UseEngine(name string) error {
 		m.Engine = engine
 		return nil
 	}
-	plain := rpmostree.Ostree{Sysroot: m.Host.Sysroot(), Run: m.Host.Run}
+	plain := rpmostree.Ostree{Sysroot: m.Host.Sysroot(), Run: m.Host.Run, Space: m.Host.Space, Warn: m.Progress.Note}
 	switch name {
 	case "auto":
 		if _, err := os.Stat(m.Host.Path(host.RpmOstreePath)); err == nil {

@@ -151,8 +151,22 @@ func PackageName(nevra string) string {
 	return nevra
 }
 
+// Pinned reports whether libostree keeps the deployment until somebody removes it (ostree admin pin).
+func (o Origin) Pinned() bool {
+	pinned := o.Value(transientGroup, "pinned")
+	return pinned == "true" || pinned == "1" // g_key_file_get_boolean
+}
+
 // Bytes returns the .origin file for a new deployment, without the transient group.
-func (o Origin) Bytes() []byte {
-	kept := slices.DeleteFunc(slices.Clone(o.file.Groups()), func(g keyfile.Group) bool { return g.Name == transientGroup })
-	return keyfile.Of(kept...).Bytes()
+func (o Origin) Bytes() []byte { return keyfile.Of(o.lasting()...).Bytes() }
+
+// PinnedBytes returns the .origin file with which libostree keeps the deployment.
+func (o Origin) PinnedBytes() []byte {
+	pinned := keyfile.Group{Name: transientGroup, Settings: []keyfile.Setting{{Key: "pinned", Value: "true"}}}
+	return keyfile.Of(append(o.lasting(), pinned)...).Bytes()
+}
+
+// lasting returns the groups other than the transient one.
+func (o Origin) lasting() []keyfile.Group {
+	return slices.DeleteFunc(slices.Clone(o.file.Groups()), func(g keyfile.Group) bool { return g.Name == transientGroup })
 }

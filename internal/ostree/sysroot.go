@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -92,9 +93,12 @@ func (s *Sysroot) Booted() (Deployment, error) {
 	return s.Deployment(ref)
 }
 
+// deployments is the pattern of the directories of deployments; an .origin file matches, too.
+const deployments = "ostree/deploy/*/deploy/*.[0-9]*"
+
 // dirOf returns the directory of the deployment with a device and inode; "" if there is none.
 func (s *Sysroot) dirOf(d inode) (string, error) {
-	dirs, err := filepath.Glob(filepath.Join(s.physical, "ostree/deploy/*/deploy/*.[0-9]*"))
+	dirs, err := filepath.Glob(filepath.Join(s.physical, deployments))
 	if err != nil {
 		return "", fmt.Errorf("cannot find the booted deployment: %w", err)
 	}
@@ -220,6 +224,28 @@ func (s *Sysroot) linked(e BootEntry) (DeploymentRef, error) {
 		return DeploymentRef{}, cmp.Or(err, fmt.Errorf("its kernel argument ostree=%s names no deployment", link))
 	}
 	return s.Linked(link)
+}
+
+// Left returns the deployments that have a directory but no boot entry, and do not run: what is staged, and what libostree
+// removes at its next step.
+func (s *Sysroot) Left() (left []Deployment, err error) {
+	all, err := s.Deployments()
+	if err != nil {
+		return nil, err
+	}
+	booted, err := s.Booted()
+	if err != nil {
+		return nil, err
+	}
+	dirs, err := filepath.Glob(filepath.Join(s.physical, deployments))
+	for _, dir := range dirs {
+		ref, rerr := refOf(dir)
+		has := func(d Deployment) bool { return d.DeploymentRef == ref }
+		if rerr == nil && !has(booted) && !slices.ContainsFunc(all, has) {
+			left = append(left, Deployment{DeploymentRef: ref, Path: dir})
+		}
+	}
+	return left, err
 }
 
 // Linked returns the deployment to which a link of a boot entry or a kernel command line leads: the value of ostree=.

@@ -18,6 +18,7 @@ import (
 	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/pinning"
@@ -50,7 +51,7 @@ func newMachine(t *testing.T, h *hostdir.Host) *machine.Machine {
 		Unfinished: day2.Unfinished{}, Fallback: day2.Fallback{},
 		Host:   h.Host,
 		Puller: &osimage.Puller{Root: h.Root},
-		Engine: &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run},
+		Engine: &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run, Space: h.Space},
 		Retry: retry.Policy{
 			First: time.Second, Cap: time.Minute, Bound: 5 * time.Minute, Now: func() time.Time { return clock },
 			Sleep: func(_ context.Context, d time.Duration) error { clock = clock.Add(d); return nil },
@@ -343,8 +344,8 @@ func TestRefusals(t *testing.T) {
 		{"image without an ostree commit", func(h *hostdir.Host) { h.Image = h.NoOS(); ask(t, h) }, fault.BadInput, "carries no ostree commit", true},
 		{"no space in sysroot", func(h *hostdir.Host) { h.RepoConfig("core.min-free-space-size", "1000000TB") }, fault.CannotWrite, "room for 0 B, but the image needs more than its compressed size, ", false},
 		{"no space in boot", func(h *hostdir.Host) {
-			h.Free = func(string) (int64, error) { return 7, nil }
-		}, fault.CannotWrite, "kernel and initramfs have 19 B, /boot has 7 B free", true},
+			h.Space = func(string) (host.Space, error) { return host.Space{Block: 1024, Free: 7, Inodes: 1000}, nil }
+		}, fault.CannotWrite, "kernel, initramfs and boot entry need", true},
 		{"unified kernel image", func(h *hostdir.Host) {
 			h.Write("/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", []byte("x"))
 		}, fault.Refused, "unified kernel image", false},

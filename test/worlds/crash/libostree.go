@@ -54,6 +54,9 @@ func (m *Machine) Arguments(commit string) (kargsd.Arguments, error) {
 // CheckPrepareRoot implements pivot.Engine.
 func (m *Machine) CheckPrepareRoot(context.Context, ostree.PrepareRoot) error { return nil }
 
+// CheckSpace implements pivot.Engine.
+func (m *Machine) CheckSpace(context.Context, string) error { return nil }
+
 // Secure implements pivot.Images. Nothing else changes the repository.
 func (m *Machine) Secure(ctx context.Context, _ pivot.Image) error { return ctx.Err() }
 
