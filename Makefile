@@ -7,7 +7,8 @@
 # fuzz     each fuzz target for FUZZTIME
 # mutants  small changes in the code, each of which a test should notice; docs/testing.md. MUTANTS="-n 25 -seed 7 ./kargs" for others
 # test-host  first boots on a real system: IMAGE is its disk or a directory with its files, OSIMAGE the image to pivot to; docs/testing.md
-# demo     a complete first boot in QEMU, shown as it happens
+# demo     complete first boots and changes of machines in boxes, shown as they happen, as root; docs/testing.md
+# demo-vm  a complete first boot in QEMU, shown as it happens
 # demo-enter  a first boot in QEMU without a reboot, shown as it happens
 # cluster-demo  a control plane and two machines in QEMU as its nodes: rollouts and their way back, shown as they happen
 # bench    the import compared with podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for a smaller image
@@ -27,7 +28,7 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build completions manpages test unit nightly sweep check fuzz mutants demo demo-enter cluster-demo test-host bench bench-check bench-boot reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
+.PHONY: build completions manpages test unit nightly sweep check fuzz mutants demo demo-vm demo-enter cluster-demo test-host bench bench-check bench-boot reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
 .NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
@@ -126,8 +127,15 @@ MUTANTS ?= -n 10 -seed $(shell date -u +%Y%m%d) $(CORE)
 mutants: deps controlplane
 	@export TMPDIR=$$(go run ./test/tools/tmpdir); go run ./test/tools/mutants -suites "$(JUDGES)" $(MUTANTS)
 
-demo: deps
-	@go run ./test/tools/demo
+# What comes before the demonstration itself is timed here, and printed by it.
+demo:
+	@t0=$$(date +%s); test/tools/deps.sh demo; \
+	t1=$$(date +%s); go list -deps ./test/tools/demo ./test/box/enter ./cmd/... ./test/tools/manpages ./test/tools/completions >/dev/null; \
+	t2=$$(date +%s); go build -o $(BIN)/demo ./test/tools/demo; \
+	t3=$$(date +%s); $(BIN)/demo -before "installing=$$((t1 - t0)),downloading modules=$$((t2 - t1)),compiling the demonstration=$$((t3 - t2))"
+
+demo-vm: deps
+	@go run ./test/tools/demo vm
 
 demo-enter: deps
 	@go run ./test/tools/demo enter

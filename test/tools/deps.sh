@@ -1,55 +1,60 @@
 #!/bin/sh
-# Installs the missing Debian packages that the tests and the demonstration need.
+# Installs the missing Debian packages that the tests and the demonstration need; with the argument "demo", those
+# that "make demo" needs, and no others.
 # If it cannot install them, it lists them and exits with 0, so that the tests
 # that need them are skipped; with CI=true it fails instead.
 set -u
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export DEBIAN_FRONTEND=noninteractive
+whom=${1:-test}
 
-# Each line has a command or file that must exist, its package, and what it is needed for.
+# Each line has who needs it (test: only the tests), a command or file that must exist, its package, and what it is
+# needed for.
 needs() {
 	cat <<-'EOF'
-	git                                git              the version in the binary
-	/etc/ssl/certs/ca-certificates.crt ca-certificates  downloads over TLS
-	ostree                             ostree           the tests against a real ostree
-	/usr/lib/dracut/modules.d/30ignition/ignition ignition the boot tests, and the test that lets it apply what pivot makes for it
-	systemd-analyze                    systemd          the check of the systemd units
-	mandoc                             mandoc           the check of the manual pages
-	man                                man-db           the headers and footers of the manual pages
-	mmdebstrap                         mmdebstrap       the guest of the boot tests
-	mkfs.ext4                          e2fsprogs        the disks of the boot tests
-	chattr                             e2fsprogs        the disks of the boot tests
-	sfdisk                             fdisk            the disks of the boot tests
-	mkfs.xfs                           xfsprogs         the disks of the boot tests
-	mkfs.btrfs                         btrfs-progs      the test of where GRUB cannot write
-	qemu-system-x86_64                 qemu-system-x86  the boot tests
-	grub-mkimage                       grub-common      the disk that starts by itself, for the test of make test-host
-	/usr/lib/grub/i386-pc/boot.img     grub-pc-bin      the disk that starts by itself, for the test of make test-host
-	podman                             podman           the benchmark, to compare with
-	skopeo                             skopeo           the benchmark, to compare with
-	umoci                              umoci            images of a container tool, and the benchmark, to compare with
-	strace                             strace           the test of what an import makes durable, and when
-	matchpathcon                       selinux-utils    the tests against the real libselinux
-	sefcontext_compile                 selinux-utils    the tests against the real libselinux
-	dpkg-buildpackage                  dpkg-dev         the packages
-	dh                                 debhelper        the packages
-	pkg-config                         pkgconf          the packages
-	lintian                            lintian          the packages
-	rpmbuild                           rpm              the packages
-	rpmlint                            rpmlint          the packages
-	createrepo_c                       createrepo-c     the tests of kernel types and extensions
-	ansible-playbook                   ansible-core     the test of the Ansible module
-	curl                               curl             the documents
-	jq                                 jq               the documents
-	zsh                                zsh              the completions
-	fish                               fish             the completions
-	/usr/share/bash-completion/bash_completion bash-completion the completions
+	demo git                                git              the version in the binary
+	demo /etc/ssl/certs/ca-certificates.crt ca-certificates  downloads over TLS
+	demo ostree                             ostree           the tests against a real ostree
+	demo /usr/lib/dracut/modules.d/30ignition/ignition ignition the boot tests, and the test that lets it apply what pivot makes for it
+	demo systemd-analyze                    systemd          the check of the systemd units
+	test mandoc                             mandoc           the check of the manual pages
+	test man                                man-db           the headers and footers of the manual pages
+	demo mmdebstrap                         mmdebstrap       the guest of the boot tests
+	demo mkfs.ext4                          e2fsprogs        the disks of the boot tests
+	demo chattr                             e2fsprogs        the disks of the boot tests
+	test sfdisk                             fdisk            the disks of the boot tests
+	test mkfs.xfs                           xfsprogs         the disks of the boot tests
+	test mkfs.btrfs                         btrfs-progs      the test of where GRUB cannot write
+	test qemu-system-x86_64                 qemu-system-x86  the boot tests
+	demo qemu-storage-daemon                qemu-system-common the power cuts
+	test grub-mkimage                       grub-common      the disk that starts by itself, for the test of make test-host
+	test /usr/lib/grub/i386-pc/boot.img     grub-pc-bin      the disk that starts by itself, for the test of make test-host
+	test podman                             podman           the benchmark, to compare with
+	test skopeo                             skopeo           the benchmark, to compare with
+	test umoci                              umoci            images of a container tool, and the benchmark, to compare with
+	test strace                             strace           the test of what an import makes durable, and when
+	test matchpathcon                       selinux-utils    the tests against the real libselinux
+	test sefcontext_compile                 selinux-utils    the tests against the real libselinux
+	test dpkg-buildpackage                  dpkg-dev         the packages
+	test dh                                 debhelper        the packages
+	test pkg-config                         pkgconf          the packages
+	test lintian                            lintian          the packages
+	test rpmbuild                           rpm              the packages
+	test rpmlint                            rpmlint          the packages
+	test createrepo_c                       createrepo-c     the tests of kernel types and extensions
+	test ansible-playbook                   ansible-core     the test of the Ansible module
+	test curl                               curl             the documents
+	test jq                                 jq               the documents
+	test zsh                                zsh              the completions
+	test fish                               fish             the completions
+	test /usr/share/bash-completion/bash_completion bash-completion the completions
 	EOF
 }
 
 # lacking prints "package reason" for each command or file that does not exist.
 lacking() {
-	needs | while read -r thing package reason; do
+	needs | while read -r who thing package reason; do
+		[ "$who" = demo ] || [ "$whom" = test ] || continue
 		case $thing in
 		/*) test -e "$thing" ;;
 		*) command -v "$thing" >/dev/null ;;
@@ -65,7 +70,7 @@ report() {
 }
 
 give_up() {
-	echo "$1: some tests will be skipped"
+	[ "$whom" = demo ] && echo "$1" || echo "$1: some tests will be skipped"
 	report "  lacking:"
 	[ "${CI:-}" != true ]
 	exit
@@ -83,11 +88,13 @@ unpack() {
 		echo "cannot get $1: some tests will be skipped"
 	rm -rf "$tmp"
 }
-unpack selinux-policy-default "the tests against the real libselinux"
-unpack prometheus "the tests of the alert rules"
-unpack ovmf "the boots with Secure Boot"
-unpack shim-signed "the boots with Secure Boot"
-unpack grub-efi-amd64-signed "the boots with Secure Boot"
+if [ "$whom" = test ]; then
+	unpack selinux-policy-default "the tests against the real libselinux"
+	unpack prometheus "the tests of the alert rules"
+	unpack ovmf "the boots with Secure Boot"
+	unpack shim-signed "the boots with Secure Boot"
+	unpack grub-efi-amd64-signed "the boots with Secure Boot"
+fi
 
 [ -n "$(lacking)" ] || exit 0
 command -v apt-get >/dev/null || give_up "this is not Debian, nothing can be installed"

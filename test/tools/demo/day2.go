@@ -2,18 +2,17 @@ package main
 
 import (
 	"context"
-	"io"
 	"strings"
 
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
 
-// The second act continues with the machine of the first: it applies MachineConfigs to a running
+// The last act continues with the machine of the first: it applies MachineConfigs to a running
 // machine. One changes a file that needs no reboot, one changes everything else, and finally the
 // machine is rolled back.
 
-// What the MachineConfigs of the second act change.
+// What the MachineConfigs of the last act change.
 const (
 	greeting = "/etc/demo/greeting"
 	argument = "demo.day2"
@@ -44,10 +43,11 @@ say service $(cat /run/demo)
 say process $(systemctl show -P MainPID demo.service)
 say unit $(systemctl is-active ` + newUnit + `)
 say argument $(grep -o ` + argument + ` /proc/cmdline)
+say error $(pivot status | sed -n 's/^error *//p')
 say verify $(pivot verify >/dev/null && echo same || echo differs)
 `
 
-// dayTwoFiles returns the files for the second act. first is what the first act's MachineConfig
+// dayTwoFiles returns the files for the acts after the first. first is what the first act's MachineConfig
 // asks for; image is the next image.
 func dayTwoFiles(first lab.Want, image string) ([]vm.TreeFile, error) {
 	live := lab.Config{Name: "live", Image: first.Image, Kargs: first.Kargs, Files: map[string]string{greeting: "hello"}}
@@ -55,10 +55,15 @@ func dayTwoFiles(first lab.Want, image string) ([]vm.TreeFile, error) {
 		Name: "whole", Image: image, Kargs: append([]string{argument}, first.Kargs...),
 		Units: []lab.Unit{{Name: newUnit, Enabled: true, Contents: lab.Day2Unit}},
 	}
+	tried := lab.Config{Name: "tried", Image: image, Kargs: first.Kargs}
 	files, err := lab.Day2(reportScript, map[string]string{
+		"try":  "pivot apply --try=1s --confirm=auto --check false tried.json",
+		"back": "pivot rollback -r", "nothing": "true",
+		// The old system may still be closing the trial.
+		"closed": "while systemctl -q is-active pivot-trial.service; do sleep 0.2; done; ./says",
 		// The last report counts, which is the one after the change without a reboot.
-		"whole": "pivot apply live.json; ./says; pivot apply -r whole.json", "back": "pivot rollback -r", "nothing": "true",
-	}, live, whole)
+		"whole": "pivot apply live.json; ./says; pivot apply -r whole.json",
+	}, live, whole, tried)
 	const units = "/etc/systemd/system/"
 	return append(files,
 		vm.TreeFile{Path: "/etc/pivot/disruption.yaml", Mode: 0o644, Content: []byte(rules)},
@@ -67,15 +72,15 @@ func dayTwoFiles(first lab.Want, image string) ([]vm.TreeFile, error) {
 	), err
 }
 
-// dayTwoStep is one power-on of the second act.
-type dayTwoStep struct {
-	title, typed string
+// step is one power-on of an act.
+type step struct {
+	title, typed string // typed: a word of dayTwoFiles; "": nothing
 	end          vm.Reason
 	claim        func(claims *lab.Claims, said, before map[string]string) // before is the report of the act's first step
 }
 
-func dayTwoSteps() []dayTwoStep {
-	return []dayTwoStep{
+func dayTwoSteps() []step {
+	return []step{
 		{"day 2: one MachineConfig changes a file, another one image, argument, unit and file", "whole", vm.Rebooted, changedLive},
 		{"after one reboot: all of the second MachineConfig; then pivot rollback", "back", vm.Rebooted, changedWhole},
 		{"after one reboot more: the system from before, with what it had", "nothing", vm.PoweredOff, wentBack},
@@ -103,13 +108,19 @@ func wentBack(claims *lab.Claims, said, before map[string]string) {
 	claims.Add(said["verify"] == "same", "pivot verify finds no difference from the MachineConfig of then")
 }
 
-// dayTwo runs the second act.
-func dayTwo(ctx context.Context, w io.Writer, machine *vm.Machine) error {
-	claims := &lab.Claims{To: w}
+// dayTwo changes the machine of the first act, and takes the change back.
+func (s *show) dayTwo(ctx context.Context) error { return s.act(ctx, dayTwoSteps()) }
+
+// act runs the steps of an act on the machine of the first one.
+func (s *show) act(ctx context.Context, steps []step) error {
 	var before map[string]string
-	for _, step := range dayTwoSteps() {
-		heading(w, step.title)
-		boot, _, err := live(ctx, w, machine, lab.TypedOn(step.typed))
+	for _, step := range steps {
+		heading(s.w, step.title)
+		o := vm.BootOptions{}
+		if step.typed != "" {
+			o = lab.TypedOn(step.typed)
+		}
+		boot, _, err := s.live(ctx, s.machine, o)
 		if err != nil {
 			return err
 		}
@@ -117,9 +128,9 @@ func dayTwo(ctx context.Context, w io.Writer, machine *vm.Machine) error {
 		if before == nil {
 			before = said
 		}
-		claims.Add(boot.Exit == step.end, "the machine %s after %.0f s", boot.Exit, boot.Duration.Seconds())
-		step.claim(claims, said, before)
-		if err := claims.Err(); err != nil {
+		s.claims.Add(boot.Exit == step.end, "the machine %s after %.0f s", boot.Exit, boot.Duration.Seconds())
+		step.claim(s.claims, said, before)
+		if err := s.claims.Err(); err != nil {
 			return err // the next steps depend on this one
 		}
 	}

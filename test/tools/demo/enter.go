@@ -11,9 +11,10 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// demoEnter shows a first boot without a reboot: the initramfs of A commits B, whose kernel, initramfs and kernel
+// enter shows a first boot without a reboot: the initramfs of A commits B, whose kernel, initramfs and kernel
 // arguments are A's, and goes on into it.
-func demoEnter(ctx context.Context, w io.Writer) (err error) {
+func (s *show) enter(ctx context.Context) (err error) {
+	w := s.w
 	heading(w, "building pivot, OS A with pivot in its initramfs, its successor B with the same kernel, and a registry that serves B")
 	world, err := lab.NewOf(ctx, ".", vm.GuestSpec{SameKernel: true}, w)
 	if err != nil {
@@ -33,7 +34,7 @@ func demoEnter(ctx context.Context, w io.Writer) (err error) {
 		return err
 	}
 	heading(w, "power on: A's initramfs, then B")
-	only, _, err := live(ctx, w, machine, vm.BootOptions{})
+	only, _, err := s.live(ctx, machine, vm.BootOptions{})
 	if err != nil {
 		return err
 	}
@@ -42,7 +43,7 @@ func demoEnter(ctx context.Context, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	claims := lab.Claims{To: w}
+	claims := s.claims
 	claims.Add(only.Exit == vm.PoweredOff, "no reboot: the only power-on %s by itself", only.Exit)
 	claims.Add(!only.Said("Welcome to Guest A.1!"), "A was not started")
 	claims.Add(r.Version == "B.2", "B is booted: version %s", r.Version)

@@ -24,7 +24,7 @@ func sample(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, found := strings.Cut(string(text), "later ones about four. An excerpt of its output:\n\n```text\n")
+	_, after, found := strings.Cut(string(text), "went. An excerpt of its output:\n\n```text\n")
 	block, _, closed := strings.Cut(after, "\n```")
 	if !found || !closed {
 		t.Fatal("the README has no sample of the demonstration")
@@ -43,7 +43,7 @@ func TestReadme(t *testing.T) {
 	said = append(said, console(t, "second")...)
 	said = append(said, "=== "+proven)
 	said = append(said, proof(t, first)...)
-	said = append(said, secondAct(t)...)
+	said = append(said, laterActs(t)...)
 	for i := range said {
 		said[i] = timeless(said[i])
 	}
@@ -94,23 +94,24 @@ func proof(t *testing.T, first *vm.BootResult) []string {
 	want := lab.Want{Kargs: []string{"nosmt loglevel=7"}, Pinning: pinning.Workloads{pinning.Management: set}}
 	second := &vm.BootResult{Exit: vm.PoweredOff, Serial: []vm.SerialLine{{Text: lab.DerivedSays}}, Reported: []string{report(t, want)}}
 	var out bytes.Buffer
-	if err := prove(&out, want, first, second); err != nil {
+	if err := prove(&out, &lab.Claims{To: &out}, want, first, second); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	return strings.Split(strings.TrimSpace(out.String()), "\n")
 }
 
-// secondAct returns the output for a successful second act.
-func secondAct(t *testing.T) []string {
+// laterActs returns the output for successful acts on the machine of the first one.
+func laterActs(t *testing.T) []string {
 	t.Helper()
 	live := map[string]string{"file": "hello", "process": "7", "service": "7 read hello", "image": "1", "unit": "inactive", "verify": "same"}
 	whole := map[string]string{"image": "2", "argument": argument, "unit": "active", "verify": "same"}
+	back := map[string]string{"image": "1", "error": "the new system has failed its trial of 1s", "verify": "same"}
 	var out bytes.Buffer
 	claims := &lab.Claims{To: &out}
-	for i, said := range []map[string]string{live, whole, live} {
-		step := dayTwoSteps()[i]
-		heading(&out, step.title)
-		step.claim(claims, said, live)
+	acts := append(trialSteps(), dayTwoSteps()...)
+	for i, said := range []map[string]string{live, live, back, live, whole, live} {
+		heading(&out, acts[i].title)
+		acts[i].claim(claims, said, live)
 	}
 	if err := claims.Err(); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
