@@ -115,21 +115,14 @@ func (l consoleLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBox boots machines of each release of the guest. The cases that depend on no release are tried with one.
+// TestBox boots machines of Debian 13. docs/testing.md says what is known of the other releases.
 func TestBox(t *testing.T) {
-	cases := []struct {
+	world := newLab(t, vm.Trixie)
+	for _, c := range []struct {
 		name string
 		run  func(*testing.T, *lab.Lab)
-	}{{"first boot", firstBoot}, {"power cut", powerCut}, {"what was not flushed", unflushed}, {"commands in two boxes", twoBoxes}}
-	for _, suite := range []string{vm.Trixie, vm.Bookworm, vm.Forky} {
-		t.Run(suite, func(t *testing.T) {
-			world := newLab(t, suite)
-			for _, c := range cases {
-				if suite == vm.Trixie || c.name == cases[0].name {
-					t.Run(c.name, func(t *testing.T) { c.run(t, world) })
-				}
-			}
-		})
+	}{{"first boot", firstBoot}, {"power cut", powerCut}, {"what was not flushed", unflushed}, {"commands in two boxes", twoBoxes}} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, world) })
 	}
 }
 

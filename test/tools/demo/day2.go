@@ -61,8 +61,9 @@ func dayTwoFiles(first lab.Want, image string) ([]vm.TreeFile, error) {
 		"back": "pivot rollback -r", "nothing": "true",
 		// The old system may still be closing the trial.
 		"closed": "while systemctl -q is-active pivot-trial.service; do sleep 0.2; done; ./says",
-		// The last report counts, which is the one after the change without a reboot.
-		"whole": "pivot apply live.json; ./says; pivot apply -r whole.json",
+		// The last report counts, which is the one after the change without a reboot. A reload is over when the service
+		// has its signal, not yet when it has read the file.
+		"whole": `pivot apply live.json; timeout 20 sh -c "until grep -q hello /run/demo; do sleep 0.1; done" || :; ./says; pivot apply -r whole.json`,
 	}, live, whole, tried)
 	const units = "/etc/systemd/system/"
 	return append(files,
