@@ -27,6 +27,7 @@ type Lab struct {
 	Guest    *vm.Guest
 	Registry *registry.Registry
 	Image    string // reference of B for guests, with the digest
+	Boxed    bool   // the machines that it makes from now on boot in boxes, not in QEMU
 	selinux  vm.SELinux
 	dir      string
 	shared   shared
@@ -81,7 +82,7 @@ func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer,
 // Alone returns a lab with the same guest but another registry and directory, so that changes to one
 // do not affect the other. The caller must close it before l.
 func (l *Lab) Alone(ctx context.Context) (_ *Lab, err error) {
-	own := &Lab{Guest: l.Guest, selinux: l.selinux, shared: l.shared}
+	own := &Lab{Guest: l.Guest, Boxed: l.Boxed, selinux: l.selinux, shared: l.shared}
 	if own.dir, err = os.MkdirTemp(l.dir, "alone-*"); err != nil {
 		return nil, err
 	}

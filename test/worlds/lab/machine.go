@@ -122,7 +122,11 @@ func (l *Lab) machine(ctx context.Context, name string, spec vm.DiskSpec, log io
 	if err := l.Guest.Disk(ctx, disk, spec); err != nil {
 		return nil, err
 	}
-	return &vm.Machine{Disk: disk, Log: log}, nil
+	m := &vm.Machine{Disk: disk, Log: log}
+	if l.Boxed {
+		l.InBox(m)
+	}
+	return m, nil
 }
 
 func encapsulatedFile(content []byte) vm.TreeFile {
