@@ -179,12 +179,15 @@ func (v *views) copiedWhole(name string) (bool, error) {
 }
 
 // showDefault shows the merge what the booted image has, so that it takes what the next one has; a directory with the
-// next one's owner and mode, because of what is in it.
+// next one's owner and mode, because of what is in it. A password is a line of its file.
 func (v *views) showDefault(f hostfiles.File) error {
-	if blocked, err := v.blocked(f.Path); err != nil || blocked {
+	if blocked, err := v.blocked(f.OnDisk()); err != nil || blocked {
 		return err
 	}
 	v.etc.Files = append(v.etc.Files, f)
+	if f.OnDisk() != f.Path {
+		return nil
+	}
 	next, brings, err := v.directory(f.Path)
 	if err != nil || !brings {
 		return err
