@@ -170,7 +170,7 @@ func mainJob(t *testing.T, l *lab.Lab) {
 	expectPivot(t, first)
 	second := boot(t, m, vm.BootOptions{OnLine: proof.Line})
 	expectArrived(t, second, want)
-	expectPlot(t, report(t, second))
+	expectPlot(t, report(t, second), l.Boxed)
 	if err := lab.CheckStories(&story, &proof); err != nil {
 		t.Error(err)
 	}
