@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -40,7 +39,7 @@ func newWorld(ctx context.Context, s options, dir string) (_ *world, err error) 
 	if spec.Overlay, err = overlay(ctx, dir, builder); err != nil {
 		return nil, err
 	}
-	if spec.OverlayB, err = moreFiles(s.more); err != nil {
+	if spec.OverlayB, err = moreFiles(filepath.Join(dir, "more"), s.more); err != nil {
 		return nil, err
 	}
 	w := &world{options: s, dir: dir}
@@ -80,35 +79,28 @@ func layersOf(image v1.Image) (size int64, err error) {
 // host.
 const meanSize = 50_000
 
-// moreFiles returns files of this machine with about the given size.
-func moreFiles(size int64) (all []vm.TreeFile, err error) {
+// generate writes files with about the given size below a directory, the same on each machine.
+func generate(dir string, size int64, seed uint64) error {
+	return machinefiles.Generate(dir, max(1, int(size/meanSize)), size, seed)
+}
+
+// moreFiles returns files for B with about the given size. dir must be kept while they are used.
+func moreFiles(dir string, size int64) ([]vm.TreeFile, error) {
 	if size == 0 {
 		return nil, nil
 	}
-	for _, f := range machinefiles.Pick([]string{"/usr", "/opt"}, int(size/meanSize), size, 1) {
-		path := fmt.Sprintf("/usr/share/more/%d%s", f.Again, f.Path)
-		if f.Again == 0 {
-			all = append(all, vm.TreeFile{Path: path, Mode: 0o644, Source: f.Path})
-			continue
-		}
-		text, err := os.ReadFile(f.Path)
-		if err != nil {
-			return nil, err
-		}
-		text = append(text, strconv.Itoa(f.Again)...) // another content
-		all = append(all, vm.TreeFile{Path: path, Mode: 0o644, Content: text})
+	if err := generate(filepath.Join(dir, "usr/share/more"), size, 1); err != nil {
+		return nil, err
 	}
-	return all, nil
+	return vm.TreeFiles(dir)
 }
 
 // toolImage makes an image as large as that of the machine-config-operator, with a program in it, and with cp to
 // take it out.
 func (w *world) toolImage() (v1.Image, error) {
 	tree := filepath.Join(w.dir, "tool")
-	for _, f := range machinefiles.Pick([]string{"/usr"}, int(w.options.tool/meanSize), w.options.tool, 2) {
-		if err := f.CopyTo(filepath.Join(tree, "usr/share/tool", strconv.Itoa(f.Again), f.Path), byte(f.Again)); err != nil {
-			return nil, err
-		}
+	if err := generate(filepath.Join(tree, "usr/share/tool"), w.options.tool, 2); err != nil {
+		return nil, err
 	}
 	programs, err := withLibraries("/bin/cp")
 	if err != nil {
