@@ -110,7 +110,7 @@ var importTable = map[string]rule{
 
 	// The core decides; the engines, the host and the reporter serve it.
 	"pivot":     {ours: append([]string{"disruption", "ostree", "machineconfig/enable", "projection"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
-	"rpmostree": {ours: []string{"rpmostree/daemon", "ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "retry"}, foreign: true, never: commandLine},
+	"rpmostree": {ours: []string{"rpmostree/daemon", "ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "printable", "retry"}, foreign: true, never: commandLine},
 
 	"rpmostree/daemon": {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
