@@ -180,7 +180,7 @@ func TestProveLooksAtTheRunningKernel(t *testing.T) {
 
 // TestNotesOfOthers: a deployment that waits is named in the plan, and whether its image stays.
 func TestNotesOfOthers(t *testing.T) {
-	other := pivot.Deployment{Stateroot: "os", Commit: "cafe", Image: image(imageB)}
+	other := pivot.Deployment{Stateroot: "os", Commit: "cafe", Image: image(imageB), Options: stateA().Booted.Options}
 	for name, c := range map[string]struct {
 		change func(s *pivot.State)
 		want   []string

@@ -31,13 +31,14 @@ func lostWith(d Deployment, what []string) string {
 	return fmt.Sprintf("lost with deployment %s, since a change starts from the running system: %s; to have it too, ask for it in the same change", d.ID(), strings.Join(what, ", "))
 }
 
-// lostOf returns what a pending deployment has, and neither the running one nor a new one for a target with the given arguments.
+// lostOf returns what a pending deployment has, and neither the running one nor a new one for a target with the given
+// arguments. Its image is not lost if another one is asked for.
 func lostOf(state State, target Target, line kargs.Line) (lost []string) {
 	pending, booted := state.Default, state.Booted
 	if !state.Pending() {
 		return nil
 	}
-	if !pending.Runs(target.Image) && nameOf(pending) != nameOf(booted) {
+	if target.Image.IsZero() && nameOf(pending) != nameOf(booted) {
 		lost = append(lost, "image "+nameOf(pending))
 	}
 	for _, arg := range beyond(pending.Options, booted.Options) {
