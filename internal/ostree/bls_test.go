@@ -83,10 +83,7 @@ func TestBootEntriesAsLibostree(t *testing.T) {
 func status(t *testing.T, root string) (names []string, failed bool) {
 	t.Helper()
 	out, err := exec.Command("ostree", "admin", "status", "--sysroot="+root).CombinedOutput()
-	for _, m := range regexp.MustCompile(`(?m)[0-9a-f]{64}\.[0-9]+`).FindAllString(string(out), -1) {
-		names = append(names, m)
-	}
-	return names, err != nil
+	return regexp.MustCompile(`(?m)[0-9a-f]{64}\.[0-9]+`).FindAllString(string(out), -1), err != nil
 }
 
 // TestForeignKeys: keys that libostree does not write are known, apart from those that the repository's configuration has

@@ -20,7 +20,6 @@ import (
 type initramfs struct {
 	inside.Config
 	options []string // of the kernel command line
-	disks   []*os.File
 }
 
 // newInitramfs mounts the tmpfs and what an initramfs has in it: /dev, /proc, /run.

@@ -23,10 +23,8 @@ func main() {
 		_ = unix.Exec("/proc/self/exe", os.Args, os.Environ())
 	}
 	unix.CloseOnExec(inside.Status)
-	if err := enter(os.Args[1]); err != nil {
-		fmt.Fprintln(os.NewFile(inside.Status, "status"), err)
-		os.Exit(1)
-	}
+	fmt.Fprintln(os.NewFile(inside.Status, "status"), enter(os.Args[1]))
+	os.Exit(1)
 }
 
 // enter does not return if it succeeds.

@@ -27,8 +27,6 @@ import (
 	"machine-pivot/test/tools/script"
 )
 
-const root = "../../.." // of the checkout
-
 // rendered returns the MachineConfig of a worker, rendered from the files in a directory.
 func rendered(t *testing.T, dir string) *authored.MachineConfig {
 	t.Helper()
