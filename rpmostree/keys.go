@@ -84,11 +84,11 @@ func (e *Ostree) editEntry(entry ostree.BootEntry, edit func(text string) string
 func (e Default) Startable(to ostree.DeploymentRef) (undo func() error, err error) {
 	nothing := func() error { return nil }
 	plain := &Ostree{Sysroot: e.Sysroot, Run: e.Run}
-	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
-	if err != nil {
+	entry, err := plain.entryOf(ostree.Deployment{DeploymentRef: to})
+	if err != nil || len(entry.Others) == 0 {
 		return nothing, err
 	}
-	entry, err := plain.entryOf(ostree.Deployment{DeploymentRef: to})
+	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
 	if err != nil {
 		return nothing, err
 	}

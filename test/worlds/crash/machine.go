@@ -131,7 +131,8 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 	if err := m.checkout(systemA(), append(etc, m.changedEntries()...)); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Join(dir, stateroot, "var/lib"), 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, stateroot, "var/lib"), 0o755), os.Mkdir(filepath.Join(dir, "boot"), 0o755),
+		os.Symlink("loader.1", filepath.Join(dir, "boot/loader")), os.MkdirAll(filepath.Join(dir, "boot/loader.1/entries"), 0o755)); err != nil {
 		return nil, err
 	}
 	if err := m.switchTo(m.systemBefore()); err != nil {
@@ -215,7 +216,7 @@ func (m *Machine) switchTo(r pivot.Request) error {
 	options := fmt.Sprintf("%s ostree=/%s", withoutOstree(r.Kargs), link)
 	m.entries++
 	entry := fmt.Sprintf("title os\nversion %d\noptions %s\nlinux /x\ninitrd /y\n", m.entries, options)
-	return writeAll(map[string]string{filepath.Join(m.dir, "boot/loader/entries", r.Commit[:1]+".conf"): entry})
+	return writeAll(map[string]string{filepath.Join(m.dir, "boot/loader/entries", "ostree-"+r.Commit[:1]+".conf"): entry})
 }
 
 func withoutOstree(l kargs.Line) kargs.Line {
