@@ -586,9 +586,9 @@ func TestTryDefaultUndone(t *testing.T) {
 		"failed": func(h *tried, m *machine.Machine, _ func()) {
 			n := 0
 			h.Ostree.Fail = func(call int, after bool) error {
-				if after && h.Ostree.Calls[call-1] == "set-default" {
+				if !after && h.Ostree.Calls[call-1] == "set-default" {
 					if n++; n == 2 {
-						return errors.New("final cleanup failed")
+						return errors.New("no space")
 					}
 				}
 				return nil
