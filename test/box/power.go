@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"machine-pivot/test/box/inside"
+	"machine-pivot/test/tools/buildcache"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -26,8 +27,8 @@ func (b *Box) power(ctx context.Context, p vm.PowerOn) (reason vm.Reason, use vm
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	program := filepath.Join(dir, "enter")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "machine-pivot/test/box/enter").CombinedOutput(); err != nil {
-		return "", use, fmt.Errorf("cannot build what enters a box: %w\n%s", err, out)
+	if err := buildcache.Program(ctx, program, "machine-pivot/test/box/enter"); err != nil {
+		return "", use, err
 	}
 	d, err := openDisk(ctx, dir, p)
 	if err != nil {

@@ -1,10 +1,10 @@
 package script
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"machine-pivot/test/tools/buildcache"
 )
 
 // Programs builds the three programs and returns the directory with them. It
@@ -21,14 +21,10 @@ func Programs(t *testing.T) (dir string) {
 	return dir
 }
 
-// Build builds a static program and puts it into a file. flags are those of go build. Go links what "go run" runs only once,
-// where "go build" would link it for each test, which takes ten times as much processor time.
+// Build is buildcache.Program for a test.
 func Build(t testing.TB, file, pkg string, flags ...string) {
 	t.Helper()
-	argv := append([]string{"run", "-exec", "install -m 755 -T"}, flags...)
-	cmd := exec.CommandContext(t.Context(), "go", append(argv, pkg, file)...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build %s: %v\n%s", pkg, err, out)
+	if err := buildcache.Program(t.Context(), file, pkg, flags...); err != nil {
+		t.Fatal(err)
 	}
 }
