@@ -13,5 +13,5 @@ import (
 func (m *Machine) AtRest(s status.Status) bool {
 	open, err := m.Host.Has(mcfile.Path)
 	runs := s.LastCommand != nil && s.LastCommand.Result == status.ResultRunning
-	return err == nil && !open && !runs && slices.Contains([]pivot.Phase{"", pivot.PhaseIdle, pivot.PhaseDone, pivot.PhaseUndone}, s.Phase)
+	return err == nil && !open && !runs && slices.Contains([]pivot.Phase{pivot.PhaseIdle, pivot.PhaseDone, pivot.PhaseUndone}, s.Phase)
 }

@@ -158,10 +158,14 @@ func replace(file string, data []byte) error {
 
 // Read returns the status of the last run in the given start of the system. If there was none, it
 // returns the status of an earlier one from the journal. A boot has an empty /run, a soft reboot keeps it.
+// Each status has a phase: a file without one is not pivot's, and is as unusable as a damaged one.
 func Read(root string, now start.ID) (Status, error) {
 	var s Status
 	file := hostfiles.StateFile{Root: root, Path: "/" + path, Name: "status /" + path, Remedy: "remove the file: the journal says the rest, and the next command writes it again"}
 	err := file.Decode(&s)
+	if err == nil && s.Phase == "" {
+		err = file.Unusable(errors.New("it names no phase"))
+	}
 	if errors.Is(err, fs.ErrNotExist) || err == nil && s.Start != "" && now != "" && s.Start != now {
 		journal, err := pivot.JournalIn(root).Load()
 		return Of(pivot.Event{Journal: journal}), err

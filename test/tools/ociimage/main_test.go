@@ -87,7 +87,7 @@ func TestWrongUses(t *testing.T) {
 	tree := files(t, 0)
 	run(t, "mkfifo", filepath.Join(tree, "fifo"))
 	for _, args := range [][]string{nil, {"a", "b"}, {"-arch", "amd64", "-version", "1", tree, t.TempDir()},
-		{"-arch", "amd64", "-version", "1", "-title", "x", "-program", "/x", tree, t.TempDir()}, {"-arch", "amd64", "-version", "1", "-title", "x", "-program", "/x", "/nonexistent", t.TempDir()}, {"-x"}} {
+		{"-arch", "amd64", "-version", "1", "-title", "x", "-program", "/x", tree, t.TempDir()}, {"-arch", "amd64", "-version", "1", "-title", "x", "-program", "/x", filepath.Join(tree, "absent"), t.TempDir()}, {"-x"}} {
 		if err := write(args); err == nil {
 			t.Errorf("%q is accepted", args)
 		}
