@@ -191,6 +191,7 @@ func (i *importer) finish(ctx context.Context, others []ostree.Root, commit ostr
 		return writing(err)
 	}
 	stats := i.target.Stats()
+	i.reportReplaced(stats.Replaced)
 	i.result.Commit = commit.String()
 	i.result.Objects.Total, i.result.Objects.New = stats.ObjectsTotal, stats.ObjectsNew
 	i.result.Bytes.Fetched, i.result.Bytes.Written = i.progress.finish(), stats.BytesWritten
@@ -208,4 +209,12 @@ func (i *importer) finish(ctx context.Context, others []ostree.Root, commit ostr
 		i.result.Version = info.Version()
 	}
 	return nil
+}
+
+// reportReplaced logs which objects of the repository were wrong. Nothing is wrong any more with the commit, but
+// deployments have these files by links, and what has damaged them is not known.
+func (i *importer) reportReplaced(wrong []ostree.ObjectName) {
+	if len(wrong) > 0 {
+		i.log(fmt.Sprintf("warning: this machine's repository had damaged objects (%d), such as %s: they are replaced, but a deployment that has them keeps them. Look at the disk", len(wrong), wrong[0]))
+	}
 }

@@ -296,7 +296,7 @@ func largestLayer(t *testing.T, img v1.Image) (digest string) {
 }
 
 // damagedObject: content of an object of the repository that does not have its content any more is in no other
-// object. The object itself is taken as it is, as by an import of whole layers.
+// object, and the object is replaced.
 func (c *partsCase) damagedObject() {
 	repo := c.repo()
 	damaged := damage(c.t, repo, content(1, 1)) // of a file that the update does not change
@@ -308,9 +308,9 @@ func (c *partsCase) damagedObject() {
 	if strings.Contains(c.logged(), "fetched whole") {
 		c.t.Errorf("log:\n%s", c.logged())
 	}
-	// An object that is there is not written again.
-	c.before.must(os.WriteFile(damaged, []byte(content(1, 1)), 0o644))
-	c.before.must(os.Chtimes(damaged, time.Unix(0, 0), time.Unix(0, 0)))
+	if !strings.Contains(c.logged(), "damaged objects (1), such as "+strings.Join(strings.Split(damaged, "/")[len(strings.Split(damaged, "/"))-2:], "")) {
+		c.t.Errorf("log:\n%s", c.logged())
+	}
 	ostreeTool(c.t, "fsck", "--repo="+repo)
 }
 

@@ -1,6 +1,7 @@
 package osimage_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -171,8 +173,21 @@ func TestPresentLayersAreNotFetched(t *testing.T) {
 	}
 }
 
-// TestLostObjectIsFetched: a layer is fetched in spite of its ref if an object is missing.
+// TestLostObjectIsFetched: a layer is fetched in spite of its ref if an object is missing, or cannot be right.
 func TestLostObjectIsFetched(t *testing.T) {
+	changed := func(path string) error {
+		return errors.Join(os.Remove(path), os.WriteFile(path, []byte("something else"), 0o644))
+	}
+	emptied := func(path string) error { // as after a power cut
+		return errors.Join(changed(path), os.Truncate(path, 0), os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0)))
+	}
+	for name, lose := range map[string]func(path string) error{"missing": os.Remove, "emptied": emptied, "changed": changed} {
+		t.Run(name, func(t *testing.T) { lostObjectIsFetched(t, lose) })
+	}
+}
+
+func lostObjectIsFetched(t *testing.T, lose func(path string) error) {
+	t.Helper()
 	w := newWorld(t, ostreetree.Contents{})
 	h := newHost(t, registry.Options{})
 	ref, _ := h.push("x", w.encapsulated(spread(6)))
@@ -185,7 +200,7 @@ func TestLostObjectIsFetched(t *testing.T) {
 	listing := ostreeTool(t, "ls", "--repo="+repo, "-R", allRefs(t, repo)[layerRef(image.Layers[3])])
 	_, object, _ := strings.Cut(listing, " /") // of the first file: the directory itself is "/"
 	object = object[strings.Index(object, " /")+2:][:64]
-	if err := os.Remove(filepath.Join(repo, "objects", object[:2], object[2:]+".file")); err != nil {
+	if err := lose(filepath.Join(repo, "objects", object[:2], object[2:]+".file")); err != nil {
 		t.Fatal(err)
 	}
 	since := h.registry.Requests()

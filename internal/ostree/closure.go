@@ -16,6 +16,7 @@ const maxExpanded = 10_000_000
 // walk visits all objects that commits refer to, and checks that they exist and do not
 // expand to more than maxExpanded files.
 type walk struct {
+	path  func(ObjectName) string               // where the repository has an object
 	find  func(ObjectName) (objectState, error) // absent if the object does not exist
 	read  func(ObjectName) ([]byte, error)      // reads an existing metadata object
 	whole map[ObjectName]bool                   // objects known to exist with all that they refer to
@@ -44,16 +45,23 @@ type count struct {
 
 // newWalk returns a walk over the objects of the repository.
 func (r *Repo) newWalk() *walk {
-	return &walk{find: r.find, read: r.readMetadata, expanded: map[Checksum]int{}, seen: map[ObjectName]bool{}}
+	return &walk{path: r.objectPath, find: r.find, read: r.readMetadata, expanded: map[Checksum]int{}, seen: map[ObjectName]bool{}}
 }
 
 // newWalk returns a walk over the objects of this import and of the repository.
 func (im *Import) newWalk() *walk {
-	return &walk{find: im.find, read: im.readMetadata, whole: im.whole, expanded: im.expanded, seen: map[ObjectName]bool{}}
+	return &walk{path: im.repo.objectPath, find: im.find, read: im.readMetadata, whole: im.whole, expanded: im.expanded, seen: map[ObjectName]bool{}}
 }
 
+// find returns the state of an object of the repository, which is absent also for a wrong one.
 func (r *Repo) find(n ObjectName) (objectState, error) {
+	if n.Type == File {
+		return r.findFile(n)
+	}
 	have, err := r.Has(n)
+	if have && n.Type == DirMeta { // the content of the others is read, and then compared, by load
+		have = r.verifies(n)
+	}
 	return map[bool]objectState{true: inRepo}[have], err
 }
 
@@ -64,13 +72,11 @@ func (im *Import) find(n ObjectName) (objectState, error) {
 	return im.repo.find(n)
 }
 
-func (r *Repo) readMetadata(n ObjectName) ([]byte, error) { return os.ReadFile(r.objectPath(n)) }
-
 func (im *Import) readMetadata(n ObjectName) ([]byte, error) {
 	if data := im.recent.take(n); data != nil {
 		return data, nil
 	}
-	return os.ReadFile(im.objectPath(n))
+	return locator(im.objectPath).readMetadata(n)
 }
 
 // HasWhole returns an error unless a commit and all objects that it refers to are in the
@@ -199,11 +205,19 @@ func (w *walk) require(n ObjectName) error {
 	case err != nil:
 		return err
 	case state == absent:
-		return corrupt(n, "it is missing")
+		return w.lacks(n)
 	case state == isStaged:
 		w.staged = append(w.staged, n)
 	}
 	return nil
+}
+
+// lacks returns the error for an object that does not exist.
+func (w *walk) lacks(n ObjectName) error {
+	if _, err := os.Lstat(w.path(n)); err == nil {
+		return damaged(n, w.path(n))
+	}
+	return corrupt(n, "it is missing")
 }
 
 // load reads a metadata object from this import or from the repository.

@@ -12,7 +12,7 @@ import (
 // ContentSize returns the size in bytes of the file that has an object's content: a regular file or
 // a metadata object in the repository, or a regular file that an interrupted import of this boot
 // has left. found is false for symbolic links, and for objects that are in neither. Objects that
-// this import itself writes do not count. Nothing is read, so the content may be damaged.
+// this import itself writes do not count, and so does a changed file. Nothing is read, so the content may be damaged.
 func (im *Import) ContentSize(n ObjectName) (size int64, found bool) {
 	path := im.repo.objectPath(n)
 	var st unix.Stat_t
@@ -20,7 +20,8 @@ func (im *Import) ContentSize(n ObjectName) (size int64, found bool) {
 	if err != nil && im.isAdopted(n) {
 		err = unix.Lstat(im.staging.path(n), &st)
 	}
-	return st.Size, err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
+	regular := st.Mode&unix.S_IFMT == unix.S_IFREG
+	return st.Size, err == nil && regular && (n.Type != File || isUnchanged(st))
 }
 
 // Resumes reports whether an interrupted import of this boot has left objects.

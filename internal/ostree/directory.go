@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -94,7 +93,7 @@ func (im *Import) ReadDirInfo(meta Checksum) (DirInfo, error) {
 
 func (at locator) dirInfo(meta Checksum) (DirInfo, error) {
 	name := ObjectName{meta, DirMeta}
-	data, err := os.ReadFile(at(name))
+	data, err := at.readMetadata(name)
 	if err != nil {
 		return DirInfo{}, fmt.Errorf("cannot load directory metadata: %w", err)
 	}

@@ -16,7 +16,11 @@ func (im *Import) AddExpectedFile(ctx context.Context, expected Checksum, info F
 		return Checksum{}, &InvalidError{err}
 	}
 	n := ObjectName{expected, File}
-	if h.isLink() || !im.repo.hasHeader(n, h) {
+	fits, err := im.fits(n, h)
+	if err != nil {
+		return Checksum{}, err
+	}
+	if h.isLink() || !fits || !im.repo.hasHeader(n, h) {
 		return im.AddNewFile(ctx, info, body)
 	}
 	sum, source := h.sum(), &trackedStream{from: body}
@@ -26,7 +30,7 @@ func (im *Import) AddExpectedFile(ctx context.Context, expected Checksum, info F
 	if got := Checksum(sum.Sum(nil)); got != expected {
 		return Checksum{}, corrupt(n, "its content has the checksum %s", got)
 	}
-	return expected, im.add(n, func() (objectState, error) {
+	return expected, im.add(n, im.file(n, h), func() (objectState, error) {
 		return absent, errors.New("cannot use object " + n.String() + ": it was removed meanwhile")
 	})
 }

@@ -86,20 +86,16 @@ func (im *Import) finishRoots(ctx context.Context, roots []Root) (err error) {
 }
 
 // clearMarks removes the commitpartial marks that an interrupted pull by another program has
-// left, since the commits are now complete. It keeps marks set by ostree fsck, which are not
-// empty: they stand for damaged objects, and existing objects have not been read.
+// left, or ostree fsck --delete, which has removed wrong objects: the commits are now complete.
 func (r *Repo) clearMarks(roots []Root) error {
 	marked := map[string]bool{} // directories from which a mark was removed
 	for _, root := range roots {
 		mark := r.partialPath(root.Commit)
-		info, err := os.Lstat(mark)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() > 0 {
+		err := os.Remove(mark)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err == nil {
-			err = os.Remove(mark)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
 			return err
 		}
 		marked[filepath.Dir(mark)] = true
@@ -204,21 +200,35 @@ func makeShard(root string, n ObjectName, touched map[string]bool) error {
 	return selinux.Inherit(dir)
 }
 
-// place renames one object to its path in the repository. If another program has already
-// written the object, that one is kept, since it is identical. Detached metadata is not
-// content addressed and is replaced.
+// place renames one object to its path in the repository. If there is one already, which another program has written
+// meanwhile, it is kept if it is right, because deployments may have links to it. A wrong one is replaced, and so is
+// detached metadata, which is not content addressed.
 func (im *Import) place(n ObjectName, objects int) error {
+	path := n.path()
 	flags := uint(unix.RENAME_NOREPLACE)
 	if n.Type == CommitMeta {
 		flags = 0
 	}
-	path := n.path()
 	err := unix.Renameat2(im.staging.fd(), path, objects, path, flags)
-	if err != nil && !errors.Is(err, unix.EEXIST) {
+	if errors.Is(err, unix.EEXIST) {
+		err = nil
+		if !im.repo.verifies(n) {
+			im.replaces(n)
+			err = unix.Renameat(im.staging.fd(), path, objects, path)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("cannot place object %s: %w", n, err)
 	}
 	im.setState(n, inRepo)
 	return nil
+}
+
+// replaces notes that a wrong object of the repository is replaced.
+func (im *Import) replaces(n ObjectName) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	im.stats.Replaced = append(im.stats.Replaced, n)
 }
 
 // syncDirs syncs directories and removes them from the map.

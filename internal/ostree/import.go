@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -73,6 +74,8 @@ type ImportStats struct {
 	ObjectsTotal int   // distinct objects that were added
 	ObjectsNew   int   // how many of these the repository did not have
 	BytesWritten int64 // contents and metadata objects written by this import
+
+	Replaced []ObjectName // wrong objects of the repository, in whose place right ones have come
 }
 
 // Limits.
@@ -161,12 +164,14 @@ func (r *Repo) freeAboveReserve() (int64, error) {
 func (im *Import) Stats() ImportStats {
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	return im.stats
+	stats := im.stats
+	stats.Replaced = slices.Clone(stats.Replaced)
+	return stats
 }
 
 // claim registers an object to be added. It reports whether the caller must write the object
-// and then set its state.
-func (im *Import) claim(n ObjectName) (bool, error) {
+// and then set its state. have reports whether the repository has it.
+func (im *Import) claim(n ObjectName, have func() (bool, error)) (bool, error) {
 	im.mu.Lock()
 	for im.relabelling && im.objects[n].state == beingWritten { // or moved away
 		im.stateChanged.Wait()
@@ -190,12 +195,26 @@ func (im *Import) claim(n ObjectName) (bool, error) {
 	if adopted {
 		return false, nil
 	}
-	have, err := im.repo.Has(n)
-	if err != nil || have && n.Type != CommitMeta {
-		im.setState(n, map[bool]objectState{true: inRepo}[have])
+	there, err := have()
+	if err != nil || there {
+		im.setState(n, map[bool]objectState{true: inRepo}[there])
 		return false, err
 	}
 	return true, nil
+}
+
+// metadata returns the function that reports whether the repository has a metadata object. Detached metadata are not
+// named by their content: AddMetadata compares them.
+func (im *Import) metadata(n ObjectName) func() (bool, error) {
+	return func() (bool, error) {
+		have, err := im.repo.Has(n)
+		return have && n.Type != CommitMeta && im.repo.verifies(n), err
+	}
+}
+
+// file returns the function that reports whether the repository has the file object with a header.
+func (im *Import) file(n ObjectName, h *fileHeader) func() (bool, error) {
+	return func() (bool, error) { return im.fits(n, h) }
 }
 
 // setState sets the state of a claimed object: absent if it could not be written.
@@ -275,11 +294,12 @@ func (im *Import) releaseIf(failed *error, size uint64) {
 	}
 }
 
-// add calls write to write and verify an object, unless the object exists already. write
+// add calls write to write and verify an object, unless the object exists already, in this import or, as have says,
+// in the repository. write
 // returns the new state of the object. add sets the state even if write panics, since other
 // goroutines may be waiting for it.
-func (im *Import) add(n ObjectName, write func() (objectState, error)) (err error) {
-	if wanted, err := im.claim(n); err != nil || !wanted {
+func (im *Import) add(n ObjectName, have func() (bool, error), write func() (objectState, error)) (err error) {
+	if wanted, err := im.claim(n, have); err != nil || !wanted {
 		return err
 	}
 	state := absent
@@ -312,7 +332,7 @@ func (im *Import) oneLarge(size int64) (done func()) {
 // known size (*bytes.Reader, *io.LimitedReader) takes less memory: it is read into a
 // buffer of that size.
 func (im *Import) AddMetadata(ctx context.Context, n ObjectName, body io.Reader) error {
-	return im.add(n, func() (objectState, error) {
+	return im.add(n, im.metadata(n), func() (objectState, error) {
 		size := sizeOf(body)
 		defer im.oneLarge(size)()
 		data, err := readMetadata(n, body, size)

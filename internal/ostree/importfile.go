@@ -16,18 +16,17 @@ import (
 // extended attributes. The content is streamed. If it does not match the checksum, the error
 // is a CorruptError.
 func (im *Import) AddArchiveFile(ctx context.Context, c Checksum, body io.Reader) error {
-	n := ObjectName{c, File}
-	return im.add(n, func() (objectState, error) {
-		source := &trackedStream{from: body}
-		size, err := readHeaderLength(source)
-		if err != nil {
-			return absent, source.readError(n, err)
-		}
-		defer im.oneLarge(int64(size))()
-		h, err := im.readArchiveHeader(source, size)
-		if err != nil {
-			return absent, source.readError(n, err)
-		}
+	n, source := ObjectName{c, File}, &trackedStream{from: body}
+	size, err := readHeaderLength(source)
+	if err != nil {
+		return source.readError(n, err)
+	}
+	defer im.oneLarge(int64(size))()
+	h, err := im.readArchiveHeader(source, size)
+	if err != nil {
+		return source.readError(n, err)
+	}
+	return im.add(n, im.file(n, h), func() (objectState, error) {
 		return isStaged, im.writeObject(n, h, source, im.inflateContent(h))
 	})
 }
@@ -36,12 +35,12 @@ func (im *Import) AddArchiveFile(ctx context.Context, c Checksum, body io.Reader
 // the layers of ostree-native containers.
 func (im *Import) AddFile(ctx context.Context, c Checksum, info FileInfo, body io.Reader) error {
 	n := ObjectName{c, File}
-	return im.add(n, func() (objectState, error) {
-		defer im.oneLarge(int64(len(info.Xattrs)))()
-		h, err := im.headers.fileHeader(info)
-		if err != nil {
-			return absent, corrupt(n, "%v", err)
-		}
+	defer im.oneLarge(int64(len(info.Xattrs)))()
+	h, err := im.headers.fileHeader(info)
+	if err != nil {
+		return corrupt(n, "%v", err)
+	}
+	return im.add(n, im.file(n, h), func() (objectState, error) {
 		if content, ok := body.(*bytes.Reader); ok && !h.isLink() {
 			return isStaged, im.writeVerified(n, h, content)
 		}

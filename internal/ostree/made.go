@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -29,7 +28,7 @@ func (im *Import) addMade(t ObjectType, data []byte) (Checksum, error) {
 	if len(data) > maxMade {
 		return n.Checksum, fmt.Errorf("cannot add object %s: it has %d bytes, more than %d", n, len(data), maxMade)
 	}
-	return n.Checksum, im.add(n, func() (objectState, error) {
+	return n.Checksum, im.add(n, im.metadata(n), func() (objectState, error) {
 		err := im.writeMetadata(n, data)
 		if err == nil && t != DirMeta { // Finish does not read DirMeta objects
 			im.recent.keep(n, data)
@@ -109,10 +108,10 @@ func (r *Repo) HasObjectSet(c Checksum) error {
 	if err != nil {
 		return err
 	}
+	w := r.newWalk()
 	for f := range tree.allFiles() {
-		name := ObjectName{f.file, File}
-		if have, err := r.Has(name); err != nil || !have {
-			return errors.Join(err, corrupt(name, "it is missing"))
+		if err := w.require(ObjectName{f.file, File}); err != nil {
+			return err
 		}
 	}
 	return nil

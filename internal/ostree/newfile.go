@@ -54,7 +54,7 @@ func (e *InvalidError) Unwrap() error { return e.Err }
 // an existing object is not written again.
 func (im *Import) addKnown(h *fileHeader, content *bytes.Reader) (Checksum, error) {
 	n := ObjectName{h.checksum(content), File}
-	return n.Checksum, im.add(n, func() (objectState, error) { return isStaged, im.writeContent(n, h, content) })
+	return n.Checksum, im.add(n, im.file(n, h), func() (objectState, error) { return isStaged, im.writeContent(n, h, content) })
 }
 
 // checksum returns the checksum of the object with a content, which it then rewinds. A link has no
@@ -91,7 +91,7 @@ func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err erro
 		return c, err
 	}
 	n := ObjectName{c, File}
-	return c, im.add(n, func() (objectState, error) {
+	return c, im.add(n, im.file(n, h), func() (objectState, error) {
 		err := im.checkLabels(n, h.xattrs)
 		if err == nil {
 			err = im.complete(n, f, h)

@@ -231,7 +231,7 @@ func (at locator) find(c Checksum, dir string) (Checksum, bool, error) {
 
 func (at locator) loadTree(c Checksum) (treeObject, error) {
 	name := ObjectName{c, DirTree}
-	data, err := os.ReadFile(at(name))
+	data, err := at.readMetadata(name)
 	if err != nil {
 		return treeObject{}, fmt.Errorf("cannot load directory: %w", err)
 	}
@@ -244,7 +244,7 @@ func (at locator) loadTree(c Checksum) (treeObject, error) {
 
 func (at locator) loadCommit(c Checksum) (*CommitInfo, error) {
 	name := ObjectName{c, Commit}
-	data, err := os.ReadFile(at(name))
+	data, err := at.readMetadata(name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot load commit: %w", err)
 	}

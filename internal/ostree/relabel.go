@@ -126,7 +126,7 @@ func (im *Import) moveStaged(from ObjectName, info FileInfo, content io.Reader, 
 		return from.Checksum, err
 	}
 	n := ObjectName{Checksum(sum.Sum(nil)), File}
-	err = im.add(n, func() (objectState, error) {
+	err = im.add(n, im.file(n, h), func() (objectState, error) {
 		if err := im.checkLabels(n, h.xattrs); err != nil {
 			return absent, err
 		}
@@ -149,9 +149,15 @@ func (im *Import) copyStaged(from, to ObjectName, h *fileHeader) error {
 	return im.writeObject(to, h, &trackedStream{from: f}, h.copyContent)
 }
 
-// objectPath returns the path of an object, staged or in the repository.
+// objectPath returns the path of an object, staged or in the repository. A wrong file of the repository is not there.
 func (im *Import) objectPath(n ObjectName) string {
-	if im.state(n) == isStaged {
+	state := im.state(n)
+	if state == absent && n.Type == File {
+		if found, err := im.repo.findFile(n); err == nil && found == absent {
+			return im.staging.path(n)
+		}
+	}
+	if state == isStaged {
 		return im.staging.path(n)
 	}
 	return im.repo.objectPath(n)
@@ -168,6 +174,11 @@ func readInfo(path string) (info FileInfo, xattrs map[string][]byte, err error) 
 	if err := unix.Lstat(path, &st); err != nil {
 		return info, nil, err
 	}
+	return infoOf(path, st)
+}
+
+// infoOf does what readInfo does, for a file that was looked at.
+func infoOf(path string, st unix.Stat_t) (info FileInfo, xattrs map[string][]byte, err error) {
 	info = FileInfo{UID: st.Uid, GID: st.Gid, Mode: st.Mode}
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		info.Target, err = os.Readlink(path)
@@ -183,8 +194,12 @@ func readInfo(path string) (info FileInfo, xattrs map[string][]byte, err error) 
 
 // readXattrs reads all extended attributes of a file or link.
 func readXattrs(path string) (map[string][]byte, error) {
-	list := make([]byte, maxXattrList)
+	list := make([]byte, 256) // nearly all are shorter
 	n, err := unix.Llistxattr(path, list)
+	if errors.Is(err, unix.ERANGE) {
+		list = make([]byte, maxXattrList)
+		n, err = unix.Llistxattr(path, list)
+	}
 	if err != nil && !errors.Is(err, unix.ENOTSUP) {
 		return nil, err
 	}
