@@ -20,7 +20,8 @@ import (
 // Keep completes the refs of an image that was imported as a commit and is going to be deployed, where other
 // programs removed them or the import left them out (see partRef): the ref that protects the commit from
 // pruning and, unless ref is zero, those by which rpm-ostree and bootc find an ostree-native image and its
-// layers. An image without them could be booted, but these programs fail on the host from then on. The error is a LostError if the commit of a layer is
+// layers. An image without them could be booted, but these programs fail on the host from then on. From then on they are
+// the only refs of its layers (see dropParts). The error is a LostError if the commit of a layer is
 // not known any more; then nothing is restored.
 func Keep(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum, ref imageref.Reference) error {
 	missing, err := missingRefs(ctx, repo, commit, ref)
@@ -28,6 +29,9 @@ func Keep(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum, ref im
 		if err == nil {
 			err = repo.SetRefs(missing[name], name)
 		}
+	}
+	if err == nil {
+		_, err = dropParts(repo)
 	}
 	return err
 }
@@ -147,18 +151,41 @@ func RemoveUndeployed(repo *ostree.Repo, deployed ...ostree.Checksum) (removed b
 			gone = append(gone, ref)
 		}
 	}
-	if len(gone) == 0 {
-		return false, nil
+	freed, err := dropParts(repo)
+	if err != nil || len(gone) == 0 {
+		return freed, err
 	}
-	return true, deleteRefs(repo, gone, deployed, func() (map[string]ostree.Checksum, error) {
-		all, err := repo.Refs(blobRefs)
-		if err == nil {
-			parts, failed := repo.Refs(partRefs)
-			err = failed
-			maps.Copy(all, parts)
+	return true, deleteRefs(repo, gone, deployed, func() (map[string]ostree.Checksum, error) { return repo.Refs(blobRefs) })
+}
+
+// dropParts deletes the refs of layers of which only parts were fetched, except those that an image needs which is still
+// to be deployed. Other programs neither know nor prune them: such a ref must not outlive the moment at which the layer has
+// the ref that all know, or it would hold the layer's objects after the image is gone. While an import runs, they
+// stay, as in deleteRefs. It reports whether that has freed objects.
+func dropParts(repo *ostree.Repo) (freed bool, err error) {
+	_, failed := repo.Idle(func() error {
+		parts, err := repo.Refs(partRefs)
+		if err != nil || len(parts) == 0 {
+			return err
 		}
-		return all, err
+		kept, err := repo.Refs(KeepAliveRef(""))
+		if err != nil {
+			return err
+		}
+		needed := layerRefs(repo, slices.Collect(maps.Values(kept)))
+		for ref := range parts {
+			_, missing := repo.ResolveRef(blobOfPart(ref))
+			if _, is := needed[ref]; is && missing != nil {
+				continue
+			}
+			freed = freed || missing != nil
+			if err := repo.DeleteRef(ref); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
+	return freed, failed
 }
 
 // imagesAndNeeded returns the refs of all ostree-native images, and the commits that are deployed or

@@ -2,8 +2,8 @@ package osimage_test
 
 import (
 	"encoding/json"
-	"maps"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -107,14 +107,55 @@ func TestRefsOfParts(t *testing.T) {
 				c.t.Errorf("ref %s leads to %q, want %s", ref, got[ref], to)
 			}
 		}
-		// A later import takes them, and the refs go with the image.
+		if left := partsOf(c.t, path); len(left) > 0 {
+			c.t.Errorf("only we know %q", left)
+		}
+		// A later import takes them, and nothing stays once others have removed the refs that they know.
 		if sent := c.updates(path, c.ref, c.want); sent > 20_000 {
 			c.t.Errorf("%d bytes were fetched again", sent)
 		}
-		c.before.must(osimage.Remove(repo, commit))
-		left := slices.DeleteFunc(slices.Collect(maps.Keys(allRefs(c.t, path))), func(ref string) bool { return !strings.HasPrefix(ref, "pivot-parts/") })
-		if len(left) > 0 {
-			c.t.Errorf("left are %q", left)
+		for ref := range allRefs(c.t, path) {
+			if strings.HasPrefix(ref, "ostree/container/") || strings.HasPrefix(ref, osimage.KeepAliveRef("")) {
+				c.before.must(repo.DeleteRef(ref))
+			}
+		}
+		ostreeTool(c.t, "prune", "--repo="+path, "--refs-only", "--depth=0")
+		if there, err := repo.Has(ostree.ObjectName{Checksum: commit, Type: ostree.Commit}); there || err != nil {
+			c.t.Errorf("the image is there: %v", err)
+		}
+		files, err := filepath.Glob(filepath.Join(path, "objects/*/*.file"))
+		c.before.must(err)
+		if len(files) > 0 {
+			c.t.Errorf("%d files are left", len(files))
+		}
+	})
+}
+
+func partsOf(t *testing.T, repo string) []string {
+	t.Helper()
+	return slices.DeleteFunc(refsOf(t, repo), func(ref string) bool { return !strings.HasPrefix(ref, "pivot-parts/") })
+}
+
+// TestPartsOfNobody (D242): refs of parts that no image needs which is to be deployed go when another image is
+// deployed, such as those of an interrupted import; not while an import runs.
+func TestPartsOfNobody(t *testing.T) {
+	w := newPartsWorld(t)
+	w.run(t, "left", 1, []string{"plain"}, nil, func(c *partsCase) {
+		path := c.repo()
+		c.fetches(path, 0.12)
+		repo, parts := openRepo(c.t, path), partsOf(c.t, path)
+		if removed, err := osimage.RemoveUndeployed(repo); removed || err != nil || !slices.Equal(partsOf(c.t, path), parts) || len(parts) == 0 {
+			c.t.Errorf("an image that is to be deployed: removed %v, %v", removed, err)
+		}
+		c.before.must(repo.DeleteRef(osimage.KeepAliveRef(c.want))) // as before the end of an import
+		running, err := repo.BeginImport(c.t.Context())
+		c.before.must(err)
+		if removed, err := osimage.RemoveUndeployed(repo); removed || err != nil || !slices.Equal(partsOf(c.t, path), parts) {
+			c.t.Errorf("while an import runs: removed %v, %v", removed, err)
+		}
+		c.before.must(running.Discard())
+		if removed, err := osimage.RemoveUndeployed(repo); !removed || err != nil || len(partsOf(c.t, path)) > 0 {
+			c.t.Errorf("removed %v, %v; left are %q", removed, err, partsOf(c.t, path))
 		}
 	})
 }

@@ -34,6 +34,12 @@ func partRef(l source.Layer) string {
 	return partRefs + escapeRef(l.Digest) + "/" + escapeRef(table) + "/" + escapeRef(l.DiffID)
 }
 
+// blobOfPart returns the blobRef of the layer that a partRef is for.
+func blobOfPart(ref string) string {
+	digest, _, _ := strings.Cut(strings.TrimPrefix(ref, partRefs), "/")
+	return blobRefs + digest
+}
+
 // isPartRef reports whether a ref is that of a layer of which only parts were fetched.
 func isPartRef(ref string) bool { return strings.HasPrefix(ref, partRefs) }
 
