@@ -2,6 +2,7 @@ package osimage_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -89,9 +90,38 @@ func TestNamesInOrder(t *testing.T) {
 			o.write("usr/share/m", "old")
 			o.link("usr/share/l", "g")
 		}},
-		{name: "links to the other name of the same place", layers: [][]entry{
+		{name: "a hard link to what lower layers have, then its target's name again", lower: true, layers: [][]entry{
+			{with(regular("usr/share/low", "old"), 0o4755, 0, 0), regular("usr/share/gone", "old"), regular("usr/share/d/f", "old")},
+			{
+				hard("usr/share/h", "usr/share/low"), hard("usr/share/i", "usr/share/h"), regular("usr/share/low", "new"),
+				hard("usr/share/j", "usr/share/gone"), gone("usr/share/gone"), regular("usr/share/gone", "new"),
+				hard("usr/share/k", "usr/share/d/f"), gone("usr/share/d"), symlink("usr/share/d", "low"),
+				hard("usr/share/m", "usr/share/n"), hard("usr/share/n", "usr/share/low"), hard("usr/share/o", "usr/share/p"), regular("usr/share/p", "later"),
+				hard("etc/passwd-too", "etc/passwd"), regular("etc/passwd", "new"),
+			},
+		}, want: func(o *osTree) {
+			for _, name := range []string{"usr/share/h", "usr/share/i"} {
+				o.write(name, "old")
+				o.chmod(name, 0o4755)
+			}
+			for name, content := range map[string]string{"low": "new", "j": "old", "gone": "new", "k": "old", "m": "new", "n": "new", "o": "later", "p": "later"} {
+				o.write("usr/share/"+name, content)
+			}
+			o.link("usr/share/d", "low")
+			passwd, err := os.ReadFile(o.path("usr/etc/passwd"))
+			o.must(err)
+			o.write("usr/etc/passwd-too", string(passwd))
+			o.write("usr/etc/passwd", "new")
+		}},
+		{name: "links to an object of the base, before and after it is changed", lower: true, layers: [][]entry{
+			{hard("usr/share/h", base.object("/usr/bin/tool")), regular(base.object("/usr/bin/tool"), "new"), hard("usr/share/i", base.object("/usr/bin/tool"))},
+		}, want: func(o *osTree) {
+			o.write("usr/share/h", "tool")
+			o.write("usr/share/i", "new")
+		}},
+		{name: "links to the other name of the same place", lower: true, layers: [][]entry{
 			{regular("usr/etc/x", "x"), regular("usr/etc/d/f", "f"), regular("usr/etc/same", "same"), symlink("etc/same", "../usr/etc/same")},
-			{symlink("etc/x", "../usr/etc/x"), symlink("etc/d", "/usr/etc/d"), symlink("etc", "usr/etc")},
+			{symlink("etc/x", "../usr/etc/x"), symlink("etc/d", "/usr/etc/d"), symlink("etc", "usr/etc"), hard("etc/same", "usr/etc/same")},
 		}, want: func(o *osTree) {
 			o.write("usr/etc/x", "x")
 			o.write("usr/etc/d/f", "f")

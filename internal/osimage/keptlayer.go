@@ -25,7 +25,7 @@ const rulesKey = "pivot.layer-rules"
 
 // rules is the version of the rules by which the tree of a derived layer follows from its blob. A change of
 // what package layer or merge makes of the same blob needs another version.
-const rules = "1"
+const rules = "2"
 
 // importerKey is the metadata key by which commits name the program that made them of a layer or an image.
 const importerKey = "ostree.importer.version"

@@ -20,14 +20,13 @@ func changedObjectCases(_ *testing.T, base osBase) []derivedCase {
 			}
 		}
 	}
-	const differs = "a file changed by its object's path below `sysroot/ostree/repo/objects`, in any order and with any timestamps"
+	const differs = "a file changed by its object's path below `sysroot/ostree/repo/objects`, with any timestamps"
 	return []derivedCase{
 		{name: "with links to it", differs: differs, layers: [][]entry{{touched(changed), touched(hard("usr/bin/tool", tool)), touched(hard("usr/bin/tool-too", tool))}},
 			want: wantTool("usr/bin/tool", "usr/bin/tool-too")},
 		{name: "with links to it in other forms", differs: differs, layers: [][]entry{{touched(changed), touched(hard("usr/bin/tool", "./"+tool)), touched(hard("usr/bin/tool-too", "/"+tool))}},
 			want: wantTool("usr/bin/tool", "usr/bin/tool-too")},
-		{name: "with links before it", differs: differs, layers: [][]entry{{touched(hard("usr/bin/tool", tool)), touched(changed)}},
-			want: wantTool("usr/bin/tool")},
+		{name: "with links before it", lower: true, layers: [][]entry{{touched(hard("usr/bin/tool", tool)), touched(changed)}}, want: func(*osTree) {}},
 		{name: "with a link below etc", differs: differs, layers: [][]entry{{touched(regular(passwd, "changed")), touched(hard("etc/passwd", passwd))}},
 			want: func(o *osTree) { o.write("usr/etc/passwd", "changed") }},
 		{name: "the object a link to what is below etc", differs: differs, layers: [][]entry{{touched(regular("etc/passwd", "changed")), touched(hard(passwd, "etc/passwd")), touched(hard("usr/share/passwd", passwd))}},

@@ -2,7 +2,6 @@ package merge
 
 import (
 	"path"
-	"slices"
 	"strings"
 
 	"machine-pivot/internal/osimage/imagefault"
@@ -30,6 +29,7 @@ type link struct {
 	path, target string
 	to           *file // the file that stands for the link in the tree
 	had          *file // what the layer had at the target before the link; nil if nothing
+	later        *file // what it has there in the end, for a link that had nothing
 }
 
 // NewLayer returns a layer without entries.
@@ -106,8 +106,9 @@ func (l *Layer) AddFile(name string, uid, gid uint32, symlink bool) (set func(ob
 // another name, so it does not count as guessed.
 func (f *file) resolveTo(target *file) { f.object, f.link = target.object, target.link }
 
-// AddLink adds a hard link: to the file that its target is at this point of the layer, whatever has that name later. If
-// the layer has none yet, the link is resolved by Complete, or by the merge if its target is in a lower layer.
+// AddLink adds a hard link: to the file that its target is at this point, whatever has that name later, as where the layer
+// is extracted. That is the layer's file, or that of lower layers. Only if neither has one, a later entry of the layer is meant,
+// as ostree takes it.
 func (l *Layer) AddLink(name, target string, uid, gid uint32) error {
 	at, kept, err := placeOf(name)
 	if err != nil {
@@ -194,37 +195,24 @@ func errTwice(at string) error {
 	return imagefault.Damaged("/%s is a directory and a file in one layer", at)
 }
 
-// Complete resolves the hard links within the layer. Their targets may be later entries and
-// other hard links. Links into lower layers are left for the merge.
+// Complete resolves the hard links to what the layer had at their targets before them. Those to what lower layers or later
+// entries have are left for the merge, and so are links to these links.
 func (l *Layer) Complete() error {
-	unresolved := make(map[*file]*link, len(l.links))
-	for i := range l.links {
-		unresolved[l.links[i].to] = &l.links[i]
+	var others []link
+	open := map[*file]bool{} // the files of others
+	for _, k := range l.links {
+		if k.had != nil && !open[k.had] {
+			k.to.resolveTo(k.had)
+			continue
+		}
+		if k.had == nil {
+			k.later = l.find(k.target)
+			l.lower = l.lower || k.byPath() || k.later != nil
+		}
+		open[k.to] = true
+		others = append(others, k)
 	}
-	var elsewhere []link
-	targets := map[*file]string{} // of the links in elsewhere
-	for i := range l.links {
-		chain, end, err := l.follow(&l.links[i], unresolved)
-		if err != nil {
-			return err
-		}
-		// The end of a chain is a file of this layer, a link whose own target was found to be in
-		// a lower layer, or the name of a file in one.
-		target, below := targets[end]
-		if end == nil && len(chain) > 0 {
-			target, below = chain[len(chain)-1].target, true
-		}
-		for _, k := range chain {
-			delete(unresolved, k.to)
-			if !below {
-				k.to.resolveTo(end)
-				continue
-			}
-			k.target, targets[k.to] = target, target
-			elsewhere = append(elsewhere, *k)
-		}
-	}
-	l.links, l.lower = elsewhere, slices.ContainsFunc(elsewhere, link.byPath)
+	l.links = others
 	return nil
 }
 
@@ -240,26 +228,6 @@ func (l *Layer) OnlyOfOS() bool {
 		}
 	}
 	return true
-}
-
-// follow follows a chain of unresolved hard links. end is the target of the last one, or nil
-// if that is not in this layer.
-func (l *Layer) follow(k *link, unresolved map[*file]*link) (chain []*link, end *file, err error) {
-	seen := map[*link]bool{}
-	for ; k != nil && unresolved[k.to] == k; k = unresolved[end] {
-		if seen[k] {
-			return nil, nil, imagefault.Damaged("the hard link /%s leads to itself", k.path)
-		}
-		seen[k] = true
-		chain = append(chain, k)
-		if end = k.had; end == nil {
-			end = l.find(k.target)
-		}
-		if end == nil {
-			break
-		}
-	}
-	return chain, end, nil
 }
 
 // find returns the layer's file at a path, or nil.

@@ -48,8 +48,12 @@ func (o onto) add(l *Layer) error {
 	if err := o.dropForeign(l); err != nil {
 		return err
 	}
+	todo := make(map[*file]link, len(l.links))
 	for _, k := range l.links {
-		if err := o.resolve(k); err != nil {
+		todo[k.to] = k
+	}
+	for _, k := range l.links {
+		if err := o.resolve(k, todo); err != nil {
 			return err
 		}
 	}
@@ -77,15 +81,32 @@ func (o onto) dropForeign(l *Layer) error {
 	return nil
 }
 
-// resolve replaces a hard link by its target, which is a file of a lower layer or an object of
-// the base.
-func (o onto) resolve(k link) error {
-	target, err := o.findLower(k.target)
-	if err != nil {
-		return err
+// resolve replaces a hard link by its target (see AddLink), unless that is done. todo has the links of the layer that are
+// not resolved yet, by their files.
+func (o onto) resolve(k link, todo map[*file]link) (err error) {
+	if _, open := todo[k.to]; !open {
+		return nil
+	}
+	target := k.had
+	if target == nil {
+		if target, err = o.findLower(k.target); err != nil {
+			return err
+		}
+	}
+	if target == nil {
+		target = k.later
 	}
 	if target == nil {
 		return imagefault.Damaged("/%s is a hard link to /%s, which neither this layer nor a lower one has", k.path, k.target)
+	}
+	delete(todo, k.to)
+	if next, open := todo[target]; open {
+		if err := o.resolve(next, todo); err != nil {
+			return err
+		}
+	}
+	if target.object == (ostree.Checksum{}) {
+		return imagefault.Damaged("the hard link /%s leads to itself", k.path)
 	}
 	k.to.resolveTo(target)
 	return nil
