@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -251,18 +250,16 @@ func (r *Rollback) recordedIn(d ostree.Deployment) (*mcfile.Desired, error) {
 // closeFirstBootIn closes the first boot in a deployment that is to be the next boot. Otherwise that
 // deployment would pivot forward again once it is booted. The next boot does not change.
 func (r *Rollback) closeFirstBootIn(d ostree.Deployment) error {
-	file := filepath.Join(d.Path, mcfile.Path)
-	if _, err := os.Lstat(file); os.IsNotExist(err) {
-		return nil
+	if open, err := machine.OpenFirstBoot(d.Path); err != nil || open == "" {
+		return err
 	}
-	dir, err := hostfiles.OpenWritable(r.Host.Sysroot().Physical(), filepath.Dir(file))
+	dir, err := hostfiles.OpenWritable(r.Host.Sysroot().Physical(), filepath.Join(d.Path, "etc"))
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	file = filepath.Join(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), filepath.Base(file))
-	if err := hostfiles.Rename(r.Host.Disk, file, file+mcfile.ClosedSuffix); err != nil {
-		return fault.New(fault.CannotWrite, "cannot close the first boot of deployment %s: %w", d.ID(), err)
+	if err := machine.CloseFirstBoot(r.Host.Disk, fmt.Sprintf("/proc/self/fd/%d", dir.Fd())); err != nil {
+		return fmt.Errorf("cannot prepare deployment %s: %w", d.ID(), err)
 	}
 	return nil
 }

@@ -20,14 +20,10 @@ import (
 	"machine-pivot/pivot"
 )
 
-// EncapsulatedPath is where Ignition leaves the encapsulated MachineConfig. The first
-// boot is open as long as this file exists.
-const EncapsulatedPath = mcfile.Path
-
 // FirstBoot is one attempt at the first boot of a machine.
 type FirstBoot struct {
 	*machine.Machine
-	File     string // the encapsulated MachineConfig
+	File     string // the encapsulated MachineConfig: EncapsulatedPath, or another file
 	NoReboot bool   // commit, but do not reboot
 	Again    bool   // go forward although the first boot was completed, or given up, before
 }
@@ -65,9 +61,9 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 // isMachines reports whether a failure of this run is the machine's, as its first boot is not
 // over.
 func (b *FirstBoot) isMachines() bool {
-	open, err := b.Host.Has(EncapsulatedPath)
+	open, err := machine.OpenFirstBoot(b.Host.Root)
 	unsettled := []pivot.Phase{"", pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseInterrupted, pivot.PhaseFailed}
-	return !b.Again && (open || err != nil || slices.Contains(unsettled, b.Progress.Content.Phase))
+	return !b.Again && (open != "" || err != nil || slices.Contains(unsettled, b.Progress.Content.Phase))
 }
 
 // Off reports whether the administrator has switched the first boot off, and notes it in
@@ -107,7 +103,7 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 			defer func() { failure = b.orClosedAgain(failure) }()
 		}
 	}
-	b.Progress.Begin(pivot.StepRead, "reading "+b.File)
+	b.Progress.Begin(pivot.StepRead, "reading "+b.path())
 	ask, digest, err := b.read()
 	if errors.Is(err, fs.ErrNotExist) {
 		return b.endWithoutFile(ctx, err)
@@ -183,7 +179,8 @@ func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
 // read reads and validates the file. It returns what the file asks of the machine, and the file's
 // digest. The error reports all problems in it.
 func (b *FirstBoot) read() (ask pivot.Ask, digest string, err error) {
-	data, err := hostfiles.ReadSettings(b.Host.Root, b.File)
+	file := b.path()
+	data, err := hostfiles.ReadSettings(b.Host.Root, file)
 	if err != nil {
 		return ask, "", fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err).
 			WithHint("name a file that Ignition has left: by default it is " + EncapsulatedPath)
@@ -195,12 +192,15 @@ func (b *FirstBoot) read() (ask pivot.Ask, digest string, err error) {
 	}
 	desired, report := mcfile.Parse(data, facts)
 	if report.Failed() {
-		return ask, digest, report.Err("MachineConfig " + b.File)
+		return ask, digest, report.Err("MachineConfig " + file)
 	}
 	for _, p := range report {
 		b.Progress.Note(p.Text())
 	}
 	ask, err = b.Ask(desired)
+	if b.File == EncapsulatedPath {
+		ask.Inherits = b.handOn
+	}
 	ask.TakenBack = func(state pivot.State) bool { return b.takenBack(state, digest) }
 	ask.MachineConfig = pivot.MachineConfig{Name: desired.Name, Digest: hostfiles.Digest(digest)}
 	b.Report().MachineConfig = new(ask.MachineConfig)
@@ -229,12 +229,13 @@ func (b *FirstBoot) close(ctx context.Context, converger *pivot.Converger, plan 
 	}
 	b.Progress.Content.Error = nil
 	b.Progress.Content.Closed = &pivot.Closing{Deployment: state.Booted.ID(), Request: digest}
+	file := b.path()
 	if err := b.end(pivot.PhaseDone, state); err != nil {
 		return err
 	}
 	b.Report().EndChanged(machine.OutcomeClosed)
 	converger.Release(ctx) // again: power may have failed between the commit and its Release
-	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", b.File, b.File))
+	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", file, b.File))
 	return nil
 }
 
@@ -254,15 +255,6 @@ func (b *FirstBoot) end(phase pivot.Phase, state pivot.State) error {
 	if unrecorded != nil {
 		b.Progress.Announce(phase, state.BootID)
 		b.Progress.Note(fmt.Sprintf("warning: only %s records the end of this first boot: %v", mcfile.ClosedPath, unrecorded))
-	}
-	return nil
-}
-
-// moveAway renames the file, so that no program takes the first boot for open any more.
-func (b *FirstBoot) moveAway() error {
-	file := b.Host.Path(b.File)
-	if err := hostfiles.Rename(b.Host.Disk, file, file+mcfile.ClosedSuffix); err != nil {
-		return fault.New(fault.CannotWrite, "cannot close the first boot: %w", err)
 	}
 	return nil
 }

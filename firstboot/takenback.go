@@ -64,10 +64,10 @@ func (b *FirstBoot) hold(plan pivot.Plan) error {
 func (b *FirstBoot) reopen() (renamed bool, err error) {
 	before := b.Progress.Content
 	b.Progress.Content = pivot.JournalContent{Phase: pivot.PhaseIdle, History: before.History, Downloaded: before.Downloaded, Slot: before.Slot, Unproven: before.Unproven}
-	file := b.Host.Path(b.File)
-	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(b.Host.Path(b.path())); !errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
+	file := b.Host.Path(b.File)
 	if _, err := os.Lstat(file + mcfile.ClosedSuffix); errors.Is(err, fs.ErrNotExist) {
 		return false, nil // there never was a file: reading it returns the error
 	}

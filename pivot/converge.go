@@ -20,7 +20,10 @@ type Ask struct {
 	// Along are entries that the machine gets together with the changes, and that are no change by
 	// themselves: the record of the MachineConfig, the links of pivot's own units.
 	Along []hostfiles.File
-	Units enable.Units
+	// Inherits returns entries that the new deployment of a commit, which is in the repository, gets besides all that and
+	// changes by itself once it runs; nil if there are none. Nothing is judged by them.
+	Inherits func(commit string) ([]hostfiles.File, error)
+	Units    enable.Units
 	// MachineConfig is the one that requests all this; zero if none does.
 	MachineConfig MachineConfig
 	// Packages may have a source without a digest, which is then a tag.

@@ -132,6 +132,8 @@ type Transaction struct {
 	// Keep are the entries whose contents an attempt after a reboot could not read again.
 	// Their contents are kept until the transaction is done.
 	Keep []hostfiles.File
+	// Inherits returns what the new deployment of a commit gets besides the entries; nil if that is nothing. See Ask.
+	Inherits func(commit string) ([]hostfiles.File, error)
 	// Learn completes a plan with information that is only in the content of its image. It is
 	// called when the image is in the repository; nil is a no-op.
 	Learn func(Plan) (Plan, error)
@@ -233,6 +235,13 @@ func (t *Transaction) request(ctx context.Context, plan *Plan) (Request, error) 
 	}
 	if entries, err = plan.state.Etc.Carried.Carry(entries); err != nil {
 		return r, err
+	}
+	if t.Inherits != nil {
+		inherited, err := t.Inherits(r.Commit)
+		if err != nil {
+			return r, err
+		}
+		entries = append(entries, inherited...)
 	}
 	r.Kargs, r.Entries, r.Units = plan.Kargs.Final, entries, t.unitsOf(*plan)
 	r.Packages, r.Repository = plan.target.Packages, t.repository(plan.target.Packages.Source)

@@ -123,17 +123,18 @@ func TestDamagedState(t *testing.T) {
 	}
 	huge := fmt.Sprintf(`{"format":1,"x":"%s"}`, strings.Repeat("x", 33<<20))
 	for file, commands := range map[string][]string{
-		"/var/lib/pivot/journal.json":                    {"status", "verify", "plot", "rollback", "apply " + set, "rebase --append-karg a", "confirm", "trial", "release-slot --retry-for 0s"},
-		"/run/pivot/status.json":                         {"status", "wait --timeout 1s"},
-		mcfile.RecordPath:                                {"apply " + set, "apply --repair", "apply --dry-run " + set},
-		"/etc/pivot/live.json":                           {"apply --finish", "apply " + set, "rollback"},
-		projection.ManifestPath:                          {"apply " + set, "project"},
-		projection.RecordPath:                            {"project"},
-		mcfile.LeftOutPath:                               {"status"},
-		disruption.RulesPath:                             {"apply --dry-run " + set},
-		kargs.PolicyPath:                                 {"apply --dry-run " + set, "rebase --append-karg a"},
-		kargs.LegacyPath:                                 {"rebase --append-karg a"},
-		"/etc/ignition-machine-config-encapsulated.json": {"plan", "firstboot"},
+		"/var/lib/pivot/journal.json": {"status", "verify", "plot", "rollback", "apply " + set, "rebase --append-karg a", "confirm", "trial", "release-slot --retry-for 0s"},
+		"/run/pivot/status.json":      {"status", "wait --timeout 1s"},
+		mcfile.RecordPath:             {"apply " + set, "apply --repair", "apply --dry-run " + set},
+		"/etc/pivot/live.json":        {"apply --finish", "apply " + set, "rollback"},
+		projection.ManifestPath:       {"apply " + set, "project"},
+		projection.RecordPath:         {"project"},
+		mcfile.LeftOutPath:            {"status"},
+		disruption.RulesPath:          {"apply --dry-run " + set},
+		kargs.PolicyPath:              {"apply --dry-run " + set, "rebase --append-karg a"},
+		kargs.LegacyPath:              {"rebase --append-karg a"},
+		mcfile.Path:                   {"plan", "firstboot"},
+		mcfile.CommittedPath:          {"plan", "firstboot"},
 	} {
 		path := h.Path(file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +12,7 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/printable"
 	"machine-pivot/pivot"
 )
@@ -74,7 +72,7 @@ func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string
 		return rebase.Plan(cmd.Context(), day2.Prepared{})
 	}
 	boot := firstboot.FirstBoot{Machine: rebase.Machine, File: file}
-	if _, err := os.Stat(boot.Host.Path(file)); errors.Is(err, fs.ErrNotExist) && !cmd.Flags().Changed("machineconfig-file") {
+	if open, err := machine.OpenFirstBoot(boot.Host.Root); err == nil && open == "" && !cmd.Flags().Changed("machineconfig-file") {
 		return pivot.Plan{}, fault.New(fault.Usage, "nothing to plan: no first boot waits here (there is no %s), and nothing is asked for", file).
 			WithHint("give an IMAGE, --append-karg, --delete-karg, --cpuset, --kernel-type or --extension, as to rebase, or a --machineconfig-file")
 	}

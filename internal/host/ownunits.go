@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path"
 	"strings"
 
@@ -33,19 +34,30 @@ func (h *Host) Enablement(link, does string) (hostfiles.File, error) {
 // WillHaveUnit reports whether the system of a commit in the repository will have one of
 // pivot's units: from the commit, or from this system's /etc, which is merged.
 func (h *Host) WillHaveUnit(unit, commit string) (bool, error) {
+	_, has, err := h.NextUnit(unit, commit)
+	return has, err
+}
+
+// NextUnit is WillHaveUnit with the unit's text, which is empty for a unit that is masked.
+func (h *Host) NextUnit(unit, commit string) (text []byte, has bool, err error) {
 	if here, err := h.Has(UnitInEtc(unit)); err != nil || here {
-		return here, err
+		text, err := os.ReadFile(h.Path(UnitInEtc(unit)))
+		if errors.Is(err, fs.ErrNotExist) { // a link that leads nowhere from here
+			err = nil
+		}
+		return text, here, err
 	}
 	c, err := ostree.ParseChecksum(commit)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	repo, err := h.ReadRepo()
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
-	if _, err = repo.ReadFile(c, strings.TrimPrefix(UnitInImage(unit), "/")); errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+	text, err = repo.ReadFile(c, strings.TrimPrefix(UnitInImage(unit), "/"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
 	}
-	return err == nil, err
+	return text, err == nil, err
 }

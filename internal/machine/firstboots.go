@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/retry"
 )
 
@@ -26,7 +25,7 @@ func (m *Machine) AwaitOthers(ctx context.Context) error {
 // checkOthers returns an error if what ends the first boots of others has not ended. A system that has not started has
 // no ID yet and gets one at its start, as the next one does; and it runs nothing that ends Ignition's first boot.
 func (m *Machine) checkOthers() error {
-	open, err := m.Host.Has(mcfile.Path)
+	open, err := m.firstBootOpen()
 	if err == nil {
 		err = m.Host.CheckIgnitionEnded(open)
 	}

@@ -12,7 +12,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostimages"
-	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/retry"
 	"machine-pivot/internal/settings"
@@ -102,9 +101,9 @@ func (m *Machine) OpenToChange(ctx context.Context) error {
 // RequireClosedFirstBoot returns an error if the first boot is still open. what is the action
 // that is refused, as VERB OBJECT.
 func (m *Machine) RequireClosedFirstBoot(what string) error {
-	open, err := m.Host.Has(mcfile.Path)
-	if open {
-		err = fault.New(fault.Refused, "cannot %s: the first boot is not over, %s is there", what, mcfile.Path).
+	open, err := OpenFirstBoot(m.Host.Root)
+	if open != "" {
+		err = fault.New(fault.Refused, "cannot %s: the first boot is not over, %s is there", what, open).
 			WithHint("complete it first: pivot firstboot")
 	}
 	return err

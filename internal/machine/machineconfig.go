@@ -57,7 +57,7 @@ func (m *Machine) nameConfigs(s *status.Status, journal pivot.JournalContent) {
 	}
 	current, path, err := machineConfigAt(m.Host.Root, mcfile.CurrentPaths()...)
 	note(err)
-	desired, _, err := machineConfigAt(m.Host.Root, mcfile.Path)
+	desired, _, err := machineConfigAt(m.Host.Root, mcfile.OpenPaths()...)
 	note(err)
 	if asked := journal.Target.MachineConfig; desired == nil && asked != (pivot.MachineConfig{}) {
 		desired = &asked

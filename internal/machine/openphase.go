@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 	systemdunits "machine-pivot/systemd-units"
@@ -16,7 +15,7 @@ import (
 // whatever the last run has left; and it is applying as long as the unit goes on, also between two
 // tries. What is committed or on trial goes on without the unit.
 func (m *Machine) correctOpenPhase(ctx context.Context, s *status.Status) {
-	open, err := m.Host.Has(mcfile.Path)
+	open, err := m.firstBootOpen()
 	services := m.Services()
 	if err != nil || !open || services == nil {
 		return

@@ -20,9 +20,14 @@ import (
 )
 
 const (
-	// Path is where Ignition writes the encapsulated MachineConfig. The first boot is open as long
-	// as this file exists.
+	// Path is where Ignition writes the encapsulated MachineConfig. Others take its absence for the end of the first boot,
+	// as the machine-config operator promises: NetworkManager-clean-initrd-state.service among them.
 	Path = "/etc/ignition-machine-config-encapsulated.json"
+	// CommittedPath is where the deployment has it that a first boot has committed, until that first boot is closed. It is
+	// pivot's own.
+	CommittedPath = Path + ".committed"
+	// OpenGlob matches both in the condition of a unit.
+	OpenGlob = Path + "{,.committed}"
 	// ClosedSuffix is appended to the file's name when the first boot is closed.
 	ClosedSuffix = ".bak"
 	ClosedPath   = Path + ClosedSuffix
@@ -30,6 +35,10 @@ const (
 	// Source: pkg/daemon/constants of the machine-config operator.
 	DaemonPath = "/etc/machine-config-daemon/currentconfig"
 )
+
+// OpenPaths returns the paths of the encapsulated MachineConfig while its first boot is open. The first file that exists
+// counts.
+func OpenPaths() []string { return []string{Path, CommittedPath} }
 
 // CurrentPaths returns the paths at which a system has its MachineConfig. The first file that exists
 // is the newest.

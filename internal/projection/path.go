@@ -35,7 +35,8 @@ func refused() []refusedPlace {
 		rpm     = "it is the package manager's"
 	)
 	return []refusedPlace{
-		{"/etc/ignition-machine-config-encapsulated.json", request}, {"/etc/ignition-machine-config-encapsulated.json.bak", request},
+		{"/etc/ignition-machine-config-encapsulated.json", request}, {"/etc/ignition-machine-config-encapsulated.json.committed", request},
+		{"/etc/ignition-machine-config-encapsulated.json.bak", request},
 		{OwnDir, ours}, {"/var/lib/pivot", ours}, {"/var/cache/pivot", ours},
 		{"/var/lib/containers", storage}, {"/var/lib/docker", storage},
 		{"/var/lib/rpm", rpm}, {"/var/lib/rpm-ostree", rpm},

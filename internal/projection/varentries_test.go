@@ -24,7 +24,7 @@ func TestCanonical(t *testing.T) {
 		"/boot/x": "!it is the boot loader's", "/sysroot/x": "!it is the boot loader's", "/run/x": "!it is in memory", "/var/run/x": "!it is in memory",
 		"/tmp/x": "!what is in it is temporary", "/var/tmp/x": "!what is in it is temporary", "/proc/x": "!it is the kernel's", "/dev/x": "!it is the kernel's",
 		"/var/lib/containers/storage/x": "!it is a store of container images", "/var/lib/rpm/x": "!it is the package manager's",
-		"/etc/ignition-machine-config-encapsulated.json": "!it is what asks for the first boot", "/etc/ignition-machine-config-encapsulated.json.bak": "!it is what asks for the first boot",
+		"/etc/ignition-machine-config-encapsulated.json": "!it is what asks for the first boot", "/etc/ignition-machine-config-encapsulated.json.committed": "!it is what asks for the first boot", "/etc/ignition-machine-config-encapsulated.json.bak": "!it is what asks for the first boot",
 		"/etc": "!entries are below /etc and /var, or below what is linked there: /home, /mnt", "/var": "!entries are below", "/": "!entries are below", "/data/x": "!entries are below", "/etcetera": "!entries are below",
 		"/var/../etc/x": "!as it would be written", "var/x": "!as it would be written", "/var/x/": "!as it would be written",
 	} {

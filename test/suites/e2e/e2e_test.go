@@ -163,7 +163,7 @@ func alone(t *testing.T, world *lab.Lab) *lab.Lab {
 // pinning files, so that pivot must add them to /etc. The disk has RHCOS's layout.
 func mainJob(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
-	m := provisioned(t, l, want, lab.Setup{Layout: redHat(t)})
+	m := provisioned(t, l, want, lab.Setup{Layout: redHat(t), Files: readsSignal()})
 	expectInOldSystem(t, l, m, true)
 	var story, proof lab.Story // as in the demonstration
 	first := boot(t, m, vm.BootOptions{OnLine: story.Line})
@@ -174,8 +174,26 @@ func mainJob(t *testing.T, l *lab.Lab) {
 	if err := lab.CheckStories(&story, &proof); err != nil {
 		t.Error(err)
 	}
+	if first.Said(isOver) || !second.Said(isOver) {
+		t.Errorf("others take the first boot for over: in the old system %v, in the new one %v", first.Said(isOver), second.Said(isOver))
+	}
 	expectProven(t, m, want)
 	takenBack(t, l, m)
+}
+
+// isOver is what another program says that takes the absence of a file for the end of the first boot.
+const isOver = "@@the first boot is over"
+
+// readsSignal returns the unit of that program, which runs before the network as
+// NetworkManager-clean-initrd-state.service of the machine-config operator does.
+func readsSignal() []vm.TreeFile {
+	const dir, unit = "/etc/systemd/system/", "reads-signal.service"
+	text := "[Unit]\nConditionPathExists=!" + firstboot.EncapsulatedPath + "\nWants=network-pre.target\nBefore=network-pre.target\n" +
+		"[Service]\nType=oneshot\nExecStart=/bin/echo '" + isOver + "'\nStandardOutput=journal+console\n"
+	return []vm.TreeFile{
+		{Path: dir + unit, Mode: 0o644, Content: []byte(text)},
+		{Path: dir + "multi-user.target.wants/" + unit, Symlink: "../" + unit},
+	}
 }
 
 func alreadyAtTarget(t *testing.T, l *lab.Lab) {
@@ -478,7 +496,7 @@ func provisioned(t *testing.T, l *lab.Lab, want lab.Want, s lab.Setup) *vm.Machi
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Files = files
+	s.Files = append(files, s.Files...)
 	return machineWith(t, l, s)
 }
 

@@ -25,6 +25,8 @@ func TestFirstBootConditions(t *testing.T) {
 		starts        bool
 	}{
 		{"ostree", "root=LABEL=root ostree=/ostree/boot.1/x", []string{"ostree-booted", "asked"}, true},
+		{"ostree, committed", "root=LABEL=root", []string{"ostree-booted", "asked.committed"}, true},
+		{"ostree, closed", "root=LABEL=root", []string{"ostree-booted", "asked.bak"}, false},
 		{"ostree, nothing asked", "root=LABEL=root", []string{"ostree-booted"}, false},
 		{"composefs backend", "root=LABEL=root composefs=5e8a0bbb", []string{"asked"}, true},
 		{"composefs backend, fs-verity optional", "composefs=?5e8a0bbb quiet", []string{"asked"}, true},

@@ -12,9 +12,12 @@ import (
 	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
+	systemdunits "machine-pivot/systemd-units"
 )
 
 // newGuarded is newTried for a machine with the setting fallback=auto, whose boot loader starts an
@@ -24,7 +27,9 @@ func newGuarded(t *testing.T) *tried {
 	h := newTried(t)
 	h.oneShot()
 	h.Write(settings.Path, []byte("fallback=auto\n"))
-	h.Write("/etc/systemd/system/pivot-firstboot.service", []byte("[Service]\n"))
+	unit, err := systemdunits.Files.ReadFile(systemdunits.FirstBoot)
+	must(t, err)
+	h.Write(host.UnitInEtc(systemdunits.FirstBoot), unit)
 	ask(t, h.Host)
 	return h
 }
@@ -127,13 +132,13 @@ func TestFallbackComesUpAsTheDefault(t *testing.T) {
 			if unit {
 				must(t, h.conduct())
 			} else {
-				asked, err := os.ReadFile(h.Path(firstboot.EncapsulatedPath))
+				asked, err := os.ReadFile(h.Path(mcfile.CommittedPath))
 				must(t, err)
-				h.Write(firstboot.EncapsulatedPath, []byte("{"))
+				h.Write(mcfile.CommittedPath, []byte("{"))
 				if err := h.bootGuarded(); fault.KindOf(err) != fault.BadInput {
 					t.Errorf("a first boot that fails: %v", err)
 				}
-				h.Write(firstboot.EncapsulatedPath, asked)
+				h.Write(mcfile.CommittedPath, asked)
 			}
 			h.expect("A B", pivot.PhaseCommitted, true)
 			must(t, h.bootGuarded())

@@ -27,7 +27,7 @@ say system < <(. /etc/os-release && echo "$PRETTY_NAME, ${OSTREE_VERSION:-$VERSI
 say cmdline </proc/cmdline
 say deployment <<<"${deployment##*/}"
 say origin <"$deployment.origin"
-say open < <(ls $encapsulated 2>/dev/null)
+say open < <(ls $encapsulated $encapsulated.committed 2>/dev/null)
 say closed < <(ls $encapsulated.bak 2>/dev/null)
 say unit < <(systemctl show -P Result pivot-firstboot.service)
 say status < <($pivot status -o json 2>&1)

@@ -77,26 +77,31 @@ func put(root string, f hostfiles.File) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		if err := remove(path); err != nil {
 			return err
 		}
 		return os.Symlink(f.Target, path)
 	case hostfiles.KindAbsent:
-		return os.Remove(path)
+		return remove(path)
 	case hostfiles.KindDefault:
 		content, err := os.ReadFile(filepath.Join(root, "usr", f.Path))
 		if err == nil {
 			return os.WriteFile(path, content, 0o644)
 		}
-		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
-			return err
-		}
-		return nil
+		return remove(path)
 	}
 	if err := writeAll(map[string]string{path: string(f.Content)}); err != nil {
 		return err
 	}
 	return errors.Join(own(path, f), os.Chmod(path, f.Mode))
+}
+
+// remove removes what there may be at a path.
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return nil
 }
 
 // own sets the owner of an entry. It does nothing unless it runs as root.

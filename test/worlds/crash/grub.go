@@ -25,10 +25,7 @@ func Guarded(dead int) Variant {
 
 // guardedEtc returns what a first boot with a fallback needs in /etc.
 func guardedEtc() []hostfiles.File {
-	return []hostfiles.File{
-		hostfiles.NewFile(settings.Path, 0o644, []byte("fallback=auto\n")),
-		hostfiles.NewFile("/etc/systemd/system/pivot-firstboot.service", 0o644, nil),
-	}
+	return []hostfiles.File{hostfiles.NewFile(settings.Path, 0o644, []byte("fallback=auto\n"))}
 }
 
 // Files of this GRUB.

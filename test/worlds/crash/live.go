@@ -9,6 +9,8 @@ import (
 
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machine"
+	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
@@ -20,6 +22,7 @@ const maxStarts = 10
 // broken:
 //
 //   - each boot starts the old system, unchanged, or the new one, complete;
+//   - others take the first boot for open in the old system only;
 //   - the secret is never readable by others than root;
 //   - each crash of the machine costs at most one additional boot;
 //   - the first boot is closed on the new system, which is the default, with the journal in phase done;
@@ -189,8 +192,28 @@ func (m *Machine) whole(root string) error {
 			return fmt.Errorf("a stray file beside %s: %v", path, entries)
 		}
 	}
+	if err := m.wholeRequest(root, isB); err != nil {
+		return err
+	}
 	if local, err := os.ReadFile(root + "/etc/local"); err != nil || len(local) == 0 {
 		return fmt.Errorf("the machine's own change in /etc is lost (%v)", err)
+	}
+	return nil
+}
+
+// wholeRequest checks which files of the first boot a deployment has: the old one the encapsulated MachineConfig, or the
+// closed one, and the new one never under the name whose absence others take for the end of the first boot.
+func (m *Machine) wholeRequest(root string, isB bool) error {
+	if m.trial != nil || m.applying != nil {
+		return nil
+	}
+	has := func(path string) bool {
+		_, err := os.Stat(root + path)
+		return err == nil
+	}
+	open, closed, committed := has(mcfile.Path), has(mcfile.ClosedPath), has(mcfile.CommittedPath)
+	if isB && (open || !closed && !committed) || !isB && (committed || !open && !closed) {
+		return fmt.Errorf("the deployment has the file of an open first boot: %v, of a committed one: %v, of a closed one: %v", open, committed, closed)
 	}
 	return nil
 }
@@ -236,8 +259,8 @@ func (m *Machine) arrived() error {
 	if !m.runs(commitB) {
 		return errors.New("stranded: the program is content with the old system")
 	}
-	if _, err := os.Stat(m.root + firstboot.EncapsulatedPath); err == nil {
-		return errors.New("the first boot is not closed")
+	if open, err := machine.OpenFirstBoot(m.root); err != nil || open != "" {
+		return fmt.Errorf("the first boot is not closed: there is %s, %w", open, err)
 	}
 	r, err := pivot.JournalIn(m.root).Load()
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"machine-pivot/internal/status"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
+	systemdunits "machine-pivot/systemd-units"
 )
 
 // Machine is the simulated machine. It boots system A and is to become system B.
@@ -100,8 +101,13 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 	for _, change := range variants {
 		change(m)
 	}
+	unit, err := systemdunits.Files.ReadFile(systemdunits.FirstBoot)
+	if err != nil {
+		return nil, err
+	}
 	etc := []hostfiles.File{
 		hostfiles.NewFile(firstboot.EncapsulatedPath, 0o600, m.encapsulated()),
+		hostfiles.NewFile(host.UnitInEtc(systemdunits.FirstBoot), 0o644, unit),
 		hostfiles.NewFile("/etc/local", 0o644, []byte("a change of this machine\n")),
 	}
 	switch {
@@ -110,15 +116,15 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 		if err != nil {
 			return nil, err
 		}
-		etc = append(etc[1:], before...)
+		etc = append(etc[2:], before...)
 	case m.trial != nil:
-		etc = append(etc[1:], m.trial.etc()...)
+		etc = append(etc[2:], m.trial.etc()...)
 	case m.applying != nil:
 		settled, err := m.etcOfA()
 		if err != nil {
 			return nil, err
 		}
-		etc = append(etc[1:], settled...)
+		etc = append(etc[2:], settled...)
 	}
 	if m.guarded {
 		etc = append(etc, guardedEtc()...)
