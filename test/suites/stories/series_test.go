@@ -3,12 +3,14 @@ package stories_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"machine-pivot/day2"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/test/worlds/hostdir"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/rpmostree"
@@ -69,6 +71,49 @@ func TestManyUpdates(t *testing.T) {
 				t.Errorf("after each update there are %d refs and %d commits:\n%s", refs, objects, strings.Join(images(h), "\n"))
 			}
 		})
+	}
+}
+
+// TestPartsThenOthers (D242): nothing is left of an image of which parts were fetched, once another program has replaced it
+// and removed the refs that it knows.
+func TestPartsThenOthers(t *testing.T) {
+	h := hostdir.New(t)
+	random := rand.NewChaCha8([32]byte{})
+	var files []oscontainer.Entry
+	for n := range 20 {
+		content := make([]byte, 16<<10)
+		_, _ = random.Read(content)
+		files = append(files, oscontainer.File(fmt.Sprint("usr/share/large/", n), string(content)))
+	}
+	for n := range 2 {
+		h.Image = h.Push(h.NativeImage(oscontainer.WithCompression(oscontainer.ZstdChunked), oscontainer.WithDerived(files...)))
+		served := h.Registry.BytesServed()
+		r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
+		if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+			t.Fatalf("update %d: changed %v, %v", n, changed, err)
+		}
+		if served = h.Registry.BytesServed() - served; n > 0 && served > 100<<10 {
+			t.Errorf("it was fetched whole: %d bytes", served)
+		}
+		h.Boot()
+		files[n] = oscontainer.File(fmt.Sprint("usr/share/large/", n), "changed")
+	}
+	for _, argument := range []string{"a=1", "a=2"} {
+		_, err := h.Run(t.Context(), "ostree", "admin", "deploy", "--os=os", "--karg=root=LABEL=root", "--karg="+argument, h.Commit) // their base
+		must(t, err)
+		h.Boot()
+	}
+	repo, err := ostree.OpenRepo(h.Sysroot().RepoPath())
+	must(t, err)
+	for _, ref := range h.Refs() {
+		if strings.HasPrefix(ref, "ostree/container/") { // as bootc and rpm-ostree do
+			must(t, repo.DeleteRef(ref))
+		}
+	}
+	_, err = h.Run(t.Context(), "ostree", "admin", "cleanup", "--sysroot="+h.Sysroot().Physical())
+	must(t, err)
+	if n := commits(t, h); n != 1 {
+		t.Errorf("%d commits are left, want the deployed one; refs %q", n, h.Refs())
 	}
 }
 
