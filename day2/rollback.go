@@ -38,17 +38,25 @@ func (r *Rollback) Run(ctx context.Context) error { return end(ctx, r.Machine, r
 
 // Foresee returns the deployment that Run would make the next boot, and whether it is the running one. It writes nothing.
 func (r *Rollback) Foresee(ctx context.Context) (to pivot.Deployment, stays bool, err error) {
-	if err := r.Open(); err != nil {
-		return to, false, err
+	to, stays, previous, err := r.Leads()
+	if err == nil {
+		err = r.boots().CheckTo(ctx, previous.DeploymentRef)
 	}
-	_, stays, previous, err := r.find()
-	if err != nil {
-		return to, stays, err
+	return to, stays, err
+}
+
+// Leads is Foresee without a look at whether a program of this host can do it.
+func (r *Rollback) Leads() (to pivot.Deployment, stays bool, previous ostree.Deployment, err error) {
+	if err = r.Open(); err == nil {
+		err = conductor(r.Machine).CheckChange()
 	}
-	if to, err = r.Host.Deployment(previous); err != nil {
-		return to, stays, err
+	if err == nil {
+		_, stays, previous, err = r.find()
 	}
-	return to, stays, r.boots().CheckTo(ctx, previous.DeploymentRef)
+	if err == nil {
+		to, err = r.Host.Deployment(previous)
+	}
+	return to, stays, previous, err
 }
 
 // find finds the deployment to roll back to, which is the running one if that stays.

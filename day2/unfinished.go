@@ -48,9 +48,13 @@ func (Unfinished) Trial(m *machine.Machine, s *status.Status) (there bool, err e
 	s.Phase, s.Error = journal.Phase, journal.Error
 	switch state {
 	case pivot.TrialWaits:
-		s.Notes = append(s.Notes, "the new system is tried once: by the reboot that pivot asks for, not by another one; the same command does that again")
+		s.Notes = append(s.Notes, "the new system is tried once: by the reboot that pivot asks for, not by another one")
+		s.Next = "run the same command again"
 	case pivot.TrialRuns:
-		s.Notes = append(s.Notes, "this system is on trial: pivot confirm keeps it, a reboot goes back")
+		s.Notes = append(s.Notes, "this system is on trial: a reboot goes back")
+		if journal.Trial.Confirm != pivot.ConfirmAuto {
+			s.Next = "pivot confirm keeps this system"
+		}
 	case pivot.TrialProves:
 		s.Notes = append(s.Notes, "this system was booted once: its first boot keeps it as soon as it is proven, a reboot before that goes back")
 	case pivot.TrialKept:

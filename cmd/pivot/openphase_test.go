@@ -54,8 +54,8 @@ func TestGaveUp(t *testing.T) {
 	}
 	expect("ActiveState=activating\nSubState=auto-restart", "applying", "pivot-firstboot.service tries again", 0)
 	expect(queued, "applying", "tries again", 0)
-	expect(failed, "failed", "to try again: systemctl restart pivot-firstboot.service\n", 3)
-	expect("ActiveState=failed\nResult=start-limit-hit", "failed", "to try again: systemctl reset-failed pivot-firstboot.service, then systemctl restart", 3)
+	expect(failed, "failed", "\nnext     systemctl restart pivot-firstboot.service\n", 3)
+	expect("ActiveState=failed\nResult=start-limit-hit", "failed", "\nnext     systemctl reset-failed pivot-firstboot.service, then systemctl restart", 3)
 	if out, status := pivot("wait", "--timeout", "5m"); status != 3 {
 		t.Errorf("wait: exit status %d: %s", status, out)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/day2"
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/machine"
@@ -38,6 +39,10 @@ func statusCommand() *cobra.Command {
 			s, err := m.Status(cmd.Context())
 			if err != nil {
 				return err
+			}
+			rollback := day2.Rollback{Machine: m}
+			if to, _, _, err := rollback.Leads(); err == nil { // otherwise it leads nowhere
+				s.Rollback = &to
 			}
 			err = out.Write(cmd.OutOrStdout(), s, func(w io.Writer) { printStatus(w, s) })
 			if err == nil && exitCode && ended(s.Phase) {
@@ -116,10 +121,24 @@ func printStatus(w io.Writer, s status.Status) {
 	} else if s.Failed() {
 		printFailure(line, *s.LastCommand.Error)
 	}
+	if s.Next != "" {
+		line("next", "%s", s.Next)
+	}
+	if s.Rollback != nil {
+		line("rollback", "to %s", rollbackText(s))
+	}
 	printSteps(w, s.Phases)
 	for _, a := range s.History {
 		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), imageText(a.Image, "(the image was kept)"))
 	}
+}
+
+// rollbackText returns where a rollback leads.
+func rollbackText(s status.Status) string {
+	if s.Booted != nil && s.Rollback.ID() == s.Booted.ID() {
+		return "this system, which stays"
+	}
+	return deploymentText(*s.Rollback)
 }
 
 // trialText returns who confirms a trial, and by when.

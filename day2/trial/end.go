@@ -19,20 +19,37 @@ func (c *Conductor) Settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if state == pivot.TrialProves {
-		return pivot.NotProven()
+	if state != pivot.TrialProves {
+		err = c.forgetUnproven()
 	}
-	if err := c.forgetUnproven(); err != nil {
+	if err == nil {
+		err = c.refusal(state)
+	}
+	if err != nil || pivot.Decide(c.Progress.Content, pivot.Facts{Trial: state}).Action != pivot.ActionSettle {
 		return err
 	}
-	switch pivot.Decide(c.Progress.Content, pivot.Facts{Trial: state}).Action {
-	case pivot.ActionTrial:
+	if state == pivot.TrialOver {
+		return c.close(ctx)
+	}
+	return c.replace(ctx, c.Progress.Content.Trial)
+}
+
+// CheckChange returns the error with which Settle refuses a change, if it does. It writes nothing.
+func (c *Conductor) CheckChange() error {
+	state, _, err := c.judge()
+	if err == nil {
+		err = c.refusal(state)
+	}
+	return err
+}
+
+// refusal returns an error if nothing may change the machine in a state of its trial.
+func (c *Conductor) refusal(state pivot.TrialState) error {
+	switch {
+	case state == pivot.TrialProves:
+		return pivot.NotProven()
+	case pivot.Decide(c.Progress.Content, pivot.Facts{Trial: state}).Action == pivot.ActionTrial:
 		return pivot.OnTrial()
-	case pivot.ActionSettle:
-		if state == pivot.TrialOver {
-			return c.close(ctx)
-		}
-		return c.replace(ctx, c.Progress.Content.Trial)
 	}
 	return nil
 }

@@ -13,26 +13,27 @@ import (
 // correctOpenPhase corrects the phase of a first boot that is open by what systemd does with its
 // unit. The phase is failed once the unit has failed, because nothing starts it again in this boot,
 // whatever the last run has left; and it is applying as long as the unit goes on, also between two
-// tries. What is committed or on trial goes on without the unit.
-func (m *Machine) correctOpenPhase(ctx context.Context, s *status.Status) {
+// tries. What is committed or on trial goes on without the unit. It returns whether a first boot is open, and whether
+// its unit goes on.
+func (m *Machine) correctOpenPhase(ctx context.Context, s *status.Status) (open, goesOn bool) {
 	open, err := m.firstBootOpen()
 	services := m.Services()
 	if err != nil || !open || services == nil {
-		return
+		return open, false
 	}
 	unit, err := services.State(ctx, systemdunits.FirstBoot)
 	if err != nil {
-		return // the phase of the last run is all that is known
+		return open, false // the phase of the last run is all that is known
 	}
-	goesOn := unit.Queued || unit.Active == "activating" || unit.Active == "active"
+	goesOn = unit.Queued || unit.Active == "activating" || unit.Active == "active"
 	switch {
 	case unit.Active == "failed" && slices.Contains([]pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseInterrupted}, s.Phase):
 		s.Phase = pivot.PhaseFailed
-		again := "systemctl restart " + systemdunits.FirstBoot
+		s.Next = "systemctl restart " + systemdunits.FirstBoot
 		if unit.Result == "start-limit-hit" {
-			again = "systemctl reset-failed " + systemdunits.FirstBoot + ", then " + again
+			s.Next = "systemctl reset-failed " + systemdunits.FirstBoot + ", then " + s.Next
 		}
-		s.Notes = append(s.Notes, fmt.Sprintf("%s has given up (%s); to try again: %s", systemdunits.FirstBoot, unit.Result, again))
+		s.Notes = append(s.Notes, fmt.Sprintf("%s has given up (%s)", systemdunits.FirstBoot, unit.Result))
 		if s.Error == nil {
 			s.Error = &pivot.Failure{
 				Message: fmt.Sprintf("%s ended without a word of its own: %s", systemdunits.FirstBoot, unit.Result), Hint: "journalctl -u " + systemdunits.FirstBoot,
@@ -42,4 +43,5 @@ func (m *Machine) correctOpenPhase(ctx context.Context, s *status.Status) {
 		s.Phase = pivot.PhaseApplying
 		s.Notes = append(s.Notes, "the last try failed; "+systemdunits.FirstBoot+" tries again")
 	}
+	return open, goesOn
 }

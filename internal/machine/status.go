@@ -19,7 +19,8 @@ import (
 func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 	s, err := m.statusOfRun(ctx)
 	if err == nil {
-		m.correctOpenPhase(ctx, &s)
+		open, goesOn := m.correctOpenPhase(ctx, &s)
+		s.Next = nextStep(s, open, goesOn)
 		m.noteWatchdog(&s)
 	}
 	return s, err
@@ -102,7 +103,7 @@ func (m *Machine) correctPhase(s *status.Status, state pivot.State) {
 		s.Phase = pivot.PhaseDone
 	case s.Phase == pivot.PhaseUndone:
 		undone("somebody went back to this system", state)
-		s.Notes = append(s.Notes, GoForward)
+		s.Next = goForward
 	case s.Phase == pivot.PhaseCommitted && newBoot && cameUp(state, s.Target):
 		s.Phase = pivot.PhaseDone
 		s.Notes = append(s.Notes, "this boot came up with what was committed, and has been changed since: "+strings.Join(pivot.Prove(state, s.Target), "; "))
@@ -131,8 +132,11 @@ func cameUp(state pivot.State, target pivot.Target) bool {
 	})
 }
 
-// GoForward is the remedy for a host that was rolled back after its first boot.
-const GoForward = "to go forward: pivot firstboot --again; or boot the other deployment, if it is still there"
+// The remedy for a host that was rolled back after its first boot.
+const (
+	goForward = "pivot firstboot --again; or boot the other deployment, if it is still there"
+	GoForward = "to go forward: " + goForward
+)
 
 // describeUnexpected describes a default deployment that is not the one that pivot committed.
 func describeUnexpected(d pivot.Deployment) string {

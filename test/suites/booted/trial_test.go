@@ -62,7 +62,7 @@ func TestTrial(t *testing.T) {
 	expect("cat /proc/sys/kernel/random/boot_id; pivot rollback", 78, "00000002-", "the system that runs is on trial")
 	expect("pivot confirm", 69, `check "test -e /run/ready" fails`, "the trial goes on")
 	expect("pivot trial & sleep 1; pivot status; touch /run/ready; pivot confirm && wait $! && pivot verify && pivot status", 0,
-		"phase    trial", "trial    1000000h0m0s from the start of the kernel, confirmed by pivot confirm", "pivot confirm keeps it", "phase    done")
+		"phase    trial", "trial    1000000h0m0s from the start of the kernel, confirmed by pivot confirm", "pivot confirm keeps this system", "phase    done")
 	expect("pivot rebase --try=1s --check false --append-karg bad=1", 0, "rebooting into the system on trial")
 	expect("cat /proc/cmdline; pivot trial", 0, "bad=1", `the new system has failed its trial of 1s: check "false" fails`, "rebooting into the old system")
 	expect("cat /proc/sys/kernel/random/boot_id /proc/cmdline; pivot status --exit-code", 3, "00000004-", "phase    failed", `check "false" fails`)

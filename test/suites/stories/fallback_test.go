@@ -79,6 +79,10 @@ func TestFallbackOfFirstBoot(t *testing.T) {
 	if err := h.confirm(); fault.KindOf(err) != fault.Refused {
 		t.Errorf("confirmed by hand: %v", err)
 	}
+	rollback := day2.Rollback{Machine: h.newMachine()}
+	if _, _, err := rollback.Foresee(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "not proven by its first boot yet") {
+		t.Errorf("where a rollback leads: %v", err)
+	}
 	must(t, h.bootGuarded())
 	h.expect("B A", pivot.PhaseDone, false)
 	if v := h.Version(); v != "B.2" {

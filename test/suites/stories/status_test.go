@@ -207,3 +207,34 @@ func TestStagedOnTopInTheSameBoot(t *testing.T) {
 	expectNew(t, h)
 	expectClosed(t, h)
 }
+
+// TestNextStep: the status says what a person has to do in each phase, and only where the machine does not go on by
+// itself.
+func TestNextStep(t *testing.T) {
+	h := newHost(t)
+	expect := func(when string, phase pivot.Phase, next string) {
+		t.Helper()
+		s, err := newMachine(t, h).Status(t.Context())
+		if err != nil || s.Phase != phase || s.Next != next {
+			t.Errorf("%s: phase %s, next %q, want %q (%v)", when, s.Phase, s.Next, next, err)
+		}
+	}
+	expect("before it", pivot.PhaseIdle, "")
+	must(t, run(t, h, firstboot.FirstBoot{NoReboot: true}))
+	expect("after the commit", pivot.PhaseCommitted, "systemctl reboot")
+	h.Write("/run/pivot/wanted.json", []byte(`{"format":1,"node":"n","config":"c","state":"Working","step":"reboot","since":"2026-01-02T03:04:05Z"}`))
+	expect("of a node", pivot.PhaseCommitted, "")
+	h.Boot()
+	must(t, boot(t, h))
+	expect("proven", pivot.PhaseDone, "")
+	h.BootEntry(1)
+	must(t, boot(t, h))
+	expect("taken back", pivot.PhaseUndone, "pivot firstboot --again; or boot the other deployment, if it is still there")
+	h.Boot()
+	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"a=1"}}
+	_, err := r.Run(t.Context(), day2.Prepared{})
+	must(t, err)
+	expect("by hand", pivot.PhaseCommitted, "systemctl reboot")
+	must(t, h.Undeploy(0))
+	expect("gone", pivot.PhaseUndone, "run the same command again")
+}
