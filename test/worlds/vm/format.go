@@ -16,21 +16,16 @@ func makeExt4(ctx context.Context, disk string, p partition, dir string, options
 	return err
 }
 
-// makeXFS makes a file system in a partition, with the contents of dir. mkfs.xfs cannot make one
-// at an offset in a file, so makeXFS makes it in a temporary file and copies it.
-func makeXFS(ctx context.Context, disk string, p partition, dir string) (err error) {
-	image := disk + ".xfs"
-	defer func() { err = errors.Join(err, os.RemoveAll(image)) }()
-	if err := blank(image, p.size); err != nil {
+// makeXFS makes a file system in a partition, with the contents of dir. mkfs.xfs cannot make one at an offset in a
+// file, so the partition becomes a loop device for it.
+func makeXFS(ctx context.Context, disk string, p partition, dir string) error {
+	const script = `loop=$(losetup --find --show --offset "$1" --sizelimit "$2" "$3")
+trap 'losetup --detach "$loop"' EXIT
+mkfs.xfs -q -L "$4" "$loop"`
+	if _, err := run(ctx, "bash", "-ec", script, filepath.Base(disk), strconv.FormatInt(p.offset, 10), strconv.FormatInt(p.size, 10), disk, p.name); err != nil {
 		return err
 	}
-	if _, err := run(ctx, "mkfs.xfs", "-q", "-L", p.name, image); err != nil {
-		return err
-	}
-	if _, err := mounted(ctx, image, fileSystem{XFS, partition{size: p.size}}, `cp -a "$2/." "$1"`, dir); err != nil {
-		return err
-	}
-	_, err = run(ctx, "dd", "if="+image, "of="+disk, "bs=1M", fmt.Sprintf("seek=%d", p.offset>>20), "conv=sparse,notrunc", "status=none")
+	_, err := mounted(ctx, disk, fileSystem{XFS, p}, `cp -a "$2/." "$1"`, dir)
 	return err
 }
 
