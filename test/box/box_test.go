@@ -115,9 +115,20 @@ func (l consoleLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBox boots machines of Debian 13. docs/testing.md says what is known of the other releases.
-func TestBox(t *testing.T) {
-	world := newLab(t, vm.Trixie)
+// TestBox boots machines of Debian 13.
+func TestBox(t *testing.T) { boots(t, vm.Trixie) }
+
+// TestBoxOfOtherReleases boots those of the oldest and of the newest release that guests can be made of. It is part of
+// "make nightly".
+func TestBoxOfOtherReleases(t *testing.T) {
+	for _, suite := range []string{vm.Bookworm, vm.Forky} {
+		t.Run(suite, func(t *testing.T) { boots(t, suite) })
+	}
+}
+
+func boots(t *testing.T, suite string) {
+	t.Helper()
+	world := newLab(t, suite)
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, *lab.Lab)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -22,8 +23,21 @@ func (b *initramfs) kernelFiles() error {
 		return err
 	}
 	return errors.Join(
+		b.oneProc(),
 		b.overlay("boot_id", bootID()+"\n", "proc/sys/kernel/random/boot_id"),
 		b.overlay("consoles", strings.Join(b.consoles(), " ")+"\n", "sysroot/sys/class/tty/console/active"))
+}
+
+// oneProc keeps systemd 252 from giving sandboxed units a /proc of their own: that has this host's command line and
+// boot ID. Newer ones protect the box's /proc instead.
+func (b *initramfs) oneProc() error {
+	old, err := filepath.Glob(b.path("usr/lib/*/systemd/libsystemd-shared-252.so"))
+	if err != nil || len(old) == 0 {
+		return err
+	}
+	dir := b.path("run/systemd/system/service.d")
+	return errors.Join(os.MkdirAll(dir, 0o755),
+		os.WriteFile(filepath.Join(dir, "box.conf"), []byte("[Service]\nProtectKernelTunables=no\nProtectControlGroups=no\n"), 0o644))
 }
 
 // readOnly mounts a file or directory on itself, read-only.
