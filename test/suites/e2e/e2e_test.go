@@ -24,21 +24,17 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestFirstBoot tests what only a boot can show, each thing once. The longest cases come first, so
-// that a short one ends last.
+// TestFirstBoot tests what only a kernel, an initramfs and dracut can show: the whole way there.
 func TestFirstBoot(t *testing.T) {
 	t.Parallel()
-	runFirstBoots(t, newLab(t, vm.GuestSpec{}), []firstBootCase{
+	runFirstBoots(t, newLab(t, vm.GuestSpec{Suite: vm.Trixie}), []firstBootCase{
 		{"initramfs, power cuts", earlyPowerCuts},
-		{"telco", telco},
-		{"bad MachineConfig", badMachineConfig},
-		{"no network in the initramfs", noNetwork},
 	})
 }
 
 // TestBoxed tests what needs a real systemd as PID 1, reboots and a disk, but no kernel, initramfs or boot loader of
 // the guest: its machines boot in boxes. They are of the oldest release whose systemd leaves a box's /proc as it is
-// (docs/testing.md). Each case has passed in QEMU before, too.
+// (docs/testing.md). Each case has passed in QEMU before, too. The longest cases come first, so that a short one ends last.
 func TestBoxed(t *testing.T) {
 	t.Parallel()
 	world := newLab(t, vm.GuestSpec{Suite: vm.Trixie})
@@ -50,28 +46,31 @@ func TestBoxed(t *testing.T) {
 		{"power cuts", powerCuts},
 		{"main job, and taken back", mainJob},
 		{"by hand, and to the next version", byHand},
+		{"power cuts of an apply", applyPowerCuts},
+		{"MachineConfigs that switch var", switchesVar},
+		{"drift that is found and repaired", repairsDrift},
 		{"a live change, and a power cut in one", changedLive},
+		{"the steps after a failed first boot", failurePage},
+		{"a slot of a fleet's lock", inAFleet},
+		{"already at target", alreadyAtTarget},
 	})
 }
 
-// TestFirstBootWhole has cases that TestFirstBoot and unit tests together cover for the most part.
+// TestFirstBootWhole has cases that TestFirstBoot, TestBoxed and unit tests together cover for the most part.
 // It is part of "make nightly".
 func TestFirstBootWhole(t *testing.T) {
 	runFirstBoots(t, newLab(t, vm.GuestSpec{}), []firstBootCase{
-		{"power cuts of an apply", applyPowerCuts},
+		{"telco", telco},
 		{"both modes, separate boot, xfs root", modes},
-		{"MachineConfigs that switch var", switchesVar},
 		{"by kexec", byKexec},
 		{"plain image", plainInInitramfs},
-		{"a slot of a fleet's lock", inAFleet},
 		{"rpm-ostree with layered packages", layered},
 		{"rpm-ostree with layered packages, native image", layeredOnNative},
 		{"CPUs that are not there or that nosmt switches off", refusedCPUs},
-		{"the steps after a failed first boot", failurePage},
+		{"bad MachineConfig", badMachineConfig},
+		{"no network in the initramfs", noNetwork},
 		{"the steps in the emergency shell", emergencyShell},
-		{"already at target", alreadyAtTarget},
 		{"composefs that ostree cannot make", composefsRefused},
-		{"drift that is found and repaired", repairsDrift},
 		{"registry comes up late", registryLate},
 	})
 }

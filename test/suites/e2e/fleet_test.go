@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"net"
 	"strings"
 	"testing"
 
@@ -18,6 +19,9 @@ func inAFleet(t *testing.T, l *lab.Lab) {
 		vm.TreeFile{Path: settings.Path, Mode: 0o644, Content: []byte(lines)})
 	files = append(files, lab.Typed("settled", "while [ -e /var/lib/pivot/slot ]; do sleep 1; done; echo @@settled", "KernelCommandLine=fleet.moved")...)
 	m := machineWith(t, l, lab.Setup{Files: files})
+	if l.Boxed {
+		l.InBox(m, server.Listener.Addr().(*net.TCPAddr).Port)
+	}
 	server.Down(1)
 	first := boot(t, m, vm.BootOptions{})
 	if first.Exit != vm.Rebooted || !first.Said("has granted a slot") {

@@ -11,11 +11,12 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// coreUser creates the user core, as Ignition does on a machine.
+// coreUser creates the user core, as Ignition does on a machine, durably.
 const coreUser = `echo "core:x:1000:1000::/home/core:/bin/sh" >>/etc/passwd
 echo "core:x:1000:" >>/etc/group
 echo "core:!!:1::::::" >>/etc/shadow
 install -d -m 700 -o core -g core /var/home/core
+sync
 `
 
 // driftScript runs on the machine in its first and its second boot.

@@ -20,18 +20,18 @@ import (
 func TestSELinux(t *testing.T) {
 	t.Parallel()
 	runSELinux(t, []selinuxCase{
-		{"derived layers, in the system", vm.GuestSpec{SELinux: vm.Enforcing}, derivedImage, enforced(settings.ModeSystem, "")},
+		{"derived layers, in the initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, derivedImage,
+			enforced(settings.ModeInitramfs, "")},
 	})
 }
 
 // TestSELinuxWhole has the other cases. It is part of "make nightly".
 func TestSELinuxWhole(t *testing.T) {
 	runSELinux(t, []selinuxCase{
+		{"derived layers, in the system", vm.GuestSpec{SELinux: vm.Enforcing}, derivedImage, enforced(settings.ModeSystem, "")},
 		{"plain, in the initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, plainImage,
 			enforced(settings.ModeInitramfs, "")},
 		{"initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, undividedImage, enforced(settings.ModeInitramfs, "")},
-		{"derived layers, in the initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, derivedImage,
-			enforced(settings.ModeInitramfs, "")},
 		{"initramfs with an old libostree", vm.GuestSpec{SELinux: vm.Enforcing}, undividedImage,
 			enforced(settings.ModeInitramfs, "cannot make a deployment the default after it was labelled")},
 		{"a type that A may store", vm.GuestSpec{SELinux: vm.NewTypeAllowed}, undividedImage, enforced(settings.ModeSystem, "")},

@@ -30,7 +30,7 @@ func TestInitramfsSize(t *testing.T) {
 	builder := vm.Builder{Log: os.Stderr}
 	size := func(overlay []vm.TreeFile) (plain, compressed int) {
 		t.Helper()
-		image, err := builder.Initramfs(t.Context(), vm.GuestSpec{Overlay: overlay})
+		image, err := builder.Initramfs(t.Context(), vm.GuestSpec{Suite: vm.Trixie, Overlay: overlay})
 		if err != nil {
 			t.Fatal(err)
 		}

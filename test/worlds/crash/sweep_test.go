@@ -49,20 +49,20 @@ func TestSweep(t *testing.T) {
 		name     string
 		variants []crash.Variant
 		reboots  int
-		step     int // of a sample of the single crashes; 0: all of them, and pairs
+		step     int // of a sample of the single crashes; 0: all of them, and pairs, as a long sweep tries of each
 	}{
 		{"in the started system", nil, 1, 0},
 		{"from the initramfs", []crash.Variant{crash.FromInitramfs}, 1, 0},
-		{"taken back and forward again", []crash.Variant{crash.TakenBack}, 2, 0},
+		{"taken back and forward again", []crash.Variant{crash.TakenBack}, 2, 7},
 		{"with a fallback", []crash.Variant{crash.Guarded(0)}, 1, 7},
 		{"from the initramfs, with a fallback and a kernel that is dead once", []crash.Variant{crash.FromInitramfs, crash.Guarded(1)}, 2, 7},
-		{"with entries of each kind", []crash.Variant{crash.Configured}, 1, 0},
-		{"to a container build's image, with files that Ignition wrote", []crash.Variant{crash.Built, crash.Served}, 1, 0},
-		{"a change of the running system", []crash.Variant{crash.Changed}, 0, 0},
-		{"a change of the running system, which a service refuses", []crash.Variant{crash.Refused}, 0, 0},
-		{"a trial that is confirmed", []crash.Variant{crash.Tried(crash.Confirmed)}, 1, 0},
-		{"a trial that fails, with a boot loader that only knows a default", []crash.Variant{crash.Tried(crash.TimedOut), crash.WithoutOneShot}, 2, 0},
-		{"a trial whose kernel panics", []crash.Variant{crash.Tried(crash.Panics)}, 1, 0},
+		{"with entries of each kind", []crash.Variant{crash.Configured}, 1, 7},
+		{"to a container build's image, with files that Ignition wrote", []crash.Variant{crash.Built, crash.Served}, 1, 7},
+		{"a change of the running system", []crash.Variant{crash.Changed}, 0, 7},
+		{"a change of the running system, which a service refuses", []crash.Variant{crash.Refused}, 0, 7},
+		{"a trial that is confirmed", []crash.Variant{crash.Tried(crash.Confirmed)}, 1, 7},
+		{"a trial that fails, with a boot loader that only knows a default", []crash.Variant{crash.Tried(crash.TimedOut), crash.WithoutOneShot}, 2, 7},
+		{"a trial whose kernel panics", []crash.Variant{crash.Tried(crash.Panics)}, 1, 7},
 		{"a trial that is confirmed, with GRUB's static configuration", []crash.Variant{crash.Tried(crash.Confirmed), crash.StaticGRUB}, 1, 7},
 		{"a trial whose kernel panics, with GRUB's static configuration", []crash.Variant{crash.Tried(crash.Panics), crash.StaticGRUB}, 1, 7},
 	} {
@@ -84,7 +84,7 @@ func TestSweepOfVar(t *testing.T) {
 	need.Root(t)
 	s := sweepOf(t, func(dir string, points []crash.Point) (machine, error) { return crash.NewSwitching(dir, points) })
 	s.reboots = 3
-	s.report("that switches /var")
+	s.sampled("that switches /var", 7)
 }
 
 // TestSweepOfVarNotices (P57): the sweep finds a program that projects the entries of the next
