@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"machine-pivot/test/worlds/vm"
 )
@@ -16,32 +17,39 @@ var files embed.FS
 // content returns an embedded file.
 func content(name string) ([]byte, error) { return files.ReadFile("files/" + name) }
 
-// podman are the files of Debian's packages that podman needs to pull and run an image, by their names in the
-// packages. The guest's system has everything else. On RHCOS podman is part of the OS, too.
+// podman are the files of Debian's packages that podman needs to pull and run an image, by patterns of their names in
+// the packages: a library has another version in another release, or is not needed there. The guest's system has
+// everything else. On RHCOS podman is part of the OS, too.
 func podman() []string {
 	const libraries = "usr/lib/x86_64-linux-gnu/"
 	return []string{
-		"usr/bin/podman", "usr/bin/conmon", "usr/bin/crun",
-		libraries + "libyajl.so.2", libraries + "libsubid.so.4",
+		"usr/bin/podman", "usr/bin/conmon", "usr/bin/crun", "usr/lib/podman/netavark",
+		libraries + "libyajl.so.?", libraries + "libsubid.so.?", libraries + "libsqlite3.so.?",
 	}
 }
 
-// overlay returns what the guest's system has in addition: podman, and the gauge of its memory.
-func overlay(ctx context.Context, dir string, builder vm.Builder) ([]vm.TreeFile, error) {
-	packages, err := builder.Packages(ctx, vm.GuestSpec{}, []string{"podman", "crun", "conmon"}, nil)
+// withPodman returns what the guest's system has in addition.
+func withPodman(ctx context.Context, builder vm.Builder, spec vm.GuestSpec) ([]vm.TreeFile, error) {
+	packages, err := builder.Packages(ctx, spec, []string{"podman", "crun", "conmon", "netavark"}, nil)
 	if err != nil {
 		return nil, err
 	}
 	all := []vm.TreeFile{
+		{Path: "/etc/hosts", Mode: 0o644, Content: []byte("127.0.0.1 localhost\n")}, // podman looks it up for each layer
 		{Path: "/etc/containers/policy.json", Mode: 0o644, Content: []byte(`{"default": [{"type": "insecureAcceptAnything"}]}`)},
 		{Path: "/etc/containers/storage.conf", Mode: 0o644, Content: []byte("[storage]\ndriver = \"overlay\"\nrunroot = \"/run/containers/storage\"\ngraphroot = \"/var/lib/containers/storage\"\n")},
-		{Path: "/etc/containers/containers.conf", Mode: 0o644, Content: []byte("[engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\n[network]\nnetwork_backend = \"cni\"\n")},
+		{Path: "/etc/containers/containers.conf", Mode: 0o644, Content: []byte("[engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\n[network]\nnetwork_backend = \"netavark\"\n")},
 	}
-	for _, file := range podman() {
-		all = append(all, vm.TreeFile{Path: "/" + file, Mode: 0o755, Source: filepath.Join(packages, file)})
+	for _, pattern := range podman() {
+		found, err := filepath.Glob(filepath.Join(packages, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range found {
+			all = append(all, vm.TreeFile{Path: strings.TrimPrefix(file, packages), Mode: 0o755, Source: file})
+		}
 	}
-	gauge, err := gaugeFiles(ctx, dir)
-	return append(all, gauge...), err
+	return all, nil
 }
 
 // gaugeFiles returns the program that reports the memory, built in dir, with its unit in the system and in the

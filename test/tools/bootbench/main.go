@@ -1,4 +1,4 @@
-// Command bootbench measures whole first boots in QEMU, from power-on to the start of kubelet on the last boot:
+// Command bootbench measures whole first boots in QEMU or in a box, from power-on to the start of kubelet on the last boot:
 // as the machine-config-daemon does them, and by pivot in its modes. All begin with the same disk and get the
 // same image from the same registry, in turns. "make bench-boot" runs it; docs/benchmark.md describes what is
 // measured and how.
@@ -30,6 +30,7 @@ type options struct {
 	tool     int64 // size of the tool image's files in bytes
 	more     int64 // size of the files that B has more than the guest's system, in bytes
 	ways     []way
+	box      bool // the machines boot in boxes (package box), in native time
 	layout   vm.Layout
 	pictures string    // directory for the pictures; "": none
 	console  io.Writer // for the machines' consoles
@@ -40,7 +41,7 @@ type options struct {
 func (s options) say(format string, args ...any) { fmt.Fprintf(s.log, format+"\n", args...) }
 
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	s := options{source: ".", tool: 300e6, more: 300e6, ways: usual(ways()), console: io.Discard, log: stderr, layout: vm.Layout{Root: vm.XFS, SeparateBoot: true}}
+	s := options{source: ".", tool: 300e6, more: 300e6, console: io.Discard, log: stderr, layout: vm.Layout{Root: vm.XFS, SeparateBoot: true}}
 	flags := flag.NewFlagSet("bootbench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&s.rounds, "rounds", 3, "how often each way is measured")
@@ -56,10 +57,9 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	}
 	size(&s.tool, "tool", "size of the files in the tool image of today's way (default 300MB)")
 	size(&s.more, "more", "size of the files that the OS image has in addition to the guest's system; without them, the machine has most objects already (default 300MB)")
-	flags.Func("ways", "the ways to measure, separated by commas: "+strings.Join(names(ways()), ", ")+" (default: all but "+enterName+", with which B has the kernel, initramfs and kernel arguments of A)", func(text string) (err error) {
-		s.ways, err = selected(ways(), strings.Split(text, ","))
-		return err
-	})
+	flags.BoolVar(&s.box, "box", false, "boot in boxes, without emulation: only the ways that need no kernel and no initramfs of the guest")
+	chosen := ""
+	flags.StringVar(&chosen, "ways", "", "the ways to measure, separated by commas: "+strings.Join(names(ways()), ", ")+" (default: all but "+enterName+", with which B has the kernel, initramfs and kernel arguments of A)")
 	flags.IntVar(&s.cuts, "cuts", 0, "how many power cuts at random moments of a first boot of each way are tried after the measurements")
 	ext4 := flags.Bool("ext4", false, "one ext4 file system instead of RHCOS's layout: /boot of its own, XFS")
 	flags.StringVar(&s.pictures, "pictures", "bin/bootbench", "directory for a picture of each way's first boot")
@@ -70,6 +70,10 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	}
 	if flags.NArg() > 0 || s.rounds < 0 || s.cuts < 0 || s.rounds == 0 && s.cuts == 0 || *output != "text" && *output != "json" {
 		return errors.New("wrong arguments; -help lists them")
+	}
+	var err error
+	if s.ways, err = waysFor(s.box, chosen); err != nil {
+		return err
 	}
 	if *console {
 		s.console = stderr
@@ -97,17 +101,26 @@ func names(ways []way) (all []string) {
 	return all
 }
 
-// selected returns the ways with the given names, in the order of ways.
-func selected(ways []way, wanted []string) (found []way, err error) {
-	for _, name := range wanted {
-		if !slices.Contains(names(ways), name) {
+// waysFor returns the ways with the given names, separated by commas, in the order of ways; without names the usual
+// ones. In a box it returns only those that work there.
+func waysFor(inBox bool, wanted string) (found []way, err error) {
+	if wanted == "" {
+		return usual(ways(), inBox), nil
+	}
+	chosen := strings.Split(wanted, ",")
+	for _, name := range chosen {
+		if !slices.Contains(names(ways()), name) {
 			return nil, fmt.Errorf("there is no way %q", name)
 		}
 	}
-	for _, w := range ways {
-		if slices.Contains(wanted, w.name) {
-			found = append(found, w)
+	for _, w := range ways() {
+		if !slices.Contains(chosen, w.name) {
+			continue
 		}
+		if inBox && !w.boxed() {
+			return nil, fmt.Errorf("%s cannot be measured in a box: it needs the guest's own kernel and initramfs", w.name)
+		}
+		found = append(found, w)
 	}
 	return found, nil
 }

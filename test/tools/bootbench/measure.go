@@ -18,17 +18,18 @@ import (
 // sample is one first boot.
 type sample struct {
 	Wall float64 `json:"wall_seconds"` // all boots until kubelet starts on the last one, from power-on each
-	CPU  float64 `json:"cpu_seconds"`  // processor time of QEMU in that time
+	CPU  float64 `json:"cpu_seconds"`  // processor time of QEMU, or of the box, in that time
 	// LatterWall and LatterCPU are the part of Wall and CPU from the end of the commit, when the reboot is requested or
 	// the boot goes on without one.
 	LatterWall float64 `json:"commit_to_kubelet_seconds"`
 	LatterCPU  float64 `json:"commit_to_kubelet_cpu_seconds"`
 	PowerOns   int     `json:"power_ons"`
 	Fetched    int64   `json:"fetched_bytes"` // from the registry
-	Peak       int64   `json:"peak_bytes"`    // memory of the machine that is not available
-	Written    int64   `json:"written_bytes"` // to the disk until kubelet starts
+	// Of a boot in a box there are none of the following three.
+	Peak    int64 `json:"peak_bytes,omitempty"`    // memory of the machine that is not available
+	Written int64 `json:"written_bytes,omitempty"` // to the disk until kubelet starts
 	// Read from the disk and written to it from then on, until the machine has settled and powered off.
-	Later int64  `json:"io_after_kubelet_bytes"`
+	Later int64  `json:"io_after_kubelet_bytes,omitempty"`
 	Steps []step `json:"steps"`
 
 	boots []*vm.BootResult
@@ -87,8 +88,10 @@ func (w *world) measure(ctx context.Context, way way) (s sample, err error) {
 		}
 		s.boots = append(s.boots, boot)
 		arrived = boot.Exit == vm.PoweredOff
-		if err := s.addMemory(memory); err != nil {
-			return s, err
+		if !w.box {
+			if err := s.addMemory(memory); err != nil {
+				return s, err
+			}
 		}
 	}
 	s.Fetched = w.lab.Registry.BytesServed() - before

@@ -17,6 +17,7 @@ import (
 // report is the result of a run.
 type report struct {
 	Layout string `json:"layout"`
+	Box    bool   `json:"box"` // the machines booted in boxes, not in QEMU
 	// SameKernel: B has the kernel and the initramfs of A, and A the kernel arguments of B.
 	SameKernel bool     `json:"same_kernel"`
 	Rounds     int      `json:"rounds"`
@@ -46,7 +47,7 @@ func (s options) run(ctx context.Context) (_ *report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.lab.Close()) }()
-	r := &report{Layout: s.layout.String(), SameKernel: sameKernel(s.ways), Rounds: s.rounds, Sizes: w.facts}
+	r := &report{Layout: s.layout.String(), Box: s.box, SameKernel: sameKernel(s.ways), Rounds: s.rounds, Sizes: w.facts}
 	for _, way := range s.ways {
 		r.Results = append(r.Results, result{Way: way.name, Targets: way.targets})
 	}
@@ -128,6 +129,9 @@ func (r *report) print(out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "OS image: %s; tool image: %s; disk: %s; %d rounds in turns; medians, times with least and most\n\n",
 		megabytes(r.Sizes.OSImage), megabytes(r.Sizes.ToolImage), r.Layout, r.Rounds)
+	if r.Box {
+		fmt.Fprint(&b, "In boxes, without emulation: there are no kernels and initramfs to start, and memory and I/O are not measured\n\n")
+	}
 	if r.SameKernel {
 		fmt.Fprint(&b, "B has the kernel and the initramfs of A, and A the kernel arguments of B\n\n")
 	}

@@ -66,10 +66,13 @@ func ways() []way {
 	}
 }
 
-// usual returns the ways that are measured if none are named: those that work with any B.
-func usual(all []way) []way {
-	return slices.DeleteFunc(slices.Clone(all), func(w way) bool { return w.enters })
+// usual returns the ways that are measured if none are named: those that work with any B, and in a box if inBox.
+func usual(all []way, inBox bool) []way {
+	return slices.DeleteFunc(slices.Clone(all), func(w way) bool { return w.enters || inBox && !w.boxed() })
 }
+
+// boxed reports whether a way needs neither the kernel nor the initramfs of the guest.
+func (w way) boxed() bool { return w.today || w.mode == settings.ModeSystem }
 
 // sameKernel reports whether B has the kernel and the initramfs of A, and A its kernel arguments: if one of the ways
 // enters B. The others then go the same way.

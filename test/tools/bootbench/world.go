@@ -36,8 +36,18 @@ type facts struct {
 func newWorld(ctx context.Context, s options, dir string) (_ *world, err error) {
 	builder := vm.Builder{Log: s.log}
 	spec := vm.GuestSpec{SameKernel: sameKernel(s.ways)}
-	if spec.Overlay, err = overlay(ctx, dir, builder); err != nil {
+	if s.box {
+		spec.Suite = vm.Trixie // the oldest release that boots in a box
+	}
+	if spec.Overlay, err = withPodman(ctx, builder, spec); err != nil {
 		return nil, err
+	}
+	if !s.box {
+		gauge, err := gaugeFiles(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		spec.Overlay = append(spec.Overlay, gauge...)
 	}
 	if spec.OverlayB, err = moreFiles(filepath.Join(dir, "more"), s.more); err != nil {
 		return nil, err
@@ -46,6 +56,7 @@ func newWorld(ctx context.Context, s options, dir string) (_ *world, err error) 
 	if w.lab, err = lab.NewOf(ctx, s.source, spec, s.log); err != nil {
 		return nil, err
 	}
+	w.lab.Boxed = s.box
 	w.want = w.lab.Wanted()
 	image, err := w.toolImage()
 	if err == nil {
