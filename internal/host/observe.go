@@ -114,7 +114,7 @@ func (h *Host) Deployment(d ostree.Deployment) (pivot.Deployment, error) {
 	if d.Entry.Options == "" {
 		// The new entry inherits these options: without them the machine would not boot.
 		return pivot.Deployment{}, fault.New(fault.Refused, "cannot pivot this host: deployment %s has no boot entry in /boot/loader/entries", d.ID()).
-			WithHint("check that /boot is mounted")
+			WithHint("check that /boot is mounted, and that the link /boot/loader leads to loader.0 or loader.1 beside it, whichever there is: ln -sfn loader.1 /boot/loader")
 	}
 	p := pivot.Deployment{
 		Stateroot: d.Stateroot,

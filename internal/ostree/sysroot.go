@@ -201,8 +201,7 @@ func (s *Sysroot) Deployments() ([]Deployment, error) {
 	for _, e := range entries {
 		ref, err := s.linked(e)
 		if err != nil {
-			return nil, fault.New(fault.Refused, "cannot follow boot entry %s: %w", e.File, err).
-				WithHint("libostree cannot either, and changes no deployment as long as the entry is there: rename it, so that it does not begin with ostree-, or remove it")
+			return nil, fault.New(fault.Refused, "cannot follow boot entry %s: %w", e.File, err).WithHint("%s", s.linkRemedy(e))
 		}
 		d, err := s.Deployment(ref)
 		if err != nil {
@@ -224,6 +223,19 @@ func (s *Sysroot) linked(e BootEntry) (DeploymentRef, error) {
 		return DeploymentRef{}, cmp.Or(err, fmt.Errorf("its kernel argument ostree=%s names no deployment", link))
 	}
 	return s.Linked(link)
+}
+
+// linkRemedy returns what helps where a boot entry's link leads nowhere. All entries lead through the link /ostree/boot.N, and
+// the running system's is one of them: where that link is broken, no entry is wrong.
+func (s *Sysroot) linkRemedy(e BootEntry) string {
+	boot, _, _ := strings.Cut(strings.TrimPrefix(e.Ostree(), "/ostree/"), "/")
+	link := filepath.Join(s.physical, "ostree", boot)
+	made, err := filepath.Glob(link + ".[01]")
+	if _, broken := os.Stat(link); broken != nil && err == nil && len(made) == 1 {
+		return fmt.Sprintf("the link that all boot entries lead through is broken, which libostree cannot mend either; where %s is read-only, mount -o remount,rw %s first: ln -sfn %s %s",
+			s.physical, s.physical, filepath.Base(made[0]), link)
+	}
+	return "libostree cannot either, and changes no deployment as long as the entry is there: rename it, so that it does not begin with ostree-, or remove it"
 }
 
 // Left returns the deployments that have a directory but no boot entry, and do not run: what is staged, and what libostree

@@ -2,6 +2,7 @@ package ostree_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/ostree/gvariant"
 	"machine-pivot/test/tools/need"
@@ -57,6 +59,25 @@ func TestDeployments(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(first.Path, "usr/lib/os-release")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestBrokenBootLink: where the link that all boot entries lead through is broken, the hint mends it and costs no entry.
+func TestBrokenBootLink(t *testing.T) {
+	root := newSysroot(t)
+	link := filepath.Join(root, "ostree/boot.1")
+	for _, breaks := range []func() error{
+		func() error { return os.Remove(link) },
+		func() error { return errors.Join(os.Remove(link), os.Symlink("boot.1.7", link)) },
+	} {
+		check(t, breaks())
+		_, err := ostree.OpenSysroot(root).Deployments()
+		_, command, _ := strings.Cut(fault.HintOf(err), ": ")
+		run(t, "sh", "-c", command)
+		if all, err := ostree.OpenSysroot(root).Deployments(); err != nil || len(all) != 1 {
+			t.Errorf("after %q: %d deployments, %v", command, len(all), err)
+		}
+		run(t, "ostree", "admin", "status", "--sysroot="+root)
 	}
 }
 
