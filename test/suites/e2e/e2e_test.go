@@ -126,11 +126,11 @@ func needMachines(t *testing.T) {
 	}
 }
 
-// newLab makes a lab with the guest that spec describes.
-func newLab(t *testing.T, spec vm.GuestSpec) *lab.Lab {
+// newLab makes a lab with the guest that spec describes, and further targets of make (lab.NewOf).
+func newLab(t *testing.T, spec vm.GuestSpec, further ...string) *lab.Lab {
 	t.Helper()
 	needMachines(t)
-	world, err := lab.NewOf(t.Context(), "../../..", spec, os.Stderr)
+	world, err := lab.NewOf(t.Context(), "../../..", spec, os.Stderr, further...)
 	if err != nil {
 		t.Fatal(err)
 	}

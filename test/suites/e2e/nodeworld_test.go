@@ -41,7 +41,7 @@ type nodeWorld struct {
 func newNodeWorld(t *testing.T, first lab.Config) *nodeWorld {
 	t.Helper()
 	needMachines(t)
-	l, err := lab.NewOf(t.Context(), "../../..", vm.GuestSpec{Suite: vm.Trixie}, os.Stderr, "install-agent") // its libostree supports "pivot rollback"
+	l, err := lab.NewOf(t.Context(), "../../..", vm.GuestSpec{Suite: vm.Trixie}, os.Stderr, "build", "install-agent") // its libostree supports "pivot rollback"
 	if err != nil {
 		t.Fatal(err)
 	}

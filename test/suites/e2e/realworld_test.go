@@ -50,7 +50,7 @@ func newRealWorld(t *testing.T, names ...string) *realWorld {
 	needMachines(t)
 	guest := vm.GuestSpec{Suite: vm.Trixie}
 	kubelet := controlplane.NeedProgram(t, controlplane.FormKubelet)
-	l := newLab(t, guest)
+	l := newLab(t, guest, "build")
 	plane := controlplane.StartFull(t)
 	w := &realWorld{t: t, lab: l, plane: plane, client: plane.Client(plane.Admin()), first: nodeConfig("one")}
 	images, err := kubenode.Images(t.Context(), "../../..", l.Bin(), t.TempDir())

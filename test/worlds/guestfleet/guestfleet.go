@@ -70,7 +70,7 @@ func (w *World) start(t stage.T, source string) {
 	t.Helper()
 	var err error
 	// Its libostree supports "pivot rollback".
-	if w.Lab, err = lab.NewOf(t.Context(), source, vm.GuestSpec{Suite: vm.Trixie}, t.Output(), "install-agent"); err != nil {
+	if w.Lab, err = lab.NewOf(t.Context(), source, vm.GuestSpec{Suite: vm.Trixie}, t.Output(), "build", "install-agent"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -50,7 +50,7 @@ func New(ctx context.Context, source string, log io.Writer) (*Lab, error) {
 }
 
 // NewOf is like New, with the guest that spec describes. pivot is installed in it, and what further targets
-// of make install, such as "install-agent".
+// of make build or install, such as "build" and "install-agent".
 func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer, further ...string) (_ *Lab, err error) {
 	l := &Lab{selinux: spec.SELinux}
 	defer func() {
@@ -92,7 +92,7 @@ func (l *Lab) Alone(ctx context.Context) (_ *Lab, err error) {
 	return own, nil
 }
 
-// Bin returns the directory with what "make build" has built for the lab.
+// Bin returns the directory with what was built for the lab: pivot and pivotctl, or with the target "build" all programs.
 func (l *Lab) Bin() string { return l.shared.bin }
 
 // OSImage returns the image of B that Image refers to.
@@ -102,11 +102,11 @@ func (l *Lab) OSImage() v1.Image { return l.shared.image }
 // directory.
 const builtSuffix = ".built"
 
-// Install runs "make install-host" and further targets into the directory dest, enables the units by preset
+// Install runs "make build-host install-host" and further targets into the directory dest, enables the units by preset
 // as an image build does, and returns the files.
 func Install(ctx context.Context, source, dest string, further ...string) ([]vm.TreeFile, error) {
 	// A separate BIN, because another lab may be installing at the same time.
-	targets := append([]string{"build", "install-host"}, further...)
+	targets := append([]string{"build-host", "install-host"}, further...)
 	for _, argv := range [][]string{
 		append([]string{"make", "-s", "-C", source, "DESTDIR=" + dest, "BIN=" + dest + builtSuffix}, targets...),
 		{"systemctl", "-q", "--root=" + dest, "preset", "pivot-firstboot.service", "pivot-live.service", "pivot-nic-names.service", "pivot-project.service", "pivot-slot.service", "pivot-static-pods.service", "pivot-static-pods.path", "pivot-trial.service"},
