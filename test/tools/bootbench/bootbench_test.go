@@ -32,8 +32,9 @@ func TestWholeFirstBoots(t *testing.T) {
 			need.Lacking(t, "cannot boot machines in boxes here: lacking "+strings.Join(missing, ", "))
 		}
 		r := measured(t, true, todayName, "pivot-system")
-		if today, ours := r.Results[0].Median, r.Results[1].Median; ours.CPU >= today.CPU || today.PowerOns != 2 || ours.PowerOns != 2 {
-			t.Errorf("pivot takes %.1f s of processor time and %d power-ons, today's way %.1f s and %d", ours.CPU, ours.PowerOns, today.CPU, today.PowerOns)
+		today, ours := r.Results[0].Median, r.Results[1].Median
+		if !r.Box || today.PowerOns != 2 || ours.PowerOns != 2 || today.Fetched < r.Sizes.OSImage+r.Sizes.ToolImage || ours.Fetched >= today.Fetched {
+			t.Errorf("today's way %+v\npivot's %+v", today, ours)
 		}
 	})
 }
@@ -53,7 +54,7 @@ func measured(t *testing.T, inBox bool, names ...string) *report {
 	}
 	for _, one := range r.Results {
 		m := one.Median
-		measured := m.Peak >= 32<<20 && m.Written >= r.Sizes.OSImage && m.Later > 0
+		measured := m.Peak >= 32<<20 && m.Written >= 1<<20 && m.Later > 0 // much of B is in A
 		if m.Wall <= 0 || m.CPU <= 0 || m.LatterWall <= 0 || m.LatterCPU <= 0 || m.LatterCPU >= m.CPU || measured == inBox || len(m.Steps) == 0 {
 			t.Errorf("%s: figures are missing, or cannot be: %+v", one.Way, m)
 		}
