@@ -115,24 +115,34 @@ func (l consoleLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBox boots machines of Debian 13.
-func TestBox(t *testing.T) { boots(t, vm.Trixie) }
+// boxCase is a case with machines of one release.
+type boxCase struct {
+	name string
+	run  func(*testing.T, *lab.Lab)
+}
+
+// ownCases are about the box itself.
+func ownCases() []boxCase {
+	return []boxCase{{"what was not flushed", unflushed}, {"commands in two boxes", twoBoxes}}
+}
+
+// TestBox boots machines of Debian 13. Their first boots and power cuts are in test/suites/e2e.TestBoxed.
+func TestBox(t *testing.T) { boots(t, vm.Trixie, ownCases()) }
 
 // TestBoxOfOtherReleases boots those of the oldest and of the newest release that guests can be made of. It is part of
 // "make nightly".
 func TestBoxOfOtherReleases(t *testing.T) {
 	for _, suite := range []string{vm.Bookworm, vm.Forky} {
-		t.Run(suite, func(t *testing.T) { boots(t, suite) })
+		t.Run(suite, func(t *testing.T) {
+			boots(t, suite, append(ownCases(), boxCase{"first boot", firstBoot}, boxCase{"power cut", powerCut}))
+		})
 	}
 }
 
-func boots(t *testing.T, suite string) {
+func boots(t *testing.T, suite string, cases []boxCase) {
 	t.Helper()
 	world := newLab(t, suite)
-	for _, c := range []struct {
-		name string
-		run  func(*testing.T, *lab.Lab)
-	}{{"first boot", firstBoot}, {"power cut", powerCut}, {"what was not flushed", unflushed}, {"commands in two boxes", twoBoxes}} {
+	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) { c.run(t, world) })
 	}
 }
