@@ -45,6 +45,8 @@ func TestBoxed(t *testing.T) {
 	runFirstBoots(t, world, []firstBootCase{
 		{"power cuts", powerCuts},
 		{"main job, and taken back", mainJob},
+		{"first boots of others, all at once", amongOthers},
+		{"repaired in place", repairedInPlace},
 		{"by hand, and to the next version", byHand},
 		{"power cuts of an apply", applyPowerCuts},
 		{"MachineConfigs that switch var", switchesVar},
