@@ -101,7 +101,7 @@ type Place interface {
 type Content interface {
 	// Learn completes a plan whose image is in the repository. The returned plan's notes are
 	// those about what was learned.
-	Learn(plan Plan) (Plan, error)
+	Learn(ctx context.Context, plan Plan) (Plan, error)
 	// Accounts returns the users and groups of the plan's new system, whose image is in the
 	// repository.
 	Accounts(plan Plan) (hostfiles.Accounts, error)

@@ -89,7 +89,7 @@ func (c *Converger) checkWithoutImage(ctx context.Context, ask Ask, target Targe
 // learn completes a plan whose image is now in the repository. It repeats the checks of the preflight
 // if they did not know what the image has: its kernel arguments are applied, or an entry returns to
 // what it has.
-func (c *Converger) learn(plan Plan) (Plan, error) {
+func (c *Converger) learn(ctx context.Context, plan Plan) (Plan, error) {
 	if trying := plan.trying(); trying != nil {
 		err := trying.CheckUnit(plan.target.Image.Commit)
 		if err != nil && !trying.Fallback {
@@ -100,7 +100,7 @@ func (c *Converger) learn(plan Plan) (Plan, error) {
 			plan.noFallback = err
 		}
 	}
-	learned, err := c.Content.Learn(plan)
+	learned, err := c.Content.Learn(ctx, plan)
 	if err != nil {
 		return plan, err
 	}

@@ -136,7 +136,7 @@ type Transaction struct {
 	Inherits func(commit string) ([]hostfiles.File, error)
 	// Learn completes a plan with information that is only in the content of its image. It is
 	// called when the image is in the repository; nil is a no-op.
-	Learn func(Plan) (Plan, error)
+	Learn func(context.Context, Plan) (Plan, error)
 	// Accounts returns the users and groups of the plan's new system, whose image is in the
 	// repository. It is called only if an entry has an owner by name.
 	Accounts func(Plan) (hostfiles.Accounts, error)
@@ -221,7 +221,7 @@ func (t *Transaction) request(ctx context.Context, plan *Plan) (Request, error) 
 		}
 		plan.target.Image = image
 		if t.Learn != nil {
-			if *plan, err = t.Learn(*plan); err != nil {
+			if *plan, err = t.Learn(ctx, *plan); err != nil {
 				return r, err
 			}
 			t.Trying = plan.trying()

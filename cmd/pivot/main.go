@@ -4,10 +4,12 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"syscall"
 
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/rehearse"
 )
 
 // version and commit are set by the linker.
@@ -17,6 +19,13 @@ var version, commit = "0-unknown", ""
 // in the code or asked for, whatever the umask of the shell was. libostree makes /boot/loader.N and refs by its umask.
 func main() {
 	syscall.Umask(0o022)
+	if inside, err := rehearse.Inside(os.Args, os.Stdout); inside {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if status := cli.Run(rootCommand(cli.Build{Version: version, Commit: commit})); status != 0 {
 		os.Exit(status)
 	}

@@ -100,6 +100,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (*machine.Machine, error) {
 		Unfinished:   day2.Unfinished{},
 		Fallback:     day2.Fallback{},
 		Host:         host.New(f.root),
+		Self:         "/proc/self/exe", // the path of the file may have been replaced
 		Puller:       &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log), Architecture: host.Architecture(), Retry: retry.Policy{Bound: f.retryFor}},
 		Retry:        pivot.DefaultRetry(),
 		RebootMethod: settings.RebootMethod(f.method),

@@ -1,6 +1,7 @@
 package hostimages
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -24,12 +25,14 @@ type Content struct {
 	Arguments func(commit string) (kargsd.Arguments, error)
 	// Check checks a plan whose image is in the repository.
 	Check pivot.Check
+	// Rehearse asks the new system of such a plan whether this machine can start it; nil: nothing is asked.
+	Rehearse func(context.Context, pivot.Plan) (notes []string, err error)
 }
 
 var _ pivot.Content = Content{}
 
 // Learn implements pivot.Content.
-func (c Content) Learn(plan pivot.Plan) (pivot.Plan, error) {
+func (c Content) Learn(ctx context.Context, plan pivot.Plan) (pivot.Plan, error) {
 	target, _, notes, err := c.withArguments(plan.From(), plan.To())
 	if err != nil {
 		return plan, err
@@ -39,7 +42,12 @@ func (c Content) Learn(plan pivot.Plan) (pivot.Plan, error) {
 		return learned, err
 	}
 	learned.Notes = notes
-	return learned, c.Check(learned)
+	if err := c.Check(learned); err != nil || c.Rehearse == nil {
+		return learned, err
+	}
+	notes, err = c.Rehearse(ctx, learned)
+	learned.Notes = append(learned.Notes, notes...)
+	return learned, err
 }
 
 // Foresee implements pivot.Content. It does not pull the image: what it brings is known only if

@@ -361,7 +361,7 @@ func TestContent(t *testing.T) {
 	target.Image = image
 	plan, err = pivot.Diff(state, target)
 	must(t, err)
-	learned, err := c.Learn(plan)
+	learned, err := c.Learn(t.Context(), plan)
 	if err != nil || learned.Kargs.Appended.String() != "own=1" || !strings.Contains(strings.Join(learned.Notes, "\n"), "it adds own=1") {
 		t.Errorf("learned %+v, %v", learned, err)
 	}
@@ -372,7 +372,7 @@ func TestContent(t *testing.T) {
 	if _, err := c.Foresee(plan); !errors.Is(err, refuses) {
 		t.Errorf("foreseen: %v", err)
 	}
-	if _, err := c.Learn(plan); !errors.Is(err, refuses) {
+	if _, err := c.Learn(t.Context(), plan); !errors.Is(err, refuses) {
 		t.Errorf("learned: %v", err)
 	}
 }

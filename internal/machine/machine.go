@@ -35,6 +35,8 @@ type Machine struct {
 	Unfinished Unfinished
 	// Fallback enters the system of a first boot once; nil: no machine does.
 	Fallback Fallback
+	// Self is this program, which rehearses the start of a new system (rehearse.Inside); "": nothing is rehearsed.
+	Self string
 	// Contributors are those besides the link /boot/loader, CPU partitioning, FIPS mode, what is projected into /var, and bound application images.
 	Contributors []pivot.Contributor
 
@@ -119,7 +121,7 @@ func (m *Machine) Converger(images Images) *pivot.Converger {
 		Host: m.Host, Place: m.Where(), Checks: []pivot.Check{m.checkUnified},
 		Contributors: append([]pivot.Contributor{loader{m.Host}, partition{m.Host}, fipsMode{m.Host}, outside{m}, boundImages{m}}, m.Contributors...),
 		Images:       images, Repositories: m.Pulled().Extensions(),
-		Content: hostimages.Content{Host: m.Host, Arguments: images.Arguments, Check: m.checkProjectsNext},
+		Content: hostimages.Content{Host: m.Host, Arguments: images.Arguments, Check: m.checkProjectsNext, Rehearse: m.rehearse},
 		Engine:  m.Engine, Retry: m.Retry, Progress: m.Progress,
 	}
 }

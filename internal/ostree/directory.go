@@ -24,7 +24,16 @@ type DirChecksums struct{ Tree, Meta Checksum }
 
 // ReadDirectory reads a directory of this import or of the repository.
 func (im *Import) ReadDirectory(tree Checksum) (*Directory, error) {
-	parsed, err := locator(im.objectPath).loadTree(tree)
+	return locator(im.objectPath).readDirectory(tree)
+}
+
+// ReadDirectory reads a directory of the repository.
+func (r *Repo) ReadDirectory(tree Checksum) (*Directory, error) {
+	return locator(r.objectPath).readDirectory(tree)
+}
+
+func (at locator) readDirectory(tree Checksum) (*Directory, error) {
+	parsed, err := at.loadTree(tree)
 	if err != nil {
 		return nil, err
 	}

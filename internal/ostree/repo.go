@@ -174,6 +174,9 @@ func sizeIn(text string) (uint64, error) {
 
 func (r *Repo) objectPath(n ObjectName) string { return filepath.Join(r.path, "objects", n.path()) }
 
+// FileObject returns the path of the object of a regular file or a symbolic link, which has the attributes of that.
+func (r *Repo) FileObject(file Checksum) string { return r.objectPath(ObjectName{file, File}) }
+
 // Has reports whether the repository has an object.
 func (r *Repo) Has(n ObjectName) (bool, error) {
 	_, err := os.Lstat(r.objectPath(n))

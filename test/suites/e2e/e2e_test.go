@@ -371,6 +371,9 @@ func expectPivot(t *testing.T, b *vm.BootResult) {
 	if b.Said("@@kubelet started") {
 		t.Error("kubelet started before the pivot")
 	}
+	if b.Said("not judged in full") {
+		t.Error("the new system's programs could not be run") // with what the unit may do, and in the initramfs
+	}
 	t.Logf("first boot: %.1f s to the reboot", b.Duration.Seconds())
 }
 

@@ -132,10 +132,11 @@ var importTable = map[string]rule{
 	"staticpods": {ours: []string{"budget", "fault", "hostfiles", "pods"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// The images of a host: how the core gets them, and what they contain.
+	"rehearse":   {ours: []string{"fault", "hostfiles", "kargs", "ostree", "printable"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"hostimages": {ours: []string{"budget", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// What the first boot and day 2 share, and these two: neither imports the other.
-	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "retry", "rpmostree", "settings", "status", "systemd-units", "wanted", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "settings", "status", "systemd-units", "wanted", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"day2":      {ours: []string{"disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "settings", "slot", "start", "status", "trial", "watch", "ways", "window"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"firstboot": {ours: []string{"enter", "fault", "host", "hostfiles", "machine", "mcfile", "pivot", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot": {ours: all, foreign: true, never: processes},

@@ -101,6 +101,18 @@ func (h *Host) PutIntoNext(files map[string]string) {
 	h.putTree(tree)
 }
 
+// ProgramIntoNext puts a program of this host into the next system.
+func (h *Host) ProgramIntoNext(name, program string) {
+	h.t.Helper()
+	content, err := os.ReadFile(program)
+	h.must(err)
+	tree := h.t.TempDir()
+	name = filepath.Join(tree, name)
+	writeFile(h.t, name, content)
+	h.must(os.Chmod(name, 0o755))
+	h.putTree(tree)
+}
+
 // LinkIntoNext is PutIntoNext for symbolic links: targets by path.
 func (h *Host) LinkIntoNext(links map[string]string) {
 	h.t.Helper()

@@ -1,0 +1,26 @@
+package machine
+
+import (
+	"context"
+
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/rehearse"
+	"machine-pivot/pivot"
+)
+
+// rehearse asks programs of a plan's new system, whose image is in the repository, whether this machine can start it.
+func (m *Machine) rehearse(ctx context.Context, plan pivot.Plan) (notes []string, err error) {
+	if m.Self == "" {
+		return nil, nil
+	}
+	next, err := ostree.ParseChecksum(plan.To().Image.Commit)
+	if err != nil {
+		return nil, err
+	}
+	running, err := ostree.ParseChecksum(plan.From().Booted.Commit)
+	if err != nil {
+		return nil, err
+	}
+	stage := rehearse.Stage{Self: m.Self, Repo: m.Host.Sysroot().RepoPath()}
+	return stage.Judge(ctx, next, running, plan.Kargs.Final)
+}

@@ -1,0 +1,147 @@
+package rehearse
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
+)
+
+// role is the first argument of this program if it is started to rehearse. It is no command.
+const role = "rehearsal"
+
+// What a program may use, besides its time. It is an error of the program to need more: it is asked for its version, or
+// for less.
+const (
+	maxMemory = 256 << 20 // bytes that it writes to. The address space is not limited: runtimes of languages reserve gigabytes
+	maxTasks  = 64
+	maxSaid   = 64 << 10 // bytes of output
+	maxFiles  = "16m"    // of /tmp and of /run
+)
+
+// nobody is the user and the group of the programs: no other process of a machine has it, so that no other one counts for
+// maxTasks.
+const nobody = 1<<31 - 2
+
+// asked is what the process inside is told.
+type asked struct {
+	Repo     string
+	Commit   ostree.Checksum
+	Programs [][]string
+	Limit    time.Duration
+}
+
+// Inside performs a rehearsal, if the arguments of this program say so, and writes how the programs ended. The main
+// function calls it first: Stage starts the same program again, as the first process of namespaces.
+func Inside(args []string, to io.Writer) (inside bool, err error) {
+	if len(args) != 3 || args[1] != role || os.Getpid() != 1 {
+		return false, nil
+	}
+	var a asked
+	if err := json.Unmarshal([]byte(args[2]), &a); err != nil {
+		return true, err
+	}
+	runtime.LockOSThread() // never unlocked: its mount namespace is this thread's
+	if err := hostfiles.EnterNamespace(); err != nil {
+		return true, err
+	}
+	if err := os.Chdir(a.Repo); err != nil { // where it is found whatever is mounted
+		return true, err
+	}
+	repo, err := ostree.OpenRepo(".")
+	if err == nil {
+		err = build(repo, a.Commit)
+	}
+	if err == nil {
+		err = confine()
+	}
+	if err != nil {
+		return true, err
+	}
+	return true, tryAll(a, repo, json.NewEncoder(to))
+}
+
+// tryAll runs the programs, and says of each how it ended. It stops after one that has left processes behind: with this
+// process, the kernel ends all in the namespace. To kill them would need a capability that pivot's units do not have.
+func tryAll(a asked, repo *ostree.Repo, to *json.Encoder) error {
+	for _, argv := range a.Programs {
+		e := ending{Missing: true}
+		if _, there, err := repo.Resolve(a.Commit, argv[0]); err == nil && there {
+			e = try(argv, a.Limit)
+		}
+		if err := to.Encode(e); err != nil {
+			return err
+		}
+		if processes, err := filepath.Glob(root + "/proc/[0-9]*"); err != nil || len(processes) > 1 {
+			return err
+		}
+	}
+	return nil
+}
+
+// try runs a program, as nobody and without capabilities. Set-user-ID bits have no effect on the mounts that it sees.
+func try(argv []string, limit time.Duration) ending {
+	said, ended := &words{}, make(chan error, 1)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/usr/sbin", "HOME=/", "LC_ALL=C"}
+	cmd.Stdout, cmd.Stderr = said, said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Setsid: true, Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.WaitDelay = time.Second // for what it has left behind, and holds its output open
+	if err := cmd.Start(); err != nil {
+		errno, _ := errors.AsType[syscall.Errno](err)
+		return ending{Errno: cmp.Or(errno, unix.EIO)}
+	}
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-time.After(limit):
+		return ending{Late: true}
+	case <-ended:
+	}
+	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	e := ending{Status: status.ExitStatus(), Loud: said.full, Said: string(said.first)}
+	if status.Signaled() {
+		e.Signal = status.Signal()
+	}
+	return e
+}
+
+// confine limits what this process starts, and itself: it is root, which may have any number of tasks, and it takes less
+// memory. With a limit of one byte nobody dumps a core, not even a program that the kernel would give it to.
+func confine() error {
+	for resource, most := range map[int]uint64{unix.RLIMIT_DATA: maxMemory, unix.RLIMIT_NPROC: maxTasks, unix.RLIMIT_CORE: 1} {
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most}); err != nil {
+			return fmt.Errorf("cannot limit what programs may use: %w", err)
+		}
+	}
+	return nil
+}
+
+// words keeps the first bytes that are written to it, and accepts maxSaid.
+type words struct {
+	first []byte
+	all   int
+	full  bool
+}
+
+// Write implements io.Writer. With an error the program's output is closed, so that it is not read to its end.
+func (w *words) Write(p []byte) (int, error) {
+	const kept = 2 << 10
+	w.first = append(w.first, p[:min(len(p), kept-min(len(w.first), kept))]...)
+	if w.all += len(p); w.all > maxSaid {
+		w.full = true
+		return 0, io.ErrShortWrite
+	}
+	return len(p), nil
+}

@@ -1,0 +1,90 @@
+package stories_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"machine-pivot/day2"
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/initramfs"
+	"machine-pivot/internal/machine"
+	"machine-pivot/internal/rehearse"
+	"machine-pivot/pivot"
+	"machine-pivot/test/worlds/hostdir"
+)
+
+// TestMain makes the tests' program one that rehearses the start of a system.
+func TestMain(m *testing.M) {
+	if inside, err := rehearse.Inside(os.Args, os.Stdout); inside {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestRehearsal (P97): an image whose programs do not start on this machine is refused when it is in the repository, and
+// before anything is made of it, by a first boot in either place and by hand; one whose programs start is not.
+func TestRehearsal(t *testing.T) {
+	actor := filepath.Join(t.TempDir(), "actor")
+	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", actor, "machine-pivot/internal/rehearse/testdata/actor").CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the actor: %v\n%s", err, out)
+	}
+	early := func(m *machine.Machine) {
+		m.Place = firstboot.Initramfs{Early: &place{Initramfs: initramfs.New(m.Host.Root)}, Disk: m.Host.Disk}
+		must(t, m.UseEngine("auto"))
+	}
+	for way, prepare := range map[string]func(*machine.Machine){"system": func(*machine.Machine) {}, "initramfs": early, "by hand": nil} {
+		for says, wanted := range map[string]string{
+			`{"Say": "Fatal glibc error: CPU does not support x86-64-v3", "Status": 127}`: "cannot start the image on this machine: its /usr/bin/true needs another processor (Fatal glibc error: CPU does not support x86-64-v3)",
+			`{}`: "",
+		} {
+			t.Run(fmt.Sprintf("%s, starts %v", way, wanted == ""), func(t *testing.T) {
+				h := newHost(t)
+				h.ProgramIntoNext("usr/bin/true", actor)
+				h.PutIntoNext(map[string]string{"usr/etc/act/true": says})
+				h.Image = h.Push(h.NativeImage())
+				ask(t, h)
+				notes, err := rehearsed(t, h, prepare)
+				if wanted == "" {
+					if err != nil || !strings.Contains(notes, "it has no /usr/lib/systemd/systemd") {
+						t.Errorf("error %v, notes:\n%s", err, notes)
+					}
+					return
+				}
+				if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), wanted) || h.Reboots != 0 || len(h.Ostree.Calls) != 0 {
+					t.Errorf("error %v, %d reboots, calls %v", err, h.Reboots, h.Ostree.Calls)
+				}
+			})
+		}
+	}
+}
+
+// rehearsed runs a first boot on a machine that is prepared for it, or, with nil, a rebase by hand. It returns the notes.
+func rehearsed(t *testing.T, h *hostdir.Host, prepare func(*machine.Machine)) (notes string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reboot := h.Reboot
+	h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) }
+	m := newMachine(t, h)
+	m.Self = "/proc/self/exe"
+	m.Progress.Emit = func(e pivot.Event) { notes += e.Message + "\n" }
+	if prepare == nil {
+		must(t, os.Remove(h.Path(firstboot.EncapsulatedPath)))
+		r := day2.Rebase{Machine: m, Image: h.Image}
+		_, err = r.Run(ctx, day2.Prepared{})
+		return notes, err
+	}
+	prepare(m)
+	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
+	return notes, b.Run(ctx)
+}
