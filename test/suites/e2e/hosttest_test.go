@@ -41,7 +41,7 @@ func testHostDisk(t *testing.T, guest *vm.Guest) {
 		t.Errorf("with an image that is not there: %v\n%s", err, out)
 	}
 	out, err := testHost(t, disk, "OSIMAGE=oci:"+ociLayout(t, guest))
-	checkHost(t, out, err, 2)
+	checkHost(t, out, err, 3)
 }
 
 // testHostDirectory runs it with a directory that has B, with /etc in the place where the root of a
@@ -59,7 +59,7 @@ func testHostDirectory(t *testing.T, guest *vm.Guest) {
 	}
 	// The guest's own report would power it off.
 	out, err := testHost(t, "IMAGE="+tree, "HOSTTEST=-kargs 'systemd.firstboot=off report.stay'")
-	checkHost(t, out, err, 1)
+	checkHost(t, out, err, 2)
 }
 
 // testHost runs "make test-host".

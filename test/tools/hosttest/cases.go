@@ -19,6 +19,7 @@ const marker = "hosttest.arrived"
 type hostCase struct {
 	name string
 	want lab.Want
+	slow bool // the first boots of others are slow
 }
 
 // cases returns the cases that can be run. Without an OS image the system keeps its own. The OS
@@ -29,12 +30,12 @@ func (s settings) cases(ctx context.Context, dir string, images *registry.Regist
 		return nil, err
 	}
 	want := lab.Want{Kargs: []string{"nohz=on", marker}, Pinning: pinning.Workloads{"management": set}}
-	cases := []hostCase{{"kernel arguments and CPU pinning", want}}
+	cases := []hostCase{{name: "kernel arguments and CPU pinning", want: want}, {name: "the same, beside slow first boots of Ignition and systemd", want: want, slow: true}}
 	if s.osImage != "" {
 		if want.Image, err = copyImage(ctx, dir, s.osImage, images); err != nil {
 			return nil, err
 		}
-		cases = append(cases, hostCase{"OS image, kernel arguments and CPU pinning", want})
+		cases = append(cases, hostCase{name: "OS image, kernel arguments and CPU pinning", want: want})
 	}
 	return cases, nil
 }
@@ -42,7 +43,7 @@ func (s settings) cases(ctx context.Context, dir string, images *registry.Regist
 // try runs a case and reports whether all claims hold. access is the files that let the machine
 // pull the image.
 func (s settings) try(ctx context.Context, dir string, c hostCase, access []vm.TreeFile) (holds bool, err error) {
-	config, err := machineConfig(c.want, access)
+	config, err := machineConfig(c, access)
 	if err == nil {
 		config, err = s.ignitionConfig(ctx, dir, c.want.Image, config)
 	}

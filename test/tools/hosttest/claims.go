@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 
 	"machine-pivot/test/worlds/lab"
@@ -24,6 +25,8 @@ func (c *claims) arrived(r report, want lab.Want) {
 		c.Add(strings.Contains(r["origin"], digest), "the deployment's origin names the image, %s", digest)
 	}
 	c.Add(r["open"] == "" && r["closed"] != "", "the first boot is closed: the encapsulated MachineConfig is now .bak")
+	c.Add(r["stamp"] == "", "Ignition does not run again: there is no /boot/ignition.firstboot")
+	c.Add(oneID(r["ids"]), "all deployments have the machine ID of the first boot: %s", r["ids"])
 	c.Add(r["unit"] == "success" && r.phase() == "done", "pivot-firstboot.service: %s; pivot status: %s", r["unit"], r.phase())
 	c.Add(strings.HasSuffix(r["verify"], "yes"), "pivot verify finds no difference")
 }
@@ -42,3 +45,6 @@ func (c *claims) back(r, arrived report, want lab.Want) {
 	c.Add(!r.has(marker), "no kernel argument %s", marker)
 	c.Add(r["open"] == "" && r["closed"] != "" && r["unit"] == "success", "the first boot does not begin anew")
 }
+
+// oneID reports whether a text is one machine ID.
+func oneID(text string) bool { return regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(text) }

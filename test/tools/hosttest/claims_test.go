@@ -27,7 +27,7 @@ func want(t *testing.T) lab.Want {
 func arrivedReport(t *testing.T) report {
 	r := report{
 		"cmdline": "root=x nohz=on " + marker, "deployment": "bb.0", "origin": "[origin]\ncustom-url=pivot://10.0.2.2:1/os@sha256:12",
-		"closed": "/etc/x.bak", "unit": "success", "status": `{"phase":"done"}`, "verify": "nothing differs\nyes",
+		"closed": "/etc/x.bak", "ids": "3d1219c7c4c5404aaa1f6d2a48adfda4", "unit": "success", "status": `{"phase":"done"}`, "verify": "nothing differs\nyes",
 	}
 	for _, f := range want(t).PinningFiles() {
 		r[f.Path] = strings.TrimSuffix(string(f.Content), "\n")
@@ -56,6 +56,9 @@ func TestClaims(t *testing.T) {
 		"a file differs":       {wrong(arrivedReport(t), pinning.KubeletPath, "{}"), oldReport(), false},
 		"another image":        {wrong(arrivedReport(t), "origin", "custom-url=pivot://10.0.2.2:1/os@sha256:13"), oldReport(), false},
 		"not closed":           {wrong(arrivedReport(t), "open", "/etc/x"), oldReport(), false},
+		"Ignition again":       {wrong(arrivedReport(t), "stamp", "/boot/ignition.firstboot"), oldReport(), false},
+		"no machine ID":        {wrong(arrivedReport(t), "ids", "uninitialized"), oldReport(), false},
+		"two machine IDs":      {wrong(arrivedReport(t), "ids", "3d1219c7c4c5404aaa1f6d2a48adfda4\n4d1219c7c4c5404aaa1f6d2a48adfda4"), oldReport(), false},
 		"the unit failed":      {wrong(arrivedReport(t), "unit", "exit-code"), oldReport(), false},
 		"not done":             {wrong(arrivedReport(t), "status", `{"phase":"committed"}`), oldReport(), false},
 		"status said no JSON":  {wrong(arrivedReport(t), "status", "done?"), oldReport(), false},

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -33,8 +32,18 @@ WantedBy=multi-user.target
 
 type object = map[string]any
 
-// machineConfig returns a MachineConfig for w, with the report unit and the files of access.
-func machineConfig(w lab.Want, access []vm.TreeFile) ([]byte, error) {
+// slowed returns a unit of the system's with which a first boot ends, later than usual; systemd ends the second one after
+// 30 seconds.
+func slowed(unit string) object {
+	return object{"name": unit, "dropins": []object{{"name": "50-hosttest.conf", "contents": "[Service]\nExecStartPre=/bin/sleep 20\n"}}}
+}
+
+// machineConfig returns a MachineConfig for a case, with the report unit and the files of access.
+func machineConfig(c hostCase, access []vm.TreeFile) ([]byte, error) {
+	w, units := c.want, []object{{"name": "pivot-hosttest.service", "enabled": true, "contents": reportUnit}}
+	if c.slow {
+		units = append(units, slowed("coreos-ignition-firstboot-complete.service"), slowed("systemd-machine-id-commit.service"))
+	}
 	var names []string
 	for _, f := range w.PinningFiles() {
 		names = append(names, f.Path)
@@ -53,7 +62,7 @@ func machineConfig(w lab.Want, access []vm.TreeFile) ([]byte, error) {
 		"spec": object{"kernelArguments": w.Kargs, "config": object{
 			"ignition": object{"version": "3.2.0"},
 			"storage":  object{"files": files},
-			"systemd":  object{"units": []object{{"name": "pivot-hosttest.service", "enabled": true, "contents": reportUnit}}},
+			"systemd":  object{"units": units},
 		}},
 	})
 }

@@ -29,6 +29,8 @@ say deployment <<<"${deployment##*/}"
 say origin <"$deployment.origin"
 say open < <(ls $encapsulated $encapsulated.committed 2>/dev/null)
 say closed < <(ls $encapsulated.bak 2>/dev/null)
+say stamp < <(ls /boot/ignition.firstboot 2>/dev/null)
+say ids < <(sort -u "${deployment%/*}"/*/etc/machine-id)
 say unit < <(systemctl show -P Result pivot-firstboot.service)
 say status < <($pivot status -o json 2>&1)
 say verify < <($pivot verify 2>&1 && echo yes)
