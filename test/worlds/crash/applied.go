@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,32 +14,27 @@ import (
 	"machine-pivot/test/worlds/ostreetree"
 )
 
-// NewSystems creates a repository with the commits A and B, which are stored under their made-up
-// names instead of their checksums.
+// NewSystems creates a repository with the commits A and B. The subject gives their checksums the first letters a and b, by
+// which files of the machine are named.
 func NewSystems(dir string) (repo string, err error) {
 	repo = filepath.Join(dir, "repo")
 	if err := ostreetree.Init(repo, "bare"); err != nil {
 		return "", err
 	}
 	for _, commit := range []string{commitA, commitB} {
-		tree, files := filepath.Join(dir, commit[:1]), map[string]string{}
+		tree, files := filepath.Join(dir, imageHas(commit)), map[string]string{}
 		for path, content := range systemHas(commit) {
 			files[tree+path] = content
 		}
 		if err := writeAll(files); err != nil {
 			return "", err
 		}
-		sum, err := ostreetree.Ostree("commit", "--repo="+repo, "--orphan", "--tree=dir="+tree)
+		sum, err := ostreetree.Ostree("commit", "--repo="+repo, "--orphan", "--tree=dir="+tree, "--timestamp=@0", "--owner-uid=0", "--owner-gid=0", "--no-xattrs", "--subject=38")
 		if err != nil {
 			return "", err
 		}
-		object := func(sum string) string { return filepath.Join(repo, "objects", sum[:2], sum[2:]+".commit") }
-		text, err := os.ReadFile(object(sum))
-		if err == nil {
-			err = writeAll(map[string]string{object(commit): string(text)})
-		}
-		if err != nil {
-			return "", err
+		if sum != commit {
+			return "", fmt.Errorf("the commit with what %s has is %s", commit, sum)
 		}
 	}
 	return repo, nil

@@ -78,10 +78,10 @@ func Built(m *Machine) { m.built = true }
 // Careless is a program broken on purpose: everything that it writes is world-readable.
 func Careless(m *Machine) { m.disk.Careless = true }
 
-// The commit checksums of the systems A and B.
+// The commit checksums of the systems A and B. NewSystems makes these commits.
 var (
-	commitA = strings.Repeat("a", 64)
-	commitB = strings.Repeat("b", 64)
+	commitA = "abd30829a8fed50d0b59e6b9480e38e4fa4c4e5a98e08747c48a786491436fca"
+	commitB = "b787c62dbbce6b5db7cbd6cfdbb8fc9d65539fc5c9c1508b66e2648abacf1ff8"
 )
 
 const (
