@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"strings"
 
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/rehearse"
@@ -21,6 +22,12 @@ func (m *Machine) rehearse(ctx context.Context, plan pivot.Plan) (notes []string
 	if err != nil {
 		return nil, err
 	}
+	devices := rehearse.Devices(m.Host.Root)
+	for i := range devices {
+		// Without an answer, nothing is judged of the device.
+		names, _ := m.Host.Run(ctx, "modprobe", "-R", devices[i].Alias)
+		devices[i].Modules = strings.Fields(string(names))
+	}
 	stage := rehearse.Stage{Self: m.Self, Repo: m.Host.Sysroot().RepoPath()}
-	return stage.Judge(ctx, next, running, plan.Kargs.Final)
+	return stage.Judge(ctx, next, running, plan.Kargs.Final, devices)
 }

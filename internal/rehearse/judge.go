@@ -22,8 +22,8 @@ const (
 
 // Judge runs programs of the commit next, and returns an error of kind fault.Refused if this machine cannot start that
 // system, and notes about what could not be judged. running is the commit of the running system, and line the next one's
-// kernel arguments.
-func (s Stage) Judge(ctx context.Context, next, running ostree.Checksum, line kargs.Line) (notes []string, err error) {
+// kernel arguments. devices are what the machine needs to start.
+func (s Stage) Judge(ctx context.Context, next, running ostree.Checksum, line kargs.Line, devices []Device) (notes []string, err error) {
 	programs := [][]string{{truth}, {systemd, "--version"}}
 	ended, err := s.run(ctx, next, programs...)
 	if ctx.Err() != nil {
@@ -44,7 +44,14 @@ func (s Stage) Judge(ctx context.Context, next, running ostree.Checksum, line ka
 	if warning := legacyCgroups(line, ended[1]); warning != "" {
 		notes = append(notes, "warning: "+warning)
 	}
-	return notes, nil
+	more, err := s.judgeDrivers(ctx, next, devices)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		more = []string{notJudged(fmt.Sprintf("its drivers are not known: %v", err))}
+	}
+	return append(notes, more...), nil
 }
 
 func notJudged(why string) string {

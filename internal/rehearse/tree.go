@@ -16,7 +16,10 @@ import (
 const root = "/run"
 
 // without are the directories that no program needs to start. They have most of the files.
-var without = []string{"usr/share", "usr/lib/firmware", "usr/lib/modules", "usr/lib/debug", "usr/include", "usr/src"}
+var without = []string{"usr/share", "usr/lib/firmware", "usr/lib/debug", "usr/include", "usr/src"}
+
+// modules has a directory for each kernel, of which only the files are needed: the tables of modules.
+const modules = "usr/lib/modules"
 
 // build makes the root directory of a commit: directories and links in memory, and each file bound to its object in the
 // repository. So nothing is written to a disk, nothing can stay behind, and the files have their attributes and labels.
@@ -81,7 +84,7 @@ func copyTree(repo *ostree.Repo, tree ostree.Checksum, at string) error {
 		return err
 	}
 	for name, below := range d.Dirs {
-		if at := path.Join(at, name); !slices.Contains(without, at) {
+		if at := path.Join(at, name); !slices.Contains(without, at) && path.Dir(path.Dir(at)) != modules {
 			if err := copyTree(repo, below.Tree, at); err != nil {
 				return err
 			}

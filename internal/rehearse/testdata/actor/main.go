@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,6 +23,7 @@ type act struct {
 	Say    string
 	Status int
 	Signal syscall.Signal
+	Known  []string // to modprobe
 }
 
 func main() {
@@ -33,7 +35,9 @@ func main() {
 	if err == nil {
 		err = json.Unmarshal(text, &a)
 	}
-	if err == nil {
+	if err == nil && a.Do == "modprobe" {
+		err = resolve(os.Args[1:], a.Known)
+	} else if err == nil {
 		err = do(a.Do)
 	}
 	if err != nil {
@@ -48,6 +52,21 @@ func main() {
 		time.Sleep(time.Minute)
 	}
 	os.Exit(a.Status)
+}
+
+// resolve does what "modprobe -S RELEASE -R NAME" does.
+func resolve(args, known []string) error {
+	if len(args) != 4 || args[0] != "-S" || args[2] != "-R" {
+		return fmt.Errorf("the arguments of modprobe are %q", args)
+	}
+	if _, err := os.Stat("/lib/modules/" + args[1] + "/modules.dep.bin"); err != nil {
+		return err
+	}
+	if !slices.Contains(known, args[3]) {
+		fmt.Printf("modprobe: FATAL: Module %s not found in directory /lib/modules/%s\n", args[3], args[1])
+		os.Exit(1)
+	}
+	return nil
 }
 
 func do(what string) error {
