@@ -160,7 +160,7 @@ func expectAccount(t *testing.T, h *hostdir.Host) {
 
 func expectClosed(t *testing.T, h *hostdir.Host) {
 	t.Helper()
-	if h.Read(firstboot.EncapsulatedPath) != nil || h.Read(firstboot.EncapsulatedPath+".bak") == nil {
+	if open, err := machine.OpenFirstBoot(h.Root); err != nil || open != "" || h.Read(firstboot.EncapsulatedPath+".bak") == nil {
 		t.Error("the first boot is not closed")
 	}
 	r, err := pivot.JournalIn(h.Root).Load()

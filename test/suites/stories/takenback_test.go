@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/machine"
 	"machine-pivot/test/worlds/hostdir"
 )
 
@@ -26,7 +27,7 @@ func expectHeld(t *testing.T, h *hostdir.Host, reboots int) {
 			t.Errorf("it does not say %q: %s", want, notes)
 		}
 	}
-	if h.Read(firstboot.EncapsulatedPath) != nil || h.Read(firstboot.EncapsulatedPath+".bak") == nil {
+	if open, err := machine.OpenFirstBoot(h.Root); err != nil || open != "" || h.Read(firstboot.EncapsulatedPath+".bak") == nil {
 		t.Error("the first boot is still open")
 	}
 	expectUndone(t, h, "image: booted")
