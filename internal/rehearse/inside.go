@@ -17,6 +17,7 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/selinux"
 )
 
 // role is the first argument of this program if it is started to rehearse. It is no command.
@@ -66,6 +67,9 @@ func Inside(args []string, to io.Writer) (inside bool, err error) {
 	}
 	if err == nil {
 		err = confine()
+	}
+	if err == nil && selinux.Running("/").Loaded() {
+		err = keepLabel()
 	}
 	if err != nil {
 		return true, err
@@ -124,6 +128,19 @@ func confine() error {
 		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most}); err != nil {
 			return fmt.Errorf("cannot limit what programs may use: %w", err)
 		}
+	}
+	return nil
+}
+
+// keepLabel has programs run under the label of this thread. SELinux denies other ones on mounts where set-user-ID bits have
+// no effect, runs the program under this label, too, and puts each such denial into the audit log.
+func keepLabel() error {
+	label, err := os.ReadFile("/proc/thread-self/attr/current")
+	if err == nil {
+		err = os.WriteFile("/proc/thread-self/attr/exec", label, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep SELinux's label: %w", err)
 	}
 	return nil
 }

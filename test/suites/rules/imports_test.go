@@ -132,7 +132,7 @@ var importTable = map[string]rule{
 	"staticpods": {ours: []string{"budget", "fault", "hostfiles", "pods"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// The images of a host: how the core gets them, and what they contain.
-	"rehearse":   {ours: []string{"fault", "hostfiles", "kargs", "ostree", "printable"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
+	"rehearse":   {ours: []string{"fault", "hostfiles", "kargs", "ostree", "printable", "selinux"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"hostimages": {ours: []string{"budget", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// What the first boot and day 2 share, and these two: neither imports the other.
