@@ -36,15 +36,22 @@ func startTarget(ctx context.Context, target string) error {
 }
 
 // startTarget is startTarget for a given systemd. One that does not answer in time is a transient failure: it may be busy,
-// and to start the target again does no harm.
+// and to start the target again does no harm. The answer to the request is awaited also if ctx ends meanwhile: systemd
+// may already be stopping this program because of it.
 func (b bus) startTarget(ctx context.Context, target string) error {
-	bounded, cancel := context.WithTimeoutCause(ctx, b.limit, fault.New(fault.Unavailable, "systemd does not answer within %s", b.limit))
+	late := fault.New(fault.Unavailable, "systemd does not answer within %s", b.limit)
+	bounded, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.limit, late)
 	defer cancel()
+	bounded, giveUp := context.WithCancelCause(bounded)
+	until := context.AfterFunc(ctx, func() { giveUp(context.Cause(ctx)) })
 	conn, err := systemdbus.Dial(bounded, b.socket)
 	if err != nil {
 		return fmt.Errorf("cannot reboot: cannot reach systemd: %w", err)
 	}
 	defer conn.Close()
+	if !until() {
+		return fmt.Errorf("cannot reboot: %w", context.Cause(ctx))
+	}
 	// As systemctl reboot does: no later job may cancel it.
 	_, err = conn.StartUnitContext(bounded, target, "replace-irreversibly", nil)
 	if err != nil && bounded.Err() != nil {

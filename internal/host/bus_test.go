@@ -26,6 +26,23 @@ func listen(t *testing.T) (string, net.Listener) {
 	return socket, listener
 }
 
+// TestStoppedByTheReboot: systemd stops this program for the reboot that it has asked for, before it answers.
+func TestStoppedByTheReboot(t *testing.T) {
+	socket, listener := listen(t)
+	ctx, stop := context.WithCancelCause(t.Context())
+	(&buspeer.Server{Answer: func(c buspeer.Call) ([]any, error) {
+		if c.Method == "org.freedesktop.DBus.AddMatch" {
+			return nil, nil
+		}
+		stop(errors.New("terminated"))
+		time.Sleep(100 * time.Millisecond) // for a caller that would give up now
+		return []any{dbus.ObjectPath("/org/freedesktop/systemd1/job/1")}, nil
+	}}).Start(listener)
+	if err := (bus{socket, time.Minute}).startTarget(ctx, "reboot.target"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestStartTarget: a target is started as systemctl does. A systemd that does not answer, neither on a new connection nor
 // to the call, is a failure that is tried again, and the end of the caller's context is none of systemd's.
 func TestStartTarget(t *testing.T) {
@@ -57,12 +74,12 @@ func TestStartTarget(t *testing.T) {
 		if fault.KindOf(err) != fault.Unavailable {
 			t.Errorf("%s: %v", name, err)
 		}
-		stopped := errors.New("stopped")
-		ctx, stop := context.WithCancelCause(t.Context())
-		time.AfterFunc(limit/3, func() { stop(stopped) })
-		if err := (bus{socket, time.Minute}).startTarget(ctx, "reboot.target"); !errors.Is(err, stopped) {
-			t.Errorf("%s, and then the program is stopped: %v", name, err)
-		}
+	}
+	stopped := errors.New("stopped")
+	ctx, stop := context.WithCancelCause(t.Context())
+	time.AfterFunc(limit/3, func() { stop(stopped) })
+	if err := (bus{deaf, time.Minute}).startTarget(ctx, "reboot.target"); !errors.Is(err, stopped) {
+		t.Errorf("no answer on a new connection, and then the program is stopped: %v", err)
 	}
 
 	gone, listener := listen(t)
