@@ -74,15 +74,15 @@ func Inside(args []string, to io.Writer) (inside bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	return true, tryAll(a, repo, json.NewEncoder(to))
+	return true, tryAll(a, json.NewEncoder(to))
 }
 
 // tryAll runs the programs, and says of each how it ended. It stops after one that has left processes behind: with this
 // process, the kernel ends all in the namespace. To kill them would need a capability that pivot's units do not have.
-func tryAll(a asked, repo *ostree.Repo, to *json.Encoder) error {
+func tryAll(a asked, to *json.Encoder) error {
 	for _, argv := range a.Programs {
 		e := ending{Missing: true}
-		if _, there, err := repo.Resolve(a.Commit, argv[0]); err == nil && there {
+		if _, err := hostfiles.ResolveIn(root, argv[0]); err == nil {
 			e = try(argv, a.Limit)
 		}
 		if err := to.Encode(e); err != nil {

@@ -127,6 +127,10 @@ func TestJudge(t *testing.T) {
 		note    string // "": none
 	}{
 		{name: "starts"},
+		{name: "a large program that fails", change: func(tree string) {
+			plays(act{Status: 3, Say: "no"})(tree)
+			w.must(os.Truncate(filepath.Join(tree, "usr/bin/true"), 17<<20))
+		}, refused: "its /usr/bin/true ends with exit status 3: no"},
 		{name: "glibc wants x86-64-v3", change: plays(act{Say: "Fatal glibc error: CPU does not support x86-64-v3", Status: 127}),
 			refused: "its /usr/bin/true needs another processor (Fatal glibc error: CPU does not support x86-64-v3)"},
 		{name: "glibc wants z14", change: plays(act{Say: "Fatal glibc error: CPU lacks VXE support (z14 or later required)", Status: 127}),
