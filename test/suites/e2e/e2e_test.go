@@ -37,18 +37,12 @@ func TestFirstBoot(t *testing.T) {
 // (docs/testing.md). Each case has passed in QEMU before, too. The longest cases come first, so that a short one ends last.
 func TestBoxed(t *testing.T) {
 	t.Parallel()
-	world := newLab(t, vm.GuestSpec{Suite: vm.Trixie})
-	if missing := append(box.Missing(), recorded.MissingToExport()...); len(missing) > 0 {
-		need.Lacking(t, "cannot boot machines in boxes here: lacking "+strings.Join(missing, ", "))
-	}
-	world.Boxed = true
-	runFirstBoots(t, world, []firstBootCase{
+	runFirstBoots(t, boxedLab(t), []firstBootCase{
 		{"power cuts", powerCuts},
 		{"main job, and taken back", mainJob},
 		{"first boots of others, all at once", amongOthers},
 		{"repaired in place", repairedInPlace},
 		{"by hand, and to the next version", byHand},
-		{"power cuts of an apply", applyPowerCuts},
 		{"MachineConfigs that switch var", switchesVar},
 		{"drift that is found and repaired", repairsDrift},
 		{"a live change, and a power cut in one", changedLive},
@@ -56,6 +50,24 @@ func TestBoxed(t *testing.T) {
 		{"a slot of a fleet's lock", inAFleet},
 		{"already at target", alreadyAtTarget},
 	})
+}
+
+// TestBoxedWhole has the case in boxes that takes minutes. It is part of "make nightly".
+func TestBoxedWhole(t *testing.T) {
+	runFirstBoots(t, boxedLab(t), []firstBootCase{
+		{"power cuts of an apply", applyPowerCuts},
+	})
+}
+
+// boxedLab makes a lab whose machines boot in boxes.
+func boxedLab(t *testing.T) *lab.Lab {
+	t.Helper()
+	world := newLab(t, vm.GuestSpec{Suite: vm.Trixie})
+	if missing := append(box.Missing(), recorded.MissingToExport()...); len(missing) > 0 {
+		need.Lacking(t, "cannot boot machines in boxes here: lacking "+strings.Join(missing, ", "))
+	}
+	world.Boxed = true
+	return world
 }
 
 // TestFirstBootWhole has cases that TestFirstBoot, TestBoxed and unit tests together cover for the most part.

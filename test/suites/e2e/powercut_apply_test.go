@@ -22,7 +22,7 @@ import (
 // have the old or the new system with that system's complete /etc, or a journal to continue from.
 // Some of the disks are booted until they reach their target.
 func applyPowerCuts(t *testing.T, l *lab.Lab) {
-	amount := cuts{flush: 16, random: 5, boots: 1, least: 20}
+	amount := cuts{flush: 8, random: 10, boots: 2, least: 40}
 	if long() {
 		amount = cuts{flush: 1, random: 100, boots: 4, least: 400}
 	}
