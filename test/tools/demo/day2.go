@@ -58,6 +58,7 @@ func dayTwoFiles(first lab.Want, image string) ([]vm.TreeFile, error) {
 	tried := lab.Config{Name: "tried", Image: image, Kargs: first.Kargs}
 	files, err := lab.Day2(reportScript, map[string]string{
 		"try":  "pivot apply --try=1s --confirm=auto --check false tried.json",
+		"stay": "sleep infinity", // a box boots faster than a trial ends
 		"back": "pivot rollback -r", "nothing": "true",
 		// The old system may still be closing the trial.
 		"closed": "while systemctl -q is-active pivot-trial.service; do sleep 0.2; done; ./says",

@@ -14,7 +14,7 @@ func (s *show) trial(ctx context.Context) error { return s.act(ctx, trialSteps()
 func trialSteps() []step {
 	return []step{
 		{"a trial of the next image, with a check that fails", "try", vm.Rebooted, func(*lab.Claims, map[string]string, map[string]string) {}},
-		{"the new system on trial", "", vm.Rebooted, func(*lab.Claims, map[string]string, map[string]string) {}},
+		{"the new system on trial", "stay", vm.Rebooted, func(*lab.Claims, map[string]string, map[string]string) {}},
 		{"the old system again, by itself", "closed", vm.PoweredOff, cameBack},
 	}
 }
