@@ -4,7 +4,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"syscall"
 
@@ -19,12 +18,8 @@ var version, commit = "0-unknown", ""
 // in the code or asked for, whatever the umask of the shell was. libostree makes /boot/loader.N and refs by its umask.
 func main() {
 	syscall.Umask(0o022)
-	if inside, err := rehearse.Inside(os.Args, os.Stdout); inside {
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+	if status, inside := rehearse.Inside(os.Args, os.Stdout, os.Stderr); inside {
+		os.Exit(status)
 	}
 	if status := cli.Run(rootCommand(cli.Build{Version: version, Commit: commit})); status != 0 {
 		os.Exit(status)

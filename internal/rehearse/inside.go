@@ -44,22 +44,32 @@ type asked struct {
 	Limit    time.Duration
 }
 
-// Inside performs a rehearsal, if the arguments of this program say so, and writes how the programs ended. The main
-// function calls it first: Stage starts the same program again, as the first process of namespaces.
-func Inside(args []string, to io.Writer) (inside bool, err error) {
+// Inside performs a rehearsal, if the arguments of this program say so, writes how the programs ended, or to complaints
+// why they could not be run, and returns the exit status. The main function calls it first: Stage starts the same program
+// again, as the first process of namespaces.
+func Inside(args []string, to, complaints io.Writer) (status int, inside bool) {
 	if len(args) != 3 || args[1] != role || os.Getpid() != 1 {
-		return false, nil
+		return 0, false
 	}
+	if err := perform(args[2], to); err != nil {
+		fmt.Fprintln(complaints, err)
+		return 1, true
+	}
+	return 0, true
+}
+
+// perform performs the rehearsal that text, an asked as JSON, describes.
+func perform(text string, to io.Writer) error {
 	var a asked
-	if err := json.Unmarshal([]byte(args[2]), &a); err != nil {
-		return true, err
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		return err
 	}
 	runtime.LockOSThread() // never unlocked: its mount namespace is this thread's
 	if err := hostfiles.EnterNamespace(); err != nil {
-		return true, err
+		return err
 	}
 	if err := os.Chdir(a.Repo); err != nil { // where it is found whatever is mounted
-		return true, err
+		return err
 	}
 	repo, err := ostree.OpenRepo(".")
 	if err == nil {
@@ -72,9 +82,9 @@ func Inside(args []string, to io.Writer) (inside bool, err error) {
 		err = keepLabel()
 	}
 	if err != nil {
-		return true, err
+		return err
 	}
-	return true, tryAll(a, json.NewEncoder(to))
+	return tryAll(a, json.NewEncoder(to))
 }
 
 // tryAll runs the programs, and says of each how it ended. It stops after one that has left processes behind: with this

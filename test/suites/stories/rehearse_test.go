@@ -21,12 +21,8 @@ import (
 
 // TestMain makes the tests' program one that rehearses the start of a system.
 func TestMain(m *testing.M) {
-	if inside, err := rehearse.Inside(os.Args, os.Stdout); inside {
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+	if status, inside := rehearse.Inside(os.Args, os.Stdout, os.Stderr); inside {
+		os.Exit(status)
 	}
 	os.Exit(m.Run())
 }
