@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -77,7 +78,8 @@ func (b *initramfs) clock() error {
 		if err := unix.ClockGettime(id, &now); err != nil {
 			return fmt.Errorf("cannot read the clock: %w", err)
 		}
-		offsets += fmt.Sprintf("%s -%d 0\n", name, now.Sec)
+		// The offset is negative, its nanoseconds are not. Whole seconds would begin a boot up to a second before the box.
+		offsets += fmt.Sprintf("%s -%d %d\n", name, now.Sec+1, time.Second.Nanoseconds()-max(1, now.Nsec))
 	}
 	if err := os.WriteFile("/proc/self/timens_offsets", []byte(offsets), 0); err != nil {
 		return fmt.Errorf("cannot set the clock: %w", err)
