@@ -9,6 +9,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"
+	"machine-pivot/internal/verdict"
 	"machine-pivot/kargs"
 )
 
@@ -114,6 +115,12 @@ func (p Plan) For(target Target) (Plan, error) {
 	plan := planOf(p.ask, p.state, target)
 	plan.files, plan.once, plan.noFallback = p.files, p.once, p.noFallback
 	return plan, plan.wrong
+}
+
+// Accepting returns the same plan for a target that is accepted although something speaks against it.
+func (p Plan) Accepting(accepted []verdict.Accepted) Plan {
+	p.target.Accepted = accepted
+	return p
 }
 
 // Diff computes what has to change to get from state to target. Differences without an effect

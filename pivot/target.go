@@ -12,6 +12,7 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"
+	"machine-pivot/internal/verdict"
 	"machine-pivot/kargs"
 )
 
@@ -31,6 +32,8 @@ type Target struct {
 	// WithoutBoundImages says that application images which the OS image binds may be missing. It holds until the target
 	// is proven, whoever proves it: the run that commits a target may be told so by a flag that no later one has.
 	WithoutBoundImages bool `json:"withoutBoundImages,omitempty"`
+	// Accepted is what would have refused the image, had nobody accepted it. It is only learned during a run.
+	Accepted []verdict.Accepted `json:"accepted,omitempty"`
 }
 
 // MachineConfig identifies a MachineConfig.
@@ -41,7 +44,7 @@ type MachineConfig struct {
 }
 
 // Same reports whether both targets request the same. It ignores what is only learned during a
-// run: an image's commit, its version and the kernel arguments that it brings. It ignores the
+// run: an image's commit, its version, the kernel arguments that it brings and what speaks against it. It ignores the
 // MachineConfig, whose request is in the rest, and what may be missing.
 func (t Target) Same(other Target) bool {
 	return (t.Image.Same(other.Image) || t.Image.Digest == "" && other.Image.Digest == "") &&

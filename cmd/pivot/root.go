@@ -19,6 +19,7 @@ import (
 	"machine-pivot/internal/retry"
 	"machine-pivot/internal/settings"
 	"machine-pivot/internal/status"
+	"machine-pivot/internal/verdict"
 	"machine-pivot/pivot"
 )
 
@@ -43,6 +44,7 @@ type hostFlags struct {
 	method   string               // of the reboot; "": from the settings
 	kargs    string               // treatment of an image's kernel arguments; "": from the settings
 	bound    string               // treatment of application images that an image binds; "": from the settings
+	accept   []verdict.Name       // verdicts that do not refuse an image
 	consoles bool                 // a failure holds the machine, so show it on all consoles
 	early    *initramfs.Initramfs // nil in the started system
 	results  *results             // nil: the command writes no result
@@ -62,6 +64,8 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "read the pull secret from `FILE` (default: the first known location that has one for the registry)")
 	f.addRetry(cmd)
 	f.addBound(cmd)
+	cmd.Flags().Var(acceptFlag{&f.accept}, "accept", "use an image although the verdict `NAME` refuses it, besides those of the machine's setting; repeatable")
+	cli.Suggest(cmd, "accept", acceptFlag{}.names()...)
 	cli.OneOf{Value: &f.kargs, Allowed: []string{string(settings.ImageKargsPrint), string(settings.ImageKargsApply)}}.Add(cmd, "image-kargs",
 		"whether to print or apply the kernel arguments that the image has in /"+kargsd.Dir+" (default: the machine's setting, or apply where bootc manages the machine, and print elsewhere)")
 }
@@ -106,6 +110,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (*machine.Machine, error) {
 		RebootMethod: settings.RebootMethod(f.method),
 		ImageKargs:   settings.ImageKargs(f.kargs),
 		BoundImages:  settings.BoundImages(f.bound),
+		Accept:       f.accept,
 		Progress: &pivot.Progress{
 			Command: cmd.Name(), Journal: pivot.JournalIn(f.root), Emit: status.Tee(memoryForPull, show, reporter.Emit), Now: time.Now,
 		},

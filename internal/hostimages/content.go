@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
+	"machine-pivot/internal/verdict"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
@@ -26,7 +27,7 @@ type Content struct {
 	// Check checks a plan whose image is in the repository.
 	Check pivot.Check
 	// Rehearse asks the new system of such a plan whether this machine can start it; nil: nothing is asked.
-	Rehearse func(context.Context, pivot.Plan) (notes []string, err error)
+	Rehearse func(context.Context, pivot.Plan) (accepted []verdict.Accepted, notes []string, err error)
 }
 
 var _ pivot.Content = Content{}
@@ -45,9 +46,9 @@ func (c Content) Learn(ctx context.Context, plan pivot.Plan) (pivot.Plan, error)
 	if err := c.Check(learned); err != nil || c.Rehearse == nil {
 		return learned, err
 	}
-	notes, err = c.Rehearse(ctx, learned)
+	accepted, notes, err := c.Rehearse(ctx, learned)
 	learned.Notes = append(learned.Notes, notes...)
-	return learned, err
+	return learned.Accepting(accepted), err
 }
 
 // Foresee implements pivot.Content. It does not pull the image: what it brings is known only if

@@ -16,6 +16,7 @@ import (
 	"machine-pivot/internal/retry"
 	"machine-pivot/internal/settings"
 	"machine-pivot/internal/status"
+	"machine-pivot/internal/verdict"
 	"machine-pivot/pivot"
 )
 
@@ -47,6 +48,8 @@ type Machine struct {
 	Window       string // in the format of package window, or settings.None
 	FleetLock    string // a URL, or settings.None
 
+	// Accept are verdicts that do not refuse an image, besides those of the settings.
+	Accept []verdict.Name
 	// FleetRoots are the CAs trusted for the fleet's lock; nil: the system's.
 	FleetRoots *x509.CertPool
 	// Result is filled in by a command; Conclude completes it. nil: the command makes one.

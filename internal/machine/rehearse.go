@@ -6,14 +6,29 @@ import (
 
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/rehearse"
+	"machine-pivot/internal/verdict"
 	"machine-pivot/pivot"
 )
 
-// rehearse asks programs of a plan's new system, whose image is in the repository, whether this machine can start it.
-func (m *Machine) rehearse(ctx context.Context, plan pivot.Plan) (notes []string, err error) {
+// rehearse asks a plan's new system, whose image is in the repository, whether this machine can start it. The error has
+// all that refuses it; accepted is what the settings accept of that.
+func (m *Machine) rehearse(ctx context.Context, plan pivot.Plan) (accepted []verdict.Accepted, notes []string, err error) {
 	if m.Self == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
+	found, err := m.judge(ctx, plan)
+	if err != nil {
+		return nil, nil, err
+	}
+	chosen, err := m.Settings()
+	if err != nil {
+		return nil, nil, err
+	}
+	return verdict.Settle(found, chosen.Accept)
+}
+
+// judge returns what speaks against a plan's new system on this machine.
+func (m *Machine) judge(ctx context.Context, plan pivot.Plan) (found []verdict.Finding, err error) {
 	next, err := ostree.ParseChecksum(plan.To().Image.Commit)
 	if err != nil {
 		return nil, err

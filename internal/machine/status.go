@@ -36,6 +36,9 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 		return s, err
 	}
 	s.Start = now
+	for _, a := range s.Target.Accepted {
+		s.Notes = append(s.Notes, fmt.Sprintf("this image was accepted (%s) although %s", a.Name, a.Text))
+	}
 	if s.LeftOut, err = m.LeftOut(); err != nil {
 		s.Notes = append(s.Notes, err.Error())
 	}

@@ -9,14 +9,16 @@ import (
 
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
+	"machine-pivot/internal/verdict"
 )
 
 const modprobe = "/usr/sbin/modprobe"
 
-// judgeDrivers returns warnings about devices for which the new kernel has no driver. It is asked for the device first, and
+// judgeDrivers returns the devices for which the new kernel has no driver. The system does not start without one that /
+// stands on: that refuses the image. The kernel is asked for the device first, and
 // then for the modules that serve it today: the tables of drivers that are built in are not indexed before Linux 6.18,
 // but their names are. Of a device that no module serves today nothing is known.
-func (s Stage) judgeDrivers(ctx context.Context, next ostree.Checksum, devices []Device) (notes []string, err error) {
+func (s Stage) judgeDrivers(ctx context.Context, next ostree.Checksum, devices []Device) (found []verdict.Finding, err error) {
 	devices = slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return len(d.Modules) == 0 })
 	release, err := s.kernel(next)
 	if err != nil || release == "" || len(devices) == 0 {
@@ -38,10 +40,14 @@ func (s Stage) judgeDrivers(ctx context.Context, next ostree.Checksum, devices [
 		if slices.ContainsFunc(answers, func(e ending) bool { return !e.noModule() }) {
 			continue
 		}
-		notes = append(notes, fmt.Sprintf("warning: %s stands on a device for which the new kernel, %s, has no driver (%s, today of %s)",
-			d.Below, release, printable.Line(d.Alias), strings.Join(d.Modules, ", ")))
+		lost := verdict.Finding{Name: verdict.Drivers, Weight: verdict.Warned, Text: fmt.Sprintf("%s stands on a device for which the new kernel, %s, has no driver (%s, today of %s)",
+			d.Below, release, printable.Line(d.Alias), strings.Join(d.Modules, ", "))}
+		if d.Below == "/" {
+			lost.Weight, lost.Remedy = verdict.Refused, "use an image whose kernel has this driver, or connect the disk in another way"
+		}
+		found = append(found, lost)
 	}
-	return notes, nil
+	return found, nil
 }
 
 // noModule reports whether modprobe says that there is none of the name. Another failure says nothing.

@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
+	"machine-pivot/internal/verdict"
 	"machine-pivot/kargs"
 )
 
@@ -20,82 +20,81 @@ const (
 	systemd = "/usr/lib/systemd/systemd"
 )
 
-// Judge runs programs of the commit next, and returns an error of kind fault.Refused if this machine cannot start that
-// system, and notes about what could not be judged. running is the commit of the running system, and line the next one's
-// kernel arguments. devices are what the machine needs to start.
-func (s Stage) Judge(ctx context.Context, next, running ostree.Checksum, line kargs.Line, devices []Device) (notes []string, err error) {
+// Judge runs programs of the commit next, and returns what speaks against that system on this machine, and what could not
+// be judged. running is the commit of the running system, and line the next one's kernel arguments. devices are what the
+// machine needs to start. The error is that of the context.
+func (s Stage) Judge(ctx context.Context, next, running ostree.Checksum, line kargs.Line, devices []Device) (found []verdict.Finding, err error) {
 	programs := [][]string{{truth}, {systemd, "--version"}}
 	ended, err := s.run(ctx, next, programs...)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		return []string{notJudged(fmt.Sprintf("its programs cannot be run from here: %v", err))}, nil
+		return []verdict.Finding{notJudged("its programs cannot be run from here: %v", err)}, nil
 	}
 	for i, argv := range programs {
-		note, err := s.judge(ctx, argv, ended[i], running)
+		failed, err := s.judge(ctx, argv, ended[i], running)
 		if err != nil {
 			return nil, err
 		}
-		if note != "" {
-			notes = append(notes, notJudged(note))
-		}
+		found = append(found, failed...)
 	}
 	if warning := legacyCgroups(line, ended[1]); warning != "" {
-		notes = append(notes, "warning: "+warning)
+		found = append(found, verdict.Finding{Name: "cgroups", Weight: verdict.Warned, Text: warning})
 	}
 	more, err := s.judgeDrivers(ctx, next, devices)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		more = []string{notJudged(fmt.Sprintf("its drivers are not known: %v", err))}
+		more = []verdict.Finding{notJudged("its drivers are not known: %v", err)}
 	}
-	return append(notes, more...), nil
+	return append(found, more...), nil
 }
 
-func notJudged(why string) string {
-	return "whether this machine can start the new system is not judged in full: " + why
+func notJudged(format string, args ...any) verdict.Finding {
+	return verdict.Finding{Weight: verdict.Unknown, Text: fmt.Sprintf(format, args...)}
 }
 
-// judge returns an error if a program of the new system does not start on this machine, and a note if that is not known.
+// judge returns a finding if a program of the new system does not start on this machine, or if that is not known.
 // What the loader says about the processor is certain. Other reasons count only if the running system's program, which is
 // known to start, does so in the same place: a limit of this rehearsal, or a policy of the machine, must not be taken for a
 // defect of the image.
-func (s Stage) judge(ctx context.Context, argv []string, e ending, running ostree.Checksum) (note string, err error) {
+func (s Stage) judge(ctx context.Context, argv []string, e ending, running ostree.Checksum) (found []verdict.Finding, err error) {
+	unknown := func(why string) ([]verdict.Finding, error) { return []verdict.Finding{notJudged("%s", why)}, nil }
 	if e.Missing {
-		return "it has no " + argv[0], nil
+		return unknown("it has no " + argv[0])
 	}
 	if words := e.aboutProcessor(); words != "" {
-		return "", cannotStart(argv, fmt.Sprintf("needs another processor (%s)", words), otherProcessor)
+		return cannotStart(verdict.Processor, argv, fmt.Sprintf("needs another processor (%s)", words), otherProcessor), nil
 	}
 	why, certain := e.failure()
 	if why == "" {
-		return "", nil
+		return nil, nil
 	}
 	if !certain {
-		return argv[0] + " " + why, nil
+		return unknown(argv[0] + " " + why)
 	}
 	control, err := s.run(ctx, running, argv)
 	if ctx.Err() != nil {
-		return "", context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	if err != nil || control[0].Missing {
-		return argv[0] + " " + why + ", and the running system has none to compare with", nil
+		return unknown(argv[0] + " " + why + ", and the running system has none to compare with")
 	}
 	if failed, _ := control[0].failure(); failed != "" {
-		return argv[0] + " " + why + ", and the running system's, in the same place, " + failed, nil
+		return unknown(argv[0] + " " + why + ", and the running system's, in the same place, " + failed)
 	}
 	if e.Signal == unix.SIGILL {
-		return "", cannotStart(argv, why, otherProcessor)
+		return cannotStart(verdict.Processor, argv, why, otherProcessor), nil
 	}
-	return "", cannotStart(argv, why, "find out what the image's build left out: podman run --rm IMAGE "+strings.Join(argv, " "))
+	return cannotStart(verdict.Programs, argv, why, "find out what the image's build left out: podman run --rm IMAGE "+strings.Join(argv, " ")), nil
 }
 
 const otherProcessor = "use an image that is built for this processor, or give a virtual machine a newer model of processor; the levels that this one has: ld.so --help"
 
-func cannotStart(argv []string, why, hint string) error {
-	return fault.New(fault.Refused, "cannot start the image on this machine: its %s %s", argv[0], why).WithHint("%s", hint)
+func cannotStart(name verdict.Name, argv []string, why, remedy string) []verdict.Finding {
+	return []verdict.Finding{{Name: name, Weight: verdict.Refused, Text: fmt.Sprintf("its %s %s", argv[0], why), Remedy: remedy}}
 }
 
 // failure returns how a program failed; "" if it did not. It is certain unless the reason may be this rehearsal, or a

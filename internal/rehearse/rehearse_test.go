@@ -18,6 +18,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/rehearse"
+	"machine-pivot/internal/verdict"
 	"machine-pivot/kargs"
 	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/ostreetree"
@@ -165,13 +166,22 @@ func TestJudge(t *testing.T) {
 			if c.limit != 0 {
 				stage.Limit = c.limit
 			}
-			notes, err := stage.Judge(t.Context(), w.commit(c.change), w.running, nil, nil)
+			notes, err := judged(t.Context(), stage, w.commit(c.change), w.running, nil, nil)
 			checkRefused(t, err, c.refused)
 			if (c.note == "") != (len(notes) == 0) || !strings.Contains(strings.Join(notes, "\n"), c.note) {
 				t.Errorf("notes %q, wanted %q", notes, c.note)
 			}
 		})
 	}
+}
+
+// judged returns what Judge finds, as a machine that accepts nothing tells it.
+func judged(ctx context.Context, s rehearse.Stage, next, running ostree.Checksum, line kargs.Line, devices []rehearse.Device) (notes []string, err error) {
+	found, err := s.Judge(ctx, next, running, line, devices)
+	if err == nil {
+		_, notes, err = verdict.Settle(found, nil)
+	}
+	return notes, err
 }
 
 func checkRefused(t *testing.T, err error, wanted string) {
@@ -207,7 +217,7 @@ func TestCompared(t *testing.T) {
 		without:             "and the running system has none to compare with",
 		ostree.Checksum{15}: "and the running system has none to compare with",
 	} {
-		notes, err := w.stage().Judge(t.Context(), bad, running, nil, nil)
+		notes, err := judged(t.Context(), w.stage(), bad, running, nil, nil)
 		if err != nil || len(notes) != 1 || !strings.Contains(notes[0], want) {
 			t.Errorf("notes %q, error %v, wanted %q", notes, err, want)
 		}
@@ -218,7 +228,7 @@ func TestCompared(t *testing.T) {
 func TestLimits(t *testing.T) {
 	w := newWorld(t)
 	for do, want := range map[string]string{"hoard": "ends with exit status 2: ", "swarm": "resource temporarily unavailable"} {
-		notes, err := w.stage().Judge(t.Context(), w.commit(func(tree string) {
+		notes, err := judged(t.Context(), w.stage(), w.commit(func(tree string) {
 			w.put(tree, "usr/bin/true", w.actor, act{Do: do})
 		}), w.running, nil, nil)
 		if said := fmt.Sprint(notes, err); !strings.Contains(said, want) {
@@ -234,12 +244,12 @@ func TestNowhere(t *testing.T) {
 		"no program":    {Self: filepath.Join(t.TempDir(), "none"), Repo: w.repo},
 		"no repository": {Self: "/proc/self/exe", Repo: t.TempDir()},
 	} {
-		notes, err := stage.Judge(t.Context(), w.running, w.running, nil, nil)
+		notes, err := judged(t.Context(), stage, w.running, w.running, nil, nil)
 		if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "its programs cannot be run from here") {
 			t.Errorf("%s: notes %q, error %v", name, notes, err)
 		}
 	}
-	if notes, err := w.stage().Judge(t.Context(), ostree.Checksum{15}, w.running, nil, nil); err != nil || len(notes) != 1 {
+	if notes, err := judged(t.Context(), w.stage(), ostree.Checksum{15}, w.running, nil, nil); err != nil || len(notes) != 1 {
 		t.Errorf("no commit: notes %q, error %v", notes, err)
 	}
 }
@@ -252,7 +262,7 @@ func TestCancelled(t *testing.T) {
 	stage.Limit = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := stage.Judge(ctx, hangs, w.running, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := judged(ctx, stage, hangs, w.running, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -269,7 +279,7 @@ func TestLegacyCgroups(t *testing.T) {
 	} {
 		commit := w.commit(func(tree string) { w.put(tree, "usr/lib/systemd/systemd", w.actor, act{Say: says}) })
 		for line, want := range want {
-			notes, err := w.stage().Judge(t.Context(), commit, w.running, kargs.Split(line), nil)
+			notes, err := judged(t.Context(), w.stage(), commit, w.running, kargs.Split(line), nil)
 			if err != nil || (want == "") != (len(notes) == 0) || !strings.Contains(strings.Join(notes, "\n"), want) {
 				t.Errorf("%s, %s: notes %q, error %v, wanted %q", says, line, notes, err, want)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/fleetlock"
+	"machine-pivot/internal/verdict"
 	"machine-pivot/internal/window"
 	"machine-pivot/kargs"
 )
@@ -25,20 +26,21 @@ const Path = "/etc/pivot/firstboot.conf"
 
 // Settings are the administrator's settings for the first boot.
 type Settings struct {
-	Mode         Mode         // key mode
-	OnFailure    OnFailure    // key on-failure
-	RebootMethod RebootMethod // key reboot-method
-	ImageKargs   ImageKargs   // key image-kargs
-	BoundImages  BoundImages  // key bound-images
-	Fallback     Fallback     // key fallback
-	Health       []string     // key health: units that must be active to keep a system on trial
-	Metrics      string       // key metrics: Prometheus textfile for the node exporter; "": none
-	Window       string       // key window: when a manual pivot may change the machine (package window); "": at any time
-	FleetLock    FleetLock    // keys fleetlock, fleetlock-group and fleetlock-id
+	Mode         Mode           // key mode
+	OnFailure    OnFailure      // key on-failure
+	RebootMethod RebootMethod   // key reboot-method
+	ImageKargs   ImageKargs     // key image-kargs
+	BoundImages  BoundImages    // key bound-images
+	Fallback     Fallback       // key fallback
+	Health       []string       // key health: units that must be active to keep a system on trial
+	Accept       []verdict.Name // key accept: verdicts that do not refuse an image
+	Metrics      string         // key metrics: Prometheus textfile for the node exporter; "": none
+	Window       string         // key window: when a manual pivot may change the machine (package window); "": at any time
+	FleetLock    FleetLock      // keys fleetlock, fleetlock-group and fleetlock-id
 }
 
 // None is the value that unsets a setting that another file has: window, FleetLock server, units,
-// metrics.
+// verdicts, metrics.
 const None = "none"
 
 // FleetLock is the FleetLock server from which the machine gets a slot before a reboot.
@@ -202,6 +204,8 @@ func (s *Settings) set(key, value string) error {
 		return choose(&s.Fallback, value, FallbackNone, FallbackAuto)
 	case "health":
 		return s.setHealth(value)
+	case "accept":
+		return s.setAccept(value)
 	case "metrics":
 		return s.setMetrics(value)
 	case "window":
@@ -223,7 +227,7 @@ func (s *Settings) set(key, value string) error {
 
 // Keys returns the keys of all settings.
 func Keys() []string {
-	return []string{"mode", "on-failure", "reboot-method", "image-kargs", "bound-images", "fallback", "health", "metrics", "window", "fleetlock", "fleetlock-group", "fleetlock-id"}
+	return []string{"mode", "on-failure", "reboot-method", "image-kargs", "bound-images", "fallback", "health", "accept", "metrics", "window", "fleetlock", "fleetlock-group", "fleetlock-id"}
 }
 
 // orNone is checked for a setting that None unsets, for example on the kernel command line for
@@ -261,6 +265,14 @@ func (s *Settings) setHealth(list string) error {
 		s.Health = append(s.Health, name)
 	}
 	return nil
+}
+
+// setAccept parses names of verdicts.
+func (s *Settings) setAccept(list string) (err error) {
+	if s.Accept = nil; list != None {
+		s.Accept, err = verdict.Parse(list)
+	}
+	return err
 }
 
 // setMetrics accepts only names that the node exporter reads, which are *.prom.

@@ -7,6 +7,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/settings"
+	"machine-pivot/internal/verdict"
 	"machine-pivot/kargs"
 )
 
@@ -46,6 +47,8 @@ func TestSettings(t *testing.T) {
 		{"the same in the file", "", "fallback=auto", with(func(s *settings.Settings) { s.Fallback = "auto" })},
 		{"metrics", "", "metrics=/var/lib/node_exporter//pivot.prom",
 			with(func(s *settings.Settings) { s.Metrics = "/var/lib/node_exporter/pivot.prom" })},
+		{"verdicts that do not refuse", "pivot.accept=drivers", "accept=processor,programs", with(func(s *settings.Settings) { s.Accept = []verdict.Name{verdict.Drivers} })},
+		{"none, for one boot", "pivot.accept=none", "accept=drivers", defaults},
 		{"units of a system on trial", "pivot.health=a.service,b@x.socket", "health=c.service",
 			with(func(s *settings.Settings) { s.Health = []string{"a.service", "b@x.socket"} })},
 		{"a window, and a fleet's lock", "pivot.window=\"Sat,Sun 02:00-05:00\" pivot.fleetlock_group=a.b", "window=02:00-04:00\nfleetlock=https://fleetlock.example\nfleetlock-id=this",
@@ -88,7 +91,7 @@ func read(t *testing.T, cmdline, file string) (settings.Settings, error) {
 // TestWrongSettings (P45) expects one report with all problems, and all valid values.
 func TestWrongSettings(t *testing.T) {
 	got, err := read(t, "pivot.mode=never pivot.moed=off pivot.on-failure=system pivot.mode",
-		"mode system\n\n# \nmode=initrd\nreboot_method=kexec\nreboot-method=reboot\nkey=\nMODE=off\nimage-kargs=yes\nmetrics=pivot.prom\nwindow=Sat\nfleetlock=https://a:secret@b\nfleetlock-group=a b\nfleetlock-id=\n")
+		"mode system\n\n# \nmode=initrd\nreboot_method=kexec\nreboot-method=reboot\nkey=\nMODE=off\nimage-kargs=yes\nmetrics=pivot.prom\nwindow=Sat\nfleetlock=https://a:secret@b\nfleetlock-group=a b\nfleetlock-id=\naccept=drivers,tpm2\n")
 	if fault.KindOf(err) != fault.BadInput || fault.HintOf(err) == "" {
 		t.Fatalf("error %v", err)
 	}
@@ -101,16 +104,17 @@ func TestWrongSettings(t *testing.T) {
 		file + `1: "mode system" is no KEY=VALUE`,
 		file + `4: "initrd" is not allowed; it is one of [initramfs system off]`,
 		file + `6: reboot-method is set on line 5 already`,
-		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
-		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
+		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, health, accept, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
+		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, health, accept, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
 		file + `9: "yes" is not allowed; it is one of [auto print apply]`,
 		file + `10: "pivot.prom" is not allowed; it is an absolute path that ends in .prom`,
 		file + `11: "Sat" is not allowed: it is [DAYS] HH:MM-HH:MM [ZONE], as "Sat,Sun 22:00-04:00" or "Mon..Fri 01:00-03:30 Europe/Berlin", and perhaps more of them with semicolons between`,
 		file + `12: a user, a query or a fragment is not allowed in the URL of the fleet's lock`,
 		file + `13: "a b" is not allowed; a group has letters, digits, points and dashes`,
 		file + `14: "" is not allowed; an ID has no white space`,
+		file + `15: "tpm2" is no verdict; there are processor, programs, drivers`,
 		`kernel command line, pivot.mode: "never" is not allowed; it is one of [initramfs system off]`,
-		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
+		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, health, accept, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
 		`kernel command line, pivot.mode: "" is not allowed; it is one of [initramfs system off]`,
 	}
 	if err.Error() != strings.Join(want, "\n") {

@@ -109,7 +109,7 @@ var importTable = map[string]rule{
 	"disruption": {ours: []string{"machineconfig/document", "machineconfig/enable", "hostfiles", "problem", "projection", "systemd-units"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// The core decides; the engines, the host and the reporter serve it.
-	"pivot":     {ours: append([]string{"disruption", "ostree", "machineconfig/enable", "projection"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
+	"pivot":     {ours: append([]string{"disruption", "ostree", "machineconfig/enable", "projection", "verdict"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rpmostree": {ours: []string{"rpmostree/daemon", "ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "printable", "retry"}, foreign: true, never: commandLine},
 
 	"rpmostree/daemon": {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -117,7 +117,8 @@ var importTable = map[string]rule{
 	"handback":  {ours: []string{"fault", "hostfiles", "mcfile"}, never: slices.Concat(processes, commandLine, world)},
 	"found":     {ours: []string{"budget", "fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"live":      {ours: []string{"disruption", "fault", "host", "hostfiles", "pivot", "start"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"settings":  {ours: []string{"fault", "fleetlock", "hostfiles", "kargs", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"settings":  {ours: []string{"fault", "fleetlock", "hostfiles", "kargs", "verdict", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"verdict":   {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"ways":      {ours: []string{"settings"}, never: slices.Concat(processes, commandLine, world)},
 	"host":      {ours: append([]string{"grub", "osimage/imageref", "ostree", "pivot", "machineconfig/enable", "projection", "selinux", "settings", "softreboot", "systemdbus"}, values...), foreign: true, never: commandLine},
 	"enter":     {ours: []string{"ostree", "kargs", "hostfiles", "start"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
@@ -132,11 +133,11 @@ var importTable = map[string]rule{
 	"staticpods": {ours: []string{"budget", "fault", "hostfiles", "pods"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// The images of a host: how the core gets them, and what they contain.
-	"rehearse":   {ours: []string{"fault", "hostfiles", "kargs", "ostree", "printable", "selinux"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
-	"hostimages": {ours: []string{"budget", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"rehearse":   {ours: []string{"hostfiles", "kargs", "ostree", "printable", "selinux", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
+	"hostimages": {ours: []string{"budget", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// What the first boot and day 2 share, and these two: neither imports the other.
-	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "settings", "status", "systemd-units", "wanted", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "settings", "status", "systemd-units", "verdict", "wanted", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"day2":      {ours: []string{"disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "settings", "slot", "start", "status", "trial", "watch", "ways", "window"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"firstboot": {ours: []string{"enter", "fault", "host", "hostfiles", "machine", "mcfile", "pivot", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot": {ours: all, foreign: true, never: processes},

@@ -15,6 +15,8 @@ import (
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/rehearse"
+	"machine-pivot/internal/settings"
+	"machine-pivot/internal/verdict"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 )
@@ -27,8 +29,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestRehearsal (P97): an image whose programs do not start on this machine is refused when it is in the repository, and
-// before anything is made of it, by a first boot in either place and by hand; one whose programs start is not.
+// TestRehearsal (P97, P98): an image whose programs do not start on this machine is refused when it is in the repository, and
+// before anything is made of it, by a first boot in either place and by hand; one whose programs start is not, nor is one
+// that is accepted, which journal and status keep.
 func TestRehearsal(t *testing.T) {
 	actor := filepath.Join(t.TempDir(), "actor")
 	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", actor, "machine-pivot/internal/rehearse/testdata/actor").CombinedOutput(); err != nil {
@@ -44,6 +47,7 @@ func TestRehearsal(t *testing.T) {
 			`{}`: "",
 		} {
 			t.Run(fmt.Sprintf("%s, starts %v", way, wanted == ""), func(t *testing.T) {
+				const accept = "--accept processor; on a first boot the kernel argument pivot.accept=processor"
 				h := newHost(t)
 				h.ProgramIntoNext("usr/bin/true", actor)
 				h.PutIntoNext(map[string]string{"usr/etc/act/true": says})
@@ -56,8 +60,22 @@ func TestRehearsal(t *testing.T) {
 					}
 					return
 				}
-				if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), wanted) || h.Reboots != 0 || len(h.Ostree.Calls) != 0 {
-					t.Errorf("error %v, %d reboots, calls %v", err, h.Reboots, h.Ostree.Calls)
+				if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), wanted) || !strings.Contains(fault.HintOf(err), accept) || h.Reboots != 0 || len(h.Ostree.Calls) != 0 {
+					t.Errorf("error %v, hint %q, %d reboots, calls %v", err, fault.HintOf(err), h.Reboots, h.Ostree.Calls)
+				}
+				if prepare == nil { // with a flag; a first boot has a setting
+					_, err = rehearsed(t, h, nil, verdict.Processor)
+				} else {
+					h.Write(settings.Path, []byte("accept=drivers,processor\n"))
+					_, err = rehearsed(t, h, prepare)
+				}
+				status, failed := newMachine(t, h).Status(t.Context())
+				if err != nil || failed != nil || !strings.Contains(strings.Join(status.Notes, "\n"), "this image was accepted (processor) although its /usr/bin/true needs another processor") {
+					t.Errorf("accepted: errors %v, %v, notes of the status %q", err, failed, status.Notes)
+				}
+				journal, err := pivot.JournalIn(h.Root).Load()
+				if err != nil || len(journal.Target.Accepted) != 1 || journal.Target.Accepted[0].Name != verdict.Processor {
+					t.Errorf("accepted: error %v, the journal has %v", err, journal.Target.Accepted)
 				}
 			})
 		}
@@ -65,17 +83,17 @@ func TestRehearsal(t *testing.T) {
 }
 
 // rehearsed runs a first boot on a machine that is prepared for it, or, with nil, a rebase by hand. It returns the notes.
-func rehearsed(t *testing.T, h *hostdir.Host, prepare func(*machine.Machine)) (notes string, err error) {
+func rehearsed(t *testing.T, h *hostdir.Host, prepare func(*machine.Machine), accept ...verdict.Name) (notes string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	reboot := h.Reboot
 	h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) }
 	m := newMachine(t, h)
-	m.Self = "/proc/self/exe"
+	m.Self, m.Accept = "/proc/self/exe", accept
 	m.Progress.Emit = func(e pivot.Event) { notes += e.Message + "\n" }
 	if prepare == nil {
-		must(t, os.Remove(h.Path(firstboot.EncapsulatedPath)))
+		must(t, os.RemoveAll(h.Path(firstboot.EncapsulatedPath)))
 		r := day2.Rebase{Machine: m, Image: h.Image}
 		_, err = r.Run(ctx, day2.Prepared{})
 		return notes, err
