@@ -38,6 +38,7 @@ func (a *Agent) actBegin(ctx context.Context, s situation) error {
 	p := Patch{Annotations: map[string]*string{
 		api.StateOfNode: set(api.StateWorking), api.Reason: set(""), api.FailedConfig: nil, api.NeedsReplacement: nil, api.DrainBlocked: nil,
 	}}
+	s.correct(p, a.change.config)
 	if s.inherited {
 		p.Annotations[api.CordonedFor], p.Annotations[api.DrainStarted] = set(a.change.config), set(a.Now().UTC().Format(time.RFC3339))
 	}
@@ -269,6 +270,9 @@ func (a *Agent) actReport(ctx context.Context, s situation) error {
 	}
 	if !f.soft {
 		p.Annotations[api.FailedConfig], p.Annotations[api.Attempt], p.Annotations[api.Retried] = set(a.change.config), nil, nil
+	}
+	if !f.stray {
+		s.correct(p, a.change.config)
 	}
 	if f.replace {
 		p.Annotations[api.NeedsReplacement] = set(a.change.config)

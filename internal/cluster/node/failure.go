@@ -19,6 +19,7 @@ type failure struct {
 	permanent bool   // it is tried again only if somebody asks for it
 	soft      bool   // the node waits for something: no new agent has to know that
 	blocked   string // the annotation api.DrainBlocked, of a rehearsal; "": none
+	stray     bool   // the node was given nothing that its host lacks
 	replace   bool   // only an installation can make the change, and is to be asked for
 	at        time.Time
 	tries     int  // that failed before

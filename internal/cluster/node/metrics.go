@@ -36,7 +36,7 @@ func (m *Metrics) observed(s situation, of memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.state, m.failing, m.cordoned = s.node.Annotations[api.StateOfNode], of.failure.degrades(), s.Ours
-	m.drift = s.System == SystemTarget && of.differs()
+	m.drift = s.System == SystemTarget && of.differs() || of.failure != nil && of.failure.stray
 }
 
 // proven takes note of a comparison without differences.
@@ -111,7 +111,7 @@ func (m *Metrics) Write(w io.Writer) error {
 		e.sample(fmt.Sprintf("pivot_agent_node_state{state=%q}", state), number(m.state == state))
 	}
 	e.single("pivot_agent_failing", "gauge", "Whether a change, or the proof of the running system, has failed.", number(m.failing))
-	e.single("pivot_agent_config_drift", "gauge", "Whether the running system differs from its MachineConfig.", number(m.drift))
+	e.single("pivot_agent_config_drift", "gauge", "Whether the running system differs from the MachineConfig that the node has.", number(m.drift))
 	e.single("pivot_agent_cordoned", "gauge", "Whether the node is cordoned because of the agent.", number(m.cordoned))
 	e.single("pivot_agent_failures_total", "counter", "Failures that were reported.", float64(m.failures))
 	e.single("pivot_agent_unreachable_total", "counter", "Steps that failed because the API server or systemd did not answer.", float64(m.unreachable))

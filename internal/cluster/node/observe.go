@@ -131,6 +131,7 @@ func (a *Agent) observeHost(ctx context.Context, s *situation) (err error) {
 	if s.System == SystemCommitted { // whatever it needed, what is left needs a reboot
 		m.change = rebootOf(s.node, a.Policy)
 	}
+	a.observeStray(s)
 	a.observeAttempt(s)
 	if s.try, err = tryOf(s.node, a.Policy); err != nil && m.failure == nil {
 		m.fail(failure{state: api.StateUnreconcilable, reason: err.Error(), permanent: true, at: a.Now()})
@@ -294,6 +295,8 @@ func (a *Agent) told(s situation) bool {
 		return false
 	case s.takeover: // the node stays what it is for the cluster
 		return true
+	case s.claims(a.change.config): // as it does until it begins
+		return false
 	case blockedForAnother(s.node, a.change.config): // it has begun, and waited, with another MachineConfig
 		return false
 	case state == api.StateDegraded, state == api.StateUnreconcilable:

@@ -33,7 +33,7 @@ func joinsWith(s hands.Status) string {
 func (a *Agent) observeTakeover(s *situation) {
 	adopted := s.host.Status.Adopted()
 	current := s.node.Annotations[api.CurrentConfig]
-	s.takeover = !adopted && (current == a.change.config || mayJoin(s.node))
+	s.takeover = !adopted && (current == a.change.config && !a.change.retried || mayJoin(s.node))
 	s.inherited = !adopted && inherits(s.node)
 	s.Ours = s.Ours || s.inherited
 }
@@ -51,6 +51,6 @@ func (a *Agent) refusal(p hands.Plan) failure {
 	if p.Reboots > 0 {
 		what, reasons = "a reboot", p.RebootReasons()
 	}
-	return failure{event: api.EventNotProven, at: a.Now(), reason: fmt.Sprintf("cannot take over the node as it is: it should have %s, and to make it so needs %s (%s); correct that on the host, or name another MachineConfig",
-		a.change.config, what, First(reasons, mostNamed, "; "))}
+	return failure{event: api.EventNotProven, at: a.Now(), reason: fmt.Sprintf("cannot take over the node as it is: it should have %s, and to make it so needs %s (%s); correct that on the host, name another MachineConfig, or remove the annotation %s, so that it is made so",
+		a.change.config, what, First(reasons, mostNamed, "; "), api.FailedConfig)}
 }

@@ -71,6 +71,9 @@ type PoolRolloutStatus struct {
 	// annotation is written, by an update that fails if the object has changed. So two controllers never
 	// count differently.
 	Taken []string `json:"taken,omitempty"`
+	// Down are those of Taken that were not Ready when they were given what they have, and have not been since. That
+	// they do not come back is no failure of Target.
+	Down []string `json:"down,omitempty"`
 	// Downloads are the nodes that were asked to download Target before their turn, and have neither done so nor
 	// been given it. A node is added before it is asked, and removed after the request was taken back, by the
 	// rules of Taken. Those without a Failure count.

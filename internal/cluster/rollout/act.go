@@ -30,7 +30,7 @@ type Cluster interface {
 	// returns the new version.
 	Hold(ctx context.Context, p Pool, finalizers []string) (version string, err error)
 	// Give gives a configuration to a node, if it is the version that is known; else it returns ErrConflict. It
-	// is not asked for a download any more.
+	// is not asked for a download any more. If it says that this configuration has failed, it tries it again.
 	Give(ctx context.Context, n Node, config string) error
 	// Ask asks a node to download a configuration, if it is the version that is known; else it returns
 	// ErrConflict.

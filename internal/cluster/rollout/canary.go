@@ -20,7 +20,7 @@ func (v *view) canaries() (room int, stop string) {
 	for i := range v.members {
 		m := &v.members[i]
 		switch {
-		case m.desired() != v.target && !m.taken:
+		case !m.taken && (m.desired() != v.target || m.isStray()):
 			continue
 		case !m.taken && v.has(m):
 			healthy++

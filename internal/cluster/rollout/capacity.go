@@ -1,8 +1,8 @@
 package rollout
 
-// room returns how many nodes of a pool may begin: of those that serve, and of those that have failed with
-// another configuration than the target. Such a node is unavailable already, so that it takes no room from
-// itself; but no more than maxUnavailable have slots.
+// room returns how many nodes of a pool may begin: of those that serve, and of those that are down without the
+// target. Such a node is unavailable already, so that it takes no room from itself; but no more than maxUnavailable
+// have slots.
 func (v *view) room() (serving, failed int) {
 	held, down, broken := len(v.taken), 0, 0
 	for i := range v.members {
@@ -10,7 +10,7 @@ func (v *view) room() (serving, failed int) {
 		case m.taken:
 		case m.elsewhere != "":
 			down++
-		case v.isFailedCandidate(m):
+		case v.isDownCandidate(m):
 			broken++
 		case m.why != "":
 			down++

@@ -67,6 +67,7 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 		v.status.Taken = append(v.status.Taken, name)
 	}
 	slices.Sort(v.status.Taken)
+	v.status.Down = v.down()
 	v.status.Waiting = bounded(v.withDownloads(v.waiting(stop)))
 	d := PoolDecision{Released: v.released, Gone: v.gone, Rollout: v.status, Given: v.given, Asked: v.asked, Status: v.poolStatus(), Held: v.held}
 	d.Events = v.events(d)
@@ -87,7 +88,7 @@ func (v *view) release(nodes map[string]*Node, held, workloads bool) {
 	}
 	for i := range v.members {
 		m := &v.members[i]
-		healthy := !workloads && v.has(m)
+		healthy := !workloads && (v.has(m) || !v.wants(m) && m.why == "")
 		if m.taken && (healthy || held && v.isIdle(m)) {
 			v.giveBack(m.Node)
 			m.taken = false
@@ -101,7 +102,9 @@ func (n *Node) isLeft() bool {
 }
 
 // isIdle reports whether nothing is under way on a node that has not got the target yet.
-func (v *view) isIdle(m *member) bool { return m.desired() != v.target && !m.hasBegun() }
+func (v *view) isIdle(m *member) bool {
+	return m.isStray() || m.desired() != v.target && !m.hasBegun()
+}
 
 func (v *view) giveBack(n *Node) {
 	v.released = append(v.released, *n)
@@ -111,14 +114,17 @@ func (v *view) giveBack(n *Node) {
 func (v *view) isMember(name string) bool { return v.names[name] }
 
 // begin takes slots for as many nodes as there is room, and returns why no more may begin although there is
-// room. Nodes that have failed before come first: they serve least.
+// room. Nodes that are down come first: they serve least. Of these, those whose agents say that they have failed are
+// before those that may be dead.
 func (v *view) begin() (stop string) {
-	serving, failed := v.room()
+	serving, down := v.room()
 	canaries, stop := v.canaries()
-	for i := range v.members {
-		if m := &v.members[i]; v.isFailedCandidate(m) && failed > 0 && canaries > 0 {
-			v.take(m)
-			failed, canaries = failed-1, canaries-1
+	for _, says := range []bool{true, false} {
+		for i := range v.members {
+			if m := &v.members[i]; m.hasFailed() == says && v.isDownCandidate(m) && down > 0 && canaries > 0 {
+				v.take(m)
+				down, canaries = down-1, canaries-1
+			}
 		}
 	}
 	for i := range v.members {
@@ -130,19 +136,32 @@ func (v *view) begin() (stop string) {
 	return stop
 }
 
+// down returns the nodes with a slot that were not Ready when they were given what they have, and have not been since.
+func (v *view) down() (names []string) {
+	for i := range v.members {
+		m := &v.members[i]
+		if m.taken && !m.NotReadySince.IsZero() && (v.isGiven(m.Name) || slices.Contains(v.pool.Rollout.Down, m.Name)) {
+			names = append(names, m.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 func (v *view) take(m *member) {
 	m.taken = true
 	v.taken[m.Name] = true
 }
 
 // retarget gives the target to the nodes with a slot that have another one. One that has begun gets it unless
-// the pool is paused: it is disturbed anyway. One that has not begun waits like those without a slot.
+// the pool is paused: it is disturbed anyway. One that has not begun waits like those without a slot. That a node is
+// unavailable is no reason to wait: what it has may be the cause.
 func (v *view) retarget(held bool) {
 	for i := range v.members {
 		m := &v.members[i]
 		switch {
-		case !m.taken, v.target == "", m.desired() == v.target, m.cordonedByPeople(), v.pool.Paused:
-		case !m.hasBegun() && (held || m.why != ""):
+		case !m.taken, v.target == "", !v.wants(m), m.cordonedByPeople(), v.pool.Paused:
+		case (!m.hasBegun() || m.isStray()) && held:
 		default:
 			v.given = append(v.given, Change{*m.Node, v.target})
 		}

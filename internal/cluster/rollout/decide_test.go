@@ -63,11 +63,21 @@ func TestDecide(t *testing.T) {
 		"workload": {pool(func(p *rollout.Pool) {
 			p.Spec.Checks.Workloads = []objects.WorkloadReference{{Kind: "Deployment", Namespace: "a", Name: "b"}}
 		}), "", "Deployment a/b is not available: it does not exist", ""},
-		"a node that is not Ready takes the room":   {node("n0", func(n *rollout.Node) { n.Problem = "is not Ready" }), "", "n0 is not Ready", ""},
+		"a node that is not Ready is first": {node("n0", func(n *rollout.Node) { n.Problem = "is not Ready" }), "n0", "n0, which is not Ready", ""},
+		"it takes the room": {func(m *memory) {
+			m.change("n0", func(n *rollout.Node) {
+				n.Problem, n.Annotations[api.DesiredConfig], n.Annotations[api.CurrentConfig], n.System = "is not Ready", "rendered-worker-2", "rendered-worker-2", nil
+			})
+		}, "", "n0 is not Ready", ""},
+		"one that has failed is before one that is not Ready": {func(m *memory) {
+			m.change("n3", func(n *rollout.Node) { n.Problem = "is not Ready" })
+			m.change("n0", note(api.StateOfNode, api.StateDegraded))
+		}, "n0", "waits for n0", "n0 is Degraded"},
+		"another pool's configuration":              {pool(func(p *rollout.Pool) { p.Configuration.Name = "rendered-master-1" }), "", "is rendered", "names rendered-master-1, which was not rendered for the pool"},
 		"a node that an administrator has cordoned": {node("n3", func(n *rollout.Node) { n.Cordoned = true }), "", "uncordons n3", ""},
 		"a node that lacks an argument": {node("n0", func(n *rollout.Node) {
 			n.System = &objects.System{Current: "rendered-worker-1", Missing: []string{"audit=1"}}
-		}), "", "n0 lacks the kernel argument audit=1", "n0 lacks the kernel argument audit=1"},
+		}), "n0", "n0, which lacks the kernel argument audit=1", "n0 lacks the kernel argument audit=1"},
 		"a failed node comes first": {node("n0", note(api.StateOfNode, api.StateDegraded)), "n0", "waits for n0", "n0 is Degraded"},
 		"the target has failed": {func(m *memory) {
 			m.change("n0", note(api.DesiredConfig, "rendered-worker-2"))
@@ -81,6 +91,24 @@ func TestDecide(t *testing.T) {
 				p.Spec.ReturnToLastGood, p.Rollout.LastGood, p.Rollout.Taken = true, "rendered-worker-1", []string{"n0"}
 			})
 		}, "n0", "rendered-worker-2 is given up, since it failed on n0; the nodes get rendered-worker-1", "n0 Degraded"},
+		"the way back leaves others": {func(m *memory) {
+			m.change("n0", note(api.DesiredConfig, "rendered-worker-2"))
+			m.change("n0", note(api.StateOfNode, api.StateDegraded))
+			for _, name := range []string{"n1", "n2"} {
+				m.change(name, note(api.DesiredConfig, "rendered-worker-3"))
+				m.change(name, note(api.CurrentConfig, "rendered-worker-3"))
+				m.change(name, func(n *rollout.Node) { n.System = &objects.System{Current: "rendered-worker-3"} })
+			}
+			many := intstr.FromInt32(4)
+			m.changePool("worker", func(p *rollout.Pool) {
+				p.MaxUnavailable, p.Spec.ReturnToLastGood, p.Rollout.LastGood = &many, true, "rendered-worker-1"
+			})
+		}, "n0", "rendered-worker-2 is given up, since it failed on n0; the nodes get rendered-worker-1", "n0 Degraded"},
+		"the way back from what no node was given": {func(m *memory) {
+			m.change("n0", note(api.DesiredConfig, "rendered-worker-2"))
+			m.change("n0", note(api.StateOfNode, api.StateDegraded))
+			m.changePool("worker", func(p *rollout.Pool) { p.Spec.ReturnToLastGood, p.Rollout.LastGood = true, "rendered-master-1" })
+		}, "", "stopped: n0 has failed with rendered-worker-2", "n0 Degraded"},
 		"a node that does not come back": {func(m *memory) {
 			m.change("n0", note(api.DesiredConfig, "rendered-worker-2"))
 			m.change("n0", func(n *rollout.Node) { n.Problem, n.NotReadySince = "is not Ready", m.now.Add(-time.Hour) })
@@ -92,6 +120,14 @@ func TestDecide(t *testing.T) {
 			m.change("n3", func(n *rollout.Node) { n.Labels[role("gpu")], n.Labels[role("infra")] = "", "" })
 		}, "n2", "waits for n2", ""},
 		"a node without a configuration": {node("n3", func(n *rollout.Node) { delete(n.Annotations, api.DesiredConfig) }), "n2", "waits for n2", ""},
+		"a node that was down before": {func(m *memory) {
+			m.change("n0", note(api.DesiredConfig, "rendered-worker-2"))
+			m.change("n0", func(n *rollout.Node) { n.Problem, n.NotReadySince = "is not Ready", m.now.Add(-time.Hour) })
+			two := intstr.FromInt32(2)
+			m.changePool("worker", func(p *rollout.Pool) {
+				p.MaxUnavailable, p.Rollout.Taken, p.Rollout.Down = &two, []string{"n0"}, []string{"n0"}
+			})
+		}, "n3", "waits for n0, which is not Ready; n3", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := small()

@@ -110,7 +110,7 @@ func (v *view) unhealthy() string {
 	var bad []string
 	for i := range v.members {
 		m := &v.members[i]
-		if m.desired() == v.target && m.current() == v.target && m.unproven() != "" {
+		if m.desired() == v.target && m.current() == v.target && m.unproven() != "" && !m.hasLeft() { // which takes a slot
 			bad = append(bad, m.Name+" "+m.unproven())
 		}
 	}

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,15 +58,27 @@ func (n *Node) hasFailed() bool {
 	return n.state() == api.StateDegraded || n.state() == api.StateUnreconcilable
 }
 
+// isStray reports whether a node has left its configuration without being given another one: its agent has found
+// another system than the annotations name, as after a restore of etcd, and waits until it is given that name again.
+func (n *Node) isStray() bool {
+	return n.hasLeft() && n.Annotations[api.FailedConfig] == n.desired()
+}
+
+// hasLeft is isStray also after the node was given its configuration again, until its agent has begun.
+func (n *Node) hasLeft() bool {
+	return n.hasFailed() && n.desired() == n.current() && n.System != nil && n.System.Current != "" && n.System.Current != n.current()
+}
+
 // failure returns why the target has failed on a node; "" if it has not. A node that has a slot and does not
-// come back has failed, too.
+// come back has failed, too, unless it was down already when it was given the target. A node that has left the target
+// has not failed with it.
 func (v *view) failure(m *member) string {
 	switch {
-	case m.desired() != v.target:
+	case m.desired() != v.target, m.hasLeft():
 		return ""
 	case m.hasFailed():
 		return strings.TrimSuffix(m.stateName()+": "+m.Annotations[api.Reason], ": ")
-	case (m.taken || m.elsewhere != "") && m.isMissing(v.now, v.missingAfter()):
+	case (m.taken || m.elsewhere != "") && m.isMissing(v.now, v.missingAfter()) && !slices.Contains(v.pool.Rollout.Down, m.Name):
 		return fmt.Sprintf("missing: it is not Ready since %s", m.NotReadySince.UTC().Format(time.RFC3339))
 	}
 	return ""

@@ -125,7 +125,11 @@ func (k *Kube) Fence(ctx context.Context, n Node, token string) error {
 
 // Give implements Cluster.
 func (k *Kube) Give(ctx context.Context, n Node, config string) error {
-	return k.annotate(ctx, n, map[string]any{api.DesiredConfig: config, api.Download: nil})
+	notes := map[string]any{api.DesiredConfig: config, api.Download: nil}
+	if n.Annotations[api.FailedConfig] == config {
+		notes[api.FailedConfig] = nil
+	}
+	return k.annotate(ctx, n, notes)
 }
 
 // Ask implements Cluster.

@@ -133,11 +133,11 @@ func TestKube(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	status := objects.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"n0"}, Round: 1, Failed: []objects.FailedNode{{Name: "n0", Reason: "x"}}, FailedCount: 21}
+	status := objects.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"n0"}, Down: []string{"n0"}, Round: 1, Failed: []objects.FailedNode{{Name: "n0", Reason: "x"}}, FailedCount: 21}
 	works("create", k.Take(ctx, old.Pools[0], status))
 	conflicts("create again", k.Take(ctx, old.Pools[0], status))
 	first := w.fleet(k)
-	if r := first.Pools[0].Rollout; r.Target != status.Target || len(r.Taken) != 1 || r.Round != 1 || len(r.Failed) != 1 || r.FailedCount != 21 {
+	if r := first.Pools[0].Rollout; r.Target != status.Target || len(r.Taken) != 1 || len(r.Down) != 1 || r.Round != 1 || len(r.Failed) != 1 || r.FailedCount != 21 {
 		t.Errorf("the status is %+v", r)
 	}
 	works("give all slots back", k.Take(ctx, first.Pools[0], objects.PoolRolloutStatus{Target: "rendered-worker-2", Round: 2}))
@@ -162,6 +162,7 @@ func TestKube(t *testing.T) {
 	if got, asked := w.fleet(k).Nodes[0].Annotations[api.Download]; asked {
 		t.Errorf("a node with another configuration is asked to download %q", got)
 	}
+	w.givesAgain(k)
 	w.holds(k, status)
 	works("show", k.Show(ctx, now.Pools[0], objects.MachineConfigPoolStatus{MachineCount: 1}))
 	conflicts("show an old version", k.Show(ctx, now.Pools[0], objects.MachineConfigPoolStatus{MachineCount: 2}))
@@ -172,6 +173,23 @@ func TestKube(t *testing.T) {
 	}
 	works("delete a node", w.nodes.CoreV1().Nodes().Delete(ctx, "n0", v1.DeleteOptions{}))
 	conflicts("give to a deleted node", k.Give(ctx, w.withNode(now), "rendered-worker-1"))
+}
+
+// givesAgain checks that a node that is given what it says has failed tries it again, and that another failure stays said.
+func (w plane) givesAgain(k *rollout.Kube) {
+	w.Helper()
+	for _, failed := range []string{"rendered-worker-1", "rendered-worker-2"} {
+		n := w.fleet(k).Nodes[0]
+		if err := w.Patch(w.Context(), &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: n.Name}}, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+api.FailedConfig+`":"`+failed+`"}}}`))); err != nil {
+			w.Fatal(err)
+		}
+		if err := k.Give(w.Context(), w.fleet(k).Nodes[0], "rendered-worker-2"); err != nil {
+			w.Error(err)
+		}
+		if _, said := w.fleet(k).Nodes[0].Annotations[api.FailedConfig]; said != (failed == "rendered-worker-1") {
+			w.Errorf("%s has failed, and is still said: %v", failed, said)
+		}
+	}
 }
 
 // holds checks that a PoolRollout with slots stays when it is deleted, until the finalizer is removed, in the version that

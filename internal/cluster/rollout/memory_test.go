@@ -305,6 +305,9 @@ func (c *access) Give(_ context.Context, n rollout.Node, config string) error {
 	c.change(n.Name, func(n *rollout.Node) {
 		n.Annotations[api.DesiredConfig] = config
 		delete(n.Annotations, api.Download)
+		if n.Annotations[api.FailedConfig] == config {
+			delete(n.Annotations, api.FailedConfig)
+		}
 	})
 	return c.done("give")
 }

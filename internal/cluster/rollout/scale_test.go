@@ -28,7 +28,7 @@ import (
 func largeFleet(nodes int, failed bool) rollout.Fleet {
 	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	tenth, all := intstr.FromString("10%"), intstr.FromString("100%")
-	p := rollout.Pool{Name: "worker", RolloutVersion: "1", MaxUnavailable: &tenth, Configuration: objects.PoolConfiguration{Name: "new"},
+	p := rollout.Pool{Name: "worker", RolloutVersion: "1", MaxUnavailable: &tenth, Configuration: objects.PoolConfiguration{Name: "rendered-worker-new"},
 		Selector: &v1.LabelSelector{MatchLabels: map[string]string{role("worker"): ""}}}
 	if failed {
 		p.MaxUnavailable, p.Spec.StopAfter = &all, int32(2*nodes)
@@ -37,10 +37,10 @@ func largeFleet(nodes int, failed bool) rollout.Fleet {
 	for i := range nodes {
 		n := rollout.Node{Name: fmt.Sprintf("n%05d", i), Version: "1", Created: now.Add(-time.Hour), BootID: "b",
 			Labels:      map[string]string{role("worker"): "", "topology.kubernetes.io/zone": fmt.Sprint(i % 3)},
-			System:      &objects.System{Current: "old", BootID: "b"},
-			Annotations: map[string]string{api.DesiredConfig: "old", api.CurrentConfig: "old", api.StateOfNode: api.StateDone}}
+			System:      &objects.System{Current: "rendered-worker-old", BootID: "b"},
+			Annotations: map[string]string{api.DesiredConfig: "rendered-worker-old", api.CurrentConfig: "rendered-worker-old", api.StateOfNode: api.StateDone}}
 		if failed || i%10 == 0 {
-			n.Annotations[api.DesiredConfig], n.Annotations[api.StateOfNode] = "new", api.StateWorking
+			n.Annotations[api.DesiredConfig], n.Annotations[api.StateOfNode] = "rendered-worker-new", api.StateWorking
 			p.Rollout.Taken = append(p.Rollout.Taken, n.Name)
 		}
 		if failed {
@@ -62,9 +62,9 @@ func TestManyFail(t *testing.T) {
 		change func(p *rollout.Pool)
 		says   string
 	}{
-		"the first failures stop it": {func(*rollout.Pool) {}, "stopped: n00000; n00001; n00002 and 4997 more have failed with new; n00000: "},
-		"it goes back": {func(p *rollout.Pool) { p.Spec.ReturnToLastGood, p.Rollout.LastGood = true, "old" },
-			"new is given up, since it failed on n00000; n00001; n00002 and 4997 more; the nodes get old: "},
+		"the first failures stop it": {func(*rollout.Pool) {}, "stopped: n00000; n00001; n00002 and 4997 more have failed with rendered-worker-new; n00000: "},
+		"it goes back": {func(p *rollout.Pool) { p.Spec.ReturnToLastGood, p.Rollout.LastGood = true, "rendered-worker-old" },
+			"rendered-worker-new is given up, since it failed on n00000; n00001; n00002 and 4997 more; the nodes get rendered-worker-old: "},
 		"the named ones stay": {func(p *rollout.Pool) {
 			p.Rollout.Failed, p.Rollout.FailedCount = []objects.FailedNode{{Name: "n04000", Reason: "x"}}, 1
 		}, "stopped: n00000; n00001; n00002 and 4997 more have failed"},
@@ -109,11 +109,11 @@ func TestManyFail(t *testing.T) {
 		f := largeFleet(nodes, false)
 		all := intstr.FromString("100%")
 		f.Pools[0].Spec.ParallelDownloads = &all
-		f.Pools[0].Rollout = objects.PoolRolloutStatus{Target: "new", Round: 1}
+		f.Pools[0].Rollout = objects.PoolRolloutStatus{Target: "rendered-worker-new", Round: 1}
 		for i := range f.Nodes {
 			n := &f.Nodes[i]
-			n.Annotations[api.DesiredConfig], n.Annotations[api.StateOfNode], n.Annotations[api.Download] = "old", api.StateDone, "new"
-			n.System.Download = &api.EarlyDownload{Config: "new", Failure: long, FailedAt: f.Now}
+			n.Annotations[api.DesiredConfig], n.Annotations[api.StateOfNode], n.Annotations[api.Download] = "rendered-worker-old", api.StateDone, "rendered-worker-new"
+			n.System.Download = &api.EarlyDownload{Config: "rendered-worker-new", Failure: long, FailedAt: f.Now}
 			f.Pools[0].Rollout.Downloads = append(f.Pools[0].Rollout.Downloads, objects.Download{Name: n.Name, Since: v1.Time{Time: f.Now}})
 		}
 		d := rollout.Decide(f).Pools[0].Rollout
@@ -204,12 +204,12 @@ func keptPool(name, config string) (p objects.MachineConfigPool) {
 }
 
 func keptNodes(nodes int, check string) *kept {
-	k := &kept{pools: []objects.MachineConfigPool{keptPool("worker", "new")}}
+	k := &kept{pools: []objects.MachineConfigPool{keptPool("worker", "rendered-worker-new")}}
 	k.check.Name, k.check.Spec.Checks.Node = "worker", check
 	for i := range nodes {
 		n := corev1.Node{ObjectMeta: v1.ObjectMeta{Name: fmt.Sprintf("n%05d", i), ResourceVersion: fmt.Sprint(i + 1), UID: types.UID(fmt.Sprint(i)),
 			Labels:      map[string]string{role("worker"): ""},
-			Annotations: map[string]string{api.DesiredConfig: "new", api.CurrentConfig: "new", api.StateOfNode: api.StateDone}}}
+			Annotations: map[string]string{api.DesiredConfig: "rendered-worker-new", api.CurrentConfig: "rendered-worker-new", api.StateOfNode: api.StateDone}}}
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		k.nodes = append(k.nodes, n)
 	}
@@ -282,7 +282,7 @@ func TestCheck(t *testing.T) {
 // to pass the first one's check. So the move heals it.
 func TestCheckOfAnotherPool(t *testing.T) {
 	cached := keptNodes(2, `!("example.com/broken" in node.metadata.labels)`)
-	cached.pools = append(cached.pools, keptPool("infra", "other"))
+	cached.pools = append(cached.pools, keptPool("infra", "rendered-infra-other"))
 	for _, n := range cached.nodes {
 		n.Labels["example.com/broken"] = ""
 	}
@@ -296,7 +296,7 @@ func TestCheckOfAnotherPool(t *testing.T) {
 		t.Errorf("the check of the node in infra: %q, of the one in worker: %q", f.Nodes[0].Check, f.Nodes[1].Check)
 	}
 	d := rollout.Decide(f).Pools[0]
-	if len(d.Given) != 1 || d.Given[0].Name != "n00000" || d.Given[0].Config != "other" {
+	if len(d.Given) != 1 || d.Given[0].Name != "n00000" || d.Given[0].Config != "rendered-infra-other" {
 		t.Errorf("infra gives %+v, and waits: %q", d.Given, d.Rollout.Waiting)
 	}
 }
@@ -305,8 +305,8 @@ func TestCheckOfAnotherPool(t *testing.T) {
 // other one.
 func TestUnreadableWorkload(t *testing.T) {
 	cached := keptNodes(2, "")
-	cached.pools = append(cached.pools, keptPool("infra", "other"))
-	cached.pools[0].Spec.Configuration.Name = "next"
+	cached.pools = append(cached.pools, keptPool("infra", "rendered-infra-other"))
+	cached.pools[0].Spec.Configuration.Name = "rendered-worker-next"
 	cached.nodes[0].Labels[role("infra")] = ""
 	cached.check.Spec.Checks.Workloads = []objects.WorkloadReference{{Kind: "Deployment", Namespace: "shop", Name: "front/end"}}
 	cached.get = errors.New("invalid resource name")

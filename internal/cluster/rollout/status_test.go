@@ -117,7 +117,7 @@ func TestBlame(t *testing.T) {
 	if want := []objects.FailedNode{{Name: "n0", Reason: "as before"}}; !reflect.DeepEqual(s.Failed, want) || s.FailedCount != 1 {
 		t.Errorf("%d failed: %+v", s.FailedCount, s.Failed)
 	}
-	if !strings.HasSuffix(s.Waiting, "all nodes have it; correct the MachineConfigs of the pool") {
+	if !strings.HasSuffix(s.Waiting, "no node has rendered-worker-2 any more; correct the MachineConfigs of the pool") {
 		t.Errorf("waits: %q", s.Waiting)
 	}
 }

@@ -2,9 +2,11 @@ package rollout
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 )
 
@@ -12,10 +14,12 @@ import (
 // one that all of them had.
 func (v *view) chooseTarget() {
 	p, s := v.pool, &v.status
-	if common := v.common(); common != "" && common != s.GivenUp {
+	if common := v.common(); common != "" && common != s.GivenUp && v.isKnown(common) {
 		s.LastGood = common
 	}
-	v.target = p.Configuration.Name
+	if v.target = p.Configuration.Name; v.target != "" && !v.isOwn(v.target) {
+		v.problems, v.target = append(v.problems, fmt.Sprintf("spec.configuration names %s, which was not rendered for the pool", v.target)), ""
+	}
 	if v.returns() {
 		v.target = s.LastGood
 	}
@@ -40,16 +44,25 @@ func (v *view) chooseTarget() {
 	}
 }
 
+// isKnown reports whether the controller itself has given a name to nodes, or gives it now. What nodes report is only
+// evidence: one of them may write the name of another pool's configuration, which all others would get on the way back.
+func (v *view) isKnown(config string) bool {
+	return v.isOwn(config) && (config == v.pool.Configuration.Name || config == v.pool.Rollout.Target || config == v.pool.Rollout.LastGood)
+}
+
+// isOwn reports whether a name is one of those that the renderer gives to what it renders for the pool.
+func (v *view) isOwn(config string) bool { return api.PoolOf(config) == v.pool.Name }
+
 // returns reports whether the pool's configuration is given up for the last good one. It is until the pool gets
 // another one: a node that has returned says nothing about whether the failing one would work now.
 func (v *view) returns() bool {
 	s := v.status
 	return v.pool.Spec.ReturnToLastGood && s.GivenUp != "" && s.GivenUp == v.pool.Configuration.Name &&
-		s.LastGood != "" && s.LastGood != s.GivenUp
+		v.isOwn(s.LastGood) && s.LastGood != s.GivenUp
 }
 
 // isReturning reports whether the target is not the pool's own configuration.
-func (v *view) isReturning() bool { return v.target != v.pool.Configuration.Name }
+func (v *view) isReturning() bool { return v.target != "" && v.target != v.pool.Configuration.Name }
 
 // common returns the configuration that all nodes have and have proven; "" if there is none.
 func (v *view) common() string {

@@ -96,15 +96,24 @@ func holders(f Fleet) map[string]string {
 	return out
 }
 
-// isFailedCandidate reports whether a node without a slot has failed with another configuration than the
-// target, and may get that.
-func (v *view) isFailedCandidate(m *member) bool {
-	return !m.taken && m.elsewhere == "" && m.desired() != v.target && m.hasFailed() && !m.cordonedByPeople()
+// isDownCandidate reports whether a node without a slot is unavailable, for whatever reason, and may get the target:
+// what it has may be the reason, and then nothing but another configuration ends that.
+func (v *view) isDownCandidate(m *member) bool {
+	return !m.taken && m.elsewhere == "" && v.wants(m) && m.why != "" && !m.cordonedByPeople()
 }
 
 // isCandidate reports whether a node that serves may begin.
 func (v *view) isCandidate(m *member) bool {
-	return !m.taken && m.elsewhere == "" && m.desired() != v.target && m.why == ""
+	return !m.taken && m.elsewhere == "" && v.wants(m) && m.why == ""
+}
+
+// wants reports whether a node is to be given the target. One that has left it without being given another one is, too.
+// On the way back, only nodes are that have what has failed, or were given it: another node has not asked for a change.
+func (v *view) wants(m *member) bool {
+	if m.desired() == v.target {
+		return m.isStray()
+	}
+	return !v.isReturning() || m.desired() == v.status.GivenUp || m.current() == v.status.GivenUp
 }
 
 // has reports whether a node has the target, and serves with it. One that somebody has cordoned has it, too.

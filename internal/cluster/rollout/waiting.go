@@ -19,7 +19,7 @@ func (v *view) waiting(stop string) string {
 		return ""
 	}
 	back := ""
-	if v.isReturning() && v.target != "" {
+	if v.isReturning() {
 		back = v.givenUp()
 	}
 	return back + v.reason(stop)
@@ -51,7 +51,7 @@ func (v *view) reason(stop string) string {
 			begun = append(begun, m.describe(v.target))
 		case m.elsewhere != "":
 			down = append(down, m.begunElsewhere())
-		case v.has(m) && m.why == "":
+		case v.has(m) && m.why == "", v.isReturning() && !v.wants(m) && m.desired() != v.target:
 		case v.has(m): // it has the target, and takes room from others
 			cordoned = append(cordoned, m.Name)
 		case m.desired() == v.target:
@@ -76,7 +76,7 @@ func (v *view) reason(stop string) string {
 	case len(v.taken) > 0:
 		return "waits for " + some(v.left()) + ", in change since before they left the pool"
 	case v.isReturning():
-		return "all nodes have it; correct the MachineConfigs of the pool"
+		return "no node has " + v.status.GivenUp + " any more; correct the MachineConfigs of the pool"
 	}
 	return ""
 }

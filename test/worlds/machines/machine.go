@@ -41,6 +41,7 @@ type Machine struct {
 	early  string          // that it downloads before its turn
 	silent bool            // it never says what became of that
 	failed map[string]bool // configurations that do not work on it
+	before string          // the system that it had before; "": none
 }
 
 // New returns the machine of a node that has a configuration. Faults are rarely times rarer than with 1, for a fleet
@@ -78,7 +79,25 @@ const (
 // Disturbed reports whether the machine is, or will be, unavailable because of a configuration it was given.
 func (c *Machine) Disturbed() bool {
 	n := c.m.Node(c.name)
-	return n != nil && (c.at != idle || n.Annotations[api.DesiredConfig] != c.Running || n.Annotations[api.CordonedFor] != "")
+	return n != nil && (c.at != idle || n.Annotations[api.DesiredConfig] != c.Running && !strays(n) || n.Annotations[api.CordonedFor] != "")
+}
+
+// strays reports whether a node waits with another system than it was given, until it is given that again.
+func strays(n *rollout.Node) bool {
+	desired := n.Annotations[api.DesiredConfig]
+	return desired == n.Annotations[api.CurrentConfig] && n.Annotations[api.StateOfNode] != api.StateWorking && (n.Annotations[api.FailedConfig] == desired || n.Annotations[api.StateOfNode] == api.StateDone)
+}
+
+// BootByHand boots the system that a machine at rest had before, as somebody does at its console.
+func (c *Machine) BootByHand() {
+	if n := c.m.Node(c.name); n != nil && c.at == idle && c.before != "" && n.Annotations[api.DesiredConfig] == c.Running && n.Annotations[api.StateOfNode] == api.StateDone {
+		c.boots++
+		c.Running, c.before = c.before, c.Running
+		c.write(func(n *rollout.Node) {
+			n.BootID = fmt.Sprintf("%s-%d", c.name, c.boots)
+			n.System = &objects.System{Current: c.Running, BootID: n.BootID}
+		})
+	}
 }
 
 func (c *Machine) write(change func(n *rollout.Node)) { c.m.Change(c.name, change) }
@@ -121,9 +140,15 @@ func (c *Machine) Step() {
 		c.at = idle
 	}
 	switch {
+	case c.at == idle && desired != c.Running && n.Annotations[api.FailedConfig] != desired && strays(n):
+		c.write(func(n *rollout.Node) {
+			n.Annotations[api.StateOfNode], n.Annotations[api.Reason], n.Annotations[api.FailedConfig] = api.StateDegraded, "has "+c.Running, desired
+		})
 	case c.at == idle && desired != c.Running && n.Annotations[api.FailedConfig] != desired:
 		c.config = desired
-		c.note(api.StateWorking, "")
+		c.write(func(n *rollout.Node) {
+			n.Annotations[api.StateOfNode], n.Annotations[api.Reason], n.Annotations[api.CurrentConfig] = api.StateWorking, "", c.Running
+		})
 		c.wait(preparing, 10)
 	case c.at == idle && desired == c.Running && (n.Annotations[api.StateOfNode] != api.StateDone || n.Annotations[api.CurrentConfig] != c.Running || n.Annotations[api.CordonedFor] != ""):
 		c.settle()
@@ -207,7 +232,7 @@ func (c *Machine) boot(desired string) {
 		c.done(c.Running)
 		c.wait(lying, 60)
 	default:
-		c.Running = c.config
+		c.Running, c.before = c.config, c.Running
 		c.settle()
 	}
 }

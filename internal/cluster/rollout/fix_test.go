@@ -1,0 +1,143 @@
+package rollout_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/rollout"
+)
+
+// passes runs passes of a controller at a fleet in which nothing else changes.
+func (m *memory) passes(t *testing.T, number int) objects.PoolRolloutStatus {
+	t.Helper()
+	for range number {
+		if _, err := (rollout.Controller{Cluster: m.access(""), Decide: rollout.Decide}).Pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m.pools["worker"].Rollout
+}
+
+// TestFixReaches: a node that is down with what it has, for whatever reason, is the first to get what the pool has now,
+// with the slot that it has or another one. A node that was dead before is not said to have failed with it.
+func TestFixReaches(t *testing.T) {
+	notReady := func(m *memory, n *rollout.Node) { n.Problem, n.NotReadySince = "is not Ready", m.now.Add(-time.Hour) }
+	for name, wrong := range map[string]func(m *memory, n *rollout.Node){
+		"not Ready": notReady,
+		"not Ready, and its state is lost": func(m *memory, n *rollout.Node) {
+			notReady(m, n)
+			delete(n.Annotations, api.StateOfNode)
+		},
+		"pressure":            func(_ *memory, n *rollout.Node) { n.Problem = "has DiskPressure" },
+		"a missing argument":  func(_ *memory, n *rollout.Node) { n.System.Missing = []string{"audit=1"} },
+		"a difference":        func(_ *memory, n *rollout.Node) { n.System.Different = true },
+		"a boot without word": func(_ *memory, n *rollout.Node) { n.System.BootID = "before" },
+		"cordoned for it": func(_ *memory, n *rollout.Node) {
+			n.Cordoned, n.Annotations[api.CordonedFor] = true, "rendered-worker-2"
+		},
+	} {
+		for _, slot := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				m := small()
+				m.changePool("worker", func(p *rollout.Pool) {
+					p.Configuration.Name = "rendered-worker-3"
+					p.Rollout = objects.PoolRolloutStatus{Target: "rendered-worker-2"}
+					if slot {
+						p.Rollout.Taken = []string{"n2"}
+					}
+				})
+				m.change("n2", func(n *rollout.Node) {
+					n.Annotations[api.DesiredConfig], n.Annotations[api.CurrentConfig] = "rendered-worker-2", "rendered-worker-2"
+					n.System = &objects.System{Current: "rendered-worker-2", BootID: n.BootID}
+					wrong(m, n)
+				})
+				s := m.passes(t, 3)
+				m.now = m.now.Add(2 * time.Hour)
+				s = m.passes(t, 2)
+				for _, n := range m.nodes {
+					if got := n.Annotations[api.DesiredConfig] == "rendered-worker-3"; got != (n.Name == "n2") {
+						t.Errorf("%s has %s; %+v", n.Name, n.Annotations[api.DesiredConfig], s)
+					}
+				}
+				if len(s.Failed) > 0 || !slices.Equal(s.Taken, []string{"n2"}) {
+					t.Errorf("%+v", s)
+				}
+			})
+		}
+	}
+}
+
+// TestStrays: nodes whose agents have found another system than they were given, as after a restore of etcd, get their
+// configuration again by slots, also as canaries, and do not stop the rollout. Only a node that then fails has failed.
+func TestStrays(t *testing.T) {
+	m := small()
+	two := intstr.FromInt32(2)
+	m.changePool("worker", func(p *rollout.Pool) {
+		p.Configuration.Name, p.MaxUnavailable, p.Spec.Canary, p.Spec.ReturnToLastGood = "rendered-worker-1", &two, 1, true
+	})
+	stray := func(n *rollout.Node) {
+		n.Annotations[api.StateOfNode], n.Annotations[api.FailedConfig], n.Annotations[api.Reason] = api.StateDegraded, "rendered-worker-1", "it has rendered-worker-2"
+		n.System = &objects.System{Current: "rendered-worker-2", BootID: n.BootID}
+	}
+	for name := range m.nodes {
+		m.change(name, stray)
+	}
+	begun := func() (names []string) {
+		for name, n := range m.nodes {
+			if n.Annotations[api.FailedConfig] == "" && n.System.Current == "rendered-worker-2" {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	s := m.passes(t, 3)
+	if got := begun(); !slices.Equal(got, []string{"n3"}) || !slices.Equal(s.Taken, got) || s.GivenUp != "" || len(s.Failed) > 0 {
+		t.Fatalf("%q have begun; %+v", got, s)
+	}
+	m.change("n3", func(n *rollout.Node) { // its agent begins, and ends
+		n.Annotations[api.StateOfNode], n.Annotations[api.Reason] = api.StateDone, ""
+		n.System = &objects.System{Current: "rendered-worker-1", BootID: n.BootID}
+	})
+	s = m.passes(t, 3)
+	if got := begun(); !slices.Equal(got, []string{"n1", "n2"}) || !slices.Equal(s.Taken, got) {
+		t.Fatalf("%q have begun; %+v", got, s)
+	}
+	m.change("n2", func(n *rollout.Node) {
+		n.Annotations[api.CurrentConfig], n.Annotations[api.FailedConfig], n.Annotations[api.Reason] = "rendered-worker-2", "rendered-worker-1", "no space"
+	})
+	s = m.passes(t, 3)
+	if got := begun(); s.GivenUp != "rendered-worker-1" || len(s.Failed) != 1 || s.Failed[0].Name != "n2" || slices.Contains(got, "n0") {
+		t.Errorf("%q have begun; %+v", got, s)
+	}
+	m = small()
+	m.changePool("worker", func(p *rollout.Pool) { p.Configuration.Name, p.Paused = "rendered-worker-1", true })
+	for name := range m.nodes {
+		m.change(name, stray)
+	}
+	if s = m.passes(t, 3); len(begun()) > 0 || len(s.Taken) > 0 {
+		t.Errorf("%q begin although the pool is paused: %+v", begun(), s)
+	}
+}
+
+// TestNamesAreNotReported: what all nodes report is no last good configuration unless the controller has given it.
+func TestNamesAreNotReported(t *testing.T) {
+	for _, name := range []string{"rendered-master-1", "rendered-worker-9", "rendered-worker-1"} {
+		m := small()
+		m.changePool("worker", func(p *rollout.Pool) { p.Rollout.Target = "rendered-worker-1" })
+		for each := range m.nodes {
+			m.change(each, func(n *rollout.Node) {
+				n.Annotations[api.DesiredConfig], n.Annotations[api.CurrentConfig], n.System = name, name, nil
+			})
+		}
+		f, _ := m.access("").Fleet(t.Context())
+		if s := rollout.Decide(f).Pools[0].Rollout; (s.LastGood == name) != (name == "rendered-worker-1") {
+			t.Errorf("%s: the last good one is %q", name, s.LastGood)
+		}
+	}
+}
