@@ -164,7 +164,7 @@ func (r *Rebase) pinningFiles() ([]hostfiles.File, error) {
 	for workload, set := range r.Pinning {
 		if lacking := set.Difference(cpus); !lacking.IsEmpty() {
 			return nil, fault.New(fault.BadInput, "cannot pin workload %s to CPUs %s: the machine has no CPU %s, only %s",
-				workload, set, lacking, cpus)
+				workload, set, lacking, cpus).WithHint("give --cpuset only CPUs that lscpu lists")
 		}
 	}
 	return []hostfiles.File{

@@ -164,7 +164,8 @@ func (r *Rollback) previous(state pivot.State, stays bool) (ostree.Deployment, e
 		return ostree.Deployment{}, fault.New(fault.Refused, "cannot roll back: deployment %s was never proven, and there is no other but the running one", r.Progress.Content.Unproven).
 			WithHint("the running system stays the next boot; the boot menu still starts the other one, and the command that made it tries it again")
 	}
-	none := fault.New(fault.Refused, "cannot roll back: there is no deployment but the running one")
+	none := fault.New(fault.Refused, "cannot roll back: there is no deployment but the running one").
+		WithHint("pivot rebase --image IMAGE makes another one")
 	if len(others) > 0 {
 		none = fault.New(fault.Refused, "cannot roll back: there is no deployment but the running one in stateroot %s", state.Booted.Stateroot).
 			WithHint("another stateroot is another installation, with its own /var: to start it, choose it in the boot menu: %s", strings.Join(others, ", "))

@@ -138,8 +138,8 @@ func (c *Converger) files(entries []hostfiles.Entry) ([]hostfiles.File, error) {
 			var err error
 			content, err = c.Progress.Journal.Content(e.Digest)
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil, fault.New(fault.Refused, "cannot go on: the transaction's %s is lost: %w", e.Path, err).
-					WithHint("put the file back, remove %s and start over", c.Progress.Journal.Path)
+				return nil, fault.New(fault.Refused, "cannot continue the change: the saved content of %s is missing: %w", e.Path, err).
+					WithHint("start over: mv %s %[1]s.old, and run the command again", c.Progress.Journal.Path)
 			}
 			if err != nil {
 				return nil, err

@@ -173,7 +173,8 @@ func (j Journal) stamp(name string) error {
 		err = hostfiles.Replace(j.Disk, j.stampFile(name), nil, 0o644)
 	}
 	if err != nil {
-		return fault.New(fault.CannotWrite, "cannot begin a %s: %w", name, err)
+		return fault.New(fault.CannotWrite, "cannot record the %s in %s: %w", name, filepath.Dir(j.Path), err).
+			WithHint("free space on the file system of %s; nothing was changed", filepath.Dir(j.Path))
 	}
 	return nil
 }
@@ -185,7 +186,8 @@ func (j Journal) unstamp(name string) error {
 		return nil
 	}
 	if err := j.Disk.Remove(j.stampFile(name)); err != nil {
-		return fault.New(fault.CannotWrite, "cannot end a %s: %w", name, err)
+		return fault.New(fault.CannotWrite, "cannot record the end of the %s in %s: %w", name, filepath.Dir(j.Path), err).
+			WithHint("make %s writable; the next boot records it", filepath.Dir(j.Path))
 	}
 	return nil
 }

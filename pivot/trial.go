@@ -119,8 +119,8 @@ func OnTrial() error {
 // NotProven returns the error of a command that may not change a system that its first boot has to
 // prove.
 func NotProven() error {
-	return fault.New(fault.Refused, "cannot change this machine: the system that runs is not proven by its first boot yet").
-		WithHint("pivot firstboot proves and keeps it; a reboot goes back to the system before")
+	return fault.New(fault.Refused, "cannot change this machine: its first boot is not complete yet, the new system has not been checked").
+		WithHint("complete it: pivot firstboot; a reboot starts the old system")
 }
 
 // WhyTrialOver returns how a trial that is over has ended, judged by the journal and the running

@@ -56,11 +56,11 @@ func (e *Direct) checkNeeds(ctx context.Context, r pivot.Request, booted ostree.
 	case tool.since(2023, 6):
 		return nil
 	case needs.keys:
-		return fault.New(fault.Later, "cannot keep what others have written into the boot entry: libostree %s cannot make a deployment the default after its entry has it", tool.version)
+		return fault.New(fault.Later, "libostree %s is too old to keep what other programs have written into the boot entry: it makes a new deployment the default at once (since 2023.6 it need not)", tool.version)
 	case needs.labels:
-		return fault.New(fault.Later, "cannot label files: the new system has SELinux, and libostree %s cannot make a deployment the default after it was labelled", tool.version)
+		return fault.New(fault.Later, "libostree %s is too old to have the new system's files labelled for SELinux first: it makes a new deployment the default at once (since 2023.6 it need not)", tool.version)
 	}
-	return fault.New(fault.Later, "cannot look for the image of composefs that the new system boots from: libostree %s cannot make a deployment the default after that", tool.version)
+	return fault.New(fault.Later, "libostree %s is too old to have the new system's composefs image checked first: it makes a new deployment the default at once (since 2023.6 it need not)", tool.version)
 }
 
 // commitBeside makes the deployment beside the default one, labels it if necessary, checks it,

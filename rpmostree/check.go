@@ -135,7 +135,8 @@ func (e *Ostree) checkCommitted(r pivot.Request, labels []labelled) error {
 		return err
 	}
 	if len(all) == 0 || !carries(all[0], wantedCommit(r)) {
-		return fault.New(fault.Internal, "cannot trust the new deployment: ostree reported success but the default boot entry is another one")
+		return fault.New(fault.Internal, "ostree reported success, but the first entry of the boot menu is not the new system").
+			WithHint("see ls -l /boot/loader/entries: another program may have changed the boot menu; then run the command again")
 	}
 	if err := checkDeployment(all[0], r); err != nil {
 		return err

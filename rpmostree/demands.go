@@ -35,12 +35,12 @@ func (e *Ostree) CheckPrepareRoot(ctx context.Context, p ostree.PrepareRoot) err
 	}
 	switch {
 	case !tool.has("composefs"):
-		return noComposefs("libostree " + tool.version + " of this host does not have composefs").
-			WithHint("use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=maybe, or pivot first to a release whose ostree --version lists composefs")
+		return noComposefs("libostree "+tool.version+" of this host does not have composefs",
+			"use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=maybe, or pivot first to a release whose ostree --version lists composefs")
 	// Before 2024.3 the repository decides, not the tree (ostree commit cae4ceb6).
 	case !tool.since(2024, 3) && !repo.WantsComposefs():
-		return noComposefs("libostree " + tool.version + " of this host makes it only where the repository's configuration says so").
-			WithHint("let it: ostree config --repo=/ostree/repo set ex-integrity.composefs true")
+		return noComposefs("libostree "+tool.version+" of this host makes it only where the repository's configuration says so",
+			"let it: ostree config --repo=/ostree/repo set ex-integrity.composefs true")
 	case d.Verity:
 		return checkGivesVerity(repo)
 	}
@@ -53,13 +53,13 @@ func checkGivesVerity(repo *ostree.Repo) error {
 	_, unsupported := errors.AsType[*ostree.NoVerityError](err)
 	switch {
 	case unsupported, err == nil && !gives && repo.WantsVerity():
-		return noVerity("the file system of this host's repository does not support it").
-			WithHint("enable it, for ext4 with tune2fs -O verity DEVICE, or use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=yes or maybe")
+		return noVerity("the file system of this host's repository does not support it",
+			"enable it, for ext4 with tune2fs -O verity DEVICE, or use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=yes or maybe")
 	case err != nil:
 		return err
 	case !gives:
-		return noVerity("this host's repository is not configured for it").
-			WithHint("configure it: ostree config --repo=/ostree/repo set ex-integrity.fsverity yes")
+		return noVerity("this host's repository is not configured for it",
+			"configure it: ostree config --repo=/ostree/repo set ex-integrity.fsverity yes")
 	}
 	return nil
 }
@@ -73,12 +73,12 @@ func refuse(d ostree.Demands) error {
 	return nil
 }
 
-func noVerity(why string) *fault.Error {
-	return fault.New(fault.Refused, "cannot deploy the image: it boots only with fs-verity on each of its files (composefs.enabled=verity or signed, in its prepare-root.conf), and %s", why)
+func noVerity(why, hint string) error {
+	return fault.New(fault.Refused, "cannot deploy the image: it boots only with fs-verity on each of its files (composefs.enabled=verity or signed, in its prepare-root.conf), and %s", why).WithHint("%s", hint)
 }
 
-func noComposefs(why string) *fault.Error {
-	return fault.New(fault.Refused, "cannot deploy the image: it boots only from an image of composefs (composefs.enabled or root.transient in its prepare-root.conf), and %s", why)
+func noComposefs(why, hint string) error {
+	return fault.New(fault.Refused, "cannot deploy the image: it boots only from an image of composefs (composefs.enabled or root.transient in its prepare-root.conf), and %s", why).WithHint("%s", hint)
 }
 
 // checkDemands returns an error if the deployment made for the request lacks what its system
@@ -99,8 +99,8 @@ func (e *Ostree) checkDemands(made ostree.Deployment, r pivot.Request) error {
 	}
 	info, err := os.Lstat(filepath.Join(made.Path, ostree.ComposefsFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && (!info.Mode().IsRegular() || info.Size() == 0) {
-		return noComposefs("ostree made a deployment without it: there is no " + ostree.ComposefsFile).
-			WithHint("see what this host's ostree can do: ostree --version; and what it is told: ostree config --repo=/ostree/repo get ex-integrity.composefs")
+		return noComposefs("ostree made a deployment without it: there is no "+ostree.ComposefsFile,
+			"see what this host's ostree can do: ostree --version; and what it is told: ostree config --repo=/ostree/repo get ex-integrity.composefs")
 	}
 	if err != nil {
 		return fmt.Errorf("cannot look at the new deployment: %w", err)
@@ -145,8 +145,8 @@ func (e *Ostree) checkSigned(made ostree.Deployment, setup ostree.PrepareRoot) e
 func checkSealed(image string) error {
 	has, err := ostree.HasVerity(image)
 	if err == nil && !has {
-		err = noVerity("ostree made " + ostree.ComposefsFile + " without it").
-			WithHint("see what this host's ostree is told: ostree config --repo=/ostree/repo get ex-integrity.fsverity")
+		err = noVerity("ostree made "+ostree.ComposefsFile+" without it",
+			"see what this host's ostree is told: ostree config --repo=/ostree/repo get ex-integrity.fsverity")
 	}
 	return err
 }
@@ -164,7 +164,7 @@ func (e *Ostree) checkObjects(ctx context.Context, commit ostree.Checksum, r piv
 	}
 	err = repo.CheckVerity(ctx, commit)
 	if lacks, ok := errors.AsType[*ostree.UnsealedError](err); ok {
-		return noVerity(lacks.Error()).WithHint("enable it for all objects: ostree admin post-copy")
+		return noVerity(lacks.Error(), "enable it for all objects: ostree admin post-copy")
 	}
 	return err
 }

@@ -179,7 +179,7 @@ func TestDirectNeedsComposefs(t *testing.T) {
 	h.Ostree.Version, h.Ostree.Features, h.Ostree.Composefs = "2023.5", composefs, true
 	r := demanding(t, h, request(t, h), prepareRoot, "[composefs]\nenabled=yes\n")
 	e := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
-	if err := e.Prepare(t.Context(), r); fault.KindOf(err) != fault.Later || !strings.Contains(err.Error(), "image of composefs") {
+	if err := e.Prepare(t.Context(), r); fault.KindOf(err) != fault.Later || !strings.Contains(err.Error(), "composefs image") {
 		t.Errorf("error %v", err)
 	}
 	if len(h.Ostree.Calls) > 0 {

@@ -68,7 +68,8 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 		return err
 	}
 	if staged != nil {
-		return fault.New(fault.Later, "cannot deploy: deployment %s is staged already", staged.Target.ID())
+		return fault.New(fault.Later, "cannot deploy: another update, %s, waits for the reboot", staged.Target.ID()).
+			WithHint("reboot into it, or remove it: ostree admin undeploy 0")
 	}
 	booted, err := e.Sysroot.Booted()
 	if err != nil {

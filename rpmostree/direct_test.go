@@ -262,7 +262,7 @@ func TestDirectRefuses(t *testing.T) {
 	h := hostdir.New(t)
 	e, r := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}, request(t, h)
 	must(t, (&rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}).Prepare(t.Context(), r))
-	if err := e.Prepare(t.Context(), r); fault.KindOf(err) != fault.Later || !strings.Contains(err.Error(), "is staged already") {
+	if err := e.Prepare(t.Context(), r); fault.KindOf(err) != fault.Later || !strings.Contains(err.Error(), "waits for the reboot") {
 		t.Errorf("with a staged deployment: %v", err)
 	}
 	r.Kargs = r.Kargs[1:] // root= is the first

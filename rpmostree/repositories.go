@@ -49,11 +49,12 @@ func (e *RpmOstree) checkRepositories(ctx context.Context, plan pivot.Plan) erro
 		return err
 	}
 	list := strings.Join(names, ", ")
-	failure := fault.New(fault.Refused, "cannot change this system: the packages %s %s from a repository, but %s has none that is enabled, and no image of extensions is given", list, what, repositoriesIn)
-	if !plan.Image.Changed {
-		return failure.WithHint(giveRepository)
+	hint := giveRepository
+	if plan.Image.Changed {
+		hint += "; or do without the packages first, on the present image: rpm-ostree uninstall " + strings.Join(names, " ") + ", and reboot"
 	}
-	return failure.WithHint("%s; or do without the packages first, on the present image: rpm-ostree uninstall %s, and reboot", giveRepository, strings.Join(names, " "))
+	return fault.New(fault.Refused, "cannot change this system: the packages %s %s from a repository, but %s has none that is enabled, and no image of extensions is given", list, what, repositoriesIn).
+		WithHint("%s", hint)
 }
 
 // uninstalledAtOnce returns the packages that are uninstalled along with the move to another image.

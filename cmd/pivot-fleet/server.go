@@ -102,7 +102,7 @@ func (f *serverFlags) tls(ctx context.Context, certificate *certwatcher.CertWatc
 	}
 	settings.ClientCAs, settings.ClientAuth = x509.NewCertPool(), tls.VerifyClientCertIfGiven
 	if !settings.ClientCAs.AppendCertsFromPEM(authorities) {
-		return nil, fault.New(fault.BadInput, "cannot use --client-ca: %s has no certificate in PEM", f.clientCA)
+		return nil, fault.New(fault.BadInput, "cannot use --client-ca: %s has no certificate in PEM", f.clientCA).WithHint("begin it with -----BEGIN CERTIFICATE-----; openssl x509 -inform der -in FILE prints one so")
 	}
 	return settings, nil
 }

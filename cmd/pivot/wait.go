@@ -52,7 +52,7 @@ func waitCommand() *cobra.Command {
 			atRest := func(s status.Status) bool {
 				rests := m.AtRest(s)
 				if rests {
-					say("nothing is under way that leads to phase " + phase)
+					say("nothing to wait for: no first boot and no change is under way that reaches phase " + phase)
 				}
 				return rests
 			}

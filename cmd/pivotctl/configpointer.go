@@ -74,7 +74,7 @@ func (f *pointerFlags) run(ctx context.Context, stdin io.Reader, stdout io.Write
 			return err
 		}
 		if p.Token = strings.TrimSpace(string(text)); p.Token == "" || strings.ContainsAny(p.Token, " \t\r\n") {
-			return fault.New(fault.BadInput, "cannot use the token: %s does not have one word", f.tokenFile)
+			return fault.New(fault.BadInput, "cannot use the token: %s does not have one word", f.tokenFile).WithHint("write one with: pivotctl config pointer --new-token FILE")
 		}
 	case f.newToken != "":
 		p.Token = token.New()

@@ -139,7 +139,8 @@ func (f *ctrcfgFlags) base(ctx context.Context) (map[string][]byte, error) {
 		return nil, err
 	}
 	if len(all) != 1 {
-		return nil, fault.New(fault.BadInput, "cannot use %s: it holds %d MachineConfigs, not one", f.rendered, len(all))
+		return nil, fault.New(fault.BadInput, "cannot use %s: it holds %d MachineConfigs, not one", f.rendered, len(all)).
+			WithHint("give the rendered MachineConfig of one pool: oc get machineconfig rendered-… -o yaml")
 	}
 	err = inlineFiles(all[0], files, func(path string) bool {
 		return path == containerruntime.StoragePath || strings.HasPrefix(path, pinning.DropInDir+"/")

@@ -47,26 +47,26 @@ type Facts struct {
 // Check returns why a machine is not given back: an error of kind fault.Refused. The daemon would report
 // a node as degraded that has not exactly its MachineConfig.
 func (f Facts) Check() error {
-	refuse := func(why string) *fault.Error {
-		return fault.New(fault.Refused, "cannot give this machine back to the machine-config-daemon: %s", why)
+	refuse := func(why, hint string) error {
+		return fault.New(fault.Refused, "cannot give this machine back to the machine-config-daemon: %s", why).WithHint("%s", hint)
 	}
 	switch {
 	case f.Interrupted:
-		return refuse("a change of the running system was interrupted").WithHint("finish it: pivot apply --finish")
+		return refuse("a change of the running system was interrupted", "finish it: pivot apply --finish")
 	case f.Trial:
-		return refuse("a system is on trial").WithHint("wait for its end, or end it: pivot confirm keeps it, a reboot goes back")
+		return refuse("a system is on trial", "wait for its end, or end it: pivot confirm keeps it, a reboot goes back")
 	case f.Pending:
-		return refuse("the next boot starts another deployment than the running one").WithHint("reboot into it, or take it back: pivot rollback")
+		return refuse("the next boot starts another deployment than the running one", "reboot into it, or take it back: pivot rollback")
 	case !f.Recorded:
-		return refuse("pivot has applied no MachineConfig to it").WithHint("apply the one that it has: pivot apply --reboot=never FILE")
+		return refuse("pivot has applied no MachineConfig to it", "apply the one that it has: pivot apply --reboot=never FILE")
 	case !f.Asked:
-		return refuse("the last change was not to the MachineConfig that it has, so that nothing proves it").
-			WithHint("pivot status says what the last change was; to have it compared: pivot apply --reboot=never %s", mcfile.RecordPath)
+		return refuse("the last change was not to the MachineConfig that it has, so that nothing proves it",
+			"pivot status says what the last change was; to have it compared: pivot apply --reboot=never "+mcfile.RecordPath)
 	case len(f.Differences) > 0:
-		return refuse("it differs from its MachineConfig: " + strings.Join(bounded(f.Differences), "; ")).WithHint("pivot apply --repair")
+		return refuse("it differs from its MachineConfig: "+strings.Join(bounded(f.Differences), "; "), "pivot apply --repair")
 	case f.Image != f.Booted:
-		return refuse("its MachineConfig names the image " + orNone(f.Image) + ", and its deployment " + orNone(f.Booted) + ", which the daemon compares as text").
-			WithHint("apply a MachineConfig that names the image as the deployment does, by its digest")
+		return refuse("its MachineConfig names the image "+orNone(f.Image)+", and its deployment "+orNone(f.Booted)+", which the daemon compares as text",
+			"apply a MachineConfig that names the image as the deployment does, by its digest")
 	}
 	return nil
 }

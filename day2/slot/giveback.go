@@ -18,8 +18,8 @@ func (h *Holder) GiveBack(ctx context.Context, force bool) error {
 			return err
 		}
 		if why != "" {
-			return fault.New(fault.Unavailable, "cannot give the slot of the fleet's lock back yet: %s", why).
-				WithHint("correct that, and it is given back; pivot release-slot --force gives it back as it is")
+			return fault.New(fault.Unavailable, "this machine still holds the FleetLock server's permission to reboot: %s", why).
+				WithHint("correct that, and pivot gives it back; pivot release-slot --force gives it back at once")
 		}
 	}
 	return h.unlock(ctx)

@@ -42,7 +42,7 @@ type Holder struct {
 func (h *Holder) Allow() (hostfiles.File, error) {
 	link, err := h.Host.Enablement(unitWants, "give it back")
 	if err != nil {
-		return link, fault.New(fault.Refused, "cannot take a slot of the fleet's lock: %w", err)
+		return link, fault.New(fault.Refused, "cannot ask the FleetLock server for permission to reboot: %w", err)
 	}
 	return link, nil
 }
@@ -52,7 +52,7 @@ func (h *Holder) Allow() (hostfiles.File, error) {
 func (h *Holder) CheckRelease(commit string) error {
 	has, err := h.Host.WillHaveUnit(Unit, commit)
 	if err == nil && !has {
-		err = fault.New(fault.Refused, "cannot take a slot of the fleet's lock: the new system has no %s, so nothing would release it", host.UnitInImage(Unit)).
+		err = fault.New(fault.Refused, "cannot ask the FleetLock server for permission to reboot: the new system has no %s, so nothing would give it back", host.UnitInImage(Unit)).
 			WithHint("put this release of pivot into the image, or use --fleetlock=none")
 	}
 	return err

@@ -58,7 +58,8 @@ func NoFallback(why error) string {
 func (c *Conductor) acceptFirstBoot(commit string) error {
 	has, err := c.Host.WillHaveUnit(systemdunits.FirstBoot, commit)
 	if err == nil && !has {
-		err = fault.New(fault.Refused, "the new system has no %s, so nothing would prove it", host.UnitInImage(systemdunits.FirstBoot))
+		err = fault.New(fault.Refused, "the new image does not contain pivot (no %s), so the first boot could not be checked there", host.UnitInImage(systemdunits.FirstBoot)).
+			WithHint("build pivot into the image, or set fallback=none")
 	}
 	return err
 }
@@ -82,7 +83,8 @@ func (c *Conductor) FinishKeep(ctx context.Context) error {
 // Return makes the old system the default, because the running one lacks something of what its first boot
 // asks for. It reboots into it if reboot says so; otherwise it returns an error.
 func (c *Conductor) Return(ctx context.Context, lacks string, reboot bool) error {
-	err := fault.New(fault.Refused, "the new system is not what was asked for: %s", lacks)
+	err := fault.New(fault.Refused, "the new system is not what the MachineConfig asks for: %s", lacks).
+		WithHint("correct what is named, then: pivot firstboot --again")
 	c.Progress.Content.Error = pivot.FailureOf(err)
 	if reboot {
 		c.Progress.Note(c.Progress.Content.Error.Message)

@@ -21,11 +21,11 @@ func (c *Conductor) Confirm(ctx context.Context) error {
 	case pivot.TrialKept:
 		return c.settle(ctx)
 	case pivot.TrialWaits:
-		return fault.New(fault.Refused, "cannot confirm: the new system has not been booted")
+		return fault.New(fault.Refused, "cannot confirm: the new system has not been booted").WithHint("boot it: systemctl reboot")
 	case pivot.TrialProves:
-		return fault.New(fault.Refused, "cannot confirm: the first boot keeps this system as soon as it is proven").WithHint("complete it: pivot firstboot")
+		return fault.New(fault.Refused, "nothing to confirm: the first boot keeps this system by itself once its checks pass").WithHint("complete it: pivot firstboot")
 	case pivot.TrialLost:
-		return fault.New(fault.Refused, "cannot confirm: %s", c.Progress.Content.Error.Message)
+		return fault.New(fault.Refused, "cannot confirm: %s", c.Progress.Content.Error.Message).WithHint("the trial is over; pivot status has the next step")
 	default:
 		return fault.New(fault.Refused, "cannot confirm: no system is on trial here").WithHint("pivot status says what became of it")
 	}

@@ -32,7 +32,8 @@ func (c *Conductor) find(id string) (d ostree.Deployment, index int, err error) 
 func (c *Conductor) deployment(id string) (d ostree.Deployment, index int, err error) {
 	d, index, err = c.find(id)
 	if err == nil && index < 0 {
-		err = fault.New(fault.Refused, "deployment %s has no boot entry any more", id)
+		err = fault.New(fault.Refused, "the boot menu has no entry for deployment %s any more", id).
+			WithHint("mount /boot if it is not mounted, and free space there if it is full; ostree admin status lists the deployments")
 	}
 	return d, index, err
 }

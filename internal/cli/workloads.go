@@ -15,7 +15,7 @@ func Workloads(texts []string) (pinning.Workloads, error) {
 			return nil, fault.New(fault.BadInput, "cannot use --cpuset: %w", err)
 		}
 		if _, twice := workloads[workload]; twice {
-			return nil, fault.New(fault.BadInput, "cannot use --cpuset: workload %s is given twice", workload)
+			return nil, fault.New(fault.BadInput, "cannot use --cpuset: workload %s is given twice", workload).WithHint("give each workload once: --cpuset WORKLOAD=CPUS")
 		}
 		workloads[workload] = set
 	}

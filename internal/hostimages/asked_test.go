@@ -58,7 +58,7 @@ func TestJudgedAsAskedFor(t *testing.T) {
 
 	other := pinned
 	other.Follows = strings.Replace(tag.Reference, "/os/native", "/os/other", 1)
-	expect(t, i.Check(t.Context(), other), fault.BadInput, "cannot judge it by the name "+other.Follows)
+	expect(t, i.Check(t.Context(), other), fault.BadInput, "the signature policy can only be applied to the name that was asked for, and "+other.Follows+" is another image")
 }
 
 // TestExtensionsAskedFor: the same of an extensions image.

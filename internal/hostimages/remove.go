@@ -45,7 +45,7 @@ func (s Store) Remove(ctx context.Context, images []pivot.Image) error {
 				err = osimage.Remove(repo, commit, deployed...)
 			}
 			if err != nil {
-				return unused, fault.New(fault.CannotWrite, "cannot give up %s, which was pulled before: %w", image.Reference, err)
+				return unused, fault.New(fault.CannotWrite, "cannot remove the image %s, which an earlier run has pulled: %w", image.Reference, err)
 			}
 		}
 		return unused, nil

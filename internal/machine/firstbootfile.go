@@ -46,7 +46,8 @@ func CloseFirstBoot(disk hostfiles.Disk, etc string) error {
 		closed = true
 	}
 	if !closed {
-		return fault.New(fault.CannotWrite, "cannot close the first boot: somebody else has removed %s", mcfile.Path)
+		return fault.New(fault.CannotWrite, "cannot close the first boot: somebody else has removed %s", mcfile.Path).
+			WithHint("put the file back: touch %s; the next run closes the first boot", mcfile.Path)
 	}
 	return nil
 }

@@ -34,8 +34,8 @@ func (m *Machine) Project(note func(string)) (changed []string, err error) {
 func Project(p *projection.Projector) (changed []string, err error) {
 	if changed, err = p.Project(); err != nil {
 		// The remedy for a damaged file is that file's own.
-		return changed, fault.New(fault.CannotWrite, "cannot make /var what this system asks for: %w", err).
-			WithHint("%s", cmp.Or(fault.HintOf(err), "correct what is named, then run: pivot project"))
+		return changed, fault.New(fault.CannotWrite, "cannot write the MachineConfig's files that are outside of /etc: %w", err).
+			WithHint("%s", cmp.Or(fault.HintOf(err), "correct the path that is named, then: systemctl restart "+systemdunits.Project))
 	}
 	return changed, nil
 }
@@ -113,7 +113,7 @@ func (m *Machine) checkProjects(entries []hostfiles.Entry, isDir, has func(strin
 		return err
 	}
 	if err == nil && !inEtc.Mode().IsRegular() {
-		return fault.New(fault.Refused, "cannot apply what is not below /etc: %s is masked, which would project it", systemdunits.Project).
+		return fault.New(fault.Refused, "cannot apply files outside of /etc: %s, which writes them at each boot, is masked", systemdunits.Project).
 			WithHint("systemctl unmask %s", systemdunits.Project)
 	}
 	shipped, herr := has(host.UnitInImage(systemdunits.Project))
@@ -121,7 +121,7 @@ func (m *Machine) checkProjects(entries []hostfiles.Entry, isDir, has func(strin
 		return herr
 	}
 	if err != nil && !shipped {
-		return fault.New(fault.Refused, "cannot apply what is not below /etc: the new system has no %s, which would project it", systemdunits.Project).
+		return fault.New(fault.Refused, "cannot apply files outside of /etc: the new system has no %s, which writes them at each boot", systemdunits.Project).
 			WithHint("use an image that has pivot, of this version or a later one")
 	}
 	for _, e := range entries {
@@ -168,7 +168,8 @@ func (m *Machine) CarryInRunningSystem(entries []hostfiles.File) error {
 	}
 	for _, f := range carriers {
 		if err := m.PutInRunningEtc(f, labels); err != nil {
-			return fault.New(fault.CannotWrite, "cannot keep what is asked for outside of /etc: %w", err)
+			return fault.New(fault.CannotWrite, "cannot store the MachineConfig's files that are outside of /etc in %s: %w", projection.OwnDir, err).
+				WithHint("free space on the root file system, and run the command again")
 		}
 	}
 	_, err = m.Project(m.Progress.Note)
@@ -186,7 +187,7 @@ func (m *Machine) Carriers(entries []hostfiles.File, anew bool) ([]hostfiles.Fil
 	outside := slices.DeleteFunc(slices.Clone(entries), func(f hostfiles.File) bool { return !projection.Outside(f.Path) })
 	carriers, err := have.Carry(outside)
 	if err != nil {
-		return nil, fault.New(fault.CannotWrite, "cannot keep what is asked for outside of /etc: %w", err)
+		return nil, fault.New(fault.CannotWrite, "cannot store the MachineConfig's files that are outside of /etc in %s: %w", projection.OwnDir, err)
 	}
 	return carriers, nil
 }

@@ -219,8 +219,8 @@ func TestImportWithoutCommit(t *testing.T) {
 		img  v1.Image
 		want string
 	}{
-		"none":       {plain(t, unlabelled), "carries no ostree commit (no label com.coreos.ostree-commit, no /srv/repo)"},
-		"no-objects": {plain(t), "carries no ostree objects"},
+		"none":       {plain(t, unlabelled), "nor an ostree commit (no label com.coreos.ostree-commit, no /srv/repo)"},
+		"no-objects": {plain(t), "no ostree objects"},
 		"two-refs":   {legacy(t, repo, commit, unlabelled), "multiple refs found in its /srv/repo (test/os, test/other)"},
 		"bad-label":  {legacy(t, repo, "xyz"), "its label com.coreos.ostree-commit names no commit"},
 		"absent":     {legacy(t, repo, strings.Repeat("1", 64)), ""},

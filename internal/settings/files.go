@@ -61,7 +61,8 @@ func (m machine) files() (files []file, err error) {
 	for _, path := range paths {
 		text, failed := m.read(path)
 		if size += len(text); size > maxSettings {
-			return files, fault.New(fault.BadInput, "the files with settings have more than %d bytes together, with %s", maxSettings, path)
+			return files, fault.New(fault.BadInput, "the files with settings have more than %d bytes together, with %s", maxSettings, path).
+				WithHint("shorten %s, or remove it", path)
 		}
 		err = errors.Join(err, failed)
 		files = append(files, file{path, string(text)})

@@ -44,7 +44,7 @@ func (p Pointer) Config(version string) ([]byte, error) {
 	config.Ignition.Config.Merge = []ignition.Resource{merged}
 	if len(p.CA) > 0 {
 		if block, _ := pem.Decode(p.CA); block == nil || block.Type != "CERTIFICATE" {
-			return nil, fault.New(fault.BadInput, "cannot use the certificate authority: it is no certificate in PEM")
+			return nil, fault.New(fault.BadInput, "cannot use the certificate authority: it is no certificate in PEM").WithHint("begin it with -----BEGIN CERTIFICATE-----; openssl x509 -inform der -in FILE prints one so")
 		}
 		config.Ignition.Security.TLS.CertificateAuthorities = []ignition.Resource{ignition.Inline(p.CA)}
 	}

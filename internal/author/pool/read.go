@@ -42,7 +42,8 @@ func Read(ctx context.Context, paths []string, stdin io.Reader, rules authored.R
 				continue
 			}
 			if total += len(data); total > maxTotal {
-				return nil, nil, fault.New(fault.BadInput, "cannot read MachineConfigs: together they have more than %d bytes", maxTotal)
+				return nil, nil, fault.New(fault.BadInput, "cannot read MachineConfigs: together they have more than %d bytes", maxTotal).
+					WithHint("give fewer files; the MachineConfigs of one pool are enough")
 			}
 			found, problems := authored.Decode(file, data, rules)
 			all = append(all, found...)

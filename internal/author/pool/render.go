@@ -79,7 +79,8 @@ func (r Renderer) MergeAll(ctx context.Context, all []*authored.MachineConfig) (
 		return nil, report, nil
 	}
 	if len(merged) == 0 {
-		return nil, report, fault.New(fault.BadInput, "cannot render: no MachineConfig has the label %s", authored.RoleLabel)
+		return nil, report, fault.New(fault.BadInput, "cannot render: no MachineConfig has the label %s", authored.RoleLabel).
+			WithHint("set the label in metadata.labels, as %s: worker", authored.RoleLabel)
 	}
 	return merged, report, nil
 }

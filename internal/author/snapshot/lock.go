@@ -37,6 +37,8 @@ type Entry struct {
 
 var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
+const newLock = "remove the lock file, and make the snapshot again: it writes a new one"
+
 // lockFile is the format of a lock on disk.
 type lockFile struct {
 	Version   int     `json:"version"`
@@ -56,11 +58,11 @@ func ParseLock(data []byte) (*Lock, error) {
 		return nil, fault.New(fault.BadInput, "cannot read the lock file: %w", err)
 	}
 	if file.Version != 1 {
-		return nil, fault.New(fault.BadInput, "cannot read the lock file: it is of version %d, not 1", file.Version)
+		return nil, fault.New(fault.BadInput, "cannot read the lock file: it is of version %d, not 1", file.Version).WithHint(newLock)
 	}
 	for _, e := range file.Resources {
 		if e.URL == "" || !digestForm.MatchString(e.Digest) {
-			return nil, fault.New(fault.BadInput, "cannot read the lock file: the entry of %q is not whole", e.URL)
+			return nil, fault.New(fault.BadInput, "cannot read the lock file: the entry of %q is not whole", e.URL).WithHint(newLock)
 		}
 		e.URL = ignition.Address(e.URL) // older versions kept the query
 		if lock.find(e) < 0 {

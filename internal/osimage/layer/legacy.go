@@ -134,7 +134,7 @@ func LegacyCommit(label string, layers []*Legacy) (ostree.Checksum, error) {
 		text, from = heads[name], "its ref "+printable.Line(name)
 	}
 	if !objects {
-		return ostree.Checksum{}, fault.New(fault.BadInput, "it carries no ostree objects (nothing in /%s)", legacyObjects)
+		return ostree.Checksum{}, fault.New(fault.BadInput, "this is no image of a host: it has no ostree objects (nothing in /%s)", legacyObjects).WithHint(wrongImage)
 	}
 	commit, err := ostree.ParseChecksum(text)
 	if err != nil {
@@ -143,17 +143,22 @@ func LegacyCommit(label string, layers []*Legacy) (ostree.Checksum, error) {
 	return commit, nil
 }
 
+const (
+	wrongImage    = "compare its name and tag with those of an image for hosts: skopeo inspect --config docker://IMAGE"
+	namesNoCommit = "build the image again, with the label %s that names the commit"
+)
+
 // onlyHead returns the name of the repository's only ref.
 func onlyHead(heads map[string]string, objects bool) (string, error) {
 	names := slices.Sorted(maps.Keys(heads))
 	switch {
 	case !objects && len(names) == 0:
-		return "", fault.New(fault.BadInput, "it carries no ostree commit (no label %s, no /srv/repo)", LegacyLabel)
+		return "", fault.New(fault.BadInput, "this is no image of a host: it has neither a kernel (/usr/lib/modules/*/vmlinuz) nor an ostree commit (no label %s, no /srv/repo)", LegacyLabel).WithHint(wrongImage)
 	case len(names) == 0:
-		return "", fault.New(fault.BadInput, "no refs found in its /srv/repo, and it has no label %s", LegacyLabel)
+		return "", fault.New(fault.BadInput, "no refs found in its /srv/repo, and it has no label %s", LegacyLabel).WithHint(namesNoCommit, LegacyLabel)
 	case len(names) > 1:
 		return "", fault.New(fault.BadInput, "multiple refs found in its /srv/repo (%s), and it has no label %s",
-			printable.Line(strings.Join(names, ", ")), LegacyLabel)
+			printable.Line(strings.Join(names, ", ")), LegacyLabel).WithHint(namesNoCommit, LegacyLabel)
 	}
 	return names[0], nil
 }

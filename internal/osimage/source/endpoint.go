@@ -153,7 +153,8 @@ func signaturesOf(sys *types.SystemContext, ref imageref.Reference) (*url.URL, e
 // blocked registry may be used, unless the mirror itself is blocked.
 func refusalOf(sys *types.SystemContext, source sysregistriesv2.PullSource) (refusal, err error) {
 	if source.Endpoint.NamespaceProxy != "" {
-		return fault.New(fault.Refused, "its namespace-proxy in registries.conf is not implemented"), nil
+		return fault.New(fault.Refused, "its namespace-proxy in registries.conf is not implemented").
+			WithHint("name the mirror by prefix and location in registries.conf, without namespace-proxy"), nil
 	}
 	registry, err := sysregistriesv2.FindRegistry(sys, source.Reference.Name())
 	if err != nil || registry == nil || !registry.Blocked {

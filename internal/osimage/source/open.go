@@ -28,7 +28,8 @@ import (
 // names the same image in a registry by a tag.
 func (h *Host) Open(ctx context.Context, ref, asked imageref.Reference) (*Image, error) {
 	if asked != ref && !(ref.Remote() && asked.Digest() == "" && asked.Pinned(ref.Digest()).SameImage(ref)) {
-		return nil, fault.New(fault.BadInput, "cannot judge it by the name %s, which is that of another image", asked)
+		return nil, fault.New(fault.BadInput, "the signature policy can only be applied to the name that was asked for, and %s is another image", asked).
+			WithHint("name the image as the MachineConfig does, by tag or by digest")
 	}
 	endpoints, err := h.endpoints(ref)
 	if err != nil {
@@ -186,7 +187,8 @@ func readable(raw []byte, mime string) error {
 		return fault.New(fault.Refused, "its manifest is of Docker's schema 1, which is not supported").
 			WithHint("push the image again with a current tool, for example skopeo copy --format=v2s2")
 	}
-	return fault.New(fault.Refused, "its manifest is of the type %q, which is not that of a container image", mime)
+	return fault.New(fault.Refused, "its manifest is of the type %q, which is not that of a container image", mime).
+		WithHint("compare its name and tag with those of an image for hosts: skopeo inspect --raw docker://IMAGE")
 }
 
 // fill sets the fields of the image that come from the config and the list of layers.

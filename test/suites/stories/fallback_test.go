@@ -73,14 +73,14 @@ func TestFallbackOfFirstBoot(t *testing.T) {
 	h.expectOnce(1)
 	h.expect("A B", pivot.PhaseCommitted, true)
 	h.enterNew()
-	if err := day2Rebase(h); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "not proven by its first boot yet") {
+	if err := day2Rebase(h); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "its first boot is not complete yet") {
 		t.Errorf("changed by hand: %v", err)
 	}
 	if err := h.confirm(); fault.KindOf(err) != fault.Refused {
 		t.Errorf("confirmed by hand: %v", err)
 	}
 	rollback := day2.Rollback{Machine: h.newMachine()}
-	if _, _, err := rollback.Foresee(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "not proven by its first boot yet") {
+	if _, _, err := rollback.Foresee(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "its first boot is not complete yet") {
 		t.Errorf("where a rollback leads: %v", err)
 	}
 	must(t, h.bootGuarded())
@@ -216,7 +216,7 @@ func TestFallbackNotTheTarget(t *testing.T) {
 	h.enterNew()
 	h.Write("/proc/cmdline", []byte("quiet\n"))
 	must(t, h.bootGuarded())
-	if h.Reboots != 2 || !strings.Contains(h.notes, "the new system is not what was asked for") {
+	if h.Reboots != 2 || !strings.Contains(h.notes, "the new system is not what the MachineConfig asks for") {
 		t.Errorf("%d reboots, notes %s", h.Reboots, h.notes)
 	}
 	h.expect("A B", pivot.PhaseCommitted, true)
@@ -238,7 +238,7 @@ func TestFallbackReturnsWithoutTheJournal(t *testing.T) {
 	b := firstboot.FirstBoot{Machine: h.newMachine(), File: firstboot.EncapsulatedPath}
 	fill(b.Machine)
 	must(t, b.Run(stoppedByReboot(t, b.Machine, h.Host)))
-	if h.Reboots != 2 || !strings.Contains(h.notes, "the new system is not what was asked for") || !strings.Contains(h.notes, "no space left on device") {
+	if h.Reboots != 2 || !strings.Contains(h.notes, "the new system is not what the MachineConfig asks for") || !strings.Contains(h.notes, "no space left on device") {
 		t.Errorf("%d reboots, notes %s", h.Reboots, h.notes)
 	}
 	h.Boot()
@@ -365,7 +365,7 @@ func TestFallbackCannot(t *testing.T) {
 		"the boot loader": {func(h *tried) {
 			h.Write(loaderFeatures, nil)
 		}, "no boot loader is known here that starts an entry once"},
-		"the new system": {func(h *tried) { must(h.t, os.Remove(h.Path("/etc/systemd/system/pivot-firstboot.service"))) }, "the new system has no /usr/lib/systemd/system/pivot-firstboot.service"},
+		"the new system": {func(h *tried) { must(h.t, os.Remove(h.Path("/etc/systemd/system/pivot-firstboot.service"))) }, "the new image does not contain pivot (no /usr/lib/systemd/system/pivot-firstboot.service)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newGuarded(t)

@@ -44,7 +44,7 @@ func TestDamagedProjection(t *testing.T) {
 	for path, remedy := range map[string]string{
 		projection.ManifestPath: "go back to the system before",
 		projection.RecordPath:   "move the file away",
-		projection.Dir + "/x":   "correct what is named, then run: pivot project",
+		projection.Dir + "/x":   "correct the path that is named, then: systemctl restart pivot-project.service",
 	} {
 		h := projecting(t)
 		h.Write(path, []byte("damaged"))
@@ -222,7 +222,7 @@ func TestVarRefused(t *testing.T) {
 		prepare    func(*hostdir.Host)
 	}{
 		{inOpt, "the new system has no pivot-project.service", false, func(h *hostdir.Host) { must(t, os.Remove(h.Path(projectUnit))) }},
-		{inOpt, "pivot-project.service is masked", false, func(h *hostdir.Host) {
+		{inOpt, "pivot-project.service, which writes them at each boot, is masked", false, func(h *hostdir.Host) {
 			must(t, os.Remove(h.Path(projectUnit)))
 			must(t, os.Symlink("/dev/null", h.Path(projectUnit)))
 		}},
