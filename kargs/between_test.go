@@ -43,7 +43,7 @@ func unchanged(t *testing.T, change kargs.Change, from, to kargs.Line) {
 	}
 }
 
-// TestBetweenAnyLines (D258): whatever the lines are.
+// TestBetweenAnyLines: whatever the lines are.
 func TestBetweenAnyLines(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	line := func() kargs.Line {
@@ -59,7 +59,7 @@ func TestBetweenAnyLines(t *testing.T) {
 	}
 }
 
-// FuzzBetween (D258) is TestBetweenAnyLines for what the fuzzer finds.
+// FuzzBetween is TestBetweenAnyLines for what the fuzzer finds.
 func FuzzBetween(f *testing.F) {
 	f.Add("root=/dev/vda rw console=tty0 console=ttyS0", "console=ttyS0 rw")
 	f.Add("hugepagesz=2M hugepages=4 hugepagesz=2M hugepages=4 -- x", `a="b c" hugepages=4`)

@@ -49,6 +49,7 @@ func TestEqualButOstree(t *testing.T) {
 	}
 }
 
+// TestApply (P22, P21, P19): arguments of a repeated key keep their order.
 func TestApply(t *testing.T) {
 	for _, c := range []struct {
 		name, booted   string
@@ -132,7 +133,7 @@ func apply(t *testing.T, change kargs.Change, booted, final, appended, gone stri
 	return r
 }
 
-// TestSpelling (D4): an argument in another spelling takes effect as requested, so it is not a
+// TestSpelling: an argument in another spelling takes effect as requested, so it is not a
 // change by itself; but the next line that is written has the requested spelling, because other
 // tools compare literally.
 func TestSpelling(t *testing.T) {
@@ -210,7 +211,7 @@ func TestDeleteRefuses(t *testing.T) {
 	}
 }
 
-// TestFIPS (D295): as the kernel reads them: the last number counts.
+// TestFIPS: as the kernel reads them: the last number counts.
 func TestFIPS(t *testing.T) {
 	for line, want := range map[string]bool{
 		"": false, "fips": false, "fips=": false, "fips=0": false, "fips=1": true, `"fips=1"`: true, `fips="1"`: true,
@@ -234,7 +235,7 @@ func TestCheck(t *testing.T) {
 		{"root=/dev/sda", problem.Error}, {"rd.break", problem.Error}, {"init=/bin/sh", problem.Error},
 		{`a="b`, problem.Error}, {"a=\nb", problem.Error}, {"a\tb", problem.Error}, {"a\x7f", problem.Error},
 		{"--", problem.Error}, {"=x", problem.Error}, {`""`, problem.Error},
-		{"a=\xa0b", problem.Error}, {"name=voil\u00e0", problem.Error}, {"\"a=\u00a0b\"", problem.Error}, {"name=caf\u00e9", ""}, // D15
+		{"a=\xa0b", problem.Error}, {"name=voil\u00e0", problem.Error}, {"\"a=\u00a0b\"", problem.Error}, {"name=caf\u00e9", ""},
 		{"1", problem.Error}, {"S", problem.Error}, {"-b", problem.Error}, {"3", ""},
 		{"audit=0", problem.Warning}, {"mitigations=off", problem.Warning}, {"selinux=0", problem.Warning},
 	} {
@@ -248,7 +249,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestSensitive (D15): arguments that weaken a machine are always reported.
+// TestSensitive: arguments that weaken a machine are always reported.
 func TestSensitive(t *testing.T) {
 	for _, arg := range []string{
 		"pivot.mode=off", "systemd.run=/bin/sh", "systemd.run_success_action=none", "systemd.debug-shell", "systemd.debug_shell=ttyS0",

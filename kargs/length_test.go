@@ -10,7 +10,7 @@ import (
 // argument returns an argument of n bytes.
 func argument(n int) string { return "x=" + strings.Repeat("y", n-len("x=")) }
 
-// TestFits (D291): what the kernel gets must fit: with what the boot loader puts before the arguments of the entry, and
+// TestFits: what the kernel gets must fit: with what the boot loader puts before the arguments of the entry, and
 // without GRUB's variable for Ignition.
 func TestFits(t *testing.T) {
 	const image = "BOOT_IMAGE=(hd0,gpt3)/boot/ostree/os-1/vmlinuz-6.1"
@@ -35,7 +35,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestByLoader (D291): what a boot loader has put before the arguments of an entry is told from what the entry has.
+// TestByLoader: what a boot loader has put before the arguments of an entry is told from what the entry has.
 func TestByLoader(t *testing.T) {
 	for _, c := range []struct{ running, entry, want string }{
 		{"BOOT_IMAGE=(hd0,gpt3)/k root=/a ostree=/o", "root=/a ostree=/o", "BOOT_IMAGE=(hd0,gpt3)/k"},
@@ -53,7 +53,7 @@ func TestByLoader(t *testing.T) {
 	}
 }
 
-// TestChangeFits (D291): a line that is too long already may stay and become shorter, but gets nothing more.
+// TestChangeFits: a line that is too long already may stay and become shorter, but gets nothing more.
 func TestChangeFits(t *testing.T) {
 	before, long := kargs.Line{argument(100)}, argument(kargs.MaxLength-100)
 	for name, c := range map[string]struct {

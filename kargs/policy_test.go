@@ -41,7 +41,7 @@ allow  ostree
 	}
 }
 
-// TestPolicyPermits (D295): only a rule permits an argument; that there is none does not.
+// TestPolicyPermits: only a rule permits an argument; that there is none does not.
 func TestPolicyPermits(t *testing.T) {
 	for text, want := range map[string]bool{
 		"": false, "allow fips=1": true, "allow fips": true, "allow f*": true, "warn fips we know": true, "allow fips=0": false,

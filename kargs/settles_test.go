@@ -120,7 +120,7 @@ func sameSubject(a, b string) bool {
 	return a == b || a == "a_b=1" && b == "a-b=1" || a == "a-b=1" && b == "a_b=1"
 }
 
-// TestChainsSettle (D60): whatever the line and the configurations that follow each other, each
+// TestChainsSettle: whatever the line and the configurations that follow each other, each
 // change takes effect and settles, and what nobody named stays.
 func TestChainsSettle(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -146,7 +146,7 @@ func TestChainsSettle(t *testing.T) {
 	}
 }
 
-// FuzzChains (D60) is TestChainsSettle for what the fuzzer finds.
+// FuzzChains is TestChainsSettle for what the fuzzer finds.
 func FuzzChains(f *testing.F) {
 	f.Add([]byte{15, 12, 14, 12}, []byte{15, 12, 14, 12}, []byte{15, 12, 14, 13}, []byte{}, []byte{1})
 	f.Add([]byte{0, 7, 8}, []byte{0, 0, 7, 8}, []byte{0, 8, 7}, []byte{7}, []byte{})
@@ -158,7 +158,7 @@ func FuzzChains(f *testing.F) {
 	})
 }
 
-// TestKeyRules (D61): each rule of a key in the table is followed: where a foreign instance comes
+// TestKeyRules: each rule of a key in the table is followed: where a foreign instance comes
 // after the wanted ones, they take effect by the key's rule.
 func TestKeyRules(t *testing.T) {
 	for key, want := range map[string]string{

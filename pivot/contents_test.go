@@ -25,7 +25,7 @@ func contentsIn(t *testing.T, root string) []string {
 	return append(paths, hidden...)
 }
 
-// TestContents (D9): kept contents are readable only by root, and are removed when the journal
+// TestContents: kept contents are readable only by root, and are removed when the journal
 // no longer names them.
 func TestContents(t *testing.T) {
 	root := t.TempDir()

@@ -185,7 +185,7 @@ func (r row) decision(s *situation) pivot.Decision {
 	return d
 }
 
-// TestDecide (P2, P7, P24, D26) checks the promises, for all inputs.
+// TestDecide (P2, P7, P24) checks the promises, for all inputs.
 func TestDecide(t *testing.T) {
 	for s := range situations() {
 		if why := brokenPromise(s.journal, s.facts, pivot.Decide(s.journal, s.facts)); why != "" {

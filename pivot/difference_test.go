@@ -10,7 +10,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// TestClasses (D106): each difference has the class of what differs, its name, and how it differs.
+// TestClasses: each difference has the class of what differs, its name, and how it differs.
 func TestClasses(t *testing.T) {
 	state := pivot.State{
 		Booted:  pivot.Deployment{Commit: "a", Image: pivot.Image{Reference: "r@sha256:a", Digest: "sha256:a"}, Options: kargs.Line{"root=x", "old=1"}},
@@ -58,7 +58,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestKernelArguments (D296): the running kernel's arguments are compared with a target in both directions, by what the
+// TestKernelArguments: the running kernel's arguments are compared with a target in both directions, by what the
 // target names. What boot loader, firmware and Ignition's first boot add is no difference.
 func TestKernelArguments(t *testing.T) {
 	const entry = "root=UUID=1 rw keep=1 ostree=/x"

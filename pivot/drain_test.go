@@ -12,7 +12,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// TestWithDrain (D110): a plan wants a drain for a reboot, for a rule with the action Drain, and for
+// TestWithDrain: a plan wants a drain for a reboot, for a rule with the action Drain, and for
 // registries.conf by its contents; for nothing else.
 func TestWithDrain(t *testing.T) {
 	rules, report := disruption.Read("rules.yaml", []byte(`

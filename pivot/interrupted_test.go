@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// TestInterrupted (D102): a signal interrupts a transaction that is not committed, and the same
+// TestInterrupted: a signal interrupts a transaction that is not committed, and the same
 // goes on in the same attempt. What has ended, is committed or was not begun stays what it is.
 func TestInterrupted(t *testing.T) {
 	stop := fmt.Errorf("stopped: %w", fault.Stopped{Signal: "interrupt", ByHand: true})

@@ -21,7 +21,7 @@ func many(length int) (target pivot.Target) {
 	return target
 }
 
-// TestJournalOfMany (D246): a target with as many files as there may be is journaled up to the end of its transaction,
+// TestJournalOfMany: a target with as many files as there may be is journaled up to the end of its transaction,
 // also if it fails again and again because each of the files is missing. The message begins with the first of them.
 func TestJournalOfMany(t *testing.T) {
 	p := &pivot.Progress{Journal: pivot.JournalIn(t.TempDir()), Emit: func(pivot.Event) {}, Now: time.Now}
@@ -55,7 +55,7 @@ func TestJournalOfMany(t *testing.T) {
 	}
 }
 
-// TestJournalSheds (D246): the history gives way to the transaction that runs, the oldest account first.
+// TestJournalSheds: the history gives way to the transaction that runs, the oldest account first.
 func TestJournalSheds(t *testing.T) {
 	j := pivot.JournalIn(t.TempDir())
 	r := pivot.JournalContent{Phase: pivot.PhaseCommitted, Target: many(70)}
@@ -71,7 +71,7 @@ func TestJournalSheds(t *testing.T) {
 	}
 }
 
-// TestTransactionTooLarge (D246): what could not be journaled up to its end is refused before anything is changed.
+// TestTransactionTooLarge: what could not be journaled up to its end is refused before anything is changed.
 func TestTransactionTooLarge(t *testing.T) {
 	target := targetB()
 	target.Entries = many(160).Entries

@@ -79,7 +79,7 @@ func TestDiffOfAConvergedHostIsEmpty(t *testing.T) {
 	}
 }
 
-// TestDiffOfSpelling (D4): another spelling alone is a change only if the target is literal. A
+// TestDiffOfSpelling: another spelling alone is a change only if the target is literal. A
 // deployment that is made for another reason gets the arguments as spelled in the target.
 func TestDiffOfSpelling(t *testing.T) {
 	const asked = `log_buf_len=1M cgroup_no_v1="all"`

@@ -72,7 +72,7 @@ func fitsAll(row, is []string) bool {
 	return true
 }
 
-// TestFindNew (D247): the deployment on trial is found by the deployments that there were before its commit.
+// TestFindNew: the deployment on trial is found by the deployments that there were before its commit.
 func TestFindNew(t *testing.T) {
 	for name, c := range map[string]struct{ before, all, want string }{
 		"nothing was committed":                   {"A.0 B.0", "A.0 B.0", ""},
@@ -93,7 +93,7 @@ func TestFindNew(t *testing.T) {
 	}
 }
 
-// TestTrialStamp (P59, D191): the stamp exists exactly as long as the journal has a trial.
+// TestTrialStamp (P59): the stamp exists exactly as long as the journal has a trial.
 func TestTrialStamp(t *testing.T) {
 	root := t.TempDir()
 	journal := pivot.JournalIn(root)

@@ -21,7 +21,7 @@ const refreshing = "  - selinux\n"
 // programs are the new system's programs that the refresh runs.
 var programs = []string{"usr/sbin/semodule", "usr/sbin/setfiles", "usr/sbin/sefcontext_compile"}
 
-// TestRefreshNeedsSandbox: if there is an SELinux configuration, libostree runs the new system's
+// TestRefreshNeedsSandbox (P51): if there is an SELinux configuration, libostree runs the new system's
 // semodule in bubblewrap. Its absence is found before anything is pulled. A system that does not
 // need it is not refused.
 func TestRefreshNeedsSandbox(t *testing.T) {

@@ -62,7 +62,7 @@ func request(t *testing.T, h *hostdir.Host) pivot.Request {
 // TestNativeContainer: rpm-ostree rebases to the imported commit without contacting the image's
 // registry, which does not exist. If it cannot rebase, libostree makes the deployment. In any
 // case the origin names the image, and the image's ref, which rpm-ostree deletes, exists
-// (P5, D23).
+// (P5).
 func TestNativeContainer(t *testing.T) {
 	for _, c := range []struct {
 		version string
@@ -377,7 +377,7 @@ func TestDaemonTroubles(t *testing.T) {
 }
 
 // TestNetworkTroubles: messages of rpm-ostree about a registry or a package repository are
-// classified by the cause, not by the step that fails (D24).
+// classified by the cause, not by the step that fails.
 func TestNetworkTroubles(t *testing.T) {
 	const opening = "Creating importer: failed to invoke method OpenImage: failed to invoke method OpenImage: "
 	h := hostdir.New(t)
@@ -481,7 +481,7 @@ func TestUnknownVersion(t *testing.T) {
 }
 
 // TestClientFailsLast: if rpm-ostree's client fails after its daemon has made the deployment, the
-// staged deployment counts. With a read-only /tmp the client does not fail at all (D25).
+// staged deployment counts. With a read-only /tmp the client does not fail at all.
 func TestClientFailsLast(t *testing.T) {
 	const message = "Failed to load package list: something with the packages"
 	for _, c := range []struct {

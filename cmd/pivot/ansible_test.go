@@ -10,7 +10,7 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestAnsible (D109) builds and installs the Ansible collection, and runs its module by the real
+// TestAnsible builds and installs the Ansible collection, and runs its module by the real
 // Ansible on a machine with root directory $ROOT.
 func TestAnsible(t *testing.T) {
 	if testing.Short() {

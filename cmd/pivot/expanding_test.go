@@ -7,7 +7,7 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestExpandingConfig (D75): a MachineConfig of 7 MB whose files decompress to 5 GB, each of them
+// TestExpandingConfig: a MachineConfig of 7 MB whose files decompress to 5 GB, each of them
 // small enough, is refused before it takes memory; one just within the limit is planned.
 func TestExpandingConfig(t *testing.T) {
 	if testing.Short() {

@@ -7,6 +7,6 @@ import (
 	"machine-pivot/test/tools/script"
 )
 
-// TestForeign (D111): what users of other tools type is a usage error, and its hint is a call that
+// TestForeign: what users of other tools type is a usage error, and its hint is a call that
 // exists.
 func TestForeign(t *testing.T) { script.Foreign(t, rootCommand(cli.Build{}), foreign()) }

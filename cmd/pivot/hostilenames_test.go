@@ -12,7 +12,7 @@ import (
 	"machine-pivot/test/worlds/ostreetree"
 )
 
-// TestNamesJustBelowTheLimit (D79): an image with as many names as are allowed takes at most 150 MB of
+// TestNamesJustBelowTheLimit: an image with as many names as are allowed takes at most 150 MB of
 // memory, whatever their form.
 func TestNamesJustBelowTheLimit(t *testing.T) {
 	if testing.Short() {

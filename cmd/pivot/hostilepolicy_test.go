@@ -12,7 +12,7 @@ import (
 	"machine-pivot/test/worlds/ostreetree"
 )
 
-// TestHostilePolicies (D78): an image whose SELinux policy would take gigabytes or hours fails as bad
+// TestHostilePolicies: an image whose SELinux policy would take gigabytes or hours fails as bad
 // input, within 150 MB of memory and a few seconds.
 func TestHostilePolicies(t *testing.T) {
 	if testing.Short() {

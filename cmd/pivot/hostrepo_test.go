@@ -14,7 +14,7 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestImportIntoReadOnlySysroot (D82): an image is imported into the host's repository, by default and
+// TestImportIntoReadOnlySysroot: an image is imported into the host's repository, by default and
 // by its name, although /sysroot is mounted read-only; the host's mount stays read-only.
 func TestImportIntoReadOnlySysroot(t *testing.T) {
 	need.Root(t)

@@ -54,7 +54,7 @@ func expectKind(t *testing.T, what string, got ran) {
 	}
 }
 
-// TestStrangeNames (D113): a name that no file system can have, or with a NUL, is refused with a kind
+// TestStrangeNames: a name that no file system can have, or with a NUL, is refused with a kind
 // and a hint wherever it is given.
 func TestStrangeNames(t *testing.T) {
 	h := hostdir.New(t)
@@ -111,7 +111,7 @@ func TestStrangeNames(t *testing.T) {
 	}
 }
 
-// TestDamagedState (D114): each file in which pivot keeps its state is read as a regular file of a
+// TestDamagedState: each file in which pivot keeps its state is read as a regular file of a
 // bounded size. In place of any of them, damage, a FIFO, a link to a device, a directory and a file
 // that is too large end each command that reads it within the budget, with a kind and a hint.
 func TestDamagedState(t *testing.T) {
@@ -176,7 +176,7 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// TestPrintedState (D114): nothing of a file controls the terminal, whichever command shows it.
+// TestPrintedState: nothing of a file controls the terminal, whichever command shows it.
 func TestPrintedState(t *testing.T) {
 	h := hostdir.New(t)
 	run := runner(t, h)

@@ -18,7 +18,7 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestRepairOfLargeFiles (D76): a repair keeps what it replaces, within a limit that is counted while
+// TestRepairOfLargeFiles: a repair keeps what it replaces, within a limit that is counted while
 // it reads: a directory with sparse files of 1.4 GB together, each of them small enough, takes no
 // memory beyond it; nor do the files of the MachineConfig themselves.
 func TestRepairOfLargeFiles(t *testing.T) {

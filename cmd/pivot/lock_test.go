@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/host"
 )
 
-// TestBootLock (D191): the programs of units that run early in each boot wait for each other, but not forever, and not when they
+// TestBootLock: the programs of units that run early in each boot wait for each other, but not forever, and not when they
 // are stopped.
 func TestBootLock(t *testing.T) {
 	h := host.New(t.TempDir())

@@ -8,7 +8,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// TestLibraryLogsWithUs (D16): messages of the image library have the form of our log lines,
+// TestLibraryLogsWithUs: messages of the image library have the form of our log lines,
 // with text from a registry escaped, and appear once.
 func TestLibraryLogsWithUs(t *testing.T) {
 	global := logrus.StandardLogger()

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestGaveUp (D100): the status of a first boot is what its unit does. One that gave up has failed,
+// TestGaveUp: the status of a first boot is what its unit does. One that gave up has failed,
 // whatever its last run has left, and ends the wait; between two tries it goes on.
 func TestGaveUp(t *testing.T) {
 	h := hostdir.New(t)

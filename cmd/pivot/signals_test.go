@@ -17,7 +17,7 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestSignals (D102): ^C, a lost terminal and a stop by systemd end a run at its next safe point,
+// TestSignals: ^C, a lost terminal and a stop by systemd end a run at its next safe point,
 // with its own exit status and the phase "interrupted". A signal that the caller ignores, as
 // nohup does, stays ignored.
 func TestSignals(t *testing.T) {
@@ -76,7 +76,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestReaderIsGone (D102): a run goes on if nobody reads its messages any more, as when a session
+// TestReaderIsGone: a run goes on if nobody reads its messages any more, as when a session
 // without a terminal is lost.
 func TestReaderIsGone(t *testing.T) {
 	h := hostdir.New(t)
@@ -108,7 +108,7 @@ func statusOf(t *testing.T, h *hostdir.Host) (s status.Status) {
 	return s
 }
 
-// TestSignalsWhileReading (D286): a signal ends a command that waits for the standard input or a pipe, for
+// TestSignalsWhileReading: a signal ends a command that waits for the standard input or a pipe, for
 // each way to name a file.
 func TestSignalsWhileReading(t *testing.T) {
 	caught := make(chan os.Signal, 1) // a signal that this process ignored, the programs would ignore, too
@@ -119,7 +119,7 @@ func TestSignalsWhileReading(t *testing.T) {
 	}
 }
 
-// TestNamedFiles (D288): no command reads without a limit from a file that it is given, and each says what
+// TestNamedFiles: no command reads without a limit from a file that it is given, and each says what
 // is wrong with it.
 func TestNamedFiles(t *testing.T) {
 	for _, argv := range readers() {

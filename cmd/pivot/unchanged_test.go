@@ -9,7 +9,7 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestUnchangedScripts (D73, D74) runs commands that fail on a machine that is done: it runs its
+// TestUnchangedScripts runs commands that fail on a machine that is done: it runs its
 // second system at $ROOT, and the first one is the deployment before it. The script brings the
 // programs of the machine.
 func TestUnchangedScripts(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestWrongUses (D50): the messages for each wrong use of the program, on a machine that has
+// TestWrongUses: the messages for each wrong use of the program, on a machine that has
 // booted its first system ($ROOT), and below a directory that is not a machine ($EMPTY).
 func TestWrongUses(t *testing.T) {
 	vars := map[string]string{"ROOT": hostdir.New(t).Root, "EMPTY": t.TempDir()}

@@ -6,7 +6,7 @@ import (
 	"machine-pivot/test/tools/script"
 )
 
-// TestExpandingConfigs (D75, D306): what MachineConfigs decompress to is limited for all files of a
+// TestExpandingConfigs: what MachineConfigs decompress to is limited for all files of a
 // command together, for each MachineConfig, and for those that are merged.
 func TestExpandingConfigs(t *testing.T) {
 	if testing.Short() {

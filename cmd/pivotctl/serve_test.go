@@ -56,7 +56,7 @@ func TestServeCommand(t *testing.T) {
 	}
 }
 
-// TestServeTellsNoSecrets (D19): URL signatures are neither in the log nor in the lock file,
+// TestServeTellsNoSecrets: URL signatures are neither in the log nor in the lock file,
 // and the reason why newer files are not served is only in the log.
 func TestServeTellsNoSecrets(t *testing.T) {
 	var answer atomic.Value

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/test/tools/script"
 )
 
-// TestSignals (D286): a signal ends a command that waits for the standard input or a pipe, for each way to
+// TestSignals: a signal ends a command that waits for the standard input or a pipe, for each way to
 // name a file.
 func TestSignals(t *testing.T) {
 	caught := make(chan os.Signal, 1) // a signal that this process ignored, the programs would ignore, too
@@ -23,7 +23,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestNamedFiles (D288): no command reads without a limit from a file that it is given, and each says what
+// TestNamedFiles: no command reads without a limit from a file that it is given, and each says what
 // is wrong with it.
 func TestNamedFiles(t *testing.T) {
 	conf := writeConf(t)

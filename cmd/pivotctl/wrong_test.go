@@ -8,7 +8,7 @@ import (
 	"machine-pivot/test/tools/script"
 )
 
-// TestWrongUses (D50): the messages for each wrong use of the program.
+// TestWrongUses: the messages for each wrong use of the program.
 func TestWrongUses(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "text"), "no: MachineConfig\n")

@@ -171,7 +171,7 @@ func TestKeepBounds(t *testing.T) {
 	}
 }
 
-// TestKeepWithoutContent (D76): a file that is too large to be read is kept by its attributes only if
+// TestKeepWithoutContent: a file that is too large to be read is kept by its attributes only if
 // it stays on the disk, and never as an empty content.
 func TestKeepWithoutContent(t *testing.T) {
 	m := newMachine(t)
@@ -209,7 +209,7 @@ func (r recorder) Sync(path string) error {
 	return r.OS.Sync(path)
 }
 
-// TestKeepRemovesManifestFirst (P68, D54): a set that is removed loses its manifest before any of
+// TestKeepRemovesManifestFirst (P68): a set that is removed loses its manifest before any of
 // its contents, however many there are.
 func TestKeepRemovesManifestFirst(t *testing.T) {
 	for _, contents := range []int{1, 12, 19, 40} {

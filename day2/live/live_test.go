@@ -38,7 +38,7 @@ func (d traced) Rename(from, to string) error {
 	return d.OS.Rename(from, to)
 }
 
-// TestJournalOfKilledRun (D58): the next run makes a journal durable that a killed run has renamed
+// TestJournalOfKilledRun: the next run makes a journal durable that a killed run has renamed
 // into place, before it changes anything. Otherwise a power cut could lose the journal and leave
 // half of the change.
 func TestJournalOfKilledRun(t *testing.T) {

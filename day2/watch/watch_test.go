@@ -14,7 +14,7 @@ import (
 )
 
 // TestWait (P66): any change at a path is noticed, also when parent directories are created,
-// removed or replaced, also by what cannot be entered (D270). Changes elsewhere are not.
+// removed or replaced, also by what cannot be entered. Changes elsewhere are not.
 func TestWait(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// TestBudget (D75): the limit is on the sum of all parts, and stays exceeded.
+// TestBudget: the limit is on the sum of all parts, and stays exceeded.
 func TestBudget(t *testing.T) {
 	b := budget.New(10, "bytes of contents")
 	for _, part := range []string{"12345", "", "67890"} {

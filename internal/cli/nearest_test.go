@@ -8,7 +8,7 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// TestMisspelt (D111): a misspelling has the name that it was meant to be, and no other word has one.
+// TestMisspelt: a misspelling has the name that it was meant to be, and no other word has one.
 func TestMisspelt(t *testing.T) {
 	names := []string{"status", "rebase", "release-slot", "plan", "plot", "verify", "--append-karg", "--try", "--dry-run"}
 	for word, want := range map[string]string{

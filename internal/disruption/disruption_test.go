@@ -95,7 +95,7 @@ func TestFor(t *testing.T) {
 			}
 		}
 	}
-	for _, suffix := range append(enable.Suffixes(), ".upholds") { // each directory with links that enable a unit (D271)
+	for _, suffix := range append(enable.Suffixes(), ".upholds") { // each directory with links that enable a unit
 		link := enable.Dir + "/other.target" + suffix + "/app.service"
 		if rule, ok := rules.For(link); !ok || fmt.Sprint(rule.Actions) != "[restart app.service]" || disruption.UnitOf(link) != "app.service" {
 			t.Errorf("%s: %v, %v, unit %q", link, ok, rule.Actions, disruption.UnitOf(link))
@@ -187,7 +187,7 @@ more: 1
 	}
 }
 
-// TestReadAsTheAPI (D94): what the API of OpenShift refuses is refused, each by its place, and what it accepts is not.
+// TestReadAsTheAPI: what the API of OpenShift refuses is refused, each by its place, and what it accepts is not.
 func TestReadAsTheAPI(t *testing.T) {
 	file := func(actions string) string { return `{"files":[{"path":"/etc/a","actions":` + actions + `}]}` }
 	object := func(policy string) string {
@@ -248,7 +248,7 @@ func TestReadAsTheAPI(t *testing.T) {
 	}
 }
 
-// TestEndsSystem (D94): a restart of a unit that ends the system is refused as an action without a
+// TestEndsSystem: a restart of a unit that ends the system is refused as an action without a
 // reboot, and a cluster's is warned of.
 func TestEndsSystem(t *testing.T) {
 	for unit, want := range map[string]bool{
@@ -275,7 +275,7 @@ func TestEndsSystem(t *testing.T) {
 	}
 }
 
-// TestOwnUnits (D94): no rule may restart a unit of pivot, which would wait for the change that restarts it.
+// TestOwnUnits: no rule may restart a unit of pivot, which would wait for the change that restarts it.
 func TestOwnUnits(t *testing.T) {
 	for _, unit := range append(systemdunits.Own(), "pivotal.service") {
 		text := fmt.Sprintf(`{"files":[{"path":"/etc/a","actions":[{"type":"Restart","restart":{"serviceName":%q}}]}]}`, unit)

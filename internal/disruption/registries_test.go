@@ -7,7 +7,7 @@ import (
 	"machine-pivot/internal/disruption"
 )
 
-// TestRegistriesDrain (D110): which changes of registries.conf need a drain, as the operator decides
+// TestRegistriesDrain: which changes of registries.conf need a drain, as the operator decides
 // it (isSafeContainerRegistryConfChanges in pkg/daemon/drain.go).
 func TestRegistriesDrain(t *testing.T) {
 	const (

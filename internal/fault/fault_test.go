@@ -46,7 +46,7 @@ func TestKindAndHint(t *testing.T) {
 	}
 }
 
-// TestJoin (D289): errors that do not depend on each other become one that names all of them.
+// TestJoin: errors that do not depend on each other become one that names all of them.
 func TestJoin(t *testing.T) {
 	one, two := fault.New(fault.Usage, "one"), fault.New(fault.BadInput, "two: %w", fs.ErrPermission).WithHint("do it")
 	if err := fault.Join(nil, nil); err != nil {

@@ -28,7 +28,7 @@ const (
 	grubStatic = "load_env\nblscfg\nif [ -f $prefix/custom.cfg ]; then\n  source $prefix/custom.cfg\nfi\n"
 )
 
-// TestOneShot (P59, D190): which boot loaders can start an entry once, and the commands for it.
+// TestOneShot (P59): which boot loaders can start an entry once, and the commands for it.
 func TestOneShot(t *testing.T) {
 	for name, c := range map[string]struct {
 		files  map[string]string
@@ -89,7 +89,7 @@ func TestOneShot(t *testing.T) {
 	}
 }
 
-// TestOneShotReadOnly (D190): where the EFI variables cannot be written, which a unit's sandbox may cause, no entry
+// TestOneShotReadOnly: where the EFI variables cannot be written, which a unit's sandbox may cause, no entry
 // can be started once, and that is known before a commit. An entry that is set nevertheless is not forgotten silently.
 func TestOneShotReadOnly(t *testing.T) {
 	need.Root(t)
@@ -223,7 +223,7 @@ func TestOneShotByGRUB(t *testing.T) {
 	}
 }
 
-// TestOneShotFails (D190): what GRUB could not use, or could not be removed again, is refused and stays as it
+// TestOneShotFails: what GRUB could not use, or could not be removed again, is refused and stays as it
 // is, and the next boot is the default.
 func TestOneShotFails(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -282,7 +282,7 @@ func (k *killedBySync) Sync(path string) error {
 	return err
 }
 
-// TestEndOnceKilled (D301): a run that is killed between the removal and its sync leaves nothing to remove; the next one
+// TestEndOnceKilled: a run that is killed between the removal and its sync leaves nothing to remove; the next one
 // syncs the directory all the same, so that no power cut brings back what was removed. Where GRUB has no directory, there
 // is nothing to do.
 func TestEndOnceKilled(t *testing.T) {

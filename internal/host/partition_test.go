@@ -86,7 +86,7 @@ func TestPartitionFiles(t *testing.T) {
 	}
 }
 
-// TestPartitionFilesOnly (D303): what is no file is refused by its name, without waiting for it; a link to the null device
+// TestPartitionFilesOnly: what is no file is refused by its name, without waiting for it; a link to the null device
 // is an empty file, and a link is followed below the root directory.
 func TestPartitionFilesOnly(t *testing.T) {
 	const name = pinning.DropInDir + "/10.conf"

@@ -14,7 +14,7 @@ import (
 	"machine-pivot/test/tools/need"
 )
 
-// TestMakeGivesAwayWhatItMade (D51): Make gives a link or directory its owner, and nothing else,
+// TestMakeGivesAwayWhatItMade: Make gives a link or directory its owner, and nothing else,
 // even if another process moves a secret to its path at once.
 func TestMakeGivesAwayWhatItMade(t *testing.T) {
 	need.Root(t)

@@ -12,7 +12,7 @@ import (
 	"machine-pivot/test/tools/need"
 )
 
-// TestOverlayOfUsers (D65): in an overlay, the directories that users own stay as they were when it
+// TestOverlayOfUsers: in an overlay, the directories that users own stay as they were when it
 // was made, complete but for what libostree cannot merge, however much there is in them.
 func TestOverlayOfUsers(t *testing.T) {
 	need.Root(t)

@@ -10,7 +10,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// TestLocate (D302): what a link leads to is below the root, be it there or not, except in the directories that a start
+// TestLocate: what a link leads to is below the root, be it there or not, except in the directories that a start
 // brings into the system.
 func TestLocate(t *testing.T) {
 	root := t.TempDir()

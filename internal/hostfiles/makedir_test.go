@@ -23,7 +23,7 @@ func (k *killed) Sync(path string) error {
 	return k.OS.Sync(path)
 }
 
-// TestKeepAfterAKill (D58): Keep makes the name of a content durable that an earlier run has
+// TestKeepAfterAKill: Keep makes the name of a content durable that an earlier run has
 // renamed into place, because that may have been killed before its sync.
 func TestKeepAfterAKill(t *testing.T) {
 	for kill := 1; ; kill++ {

@@ -12,7 +12,7 @@ import (
 	"machine-pivot/test/tools/need"
 )
 
-// TestMountsOfUsers (D65): what root has mounted in a user's directory is entered, what the user has
+// TestMountsOfUsers: what root has mounted in a user's directory is entered, what the user has
 // mounted there is not: it counts as absent, and as the user's.
 func TestMountsOfUsers(t *testing.T) {
 	need.Root(t)

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// TestReplaceNamed (D305): a file that a user names keeps its owner and mode, a link stays and its target is replaced,
+// TestReplaceNamed: a file that a user names keeps its owner and mode, a link stays and its target is replaced,
 // and what is no regular file is refused and stays.
 func TestReplaceNamed(t *testing.T) {
 	const old, text = "old", "new content"

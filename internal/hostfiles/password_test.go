@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// TestShortShadowLines (D52): a line with fewer fields than shadow(5) defines does not affect the
+// TestShortShadowLines: a line with fewer fields than shadow(5) defines does not affect the
 // lines around it.
 func TestShortShadowLines(t *testing.T) {
 	const before = "root:*:1::::::\nshort:*:19000\nbare:!x\nlast:*:1::::::"

@@ -145,7 +145,7 @@ func tree(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// TestRecords (D114): each record with a format that cannot be used, as that of a newer program, is
+// TestRecords: each record with a format that cannot be used, as that of a newer program, is
 // refused by its name, with the cause and the remedy, by what reads it and what would write it, and
 // nothing changes. One that is not there is no error.
 func TestRecords(t *testing.T) {

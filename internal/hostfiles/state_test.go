@@ -14,7 +14,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// TestStateFile (D114): a state file is a regular file of a bounded size. Anything else is refused
+// TestStateFile: a state file is a regular file of a bounded size. Anything else is refused
 // with its path and the remedy, and does not hang; what is not there is no error of that kind.
 func TestStateFile(t *testing.T) {
 	root := t.TempDir()
@@ -64,7 +64,7 @@ type full struct{ hostfiles.OS }
 
 func (full) Write(string, []byte, fs.FileMode) error { return syscall.ENOSPC }
 
-// TestSaveStateFile (D114): a state file is written with its mode, in a directory that is made for it, by a
+// TestSaveStateFile: a state file is written with its mode, in a directory that is made for it, by a
 // run after a killed one, too. What could not be read again is not written, and what cannot be
 // written is an error with the file's name. Nothing is left of a file that is removed.
 func TestSaveStateFile(t *testing.T) {
@@ -117,7 +117,7 @@ func TestSaveStateFile(t *testing.T) {
 	}
 }
 
-// TestReadSettings (D114): an administrator's file may be a link, but must be a regular file.
+// TestReadSettings: an administrator's file may be a link, but must be a regular file.
 func TestReadSettings(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	for target, regular := range map[string]bool{"y": true, "/dev/zero": false, ".": false} {
@@ -131,7 +131,7 @@ func TestReadSettings(t *testing.T) {
 	}
 }
 
-// TestCheckName (D113) has the limits of file systems on Linux.
+// TestCheckName has the limits of file systems on Linux.
 func TestCheckName(t *testing.T) {
 	long := strings.Repeat("a", 255)
 	for name, possible := range map[string]bool{

@@ -202,7 +202,7 @@ func (i *images) claim(t *testing.T, name string, size int64) string {
 	return i.host.Registry.Host() + "/apps/" + name + "@" + digest
 }
 
-// TestBoundRoom (D174): application images are compared with the room of the repository, whose reserve stays free, and
+// TestBoundRoom: application images are compared with the room of the repository, whose reserve stays free, and
 // together with the packages that are to be fetched to the same file system.
 func TestBoundRoom(t *testing.T) {
 	i := imagesOf(t)

@@ -207,7 +207,7 @@ func TestEngineRefuses(t *testing.T) {
 	}
 }
 
-// TestDownloadedWouldNotBoot (D81): an image that was only stored, with a warning, is refused where it is to boot, and
+// TestDownloadedWouldNotBoot: an image that was only stored, with a warning, is refused where it is to boot, and
 // by a plan for it.
 func TestDownloadedWouldNotBoot(t *testing.T) {
 	for why, change := range map[string]func(*hostdir.Host){

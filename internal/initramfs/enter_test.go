@@ -17,7 +17,7 @@ import (
 	"machine-pivot/test/worlds/hostsystemd"
 )
 
-// TestRequestEnter (D182) asks the real systemd to enter what was committed. In a boot, it is going to start the unit that
+// TestRequestEnter asks the real systemd to enter what was committed. In a boot, it is going to start the unit that
 // does that when pivot-initramfs.service has ended. If that unit is restarted by hand, as in the emergency shell,
 // nothing goes on, so nothing is requested.
 func TestRequestEnter(t *testing.T) {
@@ -110,7 +110,7 @@ func committed(t *testing.T) (*initramfs.Initramfs, enter.Running, string) {
 // childSilent makes TestRequestEnterSilent act as the program that calls RequestEnter.
 const childSilent = "TEST_ENTER_SILENT"
 
-// TestRequestEnterSilent (D182): a systemd that is not there, or does not answer, is no way on.
+// TestRequestEnterSilent: a systemd that is not there, or does not answer, is no way on.
 func TestRequestEnterSilent(t *testing.T) {
 	if how := os.Getenv(childSilent); how != "" {
 		if _, err := os.Stat("/run/systemd"); err == nil {

@@ -34,9 +34,9 @@ func (r *recorder) Sync(path string) error    { return r.effect("sync", path, r.
 func (r *recorder) SyncAll(path string) error { return r.effect("syncall", path, r.OS.SyncAll) }
 func (r *recorder) Remove(path string) error  { return r.effect("remove", path, r.OS.Remove) }
 
-// TestCloseIgnition: what Ignition wrote is synced, then the stamp is removed, then the config.
+// TestCloseIgnition (P43): what Ignition wrote is synced, then the stamp is removed, then the config.
 // It can be repeated after any interruption, and the stamp never outlives the config. As soon as the stamp is gone, the
-// unit that removes it has a condition (D181).
+// unit that removes it has a condition.
 func TestCloseIgnition(t *testing.T) {
 	want := []string{
 		"syncall /etc", "syncall /var", "remove /boot/ignition.firstboot", "sync /boot",

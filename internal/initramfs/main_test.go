@@ -74,7 +74,7 @@ func inNamespace(t *testing.T, f func() error) {
 // childRoot makes TestEnter act as the program that calls Enter.
 const childRoot = "TEST_ENTER_ROOT"
 
-// TestEnter: the program is executed again with the same PID, and has the kernel's file systems
+// TestEnter (P44): the program is executed again with the same PID, and has the kernel's file systems
 // mounted in the system's root, invisible to other processes.
 func TestEnter(t *testing.T) {
 	if root := os.Getenv(childRoot); root != "" {

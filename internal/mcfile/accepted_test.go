@@ -7,7 +7,7 @@ import (
 	"machine-pivot/internal/mcfile"
 )
 
-// TestOperatorAccepts (D88): what the machine-config operator accepts with a warning has the same
+// TestOperatorAccepts: what the machine-config operator accepts with a warning has the same
 // warning on a first boot and on a running machine, and is applied.
 func TestOperatorAccepts(t *testing.T) {
 	const service = `"contents":"[Service]\nExecStart=/bin/true\n"`

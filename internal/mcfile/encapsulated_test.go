@@ -46,6 +46,7 @@ func host(t *testing.T) mcfile.Host {
 	return mcfile.Host{CPUs: set, Architecture: "amd64"}
 }
 
+// TestAccepted (P37): an Ignition config without files may have any version.
 func TestAccepted(t *testing.T) {
 	for _, in := range []string{
 		`{"spec":{}}`,
@@ -60,7 +61,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// TestTooManyArguments (D15): arguments that a machine could not boot with are rejected by the
+// TestTooManyArguments: arguments that a machine could not boot with are rejected by the
 // machine's rule. An argument that is repeated counts once.
 func TestTooManyArguments(t *testing.T) {
 	for _, distinct := range []bool{true, false} {
@@ -91,7 +92,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestUnknownMember (D10): members of a later API must not stop the first boot with this
+// TestUnknownMember: members of a later API must not stop the first boot with this
 // version.
 func TestUnknownMember(t *testing.T) {
 	const in = `{"spec":{"osImageStream":{"name":"rhel-10"},"kernelArgs":["quiet"],"later":null,"kernelArguments":["nosmt"]}}`
@@ -104,7 +105,7 @@ warning: $.spec.later: unknown member; this version of pivot does nothing about 
 	}
 }
 
-// TestFromCluster (D4): the machine-config operator's annotation marks what it rendered.
+// TestFromCluster: the machine-config operator's annotation marks what it rendered.
 func TestFromCluster(t *testing.T) {
 	const mark = `"machineconfiguration.openshift.io/generated-by-controller-version":"2d8f1b0"`
 	for in, want := range map[string]bool{
@@ -119,7 +120,7 @@ func TestFromCluster(t *testing.T) {
 	}
 }
 
-// TestQuotedSpace (D4): the machine-config daemon splits the boot entry at every space, so it
+// TestQuotedSpace: the machine-config daemon splits the boot entry at every space, so it
 // never finds such an argument.
 func TestQuotedSpace(t *testing.T) {
 	const want = `warning: $.spec.kernelArguments[1]: "a=\"b c\"" holds a space: a cluster's machine-config daemon reports such an argument as missing, always`
@@ -318,7 +319,7 @@ func FuzzParseEncapsulated(f *testing.F) {
 	})
 }
 
-// TestUnusedImage (D287): an unusable image of extensions is refused if something is installed from it.
+// TestUnusedImage: an unusable image of extensions is refused if something is installed from it.
 // Otherwise it is only warned of: it must not keep a machine from its first boot.
 func TestUnusedImage(t *testing.T) {
 	for spec, want := range map[string]string{

@@ -299,7 +299,7 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestChangesListed (D107): a valid MachineConfig that changes what only an installation can
+// TestChangesListed: a valid MachineConfig that changes what only an installation can
 // change is no invalid one: it fails otherwise, and the report has each field with the old and the
 // new value, without secrets. If anything is invalid too, the MachineConfig is.
 func TestChangesListed(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 const salvaged = `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":"rendered-x"},"spec":{%}}`
 
-// TestSalvage (D85): of a MachineConfig that another program has applied, what can be used is used,
+// TestSalvage: of a MachineConfig that another program has applied, what can be used is used,
 // and the rest is named.
 func TestSalvage(t *testing.T) {
 	file := func(path string) string { return `{"path":"` + path + `","contents":{"source":"data:,x"}}` }
@@ -53,7 +53,7 @@ func TestSalvage(t *testing.T) {
 	}
 }
 
-// FuzzSalvage (D85): it always ends with what can be used.
+// FuzzSalvage: it always ends with what can be used.
 func FuzzSalvage(f *testing.F) {
 	f.Add(strings.Replace(salvaged, "%", `"kernelArguments":["ostree=x",7],"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/run/x"},{"path":"/etc/a"}]}}`, 1))
 	f.Add(`{"spec":{"config":{"systemd":{"units":[{"name":"x","enabled":7}]}}}}`)

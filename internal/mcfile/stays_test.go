@@ -18,7 +18,7 @@ type unsupported struct {
 	gone       string // what giving it up is
 }
 
-// TestStays (D86): what stays as the machine's MachineConfig has it is never an error, whatever
+// TestStays: what stays as the machine's MachineConfig has it is never an error, whatever
 // pivot does not support; a change of it is one, or what --unsupported decides.
 func TestStays(t *testing.T) {
 	config := func(text string) string {

@@ -188,7 +188,7 @@ func (o *osTree) sign(seed byte) {
 	o.asMade = commit
 }
 
-// TestSignedRoot (D161): an image that demands a signed root is accepted if its own key has signed its commit. Otherwise it is refused
+// TestSignedRoot: an image that demands a signed root is accepted if its own key has signed its commit. Otherwise it is refused
 // before it has a ref, and by "pivot image import", which no host has to boot, it is stored.
 func TestSignedRoot(t *testing.T) {
 	h := newHost(t, registry.Options{})

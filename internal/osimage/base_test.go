@@ -14,7 +14,7 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestBase checks what an image states about its base.
+// TestBase (P50) checks what an image states about its base.
 func TestBase(t *testing.T) {
 	const digest = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 	says := map[string]string{"org.opencontainers.image.base.name": "quay.example/base:1", "org.opencontainers.image.base.digest": digest}

@@ -260,7 +260,7 @@ func (h *host) link(path, target string) {
 	}
 }
 
-// TestPipesInTheConfiguration (D303): a pipe in a directory of files is refused by its name, and nothing waits for what
+// TestPipesInTheConfiguration: a pipe in a directory of files is refused by its name, and nothing waits for what
 // would be written to it; in the running system, too.
 func TestPipesInTheConfiguration(t *testing.T) {
 	h := newHost(t, registry.Options{})

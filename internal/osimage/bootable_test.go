@@ -13,7 +13,7 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestNotBootable (D81): layers whose /etc libostree could not deploy are refused by name as an invalid image.
+// TestNotBootable: layers whose /etc libostree could not deploy are refused by name as an invalid image.
 func TestNotBootable(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	o := newOSTree(t)
@@ -41,7 +41,7 @@ func TestNotBootable(t *testing.T) {
 	}
 }
 
-// TestBootFiles (D81): an image of any format is refused by name if libostree could not make a boot entry of
+// TestBootFiles: an image of any format is refused by name if libostree could not make a boot entry of
 // it, or would copy a symbolic link or an empty kernel or initramfs to /boot; it is accepted if libostree copies files
 // with content, whichever they are.
 func TestBootFiles(t *testing.T) {
@@ -127,7 +127,7 @@ func TestBootFiles(t *testing.T) {
 	}
 }
 
-// TestStoredNotBootable (D81): an image that would not boot can be stored, with a warning, and is refused where it is
+// TestStoredNotBootable: an image that would not boot can be stored, with a warning, and is refused where it is
 // to boot, also if it is stored already.
 func TestStoredNotBootable(t *testing.T) {
 	h := newHost(t, registry.Options{})

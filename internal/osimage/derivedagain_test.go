@@ -89,7 +89,7 @@ func TestInterruptedDerived(t *testing.T) {
 	}
 }
 
-// TestNextVersion: for the next version of an image only the changed layer is fetched, and the
+// TestNextVersion (P48): for the next version of an image only the changed layer is fetched, and the
 // tree and its labels are the same as if all layers had been fetched.
 func TestNextVersion(t *testing.T) {
 	o := newOSTree(t)

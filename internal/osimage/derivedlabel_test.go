@@ -15,7 +15,7 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestDerivedLabelUnknown (D30): if the image's policy gives a label that the running policy
+// TestDerivedLabelUnknown: if the image's policy gives a label that the running policy
 // does not know and does not let be stored, the import fails and names the label. This
 // applies to objects of the base, of a layer and of a plain image, guessed or not.
 func TestDerivedLabelUnknown(t *testing.T) {

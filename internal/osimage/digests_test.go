@@ -138,7 +138,7 @@ func TestTooManyLayers(t *testing.T) {
 	refused(t, err, fault.BadInput, "it has 513 layers, more than 512", "build the image with less in it")
 }
 
-// TestImpossibleSizes (D174): sizes in a manifest whose sum would overflow are refused.
+// TestImpossibleSizes: sizes in a manifest whose sum would overflow are refused.
 func TestImpossibleSizes(t *testing.T) {
 	repo, commit := archive(t)
 	path := writeMedium(t, "oci", legacy(t, repo, commit, oscontainer.WithLayers(2)))

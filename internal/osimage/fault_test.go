@@ -39,7 +39,7 @@ func denied(text string, requests int) outcome {
 	return outcome{fault.Refused, text, "", requests, -1}
 }
 
-// lost is the outcome if the registry does not have a part of the image (D83).
+// lost is the outcome if the registry does not have a part of the image.
 func lost(text string, requests int) outcome {
 	return outcome{fault.Refused, text, "does not have all parts of the image: push it again", requests, -1}
 }

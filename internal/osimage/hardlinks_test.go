@@ -7,7 +7,7 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestHardLinksToLinks (D80): a hard link to a hard link has the file that the latter has, in whatever
+// TestHardLinksToLinks: a hard link to a hard link has the file that the latter has, in whatever
 // order and layer they are, and wherever the file is.
 func TestHardLinksToLinks(t *testing.T) {
 	h := newHost(t, registry.Options{})

@@ -68,7 +68,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestRemoveUndeployed (D57): images that neither a deployment nor the ref of an import needs lose
+// TestRemoveUndeployed: images that neither a deployment nor the ref of an import needs lose
 // their refs, and the layers that no other image shares.
 func TestRemoveUndeployed(t *testing.T) {
 	path, commits := importVersions(t, "1", "2", "3")
@@ -99,7 +99,7 @@ func TestRemoveUndeployed(t *testing.T) {
 	}
 }
 
-// TestRemoveProtected (D173): a layer keeps its ref while anything needs it that rpm-ostree and bootc respect, and
+// TestRemoveProtected: a layer keeps its ref while anything needs it that rpm-ostree and bootc respect, and
 // while an import runs.
 func TestRemoveProtected(t *testing.T) {
 	path, commits := importVersions(t, "1", "2", "3")

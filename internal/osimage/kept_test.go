@@ -67,7 +67,7 @@ func (h *host) asFresh(name string, img v1.Image, repo string) {
 	}
 }
 
-// TestContinuedAsFresh (D201): an interrupted import that is continued gives the tree, and the notes, of
+// TestContinuedAsFresh: an interrupted import that is continued gives the tree, and the notes, of
 // one that was not interrupted, also if the base does not show its root.
 func TestContinuedAsFresh(t *testing.T) {
 	o := newOSTree(t)
@@ -100,7 +100,7 @@ func hasPath(t *testing.T, repo, commit, path string) bool {
 	return err == nil
 }
 
-// TestLayerOnTwoBases (D201): what a layer gave an image does not depend on the images that shared the layer
+// TestLayerOnTwoBases: what a layer gave an image does not depend on the images that shared the layer
 // before: neither on whether their root is seen, nor on the files to which its hard links lead.
 func TestLayerOnTwoBases(t *testing.T) {
 	h := newHost(t, registry.Options{})
@@ -129,7 +129,7 @@ func TestLayerOnTwoBases(t *testing.T) {
 	}
 }
 
-// TestLayerOfAnotherKind (D201): a blob that another image has as a layer of another kind is fetched again.
+// TestLayerOfAnotherKind: a blob that another image has as a layer of another kind is fetched again.
 func TestLayerOfAnotherKind(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	o := newOSTree(t)
@@ -153,7 +153,7 @@ func TestLayerOfAnotherKind(t *testing.T) {
 	}
 }
 
-// TestLayerOfOtherRules (D201): a derived layer that another program or an earlier release has imported, by its own
+// TestLayerOfOtherRules: a derived layer that another program or an earlier release has imported, by its own
 // rules, is fetched again, once.
 func TestLayerOfOtherRules(t *testing.T) {
 	h := newHost(t, registry.Options{})
@@ -176,7 +176,7 @@ func TestLayerOfOtherRules(t *testing.T) {
 	}
 }
 
-// TestKeptWithoutRef (D201): an image is complete without the ref of a layer whose hard links lead into lower layers,
+// TestKeptWithoutRef: an image is complete without the ref of a layer whose hard links lead into lower layers,
 // and not without that of any other.
 func TestKeptWithoutRef(t *testing.T) {
 	h := newHost(t, registry.Options{})
@@ -200,7 +200,7 @@ func TestKeptWithoutRef(t *testing.T) {
 	}
 }
 
-// TestNoLabelLeft (D201): what no policy of an image labels has no label, whatever policy the host has or an
+// TestNoLabelLeft: what no policy of an image labels has no label, whatever policy the host has or an
 // image had that shared the layer before.
 func TestNoLabelLeft(t *testing.T) {
 	o, none := newOSTree(t), newOSTree(t)

@@ -254,7 +254,7 @@ func beyond(size int64) []byte {
 	return content
 }
 
-// TestMirrorSendsWhatIsBeyondALimit (D307): a limit that the bytes of a mirror reach, which are not those of the layer, says
+// TestMirrorSendsWhatIsBeyondALimit: a limit that the bytes of a mirror reach, which are not those of the layer, says
 // nothing of the image: it comes from the next endpoint. One that the image reaches is tried at no other.
 func TestMirrorSendsWhatIsBeyondALimit(t *testing.T) {
 	m := newMirrored(t)
@@ -298,7 +298,7 @@ func TestMirrorSendsWhatIsBeyondALimit(t *testing.T) {
 	}
 }
 
-// TestMirrorsFail: the error names each endpoint with its failure, and its kind tells whether a
+// TestMirrorsFail (P9): the error names each endpoint with its failure, and its kind tells whether a
 // retry can help with any of them.
 func TestMirrorsFail(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -158,7 +158,7 @@ func TestNextEndpointRefuses(t *testing.T) {
 	}
 }
 
-// TestNotTheMirrorsFault (D216): what is wrong with this machine, and an image beyond a limit, is an error of the first
+// TestNotTheMirrorsFault: what is wrong with this machine, and an image beyond a limit, is an error of the first
 // endpoint that serves it. The others are not tried, nor does one that does not answer make the error transient.
 func TestNotTheMirrorsFault(t *testing.T) {
 	m := newMirrored(t)

@@ -13,7 +13,7 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestMountPoints (D203): an image of any format that lacks a directory onto which its boot mounts, whichever way, is
+// TestMountPoints: an image of any format that lacks a directory onto which its boot mounts, whichever way, is
 // refused by the directory's name; one that is only stored is so with a warning.
 func TestMountPoints(t *testing.T) {
 	h := newHost(t, registry.Options{})

@@ -16,7 +16,7 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestPartsUnderAnotherDigest (D242): an image that names blobs of another image, and has parts of other
+// TestPartsUnderAnotherDigest: an image that names blobs of another image, and has parts of other
 // contents served for them, does not give these contents to that image.
 func TestPartsUnderAnotherDigest(t *testing.T) {
 	w := newPartsWorld(t)
@@ -79,7 +79,7 @@ func renamed(from, to v1.Hash) registry.Fault {
 	}
 }
 
-// TestRefsOfParts (D242): layers that were read by parts get the refs by which other programs find them, and
+// TestRefsOfParts: layers that were read by parts get the refs by which other programs find them, and
 // the image gets its name, when the image is about to be deployed.
 func TestRefsOfParts(t *testing.T) {
 	w := newPartsWorld(t)
@@ -136,7 +136,7 @@ func partsOf(t *testing.T, repo string) []string {
 	return slices.DeleteFunc(refsOf(t, repo), func(ref string) bool { return !strings.HasPrefix(ref, "pivot-parts/") })
 }
 
-// TestPartsOfNobody (D242): refs of parts that no image needs which is to be deployed go when another image is
+// TestPartsOfNobody: refs of parts that no image needs which is to be deployed go when another image is
 // deployed, such as those of an interrupted import; not while an import runs.
 func TestPartsOfNobody(t *testing.T) {
 	w := newPartsWorld(t)

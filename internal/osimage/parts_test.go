@@ -184,7 +184,7 @@ func (c *partsCase) fetches(repo string, share float64) {
 	}
 }
 
-// TestParts: an update of images in all formats fetches only the content that the host does not
+// TestParts (P83): an update of images in all formats fetches only the content that the host does not
 // have, and gives the same commit as without it, whatever happens meanwhile.
 func TestParts(t *testing.T) {
 	w := newPartsWorld(t)

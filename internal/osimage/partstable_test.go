@@ -21,7 +21,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// TestPartsOfIncompleteTable (D243): if a layer's table lists less than the layer has, its layer is fetched whole.
+// TestPartsOfIncompleteTable: if a layer's table lists less than the layer has, its layer is fetched whole.
 func TestPartsOfIncompleteTable(t *testing.T) {
 	w := newPartsWorld(t)
 	w.run(t, "incomplete table", 1, []string{"encapsulated"}, nil, func(c *partsCase) {

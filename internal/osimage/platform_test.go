@@ -12,7 +12,7 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestArchitecture (D5): an image that states another platform is refused before a layer is
+// TestArchitecture: an image that states another platform is refused before a layer is
 // fetched; an image that states none is not.
 func TestArchitecture(t *testing.T) {
 	h := newHost(t, registry.Options{})

@@ -50,7 +50,7 @@ func (p *proxied) startProxy(user, password string) *registry.Proxy {
 	return proxy
 }
 
-// TestProxyForEverybody uses a proxy that needs no password.
+// TestProxyForEverybody (P8) uses a proxy that needs no password.
 func TestProxyForEverybody(t *testing.T) {
 	p := newProxied(t)
 	open := p.startProxy("", "")

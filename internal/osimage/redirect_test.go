@@ -11,7 +11,7 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestRedirectsGetNoCredentials (D84): a registry that redirects its clients to another port over plain
+// TestRedirectsGetNoCredentials: a registry that redirects its clients to another port over plain
 // HTTP does not have the credentials sent there, and what the error says of the address is no
 // secret; another host is asked without credentials.
 func TestRedirectsGetNoCredentials(t *testing.T) {

@@ -209,6 +209,7 @@ func TestTransientFailures(t *testing.T) {
 	refused(t, err, fault.Unavailable, "canceled", "")
 }
 
+// TestWrongClock (P32): a wrong clock is reported with the certificate's dates.
 func TestWrongClock(t *testing.T) {
 	for _, c := range []struct {
 		what  string

@@ -160,7 +160,7 @@ func (h *host) recordWaits(policy retry.Policy) *[]time.Duration {
 	return &waits
 }
 
-// TestRetryAfter (D40): the import waits at least as long as the registry asks for, and at most half as
+// TestRetryAfter: the import waits at least as long as the registry asks for, and at most half as
 // long again. Such waits are no failed tries.
 func TestRetryAfter(t *testing.T) {
 	repo, commit := tiny(t)
@@ -189,7 +189,7 @@ func count(requests []string, text string) (n int) {
 	return n
 }
 
-// TestPatienceIsBounded (D40): a registry that asks for patience again and again is left in the end.
+// TestPatienceIsBounded: a registry that asks for patience again and again is left in the end.
 func TestPatienceIsBounded(t *testing.T) {
 	repo, commit := tiny(t)
 	h, image := pushed(t, repo, commit, registry.Options{})
@@ -202,7 +202,7 @@ func TestPatienceIsBounded(t *testing.T) {
 	}
 }
 
-// TestRetryAfterOfTheManifest (D40): who opens an image learns for how long the registry wants to be left
+// TestRetryAfterOfTheManifest: who opens an image learns for how long the registry wants to be left
 // alone. After 429 the image library waits itself; its next request is delayed at random.
 func TestRetryAfterOfTheManifest(t *testing.T) {
 	repo, commit := tiny(t)
@@ -227,7 +227,7 @@ func TestRetryAfterOfTheManifest(t *testing.T) {
 	}
 }
 
-// TestCutWaits (D40): a broken download is resumed after a wait that doubles, and not by the image library,
+// TestCutWaits: a broken download is resumed after a wait that doubles, and not by the image library,
 // whose wait is the same on all machines.
 func TestCutWaits(t *testing.T) {
 	repo, commit := tiny(t)

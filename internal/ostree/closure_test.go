@@ -74,7 +74,7 @@ func TestExpandedTree(t *testing.T) {
 	}
 }
 
-// TestLimits (D217): what is beyond a limit is an error of its own kind, whichever object has it.
+// TestLimits: what is beyond a limit is an error of its own kind, whichever object has it.
 func TestLimits(t *testing.T) {
 	im := begin(t, newRepo(t))
 	defer func() { check(t, im.Discard()) }()

@@ -59,7 +59,7 @@ func publish(t *testing.T, repo string) {
 	check(t, im.Discard())
 }
 
-// TestDurable (D33) traces the system calls of an import. A file must be durable before it is
+// TestDurable traces the system calls of an import. A file must be durable before it is
 // renamed to its final name, and each step must be durable before the next one: contents,
 // directories, commits, the refs of all roots but the last, and those of the last.
 func TestDurable(t *testing.T) {

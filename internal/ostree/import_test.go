@@ -61,7 +61,7 @@ func nothingLeft(t *testing.T, r *ostree.Repo) {
 	}
 }
 
-// TestImportsBeginTogether (D53): imports that begin and end at the same time do not disturb each
+// TestImportsBeginTogether: imports that begin and end at the same time do not disturb each
 // other, although each removes what older imports have left.
 func TestImportsBeginTogether(t *testing.T) {
 	r := newRepo(t)
@@ -84,7 +84,7 @@ func TestImportsBeginTogether(t *testing.T) {
 	nothingLeft(t, r)
 }
 
-// TestFailedObjectTakesNoRoom (D53): an object that cannot be written is not counted.
+// TestFailedObjectTakesNoRoom: an object that cannot be written is not counted.
 func TestFailedObjectTakesNoRoom(t *testing.T) {
 	s, r := newSource(t), newRepo(t)
 	im := begin(t, r)

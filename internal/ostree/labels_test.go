@@ -103,7 +103,7 @@ func TestReadFileOfALink(t *testing.T) {
 	}
 }
 
-// TestReadFileIsBounded (D78): a file of an image that is read into memory has a limit.
+// TestReadFileIsBounded: a file of an image that is read into memory has a limit.
 func TestReadFileIsBounded(t *testing.T) {
 	dir, r := t.TempDir(), newRepo(t)
 	check(t, os.WriteFile(filepath.Join(dir, "large"), nil, 0o644))
@@ -141,7 +141,7 @@ func TestLabelsInherited(t *testing.T) {
 	run(t, "ostree", "fsck", "--repo="+r.Path())
 }
 
-// TestMoveLabelKeepsWhatAnotherHas (D202): an object that another one has become by its new label stays,
+// TestMoveLabelKeepsWhatAnotherHas: an object that another one has become by its new label stays,
 // although its own use gets a third label. Without such another one it is changed in place.
 func TestMoveLabelKeepsWhatAnotherHas(t *testing.T) {
 	const content = "content"

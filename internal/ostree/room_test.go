@@ -51,7 +51,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestRoomOfLeftovers (D215): the files that an import of an earlier boot has left are room for the import that removes
+// TestRoomOfLeftovers: the files that an import of an earlier boot has left are room for the import that removes
 // them, as Room says before.
 func TestRoomOfLeftovers(t *testing.T) {
 	need.Root(t)

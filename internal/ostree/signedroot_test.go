@@ -63,7 +63,7 @@ func (s *signedTree) sign(commit string, seeds ...byte) {
 	}
 }
 
-// TestSignedRoot (D161): what ostree-prepare-root accepts has its digest, and what it does not accept is refused by the reason
+// TestSignedRoot: what ostree-prepare-root accepts has its digest, and what it does not accept is refused by the reason
 // (libostree 2026.4).
 func TestSignedRoot(t *testing.T) {
 	for name, c := range map[string]struct {

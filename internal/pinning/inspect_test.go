@@ -205,6 +205,7 @@ func TestAllDropInsOfAHost(t *testing.T) {
 	}
 }
 
+// TestAgainstTheCPUManager (P29): a CPU manager that will refuse its old state is reported.
 func TestAgainstTheCPUManager(t *testing.T) {
 	config := func(text string) string { return "kind: KubeletConfiguration\n" + text }
 	state := func(policy, shared, assigned string) string {

@@ -48,6 +48,7 @@ func TestFilesReadBack(t *testing.T) {
 	}
 }
 
+// TestCheck (P27): CPU sets are checked as CRI-O does and against the CPUs of the machine.
 func TestCheck(t *testing.T) {
 	good := pinning.DropIn(workloads(t, "management=0-1"))
 	kubelet := pinning.KubeletFile(workloads(t, "management=0-1"))

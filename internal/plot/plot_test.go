@@ -36,6 +36,7 @@ func journal() pivot.JournalContent {
 	}
 }
 
+// TestTimeline (P74): a transaction can be shown as a timeline: its boots, steps, bytes and failures, also from another machine's journal.
 func TestTimeline(t *testing.T) {
 	timeline, err := Of(journal(), 0)
 	if err != nil {
@@ -139,7 +140,7 @@ func TestSoftReboot(t *testing.T) {
 	}
 }
 
-// TestLongUptime (D101): a boot that is up for days before pivot begins, and between two runs, does
+// TestLongUptime: a boot that is up for days before pivot begins, and between two runs, does
 // not squeeze the steps. Real durations are named, and the next boot follows at its distance.
 func TestLongUptime(t *testing.T) {
 	const day = 24 * 3600
@@ -180,7 +181,7 @@ func TestLongUptime(t *testing.T) {
 	}
 }
 
-// TestCauseInFull (D101): the cause of a failure is there to its last word, whatever its length.
+// TestCauseInFull: the cause of a failure is there to its last word, whatever its length.
 func TestCauseInFull(t *testing.T) {
 	for _, cause := range []string{"short", strings.Repeat("no route to r.example ", 40) + "end", strings.Repeat("f", 1000), strings.Repeat("é", 163) + " " + strings.Repeat("ü", 164)} {
 		r := journal()

@@ -7,7 +7,7 @@ import (
 	"machine-pivot/internal/printable"
 )
 
-// TestSize (D112): sizes have three digits and a decimal unit, and two that differ look different.
+// TestSize: sizes have three digits and a decimal unit, and two that differ look different.
 func TestSize(t *testing.T) {
 	for _, c := range []struct {
 		bytes  int64

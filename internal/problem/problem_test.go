@@ -89,7 +89,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestMessageOfSeveralLines (D12): a library's message of several lines becomes one line, without
+// TestMessageOfSeveralLines: a library's message of several lines becomes one line, without
 // escaped line breaks.
 func TestMessageOfSeveralLines(t *testing.T) {
 	var report problem.Report

@@ -434,7 +434,7 @@ func (d halfMade) Sync(path string) error {
 	return errors.Join(err, d.OS.Sync(path))
 }
 
-// TestHalfMadeDirectory (D58): the name of a directory that a killed run has made, but not
+// TestHalfMadeDirectory: the name of a directory that a killed run has made, but not
 // finished, is made durable by the next run.
 func TestHalfMadeDirectory(t *testing.T) {
 	s := newSystem(t)

@@ -14,7 +14,7 @@ import (
 	"machine-pivot/kargs"
 )
 
-// TestSettings (D71): the files that administrators write can be entries, what pivot keeps cannot.
+// TestSettings: the files that administrators write can be entries, what pivot keeps cannot.
 func TestSettings(t *testing.T) {
 	settings := []string{settings.Path, disruption.RulesPath, kargs.PolicyPath, imageref.PullspecPath, kargs.LegacyPath, staticpods.SourceDir}
 	for _, path := range settings {

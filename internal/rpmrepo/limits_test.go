@@ -31,7 +31,7 @@ func names() {
 	}
 }
 
-// TestLargeLists (D77): lists that compress well take neither memory nor time.
+// TestLargeLists: lists that compress well take neither memory nor time.
 func TestLargeLists(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads hundreds of MiB")
@@ -98,7 +98,7 @@ func repeated(t *testing.T, begin, again string, bytes int) (dir string) {
 	return dir
 }
 
-// TestUnpackLimits (D77): what layers unpack to is counted for all of them together, and not twice
+// TestUnpackLimits: what layers unpack to is counted for all of them together, and not twice
 // if a layer is read again.
 func TestUnpackLimits(t *testing.T) {
 	u, err := rpmrepo.Unpack(filepath.Join(t.TempDir(), "repository"), 2, 1000)

@@ -34,7 +34,7 @@ func labels() {
 	}
 }
 
-// TestLargePolicies (D78): a policy decides how much memory and time its patterns take, so both are
+// TestLargePolicies: a policy decides how much memory and time its patterns take, so both are
 // counted while they are used, and bounded.
 func TestLargePolicies(t *testing.T) {
 	if testing.Short() {

@@ -24,7 +24,7 @@ const (
 	own, run, image             = ownMain + ".d/", runMain + ".d/", imageMain + ".d/"
 )
 
-// TestSettingsFiles (D119): files with settings count in systemd's order.
+// TestSettingsFiles: files with settings count in systemd's order.
 func TestSettingsFiles(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -79,7 +79,7 @@ func withFiles(t *testing.T, files map[string]string) (root string) {
 	return root
 }
 
-// TestSettingsFilesWrong (D119): what cannot be a file with settings is reported by name, never
+// TestSettingsFilesWrong: what cannot be a file with settings is reported by name, never
 // ignored, and neither hangs nor fills the memory.
 func TestSettingsFilesWrong(t *testing.T) {
 	for _, c := range []struct {
@@ -127,7 +127,7 @@ func text(text string) func(string) error {
 	return func(name string) error { return os.WriteFile(name, []byte(text), 0o644) }
 }
 
-// TestSettingsFilesAsSystemd (D119): the same files count, in the same order, as systemd says.
+// TestSettingsFilesAsSystemd: the same files count, in the same order, as systemd says.
 func TestSettingsFilesAsSystemd(t *testing.T) {
 	need.Program(t, "systemd-analyze")
 	random := rand.New(rand.NewPCG(1, 2))

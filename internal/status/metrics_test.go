@@ -46,6 +46,7 @@ func samples(t *testing.T, data []byte) map[string]float64 {
 	return found
 }
 
+// TestMetrics (P75): metrics are written in Prometheus' format, if configured.
 func TestMetrics(t *testing.T) {
 	r, _, _ := reporter(t)
 	r.Metrics = filepath.Join(t.TempDir(), "textfile_collector/pivot.prom")

@@ -113,7 +113,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestUnknownMember (D10): an unknown member in user input is an error, because it may be a typo.
+// TestUnknownMember: an unknown member in user input is an error, because it may be a typo.
 func TestUnknownMember(t *testing.T) {
 	const written = `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":"rendered-worker-0"},
 "spec":{"osImageStream":{"name":"rhel-10"},"kernelArgs":["quiet"],"later":null,"kernelArguments":["nosmt"]}}`

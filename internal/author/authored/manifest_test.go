@@ -45,7 +45,7 @@ func TestManifestIsReadBack(t *testing.T) {
 	}
 }
 
-// CPU partitioning is judged on all files that CRI-O and kubelet read (D241).
+// CPU partitioning is judged on all files that CRI-O and kubelet read.
 // A cluster's own drop-in sets many other keys, and a workload that is not a partition.
 func TestCheckTakesAClustersDropIns(t *testing.T) {
 	const builder = "[crio]\ninternal_wipe = true\n[crio.runtime.workloads.openshift-builder]\nactivation_annotation = \"io.openshift.builder\"\n[crio.runtime.workloads.openshift-builder.resources]\n"

@@ -117,7 +117,7 @@ func TestOverwrite(t *testing.T) {
 	}
 }
 
-// TestRenderedName (D14): the names were computed by the machine-config operator's own code. The
+// TestRenderedName: the names were computed by the machine-config operator's own code. The
 // second input has a config of version 2, which is reordered.
 func TestRenderedName(t *testing.T) {
 	for want, specs := range map[string][]string{
@@ -316,7 +316,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// TestNotFromCluster (D4): a MachineConfig that is rendered here does not claim to come from a
+// TestNotFromCluster: a MachineConfig that is rendered here does not claim to come from a
 // cluster.
 func TestNotFromCluster(t *testing.T) {
 	ours := mc(t, "worker", "00-worker", `{"kernelArguments":["nosmt"]}`)

@@ -98,7 +98,7 @@ func TestVersion2Repetitions(t *testing.T) {
 	}
 }
 
-// TestVersion2Keys (D12): duplicate keys are removed.
+// TestVersion2Keys: duplicate keys are removed.
 func TestVersion2Keys(t *testing.T) {
 	config := parse(t, `{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["a","b","a"]}]}}`)
 	if u := config.Passwd.Users; len(u) != 1 || !reflect.DeepEqual(u[0].SSHAuthorizedKeys, []types.SSHAuthorizedKey{"a", "b"}) {
@@ -106,7 +106,7 @@ func TestVersion2Keys(t *testing.T) {
 	}
 }
 
-// TestVersion2Order (D14): the order is reversed, like in the machine-config operator.
+// TestVersion2Order: the order is reversed, like in the machine-config operator.
 func TestVersion2Order(t *testing.T) {
 	node := func(path string) string { return `{"filesystem":"root","path":"` + path + `"}` }
 	config := parse(t, `{"ignition":{"version":"2.2.0"},"storage":{"files":[`+strings.Join([]string{node("/a"), node("/b"), node("/b"), node("/c")}, ",")+`],
@@ -323,7 +323,7 @@ func TestLargeVersion2(t *testing.T) {
 	}
 }
 
-// TestAddress (D19): URLs are shown without possible secrets.
+// TestAddress: URLs are shown without possible secrets.
 func TestAddress(t *testing.T) {
 	for source, want := range map[string]string{
 		"https://host.example:8443/a/b": "https://host.example:8443/a/b",

@@ -62,7 +62,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadRefuses (D288, D289): what cannot be read is in the report with its cause, all of it at once, beside
+// TestReadRefuses: what cannot be read is in the report with its cause, all of it at once, beside
 // the problems of the files that can be read.
 func TestReadRefuses(t *testing.T) {
 	dir := tree(t, map[string]string{"large.yaml": "", "bad.yaml": "a: [", "some/gone.yaml": "", "some/bad.yaml": "a: ["})

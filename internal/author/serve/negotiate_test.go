@@ -10,7 +10,7 @@ import (
 	"machine-pivot/internal/author/legacy"
 )
 
-// TestNegotiation (D11): the results are those of the machine-config server's own code, except for
+// TestNegotiation: the results are those of the machine-config server's own code, except for
 // 3.0.0, which it refuses. The first entry with a version decides.
 func TestNegotiation(t *testing.T) {
 	s := server(t, nil)

@@ -325,7 +325,7 @@ func (s testServer) listening(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// TestOneAddressDelaysNobodyElse (D19): 2,000 idle connections and 2,000 with unread responses, all
+// TestOneAddressDelaysNobodyElse: 2,000 idle connections and 2,000 with unread responses, all
 // from one address, would fill the server. A client with another address must still be served,
 // before any of these is disconnected.
 func TestOneAddressDelaysNobodyElse(t *testing.T) {
@@ -362,7 +362,7 @@ func TestOneAddressDelaysNobodyElse(t *testing.T) {
 	}
 }
 
-// TestWaitingConnectionsEnd (D19): clients that send no request, or do not read the response, are
+// TestWaitingConnectionsEnd: clients that send no request, or do not read the response, are
 // disconnected within seconds.
 func TestWaitingConnectionsEnd(t *testing.T) {
 	s := server(t, largeConfig)

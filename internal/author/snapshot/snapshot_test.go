@@ -257,7 +257,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestRetryAfter (D40): a server that asks to be left alone for a while is.
+// TestRetryAfter: a server that asks to be left alone for a while is.
 func TestRetryAfter(t *testing.T) {
 	var n atomic.Int64
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -401,7 +401,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestSecretsOfURLs (D19): signatures and credentials in URLs are never shown.
+// TestSecretsOfURLs: signatures and credentials in URLs are never shown.
 func TestSecretsOfURLs(t *testing.T) {
 	answers := web{
 		"/ok": "text", "/away": "redirect ftp://name:S3CRET@127.0.0.1/x?sig=S3CRET",
@@ -435,7 +435,7 @@ func must(lock *snapshot.Lock, err error) *snapshot.Lock {
 	return lock
 }
 
-// TestLockWithoutQueries (D19): the lock stores URLs without their queries, so a URL can have
+// TestLockWithoutQueries: the lock stores URLs without their queries, so a URL can have
 // several contents, and a new signature is no change.
 func TestLockWithoutQueries(t *testing.T) {
 	answers := map[string]string{"a": "one", "b": "two"}

@@ -40,7 +40,7 @@ const (
 	overrides = "apiVersion: operator.openshift.io/v1\nkind: MachineConfiguration\nspec:\n  irreconcilableValidationOverrides:\n    storage: [Disks, FileSystems, Raid]\n"
 )
 
-// TestReconcilable (D93) has each case that the machine-config operator's tests have for what is
+// TestReconcilable has each case that the machine-config operator's tests have for what is
 // refused on a running machine (TestIsRenderedConfigReconcilable, TestReconcilableSSH,
 // TestReconcilableDiff), and what its code decides besides. Each case is made in its own words.
 func TestReconcilable(t *testing.T) {
@@ -125,7 +125,7 @@ func predicts(t *testing.T, old, new string, policy disruption.Cluster, want str
 	return u
 }
 
-// TestForms (D93): what the operator compares by its form makes a machine reboot also if the
+// TestForms: what the operator compares by its form makes a machine reboot also if the
 // content is the same.
 func TestForms(t *testing.T) {
 	dropin := func(more string) string { return units(`{"name":"a.service"` + more + `}`) }
@@ -156,7 +156,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestActions (D94) has each case of the operator's tests of what follows after a change, by its
+// TestActions has each case of the operator's tests of what follows after a change, by its
 // default node disruption policy, and of how it looks for the policy of a path.
 func TestActions(t *testing.T) {
 	const (

@@ -189,7 +189,7 @@ spec:
 	}
 }
 
-// TestOfStatus (D93): the policy that a cluster's operator has written into the status is the one that
+// TestOfStatus: the policy that a cluster's operator has written into the status is the one that
 // counts, if it is of the same generation; an unknown release is named.
 func TestOfStatus(t *testing.T) {
 	object := func(generation int) string {

@@ -36,7 +36,7 @@ func of(s hands.Status, err error, count *int) func() (hands.Status, error) {
 	}
 }
 
-// TestStatusDuringARun (D273): what the file of a run does not know is kept from the last answer of pivot status. Each
+// TestStatusDuringARun: what the file of a run does not know is kept from the last answer of pivot status. Each
 // field of Status is either progress of the run, or kept: a new one has to be decided here.
 func TestStatusDuringARun(t *testing.T) {
 	ofRun := map[string]bool{
@@ -108,7 +108,7 @@ func fill(t *testing.T, v reflect.Value) {
 	}
 }
 
-// TestAskedDuringARun (D273): pivot is asked during a run only if there is no answer of this start of the system yet, or
+// TestAskedDuringARun: pivot is asked during a run only if there is no answer of this start of the system yet, or
 // if the run has no file.
 func TestAskedDuringARun(t *testing.T) {
 	full, file := hands.Status{Phase: "done"}, hands.Status{Step: "pull"}

@@ -136,7 +136,7 @@ func (h host) calls() string {
 	return string(data)
 }
 
-// TestStoppedWhileAsking (D154): an agent that is stopped while it waits for an answer ends at once, and leaves no
+// TestStoppedWhileAsking: an agent that is stopped while it waits for an answer ends at once, and leaves no
 // question behind.
 func TestStoppedWhileAsking(t *testing.T) {
 	if testing.Short() {

@@ -33,7 +33,7 @@ func restarted(t *testing.T, w *nodeagent.World, each, limit time.Duration, unti
 	}
 }
 
-// TestDrainLimit (D275): rehearsals that fail make the node Degraded after the limit and at most one more try, however
+// TestDrainLimit: rehearsals that fail make the node Degraded after the limit and at most one more try, however
 // often the agent is restarted; and not before, also if those for another MachineConfig have failed.
 func TestDrainLimit(t *testing.T) {
 	const limit, retry, slack = 20 * time.Minute, time.Minute, 30 * time.Second
@@ -69,7 +69,7 @@ func TestDrainLimit(t *testing.T) {
 	}
 }
 
-// TestDrainLimitWithoutRecord (D275): a record that is no time, or one in the future, as after the clock was corrected, does
+// TestDrainLimitWithoutRecord: a record that is no time, or one in the future, as after the clock was corrected, does
 // not make the node wait longer than the limit.
 func TestDrainLimitWithoutRecord(t *testing.T) {
 	for _, record := range []string{"yesterday reboot", "2027-01-01T00:00:00Z reboot", "2026-01-01T00:00:00Z"} {
@@ -84,7 +84,7 @@ func TestDrainLimitWithoutRecord(t *testing.T) {
 	}
 }
 
-// TestRebootLimit (D276): a machine that does not reboot makes its node Degraded half an hour after its run has ended, and
+// TestRebootLimit: a machine that does not reboot makes its node Degraded half an hour after its run has ended, and
 // not before, however often the agent is restarted; the node stays so.
 func TestRebootLimit(t *testing.T) {
 	const limit, slack = 30 * time.Minute, time.Minute

@@ -9,7 +9,7 @@ import (
 	"machine-pivot/test/worlds/nodeagent"
 )
 
-// TestRetriedAcrossRestarts (D304): what an administrator wants to be tried again is tried again, also if the agent is
+// TestRetriedAcrossRestarts: what an administrator wants to be tried again is tried again, also if the agent is
 // restarted before it gets so far, or the machine loses its power: what had failed before is not taken for its result.
 // What fails then is reported again.
 func TestRetriedAcrossRestarts(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// TestWithout (D86): what is left of a document keeps the paths and lines that it has there, also
+// TestWithout: what is left of a document keeps the paths and lines that it has there, also
 // in another list, in what an alias stands for, and twice.
 func TestWithout(t *testing.T) {
 	const text = "list:\n- a\n- {b: [1, 2, 3]}\n- c\nother: &x [p, q]\nalias: *x\nx y: 1\n"

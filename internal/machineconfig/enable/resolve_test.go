@@ -75,7 +75,7 @@ func (d damaged) Names(at string) ([]string, error) {
 	return d.dir.Names(at)
 }
 
-// TestResolveDamagedImage (P58, D55): a unit is not disabled by links of the image that cannot be
+// TestResolveDamagedImage (P58): a unit is not disabled by links of the image that cannot be
 // read.
 func TestResolveDamagedImage(t *testing.T) {
 	const wants = "E/m.target.wants"
@@ -176,7 +176,7 @@ func TestResolveAgainstSystemctl(t *testing.T) {
 	}
 }
 
-// TestExplicitLast (D87): what a MachineConfig says of a unit itself has the last word over presets,
+// TestExplicitLast: what a MachineConfig says of a unit itself has the last word over presets,
 // and over what is said of a template or of a unit with it in Also=, in whatever order. Where
 // systemctl is asked the same, its result is the same: for a machine's first boot by preset-all with
 // the preset file that Ignition writes, later by presets before all else.

@@ -10,7 +10,7 @@ import (
 	"machine-pivot/internal/staticpods"
 )
 
-// TestParserOf (D236): each file that a MachineConfig may bring for pivot is parsed as pivot does.
+// TestParserOf: each file that a MachineConfig may bring for pivot is parsed as pivot does.
 func TestParserOf(t *testing.T) {
 	for name, c := range map[string]struct{ good, bad, want string }{
 		"/etc/pivot/firstboot.conf":           {"# a\nmode=system\n", "mode=off\nreboot-method=kexecc\n", `line 2: "kexecc" is not allowed`},

@@ -13,7 +13,7 @@ import (
 	"machine-pivot/internal/osimage/chunked"
 )
 
-// TestMadeHeaders (D243): with headers made from the table an archive has the same entries, whatever of it is on
+// TestMadeHeaders: with headers made from the table an archive has the same entries, whatever of it is on
 // the host, and no skeleton is fetched.
 func TestMadeHeaders(t *testing.T) {
 	for form, l := range map[string]layer{"with a skeleton": newLayer(t, 60), "without": newLayer(t, 60).withoutSkeleton()} {

@@ -39,7 +39,7 @@ func gzipped(t *testing.T, plain []byte) []byte {
 	return b.Bytes()
 }
 
-// TestRead (D217) checks the kind of the error for each cause, its hint for a limit, and that the stream is always closed.
+// TestRead checks the kind of the error for each cause, its hint for a limit, and that the stream is always closed.
 func TestRead(t *testing.T) {
 	plain := tarOf(t, tar.Header{Name: objectPath("aa", ".commit"), Size: 5}, tar.Header{Name: objectPath("bb", ".filez"), Size: maxBuffered + 1})
 	whole := gzipped(t, plain)

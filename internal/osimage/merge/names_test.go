@@ -10,7 +10,7 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// TestNamesOfKeptLayers (D175): the names of layers that an earlier import has kept count like those that are read.
+// TestNamesOfKeptLayers: the names of layers that an earlier import has kept count like those that are read.
 func TestNamesOfKeptLayers(t *testing.T) {
 	objects := newMemory()
 	kept := func(number int) ostree.DirChecksums {
@@ -55,7 +55,7 @@ func TestNamesOfKeptLayers(t *testing.T) {
 	}
 }
 
-// TestNamesOfTheBase (D79): the names of the base count where a layer changes the SELinux policy, since all of them
+// TestNamesOfTheBase: the names of the base count where a layer changes the SELinux policy, since all of them
 // are loaded then; what a large system has is within the limit.
 func TestNamesOfTheBase(t *testing.T) {
 	objects := newMemory()

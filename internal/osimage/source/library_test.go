@@ -94,7 +94,7 @@ func servePart(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
 
-// TestRanges (D39): from a registry with support for ranges only the part is requested. A registry
+// TestRanges: from a registry with support for ranges only the part is requested. A registry
 // that responds with the whole blob, another part, several parts or an error is recognized.
 func TestRanges(t *testing.T) {
 	content, info := libraryBlob()
@@ -148,7 +148,7 @@ func checkRest(t *testing.T, body io.ReadCloser, err error) {
 	}
 }
 
-// TestRangesAreAuthorized (D39): the request for a part has what the library has found out about
+// TestRangesAreAuthorized: the request for a part has what the library has found out about
 // the registry: the protocol, the user's password, or the token, which is not requested again. It
 // goes by the same proxy and guard, and takes no credentials to another host.
 func TestRangesAreAuthorized(t *testing.T) {
@@ -192,7 +192,7 @@ func TestRangesAreAuthorized(t *testing.T) {
 	}
 }
 
-// TestRangesAfterANewToken (D39): a token that the library requests while it opens a blob is used, too.
+// TestRangesAfterANewToken: a token that the library requests while it opens a blob is used, too.
 func TestRangesAfterANewToken(t *testing.T) {
 	_, info := libraryBlob()
 	l := openLibrary(t, `Bearer realm="{url}/token",service="x"`, (*httptest.Server).StartTLS, servePart)
@@ -218,7 +218,7 @@ func TestRangesAfterANewToken(t *testing.T) {
 	}
 }
 
-// TestWhole (D39): whole blobs are requested one after the other on one connection, as the rest of a blob is.
+// TestWhole: whole blobs are requested one after the other on one connection, as the rest of a blob is.
 // What a registry refuses is left to the library, unless it may be there later.
 func TestWhole(t *testing.T) {
 	content, info := libraryBlob()
@@ -262,7 +262,7 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// TestCertificates (D39): the certificates for a registry are found where the library looks.
+// TestCertificates: the certificates for a registry are found where the library looks.
 func TestCertificates(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv("HOME", root+"/home")

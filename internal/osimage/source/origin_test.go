@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// TestGuarded (D84): a client with credentials for a registry does not go to another port of a host
+// TestGuarded: a client with credentials for a registry does not go to another port of a host
 // for which it has some, nor anywhere with them over plain HTTP.
 func TestGuarded(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -47,7 +47,7 @@ func TestGuarded(t *testing.T) {
 	}
 }
 
-// TestRedacted (D84): an error shows of a URL only what cannot grant access. Only the path of the
+// TestRedacted: an error shows of a URL only what cannot grant access. Only the path of the
 // registry's own protocol is shown.
 func TestRedacted(t *testing.T) {
 	for text, want := range map[string]string{

@@ -18,7 +18,7 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestResult (D105, D110): each command that changes the machine writes one document that says what
+// TestResult: each command that changes the machine writes one document that says what
 // it did: a change of the running system, a commit, a reboot, and one that a service refuses.
 func TestResult(t *testing.T) {
 	h := hostdir.New(t)

@@ -9,7 +9,7 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestDay2 (P55, P57, P58, D121) applies one MachineConfig after another to a running machine, with and
+// TestDay2 (P55, P57, P58) applies one MachineConfig after another to a running machine, with and
 // without a new image, and then rolls back. Each step takes one reboot, after which pivot verify
 // finds no difference, and files that are no longer in the MachineConfig have the running image's
 // defaults again.

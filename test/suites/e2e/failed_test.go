@@ -27,7 +27,7 @@ systemctl restart pivot-firstboot
 pivot wait
 `
 
-// failurePage (D104) takes the four steps of docs/failed.md on a machine whose MachineConfig is
+// failurePage takes the four steps of docs/failed.md on a machine whose MachineConfig is
 // refused. They must lead to the new system.
 func failurePage(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
@@ -61,7 +61,7 @@ func withFIPS(t *testing.T, want lab.Want) []byte {
 const emergencyTyped = `pivot status | sed -n "s/^error */@@error /p"; mount -o remount,rw /sysroot; ` +
 	`sed -i "s/\"fips\":true/\"fips\":false/" /sysroot` + firstboot.EncapsulatedPath + `; systemctl restart pivot-initramfs` + "\n"
 
-// emergencyShell (D104) does what docs/failed.md says in the emergency shell of a first boot in the
+// emergencyShell does what docs/failed.md says in the emergency shell of a first boot in the
 // initramfs.
 func emergencyShell(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()

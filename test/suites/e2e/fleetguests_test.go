@@ -22,7 +22,7 @@ type fleetStory struct {
 	begun []*guestfleet.Node
 }
 
-// TestFleetGuests (D131) is a rollout of an image, a kernel argument, a file and a ContainerRuntimeConfig over a pool of
+// TestFleetGuests is a rollout of an image, a kernel argument, a file and a ContainerRuntimeConfig over a pool of
 // three machines, with real pivot, agents and controllers, and the real API server. The stories follow one another
 // in that one rollout. It is part of "make nightly".
 func TestFleetGuests(t *testing.T) {

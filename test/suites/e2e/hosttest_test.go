@@ -17,7 +17,7 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestHost runs "make test-host", which is meant for real systems, with systems made here. They have
+// TestHost (P81) runs "make test-host", which is meant for real systems, with systems made here. They have
 // real Ignition in their initramfs and no pivot. All of its cases must pass.
 func TestHost(t *testing.T) {
 	needMachines(t)

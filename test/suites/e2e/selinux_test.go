@@ -12,7 +12,7 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestSELinux runs first boots under an enforcing policy, to images whose layers change the policy
+// TestSELinux (P52) runs first boots under an enforcing policy, to images whose layers change the policy
 // itself: they add types and rules, also for paths of the base. The new system must boot under its
 // own policy, without denials for pivot and the programs that it runs, and without files that
 // restorecon would relabel, except for those that the guest itself leaves. In the system, pivot and

@@ -19,7 +19,7 @@ import (
 
 const signatureNeeded = "[composefs]\nenabled = signed\n"
 
-// TestSigned (D161): first boots into images whose initramfs boots only a composefs image that its own key has signed.
+// TestSigned: first boots into images whose initramfs boots only a composefs image that its own key has signed.
 // Debian's ostree-prepare-root was built without Ed25519 and would stop there, so its image is refused before anything is
 // deployed. With a program in its place that says that it verifies signatures, the image is committed: B's libostree has
 // signed the digest that A's libostree gives the deployment, which is made of another commit. That system is not booted.
@@ -44,7 +44,7 @@ func TestSigned(t *testing.T) {
 	}
 }
 
-// TestSignedBoot (D161) boots what TestSigned does not: a system whose initramfs verifies its signature. It needs an
+// TestSignedBoot boots what TestSigned does not: a system whose initramfs verifies its signature. It needs an
 // ostree-prepare-root for Debian testing that was built with Ed25519, named by PIVOT_PREPARE_ROOT (docs/testing.md). It is
 // part of "make nightly", and skipped without that.
 func TestSignedBoot(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// takenBack (D26) chooses the old system in the boot menu of a machine that has reached its target.
+// takenBack chooses the old system in the boot menu of a machine that has reached its target.
 // The machine must stay there, with kubelet, and the new system remains the default.
 func takenBack(t *testing.T, l *lab.Lab, m *vm.Machine) {
 	t.Helper()

@@ -148,7 +148,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestPointer (D96): the pointer that docs/machineconfig.md makes leads Debian's Ignition to the config, and
+// TestPointer: the pointer that docs/machineconfig.md makes leads Debian's Ignition to the config, and
 // a config with another hash is refused.
 func TestPointer(t *testing.T) {
 	if testing.Short() {

@@ -13,7 +13,7 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestImage (D97): "make image" makes an image that a registry and skopeo accept, with all that "make install" installs, but
+// TestImage: "make image" makes an image that a registry and skopeo accept, with all that "make install" installs, but
 // for the node agent, which has an image of its own: "make agent-image".
 func TestImage(t *testing.T) {
 	need.Program(t, "skopeo")
@@ -79,7 +79,7 @@ func TestAgentImage(t *testing.T) {
 	}
 }
 
-// TestSysext (D97): what "make install" installs is a system extension with the file that docs/recipes/container.md
+// TestSysext: what "make install" installs is a system extension with the file that docs/recipes/container.md
 // adds, and systemd refuses it for another architecture.
 func TestSysext(t *testing.T) {
 	need.Root(t)

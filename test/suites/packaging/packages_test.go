@@ -11,7 +11,7 @@ import (
 	"machine-pivot/test/tools/need"
 )
 
-// TestPackages builds two versions of the packages in each format, checks them with the
+// TestPackages (P71) builds two versions of the packages in each format, checks them with the
 // distributions' own linters, and installs, upgrades and removes them in a copy of this system.
 func TestPackages(t *testing.T) {
 	if testing.Short() {

@@ -157,7 +157,7 @@ func built(t *testing.T) string {
 	return bin
 }
 
-// TestInstall: everything is installed, nothing is built, each directory can be configured, and the
+// TestInstall (P72): everything is installed, nothing is built, each directory can be configured, and the
 // files refer to the configured program.
 func TestInstall(t *testing.T) {
 	dest := t.TempDir()
@@ -288,7 +288,7 @@ func TestFilesOfPackages(t *testing.T) {
 	}
 }
 
-// TestReproducible: two checkouts in different directories produce the same archive. The archive,
+// TestReproducible (P70): two checkouts in different directories produce the same archive. The archive,
 // unpacked in different directories, without network, modules or build cache, produces the same
 // programs, which have the right version.
 func TestReproducible(t *testing.T) {

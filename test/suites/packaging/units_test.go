@@ -34,7 +34,7 @@ func unitFiles(t *testing.T) []string {
 	return files
 }
 
-// TestUnitsAreListedOnce (D95): each unit that can be enabled is in the preset, and each command of a document or a
+// TestUnitsAreListedOnce: each unit that can be enabled is in the preset, and each command of a document or a
 // script that enables some of them enables all.
 func TestUnitsAreListedOnce(t *testing.T) {
 	units := presetUnits(t)
@@ -93,7 +93,7 @@ func texts(t *testing.T) (paths []string) {
 	return paths
 }
 
-// TestDist (D95): the archive is the same under any umask, and the spec file has the units of the preset.
+// TestDist: the archive is the same under any umask, and the spec file has the units of the preset.
 func TestDist(t *testing.T) {
 	if testing.Short() {
 		t.Skip("vendors the modules three times")

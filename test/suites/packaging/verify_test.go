@@ -148,7 +148,7 @@ func TestKubeletIsHeld(t *testing.T) {
 	}
 }
 
-// TestUnitExposure checks that the exposure level of each unit, as "systemd-analyze security" rates it
+// TestUnitExposure (P73) checks that the exposure level of each unit, as "systemd-analyze security" rates it
 // from 0 to 10, is not above a maximum. The boot tests run the units with all settings that lower it.
 // pivot-trial.service may have more, because it runs the administrator's commands.
 func TestUnitExposure(t *testing.T) {
@@ -157,7 +157,7 @@ func TestUnitExposure(t *testing.T) {
 	}
 }
 
-// TestUnitsWriteWhatBootsOnce (D190): a unit whose program enters a system once, or goes back, can write the EFI variables
+// TestUnitsWriteWhatBootsOnce: a unit whose program enters a system once, or goes back, can write the EFI variables
 // in which the boot loader is told so.
 func TestUnitsWriteWhatBootsOnce(t *testing.T) {
 	for _, unit := range []string{"pivot-firstboot.service", "pivot-trial.service"} {
@@ -218,7 +218,7 @@ func TestInitramfsUnits(t *testing.T) {
 	verify(t, dest, initrd, append(units, "initrd.target", "initrd-switch-root.target", "ignition-complete.target")...)
 }
 
-// TestStartLimits (D103): the restarts of a unit of ours cannot reach its start limit, so systemd
+// TestStartLimits: the restarts of a unit of ours cannot reach its start limit, so systemd
 // never refuses to start it because of them: there is no limit, or its restarts are too far apart.
 func TestStartLimits(t *testing.T) {
 	setting := func(text, name, otherwise string) string {

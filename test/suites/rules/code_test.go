@@ -149,7 +149,7 @@ func TestGoroutinesOfAnImport(t *testing.T) {
 // ownSize matches a format that shows an amount of data without printable.Size.
 var ownSize = regexp.MustCompile(`%[0-9.]*[dfgv] ?([kMGTP]B\b|bytes (free|fetched|written|left)\b)`)
 
-// TestSizes (D112): amounts of data are shown by printable.Size only. Limits of an input may be
+// TestSizes: amounts of data are shown by printable.Size only. Limits of an input may be
 // exact.
 func TestSizes(t *testing.T) {
 	nodes(t, func(f file, text *ast.BasicLit) {

@@ -83,7 +83,7 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestFailurePage (D104): the page for a first boot that failed fits on one screen, and where a
+// TestFailurePage: the page for a first boot that failed fits on one screen, and where a
 // failure is read or looked up, it is named.
 func TestFailurePage(t *testing.T) {
 	page := readText(t, "docs/failed.md")

@@ -9,7 +9,7 @@ import (
 	systemdunits "machine-pivot/systemd-units"
 )
 
-// TestOwnUnits (D94): the units that count as pivot's own are those in the directory and of the preset, and the pages that
+// TestOwnUnits: the units that count as pivot's own are those in the directory and of the preset, and the pages that
 // list them have all.
 func TestOwnUnits(t *testing.T) {
 	own := slices.Sorted(slices.Values(systemdunits.Own()))

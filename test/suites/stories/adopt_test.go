@@ -89,7 +89,7 @@ func TestFilesOfIgnition(t *testing.T) {
 	}
 }
 
-// TestFilesOfIgnitionAfterAPivotByHand (D8): the target of a later pivot by hand includes
+// TestFilesOfIgnitionAfterAPivotByHand: the target of a later pivot by hand includes
 // the existing files, and a file that is lost after that is named.
 func TestFilesOfIgnitionAfterAPivotByHand(t *testing.T) {
 	h := served(t)
@@ -119,7 +119,7 @@ func TestFilesOfIgnitionAfterAPivotByHand(t *testing.T) {
 	}
 }
 
-// TestFilesOfIgnitionLost (D9): a new system that comes up without them is not at its
+// TestFilesOfIgnitionLost: a new system that comes up without them is not at its
 // target. They are restored, also by the try after one that failed.
 func TestFilesOfIgnitionLost(t *testing.T) {
 	for _, c := range []struct {

@@ -52,7 +52,7 @@ func (s syncs) Sync(path string) error {
 	return s.OS.Sync(path)
 }
 
-// TestRecordIsThere (P55, D56): a record that a killed run has written is made durable by the next
+// TestRecordIsThere (P55): a record that a killed run has written is made durable by the next
 // run, and gets its own mode.
 func TestRecordIsThere(t *testing.T) {
 	h := hostdir.New(t)
@@ -277,7 +277,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestTakeOverDamaged (D85): the record of the daemon may have anything in it. What cannot be used
+// TestTakeOverDamaged: the record of the daemon may have anything in it. What cannot be used
 // is named, the rest is taken over.
 func TestTakeOverDamaged(t *testing.T) {
 	const head = `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":"rendered-1"},"spec":{"kernelArguments":["daemon=1"],"config":`

@@ -60,7 +60,7 @@ func TestKargPolicy(t *testing.T) {
 	}
 }
 
-// TestArgumentsSettle (D60): each change of the kernel arguments takes effect and settles: verify
+// TestArgumentsSettle: each change of the kernel arguments takes effect and settles: verify
 // finds no difference after it, and the same MachineConfig again changes nothing. It also goes
 // back.
 func TestArgumentsSettle(t *testing.T) {
@@ -97,7 +97,7 @@ func TestArgumentsSettle(t *testing.T) {
 	}
 }
 
-// TestDeletedArgumentRuns (D296): an argument that is to be gone, and with which the running kernel was started all the
+// TestDeletedArgumentRuns: an argument that is to be gone, and with which the running kernel was started all the
 // same, is a difference; a system that needs it gone is not entered under that kernel.
 func TestDeletedArgumentRuns(t *testing.T) {
 	h := hostdir.New(t)

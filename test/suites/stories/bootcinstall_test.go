@@ -30,7 +30,7 @@ func withoutOstree(h *hostdir.Host) string {
 	return kargs.Split(h.Options()).WithoutOstree().String()
 }
 
-// TestInstalledByBootc (D160): the first boot of a host from "bootc install", in its stateroot, with its boot entries and
+// TestInstalledByBootc: the first boot of a host from "bootc install", in its stateroot, with its boot entries and
 // its storage for application images, and without Ignition.
 func TestInstalledByBootc(t *testing.T) {
 	h, _ := installedByBootc(t)
@@ -63,7 +63,7 @@ func TestInstalledByBootc(t *testing.T) {
 	}
 }
 
-// TestAfterReset (D160): in a stateroot of "bootc install reset", whose kernel arguments are root= and ostree= alone, a
+// TestAfterReset: in a stateroot of "bootc install reset", whose kernel arguments are root= and ostree= alone, a
 // tag is followed, and a rollback stays in the stateroot: before there is a deployment for it, it is refused.
 func TestAfterReset(t *testing.T) {
 	h, tag := installedByBootc(t)

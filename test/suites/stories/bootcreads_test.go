@@ -53,7 +53,7 @@ func expectBootcReads(t *testing.T, h *hostdir.Host, when string) {
 	}
 }
 
-// TestWhatBootcReads (D89): bootc can read all deployments after each commit: a change by hand, one from a download of
+// TestWhatBootcReads: bootc can read all deployments after each commit: a change by hand, one from a download of
 // which another program has removed the image's ref, and a rollback; before the reboot and after it.
 func TestWhatBootcReads(t *testing.T) {
 	for _, kind := range []string{"native", "derived", "plain"} {

@@ -119,7 +119,7 @@ func TestBoundImages(t *testing.T) {
 	expectMissing()
 }
 
-// TestBoundImagesIgnoredUntilProven (D210): the flag to go on without application images counts until the new system is
+// TestBoundImagesIgnoredUntilProven: the flag to go on without application images counts until the new system is
 // proven, although what proves it there has no flags: a trial by hand and by the setting fallback, and what gives the
 // fleet's slot back. verify still reports what is missing.
 func TestBoundImagesIgnoredUntilProven(t *testing.T) {

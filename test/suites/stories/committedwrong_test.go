@@ -15,7 +15,7 @@ import (
 	"machine-pivot/test/worlds/rpmostree"
 )
 
-// TestCommittedWrong (D72): a new deployment that is not what was asked for is found right after
+// TestCommittedWrong: a new deployment that is not what was asked for is found right after
 // the commit, and removed again with the reason. The next run arrives.
 func TestCommittedWrong(t *testing.T) {
 	spoilFile := func(h *hostdir.Host, next string) error {

@@ -13,7 +13,7 @@ import (
 	"machine-pivot/day2"
 )
 
-// TestEmptyDropIn (D64): a drop-in without contents removes the image's or the administrator's
+// TestEmptyDropIn: a drop-in without contents removes the image's or the administrator's
 // file of its name below /etc, as the machine-config-daemon does.
 func TestEmptyDropIn(t *testing.T) {
 	for _, contents := range []string{"", `, contents: ""`} {
@@ -37,7 +37,7 @@ func TestEmptyDropIn(t *testing.T) {
 	}
 }
 
-// TestWatchSeesLinks (D64): a link that enables a unit is noticed when it is made, also in a
+// TestWatchSeesLinks: a link that enables a unit is noticed when it is made, also in a
 // directory that was not there.
 func TestWatchSeesLinks(t *testing.T) {
 	for _, dir := range []string{"brought.target.wants", "other.target.requires"} {
@@ -63,7 +63,7 @@ func TestWatchSeesLinks(t *testing.T) {
 	}
 }
 
-// TestEmptyUnit (D235): empty contents of a unit are none: the unit's file of the MachineConfig before
+// TestEmptyUnit: empty contents of a unit are none: the unit's file of the MachineConfig before
 // goes, and the image's unit is never masked.
 func TestEmptyUnit(t *testing.T) {
 	for before, more := range map[string]string{
@@ -89,7 +89,7 @@ func TestEmptyUnit(t *testing.T) {
 	}
 }
 
-// TestEmptyUnitFile (D235): an empty file for a unit is a mask, whoever writes it: its unit cannot be
+// TestEmptyUnitFile: an empty file for a unit is a mask, whoever writes it: its unit cannot be
 // enabled, verify says so, and unmasking removes it.
 func TestEmptyUnitFile(t *testing.T) {
 	h, _ := withUnits(t)

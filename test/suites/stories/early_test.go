@@ -141,7 +141,7 @@ func TestEarlyNeedsNoNetwork(t *testing.T) {
 	}
 }
 
-// TestEarlyStepsAside: if the initramfs cannot do the work, the started system does it, still
+// TestEarlyStepsAside (P42): if the initramfs cannot do the work, the started system does it, still
 // with one reboot.
 func TestEarlyStepsAside(t *testing.T) {
 	later := func(text string) error { return fault.New(fault.Later, "%s", text) }
@@ -259,7 +259,7 @@ func TestEarlyStops(t *testing.T) {
 }
 
 // TestEarlyCommitFails: if the deployment fails with an unexpected error, the started system
-// tries again. Ignition's stamp is gone by then, so the unit that removes it has a condition, for this boot (D181).
+// tries again. Ignition's stamp is gone by then, so the unit that removes it has a condition, for this boot.
 func TestEarlyCommitFails(t *testing.T) {
 	const stamp, dropIn = "/boot/ignition.firstboot", "/run/systemd/system/coreos-ignition-firstboot-complete.service.d/50-pivot.conf"
 	h := newHost(t)

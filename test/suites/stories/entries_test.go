@@ -237,7 +237,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestLargestFile (D237): the largest file that authors' checks accept is applied, and is compared;
+// TestLargestFile: the largest file that authors' checks accept is applied, and is compared;
 // both refuse a larger one.
 func TestLargestFile(t *testing.T) {
 	h := hostdir.New(t)
@@ -259,7 +259,7 @@ func TestLargestFile(t *testing.T) {
 	}
 }
 
-// TestLargestFiles (D306): as many contents as authors' checks accept in a MachineConfig, and in those that are merged for a
+// TestLargestFiles: as many contents as authors' checks accept in a MachineConfig, and in those that are merged for a
 // machine, are applied; both refuse more.
 func TestLargestFiles(t *testing.T) {
 	const half = ignition.MaxContents / 2
@@ -305,7 +305,7 @@ func withFile(path string, b byte, size int) string {
 		base64.StdEncoding.EncodeToString(packed.Bytes()) + "\"}}]}}\n"
 }
 
-// TestLargestFileLive (D267): a change whose contents, the old and the new ones together, are too large for a change
+// TestLargestFileLive: a change whose contents, the old and the new ones together, are too large for a change
 // of the running system needs a reboot whatever the rules say. The plan says so, and the run does that.
 func TestLargestFileLive(t *testing.T) {
 	for _, path := range []string{"/etc/app/conf", "/opt/app/conf"} {
@@ -338,7 +338,7 @@ func TestLargestFileLive(t *testing.T) {
 	}
 }
 
-// TestSpecialModes (D239): setuid, setgid and sticky bits of a config of Ignition 3.6 are set, below
+// TestSpecialModes: setuid, setgid and sticky bits of a config of Ignition 3.6 are set, below
 // /etc and /var; those of an earlier version are refused.
 func TestSpecialModes(t *testing.T) {
 	spec := func(version string) string {
@@ -370,7 +370,7 @@ func TestSpecialModes(t *testing.T) {
 	}
 }
 
-// TestSpecialModeLive (D239): such a bit is set without a reboot, too.
+// TestSpecialModeLive: such a bit is set without a reboot, too.
 func TestSpecialModeLive(t *testing.T) {
 	c := newChanger(t)
 	c.when = day2.RebootNever

@@ -121,7 +121,7 @@ func TestFallbackDeadKernel(t *testing.T) {
 	}
 }
 
-// TestFallbackComesUpAsTheDefault (D191): a new system that is booted as the default, because the power failed right
+// TestFallbackComesUpAsTheDefault: a new system that is booted as the default, because the power failed right
 // after the commit, first makes the old one the default: by pivot-trial.service, or else by its first boot, which may
 // fail later. So a power cycle leads back.
 func TestFallbackComesUpAsTheDefault(t *testing.T) {
@@ -154,7 +154,7 @@ func TestFallbackComesUpAsTheDefault(t *testing.T) {
 	}
 }
 
-// TestFallbackClosedByTheFirstBoot (D191): in the old system, pivot-trial.service leaves the attempt to the first boot,
+// TestFallbackClosedByTheFirstBoot: in the old system, pivot-trial.service leaves the attempt to the first boot,
 // which counts it.
 func TestFallbackClosedByTheFirstBoot(t *testing.T) {
 	h := newGuarded(t)
@@ -185,7 +185,7 @@ func TestFallbackRebootedBefore(t *testing.T) {
 	h.expectOnce(2)
 }
 
-// TestFallbackRebootRefused (D251): a reboot that is refused enters nothing, so however often that happens, the machine
+// TestFallbackRebootRefused: a reboot that is refused enters nothing, so however often that happens, the machine
 // reboots into the old system without a used attempt.
 func TestFallbackRebootRefused(t *testing.T) {
 	h := newGuarded(t)
@@ -228,7 +228,7 @@ func TestFallbackNotTheTarget(t *testing.T) {
 	}
 }
 
-// TestFallbackReturnsWithoutTheJournal (D245): a first boot goes back from a system that is not what was asked for also
+// TestFallbackReturnsWithoutTheJournal: a first boot goes back from a system that is not what was asked for also
 // if the disk with the journal is full. The old system counts the attempt.
 func TestFallbackReturnsWithoutTheJournal(t *testing.T) {
 	h := newGuarded(t)
@@ -249,7 +249,7 @@ func TestFallbackReturnsWithoutTheJournal(t *testing.T) {
 	}
 }
 
-// TestFallbackAgain (D192): in the new system that is to be proven, nothing is to be opened again: --again proves and
+// TestFallbackAgain: in the new system that is to be proven, nothing is to be opened again: --again proves and
 // keeps it as well, and leaves nothing in the boot loader.
 func TestFallbackAgain(t *testing.T) {
 	h := newGuarded(t)
@@ -266,7 +266,7 @@ func TestFallbackAgain(t *testing.T) {
 	h.expect("B A", pivot.PhaseDone, false)
 }
 
-// TestFallbackNoReboot (D193): without a reboot, a new system that is not what was asked for makes the old one the
+// TestFallbackNoReboot: without a reboot, a new system that is not what was asked for makes the old one the
 // default, and says what it lacks.
 func TestFallbackNoReboot(t *testing.T) {
 	h := newGuarded(t)
@@ -299,7 +299,7 @@ func (h *tried) stage(flags ...string) {
 	must(h.t, err)
 }
 
-// TestFallbackWithSomethingStaged (D194): a system is not confirmed as long as something that somebody has staged would
+// TestFallbackWithSomethingStaged: a system is not confirmed as long as something that somebody has staged would
 // be the next boot, and its first boot tries again; what is locked holds nothing up.
 func TestFallbackWithSomethingStaged(t *testing.T) {
 	h := newGuarded(t)
@@ -325,7 +325,7 @@ func TestFallbackWithSomethingStaged(t *testing.T) {
 	h.expect("B A", pivot.PhaseDone, false)
 }
 
-// TestTryWithSomethingStaged (D194): neither the unit nor an administrator confirms a system on trial while something is
+// TestTryWithSomethingStaged: neither the unit nor an administrator confirms a system on trial while something is
 // staged, also if that was staged after the look at the system.
 func TestTryWithSomethingStaged(t *testing.T) {
 	h := newTried(t)

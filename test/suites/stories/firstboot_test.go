@@ -324,7 +324,7 @@ func foreign(t *testing.T, h *hostdir.Host) (reference string) {
 	return h.Registry.Host() + "/os/content@" + digest
 }
 
-// TestRefusals (P10, P14, P15, P31, P34, P35, D5): errors that can be foreseen are
+// TestRefusals (P10, P14, P15, P31, P34, P35): errors that can be foreseen are
 // found before the host is changed.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {

@@ -211,7 +211,7 @@ func TestImageKargsFollow(t *testing.T) {
 	}
 }
 
-// TestImageKargsStayChanged (D255): on the image that the machine runs, no later change brings back what was
+// TestImageKargsStayChanged: on the image that the machine runs, no later change brings back what was
 // changed by hand of the image's arguments, or removes what the image before had brought; a repair
 // restores what was last asked for.
 func TestImageKargsStayChanged(t *testing.T) {

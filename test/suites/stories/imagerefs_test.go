@@ -40,7 +40,7 @@ func (d *downloader) cleanUp(refs ...string) {
 	shell(d.t, d.Host, "ostree prune --repo=sysroot/ostree/repo --refs-only --depth=0")
 }
 
-// TestRefsAfterCommit (D89): after a commit an image has its own ref and those of all layers, as
+// TestRefsAfterCommit: after a commit an image has its own ref and those of all layers, as
 // rpm-ostree and bootc need them, whatever another program removed after the download; or the
 // commit does not happen, and another download repairs it.
 func TestRefsAfterCommit(t *testing.T) {
@@ -81,7 +81,7 @@ func TestRefsAfterCommit(t *testing.T) {
 	}
 }
 
-// TestFirstLayerRef (D89): the ref of the first layer, without which bootc fails, is restored from
+// TestFirstLayerRef: the ref of the first layer, without which bootc fails, is restored from
 // the image's own commit while the encapsulated one is there.
 func TestFirstLayerRef(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
@@ -101,7 +101,7 @@ func TestFirstLayerRef(t *testing.T) {
 	}
 }
 
-// TestRefsDuringCommit (D89): refs that are removed while a deployment is made stop the commit before
+// TestRefsDuringCommit: refs that are removed while a deployment is made stop the commit before
 // it happens; if they are removed during the commit itself, it is taken back.
 func TestRefsDuringCommit(t *testing.T) {
 	staged := func(t *testing.T, h *hostdir.Host) error { _, err := bootWith(t, h, "ostree"); return err }

@@ -51,7 +51,7 @@ func room(t *testing.T, h *hostdir.Host, before string, next func(string) string
 	return kargs.MaxLength - len(given)
 }
 
-// TestLengthWithTheLoader (D291): kernel arguments fit if they do together with what the boot loader puts before them,
+// TestLengthWithTheLoader: kernel arguments fit if they do together with what the boot loader puts before them,
 // also on a machine that was entered past it.
 func TestLengthWithTheLoader(t *testing.T) {
 	for name, c := range loaders() {
@@ -79,7 +79,7 @@ func TestLengthWithTheLoader(t *testing.T) {
 	}
 }
 
-// TestLengthOfImageKargs (D291): so do arguments that an image brings, which are known only once it is pulled.
+// TestLengthOfImageKargs: so do arguments that an image brings, which are known only once it is pulled.
 func TestLengthOfImageKargs(t *testing.T) {
 	for over, fits := range map[int]bool{0: true, 1: false} {
 		h := newHost(t)
@@ -94,7 +94,7 @@ func TestLengthOfImageKargs(t *testing.T) {
 	}
 }
 
-// TestLengthAlreadyTooLong (D291): a machine whose line is too long already, by what its boot loader adds, can be moved to
+// TestLengthAlreadyTooLong: a machine whose line is too long already, by what its boot loader adds, can be moved to
 // another image, and its line be shortened; only more is refused, with what to do.
 func TestLengthAlreadyTooLong(t *testing.T) {
 	for name, c := range map[string]struct {

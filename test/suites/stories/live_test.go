@@ -349,7 +349,7 @@ func TestLiveGoesBack(t *testing.T) {
 	}
 }
 
-// TestLiveUnits (P56, D94): actions on units that are not running or do not exist, or end the system.
+// TestLiveUnits (P56): actions on units that are not running or do not exist, or end the system.
 func TestLiveUnits(t *testing.T) {
 	absent, masked := host.UnitState{Load: "not-found", Active: "inactive"}, host.UnitState{Load: "masked", Active: "inactive"}
 	stopped := host.UnitState{Load: "loaded", Active: "inactive", Type: "notify"}

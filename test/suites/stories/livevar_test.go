@@ -183,7 +183,7 @@ func TestLiveVarGoesBack(t *testing.T) {
 	}
 }
 
-// TestLiveVarCannotBePutBack (D265): what is outside of /etc and cannot be put back is a reason for a reboot, also at
+// TestLiveVarCannotBePutBack: what is outside of /etc and cannot be put back is a reason for a reboot, also at
 // a path that stays as it is: the plan says so, nothing of it is lost, and a commit is possible. For what users put
 // there see TestUsersObstructGoesBack.
 func TestLiveVarCannotBePutBack(t *testing.T) {
@@ -217,7 +217,7 @@ func TestLiveVarCannotBePutBack(t *testing.T) {
 	}
 }
 
-// TestLiveVarAside (D265): what is moved aside outside of /etc is named, also if it comes while the change is made.
+// TestLiveVarAside: what is moved aside outside of /etc is named, also if it comes while the change is made.
 func TestLiveVarAside(t *testing.T) {
 	c := newVarChanger(t)
 	c.apply(liveVar1, true)

@@ -75,7 +75,7 @@ func TestComposefsDemanded(t *testing.T) {
 
 // TestNativeImage: an ostree-native container, with or without derived layers, and an
 // image without an ostree commit are imported once, and rpm-ostree deploys the imported
-// commit. Its daemon cannot ask the registry, because only kubelet has the pull secret (D23).
+// commit. Its daemon cannot ask the registry, because only kubelet has the pull secret.
 // An rpm-ostree without container support is not used (P5). Each time there is one reboot,
 // and rpm-ostree and bootc recognize the image as one that they imported.
 func TestNativeImage(t *testing.T) {

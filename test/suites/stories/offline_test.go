@@ -128,7 +128,7 @@ func obstacles() []obstacle {
 	}
 }
 
-// TestNothingIsAskedInVain (D7): errors that can be found without the network are
+// TestNothingIsAskedInVain: errors that can be found without the network are
 // reported before any request to the registry, by each command, by digest and by tag.
 func TestNothingIsAskedInVain(t *testing.T) {
 	for _, w := range obstacles() {

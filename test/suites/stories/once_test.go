@@ -138,7 +138,7 @@ const (
 	noFallback = "no fallback, so if the new kernel is dead"
 )
 
-// TestOnceByKexec (D290): a system is committed to be entered once by kexec only if its boot entry, as far as it is known,
+// TestOnceByKexec: a system is committed to be entered once by kexec only if its boot entry, as far as it is known,
 // is one that kexec can start. Otherwise the commit is as without a fallback, which is said before it.
 func TestOnceByKexec(t *testing.T) {
 	for name, c := range comingEntries() {
@@ -179,7 +179,7 @@ func (h *tried) tryRebaseOnce(terms *trial.Terms, ask func(*day2.Rebase)) error 
 
 const promised = "the new system is booted once, by kexec: if it does not come up, the next power cycle boots the old one"
 
-// TestOnceByKexecByHand (D290): a change by hand that the setting has fall back is judged alike. A trial that the command
+// TestOnceByKexecByHand: a change by hand that the setting has fall back is judged alike. A trial that the command
 // asks for goes on, and what it does not cover is said before its commit.
 func TestOnceByKexecByHand(t *testing.T) {
 	for name, c := range comingEntries() {
@@ -204,7 +204,7 @@ func TestOnceByKexecByHand(t *testing.T) {
 	}
 }
 
-// TestOnceByTheNextWay (D290): where kexec cannot start the coming entry and the boot loader can start it once, that is
+// TestOnceByTheNextWay: where kexec cannot start the coming entry and the boot loader can start it once, that is
 // what is said before the commit, and done after it. A second try says and does the same.
 func TestOnceByTheNextWay(t *testing.T) {
 	for name, c := range comingEntries() {
@@ -226,7 +226,7 @@ func TestOnceByTheNextWay(t *testing.T) {
 	}
 }
 
-// TestOnceByKexecAfterAll (D290): what the running system's entry has is no reason if the coming one does not have it; nor
+// TestOnceByKexecAfterAll: what the running system's entry has is no reason if the coming one does not have it; nor
 // is what GRUB's variable for Ignition stands for before the commit.
 func TestOnceByKexecAfterAll(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -253,7 +253,7 @@ func TestOnceByKexecAfterAll(t *testing.T) {
 	}
 }
 
-// TestOnceSameImage (D290): if the image stays, the coming entry has the device trees and the initramfs files of the
+// TestOnceSameImage: if the image stays, the coming entry has the device trees and the initramfs files of the
 // running one. No others are added: that is done where rpm-ostree makes the deployment, and this is libostree then.
 func TestOnceSameImage(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -304,7 +304,7 @@ func TestIgnitionBeforeTheCommit(t *testing.T) {
 	}
 }
 
-// TestForeseenByKexec (D290): also without a trial, what is said about the way before the commit is judged by the coming
+// TestForeseenByKexec: also without a trial, what is said about the way before the commit is judged by the coming
 // entry, in a plan, by a change and by a rollback to an entry that is there.
 func TestForeseenByKexec(t *testing.T) {
 	const why = "not by kexec, because boot entry "
@@ -330,7 +330,7 @@ func TestForeseenByKexec(t *testing.T) {
 	}
 }
 
-// TestPlanOnceByKexec (D290): a plan foresees no fallback that its run would not have: a way that keeps the kernel is
+// TestPlanOnceByKexec: a plan foresees no fallback that its run would not have: a way that keeps the kernel is
 // excluded only if the coming entry lets kexec, the one way to enter a system once here, start it.
 func TestPlanOnceByKexec(t *testing.T) {
 	const excluded = "because the new system is entered only once"
@@ -357,7 +357,7 @@ func TestPlanOnceByKexec(t *testing.T) {
 	}
 }
 
-// TestOnceByKexecRetried (D290): each attempt of a first boot judges the coming entry anew: what lets kexec start it, or
+// TestOnceByKexecRetried: each attempt of a first boot judges the coming entry anew: what lets kexec start it, or
 // does not any more, may change between two attempts.
 func TestOnceByKexecRetried(t *testing.T) {
 	h := newKexecOnly(t)
@@ -372,7 +372,7 @@ func TestOnceByKexecRetried(t *testing.T) {
 	}
 }
 
-// TestOnceChangedAfterTheCommit (D290): an entry that another program changes after the commit is judged again at the
+// TestOnceChangedAfterTheCommit: an entry that another program changes after the commit is judged again at the
 // load, by the same rule.
 func TestOnceChangedAfterTheCommit(t *testing.T) {
 	h := newKexecOnly(t)
@@ -392,7 +392,7 @@ func TestOnceChangedAfterTheCommit(t *testing.T) {
 	}
 }
 
-// TestOnceWithASlot (D290): a plan that is made again, once the fleet's lock has let the machine, is judged again.
+// TestOnceWithASlot: a plan that is made again, once the fleet's lock has let the machine, is judged again.
 func TestOnceWithASlot(t *testing.T) {
 	for name, able := range map[string]bool{"it can": true, "it cannot": false} {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestInitramfsOverlay (D310): a change of kernel arguments keeps the initramfs files that the running system has beside
+// TestInitramfsOverlay: a change of kernel arguments keeps the initramfs files that the running system has beside
 // its image's, whether it is made in the started system or before.
 func TestInitramfsOverlay(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, h *hostdir.Host) error{

@@ -7,7 +7,7 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestOwnFiles (D236): a file that pivot itself could not read is refused before it is written, so that
+// TestOwnFiles: a file that pivot itself could not read is refused before it is written, so that
 // the MachineConfig that corrects it can be applied.
 func TestOwnFiles(t *testing.T) {
 	for _, bad := range []string{

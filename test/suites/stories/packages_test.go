@@ -241,7 +241,7 @@ func TestPackagesByHand(t *testing.T) {
 	}
 }
 
-// TestLayeredWithoutRepository (D98): rpm-ostree resolves what is layered again for another image.
+// TestLayeredWithoutRepository: rpm-ostree resolves what is layered again for another image.
 // Without a repository that is enabled where rpm-ostree looks, and without an extensions image,
 // this is refused before anything is pulled. With either of them the image comes.
 func TestLayeredWithoutRepository(t *testing.T) {
@@ -258,7 +258,7 @@ func TestLayeredWithoutRepository(t *testing.T) {
 		{name: "not a .repo file", file: "site.repo.off", repo: listed},
 		{name: "no section of a repository", file: "site.repo", repo: "[main]\nenabled=1\n"},
 		{name: "left by a run that was killed", file: "pivot-extensions.repo", repo: strings.ReplaceAll(listed, "[site]", "[pivot-extensions]")},
-		{name: "a pipe", file: "site.repo", pipe: true, why: "it is not a regular file", hint: "remove it"}, // D303
+		{name: "a pipe", file: "site.repo", pipe: true, why: "it is not a regular file", hint: "remove it"},
 		{name: "one of two enabled", file: "site.repo", repo: "[off]\nbaseurl=file:///srv/off\nenabled=0\n" + listed + "gpgcheck=0\n", allowed: true},
 		{name: "extensions image given", again: true, allowed: true},
 		{name: "a local package only", allowed: true, origin: func(text string) string {

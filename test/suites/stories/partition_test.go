@@ -96,7 +96,7 @@ func TestRebaseChecksThePartition(t *testing.T) {
 	}
 }
 
-// TestPartitionOfOtherFiles (D241): a MachineConfig is judged together with the files of CRI-O and kubelet
+// TestPartitionOfOtherFiles: a MachineConfig is judged together with the files of CRI-O and kubelet
 // that the machine has.
 func TestPartitionOfOtherFiles(t *testing.T) {
 	kubelets := func(assignment string) (pinning.Workloads, string) {
@@ -149,7 +149,7 @@ func TestVerifyFindsDriftOfThePartition(t *testing.T) {
 	}
 }
 
-// TestPartitionOfTheImage (D256): where a MachineConfig gives a file back to the image, CPU partitioning is
+// TestPartitionOfTheImage: where a MachineConfig gives a file back to the image, CPU partitioning is
 // judged on the file that the image has: the image that runs, or the one that the same change brings. A link
 // is judged as the file it leads to.
 func TestPartitionOfTheImage(t *testing.T) {
@@ -202,7 +202,7 @@ func TestPartitionOfTheImage(t *testing.T) {
 	refused("no CRI-O drop-in defines it", link("/dev/null"))
 }
 
-// TestBrokenWithoutPartition (D257): what keeps CRI-O or its pods from starting is refused also if no workload
+// TestBrokenWithoutPartition: what keeps CRI-O or its pods from starting is refused also if no workload
 // remains for which CPU partitioning is enabled, by each way to change a machine; but not for a fault that the
 // machine has already.
 func TestBrokenWithoutPartition(t *testing.T) {

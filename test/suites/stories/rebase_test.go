@@ -74,7 +74,7 @@ func TestRebaseAgain(t *testing.T) {
 	}
 }
 
-// TestNothingToDoWarns (D207): whoever finds the running system to be what is asked for says so if the next boot is not.
+// TestNothingToDoWarns: whoever finds the running system to be what is asked for says so if the next boot is not.
 func TestNothingToDoWarns(t *testing.T) {
 	h := newTried(t)
 	rebase := func(r day2.Rebase) (changed bool) {
@@ -107,7 +107,7 @@ func TestNothingToDoWarns(t *testing.T) {
 	expectWarned()
 }
 
-// TestNothingToDoNeedsNoTrial (D208): what only the way into a new system needs is neither required of a run that
+// TestNothingToDoNeedsNoTrial: what only the way into a new system needs is neither required of a run that
 // changes nothing, nor announced by it.
 func TestNothingToDoNeedsNoTrial(t *testing.T) {
 	h := newTried(t)

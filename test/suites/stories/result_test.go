@@ -65,7 +65,7 @@ func configNames(t *testing.T, h *hostdir.Host) string {
 	return current + ", " + s.MachineConfig.Desired.Name
 }
 
-// TestResultAndNames (D105, D108): what each run says that it did, and which MachineConfigs the
+// TestResultAndNames: what each run says that it did, and which MachineConfigs the
 // status names afterwards and after the next boot.
 func TestResultAndNames(t *testing.T) {
 	h := hostdir.New(t)
@@ -120,7 +120,7 @@ func TestResultAndNames(t *testing.T) {
 	}
 }
 
-// TestResultOfFailure (D105): a result without a run has all its parts, and the class of a failure is
+// TestResultOfFailure: a result without a run has all its parts, and the class of a failure is
 // that of the exit status.
 func TestResultOfFailure(t *testing.T) {
 	r := machine.Result{}.Completed(nil)

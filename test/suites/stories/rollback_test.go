@@ -91,7 +91,7 @@ func TestRollback(t *testing.T) {
 	expectStatus(t, h)
 }
 
-// TestRollbackSays (D99): a rollback makes no deployment, and does not say so.
+// TestRollbackSays: a rollback makes no deployment, and does not say so.
 func TestRollbackSays(t *testing.T) {
 	h := arrived(t)
 	h.Ostree.Version = "2023.6" // it can set the default
@@ -157,7 +157,7 @@ func TestRollbackInterrupted(t *testing.T) {
 }
 
 // TestRollbackByRpmOstree: rpm-ostree does the rollback if libostree has no command for it. It
-// succeeds with a read-only /tmp, and if its client fails when the work is done (D25).
+// succeeds with a read-only /tmp, and if its client fails when the work is done.
 func TestRollbackByRpmOstree(t *testing.T) {
 	for _, faults := range [][]rpmostree.Fault{
 		nil,
@@ -201,7 +201,7 @@ func TestRollbackRefusals(t *testing.T) {
 	}
 }
 
-// TestRollbackToRecord (D121): after applying A and then B, a rollback is judged by all of the
+// TestRollbackToRecord: after applying A and then B, a rollback is judged by all of the
 // MachineConfig A that the previous deployment records, and not only by CPU partitioning; and it can be
 // repaired from there.
 func TestRollbackToRecord(t *testing.T) {
@@ -258,7 +258,7 @@ func TestRollbackToRecord(t *testing.T) {
 	}
 }
 
-// TestRollbackToArguments (D121): the record's kernel arguments are expected, except for those that
+// TestRollbackToArguments: the record's kernel arguments are expected, except for those that
 // the deployment was not made with, as after a change by hand.
 func TestRollbackToArguments(t *testing.T) {
 	h := hostdir.New(t)
@@ -283,7 +283,7 @@ func TestRollbackToArguments(t *testing.T) {
 	}
 }
 
-// TestRollbackOfGroups (D258): the arguments of the previous deployment are expected by whole groups: the instances of
+// TestRollbackOfGroups: the arguments of the previous deployment are expected by whole groups: the instances of
 // a key in their order, and pools of huge pages with their numbers. The rollback is proven, and what is lost is found.
 func TestRollbackOfGroups(t *testing.T) {
 	for name, c := range map[string]struct{ first, then, remove, lost string }{
@@ -323,7 +323,7 @@ func TestRollbackOfGroups(t *testing.T) {
 	}
 }
 
-// TestRollbackRepairsArguments (D121): the previous deployment has a kernel argument that the one after
+// TestRollbackRepairsArguments: the previous deployment has a kernel argument that the one after
 // it lacks and that its record does not name, as one that its image has brought. It is verified,
 // and restored like what the record asks for.
 func TestRollbackRepairsArguments(t *testing.T) {
@@ -387,7 +387,7 @@ func TestDefaultNamesStaged(t *testing.T) {
 	}
 }
 
-// TestRollbackToPinning (D297): after a rollback, the machine is judged by the CPU partitioning that the deployment itself
+// TestRollbackToPinning: after a rollback, the machine is judged by the CPU partitioning that the deployment itself
 // has, whatever its files are called, also where no MachineConfig is recorded.
 func TestRollbackToPinning(t *testing.T) {
 	for _, name := range []string{pinning.DropInPath, pinning.DropInDir + "/60-site.conf", pinning.DropInDir + "/site/own.conf"} {
@@ -418,7 +418,7 @@ func TestRollbackToPinning(t *testing.T) {
 	}
 }
 
-// TestRollbackBrokenFiles (D298): a rollback is not stopped by files of pivot that it does not need, in the running system
+// TestRollbackBrokenFiles: a rollback is not stopped by files of pivot that it does not need, in the running system
 // or in the one that it leads to: it says which cannot be used, and what follows.
 func TestRollbackBrokenFiles(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -22,7 +22,7 @@ func (h *tried) rollback() error {
 	return (&day2.Rollback{Machine: h.newMachine()}).Run(h.t.Context())
 }
 
-// TestRollbackNeverIntoUnproven (D205): a rollback while a trial waits for its reboot gives it up, and the running
+// TestRollbackNeverIntoUnproven: a rollback while a trial waits for its reboot gives it up, and the running
 // system stays the default, for good: neither a second rollback nor a first boot leads into what nothing has proven.
 func TestRollbackNeverIntoUnproven(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -117,7 +117,7 @@ func (h *tried) tryUnjournaled() error {
 	return err
 }
 
-// TestTryUnjournaled (D247): the deployment of a trial is found and removed also if the journal could not be written
+// TestTryUnjournaled: the deployment of a trial is found and removed also if the journal could not be written
 // since its commit: neither by the command, nor in the new system, nor by a closing of the trial that failed.
 func TestTryUnjournaled(t *testing.T) {
 	h := newTried(t)
@@ -150,7 +150,7 @@ func (h *tried) expectRefused() {
 	}
 }
 
-// TestRollbackAfterAttempts (D205): what a first boot has tried and not proven stays for its next attempt; a rollback
+// TestRollbackAfterAttempts: what a first boot has tried and not proven stays for its next attempt; a rollback
 // does not lead there, neither between the attempts nor after the last one. The first boot still can.
 func TestRollbackAfterAttempts(t *testing.T) {
 	h := newGuarded(t)
@@ -177,7 +177,7 @@ func TestRollbackAfterAttempts(t *testing.T) {
 	h.expect("B A", pivot.PhaseDone, false)
 }
 
-// TestRollbackOfPendingFirstBoot (D206): a rollback of a first boot that waits for its reboot closes the first boot in
+// TestRollbackOfPendingFirstBoot: a rollback of a first boot that waits for its reboot closes the first boot in
 // the running system, which stays: the next boot does not commit it again. --again goes forward.
 func TestRollbackOfPendingFirstBoot(t *testing.T) {
 	h := newHost(t)

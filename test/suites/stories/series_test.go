@@ -40,7 +40,7 @@ func commits(t *testing.T, h *hostdir.Host) int {
 	return len(all)
 }
 
-// TestManyUpdates (D57): however many images a machine moves through, its repository has those
+// TestManyUpdates: however many images a machine moves through, its repository has those
 // of its deployments and no others, with and without packages on top.
 func TestManyUpdates(t *testing.T) {
 	for name, packages := range map[string]string{"without packages": "", "with packages": "strace;"} {
@@ -74,7 +74,7 @@ func TestManyUpdates(t *testing.T) {
 	}
 }
 
-// TestPartsThenOthers (D242): nothing is left of an image of which parts were fetched, once another program has replaced it
+// TestPartsThenOthers: nothing is left of an image of which parts were fetched, once another program has replaced it
 // and removed the refs that it knows.
 func TestPartsThenOthers(t *testing.T) {
 	h := hostdir.New(t)
@@ -117,7 +117,7 @@ func TestPartsThenOthers(t *testing.T) {
 	}
 }
 
-// TestAbandonedImage (D57): an image that was pulled for a transaction that failed is removed
+// TestAbandonedImage: an image that was pulled for a transaction that failed is removed
 // when the machine has moved elsewhere. A download for later stays.
 func TestAbandonedImage(t *testing.T) {
 	h := hostdir.New(t)

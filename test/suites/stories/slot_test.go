@@ -282,7 +282,7 @@ func TestSlotRefused(t *testing.T) {
 	}
 }
 
-// TestSlotOfStartingServer (D63): a server that does not serve the protocol is asked again for a
+// TestSlotOfStartingServer: a server that does not serve the protocol is asked again for a
 // while, and then no longer.
 func TestSlotOfStartingServer(t *testing.T) {
 	m := newMember(t)
@@ -396,7 +396,7 @@ func TestWindowCloses(t *testing.T) {
 	m.expectSlot(true, "")
 }
 
-// TestWindowClosesMeanwhile (D209): the window is looked at again after the wait for a slot, however late it is granted,
+// TestWindowClosesMeanwhile: the window is looked at again after the wait for a slot, however late it is granted,
 // and before the commit begins: otherwise the slot is given back, and the next window is waited for.
 func TestWindowClosesMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -444,7 +444,7 @@ func TestWindowClosesMeanwhile(t *testing.T) {
 	}
 }
 
-// TestWindowClockSetBack (D268): a clock that was ahead and is corrected does not have the machine changed outside of its
+// TestWindowClockSetBack: a clock that was ahead and is corrected does not have the machine changed outside of its
 // window, nor wait for the time that the clock has shown.
 func TestWindowClockSetBack(t *testing.T) {
 	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -490,7 +490,7 @@ func TestWindowClockSetBack(t *testing.T) {
 	}
 }
 
-// TestWindowBeforeEachChange (D269): the window is looked at again right before a change of the running system, and
+// TestWindowBeforeEachChange: the window is looked at again right before a change of the running system, and
 // before a reboot into what is committed already.
 func TestWindowBeforeEachChange(t *testing.T) {
 	unlocked := func(run func() error) error { return run() }
@@ -555,7 +555,7 @@ func (d *drifting) Run(ctx context.Context, prepared day2.Prepared) (bool, error
 	return d.Move.Run(ctx, prepared)
 }
 
-// TestWindowDrift (D308): what the run finds although there was nothing to do when everything was downloaded is changed in
+// TestWindowDrift: what the run finds although there was nothing to do when everything was downloaded is changed in
 // the window, too: the running system, the next boot, and the slot of the fleet's lock.
 func TestWindowDrift(t *testing.T) {
 	unlocked := func(run func() error) error { return run() }

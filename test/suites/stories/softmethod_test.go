@@ -188,7 +188,7 @@ func TestSoftMethodKilled(t *testing.T) {
 	}
 }
 
-// TestPreparedByAKilledWay (D248): what a killed way into the new system has prepared past the boot loader, a root of a
+// TestPreparedByAKilledWay: what a killed way into the new system has prepared past the boot loader, a root of a
 // soft reboot or a loaded kernel, does not outlive the next change of the next boot, whatever command makes it and
 // however it reboots. Nor does it change what the next try of the same command does.
 func TestPreparedByAKilledWay(t *testing.T) {
@@ -278,7 +278,7 @@ func TestSoftMethodPlanned(t *testing.T) {
 	}
 }
 
-// TestPlanOfFallback (D195): a plan foresees no way that keeps the kernel if the setting fallback=auto has the new system
+// TestPlanOfFallback: a plan foresees no way that keeps the kernel if the setting fallback=auto has the new system
 // entered only once: neither that of a first boot nor that of a change by hand. Where the setting has no effect, it does.
 func TestPlanOfFallback(t *testing.T) {
 	const excluded = "not by a soft reboot, because the new system is entered only once"

@@ -17,7 +17,7 @@ func encapsulate(h *hostdir.Host, metadata, spec string) {
 // rendered is how the machine-config operator marks its MachineConfigs.
 const rendered = `"annotations":{"machineconfiguration.openshift.io/generated-by-controller-version":"x"}`
 
-// TestSpelling (D4): the machine-config daemon compares kernel arguments literally
+// TestSpelling: the machine-config daemon compares kernel arguments literally
 // on its first start. Without a cluster, another spelling is not worth a reboot.
 func TestSpelling(t *testing.T) {
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func TestSpelling(t *testing.T) {
 	}
 }
 
-// TestSpellingWithTheImage (D4): a deployment that is made anyway has the arguments in
+// TestSpellingWithTheImage: a deployment that is made anyway has the arguments in
 // the requested spelling. A rollback to the other spelling is proven too.
 func TestSpellingWithTheImage(t *testing.T) {
 	h := hostdir.New(t)

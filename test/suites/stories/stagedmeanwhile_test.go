@@ -42,7 +42,7 @@ func blockedOnce(t *testing.T, m *machine.Machine, meanwhile func(request int)) 
 	return ctx, ways
 }
 
-// TestStagedMeanwhile (D180): if another program stages a deployment while a reboot is blocked, the shutdown replaces what
+// TestStagedMeanwhile: if another program stages a deployment while a reboot is blocked, the shutdown replaces what
 // was committed by it. So nothing is started past the boot loader, whose entry would be gone: an ordinary reboot starts
 // what is staged. What is locked stays where it is.
 func TestStagedMeanwhile(t *testing.T) {
@@ -93,7 +93,7 @@ func TestStagedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestTryEntriesMeanwhile (D180): the boot entry of a system on trial is read when the machine is left, not when that was
+// TestTryEntriesMeanwhile: the boot entry of a system on trial is read when the machine is left, not when that was
 // first tried: meanwhile another program may have written all entries under other names.
 func TestTryEntriesMeanwhile(t *testing.T) {
 	for _, kexec := range []bool{true, false} {
@@ -140,7 +140,7 @@ func (h *tried) deployMore() {
 	must(h.t, err)
 }
 
-// TestTryStagedMeanwhile (D180): a system on trial is not entered while something is staged that the shutdown would make
+// TestTryStagedMeanwhile: a system on trial is not entered while something is staged that the shutdown would make
 // the default. It is entered when that is gone; until then the error says what to do.
 func TestTryStagedMeanwhile(t *testing.T) {
 	for _, kexec := range []bool{true, false} {
@@ -187,7 +187,7 @@ func TestTryStagedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestGoBackStagedMeanwhile (D180): if another program stages a deployment while the reboot that leads back from a failed
+// TestGoBackStagedMeanwhile: if another program stages a deployment while the reboot that leads back from a failed
 // trial is blocked, the old system is the next boot all the same.
 func TestGoBackStagedMeanwhile(t *testing.T) {
 	h := newTried(t)

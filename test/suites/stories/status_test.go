@@ -17,7 +17,7 @@ import (
 	"machine-pivot/test/worlds/rpmostree"
 )
 
-// TestStatusBeforeAnything (D28): an initramfs that steps aside before it has loaded
+// TestStatusBeforeAnything: an initramfs that steps aside before it has loaded
 // the journal still leaves a status.
 func TestStatusBeforeAnything(t *testing.T) {
 	h := newHost(t)
@@ -92,7 +92,7 @@ func rpmOstree(t *testing.T, h *hostdir.Host, args ...string) {
 	}
 }
 
-// TestCommittedTakenAway (D27): the committed deployment is removed before the reboot.
+// TestCommittedTakenAway: the committed deployment is removed before the reboot.
 func TestCommittedTakenAway(t *testing.T) {
 	h := committed(t)
 	rpmOstree(t, h, "cleanup", "-p")
@@ -126,7 +126,7 @@ func TestChangedAfterTheBoot(t *testing.T) {
 	expectUndone(t, h, "this boot came up without what was committed: file /etc/ours/file: differs; file "+mcfile.RecordPath+": missing")
 }
 
-// TestStagedOnTop (D27): what rpm-ostree stages on top of a pivot by hand gets the
+// TestStagedOnTop: what rpm-ostree stages on top of a pivot by hand gets the
 // running /etc. The status says so before the reboot, and names what is missing after it.
 func TestStagedOnTop(t *testing.T) {
 	h := committed(t)
@@ -156,7 +156,7 @@ func TestStagedOnTop(t *testing.T) {
 	}
 }
 
-// TestStagedOnTopOfAFirstBoot (D27): the same between a first boot's commit and its
+// TestStagedOnTopOfAFirstBoot: the same between a first boot's commit and its
 // reboot, which an inhibitor can delay. The next boot's proof names what is
 // missing, and the next attempt repairs it.
 func TestStagedOnTopOfAFirstBoot(t *testing.T) {
@@ -187,7 +187,7 @@ func TestStagedOnTopOfAFirstBoot(t *testing.T) {
 	}
 }
 
-// TestStagedOnTopInTheSameBoot (D27): a first boot that is started again before its reboot
+// TestStagedOnTopInTheSameBoot: a first boot that is started again before its reboot
 // does not reboot into what was staged in between.
 func TestStagedOnTopInTheSameBoot(t *testing.T) {
 	h := newHost(t)

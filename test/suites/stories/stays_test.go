@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestUnsupportedStays (D86): what pivot does not support blocks no MachineConfig that has it as
+// TestUnsupportedStays: what pivot does not support blocks no MachineConfig that has it as
 // the machine has it: on the machine of another program, from pivot's own record, and in a repair.
 func TestUnsupportedStays(t *testing.T) {
 	h := projecting(t)

@@ -33,7 +33,7 @@ func expectHeld(t *testing.T, h *hostdir.Host, reboots int) {
 	expectUndone(t, h, "image: booted")
 }
 
-// TestTakenBack (D26): a machine that boots the old system after its first boot, by the boot
+// TestTakenBack: a machine that boots the old system after its first boot, by the boot
 // menu or because another tool made it the default again, stays there until it is told to go
 // forward.
 func TestTakenBack(t *testing.T) {

@@ -293,7 +293,7 @@ func (full) Mkdir(path string, mode fs.FileMode) (err error) { return syscall.EN
 // fill has a machine's journal on a disk without space.
 func fill(m *machine.Machine) { m.Progress.Journal.Disk = full{m.Progress.Journal.Disk} }
 
-// TestTryEnds (D245): a trial ends when its time is over, whatever fails meanwhile. It needs neither the journal nor that
+// TestTryEnds: a trial ends when its time is over, whatever fails meanwhile. It needs neither the journal nor that
 // the old system could be made the default when the new one came up.
 func TestTryEnds(t *testing.T) {
 	staged := func(h *tried, _ *machine.Machine) { h.stage() }
@@ -338,7 +338,7 @@ func TestTryEnds(t *testing.T) {
 	}
 }
 
-// TestTryMakesTheOldOneFirst (D245): what kept the system on trial from making the old one the default goes away during
+// TestTryMakesTheOldOneFirst: what kept the system on trial from making the old one the default goes away during
 // the trial: then the old one is the default for the rest of it.
 func TestTryMakesTheOldOneFirst(t *testing.T) {
 	h := newTried(t)
@@ -483,7 +483,7 @@ const thirdSystem = `cd sysroot; link=$(grep -o 'ostree=[^ ]*' boot/loader/entri
 cp -a $old $new; cp -a $old.origin $new.origin; ln -s ../../../deploy/os/deploy/$(basename $new) .${link%/*}/9
 sed "s,ostree=$link,ostree=${link%/*}/9,; s,^version .*,version 0," boot/loader/entries/ostree-1-os.conf > boot/loader/entries/ostree-0-os.conf`
 
-// TestTryThirdSystem (D249): if a third deployment is booted while the system on trial is the default, however it is to be
+// TestTryThirdSystem: if a third deployment is booted while the system on trial is the default, however it is to be
 // confirmed, the trial has failed, and the old system is the default from then on, or else the one that runs.
 func TestTryThirdSystem(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -545,7 +545,7 @@ func TestTryOtherDefault(t *testing.T) {
 	}
 }
 
-// TestTryStillTold (D252): what the boot loader was told ends with the trial, also if the machine was started past it.
+// TestTryStillTold: what the boot loader was told ends with the trial, also if the machine was started past it.
 func TestTryStillTold(t *testing.T) {
 	for name, end := range map[string]func(*tried) error{"closed": (*tried).conduct, "replaced": day2Rebase} {
 		t.Run(name, func(t *testing.T) {
@@ -566,7 +566,7 @@ func TestTryStillTold(t *testing.T) {
 	}
 }
 
-// TestTryDefaultUndone (D250): where the boot loader starts no entry once, a try that is stopped or fails after the new
+// TestTryDefaultUndone: where the boot loader starts no entry once, a try that is stopped or fails after the new
 // system was made the default leaves the old one the default.
 func TestTryDefaultUndone(t *testing.T) {
 	for name, spoil := range map[string]func(h *tried, m *machine.Machine, stop func()){
@@ -641,7 +641,7 @@ func TestTryRebootRefused(t *testing.T) {
 	}
 }
 
-// TestTryCutAfterOldIsDefault (D196): the power fails right after the old system was made the default again, before the
+// TestTryCutAfterOldIsDefault: the power fails right after the old system was made the default again, before the
 // journal was written once more. The trial has failed, and its deployment is removed.
 func TestTryCutAfterOldIsDefault(t *testing.T) {
 	h := newTried(t)

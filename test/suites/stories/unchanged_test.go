@@ -33,7 +33,7 @@ func text(t *testing.T, r pivot.JournalContent) string {
 	return string(data)
 }
 
-// TestRollbackThatIsImpossible (D73): a machine that is done stays done, for its journal, its status
+// TestRollbackThatIsImpossible: a machine that is done stays done, for its journal, its status
 // and its verification, if no tool of it can roll back. Its previous system is not touched either.
 func TestRollbackThatIsImpossible(t *testing.T) {
 	h := arrived(t)
@@ -60,7 +60,7 @@ func TestRollbackThatIsImpossible(t *testing.T) {
 	expectStatus(t, h)
 }
 
-// TestFailureChangesNothing (D74): whichever call of another program fails, before or after it has
+// TestFailureChangesNothing: whichever call of another program fails, before or after it has
 // taken effect: as long as the next boot is the one from before, the machine is as done as it was.
 // The same command succeeds afterwards, and leaves nothing of the failed one.
 func TestFailureChangesNothing(t *testing.T) {
@@ -136,7 +136,7 @@ func TestFailureChangesNothing(t *testing.T) {
 	}
 }
 
-// TestFailedCommandAfterAnother (D74): a command that fails leaves a commit that waits for its
+// TestFailedCommandAfterAnother: a command that fails leaves a commit that waits for its
 // reboot, and a first boot that was reopened for nothing is closed again.
 func TestFailedCommandAfterAnother(t *testing.T) {
 	h := arrived(t)

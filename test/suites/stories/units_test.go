@@ -201,7 +201,7 @@ func TestUnitOfAnExtension(t *testing.T) {
 	}
 
 	// A plan for another image, which is in the repository, does not know what the package will
-	// bring. It warns of a unit that neither system has (D99).
+	// bring. It warns of a unit that neither system has.
 	next := h.Push(h.NativeImage())
 	r := day2.Rebase{Machine: newMachine(t, h), Image: next, ExtensionsImage: image}
 	must(t, r.UseEngine("auto"))

@@ -26,7 +26,7 @@ func expectClosedByFile(t *testing.T, h *hostdir.Host, notes string) {
 	}
 }
 
-// TestFirstBootProvenWithoutTheJournal (D300): a machine that is what its first boot asks for is proven, and its first
+// TestFirstBootProvenWithoutTheJournal: a machine that is what its first boot asks for is proven, and its first
 // boot closed, also if the disk with the journal is full. The closed file in its /etc is the record: the machine stays
 // in its old system if somebody boots that, and does not if a commit only did not hold.
 func TestFirstBootProvenWithoutTheJournal(t *testing.T) {
@@ -47,7 +47,7 @@ func TestFirstBootProvenWithoutTheJournal(t *testing.T) {
 	expectAgain(t, h)
 }
 
-// TestHeldWithoutTheJournal (D300): a machine that was rolled back stays as it is, and its first boot is closed there,
+// TestHeldWithoutTheJournal: a machine that was rolled back stays as it is, and its first boot is closed there,
 // also if the disk with the journal is full.
 func TestHeldWithoutTheJournal(t *testing.T) {
 	h := arrived(t)
@@ -60,7 +60,7 @@ func TestHeldWithoutTheJournal(t *testing.T) {
 	}
 }
 
-// TestFallbackProvenWithoutTheJournal (D300): a system that was started once is kept, too: what was proven is not left
+// TestFallbackProvenWithoutTheJournal: a system that was started once is kept, too: what was proven is not left
 // for the old one at the next boot, and the journal says so as soon as it can.
 func TestFallbackProvenWithoutTheJournal(t *testing.T) {
 	proveOnFullDisk := func(t *testing.T, h *tried) {
@@ -101,7 +101,7 @@ func TestFallbackProvenWithoutTheJournal(t *testing.T) {
 	}
 }
 
-// TestFallbackNotProvenByAnotherFile (D300): a closed file that was there before the system was to be proven is no
+// TestFallbackNotProvenByAnotherFile: a closed file that was there before the system was to be proven is no
 // record of that.
 func TestFallbackNotProvenByAnotherFile(t *testing.T) {
 	h := newGuarded(t)
@@ -112,7 +112,7 @@ func TestFallbackNotProvenByAnotherFile(t *testing.T) {
 	h.expect("A B", pivot.PhaseCommitted, true)
 }
 
-// TestGiveUpWithoutTheJournal (D300): a first boot that gives up says why also if the disk with the journal is full.
+// TestGiveUpWithoutTheJournal: a first boot that gives up says why also if the disk with the journal is full.
 func TestGiveUpWithoutTheJournal(t *testing.T) {
 	h := newHost(t)
 	for range pivot.MaxAttempts {

@@ -109,7 +109,7 @@ func obstructed(t *testing.T, by obstruction) *changer {
 	return m
 }
 
-// TestUsersObstruct (D65, D66, D266, D270): a user who owns a directory of entries puts something in the way.
+// TestUsersObstruct: a user who owns a directory of entries puts something in the way.
 // The machine can be watched; the change is made all the same, in the running system and by a commit; nothing is followed,
 // and nothing of the user's is lost.
 func TestUsersObstruct(t *testing.T) {
@@ -149,7 +149,7 @@ func TestUsersObstruct(t *testing.T) {
 	}
 }
 
-// TestUsersObstructGoesBack (D265, D266): what a user has put in the way stops no change that fails from being
+// TestUsersObstructGoesBack: what a user has put in the way stops no change that fails from being
 // taken back, and no repair. What cannot be put back is moved aside, and named, and no empty file is in its place.
 func TestUsersObstructGoesBack(t *testing.T) {
 	for _, c := range obstructions() {
@@ -311,7 +311,7 @@ func namesIn(fd int, dir string) []string {
 	return all
 }
 
-// TestUsersAttack (D65, D66, D67): while a user plays with the directories of entries, root makes
+// TestUsersAttack: while a user plays with the directories of entries, root makes
 // one change after the other: in the running system, by a commit, by a repair. No change hangs,
 // none fails, and nothing is written where the user may not write. PIVOT_SWEEP=long makes
 // 1,000 rounds of each.
@@ -376,7 +376,7 @@ func TestUsersAttack(t *testing.T) {
 	}
 }
 
-// TestUsersEditsHoldNothing (D67): what a user edits in own files is drift, which holds no slot.
+// TestUsersEditsHoldNothing: what a user edits in own files is drift, which holds no slot.
 func TestUsersEditsHoldNothing(t *testing.T) {
 	m := newMember(t)
 	m.Write(projectUnit, nil)
@@ -404,7 +404,7 @@ func TestUsersEditsHoldNothing(t *testing.T) {
 	}
 }
 
-// TestUsersEditsAtFirstBoot (D67): a first boot whose new system has come up is over, whatever users
+// TestUsersEditsAtFirstBoot: a first boot whose new system has come up is over, whatever users
 // have done with their files meanwhile; what root owns still counts.
 func TestUsersEditsAtFirstBoot(t *testing.T) {
 	for name, c := range map[string]struct {

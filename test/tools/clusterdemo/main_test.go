@@ -8,7 +8,7 @@ import (
 	"machine-pivot/test/worlds/lab"
 )
 
-// TestClusterDemo (D131) is what "make cluster-demo" shows. It is part of "make nightly".
+// TestClusterDemo is what "make cluster-demo" shows. It is part of "make nightly".
 func TestClusterDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots machines")

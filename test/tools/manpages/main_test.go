@@ -10,7 +10,7 @@ import (
 	"machine-pivot/test/tools/need"
 )
 
-// TestWrite (D95): each page is there, with the version in its footer, and nothing that was there before.
+// TestWrite: each page is there, with the version in its footer, and nothing that was there before.
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/test/tools/manual"
 )
 
-// TestPages (P61, D95): mandoc finds nothing wrong with the pages, nor with those of single commands.
+// TestPages (P61): mandoc finds nothing wrong with the pages, nor with those of single commands.
 func TestPages(t *testing.T) {
 	pages, err := filepath.Glob("../../../man/*.[1-8]")
 	if err != nil || len(pages) < 5 {
@@ -40,7 +40,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestPagesOfCommands (D95): each command's page has all that a page should have, and refers to the whole.
+// TestPagesOfCommands: each command's page has all that a page should have, and refers to the whole.
 func TestPagesOfCommands(t *testing.T) {
 	root := &cobra.Command{Use: "x"}
 	parent := &cobra.Command{Use: "of-many"}

@@ -53,7 +53,7 @@ func files(t *testing.T, mode os.FileMode) string {
 	return tree
 }
 
-// TestWrite (D97): the same files give the same image, whatever the umask was, and skopeo accepts it.
+// TestWrite: the same files give the same image, whatever the umask was, and skopeo accepts it.
 func TestWrite(t *testing.T) {
 	one, two := made(t, files(t, 0o055)), made(t, files(t, 0))
 	for _, dir := range []string{one, two} {
@@ -94,7 +94,7 @@ func TestWrongUses(t *testing.T) {
 	}
 }
 
-// TestPrograms (D97): the programs run in what the image has, and nothing else.
+// TestPrograms: the programs run in what the image has, and nothing else.
 func TestPrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// RefusesFiles (D288) runs a program with a file in place of each argument PIPE that it must not read: a
+// RefusesFiles runs a program with a file in place of each argument PIPE that it must not read: a
 // device without an end, a directory, and a file that is larger than any that it reads. It requires the
 // exit status 65, and that the program says why.
 func RefusesFiles(t *testing.T, argv ...string) {

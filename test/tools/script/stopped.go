@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StopsReading (D286) runs a program that waits for its input, once for each signal that ends a run, and
+// StopsReading runs a program that waits for its input, once for each signal that ends a run, and
 // requires that it ends with the exit status of the signal. An argument PIPE stands for a pipe that the
 // test holds open; without one, the program reads its standard input.
 func StopsReading(t *testing.T, argv ...string) {

@@ -21,14 +21,14 @@ func rolledBack(t *testing.T, variants ...crash.Variant) *sweep {
 	return s
 }
 
-// TestSweepOfRollback (P26, D121) crashes a machine on which one MachineConfig replaces another and is
+// TestSweepOfRollback (P26) crashes a machine on which one MachineConfig replaces another and is
 // rolled back: each system that can boot has exactly one of the two, and the one that runs is
 // judged by the MachineConfig that it records.
 func TestSweepOfRollback(t *testing.T) {
 	rolledBack(t).sampled("on which a MachineConfig is applied and rolled back", 11)
 }
 
-// TestSweepOfRollbackNotices (D121): the sweep finds a program that changes the next boot before its
+// TestSweepOfRollbackNotices: the sweep finds a program that changes the next boot before its
 // journal, and one that judges the machine by the newest MachineConfig after a rollback.
 func TestSweepOfRollbackNotices(t *testing.T) {
 	for name, broken := range map[string]struct {

@@ -42,7 +42,7 @@ const shownFailures = 5
 // singleStep is the step of the sample of single crashes in a short run.
 const singleStep = 211
 
-// TestSweep (P1, P3, P25, P28, P56, D9, D26) crashes a whole first boot, and a whole change of the
+// TestSweep (P1, P3, P25, P28, P56) crashes a whole first boot, and a whole change of the
 // running system, before, during and after each effect, with each kind of loss, once and twice.
 func TestSweep(t *testing.T) {
 	for _, machine := range []struct {
@@ -78,7 +78,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepOfVar (P57, D58) crashes a machine that boots deployments forward and back, each of which
+// TestSweepOfVar (P57) crashes a machine that boots deployments forward and back, each of which
 // projects entries of its own into the shared /var.
 func TestSweepOfVar(t *testing.T) {
 	need.Root(t)

@@ -7,7 +7,7 @@ import (
 	"machine-pivot/test/worlds/crash"
 )
 
-// TestTrialCutBeforeOldIsDefault (P59, D191): the machine crashes after the commit of a system on trial
+// TestTrialCutBeforeOldIsDefault (P59): the machine crashes after the commit of a system on trial
 // and before the old one is the default again. The new system then boots as the default, and is
 // still on trial: its first effect is to make the old one the default, and its checks decide the
 // outcome.

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/test/tools/need"
 )
 
-// TestRush (D40): machines that boot at the same time, from a registry that refuses most of them at first
+// TestRush: machines that boot at the same time, from a registry that refuses most of them at first
 // and fails once, all get the image, in little more time than it takes to send it to them. None gives up,
 // little is sent twice, and no second has many times the requests of the others.
 func TestRush(t *testing.T) {
