@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -16,6 +14,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/secureboot"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
@@ -34,7 +33,6 @@ const (
 	securityPath     = "/sys/kernel/security"
 	lockdownPath     = securityPath + "/lockdown"
 	efiPath          = "/sys/firmware/efi"
-	secureBootPath   = efiPath + "/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 )
 
 // ignitionStamp is the path of the stamp without which kargs.IgnitionVariable is empty.
@@ -150,7 +148,7 @@ func (h *Host) mayKexec() error {
 	if err != nil {
 		return err
 	}
-	secure, err := h.secureBoot()
+	secure, err := secureboot.Firmware(h.Path(efiPath)).Enabled()
 	if err != nil || !locked && !secure {
 		return err
 	}
@@ -173,23 +171,6 @@ func (h *Host) locked() (bool, error) {
 		err = fmt.Errorf("lockdown is not known: nothing is mounted on %s", securityPath)
 	}
 	return false, err
-}
-
-// secureBoot reports whether Secure Boot is enabled.
-func (h *Host) secureBoot() (bool, error) {
-	text, err := os.ReadFile(h.Path(secureBootPath))
-	if errors.Is(err, fs.ErrNotExist) {
-		efi, err := h.Has(efiPath)
-		if variables := filepath.Dir(secureBootPath); efi && h.empty(variables) {
-			err = fmt.Errorf("whether Secure Boot is on is not known: there is nothing in %s", variables)
-		}
-		return false, err // no EFI, or without Secure Boot
-	}
-	if err != nil {
-		return false, fmt.Errorf("cannot observe the host: %w", err)
-	}
-	const attributes = 4 // size of the attributes before the variable's value
-	return len(text) > attributes && text[attributes] == 1, nil
 }
 
 // empty reports whether a directory has no entries or cannot be read.

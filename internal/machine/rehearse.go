@@ -44,5 +44,6 @@ func (m *Machine) judge(ctx context.Context, plan pivot.Plan) (found []verdict.F
 		devices[i].Modules = strings.Fields(string(names))
 	}
 	stage := rehearse.Stage{Self: m.Self, Repo: m.Host.Sysroot().RepoPath()}
-	return stage.Judge(ctx, next, running, plan.Kargs.Final, devices)
+	found, err = stage.Judge(ctx, next, running, plan.Kargs.Final, devices)
+	return append(found, m.judgeKernel(plan, next, running)...), err
 }

@@ -18,10 +18,12 @@ const (
 	Processor Name = "processor" // the new system needs another processor
 	Programs  Name = "programs"  // its programs do not start
 	Drivers   Name = "drivers"   // its kernel has no driver for a device that / stands on
+	// SecureBoot: whoever judges kernels with Secure Boot would not start its kernel.
+	SecureBoot Name = "secure-boot"
 )
 
 // Names returns the names that can be accepted.
-func Names() []Name { return []Name{Processor, Programs, Drivers} }
+func Names() []Name { return []Name{Processor, Programs, Drivers, SecureBoot} }
 
 // Weight is what a finding means for the image.
 type Weight string
