@@ -6,15 +6,15 @@
 # sweep    all crashes: all pairs, each system call, 2,900 power cuts; takes hours
 # check    gofmt, go vet, staticcheck
 # fuzz     each fuzz target for FUZZTIME
-# mutants  small changes in the code, each of which a test should notice; docs/testing.md. MUTANTS="-n 25 -seed 7 ./kargs" for others
-# test-host  first boots on a real system: IMAGE is its disk or a directory with its files, OSIMAGE the image to pivot to; docs/testing.md
-# demo     complete first boots and changes of machines in boxes, shown as they happen, as root; docs/testing.md
+# mutants  small changes in the code, each of which a test should notice; docs/dev/testing.md. MUTANTS="-n 25 -seed 7 ./kargs" for others
+# test-host  first boots on a real system: IMAGE is its disk or a directory with its files, OSIMAGE the image to pivot to; docs/dev/testing.md
+# demo     complete first boots and changes of machines in boxes, shown as they happen, as root; docs/dev/testing.md
 # demo-vm  a complete first boot in QEMU, shown as it happens
 # demo-enter  a first boot in QEMU without a reboot, shown as it happens
 # cluster-demo  a control plane and two machines in QEMU as its nodes: rollouts and their way back, shown as they happen
-# bench    the import compared with podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for a smaller image
+# bench    the import compared with podman and skopeo, as root; docs/dev/benchmark.md. BENCH="-size 150MB -files 4000" for a smaller image
 # bench-check  the same for a smaller image, as root; fails if processor time or memory relative to the others is more than recorded
-# bench-boot   whole first boots in QEMU, by pivot and as the machine-config-daemon does them, as root; docs/benchmark.md. BENCH="-rounds 1 -tool 20MB" for fewer and smaller ones
+# bench-boot   whole first boots in QEMU, by pivot and as the machine-config-daemon does them, as root; docs/dev/benchmark.md. BENCH="-rounds 1 -tool 20MB" for fewer and smaller ones
 # controlplane  the Kubernetes control plane of the tests, built once into the cache; "make test" does it
 # reference  record again what ostree-ext makes from the tests' derived images; test/worlds/oscontainer/reference/derived.sh
 # install  the result of "make build", with units, dracut module, SELinux module, manual pages, catalog and completions, below $(DESTDIR)
@@ -75,7 +75,7 @@ manpages:
 FIRST = ./test/suites/e2e ./test/worlds/crash ./internal/osimage
 
 # Prints each package and each test of five seconds or more as it ends, each failed test with its output, and the counts.
-# The result is that of go test. $(BIN)/tests.json has the durations; docs/testing.md.
+# The result is that of go test. $(BIN)/tests.json has the durations; docs/dev/testing.md.
 # GOGC saves the compiler and the linker an eighth of their processor time; NEUTRAL takes it from the tests, with what
 # else the host has set.
 NEUTRAL = -exec $(CURDIR)/test/tools/neutral.sh

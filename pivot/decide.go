@@ -46,7 +46,7 @@ type Facts struct {
 	Slot            SlotNeed   // of the reboot
 }
 
-// Decide implements the state machine as one pure function. docs/states.md has the full table.
+// Decide implements the state machine as one pure function. docs/dev/states.md has the full table.
 //
 //	on trial                                  change nothing
 //	at the target                             close, whatever the journal says

@@ -75,7 +75,7 @@ func (s *situation) String() string {
 	return fmt.Sprintf("%s/%d/%+v", s.journal.Phase, s.journal.Attempt, s.facts)
 }
 
-// TestDecideTable compares Decide with the table in docs/states.md, for all inputs.
+// TestDecideTable compares Decide with the table in docs/dev/states.md, for all inputs.
 func TestDecideTable(t *testing.T) {
 	rows := documentedRows(t)
 	used := map[int]bool{}
@@ -114,11 +114,11 @@ func documentedRows(t *testing.T) (rows []row) {
 	return rows
 }
 
-// statesTable returns the rows, without the header, of the table in docs/states.md that has the
+// statesTable returns the rows, without the header, of the table in docs/dev/states.md that has the
 // given number of columns.
 func statesTable(t *testing.T, columns int) (rows [][]string) {
 	t.Helper()
-	data, err := os.ReadFile("../docs/states.md")
+	data, err := os.ReadFile("../docs/dev/states.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func statesTable(t *testing.T, columns int) (rows [][]string) {
 		}
 	}
 	if len(rows) == 0 {
-		t.Fatalf("docs/states.md has no table with %d columns", columns)
+		t.Fatalf("docs/dev/states.md has no table with %d columns", columns)
 	}
 	return rows
 }

@@ -7,7 +7,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// TestJudgeSlot (P79) compares JudgeSlot with the table in docs/states.md, for all inputs.
+// TestJudgeSlot (P79) compares JudgeSlot with the table in docs/dev/states.md, for all inputs.
 func TestJudgeSlot(t *testing.T) {
 	// Columns: trial, phase, that boot, pending, used, use.
 	rows, fitting := statesTable(t, 6), map[int]bool{}

@@ -10,7 +10,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// TestJudgeTrial (P59) compares JudgeTrial with the table in docs/states.md, for all inputs.
+// TestJudgeTrial (P59) compares JudgeTrial with the table in docs/dev/states.md, for all inputs.
 func TestJudgeTrial(t *testing.T) {
 	// Columns: what runs, by, phase, same boot, confirmed, entered, state, why.
 	rows, used := statesTable(t, 8), map[int]bool{}

@@ -16,7 +16,7 @@ import (
 // The new system's initramfs may be newer than the ostree that makes its deployment. If it
 // demands something that this ostree does not make, the system never starts. So its demands are
 // checked before anything is staged (Accept), and the result is checked before the commit
-// (checkDemands). docs/import.md lists the possible demands.
+// (checkDemands). docs/dev/import.md lists the possible demands.
 
 // CheckPrepareRoot implements pivot.Engine. It returns an error if this host cannot make what a system with
 // the prepare-root configuration p needs to boot.

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestCasesAreDocumented compares docs/derived-cases.md with the tables of cases: each row
+// TestCasesAreDocumented compares docs/dev/derived-cases.md with the tables of cases: each row
 // names existing tests and cases, each case has a row, and the column about the reference
 // implementation agrees with the tests.
 func TestCasesAreDocumented(t *testing.T) {
@@ -93,7 +93,7 @@ type caseRow struct {
 // caseRows reads the rows. The last cell is a list, separated by " — ", of tests with their
 // cases ("`TEST`: CASE; CASE") or of tests alone.
 func caseRows(t *testing.T) (rows []caseRow) {
-	data, err := os.ReadFile("../../docs/derived-cases.md")
+	data, err := os.ReadFile("../../docs/dev/derived-cases.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 //   - The first layer has the encapsulated commit, and each other base layer a list of its objects. Both
 //     are made of nothing but the blob, by whichever program, and each of their objects is verified.
 //   - A derived layer has the commit of layerCommit. Those of other programs and of earlier releases,
-//     which have no rulesKey, were made by other rules (docs/import.md).
+//     which have no rulesKey, were made by other rules (docs/dev/import.md).
 
 // rulesKey is the metadata key of a derived layer's commit that has the rules by which it was made: rules,
 // or, if the tree lacks what is not seen on one base, rules and the commit of that base. Releases of

@@ -33,7 +33,7 @@ const madeNothing = "error "
 
 // asTheReference compares the result for an image with that of the reference. changes is the
 // difference to the base, or madeNothing. If the results differ, differs must be the first cell
-// of the row in docs/import.md that explains the difference.
+// of the row in docs/dev/import.md that explains the difference.
 func (h *host) asTheReference(name string, img v1.Image, changes, differs string) {
 	h.t.Helper()
 	data, err := os.ReadFile(recordedFile(name))
@@ -54,7 +54,7 @@ func (h *host) asTheReference(name string, img v1.Image, changes, differs string
 	case differs != "" && same:
 		h.t.Errorf("it is what the reference made, but said to differ: %q", differs)
 	case differs != "" && !slices.Contains(deviations(h.t), differs):
-		h.t.Errorf("docs/import.md has no row %q", differs)
+		h.t.Errorf("docs/dev/import.md has no row %q", differs)
 	}
 }
 
@@ -71,11 +71,11 @@ func rootfs(t *testing.T, img v1.Image) string {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, config.RootFS.DiffIDs)))
 }
 
-// deviations returns the first cells of the table in docs/import.md about differences to the
+// deviations returns the first cells of the table in docs/dev/import.md about differences to the
 // reference.
 func deviations(t *testing.T) (rows []string) {
 	t.Helper()
-	data, err := os.ReadFile("../../docs/import.md")
+	data, err := os.ReadFile("../../docs/dev/import.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func deviations(t *testing.T) (rows []string) {
 	for line := range strings.SplitSeq(table, "\n") {
 		cells := strings.Split(line, "|")
 		if len(cells) != 5 {
-			t.Fatalf("docs/import.md: a row of %d cells: %s", len(cells)-2, line)
+			t.Fatalf("docs/dev/import.md: a row of %d cells: %s", len(cells)-2, line)
 		}
 		rows = append(rows, strings.TrimSpace(cells[1]))
 	}

@@ -4,7 +4,7 @@
 // /proc/cmdline, then the change of root.
 //
 // The kernel is this host's. So a box does not test a kernel, an initramfs, a boot loader, kexec, or SELinux of the
-// guest: docs/testing.md.
+// guest: docs/dev/testing.md.
 package box
 
 import (

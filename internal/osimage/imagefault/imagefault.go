@@ -17,9 +17,9 @@ func Damaged(format string, args ...any) *fault.Error {
 }
 
 // TooLarge returns an error for an image that may be whole, but is beyond a limit of the import
-// (docs/import.md). The format is that of fmt.Errorf.
+// (docs/dev/import.md). The format is that of fmt.Errorf.
 func TooLarge(format string, args ...any) *fault.Error {
-	e := fault.New(fault.BadInput, format, args...).WithHint("build the image with less in it; the limits are in pivot's docs/import.md")
+	e := fault.New(fault.BadInput, format, args...).WithHint("build the image with less in it; the limits are in pivot's docs/dev/import.md")
 	e.Err = Final(e.Err)
 	return e
 }

@@ -6,7 +6,7 @@
 // attributes and checksums only. The rules are those of ostree-ext
 // (crates/ostree-ext/src/container/store.rs) and of libostree's checkout
 // (ostree-repo-checkout.c), except where those lose or damage files of an image;
-// docs/import.md lists the differences.
+// docs/dev/import.md lists the differences.
 //
 // Limits. A path has at most 4,095 bytes and a name 255. Memory grows with the number of
 // names, not with the size of the files; the caller bounds it by Layer.Memory.

@@ -41,7 +41,7 @@ type realNode struct {
 	shell   guest.Shell
 }
 
-// realMemory is the memory of a node, in MiB: see docs/testing.md.
+// realMemory is the memory of a node, in MiB: see docs/dev/testing.md.
 const realMemory = 1536
 
 // newRealWorld starts a cluster and makes its machines, which are off.

@@ -45,7 +45,7 @@ func TestSigned(t *testing.T) {
 }
 
 // TestSignedBoot boots what TestSigned does not: a system whose initramfs verifies its signature. It needs an
-// ostree-prepare-root for Debian testing that was built with Ed25519, named by PIVOT_PREPARE_ROOT (docs/testing.md). It is
+// ostree-prepare-root for Debian testing that was built with Ed25519, named by PIVOT_PREPARE_ROOT (docs/dev/testing.md). It is
 // part of "make nightly", and skipped without that.
 func TestSignedBoot(t *testing.T) {
 	file := os.Getenv("PIVOT_PREPARE_ROOT")

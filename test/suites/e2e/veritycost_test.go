@@ -28,7 +28,7 @@ for round in 1 2 3; do
 done
 `
 
-// BenchmarkVerity measures what fs-verity costs an import, in a guest whose kernel has it, on ext4: docs/benchmark.md.
+// BenchmarkVerity measures what fs-verity costs an import, in a guest whose kernel has it, on ext4: docs/dev/benchmark.md.
 // Everything is emulated where there is no KVM, so only the relation of the two counts.
 func BenchmarkVerity(b *testing.B) {
 	l, err := lab.NewOf(b.Context(), "../../..", vm.GuestSpec{Suite: vm.Forky}, os.Stderr)

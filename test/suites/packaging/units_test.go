@@ -79,7 +79,7 @@ func TestUnitsAreListedOnce(t *testing.T) {
 // texts returns the documents and the files of the packages.
 func texts(t *testing.T) (paths []string) {
 	t.Helper()
-	for _, pattern := range []string{"Makefile", "README.md", "docs/*.md", "docs/recipes/*.md", "packaging/*", "packaging/debian/*"} {
+	for _, pattern := range []string{"Makefile", "README.md", "docs/*.md", "docs/dev/*.md", "docs/recipes/*.md", "packaging/*", "packaging/debian/*"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

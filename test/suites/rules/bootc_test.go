@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// TestBesideBootc: each row about bootc in docs/testing.md is held by tests that exist, and which "make test" or "make
+// TestBesideBootc: each row about bootc in docs/dev/testing.md is held by tests that exist, and which "make test" or "make
 // nightly" runs, as the row says.
 func TestBesideBootc(t *testing.T) {
-	_, text, _ := strings.Cut(readText(t, "docs/testing.md"), "\n## Beside bootc\n")
+	_, text, _ := strings.Cut(readText(t, "docs/dev/testing.md"), "\n## Beside bootc\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	nightly := regexp.MustCompile(`(?m)^NIGHTLY = \^\(([\w|]+)\)\$\$$`).FindStringSubmatch(readText(t, "Makefile"))
 	if nightly == nil {

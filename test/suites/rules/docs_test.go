@@ -47,7 +47,7 @@ func parse(b *docs.Block) error {
 	return nil
 }
 
-// TestDependencies checks that docs/dependencies.md has a line for each module that go.mod requires
+// TestDependencies checks that docs/dev/dependencies.md has a line for each module that go.mod requires
 // directly, and no line for any other module.
 func TestDependencies(t *testing.T) {
 	var mod struct {
@@ -61,12 +61,12 @@ func TestDependencies(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(readText(t, "docs/dependencies.md"), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(readText(t, "docs/dev/dependencies.md"), -1) {
 		named[m[1]] = true
 	}
 	want := func(path string) {
 		if !named[path] {
-			t.Errorf("docs/dependencies.md has no line for %s: say what it is for", path)
+			t.Errorf("docs/dev/dependencies.md has no line for %s: say what it is for", path)
 		}
 		delete(named, path)
 	}
@@ -79,7 +79,7 @@ func TestDependencies(t *testing.T) {
 		want(tool.Path)
 	}
 	for path := range named {
-		t.Errorf("docs/dependencies.md names %s, which go.mod does not require", path)
+		t.Errorf("docs/dev/dependencies.md names %s, which go.mod does not require", path)
 	}
 }
 

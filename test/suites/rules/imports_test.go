@@ -193,10 +193,10 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestPackagesAreDescribed checks that docs/architecture.md has a row for each package of the product.
+// TestPackagesAreDescribed checks that docs/dev/architecture.md has a row for each package of the product.
 func TestPackagesAreDescribed(t *testing.T) {
 	described := map[string]bool{}
-	for line := range strings.Lines(readText(t, "docs/architecture.md")) {
+	for line := range strings.Lines(readText(t, "docs/dev/architecture.md")) {
 		if name, found := strings.CutPrefix(line, "| `"); found {
 			name, _, _ = strings.Cut(name, "`")
 			described[name] = true
@@ -207,7 +207,7 @@ func TestPackagesAreDescribed(t *testing.T) {
 			continue
 		}
 		if !described[p.short()] {
-			t.Errorf("docs/architecture.md does not say what package %s is for", p.short())
+			t.Errorf("docs/dev/architecture.md does not say what package %s is for", p.short())
 		}
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// TestRequirements checks docs/requirements.md in both directions: the comment of a test names each requirement's
+// TestRequirements checks docs/dev/requirements.md in both directions: the comment of a test names each requirement's
 // number, in parentheses, and each number in such a comment has a requirement.
 func TestRequirements(t *testing.T) {
 	promised, named := map[string]bool{}, map[string]bool{}
-	for _, row := range regexp.MustCompile(`(?m)^\| *(P\d+) *\| [^|]+ \|$`).FindAllStringSubmatch(readText(t, "docs/requirements.md"), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| *(P\d+) *\| [^|]+ \|$`).FindAllStringSubmatch(readText(t, "docs/dev/requirements.md"), -1) {
 		if promised[row[1]] {
 			t.Errorf("%s is there twice", row[1])
 		}
@@ -24,7 +24,7 @@ func TestRequirements(t *testing.T) {
 			for number := range strings.SplitSeq(m[1], ", ") {
 				named[number] = true
 				if !promised[number] {
-					t.Errorf("%s names %s, which docs/requirements.md does not explain", path, number)
+					t.Errorf("%s names %s, which docs/dev/requirements.md does not explain", path, number)
 				}
 			}
 		}
@@ -44,7 +44,7 @@ func TestRequirements(t *testing.T) {
 // missing or not ours may have none.
 func checkDesigns(t *testing.T, requirements, tests map[string]bool) {
 	t.Helper()
-	_, text, found := strings.Cut(readText(t, "docs/requirements.md"), "\n## The designs that this project follows\n")
+	_, text, found := strings.Cut(readText(t, "docs/dev/requirements.md"), "\n## The designs that this project follows\n")
 	rows := regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \|([^|]*)\|$`).FindAllStringSubmatch(text, -1)
 	if !found || len(rows) < 50 || len(rows) != strings.Count(text, "\n| ") {
 		t.Fatalf("%d rows of promises, %d lines", len(rows), strings.Count(text, "\n| "))

@@ -1,5 +1,5 @@
 // Command bench compares `pivot image import` with what it replaces: the same image from the same
-// registry on the same machine. "make bench" runs it; docs/benchmark.md describes what is measured
+// registry on the same machine. "make bench" runs it; docs/dev/benchmark.md describes what is measured
 // and how.
 //
 // A run builds a tree from the machine's own files, commits it with the real ostree, builds OS

@@ -2,7 +2,7 @@
 // ostree and Ignition, like the published images of Fedora CoreOS and RHCOS, or a directory with
 // the files of such a system. It makes no assumptions about the contents: Ignition adds pivot, a
 // MachineConfig, and a unit that writes a report of each boot to the second serial port. "make
-// test-host" runs it; docs/testing.md describes how.
+// test-host" runs it; docs/dev/testing.md describes how.
 package main
 
 import (

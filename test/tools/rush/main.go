@@ -1,5 +1,5 @@
 // Command rush simulates many first boots at the same time, from one registry that is limited and fails
-// once, and prints what came of it: docs/benchmark.md.
+// once, and prints what came of it: docs/dev/benchmark.md.
 package main
 
 import (

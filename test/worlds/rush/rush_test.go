@@ -21,7 +21,7 @@ func TestRush(t *testing.T) {
 	check(t, Options{Machines: 30, Scale: 10, PowerOn: 2 * time.Second, Transfer: 30 * time.Second, Transfers: 8, RetryAfter: 2 * time.Second, FailsAfter: 10 * time.Second, FailsFor: 4 * time.Second})
 }
 
-// TestThousandMachines is TestRush as docs/benchmark.md has it.
+// TestThousandMachines is TestRush as docs/dev/benchmark.md has it.
 func TestThousandMachines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("eight minutes")
