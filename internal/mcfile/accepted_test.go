@@ -17,6 +17,9 @@ func TestOperatorAccepts(t *testing.T) {
 		"a file on root":             {`"storage":{"files":[{"filesystem":"root","path":"/etc/a"}]}`, "$.spec.config.storage.files[0].filesystem: unknown member"},
 		"a directory on root":        {`"storage":{"directories":[{"filesystem":"root","path":"/etc/a"}]}`, "directories[0].filesystem: unknown member"},
 		"a link on root":             {`"storage":{"links":[{"path":"/etc/a","target":"b","filesystem":"root"}]}`, "links[0].filesystem: unknown member"},
+		"networkd of version 2":      {`"networkd":{},"storage":{"files":[{"path":"/etc/a"}]}`, "$.spec.config.networkd: unknown member"},
+		"no units of networkd":       {`"networkd":{"units":[]},"storage":{"files":[{"path":"/etc/a"}]}`, "$.spec.config.networkd: unknown member"},
+		"nothing in a file":          {`"storage":{"files":[{"path":"/etc/a","apend":{"x":null}}]}`, "files[0].apend: unknown member"},
 		"on root, after another":     {`"storage":{"files":[{"path":"/etc/b"},{"filesystem":"root","path":"/etc/a"}]}`, "files[1].filesystem: unknown member"},
 	} {
 		for _, host := range []mcfile.Host{{}, {Has: has(t, spec("", ""))}} {
@@ -29,6 +32,7 @@ func TestOperatorAccepts(t *testing.T) {
 	for _, config := range []string{
 		`"storage":{"files":[{"filesystem":"data","path":"/etc/a"}]}`, `"storage":{"files":[{"filesystem":["root"],"path":"/etc/a"}]}`,
 		`"storage":{"disks":[{"device":"/dev/a","filesystem":"root"}]}`, `"systemd":{"units":[{"name":"a.service","filesystem":"root"}]}`,
+		`"networkd":{"units":[{"name":"a.network","contents":"x"}]}`, `"storage":{"files":[{"path":"/etc/a","apend":[{}]}]}`, `"storage":{"files":[{"path":"/etc/a","exec":false}]}`,
 		`"storage":{"files":[{"contents":{"filesystem":"root"},"path":"/etc/a"}]}`,
 	} {
 		if d, report := mcfile.Parse([]byte(spec("", config)), mcfile.Host{}); d != nil {

@@ -63,11 +63,11 @@ func partsOf(asked document.Node) (all []part) {
 		p := members(path...)
 		add(p, p.in(asked))
 	}
-	items := func(key string, is func(document.Node) bool, path ...string) {
+	items := func(path ...string) {
 		list := members(path...)
 		for _, item := range list.in(asked).Items() {
-			if is(item) {
-				add(list.item(key, item.Get(key).Text()), item)
+			if entries.Installs(path[len(path)-1], item) {
+				add(list.item("path", item.Get("path").Text()), item)
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func partsOf(asked document.Node) (all []part) {
 	users := members("config", "passwd", "users")
 	for _, user := range users.in(asked).Items() {
 		one := users.item("name", user.Get("name").Text())
-		if !user.Get("name").Is(coreUser) {
+		if entries.Installs("users", user) {
 			add(one, user)
 			continue
 		}
@@ -94,8 +94,8 @@ func partsOf(asked document.Node) (all []part) {
 			}
 		}
 	}
-	items("path", func(n document.Node) bool { return !n.Get("append").IsEmpty() }, "config", "storage", "files")
-	items("path", func(n document.Node) bool { return n.Get("hard").Boolean() }, "config", "storage", "links")
+	items("config", "storage", "files")
+	items("config", "storage", "links")
 	return append(all, part{place: members("fips"), value: strconv.FormatBool(asked.Get("fips").Boolean()), at: asked.Get("fips").Path})
 }
 

@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/budget"
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/entries"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/machineconfig/ownfiles"
@@ -32,8 +33,9 @@ const maxRendered = 1_572_864
 // is stricter, and its kernel arguments by the policy in rules. n is the node of the config, version is the
 // one that it was written in; rules have a Room.
 func CheckConfig(n document.Node, config ignition.Config, version string, rules Rules) {
-	checkFiles(n, config, version, rules.Room)
+	checkFiles(n, config, rules.Room)
 	checkNames(n, config)
+	checkEntries(n, config, version)
 	for i, entry := range ignition.Arguments(config) {
 		spec.CheckArgument(n.At(inConfig+jsonpath.Element(i)), entry, rules.KernelArguments)
 	}
@@ -42,39 +44,52 @@ func CheckConfig(n document.Node, config ignition.Config, version string, rules 
 // inConfig is where an Ignition config has kernel arguments.
 const inConfig = ".kernelArguments.shouldExist"
 
-// checkNames refuses names that no file can have. Ignition would fail on them during the boot.
+// checkNames refuses names with control characters, which only a mistake can have. Whoever shows them would be misled.
 func checkNames(n document.Node, config ignition.Config) {
-	check := func(name string, slash bool, steps ...any) {
-		if strings.ContainsFunc(name, unicode.IsControl) || !slash && strings.Contains(name, "/") {
+	check := func(name string, steps ...any) {
+		if strings.ContainsFunc(name, unicode.IsControl) {
 			n.At(jsonpath.Of(steps...)).Fail("%s cannot be the name of a file", problem.Quoted(name))
 		}
 	}
 	for i, f := range config.Storage.Files {
-		check(f.Path, true, "storage", "files", i, "path")
+		check(f.Path, "storage", "files", i, "path")
 	}
 	for i, d := range config.Storage.Directories {
-		check(d.Path, true, "storage", "directories", i, "path")
+		check(d.Path, "storage", "directories", i, "path")
 	}
 	for i, l := range config.Storage.Links {
-		check(l.Path, true, "storage", "links", i, "path")
+		check(l.Path, "storage", "links", i, "path")
 	}
 	for i, u := range config.Systemd.Units {
-		check(u.Name, false, "systemd", "units", i, "name")
 		for j, d := range u.Dropins {
-			check(d.Name, false, "systemd", "units", i, "dropins", j, "name")
+			check(d.Name, "systemd", "units", i, "dropins", j, "name")
 		}
 	}
 }
 
-func checkFiles(n document.Node, config ignition.Config, version string, room *ignition.Room) {
+// checkEntries refuses what each machine refuses: see entries.Check. A config that is not in its document in version 3
+// (it was fetched, merged or translated) is read again for it; of one that was translated, places are not known.
+func checkEntries(n document.Node, config ignition.Config, version string) {
+	if !n.IsNull() && !strings.HasPrefix(version, "2.") {
+		entries.Check(n, config, version)
+		return
+	}
+	var found problem.Report
+	if root, ok := document.ParseJSON(ignition.Marshal(config), &found); ok {
+		entries.Check(root, config, version)
+	}
+	for _, p := range found {
+		at := n.Path
+		if !strings.HasPrefix(version, "2.") {
+			at += strings.TrimPrefix(p.Path, "$")
+		}
+		n.Report.Add(p.Within(at, ""))
+	}
+}
+
+func checkFiles(n document.Node, config ignition.Config, room *ignition.Room) {
 	for i, f := range config.Storage.Files {
 		at := jsonpath.Of("storage", "files", i)
-		if f.Mode != nil && (*f.Mode < 0 || *f.Mode > ignition.MaxMode(version)) {
-			n.At(at+".mode").Fail("%#o: beyond 0777 there is nothing that the machine-config daemon takes", *f.Mode)
-		}
-		if f.Path == "/run/machine-config-daemon-force" {
-			n.At(at + ".path").Fail("this file makes the machine-config daemon skip its checks; no configuration may create it")
-		}
 		if len(f.Append) > 0 {
 			n.At(at + ".append").Warn("the machine-config daemon refuses files that are appended to when it updates a machine")
 		}
@@ -131,6 +146,7 @@ func checkMerged(config ignition.Config, line kargs.Line, rules Rules, report *p
 	_, problems := legacy.Parse(ignition.Marshal(config))
 	report.Add(problems.Errors().Below(n.Path)...) // warnings were reported for each part
 	checkContents(n, config)
+	checkEntries(n, config, ignition.Versions()[0]) // modes were judged by the version of each part
 	checkPinning(n.At(".storage.files"), config, line, rules)
 	checkOwn(n, config)
 }

@@ -102,8 +102,8 @@ func files(list ...string) string {
 
 // Only files with contents get overwrite: Ignition refuses it for others.
 func TestOverwrite(t *testing.T) {
-	a := mc(t, "worker", "a", files(`{"path":"/a","contents":{"source":"data:,x"}}`, `{"path":"/b","mode":384}`,
-		`{"path":"/c","overwrite":false,"contents":{"source":"data:,x"}}`))
+	a := mc(t, "worker", "a", files(`{"path":"/etc/a","contents":{"source":"data:,x"}}`, `{"path":"/etc/b","mode":384}`,
+		`{"path":"/etc/c","overwrite":false,"contents":{"source":"data:,x"}}`))
 	merged := merge(t, authored.Images{}, a)
 	f := merged.Spec.Config.Storage.Files
 	if f[0].Overwrite == nil || !*f[0].Overwrite || f[1].Overwrite != nil || *f[2].Overwrite {
@@ -154,7 +154,7 @@ func TestRenderIsDeterministic(t *testing.T) {
 	for i := range 20 {
 		role := []string{"worker", "infra"}[i%2]
 		all = append(all, mc(t, role, fmt.Sprintf("%02d-%s", i, role), files(
-			fmt.Sprintf(`{"path":"/shared","mode":%d}`, i), fmt.Sprintf(`{"path":"/own%d","contents":{"source":"data:,%d"}}`, i, i))))
+			fmt.Sprintf(`{"path":"/etc/shared","mode":%d}`, i), fmt.Sprintf(`{"path":"/etc/own%d","contents":{"source":"data:,%d"}}`, i, i))))
 	}
 	name := func() string {
 		merged := merge(t, authored.Images{}, all...)
@@ -185,8 +185,8 @@ func TestMergeIsAssociative(t *testing.T) {
 		members = append(members, `"osImageURL":"`+pick("", "quay.io/a@"+digest, "quay.io/b@"+digest)+`"`)
 		if r.IntN(4) > 0 {
 			members = append(members, `"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[`+
-				pick(`{"path":"/a"}`, `{"path":"/a","mode":384}`, `{"path":"/a","contents":{"source":"data:,`+pick("1", "2")+`"}}`)+`,`+
-				pick(`{"path":"/b"}`, `{"path":"/c","contents":{"source":"data:,x"}}`)+`]}}`)
+				pick(`{"path":"/etc/a"}`, `{"path":"/etc/a","mode":384}`, `{"path":"/etc/a","contents":{"source":"data:,`+pick("1", "2")+`"}}`)+`,`+
+				pick(`{"path":"/etc/b"}`, `{"path":"/etc/c","contents":{"source":"data:,x"}}`)+`]}}`)
 		}
 		return mc(t, "worker", name, "{"+strings.Join(members, ",")+"}")
 	}
@@ -227,13 +227,16 @@ func TestCheckMerged(t *testing.T) {
 		{"error: $.spec.kernelArguments: together they have 2205 bytes", []string{arguments("a=" + long), `{"kernelArguments":["b=` + long + `"]}`}},
 		{"error: $.spec.kernelArguments: smt-enabled asks", []string{arguments("smt-enabled=on"), `{"kernelArguments":["nosmt"]}`}},
 		{"error: $.spec.kernelArguments: smt-enabled asks", []string{`{"kernelArguments":["smt-enabled=on"]}`, `{"kernelArguments":["mitigations=auto,nosmt"]}`}},
-		{"error: $.spec.config.storage.files[0]: file path includes link in config", []string{files(`{"path":"/a/b","contents":{"source":"data:,x"}}`), `{"config":{"ignition":{"version":"3.4.0"},"storage":{"links":[{"path":"/a","target":"/c"}]}}}`}},
+		{"error: $.spec.config.storage.files[0]: file path includes link in config", []string{files(`{"path":"/etc/a/b","contents":{"source":"data:,x"}}`), `{"config":{"ignition":{"version":"3.4.0"},"storage":{"links":[{"path":"/etc/a","target":"/c"}]}}}`}},
 		{"warning: $.spec.kernelArguments: nosmt switches the second threads of all cores off", []string{files(pinned("0-1", "")), `{"kernelArguments":["nosmt"]}`}},
 		{"error: $.spec.config.storage.files: file /etc/kubernetes/openshift-workload-pinning: workload \"management\": its CPUs \"2\" differ",
 			[]string{files(pinned("0-1", "")), files(strings.TrimPrefix(pinned("2", ""), pinned("2", "")[:strings.Index(pinned("2", ""), `},{`)+2]))}},
+		{"error: $.spec.config.storage.files[0]: /etc/a/b would be below /etc/a, which is a file", []string{files(`{"path":"/etc/a/b"}`), files(`{"path":"/etc/a"}`)}},
+		{"/etc/systemd/system/a.service is asked for twice", []string{files(`{"path":"/etc/systemd/system/a.service"}`), `{"config":{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"a.service","contents":"[Unit]"}]}}}`}},
+		{"/var/opt/x is asked for twice", []string{files(`{"path":"/opt/x"}`), `{"config":{"ignition":{"version":"3.4.0"},"storage":{"links":[{"path":"/var/opt/x","target":"/c"}]}}}`}},
 		{"error: $.spec.config.storage.files[0]: pivot could not read its file firstboot.conf: ", []string{files(`{"path":"/etc/pivot/firstboot.conf","contents":{"source":"data:,reboot-method%3Dkexecc"}}`)}},
-		{"error: $: it has 16", []string{files(`{"path":"/a","contents":{"source":"data:,` + strings.Repeat("x", 1_600_000) + `"}}`)}},
-		{"warning: $: it has 14", []string{files(`{"path":"/a","contents":{"source":"data:,` + strings.Repeat("x", 1_400_000) + `"}}`)}},
+		{"error: $: it has 16", []string{files(`{"path":"/etc/a","contents":{"source":"data:,` + strings.Repeat("x", 1_600_000) + `"}}`)}},
+		{"warning: $: it has 14", []string{files(`{"path":"/etc/a","contents":{"source":"data:,` + strings.Repeat("x", 1_400_000) + `"}}`)}},
 	} {
 		var all []*authored.MachineConfig
 		for i, spec := range c.specs {

@@ -137,7 +137,7 @@ func TestMergeAll(t *testing.T) {
 func TestMergeIsWhole(t *testing.T) {
 	r := pool.Renderer{Rules: rules(), Inline: inline}
 	all := read(t, object("worker", "w", `{"config":{"ignition":{"version":"3.4.0","config":{"merge":[{"source":"https://x/y"}]}},
-"storage":{"files":[{"path":"/a","contents":{"source":"https://x/z"}}]}}}`))
+"storage":{"files":[{"path":"/etc/a","contents":{"source":"https://x/z"}}]}}}`))
 	merged, report, err := r.Merge(context.Background(), all, "worker")
 	if err != nil || merged != nil || strings.Count(report.String(), "it would be fetched when the machine boots") != 2 {
 		t.Error(err, report)

@@ -78,10 +78,10 @@ func FirstBoot(m *authored.MachineConfig, host mcfile.Host) problem.Report {
 	return report.In(m.Name)
 }
 
-// reserved refuses entries at the paths of the files that are added.
+// reserved refuses entries at the path of the file that is added and that the machine's own MachineConfig may have.
 func reserved(config ignition.Config, report *problem.Report) {
 	check := func(list string, i int, path string) {
-		if path == annotationsPath || path == mcfile.Path {
+		if path == annotationsPath {
 			report.Fail("$.spec.config"+jsonpath.Of("storage", list, i, "path"), "%s is written for each machine; no MachineConfig may have it", path)
 		}
 	}

@@ -146,7 +146,7 @@ func TestKernelArgumentsOfIgnition(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ spec, version, want string }{
 		{`{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldNotExist":["x"]}}}`, "3.2.0", "$.spec.config.kernelArguments.shouldNotExist: an Ignition older than 3.3.0"},
-		{`{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/ignition-machine-config-encapsulated.json"}]}}}`, "3.5.0", "$.spec.config.storage.files[0].path: /etc/ignition-machine-config-encapsulated.json is written for each machine"},
+		{`{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/machine-config-daemon/node-annotations.json"}]}}}`, "3.5.0", "$.spec.config.storage.files[0].path: /etc/machine-config-daemon/node-annotations.json is written for each machine"},
 		{`{"config":{"ignition":{"version":"3.4.0"},"storage":{"links":[{"path":"/etc/machine-config-daemon/node-annotations.json","target":"/x"}]}}}`, "3.5.0", "is written for each machine"},
 		{`{"config":{"ignition":{"version":"3.4.0"},"storage":{"luks":[{"name":"x","device":"/dev/x","discard":true,"keyFile":{"source":"data:,x"}}]}}}`, "3.3.0", "$.spec.config.storage.luks[0].discard: in an Ignition config of version 3.3.0: unknown member"},
 		{`{}`, "3.7.0", `cannot write version "3.7.0"`},

@@ -113,27 +113,27 @@ func inlined(t *testing.T, taker *snapshot.Taker, members string) (string, probl
 // files of any depth are inline.
 func TestMergesWhatConfigsName(t *testing.T) {
 	url := serve(t, web{
-		"/first":  config(`"storage":{"files":[{"path":"/a","contents":{"source":"data:,first"}},{"path":"/b","contents":{"source":"SERVER/text"}}]}`),
-		"/second": `{"ignition":{"version":"2.2.0","config":{"append":[{"source":"SERVER/third"}]}},"storage":{"files":[{"filesystem":"root","path":"/a","contents":{"source":"data:,second"}}]}}`,
-		"/third":  config(`"storage":{"files":[{"path":"/a","contents":{"source":"data:,third"}},{"path":"/c","contents":{"source":"data:,third"}}]}`),
+		"/first":  config(`"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,first"}},{"path":"/etc/b","contents":{"source":"SERVER/text"}}]}`),
+		"/second": `{"ignition":{"version":"2.2.0","config":{"append":[{"source":"SERVER/third"}]}},"storage":{"files":[{"filesystem":"root","path":"/etc/a","contents":{"source":"data:,second"}}]}}`,
+		"/third":  config(`"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,third"}},{"path":"/etc/c","contents":{"source":"data:,third"}}]}`),
 		"/text":   "text of b",
 	})
-	got, report, err := inlined(t, taker(), strings.TrimSuffix(merges(url+"/first", url+"/second"), "}")+`},"storage":{"files":[{"path":"/d","contents":{"source":"`+url+`/text"}}]}`)
+	got, report, err := inlined(t, taker(), strings.TrimSuffix(merges(url+"/first", url+"/second"), "}")+`},"storage":{"files":[{"path":"/etc/d","contents":{"source":"`+url+`/text"}}]}`)
 	// Translated from version 2, every file has overwrite.
 	const want = `{"ignition":{"version":"3.5.0"},"storage":{"files":[` +
-		`{"contents":{"source":"data:,second"},"overwrite":true,"path":"/a"},` +
-		`{"contents":{"source":"data:,text%20of%20b"},"path":"/b"},` +
-		`{"contents":{"source":"data:,third"},"path":"/c"},` +
-		`{"contents":{"source":"data:,text%20of%20b"},"path":"/d"}]}}`
+		`{"contents":{"source":"data:,second"},"overwrite":true,"path":"/etc/a"},` +
+		`{"contents":{"source":"data:,text%20of%20b"},"path":"/etc/b"},` +
+		`{"contents":{"source":"data:,third"},"path":"/etc/c"},` +
+		`{"contents":{"source":"data:,text%20of%20b"},"path":"/etc/d"}]}}`
 	if err != nil || got != want {
 		t.Errorf("%v %s\n%s\nwant\n%s", err, report, got, want)
 	}
 }
 
 func TestReplace(t *testing.T) {
-	url := serve(t, web{"/other": config(`"storage":{"files":[{"path":"/other"}]}`)})
-	got, _, err := inlined(t, taker(), `IGNITION{"config":{"replace":{"source":"`+url+`/other"}}},"storage":{"files":[{"path":"/own","contents":{"source":"http://127.0.0.1:1/never"}}]}`)
-	if err != nil || strings.Contains(got, "/own") || !strings.Contains(got, `"path":"/other"`) {
+	url := serve(t, web{"/other": config(`"storage":{"files":[{"path":"/etc/other"}]}`)})
+	got, _, err := inlined(t, taker(), `IGNITION{"config":{"replace":{"source":"`+url+`/other"}}},"storage":{"files":[{"path":"/etc/own","contents":{"source":"http://127.0.0.1:1/never"}}]}`)
+	if err != nil || strings.Contains(got, "/own") || !strings.Contains(got, `"path":"/etc/other"`) {
 		t.Errorf("%v\n%s", err, got)
 	}
 }
@@ -175,7 +175,7 @@ func TestRefused(t *testing.T) {
 		"/bad":    config(`"storage":{"files":[{"path":"relative"},{"path":"/run/machine-config-daemon-force"}]}`),
 		"/half":   "{",
 		"/init":   config(`"kernelArguments":{"shouldExist":["init=/bin/sh"]}`),
-		"/deep":   config(`"storage":{"files":[{"path":"/x","contents":{"source":"SERVER/absent"}}]}`),
+		"/deep":   config(`"storage":{"files":[{"path":"/etc/x","contents":{"source":"SERVER/absent"}}]}`),
 	})
 	zeros := "sha256-" + strings.Repeat("0", 64)
 	for _, c := range []struct{ members, want string }{
@@ -201,7 +201,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s\n%v\n%s\nwant %s", c.members, err, report, c.want)
 		}
 	}
-	both := `"storage":{"files":[{"path":"/a","contents":{"source":"` + url + `/absent"}},{"path":"/b","contents":{"source":"` + url + `/absent2"}}]}`
+	both := `"storage":{"files":[{"path":"/etc/a","contents":{"source":"` + url + `/absent"}},{"path":"/etc/b","contents":{"source":"` + url + `/absent2"}}]}`
 	if _, report, _ := inlined(t, taker(), both); strings.Count(report.String(), "answers 404") != 2 {
 		t.Error(report)
 	}
@@ -313,7 +313,7 @@ func TestCertificatesAndHeaders(t *testing.T) {
 	}))
 	defer server.Close()
 	file := func(path string) string {
-		return `"storage":{"files":[{"path":"/a","contents":{"source":"` + server.URL + path + `","httpHeaders":[{"name":"X-Token","value":"secret"}]}}]}`
+		return `"storage":{"files":[{"path":"/etc/a","contents":{"source":"` + server.URL + path + `","httpHeaders":[{"name":"X-Token","value":"secret"}]}}]}`
 	}
 	if _, report, _ := inlined(t, taker(), file("/")); !strings.Contains(report.String(), "certificate") {
 		t.Errorf("an unknown authority was trusted: %s", report)
@@ -361,7 +361,7 @@ func TestRedirects(t *testing.T) {
 func TestLock(t *testing.T) {
 	answers := web{"/a": "one", "/b": "two"}
 	url := serve(t, answers)
-	members := `"storage":{"files":[{"path":"/a","contents":{"source":"` + url + `/a"}},{"path":"/b","contents":{"source":"` + url + `/b"}}]}`
+	members := `"storage":{"files":[{"path":"/etc/a","contents":{"source":"` + url + `/a"}},{"path":"/etc/b","contents":{"source":"` + url + `/b"}}]}`
 	take := func(lock []byte, accept bool, now int) (string, []byte, problem.Report) {
 		t.Helper()
 		l, err := snapshot.ParseLock(lock)
@@ -445,7 +445,7 @@ func TestLockWithoutQueries(t *testing.T) {
 		tk := taker()
 		tk.Lock, tk.Accept = must(snapshot.ParseLock([]byte(lock))), accept
 		file := func(name string) string {
-			return `{"path":"/` + name + `","contents":{"source":"` + url + `/x?file=` + name + `&sig=` + signature + `"}}`
+			return `{"path":"/etc/` + name + `","contents":{"source":"` + url + `/x?file=` + name + `&sig=` + signature + `"}}`
 		}
 		_, report, err := inlined(t, tk, `"storage":{"files":[`+file("a")+`,`+file("b")+`]}`)
 		if err != nil {
@@ -483,7 +483,7 @@ func TestLockOfOneURLTwice(t *testing.T) {
 	if tk.Lock, err = snapshot.ParseLock(nil); err != nil {
 		t.Fatal(err)
 	}
-	_, report, err := inlined(t, tk, `"storage":{"files":[{"path":"/plain","contents":{"source":"`+url+`/gz","compression":"gzip"}},{"path":"/packed","contents":{"source":"`+url+`/gz"}}]}`)
+	_, report, err := inlined(t, tk, `"storage":{"files":[{"path":"/etc/plain","contents":{"source":"`+url+`/gz","compression":"gzip"}},{"path":"/etc/packed","contents":{"source":"`+url+`/gz"}}]}`)
 	if err != nil || report.Failed() || strings.Count(string(tk.Lock.JSON()), `"url"`) != 1 {
 		t.Errorf("%v %s\n%s", err, report, tk.Lock.JSON())
 	}

@@ -33,11 +33,56 @@ type Asked struct {
 // report, and if there are any errors, the result must not be used. Files, links and users whose
 // document paths are in without are left out.
 func Of(n document.Node, config ignition.Config, without map[string]bool) Asked {
-	m := maker{at: map[string]string{}, keeps: map[string]hostfiles.Keeps{}, without: without}
-	maxMode := ignition.MaxMode(n.Get("ignition").Get("version").Text())
-	storage, room := n.Get("storage"), ignition.NewRoom(ignition.MaxContent, ignition.MaxContents)
+	room := ignition.NewRoom(ignition.MaxContent, ignition.MaxContents)
+	m := maker{at: map[string]string{}, keeps: map[string]hostfiles.Keeps{}, without: without,
+		content: func(r types.Resource) ([]byte, error) { return ignition.Content(r, room) }}
+	m.config(n, config, n.Get("ignition").Get("version").Text())
+	return Asked{m.all, m.keeps, m.wished}
+}
+
+// Check reports what each machine refuses of a config, written in a version, by its text alone. These are the errors
+// of Of: what this package refuses on a machine is refused where it is written, too. What only an installation can
+// apply is left out, as on a machine that has it; contents are not read, because ignition.CheckContent judges them
+// without holding them.
+func Check(n document.Node, config ignition.Config, version string) {
+	m := maker{at: map[string]string{}, keeps: map[string]hostfiles.Keeps{}, without: installed(n),
+		content: func(types.Resource) ([]byte, error) { return nil, nil }}
+	m.config(n, config, version)
+}
+
+// Installs reports whether an element of one of a config's lists (files, links or users) is one that only an installation can
+// apply as a whole.
+func Installs(list string, item document.Node) bool {
+	switch list {
+	case "files":
+		return !item.Get("append").IsEmpty()
+	case "links":
+		return item.Get("hard").Boolean()
+	case "users":
+		return !item.Get("name").Is(core)
+	}
+	return false
+}
+
+// installed returns the paths of the elements, and of the members of user core, that only an installation can apply.
+func installed(n document.Node) map[string]bool {
+	paths := map[string]bool{}
+	for list, parent := range map[string]string{"files": "storage", "links": "storage", "users": "passwd"} {
+		for _, item := range n.Get(parent).Get(list).Items() {
+			paths[item.Path] = Installs(list, item)
+			for name, member := range item.Members() {
+				paths[member.Path] = list == "users" && !OfCore(name)
+			}
+		}
+	}
+	return paths
+}
+
+// config adds all entries of a config.
+func (m *maker) config(n document.Node, config ignition.Config, version string) {
+	maxMode, storage := ignition.MaxMode(version), n.Get("storage")
 	for i, f := range storage.Get("files").Items() {
-		m.add(f, config.Storage.Files[i].Path, func() (hostfiles.File, error) { return file(config.Storage.Files[i], maxMode, room) })
+		m.add(f, config.Storage.Files[i].Path, func() (hostfiles.File, error) { return m.file(config.Storage.Files[i], maxMode) })
 	}
 	for i, d := range storage.Get("directories").Items() {
 		dir := config.Storage.Directories[i]
@@ -51,7 +96,6 @@ func Of(n document.Node, config ignition.Config, without map[string]bool) Asked 
 	m.units(n.Get("systemd").Get("units"), config.Systemd.Units)
 	m.users(n.Get("passwd").Get("users"), config.Passwd.Users)
 	m.checkParents(n)
-	return Asked{m.all, m.keeps, m.wished}
 }
 
 // maker collects entries.
@@ -62,6 +106,7 @@ type maker struct {
 	wished enable.Units
 
 	without  map[string]bool
+	content  func(types.Resource) ([]byte, error)
 	tooLarge bool // it was reported that the contents are too large together
 }
 
@@ -113,7 +158,7 @@ func (m *maker) checkParents(n document.Node) {
 	}
 }
 
-func file(f types.File, maxMode int, room *ignition.Room) (hostfiles.File, error) {
+func (m *maker) file(f types.File, maxMode int) (hostfiles.File, error) {
 	if len(f.Append) > 0 {
 		return hostfiles.File{}, fmt.Errorf("not implemented: append")
 	}
@@ -121,7 +166,7 @@ func file(f types.File, maxMode int, room *ignition.Room) (hostfiles.File, error
 	if err != nil {
 		return hostfiles.File{}, err
 	}
-	content, err := ignition.Content(f.Contents, room)
+	content, err := m.content(f.Contents)
 	return owned(hostfiles.NewFile(f.Path, mode, content), f.Node), err
 }
 

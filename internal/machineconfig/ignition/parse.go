@@ -12,8 +12,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"regexp"
 	"strings"
+	"sync"
 
 	ignerrors "github.com/coreos/ignition/v2/config/shared/errors"
 	"github.com/coreos/ignition/v2/config/v3_5/types"
@@ -29,9 +30,8 @@ const Version = "3.5.0"
 // Config is an Ignition config of any supported version, converted to Version.
 type Config = types.Config
 
-// Parse parses a config of the versions 3.0 to 3.6. It reports all problems. Members that the config's version does not have are errors,
-// because they would be lost, except "filesystem": "root" of version 2, which says what is so in
-// version 3. Paths in the report are relative to the config, such as
+// Parse parses a config of the versions 3.0 to 3.6. It reports all problems. Members that the config's version does not
+// have are errors if they would be lost, and otherwise warnings: see lostMember. Paths in the report are relative to the config, such as
 // .storage.files[0].mode; the config itself is "".
 func Parse(raw []byte) (Config, problem.Report) {
 	version, wrong := VersionOf(raw)
@@ -152,12 +152,12 @@ func article(noun string) string {
 func parse3(raw []byte, version string) (Config, problem.Report) {
 	config, rep, err := parseOf(version)(raw)
 	var problems problem.Report
-	roots := onRoot(raw, rep)
+	lost := lostMember(raw)
 	for _, e := range rep.Entries {
 		path := jsonpath.Of(e.Context.Path...)
 		switch unknown := strings.HasPrefix(e.Message, unusedKey); {
-		case unknown && roots[path]:
-			problems.Warn(path, "unknown member: it is of version 2; all paths of version 3 are in the root file system")
+		case unknown && !lost(e.Context.Path...):
+			problems.Warn(path, "unknown member: the Ignition specification of the config's version has no such; it is left out, and asks for nothing")
 		case unknown:
 			problems.Fail(path, "unknown member: the Ignition specification of the config's version has no such")
 		case e.Kind == report.Error:
@@ -183,29 +183,48 @@ func parse3(raw []byte, version string) (Config, problem.Report) {
 // unusedKey begins Ignition's warning about a member that a version does not have.
 const unusedKey = "unused key"
 
-// onRoot returns the paths of members "filesystem": "root" of files, directories and links that
-// Ignition does not know: tools that write version 3 have left them in configs that are in use.
-func onRoot(raw []byte, rep report.Report) map[string]bool {
-	if !slices.ContainsFunc(rep.Entries, func(e report.Entry) bool { return e.Message == unusedKey+" filesystem" }) {
-		return nil
-	}
-	var config struct {
-		Storage map[string]json.RawMessage
-	}
-	if json.Unmarshal(raw, &config) != nil {
-		return nil // reported by the parser
-	}
-	paths := map[string]bool{}
-	for _, list := range []string{"files", "directories", "links"} {
-		var nodes []struct{ Filesystem any }
-		if json.Unmarshal(config.Storage[list], &nodes) != nil {
-			continue
+// lostMember returns a function that reports whether a config loses something without a member that its version does not
+// have. Nothing is lost if its value is empty, as "networkd": {} of version 2, or if it is "filesystem": "root", because
+// all paths of version 3 are in the root file system: tools that write version 3 have left both in configs that are in
+// use, and the machine-config operator drops them.
+func lostMember(raw []byte) func(steps ...any) bool {
+	read := sync.OnceValue(func() (config any) {
+		_ = json.Unmarshal(raw, &config) // the parser reports the error
+		return config
+	})
+	return func(steps ...any) bool {
+		value := read()
+		for _, step := range steps {
+			switch at := value.(type) {
+			case map[string]any:
+				value = at[fmt.Sprint(step)] // a string, or a string type of the parser
+			case []any:
+				i, _ := step.(int)
+				value = at[i]
+			}
 		}
-		for i, n := range nodes {
-			paths[jsonpath.Of("storage", list, i, "filesystem")] = n.Filesystem == "root"
-		}
+		onRoot := value == "root" && nodeMember.MatchString(jsonpath.Of(steps...))
+		return !isEmpty(value) && !onRoot
 	}
-	return paths
+}
+
+// nodeMember matches the path of the member "filesystem" of a file, directory or link.
+var nodeMember = regexp.MustCompile(`^\.storage\.(files|directories|links)\[\d+\]\.filesystem$`)
+
+// isEmpty reports whether a value is null, "", [], {} or an object whose members are all empty.
+func isEmpty(value any) bool {
+	switch v := value.(type) {
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		for _, member := range v {
+			if !isEmpty(member) {
+				return false
+			}
+		}
+		return true
+	}
+	return value == nil || value == ""
 }
 
 // relabel returns a config with another version number.
