@@ -87,6 +87,11 @@ func read2(raw []byte, version string) (old.Config, problem.Report) {
 		return old.Config{}, problem.Report{problem.Errorf("", "it has more than %d bytes and so must be of version %s at least, and of no member that is unknown there", maxPlaced, newest2)}
 	}
 	parsed, rep, err := v22.Parse(raw)
+	if err != nil {
+		if problems := ignition.Mistyped(raw, reflect.TypeFor[old.Config]()); problems.Failed() {
+			return parsed, problems
+		}
+	}
 	problems := problems2(raw, rep)
 	if err != nil && len(problems) == 0 {
 		problems.Fail("", "%v", err)

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -151,6 +152,11 @@ func article(noun string) string {
 // parse3 parses a config of version 3.
 func parse3(raw []byte, version string) (Config, problem.Report) {
 	config, rep, err := parseOf(version)(raw)
+	if err != nil {
+		if problems := Mistyped(raw, reflect.TypeFor[Config]()); problems.Failed() {
+			return Config{}, problems
+		}
+	}
 	var problems problem.Report
 	lost := lostMember(raw)
 	for _, e := range rep.Entries {
