@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"path"
 	"strings"
 	"time"
 
@@ -73,8 +72,8 @@ func (f *pointerFlags) run(ctx context.Context, stdin io.Reader, stdout io.Write
 		if err != nil {
 			return err
 		}
-		if p.Token = strings.TrimSpace(string(text)); p.Token == "" || strings.ContainsAny(p.Token, " \t\r\n") {
-			return fault.New(fault.BadInput, "cannot use the token: %s does not have one word", f.tokenFile).WithHint("write one with: pivotctl config pointer --new-token FILE")
+		if p.Token = strings.TrimSpace(string(text)); p.Token == "" || strings.ContainsFunc(p.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+			return fault.New(fault.BadInput, "cannot use the token: %s does not have one word of ASCII", f.tokenFile).WithHint("write one with: pivotctl config pointer --new-token FILE")
 		}
 	case f.newToken != "":
 		p.Token = token.New()
@@ -84,7 +83,7 @@ func (f *pointerFlags) run(ctx context.Context, stdin io.Reader, stdout io.Write
 		return err
 	}
 	if f.newToken != "" {
-		if err := f.writeSecret(p.Token, now); err != nil {
+		if err := f.writeSecret(p, now); err != nil {
 			return err
 		}
 	}
@@ -93,12 +92,12 @@ func (f *pointerFlags) run(ctx context.Context, stdin io.Reader, stdout io.Write
 }
 
 // writeSecret writes the Secret of a new token. Its name has the pool and a part of the digest.
-func (f *pointerFlags) writeSecret(secret string, now time.Time) error {
+func (f *pointerFlags) writeSecret(p pointer.Pointer, now time.Time) error {
 	if f.valid < time.Minute {
 		return fault.New(fault.Usage, "--valid must be at least 1m")
 	}
-	role, digest := path.Base(f.url), token.Digest(secret)
-	data := token.Data(secret, role, now.Add(f.valid), f.uses)
+	role, digest := p.Role(), token.Digest(p.Token)
+	data := token.Data(p.Token, role, now.Add(f.valid), f.uses)
 	check := map[string][]byte{}
 	for key, value := range data {
 		check[key] = []byte(value)

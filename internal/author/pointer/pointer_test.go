@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,16 @@ func TestPointer(t *testing.T) {
 	}
 }
 
+// TestPointerAnew: comments and the like of a bundle are not in the user data, and hosts can be addresses.
+func TestPointerAnew(t *testing.T) {
+	for _, url := range []string{pointedTo, "https://mcs.example/config/worker", "https://[2001:db8::1]:22623/config/gpu.a", "https://192.0.2.1:1/config/a", "https://[::1]/config/a"} {
+		raw, err := pointer.Pointer{URL: url, CA: slices.Concat([]byte("comment: S3CRET\n"), authority(t), []byte("S3CRET"))}.Config("3.1.0")
+		if err != nil || strings.Contains(string(raw), "S3CRET") || !strings.Contains(string(raw), "BEGIN%20CERTIFICATE") {
+			t.Errorf("%s: %s, %v", url, raw, err)
+		}
+	}
+}
+
 func TestPointerRefused(t *testing.T) {
 	for _, c := range []struct {
 		at   pointer.Pointer
@@ -70,7 +81,21 @@ func TestPointerRefused(t *testing.T) {
 		{pointer.Pointer{URL: "https://mcs.example/config/../worker"}, "/config/ROLE"},
 		{pointer.Pointer{URL: "http://mcs.example/config/worker", Token: "a"}, "need https"},
 		{pointer.Pointer{URL: pointedTo, CA: []byte("x")}, "no certificate in PEM"},
-		{pointer.Pointer{URL: pointedTo, CA: []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")}, "no certificate in PEM"},
+		{pointer.Pointer{URL: pointedTo, CA: []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")}, "of type PRIVATE KEY, and no certificate"},
+		{pointer.Pointer{URL: pointedTo, CA: append(authority(t), "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"...)}, "block 2 is of type EC PRIVATE KEY"},
+		{pointer.Pointer{URL: pointedTo, CA: append(authority(t), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"...)}, "block 2: x509"},
+		{pointer.Pointer{URL: "https://mcs.example:0/config/worker"}, "it is no URL"},
+		{pointer.Pointer{URL: "https://mcs.example:65536/config/worker"}, "it is no URL"},
+		{pointer.Pointer{URL: "https://mcs.example:/config/worker"}, "it is no URL"},
+		{pointer.Pointer{URL: "https://:22623/config/worker"}, "it is no URL"},
+		{pointer.Pointer{URL: "https://mcs..example/config/worker"}, "it is no URL"},
+		{pointer.Pointer{URL: "https://-mcs.example/config/worker"}, "it is no URL"},
+		{pointer.Pointer{URL: "https://[mcs]/config/worker"}, "it is no URL"},
+		{pointer.Pointer{URL: pointedTo + "?id=1"}, "it is no URL"},
+		{pointer.Pointer{URL: pointedTo + "?"}, "it is no URL"},
+		{pointer.Pointer{URL: pointedTo + "#a"}, "it is no URL"},
+		{pointer.Pointer{URL: "https://mcs.example/config/work%65r"}, "it is no URL"},
+		{pointer.Pointer{URL: "https://mcs.example/config/Worker"}, "/config/ROLE"},
 	} {
 		if raw, err := c.at.Config("3.1.0"); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %s, %v", c.at, raw, err)
