@@ -133,13 +133,15 @@ class Pivot(object):
         if isinstance(self.content, (dict, list)):
             self.content = json.dumps(self.content)
         self.command = [
-            params["executable"], "apply", "--root", params["root"], "-o", "json",
+            params["executable"], "apply", "--root=" + params["root"], "-o", "json",
             "--reboot=" + params["reboot"], "--unsupported=" + params["unsupported"],
         ]
         if params["repair"]:
             self.command.append("--repair")
         else:
-            self.command.append("-" if params["content"] is not None else params["path"])
+            # A path is a path, also if it begins with "-".
+            path = "./-" if params["path"] == "-" else params["path"]
+            self.command += ["--", "-" if params["content"] is not None else path]
 
     def run(self, *flags):
         """Returns the one document that pivot writes. Ends the task if pivot fails."""
@@ -215,6 +217,17 @@ def done(document):
     }
 
 
+def secrets_of(value, member=""):
+    """Returns the texts in a MachineConfig that no log may show: contents, keys and hashes. Ansible would take each
+    word and number of an option that is not logged for one, and mask it in all results."""
+    if isinstance(value, dict):
+        return set().union(*[secrets_of(inner, name) for name, inner in value.items()])
+    if isinstance(value, list):
+        return set().union(*[secrets_of(inner, member) for inner in value])
+    named = member in ("source", "contents", "sshAuthorizedKeys", "passwordHash", "hash", "value", "httpProxy", "httpsProxy")
+    return {str(value)} if named and value else set()
+
+
 def main():
     """Runs the module."""
     module = AnsibleModule(
@@ -230,6 +243,9 @@ def main():
         mutually_exclusive=[["content", "path"]],
         supports_check_mode=True,
     )
+    content = module.params["content"]
+    if isinstance(content, (dict, list)):
+        module.no_log_values = secrets_of(content)
     given = [name for name in ("content", "path") if module.params[name] is not None]
     if len(given) + bool(module.params["repair"]) != 1:
         module.fail_json(msg="exactly one of content, path and repair is required")
