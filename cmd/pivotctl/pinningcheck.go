@@ -280,6 +280,10 @@ func printPinning(w io.Writer, r pinning.Result) {
 		line("online after reboot", p.Online)
 		line("left by workloads", p.Rest)
 		line("shared pool", p.Shared)
-		line("may become dedicated", p.Dedicated)
+		if p.Dedicated != nil {
+			line("may become dedicated", *p.Dedicated)
+		} else {
+			fmt.Fprintf(w, "%-22s %s\n", "may become dedicated", "unknown: kubelet's configuration is not given")
+		}
 	}
 }

@@ -25,9 +25,11 @@ func (h *Host) CPUs() (pinning.Machine, error) {
 	} else if err != nil {
 		return pinning.Machine{}, err
 	}
+	m.CoresKnown = true
 	for _, cpu := range m.Online.List() {
 		core, err := h.cpuSet(fmt.Sprintf("%s/cpu%d/topology/thread_siblings_list", dir, cpu))
 		if errors.Is(err, fs.ErrNotExist) {
+			m.CoresKnown = false
 			continue // some architectures and containers have no topology
 		}
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 func server(t *testing.T) pinning.Machine {
 	t.Helper()
 	m := pinning.CPUsOnly(mustSet(t, "0-7"))
+	m.CoresKnown = true
 	for cpu := range 4 {
 		m.Cores = append(m.Cores, mustSet(t, fmt.Sprintf("%d,%d", cpu, cpu+4)))
 	}
@@ -85,6 +86,12 @@ func TestAgainstTheNextBoot(t *testing.T) {
 		{"0-1", "systemd.cpu_affinity=0,1", nil, "0-7"},
 		{"0-1", "systemd.cpu_affinity=0-1", nil, "0-7"},
 		{"0-1", "systemd.cpu_affinity=2,3", []string{"systemd.cpu_affinity keeps CRI-O, kubelet and all other services on 2-3"}, "0-7"},
+		{"0-1", "irqaffinity=0-1 kthread_cpus=0-1 tuned.non_isolcpus=00000003", nil, "0-7"},
+		{"0-1", "irqaffinity=0-2 kthread_cpus=0-1,4", []string{"irqaffinity=0-2 puts the kernel's own work also on CPU 2", "kthread_cpus=0-1,4 puts the kernel's own work also on CPU 4"}, "0-7"},
+		{"0-1", "tuned.non_isolcpus=0000000f,00000003", []string{"is the mask of 0-1,32-35"}, "0-7"},
+		{"0-1", "tuned.non_isolcpus=0x3", []string{"cannot parse the mask"}, "0-7"},
+		{"0-1", "nohz_full=2-9", []string{"nohz_full=2-9: the machine has no CPU 8-9, only 0-7"}, "0-7"},
+		{"0-1", "isolcpus=managed_irq,2-N", nil, "0-7"},
 		{"2-3", "", []string{"warning: workload \"management\": CPU 0, which the machine boots on, is not in its set 2-3"}, "0-7"},
 		{"0-7", "", []string{"its set leaves no CPU to other pods"}, "0-7"},
 		{"0,9-10", "", []string{"the machine has no CPU 9-10, only 0-7", "the machine has no CPU 9-10, only 0-7"}, "0-7"},
@@ -118,6 +125,16 @@ func TestThreadsThatAreOffNow(t *testing.T) {
 	r = pinning.Inspect(pinning.Input{Files: pinned(t, "0,4"), Machine: m})
 	if got := texts(r.Problems); len(got) != 1 || !strings.Contains(got[0], "CPU 4 is offline now") {
 		t.Errorf("without: %q", got)
+	}
+}
+
+// TestThreadsUnknown: of CPUs whose cores are not known, none is said to stay.
+func TestThreadsUnknown(t *testing.T) {
+	for _, line := range []string{"nosmt", "nosmt=force", "mitigations=auto,nosmt", "smt-enabled=off"} {
+		r := pinning.Inspect(pinning.Input{Files: pinned(t, "0-1"), Machine: pinning.CPUsOnly(mustSet(t, "0-7")), Line: kargs.Split(line)})
+		if got := texts(r.Problems); len(got) != 1 || !strings.Contains(got[0], "which CPUs these are is not known") || r.Pools.Dedicated != nil {
+			t.Errorf("%s: %q", line, got)
+		}
 	}
 }
 
@@ -170,6 +187,8 @@ func TestAllDropInsOfAHost(t *testing.T) {
 			[]string{"looks like a leftover", "is replaced", `"0-1" differ from "5"`, "CPU 0, which"}, "5"},
 		{"an unknown key", with(pinned(t, "0-1"), dir+"/60", "[crio.runtime.workloads.x]\nactivation_annotation = \"x\"\nresources = { \"cpu\" = \"\" }\n"),
 			[]string{"warning: unknown key crio.runtime.workloads.x.resources.cpu, which CRI-O ignores"}, "0-1"},
+		{"a name misspelt", with(pinned(t, "0-1"), dir+"/60", "[crio.runtime.workloads.managment]\nactivation_annotation = \"target.workload.openshift.io/managment\"\nannotation_prefix = \"resources.workload.openshift.io\"\nresources = { cpuset = \"2\" }\n"),
+			[]string{`workload "managment": is "management" meant?`, "is missing", "CPU 0, which"}, "0-1"},
 		{"the same annotation twice", with(pinned(t, "0-1"), dir+"/60", "[crio.runtime.workloads.x]\nactivation_annotation = \"target.workload.openshift.io/management\"\nannotation_prefix = \"resources.workload.openshift.io\"\nresources = {}\n"),
 			[]string{`pods of this type carry "target.workload.openshift.io/x"`, `is that of workload "management" too`, `workload "x" is missing`}, "0-1"},
 		{"an annotation prefix of its own", with(pinned(t, "0-1"), dir+"/60", strings.Replace(management("0-1"), `"resources.workload`, `"my.workload`, 1)),
@@ -228,7 +247,7 @@ func TestAgainstTheCPUManager(t *testing.T) {
 			[]string{`CPU 1 of workload "management" is given to a pod`}, "0,2-7", "2-7"},
 		{"CPUs that will be gone", config("cpuManagerPolicy: static\nreservedSystemCPUs: 0-1\n"), state("static", "0-5", "6-7"), "nosmt",
 			[]string{"it is about the CPUs 0-7, but 0-3 will be online"}, "0-3", "2-3"},
-		{"no configuration", config("a: [\n"), "", "", []string{"cannot parse kubelet's configuration"}, "0-7", ""},
+		{"no configuration", config("a: [\n"), "", "", []string{"cannot parse kubelet's configuration"}, "0-7", "unknown"},
 		{"no set", config("reservedSystemCPUs: 3-1\n"), "", "", []string{"error: reservedSystemCPUs: cannot parse"}, "0-7", ""},
 		{"no state", config(""), "{", "", []string{"kubelet will not start with it"}, "0-7", ""},
 	} {
@@ -247,8 +266,12 @@ func TestAgainstTheCPUManager(t *testing.T) {
 					t.Errorf("problem %q, want %q", got[i], want)
 				}
 			}
-			if r.Pools.Shared.String() != c.shared || r.Pools.Dedicated.String() != c.dedicated {
-				t.Errorf("shared %q, dedicated %q; want %q, %q", r.Pools.Shared, r.Pools.Dedicated, c.shared, c.dedicated)
+			dedicated := "unknown"
+			if r.Pools.Dedicated != nil {
+				dedicated = r.Pools.Dedicated.String()
+			}
+			if r.Pools.Shared.String() != c.shared || dedicated != c.dedicated {
+				t.Errorf("shared %q, dedicated %q; want %q, %q", r.Pools.Shared, dedicated, c.shared, c.dedicated)
 			}
 		})
 	}

@@ -10,7 +10,7 @@ import (
 // parseKernelList parses a list of CPUs as in kernel parameters (admin-guide/kernel-parameters,
 // "cpu lists"). Besides numbers and ranges, it may contain "all", "N" for the last CPU, and
 // ranges of groups, FIRST-LAST:USED/GROUP, such as 0-15:2/4. possible are the CPUs that the
-// kernel knows; others are left out.
+// kernel knows.
 func parseKernelList(s string, possible CPUSet) (CPUSet, error) {
 	last := MaxCPU
 	if !possible.IsEmpty() {
@@ -27,11 +27,25 @@ func parseKernelList(s string, possible CPUSet) (CPUSet, error) {
 		}
 		found = append(found, cpus...)
 	}
-	set := newCPUSet(found)
-	if possible.IsEmpty() {
-		return set, nil
+	return newCPUSet(found), nil
+}
+
+// parseMask parses a mask of CPUs in hexadecimal digits, with commas between groups, as tuned writes it.
+func parseMask(s string) (CPUSet, error) {
+	digits := strings.ReplaceAll(s, ",", "")
+	var found []int
+	for i := range len(digits) {
+		nibble, err := strconv.ParseUint(digits[len(digits)-1-i:len(digits)-i], 16, 8)
+		if err != nil || 4*i > MaxCPU {
+			return CPUSet{}, fmt.Errorf("cannot parse the mask of CPUs %s", problem.Quoted(s))
+		}
+		for bit := range 4 {
+			if nibble&(1<<bit) != 0 {
+				found = append(found, 4*i+bit)
+			}
+		}
 	}
-	return set.Intersection(possible), nil
+	return newCPUSet(found), nil
 }
 
 // parseKernelItem parses one item of a list; last is the last CPU.

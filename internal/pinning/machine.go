@@ -16,12 +16,21 @@ type Machine struct {
 	// Cores are the sets of threads of each core with several, as far as they are online: the
 	// kernel does not report offline siblings.
 	Cores []CPUSet
+	// CoresKnown says that Cores was read: without it, CPUs that are threads of one core are not known.
+	CoresKnown bool
 }
 
 // CPUsOnly returns a machine of which only the CPUs are known, all online.
 func CPUsOnly(present CPUSet) Machine { return Machine{Present: present, Online: present} }
 
 func (m Machine) known() bool { return !m.Present.IsEmpty() }
+
+// threadsUnknown reports whether an argument takes threads away, and which CPUs these are is not known: neither from the
+// cores, nor from what an earlier boot has left offline.
+func (m Machine) threadsUnknown(line kargs.Line) (arg string, unknown bool) {
+	arg, _ = line.ThreadsOff()
+	return arg, arg != "" && m.known() && !m.CoresKnown && m.Online.Equal(m.Present)
+}
 
 // absence is a set of CPUs that a kernel argument keeps offline.
 type absence struct {

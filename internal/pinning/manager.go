@@ -174,11 +174,11 @@ func (c *checker) againstState(workloads Workloads, m manager, in Input) {
 
 // Pools is the assignment of a machine's CPUs.
 type Pools struct {
-	Online    CPUSet    `json:"online"`    // after the next boot
-	Workloads Workloads `json:"workloads"` // where the pods of each workload run
-	Shared    CPUSet    `json:"shared"`    // where all other pods run, except those with dedicated CPUs
-	Dedicated CPUSet    `json:"dedicated"` // that kubelet may assign exclusively; empty unless its policy is static
-	Rest      CPUSet    `json:"rest"`      // not in the set of any workload
+	Online    CPUSet    `json:"online"`              // after the next boot
+	Workloads Workloads `json:"workloads"`           // where the pods of each workload run
+	Shared    CPUSet    `json:"shared"`              // where all other pods run, except those with dedicated CPUs
+	Dedicated *CPUSet   `json:"dedicated,omitempty"` // that kubelet may assign exclusively, empty unless its policy is static; nil: kubelet's configuration is not known
+	Rest      CPUSet    `json:"rest"`                // not in the set of any workload
 }
 
 // poolsOf assigns the CPUs as the CPU manager does: the shared pool contains the reserved CPUs,
@@ -188,8 +188,11 @@ func poolsOf(online CPUSet, workloads Workloads, m manager) *Pools {
 	for _, set := range workloads {
 		p.Rest = p.Rest.Difference(set)
 	}
+	if m.configured {
+		p.Dedicated = &CPUSet{}
+	}
 	if m.policy == policyStatic {
-		p.Dedicated = online.Difference(m.reserved)
+		*p.Dedicated = online.Difference(m.reserved)
 		if m.options["strict-cpu-reservation"] == "true" {
 			p.Shared = p.Shared.Difference(m.reserved)
 		}

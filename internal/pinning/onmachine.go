@@ -12,6 +12,7 @@ func (c *checker) onMachine(p, name string, set CPUSet, line kargs.Line) {
 	c.bootCPU(p, name, set)
 	c.isolation(p, name, set, line)
 	c.affinity(p, name, set, line)
+	c.housekeeping(p, name, set, line)
 }
 
 // offline reports CPUs that will be offline after the reboot, or are offline now.
@@ -88,7 +89,37 @@ func (c *checker) list(p, key, value string) CPUSet {
 	if err != nil {
 		c.warn(p, "%s: %v", key, err)
 	}
-	return set
+	if !c.machine.known() {
+		return set
+	}
+	last := c.machine.Present.cpus[c.machine.Present.Size()-1]
+	if beyond := set.Difference(set.below(last + 1)); !beyond.IsEmpty() {
+		c.warn(p, "%s=%s: the machine has no CPU %s, only %s", key, value, beyond, c.machine.Present)
+	}
+	return set.Intersection(c.machine.Present)
+}
+
+// housekeeping compares the CPUs of management with those on which the kernel and tuned keep the system's own work: all of
+// them describe one partition.
+func (c *checker) housekeeping(p, name string, set CPUSet, line kargs.Line) {
+	if name != Management || set.IsEmpty() {
+		return
+	}
+	for _, key := range []string{"irqaffinity", "kthread_cpus"} {
+		for _, value := range line.Values(key) {
+			if outside := c.list(p, key, value).Difference(set); !outside.IsEmpty() {
+				c.warn(p, "workload %q: %s=%s puts the kernel's own work also on CPU %s, which is not in its set %s", name, key, value, outside, set)
+			}
+		}
+	}
+	for _, value := range line.Values("tuned.non_isolcpus") {
+		cpus, err := parseMask(value)
+		if err != nil {
+			c.warn(p, "tuned.non_isolcpus: %v", err)
+		} else if !cpus.Equal(set) {
+			c.warn(p, "workload %q: its CPUs are %s, but tuned.non_isolcpus=%s is the mask of %s", name, set, value, cpus)
+		}
+	}
 }
 
 // affinity compares a workload's CPUs with the CPU affinity of systemd, which all services

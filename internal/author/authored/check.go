@@ -194,9 +194,13 @@ func checkPinning(n document.Node, config ignition.Config, line kargs.Line, rule
 	}
 	found := pinning.Inspect(pinning.Input{Files: contents, Machine: pinning.CPUsOnly(rules.CPUs), Line: line})
 	for _, p := range found.Problems {
+		if p.Path == "" { // it is about the kernel arguments
+			n.Report.Add(p.Within("$.spec.kernelArguments", ""))
+			continue
+		}
 		n.Report.Add(p.Within(n.Path, "file "+p.Path+": "))
 	}
-	if arg, _ := line.ThreadsOff(); arg != "" && len(found.Workloads) > 0 {
+	if arg, _ := line.ThreadsOff(); arg != "" && len(found.Workloads) > 0 && rules.CPUs.IsEmpty() {
 		n.Report.Warn("$.spec.kernelArguments", "%s switches the second threads of all cores off: of the CPUs of the workloads %s none may be one",
 			arg, strings.Join(found.Workloads.Names(), ", "))
 	}

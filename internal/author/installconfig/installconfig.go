@@ -72,6 +72,7 @@ func readPools(root document.Node, rules authored.Rules) []pool {
 		root.Fail("it is no install-config: it has neither controlPlane nor compute")
 		return nil
 	}
+	checkSpelling(root)
 	var pools []pool
 	add := func(n document.Node, role string) {
 		if p, ok := readPool(n, role, rules.KernelArguments); ok {
@@ -87,7 +88,36 @@ func readPools(root document.Node, rules authored.Rules) []pool {
 	for i := range pools {
 		pools[i].fips = fips
 	}
+	checkPartitioningMode(root.Get("cpuPartitioningMode"), pools)
 	return pools
+}
+
+// checkSpelling refuses members of an install-config that are close to those that are read: the others are the
+// installer's, and ignored.
+func checkSpelling(root document.Node) {
+	read := []string{"controlPlane", "arbiter", "compute", "fips", "cpuPartitioningMode"}
+	for name, n := range root.Members() {
+		i := slices.IndexFunc(read, func(known string) bool { return strings.EqualFold(known, name) || name+"Mode" == known })
+		if i >= 0 && read[i] != name {
+			n.Report.Add(problem.Errorf(n.Path, "unknown member").WithHint("is " + read[i] + " meant?"))
+		}
+	}
+}
+
+// checkPartitioningMode judges the installer's own setting. AllNodes only allows that workloads have CPUs of their own;
+// the installer has no setting for which.
+func checkPartitioningMode(n document.Node, pools []pool) {
+	switch mode := n.Text(); mode {
+	case "", "None":
+	case "AllNodes":
+		for _, p := range pools {
+			if len(p.workloads) == 0 {
+				n.Warn("AllNodes only allows CPU partitioning, and the pool of the role %s does not say which CPUs are for management: say so in its workload.partitions, or in the cluster by a PerformanceProfile", p.role)
+			}
+		}
+	default:
+		n.Fail("it is %s, neither None nor AllNodes", problem.Quoted(mode))
+	}
 }
 
 // readCompute reads the compute pools, worker and edge. The machines of both have the role worker,
@@ -126,6 +156,10 @@ func (p pool) sameAs(other pool) bool {
 func readPool(n document.Node, role string, policy kargs.Policy) (pool, bool) {
 	if !n.Object() {
 		return pool{}, false
+	}
+	n.Known("a pool of an install-config", "name", "replicas", "platform", "hyperthreading", "architecture", "fencing", "diskSetup", "kernelArguments", "workload")
+	if disks := n.Get("diskSetup"); !disks.IsEmpty() {
+		disks.Warn("no MachineConfig is made from it here: the installer makes its own")
 	}
 	p := pool{at: n, role: role, arguments: spec.Arguments(n.Get("kernelArguments"), policy)}
 	p.noThreads = readHyperthreading(n.Get("hyperthreading"), kargs.Split(strings.Join(p.arguments, " ")))
