@@ -66,7 +66,7 @@ func (m *mistyped) compare(value any, t reflect.Type) {
 			return
 		}
 	}
-	m.problems.Fail(jsonpath.Of(m.steps...), "it is %s, not %s", shapeOf(value), shapeOfType(t))
+	m.problems.Fail(jsonpath.Of(m.steps...), "it is %s, not %s", givenType(value), wantedType(t))
 }
 
 // below compares a value in the one that is compared.
@@ -93,8 +93,8 @@ func (m *mistyped) members(object map[string]any, t reflect.Type) {
 	}
 }
 
-// shapeOf names the type of a value. A number is named with its value, which may only be too large, or not whole.
-func shapeOf(value any) string {
+// givenType names the type of a value. A number is named with its value, which may only be too large, or not whole.
+func givenType(value any) string {
 	switch v := value.(type) {
 	case map[string]any:
 		return "an object"
@@ -110,7 +110,7 @@ func shapeOf(value any) string {
 	return "null"
 }
 
-func shapeOfType(t reflect.Type) string {
+func wantedType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Struct:
 		return "an object"
