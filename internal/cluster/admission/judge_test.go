@@ -128,7 +128,9 @@ func TestJudge(t *testing.T) {
 		{name: "a lower lockdown", object: mc("a", `{"kernelArguments":["lockdown=integrity"]}`), old: mc("a", `{"kernelArguments":["lockdown=confidentiality"]}`), weakens: "lockdown"},
 
 		{name: "a pool of all nodes", object: object("MachineConfigPool", "worker", "", `{"nodeSelector":{}}`), problems: []string{"each node of the cluster"}},
-		{name: "a pool that never begins", object: object("MachineConfigPool", "worker", "", `{"maxUnavailable":"0%"}`), warns: "spec.paused"},
+		{name: "a pool that is meant not to begin", object: object("MachineConfigPool", "worker", "", `{"maxUnavailable":"0%"}`), warns: "with 0%, one node of the pool worker at a time is changed; to stop a rollout, set spec.paused"},
+		{name: "a limit that is none", object: object("MachineConfigPool", "worker", "", `{"maxUnavailable":"many"}`), warns: "counts as 1"},
+		{name: "a limit that does not hold", object: object("MachineConfigPool", "master", "", `{"maxUnavailable":3}`), warns: "with 3, one node of the pool master at a time"},
 		{name: "selectors of a pool", object: object("MachineConfigPool", "worker", "", `{"nodeSelector":{"matchExpressions":[{"key":"a","operator":"In"}]},"machineConfigSelector":{"matchLabels":{"a b":"c"}}}`),
 			problems: []string{"nodeSelector", "machineConfigSelector"}},
 		{name: "a rollout", object: object("PoolRollout", "worker", "", `{"window":"Sat 22:00-04:00 UTC","checks":{"node":"node.metadata.name == 'a'","workloads":[{"kind":"Deployment","namespace":"shop","name":"front.end"}]},"after":["master"]}`)},

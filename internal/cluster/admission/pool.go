@@ -15,7 +15,7 @@ import (
 )
 
 // checkPool checks what the schema of a pool cannot: its selectors. That of nodes must not be empty: it would
-// match each node of the cluster. maxUnavailable is the schema's.
+// match each node of the cluster. Of maxUnavailable it says what the function does that uses it.
 func checkPool(object []byte) (report problem.Report) {
 	var p objects.MachineConfigPool
 	if err := json.Unmarshal(object, &p); err != nil {
@@ -24,8 +24,13 @@ func checkPool(object []byte) (report problem.Report) {
 	}
 	checkSelector(&report, "$.spec.nodeSelector", p.Spec.NodeSelector, "node of the cluster")
 	checkSelector(&report, "$.spec.machineConfigSelector", p.Spec.MachineConfigSelector, "MachineConfig, also those of other roles")
-	if m := p.Spec.MaxUnavailable; m != nil && (m.String() == "0" || m.String() == "0%") {
-		report.Warn("$.spec.maxUnavailable", "with %s no node is ever begun; to stop a rollout, set spec.paused", m.String())
+	const many = 1000 // nodes, of which each percentage from 1% is more than one
+	m := p.Spec.MaxUnavailable
+	switch most, err := objects.MostUnavailable(p.Name, m, many); {
+	case err != nil:
+		report.Warn("$.spec.maxUnavailable", "%v", err)
+	case m != nil && most == 1 && m.String() != "1":
+		report.Warn("$.spec.maxUnavailable", "with %s, one node of the pool %s at a time is changed; to stop a rollout, set spec.paused", m.String(), p.Name)
 	}
 	return report
 }

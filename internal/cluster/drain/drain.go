@@ -5,6 +5,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -13,6 +14,7 @@ import (
 
 	"machine-pivot/internal/cluster/kube"
 	"machine-pivot/internal/cluster/node"
+	"machine-pivot/internal/fault"
 )
 
 // Drainer drains one node. It implements node.Drainer.
@@ -31,58 +33,58 @@ const (
 	lastLook  = 10 * time.Second
 )
 
-// Rehearse implements node.Drainer: it asks the API server for each eviction as a dry run, and returns one
-// error with all obstacles.
+// Rehearse implements node.Drainer: it asks the API server for each eviction as a dry run, which nobody takes for a real
+// one. What only the policy forbids is an error of kind fault.Refused. All else is what a drain would wait for if nothing
+// changed, and much does as soon as the node is cordoned: only the answer of a budget about a pod counts, so a pod that
+// was not looked at, or has moved, is no obstacle.
 func (d *Drainer) Rehearse(ctx context.Context) error {
 	until := d.Cluster.Now().Add(d.Limit)
 	f, err := d.look(ctx)
 	if err != nil {
 		return err
 	}
-	report := f.stopped
+	report, kind := f.stopped, fault.Unavailable
+	if len(report) > 0 {
+		kind = fault.Refused
+	}
 	for _, p := range f.ending {
 		if late := d.late(p); late >= stuck {
 			report.add(d.whyNotEnded(p), p)
 		}
 	}
-	refused, err := d.evictAll(ctx, f.going, until, true)
-	if err != nil {
-		return err
-	}
+	refused := d.evictAll(ctx, f.going, until, true)
+	maps.DeleteFunc(refused, func(_ *corev1.Pod, r refusal) bool { return !r.budget })
 	protected := newBudgets(d)
-	if err := refused.explain(ctx, protected, report, false); err != nil {
+	if err := refused.explain(ctx, protected, report); err != nil {
 		return err
 	}
 	if err := protected.countUnmanaged(ctx, f.going, report); err != nil {
 		return err
 	}
-	return report.err()
+	return report.err(kind)
 }
 
-// Drain implements node.Drainer. A pod that comes during the drain and tolerates the cordon does not
-// matter: it, or the next one in its place, would come back for ever.
+// Drain implements node.Drainer. A pod that comes back during the drain does not matter, however it gets there: it, or the
+// next one in its place, would do so for ever.
 func (d *Drainer) Drain(ctx context.Context, of node.Node) error {
 	until := d.Cluster.Now().Add(d.Limit)
-	var first map[types.UID]bool
+	back := comeback{}
 	for wait := firstLook; ; wait = min(2*wait, lastLook) {
 		f, err := d.look(ctx)
 		if err != nil {
 			return err
 		}
-		if first == nil {
-			first = f.all()
+		if f.on.UID != of.UID || !f.on.Unschedulable {
+			return fmt.Errorf("cannot drain the node %s: %w: it is another one, or not cordoned any more", of.Name, node.ErrConflict)
 		}
-		f.leaveNewcomers(first)
-		if err := f.stopped.err(); err != nil {
+		back.leave(&f)
+		if err := f.stopped.err(fault.Unavailable); err != nil {
 			return err
 		}
 		if len(f.going)+len(f.ending) == 0 {
 			return nil
 		}
-		refused, err := d.evictFrom(ctx, of, f.going, until)
-		if err != nil {
-			return err
-		}
+		refused := d.evictAll(ctx, f.going, until, false)
 		if d.Cluster.Now().Add(wait).After(until) {
 			return d.unfinished(ctx, f, refused)
 		}
@@ -92,21 +94,6 @@ func (d *Drainer) Drain(ctx context.Context, of node.Node) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// evictFrom evicts pods of a node that is still the one that the agent has cordoned.
-func (d *Drainer) evictFrom(ctx context.Context, of node.Node, pods []*corev1.Pod, until time.Time) (refusals, error) {
-	if len(pods) == 0 {
-		return nil, nil
-	}
-	now, err := d.Cluster.Node(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if now.UID != of.UID || !now.Unschedulable {
-		return nil, fmt.Errorf("cannot drain the node %s: %w: it is another one, or not cordoned any more", of.Name, node.ErrConflict)
-	}
-	return d.evictAll(ctx, pods, until, false)
 }
 
 // unfinished returns what a drain waits for whose time is up.
@@ -120,8 +107,8 @@ func (d *Drainer) unfinished(ctx context.Context, f found, refused refusals) err
 			report.add(ends, p)
 		}
 	}
-	if err := refused.explain(ctx, newBudgets(d), report, true); err != nil {
+	if err := refused.explain(ctx, newBudgets(d), report); err != nil {
 		return err
 	}
-	return report.err()
+	return report.err(fault.Unavailable)
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -40,6 +42,8 @@ func TestDrain(t *testing.T) {
 		"finalizer":              stuckFinalizer,
 		"replaced-pod":           replacedPod,
 		"newcomers":              newcomers,
+		"dead-kubelet":           deadKubelet,
+		"dry-run":                dryRun,
 		"replaced-node":          replacedNode,
 		"uncordoned":             uncordoned,
 		"namespace":              terminatingNamespace,
@@ -222,6 +226,7 @@ func budgetsNamed(w *world) {
 func unreadableBudgets(w *world) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "drain-only"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
+		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
 	}}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -419,20 +424,91 @@ func tolerant(p *corev1.Pod) {
 	p.Spec.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}
 }
 
-// newcomers: a pod that comes after the first look is evicted, too, unless it tolerates the cordon.
+// newcomers: a pod that comes after the first look is evicted, too, unless it comes back: it is of the same controller, or
+// has the same name.
 func newcomers(w *world) {
-	first := w.pod("first", tolerant)
-	var late, back *corev1.Pod
+	first, named := w.pod("first", controller("ReplicaSet")), w.pod("named")
+	var late, back, again *corev1.Pod
+	var once sync.Once
 	w.traffic.intercept(func(r *http.Request) {
-		if late == nil && r.Method == http.MethodPost {
-			late, back = w.pod("late"), w.pod("back", tolerant)
+		if r.Method == http.MethodPost {
+			once.Do(func() {
+				late, back = w.pod("late", tolerant), w.pod("back", controller("ReplicaSet"))
+				w.remove(named)
+				again = w.pod("named")
+			})
 		}
 	})
 	if err := w.drain(patient); err != nil {
 		w.Fatal(err)
 	}
-	if !w.gone(first) || !w.gone(late) || !w.untouched(back) {
-		w.Errorf("gone: %v, %v, %v", w.gone(first), w.gone(late), w.gone(back))
+	if !w.gone(first) || !w.gone(late) || !w.untouched(back) || !w.untouched(again) {
+		w.Errorf("gone: %v, %v, %v, %v", w.gone(first), w.gone(late), w.gone(back), w.gone(again))
+	}
+}
+
+// deadKubelet: pods that were deleted on a node whose kubelet is not Ready are waited for as long as it may still report
+// their ends, and no longer.
+func deadKubelet(w *world) {
+	w.kubelet.Hold(true)
+	w.pod("held", controller("ReplicaSet"))
+	w.ready(corev1.ConditionUnknown)
+	w.says(w.drain(impatient), w.name+"/held: still ending")
+	real := w.drainer.Cluster.Now
+	w.drainer.Cluster.Now = func() time.Time { return real().Add(4 * time.Minute) }
+	w.says(w.drain(impatient), w.name+"/held: not ended")
+	w.drainer.Cluster.Now = func() time.Time { return real().Add(6 * time.Minute) }
+	if err := w.drainer.Rehearse(w.Context()); err != nil {
+		w.Errorf("rehearsal: %v", err)
+	}
+	if err := w.drain(impatient); err != nil {
+		w.Error(err)
+	}
+	w.ready(corev1.ConditionTrue)
+	w.says(w.drain(impatient), w.name+"/held: not ended")
+	w.drainer.Cluster.Now = real
+	w.kubelet.Hold(false)
+}
+
+// ready sets the condition Ready of the node.
+func (w *world) ready(status corev1.ConditionStatus) {
+	w.Helper()
+	body := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, status)
+	if _, err := w.admin.CoreV1().Nodes().Patch(w.Context(), w.name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, "status"); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// dryRun: a rehearsal is one for webhooks, too. One that does not say that it does nothing then is not asked at all, and
+// that it is not asked is no obstacle; a real drain asks it.
+func dryRun(w *world) {
+	fail := admissionv1.Fail
+	some := admissionv1.SideEffectClassNoneOnDryRun
+	c := admissionv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/evictions")}
+	hook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: w.name}, Webhooks: []admissionv1.ValidatingWebhook{{
+		Name: "evictions.example.com", ClientConfig: c, FailurePolicy: &fail, SideEffects: &some, AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: new(int32(1)),
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.name}},
+		MatchConditions:   []admissionv1.MatchCondition{{Name: "real", Expression: "!request.dryRun"}},
+		Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{admissionv1.Create},
+			Rule: admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"pods/eviction"}}}},
+	}}}
+	hooks := w.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	if _, err := hooks.Create(w.Context(), hook, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	defer func() { _ = hooks.Delete(context.WithoutCancel(w.Context()), w.name, metav1.DeleteOptions{}) }()
+	p := w.pod("p", controller("ReplicaSet"))
+	controlplane.Eventually(w, "the webhook is known", func(context.Context) bool {
+		err := w.drain(impatient)
+		return err != nil && strings.Contains(err.Error(), "evictions.example.com") || w.gone(p)
+	})
+	for _, e := range []admissionv1.SideEffectClass{admissionv1.SideEffectClassNoneOnDryRun, admissionv1.SideEffectClassNone} {
+		if err := w.drainer.Rehearse(w.Context()); err != nil || w.gone(p) {
+			w.Errorf("a rehearsal with a webhook of %s: %v; gone: %v", e, err, w.gone(p))
+		}
+		if _, err := hooks.Patch(w.Context(), w.name, types.JSONPatchType, []byte(`[{"op":"remove","path":"/webhooks/0/matchConditions"}]`), metav1.PatchOptions{}); err != nil {
+			return
+		}
 	}
 }
 

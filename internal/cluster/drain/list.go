@@ -15,13 +15,16 @@ const (
 	maxPages = 100
 )
 
-// look reads the pods of the node, and judges them.
-func (d *Drainer) look(ctx context.Context) (found, error) {
-	f := found{stopped: report{}}
+// look reads the node and its pods, and judges them.
+func (d *Drainer) look(ctx context.Context) (f found, err error) {
+	f.stopped = report{}
+	if f.on, err = d.Cluster.Node(ctx); err != nil {
+		return f, err
+	}
 	what := "read the pods of the node " + d.Cluster.Name
 	pods, err := list[corev1.Pod](ctx, d, what, "/api/v1/pods", "spec.nodeName="+d.Cluster.Name)
 	for i := range pods {
-		v, why := d.judge(&pods[i])
+		v, why := d.judge(&pods[i], f.on)
 		f.sort(&pods[i], v, why)
 	}
 	return f, err

@@ -18,8 +18,8 @@ type report map[string][]string
 
 func (r report) add(why string, p *corev1.Pod) { r[why] = append(r[why], nameOf(p)) }
 
-// err returns the report as an error; nil if nothing stands in the way.
-func (r report) err() error {
+// err returns the report as an error of a kind; nil if nothing stands in the way.
+func (r report) err(kind fault.Kind) error {
 	const mostReasons, mostPods = 8, 5
 	if len(r) == 0 {
 		return nil
@@ -29,7 +29,7 @@ func (r report) err() error {
 		slices.Sort(r[why])
 		parts = append(parts, node.First(r[why], mostPods, ", ")+": "+why)
 	}
-	return fault.New(fault.Unavailable, "%s", node.First(parts, mostReasons, "; "))
+	return fault.New(kind, "%s", node.First(parts, mostReasons, "; "))
 }
 
 // nameOf returns the namespace and the name of a pod.

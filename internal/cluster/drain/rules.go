@@ -2,10 +2,13 @@ package drain
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"machine-pivot/internal/cluster/node"
 )
 
 // Policy is what an administrator decides about pods that lose something by an eviction.
@@ -41,8 +44,12 @@ const (
 	nodeCritical      = 2_000_001_000
 )
 
-// judge decides about a pod, and says why if it stops the drain. The first rule that fits applies.
-func (d *Drainer) judge(p *corev1.Pod) (v verdict, why string) {
+// unreported is how long after its grace period nobody waits for a pod of a kubelet that is not Ready: what is to end that
+// is the change for which the node is drained. It is what cluster-api waits.
+const unreported = 5 * time.Minute
+
+// judge decides about a pod of a node, and says why if it stops the drain. The first rule that fits applies.
+func (d *Drainer) judge(p *corev1.Pod, on node.Node) (v verdict, why string) {
 	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
 	_, critical := p.Annotations[criticalPod]
 	owner := metav1.GetControllerOf(p)
@@ -55,6 +62,8 @@ func (d *Drainer) judge(p *corev1.Pod) (v verdict, why string) {
 	case owner != nil && owner.Kind == "DaemonSet": // it would come back at once
 		return stays, ""
 	case critical, p.Spec.PriorityClassName == nodeCriticalClass, p.Spec.Priority != nil && *p.Spec.Priority >= nodeCritical:
+		return stays, ""
+	case p.DeletionTimestamp != nil && !on.Ready && d.late(p) >= unreported:
 		return stays, ""
 	case p.DeletionTimestamp != nil:
 		return ending, ""
@@ -74,6 +83,7 @@ func isEmptyDir(v corev1.Volume) bool { return v.EmptyDir != nil }
 
 // found are the pods of a node that matter to a drain.
 type found struct {
+	on            node.Node
 	going, ending []*corev1.Pod
 	stopped       report
 }
@@ -90,26 +100,24 @@ func (f *found) sort(p *corev1.Pod, v verdict, why string) {
 	}
 }
 
-// all returns the UIDs of the pods that go. A pod of the same name that is created again is another one.
-func (f *found) all() map[types.UID]bool {
-	ids := map[types.UID]bool{}
+// comeback is what a drain has seen: the UIDs of pods, and who makes them.
+type comeback map[types.UID]bool
+
+// leave leaves out the pods that were not there when the drain has seen others of the same maker, which have come back.
+func (c comeback) leave(f *found) {
+	back := func(p *corev1.Pod) bool { return c[maker(p)] && !c[p.UID] }
+	f.going = slices.DeleteFunc(f.going, back)
+	f.ending = slices.DeleteFunc(f.ending, back)
 	for _, p := range slices.Concat(f.going, f.ending) {
-		ids[p.UID] = true
+		c[maker(p)], c[p.UID] = true, true
 	}
-	return ids
 }
 
-// leaveNewcomers leaves out pods that tolerate the cordon and were not there at first.
-func (f *found) leaveNewcomers(first map[types.UID]bool) {
-	newcomer := func(p *corev1.Pod) bool { return !first[p.UID] && toleratesCordon(p) }
-	f.going = slices.DeleteFunc(f.going, newcomer)
-	f.ending = slices.DeleteFunc(f.ending, newcomer)
-}
-
-// toleratesCordon reports whether the scheduler may place a pod on a cordoned node.
-func toleratesCordon(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
-		return (t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule) && (t.Key == "" || t.Key == corev1.TaintNodeUnschedulable) &&
-			(t.Operator == corev1.TolerationOpExists || t.Key != "" && t.Value == "")
-	})
+// maker returns the UID of a pod's controller or, since somebody may create a pod again under its name, what stands for
+// that.
+func maker(p *corev1.Pod) types.UID {
+	if owner := metav1.GetControllerOf(p); owner != nil {
+		return owner.UID
+	}
+	return types.UID(nameOf(p))
 }

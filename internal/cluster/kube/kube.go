@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -69,8 +71,9 @@ type object struct {
 		Unschedulable bool `json:"unschedulable"`
 	} `json:"spec"`
 	Status struct {
-		Capacity    amounts `json:"capacity"`
-		Allocatable amounts `json:"allocatable"`
+		Capacity    amounts                `json:"capacity"`
+		Allocatable amounts                `json:"allocatable"`
+		Conditions  []corev1.NodeCondition `json:"conditions"`
 	} `json:"status"`
 }
 
@@ -82,6 +85,9 @@ func (o object) node() node.Node {
 	return node.Node{
 		Name: o.Metadata.Name, UID: o.Metadata.UID, ResourceVersion: o.Metadata.ResourceVersion,
 		Annotations: annotations, Unschedulable: o.Spec.Unschedulable, ControlPlane: api.IsControlPlane(o.Metadata.Labels),
+		Ready: slices.ContainsFunc(o.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		}),
 	}
 }
 

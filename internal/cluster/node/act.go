@@ -132,6 +132,9 @@ func (a *Agent) actDrain(ctx context.Context, s situation) (time.Duration, error
 	if ctx.Err() != nil || errors.Is(err, ErrConflict) {
 		return 0, err
 	}
+	if _, known := timeOf(s.node.Annotations[api.DrainStarted], a.Now()); !known {
+		return 0, a.patch(ctx, s, Patch{Annotations: map[string]*string{api.DrainStarted: set(a.Now().UTC().Format(time.RFC3339))}})
+	}
 	reason := api.BoundedReason("cannot drain the node: " + fault.WithRemedy(err))
 	overdue := a.Now().Sub(sinceThen(s.node.Annotations[api.DrainStarted], a.Now())) >= a.Policy.DrainLimit
 	if overdue && !a.Policy.KeepDraining {

@@ -64,6 +64,7 @@ type Node struct {
 	Annotations     map[string]string
 	Unschedulable   bool // cordoned, by whomever
 	ControlPlane    bool // the node is one of the control plane
+	Ready           bool // its kubelet says so
 }
 
 // Patch is a change of a Node object.
@@ -103,7 +104,8 @@ type Hands interface {
 // cordoned it, which only the agent can make (actCordon).
 type Drainer interface {
 	// Rehearse returns an error if pods would not be evicted now; the error names what stands in the
-	// way. It changes nothing.
+	// way. One of kind fault.Refused forbids the drain; what another one names may end when the node is cordoned.
+	// It changes nothing.
 	Rehearse(ctx context.Context) error
 	// Drain evicts the node's pods and waits until they are gone. It returns within some minutes, and
 	// is called again after an error, which names what stands in the way. A node that is not cordoned any

@@ -27,6 +27,7 @@ type story struct {
 	cordoned  bool                          // at the end
 	trial     bool                          // a power cut may end a trial, after which the old system serves
 	attempts  bool                          // three boots into the old system end the change, and the old system serves
+	retried   bool                          // it is tried again, and fails again
 	changes   bool                          // evictions and boots depend on when something happens
 	begun     func(w *nodeagent.World) bool // whether what the story is about has happened; nil: the end shows it
 	also      func(w *nodeagent.World) string
@@ -209,13 +210,32 @@ func stories() map[string]story {
 		},
 		"a budget": {
 			prepare: func(w *nodeagent.World) { w.Blocked = "budget db" },
-			want:    "reboot", state: api.StateDegraded, current: "a",
+			want:    "reboot", state: api.StateDegraded, current: "a", retried: true,
 			also: func(w *nodeagent.World) string {
 				if !strings.Contains(w.Note(api.Reason), "budget db") {
 					return "the reason does not name the budget"
 				}
+				return published(w, "NodeDegraded", api.True, "budget db")
+			},
+		},
+		"what the policy forbids": {
+			prepare: func(w *nodeagent.World) { w.Forbidden = "data in an emptyDir" },
+			want:    "reboot", state: api.StateDegraded, current: "a",
+			also: func(w *nodeagent.World) string {
+				if !strings.Contains(w.Note(api.Reason), "data in an emptyDir") {
+					return "the reason does not name it"
+				}
 				return neverCordoned(w)
 			},
+		},
+		"a budget that is opened because the node is cordoned": { // as operators of databases do it
+			prepare: func(w *nodeagent.World) { w.Blocked = "budget db" },
+			before: func(w *nodeagent.World, _ int, _ string) {
+				if w.Blocked = "budget db"; w.Node.Unschedulable {
+					w.Blocked = ""
+				}
+			},
+			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1, also: cordonedOnce,
 		},
 		"a budget that comes late": {
 			before: func(w *nodeagent.World, _ int, name string) {
@@ -223,7 +243,7 @@ func stories() map[string]story {
 					w.Blocked = "budget db"
 				}
 			},
-			want: "reboot", state: api.StateDegraded, current: "a",
+			want: "reboot", state: api.StateDegraded, current: "a", retried: true,
 		},
 		"a budget that allows it later": {
 			prepare: func(w *nodeagent.World) { w.Blocked = "budget db" },
@@ -231,12 +251,22 @@ func stories() map[string]story {
 				switch reason := w.Note(api.Reason); {
 				case w.Since() > 90*time.Second:
 					w.Blocked = ""
-				case reason != "" && reason != "waits with the drain: budget db; ask its owner":
+				case reason != "" && reason != "cannot drain the node: budget db; ask its owner":
 					w.Violated("the reason is %q", reason)
 				}
 			},
 			want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
-			also: func(w *nodeagent.World) string { return published(w, "UpdatePrepared", api.Unknown, "budget db") },
+			also: func(w *nodeagent.World) string { return published(w, "Drained", api.Unknown, "budget db") },
+		},
+		"a drain whose beginning is recorded in the future": {
+			before: func(w *nodeagent.World, _ int, name string) {
+				if w.Blocked = "budget db"; name == "drain" && w.Note("skewed") == "" {
+					w.Change(func(n *node.Node) {
+						n.Annotations[api.DrainStarted], n.Annotations["skewed"] = "2036-01-01T00:00:00Z", "once"
+					})
+				}
+			},
+			want: "reboot", state: api.StateDegraded, current: "a", retried: true,
 		},
 		"a drain that goes on after its time": {
 			prepare: func(w *nodeagent.World) { w.Policy.KeepDraining, w.Policy.DrainLimit = true, 2*time.Minute },
@@ -528,8 +558,12 @@ func (s story) check(w *nodeagent.World, power bool) (wrong []string) {
 func (s story) run(kills map[int]nodeagent.When) (w *nodeagent.World, calls int, wrong []string) {
 	w = s.world(kills)
 	calls, err := w.Run(func() bool { return s.settled(w) })
+	idle := 30
+	if s.retried {
+		idle = 1
+	}
 	if err == nil {
-		err = w.Idle(30)
+		err = w.Idle(idle)
 	}
 	if err != nil {
 		return w, calls, []string{err.Error()}

@@ -61,8 +61,11 @@ func (m *memory) failIfDue(f failure) {
 
 // next returns when the change is tried again.
 func (f *failure) next() time.Time {
-	if f.soft {
+	switch {
+	case f.soft:
 		return f.at.Add(retryDrain)
+	case f.event == api.EventFailedToDrain: // a node is not to be cordoned most of the time
+		return f.at.Add(maxRetry)
 	}
 	return f.at.Add(min(time.Minute<<min(f.tries, 10), maxRetry))
 }

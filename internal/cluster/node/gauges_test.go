@@ -55,11 +55,11 @@ func TestGauges(t *testing.T) {
 			ask(w, "reboot")
 		}, api.StateDegraded, both},
 		"a drain that waits": {func(w *nodeagent.World) {
-			w.Blocked, w.Policy.DrainLimit = "budget db", 24*time.Hour
+			w.Forbidden, w.Policy.DrainLimit = "budget db", 24*time.Hour
 			w.Want("reboot")
 		}, api.StateWorking, nil},
 		"a drain that has waited too long": {func(w *nodeagent.World) {
-			w.Blocked, w.Policy.DrainLimit = "budget db", 0
+			w.Forbidden, w.Policy.DrainLimit = "budget db", 0
 			w.Want("reboot")
 		}, api.StateDegraded, failing},
 	} {

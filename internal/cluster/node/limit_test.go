@@ -41,7 +41,7 @@ func TestDrainLimit(t *testing.T) {
 	for _, each := range []time.Duration{time.Hour, 15 * time.Minute, 4 * time.Minute, 61 * time.Second, 20 * time.Second} {
 		t.Run(each.String(), func(t *testing.T) {
 			w := nodeagent.New()
-			w.Policy.DrainLimit, w.Blocked = limit, "budget db"
+			w.Policy.DrainLimit, w.Forbidden = limit, "budget db"
 			want := func(config string) {
 				t.Helper()
 				w.Want(config)
@@ -60,7 +60,7 @@ func TestDrainLimit(t *testing.T) {
 			w.Want("second") // which has the same limit, and not what is left of it
 			restarted(t, w, each, time.Hour, func() bool { return w.State() == api.StateWorking })
 			want("second")
-			w.Blocked = ""
+			w.Forbidden = ""
 			restarted(t, w, time.Hour, time.Hour, func() bool { return w.Machine.Boots > 0 || w.Machine.Running() && w.Node.Unschedulable })
 			if _, there := w.Node.Annotations[api.DrainBlocked]; there {
 				t.Error("the rehearsals are still said to fail")
@@ -74,7 +74,7 @@ func TestDrainLimit(t *testing.T) {
 func TestDrainLimitWithoutRecord(t *testing.T) {
 	for _, record := range []string{"yesterday reboot", "2027-01-01T00:00:00Z reboot", "2026-01-01T00:00:00Z"} {
 		w := nodeagent.New()
-		w.Policy.DrainLimit, w.Blocked = 20*time.Minute, "budget db"
+		w.Policy.DrainLimit, w.Forbidden = 20*time.Minute, "budget db"
 		w.Change(func(n *node.Node) { n.Annotations[api.DrainBlocked] = record })
 		w.Want("reboot")
 		restarted(t, w, 4*time.Minute, 25*time.Minute, func() bool { return w.State() == api.StateDegraded })

@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// How long a drain and its rehearsals may fail is counted from what the node's annotations say, so that an agent that
+// A rehearsal informs, and forbids only what the policy forbids. How long a drain and its rehearsals may fail is counted from what the node's annotations say, so that an agent that
 // starts anew does not begin to count anew.
 
 func (a *Agent) actRehearse(ctx context.Context, s situation) error {
@@ -19,13 +19,17 @@ func (a *Agent) actRehearse(ctx context.Context, s situation) error {
 		return nil
 	}
 	err := a.Drainer.Rehearse(ctx)
-	if err == nil {
-		a.seen, m.rehearsed = &s.node, true
-		a.event(ctx, s.node, Event{Reason: api.EventDrainRehearsed, Message: "nothing stands in the way of a drain for " + m.config})
-		return nil
-	}
 	if ctx.Err() != nil {
 		return err
+	}
+	if fault.KindOf(err) != fault.Refused { // what the drain sets going is not known before
+		a.seen, m.rehearsed = &s.node, true
+		e := Event{Reason: api.EventDrainRehearsed, Message: "nothing stands in the way of a drain for " + m.config}
+		if err != nil {
+			e.Message, e.Warning = "a drain for "+m.config+" would wait now: "+fault.WithRemedy(err), true
+		}
+		a.event(ctx, s.node, e)
+		return nil
 	}
 	since := blockedSince(s.node, m.config, a.Now())
 	f := failure{state: api.StateWorking, reason: "waits with the drain: " + fault.WithRemedy(err), soft: true, event: api.EventFailedToDrain, at: a.Now(), blocked: api.BlockedSince(since, m.config)}
@@ -53,11 +57,17 @@ func blockedForAnother(n Node, config string) bool {
 	return there && api.BlockedFor(value) != config
 }
 
-// sinceThen returns the time in an annotation, in RFC 3339; now, if it is not known or in the future.
+// sinceThen returns the time in an annotation, in RFC 3339; now, if it is not known.
 func sinceThen(annotation string, now time.Time) time.Time {
-	at, err := time.Parse(time.RFC3339, annotation)
-	if err != nil || at.After(now) {
-		return now
+	if at, known := timeOf(annotation, now); known {
+		return at
 	}
-	return at
+	return now
+}
+
+// timeOf returns the time in an annotation, and whether it is known. One in the future is not: whoever has written it had
+// another clock, and it is to be written anew.
+func timeOf(annotation string, now time.Time) (at time.Time, known bool) {
+	at, err := time.Parse(time.RFC3339, annotation)
+	return at, err == nil && !at.After(now)
 }

@@ -36,7 +36,7 @@ func TestRetriedAcrossRestarts(t *testing.T) {
 			if _, err := w.Run(failed); err != nil {
 				t.Fatal(err)
 			}
-			w.Configs[config], w.Blocked = c.mended, "budget db"
+			w.Configs[config], w.Forbidden = c.mended, "budget db"
 			agent := w.Agent() // which knows of the failure
 			for step := range 6 {
 				if step == 3 {
@@ -59,7 +59,7 @@ func TestRetriedAcrossRestarts(t *testing.T) {
 					w.PowerCut()
 				}
 			}
-			w.Blocked = ""
+			w.Forbidden = ""
 			again := c.mended.ApplyFails || c.mended.Differs
 			if _, err := w.Run(func() bool { return failed() || w.State() == api.StateDone }); err != nil {
 				t.Fatal(err)

@@ -93,8 +93,8 @@ func rollout(t *testing.T, w *nodeWorld) {
 	w.want(t, two)
 	w.Until(t, "the agent names the budget", func() bool { return strings.Contains(w.node().Annotations[api.Reason], budgetName) })
 	requests := w.lab.Registry.Requests()
-	if n := w.node(); n.Spec.Unschedulable || n.Annotations[api.StateOfNode] != api.StateWorking {
-		t.Errorf("a node whose drain is in vain: %+v", n)
+	if n := w.node(); !n.Spec.Unschedulable || n.Annotations[api.StateOfNode] != api.StateWorking {
+		t.Errorf("a node whose drain waits: %+v", n)
 	}
 	w.allowEviction(t)
 	w.Until(t, "the node is cordoned, and waits for the end of the pod", func() bool {
@@ -114,8 +114,8 @@ func rollout(t *testing.T, w *nodeWorld) {
 	}
 	w.waitForEvent(t, api.EventDone)
 	want := []string{
-		api.EventUpdateStarted, api.EventDownloaded, api.EventFailedToDrain, api.EventDrainRehearsed,
-		api.EventCordon, api.EventDrain, api.EventReboot, api.EventUncordon, api.EventDone,
+		api.EventUpdateStarted, api.EventDownloaded, api.EventDrainRehearsed, api.EventCordon,
+		api.EventFailedToDrain, api.EventDrain, api.EventReboot, api.EventUncordon, api.EventDone,
 	}
 	if got := w.events(t); !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)

@@ -117,6 +117,9 @@ type drainer struct{ w *World }
 func (d drainer) Rehearse(context.Context) error { return d.w.call("rehearse", d.blocked) }
 
 func (d drainer) blocked() error {
+	if d.w.Forbidden != "" {
+		return fault.New(fault.Refused, "%s", d.w.Forbidden).WithHint("ask its owner")
+	}
 	if d.w.Blocked != "" {
 		return fault.New(fault.Unavailable, "%s", d.w.Blocked).WithHint("ask its owner")
 	}

@@ -31,6 +31,7 @@ type World struct {
 	Unpublished int // how often the next NodeSystems cannot be written
 
 	Blocked    string // why pods cannot be evicted; "" if they can
+	Forbidden  string // why the policy forbids that; "" if it does not
 	Evictions  int    // drains that evicted pods
 	Events     []string
 	Said       []string // the messages of the events
