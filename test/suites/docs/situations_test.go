@@ -12,16 +12,16 @@ import (
 
 // onMachines is the documents whose commands run on a machine, with the setup of the machine.
 var onMachines = map[string]func(*machine){
-	"README.md":          byHand,
-	"docs/byhand.md":     installed,
-	"docs/failed.md":     failed,
-	"docs/kargs.md":      func(*machine) {},
-	"docs/registries.md": registries,
-	"docs/status.md":     installed,
+	"README.md":             byHand,
+	"docs/byhand.md":        installed,
+	"docs/failed.md":        failed,
+	"docs/bootc-content.md": func(*machine) {},
+	"docs/registries.md":    registries,
+	"docs/status.md":        installed,
 
 	"docs/recipes/bootc.md":        besideBootc,
 	"docs/recipes/disconnected.md": disconnected,
-	"docs/recipes/fleetlock.md":    fleetLock,
+	"docs/windows.md":              fleetLock,
 }
 
 // proxied sets up a registry that is reachable only through a proxy, and checks the proxy's log.
