@@ -5,6 +5,7 @@
 # nightly  what takes too long for each change: fuzzing, more first boots, guest releases, SELinux cases and architectures, packages, and the sweep
 # sweep    all crashes: all pairs, each system call, 2,900 power cuts; takes hours
 # check    gofmt, go vet, staticcheck
+# words    the words of the documents, and the patterns in all texts that are hard to read; test/tools/words/ceilings limits them
 # fuzz     each fuzz target for FUZZTIME
 # mutants  small changes in the code, each of which a test should notice; docs/dev/testing.md. MUTANTS="-n 25 -seed 7 ./kargs" for others
 # test-host  first boots on a real system: IMAGE is its disk or a directory with its files, OSIMAGE the image to pivot to; docs/dev/testing.md
@@ -29,7 +30,7 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build build-host completions manpages test unit nightly sweep check fuzz mutants demo demo-vm demo-enter cluster-demo test-host bench bench-check bench-boot reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
+.PHONY: build build-host completions manpages test unit nightly sweep check words fuzz mutants demo demo-vm demo-enter cluster-demo test-host bench bench-check bench-boot reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
 .NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
@@ -112,6 +113,9 @@ check:
 	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { echo "gofmt -w is wanted for:" $$bad; exit 1; }
 	@go vet ./...
 	@go tool staticcheck ./...
+
+words:
+	@go run ./test/tools/words
 
 # Go can fuzz only one target at a time. It saves a failing input below testdata/fuzz of
 # the package, and go test uses it from then on.
