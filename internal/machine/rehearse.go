@@ -37,13 +37,16 @@ func (m *Machine) judge(ctx context.Context, plan pivot.Plan) (found []verdict.F
 	if err != nil {
 		return nil, err
 	}
-	devices := rehearse.Devices(m.Host.Root)
-	for i := range devices {
-		// Without an answer, nothing is judged of the device.
-		names, _ := m.Host.Run(ctx, "modprobe", "-R", devices[i].Alias)
-		devices[i].Modules = strings.Fields(string(names))
-	}
 	stage := rehearse.Stage{Self: m.Self, Repo: m.Host.Sysroot().RepoPath()}
-	found, err = stage.Judge(ctx, next, running, plan.Kargs.Final, devices)
+	booted := plan.From().Booted
+	found, err = stage.Judge(ctx, rehearse.Change{Next: next, Running: running, Line: plan.Kargs.Final, Rebuilt: booted.Base != ""}, m.facts(ctx))
 	return append(found, m.judgeKernel(plan, next, running)...), err
+}
+
+// facts returns what a rehearsal asks of this machine.
+func (m *Machine) facts(ctx context.Context) rehearse.Facts {
+	return rehearse.Read(m.Host.Root, func(alias string) []string {
+		names, _ := m.Host.Run(ctx, "modprobe", "-R", alias)
+		return strings.Fields(string(names))
+	})
 }

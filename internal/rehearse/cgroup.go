@@ -1,33 +1,43 @@
 package rehearse
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	"machine-pivot/internal/verdict"
 	"machine-pivot/kargs"
 )
 
-// legacyCgroups returns a warning if the arguments ask for version 1 of control groups, which the new systemd, by what it
-// says about its version, does not have as before (NEWS of 256 to 258); otherwise "".
-func legacyCgroups(line kargs.Line, asked ending) string {
-	version := systemdVersion(asked)
-	if version < 256 || !wantsLegacy(line) {
-		return ""
+// legacyCgroups warns if the arguments ask for version 1 of control groups, which the new systemd, by what it says about its
+// version, does not have as before (NEWS of 256 to 258).
+func legacyCgroups(line kargs.Line) subject {
+	if !wantsLegacy(line) {
+		return subject{judge: func(context.Context, []ending) ([]verdict.Finding, error) { return nil, nil }}
 	}
-	var what string
+	return subject{programs: [][]string{{systemd, "--version"}}, judge: func(_ context.Context, ended []ending) ([]verdict.Finding, error) {
+		version := systemdVersion(ended[0])
+		what := withoutLegacy(version, slices.Contains(line, force))
+		if what == "" {
+			return nil, nil
+		}
+		return []verdict.Finding{{Name: "cgroups", Weight: verdict.Warned, Text: fmt.Sprintf("the kernel arguments ask for version 1 of control groups (%s=0), and systemd %d of the new system %s", unified, version, what)}}, nil
+	}}
+}
+
+// withoutLegacy returns what a version of systemd does if it is asked for version 1; "" if it has that.
+func withoutLegacy(version int, forced bool) string {
 	switch {
 	case version >= 258:
-		what = "does not have it: the system starts with version 2"
-	case slices.Contains(line, force):
+		return "does not have it: the system starts with version 2"
+	case version < 256, forced:
 		return ""
 	case version == 257:
-		what = "waits 30 s at each start, and then starts with version 2, unless " + force + " is there, too"
-	default:
-		what = "stops at its start unless " + force + " is there, too"
+		return "waits 30 s at each start, and then starts with version 2, unless " + force + " is there, too"
 	}
-	return fmt.Sprintf("the kernel arguments ask for version 1 of control groups (%s=0), and systemd %d of the new system %s", unified, version, what)
+	return "stops at its start unless " + force + " is there, too"
 }
 
 const (

@@ -1,59 +1,64 @@
 package rehearse
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
-// Device is a device with a driver, which the machine needs to start.
-type Device struct {
-	Alias   string   // by which the kernel asks modprobe for a driver
-	Below   string   // the mount point that stands on it
-	Modules []string // that serve it in the running system
+// stack is what a device stands on: through partitions, device mapper and md, down to the bus.
+type stack struct {
+	sys     string   // path of sysfs
+	aliases []string // of the devices with a driver
+	kinds   []string // see FileSystem.On
 }
 
-// Devices returns the devices that the file systems of the machine at root, and of its /boot, stand on: disks, through
-// partitions, device mapper and md, and what these are connected to. A file system on several disks has none, since its
-// device is not one of them.
-func Devices(root string) (all []Device) {
-	for _, at := range []struct{ below, dir string }{{"/", "sysroot"}, {"/boot", "boot"}} {
-		var st unix.Stat_t
-		if err := unix.Stat(filepath.Join(root, at.dir), &st); err != nil {
-			continue
-		}
-		dev := fmt.Sprintf("dev/block/%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
-		for _, alias := range aliases(filepath.Join(root, "sys"), dev) {
-			if !slices.ContainsFunc(all, func(d Device) bool { return d.Alias == alias }) {
-				all = append(all, Device{Alias: alias, Below: at.below})
-			}
-		}
-	}
-	return all
-}
-
-// aliases returns those of the devices with a driver that a device below sys is part of, or made from.
-func aliases(sys, device string) (all []string) {
-	top, err := filepath.EvalSymlinks(sys)
+// follow adds what a device below sysfs is part of, or made from.
+func (s *stack) follow(device string) {
+	top, err := filepath.EvalSymlinks(s.sys)
 	if err != nil {
-		return nil
+		return
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Join(top, device))
 	for ; err == nil && strings.HasPrefix(dir, top+"/"); dir = filepath.Dir(dir) {
+		if kind := kindOf(dir); kind != "" && !slices.Contains(s.kinds, kind) {
+			s.kinds = append(s.kinds, kind)
+		}
 		parts, _ := filepath.Glob(filepath.Join(dir, "slaves/*"))
 		for _, part := range parts {
-			all = append(all, aliases(sys, strings.TrimPrefix(part, top))...)
+			s.follow(strings.TrimPrefix(part, top))
 		}
 		if _, err := os.Readlink(filepath.Join(dir, "driver")); err != nil {
 			continue
 		}
 		if alias, err := os.ReadFile(filepath.Join(dir, "modalias")); err == nil {
-			all = append(all, strings.TrimSpace(string(alias)))
+			s.aliases = append(s.aliases, strings.TrimSpace(string(alias)))
 		}
 	}
-	return all
+}
+
+// iscsiSession matches the directory of an iSCSI session, which the disks are below.
+var iscsiSession = regexp.MustCompile(`^session[0-9]+$`)
+
+// kindOf returns what makes the device of a directory, as dracut calls the module for it; "" if the kernel does it alone.
+func kindOf(dir string) string {
+	if uuid, err := os.ReadFile(filepath.Join(dir, "dm/uuid")); err == nil {
+		for prefix, kind := range map[string]string{"CRYPT-LUKS": "crypt", "LVM-": "lvm", "mpath-": "multipath"} {
+			if strings.HasPrefix(string(uuid), prefix) {
+				return kind
+			}
+		}
+	}
+	name := filepath.Base(dir)
+	switch _, err := os.Stat(filepath.Join(dir, "md")); {
+	case err == nil:
+		return "mdraid"
+	case iscsiSession.MatchString(name):
+		return "iscsi"
+	case name == "nvme-fabrics":
+		return "nvmf"
+	}
+	return ""
 }

@@ -3,67 +3,79 @@ package rehearse
 import (
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
 	"machine-pivot/internal/verdict"
 )
 
 const modprobe = "/usr/sbin/modprobe"
 
-// judgeDrivers returns the devices for which the new kernel has no driver. The system does not start without one that /
-// stands on: that refuses the image. The kernel is asked for the device first, and
-// then for the modules that serve it today: the tables of drivers that are built in are not indexed before Linux 6.18,
-// but their names are. Of a device that no module serves today nothing is known.
-func (s Stage) judgeDrivers(ctx context.Context, next ostree.Checksum, devices []Device) (found []verdict.Finding, err error) {
-	devices = slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return len(d.Modules) == 0 })
-	release, err := s.kernel(next)
-	if err != nil || release == "" || len(devices) == 0 {
-		return nil, err
+// needed is a device or a file system for which the new kernel is asked.
+type needed struct {
+	name   verdict.Name
+	text   string   // what it is
+	short  string   // by which it is named in parentheses
+	vital  bool     // without it the system does not start
+	early  bool     // / is on it: so the initramfs must have it
+	today  []string // modules that serve it in the running system
+	asked  []string // names for modprobe
+	answer []string // modules that serve it in the new one
+}
+
+// neededOf returns what a machine needs drivers for. Of what no module serves today nothing is known.
+func neededOf(facts Facts) (all []needed) {
+	for _, d := range facts.Devices {
+		all = append(all, needed{name: verdict.Drivers, text: d.Below + " stands on a device", short: printable.Line(d.Alias), vital: d.Below == "/", early: d.Below == "/",
+			today: d.Modules, asked: append([]string{d.Alias}, d.Modules...)})
 	}
-	var asked [][]string
-	for _, d := range devices {
-		for _, name := range append([]string{d.Alias}, d.Modules...) {
-			asked = append(asked, []string{modprobe, "-S", release, "-R", name})
+	for _, f := range facts.FileSystems {
+		all = append(all, needed{name: verdict.FileSystems, text: printable.Line(f.At) + " is a file system", short: printable.Line(f.Type), vital: f.vital(), early: f.At == "/",
+			today: f.Modules, asked: append([]string{"fs-" + f.Type}, f.Modules...)})
+	}
+	return slices.DeleteFunc(all, func(n needed) bool { return len(n.today) == 0 })
+}
+
+// drivers judges devices and file systems for which the new kernel has no driver: without one that is vital, the system does
+// not start. The kernel is asked for the alias first, and then for the modules that serve it today: the tables of drivers
+// that are built in are not indexed before Linux 6.18, but their names are.
+func (s Stage) drivers(c Change, next image, facts Facts) subject {
+	all := neededOf(facts)
+	var programs [][]string
+	for _, n := range all {
+		for _, name := range n.asked {
+			programs = append(programs, []string{modprobe, "-S", next.release, "-R", name})
 		}
 	}
-	ended, err := s.run(ctx, next, asked...)
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range devices {
-		answers := ended[:1+len(d.Modules)]
-		ended = ended[len(answers):]
-		if slices.ContainsFunc(answers, func(e ending) bool { return !e.noModule() }) {
-			continue
+	return subject{programs: programs, judge: func(_ context.Context, ended []ending) (found []verdict.Finding, err error) {
+		for i, n := range all {
+			answers := ended[:len(n.asked)]
+			ended = ended[len(answers):]
+			if !slices.ContainsFunc(answers, func(e ending) bool { return !e.noModule() }) {
+				found = append(found, n.lost(next.release))
+			}
+			for _, e := range answers {
+				if e.Status == 0 {
+					all[i].answer = append(all[i].answer, strings.Fields(e.Said)...)
+				}
+			}
 		}
-		lost := verdict.Finding{Name: verdict.Drivers, Weight: verdict.Warned, Text: fmt.Sprintf("%s stands on a device for which the new kernel, %s, has no driver (%s, today of %s)",
-			d.Below, release, printable.Line(d.Alias), strings.Join(d.Modules, ", "))}
-		if d.Below == "/" {
-			lost.Weight, lost.Remedy = verdict.Refused, "use an image whose kernel has this driver, or connect the disk in another way"
-		}
-		found = append(found, lost)
+		more, err := s.earlyOnes(c, next, all, facts)
+		return append(found, more...), err
+	}}
+}
+
+// lost returns the finding about something for which the new kernel has no driver.
+func (n needed) lost(release string) verdict.Finding {
+	f := verdict.Finding{Name: n.name, Weight: verdict.Warned, Text: fmt.Sprintf("%s for which the new kernel, %s, has no driver (%s, today of %s)", n.text, release, n.short, strings.Join(n.today, ", "))}
+	if n.vital {
+		f.Weight, f.Remedy = verdict.Refused, "use an image whose kernel has this driver, or put the data on another disk or file system"
 	}
-	return found, nil
+	return f
 }
 
 // noModule reports whether modprobe says that there is none of the name. Another failure says nothing.
 func (e ending) noModule() bool {
 	return e.Status == 1 && strings.Contains(e.Said, " not found in directory ")
-}
-
-// kernel returns the release of a commit's kernel; "" if its modules are not where they are looked for.
-func (s Stage) kernel(commit ostree.Checksum) (release string, err error) {
-	repo, err := ostree.OpenRepo(s.Repo)
-	if err != nil {
-		return "", err
-	}
-	files, err := repo.BootFiles(commit)
-	if i := slices.IndexFunc(files, ostree.BootFile.IsKernel); err == nil && i >= 0 && path.Dir(files[i].Dir) == modules {
-		release = path.Base(files[i].Dir)
-	}
-	return release, err
 }

@@ -1,20 +1,20 @@
 package rehearse_test
 
 import (
-	"fmt"
+	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"machine-pivot/internal/rehearse"
 )
 
-// TestDevices: devices are followed from a file system through partitions and what is made from several, to the bus.
-func TestDevices(t *testing.T) {
+// TestFacts: devices are followed from a file system through partitions and what is made from several, to the bus; a file system
+// is named by the mount point that says most.
+func TestFacts(t *testing.T) {
 	root := t.TempDir()
 	must := func(err error) {
 		t.Helper()
@@ -40,38 +40,59 @@ func TestDevices(t *testing.T) {
 	must(os.WriteFile(filepath.Join(root, "sys/devices/pci0000:00/modalias"), []byte("acpi:no driver"), 0o644))
 	volume := device("virtual/block/dm-0", "")
 	must(os.MkdirAll(filepath.Join(root, "sys/dev/block"), 0o755))
+	must(os.MkdirAll(filepath.Join(volume, "dm"), 0o755))
 	for part, of := range map[string]string{disk: volume, nvme: volume} {
 		must(os.MkdirAll(filepath.Join(of, "slaves"), 0o755))
 		must(os.Symlink(part, filepath.Join(of, "slaves", filepath.Base(part))))
 	}
-	for _, dir := range []string{"sysroot", "boot"} {
-		must(os.MkdirAll(filepath.Join(root, dir), 0o755))
+	if got := rehearse.Read(root, nil); len(got.Devices) != 0 || len(got.FileSystems) != 0 {
+		t.Errorf("%+v without a mount", got)
 	}
-	if got := rehearse.Devices(root); len(got) != 0 {
-		t.Errorf("devices %v without a block device", got)
+	must(os.WriteFile(filepath.Join(volume, "dm/uuid"), []byte("CRYPT-LUKS2-x\n"), 0o644))
+	must(os.Symlink(volume, filepath.Join(root, "sys/dev/block/253:0")))
+	must(os.MkdirAll(filepath.Join(root, "dev/block"), 0o755))
+	must(os.WriteFile(filepath.Join(root, "dev/block/253:0"), append(make([]byte, 1024), bytes.Repeat([]byte{7}, 1024)...), 0o644))
+	must(os.MkdirAll(filepath.Join(root, "proc/self"), 0o755))
+	table := "22 1 0:20 / R/proc rw shared:1 - proc proc rw\n23 1 253:0 /ostree/deploy/x/deploy/y.0 R rw - ext4 /dev/dm-0 rw\n24 23 253:0 / R/sysroot rw shared:2 - ext4 /dev/dm-0 rw\n" +
+		"25 23 253:0 /ostree/deploy/x/var R/var rw - ext4 /dev/dm-0 rw\n26 1 8:9 / /elsewhere rw - vfat /dev/sdz rw\n27 1 8:3 / R/boot/efi rw - vfat /dev/sda3 rw\nno line of it\n"
+	must(os.WriteFile(filepath.Join(root, "proc/self/mountinfo"), []byte(strings.ReplaceAll(table, "R", root)), 0o644))
+	device("pci0000:00/0000:00:03.0", "pci:card")
+	device("pci0000:00/0000:00:04.0", "pci:idle")
+	for card, state := range map[string]string{"0000:00:03.0/net/ens3": "up", "0000:00:04.0/net/ens4": "down"} {
+		dir := device("pci0000:00/"+card, "")
+		must(os.WriteFile(filepath.Join(dir, "operstate"), []byte(state+"\n"), 0o644))
+		must(os.Symlink("../..", filepath.Join(dir, "device")))
+		must(os.MkdirAll(filepath.Join(root, "sys/class/net"), 0o755))
+		must(os.Symlink(dir, filepath.Join(root, "sys/class/net", filepath.Base(card))))
 	}
-	var st unix.Stat_t
-	must(unix.Stat(filepath.Join(root, "sysroot"), &st))
-	must(os.Symlink(volume, filepath.Join(root, "sys/dev/block", fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)))))
+	facts := rehearse.Read(root, func(alias string) []string {
+		return map[string][]string{"pci:ahci": {"ahci"}, "ext4": {"ext4"}, "fs-vfat": {"vfat"}}[alias]
+	})
 	var got []string
-	for _, d := range rehearse.Devices(root) {
-		got = append(got, d.Below+" "+d.Alias)
+	for _, d := range facts.Devices {
+		got = append(got, strings.TrimSpace(d.Below+" "+d.Alias+" "+strings.Join(d.Modules, "")))
 	}
 	slices.Sort(got)
-	if want := []string{"/ pci:ahci", "/ pci:nvme", "/ scsi:t-0x00"}; !slices.Equal(got, want) {
+	if want := []string{"/ pci:ahci ahci", "/ pci:nvme", "/ scsi:t-0x00", "network interface ens3 pci:card"}; !slices.Equal(got, want) {
 		t.Errorf("devices %q, wanted %q", got, want)
+	}
+	if want := []rehearse.FileSystem{
+		{At: "/", Type: "ext4", Modules: []string{"ext4"}, Superblock: bytes.Repeat([]byte{7}, 1024), On: []string{"crypt"}},
+		{At: "/boot/efi", Type: "vfat", Modules: []string{"vfat"}, On: []string{}},
+	}; !reflect.DeepEqual(facts.FileSystems, want) {
+		t.Errorf("file systems %+v", facts.FileSystems)
 	}
 }
 
 // TestDrivers: a device of which the new kernel knows neither the alias nor the modules that serve it today is named.
 func TestDrivers(t *testing.T) {
 	w := newWorld(t)
-	devices := []rehearse.Device{
+	facts := rehearse.Facts{Devices: []rehearse.Device{
 		{Alias: "pci:ahci", Below: "/", Modules: []string{"ahci"}},
 		{Alias: "pci:virtio", Below: "/", Modules: []string{"virtio_pci"}},
 		{Alias: "pci:port", Below: "/"},
 		{Alias: "pci:nvme", Below: "/boot", Modules: []string{"nvme"}},
-	}
+	}}
 	lost := "/ stands on a device for which the new kernel, 6.12.0, has no driver (pci:ahci, today of ahci)"
 	doubtful := "warning: /boot stands on a device for which the new kernel, 6.12.0, has no driver (pci:nvme, today of nvme)"
 	kernel := func(a act, files ...string) func(string) {
@@ -100,7 +121,7 @@ func TestDrivers(t *testing.T) {
 			w.must(os.Remove(filepath.Join(tree, "usr/sbin/modprobe")))
 		}, "", nil},
 	} {
-		notes, err := judged(t.Context(), w.stage(), w.commit(c.change), w.running, nil, devices)
+		notes, err := judged(t.Context(), w.stage(), w.commit(c.change), w.running, nil, facts)
 		checkRefused(t, err, c.refused)
 		if !slices.Equal(notes, c.notes) {
 			t.Errorf("%s: notes:\n%s", c.name, strings.Join(notes, "\n"))

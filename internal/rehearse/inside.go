@@ -40,6 +40,7 @@ const nobody = 1<<31 - 2
 type asked struct {
 	Repo     string
 	Commit   ostree.Checksum
+	Files    map[string][]byte
 	Programs [][]string
 	Limit    time.Duration
 }
@@ -48,20 +49,20 @@ type asked struct {
 // why they could not be run, and returns the exit status. The main function calls it first: Stage starts the same program
 // again, as the first process of namespaces.
 func Inside(args []string, to, complaints io.Writer) (status int, inside bool) {
-	if len(args) != 3 || args[1] != role || os.Getpid() != 1 {
+	if len(args) != 2 || args[1] != role || os.Getpid() != 1 {
 		return 0, false
 	}
-	if err := perform(args[2], to); err != nil {
+	if err := perform(os.Stdin, to); err != nil {
 		fmt.Fprintln(complaints, err)
 		return 1, true
 	}
 	return 0, true
 }
 
-// perform performs the rehearsal that text, an asked as JSON, describes.
-func perform(text string, to io.Writer) error {
+// perform performs the rehearsal that an asked as JSON describes.
+func perform(from io.Reader, to io.Writer) error {
 	var a asked
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
+	if err := json.NewDecoder(from).Decode(&a); err != nil {
 		return err
 	}
 	runtime.LockOSThread() // never unlocked: its mount namespace is this thread's
@@ -73,7 +74,7 @@ func perform(text string, to io.Writer) error {
 	}
 	repo, err := ostree.OpenRepo(".")
 	if err == nil {
-		err = build(repo, a.Commit)
+		err = build(repo, a.Commit, a.Files)
 	}
 	if err == nil {
 		err = confine()
@@ -87,8 +88,8 @@ func perform(text string, to io.Writer) error {
 	return tryAll(a, json.NewEncoder(to))
 }
 
-// tryAll runs the programs, and says of each how it ended. It stops after one that has left processes behind: with this
-// process, the kernel ends all in the namespace. To kill them would need a capability that pivot's units do not have.
+// tryAll runs the programs, and says of each how it ended. It stops after one that takes too long, or has left processes
+// behind: with this process, the kernel ends all in the namespace. To kill them would need a capability that pivot's units do not have.
 func tryAll(a asked, to *json.Encoder) error {
 	for _, argv := range a.Programs {
 		e := ending{Missing: true}
@@ -98,7 +99,7 @@ func tryAll(a asked, to *json.Encoder) error {
 		if err := to.Encode(e); err != nil {
 			return err
 		}
-		if processes, err := filepath.Glob(root + "/proc/[0-9]*"); err != nil || len(processes) > 1 {
+		if processes, err := filepath.Glob(root + "/proc/[0-9]*"); err != nil || len(processes) > 1 || e.Late {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package rehearse
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,36 +21,63 @@ const (
 	systemd = "/usr/lib/systemd/systemd"
 )
 
-// Judge runs programs of the commit next, and returns what speaks against that system on this machine, and what could not
-// be judged. running is the commit of the running system, and line the next one's kernel arguments. devices are what the
-// machine needs to start. The error is that of the context.
-func (s Stage) Judge(ctx context.Context, next, running ostree.Checksum, line kargs.Line, devices []Device) (found []verdict.Finding, err error) {
-	programs := [][]string{{truth}, {systemd, "--version"}}
-	ended, err := s.run(ctx, next, programs...)
+// Change is a change to a system that is to be judged.
+type Change struct {
+	Next, Running ostree.Checksum // their commits
+	Line          kargs.Line      // the next kernel arguments
+	Rebuilt       bool            // packages are layered, and so the initramfs that starts may be another than the image's
+}
+
+// Judge runs programs of the next system, and returns what speaks against that system on a machine with these facts, and
+// what could not be judged. The error is that of the context.
+func (s Stage) Judge(ctx context.Context, c Change, facts Facts) (found []verdict.Finding, err error) {
+	subjects := []subject{s.starts(c), legacyCgroups(c.Line)}
+	next, err := s.open(c.Next)
+	if err != nil {
+		found = append(found, notJudged("its kernel is not known: %v", err))
+	} else if next.release != "" {
+		subjects = append(subjects, s.drivers(c, next, facts))
+	}
+	subjects = append(subjects, s.fileSystems(c, facts))
+	var programs [][]string
+	files := map[string][]byte{}
+	for _, subject := range subjects {
+		programs = append(programs, subject.programs...)
+		maps.Copy(files, subject.files)
+	}
+	ended, err := s.run(ctx, c.Next, files, programs...)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
 		return []verdict.Finding{notJudged("its programs cannot be run from here: %v", err)}, nil
 	}
-	for i, argv := range programs {
-		failed, err := s.judge(ctx, argv, ended[i], running)
-		if err != nil {
-			return nil, err
+	for _, subject := range subjects {
+		more, err := subject.judge(ctx, ended[:len(subject.programs)])
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
-		found = append(found, failed...)
+		if err != nil {
+			more = append(more, notJudged("%v", err))
+		}
+		found, ended = append(found, more...), ended[len(subject.programs):]
 	}
-	if warning := legacyCgroups(line, ended[1]); warning != "" {
-		found = append(found, verdict.Finding{Name: "cgroups", Weight: verdict.Warned, Text: warning})
-	}
-	more, err := s.judgeDrivers(ctx, next, devices)
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if err != nil {
-		more = []verdict.Finding{notJudged("its drivers are not known: %v", err)}
-	}
-	return append(found, more...), nil
+	return found, nil
+}
+
+// starts judges whether programs of the new system start at all.
+func (s Stage) starts(c Change) subject {
+	programs := [][]string{{truth}, {systemd, "--version"}}
+	return subject{programs: programs, judge: func(ctx context.Context, ended []ending) (found []verdict.Finding, err error) {
+		for i, argv := range programs {
+			failed, err := s.judge(ctx, argv, ended[i], c.Running)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, failed...)
+		}
+		return found, nil
+	}}
 }
 
 func notJudged(format string, args ...any) verdict.Finding {
@@ -75,7 +103,7 @@ func (s Stage) judge(ctx context.Context, argv []string, e ending, running ostre
 	if !certain {
 		return unknown(argv[0] + " " + why)
 	}
-	control, err := s.run(ctx, running, argv)
+	control, err := s.run(ctx, running, nil, argv)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

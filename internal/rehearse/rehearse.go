@@ -41,10 +41,15 @@ type ending struct {
 	Said    string         // the beginning of its output
 }
 
-// run runs programs of a commit, one after the other. The error says why they could not be run.
-func (s Stage) run(ctx context.Context, commit ostree.Checksum, programs ...[]string) (ended []ending, err error) {
+// run runs programs of a commit, one after the other. files are there for them in /run, by their names. The error says why
+// they could not be run. After one that takes too long, the rest is not run: it counts as late, too.
+func (s Stage) run(ctx context.Context, commit ostree.Checksum, files map[string][]byte, programs ...[]string) (ended []ending, err error) {
 	for len(ended) < len(programs) {
-		more, err := s.runSome(ctx, asked{Repo: s.Repo, Commit: commit, Programs: programs[len(ended):], Limit: cmp.Or(s.Limit, Limit)})
+		if len(ended) > 0 && ended[len(ended)-1].Late {
+			ended = append(ended, ending{Late: true})
+			continue
+		}
+		more, err := s.runSome(ctx, asked{Repo: s.Repo, Commit: commit, Files: files, Programs: programs[len(ended):], Limit: cmp.Or(s.Limit, Limit)})
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +58,7 @@ func (s Stage) run(ctx context.Context, commit ostree.Checksum, programs ...[]st
 	return ended, nil
 }
 
-// runSome runs programs, at least one, until one has left processes behind.
+// runSome runs programs, at least one, until one has left processes behind, or takes too long.
 func (s Stage) runSome(ctx context.Context, a asked) (ended []ending, err error) {
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -63,8 +68,9 @@ func (s Stage) runSome(ctx context.Context, a asked) (ended []ending, err error)
 	ctx, cancel := context.WithTimeoutCause(ctx, building+time.Duration(len(a.Programs))*(a.Limit+time.Second), errors.New("it takes too long"))
 	defer cancel()
 	var complaint bytes.Buffer
-	cmd := exec.CommandContext(ctx, s.Self, role, string(text))
+	cmd := exec.CommandContext(ctx, s.Self, role)
 	cmd.Args[0] = "pivot" // for those who list processes
+	cmd.Stdin = bytes.NewReader(text)
 	cmd.Stderr = &complaint
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWNET,

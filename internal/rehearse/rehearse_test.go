@@ -39,6 +39,8 @@ type act struct {
 	Status int
 	Signal syscall.Signal
 	Known  []string
+	// Answers are what modprobe says about some of these.
+	Answers map[string]string
 }
 
 // world is a repository, with a program for systems, and a system that starts.
@@ -166,7 +168,7 @@ func TestJudge(t *testing.T) {
 			if c.limit != 0 {
 				stage.Limit = c.limit
 			}
-			notes, err := judged(t.Context(), stage, w.commit(c.change), w.running, nil, nil)
+			notes, err := judged(t.Context(), stage, w.commit(c.change), w.running, nil, rehearse.Facts{})
 			checkRefused(t, err, c.refused)
 			if (c.note == "") != (len(notes) == 0) || !strings.Contains(strings.Join(notes, "\n"), c.note) {
 				t.Errorf("notes %q, wanted %q", notes, c.note)
@@ -176,8 +178,8 @@ func TestJudge(t *testing.T) {
 }
 
 // judged returns what Judge finds, as a machine that accepts nothing tells it.
-func judged(ctx context.Context, s rehearse.Stage, next, running ostree.Checksum, line kargs.Line, devices []rehearse.Device) (notes []string, err error) {
-	found, err := s.Judge(ctx, next, running, line, devices)
+func judged(ctx context.Context, s rehearse.Stage, next, running ostree.Checksum, line kargs.Line, facts rehearse.Facts) (notes []string, err error) {
+	found, err := s.Judge(ctx, rehearse.Change{Next: next, Running: running, Line: line}, facts)
 	if err == nil {
 		_, notes, err = verdict.Settle(found, nil)
 	}
@@ -217,7 +219,7 @@ func TestCompared(t *testing.T) {
 		without:             "and the running system has none to compare with",
 		ostree.Checksum{15}: "and the running system has none to compare with",
 	} {
-		notes, err := judged(t.Context(), w.stage(), bad, running, nil, nil)
+		notes, err := judged(t.Context(), w.stage(), bad, running, nil, rehearse.Facts{})
 		if err != nil || len(notes) != 1 || !strings.Contains(notes[0], want) {
 			t.Errorf("notes %q, error %v, wanted %q", notes, err, want)
 		}
@@ -230,7 +232,7 @@ func TestLimits(t *testing.T) {
 	for do, want := range map[string]string{"hoard": "ends with exit status 2: ", "swarm": "resource temporarily unavailable"} {
 		notes, err := judged(t.Context(), w.stage(), w.commit(func(tree string) {
 			w.put(tree, "usr/bin/true", w.actor, act{Do: do})
-		}), w.running, nil, nil)
+		}), w.running, nil, rehearse.Facts{})
 		if said := fmt.Sprint(notes, err); !strings.Contains(said, want) {
 			t.Errorf("%s: %s, wanted %q", do, said, want)
 		}
@@ -244,12 +246,12 @@ func TestNowhere(t *testing.T) {
 		"no program":    {Self: filepath.Join(t.TempDir(), "none"), Repo: w.repo},
 		"no repository": {Self: "/proc/self/exe", Repo: t.TempDir()},
 	} {
-		notes, err := judged(t.Context(), stage, w.running, w.running, nil, nil)
+		notes, err := judged(t.Context(), stage, w.running, w.running, nil, rehearse.Facts{})
 		if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "its programs cannot be run from here") {
 			t.Errorf("%s: notes %q, error %v", name, notes, err)
 		}
 	}
-	if notes, err := judged(t.Context(), w.stage(), ostree.Checksum{15}, w.running, nil, nil); err != nil || len(notes) != 1 {
+	if notes, err := judged(t.Context(), w.stage(), ostree.Checksum{15}, w.running, nil, rehearse.Facts{}); err != nil || len(notes) != 1 {
 		t.Errorf("no commit: notes %q, error %v", notes, err)
 	}
 }
@@ -262,7 +264,7 @@ func TestCancelled(t *testing.T) {
 	stage.Limit = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := judged(ctx, stage, hangs, w.running, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := judged(ctx, stage, hangs, w.running, nil, rehearse.Facts{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -279,7 +281,7 @@ func TestLegacyCgroups(t *testing.T) {
 	} {
 		commit := w.commit(func(tree string) { w.put(tree, "usr/lib/systemd/systemd", w.actor, act{Say: says}) })
 		for line, want := range want {
-			notes, err := judged(t.Context(), w.stage(), commit, w.running, kargs.Split(line), nil)
+			notes, err := judged(t.Context(), w.stage(), commit, w.running, kargs.Split(line), rehearse.Facts{})
 			if err != nil || (want == "") != (len(notes) == 0) || !strings.Contains(strings.Join(notes, "\n"), want) {
 				t.Errorf("%s, %s: notes %q, error %v, wanted %q", says, line, notes, err, want)
 			}

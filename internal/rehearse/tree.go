@@ -23,7 +23,7 @@ const modules = "usr/lib/modules"
 
 // build makes the root directory of a commit: directories and links in memory, and each file bound to its object in the
 // repository. So nothing is written to a disk, nothing can stay behind, and the files have their attributes and labels.
-func build(repo *ostree.Repo, commit ostree.Checksum) error {
+func build(repo *ostree.Repo, commit ostree.Checksum, files map[string][]byte) error {
 	err := unix.Mount("tmpfs", root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755")
 	if err == nil {
 		err = protectObjects()
@@ -37,6 +37,11 @@ func build(repo *ostree.Repo, commit ostree.Checksum) error {
 	}
 	if err == nil {
 		err = mountOthers()
+	}
+	for name, content := range files {
+		if err == nil {
+			err = os.WriteFile(path.Join(root, "run", name), content, 0o644)
+		}
 	}
 	return err
 }

@@ -112,7 +112,7 @@ func TestWrongSettings(t *testing.T) {
 		file + `12: a user, a query or a fragment is not allowed in the URL of the fleet's lock`,
 		file + `13: "a b" is not allowed; a group has letters, digits, points and dashes`,
 		file + `14: "" is not allowed; an ID has no white space`,
-		file + `15: "tpm2" is no verdict; there are processor, programs, drivers, secure-boot`,
+		file + `15: "tpm2" is no verdict; there are ` + verdictNames(),
 		`kernel command line, pivot.mode: "never" is not allowed; it is one of [initramfs system off]`,
 		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, health, accept, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
 		`kernel command line, pivot.mode: "" is not allowed; it is one of [initramfs system off]`,
@@ -143,4 +143,13 @@ func FuzzSettings(f *testing.F) {
 			t.Errorf("%+v read back: %+v, %v", s, again, err)
 		}
 	})
+}
+
+// verdictNames returns the names of all verdicts, as an error lists them.
+func verdictNames() string {
+	var names []string
+	for _, name := range verdict.Names() {
+		names = append(names, string(name))
+	}
+	return strings.Join(names, ", ")
 }

@@ -18,12 +18,17 @@ const (
 	Processor Name = "processor" // the new system needs another processor
 	Programs  Name = "programs"  // its programs do not start
 	Drivers   Name = "drivers"   // its kernel has no driver for a device that / stands on
+	// FileSystems: it does not mount or check a file system without which it does not start.
+	FileSystems Name = "file-systems"
+	Initramfs   Name = "initramfs" // its initramfs lacks what / needs
 	// SecureBoot: whoever judges kernels with Secure Boot would not start its kernel.
 	SecureBoot Name = "secure-boot"
 )
 
 // Names returns the names that can be accepted.
-func Names() []Name { return []Name{Processor, Programs, Drivers, SecureBoot} }
+func Names() []Name {
+	return []Name{Processor, Programs, Drivers, FileSystems, Initramfs, SecureBoot}
+}
 
 // Weight is what a finding means for the image.
 type Weight string

@@ -133,7 +133,8 @@ var importTable = map[string]rule{
 	"staticpods": {ours: []string{"budget", "fault", "hostfiles", "pods"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// The images of a host: how the core gets them, and what they contain.
-	"rehearse":   {ours: []string{"hostfiles", "kargs", "ostree", "printable", "selinux", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
+	"rehearse":   {ours: []string{"hostfiles", "initrd", "kargs", "ostree", "printable", "selinux", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
+	"initrd":     {foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"secureboot": {never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostimages": {ours: []string{"budget", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 

@@ -24,6 +24,8 @@ type act struct {
 	Status int
 	Signal syscall.Signal
 	Known  []string // to modprobe
+	// Answers are what it says about some of these.
+	Answers map[string]string
 }
 
 func main() {
@@ -36,7 +38,7 @@ func main() {
 		err = json.Unmarshal(text, &a)
 	}
 	if err == nil && a.Do == "modprobe" {
-		err = resolve(os.Args[1:], a.Known)
+		err = resolve(os.Args[1:], a)
 	} else if err == nil {
 		err = do(a.Do)
 	}
@@ -55,16 +57,19 @@ func main() {
 }
 
 // resolve does what "modprobe -S RELEASE -R NAME" does.
-func resolve(args, known []string) error {
+func resolve(args []string, a act) error {
 	if len(args) != 4 || args[0] != "-S" || args[2] != "-R" {
 		return fmt.Errorf("the arguments of modprobe are %q", args)
 	}
 	if _, err := os.Stat("/lib/modules/" + args[1] + "/modules.dep.bin"); err != nil {
 		return err
 	}
-	if !slices.Contains(known, args[3]) {
+	if !slices.Contains(a.Known, args[3]) {
 		fmt.Printf("modprobe: FATAL: Module %s not found in directory /lib/modules/%s\n", args[3], args[1])
 		os.Exit(1)
+	}
+	if answer := a.Answers[args[3]]; answer != "" {
+		fmt.Println(answer)
 	}
 	return nil
 }

@@ -1,0 +1,91 @@
+package initrd
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+const (
+	modulesOfDracut = "usr/lib/dracut/modules.txt"
+	maxName         = 4096     // PATH_MAX, which the kernel demands
+	maxList         = 64 << 10 // bytes of the list of dracut's modules
+)
+
+// readArchive reads one archive in the format newc, to its trailer.
+func (c *Contents) readArchive(from *bufio.Reader) error {
+	var header [110]byte
+	for {
+		if _, err := io.ReadFull(from, header[:]); err != nil {
+			return fmt.Errorf("an archive in it ends early: %w", noEOF(err))
+		}
+		if magic := string(header[:6]); magic != "070701" && magic != "070702" {
+			return fmt.Errorf("an archive in it is damaged: %q is no header", magic)
+		}
+		size, err := field(header[:], 6)
+		if err != nil {
+			return err
+		}
+		length, err := field(header[:], 11)
+		if err != nil {
+			return err
+		}
+		if length == 0 || length > maxName {
+			return fmt.Errorf("an archive in it is damaged: a name has %d bytes", length)
+		}
+		name := make([]byte, padded(len(header)+int(length))-len(header))
+		if _, err := io.ReadFull(from, name); err != nil {
+			return fmt.Errorf("an archive in it ends early: %w", noEOF(err))
+		}
+		file := strings.TrimPrefix(strings.TrimRight(string(name[:length]), "\x00"), "./")
+		if file == "TRAILER!!!" {
+			return nil
+		}
+		if err := c.readFile(from, file, int64(size)); err != nil {
+			return fmt.Errorf("an archive in it ends early: %w", noEOF(err))
+		}
+	}
+}
+
+// readFile reads the content of a file, with its padding.
+func (c *Contents) readFile(from io.Reader, name string, size int64) error {
+	whole := size + (4-size%4)%4
+	switch {
+	case name == modulesOfDracut && size <= maxList:
+		list := make([]byte, whole)
+		if _, err := io.ReadFull(from, list); err != nil {
+			return err
+		}
+		c.Dracut = map[string]bool{}
+		for _, module := range strings.Fields(string(list[:size])) {
+			c.Dracut[module] = true
+		}
+		return nil
+	case strings.Contains(name, ".ko"):
+		c.Modules[ModuleName(name)] = true
+	}
+	_, err := io.CopyN(io.Discard, from, whole)
+	return err
+}
+
+// field returns the nth number of a header: eight hexadecimal digits each.
+func field(header []byte, n int) (uint64, error) {
+	digits := string(header[6+8*n : 6+8*n+8])
+	value, err := strconv.ParseUint(digits, 16, 32)
+	if err != nil {
+		return 0, fmt.Errorf("an archive in it is damaged: %q is no number", digits)
+	}
+	return value, nil
+}
+
+func padded(n int) int { return (n + 3) &^ 3 }
+
+// noEOF returns an error for an end where more was expected.
+func noEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

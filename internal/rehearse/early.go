@@ -1,0 +1,98 @@
+package rehearse
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/verdict"
+	"machine-pivot/kargs"
+)
+
+// wish is a module of dracut that the kernel arguments, or what / stands on, ask the initramfs for.
+type wish struct {
+	module string // its first name
+	why    string
+	vital  bool // / needs it
+}
+
+// names returns the names of the modules of dracut that do what one does. They differ between releases.
+func (w wish) names() []string {
+	if w.module == "network" {
+		return []string{"network", "network-manager", "network-legacy", "systemd-networkd", "connman"}
+	}
+	return []string{w.module}
+}
+
+// wishes returns what is asked of the initramfs.
+func wishes(line kargs.Line, facts Facts) (all []wish) {
+	vital := map[string]bool{}
+	for _, f := range facts.FileSystems {
+		if f.At == "/" {
+			for _, kind := range f.On {
+				vital[kind] = true
+				vital["network"] = vital["network"] || slices.Contains([]string{"iscsi", "nvmf", "clevis-pin-tang"}, kind)
+				all = append(all, wish{module: kind, why: "/ stands on it", vital: true})
+			}
+		}
+	}
+	for _, arg := range line {
+		key, value, _ := strings.Cut(arg, "=")
+		for prefix, module := range map[string]string{"rd.luks": "crypt", "rd.lvm": "lvm", "rd.md": "mdraid", "rd.multipath": "multipath", "rd.iscsi": "iscsi", "rd.nvmf": "nvmf", "ip": "network"} {
+			asks := key == prefix || strings.HasPrefix(key, prefix+".")
+			known := slices.ContainsFunc(all, func(w wish) bool { return w.module == module })
+			if asks && value != "0" && !known {
+				all = append(all, wish{module: module, why: "kernel argument " + key + "=", vital: vital[module]})
+			}
+		}
+	}
+	return all
+}
+
+// earlyOnes returns what the initramfs of the new system lacks of what is needed before / is mounted. What today's lacks,
+// too, is not needed: it is read only if there is something to compare. If the initramfs is going to be rebuilt on this
+// machine, nothing is known of it.
+func (s Stage) earlyOnes(c Change, next image, all []needed, facts Facts) (found []verdict.Finding, err error) {
+	all = slices.DeleteFunc(slices.Clone(all), func(n needed) bool { return !n.early || len(n.answer) == 0 })
+	asked := wishes(c.Line, facts)
+	if c.Rebuilt || len(all)+len(asked) == 0 {
+		return nil, nil
+	}
+	new, err := next.early()
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(n needed) bool { return slices.ContainsFunc(n.answer, new.has) })
+	asked = slices.DeleteFunc(asked, func(w wish) bool {
+		return new.Dracut == nil || slices.ContainsFunc(w.names(), func(name string) bool { return new.Dracut[name] })
+	})
+	if len(all)+len(asked) == 0 {
+		return nil, nil
+	}
+	today, err := s.open(c.Running)
+	if err != nil {
+		return nil, err
+	}
+	old, err := today.early()
+	if err != nil {
+		return nil, err
+	}
+	const remedy = "use an image whose initramfs has it: it is built with dracut --add, or --add-drivers"
+	for _, n := range all {
+		if slices.ContainsFunc(n.today, old.has) {
+			found = append(found, verdict.Finding{Name: verdict.Initramfs, Weight: verdict.Refused, Remedy: remedy,
+				Text: fmt.Sprintf("%s whose driver is not in the new initramfs (%s, by %s)", n.text, n.short, strings.Join(n.answer, ", "))})
+		}
+	}
+	for _, w := range asked {
+		if !slices.ContainsFunc(w.names(), func(name string) bool { return old.Dracut[name] }) {
+			continue
+		}
+		f := verdict.Finding{Name: verdict.Initramfs, Weight: verdict.Warned, Text: fmt.Sprintf("the new initramfs lacks dracut's module %s, which today's has (%s)", w.module, w.why)}
+		if w.vital {
+			f.Weight, f.Remedy = verdict.Refused, remedy
+		}
+		found = append(found, f)
+	}
+	return found, nil
+}

@@ -1,0 +1,160 @@
+package rehearse
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Facts are what a machine needs of the system that it starts, as the running system shows it.
+type Facts struct {
+	Devices     []Device     `json:"devices"`
+	FileSystems []FileSystem `json:"fileSystems"`
+}
+
+// Device is a device with a driver, or a file system, which the machine needs to start.
+type Device struct {
+	Alias   string   `json:"alias"`   // by which the kernel asks modprobe for a driver
+	Below   string   `json:"below"`   // the mount point that stands on it, or the network interface that it is
+	Modules []string `json:"modules"` // that serve it in the running system
+}
+
+// FileSystem is a file system on a device, which is mounted now, and so at the next boot.
+type FileSystem struct {
+	At         string   `json:"at"` // its mount point; "/" for the one that the deployments are on
+	Type       string   `json:"type"`
+	Modules    []string `json:"modules"`              // that serve it in the running system
+	Superblock []byte   `json:"superblock,omitempty"` // of ext4 and XFS
+	// On are what its devices are made by, as dracut calls the module for it: crypt, lvm, mdraid, multipath, iscsi, nvmf.
+	On []string `json:"on"`
+}
+
+// vital reports whether a system that cannot mount it does not start: it ends in the emergency shell.
+func (f FileSystem) vital() bool { return slices.Contains([]string{"/", "/boot", "/var"}, f.At) }
+
+// superblock returns the first bytes and the number of bytes that have the description of a file system; 0 if it is not needed.
+func superblock(kind string) (from, size int64) {
+	switch kind {
+	case "ext2", "ext3", "ext4":
+		return 1024, 1024
+	case "xfs":
+		return 0, 512
+	}
+	return 0, 0
+}
+
+// Read returns the facts of the machine at root. modules returns what modprobe says serves an alias or a name in the running
+// system; without an answer, nothing is judged of it.
+func Read(root string, modules func(alias string) []string) Facts {
+	f := Facts{Devices: []Device{}, FileSystems: []FileSystem{}}
+	for _, m := range mounts(root) {
+		under := stack{sys: filepath.Join(root, "sys")}
+		under.follow("dev/block/" + m.device)
+		fs := FileSystem{At: m.at, Type: m.kind, On: append([]string{}, under.kinds...), Superblock: readSuperblock(filepath.Join(root, "dev/block", m.device), m.kind)}
+		for _, name := range []string{"fs-" + m.kind, m.kind} { // the tables of built-in drivers have no aliases before Linux 6.18
+			if fs.Modules == nil {
+				fs.Modules = modules(name)
+			}
+		}
+		f.FileSystems = append(f.FileSystems, fs)
+		if fs.vital() {
+			f.add(m.at, under.aliases)
+		}
+	}
+	up, _ := filepath.Glob(filepath.Join(root, "sys/class/net/*/device"))
+	for _, link := range up {
+		name := filepath.Base(filepath.Dir(link))
+		if state, err := os.ReadFile(filepath.Join(filepath.Dir(link), "operstate")); err == nil && strings.TrimSpace(string(state)) == "up" {
+			under := stack{sys: filepath.Join(root, "sys")}
+			under.follow("class/net/" + name)
+			f.add("network interface "+name, under.aliases)
+		}
+	}
+	for i := range f.Devices {
+		f.Devices[i].Modules = modules(f.Devices[i].Alias)
+	}
+	return f
+}
+
+// add adds devices with drivers that are not there yet.
+func (f *Facts) add(below string, aliases []string) {
+	for _, alias := range aliases {
+		if !slices.ContainsFunc(f.Devices, func(d Device) bool { return d.Alias == alias }) {
+			f.Devices = append(f.Devices, Device{Alias: alias, Below: below})
+		}
+	}
+}
+
+// mount is a file system that is mounted.
+type mount struct{ at, kind, device string }
+
+// mounts returns the file systems on devices, each with the mount point that says most about it: a deployment's directories
+// are parts of the file system at /sysroot. Those with the mount points of a machine at another root are seen from there.
+func mounts(root string) (all []mount) {
+	table, err := os.Open(filepath.Join(root, "proc/self/mountinfo"))
+	if err != nil {
+		return nil
+	}
+	defer table.Close()
+	for lines := bufio.NewScanner(io.LimitReader(table, 16<<20)); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		dash := slices.Index(fields, "-")
+		if dash < 6 || len(fields) < dash+3 {
+			continue
+		}
+		at, below := fields[4], strings.HasPrefix(fields[4]+"/", filepath.Clean(root)+"/")
+		m := mount{kind: fields[dash+1], device: blockDevice(root, fields[2], fields[dash+2])}
+		if m.device == "" || root != "/" && !below {
+			continue
+		}
+		if m.at = filepath.Join("/", strings.TrimPrefix(at, filepath.Clean(root))); m.at == "/sysroot" {
+			m.at = "/"
+		}
+		other := slices.IndexFunc(all, func(o mount) bool { return o.device == m.device })
+		if other < 0 {
+			all = append(all, m)
+		} else if rank(m.at) > rank(all[other].at) {
+			all[other] = m
+		}
+	}
+	return all
+}
+
+// rank orders mount points of one file system.
+func rank(at string) int { return slices.Index([]string{"/var", "/boot", "/"}, at) }
+
+// blockDevice returns the numbers of the device of a mount; "" if it has none. btrfs numbers its file systems itself.
+func blockDevice(root, numbers, source string) string {
+	if !strings.HasPrefix(numbers, "0:") {
+		return numbers
+	}
+	var st unix.Stat_t
+	if !strings.HasPrefix(source, "/dev/") || unix.Stat(filepath.Join(root, source), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+}
+
+// readSuperblock returns the description of a file system; nil if it cannot be read, or is not needed.
+func readSuperblock(device, kind string) []byte {
+	from, size := superblock(kind)
+	if size == 0 {
+		return nil
+	}
+	disk, err := os.Open(device)
+	if err != nil {
+		return nil
+	}
+	defer disk.Close()
+	block := make([]byte, size)
+	if _, err := disk.ReadAt(block, from); err != nil {
+		return nil
+	}
+	return block
+}
