@@ -15,7 +15,7 @@ import (
 // has all versions of Ignition in addition. Those of a cluster are images: the agent has a client of the API
 // server, the controllers have all types of Kubernetes.
 var maxSizes = map[string]int64{
-	"pivot":       37 << 19, // 18.5 MiB
+	"pivot":       19 << 20,
 	"pivotctl":    20 << 20,
 	"pivot-agent": 26 << 20,
 	"pivot-fleet": 52 << 20,
