@@ -44,7 +44,7 @@ func download(ctx context.Context, m *machine.Machine, ask pivot.Ask, d pivot.Do
 		return p, err
 	}
 	before := recordedDownload(m)
-	if p.Plan, err = pull(ctx, m, c, plan, &d); err != nil {
+	if p.Plan, err = pull(ctx, c, plan, &d); err != nil {
 		return p, err
 	}
 	p.New = before.At.IsZero() || !before.Same(d)
@@ -64,14 +64,9 @@ func recordedDownload(m *machine.Machine) pivot.Download {
 }
 
 // pull checks and pulls what a plan needs, and sets the names and the image of d.
-func pull(ctx context.Context, m *machine.Machine, c *pivot.Converger, plan pivot.Plan, d *pivot.Download) (pivot.Plan, error) {
+func pull(ctx context.Context, c *pivot.Converger, plan pivot.Plan, d *pivot.Download) (pivot.Plan, error) {
 	d.Names = imagesByName(plan.Ask(), plan.To())
-	plan, err := c.Download(ctx, plan, func() error {
-		if !plan.Image.Changed {
-			return nil
-		}
-		return beginPull(m, plan.To().Image.Pinned())
-	})
+	plan, err := c.Download(ctx, plan)
 	if err == nil && plan.Image.Changed {
 		d.Image = plan.To().Image
 	}

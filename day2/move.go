@@ -100,7 +100,7 @@ func (m *move) takeFrom(images machine.Images) {
 // converger returns the machine's Converger. It records an image before it is pulled.
 func converger(m *machine.Machine, images machine.Images) *pivot.Converger {
 	c := m.Converger(images)
-	c.Pulling = func(image pivot.Image) error { return beginPull(m, image) }
+	c.Pulling = func(image pivot.Image) error { return beginPull(m, image.Pinned()) }
 	return c
 }
 

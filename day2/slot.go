@@ -57,7 +57,7 @@ func (m *move) prefetch(ctx context.Context, plan pivot.Plan) (pivot.Plan, error
 		return plan, plan.Err()
 	}
 	var d pivot.Download
-	plan, err := pull(ctx, m.Machine, m.converger, plan, &d)
+	plan, err := pull(ctx, m.converger, plan, &d)
 	if err == nil {
 		m.Pulled().Close()
 		m.takeFrom(downloadedImages(m.Machine, d))

@@ -69,9 +69,8 @@ func (p *Progress) Amend(change func(*JournalContent)) error {
 }
 
 // Download does the part of Converge that changes neither the running system nor the next boot:
-// all checks and the pull. It calls begin before the pull, and returns the plan with what was
-// learned about the image.
-func (c *Converger) Download(ctx context.Context, plan Plan, begin func() error) (Plan, error) {
+// all checks and the pull. It returns the plan with what was learned about the image.
+func (c *Converger) Download(ctx context.Context, plan Plan) (Plan, error) {
 	if plan.wrong != nil || !plan.Changed {
 		return plan, plan.wrong
 	}
@@ -79,9 +78,6 @@ func (c *Converger) Download(ctx context.Context, plan Plan, begin func() error)
 		return plan, err
 	}
 	t, err := c.transaction(plan)
-	if err == nil {
-		err = begin()
-	}
 	if err != nil {
 		return plan, err
 	}
