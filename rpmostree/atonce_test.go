@@ -170,10 +170,11 @@ func TestNotAtOnce(t *testing.T) {
 		to      pivot.Packages
 		image   func(h *hostdir.Host)
 	}{
-		"no bus":         {standin.Control{NoBus: true}, "cannot connect to the system bus", wishes(""), nil},
-		"no daemon":      {standin.Control{NoDaemon: true}, "was not provided by any .service files", wishes(""), nil},
-		"another daemon": {standin.Control{NoUpdate: true}, "org.freedesktop.DBus.Error.UnknownMethod", wishes(""), nil},
-		"an old daemon":  {standin.Control{Version: "2019.4"}, "rpm-ostree 2019.4 does not lock", wishes(""), nil},
+		"no bus":                           {standin.Control{NoBus: true}, "cannot connect to the system bus", wishes(""), nil},
+		"no daemon":                        {standin.Control{NoDaemon: true}, "was not provided by any .service files", wishes(""), nil},
+		"no daemon, nor an option to lock": {standin.Control{NoDaemon: true, Version: "2020.3"}, "was not provided by any .service files", wishes(""), nil},
+		"another daemon":                   {standin.Control{NoUpdate: true}, "org.freedesktop.DBus.Error.UnknownMethod", wishes(""), nil},
+		"an old daemon":                    {standin.Control{Version: "2019.4"}, "rpm-ostree 2019.4 does not lock", wishes(""), nil},
 		// The daemon looks for what is removed in the old image's packages, if others are installed.
 		"a package of the new image": {standin.Control{}, `Package "kernel-modules-core" not found`, wishes("rt", "usbguard"), func(h *hostdir.Host) {
 			h.PutIntoNext(map[string]string{standin.DatabasePath: string(standin.Database("6.1", map[string][]string{

@@ -59,7 +59,8 @@ func (e *Ostree) dropPrevious(ctx context.Context, before []ostree.Deployment, b
 // remove removes a deployment that is not booted, and its boot entry, if it has one.
 func (e *Ostree) remove(ctx context.Context, d ostree.Deployment) error {
 	all, err := e.Sysroot.Deployments()
-	if err != nil || indexOf(all, d) < 0 {
+	entry := indexOf(all, d)
+	if err != nil || entry < 0 {
 		return err
 	}
 	if err := checkUnmounted(d); err != nil {
@@ -68,7 +69,7 @@ func (e *Ostree) remove(ctx context.Context, d ostree.Deployment) error {
 	if err := e.unlock(d); err != nil {
 		return err
 	}
-	err = e.undeploy(ctx, d)
+	err = e.undeploy(ctx, entry)
 	if all, rerr := e.Sysroot.Deployments(); err != nil && rerr == nil && indexOf(all, d) < 0 {
 		return nil // it fails after it has written the boot entries, in a step that is repeated
 	}

@@ -48,7 +48,7 @@ func (e *Ostree) orTakenBack(ctx context.Context, r pivot.Request, commit func()
 		return failure
 	}
 	if err == nil {
-		err = e.undeploy(ctx, next)
+		err = e.undeploy(ctx, 0)
 	}
 	if now, rerr := e.nextBoot(); rerr != nil || isNew(now) || err != nil && e.zipl() {
 		if err == nil {
@@ -83,23 +83,15 @@ func (e *Ostree) nextBoot() (ostree.Deployment, error) {
 	return all[0], nil
 }
 
-// undeploy removes a deployment that has a boot entry. libostree counts a staged one first.
-func (e *Ostree) undeploy(ctx context.Context, d ostree.Deployment) error {
-	all, err := e.Sysroot.Deployments()
-	if err != nil {
-		return err
-	}
-	i := indexOf(all, d)
-	if i < 0 {
-		return nil
-	}
+// undeploy removes the deployment of a boot entry, counted from 0. libostree counts a staged one first.
+func (e *Ostree) undeploy(ctx context.Context, entry int) error {
 	staged, err := e.Sysroot.Staged()
 	if err != nil {
 		return err
 	}
 	if staged != nil {
-		i++
+		entry++
 	}
-	_, err = e.Run(ctx, "ostree", "admin", "undeploy", strconv.Itoa(i))
+	_, err = e.Run(ctx, "ostree", "admin", "undeploy", strconv.Itoa(entry))
 	return err
 }
