@@ -12,6 +12,7 @@ import (
 	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
@@ -162,6 +163,37 @@ func TestFilesOfIgnitionLost(t *testing.T) {
 			}
 			if got := verify(t, h); got != "" {
 				t.Errorf("at its target: %s", got)
+			}
+		})
+	}
+}
+
+// TestFilesOfIgnitionLostTwice (D9): a file that the new system lacks, and whose kept content cannot be had either, is named,
+// and nothing is committed without it.
+func TestFilesOfIgnitionLostTwice(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		kind       fault.Kind
+		spoil      func(kept string) error
+	}{
+		{"removed", "the transaction's " + pinning.DropInPath + " is lost", fault.Refused, os.Remove},
+		{"damaged", "the transaction's " + pinning.DropInPath + " is lost", fault.Refused, func(kept string) error { return os.WriteFile(kept, nil, 0o600) }},
+		{"unreadable", "it is not a regular file", fault.Internal, func(kept string) error { return errors.Join(os.Remove(kept), os.Mkdir(kept, 0o700)) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := served(t)
+			digest := strings.TrimPrefix(string(hostfiles.DigestOf(h.Read(pinning.DropInPath))), "sha256:")
+			must(t, boot(t, h))
+			h.Boot()
+			must(t, os.Remove(h.Path(pinning.DropInPath)))
+			must(t, c.spoil(h.Path("/var/lib/pivot/contents/"+digest)))
+			calls := len(h.Ostree.Calls)
+			err := boot(t, h)
+			if err == nil || fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v (%d)", err, fault.KindOf(err))
+			}
+			if len(h.Ostree.Calls) != calls || h.Reboots != 1 {
+				t.Errorf("calls %v, %d reboots", h.Ostree.Calls[calls:], h.Reboots)
 			}
 		})
 	}

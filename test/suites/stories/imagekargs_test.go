@@ -294,6 +294,25 @@ func TestImageKargsNamed(t *testing.T) {
 	}
 }
 
+// TestImageKargsUnified: the checks that a plan has passed before its image was known are made again for the arguments that
+// the image brings.
+func TestImageKargsUnified(t *testing.T) {
+	h := hostdir.New(t)
+	h.Write("/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", []byte("x"))
+	image := h.Push(h.NativeImage(withImageKargs(`kargs = ["x=1"]`)))
+	_, err := rebased(t, h, day2.Rebase{Image: image})
+	if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "cannot change the kernel arguments: this machine was started from a unified kernel image") {
+		t.Errorf("error %v", err)
+	}
+	if len(h.Ostree.Calls) != 0 {
+		t.Errorf("calls %v", h.Ostree.Calls)
+	}
+	r := day2.Rebase{Machine: newMachine(t, h), Image: image} // without the arguments
+	if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+		t.Errorf("changed %v, %v", changed, err)
+	}
+}
+
 // TestImageKargsRefused: arguments that an image must not bring are refused by name before
 // anything is deployed. If they are left out, they are no obstacle.
 func TestImageKargsRefused(t *testing.T) {

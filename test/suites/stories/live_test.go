@@ -349,6 +349,24 @@ func TestLiveGoesBack(t *testing.T) {
 	}
 }
 
+// TestLiveWithoutOwner (P53): an owner that the running system does not have is named before anything is changed, below
+// /etc and outside.
+func TestLiveWithoutOwner(t *testing.T) {
+	c := newVarChanger(t)
+	c.Write(disruption.RulesPath, []byte(`files: [{path: /etc/app, actions: [{type: None}]}, {path: /var/data, actions: [{type: None}]}]`))
+	all := func() string { return shell(t, c.Host, "find etc var/data -printf '%p %i %C@\\n' | sort") }
+	before := all()
+	for _, file := range []string{"path: /etc/app/conf, user: {name: nobody-knows}", "path: /etc/app/conf, group: {name: nobody-knows}", "path: /var/data/conf, user: {name: nobody-knows}"} {
+		_, err := c.story("  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: /etc/app/a}, {" + file + "}]}\n").Run(t.Context(), day2.Prepared{})
+		if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), `"nobody-knows" in the running system`) || fault.HintOf(err) == "" {
+			t.Errorf("%s: error %v", file, err)
+		}
+		if got := all(); got != before {
+			t.Errorf("%s: there is\n%s\nwant\n%s", file, got, before)
+		}
+	}
+}
+
 // TestLiveUnits (P56): actions on units that are not running or do not exist, or end the system.
 func TestLiveUnits(t *testing.T) {
 	absent, masked := host.UnitState{Load: "not-found", Active: "inactive"}, host.UnitState{Load: "masked", Active: "inactive"}
