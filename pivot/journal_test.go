@@ -59,8 +59,9 @@ func TestJournalOfMany(t *testing.T) {
 func TestJournalSheds(t *testing.T) {
 	j := pivot.JournalIn(t.TempDir())
 	r := pivot.JournalContent{Phase: pivot.PhaseCommitted, Target: many(70)}
-	for i := range 10 { // as an earlier version has written them
-		r.History = append(r.History, pivot.Account{Attempt: i, Error: &pivot.Failure{Message: strings.Repeat("x", 1<<20)}})
+	long := strings.Repeat("x", 600<<10) // as an earlier version has written it
+	for i := range 10 {
+		r.History = append(r.History, pivot.Account{Attempt: i, Error: &pivot.Failure{Message: long}})
 	}
 	if err := j.Save(r); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package ostree_test
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,9 +34,9 @@ func publish(t *testing.T, repo string) {
 	check(t, err)
 	var roots []ostree.Root
 	for _, name := range []string{"first", "last"} {
-		size, _ := strconv.Atoi(os.Getenv(tracedSize)) // 0 if it is not set
-		content := name + strings.Repeat(" ", size)
-		file, err := im.AddNewFile(t.Context(), ostree.FileInfo{Mode: 0o100644, Size: uint64(len(content))}, strings.NewReader(content))
+		size, _ := strconv.ParseInt(os.Getenv(tracedSize), 10, 64) // 0 if it is not set
+		content := io.MultiReader(strings.NewReader(name), io.LimitReader(zeroes{}, size))
+		file, err := im.AddNewFile(t.Context(), ostree.FileInfo{Mode: 0o100644, Size: uint64(len(name)) + uint64(size)}, content)
 		check(t, err)
 		tree, err := im.AddDirectory(t.Context(), &ostree.Directory{Files: map[string]ostree.Checksum{"f": file}})
 		check(t, err)

@@ -84,7 +84,7 @@ func spreadChange(tree string, files []machinefiles.File, by byte) (changed int6
 func (b *builder) zstdChunked(ctx context.Context, name, repo, commit string) error {
 	return b.image(ctx, name, commit, func(dir oscontainer.Option) (v1.Image, error) {
 		return oscontainer.Encapsulated(repo, commit, dir, oscontainer.WithChunking(components, componentLayer),
-			oscontainer.WithCompression(oscontainer.ZstdChunked))
+			oscontainer.WithCompression(oscontainer.ZstdChunkedDefault))
 	})
 }
 
@@ -94,7 +94,7 @@ func (b *builder) spreadPlain(ctx context.Context, tree string) error {
 		return err
 	}
 	return b.image(ctx, spreadPlainImage, "", func(dir oscontainer.Option) (v1.Image, error) {
-		return oscontainer.Plain("2", append(oscontainer.Spread(entries, components), dir, oscontainer.WithCompression(oscontainer.ZstdChunked))...)
+		return oscontainer.Plain("2", append(oscontainer.Spread(entries, components), dir, oscontainer.WithCompression(oscontainer.ZstdChunkedDefault))...)
 	})
 }
 
