@@ -12,7 +12,7 @@ import (
 // Soft memory limits for Go's runtime, in bytes: above them, the garbage collector runs more
 // often. The program's own pages are not included.
 const (
-	planMemory   = 44 << 20 // a MachineConfig of thousands of files needs two thirds of it at once
+	planMemory   = 40 << 20 // a MachineConfig of thousands of files needs three quarters of it at once
 	importMemory = 72 << 20 // an import of 70,000 files needs three quarters of it at once
 )
 
