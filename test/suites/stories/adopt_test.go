@@ -168,7 +168,7 @@ func TestFilesOfIgnitionLost(t *testing.T) {
 	}
 }
 
-// TestFilesOfIgnitionLostTwice (D9): a file that the new system lacks, and whose kept content cannot be had either, is named,
+// TestFilesOfIgnitionLostTwice: a file that the new system lacks, and whose kept content cannot be had either, is named,
 // and nothing is committed without it.
 func TestFilesOfIgnitionLostTwice(t *testing.T) {
 	for _, c := range []struct {
@@ -176,8 +176,8 @@ func TestFilesOfIgnitionLostTwice(t *testing.T) {
 		kind       fault.Kind
 		spoil      func(kept string) error
 	}{
-		{"removed", "the transaction's " + pinning.DropInPath + " is lost", fault.Refused, os.Remove},
-		{"damaged", "the transaction's " + pinning.DropInPath + " is lost", fault.Refused, func(kept string) error { return os.WriteFile(kept, nil, 0o600) }},
+		{"removed", "the saved content of " + pinning.DropInPath + " is missing", fault.Refused, os.Remove},
+		{"damaged", "the saved content of " + pinning.DropInPath + " is missing", fault.Refused, func(kept string) error { return os.WriteFile(kept, nil, 0o600) }},
 		{"unreadable", "it is not a regular file", fault.Internal, func(kept string) error { return errors.Join(os.Remove(kept), os.Mkdir(kept, 0o700)) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

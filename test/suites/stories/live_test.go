@@ -357,7 +357,7 @@ func TestLiveWithoutOwner(t *testing.T) {
 	all := func() string { return shell(t, c.Host, "find etc var/data -printf '%p %i %C@\\n' | sort") }
 	before := all()
 	for _, file := range []string{"path: /etc/app/conf, user: {name: nobody-knows}", "path: /etc/app/conf, group: {name: nobody-knows}", "path: /var/data/conf, user: {name: nobody-knows}"} {
-		_, err := c.story("  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: /etc/app/a}, {" + file + "}]}\n").Run(t.Context(), day2.Prepared{})
+		_, err := c.story("  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: /etc/app/a}, {"+file+"}]}\n").Run(t.Context(), day2.Prepared{})
 		if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), `"nobody-knows" in the running system`) || fault.HintOf(err) == "" {
 			t.Errorf("%s: error %v", file, err)
 		}
