@@ -261,12 +261,18 @@ func TestSensitive(t *testing.T) {
 		"kvm-intel.vmentry_l1d_flush=never", "nosmep", "nosmap", "noexec=off", "rodata=off", "vsyscall=emulate",
 		"iommu=off", "intel_iommu=off", "amd_iommu=off", "ima_appraise=fix", "ima-appraise=log", "evm=fix", "security=none",
 		"apparmor=0", "ostree.prepare-root.composefs=0", "systemd.verity=no", "sysrq_always_enabled",
+		"security=x", "security=", "security=yama", "selinux=+0", "selinux=-0", "selinux=0x0", "enforcing=00", "apparmor=+0", "audit=OFF", "audit=false", "hardened_usercopy=nope", "systemd.verity=f",
+		"initcall_blacklist=selinux_init", "systemd.set_credential=a:b", "systemd.set-credential-binary=a:b", "rd.systemd.set_credential=a:b", "systemd.setenv=LD_PRELOAD=/var/x", "LD_PRELOAD=/var/x.so", "GLIBC_TUNABLES=a", "SYSTEMD_UNIT_PATH=/var", "PATH=/var",
+		"sysctl.kernel.modprobe=/var/x", "sysctl/kernel/modprobe=/var/x", "sysctl.kernel/core_pattern=|/var/x", "sysctl.kernel.core_pattern=|/var/x", "sysctl.kernel.randomize_va_space=0", "sysctl.kernel/randomize_va_space=+0",
+		"systemd.mount-extra=/dev/a:/etc", "fstab=no", "fstab=0", "rd.fstab=off", "clearcpuid=smep", "init_on_alloc=0", "init_on_alloc=n", "iommu.passthrough=1", "iommu.passthrough=y", "kdb", "kgdboc=ttyS0", "kgdboc=kbd",
+		"lsm=yama", "lockdown=no", "mitigations=auto;no_user_kernel",
 	} {
 		if problems := kargs.Check(arg); len(problems) != 1 || problems[0].Severity != problem.Warning {
 			t.Errorf("Check(%q) = %v, want a warning", arg, problems)
 		}
 	}
-	for _, arg := range []string{"pivot.mode=initramfs", "spectre_v2=on", "mds=full,nosmt", "intel_iommu=on", "iommu=pt", "l1tf=flush", "pti=on", "systemd.unified_cgroup_hierarchy=1"} {
+	for _, arg := range []string{"pivot.mode=initramfs", "spectre_v2=on", "mds=full,nosmt", "intel_iommu=on", "iommu=pt", "l1tf=flush", "pti=on", "systemd.unified_cgroup_hierarchy=1",
+		"security=selinux", "security=apparmor", "selinux=1", "selinux=+1", "lsm=lockdown,selinux", "lockdown=integrity", "mitigations=auto,nosmt", "init_on_alloc=1", "iommu.passthrough=0", "fstab=yes", "sysctl.kernel.randomize_va_space=2", "sysctl.vm.swappiness=0", "audit=1"} {
 		if problems := kargs.Check(arg); len(problems) > 0 {
 			t.Errorf("Check(%q) = %v, want none", arg, problems)
 		}

@@ -123,6 +123,10 @@ func (p Policy) judge(arg string) problem.Report {
 		return problem.Report{problem.Errorf(arg, "%s", last.reason)}
 	case warn:
 		return problem.Report{problem.Warningf(arg, "%s", last.reason)}
+	case "":
+		if why := p.weakening(arg); why != "" {
+			return problem.Report{problem.Warningf(arg, "%s", why)}
+		}
 	}
 	return nil
 }

@@ -161,5 +161,59 @@ func decodeConfig(n document.Node, rules Rules) *ignition.Config {
 		version.Warn("a cluster's machine-config operator accepts versions up to %[1]s only; what pivot renders is of version %[1]s", ignition.Version)
 	}
 	CheckConfig(n, config, version.Text(), rules)
+	if whole, ok := withReferred(n, config, rules, 0); ok {
+		config = whole
+	}
 	return &config
+}
+
+// maxReferred is the largest number of inline configs that refer to one another.
+const maxReferred = 10
+
+// withReferred merges a config with the inline configs that it refers to, as Ignition and the renderer do: what is judged
+// afterwards is what a machine gets. It judges each of them. If one is to be fetched, or has something to fetch, none is
+// merged, because their order decides: the renderer does it once it has all.
+func withReferred(n document.Node, config ignition.Config, rules Rules, depth int) (whole ignition.Config, ok bool) {
+	var all []ignition.Config
+	referred := ignition.Configs(&config)
+	for _, p := range referred {
+		if ignition.IsRemote(*p.Resource) {
+			continue
+		}
+		if child, ok := readReferred(n.At(p.Path), *p.Resource, rules, depth); ok && len(ignition.Remote(&child)) == 0 {
+			all = append(all, child)
+		}
+	}
+	switch {
+	case len(all) < len(referred):
+		return config, false
+	case config.Ignition.Config.Replace.Source != nil:
+		return ignition.Merge(all...), true
+	}
+	config.Ignition.Config = ignition.Empty().Ignition.Config
+	return ignition.Merge(append(all, config)...), true
+}
+
+// readReferred reads and judges an inline config. It reports false if it cannot be merged.
+func readReferred(n document.Node, r ignition.Resource, rules Rules, depth int) (whole ignition.Config, ok bool) {
+	if depth == maxReferred {
+		n.Fail("more than %d configs name one another", maxReferred)
+		return whole, false
+	}
+	content, err := ignition.Content(r, rules.Room)
+	if err != nil {
+		n.Fail("%v", err)
+		return whole, false
+	}
+	config, report := legacy.Parse(content)
+	inner := document.Node{Report: &report}
+	if !report.Failed() {
+		version, _ := ignition.VersionOf(content) // Parse has found one
+		CheckConfig(inner, config, version, rules)
+		whole, ok = withReferred(inner, config, rules, depth+1)
+	}
+	for _, p := range report {
+		n.Report.Add(p.Within(n.Path, "in a data URL: "+strings.TrimPrefix(p.Path, ".")+": "))
+	}
+	return whole, ok
 }

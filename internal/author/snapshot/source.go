@@ -130,15 +130,23 @@ func (s source) child(ctx context.Context, p ignition.Place) (ignition.Config, b
 		below.path += p.Path
 	}
 	config, problems := legacy.Parse(content)
+	var report problem.Report
+	if below.isInline() && !problems.Failed() { // authored.Decode has judged it
+		return below.whole(ctx, config), true
+	}
 	below.add(problems...)
 	if problems.Failed() {
 		return ignition.Config{}, false
 	}
-	var report problem.Report
 	version, _ := ignition.VersionOf(content) // Parse has found one
 	authored.CheckConfig(document.Node{Report: &report}, config, version, authored.Rules{KernelArguments: s.taker.policy, Room: s.taker.room})
 	below.add(report...)
 	return below.whole(ctx, config), true
+}
+
+// isInline reports whether the config is in the MachineConfig itself, in others that are.
+func (s source) isInline() bool {
+	return !slices.ContainsFunc(s.chain, func(source string) bool { return !strings.HasPrefix(source, "data:") })
 }
 
 // read returns the text of a config that this one refers to.

@@ -11,16 +11,26 @@ import (
 	"machine-pivot/internal/machineconfig/ignition"
 )
 
-// bringsArguments reports whether a file is one from which kernel arguments come: pivot's own, those of boot
-// loaders and of the tools that write their entries, and bootc's kargs.d.
+// argumentDirs returns the directories, and argumentFiles the files, from which kernel arguments come: pivot's own, those of
+// boot loaders and of the tools that write their entries, and bootc's kargs.d.
+func argumentDirs() []string {
+	return []string{"/boot", "/efi", "/sysroot", "/ostree", "/etc/kernel", "/usr/lib/kernel", "/etc/grub.d", "/etc/default/grub.d", "/usr/lib/bootc/kargs.d"}
+}
+
+func argumentFiles() []string {
+	return []string{"/etc/pivot/kernel-args", "/etc/default/grub", "/etc/zipl.conf"}
+}
+
+// bringsArguments reports whether a file is one from which kernel arguments come.
 func bringsArguments(name string) bool {
 	name = path.Clean(name)
-	for _, dir := range []string{"/boot", "/efi", "/sysroot", "/ostree", "/etc/kernel", "/usr/lib/kernel", "/etc/grub.d", "/etc/default/grub.d", "/usr/lib/bootc/kargs.d"} {
-		if strings.HasPrefix(name, dir+"/") {
-			return true
-		}
-	}
-	return slices.Contains([]string{"/etc/pivot/kernel-args", "/etc/default/grub", "/etc/zipl.conf"}, name)
+	return slices.ContainsFunc(argumentDirs(), func(dir string) bool { return strings.HasPrefix(name, dir+"/") }) || slices.Contains(argumentFiles(), name)
+}
+
+// leadsToArguments reports whether a path is that of a directory that has such files, so that a link there brings others.
+func leadsToArguments(name string) bool {
+	name = path.Clean(name)
+	return slices.ContainsFunc(slices.Concat(argumentDirs(), argumentFiles()), func(p string) bool { return p == name || strings.HasPrefix(p, name+"/") })
 }
 
 // argumentsIn returns the words of a file's contents that may be kernel arguments, in any of the formats of
@@ -49,8 +59,8 @@ func argumentsIn(f ignition.File) (words []string, ok bool) {
 func isBetweenArguments(r rune) bool { return r <= ' ' || strings.ContainsRune("\"'[]{}();", r) }
 
 // hashOf tells contents that cannot be judged from others.
-func hashOf(f ignition.File) []byte {
-	text, err := json.Marshal([]any{f.Contents, f.Append})
+func hashOf(contents ...any) []byte {
+	text, err := json.Marshal(contents)
 	if err != nil {
 		panic(err) // it was read from JSON
 	}

@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -52,6 +53,19 @@ func pools(labels map[string]string) []string {
 // withFile returns the spec of a MachineConfig with one file.
 func withFile(path, contents string) string {
 	return fmt.Sprintf(`{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":%q,"contents":{"source":%q}}]}}}`, path, contents)
+}
+
+// weak is a spec whose Ignition config has an argument that weakens security.
+const weak = `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["audit=0"]}}}`
+
+// refersTo returns a spec whose Ignition config refers by a member (merge or replace) to that of another spec.
+func refersTo(member, spec string) string {
+	inner := strings.TrimSuffix(strings.TrimPrefix(spec, `{"config":`), "}")
+	reference := fmt.Sprintf(`{"source":%q}`, "data:;base64,"+base64.StdEncoding.EncodeToString([]byte(inner)))
+	if member == "merge" {
+		reference = "[" + reference + "]"
+	}
+	return fmt.Sprintf(`{"config":{"ignition":{"version":"3.4.0","config":{%q:%s}}}}`, member, reference)
 }
 
 func TestJudge(t *testing.T) {
@@ -124,6 +138,21 @@ func TestJudge(t *testing.T) {
 		{name: "in a file that is fetched", object: mc("a", withFile("/etc/kernel/cmdline", "https://example.com/a")), weakens: "cannot be seen"},
 		{name: "in the same file that is fetched", object: mc("a", strings.Replace(withFile("/etc/kernel/cmdline", "https://example.com/a"), `{"config"`, `{"fips":true,"config"`, 1)), old: mc("a", withFile("/etc/kernel/cmdline", "https://example.com/a"))},
 		{name: "by a link", object: mc("a", `{"config":{"ignition":{"version":"3.4.0"},"storage":{"links":[{"path":"/etc/kernel/cmdline","target":"/etc/example"}]}}}`), weakens: "the link /etc/kernel/cmdline"},
+		{name: "by a link above it", object: mc("a", `{"config":{"ignition":{"version":"3.4.0"},"storage":{"links":[{"path":"/etc/default","target":"/etc/example"}]}}}`), weakens: "the link /etc/default"},
+		{name: "by a link to a directory of it", object: mc("a", `{"config":{"ignition":{"version":"3.4.0"},"storage":{"links":[{"path":"/etc/kernel","target":"/etc/example"}]}}}`), weakens: "the link /etc/kernel"},
+		{name: "by a link elsewhere", object: mc("a", `{"config":{"ignition":{"version":"3.4.0"},"storage":{"links":[{"path":"/etc/defaults","target":"/etc/example"}]}}}`)},
+		{name: "in a config that is merged", object: mc("a", refersTo("merge", weak)), weakens: "audit=0", warns: "audit=0"},
+		{name: "in a config that replaces it", object: mc("a", refersTo("replace", weak)), weakens: "audit=0", warns: "audit=0"},
+		{name: "in a config that is merged into one that is merged", object: mc("a", refersTo("merge", refersTo("merge", weak))), weakens: "audit=0", warns: "audit=0"},
+		{name: "in a file of a config that is merged", object: mc("a", refersTo("merge", withFile("/etc/kernel/cmdline", "data:,audit=0"))), weakens: "audit=0"},
+		{name: "in a config beside one that is fetched", object: mc("a", strings.Replace(refersTo("merge", weak), `"merge":[`, `"merge":[{"source":"https://example.com/a"},`, 1)), weakens: "audit=0", warns: "audit=0"},
+		{name: "in a config that is fetched", object: mc("a", `{"config":{"ignition":{"version":"3.4.0","config":{"merge":[{"source":"https://example.com/a"}]}}}}`), weakens: "the config https://example.com/a"},
+		{name: "in the same config that is fetched", object: mc("a", `{"fips":true,"config":{"ignition":{"version":"3.4.0","config":{"merge":[{"source":"https://example.com/a"}]}}}}`), old: mc("a", `{"config":{"ignition":{"version":"3.4.0","config":{"merge":[{"source":"https://example.com/a"}]}}}}`)},
+		{name: "refused in a config that is merged", object: mc("a", refersTo("merge", `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["init=/bin/sh"]}}}`)), problems: []string{"init"}},
+		{name: "a contradiction in a config that is merged", object: mc("a", refersTo("merge", `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["fips=1"]}}}`)), problems: []string{"contradicts spec.fips"}},
+		{name: "a path that no machine takes, in a config that is merged", object: mc("a", refersTo("merge", withFile("/run/a", "data:,"))), problems: []string{"in memory"}},
+		{name: "a value that the kernel reads as 0", object: mc("a", `{"kernelArguments":["selinux=+0"]}`), weakens: "selinux=+0", warns: "SELinux"},
+		{name: "a name of no module", object: mc("a", `{"kernelArguments":["security=x"]}`), weakens: "security=x", warns: "SELinux"},
 		{name: "stronger", object: mc("a", `{"kernelArguments":["mitigations=auto,nosmt","lockdown=confidentiality","audit=1"]}`)},
 		{name: "a lower lockdown", object: mc("a", `{"kernelArguments":["lockdown=integrity"]}`), old: mc("a", `{"kernelArguments":["lockdown=confidentiality"]}`), weakens: "lockdown"},
 

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
@@ -37,37 +37,56 @@ func weakened(spec authored.Spec, old []byte, policy kargs.Policy) (all []string
 }
 
 // weaknesses returns what in a spec weakens security, with reasons: kernel arguments in one spelling, and files
-// with arguments that cannot be judged.
+// with arguments that cannot be judged. It judges also the configs that the spec's refers to, because the renderer merges
+// them; what is fetched cannot be judged, and counts.
 func weaknesses(spec authored.Spec, policy kargs.Policy) map[string]string {
 	found := map[string]string{}
-	for _, arg := range lineOf(spec) {
+	addArguments(found, lineOf(spec), "", policy)
+	if spec.Config != nil {
+		addConfig(found, *spec.Config, policy)
+	}
+	return found
+}
+
+// addConfig adds the weaknesses of a config and of those that it refers to.
+func addConfig(found map[string]string, config ignition.Config, policy kargs.Policy) {
+	addFiles(found, config, policy)
+	inline, unseen := ignition.Referred(config, legacy.Parse)
+	for _, r := range unseen {
+		found[fmt.Sprintf("the config %s with %x", ignition.Address(*r.Source), hashOf(r))] = "it is merged, and what is in it cannot be seen here"
+	}
+	for _, c := range inline {
+		addArguments(found, lineOf(authored.Spec{Config: &c}), " (in a config that is merged)", policy)
+		addFiles(found, c, policy)
+	}
+}
+
+// addArguments adds the arguments of a line that weaken security. where is added to the reasons.
+func addArguments(found map[string]string, line kargs.Line, where string, policy kargs.Policy) {
+	for _, arg := range line {
 		if why := weakens(arg, policy); why != "" {
-			found[plainly(arg)] = why
+			found[plainly(arg)] = why + where
 		}
 	}
-	if spec.Config == nil {
-		return found
-	}
-	for _, f := range spec.Config.Storage.Files {
+}
+
+// addFiles adds the weaknesses of a config's files and links from which kernel arguments come.
+func addFiles(found map[string]string, config ignition.Config, policy kargs.Policy) {
+	for _, f := range config.Storage.Files {
 		if !bringsArguments(f.Path) {
 			continue
 		}
 		args, ok := argumentsIn(f)
 		if !ok {
-			found[fmt.Sprintf("the file %s with %x", f.Path, hashOf(f))] = "it has kernel arguments, and what is in it cannot be seen here"
+			found[fmt.Sprintf("the file %s with %x", f.Path, hashOf(f.Contents, f.Append))] = "it has kernel arguments, and what is in it cannot be seen here"
 		}
-		for _, arg := range args {
-			if why := weakens(arg, policy); why != "" {
-				found[plainly(arg)] = why + " (in the file " + f.Path + ")"
-			}
-		}
+		addArguments(found, args, " (in the file "+f.Path+")", policy)
 	}
-	for _, l := range spec.Config.Storage.Links {
-		if bringsArguments(l.Path) {
+	for _, l := range config.Storage.Links {
+		if bringsArguments(l.Path) || leadsToArguments(l.Path) {
 			found["the link "+l.Path] = "it leads to kernel arguments that are not judged"
 		}
 	}
-	return found
 }
 
 // lineOf returns the kernel arguments of a spec, of both members that have some. They are also split as they
@@ -99,50 +118,12 @@ func plainly(arg string) string {
 	return sameKey(key) + "=" + value
 }
 
-// weakens returns why a kernel argument weakens the security of a machine; "" if it does not. The table is that
-// of the arguments which pivot warns about, kargs/policy.txt; this adds the spellings that a table cannot list.
+// weakens returns why a kernel argument weakens the security of a machine; "" if it does not. It is what pivot warns about:
+// see kargs.Policy.
 func weakens(arg string, policy kargs.Policy) string {
-	key, value, given := strings.Cut(plainly(arg), "=")
-	switch key {
-	case "mitigations":
-		return mitigations(value)
-	case "lsm":
-		if !slices.ContainsFunc(strings.Split(value, ","), func(m string) bool { return m == "selinux" || m == "apparmor" }) {
-			return "leaves out SELinux and its like"
-		}
-		return ""
-	case "lockdown":
-		if value != "integrity" && value != "confidentiality" {
-			return "switches kernel lockdown off"
-		}
-		return ""
-	}
-	spellings := []string{key}
-	if given {
-		spellings = []string{key + "=" + value, key + "=" + strings.ToLower(value)}
-		if isZero(value) {
-			spellings = append(spellings, key+"=0", key+"=off", key+"=no")
-		}
-	}
-	for _, spelling := range spellings {
-		for _, p := range policy.Check(spelling) {
-			if p.Severity != problem.Error {
-				return p.Message
-			}
-		}
-	}
-	return ""
-}
-
-// mitigations judges the value of mitigations=. "auto,nosmt" strengthens. Since Linux 6.17, "auto;no_user_kernel"
-// and its like leave out a kind of attack.
-func mitigations(value string) string {
-	for part := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ',' || r == ';' }) {
-		if part == "off" {
-			return "switches every CPU vulnerability mitigation off"
-		}
-		if strings.HasPrefix(part, "no_") {
-			return "switches the mitigations against one kind of attack off"
+	for _, p := range policy.Check(arg) {
+		if p.Severity != problem.Error {
+			return p.Message
 		}
 	}
 	return ""
@@ -150,16 +131,6 @@ func mitigations(value string) string {
 
 // sameKey spells the key as the table does: for the kernel, - and _ are the same in it.
 func sameKey(key string) string { return strings.ReplaceAll(key, "-", "_") }
-
-// isZero reports whether the kernel reads a value as 0 or false: by kstrtoul, or by kstrtobool, for which only the
-// first character counts, or two of "off".
-func isZero(value string) bool {
-	if n, err := strconv.ParseUint(value, 0, 64); err == nil {
-		return n == 0
-	}
-	value = strings.ToLower(value)
-	return strings.HasPrefix(value, "0") || strings.HasPrefix(value, "n") || strings.HasPrefix(value, "f") || strings.HasPrefix(value, "of")
-}
 
 // lockdown returns the level of the kernel's lockdown that a command line asks for; 0 if none.
 func lockdown(line kargs.Line) int {

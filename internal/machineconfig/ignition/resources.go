@@ -7,6 +7,7 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
 	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/problem"
 )
 
 // Resource is a source of bytes in a config: inline or remote.
@@ -69,6 +70,25 @@ func Configs(config *Config) []Place {
 		places = append(places, Place{jsonpath.Of("ignition", "config", "merge", i), &from.Merge[i]})
 	}
 	return places
+}
+
+// Referred returns the configs that a config refers to, also by way of others: those that are inline, and the resources of
+// the others, which must be fetched or cannot be read.
+func Referred(config Config, parse func(raw []byte) (Config, problem.Report)) (inline []Config, unseen []Resource) {
+	const most = 1000
+	room := NewRoom(MaxContent, MaxContents)
+	for next := []Config{config}; len(next) > 0 && len(inline) < most; next = next[1:] {
+		for _, p := range Configs(&next[0]) {
+			content, err := Content(*p.Resource, room)
+			child, report := parse(content)
+			if err != nil || report.Failed() {
+				unseen = append(unseen, *p.Resource)
+				continue
+			}
+			inline, next = append(inline, child), append(next, child)
+		}
+	}
+	return inline, unseen
 }
 
 // Remote returns the resources of a config that must be fetched.
