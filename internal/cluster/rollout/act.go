@@ -72,7 +72,7 @@ func (c Controller) Pass(ctx context.Context) (next time.Time, err error) {
 	return d.Next, errors.Join(failed...)
 }
 
-// carryOut carries out the decision for a pool. The order is what docs/cluster-rollout.md proves.
+// carryOut carries out the decision for a pool. The order is the one that the package's comment proves.
 func (c Controller) carryOut(ctx context.Context, p Pool, d PoolDecision) error {
 	if err := c.hold(ctx, &p, d); err != nil {
 		return err

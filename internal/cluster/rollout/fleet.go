@@ -1,8 +1,27 @@
 // Package rollout decides which node of a fleet gets which MachineConfig when, and writes that on the nodes.
 //
-// Decide is the whole policy, as a function of values. A Controller carries out what it decides, in an order
-// that keeps the limits also if it is killed between two requests, if its caches are old, and if another
-// controller does the same at the same time: docs/cluster-rollout.md has the argument.
+// Decide is the whole policy, as a function of values. A Controller carries out its decisions. Of the nodes that a pool
+// has begun to change, no more than maxUnavailable are disturbed at a time, in any order of events. This also holds if a
+// Controller is killed between two requests, has old caches, or acts beside another one. The API server refuses each write if the object is not the version that the Controller has read. There are five rules:
+//
+//  1. A Controller takes a slot by an update of the PoolRollout, after it has read the node.
+//  2. It gives a configuration to a node with a slot, by a patch of the version of the node that it has read, after an
+//     update that has made a new version of the PoolRollout (status.round).
+//  3. Before it returns a slot, it changes the node: the annotation slot-released gets the version of the PoolRollout
+//     that it has read. For a deleted node, it asks the API server.
+//  4. Then it returns the slot, by an update of that same version of the PoolRollout.
+//  5. It takes a slot only in a PoolRollout with the finalizer, and removes the finalizer only from a version without
+//     slots.
+//
+// Claim: a node that gets a configuration has a slot. Suppose that Controller A gives node n a configuration at time g,
+// and that Controller B has returned its slot between A's update (rule 2, time a) and g. B has updated a version at least
+// as new as A's. So B has read it after a, and has changed n after that (rule 3). A has read n before a, so n is another
+// version at g, and the API server refuses A's patch. If A's patch came before B's change of n, the API server has
+// refused that change, or B has seen what A gave; then n was healthy with it. If A's update came after B had read the
+// PoolRollout, the API server refuses B's update.
+//
+// The slots are in one object, and there are at most maxUnavailable. Only the pool master has nodes of the control plane,
+// and it has one slot.
 package rollout
 
 import (
