@@ -14,7 +14,8 @@ import (
 // ErrExceeded is in the chain of every error of a Budget, and of Exceeded.
 var ErrExceeded = errors.New("too much")
 
-// Budget is a limit on a sum. It is safe for concurrent use.
+// Budget is a limit on the sum of an input, which is counted while the input is read: no part of a large input is
+// within the limit by itself. It is safe for concurrent use.
 type Budget struct {
 	limit int64
 	unit  string // in words, such as "bytes of contents"

@@ -23,7 +23,8 @@ const (
 	completeCondition = "# Written by pivot, which removes that file before a commit in the initramfs.\n[Unit]\nConditionPathExists=/boot/" + hostfiles.IgnitionStamp + "\n"
 )
 
-// keepCompleted keeps that unit from running without the stamp.
+// keepCompleted keeps that unit from running without the stamp, in the rest of this boot and in whichever system starts.
+// Whoever removes the stamp calls it first.
 func (i *Initramfs) keepCompleted() error {
 	path := i.path(completeDropIn)
 	err := os.MkdirAll(filepath.Dir(path), 0o755)

@@ -17,7 +17,8 @@ type binding struct {
 }
 
 // bind calls Opened.Bind with the application images that a commit of this import binds, unless that has
-// been done. decided is false if files that name them are not fetched yet.
+// been done. decided is false if files that name them are not fetched yet. The check comes as soon as these files are
+// there, and before a ref is set.
 func (i *importer) bind(commit ostree.Checksum) (decided bool, err error) {
 	i.binds.mu.Lock()
 	defer i.binds.mu.Unlock()

@@ -23,7 +23,8 @@ import (
 // hashes of each file, so most of the time is spent waiting for the disk.
 const sealers = 16
 
-// seal gives all objects of a set that lack it fs-verity, if the repository wants that.
+// seal gives all objects of a set that lack it fs-verity, if the repository wants that. Each import calls it before it
+// publishes a commit, so that every object has fs-verity, whoever wrote the object and when.
 func (im *Import) seal(ctx context.Context, objects map[ObjectName]bool) error {
 	if !im.verity {
 		return nil

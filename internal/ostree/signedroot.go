@@ -61,6 +61,7 @@ func (im *Import) SignedRoot(c Checksum, p PrepareRoot, merged bool) (digest Che
 	return locator(im.objectPath).signedRoot(c, p.keyPath, merged)
 }
 
+// signedRoot checks what the image's own initramfs will check. It refuses what cannot be checked here.
 func (at locator) signedRoot(c Checksum, keyPath string, merged bool) (digest Checksum, err error) {
 	signed, err := at.signedCommit(c)
 	if err != nil {

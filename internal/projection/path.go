@@ -68,7 +68,8 @@ func accounts() []string {
 }
 
 // Canonical returns the canonical path of name: a directory that ostree hosts link into /var is
-// replaced by its path there. It returns an error if there can be no entry at the path.
+// replaced by its path there. It returns an error if there can be no entry at the path. It refuses pivot's own state and
+// the account databases by their class, not by a list of known files.
 func Canonical(name string) (string, error) {
 	if path.Clean(name) != name || !path.IsAbs(name) {
 		return "", fmt.Errorf("%q is not a path as it would be written: it is absolute, and clean", name)

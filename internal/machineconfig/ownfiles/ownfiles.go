@@ -19,7 +19,8 @@ import (
 // Parser parses the content of a file as pivot does, and returns the error of that.
 type Parser func(content []byte) error
 
-// ParserOf returns the parser of the file at a path; nil if pivot does not read that file.
+// ParserOf returns the parser of the file at a path; nil if pivot does not read that file. Each file of pivot in a
+// MachineConfig is parsed by it before anybody gets the MachineConfig.
 func ParserOf(name string) Parser {
 	var parse func(text string) error
 	switch {
