@@ -13,6 +13,8 @@ type stack struct {
 	sys     string   // path of sysfs
 	aliases []string // of the devices with a driver
 	kinds   []string // see FileSystem.On
+	// encrypted are the numbers of the devices that have the headers of LUKS.
+	encrypted []string
 }
 
 // follow adds what a device below sysfs is part of, or made from.
@@ -23,11 +25,15 @@ func (s *stack) follow(device string) {
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Join(top, device))
 	for ; err == nil && strings.HasPrefix(dir, top+"/"); dir = filepath.Dir(dir) {
-		if kind := kindOf(dir); kind != "" && !slices.Contains(s.kinds, kind) {
+		kind := kindOf(dir)
+		if kind != "" && !slices.Contains(s.kinds, kind) {
 			s.kinds = append(s.kinds, kind)
 		}
 		parts, _ := filepath.Glob(filepath.Join(dir, "slaves/*"))
 		for _, part := range parts {
+			if numbers, err := os.ReadFile(filepath.Join(part, "dev")); err == nil && kind == "crypt" {
+				s.encrypted = append(s.encrypted, strings.TrimSpace(string(numbers)))
+			}
 			s.follow(strings.TrimPrefix(part, top))
 		}
 		if _, err := os.Readlink(filepath.Join(dir, "driver")); err != nil {

@@ -31,7 +31,9 @@ type FileSystem struct {
 	Type       string   `json:"type"`
 	Modules    []string `json:"modules"`              // that serve it in the running system
 	Superblock []byte   `json:"superblock,omitempty"` // of ext4 and XFS
-	// On are what its devices are made by, as dracut calls the module for it: crypt, lvm, mdraid, multipath, iscsi, nvmf.
+	// Unlocked has the pins of each encrypted disk that it stands on and that has some.
+	Unlocked [][]Pin `json:"unlocked,omitempty"`
+	// On are what its devices are made by, as dracut calls the module for it: crypt, lvm, mdraid, multipath, iscsi, nvmf, clevis…
 	On []string `json:"on"`
 }
 
@@ -57,6 +59,18 @@ func Read(root string, modules func(alias string) []string) Facts {
 		under := stack{sys: filepath.Join(root, "sys")}
 		under.follow("dev/block/" + m.device)
 		fs := FileSystem{At: m.at, Type: m.kind, On: append([]string{}, under.kinds...), Superblock: readSuperblock(filepath.Join(root, "dev/block", m.device), m.kind)}
+		for _, device := range under.encrypted {
+			if pins := readPins(filepath.Join(root, "dev/block", device)); len(pins) > 0 {
+				fs.Unlocked = append(fs.Unlocked, pins)
+			}
+		}
+		for _, pin := range slices.Concat(fs.Unlocked...) {
+			for _, kind := range pin.kinds() {
+				if !slices.Contains(fs.On, kind) {
+					fs.On = append(fs.On, kind)
+				}
+			}
+		}
 		for _, name := range []string{"fs-" + m.kind, m.kind} { // the tables of built-in drivers have no aliases before Linux 6.18
 			if fs.Modules == nil {
 				fs.Modules = modules(name)

@@ -38,7 +38,7 @@ func (s Stage) Judge(ctx context.Context, c Change, facts Facts) (found []verdic
 	} else if next.release != "" {
 		subjects = append(subjects, s.drivers(c, next, facts))
 	}
-	subjects = append(subjects, s.fileSystems(c, facts))
+	subjects = append(subjects, s.fileSystems(c, facts), sealed(facts))
 	var programs [][]string
 	files := map[string][]byte{}
 	for _, subject := range subjects {

@@ -21,13 +21,14 @@ const (
 	// FileSystems: it does not mount or check a file system without which it does not start.
 	FileSystems Name = "file-systems"
 	Initramfs   Name = "initramfs" // its initramfs lacks what / needs
+	TPM         Name = "tpm"       // no TPM unlocks the disks of / and /var any more
 	// SecureBoot: whoever judges kernels with Secure Boot would not start its kernel.
 	SecureBoot Name = "secure-boot"
 )
 
 // Names returns the names that can be accepted.
 func Names() []Name {
-	return []Name{Processor, Programs, Drivers, FileSystems, Initramfs, SecureBoot}
+	return []Name{Processor, Programs, Drivers, FileSystems, Initramfs, TPM, SecureBoot}
 }
 
 // Weight is what a finding means for the image.

@@ -1,0 +1,51 @@
+package rehearse
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/printable"
+	"machine-pivot/internal/verdict"
+)
+
+// changedPCRs returns the registers of a TPM that the boot of another image changes: 4 and 9 have its kernel and initramfs, 8
+// and 12 their arguments, with the path of the deployment, and 11 has a unified kernel. Whether 7 changes, with the
+// certificate of the kernel's signature, is not known here.
+func changedPCRs() []int { return []int{4, 8, 9, 11, 12} }
+
+// sealed judges disks that a TPM unlocks: nobody types a passphrase if none of their pins unlocks any more.
+func sealed(facts Facts) subject {
+	return subject{judge: func(context.Context, []ending) (found []verdict.Finding, err error) {
+		for _, f := range facts.FileSystems {
+			for _, pins := range f.Unlocked {
+				bound := lostPCRs(pins)
+				if len(bound) == 0 {
+					continue
+				}
+				finding := verdict.Finding{Name: verdict.TPM, Weight: verdict.Warned, Text: fmt.Sprintf("%s stands on a disk that the TPM unlocks only while registers stay as they are that the new system changes (PCR %s)",
+					printable.Line(f.At), strings.Trim(fmt.Sprint(bound), "[]"))}
+				unlocks := slices.ContainsFunc(pins, func(p Pin) bool { return p.unlocks(changedPCRs()) })
+				if !unlocks && (f.At == "/" || f.At == "/var") {
+					finding.Weight, finding.Remedy = verdict.Refused, "bind the disk to other registers, or to none: clevis luks regen or clevis luks bind, systemd-cryptenroll --tpm2-pcrs=7"
+				}
+				found = append(found, finding)
+			}
+		}
+		return found, nil
+	}}
+}
+
+// lostPCRs returns the registers in pins that the new system changes.
+func lostPCRs(pins []Pin) (all []int) {
+	for _, p := range pins {
+		for _, pcr := range append(lostPCRs(p.Pins), p.PCRs...) {
+			if slices.Contains(changedPCRs(), pcr) && !slices.Contains(all, pcr) {
+				all = append(all, pcr)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
