@@ -2,7 +2,8 @@
 //
 // Decide is the whole policy, as a function of values. A Controller carries out its decisions. Of the nodes that a pool
 // has begun to change, no more than maxUnavailable are disturbed at a time, in any order of events. This also holds if a
-// Controller is killed between two requests, has old caches, or acts beside another one. The API server refuses each write if the object is not the version that the Controller has read. There are five rules:
+// Controller is killed between two requests, has old caches, or acts beside another one. The API server refuses each write if the object is not
+// the version that the Controller has read. There are five rules:
 //
 //  1. A Controller takes a slot by an update of the PoolRollout, after it has read the node.
 //  2. It gives a configuration to a node with a slot, by a patch of the version of the node that it has read, after an
