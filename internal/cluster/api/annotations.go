@@ -125,6 +125,9 @@ func OfAgent() []string {
 	return []string{CordonedFor, DrainStarted, DrainBlocked, FailedConfig, Attempt, Retried, NeedsReplacement}
 }
 
+// AgentLabel is the label of a Node that has no agent if its value is "off". An administrator writes it.
+const AgentLabel = Prefix + "/agent"
+
 // IsControlPlane reports whether labels are those of a node of the control plane.
 func IsControlPlane(labels map[string]string) bool {
 	_, new := labels["node-role.kubernetes.io/control-plane"]

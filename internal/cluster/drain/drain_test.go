@@ -44,6 +44,7 @@ func TestDrain(t *testing.T) {
 		"newcomers":              newcomers,
 		"dead-kubelet":           deadKubelet,
 		"dry-run":                dryRun,
+		"own-pods":               ownPods,
 		"replaced-node":          replacedNode,
 		"uncordoned":             uncordoned,
 		"namespace":              terminatingNamespace,
@@ -468,6 +469,24 @@ func deadKubelet(w *world) {
 	w.says(w.drain(impatient), w.name+"/held: not ended")
 	w.drainer.Cluster.Now = real
 	w.kubelet.Hold(false)
+}
+
+// ownPods: the product's own pods, with all that is deployed for them, are not in the way of a drain, also if all replicas
+// are on one node.
+func ownPods(w *world) {
+	w.Deploy("../../../deploy/fleet")
+	var pods []*corev1.Pod
+	for range 2 {
+		const account = "pivot-fleet-controller"
+		pods = append(pods, w.pod(fmt.Sprint(account, "-", len(pods)), controller("ReplicaSet"), func(p *corev1.Pod) {
+			p.Namespace, p.Labels = "pivot-fleet", map[string]string{"app.kubernetes.io/name": account}
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+		}))
+	}
+	if err := w.drain(patient); err != nil || !w.gone(pods[0]) || !w.gone(pods[1]) {
+		w.Errorf("%v; %v, %v", err, w.gone(pods[0]), w.gone(pods[1]))
+	}
 }
 
 // ready sets the condition Ready of the node.

@@ -38,6 +38,9 @@ type PoolRolloutSpec struct {
 	// MissingAfter is after what time a node that reboots and does not return is named as missing, and counts
 	// as failed. 0: 30 minutes.
 	MissingAfter metav1.Duration `json:"missingAfter,omitzero"`
+	// Adopt takes in the nodes of the pool that were never given a configuration: each is given that of the pool, by a
+	// slot, as all others are. Without it they are left alone, and the pool is not updated.
+	Adopt bool `json:"adopt,omitempty"`
 	// ParallelDownloads is how many nodes at a time download a new configuration before their turn, also while
 	// the pool is paused or its window is closed: a number, or a percentage of the pool. Without it: none.
 	ParallelDownloads *intstr.IntOrString `json:"parallelDownloads,omitempty"`

@@ -88,6 +88,27 @@ func HasConfig(config string, annotations map[string]string, unproven string) bo
 		annotations[api.StateOfNode] == api.StateDone && unproven == ""
 }
 
+// Membership is how a node belongs to its pool.
+type Membership int
+
+// The memberships.
+const (
+	Member    Membership = iota // it has a desired configuration
+	NotTaken                    // it was never given any: PoolRolloutSpec.Adopt decides about it
+	LeftAlone                   // an administrator does not want it to be maintained
+)
+
+// MembershipOf returns how a node belongs to its pool. Who shows a pool counts as who decides about it.
+func MembershipOf(labels, annotations map[string]string) Membership {
+	switch {
+	case annotations[api.DesiredConfig] != "":
+		return Member
+	case annotations[api.CurrentConfig] != "", labels[api.AgentLabel] == "off":
+		return LeftAlone
+	}
+	return NotTaken
+}
+
 // MostUnavailable returns how many nodes of a pool may be unavailable at a time, by its spec.maxUnavailable, and
 // what is wrong with that. A wrong setting counts as 1, as does one that would let no node begin. Nodes of the
 // control plane are changed one at a time, whatever the setting is: etcd would lose its quorum otherwise.

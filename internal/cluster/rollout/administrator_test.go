@@ -36,6 +36,7 @@ func (s *simulation) settings(pool string) {
 	s.workloads[workloadOf(pool)] = ""
 	s.changeSettings(pool, func(spec *objects.PoolRolloutSpec) {
 		*spec = objects.PoolRolloutSpec{Canary: int32(s.rand.IntN(3)), StopAfter: int32(s.rand.IntN(4)), ReturnToLastGood: s.rand.IntN(2) == 0}
+		spec.Adopt = s.rand.IntN(3) > 0
 		spec.ParallelDownloads, s.loads[pool] = s.parallel()
 		spec.Soak = v1.Duration{Duration: time.Duration(s.rand.IntN(30)) * time.Minute}
 		if s.rand.IntN(4) == 0 && pool != "master" {

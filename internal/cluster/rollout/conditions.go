@@ -16,7 +16,7 @@ import (
 func (v *view) poolStatus() objects.MachineConfigPoolStatus {
 	s := v.pool.Status
 	s.ObservedGeneration = v.pool.Generation
-	s.MachineCount = int32(len(v.members))
+	s.MachineCount = int32(len(v.members) + len(v.outside))
 	s.UpdatedMachineCount, s.ReadyMachineCount, s.UnavailableMachineCount, s.DegradedMachineCount = 0, 0, 0, 0
 	want := v.pool.Configuration.Name
 	for i := range v.members {

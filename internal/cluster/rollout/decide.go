@@ -98,7 +98,7 @@ func (v *view) release(nodes map[string]*Node, held, workloads bool) {
 
 // isLeft reports whether nothing is under way on a node that belongs to the pool no more.
 func (n *Node) isLeft() bool {
-	return n.unavailable() == "" || n.desired() == "" && n.Problem == "" && n.Annotations[api.CordonedFor] == ""
+	return n.unavailable() == "" || n.desired() == "" && n.Problem == "" && n.Annotations[api.CordonedFor] == "" // whoever has cordoned it
 }
 
 // isIdle reports whether nothing is under way on a node that has not got the target yet.
@@ -204,7 +204,7 @@ func belongs(name string, views map[string]*view) *view {
 
 // hasBegun reports whether a node was given a configuration that it does not have, or has not settled with.
 func (n *Node) hasBegun() bool {
-	return n.desired() != n.current() || n.state() != api.StateDone || n.Annotations[api.CordonedFor] != ""
+	return n.desired() != "" && (n.desired() != n.current() || n.state() != api.StateDone) || n.Annotations[api.CordonedFor] != ""
 }
 
 // workloadProblem returns which workload of the pool's checks is not available; "" if all are.

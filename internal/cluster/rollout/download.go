@@ -90,9 +90,10 @@ func (v *view) wantsDownloads() bool {
 	return v.loads > 0 && v.target != "" && !v.isStopped() && !v.isReturning() && !v.pool.Deleted
 }
 
-// mayDownload reports whether a node may be asked for a download. One that is cordoned may.
+// mayDownload reports whether a node may be asked for a download. One that is cordoned may; one that is not taken in has
+// no agent that answers.
 func (v *view) mayDownload(m *member) bool {
-	if m.taken || m.elsewhere != "" || m.desired() == v.target || m.hasBegun() || m.Problem != "" || m.System == nil || m.has(v.target) {
+	if m.taken || m.elsewhere != "" || m.desired() == "" || m.desired() == v.target || m.hasBegun() || m.Problem != "" || m.System == nil || m.has(v.target) {
 		return false
 	}
 	known := slices.ContainsFunc(v.status.Downloads, func(d objects.Download) bool { return d.Name == m.Name })

@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -122,6 +123,58 @@ func TestStrays(t *testing.T) {
 	}
 	if s = m.passes(t, 3); len(begun()) > 0 || len(s.Taken) > 0 {
 		t.Errorf("%q begin although the pool is paused: %+v", begun(), s)
+	}
+}
+
+// TestAdopt: nodes that were never given a configuration are not updated, and are said; with adopt, each gets that of the
+// pool by a slot. Zero of zero is not success.
+func TestAdopt(t *testing.T) {
+	m := small()
+	for name := range m.nodes {
+		m.change(name, func(n *rollout.Node) { n.Annotations, n.System = map[string]string{}, nil })
+	}
+	m.change("n0", func(n *rollout.Node) { n.Annotations[api.CurrentConfig] = "rendered-worker-1" })
+	m.change("n1", func(n *rollout.Node) { n.Labels[api.AgentLabel] = "off" })
+	state := func() string {
+		var out []string
+		p := m.pools["worker"]
+		for _, c := range p.Status.Conditions {
+			if c.Status == api.True {
+				out = append(out, c.Type)
+			}
+		}
+		var given []string
+		for name, n := range m.nodes {
+			if n.Annotations[api.DesiredConfig] != "" {
+				given = append(given, name)
+			}
+		}
+		slices.Sort(given)
+		return fmt.Sprint(p.Status.UpdatedMachineCount, "/", p.Status.MachineCount, out, given, p.Rollout.Taken, ": ", p.Rollout.Waiting)
+	}
+	m.passes(t, 2)
+	if got := state(); got != "0/2 [Updating] [] []: 2 nodes are not taken in: set spec.adopt of the PoolRollout: n2; n3" {
+		t.Error(got)
+	}
+	m.changeRollout("worker", func(p *rollout.Pool) { p.Spec.Adopt = true })
+	m.passes(t, 3)
+	if got := state(); got != "0/2 [Updating] [n3] [n3]: waits for n3, which is without a state (at most 1 unavailable at a time)" {
+		t.Error(got)
+	}
+	for _, name := range []string{"n3", "n2"} {
+		m.change(name, func(n *rollout.Node) {
+			n.Annotations[api.CurrentConfig], n.Annotations[api.StateOfNode] = "rendered-worker-2", api.StateDone
+			n.System = &objects.System{Current: "rendered-worker-2", BootID: n.BootID}
+		})
+		m.passes(t, 3)
+	}
+	if got := state(); got != "2/2 [Updated] [n2 n3] []: " {
+		t.Error(got)
+	}
+	m.addPool("empty", "rendered-empty-1")
+	m.passes(t, 1)
+	if s := m.pools["empty"]; s.Rollout.Waiting != "" {
+		t.Errorf("a pool without nodes waits: %q", s.Rollout.Waiting)
 	}
 }
 

@@ -101,7 +101,7 @@ func (v *view) hasArrived() bool {
 			return false
 		}
 	}
-	return v.target != "" && !v.isReturning()
+	return v.target != "" && !v.isReturning() && len(v.outside) == 0
 }
 
 // unhealthy waits for nodes that have been changed, but have not stayed healthy: one that lacks a kernel

@@ -17,6 +17,10 @@ func (n *Node) unavailable() string {
 		return n.Problem
 	case n.Annotations[api.CordonedFor] != "":
 		return "is cordoned for " + n.Annotations[api.CordonedFor]
+	case n.desired() == "" && n.Cordoned:
+		return "is cordoned"
+	case n.desired() == "": // whatever else it says is about nothing that it was given
+		return ""
 	case n.state() != api.StateDone:
 		return strings.TrimSuffix("is "+n.stateName()+": "+n.Annotations[api.Reason], ": ")
 	case n.desired() != n.current():

@@ -58,7 +58,10 @@ func newSimulation(seed uint64, decide func(rollout.Fleet) rollout.Decision) *si
 		s.settings(pool)
 	}
 	s.memory.check, s.memory.given, s.memory.took, s.memory.healthy = s.checkLimits, s.checkGiven, s.checkTaken, passes()
-	s.memory.forgotten = func(pool string) { s.loads[pool] = &machines.Limit{} } // as the defaults say
+	s.memory.forgotten = func(pool string) {
+		s.loads[pool] = &machines.Limit{} // as the defaults say
+		s.changePool(pool, func(p *rollout.Pool) { p.Spec.Adopt = s.calm })
+	}
 	for i := range 2 {
 		s.controllers = append(s.controllers, &process{access: s.memory.access(fmt.Sprintf("n%02d", i)), lag: s.rand.IntN(90)})
 	}
@@ -76,6 +79,10 @@ func (s *simulation) join(name, pool string, special bool) {
 		labels[role("control-plane")] = ""
 	}
 	s.addNode(name, config, labels)
+	if s.rand.IntN(4) == 0 { // it was never given any configuration
+		config = "rendered-" + name + "-0"
+		s.nodes[name].Annotations, s.nodes[name].System = map[string]string{}, &objects.System{Current: config, BootID: name + "-0"}
+	}
 	s.machines[name] = machines.New(name, s.memory, config, rand.New(rand.NewPCG(s.rand.Uint64(), 1)), 1)
 }
 
@@ -140,7 +147,7 @@ func (s *simulation) run(minutes int) string {
 	}
 	for _, pool := range s.order {
 		s.changePool(pool, func(p *rollout.Pool) { p.Paused, p.Version, p.Orphan = false, s.next(), false })
-		s.changeSettings(pool, func(spec *objects.PoolRolloutSpec) { spec.Window = "" })
+		s.changeSettings(pool, func(spec *objects.PoolRolloutSpec) { spec.Window, spec.Adopt = "", true })
 	}
 	s.settle()
 	if s.checkEnd(false); s.wrong != "" {
@@ -156,7 +163,7 @@ func (s *simulation) run(minutes int) string {
 	clear(s.workloads)
 	for _, pool := range s.order { // a configuration that was given up is tried again
 		s.workloads[workloadOf(pool)] = ""
-		s.changeSettings(pool, func(spec *objects.PoolRolloutSpec) { spec.ReturnToLastGood = false })
+		s.changeSettings(pool, func(spec *objects.PoolRolloutSpec) { spec.ReturnToLastGood, spec.Adopt = false, true })
 	}
 	s.settle()
 	s.checkEnd(true)

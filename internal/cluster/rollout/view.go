@@ -14,7 +14,8 @@ type view struct {
 	self     string
 	members  []member        // in the order in which they begin
 	names    map[string]bool // of the members
-	alone    []string        // nodes without a desired configuration
+	alone    []string        // nodes that are to be left alone
+	outside  []string        // nodes that were never given a configuration, and are not to be taken in
 	problems []string        // of settings, labels and selectors
 
 	most   int // that may be unavailable
@@ -48,8 +49,12 @@ func newView(f Fleet, i int, a assignment, holders map[string]string) *view {
 		v.taken[name] = true
 	}
 	for _, n := range a.nodes[p.Name] {
-		if n.desired() == "" { // its agent lets it join, or an administrator wants it to be left alone
+		switch how := objects.MembershipOf(n.Labels, n.Annotations); {
+		case how == objects.LeftAlone:
 			v.alone = append(v.alone, n.Name)
+			continue
+		case how == objects.NotTaken && !p.Spec.Adopt: // its agent may let it join
+			v.outside = append(v.outside, n.Name)
 			continue
 		}
 		v.names[n.Name] = true

@@ -75,6 +75,8 @@ func (v *view) reason(stop string) string {
 		return "waits until somebody uncordons " + some(cordoned)
 	case len(v.taken) > 0:
 		return "waits for " + some(v.left()) + ", in change since before they left the pool"
+	case len(v.outside) > 0:
+		return isAre(len(v.outside)) + " not taken in: set spec.adopt of the PoolRollout: " + some(v.outside)
 	case v.isReturning():
 		return "no node has " + v.status.GivenUp + " any more; correct the MachineConfigs of the pool"
 	}

@@ -35,7 +35,7 @@ func TestCluster(t *testing.T) {
 	}
 	for _, name := range []string{"n1", "n2", "n3"} {
 		c.Apply(map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name, "labels": map[string]any{"node-role.kubernetes.io/worker": ""},
-			"annotations": map[string]any{"machineconfiguration.openshift.io/currentConfig": "rendered-worker-1"}}})
+			"annotations": map[string]any{"machineconfiguration.openshift.io/currentConfig": "rendered-worker-1", "machineconfiguration.openshift.io/desiredConfig": "rendered-worker-1"}}})
 	}
 	c.Apply(object(t, mc("50-worker", "worker", `{"kernelArguments":["quiet"]}`)))
 	c.Apply(object(t, mc("rendered-worker-1", "worker", `{"kernelArguments":["quiet"],"config":{"ignition":{"version":"3.4.0"}}}`)))

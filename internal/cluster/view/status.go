@@ -117,7 +117,9 @@ func judgePool(f Facts, p objects.MachineConfigPool, nodes []Node, systems map[s
 	for _, n := range nodes {
 		m := machine(n, out.Target, systems[n.Metadata.Name], rollout)
 		out.Machines = append(out.Machines, m)
-		out.Counts.add(m)
+		if objects.MembershipOf(n.Metadata.Labels, n.Metadata.Annotations) != objects.LeftAlone {
+			out.Counts.add(m)
+		}
 	}
 	sortMachines(out.Machines)
 	out.State = state(p, out)

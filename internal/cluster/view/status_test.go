@@ -252,3 +252,24 @@ func TestUpdatedIsProven(t *testing.T) {
 		}
 	}
 }
+
+// TestCountsAreThePools: a node that was never given a configuration counts as one that is not updated, and one that is to be
+// left alone does not count, as in the status of the MachineConfigPool.
+func TestCountsAreThePools(t *testing.T) {
+	pool := objects.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: objects.MachineConfigPoolSpec{
+		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"worker": ""}}, Configuration: objects.PoolConfiguration{Name: "rendered-worker-1"}}}
+	f := view.Facts{Pools: []objects.MachineConfigPool{pool}}
+	for _, c := range []struct{ labels, annotations map[string]string }{
+		{map[string]string{"worker": ""}, nil},
+		{map[string]string{"worker": ""}, map[string]string{api.CurrentConfig: "rendered-worker-1"}},
+		{map[string]string{"worker": "", api.AgentLabel: "off"}, nil},
+		{map[string]string{"worker": "", api.AgentLabel: "off"}, map[string]string{api.DesiredConfig: "rendered-worker-1"}},
+	} {
+		n := view.Node{Metadata: metav1.ObjectMeta{Name: fmt.Sprint("n", len(f.Nodes)), Labels: c.labels, Annotations: c.annotations}}
+		f.Nodes = append(f.Nodes, n)
+	}
+	s, _ := view.Judge(f, "")
+	if p := s.Pools[0]; p.Counts.Nodes != 2 || p.Counts.Updated != 0 || p.State != view.StateUpdating || len(p.Machines) != 4 {
+		t.Errorf("%+v", p)
+	}
+}

@@ -22,8 +22,12 @@ var onClusters = map[string]func(*cluster){
 		c.notes["an agent has left the node"] = c.left
 		c.notes["nothing of the agent is left"] = c.recovered
 	},
+	"docs/cluster-parts.md": func(c *cluster) {
+		c.notes["objects of users"] = c.writtenByUsers
+		c.notes["objects of users are as before"] = c.usersObjects
+	},
 	"docs/cluster-takeover.md": func(c *cluster) {
-		c.notes["the agents are pods"] = func() { c.mustRun("kubectl apply -k deploy/pod") }
+		c.notes["the agents are pods"] = func() { c.mustRun("kubectl apply -k deploy/base && kubectl apply -k deploy/pod") }
 	},
 	"docs/cluster-view.md": func(c *cluster) {
 		c.notes["certificates for the metrics"] = c.certificates
@@ -67,13 +71,30 @@ func (c *cluster) schemasStay() {
 	c.t.Helper()
 	text := c.mustRun("kubectl kustomize deploy/pod-beside-operator")
 	for what, is := range map[string]bool{
-		"  name: nodesystems.machine-pivot.io\n": true, "- --drain=controller\n": true, "name: system:openshift:scc:privileged\n": true,
-		".machineconfiguration.openshift.io\n": false, "pivot-agent-drain": false,
+		"CustomResourceDefinition": false, "- --drain=controller\n": true, "name: system:openshift:scc:privileged\n": true,
+		"pivot-agent-drain": false,
 	} {
 		if strings.Contains(text, what) != is {
 			c.t.Errorf("deploy/pod-beside-operator has %q: %v", what, !is)
 		}
 	}
+}
+
+// writtenByUsers writes objects of users, before there is a webhook without anybody behind it.
+func (c *cluster) writtenByUsers() {
+	c.t.Helper()
+	c.machineConfigs()
+	c.must(os.Rename(filepath.Join(c.dir, "conf"), filepath.Join(c.dir, "machineconfigs")))
+	c.mustRun("kubectl apply -k deploy/base && kubectl wait --for=condition=Established crd --all && kubectl apply --server-side -f machineconfigs")
+	c.plane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool", "metadata": map[string]any{"name": "worker"}, "spec": map[string]any{}})
+	c.plane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ContainerRuntimeConfig",
+		"metadata": map[string]any{"name": "limits", "finalizers": []string{api.GeneratedFinalizer}}, "spec": map[string]any{"containerRuntimeConfig": map[string]any{"pidsLimit": 2048}}})
+}
+
+// usersObjects checks that what users have written, and what binds the agents, is still there.
+func (c *cluster) usersObjects() {
+	c.t.Helper()
+	c.mustRun("kubectl get mc -o name | grep . && kubectl get mcp worker && kubectl get ctrcfg limits -o jsonpath='{.metadata.deletionTimestamp}x' | grep '^x$' && kubectl get validatingadmissionpolicybinding pivot-agent-state pivot-agent-nodes")
 }
 
 // poolConfigs creates the directory conf, whose MachineConfigs have the document's name when they are merged.

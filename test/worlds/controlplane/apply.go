@@ -15,9 +15,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Deploy creates or replaces what a directory of deploy/ has, with its patches (RFC 6902, in files), and waits until the
-// new kinds are served.
+// Deploy creates or replaces what a directory of deploy/ has, after deploy/base, with its patches (RFC 6902, in files), and
+// waits until the new kinds are served.
 func (c *ControlPlane) Deploy(dir string) {
+	c.t.Helper()
+	if base := filepath.Join(filepath.Dir(dir), "base"); dir != base {
+		c.deploy(base)
+	}
+	c.deploy(dir)
+}
+
+func (c *ControlPlane) deploy(dir string) {
 	c.t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
 	if err != nil {
@@ -34,7 +42,7 @@ func (c *ControlPlane) Deploy(dir string) {
 		if path := filepath.Join(dir, resource); filepath.Ext(path) == ".yaml" {
 			c.ApplyFile(path)
 		} else {
-			c.Deploy(path)
+			c.deploy(path)
 		}
 	}
 	for _, p := range k.Patches {

@@ -79,7 +79,7 @@ const (
 // Disturbed reports whether the machine is, or will be, unavailable because of a configuration it was given.
 func (c *Machine) Disturbed() bool {
 	n := c.m.Node(c.name)
-	return n != nil && (c.at != idle || n.Annotations[api.DesiredConfig] != c.Running && !strays(n) || n.Annotations[api.CordonedFor] != "")
+	return n != nil && n.Annotations[api.DesiredConfig] != "" && (c.at != idle || n.Annotations[api.DesiredConfig] != c.Running && !strays(n) || n.Annotations[api.CordonedFor] != "")
 }
 
 // strays reports whether a node waits with another system than it was given, until it is given that again.
@@ -140,6 +140,7 @@ func (c *Machine) Step() {
 		c.at = idle
 	}
 	switch {
+	case c.at == idle && desired == "": // nobody has taken it in
 	case c.at == idle && desired != c.Running && n.Annotations[api.FailedConfig] != desired && strays(n):
 		c.write(func(n *rollout.Node) {
 			n.Annotations[api.StateOfNode], n.Annotations[api.Reason], n.Annotations[api.FailedConfig] = api.StateDegraded, "has "+c.Running, desired
@@ -278,10 +279,11 @@ func (c *Machine) tellTruth() {
 	c.settle()
 }
 
-// Retry ends the failure of a configuration, as an administrator does who has removed its cause.
+// Retry ends the failure of a configuration, as an administrator does who has removed its cause. What only waits for its
+// turn is left to the controller.
 func (c *Machine) Retry() {
 	clear(c.failed)
-	if n := c.m.Node(c.name); n != nil && n.Annotations[api.FailedConfig] != "" {
+	if n := c.m.Node(c.name); n != nil && n.Annotations[api.FailedConfig] != "" && !strays(n) {
 		c.write(func(n *rollout.Node) { delete(n.Annotations, api.FailedConfig) })
 	}
 }

@@ -1,0 +1,59 @@
+package fleet_test
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+)
+
+// TestPlacement: the controllers run on the nodes that have a role of the control plane, whatever the value of that label
+// is, and on those that an administrator names for them; on no others.
+func TestPlacement(t *testing.T) {
+	text, err := os.ReadFile("../../../deploy/fleet/controller.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d appsv1.Deployment
+	for part := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		if bytes.Contains(part, []byte("kind: Deployment")) {
+			if err := yaml.UnmarshalStrict(part, &d); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	runs := func(on labels.Set) bool {
+		for _, term := range d.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			matches := len(term.MatchExpressions) > 0 && len(d.Spec.Template.Spec.NodeSelector) == 0
+			for _, e := range term.MatchExpressions {
+				s, err := v1.LabelSelectorAsSelector(&v1.LabelSelector{MatchExpressions: []v1.LabelSelectorRequirement{{Key: e.Key, Operator: v1.LabelSelectorOperator(e.Operator), Values: e.Values}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				matches = matches && s.Matches(on)
+			}
+			if matches {
+				return true
+			}
+		}
+		return false
+	}
+	for name, c := range map[string]struct {
+		on   labels.Set
+		runs bool
+	}{
+		"kubeadm":        {labels.Set{"node-role.kubernetes.io/control-plane": ""}, true},
+		"k3s and RKE2":   {labels.Set{"node-role.kubernetes.io/control-plane": "true", "node-role.kubernetes.io/etcd": "true"}, true},
+		"older clusters": {labels.Set{"node-role.kubernetes.io/master": ""}, true},
+		"named for them": {labels.Set{"machine-pivot.io/controllers": ""}, true},
+		"a worker":       {labels.Set{"node-role.kubernetes.io/worker": ""}, false},
+	} {
+		if got := runs(c.on); got != c.runs {
+			t.Errorf("%s: they run there: %v", name, got)
+		}
+	}
+}
