@@ -126,8 +126,8 @@ func TestStrays(t *testing.T) {
 	}
 }
 
-// TestAdopt: nodes that were never given a configuration are not updated, and are said; with adopt, each gets that of the
-// pool by a slot. Zero of zero is not success.
+// TestAdopt: nodes that were never given a configuration are not updated. With adopt, each gets that of the pool when it
+// has a slot. Zero of zero is not success.
 func TestAdopt(t *testing.T) {
 	m := small()
 	for name := range m.nodes {

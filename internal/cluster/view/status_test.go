@@ -253,8 +253,8 @@ func TestUpdatedIsProven(t *testing.T) {
 	}
 }
 
-// TestCountsAreThePools: a node that was never given a configuration counts as one that is not updated, and one that is to be
-// left alone does not count, as in the status of the MachineConfigPool.
+// TestCountsAreThePools: the counts are those of the MachineConfigPool's status. A node that was never given a
+// configuration is not updated; one that is to be left alone does not count.
 func TestCountsAreThePools(t *testing.T) {
 	pool := objects.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: objects.MachineConfigPoolSpec{
 		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"worker": ""}}, Configuration: objects.PoolConfiguration{Name: "rendered-worker-1"}}}

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestPlacement: the controllers run on the nodes that have a role of the control plane, whatever the value of that label
-// is, and on those that an administrator names for them; on no others.
+// TestPlacement: the controllers run on nodes with a role of the control plane, whatever the label's value is, and on
+// those that an administrator names for them.
 func TestPlacement(t *testing.T) {
 	text, err := os.ReadFile("../../../deploy/fleet/controller.yaml")
 	if err != nil {
