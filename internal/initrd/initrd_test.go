@@ -92,7 +92,7 @@ func lengths(n int) (out []byte) {
 	return append(out, byte(n))
 }
 
-// TestRead: an early archive and a compressed one, zeros between, in each format.
+// TestRead (P100): an early archive and a compressed one, zeros between, in each format.
 func TestRead(t *testing.T) {
 	early := append(archive("kernel/x86/microcode/GenuineIntel.bin"), make([]byte, 512)...)
 	main := archive("usr/lib/modules/6.1/kernel/fs/xfs/xfs.ko.xz", "./usr/lib/modules/6.1/kernel/drivers/md/dm-mod.ko", "usr/lib/dracut/modules.txt", "usr/bin/true")
@@ -123,7 +123,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadWrong: what is not an initramfs is an error.
+// TestReadWrong (P100): what is not an initramfs is an error.
 func TestReadWrong(t *testing.T) {
 	name := archive("usr/bin/true")
 	copy(name[6+8*11:], "00100000")

@@ -53,7 +53,7 @@ func initramfs(dracut string, modules ...string) []byte {
 	return out.Bytes()
 }
 
-// TestEarly: what / needs before it is mounted, and today's initramfs has, is in the new one or built in.
+// TestEarly (P100): what / needs before it is mounted, and today's initramfs has, is in the new one or built in.
 func TestEarly(t *testing.T) {
 	w := newWorld(t)
 	facts := rehearse.Facts{
@@ -94,7 +94,7 @@ func TestEarly(t *testing.T) {
 	w.found("rebuilt on the machine", found, nil, "")
 }
 
-// TestXFS: version 4 of XFS needs a kernel that was built for it.
+// TestXFS (P100): version 4 of XFS needs a kernel that was built for it.
 func TestXFS(t *testing.T) {
 	w := newWorld(t)
 	block := func(version uint16) []byte {
@@ -122,7 +122,7 @@ func TestXFS(t *testing.T) {
 	}
 }
 
-// TestExtFeatures: the real dumpe2fs names what its e2fsck does not know, of a copy of the superblock that the real programs
+// TestExtFeatures (P100): the real dumpe2fs names what its e2fsck does not know, of a copy of the superblock that the real programs
 // have made.
 func TestExtFeatures(t *testing.T) {
 	for _, name := range []string{"mke2fs", "debugfs", "dumpe2fs", "ldd"} {

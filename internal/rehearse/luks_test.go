@@ -44,7 +44,7 @@ func sss(needs int, pins ...string) string {
 	return fmt.Sprintf(`{"clevis":{"pin":"sss","sss":{"t":%d,"p":"x","jwe":[%s]}}}`, needs, strings.Join(pins, ","))
 }
 
-// TestTPM: a disk that only a TPM unlocks, bound to registers that the new system changes, is nothing to start from.
+// TestTPM (P101): a disk that only a TPM unlocks, bound to registers that the new system changes, is nothing to start from.
 func TestTPM(t *testing.T) {
 	w := newWorld(t)
 	for _, c := range []struct {
