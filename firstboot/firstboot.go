@@ -125,6 +125,7 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 	if decision.LeadsOn() {
 		ahead = b.LookAhead(ctx, chosen.RebootMethod, b.NextOf(plan))
 		b.foresee(plan, ahead, cmp.Or(noFallback, plan.NoFallback()))
+		b.noteIdentity()
 	}
 	if err := converger.Converge(ctx, plan, decision); err != nil {
 		return err
@@ -136,6 +137,9 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 		}
 		if b.Progress.Content.Trial == nil { // otherwise keep changes the next boot
 			b.WarnAboutNextBoot(plan)
+		}
+		if err := b.compareIdentity(ctx, chosen.Identity); err != nil {
+			return err
 		}
 		if err := b.keep(ctx); err != nil {
 			return err

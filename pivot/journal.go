@@ -11,6 +11,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/identity"
 	"machine-pivot/internal/start"
 )
 
@@ -60,6 +61,11 @@ type JournalContent struct {
 	Downloaded *Download `json:"downloaded,omitempty"`
 	// Slot is the FleetLock slot that the machine has requested and not released; nil if there is none.
 	Slot *Slot `json:"slot,omitempty"`
+
+	// Identity is what others knew the machine by before a first boot's reboot, until it is compared; nil if nobody has
+	// looked. Changes are what was not the same after it.
+	Identity *identity.Identity `json:"identity,omitempty"`
+	Changes  []string           `json:"changes,omitempty"`
 
 	Error   *Failure   `json:"error,omitempty"`
 	Phases  []Duration `json:"phases,omitempty"`  // the duration of each step, over all boots of the attempt

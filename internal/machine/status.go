@@ -48,6 +48,9 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 	m.partitioning(&s)
 	if journal, err := m.Progress.Journal.Load(); err == nil { // otherwise Open below returns the error
 		s.Downloaded, s.Slot = journal.Downloaded, journal.Slot
+		for _, change := range journal.Changes {
+			s.Notes = append(s.Notes, "after the first boot: "+change)
+		}
 		m.nameConfigs(&s, journal)
 	}
 	state, err := m.Host.Observe(ctx, s.Target)

@@ -33,11 +33,21 @@ type Settings struct {
 	BoundImages  BoundImages    // key bound-images
 	Fallback     Fallback       // key fallback
 	Health       []string       // key health: units that must be active to keep a system on trial
+	Identity     Identity       // key identity
 	Accept       []verdict.Name // key accept: verdicts that do not refuse an image
 	Metrics      string         // key metrics: Prometheus textfile for the node exporter; "": none
 	Window       string         // key window: when a manual pivot may change the machine (package window); "": at any time
 	FleetLock    FleetLock      // keys fleetlock, fleetlock-group and fleetlock-id
 }
+
+// Identity is what a first boot does if the machine has lost its host name.
+type Identity string
+
+// Values of the key identity.
+const (
+	IdentityHold Identity = "hold" // it waits, and so do kubelet and what else is ordered after it, at most 5 minutes
+	IdentityWarn Identity = "warn" // it only says so
+)
 
 // None is the value that unsets a setting that another file has: window, FleetLock server, units,
 // verdicts, metrics.
@@ -145,7 +155,7 @@ func Read(root string, line kargs.Line) (Settings, error) {
 // Default returns the settings of a machine without any configuration. The default mode
 // is the initramfs: an administrator who adds pivot to it wants it to work there.
 func Default() Settings {
-	return Settings{Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsAuto, BoundImages: BoundImagesRequire, Fallback: FallbackNone}
+	return Settings{Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsAuto, BoundImages: BoundImagesRequire, Fallback: FallbackNone, Identity: IdentityHold}
 }
 
 // Check checks the text of a file with settings. The error has a line for each problem.
@@ -202,6 +212,8 @@ func (s *Settings) set(key, value string) error {
 		return choose(&s.BoundImages, value, BoundImagesRequire, BoundImagesIgnore)
 	case "fallback":
 		return choose(&s.Fallback, value, FallbackNone, FallbackAuto)
+	case "identity":
+		return choose(&s.Identity, value, IdentityHold, IdentityWarn)
 	case "health":
 		return s.setHealth(value)
 	case "accept":
@@ -227,7 +239,7 @@ func (s *Settings) set(key, value string) error {
 
 // Keys returns the keys of all settings.
 func Keys() []string {
-	return []string{"mode", "on-failure", "reboot-method", "image-kargs", "bound-images", "fallback", "health", "accept", "metrics", "window", "fleetlock", "fleetlock-group", "fleetlock-id"}
+	return []string{"mode", "on-failure", "reboot-method", "image-kargs", "bound-images", "fallback", "identity", "health", "accept", "metrics", "window", "fleetlock", "fleetlock-group", "fleetlock-id"}
 }
 
 // orNone is checked for a setting that None unsets, for example on the kernel command line for

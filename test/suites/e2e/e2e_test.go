@@ -48,6 +48,7 @@ func TestBoxed(t *testing.T) {
 		{"a live change, and a power cut in one", changedLive},
 		{"the steps after a failed first boot", failurePage},
 		{"a slot of a fleet's lock", inAFleet},
+		{"a name that comes late", lateName},
 		{"already at target", alreadyAtTarget},
 	})
 }

@@ -109,7 +109,7 @@ var importTable = map[string]rule{
 	"disruption": {ours: []string{"machineconfig/document", "machineconfig/enable", "hostfiles", "problem", "projection", "systemd-units"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// The core decides; the engines, the host and the reporter serve it.
-	"pivot":     {ours: append([]string{"disruption", "ostree", "machineconfig/enable", "projection", "verdict"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
+	"pivot":     {ours: append([]string{"disruption", "identity", "ostree", "machineconfig/enable", "projection", "verdict"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rpmostree": {ours: []string{"rpmostree/daemon", "ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "printable", "retry"}, foreign: true, never: commandLine},
 
 	"rpmostree/daemon": {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -135,13 +135,14 @@ var importTable = map[string]rule{
 	// The images of a host: how the core gets them, and what they contain.
 	"rehearse":   {ours: []string{"hostfiles", "initrd", "kargs", "ostree", "printable", "selinux", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"initrd":     {foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"identity":   {foreign: true, never: slices.Concat(processes, commandLine)},
 	"secureboot": {never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostimages": {ours: []string{"budget", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// What the first boot and day 2 share, and these two: neither imports the other.
 	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "inflate", "kargs", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "secureboot", "settings", "status", "systemd-units", "verdict", "wanted", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"day2":      {ours: []string{"disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "settings", "slot", "start", "status", "trial", "watch", "ways", "window"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"firstboot": {ours: []string{"enter", "fault", "host", "hostfiles", "machine", "mcfile", "pivot", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"firstboot": {ours: []string{"enter", "fault", "host", "hostfiles", "identity", "machine", "mcfile", "pivot", "retry", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot": {ours: all, foreign: true, never: processes},
 
 	// The node agent: it runs pivot, and changes no machine itself. Nothing of it is linked into pivot,
