@@ -10,7 +10,7 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// onMachines is the documents whose commands run on a machine, with the setup of the machine.
+// onMachines has the setup of the machine for each document with commands of a machine.
 var onMachines = map[string]func(*machine){
 	"README.md":             byHand,
 	"docs/byhand.md":        installed,
