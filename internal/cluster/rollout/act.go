@@ -41,6 +41,10 @@ type Cluster interface {
 	Record(ctx context.Context, p Pool, e Event) error
 }
 
+// ErrRefused is that the API server does not let the controller change a node. The next pass knows it as Node.Refused,
+// for a minute: the node keeps its slot and is named, and all others go on.
+var ErrRefused = errors.New("the API server refuses the change")
+
 // ErrConflict is that an object has been changed since it was read. The next pass reads it again.
 var ErrConflict = errors.New("the object has been changed")
 

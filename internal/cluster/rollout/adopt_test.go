@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -65,4 +66,44 @@ func TestAdoptAtServer(t *testing.T) {
 
 func mergePatch(text string) client.Patch {
 	return client.RawPatch("application/merge-patch+json", []byte(text))
+}
+
+// TestDeniedAtServer: somebody's policy denies the changes of a node. It is named in what its pool waits for, keeps its slot, and
+// holds no other node.
+func TestDeniedAtServer(t *testing.T) {
+	w := newPlane(t, 2)
+	for kind, spec := range map[string]any{
+		"ValidatingAdmissionPolicy": map[string]any{
+			"failurePolicy": "Fail",
+			"matchConstraints": map[string]any{"resourceRules": []any{map[string]any{
+				"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "operations": []string{"UPDATE"}, "resources": []string{"nodes"}}}},
+			"validations": []any{map[string]any{"expression": "object.metadata.name != 'n0' || request.userInfo.username != '" + account + "'", "message": "hands off"}},
+		},
+		"ValidatingAdmissionPolicyBinding": map[string]any{"policyName": "hands-off", "validationActions": []string{"Deny"}},
+	} {
+		w.ControlPlane.Apply(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": map[string]any{"name": "hands-off"}, "spec": spec})
+	}
+	k := w.kube()
+	k.Events = events.NewFakeRecorder(1000)
+	controlplane.Eventually(t, "the policy", func(ctx context.Context) bool {
+		f, err := k.Fleet(ctx)
+		return err == nil && errors.Is(k.Ask(ctx, f.Nodes[0], "rendered-worker-1"), rollout.ErrRefused)
+	})
+	k = w.kube() // which knows nothing of that
+	k.Events = events.NewFakeRecorder(1000)
+	if err := w.Patch(t.Context(), &objects.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: "worker"}}, mergePatch(`{"spec":{"maxUnavailable":2,"configuration":{"name":"rendered-worker-2"}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		if _, err := (rollout.Controller{Cluster: k, Decide: rollout.Decide}).Pass(t.Context()); err != nil && !errors.Is(err, rollout.ErrRefused) {
+			t.Fatal(err)
+		}
+	}
+	f := w.fleet(k)
+	if given := f.Nodes[1].Annotations[api.DesiredConfig]; given != "rendered-worker-2" {
+		t.Errorf("n1 has %s", given)
+	}
+	if s := f.Pools[0].Rollout; len(s.Taken) != 2 || !strings.Contains(s.Waiting, "n0, which cannot be changed: ") || !strings.Contains(s.Waiting, "hands off") {
+		t.Errorf("%+v", s)
+	}
 }

@@ -82,14 +82,14 @@ func (v *view) release(nodes map[string]*Node, held, workloads bool) {
 		if n == nil {
 			v.gone = append(v.gone, name)
 			delete(v.taken, name)
-		} else if !v.isMember(name) && n.isLeft() {
+		} else if !v.isMember(name) && n.isLeft() && n.Refused == "" {
 			v.giveBack(n)
 		}
 	}
 	for i := range v.members {
 		m := &v.members[i]
 		healthy := !workloads && (v.has(m) || !v.wants(m) && m.why == "")
-		if m.taken && (healthy || held && v.isIdle(m)) {
+		if m.taken && m.Refused == "" && (healthy || held && v.isIdle(m)) {
 			v.giveBack(m.Node)
 			m.taken = false
 		}
@@ -160,7 +160,7 @@ func (v *view) retarget(held bool) {
 	for i := range v.members {
 		m := &v.members[i]
 		switch {
-		case !m.taken, v.target == "", !v.wants(m), m.cordonedByPeople(), v.pool.Paused:
+		case !m.taken, v.target == "", !v.wants(m), m.cordonedByPeople(), v.pool.Paused, m.Refused != "":
 		case (!m.hasBegun() || m.isStray()) && held:
 		default:
 			v.given = append(v.given, Change{*m.Node, v.target})
@@ -174,7 +174,7 @@ func (v *view) retargetLeft(nodes map[string]*Node, views map[string]*view) {
 	for _, name := range v.left() {
 		n, now := nodes[name], belongs(name, views)
 		switch {
-		case n == nil, now == nil, !n.hasBegun(), n.cordonedByPeople():
+		case n == nil, now == nil, !n.hasBegun(), n.cordonedByPeople(), n.Refused != "":
 		case now.target == "", now.target == n.desired(), now.pool.Paused:
 		default:
 			v.given = append(v.given, Change{*n, now.target})

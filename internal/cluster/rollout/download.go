@@ -58,6 +58,8 @@ func (v *view) continued(d objects.Download, n *Node) (objects.Download, bool) {
 	case n == nil:
 		v.isGone(d.Name)
 		return d, false
+	case n.Refused != "": // it cannot be taken back now
+		return d, true
 	case d.Failure != "":
 		again := d.Since.Add(askAgainAfter)
 		v.remindAt(again)
@@ -93,7 +95,7 @@ func (v *view) wantsDownloads() bool {
 // mayDownload reports whether a node may be asked for a download. One that is cordoned may; one that is not taken in has
 // no agent that answers.
 func (v *view) mayDownload(m *member) bool {
-	if m.taken || m.elsewhere != "" || m.desired() == "" || m.desired() == v.target || m.hasBegun() || m.Problem != "" || m.System == nil || m.has(v.target) {
+	if m.taken || m.elsewhere != "" || m.Refused != "" || m.desired() == "" || m.desired() == v.target || m.hasBegun() || m.Problem != "" || m.System == nil || m.has(v.target) {
 		return false
 	}
 	known := slices.ContainsFunc(v.status.Downloads, func(d objects.Download) bool { return d.Name == m.Name })

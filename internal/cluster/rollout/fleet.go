@@ -57,6 +57,8 @@ type Node struct {
 	NotReadySince time.Time
 	BootID        string
 	System        *objects.System // nil: no agent of pivot has written any
+	// Refused is why the API server has refused a change of the node in the last minute, such as by a webhook; "": it has not.
+	Refused string
 	// Check is why the pool's expression is not true for the node; "" if it is, or there is none.
 	Check string
 }

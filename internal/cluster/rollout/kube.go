@@ -3,7 +3,10 @@ package rollout
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -28,7 +31,15 @@ type Kube struct {
 	Now    func() time.Time
 	Self   string
 
-	checks checker
+	checks  checker
+	refused map[string]refusal   // by node
+	down    map[string]time.Time // by node that is not Ready: when that was seen first
+}
+
+// refusal is why a node could not be changed, at a time.
+type refusal struct {
+	reason string
+	at     time.Time
 }
 
 // Fleet implements Cluster. What it returns shares memory with the caches, and is only read. One call at a time
@@ -44,12 +55,17 @@ func (k *Kube) Fleet(ctx context.Context) (Fleet, error) {
 			return Fleet{}, fmt.Errorf("cannot read the fleet: %w", err)
 		}
 	}
+	maps.DeleteFunc(k.refused, func(_ string, r refusal) bool { return f.Now.Sub(r.at) >= longest })
 	bySystem := map[string]*objects.NodeSystem{}
 	for i := range systems.Items {
 		bySystem[systems.Items[i].Name] = &systems.Items[i]
 	}
+	down := k.seeDown(nodes.Items, f.Now)
 	for i := range nodes.Items {
-		f.Nodes = append(f.Nodes, nodeOf(&nodes.Items[i], bySystem[nodes.Items[i].Name]))
+		n := nodeOf(&nodes.Items[i], bySystem[nodes.Items[i].Name])
+		n.Refused = k.refused[n.Name].reason
+		n.NotReadySince = down[n.Name]
+		f.Nodes = append(f.Nodes, n)
 	}
 	if err := k.readPools(ctx, &f, pools.Items, rollouts.Items); err != nil {
 		return Fleet{}, err
@@ -60,6 +76,25 @@ func (k *Kube) Fleet(ctx context.Context) (Fleet, error) {
 	k.checks.checkFleet(&f, nodes.Items)
 	sortFleet(&f)
 	return f, nil
+}
+
+// seeDown returns since when nodes are not Ready, by the controller's own clock, from when it has seen that. The clocks of
+// others may be wrong: a node would be missing at once.
+func (k *Kube) seeDown(nodes []corev1.Node, now time.Time) map[string]time.Time {
+	before := k.down
+	k.down = map[string]time.Time{}
+	for i := range nodes {
+		n := &nodes[i]
+		if isReady(n) {
+			continue
+		}
+		since, known := before[n.Name]
+		if !known || since.After(now) {
+			since = now
+		}
+		k.down[n.Name] = since
+	}
+	return k.down
 }
 
 // readPools adds the pools to a fleet, and the workloads that they name.
@@ -141,7 +176,29 @@ func (k *Kube) Ask(ctx context.Context, n Node, config string) error {
 func (k *Kube) annotate(ctx context.Context, n Node, annotations map[string]any) error {
 	patch := map[string]any{"metadata": map[string]any{"resourceVersion": n.Version, "annotations": annotations}}
 	object := &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: n.Name}}
-	return conflict("node "+n.Name, k.Writer.Patch(ctx, object, mergePatch(patch)))
+	err := k.Writer.Patch(ctx, object, mergePatch(patch))
+	if !isFinal(err) {
+		return conflict("node "+n.Name, err)
+	}
+	if k.refused == nil {
+		k.refused = map[string]refusal{}
+	}
+	k.refused[n.Name] = refusal{api.BoundedReason(err.Error()), k.Now()}
+	return fmt.Errorf("node %s: %w: %w", n.Name, ErrRefused, err)
+}
+
+// isFinal reports whether an API server has judged a request, and would do so again.
+func isFinal(err error) bool {
+	status, answered := errors.AsType[*apierrors.StatusError](err)
+	if !answered {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= 400 && code < 500
+	}
 }
 
 // Exists implements Cluster.

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -16,24 +15,25 @@ import (
 func nodeOf(n *corev1.Node, s *objects.NodeSystem) Node {
 	out := Node{Name: n.Name, Version: n.ResourceVersion, Labels: n.Labels, Annotations: n.Annotations,
 		Created: n.CreationTimestamp.Time, Cordoned: n.Spec.Unschedulable, BootID: n.Status.NodeInfo.BootID}
-	out.Problem, out.NotReadySince = problemOf(n)
+	out.Problem = problemOf(n)
 	if s != nil {
 		out.System = objects.SystemOf(s.Status)
 	}
 	return out
 }
 
-// problemOf returns why kubelet does not take pods, and since when it is not Ready.
-func problemOf(n *corev1.Node) (problem string, since time.Time) {
-	for _, c := range n.Status.Conditions {
-		switch {
-		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue:
-			return pressureOf(n), time.Time{}
-		case c.Type == corev1.NodeReady:
-			return "is not Ready", c.LastTransitionTime.Time
-		}
+// problemOf returns why kubelet does not take pods.
+func problemOf(n *corev1.Node) string {
+	if !isReady(n) {
+		return "is not Ready"
 	}
-	return "is not Ready", n.CreationTimestamp.Time
+	return pressureOf(n)
+}
+
+func isReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 func pressureOf(n *corev1.Node) string {

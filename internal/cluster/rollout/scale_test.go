@@ -327,3 +327,40 @@ func TestUnreadableWorkload(t *testing.T) {
 		t.Errorf("a controller that ends: %v", err)
 	}
 }
+
+// TestDownByOwnClock: since when a node is not Ready is measured by the controller's own clock, from when it has seen that,
+// whatever time others have written.
+func TestDownByOwnClock(t *testing.T) {
+	cached := keptNodes(1, "")
+	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	k := &rollout.Kube{Cached: cached, Now: func() time.Time { return now }}
+	ready := func(status corev1.ConditionStatus, written time.Duration) func() {
+		return func() {
+			cached.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: v1.Time{Time: now.Add(written)}}}
+		}
+	}
+	for _, step := range []struct {
+		name   string
+		later  time.Duration
+		change func()
+		down   time.Duration // since
+	}{
+		{"ready", 0, func() {}, -1},
+		{"by a clock that is behind", time.Minute, ready(corev1.ConditionFalse, -2*time.Hour), 0},
+		{"as before", time.Minute, ready(corev1.ConditionUnknown, 2*time.Hour), time.Minute},
+		{"without any word", time.Minute, func() { cached.nodes[0].Status.Conditions = nil }, 2 * time.Minute},
+		{"after the clock was set back", -time.Hour, func() {}, 0},
+		{"ready again", time.Minute, ready(corev1.ConditionTrue, 0), -1},
+		{"down again", time.Minute, ready(corev1.ConditionFalse, -time.Hour), 0},
+	} {
+		now = now.Add(step.later)
+		step.change()
+		f, err := k.Fleet(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if since := f.Nodes[0].NotReadySince; since.IsZero() != (step.down < 0) || step.down >= 0 && now.Sub(since) != step.down {
+			t.Errorf("%s: down since %s, now %s", step.name, since, now)
+		}
+	}
+}

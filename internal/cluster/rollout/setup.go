@@ -75,7 +75,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	r.last.Store(now.UnixNano())
 	next, err := r.Pass(ctx)
 	switch {
-	case errors.Is(err, ErrConflict): // the caches are about to have what has changed
+	case errors.Is(err, ErrConflict), errors.Is(err, ErrRefused): // the caches are about to have what has changed
 		return reconcile.Result{RequeueAfter: shortest}, nil
 	case err != nil:
 		return reconcile.Result{}, err

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
@@ -197,10 +200,96 @@ func TestConflicts(t *testing.T) {
 		{apierrors.NewAlreadyExists(nodes, "n0"), true},
 		{apierrors.NewForbidden(nodes, "n0", errors.New("no right")), false},
 	} {
-		err := (&rollout.Kube{Writer: refusing{err: c.err}}).Give(t.Context(), rollout.Node{Name: "n0"}, "rendered-worker-1")
+		err := (&rollout.Kube{Writer: refusing{err: c.err}, Now: time.Now}).Give(t.Context(), rollout.Node{Name: "n0"}, "rendered-worker-1")
 		if err == nil || errors.Is(err, rollout.ErrConflict) != c.want {
 			t.Errorf("%v: %v", c.err, err)
 		}
+	}
+}
+
+// denying is a cluster in which somebody's webhook denies each change of some nodes.
+type denying struct {
+	*access
+	nodes  []string
+	denied map[string]bool // in earlier passes
+}
+
+func (d denying) Fleet(ctx context.Context) (rollout.Fleet, error) {
+	f, err := d.access.Fleet(ctx)
+	for i := range f.Nodes {
+		if d.denied[f.Nodes[i].Name] {
+			f.Nodes[i].Refused = "the webhook says no"
+		}
+	}
+	return f, err
+}
+
+func (d denying) deny(n rollout.Node) error {
+	if !slices.Contains(d.nodes, n.Name) {
+		return nil
+	}
+	d.denied[n.Name] = true
+	return fmt.Errorf("node %s: %w", n.Name, rollout.ErrRefused)
+}
+
+func (d denying) Fence(ctx context.Context, n rollout.Node, token string) error {
+	if err := d.deny(n); err != nil {
+		return err
+	}
+	return d.access.Fence(ctx, n, token)
+}
+
+func (d denying) Give(ctx context.Context, n rollout.Node, config string) error {
+	if err := d.deny(n); err != nil {
+		return err
+	}
+	return d.access.Give(ctx, n, config)
+}
+
+// TestDenied: a node that nobody may change keeps its slot, and is named with the reason; the others go on.
+func TestDenied(t *testing.T) {
+	for name, c := range map[string]struct {
+		deny  string
+		given string // in the end
+	}{
+		"that is done": {"n1", "n1 n3"},
+		"that is next": {"n3", "n1 n2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := small()
+			m.order = []string{"worker"}
+			two := intstr.FromInt32(2)
+			m.changeRollout("worker", func(p *rollout.Pool) {
+				p.MaxUnavailable, p.Finalizers = &two, []string{rollout.Finalizer}
+				p.Rollout = objects.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"n1"}, Round: 1}
+			})
+			m.change("n1", func(n *rollout.Node) { // it is done
+				n.Annotations[api.DesiredConfig], n.Annotations[api.CurrentConfig] = "rendered-worker-2", "rendered-worker-2"
+				n.System = &objects.System{Current: "rendered-worker-2", BootID: n.BootID}
+			})
+			d := denying{nodes: []string{c.deny}, denied: map[string]bool{}}
+			for range 4 {
+				d.access = m.access("")
+				if _, err := (rollout.Controller{Cluster: d, Decide: rollout.Decide}).Pass(t.Context()); err != nil && !errors.Is(err, rollout.ErrRefused) {
+					t.Fatal(err)
+				}
+			}
+			var given []string
+			for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
+				if m.nodes[name].Annotations[api.DesiredConfig] == "rendered-worker-2" {
+					given = append(given, name)
+				}
+			}
+			s := m.pools["worker"].Rollout
+			if got := strings.Join(given, " "); got != c.given || !slices.Contains(s.Taken, c.deny) || !strings.Contains(s.Waiting, c.deny+", which cannot be changed: the webhook says no") {
+				t.Errorf("%s have it, %+v", got, s)
+			}
+			before := m.requests
+			d.access = m.access("")
+			if _, err := (rollout.Controller{Cluster: d, Decide: rollout.Decide}).Pass(t.Context()); err != nil || m.requests > before {
+				t.Errorf("another pass makes %d requests: %v", m.requests-before, err)
+			}
+		})
 	}
 }
 

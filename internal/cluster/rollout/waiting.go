@@ -95,6 +95,8 @@ func (m *member) begunElsewhere() string {
 // describe says how far a node with a slot is.
 func (m *member) describe(target string) string {
 	switch {
+	case m.Refused != "":
+		return m.Name + ", which cannot be changed: " + m.Refused
 	case m.why == "" && m.desired() != target:
 		return m.Name + ", which gets " + target + " now"
 	case m.why == "":
