@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"machine-pivot/internal/ostree"
@@ -40,7 +41,7 @@ func (m *Machine) judge(ctx context.Context, plan pivot.Plan) (found []verdict.F
 	stage := rehearse.Stage{Self: m.Self, Repo: m.Host.Sysroot().RepoPath()}
 	booted := plan.From().Booted
 	found, err = stage.Judge(ctx, rehearse.Change{Next: next, Running: running, Line: plan.Kargs.Final, Rebuilt: booted.Base != ""}, m.facts(ctx))
-	return append(found, m.judgeKernel(plan, next, running)...), err
+	return slices.Concat(found, m.judgeKernel(plan, next, running), m.judgeForm(next, running)), err
 }
 
 // facts returns what a rehearsal asks of this machine.

@@ -58,6 +58,11 @@ func (m *Machine) judgeKernel(plan pivot.Plan, next, running ostree.Checksum) []
 
 // checkKernel judges the kernel of a commit.
 func (m *Machine) checkKernel(repo *ostree.Repo, judge *secureboot.Judge, commit ostree.Checksum) error {
+	return withKernel(repo, commit, func(file *os.File) error { return withProgram(file, judge.Check) })
+}
+
+// withKernel opens the kernel of a commit.
+func withKernel(repo *ostree.Repo, commit ostree.Checksum, use func(*os.File) error) error {
 	files, err := repo.BootFiles(commit)
 	if err != nil {
 		return err
@@ -66,16 +71,43 @@ func (m *Machine) checkKernel(repo *ostree.Repo, judge *secureboot.Judge, commit
 	if i < 0 {
 		return errors.New("there is no kernel")
 	}
-	return withProgram(repo, files[i].Object, judge.Check)
+	return withObject(repo, files[i].Object, use)
 }
 
-// withProgram opens a program in the repository, decompressed as GRUB does it before shim sees it.
-func withProgram(repo *ostree.Repo, object ostree.Checksum, use func(io.ReaderAt, int64) error) error {
+func withObject(repo *ostree.Repo, object ostree.Checksum, use func(*os.File) error) error {
 	file, err := os.Open(repo.FileObject(object))
 	if err != nil {
 		return err
 	}
 	defer file.Close()
+	return use(file)
+}
+
+// judgeForm returns a warning if the new kernel is an EFI program that decompresses itself (EFI zboot), as on aarch64 since
+// Fedora 37, and the running one is not. A boot loader of that time does not start it; which one is installed is not known.
+func (m *Machine) judgeForm(next, running ostree.Checksum) []verdict.Finding {
+	repo, err := m.Host.ReadRepo()
+	if err != nil {
+		return nil // nor can anything else be judged, which is said
+	}
+	zboot := func(commit ostree.Checksum) (is bool) {
+		_ = withKernel(repo, commit, func(file *os.File) error {
+			mark := make([]byte, 8) // "MZ", two bytes, and the mark of the form
+			_, err := io.ReadFull(file, mark)
+			is = err == nil && string(mark[:2]) == "MZ" && string(mark[4:]) == "zimg"
+			return err
+		})
+		return is
+	}
+	if !zboot(next) || zboot(running) {
+		return nil
+	}
+	return []verdict.Finding{{Name: "kernel-form", Weight: verdict.Warned,
+		Text: "its kernel is an EFI zboot program, and the running one is not: GRUB before 2.06-88 of Fedora 37 cannot load it; see that the boot loader on the disk is as new as the image's (bootupctl status)"}}
+}
+
+// withProgram decompresses a program as GRUB does it before shim sees it.
+func withProgram(file *os.File, use func(io.ReaderAt, int64) error) error {
 	info, err := file.Stat()
 	if err != nil {
 		return err
@@ -109,9 +141,11 @@ func (m *Machine) remedy(repo *ostree.Repo, firmware secureboot.Firmware, judge 
 func (m *Machine) byOtherLoader(repo *ostree.Repo, firmware secureboot.Firmware, next, running ostree.Checksum) string {
 	for _, shim := range shims(repo, next) {
 		var judge *secureboot.Judge
-		err := withProgram(repo, shim, func(r io.ReaderAt, size int64) (err error) {
-			judge, err = firmware.WithShim(r, size)
-			return err
+		err := withObject(repo, shim, func(file *os.File) error {
+			return withProgram(file, func(r io.ReaderAt, size int64) (err error) {
+				judge, err = firmware.WithShim(r, size)
+				return err
+			})
 		})
 		if refusal, refused := errors.AsType[*secureboot.Refusal](err); refused {
 			return ". The image's own boot loader is no help: the firmware would not start its shim (" + refusal.Why + ") unless it has newer keys (fwupdmgr update)"

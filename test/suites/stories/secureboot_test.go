@@ -62,6 +62,7 @@ func TestSecureBoot(t *testing.T) {
 			refused:   "denied by their hashes", hint: "use a newer image"},
 		{name: "the running one is not trusted either", image: map[string]string{path: string(kernel)}, running: string(kernel), note: "but of the running one the same is found: it has no signature"},
 		{name: "Secure Boot is off", image: map[string]string{path: string(kernel)}, variables: map[string][]byte{efi.SecureBoot: {0}}},
+		{name: "a form that old boot loaders cannot load", image: map[string]string{path: "MZ\x00\x00zimg"}, variables: map[string][]byte{}, note: "warning: its kernel is an EFI zboot program, and the running one is not"},
 		{name: "no EFI", image: map[string]string{path: string(kernel)}, variables: map[string][]byte{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
