@@ -14,10 +14,10 @@ import (
 var pathKeys = []string{"keyPath", "keyPaths", "caPath", "caRootsPath", "caIntermediatesPath", "rekorPublicKeyPath", "rekorPublicKeyPaths"}
 
 // parsePolicy parses the host's policy. Paths in it are relative to the host's root, which the
-// library does not know, so they are rewritten before the library parses the policy.
+// library does not know, and of OpenPGP keys it knows less than gpg, so both are rewritten before the library parses the policy.
 func (h *Host) parsePolicy(text []byte) (*signature.Policy, error) {
 	parsed, err := signature.NewPolicyFromBytes(text) // strict; checks the original text
-	if err != nil || h.root() == "/" {
+	if err != nil {
 		return parsed, err
 	}
 	var policy any
@@ -34,7 +34,7 @@ func (h *Host) parsePolicy(text []byte) (*signature.Policy, error) {
 	return signature.NewPolicyFromBytes(text)
 }
 
-// rebase replaces the paths in a policy by their places below the host's root.
+// rebase replaces the paths in a policy by their places below the host's root, and the keys of its requirements (asGPG).
 func (h *Host) rebase(value any) (err error) {
 	switch value := value.(type) {
 	case []any:
@@ -51,6 +51,9 @@ func (h *Host) rebase(value any) (err error) {
 			}
 			err = errors.Join(err, wrong)
 		}
+		if err == nil {
+			asGPG(value)
+		}
 	}
 	return err
 }
@@ -60,7 +63,7 @@ func (h *Host) rebase(value any) (err error) {
 func (h *Host) below(value any) (any, error) {
 	switch value := value.(type) {
 	case string:
-		if path.IsAbs(value) {
+		if path.IsAbs(value) && h.root() != "/" {
 			return h.path(value)
 		}
 	case []any:
