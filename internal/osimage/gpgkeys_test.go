@@ -62,7 +62,7 @@ func again(t *testing.T, key *openpgp.Entity) *openpgp.Entity {
 	return read[0]
 }
 
-// withoutEnd returns a copy of a key whose newest signature of itself gives it no end.
+// withoutEnd returns a copy of a key that has no end by its newest signature of itself.
 func withoutEnd(t *testing.T, key *openpgp.Entity) *openpgp.Entity {
 	t.Helper()
 	key = again(t, key)

@@ -19,7 +19,7 @@ const (
 	tagUserID    = 13
 )
 
-// asGPG replaces the key files of a requirement "signedBy" by one binary keyring with what gpg imports from them: podman and
+// asGPG replaces the key files of a requirement "signedBy" by one binary keyring with what gpg imports from them. Podman and
 // skopeo ask gpg, and the requirement must accept the same signatures here. The rules of gpg are:
 //   - Each armoured block of a file counts.
 //   - A key that is there more than once has the signatures and the revocations of all copies.

@@ -14,7 +14,7 @@ import (
 var pathKeys = []string{"keyPath", "keyPaths", "caPath", "caRootsPath", "caIntermediatesPath", "rekorPublicKeyPath", "rekorPublicKeyPaths"}
 
 // parsePolicy parses the host's policy. Paths in it are relative to the host's root, which the
-// library does not know, and of OpenPGP keys it knows less than gpg, so both are rewritten before the library parses the policy.
+// library does not know, and the library reads OpenPGP keys otherwise than gpg. So both are rewritten before it parses the policy.
 func (h *Host) parsePolicy(text []byte) (*signature.Policy, error) {
 	parsed, err := signature.NewPolicyFromBytes(text) // strict; checks the original text
 	if err != nil {

@@ -168,7 +168,7 @@ func TestFilesOfIgnitionLost(t *testing.T) {
 	}
 }
 
-// TestFilesOfIgnitionLostTwice: a file that the new system lacks, and whose kept content cannot be had either, is named,
+// TestFilesOfIgnitionLostTwice: the new system lacks a file, and its kept content cannot be read either. The file is named,
 // and nothing is committed without it.
 func TestFilesOfIgnitionLostTwice(t *testing.T) {
 	for _, c := range []struct {
