@@ -157,7 +157,7 @@ func TestUnitExposure(t *testing.T) {
 	}
 }
 
-// TestUnitsWriteWhatBootsOnce: a unit whose program enters a system once, or goes back, can write the EFI variables
+// TestUnitsWriteWhatBootsOnce: a unit with a program that enters a system once, or returns, can write the EFI variables
 // in which the boot loader is told so.
 func TestUnitsWriteWhatBootsOnce(t *testing.T) {
 	for _, unit := range []string{"pivot-firstboot.service", "pivot-trial.service"} {

@@ -24,7 +24,7 @@ type returning struct {
 	newest pivot.Target // of the second MachineConfig, for JudgedByNewest
 }
 
-// RolledBack is the machine of Applied, whose administrator goes back to the first MachineConfig once
+// RolledBack is the machine of Applied, and its administrator returns to the first MachineConfig once
 // the second one has arrived. After a crash the administrator repeats the command, unless the
 // machine runs the first system.
 func RolledBack(repo string) Variant {
