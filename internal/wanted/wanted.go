@@ -17,7 +17,7 @@ type Wanted struct {
 	Config string    `json:"config"`           // name of the MachineConfig that the node should have
 	State  string    `json:"state"`            // of the node, as its annotation says: Done, Working, Degraded, Unreconcilable
 	Reason string    `json:"reason,omitempty"` // why, or what is waited for
-	Step   string    `json:"step"`             // what the agent does: docs/cluster-reference.md has the table
+	Step   string    `json:"step"`             // what the agent does: docs/dev/agent.md has the table
 	Since  time.Time `json:"since"`            // since when that is so
 }
 

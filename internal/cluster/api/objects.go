@@ -19,7 +19,7 @@ const (
 // node, and only the agent writes it.
 type NodeSystemStatus struct {
 	Config   ConfigNames `json:"config"`
-	Step     string      `json:"step"`               // the agent's action, as in docs/cluster-reference.md
+	Step     string      `json:"step"`               // the agent's action, as in docs/dev/agent.md
 	Progress *Progress   `json:"progress,omitempty"` // of a run of pivot
 	// Booted and Pending are the running system and, if it is another, that of the next boot.
 	Booted  *System `json:"booted,omitempty"`

@@ -27,7 +27,7 @@ const (
 	ActionReport   Action = "report"   // say what has failed
 )
 
-// Decide implements the state machine of the agent as one pure function. docs/cluster-reference.md has the table.
+// Decide implements the state machine of the agent as one pure function. docs/dev/agent.md has the table.
 func Decide(f Facts) Action {
 	switch {
 	case f.Run == RunRunning:

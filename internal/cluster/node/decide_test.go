@@ -28,7 +28,7 @@ func combinations(check func(f node.Facts)) {
 	}
 }
 
-// TestDecideTable compares Decide with the table in docs/cluster-reference.md, for all inputs.
+// TestDecideTable compares Decide with the table in docs/dev/agent.md, for all inputs.
 func TestDecideTable(t *testing.T) {
 	head, rows := documentedTable(t)
 	used := map[int]bool{}
@@ -81,7 +81,7 @@ func fits(head, row []string, facts map[string]string) bool {
 // documentedTable returns the columns and the rows of the table of actions.
 func documentedTable(t *testing.T) (head []string, rows [][]string) {
 	t.Helper()
-	data, err := os.ReadFile("../../../docs/cluster-reference.md")
+	data, err := os.ReadFile("../../../docs/dev/agent.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func documentedTable(t *testing.T) (head []string, rows [][]string) {
 		}
 	}
 	if len(rows) == 0 || len(head) != reflect.TypeFor[node.Facts]().NumField()+1 {
-		t.Fatalf("docs/cluster-reference.md has no table with a column for each fact: %q", head)
+		t.Fatalf("docs/dev/agent.md has no table with a column for each fact: %q", head)
 	}
 	return head, rows
 }
