@@ -68,7 +68,7 @@ func (t *text) add(line string) {
 func document(source string) [][2]string {
 	var t text
 	for _, part := range docs.Parse(source) {
-		if part.Block != nil || part.Note != "" {
+		if part.Block != nil || part.Note != "" || strings.HasPrefix(part.Text, "#") {
 			part.Text = ""
 		}
 		t.add(part.Text)
