@@ -1,3 +1,5 @@
+// Package day2 makes all changes of a machine after its first boot: another MachineConfig, image or kernel arguments, a
+// repair, a rollback, a trial. It also does what comes before them: downloads, windows, the fleet's lock.
 package day2
 
 import (

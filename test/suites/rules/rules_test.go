@@ -21,7 +21,7 @@ const (
 
 // goPackage is a package as printed by go list.
 type goPackage struct {
-	ImportPath, Name, Dir                       string
+	ImportPath, Name, Dir, Doc                  string
 	GoFiles, TestGoFiles, XTestGoFiles, Imports []string
 }
 
@@ -43,7 +43,7 @@ func (p goPackage) underTest() bool { return strings.HasPrefix(p.short(), "test/
 
 var listPackages = sync.OnceValues(func() (list []goPackage, err error) {
 	// -e, because these tests do not report packages that fail to build.
-	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Dir,GoFiles,TestGoFiles,XTestGoFiles,Imports", "./...")
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Dir,Doc,GoFiles,TestGoFiles,XTestGoFiles,Imports", "./...")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 )
 
 // TestWords checks that no document and no folder of code has more patterns that are hard to read than
-// test/tools/words/ceilings allows, an earlier output of the tool: what that lacks may have none. Write plainer
-// sentences, and lower the numbers; never raise them.
+// test/tools/words/ceilings allows: the first two columns of an earlier "make words". What the file lacks may have none.
+// Write plainer sentences, and lower the numbers; never raise them.
 func TestWords(t *testing.T) {
 	allowed, found := counts(readText(t, "test/tools/words/ceilings")), counts(run(t, "go", "run", "./test/tools/words"))
 	if len(found) < 50 {
