@@ -1,4 +1,4 @@
-// Package docs parses the documents of the project, so that tests can run their commands.
+// Package docs parses the documents of the project, for tests that run their commands.
 //
 // The language of a fenced block determines its use: "console" has commands, after "$ ", with their
 // output; "sh" has commands without output; blocks in other languages have no commands. A word
