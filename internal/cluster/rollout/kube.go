@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -194,7 +193,7 @@ func isFinal(err error) bool {
 		return false
 	}
 	switch code := status.Status().Code; code {
-	case http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+	case 401, 404, 408, 409, 429: // HTTP's Unauthorized, Not Found, Request Timeout, Conflict, Too Many Requests
 		return false
 	default:
 		return code >= 400 && code < 500
