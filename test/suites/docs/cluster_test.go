@@ -13,7 +13,7 @@ import (
 	"machine-pivot/test/worlds/controlplane"
 )
 
-// onClusters are the documents whose commands are those of a person with a cluster, which has the node n1: kubectl is
+// onClusters are the documents with commands of a person with a cluster, which has the node n1: kubectl is
 // the real one, at a real API server. The directory has deploy/, as a checkout.
 var onClusters = map[string]func(*cluster){
 	"docs/cluster.md": func(c *cluster) {
