@@ -64,6 +64,79 @@ func TestAdoptAtServer(t *testing.T) {
 	}
 }
 
+// TestStaticPods: a node of the control plane serves only when its static pods are ready. So it keeps its slot, and the next
+// one does not begin.
+func TestStaticPods(t *testing.T) {
+	w := newPlane(t, 0)
+	w.ControlPlane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool", "metadata": map[string]any{"name": "master"},
+		"spec": map[string]any{"nodeSelector": map[string]any{"matchLabels": map[string]string{role("control-plane"): ""}}, "configuration": map[string]any{"name": "rendered-worker-1"}}})
+	w.ControlPlane.Apply(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "system"}})
+	w.ControlPlane.Apply(map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default", "namespace": "system"}})
+	etcd := map[string]*corev1.Pod{}
+	for _, name := range []string{"m0", "m1"} {
+		w.join(name)
+		if err := w.Patch(t.Context(), &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: name}}, mergePatch(`{"metadata":{"labels":{"`+role("control-plane")+`":""}}}`)); err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range []string{"etcd", "other"} {
+			p := &corev1.Pod{ObjectMeta: v1.ObjectMeta{Name: pod + "-" + name, Namespace: "system"}, Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+			if pod == "etcd" {
+				p.Annotations, etcd[name] = map[string]string{corev1.MirrorPodAnnotationKey: "0"}, p
+			}
+			if err := w.Create(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ready := func(name string, status corev1.ConditionStatus) {
+		t.Helper()
+		etcd[name].Status.Phase = corev1.PodRunning
+		etcd[name].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+		if err := w.Client.Status().Update(t.Context(), etcd[name]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := w.kube()
+	k.Events = events.NewFakeRecorder(1000)
+	controlplane.Eventually(t, "the rights", func(ctx context.Context) bool { _, err := k.Fleet(ctx); return err == nil })
+	pass := func() objects.PoolRolloutStatus {
+		t.Helper()
+		for range 2 {
+			if _, err := (rollout.Controller{Cluster: k, Decide: rollout.Decide}).Pass(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return w.fleet(k).Pools[0].Rollout
+	}
+	if s := pass(); s.Waiting != "waits until a MachineConfig is rendered for the pool" {
+		t.Fatalf("%+v", s)
+	}
+	configure := func(config string) {
+		t.Helper()
+		if err := w.Patch(t.Context(), &objects.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: "master"}}, mergePatch(`{"spec":{"configuration":{"name":"`+config+`"}}}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready("m0", corev1.ConditionTrue)
+	ready("m1", corev1.ConditionTrue)
+	configure("rendered-master-1")
+	if s := pass(); len(s.Taken) != 1 || s.Taken[0] != "m0" {
+		t.Fatalf("%+v", s)
+	}
+	if err := w.Patch(t.Context(), &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: "m0"}}, mergePatch(`{"metadata":{"annotations":{"`+api.CurrentConfig+`":"rendered-master-1"}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	w.say(t.Context(), "m0", "rendered-master-1", nil)
+	ready("m0", corev1.ConditionFalse)
+	if s := pass(); len(s.Taken) != 1 || s.Taken[0] != "m0" || s.Waiting != "waits for m0, which has the static pod system/etcd-m0, which is not ready (at most 1 unavailable at a time)" {
+		t.Errorf("%+v", s)
+	}
+	ready("m0", corev1.ConditionTrue)
+	if s := pass(); len(s.Taken) != 1 || s.Taken[0] != "m1" {
+		t.Errorf("%+v", s)
+	}
+}
+
 func mergePatch(text string) client.Patch {
 	return client.RawPatch("application/merge-patch+json", []byte(text))
 }

@@ -69,6 +69,9 @@ func (k *Kube) Fleet(ctx context.Context) (Fleet, error) {
 	if err := k.readPools(ctx, &f, pools.Items, rollouts.Items); err != nil {
 		return Fleet{}, err
 	}
+	if err := k.readStaticPods(ctx, &f); err != nil {
+		return Fleet{}, err
+	}
 	if k.checks == nil {
 		k.checks = checker{}
 	}
