@@ -62,7 +62,6 @@ func (f *serverFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if err != nil {
 		return err
 	}
-	config.QPS = -1 // the API server limits, and is fair; a limit here would let machines wait whose tokens are counted
 	options := configserver.Options{Namespace: f.namespace, MaxConnections: f.connections, MaxPerAddress: f.perAddress, Metrics: metrics.Registry}
 	if options.KargPolicy, err = optional(cmd.Context(), f.policy, "the policy for kernel arguments", input.MaxText); err != nil {
 		return err

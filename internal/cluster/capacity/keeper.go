@@ -13,6 +13,7 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hands"
 	"machine-pivot/internal/cluster/node"
+	"machine-pivot/internal/retry"
 )
 
 // Keeper keeps the resources of one node. What it remembers only saves work.
@@ -64,7 +65,7 @@ func (k *Keeper) Run(ctx context.Context, nodes <-chan Node) {
 	for {
 		var wait time.Duration
 		n, wait = k.Step(ctx, n)
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(retry.Policy{First: wait, Cap: wait}.Wait(1, nil)) // a random one, since others wait, too
 		select {
 		case n = <-nodes:
 		case <-timer.C:

@@ -41,6 +41,7 @@ func (f *Flags) Config(agent string) (config *rest.Config, err error) {
 			WithHint("outside of a pod, name credentials with --kubeconfig")
 	}
 	config.UserAgent = agent
+	config.QPS = -1 // the API server limits, and is fair; a limit here would let 300 nodes wait for a minute
 	return config, nil
 }
 

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"machine-pivot/internal/cluster/node"
+	"machine-pivot/internal/retry"
 )
 
 // watched is one event of a watch.
@@ -20,11 +23,12 @@ type watched struct {
 // Watch calls changed when the node's annotations, or its cordon, have changed, until ctx ends. The
 // status that kubelet writes is no change; Cluster.Capacity is told what it says of workloads. A watch
 // that ends is followed by another one; changed is called in between, because something may have been
-// missed.
+// missed. One that has ended early is followed after a random pause: all others may have ended then, too.
 func (c *Cluster) Watch(ctx context.Context, changed func()) {
 	const pause = 30 * time.Second
 	var last node.Node
 	for ctx.Err() == nil {
+		began := time.Now()
 		err := c.watchOnce(ctx, func(o object) {
 			if c.Capacity != nil {
 				c.Capacity(o.capacity())
@@ -35,23 +39,21 @@ func (c *Cluster) Watch(ctx context.Context, changed func()) {
 			}
 			last = n
 		})
-		if err == nil { // it has ended after its time
+		if err == nil && time.Since(began) >= pause { // it has ended after its time
 			continue
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		_ = retry.Sleep(ctx, retry.Policy{First: pause, Cap: pause}.Wait(1, nil)) // if ctx ends, so does the loop
 	}
 }
 
 // watchOnce watches the node for a bounded time. The first event is the node as it is.
 func (c *Cluster) watchOnce(ctx context.Context, seen func(o object)) error {
-	const limit = 540 * time.Second
+	const longest = 540 * time.Second
+	limit := longest - rand.N(longest/2)
 	ctx, cancel := context.WithTimeout(ctx, limit+requestLimit)
 	defer cancel()
 	stream, err := c.API.Get().AbsPath("/api/v1/nodes").
-		Param("watch", "true").Param("fieldSelector", "metadata.name="+c.Name).Param("timeoutSeconds", "540").Stream(ctx)
+		Param("watch", "true").Param("fieldSelector", "metadata.name="+c.Name).Param("timeoutSeconds", strconv.Itoa(int(limit.Seconds()))).Stream(ctx)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"time"
+
+	backoff "machine-pivot/internal/retry"
 )
 
 // The times between steps that fail because the API server or systemd does not answer.
@@ -11,20 +13,25 @@ const (
 	lastRetry  = time.Minute
 )
 
-// Run does steps until ctx ends. wake ends a wait.
+// Run does steps until ctx ends. wake ends a wait. Each wait is random, from half of it to all of it: what agents that were
+// started together, or have lost the API server together, do next must not come together.
 func (a *Agent) Run(ctx context.Context, wake <-chan struct{}) {
-	for retry := firstRetry; ctx.Err() == nil; {
+	for failures := 0; ctx.Err() == nil; {
 		a.Metrics.stepping(a.Now())
 		wait, err := a.Step(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		a.Metrics.stepped(a.Now(), wait, err)
-		if err == nil {
-			retry = firstRetry
-		} else {
+		switch {
+		case err != nil:
 			a.Log.WithError(err).Warn("cannot go on; tries again")
-			wait, retry = retry, min(2*retry, lastRetry)
+			failures++
+			wait = backoff.Policy{First: firstRetry, Cap: lastRetry}.Wait(failures, nil)
+		case wait > 0:
+			failures, wait = 0, backoff.Policy{First: wait, Cap: wait}.Wait(1, nil)
+		default:
+			failures = 0
 		}
 		if wait > 0 && sleep(ctx, wait, err, wake) {
 			a.forget()

@@ -54,7 +54,12 @@ type Controller struct {
 	Decide  func(Fleet) Decision
 	// Decided is told each decision, before it is carried out; nil: nobody is.
 	Decided func(Fleet, Decision)
+	Now     func() time.Time // nil: time.Now
 }
+
+// longestLoop is for how long nodes are changed by one decision. Then a pass ends, and the next one sees what may have
+// stopped the pool since. The other nodes have their slots, and get their configuration then.
+const longestLoop = 5 * time.Second
 
 // Pass decides once, for the whole fleet, and carries that out. It returns when the next pass is due even if
 // nothing changes; zero: never. A pool whose requests fail does not keep the others from their own.
@@ -63,13 +68,24 @@ func (c Controller) Pass(ctx context.Context) (next time.Time, err error) {
 	if err != nil {
 		return time.Time{}, err
 	}
+	now := time.Now
+	if c.Now != nil {
+		now = c.Now
+	}
+	until := now().Add(longestLoop)
+	old := func() error {
+		if now().After(until) {
+			return fmt.Errorf("the decision is older than %s: %w", longestLoop, ErrConflict)
+		}
+		return nil
+	}
 	d := c.Decide(f)
 	if c.Decided != nil {
 		c.Decided(f, d)
 	}
 	var failed []error
 	for i := range d.Pools {
-		if err := c.carryOut(ctx, f.Pools[i], d.Pools[i]); err != nil {
+		if err := c.carryOut(ctx, f.Pools[i], d.Pools[i], old); err != nil {
 			failed = append(failed, fmt.Errorf("cannot roll out to the pool %s: %w", f.Pools[i].Name, err))
 		}
 	}
@@ -77,11 +93,15 @@ func (c Controller) Pass(ctx context.Context) (next time.Time, err error) {
 }
 
 // carryOut carries out the decision for a pool. The order is the one that the package's comment proves.
-func (c Controller) carryOut(ctx context.Context, p Pool, d PoolDecision) error {
+// old returns an error once the decision is too old for further changes.
+func (c Controller) carryOut(ctx context.Context, p Pool, d PoolDecision, old func() error) error {
 	if err := c.hold(ctx, &p, d); err != nil {
 		return err
 	}
 	for _, n := range d.Released {
+		if err := old(); err != nil {
+			return err
+		}
 		if err := c.Cluster.Fence(ctx, n, p.RolloutVersion); err != nil {
 			return err
 		}
@@ -101,10 +121,17 @@ func (c Controller) carryOut(ctx context.Context, p Pool, d PoolDecision) error 
 	// A node that cannot be given its configuration has a slot, and gets it in the next pass.
 	var failed []error
 	for _, n := range d.Given {
-		failed = append(failed, c.Cluster.Give(ctx, n.Node, n.Config))
+		if old() == nil {
+			failed = append(failed, c.Cluster.Give(ctx, n.Node, n.Config))
+		}
 	}
 	for _, n := range d.Asked {
-		failed = append(failed, c.Cluster.Ask(ctx, n, d.Rollout.Target))
+		if old() == nil {
+			failed = append(failed, c.Cluster.Ask(ctx, n, d.Rollout.Target))
+		}
+	}
+	if len(d.Given)+len(d.Asked) > 0 {
+		failed = append(failed, old())
 	}
 	if p.Orphan {
 		return errors.Join(failed...)

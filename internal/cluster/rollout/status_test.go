@@ -293,6 +293,62 @@ func TestDenied(t *testing.T) {
 	}
 }
 
+// slow is a cluster whose changes of nodes take a second each.
+type slow struct {
+	*access
+	now *time.Time
+}
+
+func (s slow) Give(ctx context.Context, n rollout.Node, config string) error {
+	*s.now = s.now.Add(time.Second)
+	return s.access.Give(ctx, n, config)
+}
+
+// TestPausedDuringALoop: a pool that is paused while many nodes are given their configuration stops that within seconds.
+// Those that were not given it have given their slots back.
+func TestPausedDuringALoop(t *testing.T) {
+	m := newMemory()
+	m.addPool("worker", "rendered-worker-2")
+	for i := range 30 {
+		m.addNode(fmt.Sprintf("n%02d", i), "rendered-worker-1", map[string]string{role("worker"): ""})
+	}
+	all := intstr.FromString("100%")
+	m.changePool("worker", func(p *rollout.Pool) { p.MaxUnavailable = &all })
+	now := m.now
+	pass := func() error {
+		_, err := rollout.Controller{Cluster: slow{m.access(""), &now}, Decide: rollout.Decide, Now: func() time.Time { return now }}.Pass(t.Context())
+		return err
+	}
+	given := func() (number int) {
+		for _, n := range m.nodes {
+			if n.Annotations[api.DesiredConfig] == "rendered-worker-2" {
+				number++
+			}
+		}
+		return number
+	}
+	if err := pass(); !errors.Is(err, rollout.ErrConflict) {
+		t.Error(err)
+	}
+	first := given()
+	m.changePool("worker", func(p *rollout.Pool) { p.Paused, p.Version = true, m.next() })
+	for range 2 {
+		if err := pass(); err != nil {
+			t.Error(err)
+		}
+	}
+	if s := m.pools["worker"].Rollout; first < 5 || first > 7 || given() != first || len(s.Taken) != first {
+		t.Errorf("%d were given it before the pause, %d in all; %d slots", first, given(), len(s.Taken))
+	}
+	m.changePool("worker", func(p *rollout.Pool) { p.Paused, p.Version = false, m.next() })
+	for range 5 {
+		_ = pass() // some of them end before all are given it
+	}
+	if given() != 30 {
+		t.Errorf("%d of 30 have it in the end", given())
+	}
+}
+
 // oneEach is an API server with a pool, and with a Deployment and a DaemonSet of the same name, of which the second is
 // not available.
 type oneEach struct{ client.Reader }
