@@ -13,8 +13,8 @@ const (
 	lastRetry  = time.Minute
 )
 
-// Run does steps until ctx ends. wake ends a wait. Each wait is random, from half of it to all of it: what agents that were
-// started together, or have lost the API server together, do next must not come together.
+// Run does steps until ctx ends. wake ends a wait. Each wait is random, from half of its time to all: agents that have lost
+// the API server together must not come back together.
 func (a *Agent) Run(ctx context.Context, wake <-chan struct{}) {
 	for failures := 0; ctx.Err() == nil; {
 		a.Metrics.stepping(a.Now())

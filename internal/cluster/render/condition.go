@@ -26,7 +26,6 @@ const (
 // The most bytes of texts.
 const (
 	maxMessage = 16_000 // of a condition; the schema allows 32,768 characters
-	maxEvent   = 1_000  // of an event; the API server allows 1,024
 )
 
 // verdict is what a condition says.

@@ -183,7 +183,8 @@ func (r *renderer) name(ctx context.Context, p *objects.MachineConfigPool, name 
 }
 
 func (r *renderer) event(about client.Object, kind, reason, text string) {
-	r.events.Eventf(about, nil, kind, reason, "Render", "%s", bounded(text, maxEvent))
+	action, note := api.EventOf("Render", text)
+	r.events.Eventf(about, nil, kind, reason, action, "%s", note)
 }
 
 // kindOf classifies a failure for the condition of a pool.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,6 +62,43 @@ func TestAdoptAtServer(t *testing.T) {
 		if given, p := pass(); len(given) != 1 || len(p.Rollout.Taken) != 1 || p.Rollout.Taken[0] != given[0] {
 			t.Errorf("with adopt: %q have it; %+v", given, p.Rollout)
 		}
+	}
+}
+
+// TestEventsAreNotJoined: events that differ in their texts are events of their own, however long they are; equal ones are
+// one.
+func TestEventsAreNotJoined(t *testing.T) {
+	w := newPlane(t, 0)
+	clients := w.nodes
+	b := events.NewBroadcaster(&events.EventSinkImpl{Interface: clients.EventsV1()})
+	defer b.Shutdown()
+	if err := b.StartRecordingToSinkWithContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k := w.kube()
+	k.Events = b.NewRecorder(controlplane.Scheme(t), "pivot-fleet")
+	p := w.fleet(&rollout.Kube{Cached: w.Client, Direct: w.Client, Now: time.Now}).Pools[0]
+	for _, message := range []string{"n1 has failed", "n2 has failed", "n3 has failed: " + strings.Repeat("é", 900), "n1 has failed"} {
+		if err := k.Record(t.Context(), p, rollout.Event{Reason: rollout.EventNodeFailed, Message: message, Warning: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var notes []string
+	controlplane.Eventually(t, "three events", func(ctx context.Context) bool {
+		list, err := clients.EventsV1().Events("").List(ctx, v1.ListOptions{})
+		if err != nil {
+			return false
+		}
+		notes = nil
+		for _, e := range list.Items {
+			if e.Reason == rollout.EventNodeFailed && e.Regarding.Name == "worker" {
+				notes = append(notes, e.Note)
+			}
+		}
+		return len(notes) >= 3
+	})
+	if len(notes) != 3 {
+		t.Errorf("%d events: %q", len(notes), notes)
 	}
 }
 

@@ -248,14 +248,15 @@ func (k *Kube) Show(ctx context.Context, p Pool, s objects.MachineConfigPoolStat
 	return conflict("MachineConfigPool "+p.Name, k.Status.Patch(ctx, object, mergePatch(patch)))
 }
 
-// Record implements Cluster. The recorder sends events later, and joins equal ones.
+// Record implements Cluster. The recorder sends events later, and joins equal ones, and no others.
 func (k *Kube) Record(_ context.Context, p Pool, e Event) error {
 	object := &objects.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: p.Name, UID: types.UID(p.UID)}}
 	kind := corev1.EventTypeNormal
 	if e.Warning {
 		kind = corev1.EventTypeWarning
 	}
-	k.Events.Eventf(object, nil, kind, e.Reason, "Rollout", "%s", e.Message)
+	action, note := api.EventOf("Rollout", e.Message)
+	k.Events.Eventf(object, nil, kind, e.Reason, action, "%s", note)
 	return nil
 }
 

@@ -293,7 +293,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// slow is a cluster whose changes of nodes take a second each.
+// slow is a cluster in which each change of a node takes a second.
 type slow struct {
 	*access
 	now *time.Time

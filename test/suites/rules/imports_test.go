@@ -149,8 +149,8 @@ var importTable = map[string]rule{
 	// and it has nothing of pivot's core: it knows the documents that pivot writes.
 	"cluster/api":   {ours: []string{"printable"}, never: slices.Concat(processes, commandLine, world)},
 	"cluster/hands": {ours: []string{"api", "fault", "hostfiles", "softreboot", "start", "systemdbus", "wanted", "watch"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"cluster/node":  {ours: []string{"cluster/api", "cluster/hands", "fault", "start", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/kube":  {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/node":  {ours: []string{"cluster/api", "cluster/hands", "fault", "retry", "start", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/kube":  {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/drain": {ours: []string{"cluster/kube", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	// The fleet's controllers.
 	"cluster/generated": {ours: []string{"authored", "containerruntime", "cluster/objects", "fault", "machineconfig/ignition", "machineconfig/spec", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
@@ -171,7 +171,7 @@ var importTable = map[string]rule{
 	"cmd/pivot-agent": {ours: []string{"cli", "cluster", "fault", "input"}, foreign: true, never: processes},
 
 	// Beside its state machine.
-	"cluster/capacity": {ours: []string{"cluster/api", "cluster/hands", "cluster/node"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/capacity": {ours: []string{"cluster/api", "cluster/hands", "cluster/node", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cmd/pivotctl": {ours: all, foreign: true, never: processes},
 	"cli":          {ours: []string{"api", "fault", "input", "kargs", "printable", "pinning"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
