@@ -103,7 +103,7 @@ func (m *Machine) judgeForm(next, running ostree.Checksum) []verdict.Finding {
 		return nil
 	}
 	return []verdict.Finding{{Name: "kernel-form", Weight: verdict.Warned,
-		Text: "its kernel is an EFI zboot program, and the running one is not: GRUB before 2.06-88 of Fedora 37 cannot load it; see that the boot loader on the disk is as new as the image's (bootupctl status)"}}
+		Text: "its kernel is an EFI zboot program, and the running one is not: GRUB before 2.06-88 of Fedora 37 cannot load it (the installed version: bootupctl status)"}}
 }
 
 // withProgram decompresses a program as GRUB does it before shim sees it.
@@ -129,11 +129,11 @@ func (m *Machine) remedy(repo *ostree.Repo, firmware secureboot.Firmware, judge 
 	case refusal.Revoked:
 		return "use a newer image: what this one has was withdrawn"
 	case len(refusal.Signers) == 0:
-		return "use an image whose kernel is signed"
+		return "use an image with a signed kernel"
 	case !judge.Shim():
-		return "use an image whose kernel is signed by one that the firmware trusts (" + judge.Trusted() + "), or enrol the certificate of its signer in the firmware's setup"
+		return "use an image with a kernel that is signed by one of those that the firmware trusts (" + judge.Trusted() + "), or enrol the certificate of its signer in the firmware's setup"
 	}
-	return "use an image whose kernel is signed by one that shim trusts (" + judge.Trusted() + "), or enrol the certificate of its signer, which somebody confirms at the console of the next boot (mokutil --import FILE)" +
+	return "use an image with a kernel that is signed by one of those that shim trusts (" + judge.Trusted() + "), or enrol the certificate of its signer, which somebody confirms at the console of the next boot (mokutil --import FILE)" +
 		m.byOtherLoader(repo, firmware, next, running)
 }
 
@@ -153,7 +153,7 @@ func (m *Machine) byOtherLoader(repo *ostree.Repo, firmware secureboot.Firmware,
 		if err != nil || judge == nil || m.checkKernel(repo, judge, next) != nil {
 			continue
 		}
-		text := ", or first install the image's own boot loader, whose shim starts this kernel (bootupctl update, as a program of the image)"
+		text := ", or first install the image's own boot loader (bootupctl update, as a program of the image): its shim starts this kernel"
 		if m.checkKernel(repo, judge, running) != nil {
 			text += "; but then the running system's kernel is not started any more, and there is no way back"
 		}

@@ -15,8 +15,8 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestSecureBoot (P99): with Secure Boot, an image whose kernel would not be started is refused with what helps, unless it is
-// accepted by name; without Secure Boot, or where the running kernel would not be started either, none is.
+// TestSecureBoot (P99): with Secure Boot, an image with a kernel that would not be started is refused, with what helps. It is
+// not refused if its verdict is accepted, without Secure Boot, or where the running kernel would not be started either.
 func TestSecureBoot(t *testing.T) {
 	key := func(name string) *efi.Key {
 		k, err := efi.NewKey(name, nil, nil)
@@ -49,12 +49,12 @@ func TestSecureBoot(t *testing.T) {
 	}{
 		{name: "signed", image: map[string]string{path: sign(kernel, vendor)}},
 		{name: "signed, and compressed", image: map[string]string{path: compressed.String()}},
-		{name: "unsigned", image: map[string]string{path: string(kernel)}, refused: "Secure Boot is on, and its kernel would not be started: it has no signature", hint: "use an image whose kernel is signed; or"},
+		{name: "unsigned", image: map[string]string{path: string(kernel)}, refused: "Secure Boot is on, and its kernel would not be started: it has no signature", hint: "use an image with a signed kernel; or"},
 		{name: "unsigned, and accepted", image: map[string]string{path: string(kernel)}, accept: []verdict.Name{verdict.SecureBoot}, note: "warning: accepted (secure-boot): Secure Boot is on"},
 		{name: "by an unknown key", image: map[string]string{path: sign(kernel, next)},
-			refused: `it is signed by "Vendor CA 8", issued by "Vendor CA 8", and neither is trusted`, hint: "one that shim trusts (Vendor CA 5, UEFI CA 2011), or enrol the certificate of its signer, which somebody confirms at the console of the next boot (mokutil --import FILE); or, if you know better"},
+			refused: `it is signed by "Vendor CA 8", issued by "Vendor CA 8", and neither is trusted`, hint: "one of those that shim trusts (Vendor CA 5, UEFI CA 2011), or enrol the certificate of its signer, which somebody confirms at the console of the next boot (mokutil --import FILE); or, if you know better"},
 		{name: "by a key of the image's shim", image: map[string]string{path: sign(kernel, next), shimPath: sign(shim, firmware)},
-			refused: "neither is trusted", hint: "whose shim starts this kernel (bootupctl update, as a program of the image); but then the running system's kernel is not started any more, and there is no way back"},
+			refused: "neither is trusted", hint: "(bootupctl update, as a program of the image): its shim starts this kernel; but then the running system's kernel is not started any more, and there is no way back"},
 		{name: "by a key of a shim that is too new", image: map[string]string{path: sign(kernel, next), shimPath: sign(shim, newer)},
 			refused: "neither is trusted", hint: `The image's own boot loader is no help: the firmware would not start its shim (it is signed by "UEFI CA 2023"`},
 		{name: "withdrawn", image: map[string]string{path: sign(kernel, vendor)}, running: sign(efi.Program(efi.Section{Name: ".text", Content: "older"}), vendor),

@@ -19,7 +19,7 @@ type Key struct {
 	key  *rsa.PrivateKey
 }
 
-// NewKey makes a key whose certificate an issuer signs; nil: itself. The certificate has expired, which no firmware and no
+// NewKey makes a key with a certificate that an issuer signs; nil: itself. The certificate has expired, which no firmware and no
 // shim minds. change, if not nil, changes the certificate.
 func NewKey(name string, issuer *Key, change func(*x509.Certificate)) (*Key, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
