@@ -97,7 +97,7 @@ func (c *cluster) usersObjects() {
 	c.mustRun("kubectl get mc -o name | grep . && kubectl get mcp worker && kubectl get ctrcfg limits -o jsonpath='{.metadata.deletionTimestamp}x' | grep '^x$' && kubectl get validatingadmissionpolicybinding pivot-agent-state pivot-agent-nodes")
 }
 
-// poolConfigs creates the directory conf, whose MachineConfigs have the document's name when they are merged.
+// poolConfigs creates the directory conf. Its MachineConfigs have the name in the document when they are merged.
 func (c *cluster) poolConfigs() {
 	c.t.Helper()
 	c.machineConfigs()
