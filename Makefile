@@ -84,7 +84,7 @@ GOTEST = mkdir -p $(BIN); GOGC=400 go tool gotestsum --format testname --jsonfil
 LONGER = grep --line-buffered -vE '^(EMPTY .*|PASS .* \([0-4]\.[0-9]+s\))$$'
 
 # The tests that "make nightly" runs and "make test" skips. This is the only list of them.
-NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestBoxedWhole|TestOlderSELinuxLabels|TestToNewerRelease|TestOnNewerRelease|TestNewestRelease|TestComposefs|TestEntering|TestCutEntering|TestVerity|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestDashboardTypes|TestLargeFile|TestBroken|TestHost|TestPackages|TestReproducible|TestFigures|TestFleetFaults|TestOperatorsSchemas|TestRebootAndPowerOff|TestThousandMachines|TestGRUB|TestWholeFirstBoots|TestPowerCutsOfImports|TestSigned|TestSignedBoot|TestRealBootc|TestBoxOfOtherReleases|TestWatchdog)$$
+NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestBoxedWhole|TestOlderSELinuxLabels|TestToNewerRelease|TestOnNewerRelease|TestNewestRelease|TestComposefs|TestEntering|TestCutEntering|TestVerity|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestDashboardTypes|TestLargeFile|TestBroken|TestHost|TestPackages|TestReproducible|TestFigures|TestFleetFaults|TestOperatorsSchemas|TestRebootAndPowerOff|TestThousandMachines|TestGRUB|TestKernelsWithSecureBoot|TestWholeFirstBoots|TestPowerCutsOfImports|TestSigned|TestSignedBoot|TestRealBootc|TestBoxOfOtherReleases|TestWatchdog)$$
 
 test: deps controlplane check
 	@export TMPDIR=$$(go run ./test/tools/tmpdir); $(GOTEST) -timeout 3h -p 3 -skip '$(NIGHTLY)' $(FIRST) ./... | $(LONGER)

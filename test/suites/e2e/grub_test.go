@@ -57,13 +57,15 @@ func needGRUB(t *testing.T) {
 type grubSetup struct {
 	boot       vm.FileSystem // of /boot; "": ext4
 	secureBoot bool          // UEFI with Secure Boot, instead of a BIOS
+	trust      vm.Trust      // of the firmware
 }
 
 // grubMachine is a machine that GRUB boots.
 type grubMachine struct {
 	*vm.Machine
-	t     *testing.T
-	setup grubSetup
+	t        *testing.T
+	setup    grubSetup
+	firmware string // where vm.SecureBoot has its files
 }
 
 // inTurn returns the files of a unit that runs the next of some commands on each boot of the old system.
@@ -86,13 +88,14 @@ func newGRUBMachine(t *testing.T, l *lab.Lab, g grubSetup, s lab.Setup) grubMach
 		vm.TreeFile{Path: vm.StaticGRUB, Mode: 0o600, Content: []byte(staticGRUB)},
 		vm.TreeFile{Path: "/boot/grub2/custom.cfg", Mode: 0o600, Content: []byte(adminGRUB)},
 	)
-	m := grubMachine{machineWith(t, l, s), t, g}
+	m := grubMachine{Machine: machineWith(t, l, s), t: t, setup: g}
 	var err error
 	if g.secureBoot {
 		if missing := vm.MissingUEFI(); len(missing) > 0 {
 			need.Lacking(t, "cannot boot with Secure Boot here: lacking "+strings.Join(missing, ", "))
 		}
-		m.Extra, err = vm.SecureBoot(filepath.Join(t.TempDir(), "firmware"))
+		m.firmware = filepath.Join(t.TempDir(), "firmware")
+		m.Extra, err = vm.SecureBoot(m.firmware, g.trust)
 	} else {
 		err = vm.InstallStaticGRUB(t.Context(), m.Disk)
 	}

@@ -4,8 +4,11 @@
 package efi
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"debug/pe"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -79,6 +82,44 @@ func Unsigned(program []byte) []byte {
 	program = slices.Clone(program)
 	clear(program[at : at+8])
 	return program
+}
+
+// VendorOf returns the certificate that a shim has of its vendor.
+func VendorOf(shim []byte) ([]byte, error) {
+	section, err := vendorSection(shim)
+	if err != nil {
+		return nil, err
+	}
+	table := shim[section.Offset : section.Offset+section.VirtualSize]
+	from := binary.LittleEndian.Uint32(table[8:])
+	return table[from : from+binary.LittleEndian.Uint32(table)], nil
+}
+
+func vendorSection(shim []byte) (*pe.Section, error) {
+	file, err := pe.NewFile(bytes.NewReader(shim))
+	if err != nil {
+		return nil, err
+	}
+	section := file.Section(".vendor_cert")
+	if section == nil {
+		return nil, errors.New("it is no shim")
+	}
+	return section, nil
+}
+
+// WithVendor returns an unsigned shim that trusts a key instead of its vendor's.
+func WithVendor(shim []byte, k *Key) ([]byte, error) {
+	shim = Unsigned(shim)
+	section, err := vendorSection(shim)
+	if err != nil {
+		return nil, err
+	}
+	table := Vendor(k)
+	if int(section.VirtualSize) < len(table) {
+		return nil, errors.New("there is no room for a vendor's certificate")
+	}
+	copy(shim[section.Offset:], table)
+	return shim, nil
 }
 
 // Hash returns the hash of a program by which lists name it. The file's sections must follow each other without gaps.

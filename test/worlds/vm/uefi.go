@@ -44,8 +44,8 @@ func unpacked(name string) (string, error) {
 // a signed kernel. An EFI system partition with them, on a disk of its own, and the firmware's variables
 // are in dir, which must not exist. As in InstallStaticGRUB, GRUB executes StaticGRUB. Its blscfg takes
 // the menu entries from a file that Machine.WriteGRUBMenu writes, because Debian's GRUB reads no BLS
-// entries, and loads no unsigned module in a machine with Secure Boot.
-func SecureBoot(dir string) (arguments []string, err error) {
+// entries, and loads no unsigned module in a machine with Secure Boot. trust changes what the firmware trusts.
+func SecureBoot(dir string, trust Trust) (arguments []string, err error) {
 	esp, vars := filepath.Join(dir, "esp"), filepath.Join(dir, "vars.fd")
 	code, err := unpacked(firmwareCode)
 	if err == nil {
@@ -60,6 +60,9 @@ func SecureBoot(dir string) (arguments []string, err error) {
 			err = copyUnpacked(to, from)
 		}
 	}
+	if err == nil {
+		err = change(vars, trust.apply)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot make UEFI firmware: %w", err)
 	}
@@ -70,6 +73,31 @@ func SecureBoot(dir string) (arguments []string, err error) {
 		"-drive", "if=none,id=esp,format=raw,read-only=on,file=fat:" + escape(esp),
 		"-device", "virtio-blk-pci,drive=esp", // without bootindex: with it, the firmware would connect no other disk, and GRUB not see it
 	}, nil
+}
+
+// Shim returns the shim of machines with SecureBoot.
+func Shim() ([]byte, error) {
+	path, err := unpacked(signedShim)
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+}
+
+// InstallShim installs another shim on a machine with the files that SecureBoot has made in dir.
+func InstallShim(dir string, shim []byte) error {
+	return os.WriteFile(filepath.Join(dir, "esp/EFI/BOOT/BOOTX64.EFI"), shim, 0o644)
+}
+
+func change(file string, by func([]byte) ([]byte, error)) error {
+	content, err := os.ReadFile(file)
+	if err == nil {
+		content, err = by(content)
+	}
+	if err == nil {
+		err = os.WriteFile(file, content, 0o644)
+	}
+	return err
 }
 
 func copyUnpacked(to, name string) error {
