@@ -147,7 +147,7 @@ func (f Firmware) checkFirmwareJudges() error {
 	}
 	stub, err := f.variable("StubInfo", loaders)
 	if err == nil && len(stub) == 0 && !strings.HasPrefix(string(bytes.ReplaceAll(loader, []byte{0}, nil)), "systemd-boot") {
-		err = errors.New("Secure Boot is on, and which boot loader was started is not known: neither shim nor systemd-boot says so")
+		err = errors.New("neither shim nor systemd-boot tells that it was started, and without them nobody knows who judges the kernel")
 	}
 	return err
 }

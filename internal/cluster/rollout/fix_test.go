@@ -57,9 +57,9 @@ func TestFixReaches(t *testing.T) {
 					n.System = &objects.System{Current: "rendered-worker-2", BootID: n.BootID}
 					wrong(m, n)
 				})
-				s := m.passes(t, 3)
+				m.passes(t, 3)
 				m.now = m.now.Add(2 * time.Hour)
-				s = m.passes(t, 2)
+				s := m.passes(t, 2)
 				for _, n := range m.nodes {
 					if got := n.Annotations[api.DesiredConfig] == "rendered-worker-3"; got != (n.Name == "n2") {
 						t.Errorf("%s has %s; %+v", n.Name, n.Annotations[api.DesiredConfig], s)

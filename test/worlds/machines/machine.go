@@ -102,10 +102,6 @@ func (c *Machine) BootByHand() {
 
 func (c *Machine) write(change func(n *rollout.Node)) { c.m.Change(c.name, change) }
 
-func (c *Machine) note(state, reason string) {
-	c.write(func(n *rollout.Node) { n.Annotations[api.StateOfNode], n.Annotations[api.Reason] = state, reason })
-}
-
 func (c *Machine) wait(s stage, minutes int) {
 	c.at, c.until = s, c.m.Now().Add(time.Duration(1+c.rand.IntN(minutes))*time.Minute)
 }
