@@ -132,14 +132,15 @@ func suffix(n int) string {
 	return strconv.Itoa(n)
 }
 
-// nextNumber returns the number after the highest one in the pools of a ContainerRuntimeConfig.
+// nextNumber returns the number after the highest one in the pools of a ContainerRuntimeConfig. A number that is refused,
+// such as 10, has no effect on others.
 func (s *Settings) nextNumber(all []*Settings) int {
 	next := 0
 	for _, other := range all {
 		value, has := other.Object.Annotations[containerruntime.SuffixAnnotation]
 		n, err := strconv.Atoi("0" + value)
 		shares := slices.ContainsFunc(other.Pools, func(pool string) bool { return slices.Contains(s.Pools, pool) })
-		if has && err == nil && shares {
+		if has && err == nil && shares && n <= containerruntime.MaxSuffix {
 			next = max(next, n+1)
 		}
 	}
@@ -154,7 +155,8 @@ type Generator struct {
 	taken map[string]string // ContainerRuntimeConfigs by the names of their MachineConfigs
 }
 
-// MachineConfigs returns the MachineConfigs of a ContainerRuntimeConfig that has a number.
+// MachineConfigs returns the MachineConfigs of a ContainerRuntimeConfig that has a number. One that is refused takes no name
+// from another one.
 func (g *Generator) MachineConfigs(s *Settings) ([]authored.Manifest, error) {
 	var all []authored.Manifest
 	for _, pool := range s.Pools {
@@ -168,27 +170,29 @@ func (g *Generator) MachineConfigs(s *Settings) ([]authored.Manifest, error) {
 		}
 		s.Notes = append(s.Notes, rendered.Warnings...)
 		for _, m := range rendered.Manifests {
-			if err := g.take(m, s.Object.Name); err != nil {
+			if err := g.check(m); err != nil {
 				return nil, err
 			}
 			all = append(all, m)
 		}
 	}
+	if g.taken == nil {
+		g.taken = map[string]string{}
+	}
+	for _, m := range all {
+		g.taken[m.Name] = s.Object.Name
+	}
 	return all, nil
 }
 
-// take checks a MachineConfig, and takes its name for a ContainerRuntimeConfig.
-func (g *Generator) take(m authored.Manifest, of string) error {
+// check checks a MachineConfig, and that no other ContainerRuntimeConfig has its name.
+func (g *Generator) check(m authored.Manifest) error {
 	if err := m.Check(); err != nil {
 		return fault.New(fault.BadInput, "%w", err)
 	}
 	if other, again := g.taken[m.Name]; again {
 		return fault.New(fault.BadInput, "its MachineConfig %s is that of the ContainerRuntimeConfig %s, too; remove the annotation %s to get another number", m.Name, other, containerruntime.SuffixAnnotation)
 	}
-	if g.taken == nil {
-		g.taken = map[string]string{}
-	}
-	g.taken[m.Name] = of
 	return nil
 }
 

@@ -7,7 +7,7 @@ import (
 	"machine-pivot/internal/cluster/objects"
 )
 
-// TestNextNumber: the next number is that after the highest one of the same pools.
+// TestNextNumber: the next number is that after the highest one of the same pools that is not refused.
 func TestNextNumber(t *testing.T) {
 	config := func(number, pools string) *Settings {
 		s := &Settings{Object: &objects.ContainerRuntimeConfig{}, Pools: strings.Fields(pools)}
@@ -16,7 +16,7 @@ func TestNextNumber(t *testing.T) {
 		}
 		return s
 	}
-	all := []*Settings{config("", "a b"), config("3", "b"), config("9", "c"), config("odd", "a"), config("none", "a")}
+	all := []*Settings{config("", "a b"), config("3", "b"), config("9", "c"), config("odd", "a"), config("none", "a"), config("10", "d"), config("4000000000", "d")}
 	for pools, want := range map[string]int{"a": 1, "b": 4, "a b": 4, "c": 10, "d": 0} {
 		if got := config("none", pools).nextNumber(all); got != want {
 			t.Errorf("%s: %d, want %d", pools, got, want)

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -52,6 +53,9 @@ func (g *generator) settle(ctx context.Context, s *generated.Settings) error {
 	if wrong == nil || s.SelectsNone() {
 		wrong = errors.Join(wrong, g.removeGenerated(ctx, g.cached, s.Object, names))
 	}
+	if wrong == nil {
+		wrong = g.unselected(s)
+	}
 	if conflict(wrong) {
 		return wrong
 	}
@@ -62,6 +66,23 @@ func (g *generator) settle(ctx context.Context, s *generated.Settings) error {
 		return nil // it is looked at again when something changes
 	}
 	return wrong
+}
+
+// unselected returns an error if a pool does not select what is generated for it: no machine gets that.
+func (g *generator) unselected(s *generated.Settings) error {
+	var names []string
+	for i := range g.pools {
+		p := &g.pools[i]
+		selector, err := metav1.LabelSelectorAsSelector(p.Spec.MachineConfigSelector)
+		if slices.Contains(s.Pools, p.Name) && (err != nil || !selector.Matches(labels.Set{authored.RoleLabel: p.Name})) {
+			names = append(names, p.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return fault.New(fault.BadInput, "the pools %s do not select what is generated for them, with the pool's name in the label %s; correct their machineConfigSelector", strings.Join(names, ", "), authored.RoleLabel)
 }
 
 // number gives a ContainerRuntimeConfig its number and the finalizer.

@@ -90,4 +90,12 @@ func runtimeConfigs(w *world) {
 	w.generated(first)
 	w.remove(&objects.ContainerRuntimeConfig{}, "pids")
 	w.generated()
+
+	w.pool("picky", "worker") // which does not select what is generated for it
+	w.apply(runtimeConfig("picky", "picky", `{"pidsLimit":2048}`))
+	w.says("picky", objects.ConfigFailure, "the pools picky do not select what is generated for them")
+	w.pool("picky", "worker", "picky")
+	w.says("picky", objects.ConfigSuccess)
+	w.remove(&objects.ContainerRuntimeConfig{}, "picky")
+	w.generated()
 }
