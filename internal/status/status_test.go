@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -99,6 +100,31 @@ func TestWithoutARunTheJournalTells(t *testing.T) {
 	}
 	if s, err := status.Read(root, ""); err != nil || s.Phase != pivot.PhaseDone || s.Attempt != 2 {
 		t.Errorf("after a run: %+v, %v", s, err)
+	}
+}
+
+// TestLastCommand: how a command has ended, for each kind of event that tells it.
+func TestLastCommand(t *testing.T) {
+	failed, stopped := errors.New("x"), fmt.Errorf("cannot go on: %w", fault.Stopped{Signal: "interrupt"})
+	for _, c := range []struct {
+		kind pivot.EventKind
+		err  error
+		want status.Result
+	}{
+		{pivot.EventBegan, nil, status.ResultRunning},
+		{pivot.EventNoted, failed, status.ResultRunning},
+		{pivot.EventEnded, nil, status.ResultSucceeded},
+		{pivot.EventEnded, failed, status.ResultFailed},
+		{pivot.EventFailing, failed, status.ResultFailed},
+		{pivot.EventFailing, stopped, status.ResultInterrupted},
+	} {
+		got := status.Of(pivot.Event{Kind: c.kind, Command: "apply", Err: c.err})
+		if last := got.LastCommand; last == nil || last.Name != "apply" || last.Result != c.want || (last.Error != nil) != (c.err != nil) || got.Failed() != (c.want == status.ResultFailed || c.want == status.ResultInterrupted) {
+			t.Errorf("event %d with %v: %+v, want %s", c.kind, c.err, last, c.want)
+		}
+	}
+	if got := status.Of(pivot.Event{Kind: pivot.EventEnded}); got.LastCommand != nil || got.Failed() {
+		t.Errorf("without a command: %+v", got.LastCommand)
 	}
 }
 
