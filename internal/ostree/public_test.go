@@ -3,7 +3,10 @@ package ostree_test
 import (
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/ostree"
 )
@@ -29,4 +32,18 @@ func TestCheckVerity(t *testing.T) {
 	if unsealed, ok := errors.AsType[*ostree.UnsealedError](err); !ok || unsealed.Object.Type != ostree.File {
 		t.Errorf("error %v", err)
 	}
+	// Links and empty files have no content that it could protect.
+	im := begin(t, r)
+	link, err := im.AddNewFile(t.Context(), ostree.FileInfo{Mode: unix.S_IFLNK | 0o777, Target: "x"}, nil)
+	check(t, err)
+	empty, err := im.AddNewFile(t.Context(), ostree.FileInfo{Mode: unix.S_IFREG | 0o644}, strings.NewReader(""))
+	check(t, err)
+	meta, err := im.AddDirInfo(t.Context(), ostree.DirInfo{Mode: 0o755})
+	check(t, err)
+	tree, err := im.AddDirectory(t.Context(), &ostree.Directory{Files: map[string]ostree.Checksum{"link": link, "empty": empty}})
+	check(t, err)
+	commit, err := im.AddCommit(t.Context(), ostree.NewCommit{RootTree: tree, RootMeta: meta})
+	check(t, err)
+	check(t, im.Finish(t.Context(), ostree.Root{Commit: commit, Refs: []string{"links"}}))
+	check(t, r.CheckVerity(t.Context(), commit))
 }
