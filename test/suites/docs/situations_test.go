@@ -85,7 +85,7 @@ func installed(m *machine) {
 	m.notes["the machine as it was installed"] = func() { m.mustRun("rm -rf /var/lib/pivot") }
 }
 
-// registries provides the situations of docs/registries.md.
+// registries provides the situations of docs/registries.md: mirrors, signatures, media.
 func registries(m *machine) {
 	const mirrored = "[[registry]]\nlocation = \"registry.example/os\"\n[[registry.mirror]]\nlocation = \"mirror.example:5000/os\"\n"
 	proxied(m)
