@@ -147,7 +147,7 @@ func (f Firmware) checkFirmwareJudges() error {
 	}
 	stub, err := f.variable("StubInfo", loaders)
 	if err == nil && len(stub) == 0 && !strings.HasPrefix(string(bytes.ReplaceAll(loader, []byte{0}, nil)), "systemd-boot") {
-		err = errors.New("neither shim nor systemd-boot tells that it was started, and without them nobody knows who judges the kernel")
+		err = errors.New("which boot loader was started is not known, with Secure Boot on: neither shim nor systemd-boot has left its variables")
 	}
 	return err
 }
