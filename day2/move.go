@@ -117,7 +117,7 @@ func foreseen(ctx context.Context, m *machine.Machine, prepared Prepared, asked 
 	}
 	c := converger(m, images)
 	if plan, err = c.Plan(ctx, ask); err == nil {
-		plan, err = c.Foresee(plan)
+		plan, err = c.Foresee(ctx, plan)
 	}
 	if err == nil {
 		plan = m.WithWay(ctx, plan, false)

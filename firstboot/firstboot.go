@@ -174,7 +174,7 @@ func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
 	if err != nil {
 		return plan, err
 	}
-	if plan, err = converger.Foresee(plan); err == nil {
+	if plan, err = converger.Foresee(ctx, plan); err == nil {
 		plan = b.WithWay(ctx, plan, true)
 	}
 	return plan, err

@@ -110,7 +110,7 @@ type Content interface {
 	Units(plan Plan, commit string) (enable.Resolved, error)
 	// Foresee is like Learn, for a plan that is only shown. The image need not be in the
 	// repository. It appends to the plan's notes.
-	Foresee(plan Plan) (Plan, error)
+	Foresee(ctx context.Context, plan Plan) (Plan, error)
 }
 
 // Converger brings a machine to a target. Every command that changes a machine (a first boot,
@@ -158,13 +158,13 @@ func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 
 // Foresee returns a plan as it is shown: its notes have the warnings of the preflight, and what is
 // known about the image's kernel arguments.
-func (c *Converger) Foresee(plan Plan) (Plan, error) {
+func (c *Converger) Foresee(ctx context.Context, plan Plan) (Plan, error) {
 	if plan.wrong != nil || !plan.Changed {
 		return plan, plan.wrong
 	}
 	if plan.Image.Changed {
 		var err error
-		if plan, err = c.Content.Foresee(plan); err != nil {
+		if plan, err = c.Content.Foresee(ctx, plan); err != nil {
 			return Plan{}, err
 		}
 	}

@@ -117,6 +117,14 @@ func (p Plan) For(target Target) (Plan, error) {
 	return plan, plan.wrong
 }
 
+// Contents returns the target's entries with a prefix of their paths, with their contents.
+func (p Plan) Contents(prefix string) ([]hostfiles.File, error) {
+	if p.files == nil {
+		return nil, nil
+	}
+	return p.files(slices.DeleteFunc(slices.Clone(p.target.Entries), func(e hostfiles.Entry) bool { return !strings.HasPrefix(e.Path, prefix) }))
+}
+
 // Accepting returns the same plan for a target that is accepted although something speaks against it.
 func (p Plan) Accepting(accepted []verdict.Accepted) Plan {
 	p.target.Accepted = accepted

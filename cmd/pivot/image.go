@@ -26,7 +26,7 @@ import (
 )
 
 func imageCommand() *cobra.Command {
-	return cli.Group("image", "Inspect and import OS images", imageInspectCommand(), imageImportCommand())
+	return cli.Group("image", "Inspect and import OS images", imageInspectCommand(), imageImportCommand(), imageCheckCommand())
 }
 
 // imageFlags are the flags of the commands that read an image.

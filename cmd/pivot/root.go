@@ -25,7 +25,7 @@ import (
 
 func rootCommand(build cli.Build) *cobra.Command {
 	commands := []*cobra.Command{
-		firstBootCommand(), enterCommand(), rebaseCommand(), upgradeCommand(), applyCommand(), confirmCommand(), trialCommand(), releaseSlotCommand(), rollbackCommand(), handBackCommand(), planCommand(), diffCommand(), projectCommand(), staticPodsCommand(), statusCommand(), plotCommand(), waitCommand(), verifyCommand(), imageCommand(),
+		firstBootCommand(), enterCommand(), rebaseCommand(), upgradeCommand(), applyCommand(), confirmCommand(), trialCommand(), releaseSlotCommand(), rollbackCommand(), handBackCommand(), planCommand(), diffCommand(), projectCommand(), staticPodsCommand(), statusCommand(), plotCommand(), waitCommand(), verifyCommand(), factsCommand(), imageCommand(),
 	}
 	commands = append(commands, cli.Elsewhere("pivotctl", "for authors and operators", "config", "ctrcfg", "pinning")...)
 	commands = append(commands, kargsCommand())

@@ -19,22 +19,24 @@ type Kind string
 
 // The kinds of documents.
 const (
-	Check     Kind = "Check"     // pivotctl config validate, kargs check: whether the input is valid
-	CPUSet    Kind = "CPUSet"    // pivotctl pinning cpuset
-	Fleet     Kind = "Fleet"     // pivotctl cluster status
-	FleetPlan Kind = "FleetPlan" // pivotctl cluster plan
-	Image     Kind = "Image"     // pivot image inspect
-	Import    Kind = "Import"    // pivot image import
-	KargsDiff Kind = "KargsDiff" // pivotctl kargs diff
-	Mutation  Kind = "Mutation"  // pivotctl pinning mutate
-	Partition Kind = "Partition" // pivotctl pinning check
-	Plan      Kind = "Plan"      // pivot plan, pivot apply --dry-run
-	Progress  Kind = "Progress"  // each line of --progress-fd
-	Result    Kind = "Result"    // pivot apply, rebase, firstboot, rollback
-	Update    Kind = "Update"    // pivotctl config diff
-	Status    Kind = "Status"    // pivot status, and /run/pivot/status.json
-	Verify    Kind = "Verify"    // pivot verify
-	Version   Kind = "Version"   // pivot version, pivotctl version
+	Check      Kind = "Check"      // pivotctl config validate, kargs check: whether the input is valid
+	CPUSet     Kind = "CPUSet"     // pivotctl pinning cpuset
+	Facts      Kind = "Facts"      // pivot facts
+	Fleet      Kind = "Fleet"      // pivotctl cluster status
+	FleetPlan  Kind = "FleetPlan"  // pivotctl cluster plan
+	Image      Kind = "Image"      // pivot image inspect
+	ImageCheck Kind = "ImageCheck" // pivot image check
+	Import     Kind = "Import"     // pivot image import
+	KargsDiff  Kind = "KargsDiff"  // pivotctl kargs diff
+	Mutation   Kind = "Mutation"   // pivotctl pinning mutate
+	Partition  Kind = "Partition"  // pivotctl pinning check
+	Plan       Kind = "Plan"       // pivot plan, pivot apply --dry-run
+	Progress   Kind = "Progress"   // each line of --progress-fd
+	Result     Kind = "Result"     // pivot apply, rebase, firstboot, rollback
+	Update     Kind = "Update"     // pivotctl config diff
+	Status     Kind = "Status"     // pivot status, and /run/pivot/status.json
+	Verify     Kind = "Verify"     // pivot verify
+	Version    Kind = "Version"    // pivot version, pivotctl version
 )
 
 // Marshal returns value as a document on one line. The value must marshal to a JSON object.

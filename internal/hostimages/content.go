@@ -43,17 +43,25 @@ func (c Content) Learn(ctx context.Context, plan pivot.Plan) (pivot.Plan, error)
 		return learned, err
 	}
 	learned.Notes = notes
-	if err := c.Check(learned); err != nil || c.Rehearse == nil {
+	if err := c.Check(learned); err != nil {
 		return learned, err
 	}
-	accepted, notes, err := c.Rehearse(ctx, learned)
-	learned.Notes = append(learned.Notes, notes...)
-	return learned.Accepting(accepted), err
+	return c.rehearsed(ctx, learned)
+}
+
+// rehearsed asks the new system of a plan, if it can be asked.
+func (c Content) rehearsed(ctx context.Context, plan pivot.Plan) (pivot.Plan, error) {
+	if c.Rehearse == nil {
+		return plan, nil
+	}
+	accepted, notes, err := c.Rehearse(ctx, plan)
+	plan.Notes = append(plan.Notes, notes...)
+	return plan.Accepting(accepted), err
 }
 
 // Foresee implements pivot.Content. It does not pull the image: what it brings is known only if
 // the image is in the repository already.
-func (c Content) Foresee(plan pivot.Plan) (pivot.Plan, error) {
+func (c Content) Foresee(ctx context.Context, plan pivot.Plan) (pivot.Plan, error) {
 	state, target := plan.From(), plan.To()
 	own := pivot.ImageKargs{Choice: string(settings.ImageKargsPrint), Arguments: kargs.Line{}}
 	if target.Kargs.Image != nil {
@@ -65,6 +73,9 @@ func (c Content) Foresee(plan pivot.Plan) (pivot.Plan, error) {
 		return plan, err
 	}
 	if commit == "" {
+		if c.Rehearse != nil {
+			plan.Notes = append(plan.Notes, "whether this machine can start the image is judged when it is pulled, or now: pivot image check")
+		}
 		if target.Kargs.Image != nil {
 			plan.Notes = append(plan.Notes, "kernel arguments that the image contains (/"+kargsd.Dir+") are added; "+
 				"they are known when it is in the host's repository, as after: pivot image import --repo "+c.Host.Sysroot().RepoPath())
@@ -92,6 +103,9 @@ func (c Content) Foresee(plan pivot.Plan) (pivot.Plan, error) {
 		plan.Notes = append(plan.Notes, note)
 	}
 	if err := c.Check(plan); err != nil {
+		return plan, err
+	}
+	if plan, err = c.rehearsed(ctx, plan); err != nil {
 		return plan, err
 	}
 	return c.foreseeUnits(plan, commit)

@@ -124,7 +124,7 @@ func (m *Machine) Converger(images Images) *pivot.Converger {
 		Host: m.Host, Place: m.Where(), Checks: []pivot.Check{m.checkUnified},
 		Contributors: append([]pivot.Contributor{loader{m.Host}, partition{m.Host}, fipsMode{m.Host}, outside{m}, boundImages{m}}, m.Contributors...),
 		Images:       images, Repositories: m.Pulled().Extensions(),
-		Content: hostimages.Content{Host: m.Host, Arguments: images.Arguments, Check: m.checkProjectsNext, Rehearse: m.rehearse},
+		Content: hostimages.Content{Host: m.Host, Arguments: images.Arguments, Check: m.checkProjectsNext, Rehearse: m.rehearsal()},
 		Engine:  m.Engine, Retry: m.Retry, Progress: m.Progress,
 	}
 }

@@ -2,9 +2,12 @@ package rehearse
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/printable"
 	"machine-pivot/internal/verdict"
 	"machine-pivot/kargs"
 )
@@ -38,15 +41,41 @@ func wishes(line kargs.Line, facts Facts) (all []wish) {
 	}
 	for _, arg := range line {
 		key, value, _ := strings.Cut(arg, "=")
-		for prefix, module := range map[string]string{"rd.luks": "crypt", "rd.lvm": "lvm", "rd.md": "mdraid", "rd.multipath": "multipath", "rd.iscsi": "iscsi", "rd.nvmf": "nvmf", "ip": "network"} {
-			asks := key == prefix || strings.HasPrefix(key, prefix+".")
-			known := slices.ContainsFunc(all, func(w wish) bool { return w.module == module })
-			if asks && value != "0" && !known {
-				all = append(all, wish{module: module, why: "kernel argument " + key + "=", vital: vital[module]})
-			}
+		module := moduleFor(key)
+		known := slices.ContainsFunc(all, func(w wish) bool { return w.module == module })
+		if module != "" && value != "0" && !known {
+			all = append(all, wish{module: module, why: "kernel argument " + printable.Line(key) + "=", vital: vital[module]})
 		}
 	}
 	return all
+}
+
+// moduleFor returns the module of dracut that a kernel argument asks for; "" if it asks for none.
+func moduleFor(key string) string {
+	for prefix, module := range map[string]string{"rd.luks": "crypt", "rd.lvm": "lvm", "rd.md": "mdraid", "rd.multipath": "multipath", "rd.iscsi": "iscsi", "rd.nvmf": "nvmf", "ip": "network"} {
+		if key == prefix || strings.HasPrefix(key, prefix+".") {
+			return module
+		}
+	}
+	return ""
+}
+
+// Asking returns those arguments of a line by which a system is judged. Of the values, which may be secrets, it has only
+// those that switch something off.
+func Asking(line kargs.Line) kargs.Line {
+	asking := kargs.Line{}
+	for _, arg := range line {
+		key, value, _ := strings.Cut(arg, "=")
+		switch {
+		case key == unified, arg == force:
+			asking = append(asking, arg)
+		case moduleFor(key) != "" && value == "0":
+			asking = append(asking, key+"=0")
+		case moduleFor(key) != "":
+			asking = append(asking, key)
+		}
+	}
+	return asking
 }
 
 // earlyOnes returns what the initramfs of the new system lacks of what is needed before / is mounted. What today's lacks,
@@ -69,23 +98,21 @@ func (s Stage) earlyOnes(c Change, next image, all []needed, facts Facts) (found
 	if len(all)+len(asked) == 0 {
 		return nil, nil
 	}
-	today, err := s.open(c.Running)
-	if err != nil {
-		return nil, err
-	}
-	old, err := today.early()
-	if err != nil {
-		return nil, err
+	today := facts.Today
+	if today == nil {
+		if today, err = s.Today(c.Running, facts); err != nil {
+			return nil, err
+		}
 	}
 	const remedy = "use an image whose initramfs has it: it is built with dracut --add, or --add-drivers"
 	for _, n := range all {
-		if slices.ContainsFunc(n.today, old.has) {
+		if slices.ContainsFunc(n.today, func(name string) bool { return slices.Contains(today.Modules, name) }) {
 			found = append(found, verdict.Finding{Name: verdict.Initramfs, Weight: verdict.Refused, Remedy: remedy,
 				Text: fmt.Sprintf("%s whose driver is not in the new initramfs (%s, by %s)", n.text, n.short, strings.Join(n.answer, ", "))})
 		}
 	}
 	for _, w := range asked {
-		if !slices.ContainsFunc(w.names(), func(name string) bool { return old.Dracut[name] }) {
+		if !slices.ContainsFunc(w.names(), func(name string) bool { return slices.Contains(today.Dracut, name) }) {
 			continue
 		}
 		f := verdict.Finding{Name: verdict.Initramfs, Weight: verdict.Warned, Text: fmt.Sprintf("the new initramfs lacks dracut's module %s, which today's has (%s)", w.module, w.why)}
@@ -95,4 +122,25 @@ func (s Stage) earlyOnes(c Change, next image, all []needed, facts Facts) (found
 		found = append(found, f)
 	}
 	return found, nil
+}
+
+// Today returns what the initramfs of the running system has.
+func (s Stage) Today(running ostree.Checksum, facts Facts) (*Initramfs, error) {
+	system, err := s.open(running)
+	if err != nil {
+		return nil, err
+	}
+	old, err := system.early()
+	if err != nil {
+		return nil, err
+	}
+	today := Initramfs{Modules: []string{}, Dracut: slices.Sorted(maps.Keys(old.Dracut))}
+	for _, n := range neededOf(facts) {
+		for _, name := range n.today {
+			if old.has(name) && !slices.Contains(today.Modules, name) {
+				today.Modules = append(today.Modules, name)
+			}
+		}
+	}
+	return &today, nil
 }

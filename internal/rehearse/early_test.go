@@ -220,3 +220,41 @@ func (w *world) found(name string, found []verdict.Finding, refused []string, no
 		w.t.Errorf("%s: refused by\n%s\nnotes\n%s", name, strings.Join(bad, "\n"), strings.Join(notes, "\n"))
 	}
 }
+
+// TestUnits: programs in /usr of the machine's own services, which the new system does not have, as the real systemd finds them.
+func TestUnits(t *testing.T) {
+	need.Program(t, "systemd-analyze")
+	need.Program(t, "ldd")
+	w := newWorld(t)
+	next := w.commit(func(tree string) {
+		w.install(tree, "usr/bin/systemd-analyze")
+		for _, dir := range []string{"usr/lib/systemd/system", "usr/etc/systemd/system", "usr/libexec"} {
+			w.must(os.MkdirAll(filepath.Join(tree, dir), 0o755))
+		}
+		w.must(os.WriteFile(filepath.Join(tree, "usr/lib/systemd/system/sysinit.target"), nil, 0o644))
+		w.must(os.WriteFile(filepath.Join(tree, "usr/lib/systemd/system/image.service"), []byte("[Service]\nExecStart=/usr/libexec/old\n"), 0o644))
+		w.must(os.WriteFile(filepath.Join(tree, "usr/etc/systemd/system/image.service"), []byte("[Service]\nExecStart=/usr/libexec/older\n"), 0o644))
+		w.must(os.Symlink("/run", filepath.Join(tree, "usr/etc/systemd/system/out.service.d")))
+	})
+	service := func(program string) []byte { return []byte("[Service]\nExecStart=" + program + " --x\n") }
+	units := rehearse.Units{
+		Files: map[string][]byte{
+			"good.service": service("/usr/bin/true"), "bad.service": service("/usr/libexec/none"), "a@.service": service("/bin/none2"),
+			"local.service": service("/usr/local/bin/x"), "var.service": service("/var/x"), "off.service": service("/usr/libexec/off"),
+			"image.service": service("/usr/libexec/none3"), "out.service.d/10.conf": service("/usr/libexec/out"),
+		},
+		Enabled: []string{"good.service", "bad.service", "a@b.service", "local.service", "var.service", "image.service", "out.service", "others.service", "x.timer"},
+	}
+	found, err := w.stage().Judge(t.Context(), rehearse.Change{Next: next, Running: w.running, Units: units}, rehearse.Facts{})
+	w.must(err)
+	var texts []string
+	for _, f := range found {
+		texts = append(texts, string(f.Name)+": "+f.Text)
+	}
+	slices.Sort(texts)
+	want := []string{"units: a@b.service runs /bin/none2, which the new system does not have", "units: bad.service runs /usr/libexec/none, which the new system does not have",
+		"units: image.service runs /usr/libexec/none3, which the new system does not have"}
+	if !slices.Equal(texts, want) {
+		t.Errorf("found\n%s", strings.Join(texts, "\n"))
+	}
+}

@@ -16,6 +16,14 @@ import (
 type Facts struct {
 	Devices     []Device     `json:"devices"`
 	FileSystems []FileSystem `json:"fileSystems"`
+	// Today is what the running system's initramfs has; nil: it is read when it is needed.
+	Today *Initramfs `json:"today,omitempty"`
+}
+
+// Initramfs is what an initramfs has of what is asked about it.
+type Initramfs struct {
+	Modules []string `json:"modules"` // that serve something today, in it or built into the kernel
+	Dracut  []string `json:"dracut"`  // dracut's modules
 }
 
 // Device is a device with a driver, or a file system, which the machine needs to start.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
 	"machine-pivot/internal/verdict"
 )
@@ -25,7 +26,7 @@ func (s Stage) fileSystems(c Change, facts Facts) subject {
 	for _, f := range facts.FileSystems {
 		if len(f.Superblock) == 1024 {
 			name := fmt.Sprintf("superblock-%d", len(asked))
-			asked, sub.files[name] = append(asked, f), onlySuperblock(f.Superblock)
+			asked, sub.files["run/"+name] = append(asked, f), onlySuperblock(f.Superblock)
 			sub.programs = append(sub.programs, []string{dumpe2fs, "-f", "-h", "/run/" + name})
 		}
 	}
@@ -36,13 +37,17 @@ func (s Stage) fileSystems(c Change, facts Facts) subject {
 			if len(unknown) == 0 {
 				continue
 			}
-			control, err := s.run(ctx, c.Running, sub.files, sub.programs[i])
-			if err != nil {
-				return found, err
+			known := []string{"of another machine"} // which could not be asked
+			if c.Running != (ostree.Checksum{}) {
+				control, err := s.run(ctx, c.Running, sub.files, sub.programs[i])
+				if err != nil {
+					return found, err
+				}
+				known = control[0].features()
 			}
 			finding := verdict.Finding{Name: verdict.FileSystems, Weight: verdict.Warned, Text: fmt.Sprintf("%s is a file system (%s) with features that the new system's e2fsck does not know (%s): it does not check it",
 				printable.Line(f.At), printable.Line(f.Type), strings.Join(unknown, ", "))}
-			if known := control[0].features(); f.vital() && len(known) > 0 && !slices.ContainsFunc(known, isUnknown) {
+			if f.vital() && len(known) > 0 && !slices.ContainsFunc(known, isUnknown) {
 				finding.Weight, finding.Remedy = verdict.Refused, "use an image with the e2fsprogs that made the file system, or remove the features while it is not mounted: tune2fs -O ^NAME"
 			}
 			found = append(found, finding)

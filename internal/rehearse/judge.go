@@ -23,8 +23,9 @@ const (
 
 // Change is a change to a system that is to be judged.
 type Change struct {
-	Next, Running ostree.Checksum // their commits
+	Next, Running ostree.Checksum // their commits; Running is zero if that system is on another machine
 	Line          kargs.Line      // the next kernel arguments
+	Units         Units           // the machine's own
 	Rebuilt       bool            // packages are layered, and so the initramfs that starts may be another than the image's
 }
 
@@ -32,13 +33,11 @@ type Change struct {
 // what could not be judged. The error is that of the context.
 func (s Stage) Judge(ctx context.Context, c Change, facts Facts) (found []verdict.Finding, err error) {
 	subjects := []subject{s.starts(c), legacyCgroups(c.Line)}
-	next, err := s.open(c.Next)
-	if err != nil {
-		found = append(found, notJudged("its kernel is not known: %v", err))
-	} else if next.release != "" {
+	next, unknown := s.open(c.Next)
+	if unknown == nil && next.release != "" {
 		subjects = append(subjects, s.drivers(c, next, facts))
 	}
-	subjects = append(subjects, s.fileSystems(c, facts), sealed(facts))
+	subjects = append(subjects, s.fileSystems(c, facts), sealed(facts), units(c.Units))
 	var programs [][]string
 	files := map[string][]byte{}
 	for _, subject := range subjects {
@@ -49,8 +48,11 @@ func (s Stage) Judge(ctx context.Context, c Change, facts Facts) (found []verdic
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err != nil {
-		return []verdict.Finding{notJudged("its programs cannot be run from here: %v", err)}, nil
+	if err != nil { // what needs no program is judged all the same
+		found = append(found, notJudged("its programs cannot be run from here: %v", err))
+		subjects = slices.DeleteFunc(subjects, func(s subject) bool { return len(s.programs) > 0 })
+	} else if unknown != nil {
+		found = append(found, notJudged("its kernel is not known: %v", unknown))
 	}
 	for _, subject := range subjects {
 		more, err := subject.judge(ctx, ended[:len(subject.programs)])

@@ -41,7 +41,7 @@ type ending struct {
 	Said    string         // the beginning of its output
 }
 
-// run runs programs of a commit, one after the other. files are there for them in /run, by their names. The error says why
+// run runs programs of a commit, one after the other. files are there for them, by their paths. The error says why
 // they could not be run. After one that takes too long, the rest is not run: it counts as late, too.
 func (s Stage) run(ctx context.Context, commit ostree.Checksum, files map[string][]byte, programs ...[]string) (ended []ending, err error) {
 	for len(ended) < len(programs) {

@@ -18,7 +18,7 @@ import (
 // subject is one thing to be judged: programs that are asked, and what their answers mean.
 type subject struct {
 	programs [][]string
-	files    map[string][]byte // that the programs read, by their paths in /run
+	files    map[string][]byte // that the programs read, by their paths
 	// judge is called with how the programs ended. Its error is that of the context, or says why nothing can be judged.
 	judge func(ctx context.Context, ended []ending) ([]verdict.Finding, error)
 }

@@ -6,9 +6,11 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 )
 
@@ -38,12 +40,38 @@ func build(repo *ostree.Repo, commit ostree.Checksum, files map[string][]byte) e
 	if err == nil {
 		err = mountOthers()
 	}
-	for name, content := range files {
-		if err == nil {
-			err = os.WriteFile(path.Join(root, "run", name), content, 0o644)
-		}
+	if err == nil {
+		err = writeFiles(files)
+	}
+	if err == nil {
+		err = unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
 	}
 	return err
+}
+
+// writeFiles writes files into the tree, whose own links lead nowhere outside. A file of the image at such a path is a mount.
+func writeFiles(files map[string][]byte) error {
+	tree, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	for name, content := range files {
+		if at, err := hostfiles.ResolveIn(root, "/"+name); err == nil {
+			_ = unix.Unmount(at, unix.MNT_DETACH)
+		}
+		err := tree.MkdirAll(path.Dir(name), 0o755)
+		if err == nil {
+			err = tree.WriteFile(name, content, 0o644)
+		}
+		if err != nil && !strings.HasPrefix(name, "run/") {
+			continue // as where a directory is a link: what is asked about it is not judged
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // protectObjects makes the objects read-only. What is bound from a mount has its flags.
@@ -121,7 +149,7 @@ func bindFile(from, to string) error {
 	return unix.Mount(from, to, "", unix.MS_BIND, "")
 }
 
-// mountOthers mounts what a system has besides its files, and makes the rest read-only. Of the devices there are those
+// mountOthers mounts what a system has besides its files. Of the devices there are those
 // that hold nothing.
 func mountOthers() error {
 	for _, device := range []string{"null", "zero", "full", "random", "urandom"} {
@@ -138,5 +166,5 @@ func mountOthers() error {
 	if err := unix.Mount("proc", path.Join(root, "proc"), "proc", flags, ""); err != nil {
 		return fmt.Errorf("cannot mount /proc: %w", err)
 	}
-	return unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
+	return nil
 }

@@ -70,8 +70,8 @@ func Parse(list string) (names []Name, err error) {
 // Settle returns one error with all findings that refuse an image and are not among those that somebody accepts, and notes
 // about the others.
 //
-// The rule: a verdict refuses unless its own name is accepted, and what is accepted is said and recorded each time that it
-// is found.
+// The rule: a verdict refuses unless its own name is accepted, and what is accepted is noted and recorded each time that
+// it is found.
 func Settle(found []Finding, accept []Name) (accepted []Accepted, notes []string, err error) {
 	var texts, remedies []string
 	var refused []Name

@@ -102,3 +102,33 @@ func rehearsed(t *testing.T, h *hostdir.Host, prepare func(*machine.Machine), ac
 	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
 	return notes, b.Run(ctx)
 }
+
+// TestPassedOnce (P103): a change that has passed is not asked again in this boot, unless something is another.
+func TestPassedOnce(t *testing.T) {
+	actor := filepath.Join(t.TempDir(), "actor")
+	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", actor, "machine-pivot/internal/rehearse/testdata/actor").CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the actor: %v\n%s", err, out)
+	}
+	h := newHost(t)
+	for _, name := range []string{"usr/bin/true", "usr/lib/systemd/systemd"} {
+		h.ProgramIntoNext(name, actor)
+	}
+	h.PutIntoNext(map[string]string{"usr/etc/act/true": `{}`, "usr/etc/act/systemd": `{"Say":"systemd 255 (255)"}`})
+	h.Image = h.Push(h.NativeImage())
+	record := h.Path("/run/pivot/passed.json")
+	for i, change := range []func(){func() {}, func() {}, func() { must(t, os.WriteFile(record, []byte("{"), 0o644)) }} {
+		change()
+		before, _ := os.Stat(record)
+		m := newMachine(t, h)
+		m.Self = "/proc/self/exe"
+		r := day2.Rebase{Machine: m, Image: h.Image}
+		if _, err := r.Download(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after, err := os.Stat(record)
+		must(t, err)
+		if again := before == nil || !os.SameFile(before, after); again != (i != 1) {
+			t.Errorf("run %d: judged %v", i, again)
+		}
+	}
+}
