@@ -80,7 +80,7 @@ func Read(root string, modules func(alias string) []string) Facts {
 			}
 		}
 		for _, name := range []string{"fs-" + m.kind, m.kind} { // the tables of built-in drivers have no aliases before Linux 6.18
-			if fs.Modules == nil {
+			if len(fs.Modules) == 0 {
 				fs.Modules = modules(name)
 			}
 		}
@@ -138,6 +138,9 @@ func mounts(root string) (all []mount) {
 		if m.at = filepath.Join("/", strings.TrimPrefix(at, filepath.Clean(root))); m.at == "/sysroot" {
 			m.at = "/"
 		}
+		if strings.HasPrefix(m.at, "/run/") || strings.HasPrefix(m.at, "/var/lib/kubelet/") {
+			continue // volumes of pods and media, of which there may be hundreds: they are not mounted at boot
+		}
 		other := slices.IndexFunc(all, func(o mount) bool { return o.device == m.device })
 		if other < 0 {
 			all = append(all, m)
@@ -145,6 +148,7 @@ func mounts(root string) (all []mount) {
 			all[other] = m
 		}
 	}
+	slices.SortStableFunc(all, func(a, b mount) int { return rank(b.at) - rank(a.at) }) // what / and others stand on counts for /
 	return all
 }
 
