@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -150,4 +151,30 @@ func shell(t *testing.T, h *hostdir.Host, script string) string {
 		t.Fatalf("%s: %v", script, err)
 	}
 	return string(out)
+}
+
+// TestEachEntryIsReadBack: each of a commit's entries is looked for in the new deployment, also behind one that returns to
+// the image's default.
+func TestEachEntryIsReadBack(t *testing.T) {
+	for _, spoiled := range []string{"/etc/default", "/etc/new", ""} {
+		h := hostdir.New(t)
+		r := request(t, h)
+		r.Entries = append([]hostfiles.File{hostfiles.Default("/etc/default")}, r.Entries...)
+		h.Ostree.Fail = func(call int, after bool) error {
+			if !after || spoiled == "" || h.Ostree.Calls[call-1] != "finalize-staged" {
+				return nil
+			}
+			files, err := filepath.Glob(filepath.Join(h.Physical(), "ostree/deploy/os/deploy", r.Commit+".0", spoiled))
+			for _, file := range files {
+				err = errors.Join(err, os.WriteFile(file, []byte("spoiled"), 0o644))
+			}
+			return err
+		}
+		e := &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}
+		must(t, e.Prepare(t.Context(), r))
+		err := e.Commit(t.Context(), r)
+		if want := "cannot trust the new deployment: its " + spoiled + " is missing or differs"; spoiled == "" && err != nil || spoiled != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("spoiled %q: error %v", spoiled, err)
+		}
+	}
 }
