@@ -117,7 +117,7 @@ func (s *simulation) administrator() {
 		s.changePool("infra", func(p *rollout.Pool) { p.Orphan, p.Version = !p.Orphan, s.next() })
 	case 10:
 		s.change(name, func(n *rollout.Node) { toggle(n.Annotations, lacksGPU) })
-	case 12, 13, 14:
+	case 12:
 		s.machines[name].BootByHand()
 	case 11:
 		s.workloads[workloadOf(pool)] = map[string]string{"": "1 pod missing"}[s.workloads[workloadOf(pool)]]

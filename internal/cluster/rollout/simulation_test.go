@@ -79,7 +79,7 @@ func (s *simulation) join(name, pool string, special bool) {
 		labels[role("control-plane")] = ""
 	}
 	s.addNode(name, config, labels)
-	if s.rand.IntN(4) == 0 { // it was never given any configuration
+	if s.rand.IntN(8) == 0 { // it was never given any configuration
 		config = "rendered-" + name + "-0"
 		s.nodes[name].Annotations, s.nodes[name].System = map[string]string{}, &objects.System{Current: config, BootID: name + "-0"}
 	}
