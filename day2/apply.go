@@ -20,7 +20,7 @@ import (
 // change needs a reboot, in the running system (live.go).
 //
 // The current MachineConfig is recorded in the deployment's own /etc (mcfile.RecordPath) and
-// committed with everything else, so a rollback to an older deployment also goes back to the
+// committed with everything else, so a rollback to an older deployment also returns to the
 // MachineConfig of that deployment.
 type Apply struct {
 	*machine.Machine

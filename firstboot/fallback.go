@@ -9,7 +9,7 @@ import (
 )
 
 // A first boot with the setting fallback=auto: the old system stays the default of the boot loader,
-// which starts the new one once. There, the first boot keeps it if it proves it, and goes back
+// which starts the new one once. There, the first boot keeps it if it proves it, and returns
 // otherwise. If the new system does not come up at all, the next boot is the old one.
 
 // open opens the journal for a run that may change the machine, and reports whether the run has to prove the system

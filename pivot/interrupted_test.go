@@ -12,7 +12,7 @@ import (
 )
 
 // TestInterrupted: a signal interrupts a transaction that is not committed, and the same
-// goes on in the same attempt. What has ended, is committed or was not begun stays what it is.
+// continues in the same attempt. What has ended, is committed or was not begun stays what it is.
 func TestInterrupted(t *testing.T) {
 	stop := fmt.Errorf("stopped: %w", fault.Stopped{Signal: "interrupt", ByHand: true})
 	for _, c := range []struct {

@@ -27,7 +27,7 @@ const (
 	PhaseFailed    Phase = "failed"    // ended without reaching the target
 	PhaseUndone    Phase = "undone"    // committed or done, but an administrator has gone back
 	// PhaseInterrupted is a run that a signal ended before its commit: the next boot is unchanged,
-	// and the same command goes on from there.
+	// and the same command continues from there.
 	PhaseInterrupted Phase = "interrupted"
 )
 

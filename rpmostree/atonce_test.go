@@ -326,7 +326,7 @@ func TestAtOnceBusy(t *testing.T) {
 // rootOfKilled has the root directory of the host, in the process that TestAtOnceKilled kills.
 const rootOfKilled = "TEST_ROOT_OF_KILLED"
 
-// TestAtOnceKilled (P80): pivot is killed while the daemon works for it. The daemon goes on, and the
+// TestAtOnceKilled (P80): pivot is killed while the daemon works for it. The daemon continues, and the
 // next run waits for it and takes what it has staged.
 func TestAtOnceKilled(t *testing.T) {
 	if root := os.Getenv(rootOfKilled); root != "" {

@@ -45,7 +45,7 @@ func (e *RpmOstree) despite(ctx context.Context, t transaction, failure error) e
 	if ctx.Err() != nil || fault.KindOf(failure).Transient() || strings.Contains(failure.Error(), failedTrial) {
 		return failure
 	}
-	// After its client was killed, the daemon goes on.
+	// After its client was killed, the daemon continues.
 	if err := e.idle(ctx); fault.KindOf(err).Transient() {
 		return fmt.Errorf("%w (after: %v)", err, failure)
 	} else if err != nil || t.complete(ctx) != nil {

@@ -110,7 +110,7 @@ func (c *Conductor) closeAttempt(ctx context.Context, booted string) error {
 	}
 	c.Progress.Note(c.failure(booted).Message)
 	if !journal.Trial.Entered {
-		journal.Phase = pivot.PhaseApplying // the attempt goes on
+		journal.Phase = pivot.PhaseApplying // the attempt continues
 	}
 	journal.Trial, journal.Unproven, journal.Error = nil, journal.Trial.New, nil
 	return c.Progress.Journal.Save(*journal)

@@ -63,7 +63,7 @@ func (c *Conductor) begin(ctx context.Context) (runs bool, err error) {
 		return false, nil
 	case pivot.TrialOver:
 		if c.Progress.Content.Trial.Confirm == pivot.ConfirmProof {
-			return false, nil // the first boot closes its own attempt, and goes on
+			return false, nil // the first boot closes its own attempt, and continues
 		}
 		return false, c.close(ctx)
 	case pivot.TrialRuns:
@@ -136,7 +136,7 @@ func (c *Conductor) open(ctx context.Context) {
 	}
 }
 
-// tryOldFirst is OldFirst for a trial that goes on if that fails: it is tried again at each look, and at last by the way
+// tryOldFirst is OldFirst for a trial that continues if that fails: it is tried again at each look, and at last by the way
 // back. It notes the reason whenever that changes.
 func (c *Conductor) tryOldFirst(ctx context.Context) {
 	text := ""

@@ -10,7 +10,7 @@ import (
 )
 
 // Confirm makes the running system the default for good, if it has proven itself. Otherwise it
-// returns an error of kind fault.Unavailable that names what is missing, and the trial goes on.
+// returns an error of kind fault.Unavailable that names what is missing, and the trial continues.
 func (c *Conductor) Confirm(ctx context.Context) error {
 	state, _, err := c.judge()
 	if err != nil {

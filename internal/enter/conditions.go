@@ -1,9 +1,9 @@
-// Package enter leads an initramfs into a deployment that was committed there, so that the boot goes on into the new
+// Package enter leads an initramfs into a deployment that was committed there, so that the boot continues in the new
 // system and needs no reboot. It says when that is possible, and does it.
 //
 // ostree-prepare-root makes the new root beside the old one, in a private mount namespace. Only when it is complete
 // and checked, it replaces the old root. Whoever runs a Way must reboot the machine if that fails or is killed: the
-// commit holds, so a reboot leads into the same deployment.
+// commit holds, so a reboot starts the same deployment.
 //
 // Sources: ostree-prepare-root(1) and its source, systemd's bootup(7), open_tree(2), move_mount(2).
 package enter

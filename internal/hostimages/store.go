@@ -22,7 +22,7 @@ type Store struct {
 	Puller *osimage.Puller      // reads images with the host's configuration
 	Engine pivot.Engine         // checks whether its deployment of an image would boot
 	Note   func(message string) // takes notes for people
-	// IgnoreBound goes on without the application images that an OS image binds.
+	// IgnoreBound continues without the application images that an OS image binds.
 	IgnoreBound bool
 	// Early says that the system has not started yet, so that its bootc cannot pull images.
 	Early bool

@@ -83,7 +83,7 @@ func (i *Initramfs) RequestEnter(ctx context.Context, running enter.Running, dep
 }
 
 // checkQueued returns an error unless systemd is going to start enter.Unit when this process has ended: that the boot
-// goes on is said only if something goes on. In a boot, initrd.target wants the unit, so its job is queued from the
+// continues is said only if something continues. In a boot, initrd.target wants the unit, so its job is queued from the
 // beginning and waits for the unit of this process, after which the other is ordered. In the emergency shell, all jobs
 // are gone, and a unit that is started by hand brings no others.
 func checkQueued(ctx context.Context) error {
@@ -112,7 +112,7 @@ func isActive(ctx context.Context, unit string) (active bool, err error) {
 	return active, err
 }
 
-// StopAlone stops a unit of the initramfs, if it is active. What requires the unit goes on: that would be the whole
+// StopAlone stops a unit of the initramfs, if it is active. What requires the unit continues: that would be the whole
 // boot.
 func StopAlone(ctx context.Context, unit string) error {
 	if !hasUnit(unit) {

@@ -19,7 +19,7 @@ import (
 
 // TestRequestEnter asks the real systemd to enter what was committed. In a boot, it is going to start the unit that
 // does that when pivot-initramfs.service has ended. If that unit is restarted by hand, as in the emergency shell,
-// nothing goes on, so nothing is requested.
+// nothing continues, so nothing is requested.
 func TestRequestEnter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts systemd")

@@ -37,7 +37,7 @@ func (i *Initramfs) KeepNetwork(ctx context.Context) error {
 }
 
 // stopLast stops a unit, if it is active, after the services that are ordered after it and do something when they stop.
-// What requires those goes on: that would be the whole boot.
+// What requires those continues: that would be the whole boot.
 func stopLast(ctx context.Context, conn *dbus.Conn, unit string) error {
 	if state, err := activeState(ctx, conn, unit); err != nil || state != "active" {
 		return err

@@ -43,7 +43,7 @@ func TestKeepNetwork(t *testing.T) {
 }
 
 // TestKeepNetworkInOrder has the real systemd stop the unit that hands the network over: after what its file orders
-// after it, and while what it is ordered after still runs. What requires the units goes on.
+// after it, and while what it is ordered after still runs. What requires the units continues.
 func TestKeepNetworkInOrder(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts systemd")

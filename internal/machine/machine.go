@@ -69,7 +69,7 @@ type Unfinished interface {
 	// Settle closes a trial that is over, or waits for its reboot. It returns an error if
 	// nothing may change the machine, because the running system is on trial.
 	Settle(ctx context.Context, m *Machine) error
-	// Interrupted returns a note about a change of the running system that goes on or was
+	// Interrupted returns a note about a change of the running system that continues or was
 	// interrupted; "" if there is none.
 	Interrupted(m *Machine) string
 	// Trial sets the status of a trial, which decides the phase. It reports whether there is one.

@@ -6,7 +6,7 @@ import (
 	systemdunits "machine-pivot/systemd-units"
 )
 
-// nextStep returns what a person has to do so that a machine goes on from what its status says; "" if it goes on by
+// nextStep returns what a person has to do so that a machine continues from what its status says; "" if it continues by
 // itself, or nothing is left to do. firstBoot says that its first boot is open, and goesOn that systemd runs it, or is going
 // to. An error has its own hint.
 func nextStep(s status.Status, firstBoot, goesOn bool) string {

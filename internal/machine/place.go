@@ -25,7 +25,7 @@ type Place interface {
 	// The error says why there is none.
 	Door(ctx context.Context) (Door, error)
 	// Conclude turns the error of a first boot into its result here: the error itself
-	// (failure), or the reason why the first boot goes on elsewhere (aside).
+	// (failure), or the reason why the first boot continues elsewhere (aside).
 	Conclude(err error, on settings.OnFailure) (aside, failure error)
 }
 

@@ -220,7 +220,7 @@ func TestBad(t *testing.T) {
 	m.update(map[string]string{"etcd.yaml": "a: ["})
 }
 
-// TestUnknown: without known types, what runs goes on, and what is missing starts.
+// TestUnknown: without known types, what runs continues, and what is missing starts.
 func TestUnknown(t *testing.T) {
 	m := newMachine(t)
 	m.update(map[string]string{"etcd.yaml": pinned})

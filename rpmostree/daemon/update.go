@@ -39,7 +39,7 @@ type CustomOrigin struct{ URL, Description string }
 // host's root directory.
 //
 // When ctx ends, Do cancels the transaction and waits for its end, but not longer than Grace. If
-// this process dies, the transaction goes on. The error is an *UnsupportedError if the daemon was
+// this process dies, the transaction continues. The error is an *UnsupportedError if the daemon was
 // never asked, or does not know the request; nothing has happened then.
 func (u Update) Do(ctx context.Context, root string, show func(line string)) error {
 	bus, err := dialBus(ctx, root)

@@ -139,7 +139,7 @@ func (j *joins) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestWaitForKubelet: an agent that is started before its node joins the cluster says so, once, and goes on as soon as
+// TestWaitForKubelet: an agent that is started before its node joins the cluster says so, once, and continues as soon as
 // kubelet has its credentials. To be stopped meanwhile ends it.
 func TestWaitForKubelet(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")

@@ -154,7 +154,7 @@ func policy(w *world) {
 	}
 }
 
-// exhausted waits for a budget, names it, and goes on when it allows an eviction.
+// exhausted waits for a budget, names it, and continues when it allows an eviction.
 func exhausted(w *world) {
 	protected, free := w.pod("protected", app("db")), w.pod("free", app("web"))
 	w.Kubelet(w.T, w.name+"-other")

@@ -10,7 +10,7 @@ type Answer struct {
 	of     start.ID // "": there is no answer
 }
 
-// Status returns the status of a host in a start of its system. run reads the file of the run that goes on; it
+// Status returns the status of a host in a start of its system. run reads the file of the run that continues; it
 // is nil if none does. ask asks pivot status, which happens during a run only if there is no answer of this
 // start, or no file.
 func (a *Answer) Status(now start.ID, run, ask func() (Status, error)) (Status, error) {

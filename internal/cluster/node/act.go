@@ -115,7 +115,7 @@ func (a *Agent) actCordon(ctx context.Context, s situation) error {
 }
 
 // actDrain empties the node, or waits for the controller that does. If that takes too long, the node is
-// given back, or the drain goes on, by the policy.
+// given back, or the drain continues, by the policy.
 func (a *Agent) actDrain(ctx context.Context, s situation) (time.Duration, error) {
 	err := errors.New("the controller has not reported the drain as complete")
 	wait := pollDrain

@@ -85,7 +85,7 @@ type Hands interface {
 	// Look observes the host. A host that is not booted from an ostree deployment is hands.ErrNotOstree;
 	// an error of kind fault.Refused means that this agent cannot use the host's pivot.
 	Look(ctx context.Context) (hands.Host, error)
-	// Start starts a run of pivot, which goes on if the agent ends.
+	// Start starts a run of pivot, which continues if the agent ends.
 	Start(ctx context.Context, r hands.Request) error
 	// Tell tells the host what the cluster wants of it, for people; nil: nothing.
 	Tell(w *wanted.Wanted) error
@@ -122,7 +122,7 @@ type Policy struct {
 	SingleNode bool
 	// DrainLimit is how long a drain, or its rehearsals, may fail.
 	DrainLimit time.Duration
-	// KeepDraining goes on with a drain after DrainLimit. Otherwise the node is given back.
+	// KeepDraining continues with a drain after DrainLimit. Otherwise the node is given back.
 	KeepDraining bool
 	// Unsupported is what happens to changes that only an installation can make: pivot's flag of that
 	// name.

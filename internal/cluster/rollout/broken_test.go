@@ -158,8 +158,8 @@ func TestBroken(t *testing.T) {
 }
 
 // TestGiveOfOldController: a controller has taken a slot for a node and stops before it gives it the configuration.
-// Meanwhile the pool goes back, and another controller gives the slot to the node that has to go back. When the
-// first one goes on, its patch is refused. Random faults lead to this too rarely to notice an API server that
+// Meanwhile the pool returns, and another controller gives the slot to the node that has to go back. When the
+// first one continues, its patch is refused. Random faults lead to this too rarely to notice an API server that
 // accepts the patch of an old version.
 func TestGiveOfOldController(t *testing.T) {
 	for _, refuses := range []bool{true, false} {

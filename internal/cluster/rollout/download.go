@@ -10,7 +10,7 @@ import (
 	"machine-pivot/internal/cluster/objects"
 )
 
-// Downloads before the turn of a node, of which a limited number goes on at a time. A place in that limit is an
+// Downloads before the turn of a node, of which a limited number continues at a time. A place in that limit is an
 // entry of the PoolRollout, taken and given back by the rules of a slot: see Controller.carryOut.
 
 const (

@@ -73,7 +73,7 @@ func (i *Image) Remote() bool { return i.connection.registry != nil }
 
 // ReadParts returns the bytes of spans of the nth layer's blob, one after the other. The spans are
 // in order and not empty. The first Read requests them, from the endpoint that gave the manifest; no
-// other endpoint is tried. After a transient failure the stream goes on where it stopped. Its bytes
+// other endpoint is tried. After a transient failure the stream continues where it stopped. Its bytes
 // are not verified. Errors have a fault.Kind; NoParts tells that of a source that gives no parts.
 // Close is like that of ReadLayer's stream.
 func (i *Image) ReadParts(ctx context.Context, n int, meter Meter, spans []Span) io.ReadCloser {
@@ -158,7 +158,7 @@ func (p *parts) next(buffer []byte) (n int, err error) {
 	return n, err
 }
 
-// nextSpan goes on to the next span of the response. If it was the last one, the try ends.
+// nextSpan continues to the next span of the response. If it was the last one, the try ends.
 func (p *parts) nextSpan() (err error) {
 	more := len(p.left) > 0 && p.from.spans > 1
 	if !more {

@@ -28,7 +28,7 @@ type response struct {
 // Read reads from the current part.
 func (r *response) Read(p []byte) (int, error) { return r.part.Read(p) }
 
-// next goes on to the next part, which must have the given span.
+// next continues to the next part, which must have the given span.
 func (r *response) next(want Span) error {
 	r.spans--
 	part, err := r.parts.NextRawPart()
