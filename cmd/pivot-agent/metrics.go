@@ -7,11 +7,11 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
+	"machine-pivot/internal/bounded"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
@@ -48,10 +48,11 @@ func (f *metricsFlags) serve(ctx context.Context, metrics *node.Metrics, log *lo
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", metricsOf(metrics))
-	server := &http.Server{Addr: listener.Addr().String(), Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, ErrorLog: errorLog(log)}
+	server := bounded.Server(mux)
+	server.Addr, server.ErrorLog = listener.Addr().String(), errorLog(log)
 	ofClient := func(hello *tls.ClientHelloInfo) (*tls.Config, error) { return f.config(hello.Context()) }
 	go func() { // which ends when the server is closed
-		_ = server.Serve(tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: ofClient}))
+		_ = server.Serve(tls.NewListener(bounded.Small(listener), &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: ofClient}))
 	}()
 	return server, nil
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -124,5 +125,28 @@ func TestMetricsFlags(t *testing.T) {
 	}
 	if server, err := (&metricsFlags{}).serve(t.Context(), nil, logrus.New()); server != nil || err != nil {
 		t.Errorf("without flags: %v, %v", server, err)
+	}
+}
+
+// TestAddressOfAnother: who has the agent's address, for which nobody needs a right, does not end its work; the
+// agent answers once it is free.
+func TestAddressOfAnother(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := other.Addr().String()
+	if err := serve(t.Context(), address, &node.Agent{Log: logrus.New(), Metrics: &node.Metrics{}}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	other.Close()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		if r, err := http.Get("http://" + address + "/metrics"); err == nil {
+			r.Body.Close()
+			return
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
 	}
 }

@@ -120,11 +120,9 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 
 // work is what the agent does until ctx ends.
 func (f *nodeFlags) work(ctx context.Context, agent *node.Agent, host *hands.Systemd, cluster *kube.Cluster) error {
-	served, err := serve(ctx, f.listen, agent)
-	if err != nil {
+	if err := serve(ctx, f.listen, agent); err != nil {
 		return err
 	}
-	defer served.Close()
 	measured, err := f.metrics.serve(ctx, agent.Metrics, agent.Log)
 	if err != nil {
 		return err

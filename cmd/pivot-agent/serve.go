@@ -10,24 +10,46 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"machine-pivot/internal/bounded"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
 )
 
-// serve answers on an address whether the agent lives and is ready, and with its metrics, until the
-// server is closed. The address is one of the machine itself: nothing here asks who is asking.
-func serve(ctx context.Context, address string, agent *node.Agent) (*http.Server, error) {
+// listenAgain is the time until an address that somebody else has is tried again.
+const listenAgain = 10 * time.Second
+
+// serve answers on an address whether the agent lives and is ready, and with its metrics, until ctx ends. The address is one
+// of the machine itself: nothing here asks who is asking. It only shows the state, so it never ends the agent's work: an
+// address that somebody else has, who needs no rights for that, is tried again until it is free.
+func serve(ctx context.Context, address string, agent *node.Agent) error {
 	if host, _, err := net.SplitHostPort(address); err != nil || !net.ParseIP(host).IsLoopback() {
-		return nil, fault.New(fault.Usage, "cannot listen on %q: it is no address and port of the loopback interface", address).
+		return fault.New(fault.Usage, "cannot listen on %q: it is no address and port of the loopback interface", address).
 			WithHint("use 127.0.0.1:PORT or [::1]:PORT; for other machines there is --listen-metrics, with certificates")
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fault.New(fault.Usage, "cannot listen: %w", err).WithHint("choose another address with --listen")
+	server := bounded.Server(handler(agent))
+	server.ErrorLog = errorLog(agent.Log)
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	go listening(ctx, address, server, agent.Log)
+	return nil
+}
+
+// listening serves once the address can be had.
+func listening(ctx context.Context, address string, server *http.Server, log *logrus.Logger) {
+	for said := false; ; said = true {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		if err == nil {
+			_ = server.Serve(bounded.Small(listener)) // until the server is closed
+			return
+		}
+		if !said {
+			log.WithError(err).Warn("health and metrics are not served while somebody else has the address; choose another one with --listen")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(listenAgain):
+		}
 	}
-	server := &http.Server{Handler: handler(agent), ReadHeaderTimeout: 10 * time.Second, ErrorLog: errorLog(agent.Log)}
-	go func() { _ = server.Serve(listener) }() // which ends when the server is closed
-	return server, nil
 }
 
 // errorLog returns a log for a server, such as of clients whose certificates are refused. Its lines become lines of the

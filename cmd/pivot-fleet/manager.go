@@ -7,7 +7,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -37,10 +36,10 @@ func (f *managerFlags) manager(cmd *cobra.Command, config *rest.Config, o manage
 	}
 	objects.AddTo(known)
 	ctrl.SetLogger(logr.New(&logSink{log: f.api.Log(cmd)}))
-	o.Scheme, o.HealthProbeBindAddress, o.Metrics = known, f.health, server.Options{BindAddress: f.metrics}
+	o.Scheme, o.HealthProbeBindAddress, o.Metrics = known, "0", server.Options{BindAddress: "0"} // see watched
 	m, err := ctrl.NewManager(config, o)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "cannot use the API server: %w", err).WithHint("see --kubeconfig")
 	}
-	return m, m.AddHealthzCheck("ping", healthz.Ping)
+	return f.watched(cmd.Context(), m)
 }

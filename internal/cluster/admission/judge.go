@@ -71,8 +71,11 @@ func Judge(r Request, known Known) Verdict {
 	if r.Operation == admissionv1.Delete {
 		v.Name = old.Metadata.Name
 	}
-	if r.Kind == "MachineConfig" {
+	switch r.Kind {
+	case "MachineConfig":
 		v.Refused = r.mayNot(object, old, known)
+	case "MachineConfigPool":
+		v.Refused = r.mayNotConfigure(object, old, known)
 	}
 	moved := r.Operation == admissionv1.Update && r.Kind == "MachineConfig" && known.reachesMore(object, old)
 	if r.Operation == admissionv1.Delete || v.Refused != "" || r.sameSpec(object, old) && !moved {
@@ -117,6 +120,26 @@ func (r Request) mayNot(o, old object, known Known) string {
 		}
 	}
 	return ""
+}
+
+// mayNotConfigure returns why the user may not write the MachineConfig of a pool, which is the renderer's: who may write
+// pools need not have the right to read MachineConfigs, and could give another pool's secrets to machines of his own.
+func (r Request) mayNotConfigure(o, old object, known Known) string {
+	if r.Operation == admissionv1.Delete || slices.Contains(known.Platform, r.User) || configured(o.Spec) == configured(old.Spec) {
+		return ""
+	}
+	return fmt.Sprintf("spec.configuration of the MachineConfigPool %s is the renderer's: leave it as it is, and out of a new pool", o.Metadata.Name)
+}
+
+// configured returns the MachineConfig that the spec of a pool names.
+func configured(spec json.RawMessage) string {
+	var pool struct {
+		Configuration struct {
+			Name string `json:"name"`
+		} `json:"configuration"`
+	}
+	_ = json.Unmarshal(spec, &pool) // the check of the pool reports the error
+	return pool.Configuration.Name
 }
 
 // mayNotDelete lets users, and the collector of garbage, delete a rendered MachineConfig that nobody has any

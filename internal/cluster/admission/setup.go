@@ -89,18 +89,18 @@ func Setup(ctx context.Context, m manager.Manager, o Options) error {
 
 // server returns the server of the webhooks, and adds what keeps its certificate.
 func (o Options) server(m manager.Manager) (webhook.Server, error) {
-	host, number, err := net.SplitHostPort(o.Listen)
-	port, invalid := strconv.Atoi(number)
+	_, number, err := net.SplitHostPort(o.Listen)
+	_, invalid := strconv.ParseUint(number, 10, 16)
 	if err = errors.Join(err, invalid); err != nil {
 		return nil, fault.New(fault.BadInput, "cannot listen on %q: %w", o.Listen, err).WithHint("write it as [HOST]:PORT")
 	}
-	options := webhook.Options{Host: host, Port: port, CertDir: o.Certificates}
+	options := webhook.Options{CertDir: o.Certificates}
 	if o.Certificates != "" {
-		return webhook.NewServer(options), nil
+		return newServer(o.Listen, options), nil
 	}
 	k := &keeper{reader: m.GetAPIReader(), writer: m.GetClient(), namespace: o.Namespace, more: byKind(o.Names), now: time.Now, log: m.GetLogger().WithName("webhooks")}
 	options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = k.GetCertificate }}
-	return webhook.NewServer(options), m.Add(k)
+	return newServer(o.Listen, options), m.Add(k)
 }
 
 // byKind sorts IP addresses after names, as they come out of a certificate.

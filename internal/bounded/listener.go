@@ -1,4 +1,7 @@
-package serve
+// Package bounded limits what a program holds for clients before it knows who they are: the number of their connections,
+// the bytes of a request, and the time of a whole one. Each listener of this project that somebody else can reach has these
+// limits.
+package bounded
 
 import (
 	"net"
@@ -9,10 +12,10 @@ import (
 // sendBuffer limits the kernel's send buffer, in bytes, for clients that do not read.
 const sendBuffer = 64 << 10
 
-// limited returns a listener that accepts connections only while fewer than n are open. Others wait
+// Listener returns a listener that accepts connections only while fewer than n are open. Others wait
 // in the kernel's queue, where they cost nothing. Connections from one address beyond the limit
 // each are reset, because in the queue they would block other clients.
-func limited(listener net.Listener, n, each int) net.Listener {
+func Listener(listener net.Listener, n, each int) net.Listener {
 	return &limit{Listener: listener, free: make(chan struct{}, n), closed: make(chan struct{}), each: each, open: map[netip.Addr]int{}}
 }
 
