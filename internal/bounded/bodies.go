@@ -30,25 +30,28 @@ type Bodies struct {
 func (b *Bodies) First(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
-		_ = control.SetReadDeadline(time.Now()) // net/http reads what is left of a body that is refused
+		refuse := func(status int, why string) {
+			_ = control.SetReadDeadline(time.Now()) // net/http would read what is left of the body
+			http.Error(w, why, status)
+		}
 		switch {
 		case r.ContentLength < 0:
-			http.Error(w, "the length of the body is missing", http.StatusLengthRequired)
+			refuse(http.StatusLengthRequired, "the length of the body is missing")
 			return
 		case r.ContentLength > b.Each:
-			http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
+			refuse(http.StatusRequestEntityTooLarge, "the body is too large")
 			return
 		}
 		give, ok := b.take(r.Context(), from(r.RemoteAddr), r.ContentLength, time.Now().Add(b.Whole/5))
 		if !ok {
-			http.Error(w, "too many requests are open", http.StatusServiceUnavailable)
+			refuse(http.StatusServiceUnavailable, "too many requests are open")
 			return
 		}
 		defer give()
 		_ = control.SetReadDeadline(time.Now().Add(b.Whole))
 		body := make([]byte, r.ContentLength)
 		if _, err := io.ReadFull(r.Body, body); err != nil {
-			http.Error(w, "the body did not arrive", http.StatusRequestTimeout)
+			refuse(http.StatusRequestTimeout, "the body did not arrive")
 			return
 		}
 		_ = control.SetReadDeadline(time.Time{})

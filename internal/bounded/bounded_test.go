@@ -73,6 +73,34 @@ func TestBodies(t *testing.T) {
 	}
 }
 
+// TestBodiesOfHTTP2: an API server sends many requests over one connection, and each arrives whole.
+func TestBodiesOfHTTP2(t *testing.T) {
+	b := &bounded.Bodies{Each: 1 << 20, PerAddress: 1 << 20, All: 1 << 20, Whole: time.Minute}
+	s := httptest.NewUnstartedServer(b.First(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	answers := make(chan error)
+	for i := range 20 {
+		go func() {
+			body := strings.Repeat(fmt.Sprint(i), 100<<10)
+			r, err := s.Client().Post(s.URL, "text/plain", strings.NewReader(body))
+			if err == nil {
+				text, _ := io.ReadAll(r.Body)
+				if r.Body.Close(); string(text) != body || r.ProtoMajor != 2 {
+					err = fmt.Errorf("%d bytes of %d with status %d, HTTP/%d", len(text), len(body), r.StatusCode, r.ProtoMajor)
+				}
+			}
+			answers <- err
+		}()
+	}
+	for range 20 {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestSmall: a header of a small request is small, and one machine has only so many connections.
 func TestSmall(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
 	"machine-pivot/internal/quantity"
@@ -86,11 +87,20 @@ func (all *Objects) Decode(n document.Node) {
 	if metadata.Object(); name == "" {
 		metadata.Get("name").Fail("it is missing")
 	}
-	if kind == kindPool { // only the name and the labels matter here
+	if kind == kindPool {
+		checkSelects(n.Get("spec").Get("machineConfigSelector"), name)
 		all.Pools = append(all.Pools, Pool{name, metadata.Get("labels").Texts()})
 		return
 	}
 	all.Configs = append(all.Configs, decodeConfig(name, metadata, n.Get("spec")))
+}
+
+// checkSelects warns about a pool that does not select the MachineConfigs that are made for it: they have its name as role,
+// and nothing would get them. A pool without a selector is not complete, and is not judged.
+func checkSelects(n document.Node, pool string) {
+	if !n.IsNull() && !decodeSelector(n).matches(map[string]string{authored.RoleLabel: pool}) {
+		n.Warn("it does not select what is made for the pool, whose label %s is %s: no machine would get it", authored.RoleLabel, problem.Quoted(pool))
+	}
 }
 
 // The supported kinds.

@@ -262,6 +262,23 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// TestPoolWithoutItsRole: a pool that does not select the MachineConfigs made for it is warned about.
+func TestPoolWithoutItsRole(t *testing.T) {
+	for selector, warned := range map[string]bool{
+		`{matchLabels: {machineconfiguration.openshift.io/role: du}}`:                                                false,
+		`{matchExpressions: [{key: machineconfiguration.openshift.io/role, operator: In, values: [worker, du]}]}`:    false,
+		`{matchExpressions: [{key: machineconfiguration.openshift.io/role, operator: Exists}]}`:                      false,
+		`{matchLabels: {machineconfiguration.openshift.io/role: worker}}`:                                            true,
+		`{matchExpressions: [{key: machineconfiguration.openshift.io/role, operator: In, values: [worker, infra]}]}`: true,
+		`{matchExpressions: [{key: machineconfiguration.openshift.io/role, operator: NotIn, values: [du]}]}`:         true,
+	} {
+		_, report := containerruntime.Decode("p.yaml", []byte(pool("du", "{a: b}")+"  machineConfigSelector: "+selector+"\n"))
+		if report.Failed() || strings.Contains(report.String(), "no machine would get it") != warned {
+			t.Errorf("%s: %s", selector, report)
+		}
+	}
+}
+
 func TestPools(t *testing.T) {
 	workers := pool("worker", `{custom-crio: high-pid-limit, pools.operator.machineconfiguration.openshift.io/worker: ""}`)
 	masters := pool("master", "{a: b}")

@@ -231,8 +231,11 @@ func TestWebhooks(t *testing.T) {
 		rendered := machineConfig("rendered-worker-2")
 		wants("by its controller", w.asController(t).Create(ctx, rendered))
 		pool := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group, "kind": "MachineConfigPool", "metadata": map[string]any{"name": "worker"},
-			"spec": map[string]any{"configuration": map[string]any{"name": "rendered-worker-2"}, "nodeSelector": map[string]any{"matchLabels": map[string]any{"a": "b"}}}}}
+			"spec": map[string]any{"nodeSelector": map[string]any{"matchLabels": map[string]any{"a": "b"}}}}}
 		wants("a pool", w.admin.Create(ctx, pool))
+		configure := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"configuration":{"name":"rendered-worker-2"}}}`))
+		wants("its MachineConfig, by an administrator", w.admin.Patch(ctx, pool.DeepCopy(), configure), "the renderer's")
+		wants("its MachineConfig, by the controller", w.asController(t).Patch(ctx, pool.DeepCopy(), configure))
 		controlplane.Eventually(t, "the pool is seen", func(ctx context.Context) bool {
 			err := anna.Delete(ctx, machineConfig("rendered-worker-2"), client.DryRunAll)
 			return err != nil && strings.Contains(err.Error(), "in use by the pool worker")
