@@ -19,8 +19,8 @@ import (
 const listenAgain = 10 * time.Second
 
 // serve answers on an address whether the agent lives and is ready, and with its metrics, until ctx ends. The address is one
-// of the machine itself: nothing here asks who is asking. It only shows the state, so it never ends the agent's work: an
-// address that somebody else has, who needs no rights for that, is tried again until it is free.
+// of the machine itself: nothing here asks who is asking. It only shows the state, so it never ends the agent's work. Any
+// user can take the address first; then it is tried again until it is free.
 func serve(ctx context.Context, address string, agent *node.Agent) error {
 	if host, _, err := net.SplitHostPort(address); err != nil || !net.ParseIP(host).IsLoopback() {
 		return fault.New(fault.Usage, "cannot listen on %q: it is no address and port of the loopback interface", address).

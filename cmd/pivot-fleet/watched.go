@@ -25,7 +25,7 @@ type watched struct {
 	health, ready map[string]healthz.Checker
 }
 
-// watched returns a manager whose checks and metrics are served at the addresses of the flags; "0" is none.
+// watched returns a manager that serves its checks and metrics at the addresses of the flags; "0" is none.
 func (f *managerFlags) watched(ctx context.Context, m manager.Manager) (manager.Manager, error) {
 	w := &watched{Manager: m, health: map[string]healthz.Checker{"ping": healthz.Ping}, ready: map[string]healthz.Checker{}}
 	checks, numbers := http.NewServeMux(), http.NewServeMux()

@@ -24,9 +24,9 @@ type Bodies struct {
 	changed chan struct{} // closed when room is given back
 }
 
-// First reads the body of each request before next gets it. A request takes room for its whole body before a byte of it is
-// read, and keeps it until it is answered; so whoever does not send what he says holds no more than that, and only for
-// the time of a body. A request that does not say how long its body is is refused.
+// First reads the body of each request before next gets it. A request takes room for its whole body before a byte is
+// read, and keeps the room until its answer. So a client that does not send what it says holds only this room, and only
+// for the time of a body. A request without the length of its body is refused.
 func (b *Bodies) First(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)

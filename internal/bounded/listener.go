@@ -1,6 +1,5 @@
-// Package bounded limits what a program holds for clients before it knows who they are: the number of their connections,
-// the bytes of a request, and the time of a whole one. Each listener of this project that somebody else can reach has these
-// limits.
+// Package bounded limits what a program holds for clients that it does not know yet: their connections, the bytes of a
+// request, and its time. Each listener that somebody else can reach has these limits.
 package bounded
 
 import (

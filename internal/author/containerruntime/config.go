@@ -99,7 +99,7 @@ func (all *Objects) Decode(n document.Node) {
 // and nothing would get them. A pool without a selector is not complete, and is not judged.
 func checkSelects(n document.Node, pool string) {
 	if !n.IsNull() && !decodeSelector(n).matches(map[string]string{authored.RoleLabel: pool}) {
-		n.Warn("it does not select what is made for the pool, whose label %s is %s: no machine would get it", authored.RoleLabel, problem.Quoted(pool))
+		n.Warn("it does not select what is made for the pool, with the label %s: %s, so no machine would get it", authored.RoleLabel, problem.Quoted(pool))
 	}
 }
 

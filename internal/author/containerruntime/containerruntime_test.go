@@ -273,7 +273,7 @@ func TestPoolWithoutItsRole(t *testing.T) {
 		`{matchExpressions: [{key: machineconfiguration.openshift.io/role, operator: NotIn, values: [du]}]}`:         true,
 	} {
 		_, report := containerruntime.Decode("p.yaml", []byte(pool("du", "{a: b}")+"  machineConfigSelector: "+selector+"\n"))
-		if report.Failed() || strings.Contains(report.String(), "no machine would get it") != warned {
+		if report.Failed() || strings.Contains(report.String(), "so no machine would get it") != warned {
 			t.Errorf("%s: %s", selector, report)
 		}
 	}

@@ -122,8 +122,8 @@ func (r Request) mayNot(o, old object, known Known) string {
 	return ""
 }
 
-// mayNotConfigure returns why the user may not write the MachineConfig of a pool, which is the renderer's: who may write
-// pools need not have the right to read MachineConfigs, and could give another pool's secrets to machines of his own.
+// mayNotConfigure returns why the user may not change spec.configuration of a pool. Only the renderer may: a user who
+// cannot read MachineConfigs could give the secrets of another pool to own machines.
 func (r Request) mayNotConfigure(o, old object, known Known) string {
 	if r.Operation == admissionv1.Delete || slices.Contains(known.Platform, r.User) || configured(o.Spec) == configured(old.Spec) {
 		return ""

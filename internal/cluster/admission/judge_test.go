@@ -60,10 +60,10 @@ func pool(configuration string) string {
 	return object("MachineConfigPool", "gpu", "", fmt.Sprintf(`{"nodeSelector":{"matchLabels":{"node-role.kubernetes.io/gpu":""}},"configuration":{"name":%q}}`, configuration))
 }
 
-// weak is a spec whose Ignition config has an argument that weakens security.
+// weak is a spec with an argument in its Ignition config that weakens security.
 const weak = `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["audit=0"]}}}`
 
-// refersTo returns a spec whose Ignition config refers by a member (merge or replace) to that of another spec.
+// refersTo returns a spec with an Ignition config that refers by a member (merge or replace) to the one of another spec.
 func refersTo(member, spec string) string {
 	inner := strings.TrimSuffix(strings.TrimPrefix(spec, `{"config":`), "}")
 	reference := fmt.Sprintf(`{"source":%q}`, "data:;base64,"+base64.StdEncoding.EncodeToString([]byte(inner)))

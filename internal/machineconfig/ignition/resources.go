@@ -72,8 +72,8 @@ func Configs(config *Config) []Place {
 	return places
 }
 
-// Referred returns the configs that a config refers to, also by way of others: those that are inline, and the resources of
-// the others, which must be fetched or cannot be read.
+// Referred returns the configs that a config refers to, directly or through others. unseen are the resources of configs
+// that must be fetched, or cannot be read.
 func Referred(config Config, parse func(raw []byte) (Config, problem.Report)) (inline []Config, unseen []Resource) {
 	const most = 1000
 	room := NewRoom(MaxContent, MaxContents)
