@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/status"
 )
 
-// newLog returns a log for people to w that also goes, with fields, to the journal, if there is
+// newLog returns a log for people to w that is also written, with fields, to the journal, if there is
 // one. In a unit, whose stderr is the journal, lines for people go to the console instead, so
 // that the journal has each one only once.
 func newLog(w io.Writer) *logrus.Logger {
