@@ -104,7 +104,7 @@ nightly: deps fuzz
 # At the end it prints one line for each part with what was tried.
 sweep: deps
 	@mkdir -p $(BIN)
-	@rc=0; PIVOT_SWEEP=long go test -v -count 1 -p 1 -timeout 48h -run 'TestSweep|TestKills|TestTerminate|TestPackagesKilled|TestStories|TestFirstBoot(Whole)?$$/power' \
+	@rc=0; PIVOT_SWEEP=long test/tools/neutral.sh go test -v -count 1 -p 1 -timeout 48h -run 'TestSweep|TestKills|TestTerminate|TestPackagesKilled|TestStories|TestFirstBoot(Whole)?$$/power' \
 	  ./test/worlds/crash ./test/suites/syskill ./test/suites/stories ./internal/cluster/node ./internal/cluster/rollout ./test/suites/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)' | tee $(BIN)/sweep.log || rc=$$?; \
 	  sed -n 's/.*_test.go:[0-9]*: swept /swept /p' $(BIN)/sweep.log; exit $$rc
 
@@ -124,7 +124,7 @@ fuzz:
 	@echo "fuzzing, $(FUZZTIME) each"
 	@for file in $$(grep -rl --include='*_test.go' --exclude-dir=.cache '^func Fuzz' . | sort); do \
 	   for target in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\)(.*/\1/p' $$file); do \
-	     out=$$(go test -vet=off -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s $$(dirname $$file) 2>&1) || \
+	     out=$$(test/tools/neutral.sh go test -vet=off -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s $$(dirname $$file) 2>&1) || \
 	       { echo "$$target: $$out"; exit 1; }; \
 	   done; done
 
@@ -134,7 +134,7 @@ CORE = ./kargs ./pivot ./rpmostree ./day2/... ./internal/hostfiles ./internal/pi
 JUDGES = ./test/worlds/crash ./internal/osimage ./cmd/pivot ./test/suites/fleet ./test/suites/stories
 MUTANTS ?= -n 10 -seed $(shell date -u +%Y%m%d) $(CORE)
 mutants: deps controlplane
-	@export TMPDIR=$$(go run ./test/tools/tmpdir); go run ./test/tools/mutants -suites "$(JUDGES)" $(MUTANTS)
+	@export TMPDIR=$$(go run ./test/tools/tmpdir); test/tools/neutral.sh go run ./test/tools/mutants -suites "$(JUDGES)" $(MUTANTS)
 
 # What comes before the demonstration itself is timed here, and printed by it.
 demo:

@@ -1,6 +1,6 @@
 // Command mutants makes small changes in the code of packages, one at a time, and prints those that no test notices.
 // Each change is judged by the short tests of its package, and if these pass, by the short tests of the suites that
-// use the package. The tree is not changed.
+// use the package. The tree is not changed. The tests run in the surroundings of this program: see test/tools/neutral.sh.
 package main
 
 import (
