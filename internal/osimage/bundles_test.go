@@ -105,7 +105,7 @@ func TestBundleOfTheNameAskedFor(t *testing.T) {
 	refused(t, err, fault.Refused, "does not accept for "+b.name+":y", "")
 	for _, other := range []string{b.name + "2:x", b.name + "@sha256:" + strings.Repeat("0", 64), "oci:/x"} {
 		_, err = b.puller.OpenAs(t.Context(), pinned, parse(t, other))
-		refused(t, err, fault.BadInput, "which is that of another image", "")
+		refused(t, err, fault.BadInput, "is another image", "")
 	}
 }
 
