@@ -55,11 +55,6 @@ func withFile(path, contents string) string {
 	return fmt.Sprintf(`{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":%q,"contents":{"source":%q}}]}}}`, path, contents)
 }
 
-// pool returns a pool with a MachineConfig; "" for none.
-func pool(configuration string) string {
-	return object("MachineConfigPool", "gpu", "", fmt.Sprintf(`{"nodeSelector":{"matchLabels":{"node-role.kubernetes.io/gpu":""}},"configuration":{"name":%q}}`, configuration))
-}
-
 // weak is a spec with an argument in its Ignition config that weakens security.
 const weak = `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["audit=0"]}}}`
 
