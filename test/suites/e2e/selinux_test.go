@@ -33,7 +33,7 @@ func TestSELinuxWhole(t *testing.T) {
 			enforced(settings.ModeInitramfs, "")},
 		{"initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, undividedImage, enforced(settings.ModeInitramfs, "")},
 		{"initramfs with an old libostree", vm.GuestSpec{SELinux: vm.Enforcing}, undividedImage,
-			enforced(settings.ModeInitramfs, "cannot make a deployment the default after it was labelled")},
+			enforced(settings.ModeInitramfs, "is too old to have the new system's files labelled")},
 		{"a type that A may store", vm.GuestSpec{SELinux: vm.NewTypeAllowed}, undividedImage, enforced(settings.ModeSystem, "")},
 		{"plain, and a type that A may store", vm.GuestSpec{SELinux: vm.NewTypeAllowed}, plainImage, enforced(settings.ModeSystem, "")},
 		{"a type that A may not store", vm.GuestSpec{SELinux: vm.NewType}, undividedImage, refusedType},

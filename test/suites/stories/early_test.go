@@ -155,7 +155,7 @@ func TestEarlyStepsAside(t *testing.T) {
 		{"chosen", place{}, func(h *hostdir.Host) { h.Write("/etc/pivot/firstboot.conf", []byte("mode=system\n")) }, nil, "pivot.mode is system"},
 		{"no boot entries", place{mount: later("no boot entries")}, nil, nil, "no boot entries"},
 		{"no network", place{network: later("no default route")}, nil, nil, "no default route"},
-		{"SELinux with an old libostree", place{}, func(h *hostdir.Host) { h.Policy("/etc(/.*)? system_u:object_r:etc_t:s0") }, nil, "cannot make a deployment the default"},
+		{"SELinux with an old libostree", place{}, func(h *hostdir.Host) { h.Policy("/etc(/.*)? system_u:object_r:etc_t:s0") }, nil, "is too old to have the new system's files labelled"},
 		{"zipl", place{}, func(h *hostdir.Host) { config(h, "bootloader=none", "bootloader=zipl") },
 			func(h *hostdir.Host) { config(h, "bootloader=zipl", "bootloader=none") }, "boot loader is zipl"},
 		{"registry down", place{}, func(h *hostdir.Host) { _ = h.Registry.SetDown(true) },

@@ -341,7 +341,7 @@ func TestRefusals(t *testing.T) {
 		{"wrong pull secret", func(h *hostdir.Host) {
 			h.Write("/var/lib/kubelet/config.json", []byte(`{"auths":{"`+h.Registry.Host()+`":{"auth":"eDp5"}}}`))
 		}, fault.Refused, "unauthorized", false},
-		{"image without an ostree commit", func(h *hostdir.Host) { h.Image = h.NoOS(); ask(t, h) }, fault.BadInput, "carries no ostree commit", true},
+		{"image without an ostree commit", func(h *hostdir.Host) { h.Image = h.NoOS(); ask(t, h) }, fault.BadInput, "nor an ostree commit", true},
 		{"no space in sysroot", func(h *hostdir.Host) { h.RepoConfig("core.min-free-space-size", "1000000TB") }, fault.CannotWrite, "room for 0 B, but the image needs more than its compressed size, ", false},
 		{"no space in boot", func(h *hostdir.Host) {
 			h.Space = func(string) (host.Space, error) { return host.Space{Block: 1024, Free: 7, Inodes: 1000}, nil }

@@ -24,7 +24,7 @@ func sample(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, found := strings.Cut(string(text), "went. An excerpt of its output:\n\n```text\n")
+	_, after, found := strings.Cut(string(text), "An excerpt of its output:\n\n```text\n")
 	block, _, closed := strings.Cut(after, "\n```")
 	if !found || !closed {
 		t.Fatal("the README has no sample of the demonstration")
