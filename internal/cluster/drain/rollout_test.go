@@ -35,9 +35,9 @@ func (s seen) Patch(ctx context.Context, read node.Node, p node.Patch) (n node.N
 	return n, err
 }
 
-// TestRollout is the whole way of a node to another MachineConfig, at a real API server and with a
-// stand-in for the machine: a budget keeps it waiting; then it is drained, rebooted, proven and given back. On a node that an administrator has cordoned, and that has downloaded the
-// MachineConfig before its turn, the cordon stays.
+// TestRollout is the whole way of a node to another MachineConfig, at a real API server and with a stand-in for the
+// machine. A budget keeps it waiting; then it is drained, rebooted, proven and given back. On a node that an
+// administrator has cordoned, and that has downloaded the MachineConfig before its turn, the cordon stays.
 func TestRollout(t *testing.T) {
 	w := newWorld(t, startControlPlane(t), "node-rollout")
 	w.cordon(false)
@@ -58,6 +58,7 @@ func TestRollout(t *testing.T) {
 	done := func(config string) func() bool {
 		return func() bool { return m.State() == api.StateDone && m.Note(api.CurrentConfig) == config }
 	}
+	w.drainer.Limit = impatient
 	reach("blocked", func() bool { return m.Note(api.Reason) != "" })
 	if reason := m.Note(api.Reason); m.State() != api.StateWorking || !strings.Contains(reason, "cannot drain the node: node-rollout/db-0: protected by the budget node-rollout/db,") {
 		t.Errorf("%s, %q", m.State(), reason)
@@ -72,6 +73,7 @@ func TestRollout(t *testing.T) {
 
 	w.pod("db-1", app("db"), controller("ReplicaSet"), on("other"))
 	w.allows("db", 1)
+	w.drainer.Limit = patient
 	reach("allowed", done("reboot"))
 	if !w.gone(protected) || !w.untouched(stays) || m.Machine.Boots != 1 || m.Machine.Current != "reboot" {
 		t.Errorf("machine %+v", m.Machine)
