@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -54,9 +55,9 @@ func (f *managerFlags) watched(ctx context.Context, m manager.Manager) (manager.
 func (w *watched) handle(mux *http.ServeMux, path string, checks map[string]healthz.Checker) {
 	answer := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.mu.Lock()
-		h := healthz.Handler{Checks: checks}
+		now := maps.Clone(checks) // checks are added while others are answered
 		w.mu.Unlock()
-		h.ServeHTTP(rw, r)
+		(&healthz.Handler{Checks: now}).ServeHTTP(rw, r)
 	})
 	mux.Handle(path, http.StripPrefix(path, answer))
 	mux.Handle(path+"/", http.StripPrefix(path, answer))

@@ -116,10 +116,7 @@ func (s Stage) earlyOnes(c Change, next image, all []needed, facts Facts) (found
 			continue
 		}
 		f := verdict.Finding{Name: verdict.Initramfs, Weight: verdict.Warned, Text: fmt.Sprintf("the new initramfs lacks dracut's module %s, which today's has (%s)", w.module, w.why)}
-		if w.vital {
-			f.Weight, f.Remedy = verdict.Refused, remedy
-		}
-		found = append(found, f)
+		found = append(found, f.RefuseIf(w.vital, remedy))
 	}
 	return found, nil
 }

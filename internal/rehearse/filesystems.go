@@ -47,10 +47,8 @@ func (s Stage) fileSystems(c Change, facts Facts) subject {
 			}
 			finding := verdict.Finding{Name: verdict.FileSystems, Weight: verdict.Warned, Text: fmt.Sprintf("%s is a file system (%s) with features that the new system's e2fsck does not know (%s): it does not check it",
 				printable.Line(f.At), printable.Line(f.Type), strings.Join(unknown, ", "))}
-			if f.vital() && len(known) > 0 && !slices.ContainsFunc(known, isUnknown) {
-				finding.Weight, finding.Remedy = verdict.Refused, "use an image with the e2fsprogs that made the file system, or remove the features while it is not mounted: tune2fs -O ^NAME"
-			}
-			found = append(found, finding)
+			found = append(found, finding.RefuseIf(f.vital() && len(known) > 0 && !slices.ContainsFunc(known, isUnknown),
+				"use an image with the e2fsprogs that made the file system, or remove the features while it is not mounted: tune2fs -O ^NAME"))
 		}
 		return found, err
 	}
@@ -103,10 +101,7 @@ func (s Stage) oldXFS(c Change, facts Facts) (found []verdict.Finding, err error
 			continue
 		}
 		finding := verdict.Finding{Name: verdict.FileSystems, Weight: verdict.Warned, Text: fmt.Sprintf("%s is a file system in version 4 of XFS, which the new kernel, %s, does not mount (CONFIG_XFS_SUPPORT_V4)", printable.Line(f.At), next.release)}
-		if f.vital() {
-			finding.Weight, finding.Remedy = verdict.Refused, "copy its data to a new file system, or install the machine anew: version 4 cannot be converted"
-		}
-		found = append(found, finding)
+		found = append(found, finding.RefuseIf(f.vital(), "copy its data to a new file system, or install the machine anew: version 4 cannot be converted"))
 	}
 	return found, nil
 }

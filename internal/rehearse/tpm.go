@@ -27,10 +27,8 @@ func sealed(facts Facts) subject {
 				finding := verdict.Finding{Name: verdict.TPM, Weight: verdict.Warned, Text: fmt.Sprintf("%s stands on a disk that the TPM unlocks only while registers stay as they are that the new system changes (PCR %s)",
 					printable.Line(f.At), strings.Trim(fmt.Sprint(bound), "[]"))}
 				unlocks := slices.ContainsFunc(pins, func(p Pin) bool { return p.unlocks(changedPCRs()) })
-				if !unlocks && (f.At == "/" || f.At == "/var") {
-					finding.Weight, finding.Remedy = verdict.Refused, "bind the disk to other registers, or to none: clevis luks regen or clevis luks bind, systemd-cryptenroll --tpm2-pcrs=7"
-				}
-				found = append(found, finding)
+				found = append(found, finding.RefuseIf(!unlocks && (f.At == "/" || f.At == "/var"),
+					"bind the disk to other registers, or to none: clevis luks regen or clevis luks bind, systemd-cryptenroll --tpm2-pcrs=7"))
 			}
 		}
 		return found, nil

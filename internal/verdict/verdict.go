@@ -49,6 +49,14 @@ type Finding struct {
 	Remedy string `json:"remedy,omitempty"` // of one that refuses
 }
 
+// RefuseIf returns a warning as what refuses the image, with its remedy, if the machine needs what it is about.
+func (f Finding) RefuseIf(vital bool, remedy string) Finding {
+	if vital {
+		f.Weight, f.Remedy = Refused, remedy
+	}
+	return f
+}
+
 // Accepted is a finding that would have refused an image which is used all the same.
 type Accepted struct {
 	Name Name   `json:"name"`
