@@ -132,6 +132,7 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 	}
 	switch decision.Action {
 	case pivot.ActionClose:
+		b.Progress.Begin(pivot.StepProve, "the machine is what was asked for")
 		if err := b.CarryInRunningSystem(ask.Entries); err != nil {
 			return err
 		}
@@ -227,7 +228,6 @@ func (b *FirstBoot) endWithoutFile(ctx context.Context, err error) error {
 // close ends the first boot of a machine that is at its target.
 func (b *FirstBoot) close(ctx context.Context, converger *pivot.Converger, plan pivot.Plan, digest string) error {
 	state, target := plan.From(), plan.To()
-	b.Progress.Begin(pivot.StepProve, "the machine is what was asked for")
 	if b.Progress.Content.Phase == pivot.PhaseIdle || !b.Progress.Content.Target.Same(target) {
 		b.Progress.Start(1, state.BootID, target)
 	}

@@ -53,20 +53,5 @@ const (
 	EventEnded                       // the run ends; Err, if any, was reported already
 )
 
-// Step names a step of the transaction; the names are stable.
-type Step string
-
-const (
-	StepRead      Step = "read"      // read and validate the request
-	StepObserve   Step = "observe"   // look at the host
-	StepPreflight Step = "preflight" // check everything that can be checked before any write
-	StepPull      Step = "pull"      // fetch the image and import its commit
-	StepWait      Step = "wait"      // wait for a maintenance window or a FleetLock slot
-	StepPrepare   Step = "prepare"   // make the deployment
-	StepCommit    Step = "commit"    // the one atomic step
-	StepReboot    Step = "reboot"
-	StepProve     Step = "prove" // compare the running system with the target
-)
-
 // Emit receives events. It is called in order, by one goroutine at a time.
 type Emit func(Event)

@@ -158,56 +158,64 @@ type Transaction struct {
 	Pulling func(Image) error
 	// NextBoot returns what the next boot starts; nil if that is not known.
 	NextBoot func(ctx context.Context) (Deployment, error)
+
+	// unjournal is for a commit that fails with an error, which it returns: see journalCommit.
+	unjournal func(context.Context, error) error
 }
 
 // Run makes the plan's target the next boot. If it fails before the commit, the next boot is
 // unchanged.
 func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
-	p, state := t.Progress, plan.state
-	p.Start(attempt, state.BootID, plan.target)
-	if err := p.store(t.Keep); err != nil {
-		return err
+	p, state, r := t.Progress, plan.state, Request{}
+	return t.inOrder(ctx, work{
+		StepBegin: func(_ context.Context, s Info) error {
+			p.Start(attempt, state.BootID, plan.target)
+			if err := p.store(t.Keep); err != nil {
+				return err
+			}
+			return t.begin(s.Phase, state.BootID)
+		},
+		StepPull: func(ctx context.Context, _ Info) (err error) {
+			r, err = t.request(ctx, &plan)
+			p.Content.Target = plan.target // including what was learned about the image
+			return err
+		},
+		StepPrepare: func(ctx context.Context, _ Info) error {
+			p.Begin(StepPrepare, "preparing one deployment of ostree commit "+r.Commit)
+			return t.Engine.Prepare(ctx, r)
+		},
+		StepReady: func(ctx context.Context, s Info) error {
+			p.Begin(s.Shown, "committing image, kernel arguments and files in one step")
+			if err := t.ready(ctx); err != nil {
+				return err
+			}
+			return r.Secured(ctx)
+		},
+		StepIntend: t.intend(state),
+		StepCommit: func(ctx context.Context, _ Info) error { return t.Engine.Commit(ctx, r) },
+		StepKeep:   t.keep,
+	})
+}
+
+// ready calls BeforeCommit.
+func (t *Transaction) ready(ctx context.Context) error {
+	if t.BeforeCommit == nil {
+		return nil
 	}
-	if err := t.begin(state.BootID); err != nil {
-		return err
-	}
-	r, err := t.request(ctx, &plan)
-	p.Content.Target = plan.target // including what was learned about the image
-	if err != nil {
-		return err
-	}
-	p.Begin(StepPrepare, "preparing one deployment of ostree commit "+r.Commit)
-	if err := t.Engine.Prepare(ctx, r); err != nil {
-		return t.discard(ctx, err)
-	}
-	p.Begin(StepCommit, "committing image, kernel arguments and files in one step")
-	if t.BeforeCommit != nil {
-		err = t.BeforeCommit(ctx)
-	}
-	if err == nil {
-		err = r.Secured(ctx)
-	}
-	if err != nil {
-		return t.discard(ctx, err)
-	}
-	committed, err := t.commit(ctx, state, func(ctx context.Context) error { return t.Engine.Commit(ctx, r) })
-	if err != nil && !committed {
-		return t.discard(ctx, err)
-	}
-	return err
+	return t.BeforeCommit(ctx)
 }
 
 // begin enters the phase in which the next boot is unchanged. It returns an error if the journal could not carry the
 // transaction to its end.
-func (t *Transaction) begin(bootID start.ID) error {
+func (t *Transaction) begin(phase Phase, bootID start.ID) error {
 	if err := t.Progress.Journal.checkRoom(t.Progress.Content); err != nil {
 		return err
 	}
 	if t.ByHand {
-		t.Progress.Announce(PhaseApplying, bootID)
+		t.Progress.Announce(phase, bootID)
 		return nil
 	}
-	return t.Progress.Enter(PhaseApplying, bootID)
+	return t.Progress.Enter(phase, bootID)
 }
 
 // request pulls the plan's image, completes the plan with what is learned from the image, and
@@ -317,18 +325,19 @@ func (t *Transaction) owned(plan Plan) ([]hostfiles.File, error) {
 // Return makes an existing deployment the next boot again, by a function that does it in one
 // atomic step. target is what that deployment is to be judged by.
 func (t *Transaction) Return(ctx context.Context, state State, target Target, to Deployment, makeDefault func(context.Context) error) error {
-	t.Progress.Begin(StepCommit, "making deployment "+to.ID()+" the next boot")
-	if t.BeforeCommit != nil {
-		if err := t.BeforeCommit(ctx); err != nil {
-			return err
-		}
-	}
-	t.Progress.Start(1, state.BootID, target)
-	if err := t.begin(state.BootID); err != nil {
-		return err
-	}
-	_, err := t.commit(ctx, state, makeDefault)
-	return err
+	return t.inOrder(ctx, work{
+		StepReady: func(ctx context.Context, s Info) error {
+			t.Progress.Begin(s.Shown, "making deployment "+to.ID()+" the next boot")
+			if err := t.ready(ctx); err != nil {
+				return err
+			}
+			t.Progress.Start(1, state.BootID, target)
+			return t.begin(PhaseApplying, state.BootID)
+		},
+		StepIntend: t.intend(state),
+		StepCommit: func(ctx context.Context, _ Info) error { return makeDefault(ctx) },
+		StepKeep:   t.keep,
+	})
 }
 
 func (t *Transaction) pull(ctx context.Context, image Image) (Image, error) {
@@ -346,42 +355,45 @@ func (t *Transaction) pull(ctx context.Context, image Image) (Image, error) {
 	return got, err
 }
 
-// discard removes the prepared deployment and returns err, extended if the removal fails.
+// discard removes the prepared deployment, if there is one, and returns err, extended if the removal fails.
 func (t *Transaction) discard(ctx context.Context, err error) error {
+	if t.Engine == nil {
+		return err
+	}
 	if derr := t.Engine.Discard(context.WithoutCancel(ctx)); derr != nil {
 		return fmt.Errorf("%w (and what was prepared could not be removed: %v)", err, derr)
 	}
 	return err
 }
 
-// commit changes the next boot by a function, which takes seconds and ignores cancellation. It
-// journals the intent first, because from then on only the host shows which system the next boot
-// starts. It reports whether it has come as far as calling the function.
-func (t *Transaction) commit(ctx context.Context, state State, change func(context.Context) error) (called bool, err error) {
-	if t.Forget != nil {
-		if err := t.Forget(context.WithoutCancel(ctx)); err != nil {
-			return false, err
+// intend returns the step that journals the intention: from then on only the host shows which system the next boot
+// starts.
+func (t *Transaction) intend(state State) func(context.Context, Info) error {
+	return func(ctx context.Context, s Info) (err error) {
+		if t.Forget != nil {
+			if err := t.Forget(ctx); err != nil {
+				return err
+			}
 		}
+		if t.Trying != nil {
+			t.Progress.Content.Trial = new(t.Trying.Trial)
+			if t.Progress.Content.Before, err = t.Trying.Deployments(); err != nil {
+				return err
+			}
+		}
+		t.unjournal, err = t.journalCommit(state, s.Phase)
+		return err
 	}
+}
+
+// keep ends the commit.
+func (t *Transaction) keep(ctx context.Context, _ Info) error {
 	if t.Trying != nil {
-		t.Progress.Content.Trial = new(t.Trying.Trial)
-		if t.Progress.Content.Before, err = t.Trying.Deployments(); err != nil {
-			return false, err
+		if err := t.hold(ctx); err != nil {
+			return err
 		}
 	}
-	unjournal, err := t.journalCommit(state)
-	if err != nil {
-		return false, err
-	}
-	if err := change(context.WithoutCancel(ctx)); err != nil {
-		return true, unjournal(ctx, err)
-	}
-	if t.Trying != nil {
-		if err := t.hold(context.WithoutCancel(ctx)); err != nil {
-			return true, err
-		}
-	}
-	return true, t.Progress.Keep()
+	return t.Progress.Keep()
 }
 
 // hold makes the old system the default again. If it fails, the next boot starts the trial
@@ -402,10 +414,10 @@ func (t *Transaction) hold(ctx context.Context) error {
 // journalCommit journals that the transaction is about to be committed. The returned function is
 // for a commit that fails with an error, which it returns: if the transaction is by hand, and the
 // next boot is still the one from before, the journal is again what it was.
-func (t *Transaction) journalCommit(state State) (unjournal func(context.Context, error) error, err error) {
+func (t *Transaction) journalCommit(state State, phase Phase) (unjournal func(context.Context, error) error, err error) {
 	p, bootID := t.Progress, state.BootID
 	if !t.ByHand {
-		return func(_ context.Context, err error) error { return err }, p.Enter(PhaseCommitted, bootID)
+		return func(_ context.Context, err error) error { return err }, p.Enter(phase, bootID)
 	}
 	before, err := p.Journal.Load()
 	if err != nil {
@@ -420,7 +432,7 @@ func (t *Transaction) journalCommit(state State) (unjournal func(context.Context
 		}
 		return err
 	}
-	if err := p.Enter(PhaseCommitted, bootID); err != nil {
+	if err := p.Enter(phase, bootID); err != nil {
 		return nil, restore(err)
 	}
 	return func(ctx context.Context, err error) error {

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/pivot"
 )
 
 // Loss is what a crash takes away.
@@ -78,6 +79,9 @@ type power struct {
 	dead    bool // the process is killed: effects of its deferred calls are refused
 	key     bool // effects are Key
 	known   func(state string) bool
+	order
+	path  string                                 // of the file of the effect, if it is one on a file
+	reach func(effect, path string) pivot.Writes // of an effect; nil: the order is not checked
 }
 
 // ErrKnown is the error of a life that StopIfKnown has ended.
@@ -100,6 +104,9 @@ func (p *power) effect(name string, half func(), do func() error) error {
 		name = verb + " temporary" // its name is random
 	}
 	p.Effects = append(p.Effects, Effect{name, half != nil, p.key})
+	if p.reach != nil {
+		p.wrote(name, p.reach(name, p.path))
+	}
 	p.crashIf(Before)
 	if half != nil {
 		if p.next(Within) {
@@ -125,6 +132,7 @@ func (p *power) crashIf(when When) {
 	loss := p.points[0].Loss
 	p.points, p.crashes = p.points[1:], p.crashes+1
 	if loss == Terminate {
+		p.signal()
 		p.cancel()
 		return
 	}

@@ -78,7 +78,7 @@ var _ hostfiles.Disk = (*disk)(nil)
 // Mkdir implements hostfiles.Disk.
 func (d *disk) Mkdir(path string, mode fs.FileMode) error {
 	path = name(path)
-	return d.effect("mkdir "+filepath.Base(path), nil, func() error {
+	return d.touch("mkdir", path, nil, func() error {
 		d.now[path] = &inode{mode: d.effectiveMode(fs.ModeDir | mode)}
 		return os.Mkdir(path, d.now[path].mode.Perm())
 	})
@@ -100,7 +100,7 @@ func (d *disk) Write(path string, content []byte, mode fs.FileMode) error {
 		return n.write(path)
 	}
 	half := func() { _ = write(content[:len(content)/2]) }
-	return d.effect("write "+filepath.Base(path), half, func() error { return write(content) })
+	return d.touch("write", path, half, func() error { return write(content) })
 }
 
 // Overwrite implements hostfiles.Disk. Halfway, the first half of the file is new.
@@ -122,7 +122,7 @@ func (d *disk) Overwrite(path string, content []byte) error {
 			_ = write(slices.Concat(content[:len(content)/2], n.content[len(content)/2:]))
 		}
 	}
-	return d.effect("overwrite "+filepath.Base(path), half, func() error { return write(content) })
+	return d.touch("overwrite", path, half, func() error { return write(content) })
 }
 
 // Make implements hostfiles.Disk. Halfway, a file has half of its content, and a directory is there
@@ -145,7 +145,7 @@ func (d *disk) Make(path string, f hostfiles.File, _ string) error {
 	case hostfiles.KindLink:
 		whole.mode, half = fs.ModeSymlink, nil
 	}
-	return d.effect("make "+filepath.Base(path), half, func() error { return put(whole) })
+	return d.touch("make", path, half, func() error { return put(whole) })
 }
 
 // Own implements hostfiles.Disk.
@@ -161,7 +161,7 @@ func (d *disk) Own(path string, e hostfiles.Entry) error {
 			_ = own(info.Mode().Perm())
 		}
 	}
-	return d.effect("own "+filepath.Base(path), half, func() error { return own(e.Mode) })
+	return d.touch("own", path, half, func() error { return own(e.Mode) })
 }
 
 // Sync implements hostfiles.Disk.
@@ -170,7 +170,7 @@ func (d *disk) Sync(path string) error {
 		return nil
 	}
 	path = canonical(path)
-	return d.effect("sync "+filepath.Base(path), nil, func() error {
+	return d.touch("sync", path, nil, func() error {
 		if n := d.now[path]; n != nil && !n.mode.IsDir() {
 			if !d.Lying {
 				n.durable = n.content
@@ -219,7 +219,7 @@ func (d *disk) Rename(from, to string) error {
 	if d.skipped(to) {
 		return nil
 	}
-	return d.effect("rename "+filepath.Base(to), nil, func() error {
+	return d.touch("rename", to, nil, func() error {
 		if _, known := d.now[from]; !known { // the file was there before the disk tracked it
 			content, err := os.ReadFile(from)
 			if err != nil {
@@ -244,7 +244,7 @@ func (d *disk) Remove(path string) error {
 	if d.skipped(path) {
 		return nil
 	}
-	return d.effect("remove "+filepath.Base(path), nil, func() error {
+	return d.touch("remove", path, nil, func() error {
 		delete(d.now, path)
 		return os.Remove(path)
 	})

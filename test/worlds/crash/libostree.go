@@ -83,6 +83,9 @@ func (m *Machine) Prepare(ctx context.Context, r pivot.Request) error {
 		m.staged, m.locked = &r, true
 		return nil
 	})
+	if m.premature && err == nil {
+		err = m.effect("finalize", nil, func() error { return m.merge(r) })
+	}
 	if err == nil {
 		err = ctx.Err() // the program that staged was stopped together with us
 	}

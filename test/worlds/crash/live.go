@@ -18,7 +18,7 @@ import (
 // maxStarts limits the starts of the program in one boot, like the start limit of its unit.
 const maxStarts = 10
 
-// Live powers the machine on until the first boot is closed. The error names the promise that was
+// live powers the machine on until the first boot is closed. The error names the promise that was
 // broken:
 //
 //   - each boot starts the old system, unchanged, or the new one, complete;
@@ -28,7 +28,7 @@ const maxStarts = 10
 //   - the first boot is closed on the new system, which is the default, with the journal in phase done;
 //   - with a fallback, a new system whose kernel is dead is left by a power cycle, with nobody at the menu;
 //   - after a rollback the machine stays on the old system until asked to go forward.
-func (m *Machine) Live() error {
+func (m *Machine) live() error {
 	switch {
 	case m.change != nil:
 		return m.liveChange()

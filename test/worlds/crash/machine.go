@@ -31,6 +31,7 @@ type Machine struct {
 	dir        string    // the physical root directory
 	root       string    // root directory of the running deployment
 	late       bool      // see LeftToShutdown
+	premature  bool      // see Premature
 	ignites    bool      // the boot loader has requested Ignition in this boot
 	initramfs  bool      // the first boot runs in the initramfs first
 	served     bool      // see Served
@@ -67,6 +68,9 @@ func LeftToShutdown(m *Machine) { m.late = true }
 // Unsynced is a program broken on purpose: it syncs no file.
 func Unsynced(m *Machine) { m.disk.Lying = true }
 
+// Premature is a program broken on purpose: it finalizes the deployment while it prepares it.
+func Premature(m *Machine) { m.premature = true }
+
 // Served is a machine whose MachineConfig came from a config server: Ignition has written the
 // pinning files, readable by root only, and the encapsulated MachineConfig has none.
 func Served(m *Machine) { m.served = true }
@@ -96,6 +100,7 @@ const (
 // New creates the machine in an empty directory. points are the crashes that it will suffer.
 func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 	m := &Machine{dir: dir}
+	m.reach = m.reachOf
 	m.points = points
 	m.disk = &disk{power: &m.power, now: map[string]*inode{}, durable: map[string]*inode{}}
 	for _, change := range variants {
@@ -277,6 +282,7 @@ func (m *Machine) process(run func(context.Context) error) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	m.cancel, m.dead, m.loss = cancel, false, None
+	m.step, m.stopped = "", nil
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
@@ -297,9 +303,9 @@ func (m *Machine) parts() *machine.Machine {
 	h.Run = func(ctx context.Context, argv ...string) ([]byte, error) { return m.run(ctx, argv) }
 	journal := pivot.JournalIn(m.root)
 	journal.Disk = m.disk
-	progress := &pivot.Progress{Journal: journal, Now: now, Emit: func(pivot.Event) {}}
+	progress := &pivot.Progress{Journal: journal, Now: now, Emit: m.began}
 	if m.served {
-		progress.Emit = func(e pivot.Event) { _ = status.Of(e).Write(m.root) }
+		progress.Emit = func(e pivot.Event) { m.began(e); _ = status.Of(e).Write(m.root) }
 	}
 	parts := &machine.Machine{Host: h, Images: m, Engine: m, Progress: progress, Contributors: m.contributors(), Unfinished: day2.Unfinished{}, Fallback: day2.Fallback{}}
 	if m.change != nil {

@@ -157,6 +157,7 @@ func TestSweepNotices(t *testing.T) {
 		want     string
 	}{
 		{"commit left to the shutdown", []crash.Variant{crash.LeftToShutdown}, "stranded"},
+		{"finalized before the commit", []crash.Variant{crash.Premature}, "step prepare may write deployment"},
 		{"files not synced", []crash.Variant{crash.Unsynced}, "cannot use journal"},
 		{"file modes ignored", []crash.Variant{crash.Served, crash.Careless}, "everybody may read the secret"},
 		{"live change without journal", []crash.Variant{crash.Changed, crash.Unjournaled}, "a mixture"},

@@ -22,18 +22,27 @@ type Story struct {
 // kernel message may precede it in the same line.
 var stepLine = regexp.MustCompile(`\bpivot: ([a-z]+): `)
 
-// pivot's steps in the boot that pivots, and in the boot after its reboot.
-var (
-	pivoting = []pivot.Step{
-		pivot.StepRead, pivot.StepObserve, pivot.StepPreflight, pivot.StepPull, pivot.StepPrepare, pivot.StepCommit, pivot.StepReboot,
+// steps returns pivot's steps in the boot that pivots, and in the boot after its reboot.
+func steps() (pivoting, proving []pivot.Step) {
+	for _, s := range pivot.Steps() {
+		if s.Shown != "" || s.Detour {
+			continue
+		}
+		if s.Step != pivot.StepProve {
+			pivoting = append(pivoting, s.Step)
+		}
+		if s.Step == pivot.StepRead || s.Step == pivot.StepObserve || s.Step == pivot.StepProve {
+			proving = append(proving, s.Step)
+		}
 	}
-	proving = []pivot.Step{pivot.StepRead, pivot.StepObserve, pivot.StepProve}
-)
+	return pivoting, proving
+}
 
 // Line handles one line of the console.
 func (s *Story) Line(line string) {
 	if m := stepLine.FindStringSubmatch(line); m != nil {
 		step := pivot.Step(m[1])
+		pivoting, proving := steps()
 		if known := slices.Contains(pivoting, step) || slices.Contains(proving, step); known && !slices.Contains(s.Steps, step) {
 			s.Steps = append(s.Steps, step)
 		}
@@ -48,6 +57,7 @@ func (s *Story) Line(line string) {
 // CheckStories checks the stories of both boots of a first boot: all steps in order, and kubelet only
 // in the second boot.
 func CheckStories(first, second *Story) error {
+	pivoting, proving := steps()
 	switch {
 	case !slices.Equal(first.Steps, pivoting):
 		return fmt.Errorf("the first console tells the steps %q, want %q", first.Steps, pivoting)
