@@ -11,7 +11,7 @@ import (
 	"machine-pivot/day2/trial"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/pivot"
 )
 
@@ -19,7 +19,7 @@ import (
 // arguments and entries below /etc and /var in one transaction with one reboot, or, if no
 // change needs a reboot, in the running system (live.go).
 //
-// The current MachineConfig is recorded in the deployment's own /etc (mcfile.RecordPath) and
+// The current MachineConfig is recorded in the deployment's own /etc (machineconfig.RecordPath) and
 // committed with everything else, so a rollback to an older deployment also returns to the
 // MachineConfig of that deployment.
 type Apply struct {
@@ -27,7 +27,7 @@ type Apply struct {
 	Config Config // nothing: the downloaded one
 	When   When   // "": RebootLater
 	// Unsupported selects what to do about changes that only an installation can make.
-	Unsupported mcfile.Unsupported
+	Unsupported machineconfig.Unsupported
 	// Repair only repairs drift. It applies the machine's current MachineConfig and ignores
 	// Config (repair.go).
 	Repair bool

@@ -6,9 +6,7 @@ import (
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/machineconfig/extensions"
-	"machine-pivot/internal/machineconfig/spec"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
@@ -22,13 +20,13 @@ import (
 // where an image may have a default. The machine that this runs on has no part in it: what depends on an architecture is
 // not checked.
 func Between(from, to Config, rules disruption.Rules, policy kargs.Policy) (plan pivot.Plan, leftOut []string, report problem.Report, err error) {
-	host := mcfile.Host{CheckImage: imageref.Check, Policy: &policy}
-	had, unused := mcfile.ReadApplied(from.File, from.Data, host)
+	host := machineconfig.Host{CheckImage: imageref.Check, Policy: &policy}
+	had, unused := machineconfig.ReadApplied(from.File, from.Data, host)
 	if had == nil {
 		return plan, nil, unused, nil
 	}
-	host.Has, host.Unsupported = had, mcfile.Warn
-	desired, report := mcfile.Read(to.File, to.Data, host)
+	host.Has, host.Unsupported = had, machineconfig.Warn
+	desired, report := machineconfig.Read(to.File, to.Data, host)
 	switch {
 	case desired == nil:
 		return plan, nil, append(unused, report...), nil
@@ -56,9 +54,9 @@ func Between(from, to Config, rules disruption.Rules, policy kargs.Policy) (plan
 
 // targetOf returns the target of a MachineConfig, independent of a machine. before are the
 // MachineConfigs that it replaces.
-func targetOf(desired *mcfile.Desired, before ...*mcfile.Desired) (t pivot.Target, err error) {
+func targetOf(desired *machineconfig.Desired, before ...*machineconfig.Desired) (t pivot.Target, err error) {
 	t.Entries, t.Units = hostfiles.Entries(desired.Entries), desired.Units
-	t.Kargs.New, t.Kargs.Literal = spec.CommandLine(desired.KernelArguments), desired.FromCluster
+	t.Kargs.New, t.Kargs.Literal = machineconfig.CommandLine(desired.KernelArguments), desired.FromCluster
 	if t.Packages, err = machine.Packages(desired, before...); err == nil {
 		t.Image, err = machine.Image(desired.Image)
 	}
@@ -66,9 +64,9 @@ func targetOf(desired *mcfile.Desired, before ...*mcfile.Desired) (t pivot.Targe
 }
 
 // packagesOf returns the packages of a system that matches a MachineConfig.
-func packagesOf(asked pivot.Packages, desired *mcfile.Desired) (p pivot.SystemPackages) {
-	if desired.KernelType == "" || desired.KernelType == extensions.KernelDefault {
-		p.Installed = extensions.Kernel(extensions.KernelDefault).Needed
+func packagesOf(asked pivot.Packages, desired *machineconfig.Desired) (p pivot.SystemPackages) {
+	if desired.KernelType == "" || desired.KernelType == machineconfig.KernelDefault {
+		p.Installed = machineconfig.KernelPackages(machineconfig.KernelDefault).Needed
 	}
 	for _, w := range asked.Wishes {
 		switch w.Wish {

@@ -8,7 +8,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 )
 
 // current returns the machine's current MachineConfig: from its record, or, if none was ever
@@ -16,14 +16,14 @@ import (
 // that never had one. FIPS mode is that of the running kernel. takenOver reports whether the
 // MachineConfig is the daemon's. facts are those that the next MachineConfig is checked with: what
 // they refuse in both is no change.
-func current(m *machine.Machine, facts mcfile.Host) (desired *mcfile.Desired, takenOver bool, err error) {
+func current(m *machine.Machine, facts machineconfig.Host) (desired *machineconfig.Desired, takenOver bool, err error) {
 	fips, err := m.Host.FIPS()
 	if err != nil {
 		return nil, false, err
 	}
 	path, data, err := readCurrent(m.Host.Root)
 	switch {
-	case path == mcfile.DaemonPath:
+	case path == machineconfig.DaemonPath:
 		desired, takenOver = takeOver(m, facts, data, err), true
 	case err != nil:
 		return nil, false, fmt.Errorf("cannot read the MachineConfig that this machine has: %w", err)
@@ -37,11 +37,11 @@ func current(m *machine.Machine, facts mcfile.Host) (desired *mcfile.Desired, ta
 }
 
 // parseCurrent parses a MachineConfig that a machine has; without a path it is empty.
-func parseCurrent(path string, data []byte, facts mcfile.Host) (*mcfile.Desired, error) {
+func parseCurrent(path string, data []byte, facts machineconfig.Host) (*machineconfig.Desired, error) {
 	if path == "" {
-		return &mcfile.Desired{}, nil
+		return &machineconfig.Desired{}, nil
 	}
-	desired, report := mcfile.ParseRecord(data, facts)
+	desired, report := machineconfig.ParseRecord(data, facts)
 	if report.Failed() {
 		return nil, fault.New(fault.Refused, "cannot use the MachineConfig that this machine has: %w", report.Err(path)).WithHint(currentRemedy)
 	}
@@ -52,7 +52,7 @@ const currentRemedy = "move the file away; then nothing of what it asked for is 
 
 // readCurrent reads the newest MachineConfig that a system has, and its path; "" if it has none.
 func readCurrent(root string) (path string, data []byte, err error) {
-	for _, path := range mcfile.CurrentPaths() {
+	for _, path := range machineconfig.CurrentPaths() {
 		data, err := hostfiles.StateFile{Root: root, Path: path, Remedy: currentRemedy}.Read()
 		if !errors.Is(err, fs.ErrNotExist) {
 			return path, data, err

@@ -13,7 +13,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/projection"
 	"machine-pivot/pivot"
 )
@@ -39,14 +39,14 @@ func (h *HandBack) attempt(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	path, data, err := readCurrent(h.Host.Root)
-	if path == mcfile.DaemonPath {
+	if path == machineconfig.DaemonPath {
 		return false, h.alreadyBack()
 	}
 	if err != nil {
 		return false, fmt.Errorf("cannot read the MachineConfig that this machine has: %w", err)
 	}
-	desired := &mcfile.Desired{}
-	if path == mcfile.RecordPath {
+	desired := &machineconfig.Desired{}
+	if path == machineconfig.RecordPath {
 		facts, err := h.Facts()
 		if err != nil {
 			return false, err
@@ -72,7 +72,7 @@ func (h *HandBack) attempt(ctx context.Context) (changed bool, err error) {
 }
 
 // check returns an error if the machine cannot be given back.
-func (h *HandBack) check(ctx context.Context, path string, record []byte, desired *mcfile.Desired) error {
+func (h *HandBack) check(ctx context.Context, path string, record []byte, desired *machineconfig.Desired) error {
 	h.Progress.Begin(pivot.StepProve, "comparing the machine with its MachineConfig")
 	state, differences, err := h.Compare(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (h *HandBack) check(ctx context.Context, path string, record []byte, desire
 	}
 	last := h.Progress.Content
 	return handback.Facts{
-		Recorded:    path == mcfile.RecordPath,
+		Recorded:    path == machineconfig.RecordPath,
 		Interrupted: live.Interrupted(h.Host.Root),
 		Trial:       last.Trial != nil,
 		Pending:     state.Pending(),
@@ -94,7 +94,7 @@ func (h *HandBack) check(ctx context.Context, path string, record []byte, desire
 // alreadyBack completes what a killed run has left of the journal.
 func (h *HandBack) alreadyBack() error {
 	h.Progress.Note("nothing to do: the machine is the machine-config-daemon's")
-	if !slices.ContainsFunc(h.Progress.Content.Target.Entries, func(e hostfiles.Entry) bool { return e.Path == mcfile.RecordPath }) {
+	if !slices.ContainsFunc(h.Progress.Content.Target.Entries, func(e hostfiles.Entry) bool { return e.Path == machineconfig.RecordPath }) {
 		return nil
 	}
 	return h.forget()
@@ -109,7 +109,7 @@ func (h *HandBack) forget() error {
 
 // giveBack writes and removes files. The projection's record is removed before what the system carries:
 // in the other order, the next boot after a crash would take back what is outside of /etc.
-func (h *HandBack) giveBack(config []byte, desired *mcfile.Desired) error {
+func (h *HandBack) giveBack(config []byte, desired *machineconfig.Desired) error {
 	labels, err := hostfiles.RunningLabels(h.Host.Root)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (h *HandBack) put(f handback.File, labels hostfiles.Labels) error {
 }
 
 // has returns what the machine has.
-func (h *HandBack) has(config []byte, desired *mcfile.Desired) (has handback.Host, err error) {
+func (h *HandBack) has(config []byte, desired *machineconfig.Desired) (has handback.Host, err error) {
 	has = handback.Host{Config: config, Defaults: map[string]hostfiles.File{}, Kept: map[string]bool{}}
 	for _, f := range desired.Entries {
 		if f.Kind != hostfiles.KindFile || f.OnDisk() != f.Path || !strings.HasPrefix(f.Path, "/etc/") {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/projection"
 	"machine-pivot/pivot"
 )
@@ -14,7 +14,7 @@ import (
 // it. What has been changed locally is not among it: libostree carries that over.
 func (r *Rebase) equalDefaults() (equal []hostfiles.File, err error) {
 	from, data, err := readCurrent(r.Host.Root)
-	if from == "" || from == mcfile.DaemonPath { // the daemon writes what its MachineConfig asks for itself
+	if from == "" || from == machineconfig.DaemonPath { // the daemon writes what its MachineConfig asks for itself
 		return nil, err
 	}
 	facts, err := r.Facts()

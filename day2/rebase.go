@@ -11,9 +11,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/machineconfig/extensions"
-	"machine-pivot/internal/machineconfig/spec"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
@@ -134,18 +132,18 @@ func (r *Rebase) ask(ctx context.Context, prepared Prepared) (pivot.Ask, error) 
 // packages returns what is asked of packages. Asking for the default kernel replaces any other
 // kernel type.
 func (r *Rebase) packages() (pivot.Packages, error) {
-	err := errors.Join(spec.CheckKernelType(r.KernelType, runtime.GOARCH), spec.CheckTogether(r.KernelType, r.Extensions))
+	err := errors.Join(machineconfig.CheckKernelType(r.KernelType, runtime.GOARCH), machineconfig.CheckTogether(r.KernelType, r.Extensions))
 	for _, name := range r.Extensions {
-		err = errors.Join(err, spec.CheckExtension(name))
+		err = errors.Join(err, machineconfig.CheckExtension(name))
 	}
 	if err != nil {
 		return pivot.Packages{}, fault.New(fault.Usage, "cannot ask for packages: %w", err)
 	}
-	asked := mcfile.Desired{KernelType: r.KernelType, Extensions: r.Extensions, ExtensionsImage: r.ExtensionsImage}
-	var before []*mcfile.Desired
-	if r.KernelType == extensions.KernelDefault {
-		for _, kind := range extensions.KernelTypes() {
-			before = append(before, &mcfile.Desired{KernelType: kind})
+	asked := machineconfig.Desired{KernelType: r.KernelType, Extensions: r.Extensions, ExtensionsImage: r.ExtensionsImage}
+	var before []*machineconfig.Desired
+	if r.KernelType == machineconfig.KernelDefault {
+		for _, kind := range machineconfig.KernelTypes() {
+			before = append(before, &machineconfig.Desired{KernelType: kind})
 		}
 	}
 	return machine.Packages(&asked, before...)

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/projection"
 	"machine-pivot/pivot"
 )
@@ -26,7 +26,7 @@ import (
 // currentFile returns the machine's current MachineConfig, for a repair.
 func currentFile(m *machine.Machine) (Config, error) {
 	from, data, err := readCurrent(m.Host.Root)
-	if from == "" || from == mcfile.DaemonPath {
+	if from == "" || from == machineconfig.DaemonPath {
 		return Config{}, fault.New(fault.Refused, "cannot repair: pivot has applied no MachineConfig to this machine").WithHint("apply one: pivot apply FILE")
 	}
 	if err != nil {
@@ -39,8 +39,8 @@ func currentFile(m *machine.Machine) (Config, error) {
 // was last asked for. It returns an error if that was not this MachineConfig.
 func (a *Apply) askForLast(ask *request) error {
 	last := a.Progress.Content
-	i := slices.IndexFunc(last.Target.Entries, func(e hostfiles.Entry) bool { return e.Path == mcfile.RecordPath })
-	have, there, err := hostfiles.Read(a.Host.Root, mcfile.RecordPath)
+	i := slices.IndexFunc(last.Target.Entries, func(e hostfiles.Entry) bool { return e.Path == machineconfig.RecordPath })
+	have, there, err := hostfiles.Read(a.Host.Root, machineconfig.RecordPath)
 	known := i >= 0
 	unchanged := known && there && have.Digest == last.Target.Entries[i].Digest
 	switch {
@@ -49,7 +49,7 @@ func (a *Apply) askForLast(ask *request) error {
 	case !expectsTarget(last, a.Progress.BootID) && !(unchanged && last.Phase == pivot.PhaseFailed): // an earlier repair may have failed
 		return cannotRepair(fmt.Sprintf("what it was last asked for is %s, and not what runs", last.Phase))
 	case known && !unchanged:
-		return cannotRepair(mcfile.RecordPath + ", which says what this machine has, is not as it was written")
+		return cannotRepair(machineconfig.RecordPath + ", which says what this machine has, is not as it was written")
 	case !matches(ask.Ask, last.Target, known):
 		return cannotRepair("it was last asked for something else than its MachineConfig")
 	}
@@ -62,8 +62,8 @@ func (a *Apply) askForLast(ask *request) error {
 			ask.Entries = append(ask.Entries, hostfiles.File{Entry: e})
 		}
 	}
-	ask.leftOut = hostfiles.Default(mcfile.LeftOutPath)
-	if left, there, err := hostfiles.Read(a.Host.Root, mcfile.LeftOutPath); err != nil || there {
+	ask.leftOut = hostfiles.Default(machineconfig.LeftOutPath)
+	if left, there, err := hostfiles.Read(a.Host.Root, machineconfig.LeftOutPath); err != nil || there {
 		ask.leftOut = left
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/projection"
 	"machine-pivot/pivot"
 )
@@ -51,7 +51,7 @@ func (a *Apply) request(prepared Prepared) (r request, err error) {
 		return r, err
 	}
 	facts.Has, facts.Unsupported = old, a.Unsupported
-	desired, report := mcfile.Read(config.File, config.Data, facts)
+	desired, report := machineconfig.Read(config.File, config.Data, facts)
 	if report.Failed() {
 		return r, report.Err("MachineConfig " + config.File)
 	}
@@ -74,7 +74,7 @@ func (a *Apply) request(prepared Prepared) (r request, err error) {
 	if err != nil {
 		return r, err
 	}
-	r.record, r.digest = hostfiles.NewFile(mcfile.RecordPath, 0o600, record), hostfiles.DigestOf(config.Data)
+	r.record, r.digest = hostfiles.NewFile(machineconfig.RecordPath, 0o600, record), hostfiles.DigestOf(config.Data)
 	r.Entries = slices.Concat(r.Entries, removed)
 	r.MachineConfig = pivot.MachineConfig{Name: desired.Name, Digest: r.record.Digest}
 	r.ByHand, r.NeverReboot = true, a.When == RebootNever
@@ -98,19 +98,19 @@ func (a *Apply) config(prepared Prepared) (Config, error) {
 }
 
 // leftOutFile returns the file that lists what is left out of a MachineConfig; if nothing is
-// left out, the entry that removes the file. With mcfile.Replace it returns an error
+// left out, the entry that removes the file. With machineconfig.Replace it returns an error
 // instead of leaving anything out.
-func (a *Apply) leftOutFile(name string, desired *mcfile.Desired) (hostfiles.File, error) {
+func (a *Apply) leftOutFile(name string, desired *machineconfig.Desired) (hostfiles.File, error) {
 	if len(desired.LeftOut) == 0 {
-		return hostfiles.Default(mcfile.LeftOutPath), nil
+		return hostfiles.Default(machineconfig.LeftOutPath), nil
 	}
-	if a.Unsupported == mcfile.Replace {
+	if a.Unsupported == machineconfig.Replace {
 		return hostfiles.File{}, fault.New(fault.Replace, "this machine must be replaced: only an installation can make it what MachineConfig %s asks for: %s",
 			name, strings.Join(desired.LeftOut, ", ")).
 			WithHint("install a machine anew from the MachineConfig; nothing was changed here")
 	}
 	names, err := json.MarshalIndent(desired.LeftOut, "", "  ")
-	return hostfiles.NewFile(mcfile.LeftOutPath, 0o644, append(names, '\n')), err
+	return hostfiles.NewFile(machineconfig.LeftOutPath, 0o644, append(names, '\n')), err
 }
 
 // removed returns entries that undo what the current MachineConfig, old, asked for and the
@@ -118,7 +118,7 @@ func (a *Apply) leftOutFile(name string, desired *mcfile.Desired) (hostfiles.Fil
 // before. This includes the links of units, as the running system's unit files define them;
 // links that the new MachineConfig needs take precedence. What has been changed locally since
 // stays.
-func (a *Apply) removed(old *mcfile.Desired, takenOver bool, new []hostfiles.File) ([]hostfiles.File, error) {
+func (a *Apply) removed(old *machineconfig.Desired, takenOver bool, new []hostfiles.File) ([]hostfiles.File, error) {
 	kept, err := a.EntriesOf(old)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/settings"
@@ -200,7 +200,7 @@ func addKept(target *pivot.Target, d ostree.Deployment) error {
 		carried = projection.Set{}
 	}
 	partitioning, perr := machine.PartitioningIn(d.Path)
-	records, rerr := hostfiles.ReadEntries(d.Path, []string{mcfile.RecordPath, mcfile.LeftOutPath})
+	records, rerr := hostfiles.ReadEntries(d.Path, []string{machineconfig.RecordPath, machineconfig.LeftOutPath})
 	kept := slices.Concat(carried.Entries, partitioning)
 	for _, path := range slices.Sorted(maps.Keys(records)) {
 		kept = append(kept, records[path])
@@ -243,10 +243,10 @@ func (r *Rollback) addRecorded(target *pivot.Target, to pivot.Deployment, d ostr
 // recordedIn returns the MachineConfig that a deployment was made for; nil if it has none of its
 // own. That of a first boot counts only where the first boot was completed: other deployments have
 // a copy of the file.
-func (r *Rollback) recordedIn(d ostree.Deployment) (*mcfile.Desired, error) {
+func (r *Rollback) recordedIn(d ostree.Deployment) (*machineconfig.Desired, error) {
 	path, data, err := readCurrent(d.Path)
 	closed := r.Progress.Content.Closed
-	if err != nil || path != mcfile.RecordPath && (path != mcfile.ClosedPath || closed == nil || closed.Deployment != d.ID()) {
+	if err != nil || path != machineconfig.RecordPath && (path != machineconfig.ClosedPath || closed == nil || closed.Deployment != d.ID()) {
 		return nil, err
 	}
 	facts, err := r.Facts()

@@ -6,7 +6,7 @@ import (
 	"machine-pivot/day2/handback"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/problem"
 	"machine-pivot/internal/projection"
 )
@@ -17,10 +17,10 @@ import (
 // takeOver returns what can be used of the daemon's MachineConfig, whose file was read as data
 // and err. What the daemon accepted, or what has damaged the file since, must not keep the
 // machine from its next MachineConfig; but nothing that is not understood is removed.
-func takeOver(m *machine.Machine, facts mcfile.Host, data []byte, err error) *mcfile.Desired {
-	desired, report := &mcfile.Desired{}, problem.Report{problem.Warningf("", "%v", err)}
+func takeOver(m *machine.Machine, facts machineconfig.Host, data []byte, err error) *machineconfig.Desired {
+	desired, report := &machineconfig.Desired{}, problem.Report{problem.Warningf("", "%v", err)}
 	if err == nil {
-		desired, report = mcfile.Salvage(data, facts)
+		desired, report = machineconfig.ParseForeign(data, facts)
 	}
 	m.Progress.Note("taking over from the machine-config-daemon: the machine has its MachineConfig " + cmp.Or(desired.Name, "of unknown name"))
 	for _, p := range report {

@@ -6,12 +6,12 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 )
 
 // EncapsulatedPath is where Ignition leaves the encapsulated MachineConfig. The first boot is open as long as this file
-// exists, or the one at mcfile.CommittedPath.
-const EncapsulatedPath = mcfile.Path
+// exists, or the one at machineconfig.CommittedPath.
+const EncapsulatedPath = machineconfig.EncapsulatedPath
 
 // path returns where the file is. That by default has another name in a deployment that a first boot has committed.
 func (b *FirstBoot) path() string {
@@ -35,7 +35,7 @@ func (b *FirstBoot) handOn(commit string) ([]hostfiles.File, error) {
 	if err != nil || !there {
 		return nil, err
 	}
-	file.Path = mcfile.CommittedPath
+	file.Path = machineconfig.CommittedPath
 	return []hostfiles.File{hostfiles.Absent(EncapsulatedPath), file}, nil
 }
 
@@ -45,7 +45,7 @@ func (b *FirstBoot) moveAway() error {
 	if b.File == EncapsulatedPath {
 		return machine.CloseFirstBoot(b.Host.Disk, filepath.Dir(file))
 	}
-	if err := hostfiles.Rename(b.Host.Disk, file, file+mcfile.ClosedSuffix); err != nil {
+	if err := hostfiles.Rename(b.Host.Disk, file, file+machineconfig.ClosedSuffix); err != nil {
 		return fault.New(fault.CannotWrite, "cannot close the first boot: %w", err)
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
@@ -195,7 +195,7 @@ func (b *FirstBoot) read() (ask pivot.Ask, digest string, err error) {
 	if err != nil {
 		return ask, digest, err
 	}
-	desired, report := mcfile.Parse(data, facts)
+	desired, report := machineconfig.Parse(data, facts)
 	if report.Failed() {
 		return ask, digest, report.Err("MachineConfig " + file)
 	}
@@ -258,7 +258,7 @@ func (b *FirstBoot) end(phase pivot.Phase, state pivot.State) error {
 	}
 	if unrecorded != nil {
 		b.Progress.Announce(phase, state.BootID)
-		b.Progress.Note(fmt.Sprintf("warning: only %s records the end of this first boot: %v", mcfile.ClosedPath, unrecorded))
+		b.Progress.Note(fmt.Sprintf("warning: only %s records the end of this first boot: %v", machineconfig.ClosedPath, unrecorded))
 	}
 	return nil
 }

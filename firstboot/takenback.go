@@ -10,7 +10,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/pivot"
 )
 
@@ -68,10 +68,10 @@ func (b *FirstBoot) reopen() (renamed bool, err error) {
 		return false, nil
 	}
 	file := b.Host.Path(b.File)
-	if _, err := os.Lstat(file + mcfile.ClosedSuffix); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(file + machineconfig.ClosedSuffix); errors.Is(err, fs.ErrNotExist) {
 		return false, nil // there never was a file: reading it returns the error
 	}
-	if err := hostfiles.Rename(b.Host.Disk, file+mcfile.ClosedSuffix, file); err != nil {
+	if err := hostfiles.Rename(b.Host.Disk, file+machineconfig.ClosedSuffix, file); err != nil {
 		return false, fault.New(fault.CannotWrite, "cannot open the first boot again: %w", err)
 	}
 	return true, nil

@@ -13,8 +13,8 @@ import (
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/mcfile"
 	"machine-pivot/pivot"
 )
 
@@ -22,7 +22,7 @@ func applyCommand() *cobra.Command {
 	var flags hostFlags
 	var change changeFlags
 	var finish, repair bool
-	when, unsupported := string(day2.RebootLater), string(mcfile.Stop)
+	when, unsupported := string(day2.RebootLater), string(machineconfig.Stop)
 	cmd := &cobra.Command{
 		Use:   "apply [MACHINECONFIG]",
 		Short: "Apply a MachineConfig to this machine in one step",
@@ -78,7 +78,7 @@ func applyCommand() *cobra.Command {
 			if change.window.waits() && !cmd.Flags().Changed("reboot") && apply.Try == nil {
 				when = string(day2.RebootIfNeeded)
 			}
-			apply.Machine, apply.When, apply.Unsupported = m, day2.When(when), mcfile.Unsupported(unsupported)
+			apply.Machine, apply.When, apply.Unsupported = m, day2.When(when), machineconfig.Unsupported(unsupported)
 			if change.dryRun {
 				apply.Progress.Emit = func(pivot.Event) {} // a plan is only printed
 			}
@@ -97,7 +97,7 @@ func applyCommand() *cobra.Command {
 	cmd.Flags().Lookup("reboot").NoOptDefVal = string(day2.RebootNow)
 	cmd.Flags().BoolVar(&finish, "finish", false, "only finish an interrupted change of the running system")
 	cmd.Flags().BoolVar(&repair, "repair", false, "correct drift from the current MachineConfig; apply no other")
-	cli.OneOf{Value: &unsupported, Allowed: []string{string(mcfile.Stop), string(mcfile.Warn), string(mcfile.Replace)}}.
+	cli.OneOf{Value: &unsupported, Allowed: []string{string(machineconfig.Stop), string(machineconfig.Warn), string(machineconfig.Replace)}}.
 		Add(cmd, "unsupported", "how to treat differences that need a new installation: stop, warn and apply the rest, or exit with status 79 to have the machine replaced")
 	return cmd
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/disruption"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/projection"
 	"machine-pivot/kargs"
 	"machine-pivot/test/tools/script"
@@ -123,18 +123,18 @@ func TestDamagedState(t *testing.T) {
 	}
 	huge := fmt.Sprintf(`{"format":1,"x":"%s"}`, strings.Repeat("x", 33<<20))
 	for file, commands := range map[string][]string{
-		"/var/lib/pivot/journal.json": {"status", "verify", "plot", "rollback", "apply " + set, "rebase --append-karg a", "confirm", "trial", "release-slot --retry-for 0s"},
-		"/run/pivot/status.json":      {"status", "wait --timeout 1s"},
-		mcfile.RecordPath:             {"apply " + set, "apply --repair", "apply --dry-run " + set},
-		"/etc/pivot/live.json":        {"apply --finish", "apply " + set, "rollback"},
-		projection.ManifestPath:       {"apply " + set, "project"},
-		projection.RecordPath:         {"project"},
-		mcfile.LeftOutPath:            {"status"},
-		disruption.RulesPath:          {"apply --dry-run " + set},
-		kargs.PolicyPath:              {"apply --dry-run " + set, "rebase --append-karg a"},
-		kargs.LegacyPath:              {"rebase --append-karg a"},
-		mcfile.Path:                   {"plan", "firstboot"},
-		mcfile.CommittedPath:          {"plan", "firstboot"},
+		"/var/lib/pivot/journal.json":  {"status", "verify", "plot", "rollback", "apply " + set, "rebase --append-karg a", "confirm", "trial", "release-slot --retry-for 0s"},
+		"/run/pivot/status.json":       {"status", "wait --timeout 1s"},
+		machineconfig.RecordPath:       {"apply " + set, "apply --repair", "apply --dry-run " + set},
+		"/etc/pivot/live.json":         {"apply --finish", "apply " + set, "rollback"},
+		projection.ManifestPath:        {"apply " + set, "project"},
+		projection.RecordPath:          {"project"},
+		machineconfig.LeftOutPath:      {"status"},
+		disruption.RulesPath:           {"apply --dry-run " + set},
+		kargs.PolicyPath:               {"apply --dry-run " + set, "rebase --append-karg a"},
+		kargs.LegacyPath:               {"rebase --append-karg a"},
+		machineconfig.EncapsulatedPath: {"plan", "firstboot"},
+		machineconfig.CommittedPath:    {"plan", "firstboot"},
 	} {
 		path := h.Path(file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -158,7 +158,7 @@ func TestDamagedState(t *testing.T) {
 				if got.status == 0 && name == "another format" {
 					continue // the file has no format, and all fields are optional
 				}
-				if file == mcfile.LeftOutPath && strings.Contains(got.stdout, "cannot tell what was left out") {
+				if file == machineconfig.LeftOutPath && strings.Contains(got.stdout, "cannot tell what was left out") {
 					continue // the rest of the status is useful without
 				}
 				expectKind(t, fmt.Sprintf("%s with %s as %s", command, name, file), got)

@@ -8,7 +8,7 @@ import (
 	"machine-pivot/day2"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/machineconfig/extensions"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
@@ -31,8 +31,8 @@ func (f *rebaseFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.kernelType, "kernel-type", "", "kernel `TYPE` to install in place of the current one: default, realtime or 64k-pages")
 	cmd.Flags().StringArrayVar(&f.extensions, "extension", nil, "extension `NAME` to install, as in a MachineConfig (repeatable)")
 	cmd.Flags().StringVar(&f.extensionsImage, "extensions-image", "", "`IMAGE` with the packages of kernels and extensions (default: use the machine's package repositories)")
-	cli.Suggest(cmd, "kernel-type", extensions.KernelTypes()...)
-	cli.Suggest(cmd, "extension", extensions.Names()...)
+	cli.Suggest(cmd, "kernel-type", machineconfig.KernelTypes()...)
+	cli.Suggest(cmd, "extension", machineconfig.ExtensionNames()...)
 	cli.Suggest(cmd, "extensions-image")
 	cli.Suggest(cmd, "append-karg")
 	cli.Suggest(cmd, "delete-karg")

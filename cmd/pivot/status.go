@@ -12,7 +12,7 @@ import (
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/printable"
 	"machine-pivot/internal/start"
 	"machine-pivot/internal/status"
@@ -75,8 +75,8 @@ func printStatus(w io.Writer, s status.Status) {
 		line("attempt", "%d of %d, started %s", s.Attempt, pivot.MaxAttempts, s.Started.Format(time.RFC3339))
 	}
 	if s.MachineConfig != nil {
-		recorded := map[mcfile.Recorder]string{mcfile.RecordedByDaemon: " (as the machine-config-daemon says; not compared)"}
-		line("config", "%s%s", configName(s.MachineConfig.Current), recorded[mcfile.Recorder(s.MachineConfig.RecordedBy)])
+		recorded := map[machineconfig.Recorder]string{machineconfig.RecordedByDaemon: " (as the machine-config-daemon says; not compared)"}
+		line("config", "%s%s", configName(s.MachineConfig.Current), recorded[machineconfig.Recorder(s.MachineConfig.RecordedBy)])
 		line("desired", "%s", configName(s.MachineConfig.Desired))
 	}
 	if c := s.Cluster; c != nil {

@@ -16,8 +16,8 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
@@ -104,7 +104,7 @@ func validateFiles(ctx context.Context, paths []string, stdin io.Reader, rules a
 
 // firstBoots returns warnings about what pivot's first boot would reject, for each role.
 func firstBoots(all []*authored.MachineConfig, rules authored.Rules) (report problem.Report, err error) {
-	judge := mcfile.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments}
+	judge := machineconfig.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments}
 	for _, role := range pool.Roles(all) {
 		merged, err := authored.Merge(authored.Select(all, role), authored.Images{})
 		if err != nil {
@@ -118,7 +118,7 @@ func firstBoots(all []*authored.MachineConfig, rules authored.Rules) (report pro
 // firstBootWarnings returns warnings about what pivot's first boot would reject in the
 // MachineConfig of a role. They are not errors, because a cluster's daemon may support what
 // pivot does not.
-func firstBootWarnings(merged *authored.MachineConfig, role string, judge mcfile.Host) problem.Report {
+func firstBootWarnings(merged *authored.MachineConfig, role string, judge machineconfig.Host) problem.Report {
 	report := provision.FirstBoot(merged, judge)
 	for i := range report {
 		report[i].File, report[i].Severity = "merged for role "+role, problem.Warning
@@ -136,7 +136,7 @@ func validateEncapsulated(ctx context.Context, paths []string, stdin io.Reader, 
 		if !ok {
 			continue
 		}
-		_, problems := mcfile.Parse(data, mcfile.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments})
+		_, problems := machineconfig.Parse(data, machineconfig.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments})
 		report.Add(problems.In(path)...)
 	}
 	return report, nil

@@ -20,8 +20,8 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/input"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/mcfile"
 )
 
 // renderFlags are the inputs for rendering MachineConfigs.
@@ -90,8 +90,8 @@ func (f *renderFlags) useLock(ctx context.Context, taker *snapshot.Taker) (func(
 
 // onMachines returns the checks of machines' first boots, and configs that install the same
 // kernel argument policy there.
-func (r renderer) onMachines() (mcfile.Host, []ignition.Config) {
-	host := mcfile.Host{CheckImage: r.Rules.CheckImage, Policy: &r.Rules.KernelArguments}
+func (r renderer) onMachines() (machineconfig.Host, []ignition.Config) {
+	host := machineconfig.Host{CheckImage: r.Rules.CheckImage, Policy: &r.Rules.KernelArguments}
 	if r.policy == nil {
 		return host, nil
 	}

@@ -12,7 +12,7 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
-	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
 )
@@ -87,7 +87,7 @@ func argumentList(flag, text string) (kargs.Line, error) {
 	if err := json.Unmarshal([]byte(text), &entries); err != nil {
 		return nil, fault.New(fault.Usage, "cannot use --%s=%s: it is not a JSON array of strings, as [\"nosmt\"]", flag, text)
 	}
-	return spec.CommandLine(entries), nil
+	return machineconfig.CommandLine(entries), nil
 }
 
 func kargsCheckCommand() *cobra.Command {

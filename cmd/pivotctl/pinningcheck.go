@@ -22,9 +22,9 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/input"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
@@ -223,7 +223,7 @@ func (f *checkFlags) addConfigs(in *pinning.Input, configs []*authored.MachineCo
 	if err != nil {
 		return err
 	}
-	in.Line = append(in.Line, spec.CommandLine(merged.Spec.Arguments())...)
+	in.Line = append(in.Line, machineconfig.CommandLine(merged.Spec.Arguments())...)
 	return inlineFiles(merged, in.Files, pinning.IsRead)
 }
 

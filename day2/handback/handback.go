@@ -11,7 +11,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 )
 
 // The files of the daemon.
@@ -61,7 +61,7 @@ func (f Facts) Check() error {
 		return refuse("pivot has applied no MachineConfig to it", "apply the one that it has: pivot apply --reboot=never FILE")
 	case !f.Asked:
 		return refuse("the last change was not to the MachineConfig that it has, so that nothing proves it",
-			"pivot status says what the last change was; to have it compared: pivot apply --reboot=never "+mcfile.RecordPath)
+			"pivot status says what the last change was; to have it compared: pivot apply --reboot=never "+machineconfig.RecordPath)
 	case len(f.Differences) > 0:
 		return refuse("it differs from its MachineConfig: "+strings.Join(bounded(f.Differences), "; "), "pivot apply --repair")
 	case f.Image != f.Booted:
@@ -123,7 +123,7 @@ func Files(h Host) (all []File) {
 		write(Stamp(path), nil)
 	}
 	write(imagePath, nil)
-	all = append(all, File{File: hostfiles.NewFile(mcfile.DaemonPath, 0o600, h.Config)})
+	all = append(all, File{File: hostfiles.NewFile(machineconfig.DaemonPath, 0o600, h.Config)})
 	if h.Annotations != nil {
 		used := *h.Annotations
 		used.Path = usedAnnotations
@@ -135,5 +135,5 @@ func Files(h Host) (all []File) {
 // Own returns the removals of pivot's own files, which come after all else: until the last of them, the
 // MachineConfig of the host is pivot's.
 func Own() []hostfiles.File {
-	return []hostfiles.File{hostfiles.Default(mcfile.LeftOutPath), hostfiles.Default(mcfile.RecordPath)}
+	return []hostfiles.File{hostfiles.Default(machineconfig.LeftOutPath), hostfiles.Default(machineconfig.RecordPath)}
 }

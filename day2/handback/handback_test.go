@@ -9,7 +9,7 @@ import (
 	"machine-pivot/day2/handback"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 )
 
 // TestCheck: a machine is given back only if the daemon finds exactly its MachineConfig, and each reason
@@ -78,7 +78,7 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	own := handback.Own()
-	if last := own[len(own)-1]; last.Path != mcfile.RecordPath || !last.Removes() {
+	if last := own[len(own)-1]; last.Path != machineconfig.RecordPath || !last.Removes() {
 		t.Errorf("pivot's own files: %+v", own)
 	}
 }

@@ -8,8 +8,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/machineconfig/spec"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/settings"
@@ -18,18 +17,18 @@ import (
 )
 
 // Facts returns what must be known about this machine to validate a MachineConfig.
-func (m *Machine) Facts() (mcfile.Host, error) {
+func (m *Machine) Facts() (machineconfig.Host, error) {
 	cpus, err := m.Host.PresentCPUs()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return mcfile.Host{}, err
+		return machineconfig.Host{}, err
 	}
 	policy, err := m.Host.KargPolicy()
-	return mcfile.Host{CPUs: cpus, CheckImage: imageref.Check, Policy: &policy, Architecture: runtime.GOARCH}, err
+	return machineconfig.Host{CPUs: cpus, CheckImage: imageref.Check, Policy: &policy, Architecture: runtime.GOARCH}, err
 }
 
 // Ask returns what a MachineConfig asks of the machine. before are the MachineConfigs that
 // it replaces.
-func (m *Machine) Ask(desired *mcfile.Desired, before ...*mcfile.Desired) (ask pivot.Ask, err error) {
+func (m *Machine) Ask(desired *machineconfig.Desired, before ...*machineconfig.Desired) (ask pivot.Ask, err error) {
 	entries, err := m.EntriesOf(desired)
 	if err != nil {
 		return ask, err
@@ -38,7 +37,7 @@ func (m *Machine) Ask(desired *mcfile.Desired, before ...*mcfile.Desired) (ask p
 	ask.Checks = []pivot.Check{func(pivot.Plan) error { return m.checkFIPS(desired) }}
 	ask.Kargs.Literal = desired.FromCluster
 	for _, b := range before {
-		ask.Kargs.Old = append(ask.Kargs.Old, spec.CommandLine(b.KernelArguments)...)
+		ask.Kargs.Old = append(ask.Kargs.Old, machineconfig.CommandLine(b.KernelArguments)...)
 	}
 	if ask.Kargs.New, err = m.Arguments(desired.KernelArguments); err != nil {
 		return ask, err
@@ -55,12 +54,12 @@ func (m *Machine) Ask(desired *mcfile.Desired, before ...*mcfile.Desired) (ask p
 
 // EntriesOf returns the entries of a MachineConfig. Existing directories keep the attributes
 // that it does not set.
-func (m *Machine) EntriesOf(desired *mcfile.Desired) ([]hostfiles.File, error) {
+func (m *Machine) EntriesOf(desired *machineconfig.Desired) ([]hostfiles.File, error) {
 	return EntriesIn(desired, m.ReadEntry)
 }
 
 // EntriesIn is Machine.EntriesOf for a system that is read by a function.
-func EntriesIn(desired *mcfile.Desired, read func(path string) (hostfiles.File, bool, error)) ([]hostfiles.File, error) {
+func EntriesIn(desired *machineconfig.Desired, read func(path string) (hostfiles.File, bool, error)) ([]hostfiles.File, error) {
 	all := slices.Clone(desired.Entries)
 	for i, f := range all {
 		keeps, asked := desired.Keeps[f.Path]

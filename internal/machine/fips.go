@@ -6,13 +6,13 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
 
 // checkFIPS returns an error if the FIPS mode that a MachineConfig asks for is not that of the running kernel.
-func (m *Machine) checkFIPS(d *mcfile.Desired) error {
+func (m *Machine) checkFIPS(d *machineconfig.Desired) error {
 	fips, err := m.Host.FIPS()
 	if err != nil || fips == d.FIPS {
 		return err

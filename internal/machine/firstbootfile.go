@@ -11,14 +11,14 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	systemdunits "machine-pivot/systemd-units"
 )
 
 // OpenFirstBoot returns the path of the encapsulated MachineConfig whose first boot is open in a system, given by its
 // root directory; "" if none is.
 func OpenFirstBoot(root string) (string, error) {
-	for _, path := range mcfile.OpenPaths() {
+	for _, path := range machineconfig.OpenPaths() {
 		_, err := os.Lstat(filepath.Join(root, path))
 		if err == nil {
 			return path, nil
@@ -35,19 +35,19 @@ func OpenFirstBoot(root string) (string, error) {
 // more. What Ignition has left goes last and stays, as the newest request.
 func CloseFirstBoot(disk hostfiles.Disk, etc string) error {
 	closed := false
-	for _, path := range slices.Backward(mcfile.OpenPaths()) {
+	for _, path := range slices.Backward(machineconfig.OpenPaths()) {
 		file := filepath.Join(etc, filepath.Base(path))
 		if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := hostfiles.Rename(disk, file, filepath.Join(etc, filepath.Base(mcfile.ClosedPath))); err != nil {
+		if err := hostfiles.Rename(disk, file, filepath.Join(etc, filepath.Base(machineconfig.ClosedPath))); err != nil {
 			return fault.New(fault.CannotWrite, "cannot close the first boot: %w", err)
 		}
 		closed = true
 	}
 	if !closed {
-		return fault.New(fault.CannotWrite, "cannot close the first boot: somebody else has removed %s", mcfile.Path).
-			WithHint("put the file back: touch %s; the next run closes the first boot", mcfile.Path)
+		return fault.New(fault.CannotWrite, "cannot close the first boot: somebody else has removed %s", machineconfig.EncapsulatedPath).
+			WithHint("put the file back: touch %s; the next run closes the first boot", machineconfig.EncapsulatedPath)
 	}
 	return nil
 }
@@ -57,7 +57,7 @@ func CloseFirstBoot(disk hostfiles.Disk, etc string) error {
 // first boot to others, for whom the file's absence is the end.
 func (m *Machine) FindsCommitted(commit string) (bool, error) {
 	unit, has, err := m.Host.NextUnit(systemdunits.FirstBoot, commit)
-	return err == nil && (!has || bytes.Contains(unit, []byte(mcfile.OpenGlob))), err
+	return err == nil && (!has || bytes.Contains(unit, []byte(machineconfig.OpenGlob))), err
 }
 
 // ClosedFirstBoot returns the digest of the encapsulated MachineConfig whose first boot has ended in a system, given by
@@ -67,7 +67,7 @@ func ClosedFirstBoot(root string) (hostfiles.Digest, error) {
 	open, err := OpenFirstBoot(root)
 	closed := hostfiles.File{}
 	if err == nil && open == "" {
-		closed, _, err = hostfiles.Read(root, mcfile.ClosedPath)
+		closed, _, err = hostfiles.Read(root, machineconfig.ClosedPath)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot tell whether a first boot has ended in %s: %w", root, err)

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
@@ -42,7 +42,7 @@ func machineConfigAt(root string, paths ...string) (mc *pivot.MachineConfig, pat
 // MachineConfigOf identifies the MachineConfig of the deployment with a root directory; nil if it has
 // none.
 func MachineConfigOf(root string) (*pivot.MachineConfig, error) {
-	mc, _, err := machineConfigAt(root, mcfile.CurrentPaths()...)
+	mc, _, err := machineConfigAt(root, machineconfig.CurrentPaths()...)
 	return mc, err
 }
 
@@ -55,9 +55,9 @@ func (m *Machine) nameConfigs(s *status.Status, journal pivot.JournalContent) {
 			s.Notes = append(s.Notes, err.Error())
 		}
 	}
-	current, path, err := machineConfigAt(m.Host.Root, mcfile.CurrentPaths()...)
+	current, path, err := machineConfigAt(m.Host.Root, machineconfig.CurrentPaths()...)
 	note(err)
-	desired, _, err := machineConfigAt(m.Host.Root, mcfile.OpenPaths()...)
+	desired, _, err := machineConfigAt(m.Host.Root, machineconfig.OpenPaths()...)
 	note(err)
 	if asked := journal.Target.MachineConfig; desired == nil && asked != (pivot.MachineConfig{}) {
 		desired = &asked
@@ -73,7 +73,7 @@ func (m *Machine) nameConfigs(s *status.Status, journal pivot.JournalContent) {
 		s.MachineConfig = &status.MachineConfigs{Current: current, Desired: desired}
 	}
 	if current != nil {
-		s.MachineConfig.RecordedBy = string(mcfile.RecorderOf(path))
+		s.MachineConfig.RecordedBy = string(machineconfig.RecorderOf(path))
 	}
 }
 
@@ -92,7 +92,7 @@ func (m *Machine) nextDeployment() *ostree.Deployment {
 
 // LeftOut returns the names of what was left out of the current MachineConfig.
 func (m *Machine) LeftOut() (names []string, err error) {
-	file := hostfiles.StateFile{Root: m.Host.Root, Path: mcfile.LeftOutPath, Remedy: "apply the MachineConfig again"}
+	file := hostfiles.StateFile{Root: m.Host.Root, Path: machineconfig.LeftOutPath, Remedy: "apply the MachineConfig again"}
 	err = file.Decode(&names)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

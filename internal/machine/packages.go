@@ -1,14 +1,13 @@
 package machine
 
 import (
-	"machine-pivot/internal/machineconfig/extensions"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/pivot"
 )
 
 // Packages returns what a MachineConfig asks of packages. Packages that the MachineConfigs in
 // before asked for, and this one does not, return to the image's default.
-func Packages(asked *mcfile.Desired, before ...*mcfile.Desired) (pivot.Packages, error) {
+func Packages(asked *machineconfig.Desired, before ...*machineconfig.Desired) (pivot.Packages, error) {
 	p := packagesFor(asked.KernelType, asked.Extensions)
 	for _, b := range before {
 		for _, old := range packagesFor(b.KernelType, b.Extensions).Wishes {
@@ -23,20 +22,20 @@ func Packages(asked *mcfile.Desired, before ...*mcfile.Desired) (pivot.Packages,
 // packagesFor returns the package wishes of a kernel type and extensions. The default kernel is
 // the image's own, so it adds no wish.
 func packagesFor(kernelType string, names []string) (p pivot.Packages) {
-	add := func(of extensions.Packages) {
+	add := func(of machineconfig.Packages) {
 		p.Add(pivot.PackagePresent, of.Needed...)
 		p.Add(pivot.PackageOffered, of.Offered...)
 	}
-	if kernelType != "" && kernelType != extensions.KernelDefault {
-		add(extensions.Kernel(kernelType))
-		for _, other := range extensions.KernelTypes() {
+	if kernelType != "" && kernelType != machineconfig.KernelDefault {
+		add(machineconfig.KernelPackages(kernelType))
+		for _, other := range machineconfig.KernelTypes() {
 			if other != kernelType {
-				p.Add(pivot.PackageAbsent, extensions.Kernel(other).Needed...)
+				p.Add(pivot.PackageAbsent, machineconfig.KernelPackages(other).Needed...)
 			}
 		}
 	}
 	for _, name := range names {
-		add(extensions.Of(name))
+		add(machineconfig.ExtensionPackages(name))
 	}
 	return p
 }

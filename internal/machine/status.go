@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/status"
 	"machine-pivot/internal/wanted"
 	"machine-pivot/pivot"
@@ -134,7 +134,7 @@ func cameUp(state pivot.State, target pivot.Target) bool {
 		case pivot.ClassImage, pivot.ClassArguments, pivot.ClassPackage:
 			return true
 		}
-		return d.Path == mcfile.RecordPath
+		return d.Path == machineconfig.RecordPath
 	})
 }
 

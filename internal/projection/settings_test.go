@@ -6,7 +6,7 @@ import (
 
 	"machine-pivot/day2/live"
 	"machine-pivot/internal/disruption"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/settings"
@@ -22,7 +22,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	for _, path := range []string{projection.OwnDir, mcfile.RecordPath, mcfile.LeftOutPath, live.JournalPath, staticpods.RecordPath, projection.ManifestPath, "/etc/pivot/x", "/var/lib/pivot"} {
+	for _, path := range []string{projection.OwnDir, machineconfig.RecordPath, machineconfig.LeftOutPath, live.JournalPath, staticpods.RecordPath, projection.ManifestPath, "/etc/pivot/x", "/var/lib/pivot"} {
 		if _, err := projection.Canonical(path); err == nil {
 			t.Errorf("%s can be an entry", path)
 		}

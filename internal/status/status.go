@@ -116,7 +116,7 @@ func (s Status) Failed() bool {
 // MachineConfigs are the MachineConfigs that a machine has and should have.
 type MachineConfigs struct {
 	Current *pivot.MachineConfig `json:"current"` // of the running system; nil if there is none
-	// RecordedBy is the program that says so, an mcfile.Recorder; "" if there is none.
+	// RecordedBy is the program that says so, a machineconfig.Recorder; "" if there is none.
 	RecordedBy string               `json:"recordedBy,omitempty"`
 	Desired    *pivot.MachineConfig `json:"desired"`
 }

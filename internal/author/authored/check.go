@@ -9,12 +9,9 @@ import (
 
 	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/budget"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/machineconfig/entries"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/machineconfig/jsonpath"
-	"machine-pivot/internal/machineconfig/ownfiles"
-	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
@@ -37,7 +34,7 @@ func CheckConfig(n document.Node, config ignition.Config, version string, rules 
 	checkNames(n, config)
 	checkEntries(n, config, version)
 	for i, entry := range ignition.Arguments(config) {
-		spec.CheckArgument(n.At(inConfig+jsonpath.Element(i)), entry, rules.KernelArguments)
+		machineconfig.CheckArgument(n.At(inConfig+document.Element(i)), entry, rules.KernelArguments)
 	}
 }
 
@@ -48,7 +45,7 @@ const inConfig = ".kernelArguments.shouldExist"
 func checkNames(n document.Node, config ignition.Config) {
 	check := func(name string, steps ...any) {
 		if strings.ContainsFunc(name, unicode.IsControl) {
-			n.At(jsonpath.Of(steps...)).Fail("%s cannot be the name of a file", problem.Quoted(name))
+			n.At(document.PathOf(steps...)).Fail("%s cannot be the name of a file", problem.Quoted(name))
 		}
 	}
 	for i, f := range config.Storage.Files {
@@ -71,12 +68,12 @@ func checkNames(n document.Node, config ignition.Config) {
 // (it was fetched, merged or translated) is read again for it; of one that was translated, places are not known.
 func checkEntries(n document.Node, config ignition.Config, version string) {
 	if !n.IsNull() && !strings.HasPrefix(version, "2.") {
-		entries.Check(n, config, version)
+		machineconfig.CheckEntries(n, config, version)
 		return
 	}
 	var found problem.Report
 	if root, ok := document.ParseJSON(ignition.Marshal(config), &found); ok {
-		entries.Check(root, config, version)
+		machineconfig.CheckEntries(root, config, version)
 	}
 	for _, p := range found {
 		at := n.Path
@@ -89,7 +86,7 @@ func checkEntries(n document.Node, config ignition.Config, version string) {
 
 func checkFiles(n document.Node, config ignition.Config, room *ignition.Room) {
 	for i, f := range config.Storage.Files {
-		at := jsonpath.Of("storage", "files", i)
+		at := document.PathOf("storage", "files", i)
 		if len(f.Append) > 0 {
 			n.At(at + ".append").Warn("the machine-config daemon refuses files that are appended to when it updates a machine")
 		}
@@ -115,11 +112,11 @@ func Check(m *MachineConfig, rules Rules) problem.Report {
 	var report problem.Report
 	n := document.Node{Path: "$.spec", Report: &report}
 	m.Spec.contradictions(n)
-	if err := spec.CheckTogether(m.Spec.KernelType, m.Spec.Extensions); err != nil {
+	if err := machineconfig.CheckTogether(m.Spec.KernelType, m.Spec.Extensions); err != nil {
 		report.Fail("$.spec.extensions", "%v", err)
 	}
-	line := spec.CommandLine(m.Spec.Arguments())
-	spec.CheckLength(n.At(".kernelArguments"), m.Spec.Arguments())
+	line := machineconfig.CommandLine(m.Spec.Arguments())
+	machineconfig.CheckLength(n.At(".kernelArguments"), m.Spec.Arguments())
 	checkThreads(line, &report)
 	if m.Spec.Config != nil {
 		checkMerged(*m.Spec.Config, line, rules, &report)
@@ -130,9 +127,9 @@ func Check(m *MachineConfig, rules Rules) problem.Report {
 
 // contradictions reports kernel arguments that contradict the member fips. n is the node of the spec.
 func (s Spec) contradictions(n document.Node) {
-	spec.Contradictions(n.At(".kernelArguments"), s.KernelArguments, s.FIPS)
+	machineconfig.Contradictions(n.At(".kernelArguments"), s.KernelArguments, s.FIPS)
 	if s.Config != nil {
-		spec.Contradictions(n.At(".config"+inConfig), ignition.Arguments(*s.Config), s.FIPS)
+		machineconfig.Contradictions(n.At(".config"+inConfig), ignition.Arguments(*s.Config), s.FIPS)
 	}
 }
 
@@ -168,13 +165,13 @@ func checkContents(n document.Node, config ignition.Config) {
 func checkOwn(n document.Node, config ignition.Config) {
 	room := NewRoom()
 	for i, f := range config.Storage.Files {
-		parse := ownfiles.ParserOf(f.Path)
+		parse := machineconfig.ParserOf(f.Path)
 		if parse == nil {
 			continue
 		}
 		if content, err := ignition.Content(f.Contents, room); err == nil {
 			if err := parse(content); err != nil {
-				n.At(jsonpath.Of("storage", "files", i)).Fail("%v", err)
+				n.At(document.PathOf("storage", "files", i)).Fail("%v", err)
 			}
 		}
 	}

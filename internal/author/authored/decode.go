@@ -6,10 +6,9 @@ import (
 	"strings"
 
 	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/machineconfig/jsonpath"
-	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/problem"
 )
 
@@ -58,7 +57,7 @@ func objects(root document.Node) []document.Node {
 		}
 		return nil
 	}
-	if kind := root.Get("kind"); kind.Is("List", spec.Kind+"List") {
+	if kind := root.Get("kind"); kind.Is("List", machineconfig.Kind+"List") {
 		root.Known("a list", "kind", "apiVersion", "metadata", "items")
 		return root.Get("items").Items()
 	}
@@ -67,10 +66,10 @@ func objects(root document.Node) []document.Node {
 
 // decodeObject reads one MachineConfig; nil if it is none.
 func decodeObject(n document.Node, rules Rules) *MachineConfig {
-	if !spec.Identity(n) {
+	if !machineconfig.Identity(n) {
 		return nil
 	}
-	if kind := n.Get("kind"); kind.IsText() && !kind.Is("", spec.Kind) {
+	if kind := n.Get("kind"); kind.IsText() && !kind.Is("", machineconfig.Kind) {
 		return nil // it is another kind: further errors would be misleading
 	}
 	n.Known(thisAPI, "kind", "apiVersion", "metadata", "spec")
@@ -110,7 +109,7 @@ func decodeMetadata(n document.Node, mc *MachineConfig) {
 	mc.Labels = n.Get("labels").Texts()
 	mc.Annotations = n.Get("annotations").Texts()
 	if role := mc.Role(); role != "" && !objectName.MatchString(role) {
-		n.Get("labels").At(jsonpath.Member(RoleLabel)).Fail("%s is no role's name: lower case letters, digits, - and . only", problem.Quoted(role))
+		n.Get("labels").At(document.Member(RoleLabel)).Fail("%s is no role's name: lower case letters, digits, - and . only", problem.Quoted(role))
 	}
 	if mc.Role() == "" && !strings.HasPrefix(mc.Name, renderedPrefix) {
 		n.Get("labels").Warn("the label %s is missing: no role takes this MachineConfig", RoleLabel)
@@ -118,15 +117,15 @@ func decodeMetadata(n document.Node, mc *MachineConfig) {
 }
 
 func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
-	n.Known(thisAPI, spec.Members()...)
+	n.Known(thisAPI, machineconfig.Members()...)
 	rules.Room = cmp.Or(rules.Room, NewRoom())
 	mc.Spec = Spec{
-		OSImageURL:      spec.Image(n.Get("osImageURL"), rules.CheckImage),
-		ExtensionsImage: spec.Image(n.Get("baseOSExtensionsContainerImage"), rules.CheckImage),
-		KernelArguments: spec.Arguments(n.Get("kernelArguments"), rules.KernelArguments),
-		Extensions:      spec.Extensions(n.Get("extensions")),
+		OSImageURL:      machineconfig.Image(n.Get("osImageURL"), rules.CheckImage),
+		ExtensionsImage: machineconfig.Image(n.Get("baseOSExtensionsContainerImage"), rules.CheckImage),
+		KernelArguments: machineconfig.Arguments(n.Get("kernelArguments"), rules.KernelArguments),
+		Extensions:      machineconfig.Extensions(n.Get("extensions")),
 		FIPS:            n.Get("fips").Boolean(),
-		KernelType:      spec.KernelType(n.Get("kernelType"), ""),
+		KernelType:      machineconfig.KernelType(n.Get("kernelType"), ""),
 		Config:          decodeConfig(n.Get("config"), rules),
 	}
 	if mc.Spec.FIPS { // if not, another MachineConfig may set it; and many writers emit false by default

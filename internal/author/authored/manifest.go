@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/problem"
 )
 
@@ -55,8 +55,8 @@ type object = map[string]any
 
 func (m Manifest) tree() object {
 	return object{
-		"apiVersion": spec.APIVersion,
-		"kind":       spec.Kind,
+		"apiVersion": machineconfig.APIVersion,
+		"kind":       machineconfig.Kind,
 		"metadata":   object{"labels": object{RoleLabel: m.Role}, "name": m.Name},
 		"spec":       object{"config": m.config()},
 	}

@@ -5,9 +5,8 @@ import (
 	"slices"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/machineconfig/extensions"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/machineconfig/spec"
 )
 
 // Images are the default images of a merged MachineConfig.
@@ -96,11 +95,11 @@ func (s *Spec) add(mc *MachineConfig) {
 	s.FIPS = s.FIPS || mc.Spec.FIPS
 	s.KernelArguments = append(s.KernelArguments, mc.Spec.KernelArguments...)
 	s.Extensions = append(s.Extensions, mc.Spec.Extensions...)
-	if kind := mc.Spec.KernelType; kind == extensions.KernelRealtime || kind == extensions.Kernel64k {
+	if kind := mc.Spec.KernelType; kind == machineconfig.KernelRealtime || kind == machineconfig.Kernel64k {
 		s.KernelType = kind
 	}
 	// The cluster's generated MachineConfigs do not override the default images.
-	if _, generated := mc.Annotations[spec.GeneratedBy]; generated {
+	if _, generated := mc.Annotations[machineconfig.GeneratedBy]; generated {
 		return
 	}
 	s.OSImageURL = cmp.Or(mc.Spec.OSImageURL, s.OSImageURL)

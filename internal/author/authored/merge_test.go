@@ -10,7 +10,7 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/test/tools/sample"
 )
@@ -328,7 +328,7 @@ func TestNotFromCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, report := mcfile.Parse(text, mcfile.Host{}); d == nil || d.FromCluster {
+	if d, report := machineconfig.Parse(text, machineconfig.Host{}); d == nil || d.FromCluster {
 		t.Errorf("%+v\n%s", d, report)
 	}
 }

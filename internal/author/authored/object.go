@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
 )
@@ -78,7 +78,7 @@ func (m *MachineConfig) MarshalJSON() ([]byte, error) {
 		APIVersion string   `json:"apiVersion"`
 		Metadata   metadata `json:"metadata"`
 		Spec       any      `json:"spec"`
-	}{spec.Kind, spec.APIVersion, metadata{m.Name, m.Labels, m.Annotations}, m.Spec.tree()})
+	}{machineconfig.Kind, machineconfig.APIVersion, metadata{m.Name, m.Labels, m.Annotations}, m.Spec.tree()})
 }
 
 // SpecJSON writes the spec as MarshalJSON does.

@@ -15,9 +15,9 @@ import (
 	"strings"
 
 	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
@@ -161,7 +161,7 @@ func readPool(n document.Node, role string, policy kargs.Policy) (pool, bool) {
 	if disks := n.Get("diskSetup"); !disks.IsEmpty() {
 		disks.Warn("no MachineConfig is made from it here: the installer makes its own")
 	}
-	p := pool{at: n, role: role, arguments: spec.Arguments(n.Get("kernelArguments"), policy)}
+	p := pool{at: n, role: role, arguments: machineconfig.Arguments(n.Get("kernelArguments"), policy)}
 	p.noThreads = readHyperthreading(n.Get("hyperthreading"), kargs.Split(strings.Join(p.arguments, " ")))
 	p.workloads = readPartitions(n.Get("workload"))
 	return p, true

@@ -22,8 +22,8 @@ import (
 	to34 "github.com/coreos/ignition/v2/config/v3_4/translate"
 	to35 "github.com/coreos/ignition/v2/config/v3_5/translate"
 
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/problem"
 )
 
@@ -142,7 +142,7 @@ func problems2(raw []byte, rep oldreport.Report) problem.Report {
 		}
 		path := ""
 		if e.Line > 0 {
-			path = jsonpath.At(raw, offset(raw, e.Line, e.Column))[1:]
+			path = pathAt(raw, offset(raw, e.Line, e.Column))[1:]
 		}
 		if e.Kind == oldreport.EntryError || strings.HasPrefix(e.Message, "Config has unrecognized key") {
 			problems.Fail(path, "%s", e.Message)
@@ -168,7 +168,7 @@ func unsupported(config old.Config) problem.Report {
 	var problems problem.Report
 	node := func(list string, i int, n old.Node) {
 		if n.Filesystem != "root" {
-			problems.Fail(jsonpath.Of("storage", list, i, "filesystem"), "only the file system root is supported, not %.100q", n.Filesystem)
+			problems.Fail(document.PathOf("storage", list, i, "filesystem"), "only the file system root is supported, not %.100q", n.Filesystem)
 		}
 	}
 	for i, f := range config.Storage.Files {
@@ -183,7 +183,7 @@ func unsupported(config old.Config) problem.Report {
 	problems.Add(appended(config.Storage.Files)...)
 	for i, u := range config.Passwd.Users {
 		if u.Name != "core" {
-			problems.Fail(jsonpath.Of("passwd", "users", i), "only the user core is supported, not %.100q", u.Name)
+			problems.Fail(document.PathOf("passwd", "users", i), "only the user core is supported, not %.100q", u.Name)
 		}
 	}
 	return problems
@@ -197,7 +197,7 @@ func appended(files []old.File) problem.Report {
 	for i, f := range files {
 		before, again := appends[f.Path]
 		if again && (before || f.Append) {
-			problems.Add(problem.Errorf(jsonpath.Of("storage", "files", i), "%.100q is there before, and appended to", f.Path).
+			problems.Add(problem.Errorf(document.PathOf("storage", "files", i), "%.100q is there before, and appended to", f.Path).
 				WithHint("write it as one file"))
 		}
 		appends[f.Path] = before || f.Append

@@ -9,7 +9,7 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/pool"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/pinning"
 )
 
@@ -100,7 +100,7 @@ func TestNodeTuningOperatorEncapsulated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d, report := mcfile.Parse(data, mcfile.Host{CPUs: cpus}); d == nil || len(d.Entries) == 0 || report.Failed() || (len(report) == 0) != (name == alone) {
+			if d, report := machineconfig.Parse(data, machineconfig.Host{CPUs: cpus}); d == nil || len(d.Entries) == 0 || report.Failed() || (len(report) == 0) != (name == alone) {
 				t.Errorf("%+v\n%s", d, report)
 			}
 		})

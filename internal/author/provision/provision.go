@@ -10,9 +10,9 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/machineconfig"
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/machineconfig/jsonpath"
-	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/problem"
 )
 
@@ -40,7 +40,7 @@ func Config(m *authored.MachineConfig, version string, more ...ignition.Config) 
 	text := encapsulate(machine, version, &report)
 	config.Storage.Files = append(config.Storage.Files,
 		ignition.NewFile(annotationsPath, 0o644, annotations(m.Name)),
-		ignition.NewFile(mcfile.Path, 0o644, text)) // last: some readers search from the end
+		ignition.NewFile(machineconfig.EncapsulatedPath, 0o644, text)) // last: some readers search from the end
 	raw, problems := legacy.Down(config, version)
 	for _, p := range problems {
 		report.Add(p.Within("$.spec.config"+p.Path, "in an Ignition config of version "+version+": "))
@@ -67,11 +67,11 @@ func encapsulate(m authored.MachineConfig, version string, report *problem.Repor
 // FirstBoot checks m like pivot's first boot on a machine, of any version of Ignition: with all kernel
 // arguments that the encapsulated MachineConfig can have. What that would refuse must not be given to a
 // machine.
-func FirstBoot(m *authored.MachineConfig, host mcfile.Host) problem.Report {
+func FirstBoot(m *authored.MachineConfig, host machineconfig.Host) problem.Report {
 	var report problem.Report
 	machine := *m
 	machine.Spec.KernelArguments = m.Spec.Arguments()
-	_, refused := mcfile.Parse(encapsulate(machine, ignition.Version, &report), host)
+	_, refused := machineconfig.Parse(encapsulate(machine, ignition.Version, &report), host)
 	for _, p := range refused.Errors() {
 		report.Add(p.Within(p.Path, "pivot's first boot refuses it: "))
 	}
@@ -82,7 +82,7 @@ func FirstBoot(m *authored.MachineConfig, host mcfile.Host) problem.Report {
 func reserved(config ignition.Config, report *problem.Report) {
 	check := func(list string, i int, path string) {
 		if path == annotationsPath {
-			report.Fail("$.spec.config"+jsonpath.Of("storage", list, i, "path"), "%s is written for each machine; no MachineConfig may have it", path)
+			report.Fail("$.spec.config"+document.PathOf("storage", list, i, "path"), "%s is written for each machine; no MachineConfig may have it", path)
 		}
 	}
 	for i, f := range config.Storage.Files {

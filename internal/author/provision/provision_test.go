@@ -16,8 +16,8 @@ import (
 	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/mcfile"
 	"machine-pivot/kargs"
 )
 
@@ -105,7 +105,7 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	desired, report := mcfile.Parse(text, mcfile.Host{})
+	desired, report := machineconfig.Parse(text, machineconfig.Host{})
 	if desired == nil || len(report) > 0 || desired.Name != m.Name || !desired.FIPS || fmt.Sprint(desired.KernelArguments) != `[nosmt a="b c"]` || desired.Image != m.Spec.OSImageURL {
 		t.Errorf("%+v\n%s\n%s", desired, report, text)
 	}
@@ -113,7 +113,7 @@ func TestRoundTrip(t *testing.T) {
 
 // What a first boot would refuse is reported beforehand.
 func TestFirstBoot(t *testing.T) {
-	report := provision.FirstBoot(rendered(t, `{"kernelType":"64k-pages"}`), mcfile.Host{Architecture: "amd64"})
+	report := provision.FirstBoot(rendered(t, `{"kernelType":"64k-pages"}`), machineconfig.Host{Architecture: "amd64"})
 	if len(report) != 1 || !report.Failed() || !strings.Contains(report.String(), "$.spec.kernelType: pivot's first boot refuses it: 64k-pages exists on arm64 only") {
 		t.Error(report)
 	}
@@ -121,11 +121,11 @@ func TestFirstBoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report = provision.FirstBoot(rendered(t, `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["ours"]}}}`), mcfile.Host{Policy: &policy})
+	report = provision.FirstBoot(rendered(t, `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["ours"]}}}`), machineconfig.Host{Policy: &policy})
 	if !report.Failed() || !strings.Contains(report.String(), "pivot's first boot refuses it: \"ours\" it is ours") {
 		t.Errorf("an argument of the Ignition config: %s", report)
 	}
-	if report := provision.FirstBoot(rendered(t, `{"kernelArguments":["nosmt","audit=0"]}`), mcfile.Host{}); report != nil {
+	if report := provision.FirstBoot(rendered(t, `{"kernelArguments":["nosmt","audit=0"]}`), machineconfig.Host{}); report != nil {
 		t.Error(report)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/disruption"
-	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/problem"
 )
 
@@ -56,7 +56,7 @@ func (d *differ) arguments(old, new []string) {
 	if sameList(old, new) {
 		return
 	}
-	have, want := spec.CommandLine(old), spec.CommandLine(new)
+	have, want := machineconfig.CommandLine(old), machineconfig.CommandLine(new)
 	var detail []string
 	for _, arg := range without(have, want) {
 		detail = append(detail, "-"+arg)

@@ -20,9 +20,8 @@ import (
 	"machine-pivot/internal/author/containerruntime"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/provision"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/machineconfig/ownfiles"
-	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
@@ -213,7 +212,7 @@ func checkMachineConfig(text []byte, old object, known Known) (report problem.Re
 	}
 	alone.Name = mc.Name
 	report.Add(authored.Check(alone, rules)...)
-	report.Add(provision.FirstBoot(alone, mcfile.Host{CheckImage: rules.CheckImage, Policy: &rules.KernelArguments}).In("")...)
+	report.Add(provision.FirstBoot(alone, machineconfig.Host{CheckImage: rules.CheckImage, Policy: &rules.KernelArguments}).In("")...)
 	return distinct(report), weakens
 }
 
@@ -227,7 +226,7 @@ func judgedWhole(c *ignition.Config) *ignition.Config {
 	}
 	chosen.KernelArguments = c.KernelArguments
 	for _, f := range c.Storage.Files {
-		if pinning.IsRead(f.Path) || ownfiles.ParserOf(f.Path) != nil {
+		if pinning.IsRead(f.Path) || machineconfig.ParserOf(f.Path) != nil {
 			chosen.Storage.Files = append(chosen.Storage.Files, f)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/machineconfig/spec"
 )
 
 // content is the rendered MachineConfigs that are served, by pool.
@@ -104,7 +104,7 @@ func (p *poolReconciler) read(ctx context.Context, name string) (*authored.Machi
 
 // decode reads a MachineConfig as its author's program does.
 func decode(object *objects.MachineConfig, rules authored.Rules) (*authored.MachineConfig, error) {
-	object.APIVersion, object.Kind = spec.APIVersion, spec.Kind // a client leaves them out
+	object.APIVersion, object.Kind = machineconfig.APIVersion, machineconfig.Kind // a client leaves them out
 	text, err := json.Marshal(object)
 	if err != nil {
 		return nil, fault.New(fault.Internal, "cannot write MachineConfig %s as JSON: %w", object.Name, err)

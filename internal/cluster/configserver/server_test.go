@@ -34,7 +34,7 @@ import (
 	"machine-pivot/internal/cluster/configserver"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/token"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/kargs"
 	"machine-pivot/test/tools/metrics"
 	"machine-pivot/test/worlds/controlplane"
@@ -374,11 +374,11 @@ func joins(t *testing.T, served, want string) {
 	for _, f := range written.Storage.Files {
 		files[f.Path] = f.Contents.Source
 	}
-	text, err := decoded(files[mcfile.Path])
+	text, err := decoded(files[machineconfig.EncapsulatedPath])
 	if err != nil {
 		t.Fatal(err)
 	}
-	has, report := mcfile.Parse(text, mcfile.Host{})
+	has, report := machineconfig.Parse(text, machineconfig.Host{})
 	if report.Failed() || has.Name != want {
 		t.Fatalf("%+v %s", has, report)
 	}
@@ -389,7 +389,7 @@ func joins(t *testing.T, served, want string) {
 	n := nodeagent.New()
 	n.Configs[has.Name] = nodeagent.Config{}
 	n.Node.Annotations = map[string]string{}
-	n.Machine = nodeagent.Machine{Current: has.Name, RecordedBy: string(mcfile.RecordedByFirstBoot)}
+	n.Machine = nodeagent.Machine{Current: has.Name, RecordedBy: string(machineconfig.RecordedByFirstBoot)}
 	if _, err := n.Run(func() bool { return n.State() == api.StateDone }); err != nil {
 		t.Fatal(err)
 	}

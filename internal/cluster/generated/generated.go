@@ -18,8 +18,8 @@ import (
 	"machine-pivot/internal/author/containerruntime"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/problem"
 )
 
@@ -46,7 +46,7 @@ type Settings struct {
 // New decodes a ContainerRuntimeConfig and finds its pools.
 func New(o *objects.ContainerRuntimeConfig, all []objects.MachineConfigPool) *Settings {
 	s := &Settings{Object: o}
-	o.TypeMeta = metav1.TypeMeta{APIVersion: spec.APIVersion, Kind: Owner}
+	o.TypeMeta = metav1.TypeMeta{APIVersion: machineconfig.APIVersion, Kind: Owner}
 	text, err := json.Marshal(o)
 	if err != nil {
 		s.Wrong = err

@@ -16,7 +16,7 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
-	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/machineconfig"
 )
 
 // The rule: a rendered MachineConfig is deleted if, for an hour, no Node, pool or rollout of a pool has named it,
@@ -87,7 +87,7 @@ func (r *renderer) collectGone(ctx context.Context, pool string) (time.Duration,
 // collect deletes the rendered MachineConfigs of a pool that nothing needs. It returns how many there were, and when
 // to look again.
 func (r *renderer) collect(ctx context.Context, pool string, keep int) (were int, next time.Duration, err error) {
-	list := metadataOf(spec.Kind)
+	list := metadataOf(machineconfig.Kind)
 	if err := r.cached.List(ctx, list); err != nil {
 		return 0, 0, err
 	}
@@ -144,7 +144,7 @@ func renderedFor(o client.Object) string {
 // mark sets or removes the mark of a rendered MachineConfig. It fails if the object has changed.
 func (r *renderer) mark(ctx context.Context, o *metav1.PartialObjectMetadata, since string) error {
 	before := o.DeepCopy()
-	before.TypeMeta = metav1.TypeMeta{APIVersion: spec.APIVersion, Kind: spec.Kind}
+	before.TypeMeta = metav1.TypeMeta{APIVersion: machineconfig.APIVersion, Kind: machineconfig.Kind}
 	after := before.DeepCopy()
 	if after.Annotations == nil {
 		after.Annotations = map[string]string{}

@@ -16,8 +16,8 @@ import (
 	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/problem"
 )
 
@@ -121,8 +121,8 @@ func (r *renderer) fetch(ctx context.Context, s source, name string) (*objects.M
 	if err != nil {
 		return nil, report, err
 	}
-	made.Annotations = map[string]string{spec.GeneratedBy: r.Version}
-	made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s.object, objects.Operator().WithKind(spec.Kind))}
+	made.Annotations = map[string]string{machineconfig.GeneratedBy: r.Version}
+	made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s.object, objects.Operator().WithKind(machineconfig.Kind))}
 	what := "MachineConfig " + s.object.Name + " with what it fetches"
 	err = r.create(ctx, made)
 	if apierrors.IsAlreadyExists(err) { // another controller was faster
@@ -148,7 +148,7 @@ func (r *renderer) fetch(ctx context.Context, s source, name string) (*objects.M
 
 // deleteCopies deletes the copies of a source but one: those of another spec, or from before a refetch.
 func (r *renderer) deleteCopies(ctx context.Context, s source, but string) error {
-	list := metadataOf(spec.Kind)
+	list := metadataOf(machineconfig.Kind)
 	if err := r.cached.List(ctx, list); err != nil {
 		return err
 	}

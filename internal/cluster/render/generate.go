@@ -20,7 +20,7 @@ import (
 	"machine-pivot/internal/cluster/generated"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/problem"
 )
 
@@ -125,7 +125,7 @@ func (g *generator) apply(ctx context.Context, o *objects.ContainerRuntimeConfig
 	if err := json.Unmarshal(text, made); err != nil {
 		return err
 	}
-	made.Annotations = map[string]string{spec.GeneratedBy: g.Version}
+	made.Annotations = map[string]string{machineconfig.GeneratedBy: g.Version}
 	made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(o, objects.Operator().WithKind(generated.Owner))}
 	existing := &objects.MachineConfig{}
 	err = g.direct.Get(ctx, client.ObjectKey{Name: made.Name}, existing)

@@ -17,7 +17,7 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/problem"
 )
 
@@ -155,7 +155,7 @@ func (r *renderer) ensure(ctx context.Context, p *objects.MachineConfigPool, mer
 }
 
 func (r *renderer) annotations(p *objects.MachineConfigPool, merged *authored.MachineConfig) map[string]string {
-	all := map[string]string{spec.GeneratedBy: r.Version, api.RenderedFor: p.Name}
+	all := map[string]string{machineconfig.GeneratedBy: r.Version, api.RenderedFor: p.Name}
 	if r.Release != "" {
 		all[releaseImage] = r.Release
 	}
@@ -167,9 +167,9 @@ func (r *renderer) annotations(p *objects.MachineConfigPool, merged *authored.Ma
 
 // name names the rendered MachineConfig in the pool. It fails if the pool has changed since it was read.
 func (r *renderer) name(ctx context.Context, p *objects.MachineConfigPool, name string, all []source) error {
-	want := objects.PoolConfiguration{APIVersion: spec.APIVersion, Kind: spec.Kind, Name: name}
+	want := objects.PoolConfiguration{APIVersion: machineconfig.APIVersion, Kind: machineconfig.Kind, Name: name}
 	for _, s := range all {
-		want.Source = append(want.Source, objects.ObjectReference{APIVersion: spec.APIVersion, Kind: spec.Kind, Name: s.object.Name})
+		want.Source = append(want.Source, objects.ObjectReference{APIVersion: machineconfig.APIVersion, Kind: machineconfig.Kind, Name: s.object.Name})
 	}
 	if reflect.DeepEqual(p.Spec.Configuration, want) {
 		return nil

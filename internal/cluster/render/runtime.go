@@ -14,7 +14,7 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/generated"
 	"machine-pivot/internal/cluster/objects"
-	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/machineconfig"
 )
 
 // reconcileRuntime makes MachineConfigs of all ContainerRuntimeConfigs. It looks at all of them at once, because
@@ -67,7 +67,7 @@ func (r *renderer) finish(ctx context.Context, o *objects.ContainerRuntimeConfig
 
 // removeGenerated deletes the MachineConfigs that were generated from a ContainerRuntimeConfig, except some.
 func (r *renderer) removeGenerated(ctx context.Context, from client.Reader, o *objects.ContainerRuntimeConfig, except []string) error {
-	list := metadataOf(spec.Kind)
+	list := metadataOf(machineconfig.Kind)
 	if err := from.List(ctx, list); err != nil {
 		return err
 	}

@@ -15,13 +15,13 @@ import (
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
-	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/problem"
 )
 
 // metadataOf returns an empty list of objects of a kind, without their content.
 func metadataOf(kind string) *metav1.PartialObjectMetadataList {
-	return &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: spec.APIVersion, Kind: kind + "List"}}
+	return &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: machineconfig.APIVersion, Kind: kind + "List"}}
 }
 
 // source is a MachineConfig of a pool, as the cluster has it and decoded.
@@ -43,7 +43,7 @@ func (r *renderer) sources(ctx context.Context, pool *objects.MachineConfigPool)
 	if selector.Empty() { // as the operator: an empty selector is a mistake, not everything
 		selector = labels.Nothing()
 	}
-	list := metadataOf(spec.Kind)
+	list := metadataOf(machineconfig.Kind)
 	if err := r.cached.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, nil, err
 	}
@@ -72,7 +72,7 @@ func (r *renderer) sources(ctx context.Context, pool *objects.MachineConfigPool)
 
 // decode reads a MachineConfig of the cluster.
 func decode(mc *objects.MachineConfig, rules authored.Rules) (*authored.MachineConfig, problem.Report) {
-	mc.TypeMeta = metav1.TypeMeta{APIVersion: spec.APIVersion, Kind: spec.Kind}
+	mc.TypeMeta = metav1.TypeMeta{APIVersion: machineconfig.APIVersion, Kind: machineconfig.Kind}
 	name := "MachineConfig " + mc.Name
 	text, err := json.Marshal(mc)
 	if err != nil {

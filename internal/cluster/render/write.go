@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/objects"
-	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/machineconfig"
 )
 
 // errDeleted means that an object that was read is gone, or is another one of the same name by now.
@@ -28,7 +28,7 @@ func (r *renderer) create(ctx context.Context, mc *objects.MachineConfig) error 
 // remove deletes a MachineConfig, unless it has changed since it was read.
 func (r *renderer) remove(ctx context.Context, o *metav1.PartialObjectMetadata) error {
 	uid, version := o.UID, o.ResourceVersion
-	o.TypeMeta = metav1.TypeMeta{APIVersion: spec.APIVersion, Kind: spec.Kind}
+	o.TypeMeta = metav1.TypeMeta{APIVersion: machineconfig.APIVersion, Kind: machineconfig.Kind}
 	err := r.cached.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("cannot delete the MachineConfig %s: %w", o.Name, err)

@@ -6,7 +6,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/problem"
 )
 
@@ -44,7 +43,7 @@ func (n Node) IsNull() bool { return kindOf(n.tree) == kindNull }
 func (n Node) Members() iter.Seq2[string, Node] {
 	return func(yield func(string, Node) bool) {
 		for key, value := range members(n.tree) {
-			if !yield(key.Value, n.child(jsonpath.Member(key.Value), value)) {
+			if !yield(key.Value, n.child(Member(key.Value), value)) {
 				return
 			}
 		}
@@ -60,7 +59,7 @@ func (n Node) Get(key string) Node {
 			tree = value
 		}
 	}
-	return n.child(jsonpath.Member(key), tree)
+	return n.child(Member(key), tree)
 }
 
 // Object reports whether the value is an object. It reports a problem if it is neither an
@@ -130,7 +129,7 @@ func (n Node) element(i int, tree *yaml.Node) Node {
 	if at, moved := n.index[tree]; moved {
 		i = at
 	}
-	return n.child(jsonpath.Element(i), tree)
+	return n.child(Element(i), tree)
 }
 
 // Texts returns an object whose values are strings; null has none.

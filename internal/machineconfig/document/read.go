@@ -18,7 +18,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/problem"
 )
 
@@ -231,7 +230,7 @@ func yamlDocuments(data []byte, report *problem.Report) []document {
 func (d document) place(problems problem.Report) {
 	wanted := map[string]int{}
 	for _, p := range problems {
-		for path := p.Path; path != "" && p.Line == 0; path = jsonpath.Parent(path) {
+		for path := p.Path; path != "" && p.Line == 0; path = parentOf(path) {
 			wanted[path] = 0
 		}
 	}
@@ -240,7 +239,7 @@ func (d document) place(problems problem.Report) {
 	}
 	lines(d.root, wanted)
 	for i, p := range problems {
-		for path := p.Path; path != "" && problems[i].Line == 0; path = jsonpath.Parent(path) {
+		for path := p.Path; path != "" && problems[i].Line == 0; path = parentOf(path) {
 			problems[i].Line = wanted[path]
 		}
 	}

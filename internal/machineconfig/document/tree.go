@@ -8,7 +8,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/problem"
 )
 
@@ -154,7 +153,7 @@ func (c *checker) fail(n *yaml.Node, message string) { c.report.Add(c.wrong(n, m
 
 // wrong returns a problem at the current path.
 func (c *checker) wrong(n *yaml.Node, message string) problem.Problem {
-	p := problem.Errorf("$"+jsonpath.Of(c.path...), "%s", message)
+	p := problem.Errorf("$"+PathOf(c.path...), "%s", message)
 	p.Line = n.Line
 	return p
 }
@@ -256,11 +255,11 @@ func lines(root *yaml.Node, wanted map[string]int) {
 			wanted[path] = line
 		}
 		for key, value := range members(n) {
-			walk(value, path+jsonpath.Member(key.Value), key.Line, depth+1)
+			walk(value, path+Member(key.Value), key.Line, depth+1)
 		}
 		if kindOf(n) == kindArray {
 			for i, element := range resolved(n).Content {
-				walk(element, path+jsonpath.Element(i), element.Line, depth+1)
+				walk(element, path+Element(i), element.Line, depth+1)
 			}
 		}
 	}

@@ -2,11 +2,9 @@ package document
 
 import (
 	"go.yaml.in/yaml/v3"
-
-	"machine-pivot/internal/machineconfig/jsonpath"
 )
 
-// Find returns the node at a path of steps below n, as jsonpath.Steps returns them: members by
+// Find returns the node at a path of steps below n, as Steps returns them: members by
 // their names, elements by their places in n, also where values before them were left out. found
 // is false if there is none; then the node is for reporting only.
 func (n Node) Find(steps ...any) (at Node, found bool) {
@@ -14,7 +12,7 @@ func (n Node) Find(steps ...any) (at Node, found bool) {
 	for i, step := range steps {
 		next, found := at.step(step)
 		if !found {
-			return at.At(jsonpath.Of(steps[i:]...)), false
+			return at.At(PathOf(steps[i:]...)), false
 		}
 		at = next
 	}
@@ -42,7 +40,7 @@ func (n Node) Without(paths map[string]bool) Node {
 	}
 	around := map[string]bool{} // paths with something below them that is left out
 	for path := range paths {
-		for path = jsonpath.Parent(path); path != ""; path = jsonpath.Parent(path) {
+		for path = parentOf(path); path != ""; path = parentOf(path) {
 			around[path] = true
 		}
 	}
@@ -72,7 +70,7 @@ func (n Node) reduced(paths, around map[string]bool) *yaml.Node {
 	}
 	for i := 0; i+1 < len(tree.Content); i += 2 {
 		key := tree.Content[i]
-		member := n.child(jsonpath.Member(key.Value), tree.Content[i+1])
+		member := n.child(Member(key.Value), tree.Content[i+1])
 		if !paths[member.Path] {
 			rest.Content = append(rest.Content, key, member.reduced(paths, around))
 		}

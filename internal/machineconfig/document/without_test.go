@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/problem"
 )
 
@@ -22,7 +21,7 @@ func TestWithout(t *testing.T) {
 			t.Errorf("the document itself has changed: %s", got)
 		}
 		for path, want := range map[string]string{".list[0].b[1]": "$.list[1].b[2]", ".list[1]": "$.list[2]", ".other[0]": "$.other[1]", ".alias[0]": "$.alias[0]", ".list[5].z": "$.list[5].z"} {
-			at, found := rest.Find(jsonpath.Steps(path)...)
+			at, found := rest.Find(document.Steps(path)...)
 			if at.Path != want || found == strings.HasSuffix(path, "z") {
 				t.Errorf("%s is %s (%v), want %s", path, at.Path, found, want)
 			}

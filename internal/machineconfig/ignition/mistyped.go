@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"strings"
 
-	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
 )
 
@@ -66,7 +66,7 @@ func (m *mistyped) compare(value any, t reflect.Type) {
 			return
 		}
 	}
-	m.problems.Fail(jsonpath.Of(m.steps...), "it is %s, not %s", givenType(value), wantedType(t))
+	m.problems.Fail(document.PathOf(m.steps...), "it is %s, not %s", givenType(value), wantedType(t))
 }
 
 // below compares a value in the one that is compared.

@@ -21,7 +21,7 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/coreos/vcontext/report"
 
-	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
 )
 
@@ -58,10 +58,10 @@ func ParseVersion(raw []byte, version string) (Config, problem.Report) {
 // the same as an earlier version.
 func newIn36(config Config) (problems problem.Report) {
 	for i, f := range config.Storage.Files {
-		warnOfMode(&problems, jsonpath.Of("storage", "files", i, "mode"), f.Mode)
+		warnOfMode(&problems, document.PathOf("storage", "files", i, "mode"), f.Mode)
 	}
 	for i, d := range config.Storage.Directories {
-		warnOfMode(&problems, jsonpath.Of("storage", "directories", i, "mode"), d.Mode)
+		warnOfMode(&problems, document.PathOf("storage", "directories", i, "mode"), d.Mode)
 	}
 	return problems
 }
@@ -160,7 +160,7 @@ func parse3(raw []byte, version string) (Config, problem.Report) {
 	var problems problem.Report
 	lost := lostMember(raw)
 	for _, e := range rep.Entries {
-		path := jsonpath.Of(e.Context.Path...)
+		path := document.PathOf(e.Context.Path...)
 		switch unknown := strings.HasPrefix(e.Message, unusedKey); {
 		case unknown && !lost(e.Context.Path...):
 			problems.Warn(path, "unknown member: the Ignition specification of the config's version has no such; it is left out, and asks for nothing")
@@ -209,7 +209,7 @@ func lostMember(raw []byte) func(steps ...any) bool {
 				value = at[i]
 			}
 		}
-		onRoot := value == "root" && nodeMember.MatchString(jsonpath.Of(steps...))
+		onRoot := value == "root" && nodeMember.MatchString(document.PathOf(steps...))
 		return !isEmpty(value) && !onRoot
 	}
 }

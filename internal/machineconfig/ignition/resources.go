@@ -6,7 +6,7 @@ import (
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
-	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
 )
 
@@ -41,7 +41,7 @@ func Address(source string) string {
 // certificates. The resources can be modified in place.
 func Contents(config *Config) []Place {
 	var places []Place
-	add := func(r *Resource, steps ...any) { places = append(places, Place{jsonpath.Of(steps...), r}) }
+	add := func(r *Resource, steps ...any) { places = append(places, Place{document.PathOf(steps...), r}) }
 	for i := range config.Ignition.Security.TLS.CertificateAuthorities {
 		add(&config.Ignition.Security.TLS.CertificateAuthorities[i], "ignition", "security", "tls", "certificateAuthorities", i)
 	}
@@ -63,11 +63,11 @@ func Contents(config *Config) []Place {
 func Configs(config *Config) []Place {
 	from := &config.Ignition.Config
 	if from.Replace.Source != nil {
-		return []Place{{jsonpath.Of("ignition", "config", "replace"), &from.Replace}}
+		return []Place{{document.PathOf("ignition", "config", "replace"), &from.Replace}}
 	}
 	var places []Place
 	for i := range from.Merge {
-		places = append(places, Place{jsonpath.Of("ignition", "config", "merge", i), &from.Merge[i]})
+		places = append(places, Place{document.PathOf("ignition", "config", "merge", i), &from.Merge[i]})
 	}
 	return places
 }

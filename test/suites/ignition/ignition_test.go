@@ -18,8 +18,8 @@ import (
 	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/provision"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/mcfile"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 	realignition "machine-pivot/test/suites/ignition"
@@ -123,11 +123,11 @@ func TestApply(t *testing.T) {
 			if info, err := os.Stat(filepath.Join(host, "etc/secret")); err != nil || info.Mode() != 0o600 {
 				t.Error(err, info)
 			}
-			written, err := os.ReadFile(filepath.Join(host, mcfile.Path))
+			written, err := os.ReadFile(filepath.Join(host, machineconfig.EncapsulatedPath))
 			if err != nil {
 				t.Fatal(err)
 			}
-			desired, report := mcfile.Parse(written, mcfile.Host{})
+			desired, report := machineconfig.Parse(written, machineconfig.Host{})
 			if len(report) > 0 || desired.Name != m.Name || strings.Join(desired.KernelArguments, "|") != `loglevel=7|acpi_osi="!Windows 2020"` {
 				t.Errorf("%+v\n%s", desired, report)
 			}
@@ -166,7 +166,7 @@ func TestPointer(t *testing.T) {
 	if err := realignition.Apply(t.Context(), []byte(pointer), host); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(host, mcfile.Path)); err != nil {
+	if _, err := os.Stat(filepath.Join(host, machineconfig.EncapsulatedPath)); err != nil {
 		t.Error(err)
 	}
 	served = append(served, '\n')

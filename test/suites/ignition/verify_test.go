@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/test/suites/booted"
 	realignition "machine-pivot/test/suites/ignition"
 	"machine-pivot/test/tools/need"
@@ -109,7 +109,7 @@ func applyHolds(t *testing.T, m *booted.Machine) {
 // firstBootHolds runs a first boot with the whole MachineConfig, as Ignition has applied it. It
 // neither deploys nor reboots, and from then on verify checks against this MachineConfig.
 func firstBootHolds(t *testing.T, m *booted.Machine) {
-	run(t, m, "cp mc.json "+mcfile.Path, 0)
+	run(t, m, "cp mc.json "+machineconfig.EncapsulatedPath, 0)
 	if out := run(t, m, "pivot firstboot", 0); !strings.Contains(out, "the machine is what was asked for") || !strings.Contains(out, "first boot closed") {
 		t.Errorf("the first boot says\n%s", out)
 	}

@@ -92,7 +92,7 @@ func TestHostProgram(t *testing.T) {
 			t.Errorf("it has package %s", dep)
 		}
 	}
-	if !slices.Contains(deps, module+"/internal/mcfile") {
+	if !slices.Contains(deps, module+"/internal/machineconfig") {
 		t.Errorf("go list tells of %d packages, not of what the host reads", len(deps))
 	}
 }

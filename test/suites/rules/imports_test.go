@@ -51,27 +51,22 @@ var importTable = map[string]rule{
 	"quantity":         {ours: []string{"problem", "machineconfig/document"}, never: slices.Concat(processes, commandLine, world)},
 	"pinning":          {ours: []string{"fault", "kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pods":             {ours: []string{"pinning", "problem", "quantity", "machineconfig/document"}, never: slices.Concat(processes, commandLine, world)},
-	"mcfile":           {ours: append([]string{"machineconfig/entries", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/ownfiles", "machineconfig/spec", "projection"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
-	"authored":         {ours: append([]string{"budget", "legacy", "machineconfig/document", "machineconfig/entries", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/ownfiles", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig":    {ours: append([]string{"budget", "disruption", "machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "osimage/imageref", "projection", "settings"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+	"authored":         {ours: append([]string{"budget", "legacy", "machineconfig/document", "machineconfig", "machineconfig/ignition"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"containerruntime": {ours: append([]string{"authored", "quantity", "machineconfig/document"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// Around MachineConfigs: first the packages that do not know MachineConfigs, then those that use
 	// them, each for its own purpose.
-	"machineconfig/enable":     {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/entries":    {ours: []string{"budget", "machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "hostfiles", "problem", "projection"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/extensions": {never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/jsonpath":   {never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/document":   {ours: []string{"problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/spec":       {ours: []string{"kargs", "problem", "machineconfig/document", "machineconfig/extensions", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/ownfiles":   {ours: []string{"disruption", "hostfiles", "kargs", "osimage/imageref", "settings"}, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/ignition":   {ours: []string{"budget", "problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+	"machineconfig/enable":   {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/document": {ours: []string{"problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/ignition": {ours: []string{"budget", "problem", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 
-	"legacy": {ours: []string{"problem", "machineconfig/ignition", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"legacy": {ours: []string{"problem", "machineconfig/ignition", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
-	"update":        {ours: append([]string{"disruption", "authored", "machineconfig/ignition", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
-	"installconfig": {ours: append([]string{"authored", "machineconfig/document", "machineconfig/ignition", "machineconfig/spec"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"update":        {ours: append([]string{"disruption", "authored", "machineconfig/ignition", "machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"installconfig": {ours: append([]string{"authored", "machineconfig/document", "machineconfig/ignition", "machineconfig"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
 	"snapshot":      {ours: append([]string{"legacy", "authored", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
-	"provision":     {ours: append([]string{"mcfile", "legacy", "authored", "systemd-units", "machineconfig/ignition", "machineconfig/jsonpath"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"provision":     {ours: append([]string{"machineconfig", "legacy", "authored", "systemd-units", "machineconfig/ignition", "machineconfig/document"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
 	"pointer":       {ours: []string{"fault", "legacy", "machineconfig/ignition"}, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"pool":          {ours: append([]string{"authored", "input", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
 	"serve":         {ours: []string{"bounded", "legacy", "authored", "provision", "machineconfig/ignition"}, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
@@ -114,7 +109,7 @@ var importTable = map[string]rule{
 
 	"rpmostree/daemon": {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
-	"handback":  {ours: []string{"fault", "hostfiles", "mcfile"}, never: slices.Concat(processes, commandLine, world)},
+	"handback":  {ours: []string{"fault", "hostfiles", "machineconfig"}, never: slices.Concat(processes, commandLine, world)},
 	"found":     {ours: []string{"budget", "fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"live":      {ours: []string{"disruption", "fault", "host", "hostfiles", "pivot", "start"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"settings":  {ours: []string{"fault", "fleetlock", "hostfiles", "kargs", "verdict", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -140,9 +135,9 @@ var importTable = map[string]rule{
 	"hostimages": {ours: []string{"budget", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// What the first boot and day 2 share, and these two: neither imports the other.
-	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "inflate", "kargs", "machineconfig/enable", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "secureboot", "settings", "status", "systemd-units", "verdict", "wanted", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"day2":      {ours: []string{"disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig/extensions", "machineconfig/spec", "mcfile", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "settings", "slot", "start", "status", "trial", "watch", "ways", "window"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"firstboot": {ours: []string{"enter", "fault", "host", "hostfiles", "identity", "machine", "mcfile", "pivot", "retry", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "inflate", "kargs", "machineconfig/enable", "machineconfig", "osimage", "osimage/imageref", "osimage/kargsd", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "secureboot", "settings", "status", "systemd-units", "verdict", "wanted", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"day2":      {ours: []string{"disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "settings", "slot", "start", "status", "trial", "watch", "ways", "window"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"firstboot": {ours: []string{"enter", "fault", "host", "hostfiles", "identity", "machine", "machineconfig", "pivot", "retry", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot": {ours: all, foreign: true, never: processes},
 
 	// The node agent: it runs pivot, and changes no machine itself. Nothing of it is linked into pivot,
@@ -153,16 +148,16 @@ var importTable = map[string]rule{
 	"cluster/kube":  {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/drain": {ours: []string{"cluster/kube", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	// The fleet's controllers.
-	"cluster/generated": {ours: []string{"authored", "containerruntime", "cluster/objects", "fault", "machineconfig/ignition", "machineconfig/spec", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/generated": {ours: []string{"authored", "containerruntime", "cluster/objects", "fault", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/objects":   {ours: []string{"cluster/api"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/rollout":   {ours: []string{"cluster/api", "cluster/nodecheck", "cluster/objects", "window"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/view":      {ours: []string{"api", "authored", "cluster/api", "cluster/generated", "cluster/objects", "disruption", "fault", "kargs", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
-	"cluster/render":    {ours: []string{"authored", "pool", "snapshot", "cluster/api", "cluster/generated", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "machineconfig/spec", "osimage/imageref", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/render":    {ours: []string{"authored", "pool", "snapshot", "cluster/api", "cluster/generated", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "machineconfig", "osimage/imageref", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cluster/nodecheck":    {foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/admission":    {ours: []string{"authored", "bounded", "containerruntime", "legacy", "pool", "provision", "cluster/api", "cluster/nodecheck", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "machineconfig/ownfiles", "mcfile", "osimage/imageref", "pinning", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/admission":    {ours: []string{"authored", "bounded", "containerruntime", "legacy", "pool", "provision", "cluster/api", "cluster/nodecheck", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "machineconfig", "osimage/imageref", "pinning", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/token":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os", "io/ioutil", "syscall", "golang.org/x/sys"})},
-	"cluster/configserver": {ours: []string{"authored", "cluster/objects", "cluster/token", "fault", "kargs", "machineconfig/ignition", "machineconfig/spec", "osimage/imageref", "provision", "serve"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/configserver": {ours: []string{"authored", "cluster/objects", "cluster/token", "fault", "kargs", "machineconfig/ignition", "machineconfig", "osimage/imageref", "provision", "serve"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 
 	"cmd/pivot-fleet": {ours: []string{"bounded", "cli", "cluster", "fault", "input"}, foreign: true, never: processes},
 

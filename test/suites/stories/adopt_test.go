@@ -13,7 +13,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
@@ -147,7 +147,7 @@ func TestFilesOfIgnitionLost(t *testing.T) {
 			if err := boot(t, h); err != nil {
 				t.Fatal(err)
 			}
-			if h.Read(mcfile.CommittedPath) == nil || h.Reboots != 2 {
+			if h.Read(machineconfig.CommittedPath) == nil || h.Reboots != 2 {
 				t.Fatalf("closed without its files, or not mended: %d reboots", h.Reboots)
 			}
 			h.Boot()

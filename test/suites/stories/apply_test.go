@@ -14,7 +14,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 	"machine-pivot/test/worlds/registry"
@@ -60,7 +60,7 @@ func TestRecordIsThere(t *testing.T) {
 	if changed, _, err := apply(t, h, settled); err != nil || changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
-	record := h.Path(mcfile.RecordPath)
+	record := h.Path(machineconfig.RecordPath)
 	for _, mode := range []fs.FileMode{0o600, 0o644} {
 		must(t, os.Chmod(record, mode))
 		var synced []string
@@ -108,11 +108,11 @@ func TestApply(t *testing.T) {
 		t.Errorf("/etc has %q, options %s", got, h.Options())
 	}
 	// The same MachineConfig in another form changes nothing.
-	record := h.Read(mcfile.RecordPath)
+	record := h.Read(machineconfig.RecordPath)
 	if changed, notes, err := apply(t, h, strings.NewReplacer(`"data:,one"`, `"data:;base64,b25l"`, "[a=1, b=2]", "[b=2, a=1]").Replace(withFiles)); err != nil || changed {
 		t.Errorf("changed %v, %v: %s", changed, err, notes)
 	}
-	if string(record) == string(h.Read(mcfile.RecordPath)) {
+	if string(record) == string(h.Read(machineconfig.RecordPath)) {
 		t.Error("the record does not say what was applied last")
 	}
 	if drift := verify(t, h); drift != "" {
@@ -140,8 +140,8 @@ func TestApply(t *testing.T) {
 	}
 	// The previous deployment has its own record.
 	h.BootEntry(1)
-	if !strings.Contains(string(h.Read(mcfile.RecordPath)), "/etc/ours/file") {
-		t.Errorf("the record is %s", h.Read(mcfile.RecordPath))
+	if !strings.Contains(string(h.Read(machineconfig.RecordPath)), "/etc/ours/file") {
+		t.Errorf("the record is %s", h.Read(machineconfig.RecordPath))
 	}
 }
 
@@ -207,7 +207,7 @@ func TestApplyRecord(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	h.Reboot = func(context.Context) error { cancel(); return nil }
-	a := day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: mcfile.RecordPath, Data: h.Read(mcfile.RecordPath)}, When: day2.RebootNow}
+	a := day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: machineconfig.RecordPath, Data: h.Read(machineconfig.RecordPath)}, When: day2.RebootNow}
 	if changed, err := a.Run(ctx, day2.Prepared{}); err != nil || !changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
@@ -326,7 +326,7 @@ func TestApplyRefuses(t *testing.T) {
 	if _, err := os.Stat(h.Path("/var/lib/pivot/journal.json")); err == nil {
 		t.Error("the journal knows of it")
 	}
-	h.Write(mcfile.RecordPath, []byte("{}"))
+	h.Write(machineconfig.RecordPath, []byte("{}"))
 	if _, _, err := apply(t, h, "  kernelArguments: [a=1]\n"); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
 		t.Errorf("a bad record: %v", err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/host"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	systemdunits "machine-pivot/systemd-units"
 	"machine-pivot/test/worlds/hostdir"
 	"machine-pivot/test/worlds/rpmostree"
@@ -23,7 +23,7 @@ func expectRequest(t *testing.T, h *hostdir.Host, i int, want ...string) {
 	found, err := filepath.Glob(filepath.Join(all[i].Path, firstboot.EncapsulatedPath+"*"))
 	must(t, err)
 	for j := range found {
-		found[j] = strings.TrimPrefix(filepath.Base(found[j]), filepath.Base(mcfile.Path))
+		found[j] = strings.TrimPrefix(filepath.Base(found[j]), filepath.Base(machineconfig.EncapsulatedPath))
 	}
 	if !slices.Equal(found, want) {
 		t.Errorf("deployment %s has %q, want %q", all[i].ID(), found, want)
@@ -38,8 +38,8 @@ func TestFileOfTheCommitted(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			h := newHost(t)
 			h.InstallRpmOstree(rpmostree.Control{Version: "2024.5"})
-			must(t, os.Chmod(h.Path(mcfile.Path), 0o600))
-			asked := h.Read(mcfile.Path)
+			must(t, os.Chmod(h.Path(machineconfig.EncapsulatedPath), 0o600))
+			asked := h.Read(machineconfig.EncapsulatedPath)
 			var err error
 			if engine == "initramfs" {
 				_, err = bootEarly(t, h, &place{})
@@ -50,10 +50,10 @@ func TestFileOfTheCommitted(t *testing.T) {
 			expectRequest(t, h, 0, ".committed")
 			expectRequest(t, h, 1, "")
 			h.Boot()
-			if info, err := os.Stat(h.Path(mcfile.CommittedPath)); err != nil || info.Mode() != 0o600 || string(h.Read(mcfile.CommittedPath)) != string(asked) {
+			if info, err := os.Stat(h.Path(machineconfig.CommittedPath)); err != nil || info.Mode() != 0o600 || string(h.Read(machineconfig.CommittedPath)) != string(asked) {
 				t.Fatalf("the new system has %v, %v", info, err)
 			}
-			if _, _, err := apply(t, h, "  kernelArguments: [a=1]\n"); err == nil || !strings.Contains(err.Error(), mcfile.CommittedPath) {
+			if _, _, err := apply(t, h, "  kernelArguments: [a=1]\n"); err == nil || !strings.Contains(err.Error(), machineconfig.CommittedPath) {
 				t.Errorf("applied before the first boot is over: %v", err)
 			}
 			s, err := newMachine(t, h).Status(t.Context())
@@ -89,7 +89,7 @@ func TestFileAtTarget(t *testing.T) {
 // TestFileOfAnOlderPivot: where the new system's unit does not know pivot's own name, or is masked, the file stays, so
 // that the first boot is not taken for complete before that is proven.
 func TestFileOfAnOlderPivot(t *testing.T) {
-	older := strings.Replace("[Unit]\nConditionPathExists=FILE\n", "FILE", mcfile.Path, 1)
+	older := strings.Replace("[Unit]\nConditionPathExists=FILE\n", "FILE", machineconfig.EncapsulatedPath, 1)
 	for name, put := range map[string]func(t *testing.T, h *hostdir.Host){
 		"in the image": func(t *testing.T, h *hostdir.Host) {
 			h.PutIntoNext(map[string]string{host.UnitInImage(systemdunits.FirstBoot): older})
@@ -120,7 +120,7 @@ func TestFileOfANewerRequest(t *testing.T) {
 	h := newHost(t)
 	must(t, boot(t, h))
 	h.Boot()
-	h.Write(mcfile.Path, []byte(strings.Replace(string(h.Read(mcfile.CommittedPath)), "nosmt ", "nosmt new=1 ", 1)))
+	h.Write(machineconfig.EncapsulatedPath, []byte(strings.Replace(string(h.Read(machineconfig.CommittedPath)), "nosmt ", "nosmt new=1 ", 1)))
 	must(t, boot(t, h))
 	expectRequest(t, h, 0, ".committed")
 	h.Boot()
@@ -131,7 +131,7 @@ func TestFileOfANewerRequest(t *testing.T) {
 		t.Errorf("options %q", h.Options())
 	}
 	ask(t, h)
-	h.Write(mcfile.CommittedPath, []byte("{}"))
+	h.Write(machineconfig.CommittedPath, []byte("{}"))
 	must(t, boot(t, h))
 	expectRequest(t, h, 0, ".bak")
 }

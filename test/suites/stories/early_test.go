@@ -14,7 +14,7 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
@@ -89,7 +89,7 @@ func TestEarly(t *testing.T) {
 	if notes, err := bootEarly(t, h, p); err != nil || !strings.Contains(notes, "stepping aside for the started system: the machine is what was asked for") {
 		t.Errorf("the second boot's initramfs: %v\n%s", err, notes)
 	}
-	if h.Read(mcfile.CommittedPath) == nil {
+	if h.Read(machineconfig.CommittedPath) == nil {
 		t.Error("the initramfs closed the first boot")
 	}
 	if err := boot(t, h); err != nil {
@@ -115,7 +115,7 @@ func TestEarlyLabels(t *testing.T) {
 	}
 	h.Boot()
 	for name, want := range map[string]string{
-		mcfile.CommittedPath: etc, pinning.KubeletPath: etc, pivot.StateDir: state, pivot.StateDir + "/journal.json": state,
+		machineconfig.CommittedPath: etc, pinning.KubeletPath: etc, pivot.StateDir: state, pivot.StateDir + "/journal.json": state,
 	} {
 		if label, err := selinux.LabelOf(h.Path(name)); label != want {
 			t.Errorf("%s has the label %q (%v), want %q", name, label, err, want)

@@ -13,7 +13,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
@@ -136,13 +136,13 @@ func TestFallbackComesUpAsTheDefault(t *testing.T) {
 			if unit {
 				must(t, h.conduct())
 			} else {
-				asked, err := os.ReadFile(h.Path(mcfile.CommittedPath))
+				asked, err := os.ReadFile(h.Path(machineconfig.CommittedPath))
 				must(t, err)
-				h.Write(mcfile.CommittedPath, []byte("{"))
+				h.Write(machineconfig.CommittedPath, []byte("{"))
 				if err := h.bootGuarded(); fault.KindOf(err) != fault.BadInput {
 					t.Errorf("a first boot that fails: %v", err)
 				}
-				h.Write(mcfile.CommittedPath, asked)
+				h.Write(machineconfig.CommittedPath, asked)
 			}
 			h.expect("A B", pivot.PhaseCommitted, true)
 			must(t, h.bootGuarded())

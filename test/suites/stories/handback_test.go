@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/configdaemon"
@@ -95,7 +95,7 @@ func TestHandBack(t *testing.T) {
 	if err != nil || after["machineconfiguration.openshift.io/currentConfig"] != "rendered-2" {
 		t.Errorf("the daemon of a new Node: %v, %v", after, err)
 	}
-	if by := recordedBy(t, h); by != mcfile.RecordedByDaemon {
+	if by := recordedBy(t, h); by != machineconfig.RecordedByDaemon {
 		t.Errorf("it is recorded by %q", by)
 	}
 	if notes := start(t, h); notes != "" {
@@ -110,7 +110,7 @@ func TestHandBack(t *testing.T) {
 	if got := shell(t, h, "cat etc/default etc/new; ls etc/added var/usrlocal/bin/tool 2>/dev/null || :"); got != "default of A.1\nthe image's" {
 		t.Errorf("there is %q", got)
 	}
-	for _, path := range []string{mcfile.RecordPath, mcfile.LeftOutPath, "/etc/pivot/var/manifest.json", "/var/lib/pivot/projection/record.json", configdaemon.NodeAnnotations} {
+	for _, path := range []string{machineconfig.RecordPath, machineconfig.LeftOutPath, "/etc/pivot/var/manifest.json", "/var/lib/pivot/projection/record.json", configdaemon.NodeAnnotations} {
 		if _, err := os.Lstat(h.Path(path)); err == nil {
 			t.Errorf("%s is still there", path)
 		}
@@ -152,7 +152,7 @@ func TestHandBackAndTakeOver(t *testing.T) {
 	if _, notes, err := applyHere(t, h, two); err != nil || !strings.Contains(notes, "taking over from the machine-config-daemon") {
 		t.Fatalf("%v: %s", err, notes)
 	}
-	if drift := verify(t, h); drift != "" || recordedBy(t, h) != mcfile.RecordedByPivot {
+	if drift := verify(t, h); drift != "" || recordedBy(t, h) != machineconfig.RecordedByPivot {
 		t.Errorf("drift %s", drift)
 	}
 }
@@ -203,8 +203,8 @@ func TestHandBackKilled(t *testing.T) {
 			t.Fatalf("after %d calls: %v", calls, err)
 		}
 		switch drift := verify(t, h); {
-		case recordedBy(t, h) == mcfile.RecordedByDaemon:
-		case recordedBy(t, h) != mcfile.RecordedByPivot, drift != "":
+		case recordedBy(t, h) == machineconfig.RecordedByDaemon:
+		case recordedBy(t, h) != machineconfig.RecordedByPivot, drift != "":
 			t.Fatalf("after %d calls it is recorded by %q, drift %s", calls, recordedBy(t, h), drift)
 		}
 		if _, err := handBack(t, h, nil); err != nil {
@@ -238,7 +238,7 @@ func TestHandBackRefuses(t *testing.T) {
 		"no MachineConfig": {func(t *testing.T, h *hostdir.Host) {
 			shell(t, h, "rm -r etc/pivot/machineconfig.json etc/machine-config-daemon")
 		}, "pivot has applied no MachineConfig"},
-		"an open first boot": {func(_ *testing.T, h *hostdir.Host) { h.Write(mcfile.Path, []byte("{}")) }, "the first boot is not over"},
+		"an open first boot": {func(_ *testing.T, h *hostdir.Host) { h.Write(machineconfig.EncapsulatedPath, []byte("{}")) }, "the first boot is not over"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, _ := roundTrip(t)

@@ -18,7 +18,7 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
@@ -157,7 +157,7 @@ func TestLive(t *testing.T) {
 	c.when = day2.RebootNever
 	v1, deployments := c.etc(), shell(t, c.Host, "ls sysroot/ostree/deploy/os/deploy")
 	c.before = func(call string) {
-		if got := c.Read("/etc/app/conf"); string(got) != "two" || strings.Contains(string(c.Read(mcfile.RecordPath)), "two") {
+		if got := c.Read("/etc/app/conf"); string(got) != "two" || strings.Contains(string(c.Read(machineconfig.RecordPath)), "two") {
 			t.Errorf("at %q /etc/app/conf is %q; the record must come after it", call, got)
 		}
 	}
@@ -423,11 +423,11 @@ func TestLiveLabels(t *testing.T) {
 	const entries = "  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files: [{path: /etc/app/conf, contents: {source: \"data:,%s\"}}%s]\n"
 	const outside = ", {path: /var/lib/probe, contents: {source: \"data:,x\"}}"
 	c.apply(fmt.Sprintf(entries, "one", ""), true)
-	labels(map[string]string{"/etc/app/conf": app, mcfile.RecordPath: etc})
+	labels(map[string]string{"/etc/app/conf": app, machineconfig.RecordPath: etc})
 	h.Write(projectUnit, nil)
 	h.Write("/var/lib/probe", []byte("x"))              // so that only its carrier is written
 	c.apply(fmt.Sprintf(entries, "one", outside), true) // the carrier and the record
-	labels(map[string]string{mcfile.RecordPath: etc, projection.ManifestPath: etc})
+	labels(map[string]string{machineconfig.RecordPath: etc, projection.ManifestPath: etc})
 }
 
 // dying is a disk on which the process dies after a number of effects.
@@ -504,7 +504,7 @@ func TestLiveForward(t *testing.T) {
 		found, err := day2.Finish(t.Context(), m)
 		must(t, err)
 		want := old
-		if found || strings.Contains(string(c.Read(mcfile.RecordPath)), "two") {
+		if found || strings.Contains(string(c.Read(machineconfig.RecordPath)), "two") {
 			want = whole
 		}
 		if got := c.etc(); got != want {

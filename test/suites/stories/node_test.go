@@ -16,7 +16,7 @@ import (
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/wanted"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/configdaemon"
@@ -47,7 +47,7 @@ func (o *hostHands) machine() *machine.Machine {
 }
 
 func (o *hostHands) apply(r hands.Request) *day2.Apply {
-	return &day2.Apply{Machine: o.machine(), Config: day2.Config{File: "machineconfig.json", Data: r.Data}, When: day2.RebootNever, Unsupported: mcfile.Stop}
+	return &day2.Apply{Machine: o.machine(), Config: day2.Config{File: "machineconfig.json", Data: r.Data}, When: day2.RebootNever, Unsupported: machineconfig.Stop}
 }
 
 // Look implements node.Hands.
@@ -151,7 +151,7 @@ func steps(t *testing.T, h *hostdir.Host, w *nodeagent.World, agent *node.Agent,
 		wait, err := agent.Step(t.Context())
 		must(t, err)
 		w.Clock = w.Clock.Add(wait)
-		if w.State() == api.StateDone && w.Note(api.CurrentConfig) == config && recordedBy(t, h) == mcfile.RecordedByPivot {
+		if w.State() == api.StateDone && w.Note(api.CurrentConfig) == config && recordedBy(t, h) == machineconfig.RecordedByPivot {
 			return
 		}
 	}
@@ -214,7 +214,7 @@ func TestNodeJoins(t *testing.T) {
 	encapsulated["spec"].(map[string]any)["config"] = map[string]any{"ignition": map[string]any{"version": "3.4.0"}}
 	text, err := json.Marshal(encapsulated)
 	must(t, err)
-	h.Write(mcfile.Path, text)
+	h.Write(machineconfig.EncapsulatedPath, text)
 	h.Write(configdaemon.NodeAnnotations, []byte(`{"machineconfiguration.openshift.io/currentConfig":"rendered-1"}`))
 	must(t, boot(t, h))
 	start(t, h)

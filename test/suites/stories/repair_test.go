@@ -15,7 +15,7 @@ import (
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 )
@@ -186,17 +186,17 @@ func TestRepairRefuses(t *testing.T) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
-	record := c.Read(mcfile.RecordPath)
-	c.Write(mcfile.RecordPath, []byte(`{"spec":{}}`))
+	record := c.Read(machineconfig.RecordPath)
+	c.Write(machineconfig.RecordPath, []byte(`{"spec":{}}`))
 	refused("which says what this machine has, is not as it was written")
-	c.Write(mcfile.RecordPath, record)
+	c.Write(machineconfig.RecordPath, record)
 	c.runRepair("", false)
 	rebase := day2.Rebase{Machine: c.newMachine(), Append: []string{"x=1"}}
 	_, err := rebase.Run(t.Context(), day2.Prepared{})
 	must(t, err)
 	c.Boot()
 	refused("it was last asked for something else than its MachineConfig")
-	must(t, os.Remove(c.Path(mcfile.RecordPath)))
+	must(t, os.Remove(c.Path(machineconfig.RecordPath)))
 	refused("pivot has applied no MachineConfig to this machine")
 }
 

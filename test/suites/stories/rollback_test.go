@@ -13,7 +13,7 @@ import (
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/settings"
@@ -431,7 +431,7 @@ func TestRollbackBrokenFiles(t *testing.T) {
 		"settings that are not needed": {file: settings.Path},
 		"policy":                       {file: kargs.PolicyPath},
 		"rules":                        {file: disruption.RulesPath},
-		"record":                       {file: mcfile.RecordPath, before: true, want: "warning: after the reboot, pivot verify does not compare everything with the previous deployment"},
+		"record":                       {file: machineconfig.RecordPath, before: true, want: "warning: after the reboot, pivot verify does not compare everything with the previous deployment"},
 		"what the running one carries": {file: projection.ManifestPath},
 		"what is carried":              {file: projection.ManifestPath, before: true, want: "warning: after the reboot, pivot verify does not compare everything with the previous deployment"},
 	} {

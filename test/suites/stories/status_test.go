@@ -9,7 +9,7 @@ import (
 
 	"machine-pivot/day2"
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
@@ -120,10 +120,10 @@ func TestChangedAfterTheBoot(t *testing.T) {
 	if err != nil || s.Phase != pivot.PhaseDone || !slices.Equal(s.Notes, want) {
 		t.Errorf("status %s with the notes %q, %v", s.Phase, s.Notes, err)
 	}
-	if err := os.Remove(h.Path(mcfile.RecordPath)); err != nil {
+	if err := os.Remove(h.Path(machineconfig.RecordPath)); err != nil {
 		t.Fatal(err)
 	}
-	expectUndone(t, h, "this boot came up without what was committed: file /etc/ours/file: differs; file "+mcfile.RecordPath+": missing")
+	expectUndone(t, h, "this boot came up without what was committed: file /etc/ours/file: differs; file "+machineconfig.RecordPath+": missing")
 }
 
 // TestStagedOnTop: what rpm-ostree stages on top of a pivot by hand gets the

@@ -9,7 +9,7 @@ import (
 
 	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/configdaemon"
 	"machine-pivot/test/worlds/hostdir"
@@ -80,14 +80,14 @@ func applyHere(t *testing.T, h *hostdir.Host, config []byte) (changed bool, note
 	return changed, notes, err
 }
 
-func recordedBy(t *testing.T, h *hostdir.Host) mcfile.Recorder {
+func recordedBy(t *testing.T, h *hostdir.Host) machineconfig.Recorder {
 	t.Helper()
 	s, err := newMachine(t, h).Status(t.Context())
 	must(t, err)
 	if s.MachineConfig == nil {
 		return ""
 	}
-	return mcfile.Recorder(s.MachineConfig.RecordedBy)
+	return machineconfig.Recorder(s.MachineConfig.RecordedBy)
 }
 
 // TestTakeOverAsItIs: a machine of the machine-config-daemon is taken over with the MachineConfig that it
@@ -97,7 +97,7 @@ func TestTakeOverAsItIs(t *testing.T) {
 	h := ofDaemon(t, one)
 	// All but pivot's files, and the link that enables its unit for what is outside of /etc.
 	const list = "find etc/ var/ -mindepth 1 ! -path '*/pivot*' ! -path '*/sysinit.target.wants*' ! -path etc/systemd/system ! -path 'var/lib' -printf '%p %m %U %s %T@ %l\\n' | sort"
-	if by := recordedBy(t, h); by != mcfile.RecordedByDaemon {
+	if by := recordedBy(t, h); by != machineconfig.RecordedByDaemon {
 		t.Errorf("it is recorded by %q", by)
 	}
 	shell(t, h, "cp etc/default kept; echo changed >etc/default")
@@ -113,7 +113,7 @@ func TestTakeOverAsItIs(t *testing.T) {
 	if after := shell(t, h, list); after != before {
 		t.Errorf("it changes\n%s to\n%s", before, after)
 	}
-	if by := recordedBy(t, h); by != mcfile.RecordedByPivot {
+	if by := recordedBy(t, h); by != machineconfig.RecordedByPivot {
 		t.Errorf("afterwards it is recorded by %q", by)
 	}
 	if drift := verify(t, h); drift != "" {
@@ -135,7 +135,7 @@ func TestTakeOverNeedsAReboot(t *testing.T) {
 	if _, _, err := applyHere(t, h, one); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "/etc/default") {
 		t.Errorf("error %v", err)
 	}
-	if by := recordedBy(t, h); by != mcfile.RecordedByDaemon || string(h.Read("/etc/default")) != "changed\n" {
+	if by := recordedBy(t, h); by != machineconfig.RecordedByDaemon || string(h.Read("/etc/default")) != "changed\n" {
 		t.Errorf("it is recorded by %q", by)
 	}
 }

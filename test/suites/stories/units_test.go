@@ -9,7 +9,7 @@ import (
 	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 	"machine-pivot/test/worlds/hostdir"
@@ -176,7 +176,7 @@ func TestUnitsOfAFirstBoot(t *testing.T) {
 			if got, want := enablement(t, h), onlyEnabled+"masked.service -> /dev/null\nmulti-user.target.wants/only.service -> /usr/lib/systemd/system/only.service\n"; got != want || phase(t, h) != pivot.PhaseDone {
 				t.Errorf("phase %s, links\n%s\nwant\n%s", phase(t, h), got, want)
 			}
-			if h.Read(mcfile.RecordPath) != nil {
+			if h.Read(machineconfig.RecordPath) != nil {
 				t.Error("a first boot has a record")
 			}
 		})

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/projection"
 )
 
@@ -24,15 +24,15 @@ func (m *Machine) wholeApplied(root string) error {
 		for path, content := range pinningFiles() {
 			want[path] = shown(fmt.Sprintf("file %o 0 %s", pinningMode, content))
 		}
-		want[mcfile.LeftOutPath] = "file 644 0 [\n  \"config.passwd.groups\"\n]\n"
+		want[machineconfig.LeftOutPath] = "file 644 0 [\n  \"config.passwd.groups\"\n]\n"
 	}
 	want["/etc/local"], want["/etc/shadow"] = "file 644 0 a change of this machine\n", shown("file 600 0 "+shadowWith(hash))
 	want["/etc/untouched"] = shown("file 644 0 " + imageHas(filepath.Base(root)))
 	have := describe(root, "/etc")
-	if record := have[mcfile.RecordPath]; !strings.HasPrefix(string(record), "file 600 0 ") || !strings.Contains(string(record), `"name":"`+name+`"`) {
+	if record := have[machineconfig.RecordPath]; !strings.HasPrefix(string(record), "file 600 0 ") || !strings.Contains(string(record), `"name":"`+name+`"`) {
 		return fmt.Errorf("a mixture: %.1s has the record %.90s…", filepath.Base(root), record)
 	}
-	delete(have, mcfile.RecordPath)
+	delete(have, machineconfig.RecordPath)
 	want[projection.Dir] = "directory 700 0"
 	maps.DeleteFunc(have, func(path string, _ shown) bool { return strings.HasPrefix(path, projection.Dir+"/") })
 	return errors.Join(m.wholeArguments(root, isB), carriedBy(root, carries), differ(filepath.Base(root)[:1], have, want))

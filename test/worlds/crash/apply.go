@@ -14,7 +14,7 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
@@ -51,8 +51,8 @@ func (m *Machine) prepared(r pivot.Request) error {
 	if m.applying == nil || !m.applying.Early {
 		return nil
 	}
-	record := slices.IndexFunc(r.Entries, func(f hostfiles.File) bool { return f.Path == mcfile.RecordPath })
-	return hostfiles.Replace(m.disk, m.root+mcfile.RecordPath, r.Entries[record].Content, 0o600)
+	record := slices.IndexFunc(r.Entries, func(f hostfiles.File) bool { return f.Path == machineconfig.RecordPath })
+	return hostfiles.Replace(m.disk, m.root+machineconfig.RecordPath, r.Entries[record].Content, 0o600)
 }
 
 // liveApply powers the machine on until the second MachineConfig is applied. It checks, in addition
@@ -145,7 +145,7 @@ func (m *Machine) projectOnBoot() error {
 func (m *Machine) runApply(ctx context.Context) (changed bool, err error) {
 	parts := m.parts()
 	parts.ImageKargs = settings.ImageKargsApply
-	a := day2.Apply{Machine: parts, Config: day2.Config{File: "mc.json", Data: []byte(secondConfig())}, When: day2.RebootNow, Unsupported: mcfile.Warn}
+	a := day2.Apply{Machine: parts, Config: day2.Config{File: "mc.json", Data: []byte(secondConfig())}, When: day2.RebootNow, Unsupported: machineconfig.Warn}
 	return a.Run(ctx, day2.Prepared{})
 }
 
@@ -244,13 +244,13 @@ func setPassword(root string, f hostfiles.File) error {
 // etcOfA returns the entries of the running system's /etc before the second MachineConfig is
 // applied.
 func (m *Machine) etcOfA() ([]hostfiles.File, error) {
-	desired, report := mcfile.ParseRecord([]byte(firstConfig), mcfile.Host{})
+	desired, report := machineconfig.ParseRecord([]byte(firstConfig), machineconfig.Host{})
 	if report.Failed() {
 		return nil, report.Err("the first MachineConfig")
 	}
 	carriers, err := carriersOf(desired.Entries)
 	etc := []hostfiles.File{
-		hostfiles.NewFile(mcfile.RecordPath, 0o600, []byte(firstConfig)),
+		hostfiles.NewFile(machineconfig.RecordPath, 0o600, []byte(firstConfig)),
 		hostfiles.NewFile("/etc/shadow", 0o600, []byte(shadowWith("$6$first"))),
 	}
 	for path, d := range etcA {

@@ -17,7 +17,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 )
 
 // change is a change of the running system, with the service that reads the changed files.
@@ -58,7 +58,7 @@ func (c *change) before() ([]hostfiles.File, error) {
 	carried, err := c.carried()
 	return slices.Concat(oldEntries(), carried, []hostfiles.File{
 		hostfiles.NewFile(disruption.RulesPath, 0o644, []byte(changeRules)),
-		hostfiles.NewFile(mcfile.RecordPath, 0o600, configOf(append(oldEntries(), c.oldOutside()...))),
+		hostfiles.NewFile(machineconfig.RecordPath, 0o600, configOf(append(oldEntries(), c.oldOutside()...))),
 	}), err
 }
 
@@ -234,7 +234,7 @@ func (m *Machine) wholeChange() (isNew bool, err error) {
 			return isNew, fmt.Errorf("a mixture: with %.3q in /etc/app/conf there is %s", content, f.Path)
 		}
 	}
-	record, err := os.ReadFile(m.root + mcfile.RecordPath)
+	record, err := os.ReadFile(m.root + machineconfig.RecordPath)
 	if err == nil && strings.Contains(string(record), "/etc/app/made") != isNew {
 		err = fmt.Errorf("a mixture: with %.3q in /etc/app/conf the record is %s", content, record)
 	}

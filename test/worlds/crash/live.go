@@ -10,7 +10,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
@@ -211,7 +211,7 @@ func (m *Machine) wholeRequest(root string, isB bool) error {
 		_, err := os.Stat(root + path)
 		return err == nil
 	}
-	open, closed, committed := has(mcfile.Path), has(mcfile.ClosedPath), has(mcfile.CommittedPath)
+	open, closed, committed := has(machineconfig.EncapsulatedPath), has(machineconfig.ClosedPath), has(machineconfig.CommittedPath)
 	if isB && (open || !closed && !committed) || !isB && (committed || !open && !closed) {
 		return fmt.Errorf("the deployment has the file of an open first boot: %v, of a committed one: %v, of a closed one: %v", open, committed, closed)
 	}

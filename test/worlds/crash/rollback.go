@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"machine-pivot/day2"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
@@ -134,7 +134,7 @@ func (m *Machine) returned() error {
 // repairable checks that a repair would restore exactly what differs from the record of the running
 // system.
 func (m *Machine) repairable() error {
-	repair := day2.Apply{Machine: m.parts(), Repair: true, Unsupported: mcfile.Warn}
+	repair := day2.Apply{Machine: m.parts(), Repair: true, Unsupported: machineconfig.Warn}
 	plan, err := repair.Plan(context.Background(), day2.Prepared{})
 	if err != nil {
 		return err

@@ -1,12 +1,14 @@
-package jsonpath
+package legacy
 
 import (
 	"bytes"
 	"encoding/json"
+
+	"machine-pivot/internal/machineconfig/document"
 )
 
-// At returns the path of the value at an offset of valid JSON.
-func At(data []byte, offset int64) string {
+// pathAt returns the path of the value at an offset of valid JSON.
+func pathAt(data []byte, offset int64) string {
 	path := "$"
 	var s scopes
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -71,9 +73,9 @@ func (s scopes) path() string {
 	}
 	switch in := s[len(s)-1]; {
 	case !in.isObject && in.index >= 0:
-		return in.at + Element(in.index)
+		return in.at + document.Element(in.index)
 	case in.isObject && (in.inKey || in.key != ""):
-		return in.at + Member(in.key)
+		return in.at + document.Member(in.key)
 	default:
 		return in.at
 	}

@@ -1,10 +1,9 @@
-package mcfile
+package machineconfig
 
 import (
 	"slices"
 
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/machineconfig/jsonpath"
 )
 
 // place is where a value is in a spec, independently of the order of lists: two MachineConfigs can
@@ -103,7 +102,7 @@ func (p place) nearest(n document.Node) string {
 		if s.element {
 			break
 		}
-		path += jsonpath.Member(s.name)
+		path += document.Member(s.name)
 	}
 	return path
 }

@@ -1,4 +1,4 @@
-package mcfile
+package machineconfig
 
 import (
 	"slices"
@@ -8,10 +8,7 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/machineconfig/entries"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/machineconfig/jsonpath"
-	"machine-pivot/internal/machineconfig/ownfiles"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 )
@@ -20,7 +17,7 @@ import (
 // The config of an encapsulated file is normally empty, because Ignition has applied it in the
 // initramfs. The version of an empty config does not matter: servers write the one that the
 // client requested.
-func (d *Desired) entriesOf(config document.Node, host Host) (none entries.Asked) {
+func (d *Desired) entriesOf(config document.Node, host Host) (none Asked) {
 	if !hasContent(config) {
 		return none
 	}
@@ -29,7 +26,7 @@ func (d *Desired) entriesOf(config document.Node, host Host) (none entries.Asked
 	if !ok {
 		return none
 	}
-	asked, files := entries.Of(config, parsed, d.partPaths()), config.Get("storage").Get("files")
+	asked, files := entriesOf(config, parsed, d.partPaths()), config.Get("storage").Get("files")
 	checkPinning(files, parsed, asked.Entries, host)
 	if host.Unsupported != accept {
 		checkOwn(files, parsed, asked.Entries, host)
@@ -41,7 +38,7 @@ func (d *Desired) entriesOf(config document.Node, host Host) (none entries.Asked
 // it is still replaced and removed as any other.
 func checkOwn(n document.Node, config ignition.Config, all []hostfiles.File, host Host) {
 	for _, f := range all {
-		parse := ownfiles.ParserOf(f.Path)
+		parse := ParserOf(f.Path)
 		if parse == nil || f.Kind != hostfiles.KindFile || host.Has != nil && slices.ContainsFunc(host.Has.Entries, func(has hostfiles.File) bool { return has.Entry == f.Entry }) {
 			continue
 		}
@@ -156,7 +153,7 @@ func parseIgnition(config document.Node) (types.Config, bool) {
 	}
 	parsed, problems := ignition.Parse(config.JSON())
 	for i := range problems {
-		at, _ := config.Find(jsonpath.Steps(problems[i].Path)...)
+		at, _ := config.Find(document.Steps(problems[i].Path)...)
 		problems[i].Path = at.Path
 	}
 	config.Report.Add(problems...)

@@ -1,4 +1,4 @@
-package entries_test
+package machineconfig_test
 
 import (
 	"fmt"
@@ -8,35 +8,25 @@ import (
 	"testing"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/enable"
-	"machine-pivot/internal/machineconfig/entries"
-	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/problem"
 )
 
-// of returns the entries of a config with the given members, the state that it requests of
-// units, and the report.
-func of(t *testing.T, members string) ([]hostfiles.File, enable.Units, problem.Report) {
-	t.Helper()
-	var report problem.Report
-	root, ok := document.ParseJSON([]byte(`{"ignition":{"version":"3.4.0"},`+members+`}`), &report)
-	if !ok {
-		t.Fatal(report)
+// entriesOf returns the entries of a MachineConfig with a config of the given members, the state that it requests of
+// units, and the report with paths in the config.
+func entriesOf(members string) ([]hostfiles.File, enable.Units, string) {
+	d, report := machineconfig.Parse([]byte(`{"spec":{"config":{"ignition":{"version":"3.4.0"},`+members+`}}}`), machineconfig.Host{})
+	if d == nil {
+		d = &machineconfig.Desired{}
 	}
-	config, problems := ignition.Parse(root.JSON())
-	if problems.Failed() {
-		t.Fatal(problems)
-	}
-	asked := entries.Of(root, config, nil)
-	return asked.Entries, asked.Units, report
+	return d.Entries, d.Units, strings.ReplaceAll(report.String(), "$.spec.config", "$")
 }
 
 // TestEntries (P54, P57): what a config requests below /etc and /var, with Ignition's defaults,
 // and the entries for units and SSH keys.
 func TestEntries(t *testing.T) {
 	const service = "[Service]\\nExecStart=/bin/a\\n[Install]\\nWantedBy=multi-user.target\\nAlso=b.socket\\n"
-	got, units, report := of(t, `
+	got, units, report := entriesOf(`
 		"storage":{
 			"files":[
 				{"path":"/etc/a","contents":{"source":"data:,hello"}},
@@ -45,7 +35,7 @@ func TestEntries(t *testing.T) {
 			"directories":[{"path":"/etc/d"},{"path":"/etc/e","mode":448,"user":{"name":"root"}}],
 			"links":[{"path":"/etc/l","target":"a","user":{"name":"core"}}]},
 		"systemd":{"units":[
-			{"name":"a.service","enabled":true,"contents":"`+service+`","dropins":[{"name":"x.conf","contents":"[Unit]\n"},{"name":"empty.conf"}]},
+			{"name":"a.service","enabled":true,"contents":"` + service + `","dropins":[{"name":"x.conf","contents":"[Unit]\n"},{"name":"empty.conf"}]},
 			{"name":"b.socket","contents":"[Install]\nWantedBy=sockets.target\nRequiredBy=a.service\n"},
 			{"name":"c.service","mask":true,"enabled":false},
 			{"name":"d.service","dropins":[{"name":"y.conf","contents":"[Service]\n"}]},
@@ -55,7 +45,7 @@ func TestEntries(t *testing.T) {
 			{"name":"h@x.service","enabled":false,"dropins":[{"name":"z.conf","contents":"[Install]\nWantedBy=a.target\n"}]},
 			{"name":"e.service","enabled":false,"contents":"[Install]\nWantedBy=multi-user.target\n"}]},
 		"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 one","ssh-ed25519 two\n"],"passwordHash":"$y$hash"}]}`)
-	if len(report) > 0 {
+	if report != "" {
 		t.Fatal(report)
 	}
 	var lines []string
@@ -110,7 +100,7 @@ func TestEntries(t *testing.T) {
 }
 
 // TestRefused (P54, P57): what cannot be done in one transaction is rejected with its path.
-func TestRefused(t *testing.T) {
+func TestRefusedEntries(t *testing.T) {
 	storage := func(kind, one string) string { return `"storage":{"` + kind + `":[` + one + `]}` }
 	units := func(some string) string { return `"systemd":{"units":[` + some + `]}` }
 	for _, c := range []struct{ members, want string }{
@@ -146,7 +136,7 @@ func TestRefused(t *testing.T) {
 		{units(`{"name":"a/b.service","contents":"x"}`), `$.systemd.units[0].name: "a/b.service" is not the name of a unit`},
 		{units(`{"name":"a.service","dropins":[{"name":"../b.conf","contents":"[Unit]"}]}`), `$.systemd.units[0].dropins[0].name: "../b.conf" is not the name of a file`},
 	} {
-		if _, _, report := of(t, c.members); !strings.Contains(report.String(), c.want) {
+		if _, _, report := entriesOf(c.members); !strings.Contains(report, c.want) {
 			t.Errorf("%s: %s\nwant %s", c.members, report, c.want)
 		}
 	}

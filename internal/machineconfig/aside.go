@@ -1,11 +1,10 @@
-package mcfile
+package machineconfig
 
 import (
 	"slices"
 	"strings"
 
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/problem"
 )
 
@@ -14,9 +13,9 @@ import (
 // Ignition has. Such values are set aside: they are not applied, compared or removed, and as long
 // as the next MachineConfig has the same, nothing is said about them.
 
-// Salvage is ParseRecord for a MachineConfig that another program has applied, which may be
+// ParseForeign is ParseRecord for a MachineConfig that another program has applied, which may be
 // damaged: then nothing of it is used. All problems of the report are warnings.
-func Salvage(data []byte, host Host) (*Desired, problem.Report) {
+func ParseForeign(data []byte, host Host) (*Desired, problem.Report) {
 	desired, report := ParseRecord(data, host)
 	if desired == nil {
 		desired = &Desired{}
@@ -62,7 +61,7 @@ func settle(root document.Node, host Host) *Desired {
 // unusable returns the path of the smallest value around an error at a path that can be set aside
 // on its own and is not yet; "" if there is none. With entire that is a member of spec.
 func unusable(root document.Node, path string, without map[string]bool, entire bool) string {
-	steps := jsonpath.Steps(path)
+	steps := document.Steps(path)
 	if len(steps) < 2 || steps[0] != "spec" {
 		return ""
 	}
@@ -102,11 +101,11 @@ func atom(root document.Node, steps []any) int {
 			inner++
 		}
 	}
-	switch path := jsonpath.Of(steps[:list]...); {
+	switch path := document.PathOf(steps[:list]...); {
 	case path == ".spec.config.systemd.units" && steps[at] == "dropins":
 		return inner
 	case path == ".spec.config.passwd.users" && steps[at] != "name":
-		if name, _ := root.Find(append(slices.Clone(steps[:at]), "name")...); name.Is(coreUser) {
+		if name, _ := root.Find(append(slices.Clone(steps[:at]), "name")...); name.Is(core) {
 			return inner
 		}
 	}
@@ -116,7 +115,7 @@ func atom(root document.Node, steps []any) int {
 // partsAt returns the values at some paths of a document.
 func partsAt(root document.Node, paths map[string]bool) (all []part) {
 	for path := range paths {
-		n, _ := root.Find(jsonpath.Steps(path)...)
+		n, _ := root.Find(document.Steps(path)...)
 		all = append(all, part{place: placeAt(root, path), value: canonical(n.JSON()), at: path})
 	}
 	slices.SortFunc(all, func(a, b part) int { return strings.Compare(a.at, b.at) })
@@ -126,7 +125,7 @@ func partsAt(root document.Node, paths map[string]bool) (all []part) {
 // placeAt returns the place of a path of a document.
 func placeAt(root document.Node, path string) (p place) {
 	at := root
-	for _, step := range jsonpath.Steps(path) {
+	for _, step := range document.Steps(path) {
 		at, _ = at.Find(step)
 		if name, member := step.(string); member {
 			p = p.member(name)

@@ -1,4 +1,4 @@
-package mcfile
+package machineconfig
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/machineconfig/entries"
 	"machine-pivot/internal/problem"
 	"machine-pivot/internal/projection"
 )
@@ -33,9 +32,6 @@ const (
 // LeftOutPath is where a system keeps the names of the settings that were left out of its
 // MachineConfig, as a JSON array of strings. Its record has the machine's values instead.
 const LeftOutPath = "/etc/pivot/left-out.json"
-
-// coreUser is the only user whose settings can change after installation.
-const coreUser = "core"
 
 // part is a setting that only an installation can change: a member below spec, or an item of a
 // list there.
@@ -66,7 +62,7 @@ func partsOf(asked document.Node) (all []part) {
 	items := func(path ...string) {
 		list := members(path...)
 		for _, item := range list.in(asked).Items() {
-			if entries.Installs(path[len(path)-1], item) {
+			if Installs(path[len(path)-1], item) {
 				add(list.item("path", item.Get("path").Text()), item)
 			}
 		}
@@ -84,12 +80,12 @@ func partsOf(asked document.Node) (all []part) {
 	users := members("config", "passwd", "users")
 	for _, user := range users.in(asked).Items() {
 		one := users.item("name", user.Get("name").Text())
-		if entries.Installs("users", user) {
+		if Installs("users", user) {
 			add(one, user)
 			continue
 		}
 		for name, setting := range user.Members() {
-			if !entries.OfCore(name) {
+			if !OfCore(name) {
 				add(one.member(name), setting)
 			}
 		}

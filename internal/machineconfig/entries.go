@@ -1,10 +1,4 @@
-// Package entries converts an Ignition config to the entries that it requests below /etc and
-// /var: files, directories and symbolic links, including those that implement its systemd units
-// and users. What cannot be applied in one transaction with the OS image is rejected by name,
-// never skipped.
-//
-// Source: the specification of Ignition 3.5 and Ignition's behavior. The package does no I/O.
-package entries
+package machineconfig
 
 import (
 	"errors"
@@ -29,10 +23,10 @@ type Asked struct {
 	Units   enable.Units               // the requested state of unit links
 }
 
-// Of returns what a config requests. n is the config in its document; all problems are added to its
+// entriesOf returns what a config requests. n is the config in its document; all problems are added to its
 // report, and if there are any errors, the result must not be used. Files, links and users whose
 // document paths are in without are left out.
-func Of(n document.Node, config ignition.Config, without map[string]bool) Asked {
+func entriesOf(n document.Node, config ignition.Config, without map[string]bool) Asked {
 	room := ignition.NewRoom(ignition.MaxContent, ignition.MaxContents)
 	m := maker{at: map[string]string{}, keeps: map[string]hostfiles.Keeps{}, without: without,
 		content: func(r types.Resource) ([]byte, error) { return ignition.Content(r, room) }}
@@ -40,11 +34,11 @@ func Of(n document.Node, config ignition.Config, without map[string]bool) Asked 
 	return Asked{m.all, m.keeps, m.wished}
 }
 
-// Check reports what each machine refuses of a config, written in a version, by its text alone. These are the errors
-// of Of: what this package refuses on a machine is refused where it is written, too. What only an installation can
+// CheckEntries reports what each machine refuses of a config, written in a version, by its text alone. These are the errors
+// of entriesOf: what this package refuses on a machine is refused where it is written, too. What only an installation can
 // apply is left out, as on a machine that has it; contents are not read, because ignition.CheckContent judges them
 // without holding them.
-func Check(n document.Node, config ignition.Config, version string) {
+func CheckEntries(n document.Node, config ignition.Config, version string) {
 	m := maker{at: map[string]string{}, keeps: map[string]hostfiles.Keeps{}, without: installed(n),
 		content: func(types.Resource) ([]byte, error) { return nil, nil }}
 	m.config(n, config, version)

@@ -1,10 +1,8 @@
-package mcfile
+package machineconfig
 
 import (
 	"encoding/json"
 	"fmt"
-
-	"machine-pivot/internal/machineconfig/spec"
 )
 
 // RecordPath is where a system keeps the MachineConfig that it was made from. It is in the
@@ -25,8 +23,8 @@ func (d *Desired) Record() ([]byte, error) {
 	type object = map[string]any
 	metadata := object{"name": d.Name}
 	if d.FromCluster {
-		metadata["annotations"] = object{spec.GeneratedBy: ""}
+		metadata["annotations"] = object{GeneratedBy: ""}
 	}
-	text, err := json.Marshal(object{"apiVersion": spec.APIVersion, "kind": spec.Kind, "metadata": metadata, "spec": asked})
+	text, err := json.Marshal(object{"apiVersion": APIVersion, "kind": Kind, "metadata": metadata, "spec": asked})
 	return append(text, '\n'), err
 }

@@ -1,4 +1,4 @@
-package mcfile
+package machineconfig
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package mcfile_test
+package machineconfig_test
 
 import (
 	"crypto/sha256"
@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
@@ -29,21 +29,21 @@ const typical = `{"kind":"MachineConfig","apiVersion":"machineconfiguration.open
 "config":{"ignition":{"version":"3.5.0"}},"kernelArguments":["nosmt","a=\"b c\""],"extensions":[],"fips":false,"kernelType":"default"}}`
 
 func TestTypical(t *testing.T) {
-	d, report := mcfile.Parse([]byte(typical), mcfile.Host{})
-	want := &mcfile.Desired{Name: "rendered-worker-0123", Image: "quay.io/os@" + digest, KernelArguments: []string{"nosmt", `a="b c"`}}
+	d, report := machineconfig.Parse([]byte(typical), machineconfig.Host{})
+	want := &machineconfig.Desired{Name: "rendered-worker-0123", Image: "quay.io/os@" + digest, KernelArguments: []string{"nosmt", `a="b c"`}}
 	if len(report) != 0 || d.Name != want.Name || d.Image != want.Image || !slices.Equal(d.KernelArguments, want.KernelArguments) || d.Entries != nil || d.FIPS || d.FromCluster {
 		t.Errorf("%+v\n%s\nwant %+v", d, report, want)
 	}
 }
 
 // host returns a host with the CPUs 0 to 3.
-func host(t *testing.T) mcfile.Host {
+func host(t *testing.T) machineconfig.Host {
 	t.Helper()
 	set, err := pinning.ParseCPUSet("0-3")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mcfile.Host{CPUs: set, Architecture: "amd64"}
+	return machineconfig.Host{CPUs: set, Architecture: "amd64"}
 }
 
 // TestAccepted (P37): an Ignition config without files may have any version.
@@ -55,7 +55,7 @@ func TestAccepted(t *testing.T) {
 		`{"spec":{"config":{"ignition":{"version":"2.2.0","config":{},"security":{"tls":{}},"timeouts":{}},"networkd":{},"passwd":{},"storage":{},"systemd":{}}}}`,
 		`{"spec":{"kernelArguments":["fips=1"],"fips":true}}`,
 	} {
-		if d, report := mcfile.Parse([]byte(in), host(t)); d == nil || len(report) != 0 {
+		if d, report := machineconfig.Parse([]byte(in), host(t)); d == nil || len(report) != 0 {
 			t.Errorf("%s: %s", in, report)
 		}
 	}
@@ -71,7 +71,7 @@ func TestTooManyArguments(t *testing.T) {
 				args[i] = fmt.Sprintf(`"a%d=1"`, i)
 			}
 		}
-		d, report := mcfile.Parse([]byte(`{"spec":{"kernelArguments":[`+strings.Join(args, ",")+`]}}`), host(t))
+		d, report := machineconfig.Parse([]byte(`{"spec":{"kernelArguments":[`+strings.Join(args, ",")+`]}}`), host(t))
 		if distinct != (d == nil) || distinct != strings.Contains(report.String(), "more than the 2047 that a kernel takes") {
 			t.Errorf("distinct %v: %s", distinct, report)
 		}
@@ -86,7 +86,7 @@ func TestTooManyArguments(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	d, report := mcfile.Parse([]byte(`{"spec":{"osImageURL":"quay.io/os:latest","kernelArguments":["audit=0"]}}`), host(t))
+	d, report := machineconfig.Parse([]byte(`{"spec":{"osImageURL":"quay.io/os:latest","kernelArguments":["audit=0"]}}`), host(t))
 	if d == nil || len(report) != 2 || report.Failed() || report.Err("x") != nil {
 		t.Errorf("%+v\n%s", d, report)
 	}
@@ -96,7 +96,7 @@ func TestWarnings(t *testing.T) {
 // version.
 func TestUnknownMember(t *testing.T) {
 	const in = `{"spec":{"osImageStream":{"name":"rhel-10"},"kernelArgs":["quiet"],"later":null,"kernelArguments":["nosmt"]}}`
-	d, report := mcfile.Parse([]byte(in), host(t))
+	d, report := machineconfig.Parse([]byte(in), host(t))
 	const want = `warning: $.spec.osImageStream: unknown member; this version of pivot does nothing about it
 warning: $.spec.kernelArgs: unknown member; this version of pivot does nothing about it
 warning: $.spec.later: unknown member; this version of pivot does nothing about it`
@@ -113,7 +113,7 @@ func TestFromCluster(t *testing.T) {
 		`{"metadata":{"name":"rendered-worker-0123","annotations":{"machineconfiguration.openshift.io/other":"x"}},"spec":{}}`: false,
 		`{"spec":{}}`: false,
 	} {
-		d, report := mcfile.Parse([]byte(in), host(t))
+		d, report := machineconfig.Parse([]byte(in), host(t))
 		if d == nil || d.FromCluster != want {
 			t.Errorf("%s: %+v\n%s", in, d, report)
 		}
@@ -125,7 +125,7 @@ func TestFromCluster(t *testing.T) {
 func TestQuotedSpace(t *testing.T) {
 	const want = `warning: $.spec.kernelArguments[1]: "a=\"b c\"" holds a space: a cluster's machine-config daemon reports such an argument as missing, always`
 	in := strings.Replace(typical, `"a":"b"`, `"machineconfiguration.openshift.io/generated-by-controller-version":"x"`, 1)
-	if d, report := mcfile.Parse([]byte(in), mcfile.Host{}); d == nil || report.String() != want {
+	if d, report := machineconfig.Parse([]byte(in), machineconfig.Host{}); d == nil || report.String() != want {
 		t.Errorf("encapsulated: %s\nwant %s", report, want)
 	}
 }
@@ -185,7 +185,7 @@ func TestRefused(t *testing.T) {
 		{"{\"spec\":{\"kernelArguments\":[\"a=\xff\"]}}", "not UTF-8"},
 		{strings.Replace(config(pinned("0", "")), "3.2.0", "3.6.0-experimental", 1), "error: $.spec.config.ignition.version: "},
 	} {
-		d, report := mcfile.Parse([]byte(c.in), host(t))
+		d, report := machineconfig.Parse([]byte(c.in), host(t))
 		if d != nil || !strings.Contains(report.String(), c.want) {
 			t.Errorf("%s\n%s\nwant %q", c.in, report, c.want)
 		}
@@ -211,7 +211,7 @@ func pinned(set, more string) string {
 func TestPinningFiles(t *testing.T) {
 	for _, version := range []string{"3.0.0", "3.2.0", "3.5.0", "3.6.0"} {
 		in := strings.Replace(config(pinned("0-1", "")), "3.2.0", version, 1)
-		d, report := mcfile.Parse([]byte(in), host(t))
+		d, report := machineconfig.Parse([]byte(in), host(t))
 		if d == nil || len(d.Entries) != 2 || len(report) != 0 {
 			t.Errorf("version %s: %+v\n%s", version, d, report)
 			continue
@@ -225,7 +225,7 @@ func TestPinningFiles(t *testing.T) {
 func TestOneReportForEverything(t *testing.T) {
 	in := `{"spec":{"osImageURL":"No Reference","kernelArguments":["ostree=/x","a=\"b"],"fips":1,"kernelType":"x","extensions":["y"],
 "config":{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/boot/motd"}]},"passwd":{"users":[{"name":"admin"}]}}}}`
-	_, report := mcfile.Parse([]byte(in), host(t))
+	_, report := machineconfig.Parse([]byte(in), host(t))
 	if len(report) != 8 {
 		t.Errorf("%d problems, want 8:\n%s", len(report), report)
 	}
@@ -237,7 +237,7 @@ func TestOneReportForEverything(t *testing.T) {
 
 // TestIdentityIsReportedWhole: an error in kind does not hide one in apiVersion.
 func TestIdentityIsReportedWhole(t *testing.T) {
-	_, report := mcfile.Parse([]byte(`{"kind":"Pod","apiVersion":"v1","spec":{"kernelArguments":"x"}}`), host(t))
+	_, report := machineconfig.Parse([]byte(`{"kind":"Pod","apiVersion":"v1","spec":{"kernelArguments":"x"}}`), host(t))
 	const want = `error: $.kind: it is "Pod", not "MachineConfig"
 error: $.apiVersion: it is "v1", not "machineconfiguration.openshift.io/v1"
 error: $.spec.kernelArguments: it is a string, not an array`
@@ -257,7 +257,7 @@ func TestReportKeepsItsLines(t *testing.T) {
 		`{"spec":{"kernelArguments":["` + strings.Repeat("x", 1<<20) + `"]}}`,
 		`{"spec":{"osImageURL":"a/b:\u001b[2J"}}`,
 	} {
-		_, report := mcfile.Parse([]byte(in), host(t))
+		_, report := machineconfig.Parse([]byte(in), host(t))
 		text := report.String()
 		if len(report) != 1 || strings.ContainsAny(text, "\n\x1b") || len(text) > 1200 {
 			t.Errorf("%.60s: %d problems in %d bytes: %.300q", in, len(report), len(text), text)
@@ -271,7 +271,7 @@ func TestShadowedDropInIsAWarning(t *testing.T) {
 		return `{"path":"` + pinning.DropInDir + "/" + name + `","contents":{"source":"data:;base64,` + base64.StdEncoding.EncodeToString([]byte(text)) + `"}}`
 	}
 	in := config(pinned("0-1", ""), file("01-workload-pinning-default.conf", ""))
-	d, report := mcfile.Parse([]byte(in), host(t))
+	d, report := machineconfig.Parse([]byte(in), host(t))
 	if d == nil || len(report) != 1 || !strings.HasPrefix(report.String(), "warning: $.spec.config.storage.files[2]: ") {
 		t.Errorf("%+v\n%s", d, report)
 	}
@@ -282,7 +282,7 @@ func TestHashOfEitherCase(t *testing.T) {
 	sum := fmt.Sprintf("sha256-%X", sha256.Sum256([]byte(text)))
 	in := strings.Replace(config(pinned("0-1", "")), `"contents":{"source":"data:;base64,`+base64.StdEncoding.EncodeToString([]byte(text))+`"`,
 		`"contents":{"verification":{"hash":"`+sum+`"},"source":"data:;base64,`+base64.StdEncoding.EncodeToString([]byte(text))+`"`, 1)
-	if d, report := mcfile.Parse([]byte(in), host(t)); d == nil || !strings.Contains(in, sum) {
+	if d, report := machineconfig.Parse([]byte(in), host(t)); d == nil || !strings.Contains(in, sum) {
 		t.Error(report)
 	}
 }
@@ -302,7 +302,7 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, report := mcfile.Parse(in, host(t)); report.String()+"\n" != string(want) {
+		if _, report := machineconfig.Parse(in, host(t)); report.String()+"\n" != string(want) {
 			t.Errorf("%s: report is\n%s\nwant\n%s", file, report, want)
 		}
 	}
@@ -312,7 +312,7 @@ func FuzzParseEncapsulated(f *testing.F) {
 	f.Add([]byte(typical))
 	f.Add([]byte(config(pinned("0-1", ""))))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		d, report := mcfile.Parse(in, mcfile.Host{})
+		d, report := machineconfig.Parse(in, machineconfig.Host{})
 		if (d == nil) != report.Failed() {
 			t.Errorf("desired %v, report %s", d, report)
 		}
@@ -330,7 +330,7 @@ func TestUnusedImage(t *testing.T) {
 		`{"baseOSExtensionsContainerImage":"quay.io/ext:1","extensions":["usbguard"]}`:                "is not pinned by a digest",
 		`{"baseOSExtensionsContainerImage":"foo bar","kernelType":"realtime","osImageURL":"foo bar"}`: "error: $.spec.osImageURL: ",
 	} {
-		d, report := mcfile.Parse([]byte(`{"spec":`+spec+`}`), mcfile.Host{CheckImage: imageref.Check})
+		d, report := machineconfig.Parse([]byte(`{"spec":`+spec+`}`), machineconfig.Host{CheckImage: imageref.Check})
 		if (d == nil) != strings.Contains(want, "error") || !strings.Contains(report.String(), want) || want == "" && len(report) > 0 {
 			t.Errorf("%s: %s, want %q", spec, report, want)
 		}

@@ -1,7 +1,4 @@
-// Package spec checks the parts of a MachineConfig that are the same for every reader: for a
-// host that reads the one that Ignition left, and for tools that read all of them as their
-// authors wrote them.
-package spec
+package machineconfig
 
 import (
 	"strings"
@@ -9,7 +6,6 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
@@ -127,7 +123,7 @@ func Contradictions(n document.Node, entries []string, fips bool) {
 	for i, entry := range entries {
 		for _, value := range kargs.Split(entry).Values("fips") {
 			if on := (kargs.Line{"fips=" + value}).FIPS(); on != fips {
-				n.At(jsonpath.Element(i)).Fail("fips=%s contradicts spec.fips, which is %v", problem.Quoted(value), fips)
+				n.At(document.Element(i)).Fail("fips=%s contradicts spec.fips, which is %v", problem.Quoted(value), fips)
 			}
 		}
 	}

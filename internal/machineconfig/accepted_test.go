@@ -1,10 +1,10 @@
-package mcfile_test
+package machineconfig_test
 
 import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 )
 
 // TestOperatorAccepts: what the machine-config operator accepts with a warning has the same
@@ -22,8 +22,8 @@ func TestOperatorAccepts(t *testing.T) {
 		"nothing in a file":          {`"storage":{"files":[{"path":"/etc/a","apend":{"x":null}}]}`, "files[0].apend: unknown member"},
 		"on root, after another":     {`"storage":{"files":[{"path":"/etc/b"},{"filesystem":"root","path":"/etc/a"}]}`, "files[1].filesystem: unknown member"},
 	} {
-		for _, host := range []mcfile.Host{{}, {Has: has(t, spec("", ""))}} {
-			d, report := mcfile.Parse([]byte(spec("", c.config)), host)
+		for _, host := range []machineconfig.Host{{}, {Has: has(t, spec("", ""))}} {
+			d, report := machineconfig.Parse([]byte(spec("", c.config)), host)
 			if d == nil || len(report) != 1 || !strings.Contains(report.String(), c.warning) || len(d.Entries) == 0 {
 				t.Errorf("%s, running %v: %s", name, host.Has != nil, report)
 			}
@@ -35,7 +35,7 @@ func TestOperatorAccepts(t *testing.T) {
 		`"networkd":{"units":[{"name":"a.network","contents":"x"}]}`, `"storage":{"files":[{"path":"/etc/a","apend":[{}]}]}`, `"storage":{"files":[{"path":"/etc/a","exec":false}]}`,
 		`"storage":{"files":[{"contents":{"filesystem":"root"},"path":"/etc/a"}]}`,
 	} {
-		if d, report := mcfile.Parse([]byte(spec("", config)), mcfile.Host{}); d != nil {
+		if d, report := machineconfig.Parse([]byte(spec("", config)), machineconfig.Host{}); d != nil {
 			t.Errorf("%s: %s", config, report)
 		}
 	}

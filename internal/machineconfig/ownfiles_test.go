@@ -1,11 +1,11 @@
-package ownfiles_test
+package machineconfig_test
 
 import (
 	"strings"
 	"testing"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/machineconfig/ownfiles"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/staticpods"
 )
@@ -20,7 +20,7 @@ func TestParserOf(t *testing.T) {
 		"/etc/pivot/kernel-args":              {"ADD a=1\nDELETE b\n", "a=1", "line 1"},
 		"/etc/pivot/image-pullspec":           {"quay.io/a/b:c\n", "b:c", "cannot parse image reference"},
 	} {
-		parse := ownfiles.ParserOf(name)
+		parse := machineconfig.ParserOf(name)
 		if parse == nil {
 			t.Errorf("%s is not parsed", name)
 			continue
@@ -40,12 +40,12 @@ func TestParserOf(t *testing.T) {
 	}
 	for _, name := range projection.Settings() {
 		at := strings.Replace(name, ".conf.d", ".conf.d/a.conf", 1)
-		if parsed := ownfiles.ParserOf(at) != nil; parsed != (name != staticpods.SourceDir) { // whose reader leaves out what it cannot use
+		if parsed := machineconfig.ParserOf(at) != nil; parsed != (name != staticpods.SourceDir) { // whose reader leaves out what it cannot use
 			t.Errorf("%s is parsed: %v", at, parsed)
 		}
 	}
 	for _, name := range []string{"/etc/pivot/firstboot.conf.d/README", "/etc/pivot/firstboot.conf.d/.a.conf", "/etc/hosts"} {
-		if ownfiles.ParserOf(name) != nil {
+		if machineconfig.ParserOf(name) != nil {
 			t.Errorf("%s is parsed", name)
 		}
 	}

@@ -1,4 +1,4 @@
-package mcfile_test
+package machineconfig_test
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/problem"
 )
 
@@ -28,9 +28,9 @@ func spec(members, config string) string {
 }
 
 // has returns a machine's current state from its MachineConfig.
-func has(t *testing.T, text string) *mcfile.Desired {
+func has(t *testing.T, text string) *machineconfig.Desired {
 	t.Helper()
-	d, report := mcfile.ParseRecord([]byte(text), mcfile.Host{})
+	d, report := machineconfig.ParseRecord([]byte(text), machineconfig.Host{})
 	if d == nil {
 		t.Fatalf("%s: %s", text, report)
 	}
@@ -98,10 +98,10 @@ func TestMatrix(t *testing.T) {
 // verdict returns what happens when a machine with the MachineConfig old gets new.
 func verdict(t *testing.T, old, new string) string {
 	t.Helper()
-	before, _ := mcfile.ParseRecord([]byte(old), mcfile.Host{})
+	before, _ := machineconfig.ParseRecord([]byte(old), machineconfig.Host{})
 	before.SetFIPS(before.FIPS)
-	_, stopped := mcfile.Parse([]byte(new), mcfile.Host{Has: before})
-	warned, report := mcfile.Parse([]byte(new), mcfile.Host{Has: before, Unsupported: mcfile.Warn})
+	_, stopped := machineconfig.Parse([]byte(new), machineconfig.Host{Has: before})
+	warned, report := machineconfig.Parse([]byte(new), machineconfig.Host{Has: before, Unsupported: machineconfig.Warn})
 	switch {
 	case warned == nil:
 		if stopped.Failed() {
@@ -111,7 +111,7 @@ func verdict(t *testing.T, old, new string) string {
 		return applied
 	case stopped.Failed() && len(warned.LeftOut) > 0 && strings.Contains(report.String(), "left out: "+warned.LeftOut[0]):
 		same := has(t, new)
-		if again, report := mcfile.Parse([]byte(new), mcfile.Host{Has: same}); again == nil || len(again.LeftOut) > 0 {
+		if again, report := machineconfig.Parse([]byte(new), machineconfig.Host{Has: same}); again == nil || len(again.LeftOut) > 0 {
 			t.Errorf("what the machine has is a difference: %s", report)
 		}
 		return choice
@@ -141,10 +141,10 @@ func TestLeftOut(t *testing.T) {
 	old := has(t, spec("", `"passwd":{"users":[{"name":"a","uid":7},{"name":"b"}]},"storage":{"disks":[{"device":"/dev/vda"}],"links":[{"path":"/etc/h","target":"/etc/x","hard":true}],
 		"files":[{"path":"/etc/x","append":[{"source":"data:,a"}]}]}`))
 	asked := spec(`"fips":true,"kernelArguments":["a=1"]`, `"passwd":{"users":[{"name":"a","uid":8},{"name":"c"}],"groups":[{"name":"g"}]},"storage":{"files":[{"path":"/etc/z"},{"path":"/etc/y"}]}`)
-	if _, report := mcfile.Parse([]byte(asked), mcfile.Host{Has: old, Unsupported: mcfile.Stop}); len(report.Errors()) != 8 {
+	if _, report := machineconfig.Parse([]byte(asked), machineconfig.Host{Has: old, Unsupported: machineconfig.Stop}); len(report.Errors()) != 8 {
 		t.Errorf("not one error for each difference: %s", report)
 	}
-	d, report := mcfile.Parse([]byte(asked), mcfile.Host{Has: old, Unsupported: mcfile.Warn})
+	d, report := machineconfig.Parse([]byte(asked), machineconfig.Host{Has: old, Unsupported: machineconfig.Warn})
 	if d == nil {
 		t.Fatal(report)
 	}
@@ -159,11 +159,11 @@ func TestLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, report := mcfile.Parse([]byte(asked), mcfile.Host{Has: has(t, string(record)), Unsupported: mcfile.Warn})
+	again, report := machineconfig.Parse([]byte(asked), machineconfig.Host{Has: has(t, string(record)), Unsupported: machineconfig.Warn})
 	if again == nil || !reflect.DeepEqual(again.LeftOut, d.LeftOut) {
 		t.Errorf("the record is\n%s\nwith which %s", record, report)
 	}
-	back, report := mcfile.Parse(record, mcfile.Host{Has: old})
+	back, report := machineconfig.Parse(record, machineconfig.Host{Has: old})
 	if back == nil || len(back.LeftOut) > 0 {
 		t.Errorf("the machine differs from its record: %s", report)
 	}
@@ -179,7 +179,7 @@ func TestFileThatIsAppendedTo(t *testing.T) {
 
 func appendedTo(t *testing.T, path string) {
 	plain, appended := spec("", `"storage":{"files":[{"path":"`+path+`","mode":384}]}`), spec("", `"storage":{"files":[{"path":"`+path+`","append":[{"source":"data:,a"}]}]}`)
-	d, report := mcfile.Parse([]byte(appended), mcfile.Host{Has: has(t, plain), Unsupported: mcfile.Warn})
+	d, report := machineconfig.Parse([]byte(appended), machineconfig.Host{Has: has(t, plain), Unsupported: machineconfig.Warn})
 	if d == nil || len(d.Entries) != 1 || d.Entries[0].Mode != 0o600 {
 		t.Fatalf("%+v\n%s", d, report)
 	}
@@ -187,7 +187,7 @@ func appendedTo(t *testing.T, path string) {
 	if err != nil || !strings.Contains(string(record), `"mode":384`) || strings.Contains(string(record), "append") {
 		t.Errorf("record %s, %v", record, err)
 	}
-	if d, report := mcfile.Parse([]byte(plain), mcfile.Host{Has: has(t, appended)}); d == nil || len(d.Entries) != 1 {
+	if d, report := machineconfig.Parse([]byte(plain), machineconfig.Host{Has: has(t, appended)}); d == nil || len(d.Entries) != 1 {
 		t.Errorf("%+v\n%s", d, report)
 	}
 }
@@ -195,7 +195,7 @@ func appendedTo(t *testing.T, path string) {
 // TestReplaceLeavesItToTheCaller (P58): all differences are listed, and none is a problem in
 // the report.
 func TestReplaceLeavesItToTheCaller(t *testing.T) {
-	d, report := mcfile.Parse([]byte(matrix["disks"][1]), mcfile.Host{Has: has(t, spec("", "")), Unsupported: mcfile.Replace})
+	d, report := machineconfig.Parse([]byte(matrix["disks"][1]), machineconfig.Host{Has: has(t, spec("", "")), Unsupported: machineconfig.Replace})
 	if d == nil || len(report) > 0 || !reflect.DeepEqual(d.LeftOut, []string{"config.storage.disks"}) {
 		t.Errorf("%+v\n%s", d, report)
 	}
@@ -204,7 +204,7 @@ func TestReplaceLeavesItToTheCaller(t *testing.T) {
 // TestSameInAnotherForm (P58): empty values and the order of members make no difference.
 func TestSameInAnotherForm(t *testing.T) {
 	old := has(t, spec(`"fips":false`, `"storage":{"disks":[{"device":"/dev/vda","wipeTable":true}],"raid":null}`))
-	d, report := mcfile.Parse([]byte(spec("", `"storage":{"disks":[{"wipeTable":true,"device":"/dev/vda","partitions":[]}],"filesystems":[]},"passwd":{"users":[],"groups":null}`)), mcfile.Host{Has: old})
+	d, report := machineconfig.Parse([]byte(spec("", `"storage":{"disks":[{"wipeTable":true,"device":"/dev/vda","partitions":[]}],"filesystems":[]},"passwd":{"users":[],"groups":null}`)), machineconfig.Host{Has: old})
 	if d == nil || len(report) > 0 {
 		t.Error(report)
 	}
@@ -218,12 +218,12 @@ func FuzzChange(f *testing.F) {
 		f.Add([]byte(pair[1]), []byte(pair[0]))
 	}
 	f.Fuzz(func(t *testing.T, old, new []byte) {
-		before, _ := mcfile.ParseRecord(old, mcfile.Host{})
+		before, _ := machineconfig.ParseRecord(old, machineconfig.Host{})
 		if before == nil {
 			return
 		}
-		d, _ := mcfile.Parse(new, mcfile.Host{Has: before, Unsupported: mcfile.Warn})
-		stopped, _ := mcfile.Parse(new, mcfile.Host{Has: before})
+		d, _ := machineconfig.Parse(new, machineconfig.Host{Has: before, Unsupported: machineconfig.Warn})
+		stopped, _ := machineconfig.Parse(new, machineconfig.Host{Has: before})
 		if d == nil {
 			return
 		}
@@ -234,18 +234,18 @@ func FuzzChange(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, unusable := mcfile.Salvage(old, mcfile.Host{}); stopped != nil && len(unusable) == 0 {
+		if _, unusable := machineconfig.ParseForeign(old, machineconfig.Host{}); stopped != nil && len(unusable) == 0 {
 			for _, name := range []string{"disks", "raid", "filesystems", "luks"} {
 				if was, is := storage(t, old, name), storage(t, new, name); was != is {
 					t.Fatalf("there were %d %s, there are %d, and nothing says so", was, name, is)
 				}
 			}
 		}
-		now, report := mcfile.ParseRecord(record, mcfile.Host{})
+		now, report := machineconfig.ParseRecord(record, machineconfig.Host{})
 		if now == nil {
 			t.Fatalf("the record cannot be read: %s\n%s", report, record)
 		}
-		again, report := mcfile.Parse(new, mcfile.Host{Has: now, Unsupported: mcfile.Warn})
+		again, report := machineconfig.Parse(new, machineconfig.Host{Has: now, Unsupported: machineconfig.Warn})
 		if again == nil || !reflect.DeepEqual(again.LeftOut, d.LeftOut) || !reflect.DeepEqual(again.Entries, d.Entries) || !again.Units.Same(d.Units) {
 			t.Fatalf("the same again differs: %s", report)
 		}
@@ -279,7 +279,7 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 		"a later version":      {`{"spec":{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/x"}]}}}}`, "3.4.0"},
 		"no difference at all": {`{"spec":{"config":{"ignition":{"version":"3.4.0"},"storage":{"luks":[{"name":"data","device":"/dev/vdb"}]}}}}`, "3.4.0"},
 	} {
-		d, report := mcfile.Parse([]byte(c.spec), mcfile.Host{Has: old, Unsupported: mcfile.Warn})
+		d, report := machineconfig.Parse([]byte(c.spec), machineconfig.Host{Has: old, Unsupported: machineconfig.Warn})
 		if d == nil {
 			t.Errorf("%s: %s", name, report)
 			continue
@@ -288,12 +288,12 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, report := mcfile.ParseRecord(record, mcfile.Host{}); again == nil || !strings.Contains(string(record), `"version":"`+c.version+`"`) || !strings.Contains(string(record), "luks") {
+		if again, report := machineconfig.ParseRecord(record, machineconfig.Host{}); again == nil || !strings.Contains(string(record), `"version":"`+c.version+`"`) || !strings.Contains(string(record), "luks") {
 			t.Errorf("%s: %s\n%s", name, report, record)
 		}
 	}
 	// If nothing of the config is left out, it is unchanged.
-	d, _ := mcfile.Parse([]byte(`{"spec":{"fips":true}}`), mcfile.Host{Has: has(t, spec("", "")), Unsupported: mcfile.Warn})
+	d, _ := machineconfig.Parse([]byte(`{"spec":{"fips":true}}`), machineconfig.Host{Has: has(t, spec("", "")), Unsupported: machineconfig.Warn})
 	if record, err := d.Record(); err != nil || strings.Contains(string(record), "ignition") {
 		t.Errorf("%s, %v", record, err)
 	}
@@ -306,7 +306,7 @@ func TestChangesListed(t *testing.T) {
 	before := has(t, spec("", `"storage":{"disks":[{"device":"/dev/vda"}],"luks":[{"name":"a","device":"/dev/vda","keyFile":{"source":"data:,topsecret"}}]}`))
 	before.SetFIPS(true)
 	const after = `"storage":{"disks":[{"device":"/dev/vdb","wipeTable":true}]},"passwd":{"users":[{"name":"a","passwordHash":"$6$topsecret"}]}`
-	_, report := mcfile.Parse([]byte(spec("", after)), mcfile.Host{Has: before})
+	_, report := machineconfig.Parse([]byte(spec("", after)), machineconfig.Host{Has: before})
 	got := map[string]string{}
 	for _, p := range report {
 		if p.Change == nil {
@@ -335,12 +335,12 @@ func TestChangesListed(t *testing.T) {
 			t.Errorf("no %q in %s", text, report)
 		}
 	}
-	_, report = mcfile.Parse([]byte(spec(`"extensions":["none such"]`, after)), mcfile.Host{Has: before})
+	_, report = machineconfig.Parse([]byte(spec(`"extensions":["none such"]`, after)), machineconfig.Host{Has: before})
 	if err := report.Err("it"); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "config.storage.disks") {
 		t.Errorf("with invalid input it is %v: %v", fault.KindOf(err), err)
 	}
 	large := strings.Repeat("x", 5000)
-	_, report = mcfile.Parse([]byte(spec("", `"storage":{"disks":[{"device":"/dev/`+large+`"}]}`)), mcfile.Host{Has: before})
+	_, report = machineconfig.Parse([]byte(spec("", `"storage":{"disks":[{"device":"/dev/`+large+`"}]}`)), machineconfig.Host{Has: before})
 	if i := slices.IndexFunc(report, func(p problem.Problem) bool { return p.Change != nil && p.Change.Field == "config.storage.disks" }); i < 0 || string(report[i].Change.New) != `"(5020 bytes)"` {
 		t.Errorf("a large value: %v", report)
 	}

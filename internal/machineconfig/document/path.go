@@ -1,6 +1,4 @@
-// Package jsonpath names positions in a document with paths such as $.spec.files[0].mode, and
-// finds the path of an offset in a JSON text.
-package jsonpath
+package document
 
 import (
 	"fmt"
@@ -9,8 +7,8 @@ import (
 	"strings"
 )
 
-// isPlain reports whether a member's name needs no quotes in a path.
-func isPlain(name string) bool {
+// isIdentifier reports whether a member's name needs no quotes in a path.
+func isIdentifier(name string) bool {
 	for i := range len(name) {
 		switch c := name[i]; {
 		case c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z':
@@ -24,7 +22,7 @@ func isPlain(name string) bool {
 
 // Member returns the step to a member of an object: .name, or ["name"] for an unusual name.
 func Member(name string) string {
-	if isPlain(name) {
+	if isIdentifier(name) {
 		return "." + name
 	}
 	return "[" + strconv.Quote(name) + "]"
@@ -33,8 +31,8 @@ func Member(name string) string {
 // Element returns the step to an element of an array.
 func Element(i int) string { return "[" + strconv.Itoa(i) + "]" }
 
-// Of returns the path of steps: integers are elements, everything else is a member.
-func Of(steps ...any) string {
+// PathOf returns the path of steps: integers are elements, everything else is a member.
+func PathOf(steps ...any) string {
 	var b strings.Builder
 	for _, step := range steps {
 		if i, ok := step.(int); ok {
@@ -46,8 +44,8 @@ func Of(steps ...any) string {
 	return b.String()
 }
 
-// Parent returns the path without its last step, or "" for a path without steps.
-func Parent(path string) string {
+// parentOf returns the path without its last step, or "" for a path without steps.
+func parentOf(path string) string {
 	if strings.HasSuffix(path, `"]`) {
 		return path[:max(strings.LastIndex(path[:len(path)-2], `["`), 0)]
 	}
@@ -57,7 +55,7 @@ func Parent(path string) string {
 // stepOf matches a step of a path: .NAME, ["NAME"] or [NUMBER].
 var stepOf = regexp.MustCompile(`\.([A-Za-z_][-A-Za-z0-9_]*)|\[("(?:[^"\\]|\\.)*")\]|\[([0-9]+)\]`)
 
-// Steps returns the steps of a path, as Of takes them.
+// Steps returns the steps of a path, as PathOf takes them.
 func Steps(path string) (steps []any) {
 	for _, match := range stepOf.FindAllStringSubmatch(path, -1) {
 		switch name, err := strconv.Unquote(match[2]); {

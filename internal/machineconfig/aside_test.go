@@ -1,18 +1,18 @@
-package mcfile_test
+package machineconfig_test
 
 import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/problem"
 )
 
-const salvaged = `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":"rendered-x"},"spec":{%}}`
+const foreign = `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":"rendered-x"},"spec":{%}}`
 
-// TestSalvage: of a MachineConfig that another program has applied, what can be used is used,
+// TestParseForeign: of a MachineConfig that another program has applied, what can be used is used,
 // and the rest is named.
-func TestSalvage(t *testing.T) {
+func TestParseForeign(t *testing.T) {
 	file := func(path string) string { return `{"path":"` + path + `","contents":{"source":"data:,x"}}` }
 	for _, c := range []struct {
 		name, spec   string
@@ -28,7 +28,7 @@ func TestSalvage(t *testing.T) {
 		{name: "lists that are none", spec: `"kernelArguments":7,"extensions":{},"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[` + file("/etc/a") + `]}}`, paths: "/etc/a", names: "$.spec.kernelArguments,$.spec.extensions"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			desired, report := mcfile.Salvage([]byte(strings.Replace(salvaged, "%", c.spec, 1)), mcfile.Host{})
+			desired, report := machineconfig.ParseForeign([]byte(strings.Replace(foreign, "%", c.spec, 1)), machineconfig.Host{})
 			var paths []string
 			for _, f := range desired.Entries {
 				paths = append(paths, f.Path)
@@ -46,19 +46,19 @@ func TestSalvage(t *testing.T) {
 			}
 		})
 	}
-	for _, nothing := range []string{"", " ", "{", "null", "[]", "7", "{}", strings.Replace(salvaged, "MachineConfig", "ConfigMap", 1), strings.Replace(salvaged, `{%}`, "null", 1), `{"spec":[]}`} {
-		if desired, report := mcfile.Salvage([]byte(nothing), mcfile.Host{}); desired == nil || len(desired.Entries) > 0 || len(report) == 0 {
+	for _, nothing := range []string{"", " ", "{", "null", "[]", "7", "{}", strings.Replace(foreign, "MachineConfig", "ConfigMap", 1), strings.Replace(foreign, `{%}`, "null", 1), `{"spec":[]}`} {
+		if desired, report := machineconfig.ParseForeign([]byte(nothing), machineconfig.Host{}); desired == nil || len(desired.Entries) > 0 || len(report) == 0 {
 			t.Errorf("%q: %+v, %v", nothing, desired, report)
 		}
 	}
 }
 
-// FuzzSalvage: it always ends with what can be used.
-func FuzzSalvage(f *testing.F) {
-	f.Add(strings.Replace(salvaged, "%", `"kernelArguments":["ostree=x",7],"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/run/x"},{"path":"/etc/a"}]}}`, 1))
+// FuzzParseForeign: it always ends with what can be used.
+func FuzzParseForeign(f *testing.F) {
+	f.Add(strings.Replace(foreign, "%", `"kernelArguments":["ostree=x",7],"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/run/x"},{"path":"/etc/a"}]}}`, 1))
 	f.Add(`{"spec":{"config":{"systemd":{"units":[{"name":"x","enabled":7}]}}}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		desired, report := mcfile.Salvage([]byte(text), mcfile.Host{})
+		desired, report := machineconfig.ParseForeign([]byte(text), machineconfig.Host{})
 		if desired == nil || report.Failed() {
 			t.Fatalf("%+v, %v", desired, report)
 		}

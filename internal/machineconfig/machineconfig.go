@@ -1,36 +1,33 @@
-// Package mcfile parses the encapsulated MachineConfig that Ignition leaves on a host. It
-// returns the desired state, or a report of everything that is wrong. What is not implemented
-// is rejected by name, never skipped.
+// Package machineconfig decodes a MachineConfig. The machine that gets it and the check of its author use the same
+// rules. It returns the state that the MachineConfig requests, or a report of everything that is wrong. What is not
+// implemented is rejected by name, never skipped.
 //
-// Source: the machine-config operator's server, which writes the file. The package does no I/O.
-package mcfile
+// Sources: the machine-config operator, its server and its daemon; the specification of Ignition 3.5 and Ignition's
+// behavior. The package does no I/O.
+package machineconfig
 
 import (
 	"slices"
 	"strings"
 
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/machineconfig/entries"
-	"machine-pivot/internal/machineconfig/extensions"
-	"machine-pivot/internal/machineconfig/jsonpath"
-	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
 const (
-	// Path is where Ignition writes the encapsulated MachineConfig. Others take its absence for the end of the first boot,
+	// EncapsulatedPath is where Ignition writes the encapsulated MachineConfig. Others take its absence for the end of the first boot,
 	// as the machine-config operator promises: NetworkManager-clean-initrd-state.service among them.
-	Path = "/etc/ignition-machine-config-encapsulated.json"
+	EncapsulatedPath = "/etc/ignition-machine-config-encapsulated.json"
 	// CommittedPath is where the deployment has it that a first boot has committed, until that first boot is closed. It is
 	// pivot's own.
-	CommittedPath = Path + ".committed"
+	CommittedPath = EncapsulatedPath + ".committed"
 	// OpenGlob matches both in the condition of a unit.
-	OpenGlob = Path + "{,.committed}"
+	OpenGlob = EncapsulatedPath + "{,.committed}"
 	// ClosedSuffix is appended to the file's name when the first boot is closed.
 	ClosedSuffix = ".bak"
-	ClosedPath   = Path + ClosedSuffix
+	ClosedPath   = EncapsulatedPath + ClosedSuffix
 	// DaemonPath is the MachineConfig that the machine-config-daemon applied last.
 	// Source: pkg/daemon/constants of the machine-config operator.
 	DaemonPath = "/etc/machine-config-daemon/currentconfig"
@@ -38,7 +35,7 @@ const (
 
 // OpenPaths returns the paths of the encapsulated MachineConfig while its first boot is open. The first file that exists
 // counts.
-func OpenPaths() []string { return []string{Path, CommittedPath} }
+func OpenPaths() []string { return []string{EncapsulatedPath, CommittedPath} }
 
 // CurrentPaths returns the paths at which a system has its MachineConfig. The first file that exists
 // is the newest.
@@ -91,7 +88,7 @@ type Desired struct {
 	KernelType      string   // "" means the default
 	Extensions      []string // names as in spec.extensions
 	ExtensionsImage string   // image with the packages of extensions and kernels, as given; "" if not specified
-	entries.Asked            // from spec.config
+	Asked                    // from spec.config
 	// LeftOut names the settings that are not applied because only an installation can change
 	// them. It is empty unless Unsupported is Warn or Replace.
 	LeftOut []string
@@ -170,7 +167,7 @@ func judge(root document.Node, host Host) *Desired {
 // convert is judge for what is left of a MachineConfig without the values at some paths.
 func convert(whole document.Node, host Host, without map[string]bool) *Desired {
 	root := whole.Without(without)
-	if !spec.Identity(root) {
+	if !Identity(root) {
 		return nil
 	}
 	asked := root.Get("spec")
@@ -187,12 +184,12 @@ func convert(whole document.Node, host Host, without map[string]bool) *Desired {
 	metadata := root.Get("metadata")
 	d := &Desired{
 		Name:            metadata.Get("name").Text(),
-		FromCluster:     !metadata.Get("annotations").Get(spec.GeneratedBy).IsNull(),
-		Image:           spec.Image(asked.Get("osImageURL"), host.CheckImage),
-		KernelArguments: spec.Arguments(asked.Get("kernelArguments"), policy),
+		FromCluster:     !metadata.Get("annotations").Get(GeneratedBy).IsNull(),
+		Image:           Image(asked.Get("osImageURL"), host.CheckImage),
+		KernelArguments: Arguments(asked.Get("kernelArguments"), policy),
 		FIPS:            asked.Get("fips").Boolean(),
-		KernelType:      spec.KernelType(asked.Get("kernelType"), host.Architecture),
-		Extensions:      spec.Extensions(asked.Get("extensions")),
+		KernelType:      KernelType(asked.Get("kernelType"), host.Architecture),
+		Extensions:      Extensions(asked.Get("extensions")),
 		asked:           whole.Get("spec").JSON(),
 	}
 	if config := asked.Get("config"); wellFormed(config) {
@@ -205,16 +202,16 @@ func convert(whole document.Node, host Host, without map[string]bool) *Desired {
 		}
 	}
 	if source := asked.Get("baseOSExtensionsContainerImage"); d.ownKernel() && len(d.Extensions) == 0 {
-		spec.UnusedImage(source, host.CheckImage)
+		UnusedImage(source, host.CheckImage)
 	} else {
-		d.ExtensionsImage = spec.Image(source, host.CheckImage)
+		d.ExtensionsImage = Image(source, host.CheckImage)
 	}
 	unknown(asked)
-	if err := spec.CheckTogether(d.KernelType, d.Extensions); err != nil {
+	if err := CheckTogether(d.KernelType, d.Extensions); err != nil {
 		asked.Get("extensions").Fail("%v", err)
 	}
-	spec.Contradictions(asked.Get("kernelArguments"), d.KernelArguments, d.FIPS)
-	spec.CheckLength(asked.Get("kernelArguments"), d.KernelArguments)
+	Contradictions(asked.Get("kernelArguments"), d.KernelArguments, d.FIPS)
+	CheckLength(asked.Get("kernelArguments"), d.KernelArguments)
 	if d.FromCluster {
 		warnOfSpaces(asked.Get("kernelArguments"), d.KernelArguments)
 	}
@@ -227,7 +224,7 @@ func warnOfSpaces(n document.Node, entries []string) {
 	for i, entry := range entries {
 		for _, arg := range kargs.Split(entry) {
 			if strings.Contains(arg, " ") {
-				n.At(jsonpath.Element(i)).Warn("%s holds a space: a cluster's machine-config daemon reports such an argument as missing, always", problem.Quoted(arg))
+				n.At(document.Element(i)).Warn("%s holds a space: a cluster's machine-config daemon reports such an argument as missing, always", problem.Quoted(arg))
 			}
 		}
 	}
@@ -235,7 +232,7 @@ func warnOfSpaces(n document.Node, entries []string) {
 
 // ownKernel reports whether the image's own kernel is used.
 func (d *Desired) ownKernel() bool {
-	return d.KernelType == "" || d.KernelType == extensions.KernelDefault
+	return d.KernelType == "" || d.KernelType == KernelDefault
 }
 
 // unknown warns about unknown members. A cluster's API server admits only members of its API,
@@ -244,11 +241,11 @@ func (d *Desired) ownKernel() bool {
 // machine-config daemon, take it for the known one.
 func unknown(asked document.Node) {
 	for key, n := range asked.Members() {
-		switch meant := slices.IndexFunc(spec.Members(), func(name string) bool { return strings.EqualFold(name, key) }); {
+		switch meant := slices.IndexFunc(Members(), func(name string) bool { return strings.EqualFold(name, key) }); {
 		case meant < 0:
 			n.Warn("unknown member; this version of pivot does nothing about it")
-		case spec.Members()[meant] != key:
-			n.Report.Add(problem.Errorf(n.Path, "unknown member").WithHint("is " + spec.Members()[meant] + " meant?"))
+		case Members()[meant] != key:
+			n.Report.Add(problem.Errorf(n.Path, "unknown member").WithHint("is " + Members()[meant] + " meant?"))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package spec
+package machineconfig
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/machineconfig/extensions"
 	"machine-pivot/internal/problem"
 )
 
@@ -24,8 +23,8 @@ func Extensions(n document.Node) (names []string) {
 
 // CheckExtension returns an error if there is no such extension.
 func CheckExtension(name string) error {
-	if !slices.Contains(extensions.Names(), name) {
-		return fmt.Errorf("there is no extension %s; there are %s", problem.Quoted(name), strings.Join(extensions.Names(), ", "))
+	if !slices.Contains(ExtensionNames(), name) {
+		return fmt.Errorf("there is no extension %s; there are %s", problem.Quoted(name), strings.Join(ExtensionNames(), ", "))
 	}
 	return nil
 }
@@ -43,9 +42,9 @@ func KernelType(n document.Node, architecture string) string {
 // CheckKernelType returns an error if the architecture has no such kernel type.
 func CheckKernelType(kind, architecture string) error {
 	switch {
-	case kind != "" && !slices.Contains(extensions.KernelTypes(), kind):
-		return fmt.Errorf("there is no kernel type %s; there are %s", problem.Quoted(kind), strings.Join(extensions.KernelTypes(), ", "))
-	case kind == extensions.Kernel64k && architecture != "" && architecture != "arm64":
+	case kind != "" && !slices.Contains(KernelTypes(), kind):
+		return fmt.Errorf("there is no kernel type %s; there are %s", problem.Quoted(kind), strings.Join(KernelTypes(), ", "))
+	case kind == Kernel64k && architecture != "" && architecture != "arm64":
 		return fmt.Errorf("%s exists on arm64 only, and this machine is %s", kind, architecture)
 	}
 	return nil
@@ -53,7 +52,7 @@ func CheckKernelType(kind, architecture string) error {
 
 // CheckTogether returns an error if the kernel type and the extensions are incompatible.
 func CheckTogether(kernelType string, names []string) error {
-	if slices.Contains(names, "kernel-devel") && kernelType != "" && kernelType != extensions.KernelDefault {
+	if slices.Contains(names, "kernel-devel") && kernelType != "" && kernelType != KernelDefault {
 		return fmt.Errorf("kernel-devel fits the default kernel only, not the kernel type %s", kernelType)
 	}
 	return nil

@@ -1,7 +1,4 @@
-// Package ownfiles checks the files that pivot itself reads and that a MachineConfig may bring
-// (projection.Settings). A file that its reader refuses must be refused with the MachineConfig:
-// once it is on a machine, the commands that could replace it fail at reading it.
-package ownfiles
+package machineconfig
 
 import (
 	"errors"
@@ -19,8 +16,9 @@ import (
 // Parser parses the content of a file as pivot does, and returns the error of that.
 type Parser func(content []byte) error
 
-// ParserOf returns the parser of the file at a path; nil if pivot does not read that file. Each file of pivot in a
-// MachineConfig is parsed by it before anybody gets the MachineConfig.
+// ParserOf returns the parser of a file that pivot itself reads (projection.Settings); nil for another path. Each file of
+// pivot in a MachineConfig is parsed by it before anybody gets the MachineConfig: once a file that its reader refuses is
+// on a machine, the commands that could replace it fail at reading it.
 func ParserOf(name string) Parser {
 	var parse func(text string) error
 	switch {

@@ -1,11 +1,11 @@
-package mcfile_test
+package machineconfig_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/mcfile"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/kargs"
 )
 
@@ -96,21 +96,21 @@ func (u unsupported) stays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := mcfile.Host{Policy: &policy}
+	host := machineconfig.Host{Policy: &policy}
 	one, two := "1", "2"
 	if strings.Contains(u.spec, `s":$`) {
 		one, two = "true", "false"
 	}
-	if _, report := mcfile.Parse(u.with(one, "new=1"), host); report.Failed() == u.first || !strings.Contains(report.String(), u.at) {
+	if _, report := machineconfig.Parse(u.with(one, "new=1"), host); report.Failed() == u.first || !strings.Contains(report.String(), u.at) {
 		t.Errorf("a first boot reports %s", report)
 	}
-	has, report := mcfile.ParseRecord(u.with(one, "old=1"), host)
+	has, report := machineconfig.ParseRecord(u.with(one, "old=1"), host)
 	if has == nil {
 		t.Fatalf("it cannot be what a machine runs with: %s", report)
 	}
 	for round := range 2 { // the second time from the record of the first
-		host.Has, host.Unsupported = has, mcfile.Stop
-		d, report := mcfile.Parse(u.with(one, "new=1"), host)
+		host.Has, host.Unsupported = has, machineconfig.Stop
+		d, report := machineconfig.Parse(u.with(one, "new=1"), host)
 		if d == nil || len(report) > 0 || len(d.LeftOut) > 0 {
 			t.Fatalf("round %d: what stays is reported: %s", round, report)
 		}
@@ -121,7 +121,7 @@ func (u unsupported) stays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if has, report = mcfile.ParseRecord(record, host); has == nil {
+		if has, report = machineconfig.ParseRecord(record, host); has == nil {
 			t.Fatalf("the record cannot be read: %s\n%s", report, record)
 		}
 	}
@@ -134,11 +134,11 @@ func (u unsupported) stays(t *testing.T) {
 }
 
 // verdict returns what happens when a machine gets another MachineConfig.
-func (u unsupported) verdict(new []byte, has *mcfile.Desired, host mcfile.Host) string {
-	host.Has, host.Unsupported = has, mcfile.Stop
-	stopped, report := mcfile.Parse(new, host)
-	host.Unsupported = mcfile.Warn
-	switch warned, _ := mcfile.Parse(new, host); {
+func (u unsupported) verdict(new []byte, has *machineconfig.Desired, host machineconfig.Host) string {
+	host.Has, host.Unsupported = has, machineconfig.Stop
+	stopped, report := machineconfig.Parse(new, host)
+	host.Unsupported = machineconfig.Warn
+	switch warned, _ := machineconfig.Parse(new, host); {
 	case warned == nil:
 		return refused
 	case stopped == nil && len(warned.LeftOut) > 0:

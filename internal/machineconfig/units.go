@@ -1,4 +1,4 @@
-package entries
+package machineconfig
 
 import (
 	"path"

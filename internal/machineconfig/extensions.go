@@ -1,17 +1,12 @@
-// Package extensions maps the extensions and kernel types of a MachineConfig to packages. It
-// does no I/O.
-//
-// Source: the machine-config operator. Its controller (pkg/controller/common/helpers.go,
-// SupportedExtensions and the packages of each kernel type) and its daemon
-// (pkg/daemon/update.go, switchKernel) have separate lists, which are reconciled here: a
-// package that only one of them has, or that the extensions repository of a release may lack,
-// is Offered, that is, installed only if the repository has it.
-//
-// The lists need no conditions on the family and release of the operating system: RHCOS and
-// SCOS share them, and the repository of a release determines which of the packages exist.
-package extensions
+package machineconfig
 
 import "slices"
+
+// The machine-config operator has two lists of these packages: its controller (pkg/controller/common/helpers.go,
+// SupportedExtensions and the packages of each kernel type) and its daemon (pkg/daemon/update.go, switchKernel). A
+// package that only one of them has, or that the extensions repository of a release may lack, is Offered here. The
+// lists need no conditions on the operating system: RHCOS and SCOS share them, and the repository of a release
+// determines which of the packages exist.
 
 // Packages are the packages of an extension or a kernel.
 type Packages struct {
@@ -25,8 +20,8 @@ type Extension struct {
 	Packages
 }
 
-// All returns the extensions, sorted by name.
-func All() []Extension {
+// extensions returns the extensions, sorted by name.
+func extensions() []Extension {
 	return []Extension{
 		// During an update the operator accepts ipsec without the third package, too.
 		{"ipsec", Packages{[]string{"NetworkManager-libreswan", "libreswan"}, []string{"openvswitch3.5-ipsec"}}},
@@ -39,17 +34,17 @@ func All() []Extension {
 	}
 }
 
-// Names returns the names of all extensions.
-func Names() (names []string) {
-	for _, e := range All() {
+// ExtensionNames returns the names of all extensions.
+func ExtensionNames() (names []string) {
+	for _, e := range extensions() {
 		names = append(names, e.Name)
 	}
 	return names
 }
 
-// Of returns the packages of an extension, and none for an unknown one.
-func Of(name string) Packages {
-	all := All()
+// ExtensionPackages returns the packages of an extension, and none for an unknown one.
+func ExtensionPackages(name string) Packages {
+	all := extensions()
 	if i := slices.IndexFunc(all, func(e Extension) bool { return e.Name == name }); i >= 0 {
 		return all[i].Packages
 	}
@@ -66,9 +61,9 @@ const (
 // KernelTypes returns the kernel types. An empty spec.kernelType means KernelDefault.
 func KernelTypes() []string { return []string{KernelDefault, KernelRealtime, Kernel64k} }
 
-// Kernel returns the packages of a kernel type. An image contains the default kernel; another
+// KernelPackages returns the packages of a kernel type. An image contains the default kernel; another
 // kernel replaces those of its packages that the image has.
-func Kernel(kind string) Packages {
+func KernelPackages(kind string) Packages {
 	switch kind {
 	case KernelRealtime:
 		// kernel-rt-kvm is in the controller's list only, and RHEL 10 has none.
