@@ -47,7 +47,7 @@ const (
 // Layer is a layer as stored in the registry.
 type Layer struct {
 	Digest string `json:"digest"`
-	Size   int64  `json:"size"` // compressed bytes; -1 if the manifest does not say
+	Size   int64  `json:"size"` // compressed bytes
 }
 
 // Image is a resolved image. Its JSON form is that of `pivot image inspect`.

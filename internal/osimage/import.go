@@ -126,7 +126,7 @@ func (o *Opened) importable() error {
 		return err
 	}
 	if o.Format == Layered && o.Derived == len(o.Layers) {
-		return imagefault.Damaged("its label %s names a layer that it does not have", labelFinalDiffID)
+		return imagefault.Misbuilt("its label %s names a layer that it does not have", labelFinalDiffID)
 	}
 	return nil
 }

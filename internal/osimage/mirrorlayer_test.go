@@ -2,6 +2,7 @@ package osimage_test
 
 import (
 	"io"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,7 @@ func TestBadLayerAtAMirror(t *testing.T) {
 		"lost":               {registry.Rule{Fault: registry.Status(404)}, "fault of the test registry", false},
 		"denied":             {registry.Rule{Fault: registry.Status(403)}, "fault of the test registry", false},
 		"in trouble":         {registry.Rule{On: "/blobs/", Skip: 1, Fault: registry.Status(503)}, "gave up after 3 tries: ", true}, // skips the config
+		"web pages":          {registry.Rule{On: "/blobs/", Skip: 1, Fault: registry.WebPage()}, "gave up after 2 tries: the registry sent a web page", true},
 		"cut for ever":       {registry.Rule{On: "/blobs/", Skip: 1, Fault: registry.CutAt(100)}, "gave up after 3 tries: ", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -218,4 +220,27 @@ func onlyLayers(t *testing.T, repo, bad string) {
 		}
 	}
 	noPartial(t, repo)
+}
+
+// TestEncoding: a blob is asked for as it is stored, because its digest is that of the stored bytes.
+func TestEncoding(t *testing.T) {
+	w, h := newWorld(t, ostreetree.Contents{}), newHost(t, registry.Options{})
+	ref, _ := h.push("os", w.encapsulated(spread(3)))
+	image, err := h.lookUp(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan string, 100)
+	h.registry.Spoil(registry.Rule{On: image.Layers[1].Digest, Fault: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			asked <- req.Header.Get("Accept-Encoding")
+			next.ServeHTTP(w, req)
+		})
+	}})
+	if _, err := h.importRef(ref, bare(t)); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-asked; got != "identity" {
+		t.Errorf("Accept-Encoding: %q", got)
+	}
 }

@@ -203,6 +203,7 @@ func TestParts(t *testing.T) {
 	})
 	w.interruptions(t, formats)
 	w.doubts(t)
+	w.wrongAnswers(t)
 	w.run(t, "damaged object", 3, formats, nil, (*partsCase).damagedObject)
 }
 
@@ -274,6 +275,42 @@ func (w *partsWorld) doubts(t *testing.T) {
 			p.updates(p.repo(), p.ref, p.want)
 			if text := p.logged(); strings.Count(text, c.log) != 1 {
 				p.t.Errorf("%q is not in the log once:\n%s", c.log, text)
+			}
+		})
+	}
+}
+
+// wrongAnswers: an answer that is none to the question is not asked for again, and little of it is read.
+func (w *partsWorld) wrongAnswers(t *testing.T) {
+	t.Helper()
+	on := largestLayer(t, w.cases["plain"].second)
+	const part = "--parts\r\nContent-Range: bytes 0-9/1000\r\n\r\n0123456789\r\n"
+	for name, fault := range map[string]registry.Fault{
+		"endless preamble":   registry.Several(strings.Repeat(strings.Repeat("x", 1000)+"\r\n", 64), true),
+		"endless parts":      registry.Several(part, true),
+		"endless header":     registry.Several("--parts\r\n"+strings.Repeat("X: y\r\n", 10000), true),
+		"one long line":      registry.Several(strings.Repeat("x", 10000), true),
+		"no part":            registry.Several("--parts--\r\n", false),
+		"nothing":            registry.Several("", false),
+		"no header":          registry.Several("--parts\r\nno header\r\n\r\n", false),
+		"another part in it": registry.Several(part+"--parts--\r\n", false),
+	} {
+		rules := []registry.Rule{{On: on, Range: true, Fault: fault}}
+		w.run(t, name, 2, []string{"plain"}, rules, func(c *partsCase) {
+			since := c.registry.Requests()
+			before := c.registry.BytesServed()
+			c.updates(c.repo(), c.ref, c.want)
+			requests := 0
+			for _, line := range c.registry.RequestLog()[since:] {
+				if strings.HasSuffix(line, on) {
+					requests++
+				}
+			}
+			if sent := c.registry.BytesServed() - before; requests != 2 || sent > c.size+20<<20 { // the kernel's buffers
+				c.t.Errorf("%d requests for the layer, %d bytes for an image of %d", requests, sent, c.size)
+			}
+			if text := c.logged(); strings.Count(text, "layer "+on+" is fetched whole, although the machine has parts of it") != 1 {
+				c.t.Errorf("log:\n%s", text)
 			}
 		})
 	}

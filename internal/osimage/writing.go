@@ -24,7 +24,7 @@ func writing(err error) error {
 		return imagefault.Damaged("%w", err)
 	}
 	if _, ok := errors.AsType[*ostree.InvalidError](err); ok {
-		return imagefault.Damaged("%w", err)
+		return imagefault.Misbuilt("%w", err)
 	}
 	if label, ok := errors.AsType[*ostree.LabelError](err); ok {
 		return imagefault.Final(fault.New(fault.Refused, "%w", label).WithHint(selinux.UnknownHint))

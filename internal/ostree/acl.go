@@ -31,15 +31,13 @@ type acl struct {
 	named       bool              // whether there are entries for named users or groups
 }
 
-// checkACL checks an attribute in the namespace "system", where only ACLs can be set. An
+// checkACL checks a POSIX ACL. An
 // ACL that disagrees with the file's mode would change the mode, and the kernel drops an ACL
 // that only repeats the mode. In both cases the object on disk would have another checksum.
 func (x xattr) checkACL(mode uint32) error {
 	kind := mode & unix.S_IFMT
 	list, err := parseACL(x.value)
 	switch {
-	case x.name != "system.posix_acl_access" && x.name != "system.posix_acl_default":
-		return fmt.Errorf("no kernel accepts it")
 	case kind == unix.S_IFLNK, kind != unix.S_IFDIR && x.name == "system.posix_acl_default":
 		return fmt.Errorf("such a file cannot have it")
 	case err != nil:

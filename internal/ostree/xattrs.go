@@ -67,16 +67,28 @@ func (x xattr) check(mode uint32) error {
 	if len(x.value) == 0 && kind != unix.S_IFDIR { // a DirMeta is stored as data, not read back from the file system
 		return fmt.Errorf("it is empty, and ostree knows no empty ones")
 	}
-	namespace, rest, _ := strings.Cut(x.name, ".")
+	namespace, _, _ := strings.Cut(x.name, ".")
 	switch {
+	case !KnownXattr(x.name):
+		return fmt.Errorf("no Linux has such an attribute")
 	case namespace == "system":
 		return x.checkACL(mode)
-	case namespace != "user" && namespace != "trusted" && namespace != "security", rest == "":
-		return fmt.Errorf("no kernel has such a name")
 	case namespace == "user" && kind == unix.S_IFLNK:
 		return fmt.Errorf("a symbolic link cannot have it")
 	case x.name == "security.capability":
 		return checkCapability(x.value)
 	}
 	return nil
+}
+
+// KnownXattr reports whether Linux lets a program set an extended attribute with a name on a file system that hosts use
+// (xattr(7)). In the namespace "system" it knows only POSIX ACLs; nfs4_acl is of network file systems.
+func KnownXattr(name string) bool {
+	switch namespace, rest, _ := strings.Cut(name, "."); namespace {
+	case "user", "trusted", "security":
+		return rest != ""
+	case "system":
+		return rest == "posix_acl_access" || rest == "posix_acl_default"
+	}
+	return false
 }

@@ -11,9 +11,16 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// Damaged returns an error for an image with wrong content. The format is that of fmt.Errorf.
+// Damaged returns an error for bytes that are not those that the image's digests name. Another copy of them cures that.
+// The format is that of fmt.Errorf.
 func Damaged(format string, args ...any) *fault.Error {
-	return fault.New(fault.BadInput, format, args...).WithHint("the image is damaged; push it again")
+	return fault.New(fault.BadInput, format, args...).WithHint("the image is damaged; push it again, or copy it again if it is in a file")
+}
+
+// Misbuilt returns an error for content that no host can have, or that contradicts itself. All copies have it, so
+// only another build cures it. The format is that of fmt.Errorf.
+func Misbuilt(format string, args ...any) *fault.Error {
+	return fault.New(fault.BadInput, format, args...).WithHint("every copy of the image has this: correct how it is built, and push the new image")
 }
 
 // TooLarge returns an error for an image that may be whole, but is beyond a limit of the import

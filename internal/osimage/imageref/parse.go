@@ -138,6 +138,8 @@ func checkName(s string) error {
 	var wrong []string
 	host, _, ok := strings.Cut(name, "/")
 	switch {
+	case strings.HasPrefix(name, "["):
+		wrong = append(wrong, "the library that reads images, as that of podman, takes no IPv6 address for a registry: give it a name in DNS or /etc/hosts")
 	case name == "" && pinned:
 		wrong = append(wrong, "a digest alone says neither where the image is nor which signature policy it has to meet")
 	case !ok || !strings.ContainsAny(host, ".:") && host != "localhost":

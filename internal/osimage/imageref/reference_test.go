@@ -66,6 +66,8 @@ func TestParseErrors(t *testing.T) {
 		"fedora":                        "no registry host",
 		"a/b:1":                         "no registry host",
 		"quay.io/A/b":                   "lowercase",
+		"[::1]:5000/a/b:1":              "takes no IPv6 address",
+		"docker://[fd00::1]/a/b":        "takes no IPv6 address",
 		"quay.io/a/b@":                  "invalid reference format",
 		"quay.io/a/b@sha256:12":         "the digest sha256:12 is not sha256:<64 hex digits>",
 		"x@sha256:12":                   "the name has no registry host (HOST[:PORT]/PATH); the digest sha256:12 is not",

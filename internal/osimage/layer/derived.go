@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -68,12 +70,12 @@ func shown(name string) string {
 func (d *Derived) add(ctx context.Context, to *feeder, header *tar.Header, body io.Reader) error {
 	uid, gid := uint32(header.Uid), uint32(header.Gid)
 	if int64(uid) != int64(header.Uid) || int64(gid) != int64(header.Gid) {
-		return imagefault.Damaged("its owner %d:%d does not exist", header.Uid, header.Gid)
+		return imagefault.Misbuilt("its owner %d:%d does not exist", header.Uid, header.Gid)
 	}
 	if header.Typeflag == tar.TypeLink {
 		return d.Layer.AddLink(header.Name, header.Linkname, uid, gid)
 	}
-	xattrs, mode := xattrsOfTar(header), uint32(header.Mode)&0o7777
+	xattrs, mode := d.xattrs(header), uint32(header.Mode)&0o7777
 	switch header.Typeflag {
 	case tar.TypeDir:
 		return d.Layer.AddDir(header.Name, ostree.DirInfo{UID: uid, GID: gid, Mode: unix.S_IFDIR | mode, Xattrs: xattrs})
@@ -89,7 +91,7 @@ func (d *Derived) add(ctx context.Context, to *feeder, header *tar.Header, body 
 	case tar.TypeXGlobalHeader:
 		return nil
 	}
-	return imagefault.Damaged("an entry of type %q: an OS has no device, pipe or socket in its image", header.Typeflag)
+	return imagefault.Misbuilt("an entry of type %q: an OS has no device, pipe or socket in its image", header.Typeflag)
 }
 
 func (d *Derived) addFile(ctx context.Context, to *feeder, name string, info ostree.FileInfo, xattrs map[string][]byte, body io.Reader) error {
@@ -129,12 +131,18 @@ func (*Derived) ofObjects() bool { return false }
 // writes each attribute under another prefix, which is ignored.
 const xattrKey = "SCHILY.xattr."
 
-// xattrsOfTar returns an entry's extended attributes, except the SELinux label, which comes
-// from the merged tree's policy, and empty attributes, which an object cannot have.
-func xattrsOfTar(header *tar.Header) map[string][]byte {
+// xattrs returns an entry's extended attributes, except the SELinux label, which comes
+// from the merged tree's policy, and empty attributes, which an object cannot have. Those of other systems, as a build on a
+// Mac or NFS leaves them, are left out with a note, as podman leaves them out.
+func (d *Derived) xattrs(header *tar.Header) map[string][]byte {
 	xattrs := map[string][]byte{}
-	for key, value := range header.PAXRecords {
-		if name, ok := strings.CutPrefix(key, xattrKey); ok && value != "" {
+	for _, key := range slices.Sorted(maps.Keys(header.PAXRecords)) {
+		name, ok := strings.CutPrefix(key, xattrKey)
+		switch value := header.PAXRecords[key]; {
+		case !ok || value == "":
+		case !ostree.KnownXattr(name):
+			d.Layer.LeaveOut(name, header.Name)
+		default:
 			xattrs[name] = []byte(value)
 		}
 	}

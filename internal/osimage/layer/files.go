@@ -51,7 +51,7 @@ func (f *Files) entry(_ context.Context, _ *feeder, header *tar.Header, name str
 	case !wanted, header.Typeflag == tar.TypeDir:
 		return nil
 	case header.Typeflag != tar.TypeReg:
-		return imagefault.Damaged("%s: an entry of type %q: only regular files can be taken from here", shown(name), header.Typeflag)
+		return imagefault.Misbuilt("%s: an entry of type %q: only regular files can be taken from here", shown(name), header.Typeflag)
 	}
 	return f.write(name, body)
 }

@@ -183,10 +183,10 @@ func (t *Native) file(ctx context.Context, to *feeder, header *tar.Header, c ost
 func (t *Native) ended() error {
 	t.seen, t.sets = nil, nil
 	if t.pending != nil {
-		return imagefault.Damaged("%w: it ends with extended attributes of a file that is missing", errNative)
+		return imagefault.Misbuilt("%w: it ends with extended attributes of a file that is missing", errNative)
 	}
 	if t.first && t.Commit == (ostree.Checksum{}) {
-		return imagefault.Damaged("%w: no commit in the first layer", errNative)
+		return imagefault.Misbuilt("%w: no commit in the first layer", errNative)
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func (r *reader) verify(ctx context.Context) error {
 		return nil
 	}
 	if got := fmt.Sprintf("sha256:%x", r.diff.Sum(nil)); got != r.diffID {
-		return imagefault.Damaged("its decompressed content has the digest %s, not %s as the image's config says", got, r.diffID)
+		return imagefault.Misbuilt("its decompressed content has the digest %s, not %s as the image's config says", got, r.diffID)
 	}
 	return nil
 }

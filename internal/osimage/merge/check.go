@@ -23,7 +23,7 @@ func (t *Tree) check() error {
 func (t *Tree) checkEtc() error {
 	f, err := t.lookUp("usr/etc")
 	if err == nil && f != nil {
-		err = imagefault.Damaged("/usr/etc, or /etc of a layer, is a file or a link, not a directory")
+		err = imagefault.Misbuilt("/usr/etc, or /etc of a layer, is a file or a link, not a directory")
 	}
 	return err
 }

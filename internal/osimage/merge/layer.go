@@ -16,6 +16,8 @@ type Layer struct {
 	links  []link
 	memory int64 // estimated memory of names and directories, in bytes
 
+	foreign foreign // attributes of other systems
+
 	lower bool // it has files of lower layers, by hard links to their paths
 	part  bool // it lacks what is not seen on its base (dropForeign)
 
@@ -42,6 +44,19 @@ const (
 	dirMemory  = 480
 	fileMemory = 160
 )
+
+// foreign counts extended attributes of other systems, which are left out.
+type foreign struct {
+	number      int
+	name, first string // of the first attribute, and of its file
+}
+
+// LeaveOut notes that a file of the layer loses an attribute that Linux does not have.
+func (l *Layer) LeaveOut(attribute, file string) {
+	if l.foreign.number++; l.foreign.number == 1 {
+		l.foreign.name, l.foreign.first = attribute, file
+	}
+}
 
 // Memory returns the estimated memory of the layer, in bytes.
 func (l *Layer) Memory() int64 { return l.memory }
@@ -145,7 +160,7 @@ func (l *Layer) put(at string, uid, gid uint32, f *file) error {
 // parent returns the parent directory of a path. It makes missing directories.
 func (l *Layer) parent(at string, uid, gid uint32) (parent *dir, base string, err error) {
 	if at == "" {
-		return nil, "", imagefault.Damaged("the root is no directory")
+		return nil, "", imagefault.Misbuilt("the root is no directory")
 	}
 	parent = l.root
 	missing := false
@@ -192,7 +207,7 @@ func (l *Layer) setOwners(at string, uid, gid uint32) {
 // errTwice is the error for a name that is both a directory and a file. Tools differ in which
 // of the two they extract.
 func errTwice(at string) error {
-	return imagefault.Damaged("/%s is a directory and a file in one layer", at)
+	return imagefault.Misbuilt("/%s is a directory and a file in one layer", at)
 }
 
 // Complete resolves the hard links to what the layer had at their targets before them. Those to what lower layers or later

@@ -48,7 +48,7 @@ func placeOf(name string) (at string, kept bool, err error) {
 // that is needed.
 func clean(name string) (string, error) {
 	if len(name) > maxPath || !utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0 {
-		return "", imagefault.Damaged("a path has at most %d bytes, in UTF-8 and without zeroes", maxPath)
+		return "", imagefault.Misbuilt("a path has at most %d bytes, in UTF-8 and without zeroes", maxPath)
 	}
 	name = strings.TrimSuffix(strings.TrimPrefix(name, "./"), "/")
 	empty := false
@@ -59,9 +59,9 @@ func clean(name string) (string, error) {
 		case part == "" || part == ".":
 			empty = true
 		case part == "..":
-			return "", imagefault.Damaged("a path that leads upwards")
+			return "", imagefault.Misbuilt("a path that leads upwards")
 		case len(part) > maxName:
-			return "", imagefault.Damaged("a name longer than %d bytes", maxName)
+			return "", imagefault.Misbuilt("a name longer than %d bytes", maxName)
 		}
 	}
 	if empty {
@@ -100,7 +100,7 @@ func removed(name string) (string, error) {
 	name = strings.TrimPrefix(name, whiteoutPrefix)
 	switch {
 	case name == "", name == ".", name == "..":
-		return "", imagefault.Damaged("a whiteout of %q", name)
+		return "", imagefault.Misbuilt("a whiteout of %q", name)
 	case isWhiteout(name):
 		return "", nil
 	}

@@ -32,11 +32,11 @@ func (t *Tree) policy() (*selinux.Contexts, error) {
 		return nil, err
 	}
 	if binary == nil || !hasBinaryPolicy(binary) {
-		return nil, imagefault.Damaged("/%s/config wants the SELinux policy %q, but there is no /%s/policy/policy.*", selinuxDir, config.Policy, dir)
+		return nil, imagefault.Misbuilt("/%s/config wants the SELinux policy %q, but there is no /%s/policy/policy.*", selinuxDir, config.Policy, dir)
 	}
 	c, err := files.Contexts(config.Policy)
 	if _, invalid := errors.AsType[*selinux.InvalidError](err); invalid || errors.Is(err, fs.ErrNotExist) {
-		return nil, imagefault.Damaged("/%s: %w", dir, err)
+		return nil, imagefault.Misbuilt("/%s: %w", dir, err)
 	}
 	return c, err
 }

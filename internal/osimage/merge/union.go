@@ -45,6 +45,9 @@ func (t *Tree) Add(l *Layer) error {
 }
 
 func (o onto) add(l *Layer) error {
+	if f := l.foreign; f.number > 0 {
+		o.notes.add("%d extended attribute(s) of other systems, as %.40q of %.100q in derived layer %d, are left out", f.number, f.name, f.first, o.number)
+	}
 	if err := o.dropForeign(l); err != nil {
 		return err
 	}
@@ -97,7 +100,7 @@ func (o onto) resolve(k link, todo map[*file]link) (err error) {
 		target = k.later
 	}
 	if target == nil {
-		return imagefault.Damaged("/%s is a hard link to /%s, which neither this layer nor a lower one has", k.path, k.target)
+		return imagefault.Misbuilt("/%s is a hard link to /%s, which neither this layer nor a lower one has", k.path, k.target)
 	}
 	delete(todo, k.to)
 	if next, open := todo[target]; open {
@@ -106,7 +109,7 @@ func (o onto) resolve(k link, todo map[*file]link) (err error) {
 		}
 	}
 	if target.object == (ostree.Checksum{}) {
-		return imagefault.Damaged("the hard link /%s leads to itself", k.path)
+		return imagefault.Misbuilt("the hard link /%s leads to itself", k.path)
 	}
 	k.to.resolveTo(target)
 	return nil

@@ -96,7 +96,7 @@ func (b *blob) next(p []byte) (int, error) {
 		}
 	}
 	n, err := b.from.read(p)
-	if b.Size >= 0 && b.offset+int64(n) > b.Size {
+	if b.offset+int64(n) > b.Size {
 		return 0, imagefault.Damaged("data follows after the %d bytes that the manifest says", b.Size)
 	}
 	b.meter.Fetched(n)
@@ -121,7 +121,7 @@ func (b *blob) record(p []byte) {
 func (b *blob) endTry(err error) error {
 	b.drop()
 	switch ended := err == io.EOF; {
-	case ended && b.Size < 0, b.offset == b.Size && (ended || fault.KindOf(err).Transient()):
+	case b.offset == b.Size && (ended || fault.KindOf(err).Transient()):
 		return b.verify() // a failure after the last byte does not matter
 	case ended:
 		err = b.reading(b.ctx, truncated{b.offset, b.Size})

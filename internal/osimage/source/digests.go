@@ -63,6 +63,9 @@ func checkManifest(config types.BlobInfo, layers []types.BlobInfo) error {
 	wrong := []error{checkDigest("its config", config.Digest)}
 	for n, layer := range layers {
 		wrong = append(wrong, checkLayerDigest(fmt.Sprintf("layer %d", n+1), layer.Digest))
+		if layer.Size < 0 {
+			return imagefault.Misbuilt("its manifest: layer %d has %d bytes", n+1, layer.Size)
+		}
 		if layer.Size > maxLayerSize {
 			return imagefault.TooLarge("its manifest: layer %d has %d bytes, more than any layer", n+1, layer.Size)
 		}
@@ -74,7 +77,7 @@ func checkManifest(config types.BlobInfo, layers []types.BlobInfo) error {
 func checkConfig(config *imgspec.Image, layers int) error {
 	diffs := config.RootFS.DiffIDs
 	if len(diffs) != layers {
-		return imagefault.Damaged("its manifest has %d layers and its config %d", layers, len(diffs))
+		return imagefault.Misbuilt("its manifest has %d layers and its config %d", layers, len(diffs))
 	}
 	var wrong []error
 	for n, diff := range diffs {
@@ -86,7 +89,7 @@ func checkConfig(config *imgspec.Image, layers int) error {
 // damagedBy joins all errors of a part of an image into one, or returns nil if there are none.
 func damagedBy(part string, wrong []error) error {
 	if err := errors.Join(wrong...); err != nil {
-		return imagefault.Damaged("%s: %w", part, err)
+		return imagefault.Misbuilt("%s: %w", part, err)
 	}
 	return nil
 }

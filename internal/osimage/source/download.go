@@ -12,8 +12,6 @@ import (
 
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	"go.podman.io/image/v5/types"
-
-	"machine-pivot/internal/fault"
 )
 
 // download is one try to read a blob. It is cancelled when the source is silent (watch).
@@ -88,8 +86,7 @@ func (d *download) read(p []byte) (n int, err error) {
 	if d.first && n > 0 {
 		d.first = false
 		if strings.HasPrefix(http.DetectContentType(p[:n]), "text/html") {
-			return 0, fault.New(fault.Unavailable, "the registry sent a web page instead of the layer").
-				WithHint("does a proxy or a login page answer in the registry's place?")
+			return 0, wrongAnswer("the registry sent a web page instead of the layer")
 		}
 	}
 	return n, err

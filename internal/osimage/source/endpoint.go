@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"go.podman.io/image/v5/docker"
@@ -105,6 +106,11 @@ func pullSources(sys *types.SystemContext, ref imageref.Reference) ([]sysregistr
 		return []sysregistriesv2.PullSource{{Reference: named}}, &sysregistriesv2.Registry{}, nil
 	}
 	sources, err := own.PullSourcesFromReference(named)
+	for _, at := range append(own.Mirrors, own.Endpoint) {
+		if err != nil && strings.HasPrefix(at.Location, "[") { // the library's error does not name it
+			err = fmt.Errorf("location %q: the library takes no IPv6 address for a registry, only a name: %w", at.Location, err)
+		}
+	}
 	return sources, own, err
 }
 

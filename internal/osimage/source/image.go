@@ -38,7 +38,7 @@ type Image struct {
 // Layer describes a layer as in manifest and config.
 type Layer struct {
 	Digest      string            // of the compressed stream
-	Size        int64             // of the compressed stream, in bytes; -1 if the manifest does not say
+	Size        int64             // of the compressed stream, in bytes
 	DiffID      string            // the digest of the decompressed stream
 	Annotations map[string]string // of the layer in the manifest, if that is in OCI format
 }

@@ -215,7 +215,7 @@ func chooseInstance(sys *types.SystemContext, raw []byte, mime string) (digestli
 		return "", fault.New(fault.Refused, "%w", err).WithHint("the image is not built for this machine's architecture (%s)", cmp.Or(sys.ArchitectureChoice, runtime.GOARCH))
 	}
 	if err := checkDigest("this platform's manifest", instance); err != nil {
-		return "", imagefault.Damaged("its manifest list: %w", err)
+		return "", imagefault.Misbuilt("its manifest list: %w", err)
 	}
 	return instance, nil
 }

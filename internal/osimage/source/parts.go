@@ -50,7 +50,7 @@ func (s *partSupport) ask(request func(blob types.BlobInfo, spans []Span) (*resp
 // refusesSeveral reports whether an error is an answer to the request for several parts: the whole
 // blob, another part, or a permanent error.
 func refusesSeveral(err error) bool {
-	if errors.Is(err, errNoRanges) || errors.Is(err, errOtherPart) {
+	if errors.Is(err, errNoRanges) || isWrong(err) {
 		return true
 	}
 	switch status := statusOf(err); status {
@@ -150,7 +150,7 @@ func (p *parts) next(buffer []byte) (n int, err error) {
 		return n, p.nextSpan()
 	}
 	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
+		err = wrongAnswer("the registry sent less of the blob than it says")
 	}
 	if err != nil {
 		err = p.classify(p.tried, err, fault.Unavailable)
@@ -215,7 +215,7 @@ func (p *parts) retry(err error) error {
 			return nil
 		}
 	}
-	if p.ctx.Err() != nil || !fault.KindOf(err).Transient() {
+	if p.ctx.Err() != nil || !fault.KindOf(err).Transient() || isWrong(err) {
 		return err
 	}
 	policy := p.image.host.retryPolicy()
@@ -242,5 +242,7 @@ func (p *parts) renew() error {
 	return nil
 }
 
-// errOtherPart is the error for a response with another part of a blob than the requested one.
-var errOtherPart = errors.New("the registry sent another part of the blob than the requested one")
+// otherPart returns the error for a response with another part of a blob than the requested one.
+func otherPart() error {
+	return wrongAnswer("the registry sent another part of the blob than the requested one")
+}

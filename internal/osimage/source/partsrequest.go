@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -32,14 +33,14 @@ func (r *response) Read(p []byte) (int, error) { return r.part.Read(p) }
 func (r *response) next(want Span) error {
 	r.spans--
 	part, err := r.parts.NextRawPart()
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
+	if err != nil && (errors.Is(err, io.EOF) || !isNetwork(err)) { // the body has ended, or is none of several parts
+		return wrongAnswer("the registry sent no several parts, although it says so: %w", err)
 	}
 	if err != nil {
 		return err
 	}
 	if !isSpan(part.Header.Get("Content-Range"), want) {
-		return errOtherPart
+		return otherPart()
 	}
 	r.part = part
 	return nil
@@ -79,7 +80,7 @@ func (r *registry) openParts(ctx context.Context, blob types.BlobInfo, spans []S
 }
 
 func (r *registry) requestParts(ctx context.Context, blob types.BlobInfo, spans []Span) (*response, error) {
-	answered, err := r.get(ctx, blob, rangeOf(spans))
+	answered, err := r.get(ctx, blob, rangeOf(spans), bytesOf(spans))
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +89,14 @@ func (r *registry) requestParts(ctx context.Context, blob types.BlobInfo, spans 
 		_ = answered.Body.Close()
 	}
 	return found, err
+}
+
+// bytesOf returns how many bytes spans have.
+func bytesOf(spans []Span) (n int64) {
+	for _, s := range spans {
+		n += s.To - s.From
+	}
+	return n
 }
 
 // rangeOf returns the value of the header Range for spans.
@@ -113,7 +122,7 @@ func parseParts(answered *http.Response, spans []Span) (*response, error) {
 	kind, params, err := mime.ParseMediaType(answered.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/byteranges" {
 		if !isSpan(answered.Header.Get("Content-Range"), spans[0]) {
-			return nil, errOtherPart
+			return nil, otherPart()
 		}
 		return r, nil
 	}

@@ -98,7 +98,7 @@ func (r *registry) openRange(ctx context.Context, blob types.BlobInfo, first int
 	if r == nil {
 		return nil, errNoRanges
 	}
-	response, err := r.get(ctx, blob, fmt.Sprintf("bytes=%d-%d", first, blob.Size-1))
+	response, err := r.get(ctx, blob, fmt.Sprintf("bytes=%d-%d", first, blob.Size-1), blob.Size-first)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (r *registry) openWhole(ctx context.Context, blob types.BlobInfo) (io.ReadC
 	if r == nil || len(blob.URLs) > 0 {
 		return nil, errNotOurs
 	}
-	response, err := r.get(ctx, blob, "")
+	response, err := r.get(ctx, blob, "", blob.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -132,13 +132,15 @@ func (r *registry) openWhole(ctx context.Context, blob types.BlobInfo) (io.ReadC
 	return response.Body, nil
 }
 
-// get requests a blob, or the span of it that is not empty. A response with an error status is an
+// get requests a blob, or the span of it that is not empty, of asked bytes. They are digested as they are stored, so no
+// server on the way may encode them. A response with an error status is an
 // error. Its connection is closed: who waits for a registry holds none of its connections.
-func (r *registry) get(ctx context.Context, blob types.BlobInfo, span string) (*http.Response, error) {
+func (r *registry) get(ctx context.Context, blob types.BlobInfo, span string, asked int64) (*http.Response, error) {
 	request, err := r.request(ctx, http.MethodGet, r.inRepository("/blobs/"+blob.Digest.String()))
 	if err != nil {
 		return nil, err
 	}
+	request.Header.Set("Accept-Encoding", "identity")
 	if span != "" {
 		request.Header.Set("Range", span)
 	}
@@ -150,6 +152,7 @@ func (r *registry) get(ctx context.Context, blob types.BlobInfo, span string) (*
 		_ = response.Body.Close() // what is left of the body is not read, so the connection is closed
 		return nil, retry.WithAsked(answer{response.StatusCode}, response.Header.Get)
 	}
+	response.Body = limit(response.Body, asked)
 	return response, nil
 }
 

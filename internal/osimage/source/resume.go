@@ -36,8 +36,7 @@ const (
 // otherBytes returns the error for a response whose bytes differ from those that the registry
 // sent before at the same offsets: it is another part, or another blob.
 func otherBytes() error {
-	return fault.New(fault.Unavailable, "the registry sent other bytes than before at the same place").
-		WithHint("does a proxy or a cache that is damaged stand in front of it?")
+	return wrongAnswer("the registry sent other bytes than before at the same place")
 }
 
 // reopen starts a try that continues at the byte where the last one stopped. If the source

@@ -13,6 +13,7 @@ import (
 // success, even if it fails afterwards.
 type tries struct {
 	failures int
+	wrong    int           // consecutive wrong answers
 	patience time.Duration // consecutive waits that the registry has asked for
 	fresh    int64         // bytes since the last failure
 }
@@ -23,9 +24,14 @@ type tries struct {
 // counts are connections.
 func (t *tries) failed(policy retry.Policy, from *registry, err error) (wait time.Duration, next string, _ error) {
 	if t.fresh >= minProgress {
-		t.failures, t.patience = 0, 0
+		t.failures, t.wrong, t.patience = 0, 0, 0
 	}
 	t.fresh = 0
+	if isWrong(err) {
+		t.wrong++
+	} else {
+		t.wrong = 0
+	}
 	patient := retry.AskedBy(err) > 0 && t.patience < policy.Bound
 	if !patient {
 		t.failures++
@@ -37,7 +43,7 @@ func (t *tries) failed(policy retry.Policy, from *registry, err error) (wait tim
 		t.patience += wait
 		next = "as the registry asks"
 	}
-	if t.failures >= policy.Tries {
+	if t.failures >= policy.Tries || t.wrong >= maxWrong {
 		return 0, "", &fault.Error{Kind: fault.KindOf(err), Hint: fault.HintOf(err),
 			Err: fmt.Errorf("gave up after %d tries: %w", t.failures, err)}
 	}

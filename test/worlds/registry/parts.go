@@ -57,3 +57,16 @@ func OnePart(status int) Fault {
 		})
 	}
 }
+
+// Several answers a request for a part of a blob with a text of the type multipart/byteranges. Its boundary is "parts".
+// If endless is set, the registry repeats the text until the client closes the connection.
+func Several(text string, endless bool) Fault {
+	return answer(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "multipart/byteranges; boundary=parts")
+		w.WriteHeader(http.StatusPartialContent)
+		_, err := w.Write([]byte(text))
+		for endless && err == nil && req.Context().Err() == nil {
+			_, err = w.Write([]byte(text))
+		}
+	})
+}

@@ -1,0 +1,56 @@
+package source
+
+import (
+	"errors"
+	"io"
+
+	"machine-pivot/internal/fault"
+)
+
+// wrong is an answer that is not what was asked for: another part, a web page, a body without end.
+type wrong struct{ error }
+
+// Unwrap returns what is wrong.
+func (w wrong) Unwrap() error { return w.error }
+
+// wrongAnswer returns the error of an answer that is not what was asked for. No network makes such an answer, so waiting
+// for a better one is of little use: a layer is asked for at most maxWrong times in a row, and its parts once.
+func wrongAnswer(format string, args ...any) *fault.Error {
+	f := fault.New(fault.Unavailable, format, args...).WithHint("does a proxy, a damaged cache or a login page answer in the registry's place?")
+	f.Err = wrong{f.Err}
+	return f
+}
+
+// isWrong reports whether an error is that of a wrong answer.
+func isWrong(err error) bool {
+	_, is := errors.AsType[wrong](err)
+	return is
+}
+
+const (
+	// maxWrong is how many wrong answers in a row end the download of a layer from an endpoint.
+	maxWrong = 2
+	// maxExtra is how many bytes an answer may have beyond what was asked for: headers of parts, a preamble.
+	maxExtra = 1 << 20
+)
+
+// limited is the body of an answer. Every byte of it counts, also one that a parser skips: the body ends with a wrong
+// answer maxExtra bytes after what was asked for.
+type limited struct {
+	io.ReadCloser
+	left int64 // bytes that may still come
+}
+
+func limit(body io.ReadCloser, asked int64) io.ReadCloser {
+	return &limited{body, asked + maxExtra}
+}
+
+// Read implements io.Reader.
+func (l *limited) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, wrongAnswer("the registry sends more than was asked for")
+	}
+	n, err := l.ReadCloser.Read(p[:min(int64(len(p)), l.left)])
+	l.left -= int64(n)
+	return n, err
+}
