@@ -10,7 +10,7 @@ import (
 	"machine-pivot/day2/watch"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/machineconfig/enable"
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 	"machine-pivot/pivot"
 )
 
@@ -101,6 +101,6 @@ func (w *Watch) linkPaths() []string {
 
 // expectsTarget reports whether this boot should be at a record's target. It should not before
 // the reboot into it, during its trial, or if the transaction failed or was undone.
-func expectsTarget(r pivot.JournalContent, bootID start.ID) bool {
+func expectsTarget(r pivot.JournalContent, bootID pid1.StartID) bool {
 	return r.Phase == pivot.PhaseDone || r.Phase == pivot.PhaseCommitted && r.BootID != bootID
 }

@@ -1,10 +1,10 @@
 package pivot
 
-import "machine-pivot/internal/start"
+import "machine-pivot/internal/pid1"
 
 // Event reports the progress of a run: a step begins, advances, waits or fails.
 type Event struct {
-	Start   start.ID // of the running system; "" if unknown
+	Start   pid1.StartID // of the running system; "" if unknown
 	Kind    EventKind
 	Step    Step
 	Message string         // for people; may be empty

@@ -12,7 +12,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/identity"
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 )
 
 // Phase is the phase of a transaction.
@@ -40,12 +40,12 @@ const MaxAttempts = 3
 
 // JournalContent is what the journal says: the intent. The actual state is read from the host.
 type JournalContent struct {
-	Format  int       `json:"format"` // of this file
-	Phase   Phase     `json:"phase"`
-	BootID  start.ID  `json:"bootID"`  // of the start in which Phase was written
-	Attempt int       `json:"attempt"` // from 1
-	Target  Target    `json:"target"`
-	Started time.Time `json:"started,omitzero"`
+	Format  int          `json:"format"` // of this file
+	Phase   Phase        `json:"phase"`
+	BootID  pid1.StartID `json:"bootID"`  // of the start in which Phase was written
+	Attempt int          `json:"attempt"` // from 1
+	Target  Target       `json:"target"`
+	Started time.Time    `json:"started,omitzero"`
 	// Contents are the digests of the target's files whose contents are kept for a later attempt.
 	Contents []hostfiles.Digest `json:"contents,omitempty"`
 	// Trial is the trial of the target until it is over; nil if there is none.
@@ -141,13 +141,13 @@ func brief(text string, max int) string {
 
 // Duration is how long one named step took.
 type Duration struct {
-	Name    string   `json:"name"`
-	Seconds float64  `json:"seconds"`
-	BootID  start.ID `json:"bootID,omitempty"` // of the start in which it ran
-	At      float64  `json:"at,omitempty"`     // start, in seconds after that boot's kernel started; 0 if unknown
-	Bytes   int64    `json:"bytes,omitempty"`  // transferred
-	Failed  int      `json:"failed,omitempty"` // number of failed tries
-	Tries   []Try    `json:"tries,omitempty"`  // the last failed tries
+	Name    string       `json:"name"`
+	Seconds float64      `json:"seconds"`
+	BootID  pid1.StartID `json:"bootID,omitempty"` // of the start in which it ran
+	At      float64      `json:"at,omitempty"`     // start, in seconds after that boot's kernel started; 0 if unknown
+	Bytes   int64        `json:"bytes,omitempty"`  // transferred
+	Failed  int          `json:"failed,omitempty"` // number of failed tries
+	Tries   []Try        `json:"tries,omitempty"`  // the last failed tries
 }
 
 // Stamp files beside the journal. Each exists while the journal has the named thing. Units of

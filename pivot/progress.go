@@ -8,8 +8,8 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/retry"
-	"machine-pivot/internal/start"
 )
 
 // Progress tracks a run: it keeps the journal and emits events, each with the journal's current content.
@@ -18,9 +18,9 @@ type Progress struct {
 	Content JournalContent
 	Emit    Emit
 	Now     func() time.Time
-	BootID  start.ID // of this start; "" if unknown
-	Boot    Boot     // this boot's times; its ID is "" if they are unknown
-	Command string   // the name of the command that runs, for the status; "" if there is none
+	BootID  pid1.StartID // of this start; "" if unknown
+	Boot    Boot         // this boot's times; its ID is "" if they are unknown
+	Command string       // the name of the command that runs, for the status; "" if there is none
 	// FirstBoot says that the run is of a first boot that is still open: its failure is the
 	// machine's. Any other run that fails before it has changed anything leaves the machine's
 	// phase and its journal as they were.
@@ -42,7 +42,7 @@ func (p *Progress) Open() (err error) {
 }
 
 // Start begins the given attempt at target in the journal.
-func (p *Progress) Start(attempt int, bootID start.ID, target Target) {
+func (p *Progress) Start(attempt int, bootID pid1.StartID, target Target) {
 	if attempt == 1 {
 		p.Content.Started, p.Content.Phases, p.Content.Boots = time.Time{}, slices.Clone(p.ran), nil
 		p.Content.Changes = nil
@@ -109,7 +109,7 @@ func (p *Progress) Waiting(err error, pause retry.Pause) {
 }
 
 // Enter changes the phase, writes the journal, and then emits the event.
-func (p *Progress) Enter(phase Phase, bootID start.ID) error {
+func (p *Progress) Enter(phase Phase, bootID pid1.StartID) error {
 	if phase == PhaseDone || phase == PhaseFailed {
 		p.account(phase)
 	}
@@ -124,7 +124,7 @@ func (p *Progress) Enter(phase Phase, bootID start.ID) error {
 }
 
 // Announce is Enter without the journal, for a phase that lasts only as long as this run.
-func (p *Progress) Announce(phase Phase, bootID start.ID) {
+func (p *Progress) Announce(phase Phase, bootID pid1.StartID) {
 	p.Content.Phase, p.Content.BootID = phase, bootID
 	p.send(Event{Kind: EventEntered, Step: p.step})
 }

@@ -3,20 +3,20 @@ package pivot
 import (
 	"time"
 
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 )
 
 // Slot is a reboot slot of a FleetLock server. It is journaled before the server is asked, so
 // that no slot is forgotten: releasing a slot that is not held is a no-op.
 type Slot struct {
-	URL   string    `json:"url"` // of the server
-	Group string    `json:"group"`
-	ID    string    `json:"id"`    // of the machine
-	Since time.Time `json:"since"` // when it was requested
-	Boot  start.ID  `json:"boot"`  // of the start in which it was requested
+	URL   string       `json:"url"` // of the server
+	Group string       `json:"group"`
+	ID    string       `json:"id"`    // of the machine
+	Since time.Time    `json:"since"` // when it was requested
+	Boot  pid1.StartID `json:"boot"`  // of the start in which it was requested
 	// Phase is the start that had written the journal's phase at that time.
-	Phase start.ID `json:"phase,omitempty"`
-	Held  bool     `json:"held"` // the server has granted it
+	Phase pid1.StartID `json:"phase,omitempty"`
+	Held  bool         `json:"held"` // the server has granted it
 }
 
 // SlotNeed says whether the reboot of a run needs a slot of the fleet's lock.
@@ -40,7 +40,7 @@ const (
 
 // JudgeSlot returns what the journal's slot is still needed for in the given start. It is a
 // pure function. pending says that the next boot starts another system than the running one.
-func JudgeSlot(r JournalContent, now start.ID, pending bool) SlotUse {
+func JudgeSlot(r JournalContent, now pid1.StartID, pending bool) SlotUse {
 	switch {
 	case r.Trial != nil:
 		return SlotTried

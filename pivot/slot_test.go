@@ -3,7 +3,7 @@ package pivot_test
 import (
 	"testing"
 
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 	"machine-pivot/pivot"
 )
 
@@ -21,7 +21,7 @@ func TestJudgeSlot(t *testing.T) {
 			if trial {
 				r.Trial = &pivot.Trial{}
 			}
-			now := start.ID("later")
+			now := pid1.StartID("later")
 			if runs {
 				now = "written"
 			}

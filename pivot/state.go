@@ -5,15 +5,15 @@ import (
 	"fmt"
 
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 	"machine-pivot/kargs"
 )
 
 // State is the state of a machine, as observed at the start of a run.
 type State struct {
-	BootID  start.ID   // of the running system
-	Booted  Deployment // the running deployment
-	Default Deployment // started by the next boot after an orderly shutdown; Booted unless another is pending
+	BootID  pid1.StartID // of the running system
+	Booted  Deployment   // the running deployment
+	Default Deployment   // started by the next boot after an orderly shutdown; Booted unless another is pending
 	// HeldBack is a staged deployment that is locked, so that a shutdown does not make it the next boot; nil if there
 	// is none. Others lock what they only download (bootc upgrade --download-only, rpm-ostree's
 	// --lock-finalization), and a run that was killed leaves one.

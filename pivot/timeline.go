@@ -5,14 +5,14 @@ import (
 	"slices"
 	"time"
 
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 )
 
 // Boot is one start of the machine, with the times that the kernel and systemd measured. Times
 // are in seconds, 0 if unknown or not applicable. A soft reboot has only Kernel, which is when the kernel
 // that it keeps was started.
 type Boot struct {
-	ID start.ID `json:"id"`
+	ID pid1.StartID `json:"id"`
 	// Kernel is when the kernel started, by the clock of the run that noted it. If the clock is
 	// set later, the time between two boots is wrong, but never a time within one boot.
 	Kernel    time.Time `json:"kernel"`

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/retry"
-	"machine-pivot/internal/start"
 )
 
 // TestTimeline: the journal records when each step began, in which boot, what it transferred,
@@ -19,7 +19,7 @@ import (
 func TestTimeline(t *testing.T) {
 	journal := Journal{Path: filepath.Join(t.TempDir(), "journal.json"), Disk: hostfiles.OS{}}
 	clock := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	boot := func(id start.ID, firmware float64) *Progress {
+	boot := func(id pid1.StartID, firmware float64) *Progress {
 		p := &Progress{FirstBoot: true, Journal: journal, Emit: func(Event) {}, Now: func() time.Time { return clock }, BootID: id,
 			Boot: Boot{ID: id, Kernel: clock, Firmware: firmware, System: 2}}
 		if err := p.Open(); err != nil {
@@ -93,7 +93,7 @@ func TestBootsAreBounded(t *testing.T) {
 	p := &Progress{Now: time.Now, Emit: func(Event) {}}
 	for i := range maxBoots + 3 {
 		for _, system := range []float64{0, 5} {
-			p.Boot = Boot{ID: start.ID(fmt.Sprint(i)), System: system}
+			p.Boot = Boot{ID: pid1.StartID(fmt.Sprint(i)), System: system}
 			p.Begin(StepRead, "")
 			p.endStep()
 		}

@@ -11,9 +11,9 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/retry"
-	"machine-pivot/internal/start"
 	"machine-pivot/kargs"
 )
 
@@ -207,7 +207,7 @@ func (t *Transaction) ready(ctx context.Context) error {
 
 // begin enters the phase in which the next boot is unchanged. It returns an error if the journal could not carry the
 // transaction to its end.
-func (t *Transaction) begin(phase Phase, bootID start.ID) error {
+func (t *Transaction) begin(phase Phase, bootID pid1.StartID) error {
 	if err := t.Progress.Journal.checkRoom(t.Progress.Content); err != nil {
 		return err
 	}

@@ -17,9 +17,8 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/osimage/bound"
+	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/osimage/imageref"
-	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
 	"machine-pivot/pivot"
@@ -281,10 +280,10 @@ func imageImportCommand() *cobra.Command {
 				note(text)
 			}
 			if len(result.BoundImages) > 0 {
-				note(fmt.Sprintf("the image binds application images (/%s): %s", bound.Dir, strings.Join(result.BoundImages, ", ")))
+				note(fmt.Sprintf("the image binds application images (/%s): %s", bootc.BoundDir, strings.Join(result.BoundImages, ", ")))
 			}
 			if len(result.KernelArguments) > 0 {
-				note(fmt.Sprintf("the image contains kernel arguments (/%s): %s", kargsd.Dir, result.KernelArguments))
+				note(fmt.Sprintf("the image contains kernel arguments (/%s): %s", bootc.KargsDir, result.KernelArguments))
 			}
 			return flags.Write(cmd.OutOrStdout(), result, func(w io.Writer) {
 				fmt.Fprintf(w, "%s: %d of %d objects new, %s fetched, %s written, %.1f s\n",

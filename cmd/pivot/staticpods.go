@@ -7,7 +7,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/staticpods"
+	"machine-pivot/internal/pods"
 )
 
 func staticPodsCommand() *cobra.Command {
@@ -30,8 +30,8 @@ func staticPodsCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&root, "root", "/", "use `DIR` as the root directory of the machine")
-	cmd.Flags().StringVar(&from, "from", staticpods.SourceDir, "read the pods from `DIR`")
-	cmd.Flags().StringVar(&to, "to", staticpods.ManifestDir, "write them into `DIR`, kubelet's staticPodPath")
+	cmd.Flags().StringVar(&from, "from", pods.SourceDir, "read the pods from `DIR`")
+	cmd.Flags().StringVar(&to, "to", pods.ManifestDir, "write them into `DIR`, kubelet's staticPodPath")
 	cli.Directories(cmd, "root", "from", "to")
 	return cmd
 }
@@ -48,7 +48,7 @@ func writeStaticPods(cmd *cobra.Command, root, from, to string) error {
 		return err
 	}
 	log := newLog(cmd.ErrOrStderr())
-	w := staticpods.Writer{Root: root, From: from, To: to, Disk: hostfiles.OS{}, Labels: labels, Note: noteTo(log)}
+	w := pods.StaticPods{Root: root, From: from, To: to, Disk: hostfiles.OS{}, Labels: labels, Note: noteTo(log)}
 	w.Types, w.Unknown = h.WorkloadTypes()
 	errs := w.Update()
 	if len(errs) == 0 {

@@ -13,8 +13,8 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/machineconfig"
+	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/printable"
-	"machine-pivot/internal/start"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )
@@ -235,7 +235,7 @@ func indented(text string) string {
 
 // printSteps prints the duration of each step, with a heading for each boot.
 func printSteps(w io.Writer, steps []pivot.Duration) {
-	var began start.ID
+	var began pid1.StartID
 	for _, p := range steps {
 		if p.BootID != began {
 			began = p.BootID

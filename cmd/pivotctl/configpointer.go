@@ -12,7 +12,7 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 
 	"machine-pivot/internal/author/legacy"
-	"machine-pivot/internal/author/pointer"
+	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/cluster/token"
 	"machine-pivot/internal/fault"
@@ -59,7 +59,7 @@ func (f *pointerFlags) run(ctx context.Context, stdin io.Reader, stdout io.Write
 	if f.tokenFile != "" && f.newToken != "" {
 		return fault.New(fault.Usage, "--token-file and --new-token exclude one another")
 	}
-	p := pointer.Pointer{URL: f.url}
+	p := provision.Pointer{URL: f.url}
 	var err error
 	if f.ca != "" {
 		if p.CA, err = (input.File{What: "the authorities of the server", Path: f.ca}).Read(ctx); err != nil {
@@ -92,7 +92,7 @@ func (f *pointerFlags) run(ctx context.Context, stdin io.Reader, stdout io.Write
 }
 
 // writeSecret writes the Secret of a new token. Its name has the pool and a part of the digest.
-func (f *pointerFlags) writeSecret(p pointer.Pointer, now time.Time) error {
+func (f *pointerFlags) writeSecret(p provision.Pointer, now time.Time) error {
 	if f.valid < time.Minute {
 		return fault.New(fault.Usage, "--valid must be at least 1m")
 	}

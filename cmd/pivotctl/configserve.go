@@ -15,7 +15,6 @@ import (
 
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/provision"
-	"machine-pivot/internal/author/serve"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -71,8 +70,8 @@ func (f *serveFlags) run(cmd *cobra.Command, paths []string) error {
 		defer mu.Unlock()
 		fmt.Fprintln(cmd.ErrOrStderr(), printable.Text(line))
 	}
-	server := &serve.Server{
-		Load: func(ctx context.Context) (serve.Content, error) { return f.load(ctx, paths, more, log) },
+	server := &provision.Server{
+		Load: func(ctx context.Context) (provision.Content, error) { return f.load(ctx, paths, more, log) },
 		Stamp: func() (string, error) {
 			return stamp(slices.Concat(paths, []string{f.cert, f.key, f.policy.File, f.ca}))
 		},
@@ -93,8 +92,8 @@ func (f *serveFlags) run(cmd *cobra.Command, paths []string) error {
 }
 
 // load renders the MachineConfigs of every role.
-func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.Config, log func(string)) (serve.Content, error) {
-	var content serve.Content
+func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.Config, log func(string)) (provision.Content, error) {
+	var content provision.Content
 	r, err := f.renderer(ctx)
 	if err != nil {
 		return content, err

@@ -24,13 +24,13 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 	"machine-pivot/pivot"
 )
 
 // Change is a change of the running /etc. Its JSON form is that of the journal.
 type Change struct {
-	BootID  start.ID            `json:"bootID"` // of the start in which it was begun
+	BootID  pid1.StartID        `json:"bootID"` // of the start in which it was begun
 	Entries []Entry             `json:"entries"`
 	Actions []disruption.Action `json:"actions"` // in order
 	Record  hostfiles.File      `json:"record"`  // of the MachineConfig; written when the change is done
@@ -64,7 +64,7 @@ type Runner struct {
 	Project func() error
 	// PutBack durably restores a file, directory or link at such a path; nil removes what is there.
 	PutBack func(path string, f *hostfiles.File) error
-	BootID  start.ID     // of this start
+	BootID  pid1.StartID // of this start
 	Note    func(string) // reports progress to people
 	// Acted is called for each action as it is carried out; nil: nobody asks. Actions that turn
 	// out to be unnecessary, as for a service that is not installed, are left out.

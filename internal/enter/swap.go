@@ -11,13 +11,13 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 )
 
 // mark makes the start of the new system another one than that of the initramfs: see package start. If one of the next calls fails, the
 // machine reboots, and the mark is gone.
 func (w *Way) mark(context.Context) error {
-	path := filepath.Join(w.Run, strings.TrimPrefix(start.EnteredMark, "/run"))
+	path := filepath.Join(w.Run, strings.TrimPrefix(pid1.EnteredMark, "/run"))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/systemdbus"
+	"machine-pivot/internal/pid1"
 )
 
 // busTimeout limits calls to logind and systemd, which normally answer at once.
@@ -23,7 +23,7 @@ type bus struct {
 // systemd connects to the running systemd, for at most busTimeout.
 func systemd(ctx context.Context) (conn *dbus.Conn, done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, busTimeout)
-	if conn, err = systemdbus.Dial(ctx, systemdbus.Socket); err != nil {
+	if conn, err = pid1.Dial(ctx, pid1.Socket); err != nil {
 		cancel()
 		return nil, nil, err
 	}
@@ -32,7 +32,7 @@ func systemd(ctx context.Context) (conn *dbus.Conn, done func(), err error) {
 
 // startTarget starts a target that ends this boot.
 func startTarget(ctx context.Context, target string) error {
-	return bus{systemdbus.Socket, busTimeout}.startTarget(ctx, target)
+	return bus{pid1.Socket, busTimeout}.startTarget(ctx, target)
 }
 
 // startTarget is startTarget for a given systemd. One that does not answer in time is a transient failure: it may be busy,
@@ -44,7 +44,7 @@ func (b bus) startTarget(ctx context.Context, target string) error {
 	defer cancel()
 	bounded, giveUp := context.WithCancelCause(bounded)
 	until := context.AfterFunc(ctx, func() { giveUp(context.Cause(ctx)) })
-	conn, err := systemdbus.Dial(bounded, b.socket)
+	conn, err := pid1.Dial(bounded, b.socket)
 	if err != nil {
 		return fmt.Errorf("cannot reboot: cannot reach systemd: %w", err)
 	}

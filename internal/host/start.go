@@ -10,13 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/softreboot"
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 )
 
 // Start returns the ID of the start of the running system.
-func (h *Host) Start() (start.ID, error) {
-	boot, err := h.readLine(start.BootIDFile)
+func (h *Host) Start() (pid1.StartID, error) {
+	boot, err := h.readLine(pid1.BootIDFile)
 	if err != nil {
 		return "", err
 	}
@@ -24,7 +23,7 @@ func (h *Host) Start() (start.ID, error) {
 	if err != nil {
 		return "", err
 	}
-	id, err := softreboot.StartOf(boot, count, h.Path(start.EnteredMark))
+	id, err := pid1.RunningStart(boot, count, h.Path(pid1.EnteredMark))
 	if err != nil {
 		return "", fmt.Errorf("cannot observe the host: %w", err)
 	}
@@ -38,7 +37,7 @@ func (h *Host) softReboots() (uint32, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), busTimeout)
 	defer cancel()
-	count, err := softreboot.Of(ctx, h.Root)
+	count, err := pid1.SoftRebootsOf(ctx, h.Root)
 	if err != nil {
 		return 0, fault.New(fault.Unavailable, "cannot observe the host: cannot ask systemd for its soft reboots: %w", err)
 	}
@@ -57,7 +56,7 @@ func uptime() (time.Duration, error) {
 // Runs reports whether the machine is the one that this program runs on, and not the files of
 // another.
 func (h *Host) Runs() bool {
-	running, err := os.ReadFile(start.BootIDFile)
-	id, err2 := h.readLine(start.BootIDFile)
+	running, err := os.ReadFile(pid1.BootIDFile)
+	id, err2 := h.readLine(pid1.BootIDFile)
 	return err == nil && err2 == nil && strings.TrimSpace(string(running)) == id
 }

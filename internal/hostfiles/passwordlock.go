@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/filelock"
 	"machine-pivot/internal/selinux"
 )
 
@@ -71,7 +70,7 @@ func lockPasswords(ctx context.Context, root string) (unlock func() error, err e
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, passwordWait, fmt.Errorf("somebody else changes accounts for longer than %v", passwordWait))
 	defer cancel()
-	if err := filelock.Wait(ctx, file, filelock.Exclusive); err != nil {
+	if err := WaitLock(ctx, file, ExclusiveLock); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot lock accounts: %w", err), file.Close())
 	}
 	return file.Close, nil

@@ -16,7 +16,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostimages"
-	"machine-pivot/internal/osimage/bound"
+	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/oscontainer"
@@ -27,20 +27,20 @@ import (
 func binding(reference string) oscontainer.Option {
 	return oscontainer.WithDerived(
 		oscontainer.File("usr/share/containers/systemd/app.image", "[Image]\nImage="+reference+"\n"),
-		oscontainer.Symlink(bound.Dir+"/app.image", "/usr/share/containers/systemd/app.image"),
+		oscontainer.Symlink(bootc.BoundDir+"/app.image", "/usr/share/containers/systemd/app.image"),
 	)
 }
 
-// bootc is a stand-in for bootc on a host: it stores what it is told to pull.
-type bootc struct {
+// bootcStandIn is a stand-in for bootc on a host: it stores what it is told to pull.
+type bootcStandIn struct {
 	images  *images
 	pulled  []string
 	fails   error
 	forgets bool // stores nothing
 }
 
-func installBootc(i *images) *bootc {
-	b := &bootc{images: i}
+func installBootc(i *images) *bootcStandIn {
+	b := &bootcStandIn{images: i}
 	i.host.Write("/etc/ostree/auth.json", i.host.Registry.PullSecret(i.host.Registry.Host()))
 	i.host.Write("/usr/bin/bootc", nil)
 	others := i.Host.Run
@@ -53,7 +53,7 @@ func installBootc(i *images) *bootc {
 	return b
 }
 
-func (b *bootc) run(args []string) error {
+func (b *bootcStandIn) run(args []string) error {
 	switch {
 	case len(args) != 4 || strings.Join(args[:3], " ") != "image cmd pull":
 		return errors.New("bootc: unrecognized subcommand")
@@ -67,7 +67,7 @@ func (b *bootc) run(args []string) error {
 }
 
 // store makes bootc's storage hold these images and no others.
-func (b *bootc) store(names ...string) {
+func (b *bootcStandIn) store(names ...string) {
 	list := []map[string]any{}
 	for _, name := range names {
 		list = append(list, map[string]any{"id": name, "names": []string{name}})

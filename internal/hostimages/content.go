@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"
-	"machine-pivot/internal/osimage/kargsd"
+	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
 	"machine-pivot/internal/verdict"
@@ -23,7 +23,7 @@ type Content struct {
 	Host *host.Host
 	// Arguments returns the kernel arguments that a commit in the repository brings; see
 	// Store.Arguments.
-	Arguments func(commit string) (kargsd.Arguments, error)
+	Arguments func(commit string) (bootc.Arguments, error)
 	// Check checks a plan whose image is in the repository.
 	Check pivot.Check
 	// Rehearse asks the new system of such a plan whether this machine can start it; nil: nothing is asked.
@@ -77,7 +77,7 @@ func (c Content) Foresee(ctx context.Context, plan pivot.Plan) (pivot.Plan, erro
 			plan.Notes = append(plan.Notes, "whether this machine can start the image is judged when it is pulled, or now: pivot image check")
 		}
 		if target.Kargs.Image != nil {
-			plan.Notes = append(plan.Notes, "kernel arguments that the image contains (/"+kargsd.Dir+") are added; "+
+			plan.Notes = append(plan.Notes, "kernel arguments that the image contains (/"+bootc.KargsDir+") are added; "+
 				"they are known when it is in the host's repository, as after: pivot image import --repo "+c.Host.Sysroot().RepoPath())
 		}
 		return plan, nil

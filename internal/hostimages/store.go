@@ -10,7 +10,7 @@ package hostimages
 import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/osimage/kargsd"
+	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
@@ -29,14 +29,14 @@ type Store struct {
 }
 
 // Arguments returns the kernel arguments that a commit in the repository brings.
-func (s Store) Arguments(commit string) (kargsd.Arguments, error) {
+func (s Store) Arguments(commit string) (bootc.Arguments, error) {
 	c, err := ostree.ParseChecksum(commit)
 	if err != nil {
-		return kargsd.Arguments{}, err
+		return bootc.Arguments{}, err
 	}
 	repo, err := s.Host.ReadRepo()
 	if err != nil {
-		return kargsd.Arguments{}, err
+		return bootc.Arguments{}, err
 	}
 	return s.Puller.Arguments(repo, c)
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/dbus"
 
-	"machine-pivot/internal/systemdbus"
+	"machine-pivot/internal/pid1"
 )
 
 // Limits of a question to systemd, which normally answers at once, and of stopping a unit, whose own limit is systemd's
@@ -21,7 +21,7 @@ const (
 func withSystemd(ctx context.Context, limit time.Duration, do func(context.Context, *dbus.Conn) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("systemd does not answer within %s", limit))
 	defer cancel()
-	conn, err := systemdbus.Dial(ctx, systemdbus.Socket)
+	conn, err := pid1.Dial(ctx, pid1.Socket)
 	if err != nil {
 		err = fmt.Errorf("cannot reach systemd: %w", err)
 	} else {

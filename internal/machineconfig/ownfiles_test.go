@@ -6,8 +6,8 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig"
+	"machine-pivot/internal/pods"
 	"machine-pivot/internal/projection"
-	"machine-pivot/internal/staticpods"
 )
 
 // TestParserOf: each file that a MachineConfig may bring for pivot is parsed as pivot does.
@@ -40,7 +40,7 @@ func TestParserOf(t *testing.T) {
 	}
 	for _, name := range projection.Settings() {
 		at := strings.Replace(name, ".conf.d", ".conf.d/a.conf", 1)
-		if parsed := machineconfig.ParserOf(at) != nil; parsed != (name != staticpods.SourceDir) { // whose reader leaves out what it cannot use
+		if parsed := machineconfig.ParserOf(at) != nil; parsed != (name != pods.SourceDir) { // whose reader leaves out what it cannot use
 			t.Errorf("%s is parsed: %v", at, parsed)
 		}
 	}

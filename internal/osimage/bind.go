@@ -5,7 +5,7 @@ import (
 	"io/fs"
 	"sync"
 
-	"machine-pivot/internal/osimage/bound"
+	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/ostree"
 )
 
@@ -13,7 +13,7 @@ import (
 type binding struct {
 	mu      sync.Mutex
 	decided bool // Opened.Bind was called, or there is none
-	images  bound.Images
+	images  bootc.BoundImages
 }
 
 // bind calls Opened.Bind with the application images that a commit of this import binds, unless that has
@@ -29,7 +29,7 @@ func (i *importer) bindLocked(commit ostree.Checksum) (decided bool, err error) 
 	if i.binds.decided {
 		return true, nil
 	}
-	images, err := bound.Read(i.target, commit)
+	images, err := bootc.ReadBound(i.target, commit)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil

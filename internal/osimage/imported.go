@@ -3,8 +3,8 @@ package osimage
 import (
 	"slices"
 
+	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/osimage/imageref"
-	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
 )
@@ -69,7 +69,7 @@ func (o *Opened) Content(repo *ostree.Repo) (*Content, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := kargsd.Read(repo, commit, o.machine.architecture)
+	own, err := bootc.ReadKargs(repo, commit, o.machine.architecture)
 	if err != nil {
 		return nil, err
 	}

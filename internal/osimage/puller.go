@@ -26,9 +26,8 @@ import (
 	"time"
 
 	"machine-pivot/internal/guard"
-	"machine-pivot/internal/osimage/bound"
+	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/osimage/imageref"
-	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/osimage/source"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/retry"
@@ -66,7 +65,7 @@ type Opened struct {
 	// Bind may be nil. Import calls it once with the application images that the image binds, as
 	// soon as these are known and before a ref is set. outstanding is the compressed size, in bytes,
 	// of what is still to be fetched of the image itself, and Besides. The error ends the import.
-	Bind func(images bound.Images, outstanding int64) error
+	Bind func(images bootc.BoundImages, outstanding int64) error
 	// Besides is what else is still to be written to the repository's file system, in bytes. Check and
 	// Import add it to what the image needs.
 	Besides int64
@@ -126,8 +125,8 @@ func (p *Puller) note(message string) {
 
 // Arguments returns the kernel arguments that the image of a commit in a repository brings
 // for the puller's architecture.
-func (p *Puller) Arguments(repo *ostree.Repo, commit ostree.Checksum) (kargsd.Arguments, error) {
-	return kargsd.Read(repo, commit, p.target().architecture)
+func (p *Puller) Arguments(repo *ostree.Repo, commit ostree.Checksum) (bootc.Arguments, error) {
+	return bootc.ReadKargs(repo, commit, p.target().architecture)
 }
 
 // Close ends the connections to the image's source.

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"machine-pivot/internal/filelock"
+	"machine-pivot/internal/hostfiles"
 )
 
 // lockShared takes the repository's lock in shared mode, as libostree's writers do: writers
@@ -23,7 +23,7 @@ func (r *Repo) lockShared(ctx context.Context) (*os.File, error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, r.config.lockTimeout, fmt.Errorf("another program has held it for %v", r.config.lockTimeout))
 		defer cancel()
 	}
-	if err := filelock.Wait(ctx, f, filelock.Shared); err != nil {
+	if err := hostfiles.WaitLock(ctx, f, hostfiles.SharedLock); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot lock repository: %w", err), f.Close())
 	}
 	return f, nil
@@ -46,7 +46,7 @@ func (r *Repo) Idle(work func() error) (idle bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	locked, err := filelock.Try(f, filelock.Exclusive)
+	locked, err := hostfiles.TryLock(f, hostfiles.ExclusiveLock)
 	if err != nil {
 		return false, fmt.Errorf("cannot lock repository: %w", err)
 	}

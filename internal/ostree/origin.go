@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"machine-pivot/internal/ostree/keyfile"
 )
 
 // Origin is the content of a deployment's .origin file, which records where the deployment
 // came from.
-type Origin struct{ file keyfile.File }
+type Origin struct{ file KeyFile }
 
 // transientGroup is the group that a new deployment does not inherit
 // (ostree-sysroot-deploy.c).
@@ -20,24 +18,24 @@ const transientGroup = "libostree-transient"
 // writes and accepts it (rust/src/origin.rs): the refspec is the commit, and the
 // custom URL names the image.
 func LegacyOrigin(commit, url, description string) Origin {
-	return originOf([]keyfile.Setting{{Key: "refspec", Value: commit}, {Key: "custom-url", Value: url}, {Key: "custom-description", Value: description}})
+	return originOf([]KeySetting{{Key: "refspec", Value: commit}, {Key: "custom-url", Value: url}, {Key: "custom-description", Value: description}})
 }
 
 // ContainerOrigin returns the origin of an ostree-native container, named by an ostree
 // image reference such as "ostree-unverified-registry:quay.io/a/b:tag".
 func ContainerOrigin(reference string) Origin {
-	return originOf([]keyfile.Setting{{Key: "container-image-reference", Value: reference}})
+	return originOf([]KeySetting{{Key: "container-image-reference", Value: reference}})
 }
 
 // originOf returns an origin with settings in the group [origin], followed by other groups.
-func originOf(origin []keyfile.Setting, others ...keyfile.Group) Origin {
-	return Origin{keyfile.Of(append([]keyfile.Group{{Name: "origin", Settings: origin}}, others...)...)}
+func originOf(origin []KeySetting, others ...KeyGroup) Origin {
+	return Origin{NewKeyFile(append([]KeyGroup{{Name: "origin", Settings: origin}}, others...)...)}
 }
 
 // ParseOrigin parses an origin. It keeps all groups, because a new deployment inherits those
 // that this program does not interpret, such as layered packages.
 func ParseOrigin(text []byte) (Origin, error) {
-	file, err := keyfile.Parse(text)
+	file, err := ParseKeyFile(text)
 	if err != nil {
 		return Origin{}, fmt.Errorf("cannot read origin: %w", err)
 	}
@@ -74,8 +72,8 @@ func (o Origin) Commit() string {
 // WithContainer returns the origin with an image reference as the only source of the
 // deployment. Layered packages stay.
 func (o Origin) WithContainer(reference string) Origin {
-	settings := []keyfile.Setting{{Key: "container-image-reference", Value: reference}}
-	var others []keyfile.Group
+	settings := []KeySetting{{Key: "container-image-reference", Value: reference}}
+	var others []KeyGroup
 	for _, g := range o.file.Groups() {
 		if g.Name != "origin" {
 			others = append(others, g)
@@ -158,15 +156,15 @@ func (o Origin) Pinned() bool {
 }
 
 // Bytes returns the .origin file for a new deployment, without the transient group.
-func (o Origin) Bytes() []byte { return keyfile.Of(o.lasting()...).Bytes() }
+func (o Origin) Bytes() []byte { return NewKeyFile(o.lasting()...).Bytes() }
 
 // PinnedBytes returns the .origin file with which libostree keeps the deployment.
 func (o Origin) PinnedBytes() []byte {
-	pinned := keyfile.Group{Name: transientGroup, Settings: []keyfile.Setting{{Key: "pinned", Value: "true"}}}
-	return keyfile.Of(append(o.lasting(), pinned)...).Bytes()
+	pinned := KeyGroup{Name: transientGroup, Settings: []KeySetting{{Key: "pinned", Value: "true"}}}
+	return NewKeyFile(append(o.lasting(), pinned)...).Bytes()
 }
 
 // lasting returns the groups other than the transient one.
-func (o Origin) lasting() []keyfile.Group {
-	return slices.DeleteFunc(slices.Clone(o.file.Groups()), func(g keyfile.Group) bool { return g.Name == transientGroup })
+func (o Origin) lasting() []KeyGroup {
+	return slices.DeleteFunc(slices.Clone(o.file.Groups()), func(g KeyGroup) bool { return g.Name == transientGroup })
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"machine-pivot/internal/ostree/keyfile"
 )
 
 // prepareRootPaths returns the paths of prepare-root.conf in a commit, in order of
@@ -47,7 +45,7 @@ var ErrPrepareRoot = errors.New("cannot understand prepare-root.conf")
 
 // ParsePrepareRoot parses prepare-root.conf. Errors are an ErrPrepareRoot.
 func ParsePrepareRoot(text []byte) (PrepareRoot, error) {
-	f, err := keyfile.Parse(text)
+	f, err := ParseKeyFile(text)
 	if err != nil {
 		return PrepareRoot{}, fmt.Errorf("%w: %w", ErrPrepareRoot, err)
 	}

@@ -11,14 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"machine-pivot/internal/ostree/keyfile"
 )
 
 // Repo is a repository of mode bare, the mode used on hosts.
 type Repo struct {
 	path       string
-	settings   keyfile.File // the config file
+	settings   KeyFile // the config file
 	config     repoConfig
 	checkLabel func(label string) error // see CheckLabels
 }
@@ -37,7 +35,7 @@ func OpenRepo(path string) (*Repo, error) {
 	r := &Repo{path: path}
 	text, err := os.ReadFile(filepath.Join(path, "config"))
 	if err == nil {
-		r.settings, err = keyfile.Parse(text)
+		r.settings, err = ParseKeyFile(text)
 	}
 	if err == nil {
 		r.config, err = parseConfig(r.settings)
@@ -82,7 +80,7 @@ func (r *Repo) WantsComposefs() bool {
 // the file system supports it.
 func (r *Repo) WantsVerity() bool { return r.config.verity != verityNo }
 
-func parseConfig(f keyfile.File) (repoConfig, error) {
+func parseConfig(f KeyFile) (repoConfig, error) {
 	core := func(key string) string {
 		value, _ := f.Value("core", key)
 		return value
@@ -128,7 +126,7 @@ func boolean(value string, missing bool) (bool, error) {
 
 // parseMinFree reads how much space stays free, as libostree does (reload_core_config in its ostree-repo.c): a size wins over
 // a percentage, unless it is 0, and a number that is too large is the largest one.
-func (c *repoConfig) parseMinFree(f keyfile.File) error {
+func (c *repoConfig) parseMinFree(f KeyFile) error {
 	text, sized := f.Value("core", "min-free-space-size")
 	if sized {
 		bytes, err := sizeIn(text)

@@ -9,8 +9,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"machine-pivot/internal/ostree/keyfile"
 )
 
 // verity says whether the objects of a repository get fs-verity.
@@ -25,7 +23,7 @@ const (
 // wantedVerity reads what a repository's configuration wants, as libostree does
 // (_ostree_repo_parse_fsverity_config): ex-integrity.fsverity, whose default is "maybe" for a
 // repository with composefs, and the older ex-fsverity.required and ex-fsverity.opportunistic.
-func wantedVerity(f keyfile.File) (verity, error) {
+func wantedVerity(f KeyFile) (verity, error) {
 	composefs, err := verityValue(f, "ex-integrity", "composefs", verityNo)
 	if err != nil {
 		return verityNo, err
@@ -43,7 +41,7 @@ func wantedVerity(f keyfile.File) (verity, error) {
 }
 
 // verityValue reads one setting: a boolean or "maybe".
-func verityValue(f keyfile.File, group, key string, otherwise verity) (verity, error) {
+func verityValue(f KeyFile, group, key string, otherwise verity) (verity, error) {
 	text, found := f.Value(group, key)
 	switch {
 	case !found:

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/printable"
-	"machine-pivot/internal/start"
 	"machine-pivot/pivot"
 )
 
@@ -53,7 +53,7 @@ type Boot struct {
 	Begin  float64 // start of its first known event
 	Bars   []Bar   // in order of Begin
 
-	start  start.ID
+	start  pid1.StartID
 	kernel float64 // when its kernel started
 	ended  float64 // when its last step ended, in seconds after the kernel's start
 	pauses []pause // since the kernel's start
@@ -231,7 +231,7 @@ func byBoot(steps []pivot.Duration) (boots [][]pivot.Duration) {
 }
 
 // follows reports whether the system of a start was entered from the initramfs of another.
-func follows(id, before start.ID) bool { return id.Entered() && id.Boot() == string(before) }
+func follows(id, before pid1.StartID) bool { return id.Entered() && id.Boot() == string(before) }
 
 // split returns the steps of a boot until its initramfs has entered another system, and those after that.
 func split(steps []pivot.Duration) (early, late []pivot.Duration) {
@@ -253,7 +253,7 @@ func (b Boot) entered(times pivot.Boot, first pivot.Duration) []Bar {
 	return []Bar{{Kind: Start, Name: "system", Begin: begin, End: end}}
 }
 
-func timesOf(boots []pivot.Boot, id start.ID) pivot.Boot {
+func timesOf(boots []pivot.Boot, id pid1.StartID) pivot.Boot {
 	if i := slices.IndexFunc(boots, func(b pivot.Boot) bool { return b.ID == id }); i >= 0 && id != "" {
 		return boots[i]
 	}
@@ -322,7 +322,7 @@ func (t *Timeline) steps(boot Boot, steps []pivot.Duration) (bars []Bar) {
 
 // AddUnits adds units that started in the timeline's last boot, if it is the given start. started
 // has the start times by unit name, in seconds after the kernel's start.
-func (t *Timeline) AddUnits(last start.ID, started map[string]float64) {
+func (t *Timeline) AddUnits(last pid1.StartID, started map[string]float64) {
 	n := len(t.Boots)
 	if n == 0 || last == "" || t.Boots[n-1].start != last {
 		return

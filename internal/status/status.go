@@ -13,7 +13,7 @@ import (
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/wanted"
 	"machine-pivot/pivot"
 )
@@ -22,7 +22,7 @@ import (
 type Status struct {
 	// Start identifies the start of the system in which this was true: the boot ID, with +N after the Nth soft
 	// reboot, or +entered; "" if it is not known.
-	Start   start.ID          `json:"start,omitempty"`
+	Start   pid1.StartID      `json:"start,omitempty"`
 	Phase   pivot.Phase       `json:"phase"`
 	Step    pivot.Step        `json:"step"`
 	Percent int               `json:"percent"` // of the step; 0 if unknown
@@ -164,7 +164,7 @@ func replace(file string, data []byte) error {
 // Read returns the status of the last run in the given start of the system. If there was none, it
 // returns the status of an earlier one from the journal. A boot has an empty /run, a soft reboot keeps it.
 // Each status has a phase: a file without one is not pivot's, and is as unusable as a damaged one.
-func Read(root string, now start.ID) (Status, error) {
+func Read(root string, now pid1.StartID) (Status, error) {
 	var s Status
 	file := hostfiles.StateFile{Root: root, Path: "/" + path, Name: "status /" + path, Remedy: "remove the file: the journal says the rest, and the next command writes it again"}
 	err := file.Decode(&s)

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/printable"
-	"machine-pivot/internal/start"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )
@@ -135,7 +135,7 @@ func TestAnotherStart(t *testing.T) {
 	if err := pivot.JournalIn(r.Root).Save(pivot.JournalContent{Phase: pivot.PhaseDone}); err != nil {
 		t.Fatal(err)
 	}
-	for now, phase := range map[start.ID]pivot.Phase{"boot": pivot.PhaseFailed, "": pivot.PhaseFailed, "boot+1": pivot.PhaseDone, "other": pivot.PhaseDone} {
+	for now, phase := range map[pid1.StartID]pivot.Phase{"boot": pivot.PhaseFailed, "": pivot.PhaseFailed, "boot+1": pivot.PhaseDone, "other": pivot.PhaseDone} {
 		if s, err := status.Read(r.Root, now); err != nil || s.Phase != phase || (s.LastCommand != nil) != (phase == pivot.PhaseFailed) {
 			t.Errorf("in start %q: phase %s, last command %+v, %v", now, s.Phase, s.LastCommand, err)
 		}

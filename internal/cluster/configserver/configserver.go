@@ -25,7 +25,6 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/provision"
-	"machine-pivot/internal/author/serve"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/token"
 	"machine-pivot/internal/fault"
@@ -43,7 +42,7 @@ type Options struct {
 	KargPolicy []byte
 	// Program is the static binary of pivot that machines get with its units; none: they have it.
 	Program []byte
-	// MaxConnections and MaxPerAddress are limits of open connections, as serve.Server has them.
+	// MaxConnections and MaxPerAddress are limits of open connections, as provision.Server has them.
 	MaxConnections, MaxPerAddress int
 	Metrics                       prometheus.Registerer
 }
@@ -70,9 +69,9 @@ func Setup(m manager.Manager, o Options) error {
 	log := m.GetLogger().WithName("server")
 	gate := newGate(&secrets{client: m.GetClient(), live: m.GetAPIReader(), namespace: o.Namespace}, time.Now)
 	content := newContent()
-	server := &serve.Server{
-		Load: func(context.Context) (serve.Content, error) {
-			return serve.Content{Roles: content.roles(), More: more}, nil
+	server := &provision.Server{
+		Load: func(context.Context) (provision.Content, error) {
+			return provision.Content{Roles: content.roles(), More: more}, nil
 		},
 		Stamp: func() (string, error) { return "", nil }, // it is reloaded when something has changed
 		Log:   func(line string) { log.Info(line) },
@@ -127,7 +126,7 @@ func (o Options) forMachines() (rules authored.Rules, more []ignition.Config, er
 
 // runnable is a server as a manager runs it.
 type runnable struct {
-	server   *serve.Server
+	server   *provision.Server
 	listener net.Listener
 }
 

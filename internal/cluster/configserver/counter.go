@@ -9,7 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"machine-pivot/internal/author/serve"
+	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cluster/token"
 )
 
@@ -116,7 +116,7 @@ func (c *counter) count(ctx context.Context, batch []ask) ([]error, error) {
 		}
 		switch {
 		case gone(err), err == nil && (k.Digest != asked.Digest || k.Pool != asked.Pool || k.Expired(c.now())):
-			return nil, serve.ErrSpent // it was revoked
+			return nil, provision.ErrSpent // it was revoked
 		case err != nil:
 			return nil, err
 		}
@@ -132,7 +132,7 @@ func decide(t token.Token, batch []ask, now time.Time) (answers []error, ledger 
 		changed = changed || verdict == token.Count
 		var answer error
 		if verdict == token.Spent {
-			answer = serve.ErrSpent
+			answer = provision.ErrSpent
 		}
 		answers = append(answers, answer)
 	}

@@ -13,7 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"machine-pivot/internal/author/serve"
+	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cluster/token"
 )
 
@@ -68,8 +68,8 @@ func (g *gate) remove(name string) {
 	delete(g.tokens, name)
 }
 
-// Admit implements serve.Guard.
-func (g *gate) Admit(r *http.Request, role string) serve.Use {
+// Admit implements provision.Guard.
+func (g *gate) Admit(r *http.Request, role string) provision.Use {
 	if certified(r.TLS, role) {
 		return func(context.Context) error { return nil }
 	}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/serve"
+	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cluster/token"
 	"machine-pivot/kargs"
 )
@@ -65,9 +65,9 @@ func replica(t testing.TB, a *apiServer) (*gate, http.Handler) {
 	t.Helper()
 	g := newGate(a, noon)
 	g.set(a.is)
-	s := &serve.Server{
-		Load: func(context.Context) (serve.Content, error) {
-			return serve.Content{Roles: map[string]*authored.MachineConfig{"worker": rendered(t, "worker", "nosmt"), "master": rendered(t, "master", "nosmt")}}, nil
+	s := &provision.Server{
+		Load: func(context.Context) (provision.Content, error) {
+			return provision.Content{Roles: map[string]*authored.MachineConfig{"worker": rendered(t, "worker", "nosmt"), "master": rendered(t, "master", "nosmt")}}, nil
 		},
 		Stamp: func() (string, error) { return "", nil },
 		Log:   func(string) {},

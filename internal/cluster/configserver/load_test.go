@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/serve"
+	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cluster/token"
 	"machine-pivot/internal/machineconfig/ignition"
 )
@@ -67,9 +67,9 @@ func serveUntilEOF(kind string) error {
 	if err := m.Render("worker"); err != nil {
 		return err
 	}
-	s := &serve.Server{
-		Load: func(context.Context) (serve.Content, error) {
-			return serve.Content{Roles: map[string]*authored.MachineConfig{"worker": m}, Certificate: certificate}, nil
+	s := &provision.Server{
+		Load: func(context.Context) (provision.Content, error) {
+			return provision.Content{Roles: map[string]*authored.MachineConfig{"worker": m}, Certificate: certificate}, nil
 		},
 		Stamp: func() (string, error) { return "", nil }, Log: func(string) {},
 		MaxConnections: 8192, MaxPerAddress: 2048,

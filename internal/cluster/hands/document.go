@@ -12,13 +12,13 @@ import (
 
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 )
 
 // Host is what the agent knows of its host.
 type Host struct {
-	Start   start.ID // of the running system
-	Version string   // of pivot on the host
+	Start   pid1.StartID // of the running system
+	Version string       // of pivot on the host
 	Status  Status
 	Run     Run
 	Watched *Watched // nil if the host is not watched, or nothing was found yet

@@ -18,8 +18,7 @@ import (
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/softreboot"
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/wanted"
 )
 
@@ -279,16 +278,16 @@ func (s *Systemd) Verify(ctx context.Context) (v Verify, err error) {
 }
 
 // startOf returns the start of the host's system.
-func (s *Systemd) startOf(conn *systemd.Conn) (start.ID, error) {
-	boot, err := os.ReadFile(start.BootIDFile)
+func (s *Systemd) startOf(conn *systemd.Conn) (pid1.StartID, error) {
+	boot, err := os.ReadFile(pid1.BootIDFile)
 	if err != nil {
 		return "", fmt.Errorf("cannot look at the host: %w", err)
 	}
-	count, err := softreboot.Count(conn.GetManagerProperty)
+	count, err := pid1.SoftReboots(conn.GetManagerProperty)
 	if err != nil {
 		return "", fault.New(fault.Unavailable, "cannot look at the host: %w", err)
 	}
-	id, err := softreboot.StartOf(strings.TrimSpace(string(boot)), count, s.path(start.EnteredMark))
+	id, err := pid1.RunningStart(strings.TrimSpace(string(boot)), count, s.path(pid1.EnteredMark))
 	if err != nil {
 		return "", fmt.Errorf("cannot look at the host: %w", err)
 	}
@@ -297,7 +296,7 @@ func (s *Systemd) startOf(conn *systemd.Conn) (start.ID, error) {
 
 // lastRun returns the last run that an agent has started in the given start of the system. A soft reboot keeps
 // /run, so the request of an earlier start may be there: it is over.
-func (s *Systemd) lastRun(ctx context.Context, conn *systemd.Conn, now start.ID) (r Run, err error) {
+func (s *Systemd) lastRun(ctx context.Context, conn *systemd.Conn, now pid1.StartID) (r Run, err error) {
 	data, err := s.read(requestFile)
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil

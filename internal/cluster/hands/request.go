@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 )
 
 // Verb is what a run of pivot is for.
@@ -38,8 +38,8 @@ type Request struct {
 	// Data is the MachineConfig in JSON. It may contain secrets.
 	Data []byte `json:"-"`
 	// ID identifies the run among those of this start of the system, which is Of. Start sets both.
-	ID string   `json:"id"`
-	Of start.ID `json:"start,omitempty"`
+	ID string       `json:"id"`
+	Of pid1.StartID `json:"start,omitempty"`
 }
 
 // DigestOf returns the digest of a MachineConfig as pivot records it: sha256:…

@@ -12,7 +12,7 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/systemdbus"
+	"machine-pivot/internal/pid1"
 )
 
 // The units that the agent starts. Their names never change, so that an agent finds what the one before
@@ -42,10 +42,10 @@ type service struct {
 // connect connects to the host's systemd by its private socket, which needs no message bus. The connection outlives ctx:
 // what was begun by then is ended by it.
 func (s *Systemd) connect(ctx context.Context) (*systemd.Conn, error) {
-	socket := s.path(systemdbus.Socket)
+	socket := s.path(pid1.Socket)
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	connected := context.AfterFunc(ctx, end)
-	conn, err := systemdbus.Dial(life, socket)
+	conn, err := pid1.Dial(life, socket)
 	if !connected() { // ctx has ended meanwhile, which is the cause of any error
 		if err == nil {
 			conn.Close()

@@ -6,7 +6,7 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hands"
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 )
 
 // maxAttempts is how often a MachineConfig is committed if the machine comes up with its old system each
@@ -17,7 +17,7 @@ const maxAttempts = 3
 // old system. A power cut can take a commit away, and a new system that does not start looks the same.
 type attempt struct {
 	number int
-	start  start.ID // in which it began
+	start  pid1.StartID // in which it began
 }
 
 // attemptOf returns the attempt that a node's annotation has for a MachineConfig, or else the first.

@@ -5,13 +5,13 @@ import (
 	"fmt"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 )
 
 // retry is what had failed when an administrator wanted it to be tried again.
 type retry struct {
-	start start.ID // of the host
-	run   string   // ID of the last run; noRun: there was none
+	start pid1.StartID // of the host
+	run   string       // ID of the last run; noRun: there was none
 }
 
 // noRun stands for no run in the node's annotation.

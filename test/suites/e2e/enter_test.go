@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/settings"
-	"machine-pivot/internal/start"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
@@ -201,7 +201,7 @@ func expectEntered(t *testing.T, b *vm.BootResult) {
 func expectOneBoot(t *testing.T, m *vm.Machine) {
 	t.Helper()
 	ids := bootIDs(t, m)
-	if len(ids) != 2 || start.ID(ids[1]) != start.ID(ids[0]).IfEntered() || journal(t, m).Phase != pivot.PhaseDone {
+	if len(ids) != 2 || pid1.StartID(ids[1]) != pid1.StartID(ids[0]).IfEntered() || journal(t, m).Phase != pivot.PhaseDone {
 		t.Errorf("starts %q", ids)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/settings"
-	"machine-pivot/internal/start"
 	"machine-pivot/test/worlds/fleetlock"
 	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
@@ -64,7 +64,7 @@ func softReboots(t *testing.T, l *lab.Lab) {
 	if asked := strings.Fields(server.Asked()); len(server.Holders("default")) > 0 || len(asked)%2 != 0 || len(asked) < 6 {
 		t.Errorf("%q have the slot, asked was %q", server.Holders("default"), asked)
 	}
-	if r := report(t, last); r.FailedUnits != "" || start.ID(r.BootID).Soft() {
+	if r := report(t, last); r.FailedUnits != "" || pid1.StartID(r.BootID).Soft() {
 		t.Errorf("boot %s, failed units %q", r.BootID, r.FailedUnits)
 	}
 	c.cutWayTo(only.Recording, sizes)

@@ -12,9 +12,9 @@ import (
 	entering "machine-pivot/internal/enter"
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/machine"
+	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/settings"
-	starts "machine-pivot/internal/start"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 )
@@ -74,7 +74,7 @@ func entersHost(t *testing.T, method settings.RebootMethod) *hostdir.Host {
 func enterNext(h *hostdir.Host) {
 	h.SoftReboot()
 	h.SoftReboots = func() (uint32, error) { return 0, nil }
-	h.Write(starts.EnteredMark, nil)
+	h.Write(pid1.EnteredMark, nil)
 	h.Write("/proc/cmdline", []byte(h.Options()))
 }
 

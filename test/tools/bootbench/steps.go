@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/plot"
-	"machine-pivot/internal/start"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/vm"
 )
@@ -111,7 +111,7 @@ func (s *sample) record() (record pivot.JournalContent, started float64) {
 	for n, boot := range s.boots {
 		kernel := firstSaid(boot, kernelMark, 0)
 		after := func(at time.Duration) float64 { return (at - kernel).Seconds() }
-		record.BootID = start.ID(fmt.Sprintf("boot %d", n+1))
+		record.BootID = pid1.StartID(fmt.Sprintf("boot %d", n+1))
 		record.Boots = append(record.Boots, pivot.Boot{
 			ID: record.BootID, Kernel: powerOn.Add(kernel),
 			Initramfs: after(firstSaid(boot, initramfsMark, kernel)), System: after(firstSaid(boot, systemMark, kernel)),

@@ -14,7 +14,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 	"machine-pivot/pivot"
 )
 
@@ -225,7 +225,7 @@ func (m *Machine) program() (over bool, program func(context.Context) error) {
 		t := day2.Trial{Machine: parts}
 		t.Sleep = func(ctx context.Context, _ time.Duration) error { m.trial.up += 5 * time.Minute; return ctx.Err() }
 		// A trial that waits for its reboot has ended with the process that asks for the reboot.
-		if r, err := parts.Progress.Journal.Load(); err != nil || r.Phase != pivot.PhaseCommitted || !m.runs(commitA) || r.BootID != start.ID(fmt.Sprintf("boot-%d", m.Boots)) {
+		if r, err := parts.Progress.Journal.Load(); err != nil || r.Phase != pivot.PhaseCommitted || !m.runs(commitA) || r.BootID != pid1.StartID(fmt.Sprintf("boot-%d", m.Boots)) {
 			return false, t.Run
 		}
 	} else if m.decided(parts.Progress.Journal) {

@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hands"
 	"machine-pivot/internal/cluster/node"
-	"machine-pivot/internal/start"
+	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/wanted"
 )
 
@@ -83,7 +83,7 @@ func (h machineHands) Look(context.Context) (host hands.Host, err error) {
 // machine.
 func (h machineHands) host() (host hands.Host, err error) {
 	m := &h.w.Machine
-	host = hands.Host{Start: start.ID(fmt.Sprint(m.Boots)), Version: "1", Run: m.run, Watched: m.watched}
+	host = hands.Host{Start: pid1.StartID(fmt.Sprint(m.Boots)), Version: "1", Run: m.run, Watched: m.watched}
 	var run func() (hands.Status, error)
 	if m.run.State == hands.RunRunning {
 		run = func() (hands.Status, error) {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/ostree/keyfile"
 )
 
 var (
@@ -25,18 +24,18 @@ var (
 // else in the same groups, which each operation passes on (rust/src/origin.rs).
 type layers struct {
 	requested, removed []string
-	others             []keyfile.Group // with the settings that no operation of the stand-in changes
+	others             []ostree.KeyGroup // with the settings that no operation of the stand-in changes
 }
 
 func layersOf(o ostree.Origin) layers {
 	l := layers{requested: o.RequestedPackages(), removed: o.RemovedPackages()}
-	file, _ := keyfile.Parse(o.Bytes()) // an origin has been parsed before
+	file, _ := ostree.ParseKeyFile(o.Bytes()) // an origin has been parsed before
 	for _, g := range file.Groups() {
 		if slices.Contains([]string{"packages", "overrides", "rpmostree"}, g.Name) {
-			kept := slices.DeleteFunc(slices.Clone(g.Settings), func(s keyfile.Setting) bool {
+			kept := slices.DeleteFunc(slices.Clone(g.Settings), func(s ostree.KeySetting) bool {
 				return g.Name == "packages" && s.Key == "requested" || g.Name == "overrides" && s.Key == "remove" || s.Value == "false"
 			})
-			l.others = append(l.others, keyfile.Group{Name: g.Name, Settings: kept})
+			l.others = append(l.others, ostree.KeyGroup{Name: g.Name, Settings: kept})
 		}
 	}
 	return l
@@ -44,7 +43,7 @@ func layersOf(o ostree.Origin) layers {
 
 // other returns the value of a key that no operation changes, or "".
 func (l layers) other(group, key string) string {
-	value, _ := keyfile.Of(l.others...).Value(group, key)
+	value, _ := ostree.NewKeyFile(l.others...).Value(group, key)
 	return value
 }
 
@@ -62,7 +61,7 @@ func (l layers) empty() bool {
 
 // text returns the layers as sections of an origin.
 func (l layers) text() string {
-	text := string(keyfile.Of(l.others...).Bytes())
+	text := string(ostree.NewKeyFile(l.others...).Bytes())
 	if len(l.requested) > 0 {
 		text += "\n[packages]\nrequested=" + strings.Join(l.requested, ";") + ";\n"
 	}
