@@ -84,7 +84,7 @@ func (a *Apply) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 		return false, a.nothingToDo(ctx, prepared, plan, asked)
 	case pivot.ActionLive:
 		return true, a.applyLive(ctx, prepared, m.converger, plan, asked)
-	case pivot.ActionApply, pivot.ActionSlot:
+	case pivot.ActionApply, pivot.ActionWait:
 		for _, reason := range plan.RebootReasons() {
 			a.Progress.Note("a reboot is needed: " + reason)
 		}

@@ -194,15 +194,15 @@ const fallbackLimit = 10 * time.Minute
 // carryOut carries out what is decided about a plan. It reports whether anything had to change. What concerns the way
 // into a new system is required, and said, only if the decision leads into one.
 func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) (changed bool, err error) {
-	if m.cannotTry != nil && (d.LeadsOn() || d.Action == pivot.ActionSlot) {
+	if m.cannotTry != nil && (d.LeadsOn() || d.Action == pivot.ActionWait) {
 		return false, m.cannotTry
 	}
-	if d.Action == pivot.ActionSlot || d.Action == pivot.ActionReboot {
+	if d.Action == pivot.ActionWait || d.Action == pivot.ActionReboot {
 		if err := m.prepared.stillOpen(m.Machine); err != nil {
 			return false, err
 		}
 	}
-	if d.Action == pivot.ActionSlot {
+	if d.Action == pivot.ActionWait {
 		return m.withSlot(ctx, plan)
 	}
 	ahead := m.foresee(ctx, plan, d)

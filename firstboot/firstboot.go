@@ -146,10 +146,11 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 			return err
 		}
 		return b.close(ctx, converger, plan, digest)
-	case pivot.ActionReturn:
+	case pivot.ActionYield:
+		if decision.Yields(pivot.DemandStay) {
+			return b.hold(plan)
+		}
 		return b.Fallback.Return(ctx, b.Machine, converger.Missing(ctx, plan), !b.NoReboot)
-	case pivot.ActionHold:
-		return b.hold(plan)
 	case pivot.ActionGiveUp:
 		return b.giveUp(ctx, converger, plan)
 	}

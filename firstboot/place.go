@@ -84,9 +84,9 @@ func (p Initramfs) Accept(decision pivot.Decision, state pivot.State) error {
 	switch {
 	case decision.Action == pivot.ActionClose:
 		return later("the machine is what was asked for, which the started system proves")
-	case decision.Action == pivot.ActionHold:
+	case decision.Yields(pivot.DemandStay):
 		return later("somebody went back to this system, which the started one says")
-	case decision.Action == pivot.ActionReturn:
+	case decision.Yields(pivot.DemandReturn):
 		return later("the new system is not what was asked for, which the started system says before it goes back")
 	case decision.Action == pivot.ActionGiveUp:
 		return later("this was tried %d times", decision.Attempt)

@@ -177,10 +177,10 @@ func (c *Converger) Foresee(ctx context.Context, plan Plan) (Plan, error) {
 // ActionApply and ActionReboot the next boot is the target. The caller carries out any other
 // decision. Nothing is written before the preflight has succeeded.
 func (c *Converger) Converge(ctx context.Context, plan Plan, d Decision) error {
-	switch d.Action {
-	case ActionTrial:
+	switch {
+	case d.Action == ActionRefuse && d.Demand == DemandStop:
 		return OnTrial()
-	case ActionRefuse:
+	case d.Action == ActionRefuse:
 		return plan.refusal()
 	}
 	if err := c.Place.Accept(d, plan.state); err != nil || d.Action != ActionApply {
@@ -205,18 +205,31 @@ func (c *Converger) Decide(plan Plan) Decision {
 	}
 	return Decide(journal, Facts{
 		Planned:         true,
-		Trial:           JudgeTrial(journal, state.Booted.ID(), journal.BootID == state.BootID),
+		Demand:          c.demand(plan),
 		SameBoot:        journal.BootID == state.BootID,
 		SameTarget:      same,
 		AtTarget:        len(lacks(state, target)) == 0,
 		PendingAtTarget: state.Pending() && len(lacks(state.AsIfRebooted(), target)) == 0,
-		TakenBack:       plan.ask.TakenBack != nil && plan.ask.TakenBack(state),
 		ByHand:          plan.ask.ByHand,
-		Trying:          plan.Tries(),
 		Reach:           plan.reach(),
 		NeverReboot:     plan.ask.NeverReboot,
-		Slot:            plan.ask.Slot,
 	})
+}
+
+// demand returns the greatest demand on a plan.
+func (c *Converger) demand(plan Plan) Demand {
+	journal, state := c.Progress.Content, plan.state
+	all := []Demand{JudgeTrial(journal, state.Booted.ID(), journal.BootID == state.BootID).Demand()}
+	if plan.Tries() {
+		all = append(all, DemandAnew)
+	}
+	if plan.ask.TakenBack != nil && plan.ask.TakenBack(state) {
+		all = append(all, DemandStay)
+	}
+	if plan.ask.Slot == SlotWanted {
+		all = append(all, DemandWait)
+	}
+	return slices.Max(all)
 }
 
 // Differences returns how the running system differs from target, for display.

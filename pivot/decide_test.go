@@ -26,23 +26,19 @@ type input struct {
 
 // inputs returns all inputs of Decide.
 func inputs() []input {
-	trials := []pivot.TrialState{pivot.TrialNone, pivot.TrialWaits, pivot.TrialOver, pivot.TrialRuns, pivot.TrialKept, pivot.TrialLost, pivot.TrialProves}
 	phases := []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone, pivot.PhaseInterrupted}
 	attempts := []int{0, 1, pivot.MaxAttempts}
 	reaches := []pivot.Reach{pivot.ReachNone, pivot.ReachRunning, pivot.ReachBoot}
-	slots := []pivot.SlotNeed{pivot.SlotNone, pivot.SlotWanted, pivot.SlotTaken}
 	all := []input{
 		{len(phases), func(s *situation, i int) { s.journal.Phase = phases[i] }},
 		{len(attempts), func(s *situation, i int) { s.journal.Attempt = attempts[i] }},
-		{len(trials), func(s *situation, i int) { s.facts.Trial = trials[i] }},
+		{int(pivot.DemandStop) + 1, func(s *situation, i int) { s.facts.Demand = pivot.Demand(i) }},
 		{len(reaches), func(s *situation, i int) { s.facts.Reach = reaches[i] }},
-		{len(slots), func(s *situation, i int) { s.facts.Slot = slots[i] }},
 	}
 	for _, flag := range []func(*pivot.Facts) *bool{
 		func(f *pivot.Facts) *bool { return &f.Planned }, func(f *pivot.Facts) *bool { return &f.SameBoot },
 		func(f *pivot.Facts) *bool { return &f.SameTarget }, func(f *pivot.Facts) *bool { return &f.AtTarget },
-		func(f *pivot.Facts) *bool { return &f.PendingAtTarget }, func(f *pivot.Facts) *bool { return &f.TakenBack },
-		func(f *pivot.Facts) *bool { return &f.ByHand }, func(f *pivot.Facts) *bool { return &f.Trying },
+		func(f *pivot.Facts) *bool { return &f.PendingAtTarget }, func(f *pivot.Facts) *bool { return &f.ByHand },
 		func(f *pivot.Facts) *bool { return &f.NeverReboot },
 	} {
 		all = append(all, input{2, func(s *situation, i int) { *flag(&s.facts) = i == 1 }})
@@ -75,43 +71,34 @@ func (s *situation) String() string {
 	return fmt.Sprintf("%s/%d/%+v", s.journal.Phase, s.journal.Attempt, s.facts)
 }
 
-// TestDecideTable compares Decide with the table in docs/dev/states.md, for all inputs.
+// TestDecideTable: docs/dev/states.md shows the table by which Decide decides.
 func TestDecideTable(t *testing.T) {
-	rows := documentedRows(t)
-	used := map[int]bool{}
+	rows := []string{tableRow("demand", "planned", "at target", "reach", "no reboot", "phase", "last attempt", "same target", "same boot", "pending", "by hand", "action", "next attempt"), "|" + strings.Repeat("---|", 13)}
+	for _, r := range pivot.Decisions() {
+		cells := append(r.Inputs(), string(r.Action), cmp.Or(r.Next, "same"))
+		for i := range cells {
+			cells[i] = cmp.Or(cells[i], "any")
+		}
+		rows = append(rows, tableRow(cells...))
+	}
+	generated(t, "decisions", rows)
+}
+
+// TestDecisionsApply: each situation has a row, and each row is the first for a situation.
+func TestDecisionsApply(t *testing.T) {
+	rows, used := pivot.Decisions(), map[int]bool{}
 	for s := range situations() {
-		cells := s.cells()
-		i := slices.IndexFunc(rows, func(r row) bool { return r.fits(cells) })
+		i := slices.IndexFunc(rows, func(r pivot.Row) bool { return r.Fits(s.journal, s.facts) })
 		if i < 0 {
-			t.Fatalf("%v: no row of the table fits", s)
+			t.Fatalf("%v: no row applies", s)
 		}
 		used[i] = true
-		if got, want := pivot.Decide(s.journal, s.facts), rows[i].decision(s); got != want {
-			t.Errorf("%v: %+v, the table says %+v", s, got, want)
-		}
 	}
 	for i := range rows {
 		if !used[i] {
-			t.Errorf("row %d of the table fits nothing", i+1)
+			t.Errorf("row %d applies to nothing", i+1)
 		}
 	}
-}
-
-// row is a row of the documented table, by column.
-type row [][]string
-
-const columns = 16
-
-func documentedRows(t *testing.T) (rows []row) {
-	t.Helper()
-	for _, cells := range statesTable(t, columns) {
-		var r row
-		for _, cell := range cells {
-			r = append(r, strings.Split(cell, ", "))
-		}
-		rows = append(rows, r)
-	}
-	return rows
 }
 
 // statesTable returns the rows, without the header, of the table in docs/dev/states.md that has the
@@ -145,44 +132,11 @@ func statesTable(t *testing.T, columns int) (rows [][]string) {
 	return rows
 }
 
-// cells returns what a row must have in its columns of inputs to fit.
-func (s *situation) cells() [columns - 2]string {
-	f := s.facts
-	attempt := map[bool]string{true: "last", false: "earlier"}[s.journal.Attempt >= pivot.MaxAttempts]
-	return [columns - 2]string{
-		string(f.Trial), yesNo(f.Planned), yesNo(f.AtTarget), string(f.Reach), yesNo(f.TakenBack), yesNo(f.NeverReboot), cmp.Or(string(f.Slot), "none"),
-		string(s.journal.Phase), attempt, yesNo(f.SameTarget), yesNo(f.SameBoot), yesNo(f.PendingAtTarget), yesNo(f.Trying), yesNo(f.ByHand),
-	}
-}
-
-func (r row) fits(cells [columns - 2]string) bool {
-	for i, is := range cells {
-		if r[i][0] != "any" && !slices.Contains(r[i], is) {
-			return false
-		}
-	}
-	return true
-}
-
 func yesNo(b bool) string {
 	if b {
 		return "yes"
 	}
 	return "no"
-}
-
-func (r row) decision(s *situation) pivot.Decision {
-	d := pivot.Decision{Action: pivot.Action(r[columns-2][0]), Attempt: s.journal.Attempt}
-	switch r[columns-1][0] {
-	case "1":
-		d.Attempt = 1
-	case "+1":
-		d.Attempt++
-	}
-	if d.Action == pivot.ActionApply {
-		d.Attempt = max(d.Attempt, 1) // attempts count from 1
-	}
-	return d
 }
 
 // TestDecide (P2, P7, P24) checks the promises, for all inputs.
@@ -196,14 +150,14 @@ func TestDecide(t *testing.T) {
 
 // brokenPromise returns the promise that a decision breaks; "" if none.
 func brokenPromise(r pivot.JournalContent, f pivot.Facts, d pivot.Decision) string {
-	onTrial := f.Trial == pivot.TrialRuns || f.Trial == pivot.TrialKept || f.Trial == pivot.TrialLost
+	onTrial := f.Demand == pivot.DemandStop
 	changes := d.Action == pivot.ActionApply || d.Action == pivot.ActionReboot || d.Action == pivot.ActionLive
 	switch {
-	case onTrial != (d.Action == pivot.ActionTrial):
-		return "nothing changes exactly while the running system is on trial"
+	case onTrial && d.Action != pivot.ActionRefuse:
+		return "nothing changes while the running system is on trial"
 	case onTrial:
 		return ""
-	case !f.Planned && d.Action != pivot.ActionPlan && d.Action != pivot.ActionSettle:
+	case !f.Planned && d.Action != pivot.ActionPlan && !d.Yields(pivot.DemandEnd):
 		return "without a plan nothing is carried out"
 	case !f.Planned:
 		return ""
@@ -211,14 +165,16 @@ func brokenPromise(r pivot.JournalContent, f pivot.Facts, d pivot.Decision) stri
 		return "close exactly when there is nothing to change"
 	case d.Attempt > pivot.MaxAttempts:
 		return "attempts are bounded"
-	case d.Action == pivot.ActionReboot && !(f.SameBoot && f.PendingAtTarget && r.Phase == pivot.PhaseCommitted && f.Trial == pivot.TrialNone && !f.Trying):
+	case d.Action == pivot.ActionReboot && !(f.SameBoot && f.PendingAtTarget && r.Phase == pivot.PhaseCommitted && f.Demand == pivot.DemandNone):
 		return "a reboot alone needs a commit of this boot that the host confirms, and no trial"
-	case f.TakenBack && changes:
+	case f.Demand == pivot.DemandStay && changes:
 		return "a system that somebody went back to stays"
-	case (d.Action == pivot.ActionApply || d.Action == pivot.ActionReboot) && (f.NeverReboot || f.Slot == pivot.SlotWanted || f.Reach != pivot.ReachBoot):
+	case (d.Action == pivot.ActionApply || d.Action == pivot.ActionReboot) && (f.NeverReboot || f.Demand == pivot.DemandWait || f.Reach != pivot.ReachBoot):
 		return "the next boot changes only if that is needed, allowed, and the fleet agrees"
 	case d.Action == pivot.ActionGiveUp && (!f.SameTarget || f.ByHand):
 		return "a new target is always tried, and so is what somebody asks for"
+	case f.Demand == pivot.DemandReturn && changes:
+		return "a system that has not been proven is not changed"
 	case f.ByHand && d.Action == pivot.ActionApply && d.Attempt != 1:
 		return "a change by hand has one attempt"
 	case d.Action == pivot.ActionApply && d.Attempt < 1:

@@ -92,6 +92,19 @@ func JudgeTrial(r JournalContent, booted string, sameBoot bool) TrialState {
 	return TrialRuns
 }
 
+// Demand returns what a trial in this state demands of a run.
+func (s TrialState) Demand() Demand {
+	switch s {
+	case TrialNone:
+		return DemandNone
+	case TrialWaits, TrialOver:
+		return DemandEnd
+	case TrialProves:
+		return DemandReturn
+	}
+	return DemandStop
+}
+
 // FindNew sets the ID of the deployment on trial if the journal could not be written after the commit, given the IDs of
 // all deployments, the default first. It is the one that there was not before or, if its ID is that of an earlier one, the
 // one that has become the default. Without it, nothing would tell that deployment from what was there and proven.

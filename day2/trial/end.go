@@ -25,7 +25,7 @@ func (c *Conductor) Settle(ctx context.Context) error {
 	if err == nil {
 		err = c.refusal(state)
 	}
-	if err != nil || pivot.Decide(c.Progress.Content, pivot.Facts{Trial: state}).Action != pivot.ActionSettle {
+	if err != nil || pivot.Decide(c.Progress.Content, pivot.Facts{Demand: state.Demand()}).Action != pivot.ActionYield {
 		return err
 	}
 	if state == pivot.TrialOver {
@@ -48,7 +48,7 @@ func (c *Conductor) refusal(state pivot.TrialState) error {
 	switch {
 	case state == pivot.TrialProves:
 		return pivot.NotProven()
-	case pivot.Decide(c.Progress.Content, pivot.Facts{Trial: state}).Action == pivot.ActionTrial:
+	case pivot.Decide(c.Progress.Content, pivot.Facts{Demand: state.Demand()}).Action == pivot.ActionRefuse:
 		return pivot.OnTrial()
 	}
 	return nil
