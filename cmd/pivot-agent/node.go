@@ -96,7 +96,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 	} else if err != nil {
 		return err
 	}
-	client, err := f.client(build)
+	client, err := f.client(cmd.Context(), build)
 	if err != nil {
 		return err
 	}
@@ -204,8 +204,8 @@ func (f *nodeFlags) check() error {
 }
 
 // client returns a client of the API server, and completes the name of the node.
-func (f *nodeFlags) client(build cli.Build) (rest.Interface, error) {
-	config, err := f.api.Config("pivot-agent/" + build.Version)
+func (f *nodeFlags) client(ctx context.Context, build cli.Build) (rest.Interface, error) {
+	config, err := f.api.Config(ctx, "pivot-agent/"+build.Version)
 	if err != nil {
 		return nil, err
 	}

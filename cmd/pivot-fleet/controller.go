@@ -63,7 +63,7 @@ const (
 )
 
 func (f *controllerFlags) run(cmd *cobra.Command, build cli.Build) error {
-	config, err := f.api.Config("pivot-fleet/" + build.Version)
+	config, err := f.api.Config(cmd.Context(), "pivot-fleet/"+build.Version)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (f *serverFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if f.connections <= 0 || f.perAddress <= 0 {
 		return fault.New(fault.Usage, "--max-connections and --max-connections-per-address must be more than nothing")
 	}
-	config, err := f.api.Config("pivot-fleet/" + build.Version)
+	config, err := f.api.Config(cmd.Context(), "pivot-fleet/"+build.Version)
 	if err != nil {
 		return err
 	}
@@ -68,6 +68,11 @@ func (f *serverFlags) run(cmd *cobra.Command, build cli.Build) error {
 	}
 	if options.Program, err = optional(cmd.Context(), f.program, "the program to embed,", input.MaxProgram); err != nil {
 		return err
+	}
+	for _, path := range []string{f.cert, f.key} {
+		if err := (input.File{Path: path}).Check(); err != nil {
+			return fault.New(fault.BadInput, "cannot use the certificate: cannot read %s: %w", path, err)
+		}
 	}
 	certificate, err := certwatcher.New(f.cert, f.key)
 	if err != nil {

@@ -13,11 +13,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
+	"machine-pivot/internal/cli"
 	"machine-pivot/test/worlds/controlplane"
 )
 
@@ -114,4 +116,19 @@ func handshake(t *testing.T, settings *tls.Config, client *tls.Certificate) (nam
 		return "", false
 	}
 	return c.ConnectionState().PeerCertificates[0].Subject.CommonName, len(server.ConnectionState().VerifiedChains) > 0
+}
+
+// TestCertificateLimits: the files of the certificate are read whole, and again, so they have to be files with an end.
+func TestCertificateLimits(t *testing.T) {
+	credentials := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":"https://127.0.0.1:1"}}],"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`
+	if err := os.WriteFile(credentials, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := serverCommand(cli.Build{Version: "1"})
+	cmd.SetArgs([]string{"--kubeconfig", credentials, "--tls-cert", "/dev/zero", "--tls-key", "/dev/zero"})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot read /dev/zero: it is no regular file") {
+		t.Error(err)
+	}
 }

@@ -1,19 +1,25 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/cluster/connect"
 	"machine-pivot/internal/cluster/view"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/input"
 )
 
 func clusterCommand(build cli.Build) *cobra.Command {
@@ -33,15 +39,27 @@ func (f *clusterFlags) add(cmd *cobra.Command, build cli.Build) {
 	cmd.Flags().StringVar(&f.context, "context", "", "`NAME` of the context in that file (default: its current one)")
 }
 
-func (f *clusterFlags) client() (*view.Client, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+func (f *clusterFlags) client(ctx context.Context) (*view.Client, error) {
+	config, err := f.config(ctx)
 	if err != nil {
 		return nil, fault.New(fault.Usage, "cannot tell how to reach the API server: %w", err).WithHint("name a file with --kubeconfig, and a context with --context")
 	}
 	config.UserAgent = f.program
 	return view.NewClient(config)
+}
+
+// config returns how to reach the API server, as kubectl finds it.
+func (f *clusterFlags) config(ctx context.Context) (*rest.Config, error) {
+	if f.kubeconfig != "" {
+		return connect.Read(ctx, f.kubeconfig, f.context)
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	for _, path := range rules.GetLoadingPrecedence() {
+		if err := (input.File{Path: path}).Check(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("cannot read %s: %w", path, err)
+		}
+	}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
 }
 
 // watchEvery is how often --watch reads the cluster again.
@@ -60,7 +78,7 @@ func clusterStatusCommand(build cli.Build) *cobra.Command {
 		Example: "  pivotctl cluster status\n  pivotctl cluster status worker --watch\n  pivotctl cluster status -o json",
 		Args:    cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := f.client()
+			client, err := f.client(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -28,7 +28,7 @@ func clusterGatherCommand(build cli.Build) *cobra.Command {
 		Example: "  pivotctl cluster gather -o report.tar.gz",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := f.client()
+			client, err := f.client(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -65,7 +65,7 @@ func (f *renderFlags) planned(cmd *cobra.Command, cluster *clusterFlags, paths [
 	if report.Failed() {
 		return view.Plan{Pools: []view.PoolPlan{}, Problems: report, Missing: []string{}}, nil
 	}
-	client, err := cluster.client()
+	client, err := cluster.client(cmd.Context())
 	if err != nil {
 		return p, err
 	}

@@ -45,6 +45,21 @@ func (f File) Read(ctx context.Context) ([]byte, error) {
 	return nil, fault.New(fault.BadInput, "cannot read %s %s: %w", f.What, f.Path, err)
 }
 
+// Check returns an error for a file that a library will read by its path, at any time and whole, if that could wait or
+// have no end: it must be a regular file within the size. The error is the cause alone.
+func (f File) Check() error {
+	info, err := os.Stat(f.Path)
+	switch {
+	case err != nil:
+		return bare(err)
+	case info.Size() > int64(f.limit()):
+		return f.tooLarge()
+	case !info.Mode().IsRegular() && !isNull(info):
+		return fault.New(fault.BadInput, "it is no regular file, and is read more than once").WithHint("name a regular file")
+	}
+	return nil
+}
+
 // Reported is Read for commands that report all problems of their inputs at once: a file that cannot be
 // read is one of the problems, and ok is false. The error is that of a context that has ended.
 func (f File) Reported(ctx context.Context, report *problem.Report) (data []byte, ok bool, err error) {

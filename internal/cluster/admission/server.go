@@ -16,6 +16,7 @@ import (
 
 	"machine-pivot/internal/bounded"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/input"
 )
 
 // Limits of the webhooks. Everybody in the cluster can reach them, and API servers have no certificate that a cluster
@@ -65,7 +66,13 @@ func (s *boundedServer) Start(ctx context.Context) error {
 		set(settings)
 	}
 	if settings.GetCertificate == nil {
-		certificate, err := certwatcher.New(filepath.Join(s.options.CertDir, "tls.crt"), filepath.Join(s.options.CertDir, "tls.key"))
+		cert, key := filepath.Join(s.options.CertDir, "tls.crt"), filepath.Join(s.options.CertDir, "tls.key")
+		for _, path := range []string{cert, key} {
+			if err := (input.File{Path: path}).Check(); err != nil {
+				return fault.New(fault.BadInput, "cannot use the webhooks' certificate: cannot read %s: %w", path, err)
+			}
+		}
+		certificate, err := certwatcher.New(cert, key)
 		if err != nil {
 			return err
 		}

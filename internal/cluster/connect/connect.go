@@ -3,7 +3,8 @@
 package connect
 
 import (
-	"os"
+	"context"
+	"fmt"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/input"
 )
 
 // Flags say how to reach the API server, and what to log.
@@ -29,12 +31,11 @@ func (f *Flags) Add(cmd *cobra.Command, byDefault string) {
 
 // Config returns how to reach the API server. agent is the program with its version, as the API server logs
 // it: NAME/VERSION.
-func (f *Flags) Config(agent string) (config *rest.Config, err error) {
+func (f *Flags) Config(ctx context.Context, agent string) (config *rest.Config, err error) {
 	if f.kubeconfig == "" {
 		config, err = rest.InClusterConfig()
-	} else {
-		f.read, _ = os.ReadFile(f.kubeconfig) // the next line says what is wrong with it
-		config, err = clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	} else if f.read, err = credentials(f.kubeconfig).Read(ctx); err == nil {
+		config, err = parse(f.read, f.kubeconfig, "")
 	}
 	if err != nil {
 		return nil, fault.New(fault.Usage, "cannot tell how to reach the API server: %w", err).
@@ -43,6 +44,36 @@ func (f *Flags) Config(agent string) (config *rest.Config, err error) {
 	config.UserAgent = agent
 	config.QPS = -1 // the API server limits, and is fair; a limit here would let 300 nodes wait for a minute
 	return config, nil
+}
+
+func credentials(path string) input.File { return input.File{What: "the credentials", Path: path} }
+
+// Read returns how to reach the API server by a context of a kubeconfig file; "" is its current one. The file is read
+// once, with a limit, so a pipe may have it.
+func Read(ctx context.Context, path, named string) (*rest.Config, error) {
+	text, err := credentials(path).Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return parse(text, path, named)
+}
+
+// parse is Read of a text that the file with a path had.
+func parse(text []byte, path, named string) (*rest.Config, error) {
+	file, err := clientcmd.Load(text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot parse %s: %w", path, err)
+	}
+	for _, c := range file.Clusters {
+		c.LocationOfOrigin = path
+	}
+	for _, u := range file.AuthInfos {
+		u.LocationOfOrigin = path
+	}
+	if err := clientcmd.ResolveLocalPaths(file); err != nil {
+		return nil, err
+	}
+	return clientcmd.NewDefaultClientConfig(*file, &clientcmd.ConfigOverrides{CurrentContext: named}).ClientConfig()
 }
 
 // Log returns a log of JSON lines on the command's standard error. A line with an error also has what to do about it.

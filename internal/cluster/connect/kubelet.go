@@ -90,7 +90,7 @@ func (f *Flags) Changed(ctx context.Context) (bool, error) {
 		if err := w.Paths("/", []string{file}); err != nil {
 			return false, err
 		}
-		if now, err := os.ReadFile(file); err == nil && !bytes.Equal(now, f.read) {
+		if now, err := credentials(file).Read(ctx); err == nil && !bytes.Equal(now, f.read) {
 			return true, nil
 		}
 		if err := w.Wait(ctx, longest); ctx.Err() != nil {

@@ -93,7 +93,7 @@ func TestUseKubelet(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		config, err := f.Config("agent/1")
+		config, err := f.Config(t.Context(), "agent/1")
 		if err != nil || config.Host != "https://"+c.server+":6443" {
 			t.Errorf("%s: %+v, %v", name, config, err)
 		}
@@ -113,7 +113,7 @@ func TestOtherCredentials(t *testing.T) {
 	if err := named.UseKubelet(t.Context(), root, true, quiet()); err != nil {
 		t.Fatal(err)
 	}
-	if config, err := named.Config("agent/1"); err != nil || config.Host != "https://named:6443" {
+	if config, err := named.Config(t.Context(), "agent/1"); err != nil || config.Host != "https://named:6443" {
 		t.Errorf("a flag: %+v, %v", config, err)
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
@@ -121,7 +121,7 @@ func TestOtherCredentials(t *testing.T) {
 	if err := pod.UseKubelet(t.Context(), root, true, quiet()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pod.Config("agent/1"); err == nil || strings.Contains(err.Error(), root) {
+	if _, err := pod.Config(t.Context(), "agent/1"); err == nil || strings.Contains(err.Error(), root) {
 		t.Errorf("a pod without a token: %v", err)
 	}
 }
@@ -171,7 +171,7 @@ func TestChanged(t *testing.T) {
 	if err := f.UseKubelet(t.Context(), root, false, quiet()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Config("agent/1"); err != nil {
+	if _, err := f.Config(t.Context(), "agent/1"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), time.Second)

@@ -12,6 +12,7 @@ import (
 	"go.podman.io/image/v5/types"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/input"
 )
 
 // PullSecrets returns the paths of pull secrets in the order in which they are searched: those
@@ -77,6 +78,9 @@ func (h *Host) findSecret(sys *types.SystemContext, name reference.Named) (types
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && h.AuthFile == "" {
 			continue
 		} else if err != nil {
+			return types.DockerAuthConfig{}, s, h.secretError(path, err)
+		}
+		if err := (input.File{Path: path}).Check(); err != nil { // the library reads it whole, for each endpoint
 			return types.DockerAuthConfig{}, s, h.secretError(path, err)
 		}
 		if found, err := credentials(sys, path, name); err != nil {

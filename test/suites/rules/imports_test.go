@@ -84,7 +84,7 @@ var importTable = map[string]rule{
 	// The parts of osimage: how an image is named, where it comes from, what its layers contain. They
 	// hardly import one another.
 	"osimage/imageref":         {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"osimage/source":           {ours: []string{"osimage/source/bundle", "osimage/source/ocilayout", "osimage/imageref", "osimage/imagefault", "fault", "hostfiles", "retry", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
+	"osimage/source":           {ours: []string{"osimage/source/bundle", "osimage/source/ocilayout", "osimage/imageref", "osimage/imagefault", "fault", "hostfiles", "input", "retry", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"osimage/source/bundle":    {never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/source/ocilayout": {ours: []string{"osimage/imagefault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"osimage/layer":            {ours: []string{"osimage/merge", "osimage/imagefault", "ostree", "inflate", "fault", "guard", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
@@ -148,14 +148,14 @@ var importTable = map[string]rule{
 	"cluster/render":    {ours: []string{"authored", "pool", "snapshot", "cluster/api", "cluster/generated", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "machineconfig", "osimage/imageref", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cluster/nodecheck":    {foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/admission":    {ours: []string{"authored", "bounded", "containerruntime", "legacy", "pool", "provision", "cluster/api", "cluster/nodecheck", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "machineconfig", "osimage/imageref", "pinning", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/admission":    {ours: []string{"authored", "bounded", "containerruntime", "legacy", "pool", "provision", "cluster/api", "cluster/nodecheck", "cluster/objects", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "osimage/imageref", "pinning", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/token":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os", "io/ioutil", "syscall", "golang.org/x/sys"})},
 	"cluster/configserver": {ours: []string{"authored", "cluster/objects", "cluster/token", "fault", "kargs", "machineconfig/ignition", "machineconfig", "osimage/imageref", "provision"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 
 	"cmd/pivot-fleet": {ours: []string{"bounded", "cli", "cluster", "fault", "input"}, foreign: true, never: processes},
 
 	// The programs of a cluster, and what they have in common: connect looks for kubelet's credentials.
-	"cluster/connect": {ours: []string{"fault", "watch"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
+	"cluster/connect": {ours: []string{"fault", "input", "watch"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
 	"cmd/pivot-agent": {ours: []string{"bounded", "cli", "cluster", "fault", "input"}, foreign: true, never: processes},
 
 	"bounded": {never: slices.Concat(processes, commandLine, []string{"os"})},

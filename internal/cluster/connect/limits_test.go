@@ -1,0 +1,52 @@
+package connect_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/cluster/connect"
+)
+
+// TestLimits: what --kubeconfig names has a limit, and waiting for it ends with the program.
+func TestLimits(t *testing.T) {
+	dir := t.TempDir()
+	large, pipe, relative := filepath.Join(dir, "large"), filepath.Join(dir, "pipe"), filepath.Join(dir, "relative")
+	if err := errors.Join(os.WriteFile(large, make([]byte, 9<<20), 0o600), unix.Mkfifo(pipe, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"/dev/zero": "it is a device", large: "more than 8388608 bytes", dir: "it is a directory", dir + "/none": "no such file",
+	} {
+		_, err := connect.Read(t.Context(), path, "")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errors.New("stopped"))
+	defer cancel()
+	if _, err := connect.Read(ctx, pipe, ""); err == nil || !strings.Contains(err.Error(), "stopped") {
+		t.Errorf("a pipe that nobody writes: %v", err)
+	}
+	pipe += "2"
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = os.WriteFile(pipe, []byte(kubeconfig("piped")), 0o600) }()
+	if config, err := connect.Read(t.Context(), pipe, ""); err != nil || config.Host != "https://piped:6443" {
+		t.Errorf("a pipe: %v, %v", config, err)
+	}
+	text := strings.Replace(kubeconfig("a"), `6443'`, `6443', certificate-authority: ca.crt`, 1)
+	if err := os.WriteFile(relative, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := connect.Read(t.Context(), relative, ""); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "ca.crt")) {
+		t.Errorf("a path is relative to the file: %v\n%s", err, text)
+	}
+}
