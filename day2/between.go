@@ -58,7 +58,7 @@ func targetOf(desired *machineconfig.Desired, before ...*machineconfig.Desired) 
 	t.Entries, t.Units = hostfiles.Entries(desired.Entries), desired.Units
 	t.Kargs.New, t.Kargs.Literal = machineconfig.CommandLine(desired.KernelArguments), desired.FromCluster
 	if t.Packages, err = machine.Packages(desired, before...); err == nil {
-		t.Image, err = machine.Image(desired.Image)
+		t.Image, err = machine.Image(desired.OSImageURL)
 	}
 	return t, err
 }

@@ -86,7 +86,7 @@ func (h *HandBack) check(ctx context.Context, path string, record []byte, desire
 		Pending:     state.Pending(),
 		Asked:       last.Target.MachineConfig.Digest == hostfiles.DigestOf(record) && expectsTarget(last, h.Progress.BootID),
 		Differences: pivot.Texts(differences),
-		Image:       desired.Image,
+		Image:       desired.OSImageURL,
 		Booted:      cmp.Or(state.Booted.Image.Follows, state.Booted.Image.Reference),
 	}.Check()
 }

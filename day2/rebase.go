@@ -139,11 +139,11 @@ func (r *Rebase) packages() (pivot.Packages, error) {
 	if err != nil {
 		return pivot.Packages{}, fault.New(fault.Usage, "cannot ask for packages: %w", err)
 	}
-	asked := machineconfig.Desired{KernelType: r.KernelType, Extensions: r.Extensions, ExtensionsImage: r.ExtensionsImage}
+	asked := machineconfig.Desired{Spec: machineconfig.Spec{KernelType: r.KernelType, Extensions: r.Extensions, ExtensionsImage: r.ExtensionsImage}}
 	var before []*machineconfig.Desired
 	if r.KernelType == machineconfig.KernelDefault {
 		for _, kind := range machineconfig.KernelTypes() {
-			before = append(before, &machineconfig.Desired{KernelType: kind})
+			before = append(before, &machineconfig.Desired{Spec: machineconfig.Spec{KernelType: kind}})
 		}
 	}
 	return machine.Packages(&asked, before...)

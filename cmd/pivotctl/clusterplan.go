@@ -18,7 +18,6 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/view"
-	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
 )
@@ -78,7 +77,7 @@ func (f *renderFlags) planned(cmd *cobra.Command, cluster *clusterFlags, paths [
 		return p, err
 	}
 	p.Problems = append(report, p.Problems...)
-	judge := machineconfig.Host{CheckImage: r.Rules.CheckImage, CPUs: r.Rules.CPUs, Policy: &r.Rules.KernelArguments}
+	judge := r.Rules.Host()
 	for _, one := range p.Pools {
 		if merged := one.Merged(); merged != nil {
 			p.Problems = append(p.Problems, firstBootWarnings(merged, one.Name, judge)...)

@@ -104,7 +104,7 @@ func validateFiles(ctx context.Context, paths []string, stdin io.Reader, rules a
 
 // firstBoots returns warnings about what pivot's first boot would reject, for each role.
 func firstBoots(all []*authored.MachineConfig, rules authored.Rules) (report problem.Report, err error) {
-	judge := machineconfig.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments}
+	judge := rules.Host()
 	for _, role := range pool.Roles(all) {
 		merged, err := authored.Merge(authored.Select(all, role), authored.Images{})
 		if err != nil {
@@ -136,7 +136,7 @@ func validateEncapsulated(ctx context.Context, paths []string, stdin io.Reader, 
 		if !ok {
 			continue
 		}
-		_, problems := machineconfig.Parse(data, machineconfig.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments})
+		_, problems := machineconfig.Parse(data, rules.Host())
 		report.Add(problems.In(path)...)
 	}
 	return report, nil

@@ -91,7 +91,7 @@ func (f *renderFlags) useLock(ctx context.Context, taker *snapshot.Taker) (func(
 // onMachines returns the checks of machines' first boots, and configs that install the same
 // kernel argument policy there.
 func (r renderer) onMachines() (machineconfig.Host, []ignition.Config) {
-	host := machineconfig.Host{CheckImage: r.Rules.CheckImage, Policy: &r.Rules.KernelArguments}
+	host := r.Rules.Host()
 	if r.policy == nil {
 		return host, nil
 	}

@@ -48,7 +48,7 @@ func (m *Machine) Ask(desired *machineconfig.Desired, before ...*machineconfig.D
 	if ask.Packages, err = Packages(desired, before...); err != nil {
 		return ask, err
 	}
-	ask.Image, err = Image(desired.Image)
+	ask.Image, err = Image(desired.OSImageURL)
 	return ask, err
 }
 

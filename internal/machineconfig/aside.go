@@ -30,16 +30,16 @@ const (
 	maxAside  = 1_000 // values
 )
 
-// settle converts the MachineConfig that a machine runs with. It sets aside the values with errors,
+// setAside converts the MachineConfig that a machine runs with. It sets aside the values with errors,
 // which become warnings. If that is not possible, they stay errors.
-func settle(root document.Node, host Host) *Desired {
+func setAside(root document.Node, host Host) *Desired {
 	without := map[string]bool{}
 	var wrong problem.Report
 	for round := 0; ; round++ {
 		var report problem.Report
 		own := root
 		own.Report = &report
-		d, before := convert(own, host, without), len(without)
+		d, before := host.whole(own, without), len(without)
 		for _, p := range report.Errors() {
 			if path := unusable(own, p.Path, without, round >= maxRounds || len(report) > maxAside); path != "" {
 				without[path] = true

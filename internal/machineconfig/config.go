@@ -1,6 +1,7 @@
 package machineconfig
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -13,61 +14,87 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// entriesOf returns the entries that an Ignition config requests, including the state of units.
+// decodeConfig decodes the entries that an Ignition config requests, including the state of units.
 // The config of an encapsulated file is normally empty, because Ignition has applied it in the
 // initramfs. The version of an empty config does not matter: servers write the one that the
 // client requested.
-func (d *Desired) entriesOf(config document.Node, host Host) (none Asked) {
+func (d *Desired) decodeConfig(config document.Node, host Host) {
 	if !hasContent(config) {
-		return none
+		return
 	}
 	d.refuseOthers(config, host)
 	parsed, ok := parseIgnition(config)
 	if !ok {
-		return none
+		return
 	}
-	asked, files := entriesOf(config, parsed, d.partPaths()), config.Get("storage").Get("files")
-	checkPinning(files, parsed, asked.Entries, host)
+	version, room := config.Get("ignition").Get("version").Text(), ignition.NewRoom(ignition.MaxContent, ignition.MaxContents)
+	if host.Author {
+		d.Config, version = &parsed, ignition.Versions()[0] // modes were judged by the version of the config that has them
+	}
+	c := collect(config, parsed, version, d.partPaths(), func(r ignition.Resource) ([]byte, error) {
+		if host.Author && ignition.IsRemote(r) {
+			return nil, nil
+		}
+		return ignition.Content(r, room)
+	})
+	d.Entries, d.Keeps, d.Units = c.all, c.keeps, c.units
+	files := slices.DeleteFunc(slices.Clone(c.all), func(f hostfiles.File) bool {
+		return f.Kind != hostfiles.KindFile || !IsJudged(f.Path) || isFetched(parsed, f.Path)
+	})
+	d.checkPinning(files, c, host)
 	if host.Unsupported != accept {
-		checkOwn(files, parsed, asked.Entries, host)
+		checkOwn(files, c, host)
 	}
-	return asked
+}
+
+// IsJudged reports whether the content of the file at a path is judged: pivot reads it, or CPU partitioning is read from it.
+func IsJudged(path string) bool { return pinning.IsRead(path) || ParserOf(path) != nil }
+
+// isFetched reports whether the content of a file is not in a config.
+func isFetched(config ignition.Config, path string) bool {
+	return slices.ContainsFunc(config.Storage.Files, func(f ignition.File) bool { return f.Path == path && ignition.IsRemote(f.Contents) })
 }
 
 // checkOwn rejects files that pivot itself reads and could not. One that the machine has is no error:
 // it is still replaced and removed as any other.
-func checkOwn(n document.Node, config ignition.Config, all []hostfiles.File, host Host) {
-	for _, f := range all {
+func checkOwn(files []hostfiles.File, c *collector, host Host) {
+	for _, f := range files {
 		parse := ParserOf(f.Path)
-		if parse == nil || f.Kind != hostfiles.KindFile || host.Has != nil && slices.ContainsFunc(host.Has.Entries, func(has hostfiles.File) bool { return has.Entry == f.Entry }) {
+		if parse == nil || host.Has != nil && slices.ContainsFunc(host.Has.Entries, func(has hostfiles.File) bool { return has.Entry == f.Entry }) {
 			continue
 		}
 		if err := parse(f.Content); err != nil {
-			fileNode(n, config, f.Path).Fail("%v", err)
+			c.report.Fail(c.at[f.Path], "%v", err)
 		}
 	}
 }
 
-// fileNode returns the node of the file with a path in n, the list of files; n if there is none.
-func fileNode(n document.Node, config ignition.Config, path string) document.Node {
-	if i := slices.IndexFunc(config.Storage.Files, func(f types.File) bool { return f.Path == path }); i >= 0 {
-		return n.Items()[i]
-	}
-	return n
-}
-
-// checkPinning checks the files of CPU partitioning for consistency with each other and with
-// the machine's CPUs. What another file of the machine can supply is left to the check of the machine.
-func checkPinning(n document.Node, config ignition.Config, all []hostfiles.File, host Host) {
-	contents := map[string][]byte{}
-	for _, f := range all {
-		if pinning.IsRead(f.Path) && f.Kind == hostfiles.KindFile {
-			contents[f.Path] = f.Content
+// checkPinning checks the files of CPU partitioning for consistency with each other and with the machine's CPUs. An
+// author has all files and all kernel arguments. What another file of a machine can supply is left to the check of the
+// machine.
+func (d *Desired) checkPinning(files []hostfiles.File, c *collector, host Host) {
+	in := pinning.Input{Files: map[string][]byte{}, Machine: pinning.CPUsOnly(host.CPUs), Partial: !host.Author}
+	for _, f := range files {
+		if pinning.IsRead(f.Path) {
+			in.Files[f.Path] = f.Content
 		}
 	}
-	for _, p := range pinning.Inspect(pinning.Input{Files: contents, Machine: pinning.CPUsOnly(host.CPUs), Partial: true}).Problems {
-		n.Report.Add(p.Within(fileNode(n, config, p.Path).Path, "file "+p.Path+": "))
+	if host.Author {
+		in.Line = CommandLine(d.Arguments())
 	}
+	found := pinning.Inspect(in)
+	if arg, _ := in.Line.ThreadsOff(); arg != "" && len(found.Workloads) > 0 && host.CPUs.IsEmpty() {
+		found.Problems.Warn("", "%s switches the second threads of all cores off: of the CPUs of the workloads %s none may be one",
+			arg, strings.Join(found.Workloads.Names(), ", "))
+	}
+	for _, p := range found.Problems {
+		if p.Path == "" { // it is about the kernel arguments
+			d.partitioning.Add(p.Within("$.spec.kernelArguments", ""))
+			continue
+		}
+		d.partitioning.Add(p.Within(cmp.Or(c.at[p.Path], "$.spec.config.storage.files"), "file "+p.Path+": "))
+	}
+	c.report.Add(d.partitioning...)
 }
 
 // wellFormed checks the types of a config's upper two levels, which are the same in every
@@ -119,7 +146,7 @@ func (d *Desired) refuseOthers(config document.Node, host Host) {
 	for key, n := range config.Members() {
 		prefix := key + "."
 		known := slices.ContainsFunc(applied(), func(name string) bool { return strings.HasPrefix(name, prefix) })
-		if host.Has == nil && !known {
+		if host.Has == nil && !host.Author && !known {
 			refuse(n)
 			continue
 		}

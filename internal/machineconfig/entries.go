@@ -13,35 +13,38 @@ import (
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/problem"
 	"machine-pivot/internal/projection"
 )
 
-// Asked is what a config requests.
-type Asked struct {
-	Entries []hostfiles.File
-	Keeps   map[string]hostfiles.Keeps // by path: attributes that an existing directory keeps
-	Units   enable.Units               // the requested state of unit links
+// collector collects what an Ignition config requests below /etc and /var: files, directories and symbolic links,
+// including those that implement its systemd units and users. What cannot be applied in one transaction with the OS
+// image is rejected by name, never skipped.
+type collector struct {
+	all    []hostfiles.File
+	keeps  map[string]hostfiles.Keeps // by path: attributes that an existing directory keeps
+	units  enable.Units               // the requested state of unit links
+	at     map[string]string          // by path: where the document requests it
+	report *problem.Report
+
+	without  map[string]bool // document paths of files, links and users that are left out
+	content  func(ignition.Resource) ([]byte, error)
+	tooLarge bool // it was reported that the contents are too large together
 }
 
-// entriesOf returns what a config requests. n is the config in its document; all problems are added to its
-// report, and if there are any errors, the result must not be used. Files, links and users whose
-// document paths are in without are left out.
-func entriesOf(n document.Node, config ignition.Config, without map[string]bool) Asked {
-	room := ignition.NewRoom(ignition.MaxContent, ignition.MaxContents)
-	m := maker{at: map[string]string{}, keeps: map[string]hostfiles.Keeps{}, without: without,
-		content: func(r types.Resource) ([]byte, error) { return ignition.Content(r, room) }}
-	m.config(n, config, n.Get("ignition").Get("version").Text())
-	return Asked{m.all, m.keeps, m.wished}
+// collect collects what a config, written in a version, requests. n is the config in its document; all problems are
+// added to its report, and if there are any errors, the result must not be used.
+func collect(n document.Node, config ignition.Config, version string, without map[string]bool, content func(ignition.Resource) ([]byte, error)) *collector {
+	c := &collector{keeps: map[string]hostfiles.Keeps{}, at: map[string]string{}, report: n.Report, without: without, content: content}
+	c.config(n, config, version)
+	return c
 }
 
-// CheckEntries reports what each machine refuses of a config, written in a version, by its text alone. These are the errors
-// of entriesOf: what this package refuses on a machine is refused where it is written, too. What only an installation can
-// apply is left out, as on a machine that has it; contents are not read, because ignition.CheckContent judges them
-// without holding them.
+// CheckEntries reports what each machine refuses of a config, written in a version, by its text alone. What only an
+// installation can apply is left out, as on a machine that has it; contents are not read, because ignition.CheckContent
+// judges them without holding them.
 func CheckEntries(n document.Node, config ignition.Config, version string) {
-	m := maker{at: map[string]string{}, keeps: map[string]hostfiles.Keeps{}, without: installed(n),
-		content: func(types.Resource) ([]byte, error) { return nil, nil }}
-	m.config(n, config, version)
+	collect(n, config, version, installed(n), func(ignition.Resource) ([]byte, error) { return nil, nil })
 }
 
 // Installs reports whether an element of one of a config's lists (files, links or users) is one that only an installation can
@@ -73,40 +76,28 @@ func installed(n document.Node) map[string]bool {
 }
 
 // config adds all entries of a config.
-func (m *maker) config(n document.Node, config ignition.Config, version string) {
+func (c *collector) config(n document.Node, config ignition.Config, version string) {
 	maxMode, storage := ignition.MaxMode(version), n.Get("storage")
 	for i, f := range storage.Get("files").Items() {
-		m.add(f, config.Storage.Files[i].Path, func() (hostfiles.File, error) { return m.file(config.Storage.Files[i], maxMode) })
+		c.add(f, config.Storage.Files[i].Path, func() (hostfiles.File, error) { return c.file(config.Storage.Files[i], maxMode) })
 	}
 	for i, d := range storage.Get("directories").Items() {
 		dir := config.Storage.Directories[i]
-		if m.add(d, dir.Path, func() (hostfiles.File, error) { return directory(dir, maxMode) }) {
-			m.keeps[m.all[len(m.all)-1].Path] = keeps(dir)
+		if c.add(d, dir.Path, func() (hostfiles.File, error) { return directory(dir, maxMode) }) {
+			c.keeps[c.all[len(c.all)-1].Path] = keeps(dir)
 		}
 	}
 	for i, l := range storage.Get("links").Items() {
-		m.add(l, config.Storage.Links[i].Path, func() (hostfiles.File, error) { return link(config.Storage.Links[i]) })
+		c.add(l, config.Storage.Links[i].Path, func() (hostfiles.File, error) { return link(config.Storage.Links[i]) })
 	}
-	m.units(n.Get("systemd").Get("units"), config.Systemd.Units)
-	m.users(n.Get("passwd").Get("users"), config.Passwd.Users)
-	m.checkParents(n)
-}
-
-// maker collects entries.
-type maker struct {
-	all    []hostfiles.File
-	keeps  map[string]hostfiles.Keeps
-	at     map[string]string // by path: where the document requests it
-	wished enable.Units
-
-	without  map[string]bool
-	content  func(types.Resource) ([]byte, error)
-	tooLarge bool // it was reported that the contents are too large together
+	c.addUnits(n.Get("systemd").Get("units"), config.Systemd.Units)
+	c.addUsers(n.Get("passwd").Get("users"), config.Passwd.Users)
+	c.checkParents(n)
 }
 
 // add adds an entry that a node requests, under its canonical path. It reports whether it did.
-func (m *maker) add(n document.Node, name string, make func() (hostfiles.File, error)) bool {
-	if m.without[n.Path] {
+func (c *collector) add(n document.Node, name string, make func() (hostfiles.File, error)) bool {
+	if c.without[n.Path] {
 		return false
 	}
 	canonical, err := projection.Canonical(name)
@@ -116,43 +107,43 @@ func (m *maker) add(n document.Node, name string, make func() (hostfiles.File, e
 	}
 	f, err := make()
 	if err != nil {
-		if tooLarge := errors.Is(err, budget.ErrExceeded); !tooLarge || !m.tooLarge { // once is enough
+		if tooLarge := errors.Is(err, budget.ErrExceeded); !tooLarge || !c.tooLarge { // once is enough
 			n.Fail("%s: %v", name, err)
-			m.tooLarge = m.tooLarge || tooLarge
+			c.tooLarge = c.tooLarge || tooLarge
 		}
 		return false
 	}
 	f.Path = canonical
-	return m.collect(n, f)
+	return c.collect(n, f)
 }
 
 // collect adds an entry under its own path, which is canonical, or that of a password.
-func (m *maker) collect(n document.Node, f hostfiles.File) bool {
-	if other, twice := m.at[f.Path]; twice {
+func (c *collector) collect(n document.Node, f hostfiles.File) bool {
+	if other, twice := c.at[f.Path]; twice {
 		n.Fail("%s is asked for twice, also by %s", f.Path, other)
 		return false
 	}
-	m.at[f.Path] = n.Path
-	m.all = append(m.all, f)
+	c.at[f.Path] = n.Path
+	c.all = append(c.all, f)
 	return true
 }
 
 // checkParents rejects entries below something that is not a directory.
-func (m *maker) checkParents(n document.Node) {
+func (c *collector) checkParents(n document.Node) {
 	kinds := map[string]hostfiles.Kind{}
-	for _, f := range m.all {
+	for _, f := range c.all {
 		kinds[f.Path] = f.Kind
 	}
-	for _, f := range m.all {
+	for _, f := range c.all {
 		for dir := path.Dir(f.Path); dir != "/"; dir = path.Dir(dir) {
 			if kind, there := kinds[dir]; there && kind != hostfiles.KindDirectory {
-				n.Report.Fail(m.at[f.Path], "%s would be below %s, which is a %s", f.Path, dir, kind)
+				n.Report.Fail(c.at[f.Path], "%s would be below %s, which is a %s", f.Path, dir, kind)
 			}
 		}
 	}
 }
 
-func (m *maker) file(f types.File, maxMode int) (hostfiles.File, error) {
+func (c *collector) file(f types.File, maxMode int) (hostfiles.File, error) {
 	if len(f.Append) > 0 {
 		return hostfiles.File{}, fmt.Errorf("not implemented: append")
 	}
@@ -160,7 +151,7 @@ func (m *maker) file(f types.File, maxMode int) (hostfiles.File, error) {
 	if err != nil {
 		return hostfiles.File{}, err
 	}
-	content, err := m.content(f.Contents)
+	content, err := c.content(f.Contents)
 	return owned(hostfiles.NewFile(f.Path, mode, content), f.Node), err
 }
 

@@ -130,8 +130,11 @@ func (d *Desired) valueOf(p part) string {
 
 // compare compares the settings that only an installation can change with those of the machine.
 func (d *Desired) compare(asked document.Node, host Host) {
+	if host.Has == nil && !host.Author {
+		return
+	}
 	d.parts = partsOf(asked)
-	if host.Unsupported == accept {
+	if host.Author || host.Unsupported == accept {
 		return
 	}
 	for i, p := range d.differing(asked, host.Has) {
@@ -188,9 +191,9 @@ func minorOf(version string) int {
 }
 
 // keep adds the machine's entries that replace left-out ones.
-func (d *Desired) keep(has *Desired) {
+func (d *Desired) keep(host Host) {
 	for _, p := range d.kept {
-		for _, f := range has.Entries {
+		for _, f := range host.Has.Entries {
 			if last := p.place[len(p.place)-1]; last.key == "path" && f.Path == projection.Resolved(last.value) {
 				d.Entries = append(d.Entries, f)
 			}

@@ -1,11 +1,13 @@
 package machineconfig
 
 import (
+	"slices"
 	"strings"
 
 	"go.podman.io/image/v5/docker/reference"
 
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
@@ -18,9 +20,72 @@ const (
 	GeneratedBy = "machineconfiguration.openshift.io/generated-by-controller-version"
 )
 
-// Members returns the members of spec in this API.
-func Members() []string {
+// ThisAPI describes, in errors about unknown members, the type that lacks them.
+const ThisAPI = "a MachineConfig of the API version v1"
+
+// Spec is the spec of a MachineConfig.
+type Spec struct {
+	OSImageURL      string           // as given; "" keeps the booted image
+	ExtensionsImage string           // spec.baseOSExtensionsContainerImage: the packages of extensions and kernels; "" if not specified
+	Config          *ignition.Config // as its author wrote it; nil: none, and on a machine, which has entries of it
+	KernelArguments []string         // entries as given; each may have several arguments
+	Extensions      []string         // names as in spec.extensions
+	FIPS            bool
+	KernelType      string // "" means the default
+}
+
+// specMembers returns the members of spec in this API.
+func specMembers() []string {
 	return []string{"osImageURL", "baseOSExtensionsContainerImage", "config", "kernelArguments", "extensions", "fips", "kernelType"}
+}
+
+// Arguments returns the kernel arguments of both members that bring some to the command line: the
+// spec's own, and those that Ignition adds.
+func (s Spec) Arguments() []string {
+	if s.Config == nil {
+		return s.KernelArguments
+	}
+	return slices.Concat(s.KernelArguments, ignition.Arguments(*s.Config))
+}
+
+// DecodeSpec decodes all members of a spec except config.
+func (host Host) DecodeSpec(n document.Node) Spec {
+	s := Spec{
+		OSImageURL:      host.image(n.Get("osImageURL")),
+		KernelArguments: Arguments(n.Get("kernelArguments"), host.policy()),
+		FIPS:            n.Get("fips").Boolean(),
+		KernelType:      decodeKernelType(n.Get("kernelType"), host.Architecture),
+		Extensions:      decodeExtensions(n.Get("extensions")),
+	}
+	s.ExtensionsImage = host.extensionsImage(n.Get("baseOSExtensionsContainerImage"), s)
+	if host.Author {
+		n.Known(ThisAPI, specMembers()...)
+	} else {
+		unknown(n)
+	}
+	return s
+}
+
+func (host Host) policy() kargs.Policy {
+	if host.Policy == nil {
+		return kargs.DefaultPolicy()
+	}
+	return *host.Policy
+}
+
+// unknown warns about unknown members. A cluster's API server admits only members of its API,
+// so an unknown one is from a later API, and rejecting it would keep the machine from joining.
+// A known name in different case is an error, because readers that ignore case, such as the
+// machine-config daemon, take it for the known one.
+func unknown(asked document.Node) {
+	for key, n := range asked.Members() {
+		switch meant := slices.IndexFunc(specMembers(), func(name string) bool { return strings.EqualFold(name, key) }); {
+		case meant < 0:
+			n.Warn("unknown member; this version of pivot does nothing about it")
+		case specMembers()[meant] != key:
+			n.Report.Add(problem.Errorf(n.Path, "unknown member").WithHint("is " + specMembers()[meant] + " meant?"))
+		}
+	}
 }
 
 // Identity checks apiVersion, kind and metadata. apiVersion and kind may be absent, because
@@ -38,14 +103,13 @@ func Identity(root document.Node) bool {
 	return true
 }
 
-// Image checks an image reference with check; if that is nil, against the grammar of image
-// references. It warns if the reference has no digest.
-func Image(n document.Node, check func(string) error) string {
+// image checks an image reference. It warns if the reference has no digest.
+func (host Host) image(n document.Node) string {
 	text := n.Text()
 	if text == "" {
 		return ""
 	}
-	if err := checkImage(text, check); err != nil {
+	if err := host.checkImage(text); err != nil {
 		n.Fail("%v", err)
 	} else if !strings.Contains(text, "@") {
 		n.Warn("%s is not pinned by a digest: what is pulled is decided when it is pulled", problem.Quoted(text))
@@ -53,27 +117,30 @@ func Image(n document.Node, check func(string) error) string {
 	return text
 }
 
-// UnusedImage reads the reference of an image that nothing is taken from. An unusable one is only warned of:
-// it must not keep a machine from its first boot.
-func UnusedImage(n document.Node, check func(string) error) {
-	text := n.Text()
-	if text == "" {
-		return
+// extensionsImage decodes the reference of the image with packages. If nothing is taken from it, an unusable one is only
+// warned of: it must not keep a machine from its first boot.
+func (host Host) extensionsImage(n document.Node, s Spec) string {
+	ownKernel := s.KernelType == "" || s.KernelType == KernelDefault
+	if host.Author || !ownKernel || len(s.Extensions) > 0 {
+		return host.image(n)
 	}
-	if err := checkImage(text, check); err != nil {
-		n.Warn("%v; nothing is taken from this image now", err)
+	if text := n.Text(); text != "" {
+		if err := host.checkImage(text); err != nil {
+			n.Warn("%v; nothing is taken from this image now", err)
+		}
 	}
+	return ""
 }
 
-func checkImage(text string, check func(string) error) error {
-	if check != nil {
-		return check(text)
+func (host Host) checkImage(text string) error {
+	if host.CheckImage != nil {
+		return host.CheckImage(text)
 	}
 	_, err := reference.ParseNormalizedNamed(strings.TrimPrefix(text, "docker://"))
 	return err
 }
 
-// Arguments reads a list of kernel arguments and checks them against a policy.
+// Arguments decodes a list of kernel arguments and checks them against a policy.
 func Arguments(n document.Node, policy kargs.Policy) []string {
 	var entries []string
 	for _, item := range n.Items() {
@@ -95,18 +162,6 @@ func CheckArgument(n document.Node, entry string, policy kargs.Policy) {
 	}
 }
 
-// CheckLength rejects arguments that exceed the length of a kernel command line on their own.
-// The machine applies the same rule together with the arguments that it already has, and with what its boot loader adds.
-func CheckLength(n document.Node, entries []string) {
-	result, err := kargs.Change{New: CommandLine(entries)}.Apply(nil)
-	if err == nil {
-		err = result.Final.Fits(nil)
-	}
-	if err != nil {
-		n.Fail("together they have %v", err)
-	}
-}
-
 // CommandLine returns the arguments of all entries.
 func CommandLine(entries []string) kargs.Line {
 	var line kargs.Line
@@ -116,15 +171,39 @@ func CommandLine(entries []string) kargs.Line {
 	return line
 }
 
-// Contradictions reports kernel arguments of the list n that contradict spec.fips, in a merged
-// MachineConfig. A single file may have both fips=1 and "fips: false", which typed writers emit by
-// default.
-func Contradictions(n document.Node, entries []string, fips bool) {
-	for i, entry := range entries {
-		for _, value := range kargs.Split(entry).Values("fips") {
-			if on := (kargs.Line{"fips=" + value}).FIPS(); on != fips {
-				n.At(document.Element(i)).Fail("fips=%s contradicts spec.fips, which is %v", problem.Quoted(value), fips)
+// checkTogether rejects members of a whole spec that are invalid only together. The machine applies the rule about the
+// length again, with the arguments that it already has, and with what its boot loader adds.
+func (s Spec) checkTogether(n document.Node) {
+	if err := CheckTogether(s.KernelType, s.Extensions); err != nil {
+		n.Get("extensions").Fail("%v", err)
+	}
+	s.CheckFIPS(n)
+	result, err := kargs.Change{New: CommandLine(s.Arguments())}.Apply(nil)
+	if err == nil {
+		err = result.Final.Fits(nil)
+	}
+	if err != nil {
+		n.Get("kernelArguments").Fail("together they have %v", err)
+	}
+}
+
+// CheckFIPS reports kernel arguments that contradict spec.fips in a whole MachineConfig. One that is merged into others
+// may have both fips=1 and "fips: false", which typed writers emit by default.
+func (s Spec) CheckFIPS(n document.Node) {
+	check := func(n document.Node, entries []string) {
+		for i, entry := range entries {
+			for _, value := range kargs.Split(entry).Values("fips") {
+				if on := (kargs.Line{"fips=" + value}).FIPS(); on != s.FIPS {
+					n.At(document.Element(i)).Fail("fips=%s contradicts spec.fips, which is %v", problem.Quoted(value), s.FIPS)
+				}
 			}
 		}
 	}
+	check(n.Get("kernelArguments"), s.KernelArguments)
+	if s.Config != nil {
+		check(n.At(".config"+InConfig), ignition.Arguments(*s.Config))
+	}
 }
+
+// InConfig is the path of kernel arguments in an Ignition config.
+const InConfig = ".kernelArguments.shouldExist"

@@ -14,21 +14,21 @@ import (
 
 // units adds the entries for systemd units: files, drop-ins, links of masked units, and the
 // requested state of the links that enable them.
-func (m *maker) units(n document.Node, units []types.Unit) {
+func (c *collector) addUnits(n document.Node, units []types.Unit) {
 	nodes := n.Items()
 	for i, u := range units {
 		if !enable.IsName(u.Name) {
 			nodes[i].Get("name").Fail("%s is not the name of a unit", problem.Quoted(u.Name))
 			continue
 		}
-		m.unit(nodes[i], u)
+		c.unit(nodes[i], u)
 		if w := wish(u); w.State != "" || w.Unmask {
-			m.wished.Wishes = append(m.wished.Wishes, w)
+			c.units.Wishes = append(c.units.Wishes, w)
 		}
-		m.checkInstall(nodes[i], u)
+		c.checkInstall(nodes[i], u)
 	}
-	if len(m.wished.Wishes) > 0 {
-		m.install()
+	if len(c.units.Wishes) > 0 {
+		c.install()
 	}
 }
 
@@ -52,7 +52,7 @@ func wish(u types.Unit) enable.Wish {
 }
 
 // checkInstall rejects an [Install] section that cannot be followed.
-func (m *maker) checkInstall(n document.Node, u types.Unit) {
+func (c *collector) checkInstall(n document.Node, u types.Unit) {
 	if !hasText(u.Contents) || u.Enabled == nil || !*u.Enabled {
 		return
 	}
@@ -68,24 +68,24 @@ func (m *maker) checkInstall(n document.Node, u types.Unit) {
 }
 
 // install collects the [Install] sections of the requested unit files.
-func (m *maker) install() {
-	m.wished.Install = map[string]string{}
-	for _, f := range m.all {
+func (c *collector) install() {
+	c.units.Install = map[string]string{}
+	for _, f := range c.all {
 		if strings.HasPrefix(f.Path, enable.Dir+"/") && f.Kind == hostfiles.KindFile {
-			m.wished.Install[f.Path] = enable.Section(string(f.Content))
+			c.units.Install[f.Path] = enable.Section(string(f.Content))
 		}
 	}
 }
 
 // unit adds a unit's file or the link that masks it, and its drop-ins.
-func (m *maker) unit(n document.Node, u types.Unit) {
+func (c *collector) unit(n document.Node, u types.Unit) {
 	masked := u.Mask != nil && *u.Mask
 	file := path.Join(enable.Dir, u.Name)
 	switch {
 	case masked:
-		m.put(n, hostfiles.NewLink(file, "/dev/null"))
+		c.put(n, hostfiles.NewLink(file, "/dev/null"))
 	case hasText(u.Contents):
-		m.put(n, hostfiles.NewFile(file, 0o644, []byte(*u.Contents)))
+		c.put(n, hostfiles.NewFile(file, 0o644, []byte(*u.Contents)))
 	}
 	for j, d := range n.Get("dropins").Items() {
 		if strings.Contains(u.Dropins[j].Name, "/") {
@@ -94,9 +94,9 @@ func (m *maker) unit(n document.Node, u types.Unit) {
 		}
 		dropin := path.Join(file+".d", u.Dropins[j].Name)
 		if text := u.Dropins[j].Contents; hasText(text) {
-			m.put(d, hostfiles.NewFile(dropin, 0o644, []byte(*text)))
+			c.put(d, hostfiles.NewFile(dropin, 0o644, []byte(*text)))
 		} else {
-			m.put(d, hostfiles.Absent(dropin)) // as the machine-config-daemon
+			c.put(d, hostfiles.Absent(dropin)) // as the machine-config-daemon
 		}
 	}
 }
@@ -106,6 +106,6 @@ func (m *maker) unit(n document.Node, u types.Unit) {
 func hasText(contents *string) bool { return contents != nil && *contents != "" }
 
 // put adds an entry that already exists.
-func (m *maker) put(n document.Node, f hostfiles.File) {
-	m.add(n, f.Path, func() (hostfiles.File, error) { return f, nil })
+func (c *collector) put(n document.Node, f hostfiles.File) {
+	c.add(n, f.Path, func() (hostfiles.File, error) { return f, nil })
 }

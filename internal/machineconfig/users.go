@@ -21,10 +21,10 @@ func OfCore(member string) bool {
 }
 
 // users adds the entries for users' settings.
-func (m *maker) users(n document.Node, users []types.PasswdUser) {
+func (c *collector) addUsers(n document.Node, users []types.PasswdUser) {
 	for i, u := range users {
 		one := n.Items()[i]
-		if m.without[one.Path] {
+		if c.without[one.Path] {
 			continue
 		}
 		if u.Name != core {
@@ -32,18 +32,18 @@ func (m *maker) users(n document.Node, users []types.PasswdUser) {
 			continue
 		}
 		for key, setting := range one.Members() {
-			if !OfCore(key) && !setting.IsEmpty() && !m.without[setting.Path] {
+			if !OfCore(key) && !setting.IsEmpty() && !c.without[setting.Path] {
 				setting.Fail("not implemented: of user %s only sshAuthorizedKeys and passwordHash are applied", core)
 			}
 		}
-		m.keys(one, u.SSHAuthorizedKeys)
-		m.password(one.Get("passwordHash"), u.PasswordHash)
+		c.keys(one, u.SSHAuthorizedKeys)
+		c.password(one.Get("passwordHash"), u.PasswordHash)
 	}
 }
 
 // keys adds the file with core's SSH keys, one per line, and its directories, which only core
 // may enter.
-func (m *maker) keys(n document.Node, keys []types.SSHAuthorizedKey) {
+func (c *collector) keys(n document.Node, keys []types.SSHAuthorizedKey) {
 	if len(keys) == 0 {
 		return
 	}
@@ -56,12 +56,12 @@ func (m *maker) keys(n document.Node, keys []types.SSHAuthorizedKey) {
 		hostfiles.NewDirectory(paths[0], 0o700), hostfiles.NewDirectory(paths[1], 0o700), hostfiles.NewFile(paths[2], 0o600, []byte(text.String())),
 	} {
 		f.User, f.Group = core, core
-		m.put(n, f)
+		c.put(n, f)
 	}
 }
 
 // password adds core's password hash.
-func (m *maker) password(n document.Node, hash *string) {
+func (c *collector) password(n document.Node, hash *string) {
 	if hash == nil {
 		return
 	}
@@ -69,5 +69,5 @@ func (m *maker) password(n document.Node, hash *string) {
 		n.Fail("cannot be the hash of a password: %v", err)
 		return
 	}
-	m.collect(n, hostfiles.NewPassword(core, *hash))
+	c.collect(n, hostfiles.NewPassword(core, *hash))
 }

@@ -72,7 +72,7 @@ func decodeObject(n document.Node, rules Rules) *MachineConfig {
 	if kind := n.Get("kind"); kind.IsText() && !kind.Is("", machineconfig.Kind) {
 		return nil // it is another kind: further errors would be misleading
 	}
-	n.Known(thisAPI, "kind", "apiVersion", "metadata", "spec")
+	n.Known(machineconfig.ThisAPI, "kind", "apiVersion", "metadata", "spec")
 	for _, key := range []string{"kind", "apiVersion"} {
 		if n.Get(key).IsNull() {
 			n.Get(key).Fail("it is missing")
@@ -96,7 +96,7 @@ func decodeObject(n document.Node, rules Rules) *MachineConfig {
 var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
 func decodeMetadata(n document.Node, mc *MachineConfig) {
-	n.Known(thisAPI, "name", "labels", "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers",
+	n.Known(machineconfig.ThisAPI, "name", "labels", "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers",
 		"generateName", "generation", "managedFields", "namespace", "ownerReferences", "resourceVersion", "selfLink", "uid")
 	name := n.Get("name")
 	mc.Name = name.Text()
@@ -117,19 +117,13 @@ func decodeMetadata(n document.Node, mc *MachineConfig) {
 }
 
 func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
-	n.Known(thisAPI, machineconfig.Members()...)
 	rules.Room = cmp.Or(rules.Room, NewRoom())
-	mc.Spec = Spec{
-		OSImageURL:      machineconfig.Image(n.Get("osImageURL"), rules.CheckImage),
-		ExtensionsImage: machineconfig.Image(n.Get("baseOSExtensionsContainerImage"), rules.CheckImage),
-		KernelArguments: machineconfig.Arguments(n.Get("kernelArguments"), rules.KernelArguments),
-		Extensions:      machineconfig.Extensions(n.Get("extensions")),
-		FIPS:            n.Get("fips").Boolean(),
-		KernelType:      machineconfig.KernelType(n.Get("kernelType"), ""),
-		Config:          decodeConfig(n.Get("config"), rules),
-	}
-	if mc.Spec.FIPS { // if not, another MachineConfig may set it; and many writers emit false by default
-		mc.Spec.contradictions(n)
+	host := rules.Host()
+	host.Author = true
+	mc.Spec = host.DecodeSpec(n)
+	mc.Spec.Config = decodeConfig(n.Get("config"), rules)
+	if mc.Spec.FIPS { // if not, another MachineConfig may set it
+		mc.Spec.CheckFIPS(n)
 	}
 }
 

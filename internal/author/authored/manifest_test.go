@@ -86,7 +86,7 @@ func TestCheckTakesAClustersDropIns(t *testing.T) {
 	if got := check(inMain); !strings.Contains(got, `reservedSystemCPUs "2-3" differ from the CPUs of the workload "management"`) {
 		t.Errorf("with kubelet's configuration: %s", got)
 	}
-	if got := check(pinningManifest(t), "maxcpus=1"); !strings.Contains(got, "error: $.spec.config.storage.files: file "+pinning.DropInPath+`: workload "management": CPU 1 will be offline`) {
+	if got := check(pinningManifest(t), "maxcpus=1"); !strings.Contains(got, "error: $.spec.config.storage.files[0]: file "+pinning.DropInPath+`: workload "management": CPU 1 will be offline`) {
 		t.Errorf("with maxcpus=1: %q", got)
 	}
 	later := hostfiles.NewFile(pinning.DropInDir+"/99-mine", 0o644, pinning.DropIn(pinning.Workloads{pinning.Management: {}}))

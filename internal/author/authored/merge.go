@@ -59,13 +59,13 @@ func Merge(all []*MachineConfig, base Images) (*MachineConfig, error) {
 	slices.SortStableFunc(sorted, func(a, b *MachineConfig) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Name, b.Name))
 	})
-	merged := &MachineConfig{Spec: Spec{
+	merged := &MachineConfig{Spec: machineconfig.Spec{
 		OSImageURL: base.OS, ExtensionsImage: base.Extensions, KernelType: "default",
 		KernelArguments: []string{}, Extensions: []string{},
 	}}
 	var configs []ignition.Config
 	for _, mc := range sorted {
-		merged.Spec.add(mc)
+		add(&merged.Spec, mc)
 		if mc.Spec.Config != nil {
 			configs = append(configs, *mc.Spec.Config)
 		}
@@ -91,7 +91,7 @@ func rank(mc *MachineConfig) int {
 }
 
 // add merges everything except the Ignition config.
-func (s *Spec) add(mc *MachineConfig) {
+func add(s *machineconfig.Spec, mc *MachineConfig) {
 	s.FIPS = s.FIPS || mc.Spec.FIPS
 	s.KernelArguments = append(s.KernelArguments, mc.Spec.KernelArguments...)
 	s.Extensions = append(s.Extensions, mc.Spec.Extensions...)

@@ -8,7 +8,6 @@ package authored
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"machine-pivot/internal/machineconfig"
@@ -21,15 +20,12 @@ import (
 // RoleLabel is the label that names a MachineConfig's role.
 const RoleLabel = "machineconfiguration.openshift.io/role"
 
-// thisAPI describes, in errors about unknown members, the type that lacks them.
-const thisAPI = "a MachineConfig of the API version v1"
-
 // MachineConfig is a MachineConfig as its author writes it.
 type MachineConfig struct {
 	Name        string
 	Labels      map[string]string
 	Annotations map[string]string
-	Spec        Spec
+	Spec        machineconfig.Spec
 
 	file string // the file that it was read from
 }
@@ -39,26 +35,6 @@ func (m *MachineConfig) File() string { return m.file }
 
 // Role returns the role of the MachineConfig; "" if it has no role label.
 func (m *MachineConfig) Role() string { return m.Labels[RoleLabel] }
-
-// Spec is the spec of a MachineConfig.
-type Spec struct {
-	OSImageURL      string
-	ExtensionsImage string           // spec.baseOSExtensionsContainerImage
-	Config          *ignition.Config // nil: none
-	KernelArguments []string         // as given; an entry may hold several arguments
-	Extensions      []string
-	FIPS            bool
-	KernelType      string // "", default, realtime or 64k-pages
-}
-
-// Arguments returns the kernel arguments of both members that bring some to the command line: the
-// spec's own, and those that Ignition adds.
-func (s Spec) Arguments() []string {
-	if s.Config == nil {
-		return s.KernelArguments
-	}
-	return slices.Concat(s.KernelArguments, ignition.Arguments(*s.Config))
-}
 
 // Rules are the configurable rules for MachineConfigs.
 type Rules struct {
@@ -70,6 +46,11 @@ type Rules struct {
 	Room  *ignition.Room // for the contents in all files that are read; nil: see NewRoom, for each MachineConfig
 }
 
+// Host returns what is known of the machines.
+func (r Rules) Host() machineconfig.Host {
+	return machineconfig.Host{CPUs: r.CPUs, CheckImage: r.CheckImage, Policy: &r.KernelArguments}
+}
+
 // MarshalJSON writes the whole object. It always writes all seven members of spec, like a cluster
 // does, because some readers require them.
 func (m *MachineConfig) MarshalJSON() ([]byte, error) {
@@ -78,11 +59,11 @@ func (m *MachineConfig) MarshalJSON() ([]byte, error) {
 		APIVersion string   `json:"apiVersion"`
 		Metadata   metadata `json:"metadata"`
 		Spec       any      `json:"spec"`
-	}{machineconfig.Kind, machineconfig.APIVersion, metadata{m.Name, m.Labels, m.Annotations}, m.Spec.tree()})
+	}{machineconfig.Kind, machineconfig.APIVersion, metadata{m.Name, m.Labels, m.Annotations}, treeOf(m.Spec)})
 }
 
 // SpecJSON writes the spec as MarshalJSON does.
-func (m *MachineConfig) SpecJSON() ([]byte, error) { return marshalPlain(m.Spec.tree()) }
+func (m *MachineConfig) SpecJSON() ([]byte, error) { return marshalPlain(treeOf(m.Spec)) }
 
 // MarshalList writes MachineConfigs as indented JSON: one as the object itself, otherwise as a
 // List.
@@ -115,8 +96,8 @@ type specTree struct {
 	KernelType      string   `json:"kernelType"`
 }
 
-// tree returns the JSON form of the spec.
-func (s Spec) tree() specTree {
+// treeOf returns the JSON form of a spec.
+func treeOf(s machineconfig.Spec) specTree {
 	t := specTree{s.OSImageURL, s.ExtensionsImage, nil, s.KernelArguments, s.Extensions, s.FIPS, s.KernelType}
 	if s.Config != nil {
 		t.Config = ignition.Tree(*s.Config)

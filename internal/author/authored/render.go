@@ -9,6 +9,7 @@ import (
 	yamlv2 "go.yaml.in/yaml/v2"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig"
 )
 
 // renderedPrefix is the prefix of the names of rendered MachineConfigs.
@@ -17,18 +18,18 @@ const renderedPrefix = "rendered-"
 // Render sets the name of a merged MachineConfig like the machine-config operator:
 // rendered-ROLE-HASH, with a hash of the spec.
 func (m *MachineConfig) Render(role string) error {
-	hash, err := m.Spec.hash()
+	sum, err := hash(m.Spec)
 	if err != nil {
 		return fault.New(fault.Internal, "cannot hash the MachineConfig of role %s: %w", role, err)
 	}
-	m.Name = renderedPrefix + role + "-" + hash
+	m.Name = renderedPrefix + role + "-" + sum
 	return nil
 }
 
 // hash returns the MD5 of a salt and the spec as YAML. It is not for security: it distinguishes
 // configurations, and must be the same as the operator's.
-func (s Spec) hash() (string, error) {
-	text, err := marshalYAML(s.tree())
+func hash(s machineconfig.Spec) (string, error) {
+	text, err := marshalYAML(treeOf(s))
 	if err != nil {
 		return "", err
 	}

@@ -210,7 +210,7 @@ func readPartitions(n document.Node) pinning.Workloads {
 // machineConfigs returns the MachineConfigs of the pool, one for each setting.
 func (p pool) machineConfigs() []*authored.MachineConfig {
 	var all []*authored.MachineConfig
-	add := func(what string, spec authored.Spec) {
+	add := func(what string, spec machineconfig.Spec) {
 		all = append(all, &authored.MachineConfig{
 			Name:   fmt.Sprintf("99-%s-%s", p.role, what),
 			Labels: map[string]string{authored.RoleLabel: p.role},
@@ -218,13 +218,13 @@ func (p pool) machineConfigs() []*authored.MachineConfig {
 		})
 	}
 	if p.noThreads {
-		add("disable-hyperthreading", authored.Spec{KernelArguments: []string{"nosmt", "smt-enabled=off"}}) // the second is for POWER
+		add("disable-hyperthreading", machineconfig.Spec{KernelArguments: []string{"nosmt", "smt-enabled=off"}}) // the second is for POWER
 	}
 	if p.fips {
-		add("fips", authored.Spec{FIPS: true})
+		add("fips", machineconfig.Spec{FIPS: true})
 	}
 	if len(p.arguments) > 0 {
-		add("kernel-arguments", authored.Spec{KernelArguments: p.arguments})
+		add("kernel-arguments", machineconfig.Spec{KernelArguments: p.arguments})
 	}
 	if len(p.workloads) > 0 {
 		config := ignition.Empty()
@@ -233,7 +233,7 @@ func (p pool) machineConfigs() []*authored.MachineConfig {
 			ignition.NewFile(pinning.DropInPath, 0o644, pinning.DropIn(p.workloads)),
 			ignition.NewFile(pinning.KubeletPath, 0o644, pinning.KubeletFile(p.workloads)),
 		}
-		add("workload-partitioning", authored.Spec{Config: &config})
+		add("workload-partitioning", machineconfig.Spec{Config: &config})
 	}
 	return all
 }

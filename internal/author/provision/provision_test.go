@@ -106,7 +106,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	desired, report := machineconfig.Parse(text, machineconfig.Host{})
-	if desired == nil || len(report) > 0 || desired.Name != m.Name || !desired.FIPS || fmt.Sprint(desired.KernelArguments) != `[nosmt a="b c"]` || desired.Image != m.Spec.OSImageURL {
+	if desired == nil || len(report) > 0 || desired.Name != m.Name || !desired.FIPS || fmt.Sprint(desired.KernelArguments) != `[nosmt a="b c"]` || desired.OSImageURL != m.Spec.OSImageURL {
 		t.Errorf("%+v\n%s\n%s", desired, report, text)
 	}
 }

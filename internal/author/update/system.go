@@ -6,14 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/problem"
 )
 
 // system compares everything outside of spec.config.
-func (d *differ) system(old, new authored.Spec) {
+func (d *differ) system(old, new machineconfig.Spec) {
 	d.reboots("image", old.OSImageURL, new.OSImageURL)
 	d.arguments(old.KernelArguments, new.KernelArguments)
 	d.reboots("kernel type", cmp.Or(old.KernelType, defaultKernel), cmp.Or(new.KernelType, defaultKernel))

@@ -18,6 +18,7 @@ import (
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/machineconfig"
 )
 
 // fleet is what the judgement needs of the cluster, from caches.
@@ -63,7 +64,7 @@ func (f *fleet) keep(o any) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.all[m.Name] = &authored.MachineConfig{Name: m.Name, Labels: maps.Clone(m.Labels), Spec: authored.Spec{
+	f.all[m.Name] = &authored.MachineConfig{Name: m.Name, Labels: maps.Clone(m.Labels), Spec: machineconfig.Spec{
 		KernelArguments: s.KernelArguments, Extensions: s.Extensions, FIPS: s.FIPS, KernelType: s.KernelType,
 	}}
 }

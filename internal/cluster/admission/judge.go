@@ -23,7 +23,6 @@ import (
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/osimage/imageref"
-	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
@@ -212,7 +211,7 @@ func checkMachineConfig(text []byte, old object, known Known) (report problem.Re
 	}
 	alone.Name = mc.Name
 	report.Add(authored.Check(alone, rules)...)
-	report.Add(provision.FirstBoot(alone, machineconfig.Host{CheckImage: rules.CheckImage, Policy: &rules.KernelArguments}).In("")...)
+	report.Add(provision.FirstBoot(alone, rules.Host()).In("")...)
 	return distinct(report), weakens
 }
 
@@ -226,7 +225,7 @@ func judgedWhole(c *ignition.Config) *ignition.Config {
 	}
 	chosen.KernelArguments = c.KernelArguments
 	for _, f := range c.Storage.Files {
-		if pinning.IsRead(f.Path) || machineconfig.ParserOf(f.Path) != nil {
+		if machineconfig.IsJudged(f.Path) {
 			chosen.Storage.Files = append(chosen.Storage.Files, f)
 		}
 	}

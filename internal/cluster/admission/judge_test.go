@@ -11,6 +11,7 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cluster/admission"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/kargs"
 )
 
@@ -69,7 +70,7 @@ func refersTo(member, spec string) string {
 }
 
 func TestJudge(t *testing.T) {
-	other := &authored.MachineConfig{Name: "50-other", Labels: map[string]string{authored.RoleLabel: "worker"}, Spec: authored.Spec{KernelArguments: []string{"nosmt"}}}
+	other := &authored.MachineConfig{Name: "50-other", Labels: map[string]string{authored.RoleLabel: "worker"}, Spec: machineconfig.Spec{KernelArguments: []string{"nosmt"}}}
 	broken := mc("a", `{"kernelArguments":["root=/dev/sda"]}`)
 	for _, c := range []struct {
 		name        string

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
@@ -18,7 +18,7 @@ import (
 
 // weakened returns why a spec weakens the security of machines: what it brings to the kernel's command line that
 // the old one has not. old is JSON of a spec that may be invalid by today's rules; empty if there was none.
-func weakened(spec authored.Spec, old []byte, policy kargs.Policy) (all []string) {
+func weakened(spec machineconfig.Spec, old []byte, policy kargs.Policy) (all []string) {
 	now := weaknesses(spec, policy)
 	if len(now) == 0 && !bytes.Contains(old, []byte("lockdown")) {
 		return nil
@@ -39,7 +39,7 @@ func weakened(spec authored.Spec, old []byte, policy kargs.Policy) (all []string
 // weaknesses returns what in a spec weakens security, with reasons: kernel arguments in one spelling, and files
 // with arguments that cannot be judged. It judges also the configs that the spec's refers to, because the renderer merges
 // them; what is fetched cannot be judged, and counts.
-func weaknesses(spec authored.Spec, policy kargs.Policy) map[string]string {
+func weaknesses(spec machineconfig.Spec, policy kargs.Policy) map[string]string {
 	found := map[string]string{}
 	addArguments(found, lineOf(spec), "", policy)
 	if spec.Config != nil {
@@ -56,7 +56,7 @@ func addConfig(found map[string]string, config ignition.Config, policy kargs.Pol
 		found[fmt.Sprintf("the config %s with %x", ignition.Address(*r.Source), hashOf(r))] = "it is merged, and what is in it cannot be seen here"
 	}
 	for _, c := range inline {
-		addArguments(found, lineOf(authored.Spec{Config: &c}), " (in a config that is merged)", policy)
+		addArguments(found, lineOf(machineconfig.Spec{Config: &c}), " (in a config that is merged)", policy)
 		addFiles(found, c, policy)
 	}
 }
@@ -91,7 +91,7 @@ func addFiles(found map[string]string, config ignition.Config, policy kargs.Poli
 
 // lineOf returns the kernel arguments of a spec, of both members that have some. They are also split as they
 // stand on the line together: a quote in one entry can reach into the next one.
-func lineOf(spec authored.Spec) (line kargs.Line) {
+func lineOf(spec machineconfig.Spec) (line kargs.Line) {
 	entries := spec.Arguments()
 	for _, entry := range entries {
 		line = append(line, kargs.Split(entry)...)
@@ -100,13 +100,13 @@ func lineOf(spec authored.Spec) (line kargs.Line) {
 }
 
 // lenient reads as much of a spec as can be read.
-func lenient(text []byte) (spec authored.Spec) {
+func lenient(text []byte) (spec machineconfig.Spec) {
 	var old struct {
 		KernelArguments []string        `json:"kernelArguments"`
 		Config          ignition.Config `json:"config"`
 	}
 	_ = json.Unmarshal(text, &old) // of what it cannot read, it reads the rest
-	return authored.Spec{KernelArguments: old.KernelArguments, Config: &old.Config}
+	return machineconfig.Spec{KernelArguments: old.KernelArguments, Config: &old.Config}
 }
 
 // plainly returns an argument as the kernel compares it: its key with _ for -, and without quotes.
