@@ -125,7 +125,7 @@ func completeDownload(ctx context.Context, m *machine.Machine, d pivot.Download,
 // saveDownload sets the journal's download; nil removes it. The caller must not change d
 // afterwards.
 func saveDownload(m *machine.Machine, d *pivot.Download) error {
-	return m.Progress.Amend(func(r *pivot.JournalContent) { r.Downloaded = d })
+	return m.Progress.Amend(func(r *pivot.JournalContent) error { r.Downloaded = d; return nil })
 }
 
 // noteDownloaded notes what was downloaded and which command applies it.

@@ -127,9 +127,7 @@ func foreseen(ctx context.Context, m *machine.Machine, prepared Prepared, asked 
 
 // plan plans a move on its terms: with a trial, with a slot of the fleet's lock.
 func (m *move) plan(ctx context.Context, ask pivot.Ask) (pivot.Plan, error) {
-	if m.settings.FleetLock.URL != "" && (m.reboot || m.try != nil) {
-		ask.Slot = pivot.SlotWanted
-	}
+	ask.Reboots, ask.Until = m.reboot || m.try != nil, m.prepared.Until
 	ask.WithoutBoundImages = m.settings.BoundImages == settings.BoundImagesIgnore
 	var trying *pivot.Trying
 	var link hostfiles.File
@@ -203,7 +201,7 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 		}
 	}
 	if d.Action == pivot.ActionWait {
-		return m.withSlot(ctx, plan)
+		return m.await(ctx, plan)
 	}
 	ahead := m.foresee(ctx, plan, d)
 	err = m.converger.Converge(ctx, plan, d)

@@ -45,7 +45,7 @@ func (c *Converger) transaction(plan Plan) (t Transaction, err error) {
 	t = Transaction{
 		Images: c.Images, Repositories: c.Repositories, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress,
 		BeforeCommit: c.Place.Leave, Forget: c.Host.ForgetPrepared, Accounts: c.Content.Accounts, Units: c.Content.Units, Learn: c.learn,
-		Trying: plan.trying(), ByHand: plan.ask.ByHand, NextBoot: c.NextBoot, Inherits: plan.ask.Inherits,
+		Features: c.Features, Trying: plan.trying(), ByHand: plan.ask.ByHand, NextBoot: c.NextBoot, Inherits: plan.ask.Inherits,
 	}
 	if t.ByHand {
 		t.Pulling = c.Pulling

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"
@@ -44,8 +45,12 @@ type Ask struct {
 	Repair bool
 	// NeverReboot refuses a plan that needs a reboot.
 	NeverReboot bool
-	// Slot says whether the reboot needs a slot of the fleet's lock.
-	Slot SlotNeed
+	// Reboots says that the run reboots into the new system.
+	Reboots bool
+	// Until is when the change must have begun; zero if there is no limit.
+	Until time.Time
+	// Waited says that the run has waited already for what features wait for.
+	Waited bool
 }
 
 // ImageKargsChoice says whether kernel arguments that an image brings are applied.
@@ -120,6 +125,7 @@ type Converger struct {
 	Host         Host
 	Place        Place
 	Contributors []Contributor
+	Features     Features
 	Checks       []Check // of the machine
 	Images       Images
 	Repositories Repositories
@@ -190,7 +196,7 @@ func (c *Converger) Converge(ctx context.Context, plan Plan, d Decision) error {
 	if plan.wrong != nil {
 		return plan.wrong
 	}
-	if err := c.preflight(ctx, plan); err != nil {
+	if err := c.preflight(ctx, &plan); err != nil {
 		return err
 	}
 	return c.apply(ctx, plan, d.Attempt)
@@ -226,8 +232,8 @@ func (c *Converger) demand(plan Plan) Demand {
 	if plan.ask.TakenBack != nil && plan.ask.TakenBack(state) {
 		all = append(all, DemandStay)
 	}
-	if plan.ask.Slot == SlotWanted {
-		all = append(all, DemandWait)
+	if demand := c.Features.Demand(plan); demand != DemandWait || !plan.ask.Waited {
+		all = append(all, demand)
 	}
 	return slices.Max(all)
 }

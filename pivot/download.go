@@ -44,28 +44,21 @@ func (d Download) Same(other Download) bool {
 	return true
 }
 
-// kept returns the digests of all contents that the journal names.
-func (r JournalContent) kept() []hostfiles.Digest {
-	if r.Downloaded == nil || r.Downloaded.MachineConfig == "" {
-		return r.Contents
-	}
-	return append(slices.Clone(r.Contents), r.Downloaded.MachineConfig)
-}
-
 // Amend durably changes the parts of the journal that are independent of the transaction. It
 // changes the saved content and the one in memory separately, so that the steps of this run are
 // not added to an earlier transaction.
-func (p *Progress) Amend(change func(*JournalContent)) error {
+func (p *Progress) Amend(change func(*JournalContent) error) error {
 	journal, err := p.Journal.Load()
 	if err != nil {
 		return err
 	}
-	change(&journal)
+	if err := change(&journal); err != nil {
+		return err
+	}
 	if err := p.Journal.Save(journal); err != nil {
 		return err
 	}
-	change(&p.Content)
-	return nil
+	return change(&p.Content)
 }
 
 // Download does the part of Converge that changes neither the running system nor the next boot:
@@ -74,7 +67,7 @@ func (c *Converger) Download(ctx context.Context, plan Plan) (Plan, error) {
 	if plan.wrong != nil || !plan.Changed {
 		return plan, plan.wrong
 	}
-	if err := c.preflight(ctx, plan); err != nil {
+	if err := c.preflight(ctx, &plan); err != nil {
 		return plan, err
 	}
 	t, err := c.transaction(plan)

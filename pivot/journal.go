@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,8 +60,8 @@ type JournalContent struct {
 
 	// Downloaded is what was pulled for a later run, independent of the transaction; nil if nothing was.
 	Downloaded *Download `json:"downloaded,omitempty"`
-	// Slot is the FleetLock slot that the machine has requested and not released; nil if there is none.
-	Slot *Slot `json:"slot,omitempty"`
+	// Features are the parts of features, by name: see PartOf.
+	Features map[string]Part `json:"features,omitempty"`
 
 	// Identity is what others knew the machine by before a first boot's reboot, until it is compared; nil if nobody has
 	// looked. Changes are what was not the same after it.
@@ -150,22 +151,8 @@ type Duration struct {
 	Tries   []Try        `json:"tries,omitempty"`  // the last failed tries
 }
 
-// Stamp files beside the journal. Each exists while the journal has the named thing. Units of
-// any deployment use them as a start condition.
-const (
-	TrialStamp = "trial" // a trial: pivot-trial.service
-	SlotStamp  = "slot"  // a FleetLock slot: pivot-slot.service
-)
-
-// stamp is a stamp file and whether the content requires it.
-type stamp struct {
-	name   string
-	wanted bool
-}
-
-func (r JournalContent) stamps() []stamp {
-	return []stamp{{TrialStamp, r.Trial != nil}, {SlotStamp, r.Slot != nil}}
-}
+// TrialStamp is the stamp of a trial: pivot-trial.service.
+const TrialStamp = "trial"
 
 func (j Journal) stampFile(name string) string { return filepath.Join(filepath.Dir(j.Path), name) }
 
@@ -185,9 +172,9 @@ func (j Journal) stamp(name string) error {
 	return nil
 }
 
-// unstamp removes a stamp. It does not sync: if a power cut brings the stamp back, the unit only
+// Unstamp removes a stamp, if there is one. It does not sync: if a power cut brings the stamp back, the unit only
 // reads the journal once more in the next boot.
-func (j Journal) unstamp(name string) error {
+func (j Journal) Unstamp(name string) error {
 	if _, err := os.Lstat(j.stampFile(name)); err != nil {
 		return nil
 	}
@@ -198,9 +185,9 @@ func (j Journal) unstamp(name string) error {
 	return nil
 }
 
-// formatVersion is the journal format that this program writes and reads. No release has written
-// format 1, in which the target's files had contents instead of digests.
-const formatVersion = 2
+// formatVersion is the journal format that this program writes and reads. No release has written formats 1 and 2, in
+// which the target's files had contents instead of digests, and each feature had keys of its own.
+const formatVersion = 3
 
 // Journal keeps one JournalContent in a file, which each write replaces atomically and durably.
 type Journal struct {
@@ -248,26 +235,31 @@ func (j Journal) CheckWritable() error {
 
 func (j Journal) file() hostfiles.StateFile {
 	return hostfiles.StateFile{Path: j.Path, Name: "journal " + j.Path, Format: formatVersion, Disk: j.Disk, Mode: 0o644,
-		Remedy: "move the file away to start over; the host itself says what is deployed"}
+		Remedy: journalRemedy}
 }
 
+const journalRemedy = "move the file away to start over; the host itself says what is deployed"
+
 // Save replaces the content durably: after it returns, it survives a power cut. The
-// files whose digests it has must be stored already; all others are removed.
+// files whose digests it has must be stored already; all others are removed. A stamp is made before the content
+// that requires it is written, and removed after the content that does not.
 func (j Journal) Save(r JournalContent) error {
 	r.Format = formatVersion
-	for _, s := range r.stamps() {
-		if s.wanted {
-			if err := j.stamp(s.name); err != nil {
-				return err
-			}
+	before, err := j.Load()
+	if err != nil {
+		return err
+	}
+	for _, name := range r.stamps() {
+		if err := j.stamp(name); err != nil {
+			return err
 		}
 	}
 	if err := j.replace(r); err != nil {
 		return err
 	}
-	for _, s := range r.stamps() {
-		if !s.wanted {
-			if err := j.unstamp(s.name); err != nil {
+	for _, name := range before.stamps() {
+		if !slices.Contains(r.stamps(), name) {
+			if err := j.Unstamp(name); err != nil {
 				return err
 			}
 		}

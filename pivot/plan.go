@@ -1,6 +1,7 @@
 package pivot
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,6 +116,18 @@ func (p Plan) For(target Target) (Plan, error) {
 	plan := planOf(p.ask, p.state, target)
 	plan.files, plan.once, plan.noFallback = p.files, p.once, p.noFallback
 	return plan, plan.wrong
+}
+
+// With returns the same plan for an ask with more entries that are no change by themselves.
+func (p Plan) With(along ...hostfiles.File) Plan {
+	p.ask.Along = append(slices.Clone(p.ask.Along), along...)
+	return p
+}
+
+// Pulled returns the same plan for an image that is in the repository with this commit.
+func (p Plan) Pulled(commit string) Plan {
+	p.target.Image.Commit = cmp.Or(p.target.Image.Commit, commit)
+	return p
 }
 
 // Contents returns the target's entries with a prefix of their paths, with their contents.

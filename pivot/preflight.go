@@ -11,22 +11,25 @@ import (
 // out the plan, whether the next boot would work, whether the engine can make the deployment,
 // and whether the image can be pulled. The network comes last; it shows problems with the
 // registry, its certificate, the clock and the signature policy.
-func (c *Converger) preflight(ctx context.Context, plan Plan) error {
+func (c *Converger) preflight(ctx context.Context, plan *Plan) error {
 	c.Progress.Begin(StepPreflight, "checking what could fail")
 	for _, note := range plan.Notes {
 		c.Progress.Note(note)
 	}
-	if err := c.checkLocal(plan); err != nil {
+	if err := c.checkLocal(*plan); err != nil {
 		return err
 	}
-	warnings, err := c.check(plan)
+	if err := c.Features.Before(ctx, StepPreflight, plan); err != nil {
+		return err
+	}
+	warnings, err := c.check(*plan)
 	for _, w := range warnings {
 		c.Progress.Note("warning: " + w)
 	}
 	if err != nil || !plan.Image.Changed && len(plan.Packages) == 0 {
 		return err
 	}
-	if err := c.Engine.Preflight(ctx, plan); err != nil {
+	if err := c.Engine.Preflight(ctx, *plan); err != nil {
 		return err
 	}
 	if source := plan.target.Packages.Source; !source.IsZero() {

@@ -83,8 +83,9 @@ func Steps() []Info {
 // work is what a transaction does in a step.
 type work map[Step]func(ctx context.Context, s Info) error
 
-// inOrder does the work in the order of Steps. A step that fails is undone, and ends it.
-func (t *Transaction) inOrder(ctx context.Context, work work) error {
+// inOrder does the work in the order of Steps, with what features do before and after each. A step that fails is undone,
+// and ends it.
+func (t *Transaction) inOrder(ctx context.Context, plan *Plan, work work) error {
 	for _, s := range Steps() {
 		do, has := work[s.Step]
 		if !has {
@@ -93,7 +94,14 @@ func (t *Transaction) inOrder(ctx context.Context, work work) error {
 		if !s.Stops {
 			ctx = context.WithoutCancel(ctx)
 		}
-		if err := do(ctx, s); err != nil {
+		err := t.Features.Before(ctx, s.Step, plan)
+		if err == nil {
+			err = do(ctx, s)
+		}
+		if after := t.Features.After(ctx, s.Step, plan, err != nil); err == nil {
+			err = after
+		}
+		if err != nil {
 			return t.undo(ctx, s.Undo, err)
 		}
 	}

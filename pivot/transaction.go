@@ -134,6 +134,8 @@ type Transaction struct {
 	Keep []hostfiles.File
 	// Inherits returns what the new deployment of a commit gets besides the entries; nil if that is nothing. See Ask.
 	Inherits func(commit string) ([]hostfiles.File, error)
+	// Features do what they have to before and after each step.
+	Features Features
 	// Learn completes a plan with information that is only in the content of its image. It is
 	// called when the image is in the repository; nil is a no-op.
 	Learn func(context.Context, Plan) (Plan, error)
@@ -167,7 +169,7 @@ type Transaction struct {
 // unchanged.
 func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	p, state, r := t.Progress, plan.state, Request{}
-	return t.inOrder(ctx, work{
+	return t.inOrder(ctx, &plan, work{
 		StepBegin: func(_ context.Context, s Info) error {
 			p.Start(attempt, state.BootID, plan.target)
 			if err := p.store(t.Keep); err != nil {
@@ -325,7 +327,8 @@ func (t *Transaction) owned(plan Plan) ([]hostfiles.File, error) {
 // Return makes an existing deployment the next boot again, by a function that does it in one
 // atomic step. target is what that deployment is to be judged by.
 func (t *Transaction) Return(ctx context.Context, state State, target Target, to Deployment, makeDefault func(context.Context) error) error {
-	return t.inOrder(ctx, work{
+	plan := Plan{state: state, target: target}
+	return t.inOrder(ctx, &plan, work{
 		StepReady: func(ctx context.Context, s Info) error {
 			t.Progress.Begin(s.Shown, "making deployment "+to.ID()+" the next boot")
 			if err := t.ready(ctx); err != nil {

@@ -24,8 +24,9 @@ import (
 
 func rootCommand(build cli.Build) *cobra.Command {
 	commands := []*cobra.Command{
-		firstBootCommand(), enterCommand(), rebaseCommand(), upgradeCommand(), applyCommand(), confirmCommand(), trialCommand(), releaseSlotCommand(), rollbackCommand(), handBackCommand(), planCommand(), diffCommand(), projectCommand(), staticPodsCommand(), statusCommand(), plotCommand(), waitCommand(), verifyCommand(), factsCommand(), imageCommand(),
+		firstBootCommand(), enterCommand(), rebaseCommand(), upgradeCommand(), applyCommand(), confirmCommand(), trialCommand(), rollbackCommand(), handBackCommand(), planCommand(), diffCommand(), projectCommand(), staticPodsCommand(), statusCommand(), plotCommand(), waitCommand(), verifyCommand(), factsCommand(), imageCommand(),
 	}
+	commands = append(commands, featureCommands()...)
 	commands = append(commands, cli.Elsewhere("pivotctl", "for authors and operators", "config", "ctrcfg", "pinning")...)
 	commands = append(commands, kargsCommand())
 	root := cli.Root("pivot", build, "Bring a host to its MachineConfig in one step: OS image, kernel arguments, files, units, packages", commands...)
@@ -102,6 +103,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (*machine.Machine, error) {
 	m := &machine.Machine{
 		Unfinished:   day2.Unfinished{},
 		Fallback:     day2.Fallback{},
+		Features:     features(),
 		Host:         host.New(f.root),
 		Self:         "/proc/self/exe", // the path of the file may have been replaced
 		Puller:       &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log), Architecture: host.Architecture(), Retry: retry.Policy{Bound: f.retryFor}},

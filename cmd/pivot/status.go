@@ -104,8 +104,8 @@ func printStatus(w io.Writer, s status.Status) {
 		line("workloads", " %s", strings.Join(p.Workloads, ", "))
 	}
 	printDownload(line, s.Downloaded)
-	if s.Slot != nil {
-		line("slot", "of group %s at %s, %s %s", s.Slot.Group, s.Slot.URL, map[bool]string{true: "granted, asked for", false: "asked for"}[s.Slot.Held], s.Slot.Since.Format(time.RFC3339))
+	for _, l := range s.Lines {
+		line(l.Name, "%s", l.Text)
 	}
 	if s.Trial != nil {
 		line("trial", "%s", trialText(*s.Trial))

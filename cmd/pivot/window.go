@@ -5,8 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/day2"
-	"machine-pivot/day2/slot"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/fleetlock"
@@ -43,24 +41,3 @@ func (f *windowFlags) use(m *machine.Machine) error {
 
 // waits reports whether the flags set a window, which implies a reboot within it.
 func (f *windowFlags) waits() bool { return f.window != "" && f.window != settings.None }
-
-func releaseSlotCommand() *cobra.Command {
-	var flags hostFlags
-	var force bool
-	cmd := &cobra.Command{
-		Use:   "release-slot",
-		Short: "Release the FleetLock slot after a reboot; run by " + slot.Unit,
-		Long: "Release the FleetLock slot when the system has proven itself: it matches the target, the units of the\n" +
-			"setting \"health\" are active, and no trial is running. Until then, or while the server is unavailable,\n" +
-			"the command retries for up to --retry-for, and then exits with status 69.",
-		Example: "  pivot release-slot\n  pivot release-slot --force",
-		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
-			release := day2.ReleaseSlot{Machine: m, Force: force}
-			return reported(release.Run(cmd.Context()))
-		}),
-	}
-	flags.addRoot(cmd)
-	flags.addRetry(cmd)
-	cmd.Flags().BoolVar(&force, "force", false, "release it even if the system has not proven itself")
-	return cmd
-}

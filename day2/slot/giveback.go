@@ -27,14 +27,14 @@ func (h *Holder) GiveBack(ctx context.Context, force bool) error {
 
 // unlock releases the journal's slot, if there is one.
 func (h *Holder) unlock(ctx context.Context) error {
-	slot := h.Progress.Content.Slot
-	if slot == nil {
-		return nil
+	slot, err := In(h.Progress.Content)
+	if err != nil || slot == nil {
+		return err
 	}
 	if err := h.client(*slot).Unlock(ctx); err != nil {
 		return fmt.Errorf("cannot give the slot of group %s back: %w", slot.Group, err)
 	}
-	if err := h.keep(nil); err != nil {
+	if err := h.Progress.Amend(func(r *pivot.JournalContent) error { r.DropPart(Name); return nil }); err != nil {
 		return err
 	}
 	h.Progress.Note("the slot of the fleet's lock is given back")
@@ -60,16 +60,20 @@ func (h *Holder) GiveBackUnused(ctx context.Context) {
 // needed returns why the journal's slot cannot be released yet; "" if it can.
 func (h *Holder) needed(ctx context.Context) (why string, err error) {
 	journal := h.Progress.Content
+	slot, err := In(journal)
+	if err != nil || slot == nil {
+		return "", err
+	}
 	state, err := h.Host.Observe(ctx, journal.Target)
 	if err != nil {
 		return "", err
 	}
-	switch pivot.JudgeSlot(journal, state.BootID, state.Pending()) {
-	case pivot.SlotTried:
+	switch slot.Judge(journal, state.BootID, state.Pending()) {
+	case Tried:
 		return "the new system is on trial", nil
-	case pivot.SlotWaits:
+	case Waits:
 		return "deployment " + state.Default.ID() + " is committed and waits for its reboot", nil
-	case pivot.SlotProves:
+	case Proves:
 		lacks, err := h.Differences(ctx)
 		return strings.Join(append(lacks, h.Host.Unhealthy(ctx)...), "; "), err
 	}

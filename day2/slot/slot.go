@@ -4,7 +4,7 @@
 // The steps are methods of Holder. Before a change, Allow checks that a slot can be released
 // afterwards, and Take waits for one. It is held over the reboot: in the new system, GiveBack
 // releases it when the machine has proven itself. The slot is journaled before it is requested
-// (pivot.Slot), and pivot.JudgeSlot says what it is still needed for. Package fleetlock talks to
+// (Slot), and its method Judge says what it is still needed for. Package fleetlock talks to
 // the server.
 package slot
 

@@ -24,12 +24,16 @@ func (h *Holder) Take(ctx context.Context, fleet settings.FleetLock, closes time
 	if err != nil {
 		return err
 	}
-	if had := h.Progress.Content.Slot; had != nil && (had.URL != slot.URL || had.Group != slot.Group || had.ID != slot.ID) {
+	had, err := In(h.Progress.Content)
+	if err != nil {
+		return err
+	}
+	if had != nil && (had.URL != slot.URL || had.Group != slot.Group || had.ID != slot.ID) {
 		if err := h.unlock(ctx); err != nil {
 			return err
 		}
 	}
-	if err := h.keep(new(slot)); err != nil {
+	if err := h.keep(slot); err != nil {
 		return err
 	}
 	h.startUnit(ctx)
@@ -40,7 +44,7 @@ func (h *Holder) Take(ctx context.Context, fleet settings.FleetLock, closes time
 		return err
 	}
 	slot.Held = true
-	if err := h.keep(new(slot)); err != nil {
+	if err := h.keep(slot); err != nil {
 		h.GiveBackUnused(ctx)
 		return err
 	}
@@ -80,8 +84,8 @@ func (h *Holder) policy(closes time.Time) retry.Policy {
 }
 
 // askedFor returns the slot to request.
-func (h *Holder) askedFor(fleet settings.FleetLock) (pivot.Slot, error) {
-	slot := pivot.Slot{URL: fleet.URL, Group: cmp.Or(fleet.Group, fleetlock.DefaultGroup), ID: fleet.ID, Since: h.Progress.Now().UTC().Truncate(time.Second), Boot: h.Progress.BootID, Phase: h.Progress.Content.BootID}
+func (h *Holder) askedFor(fleet settings.FleetLock) (Slot, error) {
+	slot := Slot{URL: fleet.URL, Group: cmp.Or(fleet.Group, fleetlock.DefaultGroup), ID: fleet.ID, Since: h.Progress.Now().UTC().Truncate(time.Second), Boot: h.Progress.BootID, Phase: h.Progress.Content.BootID}
 	if slot.ID != "" {
 		return slot, nil
 	}
@@ -104,13 +108,13 @@ func (h *Holder) startUnit(ctx context.Context) {
 	}
 }
 
-// keep writes a slot, or nil for none, to the journal. The caller must not change it afterwards.
-func (h *Holder) keep(slot *pivot.Slot) error {
-	return h.Progress.Amend(func(r *pivot.JournalContent) { r.Slot = slot })
+// keep writes a slot to the journal.
+func (h *Holder) keep(slot Slot) error {
+	return h.Progress.Amend(func(r *pivot.JournalContent) error { return r.SetPart(Name, slot, pivot.Part{Stamp: true}) })
 }
 
 // client returns a client for the slot's server.
-func (h *Holder) client(slot pivot.Slot) fleetlock.Client {
+func (h *Holder) client(slot Slot) fleetlock.Client {
 	c := fleetlock.Client{URL: slot.URL, Group: slot.Group, ID: slot.ID, Roots: h.Roots}
 	proxy, err := source.Proxies(h.Host.Root)
 	if err != nil {

@@ -57,7 +57,7 @@ func (c *Conductor) begin(ctx context.Context) (runs bool, err error) {
 	}
 	switch state {
 	case pivot.TrialNone:
-		return false, c.Progress.Journal.Save(c.Progress.Content) // removes a leftover stamp
+		return false, c.Progress.Journal.Unstamp(pivot.TrialStamp) // left by a crash
 	case pivot.TrialWaits:
 		c.Progress.Note("the system on trial waits for the reboot into it")
 		return false, nil

@@ -40,6 +40,8 @@ type Machine struct {
 	Self string
 	// Contributors are those besides the link /boot/loader, CPU partitioning, FIPS mode, what is projected into /var, and bound application images.
 	Contributors []pivot.Contributor
+	// Features are those of the program.
+	Features []Feature
 
 	// The next five override the machine's settings unless they are "".
 	RebootMethod settings.RebootMethod
@@ -123,6 +125,7 @@ func (m *Machine) Converger(images Images) *pivot.Converger {
 	return &pivot.Converger{
 		Host: m.Host, Place: m.Where(), Checks: []pivot.Check{m.checkUnified},
 		Contributors: append([]pivot.Contributor{loader{m.Host}, partition{m.Host}, fipsMode{m.Host}, outside{m}, boundImages{m}}, m.Contributors...),
+		Features:     m.features(),
 		Images:       images, Repositories: m.Pulled().Extensions(),
 		Content: hostimages.Content{Host: m.Host, Arguments: images.Arguments, Check: m.checkProjectsNext, Rehearse: m.rehearsal()},
 		Engine:  m.Engine, Retry: m.Retry, Progress: m.Progress,

@@ -3,11 +3,14 @@
 package status
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"machine-pivot/internal/api"
@@ -41,9 +44,9 @@ type Status struct {
 	MachineConfig *MachineConfigs `json:"machineConfig,omitempty"`
 	// Downloaded is what was pulled for a later run; nil if nothing was.
 	Downloaded *pivot.Download `json:"downloaded,omitempty"`
-	// Slot is the FleetLock slot that the machine has requested and not released; nil if there
-	// is none.
-	Slot *pivot.Slot `json:"slot,omitempty"`
+	// Features are the parts of the journal that features have. In JSON each is a member with the feature's name.
+	Features map[string]pivot.Part `json:"-"`
+	Lines    []pivot.Line          `json:"-"` // what they show to people
 	// Cluster is what the cluster wants of the machine, as its node agent says; nil if there is none.
 	Cluster     *wanted.Wanted `json:"cluster,omitempty"`
 	LastCommand *LastCommand   `json:"lastCommand,omitempty"` // nil if none ran in this boot
@@ -139,6 +142,16 @@ func Of(e pivot.Event) Status {
 	}
 	s.Notes = []string{}
 	return s
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s Status) MarshalJSON() ([]byte, error) {
+	type plain Status
+	data, err := json.Marshal(plain(s))
+	for _, name := range slices.Sorted(maps.Keys(s.Features)) { // features of this program: see machine.Machine.Status
+		data = fmt.Appendf(data[:len(data)-1], ",%q:%s}", name, s.Features[name].Data)
+	}
+	return data, err
 }
 
 // path is the status file, relative to the root directory.

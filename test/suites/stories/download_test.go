@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"machine-pivot/day2"
+	"machine-pivot/day2/slot"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machine"
@@ -346,11 +347,11 @@ func TestDownloadAndFirstBootAgain(t *testing.T) {
 	_, err := d.download(configFor(d.Image, "one"))
 	must(t, err)
 	r := d.journal()
-	r.Slot = &pivot.Slot{ID: "this"}
+	hold(t, &r, slot.Slot{ID: "this"})
 	must(t, pivot.JournalIn(d.Root).Save(r))
 	must(t, run(t, d.Host, firstboot.FirstBoot{Again: true}))
-	if r := d.journal(); r.Downloaded == nil || r.Slot == nil || !strings.Contains(d.contents(), "data:,one") {
-		t.Errorf("%+v, %+v, contents %q", r.Downloaded, r.Slot, d.contents())
+	if r := d.journal(); r.Downloaded == nil || slotOf(t, r) == nil || !strings.Contains(d.contents(), "data:,one") {
+		t.Errorf("%+v, %+v, contents %q", r.Downloaded, slotOf(t, r), d.contents())
 	}
 }
 

@@ -77,20 +77,33 @@ func (m *member) rebase() error {
 // release does what the unit that gives a slot back does.
 func (m *member) release() error {
 	m.t.Helper()
-	r := day2.ReleaseSlot{Machine: m.newMachine()}
-	return r.Run(m.t.Context())
+	return slot.Release(m.t.Context(), m.newMachine(), false)
+}
+
+// slotOf returns the slot in a journal; nil if there is none.
+func slotOf(t *testing.T, r pivot.JournalContent) *slot.Slot {
+	t.Helper()
+	s, err := slot.In(r)
+	must(t, err)
+	return s
+}
+
+// hold adds a slot to a journal.
+func hold(t *testing.T, r *pivot.JournalContent, s slot.Slot) {
+	t.Helper()
+	must(t, r.SetPart(slot.Name, s, pivot.Part{Stamp: true}))
 }
 
 // expectSlot checks in the journal, the stamp, the status and the server whether the machine has
 // a slot, and which requests the server got since the last check.
-func (m *member) expectSlot(slot bool, asked string) {
+func (m *member) expectSlot(has bool, asked string) {
 	m.t.Helper()
-	_, stamp := os.Stat(m.Path(pivot.StateDir + "/" + pivot.SlotStamp))
+	_, stamp := os.Stat(m.Path(pivot.StateDir + "/" + slot.Name))
 	machine := m.newMachine()
 	s, err := machine.Status(m.t.Context())
 	must(m.t, err)
-	if r := m.journal(); (r.Slot != nil) != slot || (stamp == nil) != slot || (s.Slot != nil) != slot || slices.Contains(m.server.Holders("default"), "this") != slot {
-		m.t.Errorf("want a slot: %v; the journal has %+v, the status %+v, stamp %v, holders %q", slot, r.Slot, s.Slot, stamp, m.server.Holders("default"))
+	if r := m.journal(); (slotOf(m.t, r) != nil) != has || (stamp == nil) != has || (s.Features[slot.Name].Data != nil) != has || slices.Contains(m.server.Holders("default"), "this") != has {
+		m.t.Errorf("want a slot: %v; the journal has %+v, the status %s, stamp %v, holders %q", has, slotOf(m.t, r), s.Features[slot.Name].Data, stamp, m.server.Holders("default"))
 	}
 	if got := m.server.Asked(); got != asked {
 		m.t.Errorf("the server was asked %q, want %q", got, asked)
@@ -108,8 +121,8 @@ func TestSlot(t *testing.T) {
 			t.Errorf("before the slot was granted ostree was called: %q", m.Ostree.Calls)
 		}
 		r := m.journal()
-		if r.Slot == nil || r.Slot.Held || r.Downloaded == nil || len(r.Downloaded.Left) != 1 {
-			t.Errorf("while it waits the journal has %+v, %+v", r.Slot, r.Downloaded)
+		if slotOf(t, r) == nil || slotOf(t, r).Held || r.Downloaded == nil || len(r.Downloaded.Left) != 1 {
+			t.Errorf("while it waits the journal has %+v, %+v", slotOf(t, r), r.Downloaded)
 		}
 		m.Registry.Spoil(registry.Rule{Fault: registry.Status(500)}) // everything is downloaded
 		if m.waited == 3 {
@@ -157,8 +170,7 @@ func TestSlotKept(t *testing.T) {
 		t.Errorf("the old system: %v", err)
 	}
 	m.expectSlot(true, "")
-	r := day2.ReleaseSlot{Machine: m.newMachine(), Force: true}
-	must(t, r.Run(t.Context()))
+	must(t, slot.Release(t.Context(), m.newMachine(), true))
 	m.expectSlot(false, "steady-state")
 }
 
@@ -221,7 +233,7 @@ func TestSlotOfCrash(t *testing.T) {
 	must(t, m.release())
 	m.server.Asked()
 	r := m.journal()
-	r.Slot = &pivot.Slot{URL: m.server.URL, Group: "default", ID: "this", Boot: "boot-2", Phase: "boot-1"}
+	hold(t, &r, slot.Slot{URL: m.server.URL, Group: "default", ID: "this", Boot: "boot-2", Phase: "boot-1"})
 	m.server.Give("default", "this")
 	must(t, pivot.JournalIn(m.Root).Save(r))
 	m.expectSlot(true, "")
@@ -657,9 +669,9 @@ func TestSlotKilled(t *testing.T) {
 		dead = m.dies(n)
 		err := m.release()
 		r := m.journal()
-		if r.Slot != nil {
+		if slotOf(t, r) != nil {
 			if committed++; err == nil || !strings.Contains(err.Error(), "waits for its reboot") {
-				t.Errorf("killed before effect %d: %v, slot %+v, phase %s", n, err, r.Slot, r.Phase)
+				t.Errorf("killed before effect %d: %v, slot %+v, phase %s", n, err, slotOf(t, r), r.Phase)
 			}
 			m.Boot()
 			err = m.release()

@@ -399,8 +399,8 @@ func TestUsersEditsHoldNothing(t *testing.T) {
 		t.Errorf("phase %s, %v", s.Phase, err)
 	}
 	must(t, m.release())
-	if r := m.journal(); r.Slot != nil {
-		t.Errorf("the slot is held: %+v", r.Slot)
+	if r := m.journal(); slotOf(t, r) != nil {
+		t.Errorf("the slot is held: %+v", slotOf(t, r))
 	}
 }
 

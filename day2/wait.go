@@ -1,0 +1,47 @@
+package day2
+
+import (
+	"context"
+
+	"machine-pivot/pivot"
+)
+
+// await carries out a plan when all that features wait for is there. Everything that needs the network is done before.
+func (m *move) await(ctx context.Context, plan pivot.Plan) (changed bool, err error) {
+	if plan, err = m.prefetch(ctx, plan); err != nil {
+		return false, err
+	}
+	features := m.converger.Features
+	if err := features.Before(ctx, pivot.StepWait, &plan); err != nil {
+		return false, m.prepared.windowClosed(ctx, err)
+	}
+	defer func() {
+		if err != nil || !changed {
+			_ = features.After(ctx, pivot.StepWait, &plan, true) // it reports what fails
+		}
+	}()
+	if err := m.prepared.stillOpen(m.Machine); err != nil {
+		return false, err
+	}
+	ask := pinned(plan)
+	ask.Waited = true
+	// The wait may have taken hours, so the machine is observed again.
+	if plan, err = m.converger.Plan(ctx, ask); err != nil {
+		return false, err
+	}
+	return m.carryOut(ctx, plan, m.converger.Decide(plan))
+}
+
+// prefetch pulls what a plan needs, unless it was downloaded before, and makes the move use it.
+func (m *move) prefetch(ctx context.Context, plan pivot.Plan) (pivot.Plan, error) {
+	if m.prepared.Downloaded { // a plan that pulled nothing does not know the commit
+		return plan.Pulled(recordedDownload(m.Machine).Image.Commit), plan.Err()
+	}
+	var d pivot.Download
+	plan, err := pull(ctx, m.converger, plan, &d)
+	if err == nil {
+		m.Pulled().Close()
+		m.takeFrom(downloadedImages(m.Machine, d))
+	}
+	return plan, err
+}

@@ -1,0 +1,72 @@
+package pivot
+
+import "context"
+
+// Feature is something that a change may have and that the core does not know, such as a slot of a fleet's lock. It is one
+// folder, and one line in the list of a program.
+type Feature interface {
+	// Name is the key of the feature's part of the journal and of the status.
+	Name() string
+	// Demand returns what the feature demands of the run that has a plan.
+	Demand(plan Plan) Demand
+	// Before checks or does what has to precede a step. It may complete the plan. An error ends the run before the step.
+	Before(ctx context.Context, step Step, plan *Plan) error
+	// After does what follows a step. failed says that the step, or what preceded it, has failed; for StepWait, that the
+	// run has, or that it has changed nothing. Then its error is not returned.
+	After(ctx context.Context, step Step, plan *Plan, failed bool) error
+	// Status shows the feature's part of the journal to people; nil if there is nothing to show.
+	Status(journal JournalContent) []Line
+}
+
+// Line is a line of a status.
+type Line struct{ Name, Text string }
+
+// Features are the features of a machine. Their methods are those of each of them, in order.
+type Features []Feature
+
+// Demand returns the greatest demand.
+func (all Features) Demand(plan Plan) (greatest Demand) {
+	for _, f := range all {
+		greatest = max(greatest, f.Demand(plan))
+	}
+	return greatest
+}
+
+// Before calls Before, until one returns an error.
+func (all Features) Before(ctx context.Context, step Step, plan *Plan) error {
+	for _, f := range all {
+		if err := f.Before(ctx, step, plan); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// After calls After, until one returns an error.
+func (all Features) After(ctx context.Context, step Step, plan *Plan, failed bool) error {
+	for _, f := range all {
+		if err := f.After(ctx, step, plan, failed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Parts returns the features' parts of a journal, by name.
+func (all Features) Parts(journal JournalContent) map[string]Part {
+	parts := map[string]Part{}
+	for _, f := range all {
+		if part, has := journal.Features[f.Name()]; has {
+			parts[f.Name()] = part
+		}
+	}
+	return parts
+}
+
+// Status returns the lines of all.
+func (all Features) Status(journal JournalContent) (lines []Line) {
+	for _, f := range all {
+		lines = append(lines, f.Status(journal)...)
+	}
+	return lines
+}
