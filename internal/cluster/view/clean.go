@@ -41,31 +41,47 @@ type pattern struct {
 
 func patterns() []pattern {
 	return []pattern{
-		{privateKey, removed}, {userinfo, "://"}, {queryValue, "$1" + removed}, {dataURL, "data:" + removed}, {cryptHash, removed},
-		{sshKey, removed}, {webToken, removed}, {authorization, "$1 " + removed},
+		{privateKey, removed}, {encodedPEM, removed}, {userinfo, "://"}, {queryValue, "$1" + removed}, {dataURL, "data:" + removed},
+		{cryptHash, removed}, {shadowHash, "$1" + removed + "$2"}, {sshKey, removed}, {webToken, removed},
+		{header, "$1" + removed}, {authorization, "$1 " + removed}, {block, "$1" + removed + "\n"}, {element, "$1" + removed},
+		{pair, "$1" + removed}, {flagged, "$1" + removed},
 	}
 }
 
-const secretWord = `(?:pass(?:wd|word|phrase)?|secret|token|credentials?|api-?_?key|private-?_?key|access-?_?key|authorization|pwd|psk|auth)`
+// secretWord matches a part of a name that says that its value is a secret. A bare "key" is none: labels and taints have it.
+const secretWord = `(?:pass(?:wd|word|phrase)?|secret|token|credentials?|[a-z0-9]+[_-]?key|authorization|pwd|psk|auth)`
 
 var (
-	// privateKey matches a PEM block of a key, also if its end was cut off or its line feeds are escaped.
-	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|$)`)
-	userinfo   = regexp.MustCompile(`://[^/\s@"']+@`)
-	queryValue = regexp.MustCompile(`([?&][A-Za-z0-9_.~-]+=)[^&\s"'<>]+`)
-	dataURL    = regexp.MustCompile(`data:[^\s"']*,[^\s"']*`)
-	// cryptHash matches a hash of crypt(5).
-	cryptHash = regexp.MustCompile(`\$(?:1|2[abxy]?|5|6|7|y|gy|sm3|md5|sha1|argon2[id]{0,2})\$[^\s:"']+`)
-	sshKey    = regexp.MustCompile(`(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-[a-z0-9-]+|sk-[a-z0-9@.-]+) AAAA[A-Za-z0-9+/=]+`)
-	webToken  = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`)
-	// authorization matches the value of a header.
-	authorization = regexp.MustCompile(`(?i)\b(bearer|basic) [A-Za-z0-9+/=._~-]{6,}`)
+	// privateKey matches a key of PEM, OpenPGP, PuTTY or age, also if its end was cut off or its line feeds are escaped.
+	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|$)` +
+		`|PuTTY-User-Key-File-.*?(?:Private-MAC: *[0-9a-f]+|$)|AGE-SECRET-KEY-1[A-Z0-9]+`)
+	encodedPEM = regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/=]*`) // of -----BEGIN
+	userinfo   = regexp.MustCompile(`://[^/\s"'<>]+@`)
+	queryValue = regexp.MustCompile(`((?:[?&#]|&amp;)[^=\s&#"'<>]+=)[^&\s"'<>]+`)
+	dataURL    = regexp.MustCompile(`(?i)\bdata:[^\s"',]*,[^\s"']*`)
+	// cryptHash matches a hash of crypt(5), of GRUB, or of LDAP.
+	cryptHash  = regexp.MustCompile(`\$[A-Za-z0-9][A-Za-z0-9,=-]*\$[^\s:"']{8,}|grub\.pbkdf2\.[^\s"']+|\{(?:S?SHA|S?MD5|CRYPT|PBKDF2)[A-Z0-9-]*\}[^\s"',]+`)
+	shadowHash = regexp.MustCompile(`\b([a-z_][a-z0-9_-]*:)[A-Za-z0-9./]{13}(:[0-9]*:)`) // of DES
+	sshKey     = regexp.MustCompile(`(?:(?:ssh|ecdsa|sk)-[a-z0-9@.-]+\s+)?AAAA[A-Za-z0-9+/]{20,}=*`)
+	webToken   = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){1,4}`)
+	// header matches a header of HTTP with all its value, and authorization the value alone.
+	header        = regexp.MustCompile(`(?i)(authorization\\*["']?\s*[=:]\s*\[?\\*["']?)[^\n"'\\]+`)
+	authorization = regexp.MustCompile(`(?i)\b(bearer|basic)[\s:=]+["']?[A-Za-z0-9+/=._~-]{4,}`)
+	// block matches the indented lines of a value in YAML, element one in XML, pair one beside its name, flagged an argument
+	// behind its flag.
+	block   = regexp.MustCompile(`(?i)(` + secretWord + `[\w.-]*["']?\s*:\s*)[|>][-+0-9]*[ \t]*\n(?:[ \t]+[^\n]*(?:\n|$))+`)
+	element = regexp.MustCompile(`(?i)(<[\w:.-]*` + secretWord + `[\w.-]*(?:\s[^<>]*)?>)[^<]+`)
+	pair    = regexp.MustCompile(`(?i)(name\\*["']?\s*[:=]\s*\\*["']?[\w.-]*` + secretWord + `[\w.-]*\\*["']?[,\s]+\\*["']?value\\*["']?\s*[:=]\s*)(?:` + values + `)`)
+	flagged = regexp.MustCompile(`(?i)((?:--?[\w-]*` + secretWord + `[\w-]*|\blogin\s+\S+\s+password)\s+)(?:"[^"]*"|'[^']*'|[^\s-]\S*)`)
 	// assigned matches a name that says that its value is a secret, with the value: as in a shell, YAML or JSON, and as a flag.
-	assigned = regexp.MustCompile(`(?i)(` + secretWord + `[\w.-]*\\?["']?\s*[=:]\s*)(?:\\?"[^"]*"|'[^']*'|[^\s,;}"']+)`)
+	assigned = regexp.MustCompile(`(?i)(` + secretWord + `[\w.-]*\\*["']?\s*(?:=>|:=|[=:])\s*)(?:` + values + `)`)
 	// secretFlag matches a flag whose value is the next argument.
 	secretFlag = regexp.MustCompile(`(?i)^--?[\w-]*` + secretWord + `[\w-]*$`)
 	secretName = regexp.MustCompile(`(?i)` + secretWord)
 )
+
+// values matches a value: quoted, quoted within a quoted text, a list, or up to white space.
+const values = `\\+"[^"]*"|"(?:\\.|[^"\\])*"|'[^']*'|` + "`[^`]*`" + `|\[[^\]]*\]|[^\s}"']+`
 
 // text returns text without what looks like a secret.
 func (c cleaner) text(s string) string {
@@ -141,6 +157,9 @@ func (c cleaner) value(v any) any {
 		for name, member := range v {
 			v[name] = c.member(name, member)
 		}
+		if name, ok := v["name"].(string); ok && v["value"] != nil && secretName.MatchString(name) {
+			v["value"] = removed
+		}
 	}
 	return v
 }
@@ -153,16 +172,24 @@ func before(all []any, i int) any {
 	return all[i-1]
 }
 
-// member cleans a member of an object. The environment of containers, and any text whose name says that it is a
+// member cleans a member of an object. The environment of containers, and any value whose name says that it is a
 // secret, are removed as a whole; the name of a Secret is not one.
 func (c cleaner) member(name string, value any) any {
-	switch text, isText := value.(string); {
-	case slices.Contains([]string{"env", "envFrom", "data", "stringData", "binaryData", "httpHeaders", "images"}, name):
-		return removed
-	case isText && name != "secretName" && secretName.MatchString(name) && text != "":
+	if slices.Contains([]string{"env", "envFrom", "data", "stringData", "binaryData", "httpHeaders", "images"}, name) {
 		return removed
 	}
-	return c.value(value)
+	if name == "secretName" || !secretName.MatchString(name) {
+		return c.value(value)
+	}
+	switch value := value.(type) {
+	case bool, nil, map[string]any: // as automountServiceAccountToken, or a volume's secret
+		return c.value(value)
+	case string:
+		if value == "" {
+			return value
+		}
+	}
+	return removed
 }
 
 // machineConfig returns a MachineConfig without contents. Of its spec only what is named here is kept.
