@@ -5,6 +5,7 @@ package nodecheck
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/ext"
@@ -17,24 +18,40 @@ const maxCost = 100_000
 // Check is a compiled condition.
 type Check struct{ program cel.Program }
 
-// Compile compiles a condition. The error says where it is wrong, or that its value is no bool.
+// Compile compiles a condition. The error says where it is wrong, that its value is no bool, or which field it uses that it
+// would never see.
 func Compile(expression string) (Check, error) {
-	env, err := cel.NewEnv(cel.Variable("node", cel.DynType), cel.OptionalTypes(), ext.Strings())
+	base := []cel.EnvOption{cel.OptionalTypes(), ext.Strings()}
+	typed := append(base, ext.NativeTypes(reflect.TypeFor[node](), ext.ParseStructTag("json")), cel.Variable("node", cel.ObjectType("nodecheck.node")))
+	if _, _, err := compile(expression, typed); err != nil {
+		return Check{}, err
+	}
+	env, ast, err := compile(expression, append(base, cel.Variable("node", cel.DynType)))
 	if err != nil {
-		return Check{}, fmt.Errorf("cannot prepare the language of conditions: %w", err)
-	}
-	ast, issues := env.Compile(expression)
-	if err := issues.Err(); err != nil {
-		return Check{}, fmt.Errorf("cannot compile the condition: %w", err)
-	}
-	if kind := ast.OutputType(); !kind.IsExactType(cel.BoolType) && !kind.IsExactType(cel.DynType) {
-		return Check{}, fmt.Errorf("cannot use the condition: its value is a %s, not a bool", kind)
+		return Check{}, err
 	}
 	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
 		return Check{}, fmt.Errorf("cannot prepare the condition: %w", err)
 	}
 	return Check{program}, nil
+}
+
+// compile compiles a condition in an environment. Types of Go are for the check only: a program with them wants values of
+// these types.
+func compile(expression string, options []cel.EnvOption) (*cel.Env, *cel.Ast, error) {
+	env, err := cel.NewEnv(options...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot prepare the language of conditions: %w", err)
+	}
+	ast, issues := env.Compile(expression)
+	if err := issues.Err(); err != nil {
+		return nil, nil, fmt.Errorf("cannot compile the condition: %w", err)
+	}
+	if kind := ast.OutputType(); !kind.IsExactType(cel.BoolType) && !kind.IsExactType(cel.DynType) {
+		return nil, nil, fmt.Errorf("cannot use the condition: its value is a %s, not a bool", kind)
+	}
+	return env, ast, nil
 }
 
 // Holds reports whether the condition is true for a Node, given as its decoded JSON. A member that the node

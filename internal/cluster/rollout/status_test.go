@@ -13,8 +13,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/nodecheck"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 )
@@ -406,6 +410,104 @@ func TestCaches(t *testing.T) {
 			t.Errorf("%+v, %v", kept, err)
 		}
 	}
+}
+
+// TestExpressionsSeeWhatIsKept: an expression about a field of a Node compiles exactly if the controllers keep that field.
+func TestExpressionsSeeWhatIsKept(t *testing.T) {
+	whole := &corev1.Node{}
+	fill(reflect.ValueOf(whole).Elem())
+	var kept any
+	for kind, of := range rollout.Caches() {
+		if _, nodes := kind.(*corev1.Node); nodes {
+			kept, _ = of.Transform(whole.DeepCopy())
+		}
+	}
+	before, after := leaves(t, whole), leaves(t, kept)
+	ignored := []string{"spec.podPreemptionPolicy", "spec.configSource", "spec.externalID", "metadata.namespace", "metadata.selfLink", "metadata.generateName", "status.daemonEndpoints",
+		"metadata.deletionGracePeriodSeconds", "status.nodeInfo.swap", "status.nodeInfo.kubeProxyVersion", "status.nodeInfo.runningInUserNamespace", "status.nodeInfo.runtimeInfo"}
+	for path := range before {
+		if slices.ContainsFunc(ignored, func(i string) bool { return strings.HasPrefix(path, i) }) {
+			continue
+		}
+		_, err := nodecheck.Compile("has(node." + path + ")")
+		if list, field, in := strings.Cut(path, "[]."); in {
+			_, err = nodecheck.Compile("node." + list + ".exists(e, has(e." + field + "))")
+		}
+		if after[path] != (err == nil) {
+			t.Errorf("%s is kept: %v; an expression about it: %v", path, after[path], err)
+		}
+	}
+	if len(after) < 20 || !after["status.conditions[].type"] || after["status.images[].sizeBytes"] {
+		t.Errorf("what is kept: %v", after)
+	}
+}
+
+// fill gives each field of a value a value.
+func fill(v reflect.Value) {
+	switch value := v.Addr().Interface().(type) {
+	case *resource.Quantity:
+		*value = resource.MustParse("1")
+		return
+	case *v1.Time:
+		*value = v1.Now()
+		return
+	case *v1.FieldsV1:
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key)
+		fill(value)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.String:
+		v.SetString("a")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int32, reflect.Int64:
+		v.SetInt(1)
+	}
+}
+
+// leaves returns the paths of an object's fields that are no objects, of the first element of each list.
+func leaves(t *testing.T, object any) map[string]bool {
+	t.Helper()
+	document, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]bool{}
+	var walk func(path string, value any)
+	walk = func(path string, value any) {
+		switch v := value.(type) {
+		case map[string]any:
+			for name, member := range v {
+				walk(strings.TrimPrefix(path+"."+name, "."), member)
+			}
+		case []any:
+			if _, objects := v[0].(map[string]any); objects {
+				walk(path+"[]", v[0])
+				return
+			}
+			out[path] = true
+		case nil:
+		default:
+			out[path] = true
+		}
+	}
+	walk("", document)
+	return out
 }
 
 // idle is a manager that only has clients.

@@ -1,0 +1,70 @@
+package nodecheck
+
+// node is what an expression may use of a Node: what the controllers keep of it. Only its types matter, for Compile: the
+// expression is evaluated for the decoded JSON, in which quantities and times are texts. An expression about anything else,
+// such as status.images, could never be true, so Compile refuses it.
+type node struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Metadata   metadata `json:"metadata"`
+	Spec       spec     `json:"spec"`
+	Status     status   `json:"status"`
+}
+
+type metadata struct {
+	Name              string            `json:"name"`
+	UID               string            `json:"uid"`
+	ResourceVersion   string            `json:"resourceVersion"`
+	Generation        int64             `json:"generation"`
+	CreationTimestamp string            `json:"creationTimestamp"`
+	DeletionTimestamp string            `json:"deletionTimestamp"`
+	Labels            map[string]string `json:"labels"`
+	Annotations       map[string]string `json:"annotations"`
+}
+
+type spec struct {
+	PodCIDR       string   `json:"podCIDR"`
+	PodCIDRs      []string `json:"podCIDRs"`
+	ProviderID    string   `json:"providerID"`
+	Unschedulable bool     `json:"unschedulable"`
+	Taints        []taint  `json:"taints"`
+}
+
+type taint struct {
+	Key       string `json:"key"`
+	Value     string `json:"value"`
+	Effect    string `json:"effect"`
+	TimeAdded string `json:"timeAdded"`
+}
+
+type status struct {
+	Capacity    map[string]string `json:"capacity"`
+	Allocatable map[string]string `json:"allocatable"`
+	Conditions  []condition       `json:"conditions"`
+	Addresses   []address         `json:"addresses"`
+	NodeInfo    nodeInfo          `json:"nodeInfo"`
+}
+
+type condition struct {
+	Type               string `json:"type"`
+	Status             string `json:"status"`
+	Reason             string `json:"reason"`
+	LastTransitionTime string `json:"lastTransitionTime"`
+}
+
+type address struct {
+	Type    string `json:"type"`
+	Address string `json:"address"`
+}
+
+type nodeInfo struct {
+	MachineID               string `json:"machineID"`
+	SystemUUID              string `json:"systemUUID"`
+	BootID                  string `json:"bootID"`
+	KernelVersion           string `json:"kernelVersion"`
+	OSImage                 string `json:"osImage"`
+	ContainerRuntimeVersion string `json:"containerRuntimeVersion"`
+	KubeletVersion          string `json:"kubeletVersion"`
+	OperatingSystem         string `json:"operatingSystem"`
+	Architecture            string `json:"architecture"`
+}
