@@ -38,6 +38,11 @@ type PoolRolloutSpec struct {
 	// MissingAfter is after what time a node that reboots and does not return is named as missing, and counts
 	// as failed. 0: 30 minutes.
 	MissingAfter metav1.Duration `json:"missingAfter,omitzero"`
+	// WorkingLimit is how long a node may be in change until it is named: in Waiting, in the condition NodeDegraded and by
+	// an event. 0: 2 hours. PassSlotOn then gives its slot to the next node, so that one more than maxUnavailable may be
+	// disturbed for each such node. Slots of the pool master are never passed on.
+	WorkingLimit metav1.Duration `json:"workingLimit,omitzero"`
+	PassSlotOn   bool            `json:"passSlotOn,omitempty"`
 	// Adopt takes in the nodes of the pool that were never given a configuration: each is given that of the pool, by a
 	// slot, as all others are. Without it they are left alone, and the pool is not updated.
 	Adopt bool `json:"adopt,omitempty"`
@@ -77,6 +82,11 @@ type PoolRolloutStatus struct {
 	// Down are those of Taken that were not Ready when they were given what they have, and have not been since. That
 	// they do not come back is no failure of Target.
 	Down []string `json:"down,omitempty"`
+	// Begun are the nodes that were given Target by a slot, and are not healthy with it: since when, and whether that is
+	// longer than the spec's WorkingLimit.
+	Begun []BegunNode `json:"begun,omitempty"`
+	// LongestAbsence is the longest time for which a node with a slot was not Ready.
+	LongestAbsence metav1.Duration `json:"longestAbsence,omitzero"`
 	// Downloads are the nodes that were asked to download Target before their turn, and have neither done so nor
 	// been given it. A node is added before it is asked, and removed after the request was taken back, by the
 	// rules of Taken. Those without a Failure count.
@@ -100,6 +110,13 @@ type PoolRolloutStatus struct {
 type FailedNode struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
+}
+
+// BegunNode is a node in change.
+type BegunNode struct {
+	Name  string      `json:"name"`
+	Since metav1.Time `json:"since"`
+	Late  bool        `json:"late,omitempty"`
 }
 
 // Download is a download before a node's turn.

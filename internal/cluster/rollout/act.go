@@ -16,8 +16,8 @@ import (
 type Cluster interface {
 	// Fleet returns the fleet as it is known. Each object may be older than what the cluster has.
 	Fleet(ctx context.Context) (Fleet, error)
-	// Fence changes a node, without any meaning for it but that it is not asked for a download any more, if it is
-	// the version that is known; else it returns ErrConflict. What was decided on before can then not be written
+	// Fence changes a node, without any meaning for it but that it is not asked for a download any more, not Pending, and
+	// guarded for a while only, if it is the version that is known; else it returns ErrConflict. What was decided on before can then not be written
 	// on the node any more. token is different for each version of a PoolRollout.
 	Fence(ctx context.Context, n Node, token string) error
 	// Exists reports whether the cluster has a node, from the cluster itself.
@@ -29,12 +29,14 @@ type Cluster interface {
 	// Hold gives a PoolRollout these finalizers, if it is the version that is known; else it returns ErrConflict. It
 	// returns the new version.
 	Hold(ctx context.Context, p Pool, finalizers []string) (version string, err error)
-	// Give gives a configuration to a node, if it is the version that is known; else it returns ErrConflict. It
-	// is not asked for a download any more. If it says that this configuration has failed, it tries it again.
+	// Give gives a configuration to a node, and guards it, if it is the version that is known; else it returns ErrConflict.
+	// It is not asked for a download any more. If it says that this configuration has failed, it tries it again.
 	Give(ctx context.Context, n Node, config string) error
 	// Ask asks a node to download a configuration, if it is the version that is known; else it returns
 	// ErrConflict.
 	Ask(ctx context.Context, n Node, config string) error
+	// Mark changes the marks of a node, if it is the version that is known; else it returns ErrConflict.
+	Mark(ctx context.Context, m Marked) error
 	// Show writes the status of a pool, if it is the version that is known; else it returns ErrConflict.
 	Show(ctx context.Context, p Pool, s objects.MachineConfigPoolStatus) error
 	// Record records an event.
@@ -88,6 +90,12 @@ func (c Controller) Pass(ctx context.Context) (next time.Time, err error) {
 		if err := c.carryOut(ctx, f.Pools[i], d.Pools[i], old); err != nil {
 			failed = append(failed, fmt.Errorf("cannot roll out to the pool %s: %w", f.Pools[i].Name, err))
 		}
+	}
+	for _, m := range d.Marked {
+		if err := old(); err != nil {
+			return d.Next, errors.Join(append(failed, err)...)
+		}
+		failed = append(failed, c.Cluster.Mark(ctx, m))
 	}
 	return d.Next, errors.Join(failed...)
 }

@@ -51,6 +51,9 @@ func (s *simulation) settings(pool string) {
 		if s.rand.IntN(3) == 0 {
 			spec.Checks.Workloads = []objects.WorkloadReference{workloadOf(pool)}
 		}
+		if s.rand.IntN(3) == 0 {
+			spec.WorkingLimit, spec.PassSlotOn = v1.Duration{Duration: time.Duration(20+s.rand.IntN(40)) * time.Minute}, s.rand.IntN(3) > 0
+		}
 	})
 }
 

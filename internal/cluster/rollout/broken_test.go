@@ -98,6 +98,16 @@ func brokenProducts() map[string]broken {
 				f.Nodes[i].Cordoned = false
 			}
 		}},
+		"passes slots on at once": {before: func(f *rollout.Fleet) {
+			for i := range f.Pools {
+				f.Pools[i].Rollout.Begun = slices.Clone(f.Pools[i].Rollout.Begun)
+				for j := range f.Pools[i].Rollout.Begun {
+					f.Pools[i].Rollout.Begun[j].Late = true
+				}
+			}
+		}},
+		"passes slots on that are to stay":         {before: eachPool(func(p *rollout.Pool) { p.Spec.PassSlotOn = true })},
+		"leaves marks of nodes that are to change": {after: func(_ rollout.Fleet, d *rollout.Decision) { d.Marked = nil }},
 		"says nothing": {after: func(_ rollout.Fleet, d *rollout.Decision) {
 			for i := range d.Pools {
 				d.Pools[i].Rollout.Waiting = ""

@@ -7,7 +7,7 @@ func (v *view) room() (serving, failed int) {
 	held, down, broken := len(v.taken), 0, 0
 	for i := range v.members {
 		switch m := &v.members[i]; {
-		case m.taken:
+		case m.taken, v.passesOn(m):
 		case m.elsewhere != "":
 			down++
 		case v.isDownCandidate(m):

@@ -96,6 +96,8 @@ func (v *view) failing() []string {
 		m := &v.members[i]
 		switch {
 		case failed[m.Name]:
+		case m.late:
+			out = append(out, m.describe(v.target)+v.howLate())
 		case m.hasFailed():
 			out = append(out, m.Name+" "+m.why)
 		case m.state() == api.StateDone && m.desired() == m.current() && m.unproven() != "":
@@ -137,6 +139,12 @@ func (v *view) events(d PoolDecision) (out []Event) {
 	for _, f := range after.Failed {
 		if !known[f.Name] {
 			out = append(out, Event{Reason: EventNodeFailed, Message: bounded(f.Name + " has failed: " + f.Reason), Warning: true})
+		}
+	}
+	for _, b := range after.Begun {
+		was := slices.ContainsFunc(before.Begun, func(old objects.BegunNode) bool { return old.Name == b.Name && old.Late })
+		if m := v.member(b.Name); b.Late && !was {
+			out = append(out, Event{Reason: EventNodeLate, Message: bounded(m.describe(v.target) + v.howLate()), Warning: true})
 		}
 	}
 	switch {

@@ -14,6 +14,7 @@ func Decide(f Fleet) Decision {
 	for i := range f.Pools {
 		v := newView(f, i, a, held)
 		v.chooseTarget()
+		v.seeLate()
 		views[v.pool.Name] = v
 	}
 	var d Decision
@@ -25,6 +26,7 @@ func Decide(f Fleet) Decision {
 			d.Next = v.next
 		}
 	}
+	d.mark(f, views)
 	return d
 }
 
@@ -50,7 +52,7 @@ func byName(f Fleet) map[string]*Node {
 // decide decides for one pool, after the targets of all are known.
 func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) PoolDecision {
 	workloads := v.workloadProblem(f)
-	stop := v.gate(f, views, workloads)
+	stop := v.gate(views, workloads)
 	held := stop != ""
 	v.release(nodes, held, workloads != "")
 	if !held {
@@ -58,6 +60,7 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 	}
 	v.retarget(held)
 	v.retargetLeft(nodes, views)
+	v.recordBegun()
 	v.download(nodes)
 	if len(v.given)+len(v.asked) > 0 {
 		v.status.Round++
@@ -68,14 +71,18 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 	}
 	slices.Sort(v.status.Taken)
 	v.status.Down = v.down()
-	v.status.Waiting = bounded(v.withDownloads(v.waiting(stop)))
+	v.seeAbsence()
+	if v.status.Waiting = v.withDownloads(v.waiting(stop)); v.status.Waiting != "" {
+		v.status.Waiting += v.impatient(f.HealthChecks)
+	}
+	v.status.Waiting = bounded(v.status.Waiting)
 	d := PoolDecision{Released: v.released, Gone: v.gone, Rollout: v.status, Given: v.given, Asked: v.asked, Status: v.poolStatus(), Held: v.held}
 	d.Events = v.events(d)
 	return d
 }
 
 // release gives back the slots of the nodes that have become healthy with the target, of those that have not
-// begun and may not now, and of those that are nodes of the pool no more.
+// begun and may not now, of those that pass theirs on, and of those that are nodes of the pool no more.
 func (v *view) release(nodes map[string]*Node, held, workloads bool) {
 	for _, name := range v.pool.Rollout.Taken {
 		n := nodes[name]
@@ -89,7 +96,7 @@ func (v *view) release(nodes map[string]*Node, held, workloads bool) {
 	for i := range v.members {
 		m := &v.members[i]
 		healthy := !workloads && (v.has(m) || !v.wants(m) && m.why == "")
-		if m.taken && m.Refused == "" && (healthy || held && v.isIdle(m)) {
+		if m.taken && m.Refused == "" && (healthy || held && v.isIdle(m) || v.passesOn(m)) {
 			v.giveBack(m.Node)
 			m.taken = false
 		}

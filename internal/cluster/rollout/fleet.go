@@ -18,7 +18,7 @@
 // and that Controller B has returned its slot between A's update (rule 2, time a) and g. B has updated a version at least
 // as new as A's. So B has read it after a, and has changed n after that (rule 3). A has read n before a, so n is another
 // version at g, and the API server refuses A's patch. If A's patch came before B's change of n, the API server has
-// refused that change, or B has seen what A gave; then n was healthy with it. If A's update came after B had read the
+// refused that change, or B has seen what A gave; then n was healthy with it, or passes its slot on (spec.passSlotOn). If A's update came after B had read the
 // PoolRollout, the API server refuses B's update.
 //
 // The slots are in one object, and there are at most maxUnavailable. Only the pool master has nodes of the control plane,
@@ -28,6 +28,7 @@ package rollout
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -43,6 +44,8 @@ type Fleet struct {
 	Pools []Pool
 	// Workloads has those that the pools' checks name and that exist: why one is not available, or "".
 	Workloads map[objects.WorkloadReference]string
+	// HealthChecks are those of others, for which nodes are deleted or rebooted.
+	HealthChecks []HealthCheck
 }
 
 // Node is what is used of a Node and its NodeSystem.
@@ -51,12 +54,15 @@ type Node struct {
 	Labels, Annotations map[string]string
 	Created             time.Time
 	Cordoned            bool
+	Taints              []corev1.Taint
 	// Problem is why kubelet does not take pods, such as "is not Ready"; "": it does.
 	Problem string
 	// NotReadySince is since when the node is not Ready; zero: it is.
 	NotReadySince time.Time
-	BootID        string
-	System        *objects.System // nil: no agent of pivot has written any
+	// Away is for how long it was not Ready, if it has just become Ready; else 0.
+	Away   time.Duration
+	BootID string
+	System *objects.System // nil: no agent of pivot has written any
 	// Refused is why the API server has refused a change of the node in the last minute, such as by a webhook; "": it has not.
 	Refused string
 	// Check is why the pool's expression is not true for the node; "" if it is, or there is none.
@@ -89,6 +95,8 @@ type Pool struct {
 // Decision is what is due.
 type Decision struct {
 	Pools []PoolDecision // in the order of Fleet.Pools
+	// Marked are the nodes whose marks change, after all else.
+	Marked []Marked
 	// Next is when something is due even if nothing changes; zero: never.
 	Next time.Time
 }
@@ -112,6 +120,14 @@ type PoolDecision struct {
 	Events []Event // about what Rollout has changed
 }
 
+// Marked is what others see of a node.
+type Marked struct {
+	Node
+	Pending  bool      // it has the taint Pending
+	Unguard  bool      // it is guarded no more
+	GuardEnd time.Time // when its guard ends from now on; zero: that stays
+}
+
 // Change is the configuration that a node gets: the target of the pool to which it belongs.
 type Change struct {
 	Node
@@ -128,6 +144,7 @@ type Event struct {
 const (
 	EventSetDesiredConfig = "SetDesiredConfig"
 	EventNodeFailed       = "NodeFailed"
+	EventNodeLate         = "NodeLate"
 	EventStopped          = "RolloutStopped"
 	EventReturns          = "RolloutReturns"
 	EventArrived          = "RolloutComplete"

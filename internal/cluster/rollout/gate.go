@@ -9,8 +9,21 @@ import (
 	"machine-pivot/internal/window"
 )
 
-// gate returns why no further node of a pool may begin; "" if nodes may. The first reason that holds is named.
-func (v *view) gate(f Fleet, views map[string]*view, workloads string) string {
+// gate returns why no further node of a pool may begin; "" if nodes may. The first reason that holds is named: those that
+// last before those that end by themselves.
+func (v *view) gate(views map[string]*view, workloads string) string {
+	if stop := v.shut(views, workloads); stop != "" {
+		return stop
+	}
+	v.open = true
+	if workloads != "" {
+		return "waits: " + workloads
+	}
+	return v.unhealthy()
+}
+
+// shut returns which setting or failure keeps all nodes from beginning; "" if none does.
+func (v *view) shut(views map[string]*view, workloads string) string {
 	spec := v.pool.Spec
 	switch {
 	case v.pool.Deleted:
@@ -24,13 +37,8 @@ func (v *view) gate(f Fleet, views map[string]*view, workloads string) string {
 		return "waits until the expression spec.checks.node can be used: " + v.pool.CheckProblem
 	case v.isStopped():
 		return v.stopped()
-	case workloads != "":
-		return "waits: " + workloads
 	}
 	if stop := v.after(spec.After, views); stop != "" {
-		return stop
-	}
-	if stop := v.unhealthy(); stop != "" {
 		return stop
 	}
 	return v.window(spec.Window)

@@ -31,8 +31,11 @@ type Kube struct {
 	Self   string
 
 	checks  checker
-	refused map[string]refusal   // by node
-	down    map[string]time.Time // by node that is not Ready: when that was seen first
+	refused map[string]refusal // by node
+	// by node: when its marks were refused, and when it was first seen that it is not Ready
+	unmarked, down map[string]time.Time
+	healthChecks   []HealthCheck
+	healthChecksAt time.Time
 }
 
 // refusal is why a node could not be changed, at a time.
@@ -59,11 +62,16 @@ func (k *Kube) Fleet(ctx context.Context) (Fleet, error) {
 	for i := range systems.Items {
 		bySystem[systems.Items[i].Name] = &systems.Items[i]
 	}
+	f.HealthChecks = k.readHealthChecks(ctx, f.Now)
+	before := k.down
 	down := k.seeDown(nodes.Items, f.Now)
 	for i := range nodes.Items {
 		n := nodeOf(&nodes.Items[i], bySystem[nodes.Items[i].Name])
 		n.Refused = k.refused[n.Name].reason
 		n.NotReadySince = down[n.Name]
+		if since, was := before[n.Name]; was && n.NotReadySince.IsZero() {
+			n.Away = f.Now.Sub(since)
+		}
 		f.Nodes = append(f.Nodes, n)
 	}
 	if err := k.readPools(ctx, &f, pools.Items, rollouts.Items); err != nil {
@@ -157,7 +165,42 @@ func (k *Kube) workload(ctx context.Context, w objects.WorkloadReference) (strin
 
 // Fence implements Cluster.
 func (k *Kube) Fence(ctx context.Context, n Node, token string) error {
-	return k.annotate(ctx, n, map[string]any{Released: token, api.Download: nil})
+	patch := metadata(n, map[string]any{Released: token, api.Download: nil})
+	if n.isMarked() {
+		patch["spec"] = map[string]any{"taints": n.taints(false)}
+	}
+	if g := n.guardOf(); g != nil && g.Until.IsZero() {
+		guardPatch(&n, patch, k.Now().Add(guardFor))
+	}
+	return k.change(ctx, n, patch)
+}
+
+// Mark implements Cluster. Who forbids the marks forbids nothing else, and is asked again a minute later.
+func (k *Kube) Mark(ctx context.Context, m Marked) error {
+	n := m.Node
+	if k.Now().Sub(k.unmarked[n.Name]).Abs() < longest {
+		return nil
+	}
+	patch := metadata(n, nil)
+	if m.Pending != n.isMarked() {
+		patch["spec"] = map[string]any{"taints": n.taints(m.Pending)}
+	}
+	switch {
+	case m.Unguard:
+		k.skipRemediation(ctx, n, false)
+		unguardPatch(&n, patch)
+	case !m.GuardEnd.IsZero():
+		guardPatch(&n, patch, m.GuardEnd)
+	}
+	err := k.Writer.Patch(ctx, &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: n.Name}}, mergePatch(patch))
+	if !isFinal(err) {
+		return conflict("node "+n.Name, err)
+	}
+	if k.unmarked == nil {
+		k.unmarked = map[string]time.Time{}
+	}
+	k.unmarked[n.Name] = k.Now()
+	return nil
 }
 
 // Give implements Cluster.
@@ -166,17 +209,24 @@ func (k *Kube) Give(ctx context.Context, n Node, config string) error {
 	if n.Annotations[api.FailedConfig] == config {
 		notes[api.FailedConfig] = nil
 	}
-	return k.annotate(ctx, n, notes)
+	patch := metadata(n, notes)
+	guardPatch(&n, patch, time.Time{})
+	k.skipRemediation(ctx, n, true)
+	return k.change(ctx, n, patch)
 }
 
 // Ask implements Cluster.
 func (k *Kube) Ask(ctx context.Context, n Node, config string) error {
-	return k.annotate(ctx, n, map[string]any{api.Download: config})
+	return k.change(ctx, n, metadata(n, map[string]any{api.Download: config}))
 }
 
-// annotate sets annotations of a node, or removes those that are nil, if the node is the version that is known.
-func (k *Kube) annotate(ctx context.Context, n Node, annotations map[string]any) error {
-	patch := map[string]any{"metadata": map[string]any{"resourceVersion": n.Version, "annotations": annotations}}
+// metadata returns a patch of the version of a node that is known, which sets annotations, or removes those that are nil.
+func metadata(n Node, annotations map[string]any) map[string]any {
+	return map[string]any{"metadata": map[string]any{"resourceVersion": n.Version, "annotations": annotations}}
+}
+
+// change patches a node.
+func (k *Kube) change(ctx context.Context, n Node, patch map[string]any) error {
 	object := &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: n.Name}}
 	err := k.Writer.Patch(ctx, object, mergePatch(patch))
 	if !isFinal(err) {

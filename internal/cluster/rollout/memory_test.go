@@ -13,6 +13,7 @@ import (
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 
+	corev1 "k8s.io/api/core/v1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -229,14 +230,19 @@ func (c *access) Fence(_ context.Context, n rollout.Node, token string) error {
 	if err := c.fresh(n, "fence"); err != nil {
 		return err
 	}
-	if n.Annotations[rollout.Released] != token || n.Annotations[api.Download] != "" {
+	if n.Annotations[rollout.Released] != token || n.Annotations[api.Download] != "" || len(n.Taints) > 0 {
 		c.change(n.Name, func(n *rollout.Node) {
-			n.Annotations[rollout.Released] = token
+			n.Annotations[rollout.Released], n.Taints = token, nil
+			if n.Annotations[rollout.Guarded] == "{}" {
+				n.Annotations[rollout.Guarded] = until(c.now.Add(10 * time.Minute))
+			}
 			delete(n.Annotations, api.Download)
 		})
 	}
 	return c.done("fence")
 }
+
+func until(t time.Time) string { return `{"until":"` + t.Format(time.RFC3339) + `"}` }
 
 func (c *access) Exists(_ context.Context, node string) (bool, error) {
 	if err := c.request("exists"); err != nil {
@@ -303,7 +309,7 @@ func (c *access) Give(_ context.Context, n rollout.Node, config string) error {
 		c.given("give", c.acts, c.memory.nodes[n.Name], config, c.seen)
 	}
 	c.change(n.Name, func(n *rollout.Node) {
-		n.Annotations[api.DesiredConfig] = config
+		n.Annotations[api.DesiredConfig], n.Annotations[rollout.Guarded] = config, "{}"
 		delete(n.Annotations, api.Download)
 		if n.Annotations[api.FailedConfig] == config {
 			delete(n.Annotations, api.FailedConfig)
@@ -325,6 +331,27 @@ func (c *access) Ask(_ context.Context, n rollout.Node, config string) error {
 	c.asks++
 	c.change(n.Name, func(n *rollout.Node) { n.Annotations[api.Download] = config })
 	return c.done("ask")
+}
+
+func (c *access) Mark(_ context.Context, m rollout.Marked) error {
+	n := m.Node
+	if err := c.request("mark"); err != nil {
+		return err
+	}
+	if err := c.fresh(n, "mark"); err != nil {
+		return err
+	}
+	c.change(n.Name, func(n *rollout.Node) {
+		if n.Taints = nil; m.Pending {
+			n.Taints = []corev1.Taint{{Key: rollout.Pending}}
+		}
+		if m.Unguard {
+			delete(n.Annotations, rollout.Guarded)
+		} else if !m.GuardEnd.IsZero() {
+			n.Annotations[rollout.Guarded] = until(m.GuardEnd)
+		}
+	})
+	return c.done("mark")
 }
 
 func (c *access) Show(_ context.Context, p rollout.Pool, s objects.MachineConfigPoolStatus) error {

@@ -23,7 +23,10 @@ func (s *simulation) checkLimits(call string) {
 			continue
 		}
 		size[s.poolOf(n)]++
-		if pool := s.begun[name]; c.Disturbed() {
+		if _, guarded := n.Annotations[rollout.Guarded]; s.begun[name] != "" && c.Disturbed() && !guarded {
+			s.fault("limit: %s is disturbed, and others are not asked to leave it alone", name)
+		}
+		if pool := s.begun[name]; c.Disturbed() && !s.passedOn[name] {
 			count[pool] = append(count[pool], name)
 		} else if n.Annotations[api.Download] != "" {
 			asked[s.asked[name]] = append(asked[s.asked[name]], name)
@@ -55,7 +58,8 @@ func (s *simulation) checkGiven(call, pool string, n *rollout.Node, config strin
 		s.asked[n.Name] = pool
 		return
 	}
-	s.begun[n.Name] = pool
+	s.begun[n.Name], s.begunAt[n.Name] = pool, s.now
+	delete(s.passedOn, n.Name)
 	if n.Cordoned && n.Annotations[api.CordonedFor] == "" {
 		s.fault("%s is given %s although it is cordoned", n.Name, config)
 	}
@@ -78,6 +82,7 @@ func (s *simulation) checkTaken(pool string, status objects.PoolRolloutStatus, s
 		}
 	}
 	p := poolIn(seen, pool)
+	s.checkPassedOn(p, status)
 	for _, name := range before {
 		i := slices.IndexFunc(seen.Nodes, func(n rollout.Node) bool { return n.Name == name })
 		if slices.Contains(status.Taken, name) || i < 0 {
@@ -93,6 +98,20 @@ func (s *simulation) checkTaken(pool string, status objects.PoolRolloutStatus, s
 		if len(p.Spec.Checks.Workloads) > 0 && seen.Workloads[workloadOf(pool)] != "" {
 			s.fault("%s gives its slot of %s back although the workload is not available", name, pool)
 		}
+	}
+}
+
+// checkPassedOn is the invariant of slots that are passed on: only if the pool wants that, and its node takes too long. A
+// controller that was stopped may have begun to count some minutes before the node was given anything.
+func (s *simulation) checkPassedOn(p rollout.Pool, status objects.PoolRolloutStatus) {
+	for _, b := range status.Begun {
+		if !b.Late || slices.Contains(status.Taken, b.Name) || s.passedOn[b.Name] {
+			continue
+		}
+		if since := s.begunAt[b.Name]; !p.Spec.PassSlotOn || p.Name == "master" || s.now.Sub(since) < p.Spec.WorkingLimit.Duration-15*time.Minute {
+			s.fault("limit: %s passes its slot of %s on, which it has had since %s", b.Name, p.Name, since)
+		}
+		s.passedOn[b.Name] = true
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // nodeOf returns what is used of a Node, and of its NodeSystem if it has one.
 func nodeOf(n *corev1.Node, s *objects.NodeSystem) Node {
 	out := Node{Name: n.Name, Version: n.ResourceVersion, Labels: n.Labels, Annotations: n.Annotations,
-		Created: n.CreationTimestamp.Time, Cordoned: n.Spec.Unschedulable, BootID: n.Status.NodeInfo.BootID}
+		Created: n.CreationTimestamp.Time, Cordoned: n.Spec.Unschedulable, Taints: n.Spec.Taints, BootID: n.Status.NodeInfo.BootID}
 	out.Problem = problemOf(n)
 	if s != nil {
 		out.System = objects.SystemOf(s.Status)

@@ -31,7 +31,9 @@ type simulation struct {
 	targets     map[string]map[string]bool
 	begun       map[string]string // the pool that has given a node its configuration
 	asked       map[string]string // the pool that has asked a node for a download
-	calm        bool              // no more faults
+	begunAt     map[string]time.Time
+	passedOn    map[string]bool // nodes whose slot was given to others because they take too long
+	calm        bool            // no more faults
 	wrong       string
 }
 
@@ -46,7 +48,7 @@ type process struct {
 func newSimulation(seed uint64, decide func(rollout.Fleet) rollout.Decision) *simulation {
 	s := &simulation{memory: newMemory(), rand: rand.New(rand.NewPCG(seed, 27)), machines: map[string]*machines.Machine{}, decide: decide,
 		limits: map[string]*machines.Limit{}, loads: map[string]*machines.Limit{}, targets: map[string]map[string]bool{},
-		begun: map[string]string{}, asked: map[string]string{}}
+		begun: map[string]string{}, asked: map[string]string{}, begunAt: map[string]time.Time{}, passedOn: map[string]bool{}}
 	for _, pool := range []string{"master", "worker", "infra"} {
 		s.addPool(pool, "rendered-"+pool+"-1")
 		s.targets[pool] = map[string]bool{"rendered-" + pool + "-1": true}
@@ -166,6 +168,9 @@ func (s *simulation) run(minutes int) string {
 		s.changeSettings(pool, func(spec *objects.PoolRolloutSpec) { spec.ReturnToLastGood, spec.Adopt = false, true })
 	}
 	s.settle()
+	for range 30 { // longer than nodes stay guarded
+		s.step()
+	}
 	s.checkEnd(true)
 	return s.wrong
 }
@@ -219,6 +224,11 @@ func (s *simulation) behind(pool string) (out []string) {
 // checkEnd checks that each pool has arrived or, unless everything works, says why not and names who is to
 // blame.
 func (s *simulation) checkEnd(healed bool) {
+	for name, n := range s.memory.nodes {
+		if _, guarded := n.Annotations[rollout.Guarded]; healed && (guarded || len(n.Taints) > 0) {
+			s.fault("%s is still marked: %v, %v", name, n.Annotations, n.Taints)
+		}
+	}
 	names := slices.Sorted(maps.Keys(s.memory.nodes))
 	for _, pool := range s.order {
 		if wrong := s.end(pool).Wrong(healed, names); wrong != "" {

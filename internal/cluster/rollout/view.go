@@ -24,6 +24,7 @@ type view struct {
 	taken  map[string]bool // the slots that remain or are taken
 	status objects.PoolRolloutStatus
 	next   time.Time
+	open   bool // nothing lasting keeps nodes from beginning
 	held   bool // by the pool's own settings
 
 	fails    []objects.FailedNode // on which the target fails now
@@ -36,9 +37,11 @@ type view struct {
 // member is a node of a pool.
 type member struct {
 	*Node
-	why       string // it is unavailable; "" if it is not
-	taken     bool   // it has a slot of the pool
-	elsewhere string // the other pool, of which it was a node, that it has a slot of
+	why       string    // it is unavailable; "" if it is not
+	taken     bool      // it has a slot of the pool
+	begun     time.Time // when it was given the target by a slot; zero: it was not, or is healthy with it
+	late      bool      // it is in change for longer than it may
+	elsewhere string    // the other pool, of which it was a node, that it has a slot of
 }
 
 // newView returns the view of a pool before anything is decided.

@@ -40,13 +40,15 @@ func (v *view) givenUp() string {
 
 // reason is the first reason that holds.
 func (v *view) reason(stop string) string {
-	var begun, down, cordoned []string
+	var begun, late, down, cordoned []string
 	left := 0
 	for i := range v.members {
 		m := &v.members[i]
 		switch {
 		case m.taken && m.cordonedByPeople():
 			cordoned = append(cordoned, m.Name)
+		case m.late:
+			late = append(late, m.describe(v.target)+v.howLate())
 		case m.taken:
 			begun = append(begun, m.describe(v.target))
 		case m.elsewhere != "":
@@ -63,6 +65,9 @@ func (v *view) reason(stop string) string {
 		default:
 			left++
 		}
+	}
+	if len(late) > 0 {
+		begun = late
 	}
 	switch {
 	case stop != "" && left+len(begun)+len(down)+len(cordoned) > 0:

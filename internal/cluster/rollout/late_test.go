@@ -1,0 +1,142 @@
+package rollout_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/rollout"
+)
+
+// pass runs one pass of a controller.
+func (m *memory) pass(t *testing.T) {
+	t.Helper()
+	if _, err := (rollout.Controller{Cluster: m.access(""), Decide: rollout.Decide}).Pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLate: a node that is in change for longer than the limit is named, by the sentence, the condition and one event; its
+// slot goes to the next node only if the pool says so, and never in the pool master. Another target begins anew.
+func TestLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		pool  string
+		spec  objects.PoolRolloutSpec
+		after time.Duration
+		taken string
+		names string // a part of the sentence
+	}{
+		"not yet":                    {"worker", objects.PoolRolloutSpec{PassSlotOn: true}, 119 * time.Minute, "n0", "waits for n0, which is Working (at most"},
+		"it keeps its slot":          {"worker", objects.PoolRolloutSpec{}, 121 * time.Minute, "n0", "waits for n0, which is Working, for more than 2h0m0s (at most"},
+		"it passes its slot on":      {"worker", objects.PoolRolloutSpec{PassSlotOn: true}, 121 * time.Minute, "n1", "n0, which is Working, for more than 2h0m0s"},
+		"a shorter limit":            {"worker", objects.PoolRolloutSpec{PassSlotOn: true, WorkingLimit: v1.Duration{Duration: time.Minute}}, 2 * time.Minute, "n1", "more than 1m0s"},
+		"nodes of the control plane": {"master", objects.PoolRolloutSpec{PassSlotOn: true}, 121 * time.Minute, "n0", "more than 2h"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMemory()
+			m.addPool(c.pool, "rendered-"+c.pool+"-2")
+			for i := range 3 {
+				m.addNode(fmt.Sprintf("n%d", i), "rendered-"+c.pool+"-1", map[string]string{role(c.pool): ""})
+			}
+			m.changeRollout(c.pool, func(p *rollout.Pool) { p.Spec = c.spec })
+			m.pass(t)
+			m.change("n0", func(n *rollout.Node) { n.Annotations[api.StateOfNode] = api.StateWorking })
+			m.pass(t)
+			m.now = m.now.Add(c.after)
+			events := m.events
+			for range 3 {
+				m.pass(t)
+			}
+			r, status := m.pools[c.pool].Rollout, m.pools[c.pool].Status
+			if got := strings.Join(r.Taken, " "); got != c.taken || !strings.Contains(r.Waiting, c.names) {
+				t.Errorf("slots: %s; waits: %q", got, r.Waiting)
+			}
+			late := strings.Contains(c.names, "more than")
+			degraded := slices.ContainsFunc(status.Conditions, func(c objects.PoolCondition) bool {
+				return c.Type == objects.PoolNodeDegraded && c.Status == api.True && strings.Contains(c.Message, "n0")
+			})
+			if degraded != late || late != (m.events > events) {
+				t.Errorf("named: %v; %d events", degraded, m.events-events)
+			}
+			m.changePool(c.pool, func(p *rollout.Pool) { p.Configuration.Name = "rendered-" + c.pool + "-3" })
+			m.pass(t)
+			if r := m.pools[c.pool].Rollout; slices.ContainsFunc(r.Begun, func(b objects.BegunNode) bool { return b.Late }) {
+				t.Errorf("with another target: %+v", r.Begun)
+			}
+		})
+	}
+}
+
+// TestImpatient: a health check of somebody else that has less patience than nodes of the pool have needed is named, while
+// there is something to do, if it is about them.
+func TestImpatient(t *testing.T) {
+	for name, c := range map[string]struct {
+		check rollout.HealthCheck
+		named bool
+	}{
+		"of these nodes":      {rollout.HealthCheck{Name: "NodeHealthCheck a", After: 5 * time.Minute, Selector: labels.Everything()}, true},
+		"with more patience":  {rollout.HealthCheck{Name: "NodeHealthCheck a", After: 10 * time.Minute, Selector: labels.Everything()}, false},
+		"of other nodes":      {rollout.HealthCheck{Name: "NodeHealthCheck a", After: time.Minute, Selector: labels.Nothing()}, false},
+		"of their machines":   {rollout.HealthCheck{Name: "MachineHealthCheck a", After: time.Minute, Selector: labels.Nothing(), Machines: true}, true},
+		"without a condition": {rollout.HealthCheck{Name: "NodeHealthCheck a", Selector: labels.Everything()}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := small()
+			m.pass(t)
+			m.change("n3", func(n *rollout.Node) {
+				n.Away, n.Annotations["cluster.x-k8s.io/machine"] = 7*time.Minute, "m"
+			})
+			f, _ := m.access("").Fleet(t.Context())
+			f.HealthChecks = []rollout.HealthCheck{c.check}
+			d := rollout.Decide(f).Pools[0].Rollout
+			if got := strings.Contains(d.Waiting, c.check.Name+" acts on nodes that are not Ready for "); got != c.named || d.LongestAbsence.Duration != 7*time.Minute {
+				t.Errorf("%q, %v", d.Waiting, d.LongestAbsence)
+			}
+		})
+	}
+}
+
+// TestPending: nodes that are still to change have the taint, until they have changed, the pool is paused, or they are in no
+// pool. A node that changes keeps it until it is healthy.
+func TestPending(t *testing.T) {
+	m := small()
+	marked := func() (names string) {
+		m.pass(t)
+		m.pass(t)
+		for i := range 4 {
+			if n := fmt.Sprintf("n%d", i); len(m.nodes[n].Taints) > 0 {
+				names += n + " "
+			}
+		}
+		return names
+	}
+	expect := func(when, want string) {
+		t.Helper()
+		if got := marked(); got != want {
+			t.Errorf("%s: %s", when, got)
+		}
+	}
+	m.changePool("worker", func(p *rollout.Pool) { p.Paused = true })
+	expect("paused", "")
+	m.changePool("worker", func(p *rollout.Pool) { p.Paused = false })
+	expect("in a rollout", "n0 n1 n2 n3 ")
+	m.change("n3", func(n *rollout.Node) {
+		n.Annotations[api.CurrentConfig], n.System = "rendered-worker-2", &objects.System{Current: "rendered-worker-2", BootID: n.BootID}
+	})
+	expect("n3 has changed", "n0 n1 n2 ")
+	m.change("n2", func(n *rollout.Node) {
+		n.Annotations[api.StateOfNode], n.Annotations[api.Reason] = api.StateDegraded, "no"
+	})
+	expect("n2 has failed", "")
+	m.change("n2", func(n *rollout.Node) { n.Annotations[api.StateOfNode] = api.StateWorking })
+	expect("it is tried again", "n0 n1 n2 ")
+	m.change("n0", func(n *rollout.Node) { delete(n.Labels, role("worker")) })
+	expect("n0 is in no pool", "n1 n2 ")
+}

@@ -1,0 +1,58 @@
+package rollout
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"machine-pivot/internal/cluster/api"
+)
+
+// Pending is the taint of the nodes that are still to change, with the effect PreferNoSchedule: pods of a node that is
+// drained rather start on one that has changed already, so that each moves once.
+const Pending = api.Prefix + "/update-pending"
+
+// mark decides which nodes have the taint, and whose guard ends. A node has the taint exactly while it is to change and
+// nothing lasting keeps it from that; whichever controller finds it on another node removes it. A node that this decision
+// changes otherwise waits for the next one: it is another version then.
+func (d *Decision) mark(f Fleet, views map[string]*view) {
+	pending, changed, taken := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, v := range views {
+		maps.Copy(taken, v.taken)
+		for i := range v.members {
+			m := &v.members[i]
+			pending[m.Name] = v.open && !m.cordonedByPeople() && (m.taken || v.wants(m)) && !v.has(m)
+		}
+		for _, n := range slices.Concat(v.released, v.asked) {
+			changed[n.Name] = true
+		}
+		for _, c := range v.given {
+			changed[c.Name] = true
+		}
+	}
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		m := Marked{Node: *n, Pending: pending[n.Name]}
+		over, soon := n.guardEnds(taken[n.Name], f.Now)
+		if m.Unguard = over; soon {
+			m.GuardEnd = f.Now.Add(guardFor)
+		}
+		if !changed[n.Name] && n.Refused == "" && (over || soon || m.Pending != n.isMarked()) {
+			d.Marked = append(d.Marked, m)
+		}
+	}
+}
+
+func isPendingTaint(t corev1.Taint) bool { return t.Key == Pending }
+
+func (n *Node) isMarked() bool { return slices.ContainsFunc(n.Taints, isPendingTaint) }
+
+// taints returns the taints of a node with ours, or without it. Those of others stay.
+func (n *Node) taints(pending bool) []corev1.Taint {
+	out := slices.DeleteFunc(slices.Clone(n.Taints), isPendingTaint)
+	if pending {
+		out = append(out, corev1.Taint{Key: Pending, Effect: corev1.TaintEffectPreferNoSchedule})
+	}
+	return out
+}
