@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -131,10 +132,25 @@ func (s *Systemd) handshake(ctx context.Context, conn *systemd.Conn) (string, er
 // major matches the first number of a version.
 var major = regexp.MustCompile(`^([0-9]+)([.+~]\S*[0-9]|$)`)
 
-// compatible reports whether an agent can use a pivot: both are the same, or of one major version.
+// compatible reports whether an agent can use a pivot: both are the same, of one major version, or of two that follow each
+// other. Nobody updates agents and hosts at once, in whatever order. What an agent reads of a document keeps its meaning over
+// two major versions, or the document gets another version, which decode refuses.
 func compatible(agent, pivot string) bool {
-	a, p := major.FindStringSubmatch(agent), major.FindStringSubmatch(pivot)
-	return agent == pivot || a != nil && p != nil && a[1] == p[1]
+	if agent == pivot {
+		return true
+	}
+	a, known := majorOf(agent)
+	p, also := majorOf(pivot)
+	return known && also && max(a, p)-min(a, p) <= 1
+}
+
+func majorOf(version string) (int, bool) {
+	m := major.FindStringSubmatch(version)
+	if m == nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(m[1])
+	return n, err == nil
 }
 
 // status returns the status of the host, of which the start and the run are known.

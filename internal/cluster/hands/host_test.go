@@ -446,8 +446,14 @@ func TestSystemd(t *testing.T) {
 	})
 	t.Run("versions", func(t *testing.T) {
 		other := h.another(h.Root)
-		other.Version = "2.0.0"
-		if _, err := other.Look(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "1.2.3") || !strings.Contains(err.Error(), "2.0.0") {
+		for _, near := range []string{"0.9.0", "1.0.0", "2.0.0-rc1"} { // the host has 1.2.3
+			other.Version = near
+			if h, err := other.Look(t.Context()); err != nil || h.Version != "1.2.3" {
+				t.Errorf("an agent %s: %q, %v", near, h.Version, err)
+			}
+		}
+		other.Version = "3.0.0"
+		if _, err := other.Look(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "1.2.3") || !strings.Contains(err.Error(), "3.0.0") {
 			t.Errorf("an unknown version: %v", err)
 		}
 		h.write("api", "pivot/v9")
