@@ -11,10 +11,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestPlacement: the controllers run on nodes with a role of the control plane, whatever the label's value is, and on
-// those that an administrator names for them.
+// TestPlacement: controllers and servers run on nodes with a role of the control plane, whatever the label's value is, and
+// on those that an administrator names for them. A node cannot name itself: the API server's admission plugin NodeRestriction
+// keeps labels with that prefix from kubelets.
 func TestPlacement(t *testing.T) {
-	text, err := os.ReadFile("../../../deploy/fleet/controller.yaml")
+	for _, file := range []string{"controller", "server"} {
+		t.Run(file, func(t *testing.T) { placement(t, "../../../deploy/fleet/"+file+".yaml") })
+	}
+}
+
+func placement(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,11 +54,12 @@ func TestPlacement(t *testing.T) {
 		on   labels.Set
 		runs bool
 	}{
-		"kubeadm":        {labels.Set{"node-role.kubernetes.io/control-plane": ""}, true},
-		"k3s and RKE2":   {labels.Set{"node-role.kubernetes.io/control-plane": "true", "node-role.kubernetes.io/etcd": "true"}, true},
-		"older clusters": {labels.Set{"node-role.kubernetes.io/master": ""}, true},
-		"named for them": {labels.Set{"machine-pivot.io/controllers": ""}, true},
-		"a worker":       {labels.Set{"node-role.kubernetes.io/worker": ""}, false},
+		"kubeadm":         {labels.Set{"node-role.kubernetes.io/control-plane": ""}, true},
+		"k3s and RKE2":    {labels.Set{"node-role.kubernetes.io/control-plane": "true", "node-role.kubernetes.io/etcd": "true"}, true},
+		"older clusters":  {labels.Set{"node-role.kubernetes.io/master": ""}, true},
+		"named for them":  {labels.Set{"node-restriction.kubernetes.io/pivot-controllers": ""}, true},
+		"named by itself": {labels.Set{"machine-pivot.io/controllers": ""}, false},
+		"a worker":        {labels.Set{"node-role.kubernetes.io/worker": ""}, false},
 	} {
 		if got := runs(c.on); got != c.runs {
 			t.Errorf("%s: they run there: %v", name, got)
