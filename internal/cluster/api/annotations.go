@@ -75,6 +75,10 @@ const Prefix = "machine-pivot.io"
 // it. Without it, the agent's own setting holds.
 const Try = Prefix + "/try"
 
+// ForceDrainAfter is the annotation of a Node with the time after which its drain deletes the pods that a budget keeps from
+// being evicted, such as 30m. The controllers write it, for a pool that wants that. Without it, no pod is deleted.
+const ForceDrainAfter = Prefix + "/force-drain-after"
+
 // Download is the annotation of a Node with the MachineConfig that it should download before it is desired. A
 // controller or an administrator writes it, and removes it: the status of the NodeSystem has the result.
 const Download = Prefix + "/download"

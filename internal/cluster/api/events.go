@@ -38,6 +38,7 @@ const (
 	EventDrift             = "ConfigDriftDetected"
 
 	EventDownloaded       = "UpdateDownloaded"
+	EventPodDeleted       = "PodDeletedAgainstBudget"
 	EventDrainRehearsed   = "DrainRehearsed"
 	EventDownloadFailed   = "DownloadFailed"
 	EventFailed           = "UpdateFailed"

@@ -85,6 +85,7 @@ func (d *Drainer) Drain(ctx context.Context, of node.Node) error {
 			return nil
 		}
 		refused := d.evictAll(ctx, f.going, until, false)
+		d.force(ctx, of, refused)
 		if d.Cluster.Now().Add(wait).After(until) {
 			return d.unfinished(ctx, f, refused)
 		}

@@ -53,6 +53,8 @@ func TestDrain(t *testing.T) {
 		"gone-on-the-way":        goneOnTheWay,
 		"without-evictions-left": withoutTime,
 		"as-a-pod":               asPod,
+		"forced":                 forced,
+		"forced-as-a-pod":        forcedAsPod,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -344,10 +346,24 @@ func terminating(w *world) {
 
 // asPod: the rights of deploy/pod suffice, too. The agent's pod is left.
 func asPod(w *world) {
-	w.Deploy("../../../deploy/pod")
-	self := w.pod("self", func(p *corev1.Pod) { p.Namespace, p.Spec.ServiceAccountName = "pivot-agent", "pivot-agent" })
+	self := w.asPod()
 	protected, free := w.pod("protected", app("db")), w.pod("free")
 	w.budget("db", "db", minAvailable(1), 0)
+	controlplane.Eventually(w, "the rights are known", func(ctx context.Context) bool {
+		err := w.drainer.Rehearse(ctx)
+		return err != nil && !strings.Contains(err.Error(), "forbidden")
+	})
+	w.says(w.drain(impatient), w.name+"/protected: protected by the budget "+w.name+"/db")
+	if !w.untouched(self) || !w.untouched(protected) || !w.gone(free) {
+		w.Error("the wrong pods are gone")
+	}
+}
+
+// asPod gives the drainer the token of an agent's pod on the node, which it returns.
+func (w *world) asPod() *corev1.Pod {
+	w.Helper()
+	w.Deploy("../../../deploy/pod")
+	self := w.pod("self-"+w.name, func(p *corev1.Pod) { p.Namespace, p.Spec.ServiceAccountName = "pivot-agent", "pivot-agent" })
 	request := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: self.Name, UID: self.UID},
 	}}
@@ -359,14 +375,8 @@ func asPod(w *world) {
 	config.BearerToken = issued.Status.Token
 	w.drainer.Cluster.API = w.client(config)
 	w.drainer.Self = types.NamespacedName{Namespace: self.Namespace, Name: self.Name}
-	controlplane.Eventually(w, "the rights are known", func(ctx context.Context) bool {
-		err := w.drainer.Rehearse(ctx)
-		return err != nil && !strings.Contains(err.Error(), "forbidden")
-	})
-	w.says(w.drain(impatient), w.name+"/protected: protected by the budget "+w.name+"/db")
-	if !w.untouched(self) || !w.untouched(protected) || !w.gone(free) {
-		w.Error("the wrong pods are gone")
-	}
+	controlplane.Eventually(w, "the rights are known", func(ctx context.Context) bool { return w.drainer.Rehearse(ctx) == nil })
+	return self
 }
 
 // stuckFinalizer: a pod that does not go is named, with how long it should have been gone.

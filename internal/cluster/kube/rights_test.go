@@ -97,6 +97,7 @@ func requests() map[string]request {
 		"read events":                                 {"get", corePath + "namespaces/default/events", ""},
 		"read Secrets":                                {"get", corePath + "secrets", ""},
 		"list the pods of all nodes":                  {"get", corePath + "pods", ""},
+		"delete a pod of its node":                    {"delete", corePath + "namespaces/default/pods/p1?dryRun=All", ""},
 		"delete a pod of another node":                {"delete", corePath + "namespaces/default/pods/p2", ""},
 		"read roles":                                  {"get", "/apis/rbac.authorization.k8s.io/v1/clusterroles", ""},
 		"list the pods of its node":                   {"get", corePath + "pods?fieldSelector=spec.nodeName%3Dn1", ""},

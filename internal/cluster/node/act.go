@@ -136,13 +136,27 @@ func (a *Agent) actDrain(ctx context.Context, s situation) (time.Duration, error
 		return 0, a.patch(ctx, s, Patch{Annotations: map[string]*string{api.DrainStarted: set(a.Now().UTC().Format(time.RFC3339))}})
 	}
 	reason := api.BoundedReason("cannot drain the node: " + fault.WithRemedy(err))
-	overdue := a.Now().Sub(sinceThen(s.node.Annotations[api.DrainStarted], a.Now())) >= a.Policy.DrainLimit
+	limit := a.Policy.DrainLimit
+	if after, forced := ForcesDrain(s.node); forced { // what is deleted then has its grace period
+		limit = max(limit, after+forcedEnds)
+	}
+	overdue := a.Now().Sub(sinceThen(s.node.Annotations[api.DrainStarted], a.Now())) >= limit
 	if overdue && !a.Policy.KeepDraining {
 		a.seen = &s.node
-		a.change.fail(failure{reason: fmt.Sprintf("%s, within %s", reason, a.Policy.DrainLimit), event: api.EventFailedToDrain, at: a.Now()})
+		a.change.fail(failure{reason: fmt.Sprintf("%s, within %s", reason, limit), event: api.EventFailedToDrain, at: a.Now()})
 		return 0, nil
 	}
 	return wait, a.sayBlocked(ctx, s, reason, overdue)
+}
+
+// forcedEnds is how long a drain goes on after it has begun to delete pods.
+const forcedEnds = 10 * time.Minute
+
+// ForcesDrain returns after what time the drain of a node deletes the pods that a budget keeps; false: it never does, also if
+// nobody understands the annotation.
+func ForcesDrain(n Node) (after time.Duration, forces bool) {
+	after, err := time.ParseDuration(n.Annotations[api.ForceDrainAfter])
+	return after, err == nil && after > 0
 }
 
 // sayBlocked says what a drain waits for, if the node does not say it yet.

@@ -43,12 +43,20 @@ type PoolRolloutSpec struct {
 	// disturbed for each such node. Slots of the pool master are never passed on.
 	WorkingLimit metav1.Duration `json:"workingLimit,omitzero"`
 	PassSlotOn   bool            `json:"passSlotOn,omitempty"`
+	// Drain is about the drains of the pool's nodes.
+	Drain PoolDrain `json:"drain,omitzero"`
 	// Adopt takes in the nodes of the pool that were never given a configuration: each is given that of the pool, by a
 	// slot, as all others are. Without it they are left alone, and the pool is not updated.
 	Adopt bool `json:"adopt,omitempty"`
 	// ParallelDownloads is how many nodes at a time download a new configuration before their turn, also while
 	// the pool is paused or its window is closed: a number, or a percentage of the pool. Without it: none.
 	ParallelDownloads *intstr.IntOrString `json:"parallelDownloads,omitempty"`
+}
+
+// PoolDrain is how the nodes of a pool are drained.
+type PoolDrain struct {
+	// ForceAfter is after what time a drain deletes the pods that a budget keeps from being evicted. 0: never.
+	ForceAfter metav1.Duration `json:"forceAfter,omitzero"`
 }
 
 // PoolChecks are conditions of health. A node counts as unavailable until they hold for it, and no further

@@ -31,7 +31,7 @@ type Cluster interface {
 	Hold(ctx context.Context, p Pool, finalizers []string) (version string, err error)
 	// Give gives a configuration to a node, and guards it, if it is the version that is known; else it returns ErrConflict.
 	// It is not asked for a download any more. If it says that this configuration has failed, it tries it again.
-	Give(ctx context.Context, n Node, config string) error
+	Give(ctx context.Context, c Change) error
 	// Ask asks a node to download a configuration, if it is the version that is known; else it returns
 	// ErrConflict.
 	Ask(ctx context.Context, n Node, config string) error
@@ -130,7 +130,7 @@ func (c Controller) carryOut(ctx context.Context, p Pool, d PoolDecision, old fu
 	var failed []error
 	for _, n := range d.Given {
 		if old() == nil {
-			failed = append(failed, c.Cluster.Give(ctx, n.Node, n.Config))
+			failed = append(failed, c.Cluster.Give(ctx, n))
 		}
 	}
 	for _, n := range d.Asked {

@@ -170,7 +170,7 @@ func (v *view) retarget(held bool) {
 		case !m.taken, v.target == "", !v.wants(m), m.cordonedByPeople(), v.pool.Paused, m.Refused != "":
 		case (!m.hasBegun() || m.isStray()) && held:
 		default:
-			v.given = append(v.given, Change{*m.Node, v.target})
+			v.give(m.Node, v)
 		}
 	}
 }
@@ -184,9 +184,14 @@ func (v *view) retargetLeft(nodes map[string]*Node, views map[string]*view) {
 		case n == nil, now == nil, !n.hasBegun(), n.cordonedByPeople(), n.Refused != "":
 		case now.target == "", now.target == n.desired(), now.pool.Paused:
 		default:
-			v.given = append(v.given, Change{*n, now.target})
+			v.give(n, now)
 		}
 	}
+}
+
+// give gives the target of the pool to which a node belongs now.
+func (v *view) give(n *Node, of *view) {
+	v.given = append(v.given, Change{Node: *n, Config: of.target, ForceAfter: of.pool.Spec.Drain.ForceAfter.Duration})
 }
 
 // left returns the nodes with a slot that are not in the pool any more.

@@ -131,7 +131,8 @@ type Marked struct {
 // Change is the configuration that a node gets: the target of the pool to which it belongs.
 type Change struct {
 	Node
-	Config string
+	Config     string
+	ForceAfter time.Duration // after what time the node's drain deletes what budgets keep; 0: never
 }
 
 // Event is about a pool.

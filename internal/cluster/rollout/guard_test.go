@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/rollout"
 	"machine-pivot/test/worlds/controlplane"
 )
@@ -65,7 +66,9 @@ func TestGuard(t *testing.T) {
 		works(w.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "m" + n.Name[1:]}, m))
 		var taints []string
 		for _, taint := range n.Taints {
-			taints = append(taints, taint.Key)
+			if taint.Key != corev1.TaintNodeNotReady { // of the API server
+				taints = append(taints, taint.Key)
+			}
 		}
 		return strings.Join([]string{n.Annotations[autoscaler], n.Annotations[karpenter], n.Labels[medik8s], m.GetAnnotations()[capi], strings.Join(taints, " ")}, ",")
 	}
@@ -92,7 +95,12 @@ func TestGuard(t *testing.T) {
 	each(func(n rollout.Node) error { return k.Mark(t.Context(), rollout.Marked{Node: n, Pending: true}) })
 	is("marked", "false,,,,a "+rollout.Pending, ",true,true,mine,"+rollout.Pending)
 	for range 2 { // the second time, the record is there
-		each(func(n rollout.Node) error { return k.Give(t.Context(), n, "rendered-worker-2") })
+		each(func(n rollout.Node) error {
+			return k.Give(t.Context(), rollout.Change{Node: n, Config: "rendered-worker-2", ForceAfter: 30 * time.Minute})
+		})
+		if after := w.fleet(k).Nodes[0].Annotations[api.ForceDrainAfter]; after != "30m0s" {
+			t.Errorf("the drain is forced after %q", after)
+		}
 	}
 	is("given", "true,true,true,"+rollout.Guarded+",a "+rollout.Pending, "true,true,true,mine,"+rollout.Pending)
 	each(func(n rollout.Node) error { return k.Fence(t.Context(), n, "7") })
@@ -135,7 +143,7 @@ func TestMarksDenied(t *testing.T) {
 	if n.Refused != "" || len(n.Taints) > 0 {
 		t.Errorf("%+v", n)
 	}
-	if err := k.Give(t.Context(), n, "rendered-worker-2"); err != nil {
+	if err := k.Give(t.Context(), rollout.Change{Node: n, Config: "rendered-worker-2"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -204,9 +204,13 @@ func (k *Kube) Mark(ctx context.Context, m Marked) error {
 }
 
 // Give implements Cluster.
-func (k *Kube) Give(ctx context.Context, n Node, config string) error {
-	notes := map[string]any{api.DesiredConfig: config, api.Download: nil}
-	if n.Annotations[api.FailedConfig] == config {
+func (k *Kube) Give(ctx context.Context, c Change) error {
+	n := c.Node
+	notes := map[string]any{api.DesiredConfig: c.Config, api.Download: nil, api.ForceDrainAfter: nil}
+	if c.ForceAfter > 0 {
+		notes[api.ForceDrainAfter] = c.ForceAfter.String()
+	}
+	if n.Annotations[api.FailedConfig] == c.Config {
 		notes[api.FailedConfig] = nil
 	}
 	patch := metadata(n, notes)
@@ -220,8 +224,12 @@ func (k *Kube) Ask(ctx context.Context, n Node, config string) error {
 	return k.change(ctx, n, metadata(n, map[string]any{api.Download: config}))
 }
 
-// metadata returns a patch of the version of a node that is known, which sets annotations, or removes those that are nil.
+// metadata returns a patch of the version of a node that is known, which sets annotations, or removes those that are nil. A
+// null instead of the object would remove all of them, also those of others.
 func metadata(n Node, annotations map[string]any) map[string]any {
+	if annotations == nil {
+		annotations = map[string]any{}
+	}
 	return map[string]any{"metadata": map[string]any{"resourceVersion": n.Version, "annotations": annotations}}
 }
 

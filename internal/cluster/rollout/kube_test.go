@@ -147,7 +147,7 @@ func TestKube(t *testing.T) {
 	}
 	conflicts("the same status with an old version", k.Take(ctx, first.Pools[0], objects.PoolRolloutStatus{Target: "rendered-worker-2", Round: 2}))
 	works("fence", k.Fence(ctx, first.Nodes[0], "7"))
-	conflicts("give to a node that was fenced", k.Give(ctx, first.Nodes[0], "rendered-worker-2"))
+	conflicts("give to a node that was fenced", k.Give(ctx, rollout.Change{Node: first.Nodes[0], Config: "rendered-worker-2"}))
 	conflicts("fence an old version", k.Fence(ctx, first.Nodes[0], "7"))
 	works("ask", k.Ask(ctx, w.fleet(k).Nodes[0], "rendered-worker-2"))
 	now := w.fleet(k)
@@ -155,7 +155,7 @@ func TestKube(t *testing.T) {
 	if got := now.Nodes[0].Annotations[api.Download]; got != "rendered-worker-2" {
 		t.Errorf("the node is asked to download %q", got)
 	}
-	works("give", k.Give(ctx, now.Nodes[0], "rendered-worker-2"))
+	works("give", k.Give(ctx, rollout.Change{Node: now.Nodes[0], Config: "rendered-worker-2"}))
 	if got := w.fleet(k).Nodes[0].Annotations[api.DesiredConfig]; got != "rendered-worker-2" {
 		t.Errorf("the node has the desired configuration %q", got)
 	}
@@ -172,7 +172,7 @@ func TestKube(t *testing.T) {
 		}
 	}
 	works("delete a node", w.nodes.CoreV1().Nodes().Delete(ctx, "n0", v1.DeleteOptions{}))
-	conflicts("give to a deleted node", k.Give(ctx, w.withNode(now), "rendered-worker-1"))
+	conflicts("give to a deleted node", k.Give(ctx, rollout.Change{Node: w.withNode(now), Config: "rendered-worker-1"}))
 }
 
 // givesAgain checks that a node that is given what it says has failed tries it again, and that another failure stays said.
@@ -183,7 +183,7 @@ func (w plane) givesAgain(k *rollout.Kube) {
 		if err := w.Patch(w.Context(), &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: n.Name}}, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+api.FailedConfig+`":"`+failed+`"}}}`))); err != nil {
 			w.Fatal(err)
 		}
-		if err := k.Give(w.Context(), w.fleet(k).Nodes[0], "rendered-worker-2"); err != nil {
+		if err := k.Give(w.Context(), rollout.Change{Node: w.fleet(k).Nodes[0], Config: "rendered-worker-2"}); err != nil {
 			w.Error(err)
 		}
 		if _, said := w.fleet(k).Nodes[0].Annotations[api.FailedConfig]; said != (failed == "rendered-worker-1") {

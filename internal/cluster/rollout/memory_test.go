@@ -298,7 +298,8 @@ func (c *access) Hold(_ context.Context, p rollout.Pool, finalizers []string) (s
 	return version, c.done("hold")
 }
 
-func (c *access) Give(_ context.Context, n rollout.Node, config string) error {
+func (c *access) Give(_ context.Context, given rollout.Change) error {
+	n, config := given.Node, given.Config
 	if err := c.request("give"); err != nil {
 		return err
 	}

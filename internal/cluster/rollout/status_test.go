@@ -204,7 +204,7 @@ func TestConflicts(t *testing.T) {
 		{apierrors.NewAlreadyExists(nodes, "n0"), true},
 		{apierrors.NewForbidden(nodes, "n0", errors.New("no right")), false},
 	} {
-		err := (&rollout.Kube{Writer: refusing{err: c.err}, Now: time.Now}).Give(t.Context(), rollout.Node{Name: "n0"}, "rendered-worker-1")
+		err := (&rollout.Kube{Writer: refusing{err: c.err}, Now: time.Now}).Give(t.Context(), rollout.Change{Node: rollout.Node{Name: "n0"}, Config: "rendered-worker-1"})
 		if err == nil || errors.Is(err, rollout.ErrConflict) != c.want {
 			t.Errorf("%v: %v", c.err, err)
 		}
