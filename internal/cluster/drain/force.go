@@ -13,7 +13,7 @@ import (
 )
 
 // force deletes the pods that a budget keeps from being evicted, if the node's pool wants that and the drain has lasted for
-// so long: exactly these pods, each within its own grace period, and each is an event. Nothing else is deleted: not what the
+// so long. It deletes exactly these pods, each within its own grace period, and each is an event. Nothing else is deleted: not what the
 // policy protects, and not what a webhook or a missing right has refused.
 func (d *Drainer) force(ctx context.Context, of node.Node, refused refusals) {
 	after, wanted := node.ForcesDrain(of)

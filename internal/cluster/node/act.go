@@ -149,7 +149,7 @@ func (a *Agent) actDrain(ctx context.Context, s situation) (time.Duration, error
 	return wait, a.sayBlocked(ctx, s, reason, overdue)
 }
 
-// forcedEnds is how long a drain goes on after it has begun to delete pods.
+// forcedEnds is how long a drain still tries after it has begun to delete pods.
 const forcedEnds = 10 * time.Minute
 
 // ForcesDrain returns after what time the drain of a node deletes the pods that a budget keeps; false: it never does, also if

@@ -1,6 +1,6 @@
 package nodecheck
 
-// node is what an expression may use of a Node: what the controllers keep of it. Only its types matter, for Compile: the
+// node is what an expression may use of a Node, which is what the controllers keep. Only its types matter, for Compile: the
 // expression is evaluated for the decoded JSON, in which quantities and times are texts. An expression about anything else,
 // such as status.images, could never be true, so Compile refuses it.
 type node struct {

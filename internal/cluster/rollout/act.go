@@ -16,8 +16,8 @@ import (
 type Cluster interface {
 	// Fleet returns the fleet as it is known. Each object may be older than what the cluster has.
 	Fleet(ctx context.Context) (Fleet, error)
-	// Fence changes a node, without any meaning for it but that it is not asked for a download any more, not Pending, and
-	// guarded for a while only, if it is the version that is known; else it returns ErrConflict. What was decided on before can then not be written
+	// Fence changes a node if it is the version that is known; else it returns ErrConflict. For the node, this means
+	// that it is not asked for a download any more, not Pending, and guarded for a while only. What was decided on before can then not be written
 	// on the node any more. token is different for each version of a PoolRollout.
 	Fence(ctx context.Context, n Node, token string) error
 	// Exists reports whether the cluster has a node, from the cluster itself.

@@ -81,8 +81,8 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 	return d
 }
 
-// release gives back the slots of the nodes that have become healthy with the target, of those that have not
-// begun and may not now, of those that pass theirs on, and of those that are nodes of the pool no more.
+// release gives back the slots of the nodes that have become healthy with the target, and of those that have not begun and may
+// not now. The same holds for nodes that pass theirs on, and for those that have left the pool.
 func (v *view) release(nodes map[string]*Node, held, workloads bool) {
 	for _, name := range v.pool.Rollout.Taken {
 		n := nodes[name]

@@ -18,8 +18,8 @@
 // and that Controller B has returned its slot between A's update (rule 2, time a) and g. B has updated a version at least
 // as new as A's. So B has read it after a, and has changed n after that (rule 3). A has read n before a, so n is another
 // version at g, and the API server refuses A's patch. If A's patch came before B's change of n, the API server has
-// refused that change, or B has seen what A gave; then n was healthy with it, or passes its slot on (spec.passSlotOn). If A's update came after B had read the
-// PoolRollout, the API server refuses B's update.
+// refused that change, or B has seen what A gave. Then n was healthy with it, or passes its slot on (spec.passSlotOn). If A's
+// update came after B had read the PoolRollout, the API server refuses B's update.
 //
 // The slots are in one object, and there are at most maxUnavailable. Only the pool master has nodes of the control plane,
 // and it has one slot.
@@ -95,7 +95,7 @@ type Pool struct {
 // Decision is what is due.
 type Decision struct {
 	Pools []PoolDecision // in the order of Fleet.Pools
-	// Marked are the nodes whose marks change, after all else.
+	// Marked are the nodes with other marks than before, after all else.
 	Marked []Marked
 	// Next is when something is due even if nothing changes; zero: never.
 	Next time.Time

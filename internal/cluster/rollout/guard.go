@@ -12,8 +12,8 @@ import (
 // guard, as JSON.
 const Guarded = api.Prefix + "/guarded"
 
-// guardFor is how long a node stays guarded after it has given its slot back: an autoscaler would delete the node that was
-// just emptied and changed, rather than one that is still to be.
+// guardFor is how long a node stays guarded after it has given its slot back. An autoscaler would delete this empty node
+// rather than one that is still to change.
 const guardFor = 10 * time.Minute
 
 // guard is what is known of a guarded node, so that whichever controller finds it can end that.

@@ -24,9 +24,8 @@ const (
 	capi       = "cluster.x-k8s.io/skip-remediation"
 )
 
-// TestGuard: at a real API server, with the rights of deploy/fleet, a node that gets a configuration is guarded, and what
-// somebody else had set is there again ten minutes after it has given its slot back, also if a controller was killed in
-// between. Its taints of others stay.
+// TestGuard: at a real API server, with the rights of deploy/fleet, a node that gets a configuration is guarded. What
+// somebody else had set is there again afterwards. Its taints of others stay.
 func TestGuard(t *testing.T) {
 	w := newPlane(t, 2)
 	w.ControlPlane.ApplyFile("../../../deploy/fleet/rbac-machines.yaml")

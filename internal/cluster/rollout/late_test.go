@@ -23,8 +23,8 @@ func (m *memory) pass(t *testing.T) {
 	}
 }
 
-// TestLate: a node that is in change for longer than the limit is named, by the sentence, the condition and one event; its
-// slot goes to the next node only if the pool says so, and never in the pool master. Another target begins anew.
+// TestLate: a node that is in change for longer than the limit is named, by the sentence, the condition and one event. The
+// next node gets its slot only if the pool says so, and never in the pool master. Another target begins anew.
 func TestLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		pool  string
@@ -74,8 +74,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestImpatient: a health check of somebody else that has less patience than nodes of the pool have needed is named, while
-// there is something to do, if it is about them.
+// TestImpatient: a health check that has less patience than nodes of the pool have needed is named. It must be about these
+// nodes, and the rollout must wait for something.
 func TestImpatient(t *testing.T) {
 	for name, c := range map[string]struct {
 		check rollout.HealthCheck

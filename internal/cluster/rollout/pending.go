@@ -9,11 +9,11 @@ import (
 	"machine-pivot/internal/cluster/api"
 )
 
-// Pending is the taint of the nodes that are still to change, with the effect PreferNoSchedule: pods of a node that is
-// drained rather start on one that has changed already, so that each moves once.
+// Pending is the taint of the nodes that are still to change, with the effect PreferNoSchedule. Pods of a drained node rather
+// start on one that has changed already, so that each moves once.
 const Pending = api.Prefix + "/update-pending"
 
-// mark decides which nodes have the taint, and whose guard ends. A node has the taint exactly while it is to change and
+// mark decides which nodes have the taint, and which guards end. A node has the taint exactly while it is to change and
 // nothing lasting keeps it from that; whichever controller finds it on another node removes it. A node that this decision
 // changes otherwise waits for the next one: it is another version then.
 func (d *Decision) mark(f Fleet, views map[string]*view) {

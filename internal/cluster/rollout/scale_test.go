@@ -222,7 +222,7 @@ func BenchmarkFleet(b *testing.B) {
 	for name, check := range map[string]string{"plain": "", "check": `node.status.conditions.exists(c, c.type == "Ready" && c.status == "True")`} {
 		for _, nodes := range []int{1250, 2500, 5000} {
 			cached := keptNodes(nodes, check)
-			k := &rollout.Kube{Cached: cached, Now: time.Now}
+			k := &rollout.Kube{Cached: cached, Direct: cached, Now: time.Now}
 			b.Run(fmt.Sprintf("%s/nodes=%d", name, nodes), func(b *testing.B) {
 				if _, err := k.Fleet(b.Context()); err != nil { // the first time costs more
 					b.Fatal(err)
@@ -242,7 +242,7 @@ func BenchmarkFleet(b *testing.B) {
 // TestCheck: what was found about a node holds for no other version of it, and for no other expression.
 func TestCheck(t *testing.T) {
 	cached := keptNodes(2, `node.metadata.labels.?gpu.orValue("") == "works"`)
-	k := &rollout.Kube{Cached: cached, Now: time.Now}
+	k := &rollout.Kube{Cached: cached, Direct: cached, Now: time.Now}
 	label := func(value string) func() {
 		return func() {
 			n := cached.nodes[1].DeepCopy()
@@ -287,7 +287,7 @@ func TestCheckOfAnotherPool(t *testing.T) {
 		n.Labels["example.com/broken"] = ""
 	}
 	cached.nodes[0].Labels[role("infra")] = ""
-	k := &rollout.Kube{Cached: cached, Now: time.Now}
+	k := &rollout.Kube{Cached: cached, Direct: cached, Now: time.Now}
 	f, err := k.Fleet(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func TestUnreadableWorkload(t *testing.T) {
 func TestDownByOwnClock(t *testing.T) {
 	cached := keptNodes(1, "")
 	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
-	k := &rollout.Kube{Cached: cached, Now: func() time.Time { return now }}
+	k := &rollout.Kube{Cached: cached, Direct: cached, Now: func() time.Time { return now }}
 	ready := func(status corev1.ConditionStatus, written time.Duration) func() {
 		return func() {
 			cached.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: v1.Time{Time: now.Add(written)}}}

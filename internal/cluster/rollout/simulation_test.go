@@ -32,7 +32,7 @@ type simulation struct {
 	begun       map[string]string // the pool that has given a node its configuration
 	asked       map[string]string // the pool that has asked a node for a download
 	begunAt     map[string]time.Time
-	passedOn    map[string]bool // nodes whose slot was given to others because they take too long
+	passedOn    map[string]bool // nodes that take too long, and have given their slot to others
 	calm        bool            // no more faults
 	wrong       string
 }

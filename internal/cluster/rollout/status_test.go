@@ -243,11 +243,11 @@ func (d denying) Fence(ctx context.Context, n rollout.Node, token string) error 
 	return d.access.Fence(ctx, n, token)
 }
 
-func (d denying) Give(ctx context.Context, n rollout.Node, config string) error {
-	if err := d.deny(n); err != nil {
+func (d denying) Give(ctx context.Context, c rollout.Change) error {
+	if err := d.deny(c.Node); err != nil {
 		return err
 	}
-	return d.access.Give(ctx, n, config)
+	return d.access.Give(ctx, c)
 }
 
 // TestDenied: a node that nobody may change keeps its slot, and is named with the reason; the others go on.
@@ -303,9 +303,9 @@ type slow struct {
 	now *time.Time
 }
 
-func (s slow) Give(ctx context.Context, n rollout.Node, config string) error {
+func (s slow) Give(ctx context.Context, c rollout.Change) error {
 	*s.now = s.now.Add(time.Second)
-	return s.access.Give(ctx, n, config)
+	return s.access.Give(ctx, c)
 }
 
 // TestPausedDuringALoop: a pool that is paused while many nodes are given their configuration stops that within seconds.

@@ -139,7 +139,7 @@ var importTable = map[string]rule{
 	"cluster/hands": {ours: []string{"api", "fault", "hostfiles", "pid1", "wanted", "watch"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cluster/node":  {ours: []string{"cluster/api", "cluster/hands", "fault", "pid1", "retry", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/kube":  {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/drain": {ours: []string{"cluster/kube", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/drain": {ours: []string{"cluster/api", "cluster/kube", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	// The fleet's controllers.
 	"cluster/generated": {ours: []string{"authored", "containerruntime", "cluster/objects", "fault", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/objects":   {ours: []string{"cluster/api"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
