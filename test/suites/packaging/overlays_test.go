@@ -8,14 +8,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/txtar"
 	"sigs.k8s.io/yaml"
 )
 
 // TestOverlays: the kustomize of the oldest kubectl that is supported builds each overlay, and each of its documents is an
 // object. That kustomize is the old one: it still crashes as kubectl 1.32 does.
 func TestOverlays(t *testing.T) {
-	const source = "../../kustomize"
-	program := filepath.Join(t.TempDir(), "kustomize")
+	source := t.TempDir()
+	archive, err := txtar.ParseFile("testdata/kustomize.txtar")
+	if err == nil {
+		err = txtar.Write(archive, source)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(source, "kustomize")
 	inModule := func(args ...string) ([]byte, error) {
 		cmd := exec.CommandContext(t.Context(), "go", args...)
 		cmd.Dir, cmd.Env = source, append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
