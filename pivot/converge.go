@@ -173,6 +173,14 @@ func (c *Converger) Foresee(ctx context.Context, plan Plan) (Plan, error) {
 		if plan, err = c.Content.Foresee(ctx, plan); err != nil {
 			return Plan{}, err
 		}
+		if plan.target.Image.Commit != "" {
+			if err := c.Features.After(ctx, StepPull, &plan, false); err != nil {
+				return plan, err
+			}
+		}
+	}
+	if err := c.Features.Before(ctx, StepPreflight, &plan); err != nil {
+		return plan, err
 	}
 	warnings, err := c.check(plan)
 	plan.Notes = append(slices.Clone(plan.Notes), warnings...)

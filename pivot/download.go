@@ -76,6 +76,9 @@ func (c *Converger) Download(ctx context.Context, plan Plan) (Plan, error) {
 	}
 	r, err := t.request(ctx, &plan)
 	if err == nil {
+		err = t.after(ctx, StepPull, &plan, false)
+	}
+	if err == nil {
 		_, err = r.ForCommit(r.Commit)
 	}
 	return plan, err

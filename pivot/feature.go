@@ -18,6 +18,21 @@ type Feature interface {
 	Status(journal JournalContent) []Line
 }
 
+// NoFeature has the methods of a feature that does nothing, for those that do not need them all.
+type NoFeature struct{}
+
+// Demand implements Feature.
+func (NoFeature) Demand(Plan) Demand { return DemandNone }
+
+// Before implements Feature.
+func (NoFeature) Before(context.Context, Step, *Plan) error { return nil }
+
+// After implements Feature.
+func (NoFeature) After(context.Context, Step, *Plan, bool) error { return nil }
+
+// Status implements Feature.
+func (NoFeature) Status(JournalContent) []Line { return nil }
+
 // Line is a line of a status.
 type Line struct{ Name, Text string }
 

@@ -98,12 +98,24 @@ func (t *Transaction) inOrder(ctx context.Context, plan *Plan, work work) error 
 		if err == nil {
 			err = do(ctx, s)
 		}
-		if after := t.Features.After(ctx, s.Step, plan, err != nil); err == nil {
+		if after := t.after(ctx, s.Step, plan, err != nil); err == nil {
 			err = after
 		}
 		if err != nil {
 			return t.undo(ctx, s.Undo, err)
 		}
+	}
+	return nil
+}
+
+// after calls the features' After, and notes what they add to the plan's notes.
+func (t *Transaction) after(ctx context.Context, step Step, plan *Plan, failed bool) error {
+	known := len(plan.Notes)
+	if err := t.Features.After(ctx, step, plan, failed); err != nil {
+		return err
+	}
+	for _, note := range plan.Notes[known:] {
+		t.Progress.Note(note)
 	}
 	return nil
 }

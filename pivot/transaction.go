@@ -183,6 +183,7 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 			return err
 		},
 		StepPrepare: func(ctx context.Context, _ Info) error {
+			p.Content.Target = plan.target // a feature may have learned more
 			p.Begin(StepPrepare, "preparing one deployment of ostree commit "+r.Commit)
 			return t.Engine.Prepare(ctx, r)
 		},

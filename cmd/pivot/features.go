@@ -5,11 +5,13 @@ import (
 
 	"machine-pivot/day2/slot"
 	"machine-pivot/internal/machine"
+	"machine-pivot/internal/rehearsal"
 )
 
 // features are the features of this program: one line each, and nothing else of the program names them.
 func features() []machine.Feature {
 	return []machine.Feature{
+		rehearsal.Feature(),
 		slot.Feature(),
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
-	"machine-pivot/internal/verdict"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
@@ -26,8 +25,6 @@ type Content struct {
 	Arguments func(commit string) (bootc.Arguments, error)
 	// Check checks a plan whose image is in the repository.
 	Check pivot.Check
-	// Rehearse asks the new system of such a plan whether this machine can start it; nil: nothing is asked.
-	Rehearse func(context.Context, pivot.Plan) (accepted []verdict.Accepted, notes []string, err error)
 }
 
 var _ pivot.Content = Content{}
@@ -43,20 +40,7 @@ func (c Content) Learn(ctx context.Context, plan pivot.Plan) (pivot.Plan, error)
 		return learned, err
 	}
 	learned.Notes = notes
-	if err := c.Check(learned); err != nil {
-		return learned, err
-	}
-	return c.rehearsed(ctx, learned)
-}
-
-// rehearsed asks the new system of a plan, if it can be asked.
-func (c Content) rehearsed(ctx context.Context, plan pivot.Plan) (pivot.Plan, error) {
-	if c.Rehearse == nil {
-		return plan, nil
-	}
-	accepted, notes, err := c.Rehearse(ctx, plan)
-	plan.Notes = append(plan.Notes, notes...)
-	return plan.Accepting(accepted), err
+	return learned, c.Check(learned)
 }
 
 // Foresee implements pivot.Content. It does not pull the image: what it brings is known only if
@@ -73,9 +57,6 @@ func (c Content) Foresee(ctx context.Context, plan pivot.Plan) (pivot.Plan, erro
 		return plan, err
 	}
 	if commit == "" {
-		if c.Rehearse != nil {
-			plan.Notes = append(plan.Notes, "whether this machine can start the image is judged when it is pulled, or now: pivot image check")
-		}
 		if target.Kargs.Image != nil {
 			plan.Notes = append(plan.Notes, "kernel arguments that the image contains (/"+bootc.KargsDir+") are added; "+
 				"they are known when it is in the host's repository, as after: pivot image import --repo "+c.Host.Sysroot().RepoPath())
@@ -103,9 +84,6 @@ func (c Content) Foresee(ctx context.Context, plan pivot.Plan) (pivot.Plan, erro
 		plan.Notes = append(plan.Notes, note)
 	}
 	if err := c.Check(plan); err != nil {
-		return plan, err
-	}
-	if plan, err = c.rehearsed(ctx, plan); err != nil {
 		return plan, err
 	}
 	return c.foreseeUnits(plan, commit)

@@ -36,7 +36,7 @@ type Machine struct {
 	Unfinished Unfinished
 	// Fallback enters the system of a first boot once; nil: no machine does.
 	Fallback Fallback
-	// Self is this program, which rehearses the start of a new system (rehearse.Inside); "": nothing is rehearsed.
+	// Self is this program, which asks new systems (rehearse.Inside); "": nothing is asked.
 	Self string
 	// Contributors are those besides the link /boot/loader, CPU partitioning, FIPS mode, what is projected into /var, and bound application images.
 	Contributors []pivot.Contributor
@@ -127,7 +127,7 @@ func (m *Machine) Converger(images Images) *pivot.Converger {
 		Contributors: append([]pivot.Contributor{loader{m.Host}, partition{m.Host}, fipsMode{m.Host}, outside{m}, boundImages{m}}, m.Contributors...),
 		Features:     m.features(),
 		Images:       images, Repositories: m.Pulled().Extensions(),
-		Content: hostimages.Content{Host: m.Host, Arguments: images.Arguments, Check: m.checkProjectsNext, Rehearse: m.rehearsal()},
+		Content: hostimages.Content{Host: m.Host, Arguments: images.Arguments, Check: m.checkProjectsNext},
 		Engine:  m.Engine, Retry: m.Retry, Progress: m.Progress,
 	}
 }

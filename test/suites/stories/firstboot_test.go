@@ -23,6 +23,7 @@ import (
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/rehearsal"
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
@@ -49,7 +50,7 @@ func newMachine(t *testing.T, h *hostdir.Host) *machine.Machine {
 	t.Helper()
 	clock := time.Now() // advances only when the retry sleeps
 	return &machine.Machine{
-		Unfinished: day2.Unfinished{}, Fallback: day2.Fallback{}, Features: []machine.Feature{slot.Feature()},
+		Unfinished: day2.Unfinished{}, Fallback: day2.Fallback{}, Features: []machine.Feature{rehearsal.Feature(), slot.Feature()},
 		Host:   h.Host,
 		Puller: &osimage.Puller{Root: h.Root},
 		Engine: &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run, Space: h.Space},

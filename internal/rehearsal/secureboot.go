@@ -1,4 +1,4 @@
-package machine
+package rehearsal
 
 import (
 	"bytes"
@@ -26,15 +26,15 @@ const maxKernel = 256 << 20
 //
 // The rule: that is only believed if the running kernel, which was started, is judged to be one that is. On a machine for
 // which this does not hold, something else decides.
-func (m *Machine) judgeKernel(plan pivot.Plan, next, running ostree.Checksum) []verdict.Finding {
-	firmware := secureboot.Firmware(m.Host.Path("/sys/firmware/efi"))
+func (f feature) judgeKernel(plan pivot.Plan, next, running ostree.Checksum) []verdict.Finding {
+	firmware := secureboot.Firmware(f.m.Host.Path("/sys/firmware/efi"))
 	judge, err := firmware.Judge()
 	if err == nil && judge == nil {
 		return nil
 	}
-	images, rerr := m.Host.ReadRepo()
+	images, rerr := f.m.Host.ReadRepo()
 	if err = errors.Join(err, rerr); err == nil {
-		err = m.checkKernel(images, judge, next)
+		err = f.checkKernel(images, judge, next)
 	}
 	refusal, refused := errors.AsType[*secureboot.Refusal](err)
 	switch before := plan.From().Packages; {
@@ -44,11 +44,11 @@ func (m *Machine) judgeKernel(plan pivot.Plan, next, running ostree.Checksum) []
 	case len(plan.Packages)+len(before.Layered)+len(before.Removed) > 0:
 		err = fmt.Errorf("%w; but packages on top of the image may bring another", err)
 	default:
-		control := m.checkKernel(images, judge, running)
+		control := f.checkKernel(images, judge, running)
 		if control == nil {
 			return []verdict.Finding{{
 				Name: verdict.SecureBoot, Weight: verdict.Refused, Text: "Secure Boot is on, and its kernel would not be started: " + refusal.Why,
-				Remedy: m.remedy(images, firmware, judge, refusal, next, running),
+				Remedy: f.remedy(images, firmware, judge, refusal, next, running),
 			}}
 		}
 		err = fmt.Errorf("%w; but of the running one the same is found: %w", err, control)
@@ -57,7 +57,7 @@ func (m *Machine) judgeKernel(plan pivot.Plan, next, running ostree.Checksum) []
 }
 
 // checkKernel judges the kernel of a commit.
-func (m *Machine) checkKernel(repo *ostree.Repo, judge *secureboot.Judge, commit ostree.Checksum) error {
+func (f feature) checkKernel(repo *ostree.Repo, judge *secureboot.Judge, commit ostree.Checksum) error {
 	return withKernel(repo, commit, func(file *os.File) error { return withProgram(file, judge.Check) })
 }
 
@@ -85,10 +85,10 @@ func withObject(repo *ostree.Repo, object ostree.Checksum, use func(*os.File) er
 
 // judgeForm returns a warning if the new kernel is an EFI program that decompresses itself (EFI zboot), as on aarch64 since
 // Fedora 37, and the running one is not. A boot loader of that time does not start it; which one is installed is not known.
-func (m *Machine) judgeForm(next, running ostree.Checksum) []verdict.Finding {
-	repo, err := m.Host.ReadRepo()
+func (f feature) judgeForm(next, running ostree.Checksum) []verdict.Finding {
+	repo, err := f.m.Host.ReadRepo()
 	if err != nil {
-		return nil // nor can anything else be judged, which is said
+		return nil // nothing else can be judged either; a warning says so
 	}
 	zboot := func(commit ostree.Checksum) (is bool) {
 		_ = withKernel(repo, commit, func(file *os.File) error {
@@ -124,7 +124,7 @@ func withProgram(file *os.File, use func(io.ReaderAt, int64) error) error {
 }
 
 // remedy returns what helps against a refusal.
-func (m *Machine) remedy(repo *ostree.Repo, firmware secureboot.Firmware, judge *secureboot.Judge, refusal *secureboot.Refusal, next, running ostree.Checksum) string {
+func (f feature) remedy(repo *ostree.Repo, firmware secureboot.Firmware, judge *secureboot.Judge, refusal *secureboot.Refusal, next, running ostree.Checksum) string {
 	switch {
 	case refusal.Revoked:
 		return "use a newer image: what this one has was withdrawn"
@@ -134,11 +134,11 @@ func (m *Machine) remedy(repo *ostree.Repo, firmware secureboot.Firmware, judge 
 		return "use an image with a kernel that is signed by one of those that the firmware trusts (" + judge.Trusted() + "), or enrol the certificate of its signer in the firmware's setup"
 	}
 	return "use an image with a kernel that is signed by one of those that shim trusts (" + judge.Trusted() + "), or enrol the certificate of its signer, which somebody confirms at the console of the next boot (mokutil --import FILE)" +
-		m.byOtherLoader(repo, firmware, next, running)
+		f.byOtherLoader(repo, firmware, next, running)
 }
 
 // byOtherLoader returns whether the image's own boot loader would start its kernel, as a part of a remedy.
-func (m *Machine) byOtherLoader(repo *ostree.Repo, firmware secureboot.Firmware, next, running ostree.Checksum) string {
+func (f feature) byOtherLoader(repo *ostree.Repo, firmware secureboot.Firmware, next, running ostree.Checksum) string {
 	for _, shim := range shims(repo, next) {
 		var judge *secureboot.Judge
 		err := withObject(repo, shim, func(file *os.File) error {
@@ -150,11 +150,11 @@ func (m *Machine) byOtherLoader(repo *ostree.Repo, firmware secureboot.Firmware,
 		if refusal, refused := errors.AsType[*secureboot.Refusal](err); refused {
 			return ". The image's own boot loader is no help: the firmware would not start its shim (" + refusal.Why + ") unless it has newer keys (fwupdmgr update)"
 		}
-		if err != nil || judge == nil || m.checkKernel(repo, judge, next) != nil {
+		if err != nil || judge == nil || f.checkKernel(repo, judge, next) != nil {
 			continue
 		}
 		text := ", or first install the image's own boot loader (bootupctl update, as a program of the image): its shim starts this kernel"
-		if m.checkKernel(repo, judge, running) != nil {
+		if f.checkKernel(repo, judge, running) != nil {
 			text += "; but then the running system's kernel is not started any more, and there is no way back"
 		}
 		return text

@@ -1,4 +1,4 @@
-package machine
+package rehearsal
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ const maxUnits = 4 << 20
 
 // ownUnits returns the services that a plan's new system has besides its image's: those of the running /etc which the
 // running image does not have, and those of the plan. What cannot be read is left out: a rehearsal only warns about it.
-func (m *Machine) ownUnits(plan pivot.Plan) rehearse.Units {
+func (f feature) ownUnits(plan pivot.Plan) rehearse.Units {
 	u := rehearse.Units{Files: map[string][]byte{}}
 	size := 0
 	add := func(name string, content []byte) {
@@ -29,17 +29,17 @@ func (m *Machine) ownUnits(plan pivot.Plan) rehearse.Units {
 		}
 	}
 	for _, pattern := range []string{"*.service", "*.service.d/*.conf"} {
-		files, _ := filepath.Glob(m.Host.Path(path.Join(unitsDir, pattern)))
+		files, _ := filepath.Glob(f.m.Host.Path(path.Join(unitsDir, pattern)))
 		for _, file := range files {
-			name, _ := filepath.Rel(m.Host.Path(unitsDir), file)
-			content, err := hostfiles.ReadDropIn(m.Host.Root, path.Join(unitsDir, name))
-			shipped, _ := os.ReadFile(m.Host.Path(path.Join("/usr", unitsDir, name)))
+			name, _ := filepath.Rel(f.m.Host.Path(unitsDir), file)
+			content, err := hostfiles.ReadDropIn(f.m.Host.Root, path.Join(unitsDir, name))
+			shipped, _ := os.ReadFile(f.m.Host.Path(path.Join("/usr", unitsDir, name)))
 			if err == nil && len(content) > 0 && !bytes.Equal(content, shipped) {
 				add(name, content)
 			}
 		}
 	}
-	links, _ := filepath.Glob(m.Host.Path(unitsDir + "/*.*/*.service"))
+	links, _ := filepath.Glob(f.m.Host.Path(unitsDir + "/*.*/*.service"))
 	for _, link := range links {
 		u.Enabled = append(u.Enabled, filepath.Base(link))
 	}

@@ -1,4 +1,4 @@
-package machine
+package rehearsal
 
 import (
 	"context"
@@ -25,9 +25,9 @@ type passed struct {
 
 // asked judges a change by the facts of the machine. A change that has passed in this boot, as with a download before it, is
 // not judged again; one of which something is not known, or that is refused, is.
-func (m *Machine) asked(ctx context.Context, change rehearse.Change, facts rehearse.Facts) (found []verdict.Finding, err error) {
-	file := filepath.Join(m.Host.Root, passedPath)
-	digest, err := m.digestOf(change, facts)
+func (f feature) asked(ctx context.Context, change rehearse.Change, facts rehearse.Facts) (found []verdict.Finding, err error) {
+	file := filepath.Join(f.m.Host.Root, passedPath)
+	digest, err := f.digestOf(change, facts)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (m *Machine) asked(ctx context.Context, change rehearse.Change, facts rehea
 	if data, err := os.ReadFile(file); err == nil && json.Unmarshal(data, &before) == nil && before.Digest == digest {
 		return before.Found, nil
 	}
-	found, err = rehearse.Stage{Self: m.Self, Repo: m.Host.Sysroot().RepoPath()}.Judge(ctx, change, facts)
+	found, err = rehearse.Stage{Self: f.m.Self, Repo: f.m.Host.Sysroot().RepoPath()}.Judge(ctx, change, facts)
 	if err != nil || slices.ContainsFunc(found, func(f verdict.Finding) bool { return f.Weight != verdict.Warned }) {
 		return found, err
 	}
@@ -47,8 +47,8 @@ func (m *Machine) asked(ctx context.Context, change rehearse.Change, facts rehea
 }
 
 // digestOf returns a digest of a change, the facts and this program.
-func (m *Machine) digestOf(change rehearse.Change, facts rehearse.Facts) (string, error) {
-	program, err := os.Stat(m.Self)
+func (f feature) digestOf(change rehearse.Change, facts rehearse.Facts) (string, error) {
+	program, err := os.Stat(f.m.Self)
 	if err != nil {
 		return "", err
 	}

@@ -1,0 +1,54 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/rehearse"
+	"machine-pivot/kargs"
+	"machine-pivot/pivot"
+)
+
+// ReadFacts returns what a rehearsal asks of a machine.
+func ReadFacts(ctx context.Context, h *host.Host) rehearse.Facts {
+	known := map[string][]string{}
+	return rehearse.Read(h.Root, func(alias string) []string {
+		if _, asked := known[alias]; !asked {
+			names, _ := h.Run(ctx, "modprobe", "-R", alias)
+			known[alias] = strings.Fields(string(names))
+		}
+		return known[alias]
+	})
+}
+
+// Facts are what images are judged by for a machine that is elsewhere. They have no secrets: of the kernel arguments only
+// the names of some, of headers of LUKS only the registers of the TPM.
+type Facts struct {
+	Architecture string     `json:"architecture"`
+	Arguments    kargs.Line `json:"arguments"`
+	Rebuilt      bool       `json:"rebuilt"` // packages are layered, and so another initramfs may start than an image's
+	rehearse.Facts
+	Notes []string `json:"notes"` // what is not known
+}
+
+// FactsOf returns the facts of a machine that is booted from an ostree deployment.
+func FactsOf(ctx context.Context, h *host.Host) (Facts, error) {
+	f := Facts{Architecture: host.Architecture(), Arguments: kargs.Line{}, Notes: []string{}, Facts: ReadFacts(ctx, h)}
+	state, err := h.Observe(ctx, pivot.Target{})
+	if err != nil {
+		return f, err
+	}
+	running, err := ostree.ParseChecksum(state.Booted.Commit)
+	if err != nil {
+		return f, err
+	}
+	f.Arguments, f.Rebuilt = rehearse.Asking(state.Booted.Options), state.Booted.Base != ""
+	if f.Today, err = (rehearse.Stage{Repo: h.Sysroot().RepoPath()}).Today(running, f.Facts); err != nil {
+		f.Notes = append(f.Notes, fmt.Sprintf("the running system's initramfs is not known: %v", err))
+		f.Today = &rehearse.Initramfs{Modules: []string{}, Dracut: []string{}}
+	}
+	return f, nil
+}
