@@ -35,6 +35,9 @@ type Options struct {
 	// Unrequested leaves the workload's resource out of requests and limits. A kubelet that does not
 	// advertise the resource itself refuses a static pod that requests it, as long as its Node says 0.
 	Unrequested bool
+	// Zero leaves a request and a limit of 0 where the CPU was. An API server runs LimitRanger again behind a webhook,
+	// which gives a container without them the defaults of its namespace.
+	Zero bool
 }
 
 // Decision is the result for a manifest, with the reason.
@@ -88,6 +91,7 @@ type pod struct {
 	texts                 map[string]string // the original annotations
 	containers            []container
 	namespace             string
+	whole                 bool            // it has resources for all containers together
 	written               map[string]bool // keys of the resource annotations that were written
 	decision              Decision
 }
@@ -103,9 +107,8 @@ func (p *pod) read(root document.Node) {
 	}
 	spec := root.Get("spec")
 	spec.Object()
-	if resources := spec.Get("resources"); !resources.IsNull() {
-		resources.Fail("not implemented: resources of the pod as a whole")
-	}
+	whole := spec.Get("resources")
+	p.whole = len(readAmounts(whole.Get("requests")))+len(readAmounts(whole.Get("limits"))) > 0
 	p.containers = readContainers(spec)
 	p.metadata = root.Get("metadata")
 	p.metadata.Object()
@@ -206,7 +209,7 @@ func (p *pod) obstacle(workload string, o Options) string {
 			return fmt.Sprintf("skipping pod CPUs requests modifications because the %s namespace is not annotated with %s to allow workload partitioning",
 				p.namespace, AllowedAnnotation)
 		}
-		if !slices.Contains(strings.Split(allowed, ","), workload) {
+		if !allows(allowed, workload) {
 			p.metadata.Get("namespace").Fail("the pod namespace %q does not allow the workload type %s", p.namespace, workload)
 		}
 	}
@@ -216,6 +219,9 @@ func (p *pod) obstacle(workload string, o Options) string {
 			return "skipping pod CPUs requests modifications because " + why
 		}
 	}
+	if p.whole {
+		return "skipping pod CPUs requests modifications because it has resources of the pod as a whole"
+	}
 	if p.decision.QoS == Guaranteed {
 		return "skipping pod CPUs requests modifications because it has guaranteed QoS class"
 	}
@@ -223,6 +229,11 @@ func (p *pod) obstacle(workload string, o Options) string {
 		return fmt.Sprintf("skipping pod CPUs requests modifications because it will change the pod QoS class from %s to %s", p.decision.QoS, after)
 	}
 	return ""
+}
+
+// allows reports whether the value of AllowedAnnotation lists a workload type. White space around a type does not count.
+func allows(allowed, workload string) bool {
+	return slices.ContainsFunc(strings.Split(allowed, ","), func(one string) bool { return strings.TrimSpace(one) == workload })
 }
 
 // withoutCPU returns the containers as they would be without CPU requests and limits.
@@ -249,6 +260,7 @@ func (p *pod) pin(c *container, resource string, o Options) {
 	d := ContainerDecision{Name: c.name, Init: c.init}
 	request, asks := c.requests[resourceCPU]
 	cores, moved := c.requests[resource]
+	asks = asks && !(moved && request.Sign() == 0) // a zero of an earlier run
 	had := annotated(p.texts, c.name)
 	switch {
 	case asks:
@@ -291,7 +303,10 @@ func (c *container) move(resource string, milli int64, o Options) {
 		if !o.Unrequested {
 			amounts = resources.Ensure(list)
 		}
-		amounts.RemoveMembers(func(key string) bool { return key == resourceCPU || o.Unrequested && key == resource })
+		amounts.RemoveMembers(func(key string) bool { return key == resourceCPU && !o.Zero || o.Unrequested && key == resource })
+		if o.Zero {
+			amounts.SetText(resourceCPU, "0")
+		}
 		if !o.Unrequested {
 			amounts.SetNumber(resource, milli)
 		}

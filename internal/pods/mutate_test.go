@@ -276,6 +276,9 @@ func TestDecisions(t *testing.T) {
 			[]string{"infra.workload.openshift.io/cores: 2000", `c: '{"cpushares":2048}'`}, nil, "the workload infra"},
 		{"guaranteed", of(management, "[{name: c, resources: {limits: {cpu: 1, memory: 1Gi}}}]"),
 			[]string{"cpu: 1", "workload.openshift.io/warning: skipping pod CPUs requests modifications because it has guaranteed QoS class"}, []string{"target.workload"}, "outside of partitioning"},
+		{"resources of the pod", of(management, "[{name: c, resources: {requests: {cpu: 1, memory: 1}}}]\n  resources: {requests: {cpu: 2}}"),
+			[]string{"cpu: 1", "workload.openshift.io/warning: skipping pod CPUs requests modifications because it has resources of the pod as a whole"}, []string{"target.workload", "cores"}, "outside of partitioning"},
+		{"no resources of the pod", of(management, "[{name: c, resources: {requests: {cpu: 1, memory: 1}}}]\n  resources: {}"), []string{"management.workload.openshift.io/cores: 1000"}, []string{"warning"}, "is moved"},
 		{"best effort", of(management, "[{name: c}, {name: d, resources: {}}]"), []string{`c: '{"cpushares":2}'`, `d: '{"cpushares":2}'`}, []string{"cores"}, "the pod is BestEffort"},
 		{"only CPU", of(management, "[{name: c, resources: {requests: {cpu: 1}}}]"), []string{"cpu: 1", "from Burstable to BestEffort"}, []string{"target.workload", "cores"}, "will change the pod QoS class"},
 		{"memory elsewhere", of(management, "[{name: c, resources: {requests: {cpu: 1}}}, {name: d, resources: {requests: {memory: 1}}}]"),
@@ -406,7 +409,7 @@ func TestRefused(t *testing.T) {
 		{of(management, "[]"), "no containers"},
 		{of("[]", "[{name: c}]"), "p.yaml:6: error: $.metadata.annotations: it is an array, not an object"},
 		{of(management, "[{name: c, resources: []}]"), "p.yaml:8: error: $.spec.containers[0].resources: it is an array, not an object"},
-		{of(management, "[{name: c}]\n  resources: {}"), "p.yaml:9: error: $.spec.resources: not implemented"},
+		{of(management, "[{name: c}]\n  resources: {requests: []}"), "p.yaml:9: error: $.spec.resources.requests: it is an array"},
 		{of(management, "[{name: c, resources: &r {}}, {name: d, resources: *r}]"), "p.yaml:8: error: $: YAML anchors and aliases are not supported; write the values out"},
 		{of(management, "[{name: c, name: d}]"), "$.spec.containers[0].name: it is there more than once"},
 		{etcd + "---\nkind: Pod\n", "more than one document"},
@@ -419,6 +422,30 @@ func TestRefused(t *testing.T) {
 		out, _, report := pods.Mutate("p.yaml", []byte(c.manifest), pods.Options{})
 		if out != nil || !report.Failed() || !strings.Contains(report.String(), c.want) {
 			t.Errorf("%.300s: %v, want %q", c.manifest, report, c.want)
+		}
+	}
+}
+
+// TestZero: where an API server would fill in defaults of a namespace, the CPU is a zero of its own, also the second time.
+func TestZero(t *testing.T) {
+	o := pods.Options{Zero: true}
+	once, _, report := pods.Mutate("p.yaml", []byte(of(management, "[{name: c, resources: {requests: {cpu: 400m, memory: 1}, limits: {cpu: 1}}}, {name: d, resources: {requests: {memory: 1}}}]")), o)
+	for _, want := range []string{`requests: {cpu: "0", memory: 1, management.workload.openshift.io/cores: 400}`, `limits: {cpu: "0", management.workload.openshift.io/cores: 400}`, `{"cpushares":409,"cpulimit":1000}`} {
+		if !strings.Contains(string(once), want) {
+			t.Errorf("no %s in\n%s%v", want, once, report)
+		}
+	}
+	if twice, d, _ := pods.Mutate("p.yaml", once, o); d.Changed {
+		t.Errorf("changed again:\n%s", twice)
+	}
+}
+
+// TestAllowed: white space in the list of a namespace does not count.
+func TestAllowed(t *testing.T) {
+	for allowed, want := range map[string]bool{"management": true, "infra, management": true, " management ,infra": true, "managements": false, "infra": false, "": false} {
+		_, _, report := pods.Mutate("p.yaml", []byte(of(management, "[{name: c, resources: {requests: {cpu: 1, memory: 1}}}]")), pods.Options{Allowed: map[string]string{"ns": allowed}})
+		if report.Failed() == want {
+			t.Errorf("%q: %v", allowed, report)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (f *fleet) watch(ctx context.Context, c cache.Cache) (seen func(context.Con
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch MachineConfigs: %w", err)
 	}
-	for _, o := range []client.Object{&objects.MachineConfigPool{}, &corev1.Node{}, namespaces()} { // filled before they are asked
+	for _, o := range []client.Object{&objects.MachineConfigPool{}, &corev1.Node{}, &corev1.LimitRange{}, namespaces()} { // filled before they are asked
 		if _, err := c.GetInformer(ctx, o, cache.BlockUntilSynced(false)); err != nil {
 			return nil, fmt.Errorf("cannot watch what the webhooks read: %w", err)
 		}

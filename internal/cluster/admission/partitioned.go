@@ -3,12 +3,14 @@ package admission
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -27,6 +29,7 @@ type partitioned struct {
 	memory    client.Reader // of a cache of the one ConfigMap
 	cache     cache.Cache   // the same
 	writer    client.Client
+	events    events.EventRecorder
 }
 
 // off returns why a workload type is not partitioned; "" if it is.
@@ -46,6 +49,19 @@ func (p *partitioned) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: p.namespace, Name: PartitionedName}
 }
 
+// tell names each node that lacks the resource of a partitioned workload in an event of the node, which kubectl describe
+// node shows. No pod of the workload can run there.
+func (p *partitioned) tell(nodes []corev1.Node, count *census, active []string) {
+	for i := range nodes {
+		for _, workload := range active {
+			if !slices.Contains(count.of[nodes[i].Name], workload) {
+				p.events.Eventf(&nodes[i], nil, corev1.EventTypeWarning, "WorkloadMissing", "JudgeWorkloads",
+					"the workload %s is partitioned in this cluster, but the node does not report %s%s: its pods cannot run here. Give the node the CPU partitioning of the others", workload, workload, resourceSuffix)
+			}
+		}
+	}
+}
+
 // Reconcile remembers the types that all nodes report. It runs where the Lease is, so that the webhooks, which
 // also answer trials, write nothing.
 func (p *partitioned) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
@@ -53,16 +69,15 @@ func (p *partitioned) Reconcile(ctx context.Context, _ reconcile.Request) (recon
 	if err := p.nodes.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil { // the census may not have seen the change yet
 		return reconcile.Result{}, err
 	}
-	found := countOf(nodes.Items).everywhere()
-	if len(found) == 0 {
-		return reconcile.Result{}, nil
-	}
+	count := countOf(nodes.Items)
+	found := count.everywhere()
 	var m corev1.ConfigMap
 	err := p.memory.Get(ctx, p.key(), &m)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return reconcile.Result{}, err
 	}
 	missing := err != nil
+	p.tell(nodes.Items, count, slices.Sorted(maps.Keys(m.Data)))
 	before, data := m.DeepCopy(), maps.Clone(m.Data)
 	if data == nil {
 		data = map[string]string{}

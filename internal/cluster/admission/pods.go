@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,12 @@ func (p *partitioner) Handle(ctx context.Context, req admission.Request) admissi
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	out, response := judgePod(req.Object.Raw, allowed, func(workload string) string { return p.state.off(ctx, workload) })
+	out, response := judgePod(req.Object.Raw, allowed, func(workload string) string {
+		if why := p.state.off(ctx, workload); why != "" {
+			return why
+		}
+		return p.limited(ctx, req.Namespace)
+	})
 	if out != nil {
 		patched := admission.PatchResponseFromRaw(req.Object.Raw, out)
 		response.Patches, response.PatchType = patched.Patches, patched.PatchType
@@ -41,7 +47,7 @@ func (p *partitioner) Handle(ctx context.Context, req admission.Request) admissi
 
 // judgePod returns the changed pod, nil if it stays, and the answer without the change.
 func judgePod(pod []byte, allowed map[string]string, off func(string) string) ([]byte, admission.Response) {
-	out, decision, report := pods.Mutate("", pod, pods.Options{Allowed: allowed, Off: off})
+	out, decision, report := pods.Mutate("", pod, pods.Options{Allowed: allowed, Off: off, Zero: true})
 	if report.Failed() {
 		return nil, invalid(report)
 	}
@@ -74,6 +80,23 @@ func (p *partitioner) allowed(ctx context.Context, namespace string) (map[string
 		allowed[namespace] = value
 	}
 	return allowed, nil
+}
+
+// limited returns why the API server would refuse a pod that requests no CPU in a namespace; "" if it would not.
+func (p *partitioner) limited(ctx context.Context, namespace string) string {
+	var all corev1.LimitRangeList
+	if err := p.reader.List(ctx, &all, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return "the LimitRanges of its namespace cannot be read: " + err.Error()
+	}
+	for _, r := range all.Items {
+		for _, item := range r.Spec.Limits {
+			least, ratio := item.Min[corev1.ResourceCPU], item.MaxLimitRequestRatio[corev1.ResourceCPU]
+			if item.Type != corev1.LimitTypePersistentVolumeClaim && least.Sign()+ratio.Sign() > 0 {
+				return fmt.Sprintf("the LimitRange %s of its namespace demands a request of CPU (min or maxLimitRequestRatio), and a partitioned pod has none", r.Name)
+			}
+		}
+	}
+	return ""
 }
 
 // isMirror reports whether a pod is kubelet's own copy of a static pod.

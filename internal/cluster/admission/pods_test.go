@@ -65,7 +65,7 @@ func TestJudgePod(t *testing.T) {
 		{"its class would change", strings.Replace(pod, `,"memory":"1Gi"`, "", 1), allowed, on, `"workload.openshift.io/warning"`, "", "from Burstable to BestEffort"},
 		{"it chooses its CPUs", strings.Replace(pod, `"annotations":{`, `"annotations":{"resources.workload.openshift.io/a":"{\"CPUset\":\"0-63\"}",`, 1), allowed, on, `"{\"cpushares\":409}"`, "", "may not choose its CPUs"},
 		{"two workloads", strings.Replace(pod, `"annotations":{`, `"annotations":{"target.workload.openshift.io/infra":"{}",`, 1), allowed, on, "", "more than one", ""},
-		{"resources of the pod", strings.Replace(pod, `"spec":{`, `"spec":{"resources":{"requests":{"cpu":"1"}},`, 1), allowed, on, "", "resources of the pod as a whole", ""},
+		{"resources of the pod", strings.Replace(pod, `"spec":{`, `"spec":{"resources":{"requests":{"cpu":"1"}},`, 1), allowed, on, `"workload.openshift.io/warning"`, "", "resources of the pod as a whole"},
 	} {
 		out, response := judgePod([]byte(c.pod), c.allowed, c.off)
 		if !strings.Contains(string(out), c.has) || (out == nil) != (c.has == "") {

@@ -132,7 +132,7 @@ func (o Options) partitioned(m manager.Manager) (*partitioned, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the ConfigMap %s: %w", PartitionedName, err)
 	}
-	p := &partitioned{namespace: o.Namespace, nodes: m.GetClient(), census: countOf(nil), memory: memory, cache: memory, writer: m.GetClient()}
+	p := &partitioned{namespace: o.Namespace, nodes: m.GetClient(), census: countOf(nil), memory: memory, cache: memory, writer: m.GetClient(), events: m.GetEventRecorder("pivot-fleet")}
 	toAll := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 	err = ctrl.NewControllerManagedBy(m).Named("partitioned-workloads").
 		Watches(&corev1.Node{}, toAll, builder.WithPredicates(predicate.Funcs{UpdateFunc: otherWorkloads})).Complete(p)

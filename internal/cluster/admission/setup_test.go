@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -299,6 +300,7 @@ func TestWebhooks(t *testing.T) {
 			t.Errorf("a pod of a namespace that does not allow it: %v, %v", p.Annotations, err)
 		}
 	})
+	t.Run("what is stored", func(t *testing.T) { stored(t, w, wants) })
 	t.Run("objects that are wrong already", func(t *testing.T) { wrongAlready(t, w, anna, wants) })
 	t.Run("how long it takes", func(t *testing.T) { latency(t, w, anna) })
 	stop()
@@ -326,6 +328,76 @@ func TestWebhooks(t *testing.T) {
 		controlplane.Eventually(t, "the partitioning is still on", func(ctx context.Context) bool {
 			p := podIn("strict")
 			return w.admin.Create(ctx, p) == nil && partitioned(p)
+		})
+	})
+}
+
+// stored: the pod that the API server stores is what the design of partitioning says, also where other plugins act on it.
+func stored(t *testing.T, w world, wants func(what string, err error, parts ...string)) {
+	ctx := t.Context()
+	limits := func(namespace, item string) {
+		w.plane.Apply(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace, "annotations": map[string]any{"workload.openshift.io/allowed": "infra, management"}}})
+		var parsed map[string]any
+		if err := json.Unmarshal([]byte(item), &parsed); err != nil {
+			t.Fatal(err)
+		}
+		w.plane.Apply(map[string]any{"apiVersion": "v1", "kind": "LimitRange", "metadata": map[string]any{"name": "those", "namespace": namespace}, "spec": map[string]any{"limits": []any{parsed}}})
+	}
+	limits("defaults", `{"type":"Container","default":{"cpu":"500m","memory":"2Gi"},"defaultRequest":{"cpu":"100m","memory":"64Mi"}}`)
+	limits("least", `{"type":"Container","min":{"cpu":"10m"}}`)
+	limits("ratio", `{"type":"Pod","maxLimitRequestRatio":{"cpu":"4"}}`)
+	limits("memory", `{"type":"Container","min":{"memory":"1Mi"}}`)
+	w.plane.Apply(map[string]any{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": map[string]any{"name": "those", "namespace": "memory"}, "spec": map[string]any{"hard": map[string]any{"requests.cpu": "1", "limits.cpu": "1"}}})
+	const cores = "management.workload.openshift.io/cores"
+	for namespace, partitioned := range map[string]bool{"defaults": true, "memory": true, "least": false, "ratio": false} {
+		controlplane.Eventually(t, "a pod in "+namespace, func(ctx context.Context) bool { // the quota and the LimitRange are seen
+			p := podIn(namespace)
+			if namespace == "ratio" {
+				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": resource.MustParse("800m")}
+			}
+			if err := w.admin.Create(ctx, p); err != nil {
+				t.Logf("%s: %v", namespace, err)
+				return false
+			}
+			r := p.Spec.Containers[0].Resources
+			amount := r.Requests[cores]
+			is := amount.Value() == 400 && r.Requests.Cpu().IsZero() && r.Limits.Cpu().IsZero() && p.Status.QOSClass == corev1.PodQOSBurstable
+			left := amount.IsZero() && r.Requests.Cpu().MilliValue() == 400 && strings.Contains(p.Annotations["workload.openshift.io/warning"], "LimitRange those")
+			if !is && !left {
+				t.Logf("%s: %+v %v %s", namespace, r, p.Annotations, p.Status.QOSClass)
+			}
+			return is == partitioned && left != partitioned
+		})
+	}
+	request := func(p *corev1.Pod) {
+		list := corev1.ResourceList{cores: resource.MustParse("4000")}
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list, Limits: list}
+	}
+	plain := podIn("apps")
+	plain.Annotations = nil
+	request(plain)
+	wants("cores without a workload", w.admin.Create(ctx, plain), "only a pod that chooses a workload")
+	initial := podIn("apps")
+	initial.Annotations, initial.Spec.InitContainers = nil, []corev1.Container{{Name: "i", Image: "a", Resources: plain.Spec.Containers[0].Resources}}
+	wants("cores of an init container", w.admin.Create(ctx, initial), "only a pod that chooses a workload")
+	other := podIn("defaults")
+	other.Annotations = map[string]string{"target.workload.openshift.io/infra": "{}"}
+	request(other)
+	wants("cores of another workload", w.admin.Create(ctx, other), "workload")
+	nothing := podIn("apps")
+	nothing.Annotations = nil
+	wants("an ordinary pod", w.admin.Create(ctx, nothing))
+	moved := podIn("apps")
+	request(moved)
+	moved.Spec.Containers[0].Resources.Requests = corev1.ResourceList{cores: resource.MustParse("4000"), "memory": resource.MustParse("1Gi")}
+	wants("cores with the workload", w.admin.Create(ctx, moved))
+	controlplane.Eventually(t, "the node without the resource is named", func(ctx context.Context) bool {
+		var all corev1.EventList
+		if err := w.admin.List(ctx, &all); err != nil {
+			return false
+		}
+		return slices.ContainsFunc(all.Items, func(e corev1.Event) bool {
+			return e.Reason == "WorkloadMissing" && e.InvolvedObject.Name == "n2" && strings.Contains(e.Message, cores)
 		})
 	})
 }
