@@ -77,12 +77,6 @@ func (f *renderFlags) planned(cmd *cobra.Command, cluster *clusterFlags, paths [
 		return p, err
 	}
 	p.Problems = append(report, p.Problems...)
-	judge := r.Rules.Host()
-	for _, one := range p.Pools {
-		if merged := one.Merged(); merged != nil {
-			p.Problems = append(p.Problems, firstBootWarnings(merged, one.Name, judge)...)
-		}
-	}
 	return p, r.keep()
 }
 

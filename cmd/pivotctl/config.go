@@ -12,7 +12,6 @@ import (
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/installconfig"
 	"machine-pivot/internal/author/pool"
-	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
@@ -95,35 +94,7 @@ func validateFiles(ctx context.Context, paths []string, stdin io.Reader, rules a
 		return report, err
 	}
 	together, err := pool.Validate(all, rules)
-	if err != nil || together.Failed() {
-		return append(report, together...), err
-	}
-	refused, err := firstBoots(all, rules)
-	return append(append(report, together...), refused...), err
-}
-
-// firstBoots returns warnings about what pivot's first boot would reject, for each role.
-func firstBoots(all []*authored.MachineConfig, rules authored.Rules) (report problem.Report, err error) {
-	judge := rules.Host()
-	for _, role := range pool.Roles(all) {
-		merged, err := authored.Merge(authored.Select(all, role), authored.Images{})
-		if err != nil {
-			return report, err
-		}
-		report = append(report, firstBootWarnings(merged, role, judge)...)
-	}
-	return report, nil
-}
-
-// firstBootWarnings returns warnings about what pivot's first boot would reject in the
-// MachineConfig of a role. They are not errors, because a cluster's daemon may support what
-// pivot does not.
-func firstBootWarnings(merged *authored.MachineConfig, role string, judge machineconfig.Host) problem.Report {
-	report := provision.FirstBoot(merged, judge)
-	for i := range report {
-		report[i].File, report[i].Severity = "merged for role "+role, problem.Warning
-	}
-	return report
+	return append(report, together...), err
 }
 
 func validateEncapsulated(ctx context.Context, paths []string, stdin io.Reader, rules authored.Rules) (problem.Report, error) {

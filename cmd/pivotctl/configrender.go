@@ -20,7 +20,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/input"
-	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
 )
 
@@ -88,14 +87,12 @@ func (f *renderFlags) useLock(ctx context.Context, taker *snapshot.Taker) (func(
 	}, nil
 }
 
-// onMachines returns the checks of machines' first boots, and configs that install the same
-// kernel argument policy there.
-func (r renderer) onMachines() (machineconfig.Host, []ignition.Config) {
-	host := r.Rules.Host()
+// onMachines returns configs that install the same kernel argument policy on machines.
+func (r renderer) onMachines() []ignition.Config {
 	if r.policy == nil {
-		return host, nil
+		return nil
 	}
-	return host, []ignition.Config{provision.KargPolicy(r.policy)}
+	return []ignition.Config{provision.KargPolicy(r.policy)}
 }
 
 func (f *renderFlags) roots(ctx context.Context) (string, error) {
@@ -197,17 +194,11 @@ func ignitionCommand() *cobra.Command {
 			if err := fault.Join(needRole(role), wrong, err); err != nil {
 				return err
 			}
-			judge, policy := r.onMachines()
 			merged, err := r.rendered(cmd.Context(), role, args, cmd.InOrStdin(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			raw, report := provision.Config(merged, version, append(more, policy...)...)
-			if program != "" {
-				report = append(report, provision.FirstBoot(merged, judge)...)
-			} else if !report.Failed() { // the first boot may be done by pivot or a cluster's daemon
-				report = append(report, firstBootWarnings(merged, role, judge)...)
-			}
+			raw, report := provision.Config(merged, version, append(more, r.onMachines()...)...)
 			if err := shown(cmd.ErrOrStderr(), report); err != nil {
 				return err
 			}

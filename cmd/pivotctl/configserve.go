@@ -98,8 +98,7 @@ func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.C
 	if err != nil {
 		return content, err
 	}
-	judge, policy := r.onMachines()
-	content.More = slices.Concat(more, policy)
+	content.More = slices.Concat(more, r.onMachines())
 	all, report, err := pool.Read(ctx, paths, strings.NewReader(""), r.Rules)
 	if err != nil {
 		return content, err
@@ -110,11 +109,6 @@ func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.C
 			return content, err
 		}
 		report = append(report, together...)
-	}
-	for _, merged := range content.Roles {
-		if f.program != "" {
-			report = append(report, provision.FirstBoot(merged, judge)...)
-		}
 	}
 	if err := report.Err("the MachineConfigs"); err != nil {
 		return content, err

@@ -30,6 +30,7 @@ func (d *Desired) decodeConfig(config document.Node, host Host) {
 	version, room := config.Get("ignition").Get("version").Text(), ignition.NewRoom(ignition.MaxContent, ignition.MaxContents)
 	if host.Author {
 		d.Config, version = &parsed, ignition.Versions()[0] // modes were judged by the version of the config that has them
+		checkArguments(config, parsed, host.policy())
 	}
 	c := collect(config, parsed, version, d.partPaths(), func(r ignition.Resource) ([]byte, error) {
 		if host.Author && ignition.IsRemote(r) {

@@ -15,6 +15,7 @@ import (
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
 	"machine-pivot/internal/projection"
+	"machine-pivot/kargs"
 )
 
 // collector collects what an Ignition config requests below /etc and /var: files, directories and symbolic links,
@@ -40,11 +41,12 @@ func collect(n document.Node, config ignition.Config, version string, without ma
 	return c
 }
 
-// CheckEntries reports what each machine refuses of a config, written in a version, by its text alone. What only an
+// CheckConfig reports what each machine refuses of a config, written in a version, by its text alone. What only an
 // installation can apply is left out, as on a machine that has it; contents are not read, because ignition.CheckContent
 // judges them without holding them.
-func CheckEntries(n document.Node, config ignition.Config, version string) {
+func CheckConfig(n document.Node, config ignition.Config, version string, policy kargs.Policy) {
 	collect(n, config, version, installed(n), func(ignition.Resource) ([]byte, error) { return nil, nil })
+	checkArguments(n, config, policy)
 }
 
 // Installs reports whether an element of one of a config's lists (files, links or users) is one that only an installation can

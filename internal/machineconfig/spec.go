@@ -148,15 +148,22 @@ func Arguments(n document.Node, policy kargs.Policy) []string {
 			item.Fail("it is null, not a string")
 		}
 		entry := item.Text()
-		CheckArgument(item, entry, policy)
+		checkArgument(item, entry, policy)
 		entries = append(entries, entry)
 	}
 	return entries
 }
 
-// CheckArgument checks an entry of kernel arguments against a policy. An argument that a MachineConfig
-// brings to the command line is judged alike in both members that can have it.
-func CheckArgument(n document.Node, entry string, policy kargs.Policy) {
+// checkArguments checks the kernel arguments of an Ignition config, at n, as those of a spec: an argument that a
+// MachineConfig brings to the command line is judged alike in both members that can have it. A machine with an older
+// Ignition has them in the spec.
+func checkArguments(n document.Node, config ignition.Config, policy kargs.Policy) {
+	for i, entry := range ignition.Arguments(config) {
+		checkArgument(n.At(inConfig+document.Element(i)), entry, policy)
+	}
+}
+
+func checkArgument(n document.Node, entry string, policy kargs.Policy) {
 	for _, p := range policy.Check(entry) {
 		n.Report.Add(p.Within(n.Path, problem.Quoted(p.Path)+" "))
 	}
@@ -201,9 +208,9 @@ func (s Spec) CheckFIPS(n document.Node) {
 	}
 	check(n.Get("kernelArguments"), s.KernelArguments)
 	if s.Config != nil {
-		check(n.At(".config"+InConfig), ignition.Arguments(*s.Config))
+		check(n.At(".config"+inConfig), ignition.Arguments(*s.Config))
 	}
 }
 
-// InConfig is the path of kernel arguments in an Ignition config.
-const InConfig = ".kernelArguments.shouldExist"
+// inConfig is the path of kernel arguments in an Ignition config.
+const inConfig = ".kernelArguments.shouldExist"

@@ -29,10 +29,7 @@ const maxRendered = 1_572_864
 func CheckConfig(n document.Node, config ignition.Config, version string, rules Rules) {
 	checkFiles(n, config, rules.Room)
 	checkNames(n, config)
-	checkEntries(n, config, version)
-	for i, entry := range ignition.Arguments(config) {
-		machineconfig.CheckArgument(n.At(machineconfig.InConfig+document.Element(i)), entry, rules.KernelArguments)
-	}
+	checkAsMachine(n, config, version, rules)
 }
 
 // checkNames refuses names with control characters, which only a mistake can have. Whoever shows them would be misled.
@@ -58,16 +55,16 @@ func checkNames(n document.Node, config ignition.Config) {
 	}
 }
 
-// checkEntries refuses what each machine refuses: see entries.Check. A config that is not in its document in version 3
-// (it was fetched, merged or translated) is read again for it; of one that was translated, places are not known.
-func checkEntries(n document.Node, config ignition.Config, version string) {
+// checkAsMachine refuses what each machine refuses: see machineconfig.CheckConfig. A config that is not in its document in
+// version 3 (it was fetched or translated) is read again for it; of one that was translated, places are not known.
+func checkAsMachine(n document.Node, config ignition.Config, version string, rules Rules) {
 	if !n.IsNull() && !strings.HasPrefix(version, "2.") {
-		machineconfig.CheckEntries(n, config, version)
+		machineconfig.CheckConfig(n, config, version, rules.KernelArguments)
 		return
 	}
 	var found problem.Report
 	if root, ok := document.ParseJSON(ignition.Marshal(config), &found); ok {
-		machineconfig.CheckEntries(root, config, version)
+		machineconfig.CheckConfig(root, config, version, rules.KernelArguments)
 	}
 	for _, p := range found {
 		at := n.Path

@@ -3,10 +3,13 @@ package authored_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
@@ -14,7 +17,7 @@ import (
 )
 
 // FuzzRefusedByMachines: what a machine refuses or sets aside of a MachineConfig, by its text alone, its author has been told
-// before. Both the text and what is rendered from it can be given to a machine.
+// before: of the text, of what is rendered from it, and of what Ignition leaves for a first boot.
 func FuzzRefusedByMachines(f *testing.F) {
 	for _, spec := range refusedByMachines() {
 		f.Add(spec)
@@ -42,6 +45,11 @@ func FuzzRefusedByMachines(f *testing.F) {
 		for _, given := range [][]byte{text, rendered} {
 			if refused := refusedBy(given); len(refused) > 0 {
 				t.Errorf("the author is not told\n%s\nof\n%s", refused, given)
+			}
+		}
+		for _, version := range legacy.Versions() {
+			if refused := refusedByFirstBoot(merged, version); len(refused) > 0 {
+				t.Errorf("the author is not told\n%s\nby a first boot with Ignition %s of\n%s", refused, version, text)
 			}
 		}
 	})
@@ -90,6 +98,22 @@ func refusedBy(text []byte) (refused problem.Report) {
 	host.Has, host.Unsupported = &machineconfig.Desired{}, machineconfig.Warn
 	_, report = machineconfig.Parse(text, host)
 	return append(refused, report.Errors()...)
+}
+
+// refusedByFirstBoot returns what the first boot of a machine refuses that has an Ignition of a version.
+func refusedByFirstBoot(merged *authored.MachineConfig, version string) problem.Report {
+	raw, report := provision.Config(merged, version)
+	if report.Failed() {
+		return nil // the machine gets nothing
+	}
+	config, _ := legacy.Parse(raw)
+	i := slices.IndexFunc(config.Storage.Files, func(f ignition.File) bool { return f.Path == machineconfig.EncapsulatedPath })
+	text, err := ignition.Content(config.Storage.Files[i].Contents, authored.NewRoom())
+	if err != nil {
+		return problem.Report{problem.Errorf("$", "%v", err)}
+	}
+	_, report = machineconfig.Parse(text, machineconfig.Host{})
+	return report.Errors()
 }
 
 // refusedByMachines returns specs, most of which machines refuse.

@@ -64,20 +64,6 @@ func encapsulate(m authored.MachineConfig, version string, report *problem.Repor
 	return text
 }
 
-// FirstBoot checks m like pivot's first boot on a machine, of any version of Ignition: with all kernel
-// arguments that the encapsulated MachineConfig can have. What that would refuse must not be given to a
-// machine.
-func FirstBoot(m *authored.MachineConfig, host machineconfig.Host) problem.Report {
-	var report problem.Report
-	machine := *m
-	machine.Spec.KernelArguments = m.Spec.Arguments()
-	_, refused := machineconfig.Parse(encapsulate(machine, ignition.Version, &report), host)
-	for _, p := range refused.Errors() {
-		report.Add(p.Within(p.Path, "pivot's first boot refuses it: "))
-	}
-	return report.In(m.Name)
-}
-
 // reserved refuses entries at the path of the file that is added and that the machine's own MachineConfig may have.
 func reserved(config ignition.Config, report *problem.Report) {
 	check := func(list string, i int, path string) {

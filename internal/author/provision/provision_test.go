@@ -111,25 +111,6 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// What a first boot would refuse is reported beforehand.
-func TestFirstBoot(t *testing.T) {
-	report := provision.FirstBoot(rendered(t, `{"kernelType":"64k-pages"}`), machineconfig.Host{Architecture: "amd64"})
-	if len(report) != 1 || !report.Failed() || !strings.Contains(report.String(), "$.spec.kernelType: pivot's first boot refuses it: 64k-pages exists on arm64 only") {
-		t.Error(report)
-	}
-	policy, err := kargs.DefaultPolicy().Extend("refuse ours it is ours")
-	if err != nil {
-		t.Fatal(err)
-	}
-	report = provision.FirstBoot(rendered(t, `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["ours"]}}}`), machineconfig.Host{Policy: &policy})
-	if !report.Failed() || !strings.Contains(report.String(), "pivot's first boot refuses it: \"ours\" it is ours") {
-		t.Errorf("an argument of the Ignition config: %s", report)
-	}
-	if report := provision.FirstBoot(rendered(t, `{"kernelArguments":["nosmt","audit=0"]}`), machineconfig.Host{}); report != nil {
-		t.Error(report)
-	}
-}
-
 func TestKernelArgumentsOfIgnition(t *testing.T) {
 	m := rendered(t, `{"kernelArguments":["own"],"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["ign"]}}}`)
 	for version, want := range map[string]string{"3.3.0": "%22kernelArguments%22%3A%5B%22own%22%5D", "3.2.0": "%22kernelArguments%22%3A%5B%22own%22%2C%22ign%22%5D"} {

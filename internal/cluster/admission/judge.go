@@ -19,7 +19,6 @@ import (
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/containerruntime"
 	"machine-pivot/internal/author/pool"
-	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/osimage/imageref"
@@ -211,7 +210,6 @@ func checkMachineConfig(text []byte, old object, known Known) (report problem.Re
 	}
 	alone.Name = mc.Name
 	report.Add(authored.Check(alone, rules)...)
-	report.Add(provision.FirstBoot(alone, rules.Host()).In("")...)
 	return distinct(report), weakens
 }
 

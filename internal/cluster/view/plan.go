@@ -48,9 +48,6 @@ type PoolPlan struct {
 	merged *authored.MachineConfig
 }
 
-// Merged returns the rendered MachineConfig that the pool would have; nil if there is none.
-func (p PoolPlan) Merged() *authored.MachineConfig { return p.merged }
-
 // NodeUpdate is the update of the nodes that have one MachineConfig.
 type NodeUpdate struct {
 	From string `json:"from"`

@@ -149,7 +149,7 @@ var importTable = map[string]rule{
 	"cluster/render":    {ours: []string{"authored", "pool", "snapshot", "cluster/api", "cluster/generated", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "machineconfig", "osimage/imageref", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cluster/nodecheck":    {foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/admission":    {ours: []string{"authored", "bounded", "containerruntime", "legacy", "pool", "provision", "cluster/api", "cluster/nodecheck", "cluster/objects", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "osimage/imageref", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/admission":    {ours: []string{"authored", "bounded", "containerruntime", "legacy", "pool", "cluster/api", "cluster/nodecheck", "cluster/objects", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "osimage/imageref", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/token":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os", "io/ioutil", "syscall", "golang.org/x/sys"})},
 	"cluster/configserver": {ours: []string{"authored", "cluster/objects", "cluster/token", "fault", "kargs", "machineconfig/ignition", "machineconfig", "osimage/imageref", "provision"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 
