@@ -10,8 +10,8 @@ import (
 
 // What stays as the MachineConfig that a machine runs with has it is never an error; only a change
 // of it can be. That MachineConfig may have what pivot refuses: another program has applied it, or
-// Ignition has. Such values are set aside: they are not applied, compared or removed, and as long
-// as the next MachineConfig has the same, nothing is said about them.
+// Ignition has. Such values are set aside: pivot does not apply, compare or remove them. As long as the next
+// MachineConfig has the same, pivot does not report them.
 
 // ParseForeign is ParseRecord for a MachineConfig that another program has applied, which may be
 // damaged: then nothing of it is used. All problems of the report are warnings.

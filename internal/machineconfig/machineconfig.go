@@ -30,8 +30,8 @@ type Host struct {
 	// differences.
 	Has         *Desired
 	Unsupported Unsupported
-	// Author is the strictness of an author's check: machines are installed with the MachineConfig, so that no setting
-	// is compared or left out, and what no machine uses is refused, too.
+	// Author is the strictness of an author's check. Machines will be installed with the MachineConfig, so no setting is
+	// compared or left out. What no machine uses is refused, too.
 	Author bool
 }
 

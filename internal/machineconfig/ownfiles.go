@@ -17,8 +17,8 @@ import (
 type Parser func(content []byte) error
 
 // ParserOf returns the parser of a file that pivot itself reads (projection.Settings); nil for another path. Each file of
-// pivot in a MachineConfig is parsed by it before anybody gets the MachineConfig: once a file that its reader refuses is
-// on a machine, the commands that could replace it fail at reading it.
+// pivot in a MachineConfig is parsed by it before anybody gets the MachineConfig. Otherwise a machine could have a file that
+// its reader refuses, and the commands that could replace the file fail at reading it.
 func ParserOf(name string) Parser {
 	var parse func(text string) error
 	switch {

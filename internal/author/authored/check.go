@@ -97,8 +97,8 @@ func checkFiles(n document.Node, config ignition.Config, room *ignition.Room) {
 	}
 }
 
-// Check checks a merged MachineConfig for what only the combination of its parts can get wrong: as each machine that gets
-// it would, and for what a cluster does not take. Paths are those of the merged object.
+// Check checks a merged MachineConfig for what only the combination of its parts can get wrong. It checks it as a machine
+// does, and for what a cluster does not store. Paths are those of the merged object.
 func Check(m *MachineConfig, rules Rules) problem.Report {
 	var report problem.Report
 	line := machineconfig.CommandLine(m.Spec.Arguments())

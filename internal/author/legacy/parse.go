@@ -142,7 +142,7 @@ func problems2(raw []byte, rep oldreport.Report) problem.Report {
 		}
 		path := ""
 		if e.Line > 0 {
-			path = pathAt(raw, offset(raw, e.Line, e.Column))[1:]
+			path = pathAt(raw, offset(raw, e.Line, e.Column))
 		}
 		if e.Kind == oldreport.EntryError || strings.HasPrefix(e.Message, "Config has unrecognized key") {
 			problems.Fail(path, "%s", e.Message)
@@ -153,13 +153,13 @@ func problems2(raw []byte, rep oldreport.Report) problem.Report {
 	return problems
 }
 
-// offset returns the byte offset of a line and a column, both counted from 1.
+// offset returns the offset of the byte before a line and a column, both counted from 1: the report has the ends of values.
 func offset(raw []byte, line, column int) int64 {
 	at := 0
 	for ; line > 1; line-- {
 		at += slices.Index(raw[at:], '\n') + 1
 	}
-	return int64(min(at+column, len(raw)))
+	return int64(min(at+column, len(raw)) - 2)
 }
 
 // unsupported reports what would be lost or misplaced: entries on other file systems than the

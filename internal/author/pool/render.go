@@ -50,7 +50,7 @@ func (r Renderer) MergeChosen(ctx context.Context, chosen []*authored.MachineCon
 	if err := merged.Render(role); err != nil {
 		return nil, report, err
 	}
-	report = append(report, judge(merged, role, r.Rules)...)
+	report = append(report, checkMerged(merged, role, r.Rules)...)
 	var remote problem.Report
 	for _, at := range ignition.Remote(merged.Spec.Config) {
 		remote.Fail("$.spec.config"+at.Path, "it would be fetched when the machine boots: the config of a machine must be complete")
@@ -93,13 +93,13 @@ func Validate(all []*authored.MachineConfig, rules authored.Rules) (problem.Repo
 		if err != nil {
 			return nil, err
 		}
-		report = append(report, judge(merged, role, rules)...)
+		report = append(report, checkMerged(merged, role, rules)...)
 	}
 	return report, nil
 }
 
-// judge checks what only the combination of all parts can get wrong.
-func judge(merged *authored.MachineConfig, role string, rules authored.Rules) problem.Report {
+// checkMerged checks what only the combination of all parts can get wrong.
+func checkMerged(merged *authored.MachineConfig, role string, rules authored.Rules) problem.Report {
 	return authored.Check(merged, rules).In(mergedFor(role))
 }
 

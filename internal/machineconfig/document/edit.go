@@ -30,7 +30,7 @@ func Edit(file string, data []byte, change func(root Node)) ([]byte, problem.Rep
 	e := newEditor(docs[0], data)
 	e.checkAnchors(docs[0].root, &report)
 	before := e.text(&report)
-	report.Add(docs[0].judge(change)...)
+	report.Add(docs[0].decode(change)...)
 	if !report.Failed() {
 		data = e.changed(data, before, &report)
 	}

@@ -30,7 +30,7 @@ const MaxSize = 8 << 20
 func Read(file string, data []byte, decode func(root Node)) problem.Report {
 	var report problem.Report
 	for _, doc := range documents(file, data, &report) {
-		report.Add(doc.judge(decode)...)
+		report.Add(doc.decode(decode)...)
 	}
 	return ordered(file, report)
 }
@@ -78,10 +78,10 @@ type document struct {
 	isJSON bool
 }
 
-// judge returns the problems that decode reports for a document, with lines.
-func (d document) judge(decode func(root Node)) problem.Report {
+// decode returns the problems that a function reports for the document, with lines.
+func (d document) decode(by func(root Node)) problem.Report {
 	var problems problem.Report
-	decode(Node{Path: "$", Report: &problems, tree: d.root})
+	by(Node{Path: "$", Report: &problems, tree: d.root})
 	d.place(problems)
 	return problems
 }
