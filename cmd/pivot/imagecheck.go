@@ -40,7 +40,7 @@ func imageCheckCommand() *cobra.Command {
 		Example: "  pivot image check registry.example/os:4.20\n" +
 			"  pivot image check registry.example/os:4.20 --repo /srv/repo --host node7.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			facts, running, err := factsFor(cmd, flags.root, hostFile)
+			facts, change, err := factsFor(cmd, flags.root, hostFile)
 			if err != nil {
 				return err
 			}
@@ -51,13 +51,12 @@ func imageCheckCommand() *cobra.Command {
 				return err
 			}
 			progress.quietFlag = flags.quietFlag
-			commit, err := importForCheck(cmd, &flags, &progress, repoPath, args[0])
-			if err != nil {
+			if change.Next, err = importForCheck(cmd, &flags, &progress, repoPath, args[0]); err != nil {
 				return err
 			}
 			stage := rehearse.Stage{Self: "/proc/self/exe", Repo: cmp.Or(repoPath, ostree.OpenSysroot(flags.root).RepoPath())}
-			result := checked{Image: args[0], Commit: commit.String()}
-			result.Findings, err = stage.Judge(cmd.Context(), rehearse.Change{Next: commit, Running: running, Line: facts.Arguments, Rebuilt: facts.Rebuilt}, facts.Facts)
+			result := checked{Image: args[0], Commit: change.Next.String()}
+			result.Findings, err = stage.Judge(cmd.Context(), change, facts.Facts)
 			if err != nil {
 				return err
 			}
@@ -89,18 +88,19 @@ func imageCheckCommand() *cobra.Command {
 	return cmd
 }
 
-// factsFor returns the facts in a file, or those of the machine at root, with the commit that it runs.
-func factsFor(cmd *cobra.Command, root, file string) (facts machine.Facts, running ostree.Checksum, err error) {
+// factsFor returns the facts in a file, or those of the machine at root, and what is to be judged besides the next system. Of
+// another machine, neither its running system nor its own files are known.
+func factsFor(cmd *cobra.Command, root, file string) (facts machine.Facts, change rehearse.Change, err error) {
+	h := host.New(root)
 	if file != "" {
 		facts, err = readFacts(cmd, file)
-		return facts, running, err
+	} else if facts, err = machine.FactsOf(cmd.Context(), h); err == nil {
+		var booted ostree.Deployment
+		booted, err = h.Sysroot().Booted()
+		change.Running, change.Own = booted.Checksum, *machine.OwnOf(h)
 	}
-	h := host.New(root)
-	if facts, err = machine.FactsOf(cmd.Context(), h); err != nil {
-		return facts, running, err
-	}
-	booted, err := h.Sysroot().Booted()
-	return facts, booted.Checksum, err
+	change.Line, change.Rebuilt = facts.Arguments, facts.Rebuilt
+	return facts, change, err
 }
 
 // importForCheck imports an image, and returns its commit.

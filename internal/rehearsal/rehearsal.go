@@ -65,7 +65,7 @@ func (f feature) judge(ctx context.Context, plan pivot.Plan) (found []verdict.Fi
 	if err != nil {
 		return nil, err
 	}
-	change := rehearse.Change{Next: next, Running: running, Line: plan.Kargs.Final, Units: f.ownUnits(plan), Rebuilt: plan.From().Booted.Base != ""}
+	change := rehearse.Change{Next: next, Running: running, Line: plan.Kargs.Final, Own: *f.own(plan), Rebuilt: plan.From().Booted.Base != ""}
 	found, err = f.asked(ctx, change, machine.ReadFacts(ctx, f.m.Host))
 	return slices.Concat(found, f.judgeKernel(plan, next, running), f.judgeForm(next, running)), err
 }

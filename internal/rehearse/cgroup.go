@@ -15,7 +15,7 @@ import (
 // version, does not have as before (NEWS of 256 to 258).
 func legacyCgroups(line kargs.Line) subject {
 	if !wantsLegacy(line) {
-		return subject{judge: func(context.Context, []ending) ([]verdict.Finding, error) { return nil, nil }}
+		return subject{judge: nothing}
 	}
 	return subject{programs: [][]string{{systemd, "--version"}}, judge: func(_ context.Context, ended []ending) ([]verdict.Finding, error) {
 		version := systemdVersion(ended[0])

@@ -56,6 +56,9 @@ func TestFacts(t *testing.T) {
 	must(os.Symlink(volume, filepath.Join(root, "sys/dev/block/253:1")))
 	table := "21 1 253:1 / R/boot rw - ext2 /dev/dm-0p1 rw\n22 1 0:20 / R/proc rw shared:1 - proc proc rw\n23 1 253:0 /ostree/deploy/x/deploy/y.0 R rw - ext4 /dev/dm-0 rw\n24 23 253:0 / R/sysroot rw shared:2 - ext4 /dev/dm-0 rw\n" +
 		"25 23 253:0 /ostree/deploy/x/var R/var rw - ext4 /dev/dm-0 rw\n26 1 8:9 / /elsewhere rw - vfat /dev/sdz rw\n28 1 8:5 / R/var/lib/kubelet/pods/x/volume rw - ext4 /dev/sdb rw\n29 1 8:6 / R/run/media/stick rw - vfat /dev/sdc rw\n27 1 8:3 / R/boot/efi rw - vfat /dev/sda3 rw\nno line of it\n"
+	must(os.MkdirAll(filepath.Join(root, "etc"), 0o755))
+	must(os.WriteFile(filepath.Join(root, "etc/fstab"), []byte("# none\nserver:/x /data nfs defaults 0 0\n/dev/sdz /var/lib/a  xfs nofail,noauto,x-systemd.automount 0 0\n"+
+		"/dev/sdz /never xfs noauto 0 0\n/dev/dm-0p1 /boot ext2 ro 0 0\n/dev/sdy none swap sw 0 0\n/dev/sdx /mnt auto defaults 0 0\nshort\n"), 0o644))
 	must(os.WriteFile(filepath.Join(root, "proc/self/mountinfo"), []byte(strings.ReplaceAll(table, "R", root)), 0o644))
 	device("pci0000:00/0000:00:03.0", "pci:card")
 	device("pci0000:00/0000:00:04.0", "pci:idle")
@@ -67,7 +70,7 @@ func TestFacts(t *testing.T) {
 		must(os.Symlink(dir, filepath.Join(root, "sys/class/net", filepath.Base(card))))
 	}
 	facts := rehearse.Read(root, func(alias string) []string {
-		return strings.Fields(map[string]string{"pci:ahci": "ahci", "ext4": "ext4", "fs-vfat": "vfat"}[alias])
+		return strings.Fields(map[string]string{"pci:ahci": "ahci", "ext4": "ext4", "fs-vfat": "vfat", "fs-nfs": "nfs"}[alias])
 	})
 	var got []string
 	for _, d := range facts.Devices {
@@ -81,8 +84,13 @@ func TestFacts(t *testing.T) {
 		{At: "/", Type: "ext4", Modules: []string{"ext4"}, Superblock: bytes.Repeat([]byte{7}, 1024), On: []string{"crypt"}},
 		{At: "/boot", Type: "ext2", Modules: []string{}, On: []string{"crypt"}},
 		{At: "/boot/efi", Type: "vfat", Modules: []string{"vfat"}, On: []string{}},
+		{At: "/data", Type: "nfs", Modules: []string{"nfs"}, On: []string{}},
+		{At: "/var/lib/a", Type: "xfs", Modules: []string{}, On: []string{}},
 	}; !reflect.DeepEqual(facts.FileSystems, want) {
 		t.Errorf("file systems %+v", facts.FileSystems)
+	}
+	if want := []string{"ens3"}; !slices.Equal(facts.Interfaces, want) {
+		t.Errorf("interfaces %q, wanted %q", facts.Interfaces, want)
 	}
 }
 

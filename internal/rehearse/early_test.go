@@ -237,15 +237,15 @@ func TestUnits(t *testing.T) {
 		w.must(os.Symlink("/run", filepath.Join(tree, "usr/etc/systemd/system/out.service.d")))
 	})
 	service := func(program string) []byte { return []byte("[Service]\nExecStart=" + program + " --x\n") }
-	units := rehearse.Units{
-		Files: map[string][]byte{
+	own := rehearse.Own{
+		Files: below("/etc/systemd/system/", map[string][]byte{
 			"good.service": service("/usr/bin/true"), "bad.service": service("/usr/libexec/none"), "a@.service": service("/bin/none2"),
 			"local.service": service("/usr/local/bin/x"), "var.service": service("/var/x"), "off.service": service("/usr/libexec/off"),
 			"image.service": service("/usr/libexec/none3"), "out.service.d/10.conf": service("/usr/libexec/out"),
-		},
+		}),
 		Enabled: []string{"good.service", "bad.service", "a@b.service", "local.service", "var.service", "image.service", "out.service", "others.service", "x.timer"},
 	}
-	found, err := w.stage().Judge(t.Context(), rehearse.Change{Next: next, Running: w.running, Units: units}, rehearse.Facts{})
+	found, err := w.stage().Judge(t.Context(), rehearse.Change{Next: next, Running: w.running, Own: own}, rehearse.Facts{})
 	w.must(err)
 	var texts []string
 	for _, f := range found {

@@ -16,6 +16,7 @@ import (
 type Facts struct {
 	Devices     []Device     `json:"devices"`
 	FileSystems []FileSystem `json:"fileSystems"`
+	Interfaces  []string     `json:"interfaces"` // names of the network interfaces that are up
 	// Today is what the running system's initramfs has; nil: it is read when it is needed.
 	Today *Initramfs `json:"today,omitempty"`
 }
@@ -62,7 +63,7 @@ func superblock(kind string) (from, size int64) {
 // Read returns the facts of the machine at root. modules returns what modprobe says serves an alias or a name in the running
 // system; without an answer, nothing is judged of it.
 func Read(root string, modules func(alias string) []string) Facts {
-	f := Facts{Devices: []Device{}, FileSystems: []FileSystem{}}
+	f := Facts{Devices: []Device{}, FileSystems: []FileSystem{}, Interfaces: []string{}}
 	for _, m := range mounts(root) {
 		under := stack{sys: filepath.Join(root, "sys")}
 		under.follow("dev/block/" + m.device)
@@ -79,15 +80,14 @@ func Read(root string, modules func(alias string) []string) Facts {
 				}
 			}
 		}
-		for _, name := range []string{"fs-" + m.kind, m.kind} { // the tables of built-in drivers have no aliases before Linux 6.18
-			if len(fs.Modules) == 0 {
-				fs.Modules = modules(name)
-			}
-		}
+		fs.Modules = servedBy(m.kind, modules)
 		f.FileSystems = append(f.FileSystems, fs)
 		if fs.vital() {
 			f.add(m.at, under.aliases)
 		}
+	}
+	for _, m := range unmounted(root, f.FileSystems) {
+		f.FileSystems = append(f.FileSystems, FileSystem{At: m.at, Type: m.kind, On: []string{}, Modules: servedBy(m.kind, modules)})
 	}
 	up, _ := filepath.Glob(filepath.Join(root, "sys/class/net/*/device"))
 	for _, link := range up {
@@ -96,12 +96,21 @@ func Read(root string, modules func(alias string) []string) Facts {
 			under := stack{sys: filepath.Join(root, "sys")}
 			under.follow("class/net/" + name)
 			f.add("network interface "+name, under.aliases)
+			f.Interfaces = append(f.Interfaces, name)
 		}
 	}
 	for i := range f.Devices {
 		f.Devices[i].Modules = modules(f.Devices[i].Alias)
 	}
 	return f
+}
+
+// servedBy returns the modules for a type of file system.
+func servedBy(kind string, modules func(alias string) []string) []string {
+	if names := modules("fs-" + kind); len(names) > 0 {
+		return names
+	}
+	return modules(kind) // the tables of built-in drivers have no aliases before Linux 6.18
 }
 
 // add adds devices with drivers that are not there yet.
@@ -149,6 +158,28 @@ func mounts(root string) (all []mount) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b mount) int { return rank(b.at) - rank(a.at) }) // what / and others stand on counts for /
+	return all
+}
+
+// unmounted returns the file systems of /etc/fstab that the next boot mounts, or the first access to them, and that are not
+// mounted now on a device: those of a network, and those whose device is missing.
+func unmounted(root string, mounted []FileSystem) (all []mount) {
+	table, err := os.ReadFile(filepath.Join(root, "etc/fstab"))
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(table)) {
+		fields := strings.Fields(line)
+		if len(fields) < 4 || strings.HasPrefix(fields[0], "#") || slices.Contains([]string{"auto", "none", "swap"}, fields[2]) {
+			continue
+		}
+		options := strings.Split(fields[3], ",")
+		skipped := slices.Contains(options, "noauto") && !slices.Contains(options, "x-systemd.automount")
+		known := slices.ContainsFunc(mounted, func(f FileSystem) bool { return f.At == fields[1] })
+		if !skipped && !known {
+			all = append(all, mount{at: fields[1], kind: fields[2]})
+		}
+	}
 	return all
 }
 

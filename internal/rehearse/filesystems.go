@@ -21,12 +21,12 @@ const dumpe2fs = "/usr/sbin/dumpe2fs"
 // emergency shell. If the running system's does not know it either, that is no difference. It is forced to read file systems
 // with features that it could not write.
 func (s Stage) fileSystems(c Change, facts Facts) subject {
-	sub := subject{files: map[string][]byte{}}
+	sub := subject{files: map[string]File{}}
 	var asked []FileSystem
 	for _, f := range facts.FileSystems {
 		if len(f.Superblock) == 1024 {
 			name := fmt.Sprintf("superblock-%d", len(asked))
-			asked, sub.files["run/"+name] = append(asked, f), onlySuperblock(f.Superblock)
+			asked, sub.files["run/"+name] = append(asked, f), File{Content: onlySuperblock(f.Superblock), Mode: 0o444}
 			sub.programs = append(sub.programs, []string{dumpe2fs, "-f", "-h", "/run/" + name})
 		}
 	}

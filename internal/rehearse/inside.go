@@ -40,7 +40,7 @@ const nobody = 1<<31 - 2
 type asked struct {
 	Repo     string
 	Commit   ostree.Checksum
-	Files    map[string][]byte
+	Files    map[string]File
 	Programs [][]string
 	Limit    time.Duration
 }
@@ -165,7 +165,7 @@ type words struct {
 
 // Write implements io.Writer. With an error the program's output is closed, so that it is not read to its end.
 func (w *words) Write(p []byte) (int, error) {
-	const kept = 2 << 10
+	const kept = 8 << 10 // udevadm reports each file that it does not find
 	w.first = append(w.first, p[:min(len(p), kept-min(len(w.first), kept))]...)
 	if w.all += len(p); w.all > maxSaid {
 		w.full = true

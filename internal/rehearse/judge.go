@@ -25,8 +25,8 @@ const (
 type Change struct {
 	Next, Running ostree.Checksum // their commits; Running is zero if that system is on another machine
 	Line          kargs.Line      // the next kernel arguments
-	Units         Units           // the machine's own
-	Rebuilt       bool            // packages are layered, and so the initramfs that starts may be another than the image's
+	Own           Own
+	Rebuilt       bool // packages are layered, and so the initramfs that starts may be another than the image's
 }
 
 // Judge runs programs of the next system, and returns what speaks against that system on a machine with these facts, and
@@ -37,9 +37,12 @@ func (s Stage) Judge(ctx context.Context, c Change, facts Facts) (found []verdic
 	if unknown == nil && next.release != "" {
 		subjects = append(subjects, s.drivers(c, next, facts))
 	}
-	subjects = append(subjects, s.fileSystems(c, facts), sealed(facts), units(c.Units))
+	if unknown == nil {
+		subjects = append(subjects, next.runtimes(c.Own), s.ifcfg(c, next))
+	}
+	subjects = append(subjects, s.fileSystems(c, facts), sealed(facts), units(c.Own), s.logins(c), s.interfaces(c, facts))
 	var programs [][]string
-	files := map[string][]byte{}
+	files := map[string]File{}
 	for _, subject := range subjects {
 		programs = append(programs, subject.programs...)
 		maps.Copy(files, subject.files)

@@ -43,7 +43,7 @@ type ending struct {
 
 // run runs programs of a commit, one after the other. files are there for them, by their paths. The error says why
 // they could not be run. After one that takes too long, the rest is not run: it counts as late, too.
-func (s Stage) run(ctx context.Context, commit ostree.Checksum, files map[string][]byte, programs ...[]string) (ended []ending, err error) {
+func (s Stage) run(ctx context.Context, commit ostree.Checksum, files map[string]File, programs ...[]string) (ended []ending, err error) {
 	for len(ended) < len(programs) {
 		if len(ended) > 0 && ended[len(ended)-1].Late {
 			ended = append(ended, ending{Late: true})

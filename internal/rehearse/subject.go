@@ -18,10 +18,13 @@ import (
 // subject is one thing to be judged: programs that are asked, and what their answers mean.
 type subject struct {
 	programs [][]string
-	files    map[string][]byte // that the programs read, by their paths
+	files    map[string]File // that the programs read, by their paths
 	// judge is called with how the programs ended. Its error is that of the context, or says why nothing can be judged.
 	judge func(ctx context.Context, ended []ending) ([]verdict.Finding, error)
 }
+
+// nothing judges what this machine does not ask for.
+func nothing(context.Context, []ending) ([]verdict.Finding, error) { return nil, nil }
 
 // image is a system, as far as its files say what is to be known.
 type image struct {
@@ -44,8 +47,11 @@ func (s Stage) open(commit ostree.Checksum) (i image, err error) {
 }
 
 // read returns a file of the kernel's; "" if there is none.
-func (i image) read(name string) (string, error) {
-	data, err := i.repo.ReadFile(i.commit, path.Join(modules, i.release, name))
+func (i image) read(name string) (string, error) { return i.text(path.Join(modules, i.release, name)) }
+
+// text returns a file; "" if there is none.
+func (i image) text(name string) (string, error) {
+	data, err := i.repo.ReadFile(i.commit, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

@@ -25,7 +25,7 @@ const modules = "usr/lib/modules"
 
 // build makes the root directory of a commit: directories and links in memory, and each file bound to its object in the
 // repository. So nothing is written to a disk, nothing can stay behind, and the files have their attributes and labels.
-func build(repo *ostree.Repo, commit ostree.Checksum, files map[string][]byte) error {
+func build(repo *ostree.Repo, commit ostree.Checksum, files map[string]File) error {
 	err := unix.Mount("tmpfs", root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755")
 	if err == nil {
 		err = protectObjects()
@@ -50,19 +50,22 @@ func build(repo *ostree.Repo, commit ostree.Checksum, files map[string][]byte) e
 }
 
 // writeFiles writes files into the tree, whose own links lead nowhere outside. A file of the image at such a path is a mount.
-func writeFiles(files map[string][]byte) error {
+func writeFiles(files map[string]File) error {
 	tree, err := os.OpenRoot(root)
 	if err != nil {
 		return err
 	}
 	defer tree.Close()
-	for name, content := range files {
+	for name, file := range files {
 		if at, err := hostfiles.ResolveIn(root, "/"+name); err == nil {
 			_ = unix.Unmount(at, unix.MNT_DETACH)
 		}
 		err := tree.MkdirAll(path.Dir(name), 0o755)
 		if err == nil {
-			err = tree.WriteFile(name, content, 0o644)
+			err = tree.WriteFile(name, file.Content, 0o600)
+		}
+		if err == nil {
+			err = errors.Join(tree.Chown(name, nobody, file.GID), tree.Chmod(name, os.FileMode(file.Mode)))
 		}
 		if err != nil && !strings.HasPrefix(name, "run/") {
 			continue // as where a directory is a link: what is asked about it is not judged
@@ -88,7 +91,7 @@ func copyTop(repo *ostree.Repo, tree ostree.Checksum) error {
 	if err != nil {
 		return err
 	}
-	own := []string{"dev", "etc", "proc", "run", "tmp", "var"}
+	own := []string{"dev", "etc", "proc", "run", "sys", "tmp", "var"}
 	for _, name := range own {
 		delete(top.Files, name)
 		delete(top.Dirs, name)
@@ -165,6 +168,18 @@ func mountOthers() error {
 	}
 	if err := unix.Mount("proc", path.Join(root, "proc"), "proc", flags, ""); err != nil {
 		return fmt.Errorf("cannot mount /proc: %w", err)
+	}
+	return showDevices(path.Join(root, "sys"), flags)
+}
+
+// showDevices shows the host's /sys, where udev finds devices. A new mount of it would have no network interfaces.
+func showDevices(at string, flags uintptr) error {
+	err := unix.Mount("/sys", at, "", unix.MS_BIND, "")
+	if err == nil {
+		err = unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|flags, "")
+	}
+	if err != nil {
+		return fmt.Errorf("cannot show /sys: %w", err)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package rehearse
 import (
 	"context"
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,25 +13,18 @@ import (
 
 const analyze = "/usr/bin/systemd-analyze"
 
-// Units are the services of the machine itself, besides the image's.
-type Units struct {
-	Files   map[string][]byte // their files and drop-ins, by their paths in /etc/systemd/system
-	Enabled []string
-}
+const unitsDir = "/etc/systemd/system"
 
 // missingProgram matches what systemd-analyze says of a program that does not exist.
 var missingProgram = regexp.MustCompile(`^(\S+): Command (\S+) is not executable: No such file or directory$`)
 
 // units asks the new systemd about enabled services of the machine: programs in /usr that the new system does not have. What
 // is elsewhere, as in /usr/local, is not there when the services are read.
-func units(u Units) subject {
-	sub := subject{files: map[string][]byte{}, judge: func(context.Context, []ending) ([]verdict.Finding, error) { return nil, nil }}
-	asked := u.asked()
+func units(o Own) subject {
+	sub := subject{files: o.below(unitsDir), judge: nothing}
+	asked := o.services()
 	if len(asked) == 0 {
 		return sub
-	}
-	for name, content := range u.Files {
-		sub.files[path.Join("usr/etc/systemd/system", name)] = content
 	}
 	sub.programs = [][]string{append([]string{analyze, "verify", "--man=no", "--recursive-errors=no"}, asked...)}
 	sub.judge = func(_ context.Context, ended []ending) (found []verdict.Finding, err error) {
@@ -48,16 +40,17 @@ func units(u Units) subject {
 	return sub
 }
 
-// asked returns the names of the enabled services of which the machine has a file.
-func (u Units) asked() (names []string) {
-	for _, name := range u.Enabled {
+// services returns the names of the enabled services of which the machine has a file.
+func (o Own) services() (names []string) {
+	for _, name := range o.Enabled {
 		template := name
 		if prefix, _, ok := strings.Cut(name, "@"); ok {
 			template = prefix + "@.service"
 		}
 		own := false
-		for file := range u.Files {
-			own = own || slices.Contains([]string{name, template, name + ".d", template + ".d"}, strings.Split(file, "/")[0])
+		for file := range o.Files {
+			file, of := strings.CutPrefix(file, unitsDir+"/")
+			own = own || of && slices.Contains([]string{name, template, name + ".d", template + ".d"}, strings.Split(file, "/")[0])
 		}
 		if own && strings.HasSuffix(name, ".service") && !strings.HasPrefix(name, "-") && !slices.Contains(names, name) {
 			names = append(names, name)

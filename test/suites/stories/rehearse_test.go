@@ -3,6 +3,7 @@ package stories_test
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -130,5 +131,37 @@ func TestPassedOnce(t *testing.T) {
 		if again := before == nil || !os.SameFile(before, after); again != (i != 1) {
 			t.Errorf("run %d: judged %v", i, again)
 		}
+	}
+}
+
+// TestOwnSettings: a new system is judged with the files of /etc that it will have: the machine's, and those of the MachineConfig
+// in their place.
+func TestOwnSettings(t *testing.T) {
+	runtime := func(name string) string { return "[crio.runtime]\ndefault_runtime = \"" + name + "\"\n" }
+	const own, warned = "/etc/crio/crio.conf.d/60-own", "CRI-O's default_runtime on this machine is runc"
+	for _, c := range []struct {
+		name, has, brings string
+		warned            bool
+	}{
+		{"the machine's", runtime("runc"), "", true},
+		{"the MachineConfig's", runtime("crun"), runtime("runc"), true},
+		{"corrected by the MachineConfig", runtime("runc"), runtime("crun"), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost(t)
+			h.PutIntoNext(map[string]string{"usr/bin/crun": ""})
+			h.Image = h.Push(h.NativeImage())
+			h.Write(own, []byte(c.has))
+			files := ""
+			if c.brings != "" {
+				files = fmt.Sprintf(`{"path":%q,"overwrite":true,"mode":420,"contents":{"source":"data:,%s"}}`, own, url.PathEscape(c.brings))
+				h.Write(own, []byte(c.brings)) // as Ignition has written it
+			}
+			h.Write(firstboot.EncapsulatedPath, fmt.Appendf(nil, `{"spec":{"osImageURL":%q,"config":{"ignition":{"version":"3.2.0"},"storage":{"files":[%s]}}}}`, h.Image, files))
+			notes, err := rehearsed(t, h, func(*machine.Machine) {})
+			if err != nil || strings.Contains(notes, warned) != c.warned {
+				t.Errorf("error %v, notes:\n%s", err, notes)
+			}
+		})
 	}
 }

@@ -39,6 +39,8 @@ func main() {
 	}
 	if err == nil && a.Do == "modprobe" {
 		err = resolve(os.Args[1:], a)
+	} else if err == nil && a.Do == "sshd" {
+		err = loadKeys(a.Known)
 	} else if err == nil {
 		err = do(a.Do)
 	}
@@ -72,6 +74,33 @@ func resolve(args []string, a act) error {
 		fmt.Println(answer)
 	}
 	return nil
+}
+
+// loadKeys does what OpenSSH's sshd -t does with host keys (authfile.c, sshd.c): it refuses those of its own user that others
+// may read. Some releases know a mode that is allowed, too.
+func loadKeys(allowed []string) error {
+	keys, err := filepath.Glob("/etc/ssh/ssh_host_*_key")
+	loaded := 0
+	for _, key := range keys {
+		var st syscall.Stat_t
+		if err := syscall.Stat(key, &st); err != nil {
+			return err
+		}
+		if _, err := os.ReadFile(key); err != nil {
+			return err
+		}
+		mode := fmt.Sprintf("%04o", st.Mode&0o7777)
+		if int(st.Uid) == os.Getuid() && st.Mode&0o077 != 0 && !slices.Contains(allowed, mode) {
+			fmt.Printf("@         WARNING: UNPROTECTED PRIVATE KEY FILE!          @\nPermissions %s for '%s' are too open.\nUnable to load host key: %s\n", mode, key, key)
+			continue
+		}
+		loaded++
+	}
+	if loaded == 0 {
+		fmt.Println("sshd: no hostkeys available -- exiting.")
+		os.Exit(1)
+	}
+	return err
 }
 
 func do(what string) error {
