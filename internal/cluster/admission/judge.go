@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machine-pivot/internal/author/authored"
@@ -112,7 +113,7 @@ func (r Request) mayNot(o, old object, known Known) string {
 		return r.mayNotDelete(old.Metadata, known)
 	}
 	for _, m := range []metav1.ObjectMeta{old.Metadata, o.Metadata} { // old first: a label that is removed has counted
-		if why := ofPlatform(m); why != "" && !(r.Operation == admissionv1.Update && untouched(o, old)) {
+		if why := ofPlatform(m); why != "" && !(r.Operation == admissionv1.Update && r.untouched(o, old)) {
 			return fmt.Sprintf("MachineConfig %s is the platform's own, and only its controller may write it: %s", m.Name+m.GenerateName, why)
 		}
 	}
@@ -152,9 +153,11 @@ func (r Request) mayNotDelete(old metav1.ObjectMeta, known Known) string {
 	return fmt.Sprintf("MachineConfig %s is the platform's own, and only its controller may delete it: %s", old.Name, why)
 }
 
-// untouched reports whether an update leaves all that counts as it was: only finalizers and owners differ.
-func untouched(o, old object) bool {
-	return maps.Equal(o.Metadata.Labels, old.Metadata.Labels) && maps.Equal(o.Metadata.Annotations, old.Metadata.Annotations) && bytes.Equal(o.Spec, old.Spec)
+// untouched reports whether an update leaves all that counts as it was: only finalizers differ. Owners count, because the
+// collector of garbage deletes an object with its owners; it alone may change them.
+func (r Request) untouched(o, old object) bool {
+	owners := r.User == collector || apiequality.Semantic.DeepEqual(o.Metadata.OwnerReferences, old.Metadata.OwnerReferences)
+	return owners && maps.Equal(o.Metadata.Labels, old.Metadata.Labels) && maps.Equal(o.Metadata.Annotations, old.Metadata.Annotations) && bytes.Equal(o.Spec, old.Spec)
 }
 
 // sameSpec reports whether an update changes nothing that is judged. So an object that is wrong already can

@@ -56,6 +56,11 @@ func withFile(path, contents string) string {
 	return fmt.Sprintf(`{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":%q,"contents":{"source":%q}}]}}}`, path, contents)
 }
 
+// owned returns an object with an owner that has a UID.
+func owned(object, uid string) string {
+	return strings.Replace(object, `"metadata":{`, `"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"`+uid+`"}],`, 1)
+}
+
 // weak is a spec with an argument in its Ignition config that weakens security.
 const weak = `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["audit=0"]}}}`
 
@@ -105,6 +110,12 @@ func TestJudge(t *testing.T) {
 		{name: "the label is removed", object: mc("a", `{}`), old: object("MachineConfig", "a", `"machine-pivot.io/platform":"",`+worker, `{}`), refused: "machine-pivot.io/platform"},
 		{name: "another account of the namespace", user: "system:serviceaccount:pivot-fleet:default", object: mc("rendered-worker-1", `{}`), refused: "rendered"},
 		{name: "only a finalizer", object: strings.Replace(mc("rendered-a", `{}`), `"name"`, `"finalizers":["a/b"],"name"`, 1), old: mc("rendered-a", `{}`)},
+		{name: "an owner", object: owned(mc("99-worker-generated-kubelet", `{}`), "doomed"), old: mc("99-worker-generated-kubelet", `{}`), refused: "generated from another"},
+		{name: "another owner", object: owned(mc("rendered-a", `{}`), "doomed"), old: owned(mc("rendered-a", `{}`), "true"), refused: "rendered from others"},
+		{name: "no owner any more", object: mc("rendered-a", `{}`), old: owned(mc("rendered-a", `{}`), "true"), refused: "rendered from others"},
+		{name: "the same owner, and a finalizer", object: strings.Replace(owned(mc("rendered-a", `{}`), "true"), `"name":"rendered-a"`, `"finalizers":["a/b"],"name":"rendered-a"`, 1), old: owned(mc("rendered-a", `{}`), "true")},
+		{name: "owners, by the collector", user: "system:serviceaccount:kube-system:generic-garbage-collector", object: mc("rendered-a", `{}`), old: owned(mc("rendered-a", `{}`), "gone")},
+		{name: "an owner of a user's own", object: owned(mc("a", `{}`), "doomed"), old: mc("a", `{}`)},
 
 		{name: "a rendered one in use is deleted", old: mc("rendered-worker-used", `{}`), refused: "in use by the pool worker, the node n1"},
 		{name: "a rendered one is deleted", old: mc("rendered-worker-unused", `{}`)},
@@ -157,6 +168,13 @@ func TestJudge(t *testing.T) {
 		{name: "stronger", object: mc("a", `{"kernelArguments":["mitigations=auto,nosmt","lockdown=confidentiality","audit=1"]}`)},
 		{name: "a lower lockdown", object: mc("a", `{"kernelArguments":["lockdown=integrity"]}`), old: mc("a", `{"kernelArguments":["lockdown=confidentiality"]}`), weakens: "lockdown"},
 
+		{name: "a pool by a node's own label", object: object("MachineConfigPool", "gpu", "", `{"nodeSelector":{"matchLabels":{"gpu":"true"}}}`), warns: "a node may give itself the label gpu, and so the MachineConfigs of the pool: use a label with the prefix node-restriction.kubernetes.io/"},
+		{name: "beside a role", object: object("MachineConfigPool", "gpu", "", `{"nodeSelector":{"matchLabels":{"example.com/gpu":"true","node-role.kubernetes.io/worker":""}}}`), warns: "the label example.com/gpu"},
+		{name: "by one that kubelet has", object: object("MachineConfigPool", "gpu", "", `{"nodeSelector":{"matchExpressions":[{"key":"topology.kubernetes.io/zone","operator":"In","values":["a"]}]}}`), warns: "the label topology.kubernetes.io/zone"},
+		{name: "by one of kubelet's namespaces", object: object("MachineConfigPool", "gpu", "", `{"nodeSelector":{"matchExpressions":[{"key":"x.node.kubernetes.io/zone","operator":"Exists"}]}}`), warns: "the label x.node.kubernetes.io/zone"},
+		{name: "by a role", object: object("MachineConfigPool", "gpu", "", `{"nodeSelector":{"matchLabels":{"node-role.kubernetes.io/gpu":""}}}`)},
+		{name: "by a protected label", object: object("MachineConfigPool", "gpu", "", `{"nodeSelector":{"matchLabels":{"example.com.node-restriction.kubernetes.io/gpu":"","gpu":"true"}}}`)},
+		{name: "without a label", object: object("MachineConfigPool", "worker", "", `{"nodeSelector":{"matchLabels":{"node-role.kubernetes.io/worker":""},"matchExpressions":[{"key":"gpu","operator":"DoesNotExist"}]}}`)},
 		{name: "a pool of all nodes", object: object("MachineConfigPool", "worker", "", `{"nodeSelector":{}}`), problems: []string{"each node of the cluster"}},
 		{name: "a pool that is meant not to begin", object: object("MachineConfigPool", "worker", "", `{"maxUnavailable":"0%"}`), warns: "with 0%, one node of the pool worker at a time is changed; to stop a rollout, set spec.paused"},
 		{name: "a limit that is none", object: object("MachineConfigPool", "worker", "", `{"maxUnavailable":"many"}`), warns: "counts as 1"},

@@ -3,9 +3,13 @@ package admission
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"machine-pivot/internal/cluster/nodecheck"
@@ -23,6 +27,9 @@ func checkPool(object []byte) (report problem.Report) {
 		return report
 	}
 	checkSelector(&report, "$.spec.nodeSelector", p.Spec.NodeSelector, "node of the cluster")
+	if label := selfGiven(p.Spec.NodeSelector); label != "" {
+		report.Warn("$.spec.nodeSelector", "a node may give itself the label %s, and so the MachineConfigs of the pool: use a label with the prefix %s, or node-role.kubernetes.io/%s", label, corev1.LabelNamespaceNodeRestriction+"/", p.Name)
+	}
 	checkSelector(&report, "$.spec.machineConfigSelector", p.Spec.MachineConfigSelector, "MachineConfig, also those of other roles")
 	const many = 1000 // nodes, of which each percentage from 1% is more than one
 	m := p.Spec.MaxUnavailable
@@ -33,6 +40,50 @@ func checkPool(object []byte) (report problem.Report) {
 		report.Warn("$.spec.maxUnavailable", "with %s, one node of the pool %s at a time is changed; to stop a rollout, set spec.paused", m.String(), p.Name)
 	}
 	return report
+}
+
+// selfGiven returns a label that a selector of nodes wants, and that a node may give itself: the API server lets kubelet
+// write each label of its Node but those of Kubernetes' own namespaces, among which it has some of its own
+// (plugin NodeRestriction). It returns "" if there is none, or if the selector also wants a label that only an
+// administrator can give because of its prefix.
+func selfGiven(s *metav1.LabelSelector) (label string) {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return ""
+	}
+	wants, _ := selector.Requirements()
+	for _, r := range wants {
+		if r.Operator() == selection.NotIn || r.Operator() == selection.DoesNotExist {
+			continue
+		}
+		if namespace, _, _ := strings.Cut(r.Key(), "/"); within(namespace, corev1.LabelNamespaceNodeRestriction) {
+			return ""
+		}
+		if label == "" && ofKubelet(r.Key()) {
+			label = r.Key()
+		}
+	}
+	return label
+}
+
+// ofKubelet reports whether kubelet may write a label of its Node.
+func ofKubelet(label string) bool {
+	namespace, _, _ := strings.Cut(label, "/")
+	if !strings.Contains(label, "/") {
+		return true
+	}
+	own := []string{
+		corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
+		corev1.LabelFailureDomainBetaRegion, corev1.LabelInstanceType, corev1.LabelInstanceTypeStable, corev1.LabelOSStable,
+		corev1.LabelArchStable, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+	}
+	protected := within(namespace, "kubernetes.io") || within(namespace, "k8s.io")
+	return !protected || slices.Contains(own, label) || within(namespace, "kubelet.kubernetes.io") || within(namespace, "node.kubernetes.io")
+}
+
+// within reports whether a namespace of labels is a domain, or below it.
+func within(namespace, domain string) bool {
+	return namespace == domain || strings.HasSuffix(namespace, "."+domain)
 }
 
 // checkSelector checks a selector of labels. everything is what an empty one would match.

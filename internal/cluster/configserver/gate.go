@@ -78,7 +78,11 @@ func (g *gate) Admit(r *http.Request, role string) provision.Use {
 	if c == nil || err != nil {
 		return nil
 	}
-	return func(ctx context.Context) error { return c.use(ctx, from.Addr().Unmap().WithZone("")) }
+	address := from.Addr().Unmap().WithZone("")
+	if verdict, _ := c.get().Use(address, g.now()); verdict == token.Spent { // as a wrong one, also where nothing is counted
+		return nil
+	}
+	return func(ctx context.Context) error { return c.use(ctx, address) }
 }
 
 // find returns a request's token; nil if there is none, or it has expired.

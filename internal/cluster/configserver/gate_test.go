@@ -148,6 +148,30 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestSpent: a spent token is answered like a wrong one, whatever is asked for. So who has found an old one learns nothing.
+func TestSpent(t *testing.T) {
+	a := &apiServer{is: newToken("secret", "worker", 1)}
+	g, h := replica(t, a)
+	g.set(newToken("infra", "infra", 1)) // a pool that is not served
+	if code := answered(h, "10.0.0.1", "GET", "/config/worker", "Bearer secret").Code; code != 200 {
+		t.Fatal(code)
+	}
+	gone := newToken("infra", "infra", 1)
+	gone.Ledger.Used = 1
+	g.set(gone)
+	for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE"} {
+		for secret, path := range map[string]string{"secret": "/config/worker", "infra": "/config/infra"} {
+			spent, wrong := answered(h, "10.0.0.2", method, path, "Bearer "+secret), answered(h, "10.0.0.2", method, path, "Bearer other")
+			if spent.Code < 400 || spent.Code != wrong.Code || spent.Body.String() != wrong.Body.String() || fmt.Sprint(spent.Header()) != fmt.Sprint(wrong.Header()) {
+				t.Errorf("%s %s: %d %v, and a wrong one %d %v", method, path, spent.Code, spent.Header(), wrong.Code, wrong.Header())
+			}
+		}
+	}
+	if code := answered(h, "10.0.0.1", "HEAD", "/config/worker", "Bearer secret").Code; code != 200 {
+		t.Errorf("the machine that has used it, again: %d", code)
+	}
+}
+
 // TestUses: what a token is good for, and what costs nothing.
 func TestUses(t *testing.T) {
 	a := &apiServer{is: newToken("secret", "worker", 1)}
