@@ -45,6 +45,8 @@ type PoolRolloutSpec struct {
 	PassSlotOn   bool            `json:"passSlotOn,omitempty"`
 	// Drain is about the drains of the pool's nodes.
 	Drain PoolDrain `json:"drain,omitzero"`
+	// Hooks are commands of the administrator, for each node of the pool.
+	Hooks PoolHooks `json:"hooks,omitzero"`
 	// Adopt takes in the nodes of the pool that were never given a configuration: each is given that of the pool, by a
 	// slot, as all others are. Without it they are left alone, and the pool is not updated.
 	Adopt bool `json:"adopt,omitempty"`
@@ -57,6 +59,21 @@ type PoolRolloutSpec struct {
 type PoolDrain struct {
 	// ForceAfter is after what time a drain deletes the pods that a budget keeps from being evicted. 0: never.
 	ForceAfter metav1.Duration `json:"forceAfter,omitzero"`
+}
+
+// PoolHooks are Jobs that are run for each node of a pool. Each names a suspended Job, of which a copy is made that has the
+// node's name in the environment.
+type PoolHooks struct {
+	BeforeDrain *HookReference `json:"beforeDrain,omitempty"` // before a node gets another configuration
+	AfterProof  *HookReference `json:"afterProof,omitempty"`  // after the proof, before the slot is given back
+	// Timeout is how long each may take. 0: 10 minutes.
+	Timeout metav1.Duration `json:"timeout,omitzero"`
+}
+
+// HookReference names a suspended Job.
+type HookReference struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
 }
 
 // PoolChecks are conditions of health. A node counts as unavailable until they hold for it, and no further
@@ -93,6 +110,8 @@ type PoolRolloutStatus struct {
 	// Begun are the nodes that were given Target by a slot, and are not healthy with it: since when, and whether that is
 	// longer than the spec's WorkingLimit.
 	Begun []BegunNode `json:"begun,omitempty"`
+	// Hooks are the Jobs of nodes with a slot that have not ended, and those that have failed.
+	Hooks []HookRun `json:"hooks,omitempty"`
 	// LongestAbsence is the longest time for which a node with a slot was not Ready.
 	LongestAbsence metav1.Duration `json:"longestAbsence,omitzero"`
 	// Downloads are the nodes that were asked to download Target before their turn, and have neither done so nor
@@ -119,6 +138,23 @@ type FailedNode struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
 }
+
+// HookRun is a Job for a node.
+type HookRun struct {
+	Name    string      `json:"name"`   // of the node
+	When    string      `json:"when"`   // BeforeDrain or AfterProof
+	Config  string      `json:"config"` // that the node gets
+	Job     string      `json:"job"`    // its namespace and name
+	Since   metav1.Time `json:"since"`
+	Done    bool        `json:"done,omitempty"`
+	Failure string      `json:"failure,omitempty"` // whoever deletes the Job has it run again
+}
+
+// When a HookRun is.
+const (
+	BeforeDrain = "beforeDrain"
+	AfterProof  = "afterProof"
+)
 
 // BegunNode is a node in change.
 type BegunNode struct {

@@ -32,6 +32,8 @@ type Cluster interface {
 	// Give gives a configuration to a node, and guards it, if it is the version that is known; else it returns ErrConflict.
 	// It is not asked for a download any more. If it says that this configuration has failed, it tries it again.
 	Give(ctx context.Context, c Change) error
+	// Run creates the Job of a hook; one that exists already is no error.
+	Run(ctx context.Context, h Hook) error
 	// Ask asks a node to download a configuration, if it is the version that is known; else it returns
 	// ErrConflict.
 	Ask(ctx context.Context, n Node, config string) error
@@ -131,6 +133,11 @@ func (c Controller) carryOut(ctx context.Context, p Pool, d PoolDecision, old fu
 	for _, n := range d.Given {
 		if old() == nil {
 			failed = append(failed, c.Cluster.Give(ctx, n))
+		}
+	}
+	for _, h := range d.Hooks {
+		if old() == nil {
+			failed = append(failed, c.Cluster.Run(ctx, h))
 		}
 	}
 	for _, n := range d.Asked {

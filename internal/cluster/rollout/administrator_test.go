@@ -51,6 +51,12 @@ func (s *simulation) settings(pool string) {
 		if s.rand.IntN(3) == 0 {
 			spec.Checks.Workloads = []objects.WorkloadReference{workloadOf(pool)}
 		}
+		if s.rand.IntN(4) == 0 {
+			spec.Hooks.BeforeDrain = &objects.HookReference{Namespace: "ops", Name: "prepare"}
+		}
+		if s.rand.IntN(4) == 0 {
+			spec.Hooks.AfterProof = &objects.HookReference{Namespace: "ops", Name: "check"}
+		}
 		if s.rand.IntN(3) == 0 {
 			spec.WorkingLimit, spec.PassSlotOn = v1.Duration{Duration: time.Duration(20+s.rand.IntN(40)) * time.Minute}, s.rand.IntN(3) > 0
 		}
@@ -124,6 +130,19 @@ func (s *simulation) administrator() {
 		s.machines[name].BootByHand()
 	case 11:
 		s.workloads[workloadOf(pool)] = map[string]string{"": "1 pod missing"}[s.workloads[workloadOf(pool)]]
+	}
+}
+
+// runJobs lets Jobs end, and fail, while there are faults.
+func (s *simulation) runJobs() {
+	for _, job := range slices.Sorted(maps.Keys(s.jobs)) {
+		switch state := s.jobs[job]; {
+		case state.Done || state.Failure != "" || s.rand.IntN(3) > 0:
+		case !s.calm && s.rand.IntN(20) == 0:
+			s.jobs[job] = rollout.JobState{Exists: true, Failure: "DeadlineExceeded"}
+		default:
+			s.jobs[job] = rollout.JobState{Exists: true, Done: true}
+		}
 	}
 }
 

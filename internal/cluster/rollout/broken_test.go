@@ -61,6 +61,7 @@ func brokenProducts() map[string]broken {
 			}
 		}},
 		"ignores the window":                    {before: eachPool(func(p *rollout.Pool) { p.Spec.Window = "" })},
+		"waits for no Job":                      {before: eachPool(func(p *rollout.Pool) { p.Spec.Hooks = objects.PoolHooks{} })},
 		"ignores workloads":                     {before: eachPool(func(p *rollout.Pool) { p.Spec.Checks.Workloads = nil })},
 		"ignores that a pool is paused":         {before: eachPool(func(p *rollout.Pool) { p.Paused = false })},
 		"ignores the order of pools":            {before: eachPool(func(p *rollout.Pool) { p.Spec.After = nil })},

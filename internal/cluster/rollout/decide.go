@@ -54,12 +54,14 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 	workloads := v.workloadProblem(f)
 	stop := v.gate(views, workloads)
 	held := stop != ""
+	v.status.Hooks = nil
 	v.release(nodes, held, workloads != "")
 	if !held {
 		stop = v.begin()
 	}
 	v.retarget(held)
 	v.retargetLeft(nodes, views)
+	v.keepFailedHooks()
 	v.recordBegun()
 	v.download(nodes)
 	if len(v.given)+len(v.asked) > 0 {
@@ -76,7 +78,7 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 		v.status.Waiting += v.impatient(f.HealthChecks)
 	}
 	v.status.Waiting = bounded(v.status.Waiting)
-	d := PoolDecision{Released: v.released, Gone: v.gone, Rollout: v.status, Given: v.given, Asked: v.asked, Status: v.poolStatus(), Held: v.held}
+	d := PoolDecision{Released: v.released, Gone: v.gone, Rollout: v.status, Given: v.given, Asked: v.asked, Hooks: v.hooks, Status: v.poolStatus(), Held: v.held}
 	d.Events = v.events(d)
 	return d
 }
@@ -96,7 +98,7 @@ func (v *view) release(nodes map[string]*Node, held, workloads bool) {
 	for i := range v.members {
 		m := &v.members[i]
 		healthy := !workloads && (v.has(m) || !v.wants(m) && m.why == "")
-		if m.taken && m.Refused == "" && (healthy || held && v.isIdle(m) || v.passesOn(m)) {
+		if m.taken && m.Refused == "" && (healthy && v.isApproved(m) || held && v.isIdle(m) || v.passesOn(m)) {
 			v.giveBack(m.Node)
 			m.taken = false
 		}
@@ -168,7 +170,7 @@ func (v *view) retarget(held bool) {
 		m := &v.members[i]
 		switch {
 		case !m.taken, v.target == "", !v.wants(m), m.cordonedByPeople(), v.pool.Paused, m.Refused != "":
-		case (!m.hasBegun() || m.isStray()) && held:
+		case (!m.hasBegun() || m.isStray()) && held, !v.isPrepared(m):
 		default:
 			v.give(m.Node, v)
 		}

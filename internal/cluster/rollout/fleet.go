@@ -44,6 +44,8 @@ type Fleet struct {
 	Pools []Pool
 	// Workloads has those that the pools' checks name and that exist: why one is not available, or "".
 	Workloads map[objects.WorkloadReference]string
+	// Jobs are those of the hooks, by namespace and name.
+	Jobs map[string]JobState
 	// HealthChecks are those of others, for which nodes are deleted or rebooted.
 	HealthChecks []HealthCheck
 }
@@ -112,6 +114,7 @@ type PoolDecision struct {
 	// Rollout is the new status of the PoolRollout. It has the slots of the nodes in Given.
 	Rollout objects.PoolRolloutStatus
 	Given   []Change
+	Hooks   []Hook // are created
 	Asked   []Node // are asked to download Rollout.Target before their turn
 	Status  objects.MachineConfigPoolStatus
 	// Held says that no further node may begin because of the pool's own settings: it is paused, or its window, the

@@ -77,7 +77,9 @@ func (n *Node) hasLeft() bool {
 // come back has failed, too, unless it was down already when it was given the target. A node that has left the target
 // has not failed with it.
 func (v *view) failure(m *member) string {
-	switch {
+	switch hook := v.hookFailure(m.Name); {
+	case hook != "":
+		return hook
 	case m.desired() != v.target, m.hasLeft():
 		return ""
 	case m.hasFailed():

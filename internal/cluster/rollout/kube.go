@@ -34,6 +34,7 @@ type Kube struct {
 	refused map[string]refusal // by node
 	// by node: when its marks were refused, and when it was first seen that it is not Ready
 	unmarked, down map[string]time.Time
+	jobProblems    map[string]string // by Job: why it could not be created
 	healthChecks   []HealthCheck
 	healthChecksAt time.Time
 }
@@ -77,6 +78,7 @@ func (k *Kube) Fleet(ctx context.Context) (Fleet, error) {
 	if err := k.readPools(ctx, &f, pools.Items, rollouts.Items); err != nil {
 		return Fleet{}, err
 	}
+	f.Jobs = k.readJobs(ctx, f.Pools)
 	if err := k.readStaticPods(ctx, &f); err != nil {
 		return Fleet{}, err
 	}

@@ -33,13 +33,16 @@ type memory struct {
 	// status of a PoolRollout is written. Both are told of the fleet that the controller has decided on.
 	given     func(call, pool string, n *rollout.Node, config string, seen rollout.Fleet)
 	took      func(pool string, s objects.PoolRolloutStatus, seen rollout.Fleet)
-	forgotten func(pool string)      // is told that a PoolRollout is gone
-	asks      int                    // for downloads
-	ignoreCAS func(kind string) bool // a broken API server; nil: none
+	forgotten func(pool string) // is told that a PoolRollout is gone
+	asks      int               // for downloads
+	jobs      map[string]rollout.JobState
+	ran       []string                // of jobs
+	hooks     map[string]rollout.Hook // of jobs
+	ignoreCAS func(kind string) bool  // a broken API server; nil: none
 }
 
 func newMemory() *memory {
-	return &memory{nodes: map[string]*rollout.Node{}, pools: map[string]*rollout.Pool{}, workloads: map[objects.WorkloadReference]string{},
+	return &memory{nodes: map[string]*rollout.Node{}, pools: map[string]*rollout.Pool{}, workloads: map[objects.WorkloadReference]string{}, jobs: map[string]rollout.JobState{}, hooks: map[string]rollout.Hook{},
 		now: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)}
 }
 
@@ -171,7 +174,7 @@ func (c *access) done(call string) error {
 }
 
 func (c *access) Fleet(context.Context) (rollout.Fleet, error) {
-	f := rollout.Fleet{Now: c.now, Self: c.self, Workloads: maps.Clone(c.workloads)}
+	f := rollout.Fleet{Now: c.now, Self: c.self, Workloads: maps.Clone(c.workloads), Jobs: maps.Clone(c.jobs)}
 	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
 		f.Nodes = append(f.Nodes, *c.nodes[name])
 	}
@@ -332,6 +335,18 @@ func (c *access) Ask(_ context.Context, n rollout.Node, config string) error {
 	c.asks++
 	c.change(n.Name, func(n *rollout.Node) { n.Annotations[api.Download] = config })
 	return c.done("ask")
+}
+
+func (c *access) Run(_ context.Context, h rollout.Hook) error {
+	if err := c.request("run"); err != nil {
+		return err
+	}
+	if _, ran := c.jobs[h.Job]; !ran {
+		c.ran = append(c.ran, h.When+" "+h.Name)
+		c.jobs[h.Job] = rollout.JobState{Exists: true}
+		c.hooks[h.Job] = h
+	}
+	return c.done("run")
 }
 
 func (c *access) Mark(_ context.Context, m rollout.Marked) error {

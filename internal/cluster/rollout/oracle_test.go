@@ -23,7 +23,7 @@ func (s *simulation) checkLimits(call string) {
 			continue
 		}
 		size[s.poolOf(n)]++
-		if _, guarded := n.Annotations[rollout.Guarded]; s.begun[name] != "" && c.Disturbed() && !guarded {
+		if _, guarded := n.Annotations[rollout.Guarded]; s.begun[name] != "" && c.Disturbed() && !isAtRest(n) && !guarded { // one that lies seems to be at rest
 			s.fault("limit: %s is disturbed, and others are not asked to leave it alone", name)
 		}
 		if pool := s.begun[name]; c.Disturbed() && !s.passedOn[name] {
@@ -63,9 +63,22 @@ func (s *simulation) checkGiven(call, pool string, n *rollout.Node, config strin
 	if n.Cordoned && n.Annotations[api.CordonedFor] == "" {
 		s.fault("%s is given %s although it is cordoned", n.Name, config)
 	}
+	if p := poolIn(seen, pool); p.Spec.Hooks.BeforeDrain != nil && isAtRest(n) && n.Problem == "" && pool == s.poolOf(n) && !s.isPrepared(n.Name, config) {
+		s.fault("%s is given %s before its Job has ended", n.Name, config)
+	}
 	if why := s.mayNotBegin(pool, config, seen); why != "" && isAtRest(n) {
 		s.fault("%s is given %s although %s", n.Name, config, why)
 	}
+}
+
+// isPrepared reports whether a Job has ended that was to prepare a node for a configuration.
+func (s *simulation) isPrepared(node, config string) bool {
+	for job, state := range s.jobs {
+		if h := s.hooks[job]; state.Done && h.Name == node && h.Config == config && h.When == objects.BeforeDrain {
+			return true
+		}
+	}
+	return false
 }
 
 // checkTaken is the invariant of slots: none is taken while no node may begin, and none is given back by a node that

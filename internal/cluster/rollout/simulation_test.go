@@ -103,6 +103,7 @@ func (s *simulation) step() {
 	if !s.calm {
 		s.administrator()
 	}
+	s.runJobs()
 	s.checkLimits("a minute")
 	for range 6 {
 		p := s.controllers[s.rand.IntN(2)]
@@ -163,6 +164,7 @@ func (s *simulation) run(minutes int) string {
 		})
 	}
 	clear(s.workloads)
+	maps.DeleteFunc(s.jobs, func(_ string, state rollout.JobState) bool { return state.Failure != "" })
 	for _, pool := range s.order { // a configuration that was given up is tried again
 		s.workloads[workloadOf(pool)] = ""
 		s.changeSettings(pool, func(spec *objects.PoolRolloutSpec) { spec.ReturnToLastGood, spec.Adopt = false, true })
@@ -224,15 +226,15 @@ func (s *simulation) behind(pool string) (out []string) {
 // checkEnd checks that each pool has arrived or, unless everything works, says why not and names who is to
 // blame.
 func (s *simulation) checkEnd(healed bool) {
-	for name, n := range s.memory.nodes {
-		if _, guarded := n.Annotations[rollout.Guarded]; healed && (guarded || len(n.Taints) > 0) {
-			s.fault("%s is still marked: %v, %v", name, n.Annotations, n.Taints)
-		}
-	}
 	names := slices.Sorted(maps.Keys(s.memory.nodes))
 	for _, pool := range s.order {
 		if wrong := s.end(pool).Wrong(healed, names); wrong != "" {
 			s.fault("%s", wrong)
+		}
+	}
+	for name, n := range s.memory.nodes {
+		if _, guarded := n.Annotations[rollout.Guarded]; healed && (guarded || len(n.Taints) > 0) {
+			s.fault("%s is still marked: %v, %v", name, n.Annotations, n.Taints)
 		}
 	}
 }

@@ -32,6 +32,8 @@ type view struct {
 	gone     []string
 	given    []Change
 	asked    []Node
+	jobs     map[string]JobState // those of the hooks, by namespace and name
+	hooks    []Hook              // that are to be created
 }
 
 // member is a node of a pool.
@@ -40,6 +42,7 @@ type member struct {
 	why       string    // it is unavailable; "" if it is not
 	taken     bool      // it has a slot of the pool
 	begun     time.Time // when it was given the target by a slot; zero: it was not, or is healthy with it
+	waitsFor  string    // the Job that it waits for
 	late      bool      // it is in change for longer than it may
 	elsewhere string    // the other pool, of which it was a node, that it has a slot of
 }
@@ -47,7 +50,7 @@ type member struct {
 // newView returns the view of a pool before anything is decided.
 func newView(f Fleet, i int, a assignment, holders map[string]string) *view {
 	p := &f.Pools[i]
-	v := &view{pool: p, now: f.Now, self: f.Self, taken: map[string]bool{}, names: map[string]bool{}, problems: a.problems[p.Name], status: p.Rollout}
+	v := &view{pool: p, now: f.Now, self: f.Self, jobs: f.Jobs, taken: map[string]bool{}, names: map[string]bool{}, problems: a.problems[p.Name], status: p.Rollout}
 	for _, name := range p.Rollout.Taken {
 		v.taken[name] = true
 	}
@@ -112,7 +115,7 @@ func (v *view) isDownCandidate(m *member) bool {
 
 // isCandidate reports whether a node that serves may begin.
 func (v *view) isCandidate(m *member) bool {
-	return !m.taken && m.elsewhere == "" && v.wants(m) && m.why == ""
+	return !m.taken && m.elsewhere == "" && v.wants(m) && m.why == "" && v.hookFailure(m.Name) == ""
 }
 
 // wants reports whether a node is to be given the target. One that has left it without being given another one is, too.

@@ -102,6 +102,8 @@ func (m *member) describe(target string) string {
 	switch {
 	case m.Refused != "":
 		return m.Name + ", which cannot be changed: " + m.Refused
+	case m.waitsFor != "":
+		return m.Name + ", which " + m.waitsFor
 	case m.why == "" && m.desired() != target:
 		return m.Name + ", which gets " + target + " now"
 	case m.why == "":
