@@ -51,13 +51,13 @@ func (s *simulation) settings(pool string) {
 		if s.rand.IntN(3) == 0 {
 			spec.Checks.Workloads = []objects.WorkloadReference{workloadOf(pool)}
 		}
-		if s.rand.IntN(4) == 0 {
+		if s.rand.IntN(6) == 0 {
 			spec.Hooks.BeforeDrain = &objects.HookReference{Namespace: "ops", Name: "prepare"}
 		}
-		if s.rand.IntN(4) == 0 {
+		if s.rand.IntN(6) == 0 {
 			spec.Hooks.AfterProof = &objects.HookReference{Namespace: "ops", Name: "check"}
 		}
-		if s.rand.IntN(3) == 0 {
+		if s.rand.IntN(8) == 0 {
 			spec.WorkingLimit, spec.PassSlotOn = v1.Duration{Duration: time.Duration(20+s.rand.IntN(40)) * time.Minute}, s.rand.IntN(3) > 0
 		}
 	})
