@@ -182,15 +182,28 @@ func renderCommand() *cobra.Command {
 
 func ignitionCommand() *cobra.Command {
 	var flags renderFlags
+	var alone aloneFlags
 	var role, version, program string
 	cmd := &cobra.Command{
-		Use:   "ignition --role ROLE FILE|DIR…",
+		Use:   "ignition [FILE|DIR…]",
 		Short: "Generate the Ignition config of a new machine, with its MachineConfig",
+		Long: "Generate the Ignition config of a new machine, with its MachineConfig: that of a role of a cluster, from files,\n" +
+			"or, with --image, one for a machine without a cluster.",
 		Example: "  pivotctl config ignition --role worker conf/\n" +
-			"  pivotctl config ignition --role worker --embed-pivot /usr/bin/pivot --lock conf.lock conf/",
+			"  pivotctl config ignition --role worker --embed-pivot /usr/bin/pivot --lock conf.lock conf/\n" +
+			"  pivotctl config ignition --image quay.io/fedora/fedora-coreos:stable --append-karg nosmt --file /etc/motd=motd.txt",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := alone.checkUse(cmd, role, args); err != nil {
+				return err
+			}
 			more, wrong := embedded(cmd.Context(), program)
 			r, err := flags.renderer(cmd.Context())
+			if alone.image != "" {
+				if err := fault.Join(wrong, err); err != nil {
+					return err
+				}
+				return alone.print(cmd, version, r.Rules, append(more, r.onMachines()...))
+			}
 			if err := fault.Join(needRole(role), wrong, err); err != nil {
 				return err
 			}
@@ -211,6 +224,7 @@ func ignitionCommand() *cobra.Command {
 	version = ignition.Version
 	cli.OneOf{Value: &version, Allowed: legacy.Versions()}.Add(cmd, "spec-version", "version of the Ignition specification")
 	addEmbed(cmd, &program)
+	alone.add(cmd)
 	return cmd
 }
 

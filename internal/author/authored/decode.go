@@ -66,6 +66,10 @@ func objects(root document.Node) []document.Node {
 
 // decodeObject reads one MachineConfig; nil if it is none.
 func decodeObject(n document.Node, rules Rules) *MachineConfig {
+	if n.Get("kind").IsNull() && n.Get("variant").IsText() {
+		n.Fail("this is Butane: pivotctl config ignition --image IMAGE --butane FILE adds what pivot needs; spec.config of a MachineConfig takes the output of butane")
+		return nil
+	}
 	if !machineconfig.Identity(n) {
 		return nil
 	}

@@ -23,13 +23,18 @@ const annotationsPath = "/etc/machine-config-daemon/node-annotations.json"
 // withKernelArguments is the first version that has kernel arguments.
 const withKernelArguments = "3.3.0"
 
-// Config returns the Ignition config, of one of legacy.Versions, for a machine with the rendered
+// Config returns the Ignition config, of one of legacy.Versions, for a node with the rendered
 // MachineConfig m. Additional configs are merged over it. What the version does not support is an
 // error in the report; then there is no config.
 //
 // The server's debugging copy, mcs-machine-config-content.json, is left out: it would let every
 // user of the machine read files of mode 0600.
 func Config(m *authored.MachineConfig, version string, more ...ignition.Config) ([]byte, problem.Report) {
+	return render(m, version, more, ignition.NewFile(annotationsPath, 0o644, annotations(m.Name)))
+}
+
+// render returns the Ignition config, with additional configs and files.
+func render(m *authored.MachineConfig, version string, more []ignition.Config, files ...ignition.File) ([]byte, problem.Report) {
 	var report problem.Report
 	config := ignition.Merge(append([]ignition.Config{*m.Spec.Config}, more...)...)
 	reserved(config, &report)
@@ -38,9 +43,8 @@ func Config(m *authored.MachineConfig, version string, more ...ignition.Config) 
 		machine.Spec.KernelArguments = migrate(machine.Spec.KernelArguments, &config, &report)
 	}
 	text := encapsulate(machine, version, &report)
-	config.Storage.Files = append(config.Storage.Files,
-		ignition.NewFile(annotationsPath, 0o644, annotations(m.Name)),
-		ignition.NewFile(machineconfig.EncapsulatedPath, 0o644, text)) // last: some readers search from the end
+	files = append(files, ignition.NewFile(machineconfig.EncapsulatedPath, 0o644, text)) // last: some readers search from the end
+	config.Storage.Files = append(config.Storage.Files, files...)
 	raw, problems := legacy.Down(config, version)
 	for _, p := range problems {
 		report.Add(p.Within("$.spec.config"+p.Path, "in an Ignition config of version "+version+": "))
