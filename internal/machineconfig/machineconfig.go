@@ -80,11 +80,15 @@ func ParseRecord(data []byte, host Host) (*Desired, problem.Report) {
 	return Parse(data, host)
 }
 
-// Read is Parse for a MachineConfig that a user provides: one document in a JSON or YAML file.
+// Read is Parse for a MachineConfig that a user provides: the only one in a JSON or YAML file, as Objects reads it.
 // Problems have line numbers.
 func Read(file string, data []byte, host Host) (*Desired, problem.Report) {
 	var all []*Desired
-	report := document.Read(file, data, func(root document.Node) { all = append(all, decode(root, host)) })
+	report := document.Read(file, data, func(root document.Node) {
+		for _, n := range Objects(root, nil) {
+			all = append(all, decode(n, host))
+		}
+	})
 	if len(all) != 1 && !report.Failed() {
 		report.Add(problem.Errorf("$", "it holds %d MachineConfigs, not one", len(all)))
 	}

@@ -18,17 +18,25 @@ import (
 func Decode(file string, data []byte, rules Rules) ([]*MachineConfig, problem.Report) {
 	var all []*MachineConfig
 	others := 0
+	taken := func(n document.Node) bool {
+		is := rules.Other != nil && rules.Other(n)
+		if is {
+			others++
+		}
+		return is
+	}
 	report := document.Read(file, data, func(root document.Node) {
-		for _, n := range objects(root) {
-			if rules.Other != nil && rules.Other(n) {
-				others++
-			} else if mc := decodeObject(n, rules); mc != nil {
+		for _, n := range machineconfig.Objects(root, taken) {
+			if mc := decodeObject(n, rules); mc != nil {
 				mc.file = file
 				all = append(all, mc)
 			}
 		}
 	})
-	if len(all)+others+len(report) == 0 {
+	switch nothing := len(all)+others == 0 && !report.Failed(); {
+	case nothing && len(report) > 0: // what it holds was left out
+		report.Fail("$", "it holds no MachineConfig")
+	case nothing:
 		report.Warn("$", "it holds no MachineConfig")
 	}
 	return all, report.In(file)
@@ -47,21 +55,6 @@ func SameNames(all []*MachineConfig) problem.Report {
 		files[mc.Name] = mc.file
 	}
 	return report
-}
-
-// objects returns the objects of a document, which may be a list.
-func objects(root document.Node) []document.Node {
-	if !root.Object() {
-		if root.IsNull() {
-			root.Fail("it is null, not an object")
-		}
-		return nil
-	}
-	if kind := root.Get("kind"); kind.Is("List", machineconfig.Kind+"List") {
-		root.Known("a list", "kind", "apiVersion", "metadata", "items")
-		return root.Get("items").Items()
-	}
-	return []document.Node{root}
 }
 
 // decodeObject reads one MachineConfig; nil if it is none.
