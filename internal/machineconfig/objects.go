@@ -6,9 +6,9 @@ import (
 	"machine-pivot/internal/machineconfig/document"
 )
 
-// Objects returns the objects of a document that have to be MachineConfigs. It is what decides, for each command, what a
-// file may hold: a document is an object or a list of them, and other kinds of the operator, which clients print and
-// authors keep beside MachineConfigs, are left out with a warning, unless taken takes them. It may be nil.
+// Objects returns the objects of a document that have to be MachineConfigs, for each command alike. A document is an
+// object or a list of objects. Clients print other kinds of the operator beside MachineConfigs: they are left out with a
+// warning, unless taken takes them. It may be nil.
 func Objects(root document.Node, taken func(document.Node) bool) (all []document.Node) {
 	if !root.Object() {
 		if root.IsNull() {
