@@ -32,7 +32,7 @@ func (d *Desired) decodeConfig(config document.Node, host Host) {
 		d.Config, version = &parsed, ignition.Versions()[0] // modes were judged by the version of the config that has them
 		checkArguments(config, parsed, host.policy())
 	}
-	c := collect(config, parsed, version, d.partPaths(), func(r ignition.Resource) ([]byte, error) {
+	c := collect(config, parsed, version, pathsOf(d.parts), func(r ignition.Resource) ([]byte, error) {
 		if host.Author && ignition.IsRemote(r) {
 			return nil, nil
 		}
@@ -143,7 +143,7 @@ func applied() []string {
 // refuseOthers reports everything in a config that is not applied. On a running machine it
 // skips settings that only an installation can change, which compare handles.
 func (d *Desired) refuseOthers(config document.Node, host Host) {
-	places := d.partPaths()
+	places := pathsOf(d.parts)
 	for key, n := range config.Members() {
 		prefix := key + "."
 		known := slices.ContainsFunc(applied(), func(name string) bool { return strings.HasPrefix(name, prefix) })

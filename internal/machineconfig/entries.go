@@ -45,36 +45,10 @@ func collect(n document.Node, config ignition.Config, version string, without ma
 // installation can apply is left out, as on a machine that has it; contents are not read, because ignition.CheckContent
 // judges them without holding them.
 func CheckConfig(n document.Node, config ignition.Config, version string, policy kargs.Policy) {
-	collect(n, config, version, installed(n), func(ignition.Resource) ([]byte, error) { return nil, nil })
+	if wellFormed(n) {
+		collect(n, config, version, pathsOf(partsIn(n)), func(ignition.Resource) ([]byte, error) { return nil, nil })
+	}
 	checkArguments(n, config, policy)
-}
-
-// Installs reports whether an element of one of a config's lists (files, links or users) is one that only an installation can
-// apply as a whole.
-func Installs(list string, item document.Node) bool {
-	switch list {
-	case "files":
-		return !item.Get("append").IsEmpty()
-	case "links":
-		return item.Get("hard").Boolean()
-	case "users":
-		return !item.Get("name").Is(core)
-	}
-	return false
-}
-
-// installed returns the paths of the elements, and of the members of user core, that only an installation can apply.
-func installed(n document.Node) map[string]bool {
-	paths := map[string]bool{}
-	for list, parent := range map[string]string{"files": "storage", "links": "storage", "users": "passwd"} {
-		for _, item := range n.Get(parent).Get(list).Items() {
-			paths[item.Path] = Installs(list, item)
-			for name, member := range item.Members() {
-				paths[member.Path] = list == "users" && !OfCore(name)
-			}
-		}
-	}
-	return paths
 }
 
 // config adds all entries of a config.

@@ -48,51 +48,64 @@ func (p part) is(other part) bool { return slices.Equal(p.place, other.place) }
 func (p part) name() string { return p.place.String() }
 
 // partsOf returns the settings of a spec that only an installation can change.
-func partsOf(asked document.Node) (all []part) {
-	config := asked.Get("config")
+func partsOf(asked document.Node) []part {
+	fips := asked.Get("fips")
+	return append(partsIn(asked.Get("config")), part{place: members("fips"), value: strconv.FormatBool(fips.Boolean()), at: fips.Path})
+}
+
+// partsIn returns the settings of a config that only an installation can change.
+func partsIn(config document.Node) (all []part) {
+	at := members("config")
 	add := func(p place, n document.Node) {
 		if value := canonical(n.JSON()); value != "" {
 			all = append(all, part{place: p, value: value, at: n.Path})
 		}
 	}
-	whole := func(path ...string) {
-		p := members(path...)
-		add(p, p.in(asked))
-	}
-	items := func(path ...string) {
-		list := members(path...)
-		for _, item := range list.in(asked).Items() {
-			if Installs(path[len(path)-1], item) {
-				add(list.item("path", item.Get("path").Text()), item)
-			}
-		}
-	}
-	for name := range config.Get("ignition").Members() {
+	for name, n := range config.Get("ignition").Members() {
 		if name != "version" {
-			whole("config", "ignition", name)
+			add(at.member("ignition").member(name), n)
 		}
 	}
+	storage, passwd := config.Get("storage"), config.Get("passwd")
 	for _, name := range []string{"disks", "raid", "filesystems", "luks"} {
-		whole("config", "storage", name)
+		add(at.member("storage").member(name), storage.Get(name))
 	}
-	whole("config", "passwd", "groups")
-	whole("config", "kernelArguments")
-	users := members("config", "passwd", "users")
-	for _, user := range users.in(asked).Items() {
-		one := users.item("name", user.Get("name").Text())
-		if Installs("users", user) {
+	add(at.member("passwd").member("groups"), passwd.Get("groups"))
+	add(at.member("kernelArguments"), config.Get("kernelArguments"))
+	for _, user := range passwd.Get("users").Items() {
+		one := at.member("passwd").member("users").item("name", user.Get("name").Text())
+		if installs("users", user) {
 			add(one, user)
 			continue
 		}
 		for name, setting := range user.Members() {
-			if !OfCore(name) {
+			if !ofCore(name) {
 				add(one.member(name), setting)
 			}
 		}
 	}
-	items("config", "storage", "files")
-	items("config", "storage", "links")
-	return append(all, part{place: members("fips"), value: strconv.FormatBool(asked.Get("fips").Boolean()), at: asked.Get("fips").Path})
+	for _, name := range []string{"files", "links"} {
+		for _, item := range storage.Get(name).Items() {
+			if installs(name, item) {
+				add(at.member("storage").member(name).item("path", item.Get("path").Text()), item)
+			}
+		}
+	}
+	return all
+}
+
+// installs reports whether an element of one of a config's lists (files, links or users) is one that only an installation can
+// apply as a whole.
+func installs(list string, item document.Node) bool {
+	switch list {
+	case "files":
+		return !item.Get("append").IsEmpty()
+	case "links":
+		return item.Get("hard").Boolean()
+	case "users":
+		return !item.Get("name").Is(core)
+	}
+	return false
 }
 
 // differing returns the settings whose values in a spec differ from the machine's, with the
@@ -208,13 +221,13 @@ func (d *Desired) SetFIPS(on bool) {
 	d.FIPS, d.parts = on, append(slices.DeleteFunc(d.parts, fips.is), fips)
 }
 
-// partPaths returns the document paths of the settings that only an installation can change.
-func (d *Desired) partPaths() map[string]bool {
-	places := map[string]bool{}
-	for _, p := range d.parts {
-		places[p.at] = true
+// pathsOf returns the document paths of settings.
+func pathsOf(parts []part) map[string]bool {
+	paths := map[string]bool{}
+	for _, p := range parts {
+		paths[p.at] = true
 	}
-	return places
+	return paths
 }
 
 // canonical returns JSON in a canonical form without empty values, or "" if nothing is left.

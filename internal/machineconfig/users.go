@@ -14,9 +14,9 @@ import (
 // core is the only user whose settings a MachineConfig can change on a running machine.
 const core = "core"
 
-// OfCore reports whether a member of user core is applied. The others take effect only when the
+// ofCore reports whether a member of user core is applied. The others take effect only when the
 // user is made.
-func OfCore(member string) bool {
+func ofCore(member string) bool {
 	return slices.Contains([]string{"name", "sshAuthorizedKeys", "passwordHash"}, member)
 }
 
@@ -32,7 +32,7 @@ func (c *collector) addUsers(n document.Node, users []types.PasswdUser) {
 			continue
 		}
 		for key, setting := range one.Members() {
-			if !OfCore(key) && !setting.IsEmpty() && !c.without[setting.Path] {
+			if !ofCore(key) && !setting.IsEmpty() && !c.without[setting.Path] {
 				setting.Fail("not implemented: of user %s only sshAuthorizedKeys and passwordHash are applied", core)
 			}
 		}

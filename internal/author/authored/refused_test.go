@@ -2,6 +2,7 @@ package authored_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -106,10 +107,13 @@ func refusedByFirstBoot(merged *authored.MachineConfig, version string) problem.
 	if report.Failed() {
 		return nil // the machine gets nothing
 	}
-	config, _ := legacy.Parse(raw)
+	var config struct {
+		Storage struct{ Files []ignition.File }
+	}
+	err := json.Unmarshal(raw, &config)
 	i := slices.IndexFunc(config.Storage.Files, func(f ignition.File) bool { return f.Path == machineconfig.EncapsulatedPath })
-	text, err := ignition.Content(config.Storage.Files[i].Contents, authored.NewRoom())
-	if err != nil {
+	text, wrong := ignition.Content(config.Storage.Files[i].Contents, authored.NewRoom())
+	if err := errors.Join(err, wrong); err != nil {
 		return problem.Report{problem.Errorf("$", "%v", err)}
 	}
 	_, report = machineconfig.Parse(text, machineconfig.Host{})
@@ -133,7 +137,14 @@ func refusedByMachines() (specs []string) {
 	} {
 		specs = append(specs, `{"config":{"ignition":{"version":"3.4.0"},`+config+`}}`)
 	}
-	return append(specs, `{}`, `{"config":{}}`, `{"config":null,"fips":false,"kernelArguments":["fips=1"]}`, `{"kernelArguments":["ostree=/x","a=\"b"]}`,
+	for _, config := range []string{
+		`"networkd":""`, `"storage":{"sockets":""}`, `"storage":{"sockets":{}}`, `"ignition2":[]`, `"passwd":{"users":[{}]}`, `"passwd":{"users":[{"name":"core","groups":[],"uid":null}]}`,
+		`"passwd":{"users":[{"name":"","uid":1}]}`, `"storage":{"links":[{"path":"/etc/a","target":"b","hard":false}]}`, `"storage":{"files":[{"path":"/etc/a","append":[]}]}`,
+		`"storage":{"files":[{"path":"/etc/a","append":null,"contents":{}}]}`, `"systemd":{"units":[{"name":"a.service","mask":true,"dropins":[{"name":"a.conf"}]}]}`,
+	} {
+		specs = append(specs, `{"config":{"ignition":{"version":"3.4.0"},`+config+`}}`)
+	}
+	return append(specs, `{}`, `{"config":{"ignition":{"version":"3.4.0","own":""},"storage":{"files":[{"path":"/etc/a"}]}}}`, `{"config":{}}`, `{"config":null,"fips":false,"kernelArguments":["fips=1"]}`, `{"kernelArguments":["ostree=/x","a=\"b"]}`,
 		`{"kernelType":"realtime","extensions":["kernel-devel"]}`, `{"kernelType":"quantum"}`, `{"osImageURL":"UPPER/a"}`, `{"FIPS":true}`,
 		`{"config":{"ignition":{"version":"3.6.0"},"storage":{"files":[{"path":"/etc/a","mode":2541}]}}}`,
 		`{"config":{"storage":{"files":{}}}}`, `{"config":{"ignition":{}}}`, `{"baseOSExtensionsContainerImage":"UPPER"}`,
