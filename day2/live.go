@@ -32,7 +32,7 @@ func (a *Apply) applyLive(ctx context.Context, prepared Prepared, converger *piv
 	for _, note := range notes {
 		a.Progress.Note(note)
 	}
-	if err := prepared.stillOpen(a.Machine); err != nil {
+	if err := a.Joined().Before(ctx, pivot.StepReady, &plan); err != nil {
 		return err
 	}
 	a.Progress.Begin(pivot.StepCommit, fmt.Sprintf("changing the running system without a reboot: %d entries", len(plan.Entries)))

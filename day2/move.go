@@ -6,60 +6,27 @@ import (
 	"time"
 
 	"machine-pivot/day2/trial"
-	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/settings"
-	"machine-pivot/internal/window"
 	"machine-pivot/pivot"
 )
 
-// Prepared says when a command may change the machine, and what was done before. InWindow makes one;
-// the zero value is for a command that may run now.
+// Prepared says what was done before a command. Carry makes one; the zero value is for a command that may run now.
 type Prepared struct {
-	Downloaded bool           // images come from an earlier download; no registry is asked for one
-	Window     *window.Window // nil: there is none
-	Until      time.Time      // the end of the open window; zero if there is none, or if it was not waited for
-	// Unchanged says that there was nothing to change a moment ago: so the window was not waited for, and what is found to
-	// change all the same waits for it.
+	Downloaded bool // images come from an earlier download; no registry is asked for one
+	// Unchanged says that there was nothing to change a moment ago: so nothing was waited for, and what is found to
+	// change all the same waits.
 	Unchanged bool
 }
 
 // open opens the journal for a command that may change the machine. It returns an error if the
-// running system is on trial, or if the window has closed.
+// running system is on trial, or if it is too late by now.
 func (t Prepared) open(ctx context.Context, m *machine.Machine) error {
 	if err := m.OpenToChange(ctx); err != nil || t.Unchanged {
 		return err
 	}
-	return t.stillOpen(m)
-}
-
-// stillOpen returns an error if the window has closed, or if it is not open because the clock was set. It is looked at
-// after each wait for somebody else, before a slot of the fleet's lock is asked for, and right before whatever changes the
-// machine: a commit, a change of the running system, a reboot without a commit.
-func (t Prepared) stillOpen(m *machine.Machine) error {
-	if t.Window == nil {
-		return nil
-	}
-	now := m.Progress.Now()
-	if opens, _ := t.Window.Next(now); !opens.After(now) && now.Before(t.Until) {
-		return nil
-	}
-	return fault.New(fault.Unavailable, "cannot change this machine: %w", errWindowClosed)
-}
-
-// windowed is a Place where a commit begins only as long as the window is open.
-type windowed struct {
-	pivot.Place
-	stillOpen func() error
-}
-
-// Leave implements pivot.Place.
-func (w windowed) Leave(ctx context.Context) error {
-	if err := w.stillOpen(); err != nil {
-		return err
-	}
-	return w.Place.Leave(ctx)
+	return m.Joined().Before(ctx, pivot.StepReady, nil)
 }
 
 // move makes the next boot what an administrator asks for, and reboots if that is asked for, too.
@@ -94,7 +61,6 @@ func newMove(m *machine.Machine, prepared Prepared, try *trial.Terms, reboot boo
 // takeFrom has the move carry out plans with images from a source.
 func (m *move) takeFrom(images machine.Images) {
 	m.converger = converger(m.Machine, images)
-	m.converger.Place = windowed{m.converger.Place, func() error { return m.prepared.stillOpen(m.Machine) }}
 }
 
 // converger returns the machine's Converger. It records an image before it is pulled.
@@ -127,7 +93,7 @@ func foreseen(ctx context.Context, m *machine.Machine, prepared Prepared, asked 
 
 // plan plans a move on its terms: with a trial, with a slot of the fleet's lock.
 func (m *move) plan(ctx context.Context, ask pivot.Ask) (pivot.Plan, error) {
-	ask.Reboots, ask.Until = m.reboot || m.try != nil, m.prepared.Until
+	ask.Reboots = m.reboot || m.try != nil
 	ask.WithoutBoundImages = m.settings.BoundImages == settings.BoundImagesIgnore
 	var trying *pivot.Trying
 	var link hostfiles.File
@@ -196,7 +162,7 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 		return false, m.cannotTry
 	}
 	if d.Action == pivot.ActionWait || d.Action == pivot.ActionReboot {
-		if err := m.prepared.stillOpen(m.Machine); err != nil {
+		if err := m.Joined().Before(ctx, pivot.StepReady, &plan); err != nil {
 			return false, err
 		}
 	}

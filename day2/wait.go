@@ -13,14 +13,14 @@ func (m *move) await(ctx context.Context, plan pivot.Plan) (changed bool, err er
 	}
 	features := m.converger.Features
 	if err := features.Before(ctx, pivot.StepWait, &plan); err != nil {
-		return false, m.prepared.windowClosed(ctx, err)
+		return false, plan.OrOver(ctx, err)
 	}
 	defer func() {
 		if err != nil || !changed {
 			_ = features.After(ctx, pivot.StepWait, &plan, true) // it reports what fails
 		}
 	}()
-	if err := m.prepared.stillOpen(m.Machine); err != nil {
+	if err := features.Before(ctx, pivot.StepReady, &plan); err != nil {
 		return false, err
 	}
 	ask := pinned(plan)

@@ -47,8 +47,9 @@ type Ask struct {
 	NeverReboot bool
 	// Reboots says that the run reboots into the new system.
 	Reboots bool
-	// Until is when the change must have begun; zero if there is no limit.
+	// Until is when a wait must have ended; zero if there is no limit. Over is the error then.
 	Until time.Time
+	Over  error
 	// Waited says that the run has waited already for what features wait for.
 	Waited bool
 }
@@ -240,7 +241,7 @@ func (c *Converger) demand(plan Plan) Demand {
 	if plan.ask.TakenBack != nil && plan.ask.TakenBack(state) {
 		all = append(all, DemandStay)
 	}
-	if demand := c.Features.Demand(plan); demand != DemandWait || !plan.ask.Waited {
+	if demand := c.Features.Demand(&plan); demand != DemandWait || !plan.ask.Waited {
 		all = append(all, demand)
 	}
 	return slices.Max(all)

@@ -7,9 +7,10 @@ import "context"
 type Feature interface {
 	// Name is the key of the feature's part of the journal and of the status.
 	Name() string
-	// Demand returns what the feature demands of the run that has a plan.
-	Demand(plan Plan) Demand
-	// Before checks or does what has to precede a step. It may complete the plan. An error ends the run before the step.
+	// Demand returns what the feature demands of a run. plan is nil as long as there is none.
+	Demand(plan *Plan) Demand
+	// Before checks or does what has to precede a step. It may complete the plan, which is nil as long as there is none. An
+	// error ends the run before the step. It is called with StepReady before whatever changes the machine.
 	Before(ctx context.Context, step Step, plan *Plan) error
 	// After does what follows a step. failed says that the step, or what preceded it, has failed; for StepWait, that the
 	// run has, or that it has changed nothing. Then its error is not returned.
@@ -22,7 +23,7 @@ type Feature interface {
 type NoFeature struct{}
 
 // Demand implements Feature.
-func (NoFeature) Demand(Plan) Demand { return DemandNone }
+func (NoFeature) Demand(*Plan) Demand { return DemandNone }
 
 // Before implements Feature.
 func (NoFeature) Before(context.Context, Step, *Plan) error { return nil }
@@ -33,6 +34,12 @@ func (NoFeature) After(context.Context, Step, *Plan, bool) error { return nil }
 // Status implements Feature.
 func (NoFeature) Status(JournalContent) []Line { return nil }
 
+// Again is the reason of a run that has changed nothing, and begins again with its wait.
+type Again struct{ Why string }
+
+// Error implements error.
+func (a Again) Error() string { return a.Why }
+
 // Line is a line of a status.
 type Line struct{ Name, Text string }
 
@@ -40,7 +47,7 @@ type Line struct{ Name, Text string }
 type Features []Feature
 
 // Demand returns the greatest demand.
-func (all Features) Demand(plan Plan) (greatest Demand) {
+func (all Features) Demand(plan *Plan) (greatest Demand) {
 	for _, f := range all {
 		greatest = max(greatest, f.Demand(plan))
 	}

@@ -2,9 +2,11 @@ package pivot
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
@@ -122,6 +124,20 @@ func (p Plan) For(target Target) (Plan, error) {
 func (p Plan) With(along ...hostfiles.File) Plan {
 	p.ask.Along = append(slices.Clone(p.ask.Along), along...)
 	return p
+}
+
+// Until returns the same plan for an ask that must not wait after a time, with the error then.
+func (p Plan) Until(at time.Time, over error) Plan {
+	p.ask.Until, p.ask.Over = at, over
+	return p
+}
+
+// OrOver returns the error of a wait. If its time limit has ended it, that is its reason.
+func (p Plan) OrOver(ctx context.Context, err error) error {
+	if p.ask.Over == nil || ctx.Err() != nil || !fault.KindOf(err).Transient() {
+		return err
+	}
+	return fault.New(fault.Unavailable, "%w: %w", p.ask.Over, err)
 }
 
 // Pulled returns the same plan for an image that is in the repository with this commit.

@@ -55,7 +55,7 @@ func (f *changeFlags) carryOut(cmd *cobra.Command, results *results, m *machine.
 		})
 	}
 	return f.changed(m.Host, func() (bool, error) {
-		return day2.InWindow(cmd.Context(), m, move, f.download.from, func(run func() error) error { return withLock(m.Host, run) })
+		return day2.Carry(cmd.Context(), m, move, f.download.from, func(run func() error) error { return withLock(m.Host, run) })
 	})
 }
 

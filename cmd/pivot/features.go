@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"machine-pivot/day2/maintenance"
 	"machine-pivot/day2/slot"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/rehearsal"
@@ -12,6 +13,7 @@ import (
 func features() []machine.Feature {
 	return []machine.Feature{
 		rehearsal.Feature(),
+		maintenance.Feature(), // before slot, which it limits
 		slot.Feature(),
 	}
 }

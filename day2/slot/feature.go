@@ -38,18 +38,21 @@ func holder(m *machine.Machine) *Holder {
 func (feature) Name() string { return Name }
 
 // Demand implements pivot.Feature: a reboot waits for its slot.
-func (f feature) Demand(plan pivot.Plan) pivot.Demand {
-	chosen, err := f.machine.Settings()
-	if err == nil && chosen.FleetLock.URL != "" && plan.Ask().Reboots {
-		return pivot.DemandWait
+func (f feature) Demand(plan *pivot.Plan) pivot.Demand {
+	if plan == nil || !plan.Ask().Reboots {
+		return pivot.DemandNone
 	}
-	return pivot.DemandNone
+	chosen, err := f.machine.Settings()
+	if err != nil || chosen.FleetLock.URL == "" {
+		return pivot.DemandNone
+	}
+	return pivot.DemandWait
 }
 
 // Before implements pivot.Feature. The slot is held as briefly as possible: everything that needs the network is done
 // before.
 func (f feature) Before(ctx context.Context, step pivot.Step, plan *pivot.Plan) error {
-	if step != pivot.StepPreflight && step != pivot.StepWait || f.Demand(*plan) != pivot.DemandWait {
+	if step != pivot.StepPreflight && step != pivot.StepWait || f.Demand(plan) != pivot.DemandWait {
 		return nil
 	}
 	link, err := f.Allow()

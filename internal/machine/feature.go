@@ -24,10 +24,12 @@ type Command struct {
 // Switch is a flag that is on or off.
 type Switch struct{ Name, Usage string }
 
-// features returns the features of this machine.
-func (m *Machine) features() (all pivot.Features) {
-	for _, f := range m.Features {
-		all = append(all, f.Of(m))
+// Joined returns the features of this machine, each made once for a command.
+func (m *Machine) Joined() pivot.Features {
+	if m.joined == nil {
+		for _, f := range m.Features {
+			m.joined = append(m.joined, f.Of(m))
+		}
 	}
-	return all
+	return m.joined
 }

@@ -61,6 +61,7 @@ type Machine struct {
 	Rebooting func()
 
 	pulled *hostimages.Pulled // created on first use
+	joined pivot.Features     // the same
 }
 
 // Unfinished is what an earlier command may have left on the machine: a change of the running
@@ -125,7 +126,7 @@ func (m *Machine) Converger(images Images) *pivot.Converger {
 	return &pivot.Converger{
 		Host: m.Host, Place: m.Where(), Checks: []pivot.Check{m.checkUnified},
 		Contributors: append([]pivot.Contributor{loader{m.Host}, partition{m.Host}, fipsMode{m.Host}, outside{m}, boundImages{m}}, m.Contributors...),
-		Features:     m.features(),
+		Features:     m.Joined(),
 		Images:       images, Repositories: m.Pulled().Extensions(),
 		Content: hostimages.Content{Host: m.Host, Arguments: images.Arguments, Check: m.checkProjectsNext},
 		Engine:  m.Engine, Retry: m.Retry, Progress: m.Progress,

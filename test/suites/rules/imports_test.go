@@ -128,11 +128,12 @@ var importTable = map[string]rule{
 	"hostimages": {ours: []string{"budget", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// What the first boot and day 2 share, and these two: neither imports the other.
-	"machine":   {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig", "osimage", "osimage/imageref", "osimage/bootc", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "settings", "status", "systemd-units", "verdict", "wanted", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"rehearsal": {ours: []string{"hostfiles", "inflate", "machine", "machineconfig/enable", "ostree", "pivot", "rehearse", "secureboot", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"day2":      {ours: []string{"disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "settings", "pid1", "status", "trial", "watch", "ways", "window"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"firstboot": {ours: []string{"enter", "fault", "host", "hostfiles", "identity", "machine", "machineconfig", "pivot", "retry", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"cmd/pivot": {ours: all, foreign: true, never: processes},
+	"machine":     {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig", "osimage", "osimage/imageref", "osimage/bootc", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "settings", "status", "systemd-units", "verdict", "wanted", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"rehearsal":   {ours: []string{"hostfiles", "inflate", "machine", "machineconfig/enable", "ostree", "pivot", "rehearse", "secureboot", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"day2":        {ours: []string{"disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "settings", "pid1", "status", "trial", "watch", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"maintenance": {ours: []string{"fault", "machine", "pivot", "window"}, never: slices.Concat(processes, commandLine, world)},
+	"firstboot":   {ours: []string{"enter", "fault", "host", "hostfiles", "identity", "machine", "machineconfig", "pivot", "retry", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"cmd/pivot":   {ours: all, foreign: true, never: processes},
 
 	// The node agent: it runs pivot, and changes no machine itself. Nothing of it is linked into pivot,
 	// and it has nothing of pivot's core: it knows the documents that pivot writes.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"machine-pivot/day2"
+	"machine-pivot/day2/maintenance"
 	"machine-pivot/day2/slot"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
@@ -50,7 +51,7 @@ func newMachine(t *testing.T, h *hostdir.Host) *machine.Machine {
 	t.Helper()
 	clock := time.Now() // advances only when the retry sleeps
 	return &machine.Machine{
-		Unfinished: day2.Unfinished{}, Fallback: day2.Fallback{}, Features: []machine.Feature{rehearsal.Feature(), slot.Feature()},
+		Unfinished: day2.Unfinished{}, Fallback: day2.Fallback{}, Features: []machine.Feature{rehearsal.Feature(), maintenance.Feature(), slot.Feature()},
 		Host:   h.Host,
 		Puller: &osimage.Puller{Root: h.Root},
 		Engine: &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run, Space: h.Space},

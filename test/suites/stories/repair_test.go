@@ -248,7 +248,7 @@ func TestRepairInItsWindow(t *testing.T) {
 	r := c.repair(day2.RebootNever)
 	r.Window = "00:00-24:00 UTC"
 	alone := func(f func() error) error { return f() }
-	if changed, err := day2.InWindow(t.Context(), r.Machine, r, false, alone); err != nil || !changed || string(c.Read("/etc/app/conf")) != asked {
+	if changed, err := day2.Carry(t.Context(), r.Machine, r, false, alone); err != nil || !changed || string(c.Read("/etc/app/conf")) != asked {
 		t.Errorf("changed %v, %v; there is %q", changed, err, c.Read("/etc/app/conf"))
 	}
 	if after := downloaded(); before.MachineConfig == "" || !reflect.DeepEqual(after, before) {

@@ -348,7 +348,7 @@ func TestWrongWindow(t *testing.T) {
 	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"nosmt"}}
 	r.Window = "whenever"
 	unlocked := func(run func() error) error { return run() }
-	if changed, err := day2.InWindow(t.Context(), r.Machine, &r, false, unlocked); fault.KindOf(err) != fault.Usage || changed || !strings.Contains(fmt.Sprint(err), "cannot use the window") {
+	if changed, err := day2.Carry(t.Context(), r.Machine, &r, false, unlocked); fault.KindOf(err) != fault.Usage || changed || !strings.Contains(fmt.Sprint(err), "cannot use the window") {
 		t.Errorf("changed %v, %v", changed, err)
 	}
 	if h.Boot(); strings.Contains(h.Options(), "nosmt") {
@@ -533,7 +533,7 @@ func TestWindowBeforeEachChange(t *testing.T) {
 				t.Errorf("%s at %v", call, clock)
 			}
 		}
-		if changed, err := day2.InWindow(t.Context(), a.Machine, a, false, unlocked); err != nil || !changed || len(c.calls) == 0 {
+		if changed, err := day2.Carry(t.Context(), a.Machine, a, false, unlocked); err != nil || !changed || len(c.calls) == 0 {
 			t.Errorf("changed %v at %v, %v, calls %q", changed, clock, err, c.calls)
 		}
 	})
@@ -590,7 +590,7 @@ func TestWindowDrift(t *testing.T) {
 			}
 		}
 		move := &drifting{a, func() { c.Write("/etc/app/conf", []byte("mine")) }}
-		if changed, err := day2.InWindow(t.Context(), a.Machine, move, false, unlocked); err != nil || !changed || clock.Before(opened) || len(c.calls) == 0 {
+		if changed, err := day2.Carry(t.Context(), a.Machine, move, false, unlocked); err != nil || !changed || clock.Before(opened) || len(c.calls) == 0 {
 			t.Errorf("changed %v at %v, %v, calls %q", changed, clock, err, c.calls)
 		}
 	})
@@ -600,7 +600,7 @@ func TestWindowDrift(t *testing.T) {
 			machine := m.newMachine()
 			machine.Window = "02:00-04:00 UTC"
 			r := &day2.Rebase{Machine: machine, Append: []string{"a=1"}, Reboot: true}
-			return day2.InWindow(stoppedByReboot(t, machine, m.Host), machine, &drifting{r, drift}, false, unlocked)
+			return day2.Carry(stoppedByReboot(t, machine, m.Host), machine, &drifting{r, drift}, false, unlocked)
 		}
 		_, err := run(nil)
 		must(t, err)
@@ -643,7 +643,7 @@ func (m *member) inWindow(change func(*machine.Machine)) (bool, error) {
 	}
 	ctx := stoppedByReboot(m.t, machine, m.Host)
 	r := day2.Rebase{Machine: machine, Image: m.Image, Reboot: true}
-	return day2.InWindow(ctx, machine, &r, false, func(run func() error) error {
+	return day2.Carry(ctx, machine, &r, false, func(run func() error) error {
 		unlock, err := r.Host.Lock()
 		must(m.t, err)
 		defer func() { must(m.t, unlock()) }()
