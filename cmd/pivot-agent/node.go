@@ -104,10 +104,11 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if err := host.Lock(); err != nil {
 		return err
 	}
+	connect.LogLibraries(log)
 	cluster := &kube.Cluster{Name: f.name, API: client, Now: time.Now}
 	agent := &node.Agent{
 		Cluster: cluster, Hands: host, Policy: f.policy, Version: build.Version, Now: time.Now,
-		Log: log, Metrics: &node.Metrics{}, Events: &node.Events{Cluster: cluster, Now: time.Now},
+		Log: log, Metrics: &node.Metrics{Version: build.Version, Commit: build.Commit}, Events: &node.Events{Cluster: cluster, Now: time.Now},
 		Drainer: &drain.Drainer{Cluster: cluster, Self: self(), Policy: f.pods, Limit: drainPass, Log: log},
 	}
 	if f.handBack {

@@ -68,7 +68,7 @@ func (f *controllerFlags) run(cmd *cobra.Command, build cli.Build) error {
 		return err
 	}
 	length, limit, every := leaseLength, renewLimit, renewEvery
-	m, err := f.manager(cmd, config, manager.Options{
+	m, err := f.manager(cmd, build, config, manager.Options{
 		LeaderElection:   true,
 		LeaderElectionID: lease, LeaderElectionNamespace: f.namespace,
 		LeaseDuration: &length, RenewDeadline: &limit, RetryPeriod: &every,

@@ -81,7 +81,7 @@ func (f *serverFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if options.TLS, err = f.tls(cmd.Context(), certificate); err != nil {
 		return err
 	}
-	m, err := f.manager(cmd, config, manager.Options{Cache: configserver.Cache(f.namespace)})
+	m, err := f.manager(cmd, build, config, manager.Options{Cache: configserver.Cache(f.namespace)})
 	if err != nil {
 		return err
 	}

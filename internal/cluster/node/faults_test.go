@@ -128,7 +128,7 @@ func TestRebootThatDoesNotCome(t *testing.T) {
 // TestMetrics: all metrics of an agent whose node is at rest, and that probes may come at any time.
 func TestMetrics(t *testing.T) {
 	w := nodeagent.New()
-	w.Metrics = &node.Metrics{}
+	w.Metrics = &node.Metrics{Version: "1.4.0", Commit: "c"}
 	proven := time.Time{}
 	if _, err := w.Run(func() bool {
 		if w.Machine.Verified > 0 && proven.IsZero() {
@@ -153,7 +153,7 @@ func TestMetrics(t *testing.T) {
 			values = append(values, strings.TrimPrefix(strings.TrimSpace(line), "pivot_agent_"))
 		}
 	}
-	want := []string{`node_state{state="Done"} 1`, `node_state{state="Working"} 0`, `node_state{state="Degraded"} 0`, `node_state{state="Unreconcilable"} 0`,
+	want := []string{`pivot_build_info{program="pivot-agent",version="1.4.0",commit="c"} 1`, `node_state{state="Done"} 1`, `node_state{state="Working"} 0`, `node_state{state="Degraded"} 0`, `node_state{state="Unreconcilable"} 0`,
 		"failing 0", "config_drift 0", "cordoned 0", "failures_total 0", "unreachable_total 0", "workloads_unknown 0",
 		fmt.Sprintf("last_proof_timestamp_seconds %v", float64(proven.Unix()))}
 	if !slices.Equal(values, want) {

@@ -12,6 +12,8 @@ import (
 // Metrics are the agent's metrics in the text format of Prometheus. Their labels have values of fixed
 // sets only. A nil Metrics counts nothing.
 type Metrics struct {
+	Version, Commit string // of this program
+
 	mu       sync.Mutex
 	state    string // annotation of the node
 	failing  bool
@@ -106,6 +108,8 @@ func (m *Metrics) Write(w io.Writer) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := exposition{w: w}
+	e.family("pivot_build_info", "gauge", "1, with the version of the program.")
+	e.sample(fmt.Sprintf("pivot_build_info{program=\"pivot-agent\",version=%q,commit=%q}", m.Version, m.Commit), 1)
 	e.family("pivot_agent_node_state", "gauge", "The state that the node's annotation has: 1 for one of them.")
 	for _, state := range []string{api.StateDone, api.StateWorking, api.StateDegraded, api.StateUnreconcilable} {
 		e.sample(fmt.Sprintf("pivot_agent_node_state{state=%q}", state), number(m.state == state))

@@ -129,6 +129,8 @@ type PoolRolloutStatus struct {
 	GivenUp string `json:"givenUp,omitempty"`
 	// CanariesSince is since when all canaries have been healthy with Target.
 	CanariesSince *metav1.Time `json:"canariesSince,omitempty"`
+	// Conditions are the RolloutComplete and the others.
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Waiting is what the rollout waits for, in one sentence. Empty: for nothing.
 	Waiting string `json:"waiting,omitempty"`
 }
@@ -149,6 +151,13 @@ type HookRun struct {
 	Done    bool        `json:"done,omitempty"`
 	Failure string      `json:"failure,omitempty"` // whoever deletes the Job has it run again
 }
+
+// The types of the conditions of a PoolRollout.
+const (
+	RolloutComplete    = "Complete"    // nothing is waited for: each node has the pool's configuration
+	RolloutProgressing = "Progressing" // nothing lasting keeps nodes from beginning
+	RolloutDegraded    = "Degraded"    // nodes have failed, or settings are wrong
+)
 
 // When a HookRun is.
 const (

@@ -46,7 +46,7 @@ func (r *renderer) reconcilePool(ctx context.Context, request reconcile.Request)
 	began := r.now()
 	done, failed := r.render(ctx, p)
 	if conflict(failed) {
-		return reconcile.Result{RequeueAfter: firstRetry}, nil
+		return reconcile.Result{}, failed
 	}
 	r.measured.attempt(outcome(done, failed), r.now().Sub(began))
 	verdict := decide(done, failed)

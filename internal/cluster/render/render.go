@@ -93,7 +93,7 @@ func Setup(m manager.Manager, o Options) error {
 		For(&objects.MachineConfigPool{}, spec).
 		WatchesMetadata(&objects.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.everyPool), content()).
 		WithOptions(limit(pools)).
-		Complete(reconcile.Func(r.reconcilePool))
+		Complete(calm(r.reconcilePool))
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func Setup(m manager.Manager, o Options) error {
 		Watches(&objects.MachineConfigPool{}, all, spec).
 		WatchesMetadata(&objects.MachineConfig{}, all, content()).
 		WithOptions(limit(1)).
-		Complete(reconcile.Func(r.reconcileRuntime))
+		Complete(calm(r.reconcileRuntime))
 }
 
 // content passes events that may change what pools merge, and those about results that somebody has changed or

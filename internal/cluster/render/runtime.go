@@ -42,13 +42,7 @@ func (r *renderer) reconcileRuntime(ctx context.Context, _ reconcile.Request) (r
 	for _, s := range g.configs {
 		failed = append(failed, g.settle(ctx, s))
 	}
-	if err := errors.Join(failed...); err != nil {
-		if conflict(err) {
-			return reconcile.Result{RequeueAfter: firstRetry}, nil
-		}
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{}, nil
+	return reconcile.Result{}, errors.Join(failed...)
 }
 
 // finish deletes what was generated from a ContainerRuntimeConfig that is being deleted, and lets it go. It asks

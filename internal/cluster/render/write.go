@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/machineconfig"
@@ -56,6 +57,18 @@ func tooLarge(err error) bool {
 	return apierrors.IsRequestEntityTooLargeError(err) ||
 		strings.Contains(err.Error(), "etcdserver: request is too large") ||
 		strings.Contains(err.Error(), "trying to send message larger than max")
+}
+
+// calm has a reconciler try again soon if an object was changed by somebody else meanwhile. That is no error, so the library
+// does not log it as one, and does not wait longer each time.
+func calm(f reconcile.Func) reconcile.Func {
+	return func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		result, err := f(ctx, request)
+		if conflict(err) {
+			return reconcile.Result{RequeueAfter: firstRetry}, nil
+		}
+		return result, err
+	}
 }
 
 // conflict reports whether an error means that a cache was behind, so that another attempt follows soon.

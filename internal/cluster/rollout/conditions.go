@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -42,6 +44,30 @@ func (v *view) poolStatus() objects.MachineConfigPoolStatus {
 	return s
 }
 
+// setConditions sets the conditions of the PoolRollout, for programs that wait for one of them.
+func (v *view) setConditions() {
+	reason, failing := cmp.Or(v.because, "NodesChange"), v.failing()
+	arrived := v.status.Waiting == "" && v.target != ""
+	switch {
+	case arrived:
+		reason = "AllNodes"
+	case v.because == "" && len(v.taken) == 0 && len(v.outside) > 0:
+		reason = "NotTakenIn"
+	}
+	v.status.Conditions = slices.Clone(v.status.Conditions)
+	set := func(kind string, is bool, reason, message string) {
+		c := v1.Condition{Type: kind, Status: v1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: v.pool.RolloutGeneration, LastTransitionTime: v.second()}
+		if is {
+			c.Status = v1.ConditionTrue
+		}
+		meta.SetStatusCondition(&v.status.Conditions, c)
+	}
+	set(objects.RolloutComplete, arrived, reason, v.status.Waiting)
+	set(objects.RolloutProgressing, !arrived && v.open, reason, v.status.Waiting)
+	healthy := map[bool]string{true: "NoneFailed", false: "NodesOrSettings"}[len(failing) == 0]
+	set(objects.RolloutDegraded, len(failing) > 0, healthy, bounded(strings.Join(failing, "; ")))
+}
+
 // conditions returns the conditions of the pool. That about rendering is the renderer's, and stays.
 func (v *view) conditions(updated bool) []objects.PoolCondition {
 	out := v.pool.Status.Conditions
@@ -59,14 +85,19 @@ func (v *view) conditions(updated bool) []objects.PoolCondition {
 	if len(v.alone) > 0 {
 		message += fmt.Sprintf("; %s without a desired configuration: %s", isAre(len(v.alone)), some(v.alone))
 	}
-	set(objects.PoolUpdated, updated, "Updated", message)
-	set(objects.PoolUpdating, !updated && !v.pool.Paused, "Rollout", v.status.Waiting)
+	reason := meta.FindStatusCondition(v.status.Conditions, objects.RolloutComplete).Reason
+	set(objects.PoolUpdated, updated, reason, message)
+	set(objects.PoolUpdating, !updated && !v.pool.Paused, reason, v.status.Waiting)
 	failing := v.failing()
-	set(objects.PoolNodeDegraded, len(failing) > 0, "Nodes", strings.Join(failing, "; "))
+	degraded := meta.FindStatusCondition(v.status.Conditions, objects.RolloutDegraded).Reason
+	set(objects.PoolNodeDegraded, len(failing) > 0, degraded, strings.Join(failing, "; "))
 	rendered := !slices.ContainsFunc(out, func(c objects.PoolCondition) bool {
 		return c.Type == objects.PoolRenderDegraded && c.Status == api.True
 	})
-	set(objects.PoolDegraded, len(failing) > 0 || !rendered, "Pool", strings.Join(failing, "; "))
+	if !rendered {
+		degraded = "NotRendered"
+	}
+	set(objects.PoolDegraded, len(failing) > 0 || !rendered, degraded, strings.Join(failing, "; "))
 	return out
 }
 

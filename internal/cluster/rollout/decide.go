@@ -57,7 +57,7 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 	v.status.Hooks = nil
 	v.release(nodes, held, workloads != "")
 	if !held {
-		stop = v.begin()
+		stop = v.stops("Canaries", v.begin())
 	}
 	v.retarget(held)
 	v.retargetLeft(nodes, views)
@@ -78,6 +78,7 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 		v.status.Waiting += v.impatient(f.HealthChecks)
 	}
 	v.status.Waiting = bounded(v.status.Waiting)
+	v.setConditions()
 	d := PoolDecision{Released: v.released, Gone: v.gone, Rollout: v.status, Given: v.given, Asked: v.asked, Hooks: v.hooks, Status: v.poolStatus(), Held: v.held}
 	d.Events = v.events(d)
 	return d

@@ -84,9 +84,10 @@ type Pool struct {
 	Configuration  objects.PoolConfiguration
 	Status         objects.MachineConfigPoolStatus
 	// RolloutVersion is the resourceVersion of the PoolRollout; "": there is none yet.
-	RolloutVersion string
-	Spec           objects.PoolRolloutSpec
-	Rollout        objects.PoolRolloutStatus
+	RolloutVersion    string
+	RolloutGeneration int64
+	Spec              objects.PoolRolloutSpec
+	Rollout           objects.PoolRolloutStatus
 	// Finalizers are those of the PoolRollout, and Deleted says that it goes as soon as it has none.
 	Finalizers []string
 	Deleted    bool

@@ -17,9 +17,9 @@ func (v *view) gate(views map[string]*view, workloads string) string {
 	}
 	v.open = true
 	if workloads != "" {
-		return "waits: " + workloads
+		return v.stops("WorkloadUnavailable", "waits: "+workloads)
 	}
-	return v.unhealthy()
+	return v.stops("Unhealthy", v.unhealthy())
 }
 
 // shut returns which setting or failure keeps all nodes from beginning; "" if none does.
@@ -27,21 +27,29 @@ func (v *view) shut(views map[string]*view, workloads string) string {
 	spec := v.pool.Spec
 	switch {
 	case v.pool.Deleted:
-		return v.deleted(workloads)
+		return v.stops("Deleted", v.deleted(workloads))
 	case v.target == "":
-		return "waits until a MachineConfig is rendered for the pool"
+		return v.stops("NotRendered", "waits until a MachineConfig is rendered for the pool")
 	case v.pool.Paused:
 		v.held = true
-		return "paused"
+		return v.stops("Paused", "paused")
 	case v.pool.CheckProblem != "":
-		return "waits until the expression spec.checks.node can be used: " + v.pool.CheckProblem
+		return v.stops("CheckUnusable", "waits until the expression spec.checks.node can be used: "+v.pool.CheckProblem)
 	case v.isStopped():
-		return v.stopped()
+		return v.stops("Stopped", v.stopped())
 	}
 	if stop := v.after(spec.After, views); stop != "" {
-		return stop
+		return v.stops("WaitsForPool", stop)
 	}
-	return v.window(spec.Window)
+	return v.stops("WaitsForWindow", v.window(spec.Window))
+}
+
+// stops records the reason for which no further node begins, unless there is none.
+func (v *view) stops(reason, text string) string {
+	if text != "" {
+		v.because = reason
+	}
+	return text
 }
 
 // isStopped reports whether as many nodes fail as may.

@@ -66,6 +66,7 @@ func orphanOf(r *objects.PoolRollout) (Pool, bool) {
 
 func (p *Pool) withRollout(r *objects.PoolRollout) {
 	p.RolloutVersion, p.Spec, p.Rollout = r.ResourceVersion, r.Spec, r.Status
+	p.RolloutGeneration = r.Generation
 	p.Finalizers, p.Deleted = r.Finalizers, r.DeletionTimestamp != nil
 }
 

@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,43 +62,44 @@ func TestConditions(t *testing.T) {
 		want   string
 	}{
 		"all have it": {[]func(m *memory){current}, `
-Updated=True Updated: each node has rendered-worker-1
-Updating=False Rollout: 
-NodeDegraded=False Nodes: 
-Degraded=False Pool: `},
+Updated=True AllNodes: each node has rendered-worker-1
+Updating=False AllNodes: 
+NodeDegraded=False NoneFailed: 
+Degraded=False NoneFailed: `},
 		"one has none": {[]func(m *memory){current, without("n0")}, `
-Updated=True Updated: each node has rendered-worker-1; 1 node is without a desired configuration: n0
-Updating=False Rollout: 
-NodeDegraded=False Nodes: 
-Degraded=False Pool: `},
+Updated=True AllNodes: each node has rendered-worker-1; 1 node is without a desired configuration: n0
+Updating=False AllNodes: 
+NodeDegraded=False NoneFailed: 
+Degraded=False NoneFailed: `},
 		"two have none": {[]func(m *memory){without("n0", "n1")}, `
-Updated=False Updated: ` + waits + `; 2 nodes are without a desired configuration: n0; n1
-Updating=True Rollout: ` + waits + `
-NodeDegraded=False Nodes: 
-Degraded=False Pool: `},
+Updated=False NodesChange: ` + waits + `; 2 nodes are without a desired configuration: n0; n1
+Updating=True NodesChange: ` + waits + `
+NodeDegraded=False NoneFailed: 
+Degraded=False NoneFailed: `},
 		"nodes failed": {[]func(m *memory){failed("n0")}, `
-Updated=False Updated: stopped: n0 has failed with rendered-worker-2; n0: Degraded: no space
-Updating=True Rollout: stopped: n0 has failed with rendered-worker-2; n0: Degraded: no space
-NodeDegraded=True Nodes: n0 Degraded: no space
-Degraded=True Pool: n0 Degraded: no space`},
+Updated=False Stopped: stopped: n0 has failed with rendered-worker-2; n0: Degraded: no space
+Updating=True Stopped: stopped: n0 has failed with rendered-worker-2; n0: Degraded: no space
+NodeDegraded=True NodesOrSettings: n0 Degraded: no space
+Degraded=True NodesOrSettings: n0 Degraded: no space`},
 		"not rendered": {[]func(m *memory){rendering(api.True)}, `
 RenderDegraded=True Rendered: as rendered
-Updated=False Updated: ` + waits + `
-Updating=True Rollout: ` + waits + `
-NodeDegraded=False Nodes: 
-Degraded=True Pool: `},
+Updated=False NodesChange: ` + waits + `
+Updating=True NodesChange: ` + waits + `
+NodeDegraded=False NoneFailed: 
+Degraded=True NotRendered: `},
 		"rendered": {[]func(m *memory){rendering(api.False)}, `
 RenderDegraded=False Rendered: as rendered
-Updated=False Updated: ` + waits + `
-Updating=True Rollout: ` + waits + `
-NodeDegraded=False Nodes: 
-Degraded=False Pool: `},
+Updated=False NodesChange: ` + waits + `
+Updating=True NodesChange: ` + waits + `
+NodeDegraded=False NoneFailed: 
+Degraded=False NoneFailed: `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := small()
 			for _, change := range c.change {
 				change(m)
 			}
+			m.changePool("worker", func(p *rollout.Pool) { p.RolloutGeneration = 7 })
 			f, _ := m.access("").Fleet(t.Context())
 			got := ""
 			for _, c := range rollout.Decide(f).Pools[0].Status.Conditions {
@@ -105,6 +107,13 @@ Degraded=False Pool: `},
 			}
 			if got != c.want {
 				t.Errorf("got%s\nwant%s", got, c.want)
+			}
+			for _, both := range [][2]string{{objects.RolloutComplete, objects.PoolUpdated}, {objects.RolloutDegraded, objects.PoolNodeDegraded}} {
+				of := rollout.Decide(f).Pools[0].Rollout.Conditions
+				own := meta.FindStatusCondition(of, both[0])
+				if is := strings.Contains(got, fmt.Sprintf("\n%s=%s %s:", both[1], own.Status, own.Reason)); !is || own.ObservedGeneration != 7 {
+					t.Errorf("the PoolRollout is %+v", own)
+				}
 			}
 		})
 	}

@@ -18,14 +18,15 @@ type view struct {
 	outside  []string        // nodes that were never given a configuration, and are not to be taken in
 	problems []string        // of settings, labels and selectors
 
-	most   int // that may be unavailable
-	loads  int // that may download before their turn
-	target string
-	taken  map[string]bool // the slots that remain or are taken
-	status objects.PoolRolloutStatus
-	next   time.Time
-	open   bool // nothing lasting keeps nodes from beginning
-	held   bool // by the pool's own settings
+	most    int // that may be unavailable
+	loads   int // that may download before their turn
+	target  string
+	taken   map[string]bool // the slots that remain or are taken
+	status  objects.PoolRolloutStatus
+	next    time.Time
+	because string // the reason for which no further node begins, for conditions; "": others may, as far as there is room
+	open    bool   // nothing lasting keeps nodes from beginning
+	held    bool   // by the pool's own settings
 
 	fails    []objects.FailedNode // on which the target fails now
 	released []Node

@@ -1,11 +1,20 @@
-package main
+package connect
 
 import (
 	"maps"
 
 	"github.com/go-logr/logr"
 	"github.com/sirupsen/logrus"
+	"k8s.io/klog/v2"
 )
+
+// LogLibraries has what the libraries of Kubernetes log written to a log of ours, and returns that as their logger. client-go
+// logs by klog, which would otherwise write lines of its own form to the standard error.
+func LogLibraries(log *logrus.Logger) logr.Logger {
+	logger := logr.New(&logSink{log: log})
+	klog.SetLogger(logger)
+	return logger
+}
 
 // logSink writes the library's log entries to ours.
 type logSink struct {
