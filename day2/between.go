@@ -54,7 +54,7 @@ func Between(from, to Config, rules disruption.Rules, policy kargs.Policy) (plan
 
 // targetOf returns the target of a MachineConfig, independent of a machine. before are the
 // MachineConfigs that it replaces.
-func targetOf(desired *machineconfig.Desired, before ...*machineconfig.Desired) (t pivot.Target, err error) {
+func targetOf(desired *machineconfig.MachineConfig, before ...*machineconfig.MachineConfig) (t pivot.Target, err error) {
 	t.Entries, t.Units = hostfiles.Entries(desired.Entries), desired.Units
 	t.Kargs.New, t.Kargs.Literal = machineconfig.CommandLine(desired.KernelArguments), desired.FromCluster
 	if t.Packages, err = machine.Packages(desired, before...); err == nil {
@@ -64,7 +64,7 @@ func targetOf(desired *machineconfig.Desired, before ...*machineconfig.Desired) 
 }
 
 // packagesOf returns the packages of a system that matches a MachineConfig.
-func packagesOf(asked pivot.Packages, desired *machineconfig.Desired) (p pivot.SystemPackages) {
+func packagesOf(asked pivot.Packages, desired *machineconfig.MachineConfig) (p pivot.SystemPackages) {
 	if desired.KernelType == "" || desired.KernelType == machineconfig.KernelDefault {
 		p.Installed = machineconfig.KernelPackages(machineconfig.KernelDefault).Needed
 	}

@@ -16,7 +16,7 @@ import (
 // that never had one. FIPS mode is that of the running kernel. takenOver reports whether the
 // MachineConfig is the daemon's. facts are those that the next MachineConfig is checked with: what
 // they refuse in both is no change.
-func current(m *machine.Machine, facts machineconfig.Host) (desired *machineconfig.Desired, takenOver bool, err error) {
+func current(m *machine.Machine, facts machineconfig.Host) (desired *machineconfig.MachineConfig, takenOver bool, err error) {
 	fips, err := m.Host.FIPS()
 	if err != nil {
 		return nil, false, err
@@ -37,9 +37,9 @@ func current(m *machine.Machine, facts machineconfig.Host) (desired *machineconf
 }
 
 // parseCurrent parses a MachineConfig that a machine has; without a path it is empty.
-func parseCurrent(path string, data []byte, facts machineconfig.Host) (*machineconfig.Desired, error) {
+func parseCurrent(path string, data []byte, facts machineconfig.Host) (*machineconfig.MachineConfig, error) {
 	if path == "" {
-		return &machineconfig.Desired{}, nil
+		return &machineconfig.MachineConfig{}, nil
 	}
 	desired, report := machineconfig.ParseRecord(data, facts)
 	if report.Failed() {

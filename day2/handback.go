@@ -45,7 +45,7 @@ func (h *HandBack) attempt(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("cannot read the MachineConfig that this machine has: %w", err)
 	}
-	desired := &machineconfig.Desired{}
+	desired := &machineconfig.MachineConfig{}
 	if path == machineconfig.RecordPath {
 		facts, err := h.Facts()
 		if err != nil {
@@ -72,7 +72,7 @@ func (h *HandBack) attempt(ctx context.Context) (changed bool, err error) {
 }
 
 // check returns an error if the machine cannot be given back.
-func (h *HandBack) check(ctx context.Context, path string, record []byte, desired *machineconfig.Desired) error {
+func (h *HandBack) check(ctx context.Context, path string, record []byte, desired *machineconfig.MachineConfig) error {
 	h.Progress.Begin(pivot.StepProve, "comparing the machine with its MachineConfig")
 	state, differences, err := h.Compare(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func (h *HandBack) forget() error {
 
 // giveBack writes and removes files. The projection's record is removed before what the system carries:
 // in the other order, the next boot after a crash would take back what is outside of /etc.
-func (h *HandBack) giveBack(config []byte, desired *machineconfig.Desired) error {
+func (h *HandBack) giveBack(config []byte, desired *machineconfig.MachineConfig) error {
 	labels, err := hostfiles.RunningLabels(h.Host.Root)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (h *HandBack) put(f handback.File, labels hostfiles.Labels) error {
 }
 
 // has returns what the machine has.
-func (h *HandBack) has(config []byte, desired *machineconfig.Desired) (has handback.Host, err error) {
+func (h *HandBack) has(config []byte, desired *machineconfig.MachineConfig) (has handback.Host, err error) {
 	has = handback.Host{Config: config, Defaults: map[string]hostfiles.File{}, Kept: map[string]bool{}}
 	for _, f := range desired.Entries {
 		if f.Kind != hostfiles.KindFile || f.OnDisk() != f.Path || !strings.HasPrefix(f.Path, "/etc/") {

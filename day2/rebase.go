@@ -139,11 +139,11 @@ func (r *Rebase) packages() (pivot.Packages, error) {
 	if err != nil {
 		return pivot.Packages{}, fault.New(fault.Usage, "cannot ask for packages: %w", err)
 	}
-	asked := machineconfig.Desired{Spec: machineconfig.Spec{KernelType: r.KernelType, Extensions: r.Extensions, ExtensionsImage: r.ExtensionsImage}}
-	var before []*machineconfig.Desired
+	asked := machineconfig.MachineConfig{Spec: machineconfig.Spec{KernelType: r.KernelType, Extensions: r.Extensions, ExtensionsImage: r.ExtensionsImage}}
+	var before []*machineconfig.MachineConfig
 	if r.KernelType == machineconfig.KernelDefault {
 		for _, kind := range machineconfig.KernelTypes() {
-			before = append(before, &machineconfig.Desired{Spec: machineconfig.Spec{KernelType: kind}})
+			before = append(before, &machineconfig.MachineConfig{Spec: machineconfig.Spec{KernelType: kind}})
 		}
 	}
 	return machine.Packages(&asked, before...)

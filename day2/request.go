@@ -100,7 +100,7 @@ func (a *Apply) config(prepared Prepared) (Config, error) {
 // leftOutFile returns the file that lists what is left out of a MachineConfig; if nothing is
 // left out, the entry that removes the file. With machineconfig.Replace it returns an error
 // instead of leaving anything out.
-func (a *Apply) leftOutFile(name string, desired *machineconfig.Desired) (hostfiles.File, error) {
+func (a *Apply) leftOutFile(name string, desired *machineconfig.MachineConfig) (hostfiles.File, error) {
 	if len(desired.LeftOut) == 0 {
 		return hostfiles.Default(machineconfig.LeftOutPath), nil
 	}
@@ -118,7 +118,7 @@ func (a *Apply) leftOutFile(name string, desired *machineconfig.Desired) (hostfi
 // before. This includes the links of units, as the running system's unit files define them;
 // links that the new MachineConfig needs take precedence. What has been changed locally since
 // stays.
-func (a *Apply) removed(old *machineconfig.Desired, takenOver bool, new []hostfiles.File) ([]hostfiles.File, error) {
+func (a *Apply) removed(old *machineconfig.MachineConfig, takenOver bool, new []hostfiles.File) ([]hostfiles.File, error) {
 	kept, err := a.EntriesOf(old)
 	if err != nil {
 		return nil, err

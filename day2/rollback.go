@@ -243,7 +243,7 @@ func (r *Rollback) addRecorded(target *pivot.Target, to pivot.Deployment, d ostr
 // recordedIn returns the MachineConfig that a deployment was made for; nil if it has none of its
 // own. That of a first boot counts only where the first boot was completed: other deployments have
 // a copy of the file.
-func (r *Rollback) recordedIn(d ostree.Deployment) (*machineconfig.Desired, error) {
+func (r *Rollback) recordedIn(d ostree.Deployment) (*machineconfig.MachineConfig, error) {
 	path, data, err := readCurrent(d.Path)
 	closed := r.Progress.Content.Closed
 	if err != nil || path != machineconfig.RecordPath && (path != machineconfig.ClosedPath || closed == nil || closed.Deployment != d.ID()) {

@@ -17,8 +17,8 @@ import (
 // takeOver returns what can be used of the daemon's MachineConfig, whose file was read as data
 // and err. What the daemon accepted, or what has damaged the file since, must not keep the
 // machine from its next MachineConfig; but nothing that is not understood is removed.
-func takeOver(m *machine.Machine, facts machineconfig.Host, data []byte, err error) *machineconfig.Desired {
-	desired, report := &machineconfig.Desired{}, problem.Report{problem.Warningf("", "%v", err)}
+func takeOver(m *machine.Machine, facts machineconfig.Host, data []byte, err error) *machineconfig.MachineConfig {
+	desired, report := &machineconfig.MachineConfig{}, problem.Report{problem.Warningf("", "%v", err)}
 	if err == nil {
 		desired, report = machineconfig.ParseForeign(data, facts)
 	}

@@ -28,7 +28,7 @@ func (m *Machine) Facts() (machineconfig.Host, error) {
 
 // Ask returns what a MachineConfig asks of the machine. before are the MachineConfigs that
 // it replaces.
-func (m *Machine) Ask(desired *machineconfig.Desired, before ...*machineconfig.Desired) (ask pivot.Ask, err error) {
+func (m *Machine) Ask(desired *machineconfig.MachineConfig, before ...*machineconfig.MachineConfig) (ask pivot.Ask, err error) {
 	entries, err := m.EntriesOf(desired)
 	if err != nil {
 		return ask, err
@@ -54,12 +54,12 @@ func (m *Machine) Ask(desired *machineconfig.Desired, before ...*machineconfig.D
 
 // EntriesOf returns the entries of a MachineConfig. Existing directories keep the attributes
 // that it does not set.
-func (m *Machine) EntriesOf(desired *machineconfig.Desired) ([]hostfiles.File, error) {
+func (m *Machine) EntriesOf(desired *machineconfig.MachineConfig) ([]hostfiles.File, error) {
 	return EntriesIn(desired, m.ReadEntry)
 }
 
 // EntriesIn is Machine.EntriesOf for a system that is read by a function.
-func EntriesIn(desired *machineconfig.Desired, read func(path string) (hostfiles.File, bool, error)) ([]hostfiles.File, error) {
+func EntriesIn(desired *machineconfig.MachineConfig, read func(path string) (hostfiles.File, bool, error)) ([]hostfiles.File, error) {
 	all := slices.Clone(desired.Entries)
 	for i, f := range all {
 		keeps, asked := desired.Keeps[f.Path]

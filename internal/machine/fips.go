@@ -12,7 +12,7 @@ import (
 )
 
 // checkFIPS returns an error if the FIPS mode that a MachineConfig asks for is not that of the running kernel.
-func (m *Machine) checkFIPS(d *machineconfig.Desired) error {
+func (m *Machine) checkFIPS(d *machineconfig.MachineConfig) error {
 	fips, err := m.Host.FIPS()
 	if err != nil || fips == d.FIPS {
 		return err

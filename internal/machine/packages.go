@@ -7,7 +7,7 @@ import (
 
 // Packages returns what a MachineConfig asks of packages. Packages that the MachineConfigs in
 // before asked for, and this one does not, return to the image's default.
-func Packages(asked *machineconfig.Desired, before ...*machineconfig.Desired) (pivot.Packages, error) {
+func Packages(asked *machineconfig.MachineConfig, before ...*machineconfig.MachineConfig) (pivot.Packages, error) {
 	p := packagesFor(asked.KernelType, asked.Extensions)
 	for _, b := range before {
 		for _, old := range packagesFor(b.KernelType, b.Extensions).Wishes {

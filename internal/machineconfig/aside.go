@@ -15,10 +15,10 @@ import (
 
 // ParseForeign is ParseRecord for a MachineConfig that another program has applied, which may be
 // damaged: then nothing of it is used. All problems of the report are warnings.
-func ParseForeign(data []byte, host Host) (*Desired, problem.Report) {
+func ParseForeign(data []byte, host Host) (*MachineConfig, problem.Report) {
 	desired, report := ParseRecord(data, host)
 	if desired == nil {
-		desired = &Desired{}
+		desired = &MachineConfig{}
 	}
 	return desired, report.As(problem.Warning)
 }
@@ -32,7 +32,7 @@ const (
 
 // setAside converts the MachineConfig that a machine runs with. It sets aside the values with errors,
 // which become warnings. If that is not possible, they stay errors.
-func setAside(root document.Node, host Host) *Desired {
+func setAside(root document.Node, host Host) *MachineConfig {
 	without := map[string]bool{}
 	var wrong problem.Report
 	for round := 0; ; round++ {
@@ -145,7 +145,7 @@ func placeAt(root document.Node, path string) (p place) {
 
 // staying returns the paths of the values that pivot cannot use and that a MachineConfig has like
 // the machine's. It warns about those that the MachineConfig does not have any more.
-func staying(root document.Node, has *Desired) map[string]bool {
+func staying(root document.Node, has *MachineConfig) map[string]bool {
 	paths := map[string]bool{}
 	asked := root.Get("spec")
 	var discarded problem.Report

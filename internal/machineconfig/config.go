@@ -18,7 +18,7 @@ import (
 // The config of an encapsulated file is normally empty, because Ignition has applied it in the
 // initramfs. The version of an empty config does not matter: servers write the one that the
 // client requested.
-func (d *Desired) decodeConfig(config document.Node, host Host) {
+func (d *MachineConfig) decodeConfig(config document.Node, host Host) {
 	if !hasContent(config) {
 		return
 	}
@@ -73,7 +73,7 @@ func checkOwn(files []hostfiles.File, c *collector, host Host) {
 // checkPinning checks the files of CPU partitioning for consistency with each other and with the machine's CPUs. An
 // author has all files and all kernel arguments. What another file of a machine can supply is left to the check of the
 // machine.
-func (d *Desired) checkPinning(files []hostfiles.File, c *collector, host Host) {
+func (d *MachineConfig) checkPinning(files []hostfiles.File, c *collector, host Host) {
 	in := pinning.Input{Files: map[string][]byte{}, Machine: pinning.CPUsOnly(host.CPUs), Partial: !host.Author}
 	for _, f := range files {
 		if pinning.IsRead(f.Path) {
@@ -142,7 +142,7 @@ func applied() []string {
 
 // refuseOthers reports everything in a config that is not applied. On a running machine it
 // skips settings that only an installation can change, which compare handles.
-func (d *Desired) refuseOthers(config document.Node, host Host) {
+func (d *MachineConfig) refuseOthers(config document.Node, host Host) {
 	places := pathsOf(d.parts)
 	for key, n := range config.Members() {
 		prefix := key + "."

@@ -17,7 +17,7 @@ import (
 func entriesOf(members string) ([]hostfiles.File, enable.Units, string) {
 	d, report := machineconfig.Parse([]byte(`{"spec":{"config":{"ignition":{"version":"3.4.0"},`+members+`}}}`), machineconfig.Host{})
 	if d == nil {
-		d = &machineconfig.Desired{}
+		d = &machineconfig.MachineConfig{}
 	}
 	return d.Entries, d.Units, strings.ReplaceAll(report.String(), "$.spec.config", "$")
 }

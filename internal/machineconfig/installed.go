@@ -110,7 +110,7 @@ func installs(list string, item document.Node) bool {
 
 // differing returns the settings whose values in a spec differ from the machine's, with the
 // machine's values.
-func (d *Desired) differing(asked document.Node, has *Desired) (different []part) {
+func (d *MachineConfig) differing(asked document.Node, has *MachineConfig) (different []part) {
 	for _, p := range d.parts {
 		have := p
 		if have.value = has.valueOf(p); have.value != p.value {
@@ -129,7 +129,7 @@ func (d *Desired) differing(asked document.Node, has *Desired) (different []part
 
 // valueOf returns the value of a setting, or of an ordinary item in its place, or "" if there
 // is none.
-func (d *Desired) valueOf(p part) string {
+func (d *MachineConfig) valueOf(p part) string {
 	if i := slices.IndexFunc(d.parts, p.is); i >= 0 {
 		return d.parts[i].value
 	}
@@ -142,7 +142,7 @@ func (d *Desired) valueOf(p part) string {
 }
 
 // compare compares the settings that only an installation can change with those of the machine.
-func (d *Desired) compare(asked document.Node, host Host) {
+func (d *MachineConfig) compare(asked document.Node, host Host) {
 	if host.Has == nil && !host.Author {
 		return
 	}
@@ -177,7 +177,7 @@ func (d *Desired) compare(asked document.Node, host Host) {
 // keepVersion makes the record use the machine's config version if parts of the machine's
 // config are kept and the new config has an earlier version, which may not support them, or
 // none.
-func (d *Desired) keepVersion(asked document.Node, has *Desired) {
+func (d *MachineConfig) keepVersion(asked document.Node, has *MachineConfig) {
 	if !slices.ContainsFunc(d.kept, func(p part) bool { return p.place[0].name == "config" && p.value != "" }) {
 		return
 	}
@@ -204,7 +204,7 @@ func minorOf(version string) int {
 }
 
 // keep adds the machine's entries that replace left-out ones.
-func (d *Desired) keep(host Host) {
+func (d *MachineConfig) keep(host Host) {
 	for _, p := range d.kept {
 		for _, f := range host.Has.Entries {
 			if last := p.place[len(p.place)-1]; last.key == "path" && f.Path == projection.Resolved(last.value) {
@@ -216,7 +216,7 @@ func (d *Desired) keep(host Host) {
 
 // SetFIPS sets whether the machine runs in FIPS mode, regardless of what its MachineConfig
 // says.
-func (d *Desired) SetFIPS(on bool) {
+func (d *MachineConfig) SetFIPS(on bool) {
 	fips := part{place: members("fips"), value: strconv.FormatBool(on)}
 	d.FIPS, d.parts = on, append(slices.DeleteFunc(d.parts, fips.is), fips)
 }

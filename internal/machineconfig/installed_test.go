@@ -28,7 +28,7 @@ func spec(members, config string) string {
 }
 
 // has returns a machine's current state from its MachineConfig.
-func has(t *testing.T, text string) *machineconfig.Desired {
+func has(t *testing.T, text string) *machineconfig.MachineConfig {
 	t.Helper()
 	d, report := machineconfig.ParseRecord([]byte(text), machineconfig.Host{})
 	if d == nil {

@@ -28,15 +28,15 @@ type Host struct {
 	// Has is the MachineConfig that the machine runs with; nil on a first boot. Settings that
 	// only an installation can change are compared with it, and Unsupported decides about
 	// differences.
-	Has         *Desired
+	Has         *MachineConfig
 	Unsupported Unsupported
 	// Author is the strictness of an author's check. Machines will be installed with the MachineConfig, so no setting is
 	// compared or left out. What no machine uses is refused, too.
 	Author bool
 }
 
-// Desired is the state that a MachineConfig requests.
-type Desired struct {
+// MachineConfig is the state that a MachineConfig requests of a machine.
+type MachineConfig struct {
 	Name string
 	// FromCluster reports whether a cluster's machine-config operator rendered the
 	// MachineConfig. Its daemon will then compare the machine with it literally.
@@ -57,9 +57,9 @@ type Desired struct {
 	partitioning problem.Report // of the files of CPU partitioning
 }
 
-// Parse parses an encapsulated MachineConfig. Desired is nil if and only if the report has an
+// Parse parses an encapsulated MachineConfig. The result is nil if and only if the report has an
 // error; otherwise the report may have warnings.
-func Parse(data []byte, host Host) (*Desired, problem.Report) {
+func Parse(data []byte, host Host) (*MachineConfig, problem.Report) {
 	var report problem.Report
 	root, ok := document.ParseJSON(data, &report)
 	if !ok {
@@ -75,15 +75,15 @@ func Parse(data []byte, host Host) (*Desired, problem.Report) {
 // ParseRecord is Parse for the MachineConfig that a machine runs with: it is accepted as applied,
 // with what only an installation can change, and what pivot cannot use, which the report's warnings
 // name.
-func ParseRecord(data []byte, host Host) (*Desired, problem.Report) {
-	host.Has, host.Unsupported = &Desired{}, accept
+func ParseRecord(data []byte, host Host) (*MachineConfig, problem.Report) {
+	host.Has, host.Unsupported = &MachineConfig{}, accept
 	return Parse(data, host)
 }
 
 // Read is Parse for a MachineConfig that a user provides: the only one in a JSON or YAML file, as Objects reads it.
 // Problems have line numbers.
-func Read(file string, data []byte, host Host) (*Desired, problem.Report) {
-	var all []*Desired
+func Read(file string, data []byte, host Host) (*MachineConfig, problem.Report) {
+	var all []*MachineConfig
 	report := document.Read(file, data, func(root document.Node) {
 		for _, n := range Objects(root, nil) {
 			all = append(all, decode(n, host))
@@ -99,14 +99,14 @@ func Read(file string, data []byte, host Host) (*Desired, problem.Report) {
 }
 
 // ReadApplied is Read for a MachineConfig that a machine would run with, accepted as by ParseRecord.
-func ReadApplied(file string, data []byte, host Host) (*Desired, problem.Report) {
-	host.Has, host.Unsupported = &Desired{}, accept
+func ReadApplied(file string, data []byte, host Host) (*MachineConfig, problem.Report) {
+	host.Has, host.Unsupported = &MachineConfig{}, accept
 	return Read(file, data, host)
 }
 
 // HasUnusedOf reports whether a MachineConfig has all that pivot cannot use in the one that it
 // replaces.
-func (d *Desired) HasUnusedOf(before *Desired) bool { return d.stays == len(before.unused) }
+func (d *MachineConfig) HasUnusedOf(before *MachineConfig) bool { return d.stays == len(before.unused) }
 
 // Check returns the problems of a whole MachineConfig, as one that is merged, for its author. It is Parse with the
 // strictness of an author, so that each machine's refusal that depends on the text alone is one of them. What a
@@ -128,7 +128,7 @@ func Check(data []byte, host Host) problem.Report {
 // decode decodes a MachineConfig with one of two strictnesses. What a machine is given, and what an author writes, is
 // refused if it has an error; values with errors that a machine already runs with are set aside, each on its own. The
 // result must not be used if the report has an error.
-func decode(root document.Node, host Host) *Desired {
+func decode(root document.Node, host Host) *MachineConfig {
 	switch {
 	case host.Author || host.Has == nil:
 		return host.whole(root, nil)
@@ -144,7 +144,7 @@ func decode(root document.Node, host Host) *Desired {
 }
 
 // whole decodes what is left of a whole MachineConfig without the values at some paths.
-func (host Host) whole(given document.Node, without map[string]bool) *Desired {
+func (host Host) whole(given document.Node, without map[string]bool) *MachineConfig {
 	root := given.Without(without)
 	if !Identity(root) {
 		return nil
@@ -157,7 +157,7 @@ func (host Host) whole(given document.Node, without map[string]bool) *Desired {
 		return nil
 	}
 	metadata := root.Get("metadata")
-	d := &Desired{
+	d := &MachineConfig{
 		Name:        metadata.Get("name").Text(),
 		FromCluster: !metadata.Get("annotations").Get(GeneratedBy).IsNull(),
 		Spec:        host.DecodeSpec(asked),

@@ -30,7 +30,7 @@ const typical = `{"kind":"MachineConfig","apiVersion":"machineconfiguration.open
 
 func TestTypical(t *testing.T) {
 	d, report := machineconfig.Parse([]byte(typical), machineconfig.Host{})
-	want := &machineconfig.Desired{Name: "rendered-worker-0123", Spec: machineconfig.Spec{OSImageURL: "quay.io/os@" + digest, KernelArguments: []string{"nosmt", `a="b c"`}}}
+	want := &machineconfig.MachineConfig{Name: "rendered-worker-0123", Spec: machineconfig.Spec{OSImageURL: "quay.io/os@" + digest, KernelArguments: []string{"nosmt", `a="b c"`}}}
 	if len(report) != 0 || d.Name != want.Name || d.OSImageURL != want.OSImageURL || !slices.Equal(d.KernelArguments, want.KernelArguments) || d.Entries != nil || d.FIPS || d.FromCluster {
 		t.Errorf("%+v\n%s\nwant %+v", d, report, want)
 	}

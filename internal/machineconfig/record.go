@@ -58,7 +58,7 @@ const RecordPath = "/etc/pivot/machineconfig.json"
 // Record returns the MachineConfig as a system keeps it: what it requests, without metadata
 // that changes independently, in one form regardless of the input's format. Settings that were
 // left out have the machine's values. ParseRecord reads it.
-func (d *Desired) Record() ([]byte, error) {
+func (d *MachineConfig) Record() ([]byte, error) {
 	asked := map[string]any{}
 	if err := json.Unmarshal(d.asked, &asked); err != nil {
 		return nil, fmt.Errorf("cannot keep the MachineConfig: %w", err)

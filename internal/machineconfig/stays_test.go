@@ -134,7 +134,7 @@ func (u unsupported) stays(t *testing.T) {
 }
 
 // verdict returns what happens when a machine gets another MachineConfig.
-func (u unsupported) verdict(new []byte, has *machineconfig.Desired, host machineconfig.Host) string {
+func (u unsupported) verdict(new []byte, has *machineconfig.MachineConfig, host machineconfig.Host) string {
 	host.Has, host.Unsupported = has, machineconfig.Stop
 	stopped, report := machineconfig.Parse(new, host)
 	host.Unsupported = machineconfig.Warn

@@ -96,7 +96,7 @@ func refusedBy(text []byte) (refused problem.Report) {
 	if !has.HasUnusedOf(has) { // it has set something aside
 		refused = append(refused, report...)
 	}
-	host.Has, host.Unsupported = &machineconfig.Desired{}, machineconfig.Warn
+	host.Has, host.Unsupported = &machineconfig.MachineConfig{}, machineconfig.Warn
 	_, report = machineconfig.Parse(text, host)
 	return append(refused, report.Errors()...)
 }
