@@ -32,9 +32,9 @@ func (c *collector) addUnits(n document.Node, units []types.Unit) {
 	}
 }
 
-// wish returns what is requested for the links of a unit. If nothing is said about a unit with
-// contents, it follows the system's presets, as in Ignition; a unit of the image is left as it
-// is, so a drop-in alone does not undo what an administrator has enabled.
+// wish returns what is requested for the links of a unit. Without a request, a unit with contents
+// follows the system's presets, as in Ignition. A unit of the image stays as it is: a drop-in alone
+// does not undo what an administrator has enabled.
 func wish(u types.Unit) enable.Wish {
 	w := enable.Wish{Name: u.Name}
 	switch masked := u.Mask != nil && *u.Mask; {

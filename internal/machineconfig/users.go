@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/projection"
 )
 
-// core is the only user whose settings a MachineConfig can change on a running machine.
+// core is the only user that a MachineConfig can change on a running machine.
 const core = "core"
 
 // ofCore reports whether a member of user core is applied. The others take effect only when the

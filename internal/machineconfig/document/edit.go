@@ -66,7 +66,7 @@ func (e editor) checkText(text []byte, report *problem.Report) {
 type editor struct {
 	document
 	indent  bool // JSON on several lines
-	compact bool // YAML whose lists are not indented
+	compact bool // YAML with lists that are not indented
 	newline bool // at the end of the text
 }
 

@@ -132,7 +132,7 @@ func (n Node) element(i int, tree *yaml.Node) Node {
 	return n.child(Element(i), tree)
 }
 
-// Texts returns an object whose values are strings; null has none.
+// Texts returns an object of strings; null has none.
 func (n Node) Texts() map[string]string {
 	n.Object()
 	var texts map[string]string
@@ -156,8 +156,8 @@ func (n Node) Known(of string, names ...string) {
 	}
 }
 
-// IsEmpty reports whether the value is null, "", {}, [] or an object whose members are all
-// empty.
+// IsEmpty reports whether the value is null, "", {}, [] or an object with empty members
+// only.
 func (n Node) IsEmpty() bool {
 	switch kindOf(n.tree) {
 	case kindNull:

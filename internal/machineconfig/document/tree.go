@@ -93,7 +93,7 @@ func fitsJSON(n *yaml.Node) bool {
 	return ok
 }
 
-// members returns the names and values of an object's members, except those whose names are not
+// members returns the names and values of an object's members, except names that are not
 // text.
 func members(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(_, _ *yaml.Node) bool) {
