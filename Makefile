@@ -27,10 +27,12 @@
 # dist     $(DIST)/pivot-VERSION.tar.gz: the last commit, the vendored modules, and the packages' metadata
 # deb      Debian packages from that archive, in $(DIST)
 # rpm      packages for Fedora and related distributions, likewise
+# clean    removes what was built in this directory
+# help     this list
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build build-host completions manpages test unit nightly sweep check words fuzz mutants demo demo-vm demo-enter cluster-demo test-host bench bench-check bench-boot reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
+.PHONY: build build-host completions manpages help test unit nightly sweep check words fuzz mutants demo demo-vm demo-enter cluster-demo test-host bench bench-check bench-boot reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
 .NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
@@ -62,6 +64,9 @@ build: completions manpages
 
 build-host:
 	$(COMPILE) ./cmd/pivot ./cmd/pivotctl
+
+help:
+	@sed -n '/^#/!q; s/^# //p' Makefile
 
 # These run on the build host, regardless of the programs' platform.
 completions:

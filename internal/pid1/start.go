@@ -26,7 +26,7 @@ type StartID string
 // BootIDFile has the kernel's boot ID.
 const BootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// EnteredMark is the file that exists in a boot whose system was entered from the initramfs.
+// EnteredMark is the file that exists if the system was entered from the initramfs in this boot.
 const EnteredMark = "/run/pivot/entered"
 
 // entered is in the place of the number in the ID of a system that was entered.

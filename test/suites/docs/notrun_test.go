@@ -14,8 +14,7 @@ type reason struct{ why, test string }
 var notRun = map[string]reason{
 	"README.md: make demo": {"they boot machines, for minutes, and run this test too", "test/tools/demo.TestReadme"},
 	`README.md: podman run --rm -it --privileged -v "$PWD:/src:ro" docker.io/library/golang:1.26-bookworm sh -c 'cp -a /src /pivot && cd /pivot && make demo'`: {"it boots machines too, in an image from the internet", "test/tools/demo.TestReadme"},
-	"README.md: make cluster-demo": {"it boots machines, for minutes", "test/tools/clusterdemo.TestClusterDemo"},
-	"contrib/ansible/README.md: ansible-galaxy collection build contrib/ansible":                                                 {"it installs a collection for the reader", "cmd/pivot.TestAnsible"},
+	"contrib/ansible/README.md: ansible-galaxy collection build contrib/ansible":                                                                               {"it installs a collection for the reader", "cmd/pivot.TestAnsible"},
 	"docs/dev/benchmark.md: make bench":                                                                                          {"it takes an hour and wants the machine for itself", "test/tools/bench.TestShort"},
 	"docs/dev/benchmark.md: make bench-boot":                                                                                     {"it boots machines, for hours, and wants the host for itself", "test/tools/bootbench.TestWholeFirstBoots"},
 	"docs/dev/benchmark.md: go run ./test/tools/rush -svg rush.svg":                                                              {"it takes eight minutes", "test/worlds/rush.TestRush"},

@@ -22,29 +22,6 @@ func recording(t *testing.T) []string {
 	return strings.Split(string(text), "\n")
 }
 
-// TestReadme checks that each line of the README's excerpt is in the output of a real run, in order. Times are
-// ignored.
-func TestReadme(t *testing.T) {
-	text, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, found := strings.Cut(string(text), "make cluster-demo\n```\n")
-	_, after, opened := strings.Cut(after, "```text\n")
-	block, _, closed := strings.Cut(after, "\n```")
-	if !found || !opened || !closed {
-		t.Fatal("the README has no sample of the demonstration")
-	}
-	said := recording(t)
-	for line := range strings.Lines(block) {
-		i := slices.Index(said, strings.TrimSuffix(line, "\n"))
-		if i < 0 {
-			t.Fatalf("the demonstration does not say %q, or not there", line)
-		}
-		said = said[i+1:]
-	}
-}
-
 // TestRecording checks that the real run has claimed, in all acts, what the demonstration claims now.
 func TestRecording(t *testing.T) {
 	claim := regexp.MustCompile(`^(=== |ok |NOT)`)
