@@ -4,9 +4,11 @@
 package main
 
 import (
+	"io"
 	"os"
 	"syscall"
 
+	"machine-pivot/internal/bootloader"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/rehearse"
 )
@@ -18,8 +20,10 @@ var version, commit = "0-unknown", ""
 // in the code or asked for, whatever the umask of the shell was. libostree makes /boot/loader.N and refs by its umask.
 func main() {
 	syscall.Umask(0o022)
-	if status, inside := rehearse.Inside(os.Args, os.Stdout, os.Stderr); inside {
-		os.Exit(status)
+	for _, inside := range []func([]string, io.Writer, io.Writer) (int, bool){rehearse.Inside, bootloader.Inside} {
+		if status, is := inside(os.Args, os.Stdout, os.Stderr); is {
+			os.Exit(status)
+		}
 	}
 	if status := cli.Run(rootCommand(cli.Build{Version: version, Commit: commit})); status != 0 {
 		os.Exit(status)

@@ -44,6 +44,7 @@ type hostFlags struct {
 	method   string               // of the reboot; "": from the settings
 	kargs    string               // treatment of an image's kernel arguments; "": from the settings
 	bound    string               // treatment of application images that an image binds; "": from the settings
+	loader   string               // when the image's boot loader is installed; "": from the settings
 	accept   []verdict.Name       // verdicts that do not refuse an image
 	consoles bool                 // a failure holds the machine, so show it on all consoles
 	early    *initramfs.Initramfs // nil in the started system
@@ -64,6 +65,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "read the pull secret from `FILE` (default: the first known location that has one for the registry)")
 	f.addRetry(cmd)
 	f.addBound(cmd)
+	cli.OneOf{Value: &f.loader, Allowed: texts(settings.BootLoaders())}.Add(cmd, "boot-loader", "when to install the image's own boot loader before the commit (default: the machine's setting, or needed)")
 	cmd.Flags().Var(acceptFlag{&f.accept}, "accept", "use an image although the verdict `NAME` refuses it, besides those of the machine's setting; repeatable")
 	cli.Suggest(cmd, "accept", acceptFlag{}.names()...)
 	cli.OneOf{Value: &f.kargs, Allowed: []string{string(settings.ImageKargsPrint), string(settings.ImageKargsApply)}}.Add(cmd, "image-kargs",
@@ -85,11 +87,15 @@ func (f *hostFlags) addRetry(cmd *cobra.Command) {
 
 // addReboot adds the flags of commands that reboot.
 func (f *hostFlags) addReboot(cmd *cobra.Command) {
-	var methods []string
-	for _, method := range settings.RebootMethods() {
-		methods = append(methods, string(method))
+	cli.OneOf{Value: &f.method, Allowed: texts(settings.RebootMethods())}.Add(cmd, "reboot-method", "reboot through the firmware, bypass it with kexec, keep the kernel with a soft reboot, or do automatically the cheapest of these that is safe (default: the machine's setting, or reboot)")
+}
+
+// texts returns the values of a setting.
+func texts[T ~string](values []T) (all []string) {
+	for _, value := range values {
+		all = append(all, string(value))
 	}
-	cli.OneOf{Value: &f.method, Allowed: methods}.Add(cmd, "reboot-method", "reboot through the firmware, bypass it with kexec, keep the kernel with a soft reboot, or do automatically the cheapest of these that is safe (default: the machine's setting, or reboot)")
+	return all
 }
 
 // machine returns the machine that the flags describe.
@@ -111,6 +117,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (*machine.Machine, error) {
 		RebootMethod: settings.RebootMethod(f.method),
 		ImageKargs:   settings.ImageKargs(f.kargs),
 		BoundImages:  settings.BoundImages(f.bound),
+		BootLoader:   settings.BootLoader(f.loader),
 		Accept:       f.accept,
 		Progress: &pivot.Progress{
 			Command: cmd.Name(), Journal: pivot.JournalIn(f.root), Emit: status.Tee(memoryForPull, show, reporter.Emit), Now: time.Now,

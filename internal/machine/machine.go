@@ -36,17 +36,18 @@ type Machine struct {
 	Unfinished Unfinished
 	// Fallback enters the system of a first boot once; nil: no machine does.
 	Fallback Fallback
-	// Self is this program, which asks new systems (rehearse.Inside); "": nothing is asked.
+	// Self is this program, which asks new systems (rehearse.Inside) and installs their boot loaders (bootloader.Inside); "": neither.
 	Self string
 	// Contributors are those besides the link /boot/loader, CPU partitioning, FIPS mode, what is projected into /var, and bound application images.
 	Contributors []pivot.Contributor
 	// Features are those of the program.
 	Features []Feature
 
-	// The next five override the machine's settings unless they are "".
+	// The next six override the machine's settings unless they are "".
 	RebootMethod settings.RebootMethod
 	ImageKargs   settings.ImageKargs
 	BoundImages  settings.BoundImages
+	BootLoader   settings.BootLoader
 	Window       string // in the format of package window, or settings.None
 	FleetLock    string // a URL, or settings.None
 

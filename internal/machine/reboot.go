@@ -23,6 +23,9 @@ func (m *Machine) Settings() (settings.Settings, error) {
 	if m.BoundImages != "" {
 		chosen.BoundImages = m.BoundImages
 	}
+	if m.BootLoader != "" {
+		chosen.BootLoader = m.BootLoader
+	}
 	chosen.Accept = append(chosen.Accept, m.Accept...)
 	chosen.Window = override(m.Window, chosen.Window)
 	chosen.FleetLock.URL = override(m.FleetLock, chosen.FleetLock.URL)

@@ -11,7 +11,7 @@ import (
 )
 
 // own returns what a plan's new system has besides its image's files: those of the running machine, and those of the plan.
-func (f feature) own(plan pivot.Plan) *rehearse.Own {
+func (f *feature) own(plan pivot.Plan) *rehearse.Own {
 	own := machine.OwnOf(f.m.Host)
 	files, err := plan.Contents("/etc/")
 	if err != nil {

@@ -25,7 +25,7 @@ type passed struct {
 
 // asked judges a change by the facts of the machine. A change that has passed in this boot, as with a download before it, is
 // not judged again; one of which something is not known, or that is refused, is.
-func (f feature) asked(ctx context.Context, change rehearse.Change, facts rehearse.Facts) (found []verdict.Finding, err error) {
+func (f *feature) asked(ctx context.Context, change rehearse.Change, facts rehearse.Facts) (found []verdict.Finding, err error) {
 	file := filepath.Join(f.m.Host.Root, passedPath)
 	digest, err := f.digestOf(change, facts)
 	if err != nil {
@@ -47,7 +47,7 @@ func (f feature) asked(ctx context.Context, change rehearse.Change, facts rehear
 }
 
 // digestOf returns a digest of a change, the facts and this program.
-func (f feature) digestOf(change rehearse.Change, facts rehearse.Facts) (string, error) {
+func (f *feature) digestOf(change rehearse.Change, facts rehearse.Facts) (string, error) {
 	program, err := os.Stat(f.m.Self)
 	if err != nil {
 		return "", err

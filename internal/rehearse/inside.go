@@ -69,13 +69,7 @@ func perform(from io.Reader, to io.Writer) error {
 	if err := hostfiles.EnterNamespace(); err != nil {
 		return err
 	}
-	if err := os.Chdir(a.Repo); err != nil { // where it is found whatever is mounted
-		return err
-	}
-	repo, err := ostree.OpenRepo(".")
-	if err == nil {
-		err = build(repo, a.Commit, a.Files)
-	}
+	err := a.build()
 	if err == nil {
 		err = confine()
 	}

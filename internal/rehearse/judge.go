@@ -27,6 +27,7 @@ type Change struct {
 	Line          kargs.Line      // the next kernel arguments
 	Own           Own
 	Rebuilt       bool // packages are layered, and so the initramfs that starts may be another than the image's
+	BootLoader    bool // the image's is installed, too
 }
 
 // Judge runs programs of the next system, and returns what speaks against that system on a machine with these facts, and
@@ -40,7 +41,7 @@ func (s Stage) Judge(ctx context.Context, c Change, facts Facts) (found []verdic
 	if unknown == nil {
 		subjects = append(subjects, next.runtimes(c.Own), s.ifcfg(c, next))
 	}
-	subjects = append(subjects, s.fileSystems(c, facts), sealed(facts), units(c.Own), s.logins(c), s.interfaces(c, facts))
+	subjects = append(subjects, s.fileSystems(c, facts), sealed(facts, changedPCRs(c.BootLoader)), units(c.Own), s.logins(c), s.interfaces(c, facts))
 	var programs [][]string
 	files := map[string]File{}
 	for _, subject := range subjects {

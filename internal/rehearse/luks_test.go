@@ -84,7 +84,12 @@ func TestTPM(t *testing.T) {
 		}
 		w.found(c.name, found, refused, note)
 	}
-	facts := rehearse.Read(encrypted(t, "/", luks(clevis(sss(2, tang, tpm2(`"4"`))))), func(string) []string { return nil })
+	// The certificates by which another boot loader is started are in 7.
+	facts := rehearse.Read(encrypted(t, "/", luks(clevis(tpm2(`"0,1,7"`)))), func(string) []string { return nil })
+	found, err := w.stage().Judge(t.Context(), rehearse.Change{Next: w.running, Running: w.running, BootLoader: true}, facts)
+	w.must(err)
+	w.found("to 7, with another boot loader", found, []string{"/ stands on a disk that the TPM unlocks only while registers stay as they are that the new system changes (PCR 7)"}, "")
+	facts = rehearse.Read(encrypted(t, "/", luks(clevis(sss(2, tang, tpm2(`"4"`))))), func(string) []string { return nil })
 	want := []string{"crypt", "clevis", "clevis-pin-tang", "clevis-pin-tpm2", "clevis-pin-sss"}
 	if len(facts.FileSystems) != 1 || !reflect.DeepEqual(facts.FileSystems[0].On, want) {
 		t.Errorf("%+v", facts.FileSystems)

@@ -25,7 +25,7 @@ const Limit = 10 * time.Second
 
 // Stage is where systems are rehearsed: an ostree repository with their commits.
 type Stage struct {
-	Self  string        // this program, whose main function calls Inside first
+	Self  string        // this program; its main function calls Inside first
 	Repo  string        // path of the repository
 	Limit time.Duration // for each program; 0: Limit
 }

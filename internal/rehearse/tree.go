@@ -23,6 +23,23 @@ var without = []string{"usr/share", "usr/lib/firmware", "usr/lib/debug", "usr/in
 // modules has a directory for each kernel, of which only the files are needed: the tables of modules.
 const modules = "usr/lib/modules"
 
+// Build makes the root directory of a commit, read-only, and returns its path. It needs a mount namespace of its own.
+// The working directory is the repository's from then on.
+func Build(repo string, commit ostree.Checksum) (string, error) {
+	return root, asked{Repo: repo, Commit: commit}.build()
+}
+
+func (a asked) build() error {
+	if err := os.Chdir(a.Repo); err != nil { // where it is found whatever is mounted
+		return err
+	}
+	repo, err := ostree.OpenRepo(".")
+	if err == nil {
+		err = build(repo, a.Commit, a.Files)
+	}
+	return err
+}
+
 // build makes the root directory of a commit: directories and links in memory, and each file bound to its object in the
 // repository. So nothing is written to a disk, nothing can stay behind, and the files have their attributes and labels.
 func build(repo *ostree.Repo, commit ostree.Checksum, files map[string]File) error {

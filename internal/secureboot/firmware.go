@@ -25,6 +25,12 @@ const (
 // Firmware is where the kernel shows a machine's firmware: the path of /sys/firmware/efi.
 type Firmware string
 
+// Exists reports whether the machine was started by EFI.
+func (f Firmware) Exists() bool {
+	_, err := os.Stat(string(f))
+	return err == nil
+}
+
 // Enabled reports whether Secure Boot is on. It is an error that nobody knows: there are no variables, as with the kernel
 // argument efi=noruntime.
 func (f Firmware) Enabled() (bool, error) {

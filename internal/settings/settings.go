@@ -32,6 +32,7 @@ type Settings struct {
 	ImageKargs   ImageKargs     // key image-kargs
 	BoundImages  BoundImages    // key bound-images
 	Fallback     Fallback       // key fallback
+	BootLoader   BootLoader     // key boot-loader
 	Health       []string       // key health: units that must be active to keep a system on trial
 	Identity     Identity       // key identity
 	Accept       []verdict.Name // key accept: verdicts that do not refuse an image
@@ -48,6 +49,21 @@ const (
 	IdentityHold Identity = "hold" // it waits, and so do kubelet and what else is ordered after it, at most 5 minutes
 	IdentityWarn Identity = "warn" // it only says so
 )
+
+// BootLoader is when the boot loader of an image is installed before its commit.
+type BootLoader string
+
+// Values of the key boot-loader.
+const (
+	BootLoaderNeeded BootLoader = "needed" // if otherwise this machine would not start the image's kernel
+	BootLoaderAlways BootLoader = "always" // also if it is only another one, where there is EFI
+	BootLoaderNever  BootLoader = "never"
+)
+
+// BootLoaders returns the values of the key boot-loader.
+func BootLoaders() []BootLoader {
+	return []BootLoader{BootLoaderNeeded, BootLoaderAlways, BootLoaderNever}
+}
 
 // None is the value that unsets a setting that another file has: window, FleetLock server, units,
 // verdicts, metrics.
@@ -155,7 +171,7 @@ func Read(root string, line kargs.Line) (Settings, error) {
 // Default returns the settings of a machine without any configuration. The default mode
 // is the initramfs: an administrator who adds pivot to it wants it to work there.
 func Default() Settings {
-	return Settings{Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsAuto, BoundImages: BoundImagesRequire, Fallback: FallbackNone, Identity: IdentityHold}
+	return Settings{Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsAuto, BoundImages: BoundImagesRequire, Fallback: FallbackNone, Identity: IdentityHold, BootLoader: BootLoaderNeeded}
 }
 
 // Check checks the text of a file with settings. The error has a line for each problem.
@@ -214,6 +230,8 @@ func (s *Settings) set(key, value string) error {
 		return choose(&s.Fallback, value, FallbackNone, FallbackAuto)
 	case "identity":
 		return choose(&s.Identity, value, IdentityHold, IdentityWarn)
+	case "boot-loader":
+		return choose(&s.BootLoader, value, BootLoaders()...)
 	case "health":
 		return s.setHealth(value)
 	case "accept":
@@ -239,7 +257,7 @@ func (s *Settings) set(key, value string) error {
 
 // Keys returns the keys of all settings.
 func Keys() []string {
-	return []string{"mode", "on-failure", "reboot-method", "image-kargs", "bound-images", "fallback", "identity", "health", "accept", "metrics", "window", "fleetlock", "fleetlock-group", "fleetlock-id"}
+	return []string{"mode", "on-failure", "reboot-method", "image-kargs", "bound-images", "fallback", "identity", "boot-loader", "health", "accept", "metrics", "window", "fleetlock", "fleetlock-group", "fleetlock-id"}
 }
 
 // orNone is checked for a setting that None unsets, for example on the kernel command line for

@@ -46,6 +46,7 @@ func TestSettings(t *testing.T) {
 		{"a system that is entered once", "pivot.fallback=none", "fallback=auto", defaults},
 		{"the same in the file", "", "fallback=auto", with(func(s *settings.Settings) { s.Fallback = "auto" })},
 		{"a lost name is only said", "pivot.identity=warn", "identity=hold", with(func(s *settings.Settings) { s.Identity = settings.IdentityWarn })},
+		{"an image's boot loader is never installed", "pivot.boot-loader=never", "boot-loader=always", with(func(s *settings.Settings) { s.BootLoader = settings.BootLoaderNever })},
 		{"metrics", "", "metrics=/var/lib/node_exporter//pivot.prom",
 			with(func(s *settings.Settings) { s.Metrics = "/var/lib/node_exporter/pivot.prom" })},
 		{"verdicts that do not refuse", "pivot.accept=drivers", "accept=processor,programs", with(func(s *settings.Settings) { s.Accept = []verdict.Name{verdict.Drivers} })},
@@ -105,8 +106,8 @@ func TestWrongSettings(t *testing.T) {
 		file + `1: "mode system" is no KEY=VALUE`,
 		file + `4: "initrd" is not allowed; it is one of [initramfs system off]`,
 		file + `6: reboot-method is set on line 5 already`,
-		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, identity, health, accept, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
-		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, identity, health, accept, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
+		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, identity, boot-loader, health, accept, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
+		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, identity, boot-loader, health, accept, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
 		file + `9: "yes" is not allowed; it is one of [auto print apply]`,
 		file + `10: "pivot.prom" is not allowed; it is an absolute path that ends in .prom`,
 		file + `11: "Sat" is not allowed: it is [DAYS] HH:MM-HH:MM [ZONE], as "Sat,Sun 22:00-04:00" or "Mon..Fri 01:00-03:30 Europe/Berlin", and perhaps more of them with semicolons between`,
@@ -115,7 +116,7 @@ func TestWrongSettings(t *testing.T) {
 		file + `14: "" is not allowed; an ID has no white space`,
 		file + `15: "tpm2" is no verdict; there are ` + verdictNames(),
 		`kernel command line, pivot.mode: "never" is not allowed; it is one of [initramfs system off]`,
-		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, identity, health, accept, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
+		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method, image-kargs, bound-images, fallback, identity, boot-loader, health, accept, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
 		`kernel command line, pivot.mode: "" is not allowed; it is one of [initramfs system off]`,
 	}
 	if err.Error() != strings.Join(want, "\n") {

@@ -24,11 +24,13 @@ const (
 	TPM         Name = "tpm"       // no TPM unlocks the disks of / and /var any more
 	// SecureBoot: whoever judges kernels with Secure Boot would not start its kernel.
 	SecureBoot Name = "secure-boot"
+	// WayBack: the boot loader that it needs would not start the running system any more.
+	WayBack Name = "way-back"
 )
 
 // Names returns the names that can be accepted.
 func Names() []Name {
-	return []Name{Processor, Programs, Drivers, FileSystems, Initramfs, TPM, SecureBoot}
+	return []Name{Processor, Programs, Drivers, FileSystems, Initramfs, TPM, SecureBoot, WayBack}
 }
 
 // Weight is what a finding means for the image.

@@ -121,6 +121,7 @@ var importTable = map[string]rule{
 	// Static pods for another kubelet than OpenShift's.
 
 	// The images of a host: how the core gets them, and what they contain.
+	"bootloader": {ours: []string{"fault", "hostfiles", "inflate", "ostree", "printable", "rehearse", "secureboot", "settings", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"rehearse":   {ours: []string{"hostfiles", "initrd", "kargs", "ostree", "printable", "selinux", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"initrd":     {foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"identity":   {foreign: true, never: slices.Concat(processes, commandLine)},
@@ -129,7 +130,7 @@ var importTable = map[string]rule{
 
 	// What the first boot and day 2 share, and these two: neither imports the other.
 	"machine":     {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig", "osimage", "osimage/imageref", "osimage/bootc", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "settings", "status", "systemd-units", "verdict", "wanted", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"rehearsal":   {ours: []string{"hostfiles", "inflate", "machine", "machineconfig/enable", "ostree", "pivot", "rehearse", "secureboot", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"rehearsal":   {ours: []string{"bootloader", "hostfiles", "machine", "machineconfig/enable", "ostree", "pivot", "rehearse", "secureboot", "settings", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"day2":        {ours: []string{"disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "settings", "pid1", "status", "trial", "watch", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"maintenance": {ours: []string{"fault", "machine", "pivot", "window"}, never: slices.Concat(processes, commandLine, world)},
 	"firstboot":   {ours: []string{"enter", "fault", "host", "hostfiles", "identity", "machine", "machineconfig", "pivot", "retry", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},

@@ -3,6 +3,7 @@ package stories_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 
 	"machine-pivot/day2"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/bootloader"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/machine"
@@ -22,10 +24,12 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestMain makes the tests' program one that rehearses the start of a system.
+// TestMain makes the tests' program one that rehearses the start of a system, and installs its boot loader.
 func TestMain(m *testing.M) {
-	if status, inside := rehearse.Inside(os.Args, os.Stdout, os.Stderr); inside {
-		os.Exit(status)
+	for _, inside := range []func([]string, io.Writer, io.Writer) (int, bool){rehearse.Inside, bootloader.Inside} {
+		if status, is := inside(os.Args, os.Stdout, os.Stderr); is {
+			os.Exit(status)
+		}
 	}
 	os.Exit(m.Run())
 }

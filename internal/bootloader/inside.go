@@ -1,0 +1,143 @@
+package bootloader
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/rehearse"
+)
+
+// role is the first argument of this program if it is started to look at a boot loader, or to install one. It is no command.
+const role = "boot-loader"
+
+const bootupctl = "/usr/bin/bootupctl"
+
+// asked is what the process inside is told.
+type asked struct {
+	Repo          string
+	Commit        ostree.Checksum
+	Boot, Sysroot string
+	Update        bool // or only look
+}
+
+// answer is what it found.
+type answer struct {
+	Said       string // by bootupctl
+	Failed     string // how that failed; "": it did not
+	Partitions []partition
+}
+
+// Inside does what Loader asks of another process, if the arguments of this program say so, and returns the exit status. The main
+// function calls it first: Loader starts the same program again, as the first process of namespaces.
+func Inside(args []string, to, complaints io.Writer) (status int, inside bool) {
+	if len(args) != 2 || args[1] != role || os.Getpid() != 1 {
+		return 0, false
+	}
+	var a asked
+	err := json.NewDecoder(os.Stdin).Decode(&a)
+	if err == nil {
+		err = perform(a, to)
+	}
+	if err != nil {
+		fmt.Fprintln(complaints, err)
+		return 1, true
+	}
+	return 0, true
+}
+
+func perform(a asked, to io.Writer) error {
+	runtime.LockOSThread() // never unlocked: its mount namespace is this thread's
+	if err := hostfiles.EnterNamespace(); err != nil {
+		return err
+	}
+	root, err := mountTree(a)
+	if err != nil {
+		return err
+	}
+	if _, err := hostfiles.ResolveIn(root, bootupctl); err != nil {
+		return fmt.Errorf("the image has no %s", bootupctl)
+	}
+	t := tree(root)
+	var found answer
+	if a.Update {
+		said, err := t.run(bootupctl, "update")
+		if found.Said = said; err != nil {
+			found.Failed = err.Error()
+		}
+	}
+	if found.Partitions, err = t.partitions(); err != nil {
+		return err
+	}
+	return json.NewEncoder(to).Encode(found)
+}
+
+// mountTree makes the tree of the new system, with what bootupctl looks at of the machine. /boot is mounted without what is
+// mounted in it: an ESP that is would be taken for each of several.
+func mountTree(a asked) (root string, err error) {
+	udev, err := unix.Open("/run/udev", unix.O_PATH|unix.O_CLOEXEC, 0) // lsblk asks it for types of partitions
+	known := err == nil
+	if root, err = rehearse.Build(a.Repo, a.Commit); err != nil {
+		return "", err
+	}
+	if err := unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
+		return "", fmt.Errorf("cannot mount: %w", err)
+	}
+	binds := []bind{{a.Boot, "boot", 0}, {a.Sysroot, "sysroot", 0}, {"/dev", "dev", unix.MS_REC}, {"/sys", "sys", unix.MS_REC}}
+	if known {
+		binds = append(binds, bind{fmt.Sprintf("/proc/self/fd/%d", udev), "run/udev", 0})
+	}
+	for _, b := range binds {
+		if err := b.mount(root); err != nil {
+			return "", err
+		}
+	}
+	return root, nil
+}
+
+// bind is a directory of the machine that the tree has, too.
+type bind struct {
+	from, to string
+	flags    uintptr
+}
+
+func (b bind) mount(root string) error {
+	at := filepath.Join(root, b.to)
+	err := os.MkdirAll(at, 0o755)
+	if err == nil {
+		err = unix.Mount(b.from, at, "", unix.MS_BIND|b.flags, "")
+	}
+	if err != nil {
+		return fmt.Errorf("cannot show /%s to the new system: %w", b.to, err)
+	}
+	return nil
+}
+
+// tree is the path of a new system's tree.
+type tree string
+
+// run runs a program of the new system, as root, and returns what it said. With INVOCATION_ID bootupctl takes itself for the
+// unit that it would have systemd start otherwise.
+func (t tree) run(argv ...string) (said string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/usr/sbin", "HOME=/", "LC_ALL=C", "INVOCATION_ID=00000000000000000000000000000001"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: string(t)}
+	out, err := cmd.CombinedOutput()
+	if said = string(out); err != nil {
+		err = fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+	}
+	return said, err
+}
