@@ -125,7 +125,7 @@ func (a *Apply) Download(ctx context.Context) (Downloaded, error) {
 		if err != nil {
 			return p, err
 		}
-		p, err = download(ctx, a.Machine, asked.Ask, pivot.Download{File: a.Config.File, MachineConfig: asked.digest}, a.Config.Data)
+		p, err = download(ctx, a.Machine, asked.Ask, Download{File: a.Config.File, MachineConfig: asked.digest}, a.Config.Data)
 		if err == nil {
 			p.Plan, err = a.judged(p.Plan, asked)
 		}

@@ -25,7 +25,7 @@ func runDownload(ctx context.Context, m *machine.Machine, run func() (Downloaded
 		p, err = run()
 	}
 	if err == nil && p.Kept {
-		noteDownloaded(m, p)
+		err = noteDownloaded(m, p)
 		if p.New {
 			m.Report().EndChanged(machine.OutcomeDownloaded)
 		}
@@ -36,14 +36,17 @@ func runDownload(ctx context.Context, m *machine.Machine, run func() (Downloaded
 // download pulls what is asked for, and keeps it with the content of the MachineConfig. The
 // previous download stays until this one is complete, because this one may fail, and so that
 // layers that both have are not fetched again.
-func download(ctx context.Context, m *machine.Machine, ask pivot.Ask, d pivot.Download, content []byte) (p Downloaded, err error) {
+func download(ctx context.Context, m *machine.Machine, ask pivot.Ask, d Download, content []byte) (p Downloaded, err error) {
 	p.Kept = true
 	c := converger(m, nil)
 	plan, err := c.Plan(ctx, ask)
 	if err != nil {
 		return p, err
 	}
-	before := recordedDownload(m)
+	before, err := recordedDownload(m)
+	if err != nil {
+		return p, err
+	}
 	if p.Plan, err = pull(ctx, c, plan, &d); err != nil {
 		return p, err
 	}
@@ -56,15 +59,16 @@ func download(ctx context.Context, m *machine.Machine, ask pivot.Ask, d pivot.Do
 }
 
 // recordedDownload returns the download in the journal; zero if there is none.
-func recordedDownload(m *machine.Machine) pivot.Download {
-	if d := m.Progress.Content.Downloaded; d != nil {
-		return *d
+func recordedDownload(m *machine.Machine) (Download, error) {
+	d, err := DownloadIn(m.Progress.Content)
+	if d == nil {
+		d = &Download{}
 	}
-	return pivot.Download{}
+	return *d, err
 }
 
 // pull checks and pulls what a plan needs, and sets the names and the image of d.
-func pull(ctx context.Context, c *pivot.Converger, plan pivot.Plan, d *pivot.Download) (pivot.Plan, error) {
+func pull(ctx context.Context, c *pivot.Converger, plan pivot.Plan, d *Download) (pivot.Plan, error) {
 	d.Names = imagesByName(plan.Ask(), plan.To())
 	plan, err := c.Download(ctx, plan)
 	if err == nil && plan.Image.Changed {
@@ -96,9 +100,9 @@ func imagesByName(ask pivot.Ask, found pivot.Target) map[string]pivot.Image {
 // beginPull records an image in the journal before it is pulled, so that the next command that
 // pulls removes what a crash or a failure leaves behind.
 func beginPull(m *machine.Machine, image pivot.Image) error {
-	before := recordedDownload(m)
-	if image.Same(before.Image) || slices.ContainsFunc(before.Left, image.Same) {
-		return nil
+	before, err := recordedDownload(m)
+	if err != nil || image.Same(before.Image) || slices.ContainsFunc(before.Left, image.Same) {
+		return err
 	}
 	before.Left = append(slices.Clone(before.Left), image)
 	return saveDownload(m, &before)
@@ -106,7 +110,7 @@ func beginPull(m *machine.Machine, image pivot.Image) error {
 
 // completeDownload records a download in the journal, and removes what is left of the
 // previous one.
-func completeDownload(ctx context.Context, m *machine.Machine, d pivot.Download, content []byte) error {
+func completeDownload(ctx context.Context, m *machine.Machine, d Download, content []byte) error {
 	if content != nil {
 		if err := m.Progress.Journal.Store(content); err != nil {
 			return err
@@ -122,15 +126,23 @@ func completeDownload(ctx context.Context, m *machine.Machine, d pivot.Download,
 	return saveDownload(m, &d)
 }
 
-// saveDownload sets the journal's download; nil removes it. The caller must not change d
-// afterwards.
-func saveDownload(m *machine.Machine, d *pivot.Download) error {
-	return m.Progress.Amend(func(r *pivot.JournalContent) error { r.Downloaded = d; return nil })
+// saveDownload sets the journal's download; nil removes it.
+func saveDownload(m *machine.Machine, d *Download) error {
+	return m.Progress.Amend(func(r *pivot.JournalContent) error {
+		if d == nil {
+			r.DropPart(partDownloaded)
+			return nil
+		}
+		return d.KeepIn(r)
+	})
 }
 
 // noteDownloaded notes what was downloaded and which command applies it.
-func noteDownloaded(m *machine.Machine, p Downloaded) {
-	d := m.Progress.Content.Downloaded
+func noteDownloaded(m *machine.Machine, p Downloaded) error {
+	d, err := recordedDownload(m)
+	if err != nil {
+		return err
+	}
 	what := "no image has to be pulled"
 	if !d.Image.IsZero() {
 		what = d.Image.String() + " is in the repository"
@@ -147,6 +159,7 @@ func noteDownloaded(m *machine.Machine, p Downloaded) {
 	if len(p.Packages) > 0 {
 		m.Progress.Note("packages are fetched when it is applied, for which the network is needed then")
 	}
+	return nil
 }
 
 // dropUsedDownload removes a download once the machine, or its next boot, has what it was for. If
@@ -154,7 +167,11 @@ func noteDownloaded(m *machine.Machine, p Downloaded) {
 // this run has used the download. A failure is only
 // noted, since it does not affect the machine.
 func dropUsedDownload(ctx context.Context, m *machine.Machine, image pivot.Image, downloaded, moved bool) {
-	d := recordedDownload(m)
+	d, err := recordedDownload(m)
+	if err != nil {
+		m.Progress.Note(fmt.Sprintf("what was downloaded stays: %v", err))
+		return
+	}
 	used, rest := []pivot.Image{image}, &d
 	switch {
 	case downloaded, d.Image.Same(image):
@@ -169,7 +186,7 @@ func dropUsedDownload(ctx context.Context, m *machine.Machine, image pivot.Image
 	if rest != nil && d.At.IsZero() && len(d.Left) == 0 {
 		rest = nil
 	}
-	err := m.Pulled().Remove(context.WithoutCancel(ctx), used)
+	err = m.Pulled().Remove(context.WithoutCancel(ctx), used)
 	if err == nil {
 		err = saveDownload(m, rest)
 	}

@@ -7,7 +7,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/machine"
-	"machine-pivot/pivot"
 )
 
 // imagesFor returns the images of a download, if it is to be used; else nil, for the machine's.
@@ -15,8 +14,10 @@ func imagesFor(m *machine.Machine, prepared Prepared) (machine.Images, error) {
 	if !prepared.Downloaded {
 		return nil, nil
 	}
-	d := m.Progress.Content.Downloaded
+	d, err := DownloadIn(m.Progress.Content)
 	switch {
+	case err != nil:
+		return nil, err
 	case d == nil:
 		return nil, fault.New(fault.Refused, "cannot use what was downloaded: nothing was").WithHint(hostimages.DownloadAgain)
 	case d.At.IsZero():
@@ -26,13 +27,16 @@ func imagesFor(m *machine.Machine, prepared Prepared) (machine.Images, error) {
 }
 
 // downloadedImages returns the images of a download, for which no registry is asked.
-func downloadedImages(m *machine.Machine, d pivot.Download) machine.Images {
+func downloadedImages(m *machine.Machine, d Download) machine.Images {
 	return hostimages.Downloaded{Store: m.Pulled().Store, Image: d.Image, Names: d.Names}
 }
 
 // downloadedConfig returns the MachineConfig that was downloaded for.
 func downloadedConfig(m *machine.Machine) (Config, error) {
-	d := m.Progress.Content.Downloaded
+	d, err := recordedDownload(m)
+	if err != nil {
+		return Config{}, err
+	}
 	if d.MachineConfig == "" {
 		return Config{}, fault.New(fault.Refused, "cannot apply what was downloaded: it is image %s, and no MachineConfig", d.Image.Reference).
 			WithHint("pivot rebase --from-downloaded moves to it; pivot apply --download-only MACHINECONFIG downloads for a MachineConfig")

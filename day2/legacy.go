@@ -37,8 +37,8 @@ func (r *Rebase) reference(ctx context.Context, prepared Prepared) (string, erro
 	case r.Image != "":
 		return r.Image, nil
 	case prepared.Downloaded:
-		image := r.Progress.Content.Downloaded.Image
-		return cmp.Or(image.Follows, image.Reference), nil
+		d, err := recordedDownload(r.Machine)
+		return cmp.Or(d.Image.Follows, d.Image.Reference), err
 	}
 	return r.legacyFile(imageref.PullspecPath)
 }

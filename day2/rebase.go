@@ -95,7 +95,7 @@ func (r *Rebase) Download(ctx context.Context) (Downloaded, error) {
 		if err != nil {
 			return p, err
 		}
-		return download(ctx, r.Machine, ask, pivot.Download{}, nil)
+		return download(ctx, r.Machine, ask, Download{}, nil)
 	})
 }
 

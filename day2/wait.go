@@ -1,6 +1,7 @@
 package day2
 
 import (
+	"cmp"
 	"context"
 
 	"machine-pivot/pivot"
@@ -35,9 +36,10 @@ func (m *move) await(ctx context.Context, plan pivot.Plan) (changed bool, err er
 // prefetch pulls what a plan needs, unless it was downloaded before, and makes the move use it.
 func (m *move) prefetch(ctx context.Context, plan pivot.Plan) (pivot.Plan, error) {
 	if m.prepared.Downloaded { // a plan that pulled nothing does not know the commit
-		return plan.Pulled(recordedDownload(m.Machine).Image.Commit), plan.Err()
+		d, err := recordedDownload(m.Machine)
+		return plan.Pulled(d.Image.Commit), cmp.Or(plan.Err(), err)
 	}
-	var d pivot.Download
+	var d Download
 	plan, err := pull(ctx, m.converger, plan, &d)
 	if err == nil {
 		m.Pulled().Close()

@@ -34,7 +34,7 @@ func (c *Converger) abandoned(plan Plan) []Image {
 		return nil
 	case slices.Contains(plan.state.drops(), image.Commit): // somebody else has staged it meanwhile
 		return nil
-	case r.Downloaded != nil && slices.ContainsFunc(r.Downloaded.Others(Image{}), image.Same):
+	case r.needs(image):
 		return nil
 	}
 	return []Image{image}

@@ -58,8 +58,6 @@ type JournalContent struct {
 	// to it. "" if there is none.
 	Unproven string `json:"unproven,omitempty"`
 
-	// Downloaded is what was pulled for a later run, independent of the transaction; nil if nothing was.
-	Downloaded *Download `json:"downloaded,omitempty"`
 	// Features are the parts of features, by name: see PartOf.
 	Features map[string]Part `json:"features,omitempty"`
 

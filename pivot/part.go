@@ -18,6 +18,8 @@ type Part struct {
 	Stamp bool `json:"stamp,omitempty"`
 	// Keeps are the digests of the contents that are kept for the feature: see Journal.Store.
 	Keeps []hostfiles.Digest `json:"keeps,omitempty"`
+	// Images are images that the feature has pulled, and removes by itself.
+	Images []Image `json:"images,omitempty"`
 }
 
 // PartOf decodes the part with a name; nil if there is none.
@@ -67,12 +69,19 @@ func (r JournalContent) stamps() (names []string) {
 	return names
 }
 
+// needs reports whether a feature has pulled an image.
+func (r JournalContent) needs(image Image) bool {
+	for _, part := range r.Features {
+		if slices.ContainsFunc(part.Images, image.Same) {
+			return true
+		}
+	}
+	return false
+}
+
 // kept returns the digests of all contents that the journal names.
 func (r JournalContent) kept() []hostfiles.Digest {
 	all := slices.Clone(r.Contents)
-	if d := r.Downloaded; d != nil && d.MachineConfig != "" {
-		all = append(all, d.MachineConfig)
-	}
 	for _, part := range r.Features {
 		all = append(all, part.Keeps...)
 	}

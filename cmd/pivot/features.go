@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"machine-pivot/day2"
 	"machine-pivot/day2/maintenance"
 	"machine-pivot/day2/slot"
 	"machine-pivot/internal/machine"
@@ -12,6 +13,7 @@ import (
 // features are the features of this program: one line each, and nothing else of the program names them.
 func features() []machine.Feature {
 	return []machine.Feature{
+		day2.Downloads(), // it cannot be deleted: window and fleet's lock download first
 		rehearsal.Feature(),
 		maintenance.Feature(), // before slot, which it limits
 		slot.Feature(),

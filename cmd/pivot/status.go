@@ -103,7 +103,6 @@ func printStatus(w io.Writer, s status.Status) {
 	if p := s.Partitioning; p != nil && len(p.Workloads) > 0 {
 		line("workloads", " %s", strings.Join(p.Workloads, ", "))
 	}
-	printDownload(line, s.Downloaded)
 	for _, l := range s.Lines {
 		line(l.Name, "%s", l.Text)
 	}
@@ -197,25 +196,6 @@ func imageText(image pivot.Image, none string) string {
 }
 
 // printDownload prints what was pulled for a later run.
-func printDownload(line func(name, format string, args ...any), d *pivot.Download) {
-	if d == nil {
-		return
-	}
-	what := []string{}
-	if !d.Image.IsZero() {
-		what = append(what, d.Image.String())
-	}
-	if d.MachineConfig != "" {
-		what = append(what, "MachineConfig "+d.File)
-	}
-	if !d.At.IsZero() {
-		line("download", "%s, at %s, for --from-downloaded", strings.Join(what, ", "), d.At.Format(time.RFC3339))
-	}
-	for _, image := range d.Left {
-		line("download", "%s, not complete or not used yet; the next download goes on with it, or gives it up", image)
-	}
-}
-
 // exitText describes how a failed run ended. Journals of older programs have no exit status.
 func exitText(f pivot.Failure) string {
 	text := "transient: trying again can help"

@@ -47,7 +47,7 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 	}
 	m.partitioning(&s)
 	if journal, err := m.Progress.Journal.Load(); err == nil { // otherwise Open below returns the error
-		s.Downloaded, s.Lines = journal.Downloaded, m.Joined().Status(journal)
+		s.Lines = m.Joined().Status(journal)
 		s.Features = m.Joined().Parts(journal)
 		for _, change := range journal.Changes {
 			s.Notes = append(s.Notes, "after the first boot: "+change)

@@ -42,8 +42,6 @@ type Status struct {
 	Trial    *pivot.Trial      `json:"trial,omitempty"` // of the target, until it ends
 	// MachineConfig names the machine's MachineConfigs; nil if it has none.
 	MachineConfig *MachineConfigs `json:"machineConfig,omitempty"`
-	// Downloaded is what was pulled for a later run; nil if nothing was.
-	Downloaded *pivot.Download `json:"downloaded,omitempty"`
 	// Features are the parts of the journal that features have. In JSON each is a member with the feature's name.
 	Features map[string]pivot.Part `json:"-"`
 	Lines    []pivot.Line          `json:"-"` // what they show to people

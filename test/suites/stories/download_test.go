@@ -99,6 +99,14 @@ func (d *downloader) refs() (refs []string) {
 	return refs
 }
 
+// downloadOf returns the download in a journal; nil if there is none.
+func downloadOf(t *testing.T, r pivot.JournalContent) *day2.Download {
+	t.Helper()
+	d, err := day2.DownloadIn(r)
+	must(t, err)
+	return d
+}
+
 // TestDownload (P77): a download pulls and keeps everything, and changes neither the running
 // system nor the next boot. It is then applied without a registry, and leaves nothing behind.
 func TestDownload(t *testing.T) {
@@ -128,7 +136,7 @@ func TestDownload(t *testing.T) {
 	}
 	m := d.newMachine()
 	s, err := m.Status(t.Context())
-	if err != nil || s.Phase != pivot.PhaseIdle || s.Downloaded == nil || s.Downloaded.Image.Commit != d.Commit || s.Downloaded.At.IsZero() {
+	if err != nil || s.Phase != pivot.PhaseIdle || !strings.Contains(string(s.Features["downloaded"].Data), `"commit":"`+d.Commit+`"`) || downloadOf(t, d.journal()).At.IsZero() {
 		t.Errorf("status %+v, %v", s, err)
 	}
 	shell(t, d.Host, "ostree prune --repo=sysroot/ostree/repo --refs-only")
@@ -141,8 +149,8 @@ func TestDownload(t *testing.T) {
 	if n := len(d.Registry.RequestLog()) - asked; n > 0 {
 		t.Errorf("%d requests to the registry", n)
 	}
-	if got := d.refs(); len(got) > 0 || d.contents() != "700\n" || d.journal().Downloaded != nil {
-		t.Errorf("left: refs %q, contents %q, %+v", got, d.contents(), d.journal().Downloaded)
+	if got := d.refs(); len(got) > 0 || d.contents() != "700\n" || downloadOf(t, d.journal()) != nil {
+		t.Errorf("left: refs %q, contents %q, %+v", got, d.contents(), downloadOf(t, d.journal()))
 	}
 	d.Boot()
 	if d.Version() != "B.2" || string(d.Read("/etc/secret")) != "one" || !strings.HasSuffix(d.Options(), " a=1") {
@@ -192,14 +200,14 @@ func TestDownloadReplaced(t *testing.T) {
 	_, err = d.download(configFor(second, "two"))
 	must(t, err)
 	r := d.journal()
-	if r.Phase != pivot.PhaseCommitted || r.Downloaded.Image.Reference != second || len(r.Downloaded.Left) > 0 {
-		t.Errorf("journal: %s, %+v", r.Phase, r.Downloaded)
+	if r.Phase != pivot.PhaseCommitted || downloadOf(t, r).Image.Reference != second || len(downloadOf(t, r).Left) > 0 {
+		t.Errorf("journal: %s, %+v", r.Phase, downloadOf(t, r))
 	}
 	if got := d.contents(); !strings.Contains(got, "data:,two") || strings.Contains(got, "data:,one") {
 		t.Errorf("contents %q", got)
 	}
 	now := strings.Join(d.refs(), "\n")
-	for _, ref := range []string{"pivot/" + r.Downloaded.Image.Commit, "ostree/container/image/", "ostree/container/blob/"} {
+	for _, ref := range []string{"pivot/" + downloadOf(t, r).Image.Commit, "ostree/container/image/", "ostree/container/blob/"} {
 		if !strings.Contains(now, ref) {
 			t.Errorf("ref %s is missing of\n%s", ref, now)
 		}
@@ -215,8 +223,8 @@ func TestDownloadReplaced(t *testing.T) {
 		t.Errorf("refs %q", got)
 	}
 	must(t, d.use(nil))
-	if d.journal().Downloaded != nil {
-		t.Errorf("journal: %+v", d.journal().Downloaded)
+	if downloadOf(t, d.journal()) != nil {
+		t.Errorf("journal: %+v", downloadOf(t, d.journal()))
 	}
 }
 
@@ -227,12 +235,12 @@ func TestDownloadedThenApplied(t *testing.T) {
 	_, err := d.download(configFor(d.Image, "one"))
 	must(t, err)
 	d.move("", "other=1")
-	if d.journal().Downloaded == nil || len(d.refs()) != 1 {
-		t.Errorf("after something else: %+v, refs %q", d.journal().Downloaded, d.refs())
+	if downloadOf(t, d.journal()) == nil || len(d.refs()) != 1 {
+		t.Errorf("after something else: %+v, refs %q", downloadOf(t, d.journal()), d.refs())
 	}
 	d.move(d.Image)
-	if d.journal().Downloaded != nil || len(d.refs()) > 0 || strings.Contains(d.contents(), "one") {
-		t.Errorf("after the same: %+v, refs %q", d.journal().Downloaded, d.refs())
+	if downloadOf(t, d.journal()) != nil || len(d.refs()) > 0 || strings.Contains(d.contents(), "one") {
+		t.Errorf("after the same: %+v, refs %q", downloadOf(t, d.journal()), d.refs())
 	}
 }
 
@@ -253,8 +261,8 @@ func TestDownloadInterrupted(t *testing.T) {
 	must(t, err)
 	// Killed between the import and the journal.
 	r := d.journal()
-	commit := r.Downloaded.Image.Commit
-	r.Downloaded = &pivot.Download{Left: []pivot.Image{r.Downloaded.Image.Pinned()}}
+	commit := downloadOf(t, r).Image.Commit
+	must(t, day2.Download{Left: []pivot.Image{downloadOf(t, r).Image.Pinned()}}.KeepIn(&r))
 	must(t, pivot.JournalIn(d.Root).Save(r))
 	_, err = d.download(configFor(d.Image, "two"))
 	must(t, err)
@@ -272,7 +280,7 @@ func TestDownloadFails(t *testing.T) {
 	second := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
 	_, err := d.download(configFor(first, "one"))
 	must(t, err)
-	before := d.journal().Downloaded
+	before := downloadOf(t, d.journal())
 	for name, data := range map[string][]byte{
 		"wrong":        []byte("spec: {osImageURL: x}"),
 		"refused":      []byte("metadata: {name: a}\nspec: {osImageURL: \"" + second + "\", fips: true}"),
@@ -281,15 +289,15 @@ func TestDownloadFails(t *testing.T) {
 		if _, err := d.download(data); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		now := *d.journal().Downloaded
+		now := *downloadOf(t, d.journal())
 		if !now.Same(*before) || now.Image != before.Image || now.At != before.At || !strings.Contains(d.contents(), "data:,one") {
 			t.Errorf("%s: %+v", name, now)
 		}
 	}
 	must(t, d.use(nil))
 	d.Boot()
-	if string(d.Read("/etc/secret")) != "one" || d.journal().Target.Image.Reference != first || d.journal().Downloaded != nil {
-		t.Errorf("%s, %+v", d.journal().Target.Image.Reference, d.journal().Downloaded)
+	if string(d.Read("/etc/secret")) != "one" || d.journal().Target.Image.Reference != first || downloadOf(t, d.journal()) != nil {
+		t.Errorf("%s, %+v", d.journal().Target.Image.Reference, downloadOf(t, d.journal()))
 	}
 	if now := strings.Join(d.refs(), "\n"); strings.Count(now, "ostree/container/image/") != 1 || strings.Contains(now, "pivot/") {
 		t.Errorf("refs %s", now)
@@ -332,8 +340,8 @@ func TestDownloadOfRebase(t *testing.T) {
 	_, err := r.Run(t.Context(), day2.Prepared{Downloaded: true})
 	must(t, err)
 	d.Boot()
-	if d.Version() != "B.2" || d.journal().Downloaded != nil {
-		t.Errorf("version %s, %+v", d.Version(), d.journal().Downloaded)
+	if d.Version() != "B.2" || downloadOf(t, d.journal()) != nil {
+		t.Errorf("version %s, %+v", d.Version(), downloadOf(t, d.journal()))
 	}
 }
 
@@ -350,8 +358,8 @@ func TestDownloadAndFirstBootAgain(t *testing.T) {
 	hold(t, &r, slot.Slot{ID: "this"})
 	must(t, pivot.JournalIn(d.Root).Save(r))
 	must(t, run(t, d.Host, firstboot.FirstBoot{Again: true}))
-	if r := d.journal(); r.Downloaded == nil || slotOf(t, r) == nil || !strings.Contains(d.contents(), "data:,one") {
-		t.Errorf("%+v, %+v, contents %q", r.Downloaded, slotOf(t, r), d.contents())
+	if r := d.journal(); downloadOf(t, r) == nil || slotOf(t, r) == nil || !strings.Contains(d.contents(), "data:,one") {
+		t.Errorf("%+v, %+v, contents %q", downloadOf(t, r), slotOf(t, r), d.contents())
 	}
 }
 
@@ -367,8 +375,8 @@ func TestDownloadChecks(t *testing.T) {
 	}
 	var r pivot.JournalContent
 	must(t, json.Unmarshal(d.Read("/var/lib/pivot/journal.json"), &r))
-	if r.Downloaded == nil || !r.Downloaded.At.IsZero() {
-		t.Errorf("complete: %+v", r.Downloaded)
+	if downloadOf(t, r) == nil || !downloadOf(t, r).At.IsZero() {
+		t.Errorf("complete: %+v", downloadOf(t, r))
 	}
 }
 
@@ -415,11 +423,11 @@ func TestDownloadKilled(t *testing.T) {
 		_, err := d.download(then)
 		must(t, err)
 		r := d.journal()
-		if strings.Count(strings.Join(d.refs(), "\n"), "ostree/container/image/") != 1 || !slices.Contains(d.refs(), "pivot/"+r.Downloaded.Image.Commit) || len(d.refs()) > 6 {
-			t.Errorf("killed before effect %d: refs %q of %s", n, d.refs(), r.Downloaded.Image.Commit)
+		if strings.Count(strings.Join(d.refs(), "\n"), "ostree/container/image/") != 1 || !slices.Contains(d.refs(), "pivot/"+downloadOf(t, r).Image.Commit) || len(d.refs()) > 6 {
+			t.Errorf("killed before effect %d: refs %q of %s", n, d.refs(), downloadOf(t, r).Image.Commit)
 		}
-		if got := d.contents(); !strings.HasSuffix(got, string(then)) || strings.Count(got, "metadata:") != 1 || r.Downloaded.At.IsZero() || len(r.Downloaded.Left) > 0 {
-			t.Errorf("killed before effect %d: contents %q, %+v", n, got, r.Downloaded)
+		if got := d.contents(); !strings.HasSuffix(got, string(then)) || strings.Count(got, "metadata:") != 1 || downloadOf(t, r).At.IsZero() || len(downloadOf(t, r).Left) > 0 {
+			t.Errorf("killed before effect %d: contents %q, %+v", n, got, downloadOf(t, r))
 		}
 		if n%2 == 1 {
 			here, other = other, here

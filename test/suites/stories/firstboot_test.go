@@ -51,7 +51,7 @@ func newMachine(t *testing.T, h *hostdir.Host) *machine.Machine {
 	t.Helper()
 	clock := time.Now() // advances only when the retry sleeps
 	return &machine.Machine{
-		Unfinished: day2.Unfinished{}, Fallback: day2.Fallback{}, Features: []machine.Feature{rehearsal.Feature(), maintenance.Feature(), slot.Feature()},
+		Unfinished: day2.Unfinished{}, Fallback: day2.Fallback{}, Features: []machine.Feature{day2.Downloads(), rehearsal.Feature(), maintenance.Feature(), slot.Feature()},
 		Host:   h.Host,
 		Puller: &osimage.Puller{Root: h.Root},
 		Engine: &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run, Space: h.Space},

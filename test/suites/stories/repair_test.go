@@ -234,13 +234,13 @@ func TestRepairInItsWindow(t *testing.T) {
 	later := day2.Apply{Machine: c.newMachine(), Config: day2.Config{File: "later.yaml", Data: []byte("metadata: {name: a}\nspec: {kernelArguments: [later=1]}\n")}}
 	_, err := later.Download(t.Context())
 	must(t, err)
-	downloaded := func() pivot.Download {
+	downloaded := func() day2.Download {
 		r, err := pivot.JournalIn(c.Root).Load()
 		must(t, err)
-		if r.Downloaded == nil {
-			return pivot.Download{}
+		if downloadOf(t, r) == nil {
+			return day2.Download{}
 		}
-		return *r.Downloaded
+		return *downloadOf(t, r)
 	}
 	before := downloaded()
 	asked := string(c.Read("/etc/app/conf"))

@@ -121,8 +121,8 @@ func TestSlot(t *testing.T) {
 			t.Errorf("before the slot was granted ostree was called: %q", m.Ostree.Calls)
 		}
 		r := m.journal()
-		if slotOf(t, r) == nil || slotOf(t, r).Held || r.Downloaded == nil || len(r.Downloaded.Left) != 1 {
-			t.Errorf("while it waits the journal has %+v, %+v", slotOf(t, r), r.Downloaded)
+		if slotOf(t, r) == nil || slotOf(t, r).Held || downloadOf(t, r) == nil || len(downloadOf(t, r).Left) != 1 {
+			t.Errorf("while it waits the journal has %+v, %+v", slotOf(t, r), downloadOf(t, r))
 		}
 		m.Registry.Spoil(registry.Rule{Fault: registry.Status(500)}) // everything is downloaded
 		if m.waited == 3 {
@@ -363,8 +363,8 @@ func TestWindow(t *testing.T) {
 	m.Write("/etc/pivot/firstboot.conf", []byte("window=Mon 02:00-04:00 UTC\n"))
 	m.wait = func() error {
 		m.Registry.Spoil(registry.Rule{Fault: registry.Status(500)})
-		if r := m.journal(); r.Phase != pivot.PhaseIdle || r.Downloaded == nil || len(m.Ostree.Calls) > 0 {
-			t.Fatalf("while it waits: %s, %+v, calls %q", r.Phase, r.Downloaded, m.Ostree.Calls)
+		if r := m.journal(); r.Phase != pivot.PhaseIdle || downloadOf(t, r) == nil || len(m.Ostree.Calls) > 0 {
+			t.Fatalf("while it waits: %s, %+v, calls %q", r.Phase, downloadOf(t, r), m.Ostree.Calls)
 		}
 		if !m.unlocked() {
 			t.Fatal("while it waits no other pivot can work")
@@ -629,8 +629,8 @@ func TestWindowStopped(t *testing.T) {
 	if _, err := m.inWindow(func(machine *machine.Machine) { machine.Window = "Mon 02:00-04:00 UTC" }); !errors.Is(err, stop) {
 		t.Errorf("%v", err)
 	}
-	if r := m.journal(); r.Phase != pivot.PhaseIdle || r.Downloaded == nil || r.Downloaded.At.IsZero() || len(m.Ostree.Calls) > 0 || m.Reboots > 0 {
-		t.Errorf("%s, %+v, calls %q", r.Phase, r.Downloaded, m.Ostree.Calls)
+	if r := m.journal(); r.Phase != pivot.PhaseIdle || downloadOf(t, r) == nil || downloadOf(t, r).At.IsZero() || len(m.Ostree.Calls) > 0 || m.Reboots > 0 {
+		t.Errorf("%s, %+v, calls %q", r.Phase, downloadOf(t, r), m.Ostree.Calls)
 	}
 }
 
@@ -712,8 +712,8 @@ func TestSlotLeavesDownload(t *testing.T) {
 	must(t, err)
 	must(t, m.rebase())
 	r := m.journal()
-	if d := r.Downloaded; d == nil || d.At.IsZero() || d.MachineConfig == "" || len(d.Left) > 0 || r.Target.Image.Commit != m.Commit {
-		t.Errorf("downloaded %+v", r.Downloaded)
+	if d := downloadOf(t, r); d == nil || d.At.IsZero() || d.MachineConfig == "" || len(d.Left) > 0 || r.Target.Image.Commit != m.Commit {
+		t.Errorf("downloaded %+v", downloadOf(t, r))
 	}
 	if kept, err := filepath.Glob(m.Path("/sysroot/ostree/repo/refs/heads/pivot/*")); err != nil || len(kept) > 0 {
 		t.Errorf("refs are left: %q, %v", kept, err)

@@ -107,7 +107,7 @@ func TestFailureChangesNothing(t *testing.T) {
 				h.Ostree.Fail = nil
 				if !hit {
 					must(t, err)
-					if point < 2 || p.Content.Phase != pivot.PhaseCommitted || p.Content.Downloaded != nil {
+					if point < 2 || p.Content.Phase != pivot.PhaseCommitted || downloadOf(t, p.Content) != nil {
 						t.Errorf("after %d failures: %+v", point, p.Content)
 					}
 					return
@@ -126,7 +126,7 @@ func TestFailureChangesNothing(t *testing.T) {
 				}
 				must(t, m.Progress.Open())
 				was, is := before.Progress.Content, m.Progress.Content
-				was.Downloaded, is.Downloaded = nil, nil
+				was.Features, is.Features = nil, nil
 				if w, n := text(t, was), text(t, is); w != n || p.Content.Phase != pivot.PhaseDone {
 					t.Errorf("point %d, %v: the record was\n%s\nand is\n%s", point, err, w, n)
 				}
