@@ -187,8 +187,8 @@ controlplane:
 # The installer must enable the units of systemd-units/80-pivot.preset, the only list of them: on a
 # running machine by "systemctl preset" with their names, in an image build by the same with --root.
 # This target must not install the links, because "systemctl disable" could not remove them.
-install: install-host install-agent $(BIN)/pivotctl
-	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/pivotctl
+install: install-host install-agent $(BIN)/pivotctl $(BIN)/pivot-fleet
+	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/pivotctl $(BIN)/pivot-fleet
 	for page in $(BIN)/man/*.[1-8]; do install -D -m 0644 -t $(SHARE)/man/man$${page##*.} $$page; done
 	install -D -m 0644 -t $(DESTDIR)$(CATALOGDIR) systemd-units/pivot.catalog
 	ln -sfn pivot-firstboot.service.8 $(SHARE)/man/man8/pivot-initramfs.service.8
@@ -220,10 +220,10 @@ $(BIN)/pivot $(BIN)/pivotctl $(BIN)/pivot-agent $(BIN)/pivot-fleet:
 OCIIMAGE = epoch=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}; arch=$$(go env GOARCH); \
 	GOOS= GOARCH= go run ./test/tools/ociimage -arch $$arch -version "$(VERSION)" -revision "$(COMMIT)" -epoch $$epoch
 
-image: $(BIN)/pivot $(BIN)/pivotctl
+image: $(BIN)/pivot $(BIN)/pivotctl $(BIN)/pivot-fleet
 	@tree=$$(mktemp -d); trap "rm -rf $$tree" EXIT; \
 	$(MAKE) -s install DESTDIR=$$tree; \
-	packaging/files.sh pivot-agent $$tree | sed "s|^|$$tree|" | xargs -r rm; \
+	for other in pivot-agent pivot-fleet; do packaging/files.sh $$other $$tree | sed "s|^|$$tree|" | xargs -r rm; done; \
 	$(OCIIMAGE) -title pivot -program /usr/bin/pivot $$tree $(BIN)/image
 
 agent-image fleet-image: %-image: $(BIN)/pivot-%

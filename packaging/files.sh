@@ -5,7 +5,8 @@
 set -eu
 case $1 in
 pivot-agent) of='-path *pivot-agent*' ;;
-pivotctl) of='-path *pivotctl* -o -path *pivot-fleet*' ;;
+pivot-fleet) of='-path *pivot-fleet*' ;;
+pivotctl) of='-path *pivotctl*' ;;
 pivot-dracut) of='-path */dracut/*' ;;
 pivot-selinux) of='-path */selinux/*' ;;
 pivot) of='-not -path *pivotctl* -not -path *pivot-agent* -not -path *pivot-fleet* -not -path */dracut/* -not -path */selinux/*' ;;

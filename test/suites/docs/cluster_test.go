@@ -101,13 +101,13 @@ func (c *cluster) usersObjects() {
 func (c *cluster) poolConfigs() {
 	c.t.Helper()
 	c.machineConfigs()
-	c.names["rendered-worker-1"] = strings.TrimSpace(c.mustRun("pivotctl config render --role worker -o json conf 2>/dev/null | jq -r .metadata.name"))
+	c.names["rendered-worker-5f1d0c3b9a7e4268b0c1d2e3f4a59687"] = strings.TrimSpace(c.mustRun("pivotctl config render --role worker -o json conf 2>/dev/null | jq -r .metadata.name"))
 }
 
 // left makes the node one that an agent has cordoned, and on which its MachineConfig has failed.
 func (c *cluster) left() {
 	c.t.Helper()
-	c.mustRun("kubectl annotate node n1 " + api.CordonedFor + "=rendered-worker-1 " + api.FailedConfig + "=rendered-worker-1")
+	c.mustRun("kubectl annotate node n1 " + api.CordonedFor + "=rendered-worker-5f1d0c3b9a7e4268b0c1d2e3f4a59687 " + api.FailedConfig + "=rendered-worker-5f1d0c3b9a7e4268b0c1d2e3f4a59687")
 }
 
 // recovered checks that an administrator has given the node back, and has a MachineConfig that pivot accepts.
@@ -115,7 +115,7 @@ func (c *cluster) recovered() {
 	c.t.Helper()
 	n, err := c.plane.Client(c.plane.Admin()).CoreV1().Nodes().Get(c.t.Context(), "n1", metav1.GetOptions{})
 	c.must(err)
-	if note := n.Annotations; n.Spec.Unschedulable || note[api.CordonedFor] != "" || note[api.FailedConfig] != "" || note[api.DesiredConfig] != c.names["rendered-worker-1"] {
+	if note := n.Annotations; n.Spec.Unschedulable || note[api.CordonedFor] != "" || note[api.FailedConfig] != "" || note[api.DesiredConfig] != c.names["rendered-worker-5f1d0c3b9a7e4268b0c1d2e3f4a59687"] {
 		c.t.Errorf("the node is left as %+v", n)
 	}
 	c.mustRun("pivotctl config validate mc.json")

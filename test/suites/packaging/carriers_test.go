@@ -14,14 +14,16 @@ import (
 )
 
 // TestImage: "make image" makes an image that a registry and skopeo accept, with all that "make install" installs, but
-// for the node agent, which has an image of its own: "make agent-image".
+// for the node agent and the controllers, which have images of their own: "make agent-image fleet-image".
 func TestImage(t *testing.T) {
 	need.Program(t, "skopeo")
 	bin, tree := built(t), t.TempDir()
 	run(t, root, "make", "-s", "install", "BIN="+bin, "DESTDIR="+tree)
-	for agents := range strings.FieldsSeq(run(t, root, "packaging/files.sh", "pivot-agent", tree)) {
-		if err := os.Remove(filepath.Join(tree, agents)); err != nil {
-			t.Fatal(err)
+	for _, other := range []string{"pivot-agent", "pivot-fleet"} {
+		for path := range strings.FieldsSeq(run(t, root, "packaging/files.sh", other, tree)) {
+			if err := os.Remove(filepath.Join(tree, path)); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	name := strings.TrimSpace(run(t, root, "make", "-s", "image", "BIN="+bin, "VERSION=1.2.3+4.gabc"))

@@ -30,7 +30,7 @@ func TestPackages(t *testing.T) {
 		run(t, checkout, "make", "-s", "deb", "rpm", "DIST="+dist)
 	}
 	t.Run("deb", func(t *testing.T) {
-		checked(t, dist, "lintian", "--tag-display-limit", "0", "pivot_1.2.3_*.deb", "pivotctl_1.2.3_*.deb", "pivot-agent_1.2.3_*.deb", "pivot-dracut_1.2.3_*.deb")
+		checked(t, dist, "lintian", "--tag-display-limit", "0", "pivot_1.2.3_*.deb", "pivotctl_1.2.3_*.deb", "pivot-agent_1.2.3_*.deb", "pivot-fleet_1.2.3_*.deb", "pivot-dracut_1.2.3_*.deb")
 		installed(t, "deb", dist)
 	})
 	t.Run("rpm", func(t *testing.T) {

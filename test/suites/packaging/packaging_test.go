@@ -144,14 +144,13 @@ func TestVersionsAreSorted(t *testing.T) {
 func built(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
-	for _, program := range []string{"pivot", "pivotctl", "pivot-agent"} {
+	for _, program := range []string{"pivot", "pivotctl", "pivot-agent", "pivot-fleet"} {
 		write(t, filepath.Join(bin, program), "#!/bin/true "+program+"\n", 0o755)
 		for _, completion := range []string{"bash/" + program, "zsh/_" + program, "fish/" + program + ".fish"} {
 			write(t, filepath.Join(bin, "completions", completion), "#"+completion+"\n", 0o644)
 		}
 	}
-	write(t, filepath.Join(bin, "pivot-fleet"), "#!/bin/true pivot-fleet\n", 0o755) // only in an image
-	for _, page := range []string{"pivot.8", "pivot-status.8", "pivotctl.1", "pivotctl-config-validate.1", "pivot-agent.8", "firstboot.conf.5", "pivot-firstboot.service.8"} {
+	for _, page := range []string{"pivot.8", "pivot-status.8", "pivotctl.1", "pivotctl-config-validate.1", "pivot-agent.8", "pivot-fleet-controller.8", "firstboot.conf.5", "pivot-firstboot.service.8"} {
 		write(t, filepath.Join(bin, "man", page), ".Dt "+page+"\n", 0o644)
 	}
 	return bin
@@ -167,6 +166,7 @@ func TestInstall(t *testing.T) {
 		"/opt/p/bin/pivot":                                     "#!/bin/true pivot",
 		"/opt/p/bin/pivotctl":                                  "#!/bin/true pivotctl",
 		"/opt/p/bin/pivot-agent":                               "#!/bin/true pivot-agent",
+		"/opt/p/bin/pivot-fleet":                               "#!/bin/true pivot-fleet",
 		"/lib/units/pivot-agent.service":                       "ExecStart=/opt/p/bin/pivot-agent node",
 		"/lib/units/pivot-firstboot.service":                   "ExecStart=/opt/p/bin/pivot firstboot",
 		"/lib/units/pivot-project.service":                     "ExecStart=/opt/p/bin/pivot project",
@@ -262,7 +262,7 @@ func TestFilesOfPackages(t *testing.T) {
 	dest := t.TempDir()
 	run(t, root, "make", "-s", "install", "BIN="+built(t), "DESTDIR="+dest)
 	owner := map[string]string{}
-	for _, name := range []string{"pivot", "pivotctl", "pivot-agent", "pivot-dracut", "pivot-selinux"} {
+	for _, name := range []string{"pivot", "pivotctl", "pivot-agent", "pivot-fleet", "pivot-dracut", "pivot-selinux"} {
 		for path := range strings.Lines(run(t, root, "packaging/files.sh", name, dest)) {
 			path = strings.TrimSuffix(path, "\n")
 			if owner[path] != "" {
@@ -278,7 +278,7 @@ func TestFilesOfPackages(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		"/usr/bin/pivot": "pivot", "/usr/bin/pivotctl": "pivotctl", "/usr/bin/pivot-agent": "pivot-agent", "/usr/lib/systemd/system/pivot-agent.service": "pivot-agent",
+		"/usr/bin/pivot": "pivot", "/usr/bin/pivotctl": "pivotctl", "/usr/bin/pivot-agent": "pivot-agent", "/usr/bin/pivot-fleet": "pivot-fleet", "/usr/share/man/man8/pivot-fleet-controller.8": "pivot-fleet", "/usr/lib/systemd/system/pivot-agent.service": "pivot-agent",
 		"/usr/share/man/man8/pivot.8": "pivot", "/usr/share/man/man1/pivotctl.1": "pivotctl", "/usr/share/zsh/site-functions/_pivotctl": "pivotctl",
 		"/usr/lib/dracut/modules.d/90pivot/module-setup.sh": "pivot-dracut", "/usr/share/selinux/packages/pivot.cil": "pivot-selinux",
 	} {
