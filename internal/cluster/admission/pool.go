@@ -126,6 +126,9 @@ func checkRollout(object []byte) (report problem.Report) {
 			report.Fail(path+".name", "%q is no name of a %s: %s", w.Name, w.Kind, problem)
 		}
 	}
+	if r.Spec.PassSlotOn && r.Name == objects.MasterPool {
+		report.Warn("$.spec.passSlotOn", "the pool %s never passes a slot on: etcd could lose its quorum", r.Name)
+	}
 	for _, name := range r.Spec.After {
 		if name == r.Name {
 			report.Fail("$.spec.after", "the pool would wait for itself")
