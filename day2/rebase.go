@@ -2,7 +2,6 @@ package day2
 
 import (
 	"context"
-	"errors"
 	"os"
 	"runtime"
 
@@ -132,11 +131,7 @@ func (r *Rebase) ask(ctx context.Context, prepared Prepared) (pivot.Ask, error) 
 // packages returns what is asked of packages. Asking for the default kernel replaces any other
 // kernel type.
 func (r *Rebase) packages() (pivot.Packages, error) {
-	err := errors.Join(machineconfig.CheckKernelType(r.KernelType, runtime.GOARCH), machineconfig.CheckTogether(r.KernelType, r.Extensions))
-	for _, name := range r.Extensions {
-		err = errors.Join(err, machineconfig.CheckExtension(name))
-	}
-	if err != nil {
+	if err := machineconfig.CheckPackages(r.KernelType, r.Extensions, runtime.GOARCH); err != nil {
 		return pivot.Packages{}, fault.New(fault.Usage, "cannot ask for packages: %w", err)
 	}
 	asked := machineconfig.MachineConfig{Spec: machineconfig.Spec{KernelType: r.KernelType, Extensions: r.Extensions, ExtensionsImage: r.ExtensionsImage}}

@@ -1,6 +1,7 @@
 package machineconfig
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,15 +22,15 @@ type Packages struct {
 	Offered []string // installed if the repository has them
 }
 
-// Extension is an extension that spec.extensions of a MachineConfig may name.
-type Extension struct {
+// extension is an extension that spec.extensions of a MachineConfig may name.
+type extension struct {
 	Name string
 	Packages
 }
 
 // extensions returns the extensions, sorted by name.
-func extensions() []Extension {
-	return []Extension{
+func extensions() []extension {
+	return []extension{
 		// During an update the operator accepts ipsec without the third package, too.
 		{"ipsec", Packages{[]string{"NetworkManager-libreswan", "libreswan"}, []string{"openvswitch3.5-ipsec"}}},
 		{"kerberos", Packages{Needed: []string{"krb5-workstation", "libkadm5"}}},
@@ -52,7 +53,7 @@ func ExtensionNames() (names []string) {
 // ExtensionPackages returns the packages of an extension, and none for an unknown one.
 func ExtensionPackages(name string) Packages {
 	all := extensions()
-	if i := slices.IndexFunc(all, func(e Extension) bool { return e.Name == name }); i >= 0 {
+	if i := slices.IndexFunc(all, func(e extension) bool { return e.Name == name }); i >= 0 {
 		return all[i].Packages
 	}
 	return Packages{}
@@ -81,11 +82,20 @@ func KernelPackages(kind string) Packages {
 	return Packages{Needed: []string{"kernel", "kernel-core", "kernel-modules", "kernel-modules-core", "kernel-modules-extra"}}
 }
 
+// CheckPackages returns an error if a machine of an architecture cannot have a kernel type and extensions together.
+func CheckPackages(kernelType string, names []string, architecture string) error {
+	wrong := []error{checkKernelType(kernelType, architecture), checkTogether(kernelType, names)}
+	for _, name := range names {
+		wrong = append(wrong, checkExtension(name))
+	}
+	return errors.Join(wrong...)
+}
+
 // decodeExtensions decodes a list of extension names.
 func decodeExtensions(n document.Node) (names []string) {
 	for _, item := range n.Items() {
 		name := item.Text()
-		if err := CheckExtension(name); err != nil {
+		if err := checkExtension(name); err != nil {
 			item.Fail("%v", err)
 		}
 		names = append(names, name)
@@ -93,8 +103,8 @@ func decodeExtensions(n document.Node) (names []string) {
 	return names
 }
 
-// CheckExtension returns an error if there is no such extension.
-func CheckExtension(name string) error {
+// checkExtension returns an error if there is no such extension.
+func checkExtension(name string) error {
 	if !slices.Contains(ExtensionNames(), name) {
 		return fmt.Errorf("there is no extension %s; there are %s", problem.Quoted(name), strings.Join(ExtensionNames(), ", "))
 	}
@@ -105,14 +115,14 @@ func CheckExtension(name string) error {
 // or "" if unknown.
 func decodeKernelType(n document.Node, architecture string) string {
 	kind := n.Text()
-	if err := CheckKernelType(kind, architecture); err != nil {
+	if err := checkKernelType(kind, architecture); err != nil {
 		n.Fail("%v", err)
 	}
 	return kind
 }
 
-// CheckKernelType returns an error if the architecture has no such kernel type.
-func CheckKernelType(kind, architecture string) error {
+// checkKernelType returns an error if the architecture has no such kernel type.
+func checkKernelType(kind, architecture string) error {
 	switch {
 	case kind != "" && !slices.Contains(KernelTypes(), kind):
 		return fmt.Errorf("there is no kernel type %s; there are %s", problem.Quoted(kind), strings.Join(KernelTypes(), ", "))
@@ -122,8 +132,8 @@ func CheckKernelType(kind, architecture string) error {
 	return nil
 }
 
-// CheckTogether returns an error if the kernel type and the extensions are incompatible.
-func CheckTogether(kernelType string, names []string) error {
+// checkTogether returns an error if the kernel type and the extensions are incompatible.
+func checkTogether(kernelType string, names []string) error {
 	if slices.Contains(names, "kernel-devel") && kernelType != "" && kernelType != KernelDefault {
 		return fmt.Errorf("kernel-devel fits the default kernel only, not the kernel type %s", kernelType)
 	}

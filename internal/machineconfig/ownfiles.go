@@ -13,13 +13,10 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Parser parses the content of a file as pivot does, and returns the error of that.
-type Parser func(content []byte) error
-
 // ParserOf returns the parser of a file that pivot itself reads (projection.Settings); nil for another path. Each file of
 // pivot in a MachineConfig is parsed by it before anybody gets the MachineConfig. Otherwise a machine could have a file that
 // its reader refuses, and the commands that could replace the file fail at reading it.
-func ParserOf(name string) Parser {
+func ParserOf(name string) func(content []byte) error {
 	var parse func(text string) error
 	switch {
 	case settings.IsFile(name):

@@ -181,7 +181,7 @@ func CommandLine(entries []string) kargs.Line {
 // checkTogether rejects members of a whole spec that are invalid only together. The machine applies the rule about the
 // length again, with the arguments that it already has, and with what its boot loader adds.
 func (s Spec) checkTogether(n document.Node) {
-	if err := CheckTogether(s.KernelType, s.Extensions); err != nil {
+	if err := checkTogether(s.KernelType, s.Extensions); err != nil {
 		n.Get("extensions").Fail("%v", err)
 	}
 	s.CheckFIPS(n)

@@ -116,8 +116,6 @@ type (
 	File   = types.File
 	Unit   = types.Unit
 	DropIn = types.Dropin
-	// KernelArgument is a kernel argument, or several.
-	KernelArgument = types.KernelArgument
 	// Verification says how the content of a resource is verified.
 	Verification = types.Verification
 	// HTTPHeader is a header with which a resource is fetched.
