@@ -26,7 +26,8 @@ type Bodies struct {
 
 // First reads the body of each request before next gets it. A request takes room for its whole body before a byte is
 // read, and keeps the room until its answer. So a client that does not send what it says holds only this room, and only
-// for the time of a body. A request without the length of its body is refused.
+// for the time of a body. A request without the length of its body is refused. A server of HTTP/2 needs the limits of the
+// function HTTP2.
 func (b *Bodies) First(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)

@@ -77,13 +77,13 @@ func TestBodies(t *testing.T) {
 func TestBodiesOfHTTP2(t *testing.T) {
 	b := &bounded.Bodies{Each: 1 << 20, PerAddress: 1 << 20, All: 1 << 20, Whole: time.Minute}
 	s := httptest.NewUnstartedServer(b.First(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })))
-	s.EnableHTTP2 = true
+	s.EnableHTTP2, s.Config.HTTP2 = true, bounded.HTTP2()
 	s.StartTLS()
 	defer s.Close()
 	answers := make(chan error)
 	for i := range 20 {
 		go func() {
-			body := strings.Repeat(fmt.Sprint(i), 100<<10)
+			body := strings.Repeat(fmt.Sprint(i%10), 900<<10) // one at a time, and more together than a connection buffers
 			r, err := s.Client().Post(s.URL, "text/plain", strings.NewReader(body))
 			if err == nil {
 				text, _ := io.ReadAll(r.Body)

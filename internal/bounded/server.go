@@ -26,3 +26,10 @@ func Server(handler http.Handler) *http.Server {
 
 // Small returns the listener of a Server: 64 connections at most, and 32 of one address.
 func Small(listener net.Listener) net.Listener { return Listener(listener, connections, perAddress) }
+
+// HTTP2 returns the limits of an HTTP/2 connection. The requests that wait for room, all of the connection, buffer less than
+// it may hold: so the bodies of those that have room arrive.
+func HTTP2() *http.HTTP2Config {
+	const requests, each = 16, 64 << 10
+	return &http.HTTP2Config{MaxConcurrentStreams: requests, MaxReceiveBufferPerStream: each, MaxReceiveBufferPerConnection: requests * each}
+}

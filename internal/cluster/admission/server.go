@@ -86,7 +86,7 @@ func (s *boundedServer) Start(ctx context.Context) error {
 	bodies := &bounded.Bodies{Each: maxReview, PerAddress: maxOfClient, All: maxReviews, Whole: reviewLimit}
 	server := &http.Server{
 		Handler: bodies.First(s.WebhookMux()), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: reviewLimit,
-		ReadTimeout: 2 * reviewLimit, WriteTimeout: answerLimit, IdleTimeout: idleLimit, TLSConfig: settings,
+		ReadTimeout: 2 * reviewLimit, WriteTimeout: answerLimit, IdleTimeout: idleLimit, TLSConfig: settings, HTTP2: bounded.HTTP2(),
 	}
 	s.started.Store(true)
 	ended := make(chan error, 1)
