@@ -8,7 +8,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Move is a change of the machine whose longest part can be done in advance.
+// Move is a change of the machine. Its longest part can be done in advance.
 type Move interface {
 	Plan(ctx context.Context, prepared Prepared) (pivot.Plan, error)
 	Download(ctx context.Context) (Downloaded, error)

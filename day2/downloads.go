@@ -25,7 +25,7 @@ type Download struct {
 	File          string           `json:"file,omitempty"`
 	// At is when the download was complete; zero if there is none, and only Left counts.
 	At time.Time `json:"at,omitzero"`
-	// Left are images whose refs are still to be removed: of earlier downloads, or of a pull
+	// Left are images with refs that are still to be removed: of earlier downloads, or of a pull
 	// that did not complete.
 	Left []pivot.Image `json:"left,omitempty"`
 }

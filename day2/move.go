@@ -14,9 +14,10 @@ import (
 
 // Prepared says what was done before a command. Carry makes one; the zero value is for a command that may run now.
 type Prepared struct {
-	Downloaded bool // images come from an earlier download; no registry is asked for one
-	// Unchanged says that there was nothing to change a moment ago: so nothing was waited for, and what is found to
-	// change all the same waits.
+	// Downloaded says that images come from an earlier download. No registry is asked for one.
+	Downloaded bool
+	// Unchanged says that there was nothing to change a moment ago, and so nothing was waited for. A change that is found
+	// all the same waits.
 	Unchanged bool
 }
 
