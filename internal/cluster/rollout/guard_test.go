@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,7 +140,7 @@ func TestMarksDenied(t *testing.T) {
 		t.Error(err)
 	}
 	n := w.fleet(k).Nodes[0]
-	if n.Refused != "" || len(n.Taints) > 0 {
+	if n.Refused != "" || slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == rollout.Pending }) {
 		t.Errorf("%+v", n)
 	}
 	if err := k.Give(t.Context(), rollout.Change{Node: n, Config: "rendered-worker-2"}); err != nil {

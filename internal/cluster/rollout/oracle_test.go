@@ -98,7 +98,7 @@ func (s *simulation) checkTaken(pool string, status objects.PoolRolloutStatus, s
 	s.checkPassedOn(p, status)
 	for _, name := range before {
 		i := slices.IndexFunc(seen.Nodes, func(n rollout.Node) bool { return n.Name == name })
-		if slices.Contains(status.Taken, name) || i < 0 {
+		if slices.Contains(status.Taken, name) || i < 0 || s.passedOn[name] {
 			continue
 		}
 		n := &seen.Nodes[i]
