@@ -70,17 +70,29 @@ func perform(a asked, to io.Writer) error {
 		return fmt.Errorf("the image has no %s", bootupctl)
 	}
 	t := tree(root)
+	mounted, err := t.mountAll(a.Update)
+	if err != nil {
+		return err
+	}
 	var found answer
 	if a.Update {
-		said, err := t.run(bootupctl, "update")
-		if found.Said = said; err != nil {
-			found.Failed = err.Error()
+		if found.Said, found.Failed, err = t.update(); err != nil {
+			return err
 		}
 	}
-	if found.Partitions, err = t.partitions(); err != nil {
+	if found.Partitions, err = readAll(mounted); err != nil {
 		return err
 	}
 	return json.NewEncoder(to).Encode(found)
+}
+
+// update has bootupctl update what it knows to be installed, and adopt it first if need be.
+func (t tree) update() (said, failed string, err error) {
+	said, err = t.run(bootupctl, "update")
+	if err != nil {
+		failed = err.Error()
+	}
+	return said, failed, t.label("boot/bootupd-state.json", "boot")
 }
 
 // mountTree makes the tree of the new system, with what bootupctl looks at of the machine. /boot is mounted without what is
@@ -126,6 +138,23 @@ func (b bind) mount(root string) error {
 
 // tree is the path of a new system's tree.
 type tree string
+
+// label gives a file without an SELinux label that of another one: in an initramfs no policy is loaded, and nothing labels new files.
+func (t tree) label(name, as string) error {
+	const attribute = "security.selinux"
+	file, label := filepath.Join(string(t), name), make([]byte, 512)
+	n, err := unix.Lgetxattr(filepath.Join(string(t), as), attribute, label)
+	if err != nil {
+		return nil // a system without SELinux
+	}
+	if _, err := unix.Lgetxattr(file, attribute, nil); err != unix.ENODATA {
+		return nil
+	}
+	if err := unix.Lsetxattr(file, attribute, label[:n], 0); err != nil {
+		return fmt.Errorf("cannot label /%s: %w", name, err)
+	}
+	return nil
+}
 
 // run runs a program of the new system, as root, and returns what it said. With INVOCATION_ID bootupctl takes itself for the
 // unit that it would have systemd start otherwise.

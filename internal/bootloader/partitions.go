@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // partition is an EFI system partition.
@@ -41,8 +40,8 @@ func (d device) each(use func(device)) {
 	}
 }
 
-// partitions reads the EFI system partitions of all disks below /boot, as bootupctl looks for them.
-func (t tree) partitions() (all []partition, err error) {
+// find returns the devices of the EFI system partitions of all disks below /boot, as bootupctl looks for them.
+func (t tree) find() (all []string, err error) {
 	source, err := t.run("/usr/bin/findmnt", "-n", "-v", "-o", "SOURCE", "--mountpoint", "/boot")
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the device of /boot: %w", err)
@@ -51,7 +50,7 @@ func (t tree) partitions() (all []partition, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var disks, devices []string
+	var disks []string
 	for _, d := range below {
 		d.each(func(d device) {
 			if len(d.Children) == 0 {
@@ -65,22 +64,12 @@ func (t tree) partitions() (all []partition, err error) {
 	found, err := t.devices("NAME,PARTTYPE", disks...)
 	for _, d := range found {
 		d.each(func(d device) {
-			if d.isESP() && !slices.Contains(devices, d.Name) {
-				devices = append(devices, d.Name)
+			if d.isESP() && !slices.Contains(all, d.Name) {
+				all = append(all, d.Name)
 			}
 		})
 	}
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range devices {
-		files, err := t.read(name)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read %s: %w", name, err)
-		}
-		all = append(all, partition{name, files})
-	}
-	return all, nil
+	return all, err
 }
 
 // devices asks lsblk.
@@ -96,22 +85,55 @@ func (t tree) devices(columns string, args ...string) ([]device, error) {
 	return list.BlockDevices, nil
 }
 
-// read mounts a partition, and reads what is in its directory EFI. One that the machine has mounted is mounted as it is there.
-func (t tree) read(device string) (map[string]string, error) {
-	const at = "/tmp/esp"
-	dir := filepath.Join(string(t), at)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+// mountAll mounts the EFI system partitions, and returns where, by their devices.
+//
+// The rule: before an update each one is mounted so that what is written is on the disk before the next write, and stays mounted.
+// bootupctl writes its files, renames a directory, and only then syncs: after a loss of power, the disk might have the new name,
+// and not what it names. A mount that bootupctl makes itself, or that the machine has, has the same options from then on.
+func (t tree) mountAll(update bool) (map[string]string, error) {
+	devices, err := t.find()
+	if err != nil {
 		return nil, err
 	}
-	said, err := t.run("/usr/bin/mount", "-t", "vfat", "-o", "ro", device, at)
-	if err != nil {
-		said, err = t.run("/usr/bin/mount", "-t", "vfat", device, at)
+	all := map[string]string{}
+	for i, device := range devices {
+		at := fmt.Sprintf("/tmp/esp%d", i)
+		all[device] = filepath.Join(string(t), at)
+		if err := t.mount(device, at, update); err != nil {
+			return nil, fmt.Errorf("cannot mount %s: %w", device, err)
+		}
+	}
+	return all, nil
+}
+
+func (t tree) mount(device, at string, update bool) error {
+	if err := os.MkdirAll(filepath.Join(string(t), at), 0o755); err != nil {
+		return err
+	}
+	const mount = "/usr/bin/mount"
+	said, err := t.run(mount, "-t", "vfat", "-o", "ro", device, at)
+	if err != nil { // the machine has mounted it to be written
+		said, err = t.run(mount, "-t", "vfat", device, at)
+	}
+	if err == nil && update {
+		said, err = t.run(mount, "-o", "remount,rw,sync", at)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", err, lastLine(said))
+		err = fmt.Errorf("%w: %s", err, lastLine(said))
 	}
-	files, err := digestsIn(filepath.Join(dir, "EFI"))
-	return files, errors.Join(err, unix.Unmount(dir, unix.MNT_DETACH))
+	return err
+}
+
+// readAll reads what is in the directories EFI of mounted partitions.
+func readAll(mounted map[string]string) (all []partition, err error) {
+	for _, device := range slices.Sorted(maps.Keys(mounted)) {
+		files, err := digestsIn(filepath.Join(mounted[device], "EFI"))
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", device, err)
+		}
+		all = append(all, partition{device, files})
+	}
+	return all, nil
 }
 
 func digestsIn(dir string) (map[string]string, error) {

@@ -23,6 +23,8 @@ needs() {
 	demo mkfs.ext4                          e2fsprogs        the disks of the boot tests
 	demo chattr                             e2fsprogs        the disks of the boot tests
 	test sfdisk                             fdisk            the disks of the boot tests
+	test mkfs.vfat                          dosfstools       the boot loader that follows its kernel
+	test mcopy                              mtools           the boot loader that follows its kernel
 	test mkfs.xfs                           xfsprogs         the disks of the boot tests
 	test mkfs.btrfs                         btrfs-progs      the test of where GRUB cannot write
 	test qemu-system-x86_64                 qemu-system-x86  the boot tests

@@ -58,6 +58,7 @@ type grubSetup struct {
 	boot       vm.FileSystem // of /boot; "": ext4
 	secureBoot bool          // UEFI with Secure Boot, instead of a BIOS
 	trust      vm.Trust      // of the firmware
+	esp        bool          // is on the machine's disk, with secureBoot
 }
 
 // grubMachine is a machine that GRUB boots.
@@ -80,7 +81,7 @@ func inTurn(commands ...string) []vm.TreeFile {
 // newGRUBMachine makes a machine that GRUB boots.
 func newGRUBMachine(t *testing.T, l *lab.Lab, g grubSetup, s lab.Setup) grubMachine {
 	t.Helper()
-	s.Layout = vm.Layout{SeparateBoot: true, Boot: g.boot}
+	s.Layout = vm.Layout{SeparateBoot: true, Boot: g.boot, ESP: g.esp}
 	if missing := s.Layout.Missing(); len(missing) > 0 {
 		need.Lacking(t, "cannot make such disks here: lacking "+strings.Join(missing, ", "))
 	}
@@ -95,7 +96,11 @@ func newGRUBMachine(t *testing.T, l *lab.Lab, g grubSetup, s lab.Setup) grubMach
 			need.Lacking(t, "cannot boot with Secure Boot here: lacking "+strings.Join(missing, ", "))
 		}
 		m.firmware = filepath.Join(t.TempDir(), "firmware")
-		m.Extra, err = vm.SecureBoot(m.firmware, g.trust)
+		if m.Extra, err = vm.SecureBoot(m.firmware, g.trust); err == nil && g.esp {
+			err = vm.InstallESP(t.Context(), m.Disk, m.firmware)
+		} else {
+			m.Extra = append(m.Extra, vm.ESPDisk(m.firmware)...)
+		}
 	} else {
 		err = vm.InstallStaticGRUB(t.Context(), m.Disk)
 	}

@@ -1,13 +1,18 @@
 package e2e_test
 
 import (
+	"crypto/x509"
+	"encoding/binary"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"machine-pivot/internal/ostree"
+	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/efi"
 	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -51,7 +56,7 @@ func (k kernels) image(name string, kernel []byte, by *efi.Key) string {
 	return k.imageWith(name, kernel, by, map[string]string{})
 }
 
-func (k kernels) imageWith(name string, kernel []byte, by *efi.Key, files map[string]string) string {
+func (k kernels) imageWith(name string, kernel []byte, by *efi.Key, files map[string]string, more ...oscontainer.Entry) string {
 	k.t.Helper()
 	_, path := k.own()
 	if by != nil {
@@ -60,7 +65,7 @@ func (k kernels) imageWith(name string, kernel []byte, by *efi.Key, files map[st
 		kernel = signed
 	}
 	files[path] = string(kernel)
-	image, err := k.l.WithFiles(k.t.Context(), name, files)
+	image, err := k.l.WithFiles(k.t.Context(), name, files, more...)
 	noError(k.t, err)
 	return image
 }
@@ -98,13 +103,16 @@ func kernelsJudged(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// kernelOfOtherShim has a kernel that only the image's own shim starts, which is a remedy and works: with that shim, installed by
-// hand, the kernel that was refused starts. The firmware trusts who signed that shim, and Debian's key, for GRUB.
+// kernelOfOtherShim has a kernel that only the image's own shim starts. pivot installs that by the real bootupctl, and then the kernel
+// that shim did not start before starts. With boot-loader=never the kernel is refused, and used all the same it does not start. The firmware
+// trusts who signed that shim, and Debian's key, for GRUB and the way back.
 func kernelOfOtherShim(t *testing.T, l *lab.Lab) {
 	k := kernels{t, l}
 	kernel, _ := k.own()
 	vendor, signer := newKey(t, "Next vendor"), newKey(t, "Signer of shims")
 	shim, err := vm.Shim()
+	noError(t, err)
+	grub, err := vm.GRUB()
 	noError(t, err)
 	debian, err := efi.VendorOf(shim)
 	noError(t, err)
@@ -112,18 +120,59 @@ func kernelOfOtherShim(t *testing.T, l *lab.Lab) {
 	noError(t, err)
 	shim, err = signer.Sign(shim)
 	noError(t, err)
-	image := k.imageWith("other-shim", kernel, vendor, map[string]string{"usr/lib/efi/shim/16/EFI/debian/shimx64.efi": string(shim)})
-	m := newGRUBMachine(t, l, grubSetup{secureBoot: true, trust: vm.Trust{Allowed: append(efi.Certs(signer), efi.List(efi.X509, debian)...)}}, lab.Setup{
-		Files: inTurn("pivot rebase "+image+" -r || pivot rebase "+image+" --accept secure-boot -r", "true"),
+	programs, microsoft := bootupd(t)
+	const ofShim, ofGRUB = "usr/lib/efi/shim/16/EFI/", "usr/lib/efi/grub2/2.12/EFI/"
+	image := func(name string) string {
+		return k.imageWith(name, kernel, vendor, map[string]string{
+			ofShim + "BOOT/BOOTX64.EFI": string(shim), ofGRUB + "BOOT/grubx64.efi": string(grub),
+			ofShim + "debian/shimx64.efi": string(shim), ofGRUB + "debian/grubx64.efi": string(grub), "usr/share/" + name: "",
+			"usr/lib/bootupd/updates/EFI.json": `{"timestamp":"2026-11-01T00:00:00Z","version":"grub2-2.12,shim-16","versions":[{"name":"grub2","rpm_evr":"2.12"},{"name":"shim","rpm_evr":"16"}]}`,
+		}, programs...)
+	}
+	never := "pivot rebase " + image("without-its-shim") + " --boot-loader never "
+	m := newGRUBMachine(t, l, grubSetup{secureBoot: true, esp: true, trust: vm.Trust{Allowed: slices.Concat(efi.Certs(signer), efi.List(efi.X509, debian), efi.List(efi.X509, microsoft))}}, lab.Setup{
+		Files: inTurn(never+"-r || "+never+"--accept secure-boot -r", "pivot rebase "+image("with-its-shim")+" -r", "true"),
 	})
 	b := m.boot(vm.Rebooted, `it is signed by "Next vendor", issued by "Next vendor", and neither is trusted`)
-	expectSaid(t, b, "its shim starts this kernel")
-	if b.Said("there is no way back") {
+	expectSaid(t, b, "which starts this kernel: boot-loader=needed")
+	m.cut("bad shim signature")
+	noError(t, m.ChangeBoot(t.Context(), "echo 'set default=1' >grub2/user.cfg"))
+	b = m.boot(vm.Rebooted, "the image's boot loader is installed on /dev/vda1")
+	if expectSaid(t, b, "the installed shim would not start its kernel"); b.Said("there is no way back") {
 		t.Error("the running kernel is said not to start any more")
 	}
-	m.cut("bad shim signature")
-	noError(t, vm.InstallShim(m.firmware, shim))
+	noError(t, m.ChangeBoot(t.Context(), "rm grub2/user.cfg"))
 	expectSaid(t, m.boot(vm.PoweredOff, "@@reported"), "Secure boot enabled")
+}
+
+// bootupd returns the real bootupctl with the libraries that it was built with, and the certificate in it without which it updates no
+// machine with Secure Boot.
+func bootupd(t *testing.T) (programs []oscontainer.Entry, certificate []byte) {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	noError(t, err)
+	root := filepath.Join(cache, "machine-pivot/bootupd")
+	program, err := os.ReadFile(filepath.Join(root, "bin/bootupd"))
+	if err != nil {
+		need.Lacking(t, "cannot try the real bootupctl here: lacking it: cargo install bootupd --version 0.3.2 --root "+root)
+	}
+	programs = append(programs, oscontainer.Program("usr/bin/bootupctl", string(program)))
+	for _, name := range []string{"libssl.so.3", "libcrypto.so.3", "libgcc_s.so.1"} {
+		library := filepath.Join("usr/lib/x86_64-linux-gnu", name)
+		content, err := os.ReadFile("/" + library)
+		noError(t, err)
+		programs = append(programs, oscontainer.Program(library, string(content)))
+	}
+	for at := range program {
+		if rest := program[at:]; len(rest) > 4 && rest[0] == 0x30 && rest[1] == 0x82 {
+			end := 4 + int(binary.BigEndian.Uint16(rest[2:]))
+			if cert, err := x509.ParseCertificate(rest[:min(end, len(rest))]); err == nil && cert.Subject.CommonName == "Microsoft UEFI CA 2023" {
+				return programs, cert.Raw
+			}
+		}
+	}
+	t.Fatal("bootupctl has no certificate")
+	return nil, nil
 }
 
 // kernelsNotJudged expects no word about signatures without Secure Boot, and that an unsigned kernel starts.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
@@ -149,12 +151,14 @@ func TestBootLoader(t *testing.T) {
 		choice    settings.BootLoader
 		accept    []verdict.Name
 		before    bool // it is installed already
+		mounted   bool // an ESP is, to be written
 		installed int
 		err, hint string
 		note      string // "": nothing about a boot loader
 	}{
 		{name: "needed", installed: 2, note: "the installed shim would not start its kernel: it is signed by \"Vendor CA 8\", issued by \"Vendor CA 8\", and neither is trusted; " + own},
 		{name: "needed, and there already", before: true, installed: 2},
+		{name: "needed, and the machine has mounted one", mounted: true, installed: 2, note: own},
 		{name: "never", choice: settings.BootLoaderNever, err: refused, hint: "which starts this kernel: boot-loader=needed"},
 		{name: "no way back", variables: b.variables(), err: "there is no way back", hint: "--accept way-back"},
 		{name: "no way back, accepted", variables: b.variables(), accept: []verdict.Name{verdict.WayBack}, installed: 2, note: "warning: accepted (way-back): its kernel needs the image's own boot loader"},
@@ -202,6 +206,9 @@ func TestBootLoader(t *testing.T) {
 					}
 				}
 			}
+			if c.mounted {
+				h.Write("/boot/mounted", nil)
+			}
 			notes, err := rehearsed(t, h, nil, c.accept...)
 			if n := installed(t, h, image); n != c.installed {
 				t.Errorf("it is on %d partitions", n)
@@ -226,6 +233,7 @@ func TestBootLoader(t *testing.T) {
 // the next run ends it.
 func TestBootLoaderOfFirstBoot(t *testing.T) {
 	b := newBootLoaders(t)
+	const label, labelled = "system_u:object_r:boot_t:s0", "security.selinux"
 	for way, prepare := range map[string]func(*machine.Machine){"system": func(*machine.Machine) {}, "initramfs": func(m *machine.Machine) {
 		m.Place = firstboot.Initramfs{Early: &place{Initramfs: initramfs.New(m.Host.Root)}, Disk: m.Host.Disk}
 		must(t, m.UseEngine("auto"))
@@ -233,6 +241,7 @@ func TestBootLoaderOfFirstBoot(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			image := b.image(map[string]string{"usr/etc/act/bootupctl": "dies"})
 			h := b.host(t, image, b.variables(b.vendor))
+			withLabels := unix.Setxattr(h.Path("/boot"), labelled, []byte(label), 0) == nil // not each file system of tests has them
 			m := newMachine(t, h)
 			m.Self = "/proc/self/exe"
 			download := day2.Rebase{Machine: m, Image: h.Image}
@@ -253,6 +262,10 @@ func TestBootLoaderOfFirstBoot(t *testing.T) {
 			}
 			if n := installed(t, h, image); n != 2 {
 				t.Errorf("it is on %d partitions", n)
+			}
+			found := make([]byte, 64)
+			if n, err := unix.Lgetxattr(h.Path("/boot/bootupd-state.json"), labelled, found); withLabels && string(found[:max(n, 0)]) != label {
+				t.Errorf("the label is %q, error %v", found, err)
 			}
 		})
 	}

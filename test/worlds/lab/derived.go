@@ -94,10 +94,10 @@ func (l *Lab) DerivedVersion(ctx context.Context, version int) (Image, error) {
 	return Image{reference, img}, err
 }
 
-// WithFiles pushes B with a derived layer of files, given by path and content, to the registry and
+// WithFiles pushes B with a derived layer of files, given by path and content, and of more entries, to the registry and
 // returns the reference.
-func (l *Lab) WithFiles(ctx context.Context, name string, files map[string]string) (image string, err error) {
-	var layer []oscontainer.Entry
+func (l *Lab) WithFiles(ctx context.Context, name string, files map[string]string, more ...oscontainer.Entry) (image string, err error) {
+	layer := slices.Clone(more)
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		layer = append(layer, oscontainer.File(path, files[path]))
 	}

@@ -34,6 +34,11 @@ func File(name, body string) Entry {
 	return Entry{Header: tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, Body: []byte(body)}
 }
 
+// Program returns a regular file with mode 0755.
+func Program(name, body string) Entry {
+	return Entry{Header: tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o755}, Body: []byte(body)}
+}
+
 // Symlink returns a symbolic link.
 func Symlink(name, target string) Entry {
 	return Entry{Header: tar.Header{Name: name, Linkname: target, Typeflag: tar.TypeSymlink, Mode: 0o777}}

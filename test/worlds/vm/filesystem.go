@@ -34,6 +34,7 @@ func fileSystemsOn(ctx context.Context, disk string) ([]fileSystem, error) {
 		switch {
 		case err != nil:
 			return nil, err
+		case p.name == espPartition:
 		case kind == "":
 			return nil, fmt.Errorf("cannot read disk %s: its partition %s holds no known file system", disk, p.name)
 		case p.name == rootPartition:

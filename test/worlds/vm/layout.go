@@ -19,6 +19,8 @@ type Layout struct {
 	// Verity lets files on the root file system (Ext4) have fs-verity. Then the kernels must be on a
 	// separate /boot: a host without fs-verity in its kernel cannot read a file that has it.
 	Verity bool
+	// ESP is whether there is an EFI system partition, which InstallESP fills, with a separate /boot.
+	ESP bool
 }
 
 // FileSystem is a kind of file system.
@@ -49,7 +51,11 @@ func (l Layout) String() string {
 const (
 	rootPartition = "root"
 	bootPartition = "boot"
+	espPartition  = "esp"
 )
+
+// espSizeMiB is enough for two boot loaders, while one replaces the other.
+const espSizeMiB = 64
 
 // bootSizeMiB is enough for three kernels, each with its initramfs.
 const bootSizeMiB = 384
@@ -59,6 +65,9 @@ func (l Layout) Missing() []string {
 	missing := lackingToMount()
 	if l.SeparateBoot {
 		missing = append(missing, lacking("sfdisk")...)
+	}
+	if l.ESP {
+		missing = append(missing, lacking("mkfs.vfat", "mcopy")...)
 	}
 	if l.Root == XFS || l.Boot == XFS {
 		missing = append(missing, lacking("mkfs.xfs", "xfs_repair", "findmnt")...)
@@ -81,8 +90,12 @@ func kernelHas(kind FileSystem) bool {
 // partitions returns the partitions of a disk of the layout.
 func (l Layout) partitions(rootMiB int) []partition {
 	root := partition{name: rootPartition, size: int64(rootMiB) << 20}
+	boot := partition{name: bootPartition, size: bootSizeMiB << 20}
+	if l.ESP {
+		return []partition{{name: espPartition, size: espSizeMiB << 20}, boot, root}
+	}
 	if l.SeparateBoot {
-		return []partition{{name: bootPartition, size: bootSizeMiB << 20}, root}
+		return []partition{boot, root}
 	}
 	return []partition{root}
 }
@@ -107,6 +120,9 @@ func (l Layout) makeDisk(ctx context.Context, dst, sysroot string, rootMiB int) 
 	}
 	boot := filepath.Join(sysroot, "boot")
 	for _, p := range parts { // the root last
+		if p.name == espPartition {
+			continue
+		}
 		if p.name == bootPartition {
 			if err := makeFileSystem(ctx, l.Boot, dst, p, boot); err != nil {
 				return err

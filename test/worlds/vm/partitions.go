@@ -28,7 +28,11 @@ func partitioned(ctx context.Context, disk string, wanted []partition) ([]partit
 	size, table := int64(tableRoom), "label: gpt\n"
 	for _, p := range wanted {
 		size += p.size
-		table += fmt.Sprintf("size=%dKiB, name=%s\n", p.size>>10, p.name)
+		table += fmt.Sprintf("size=%dKiB, name=%s", p.size>>10, p.name)
+		if p.name == espPartition {
+			table += ", type=uefi"
+		}
+		table += "\n"
 	}
 	if err := blank(disk, size); err != nil {
 		return nil, err

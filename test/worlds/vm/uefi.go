@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -41,7 +42,7 @@ func unpacked(name string) (string, error) {
 
 // SecureBoot returns QEMU's arguments for a machine with UEFI firmware and Secure Boot, in which
 // Microsoft's keys are enrolled: it starts Debian's signed shim, that Debian's signed GRUB, and that only
-// a signed kernel. An EFI system partition with them, on a disk of its own, and the firmware's variables
+// a signed kernel. The files of an EFI system partition with them, for ESPDisk or InstallESP, and the firmware's variables
 // are in dir, which must not exist. As in InstallStaticGRUB, GRUB executes StaticGRUB. Its blscfg takes
 // the menu entries from a file that Machine.WriteGRUBMenu writes, because Debian's GRUB reads no BLS
 // entries, and loads no unsigned module in a machine with Secure Boot. trust changes what the firmware trusts.
@@ -55,7 +56,10 @@ func SecureBoot(dir string, trust Trust) (arguments []string, err error) {
 		// Where GRUB's signed image looks for its configuration.
 		err = os.WriteFile(filepath.Join(esp, "EFI/debian/grub.cfg"), []byte(uefiConfig), 0o644)
 	}
-	for to, from := range map[string]string{vars: enrolledVars, esp + "/EFI/BOOT/BOOTX64.EFI": signedShim, esp + "/EFI/BOOT/grubx64.efi": signedGRUB} {
+	for to, from := range map[string]string{
+		vars: enrolledVars, esp + "/EFI/BOOT/BOOTX64.EFI": signedShim, esp + "/EFI/BOOT/grubx64.efi": signedGRUB,
+		esp + "/EFI/debian/shimx64.efi": signedShim, esp + "/EFI/debian/grubx64.efi": signedGRUB,
+	} {
 		if err == nil {
 			err = copyUnpacked(to, from)
 		}
@@ -70,9 +74,42 @@ func SecureBoot(dir string, trust Trust) (arguments []string, err error) {
 		"-machine", "smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on",
 		"-drive", "if=pflash,unit=0,format=raw,readonly=on,file=" + escape(code),
 		"-drive", "if=pflash,unit=1,format=raw,file=" + escape(vars),
-		"-drive", "if=none,id=esp,format=raw,read-only=on,file=fat:" + escape(esp),
-		"-device", "virtio-blk-pci,drive=esp", // without bootindex: with it, the firmware would connect no other disk, and GRUB not see it
 	}, nil
+}
+
+// ESPDisk returns QEMU's arguments for a disk with the files that SecureBoot has made in dir.
+func ESPDisk(dir string) []string {
+	return []string{
+		"-drive", "if=none,id=esp,format=raw,read-only=on,file=fat:" + escape(filepath.Join(dir, "esp")),
+		"-device", "virtio-blk-pci,drive=esp", // without bootindex: with it, the firmware would connect no other disk, and GRUB not see it
+	}
+}
+
+// InstallESP writes the files that SecureBoot has made in dir to the EFI system partition of a powered-off machine.
+func InstallESP(ctx context.Context, disk, dir string) error {
+	parts, err := partitionsOf(ctx, disk)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(parts, func(p partition) bool { return p.name == espPartition })
+	if i < 0 {
+		return fmt.Errorf("cannot install a boot loader on %s: it has no EFI system partition", disk)
+	}
+	const sector = 512
+	_, err = run(ctx, "mkfs.vfat", "-F", "16", "--offset", fmt.Sprint(parts[i].offset/sector), disk, fmt.Sprint(parts[i].size>>10))
+	if err == nil {
+		_, err = run(ctx, "mcopy", "-s", "-i", fmt.Sprintf("%s@@%d", disk, parts[i].offset), filepath.Join(dir, "esp/EFI"), "::")
+	}
+	return err
+}
+
+// GRUB returns the signed GRUB of machines with SecureBoot.
+func GRUB() ([]byte, error) {
+	path, err := unpacked(signedGRUB)
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
 }
 
 // Shim returns the shim of machines with SecureBoot.
@@ -82,11 +119,6 @@ func Shim() ([]byte, error) {
 		return nil, err
 	}
 	return os.ReadFile(path)
-}
-
-// InstallShim installs another shim on a machine with the files that SecureBoot has made in dir.
-func InstallShim(dir string, shim []byte) error {
-	return os.WriteFile(filepath.Join(dir, "esp/EFI/BOOT/BOOTX64.EFI"), shim, 0o644)
 }
 
 func change(file string, by func([]byte) ([]byte, error)) error {

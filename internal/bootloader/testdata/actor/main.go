@@ -59,10 +59,16 @@ func lsblk(args []string) error {
 }
 
 func mount(args []string) error {
-	if len(args) != 6 || !slices.Equal(args[:4], []string{"-t", "vfat", "-o", "ro"}) {
-		return fmt.Errorf("the arguments of mount are %q", args)
+	_, err := os.Stat("/boot/mounted") // by the machine, to be written
+	switch {
+	case len(args) == 3 && args[0] == "-o" && args[1] == "remount,rw,sync":
+		return os.WriteFile("/run/sync-"+filepath.Base(args[2]), nil, 0o644)
+	case len(args) == 6 && slices.Equal(args[:4], []string{"-t", "vfat", "-o", "ro"}) && err == nil:
+		return syscall.EBUSY
+	case len(args) == 6 && slices.Equal(args[:4], []string{"-t", "vfat", "-o", "ro"}), len(args) == 4 && slices.Equal(args[:2], []string{"-t", "vfat"}) && err == nil:
+		return syscall.Mount(args[len(args)-2], args[len(args)-1], "", syscall.MS_BIND, "")
 	}
-	return syscall.Mount(args[4], args[5], "", syscall.MS_BIND, "")
+	return fmt.Errorf("the arguments of mount are %q", args)
 }
 
 // bootupctl does what the real one needs, and writes as it does: beside, and then in one rename each.
@@ -72,6 +78,11 @@ func bootupctl(args []string) error {
 	}
 	for _, needed := range []string{"/boot/grub2", "/sys/class/block", "/dev/null", "/proc/self/mountinfo", "/sysroot/ostree/repo", "/tmp", "/run"} {
 		if _, err := os.Stat(needed); err != nil {
+			return err
+		}
+	}
+	for _, partition := range []string{"esp0", "esp1"} {
+		if _, err := os.Stat("/run/sync-" + partition); err != nil {
 			return err
 		}
 	}
