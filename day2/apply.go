@@ -65,7 +65,7 @@ func (a *Apply) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	plan, err := m.plan(ctx, asked.Ask)
+	plan, err := m.plan(ctx, asked.Request)
 	if err == nil {
 		plan, err = a.judged(plan, asked)
 	}
@@ -98,9 +98,9 @@ func (a *Apply) Plan(ctx context.Context, prepared Prepared) (plan pivot.Plan, e
 		return plan, err
 	}
 	var asked request
-	plan, err = foreseen(ctx, a.Machine, prepared, func() (pivot.Ask, error) {
+	plan, err = foreseen(ctx, a.Machine, prepared, func() (pivot.Request, error) {
 		asked, err = a.request(prepared)
-		return asked.Ask, err
+		return asked.Request, err
 	})
 	if err == nil {
 		plan, err = a.judged(plan, asked)
@@ -125,7 +125,7 @@ func (a *Apply) Download(ctx context.Context) (Downloaded, error) {
 		if err != nil {
 			return p, err
 		}
-		p, err = download(ctx, a.Machine, asked.Ask, Download{File: a.Config.File, MachineConfig: asked.digest}, a.Config.Data)
+		p, err = download(ctx, a.Machine, asked.Request, Download{File: a.Config.File, MachineConfig: asked.digest}, a.Config.Data)
 		if err == nil {
 			p.Plan, err = a.judged(p.Plan, asked)
 		}

@@ -36,10 +36,10 @@ func runDownload(ctx context.Context, m *machine.Machine, run func() (Downloaded
 // download pulls what is asked for, and keeps it with the content of the MachineConfig. The
 // previous download stays until this one is complete, because this one may fail, and so that
 // layers that both have are not fetched again.
-func download(ctx context.Context, m *machine.Machine, ask pivot.Ask, d Download, content []byte) (p Downloaded, err error) {
+func download(ctx context.Context, m *machine.Machine, req pivot.Request, d Download, content []byte) (p Downloaded, err error) {
 	p.Kept = true
 	c := converger(m, nil)
-	plan, err := c.Plan(ctx, ask)
+	plan, err := c.Plan(ctx, req)
 	if err != nil {
 		return p, err
 	}
@@ -69,7 +69,7 @@ func recordedDownload(m *machine.Machine) (Download, error) {
 
 // pull checks and pulls what a plan needs, and sets the names and the image of d.
 func pull(ctx context.Context, c *pivot.Converger, plan pivot.Plan, d *Download) (pivot.Plan, error) {
-	d.Names = imagesByName(plan.Ask(), plan.To())
+	d.Names = imagesByName(plan.Request(), plan.To())
 	plan, err := c.Download(ctx, plan)
 	if err == nil && plan.Image.Changed {
 		d.Image = plan.To().Image
@@ -77,21 +77,21 @@ func pull(ctx context.Context, c *pivot.Converger, plan pivot.Plan, d *Download)
 	return plan, err
 }
 
-// pinned returns the ask of a plan with the images that its tags were resolved to: what was
+// pinned returns the request of a plan with the images that its tags were resolved to: what was
 // compared is what will be deployed.
-func pinned(plan pivot.Plan) pivot.Ask {
-	ask, to := plan.Ask(), plan.To()
-	ask.Image, ask.Packages.Source = to.Image.Pinned(), to.Packages.Source
-	return ask
+func pinned(plan pivot.Plan) pivot.Request {
+	req, to := plan.Request(), plan.To()
+	req.Image, req.Packages.Source = to.Image.Pinned(), to.Packages.Source
+	return req
 }
 
 // imagesByName maps the requested references, which may be tags, to the images that were found.
-func imagesByName(ask pivot.Ask, found pivot.Target) map[string]pivot.Image {
+func imagesByName(req pivot.Request, found pivot.Target) map[string]pivot.Image {
 	names := map[string]pivot.Image{}
-	if !ask.Image.IsZero() {
-		names[ask.Image.Reference] = found.Image.Pinned()
+	if !req.Image.IsZero() {
+		names[req.Image.Reference] = found.Image.Pinned()
 	}
-	if source := ask.Packages.Source; !source.IsZero() {
+	if source := req.Packages.Source; !source.IsZero() {
 		names[source.Reference] = found.Packages.Source.Pinned()
 	}
 	return names

@@ -72,18 +72,18 @@ func converger(m *machine.Machine, images machine.Images) *pivot.Converger {
 }
 
 // foreseen returns a plan as it is shown, of what is asked for. The journal must be open.
-func foreseen(ctx context.Context, m *machine.Machine, prepared Prepared, asked func() (pivot.Ask, error)) (plan pivot.Plan, err error) {
+func foreseen(ctx context.Context, m *machine.Machine, prepared Prepared, asked func() (pivot.Request, error)) (plan pivot.Plan, err error) {
 	defer m.Pulled().Close()
 	images, err := imagesFor(m, prepared)
 	if err != nil {
 		return plan, err
 	}
-	ask, err := asked()
+	req, err := asked()
 	if err != nil {
 		return plan, err
 	}
 	c := converger(m, images)
-	if plan, err = c.Plan(ctx, ask); err == nil {
+	if plan, err = c.Plan(ctx, req); err == nil {
 		plan, err = c.Foresee(ctx, plan)
 	}
 	if err == nil {
@@ -93,16 +93,16 @@ func foreseen(ctx context.Context, m *machine.Machine, prepared Prepared, asked 
 }
 
 // plan plans a move on its terms: with a trial, with a slot of the fleet's lock.
-func (m *move) plan(ctx context.Context, ask pivot.Ask) (pivot.Plan, error) {
-	ask.Reboots = m.reboot || m.try != nil
-	ask.WithoutBoundImages = m.settings.BoundImages == settings.BoundImagesIgnore
+func (m *move) plan(ctx context.Context, req pivot.Request) (pivot.Plan, error) {
+	req.Reboots = m.reboot || m.try != nil
+	req.WithoutBoundImages = m.settings.BoundImages == settings.BoundImagesIgnore
 	var trying *pivot.Trying
 	var link hostfiles.File
 	if trying, link, m.cannotTry = m.trying(ctx); trying != nil {
-		ask.Trying, ask.Along = trying, append(ask.Along, link)
+		req.Trying, req.OwnEntries = trying, append(req.OwnEntries, link)
 	}
 	m.Progress.Begin(pivot.StepObserve, "looking at the host")
-	plan, err := m.converger.Plan(ctx, ask)
+	plan, err := m.converger.Plan(ctx, req)
 	if err == nil {
 		err = plan.Err()
 	}

@@ -37,7 +37,7 @@ func (a *Apply) judged(plan pivot.Plan, asked request) (pivot.Plan, error) {
 			return plan, err
 		}
 	}
-	return judged.WithDrain(rules, a.contents(plan.Ask().Entries)), nil
+	return judged.WithDrain(rules, a.contents(plan.Request().Entries)), nil
 }
 
 // contents returns the contents below /etc in the running system, and as entries ask for them.

@@ -65,11 +65,11 @@ func (r *Rebase) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 		return false, err
 	}
 	m.follows = true
-	ask, err := r.ask(ctx, prepared)
+	req, err := r.req(ctx, prepared)
 	if err != nil {
 		return false, err
 	}
-	plan, err := m.plan(ctx, ask)
+	plan, err := m.plan(ctx, req)
 	if err != nil {
 		return false, err
 	}
@@ -81,7 +81,7 @@ func (r *Rebase) Plan(ctx context.Context, prepared Prepared) (pivot.Plan, error
 	if err := r.Open(); err != nil {
 		return pivot.Plan{}, err
 	}
-	plan, err := foreseen(ctx, r.Machine, prepared, func() (pivot.Ask, error) { return r.ask(ctx, prepared) })
+	plan, err := foreseen(ctx, r.Machine, prepared, func() (pivot.Request, error) { return r.req(ctx, prepared) })
 	return plan.WithDrain(disruption.Rules{}, nil), err // what changes needs a reboot
 }
 
@@ -90,42 +90,42 @@ func (r *Rebase) Plan(ctx context.Context, prepared Prepared) (pivot.Plan, error
 func (r *Rebase) Download(ctx context.Context) (Downloaded, error) {
 	return runDownload(ctx, r.Machine, func() (p Downloaded, err error) {
 		r.Progress.Begin(pivot.StepRead, "reading what is asked for")
-		ask, err := r.ask(ctx, Prepared{})
+		req, err := r.req(ctx, Prepared{})
 		if err != nil {
 			return p, err
 		}
-		return download(ctx, r.Machine, ask, Download{}, nil)
+		return download(ctx, r.Machine, req, Download{}, nil)
 	})
 }
 
 // ask returns what the command line and the old tool's files ask of the machine. The image of a
 // download is the default for one that is not named.
-func (r *Rebase) ask(ctx context.Context, prepared Prepared) (pivot.Ask, error) {
+func (r *Rebase) req(ctx context.Context, prepared Prepared) (pivot.Request, error) {
 	change, err := r.kargs()
 	if err != nil {
-		return pivot.Ask{}, err
+		return pivot.Request{}, err
 	}
 	files, err := r.pinningFiles()
 	if err != nil {
-		return pivot.Ask{}, err
+		return pivot.Request{}, err
 	}
 	reference, err := r.reference(ctx, prepared)
 	if err != nil {
-		return pivot.Ask{}, err
+		return pivot.Request{}, err
 	}
 	choice, err := r.ImageKargsChoice()
 	if err != nil {
-		return pivot.Ask{}, err
+		return pivot.Request{}, err
 	}
 	packages, err := r.packages()
 	if err != nil {
-		return pivot.Ask{}, err
+		return pivot.Request{}, err
 	}
-	ask := pivot.Ask{ImageKargs: choice, Kargs: change, Entries: files, Packages: packages, ByHand: true}
-	if ask.Image, err = machine.Image(reference); err == nil && !ask.Image.IsZero() {
-		ask.Along, err = r.equalDefaults()
+	req := pivot.Request{ImageKargs: choice, Kargs: change, Entries: files, Packages: packages, ByHand: true}
+	if req.Image, err = machine.Image(reference); err == nil && !req.Image.IsZero() {
+		req.OwnEntries, err = r.equalDefaults()
 	}
-	return ask, err
+	return req, err
 }
 
 // packages returns what is asked of packages. Asking for the default kernel replaces any other

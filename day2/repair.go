@@ -37,7 +37,7 @@ func currentFile(m *machine.Machine) (Config, error) {
 
 // askForLast changes a request for the current MachineConfig into one for exactly what the machine
 // was last asked for. It returns an error if that was not this MachineConfig.
-func (a *Apply) askForLast(ask *request) error {
+func (a *Apply) askForLast(req *request) error {
 	last := a.Progress.Content
 	i := slices.IndexFunc(last.Target.Entries, func(e hostfiles.Entry) bool { return e.Path == machineconfig.RecordPath })
 	have, there, err := hostfiles.Read(a.Host.Root, machineconfig.RecordPath)
@@ -50,21 +50,21 @@ func (a *Apply) askForLast(ask *request) error {
 		return cannotRepair(fmt.Sprintf("what it was last asked for is %s, and not what runs", last.Phase))
 	case known && !unchanged:
 		return cannotRepair(machineconfig.RecordPath + ", which says what this machine has, is not as it was written")
-	case !matches(ask.Ask, last.Target, known):
+	case !matches(req.Request, last.Target, known):
 		return cannotRepair("it was last asked for something else than its MachineConfig")
 	}
-	ask.last, ask.Repair = &last.Target, true
-	ask.Image = last.Target.Image.Pinned()
-	ask.Kargs.Old, ask.Kargs.New, ask.Kargs.Delete = last.Target.Kargs.Old, last.Target.Kargs.New, last.Target.Kargs.Delete
+	req.last, req.Repair = &last.Target, true
+	req.Image = last.Target.Image.Pinned()
+	req.Kargs.Old, req.Kargs.New, req.Kargs.Delete = last.Target.Kargs.Old, last.Target.Kargs.New, last.Target.Kargs.Delete
 	for _, e := range last.Target.Entries {
-		named := slices.ContainsFunc(ask.Entries, func(f hostfiles.File) bool { return f.Path == e.Path })
+		named := slices.ContainsFunc(req.Entries, func(f hostfiles.File) bool { return f.Path == e.Path })
 		if e.Removes() && !named { // undoes what the previous MachineConfig asked for
-			ask.Entries = append(ask.Entries, hostfiles.File{Entry: e})
+			req.Entries = append(req.Entries, hostfiles.File{Entry: e})
 		}
 	}
-	ask.leftOut = hostfiles.Default(machineconfig.LeftOutPath)
+	req.leftOut = hostfiles.Default(machineconfig.LeftOutPath)
 	if left, there, err := hostfiles.Read(a.Host.Root, machineconfig.LeftOutPath); err != nil || there {
-		ask.leftOut = left
+		req.leftOut = left
 		return err
 	}
 	return nil
@@ -75,16 +75,16 @@ func cannotRepair(why string) error {
 		WithHint("pivot status and pivot verify say more; pivot apply FILE makes it what a MachineConfig asks for")
 }
 
-// matches reports whether an ask is for a target, by image and kernel arguments. An image that
+// matches reports whether a request is for a target, by image and kernel arguments. An image that
 // is named by a tag matches any image, because the tag may have moved since. recorded says that the
-// target has the record of the MachineConfig, as after an apply or a rollback. Then an ask that names no
+// target has the record of the MachineConfig, as after an apply or a rollback. Then a request that names no
 // image matches any, and the target may have more arguments: after a rollback, those that the
 // deployment has and the one before lacked, for instance because its image has brought them.
-func matches(ask pivot.Ask, target pivot.Target, recorded bool) bool {
-	sameImage := ask.Image.Same(target.Image) || ask.Image.IsZero() && recorded ||
-		ask.Image.IsZero() == target.Image.IsZero() && ask.Image.Digest == ""
+func matches(req pivot.Request, target pivot.Target, recorded bool) bool {
+	sameImage := req.Image.Same(target.Image) || req.Image.IsZero() && recorded ||
+		req.Image.IsZero() == target.Image.IsZero() && req.Image.Digest == ""
 	missing := func(arg string) bool { return !slices.Contains(target.Kargs.New, arg) }
-	sameArguments := ask.Kargs.New.Equal(target.Kargs.New) || recorded && !slices.ContainsFunc(ask.Kargs.New, missing)
+	sameArguments := req.Kargs.New.Equal(target.Kargs.New) || recorded && !slices.ContainsFunc(req.Kargs.New, missing)
 	return sameImage && sameArguments
 }
 

@@ -24,7 +24,7 @@ type Config struct {
 
 // request is what a MachineConfig asks of the machine.
 type request struct {
-	pivot.Ask                        // Along has the next two
+	pivot.Request                    // Along has the next two
 	record, leftOut hostfiles.File   // of the MachineConfig, and of what is left out of it
 	digest          hostfiles.Digest // of the MachineConfig's file
 	notes           []string         // from the validation of the MachineConfig
@@ -63,7 +63,7 @@ func (a *Apply) request(prepared Prepared) (r request, err error) {
 	if r.leftOut, err = a.leftOutFile(config.File, desired); err != nil {
 		return r, err
 	}
-	if r.Ask, err = a.Ask(desired, old); err != nil {
+	if r.Request, err = a.Request(desired, old); err != nil {
 		return r, err
 	}
 	removed, err := a.removed(old, takenOver, desired.Entries)
@@ -82,7 +82,7 @@ func (a *Apply) request(prepared Prepared) (r request, err error) {
 	if a.Repair {
 		err = a.askForLast(&r)
 	}
-	r.Along = []hostfiles.File{r.record, r.leftOut}
+	r.OwnEntries = []hostfiles.File{r.record, r.leftOut}
 	return r, err
 }
 

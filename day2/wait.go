@@ -24,10 +24,10 @@ func (m *move) await(ctx context.Context, plan pivot.Plan) (changed bool, err er
 	if err := features.Before(ctx, pivot.StepReady, &plan); err != nil {
 		return false, err
 	}
-	ask := pinned(plan)
-	ask.Waited = true
+	req := pinned(plan)
+	req.Waited = true
 	// The wait may have taken hours, so the machine is observed again.
-	if plan, err = m.converger.Plan(ctx, ask); err != nil {
+	if plan, err = m.converger.Plan(ctx, req); err != nil {
 		return false, err
 	}
 	return m.carryOut(ctx, plan, m.converger.Decide(plan))

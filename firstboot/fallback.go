@@ -38,13 +38,13 @@ func (b *FirstBoot) open(ctx context.Context) (proves bool, err error) {
 	return false, b.Unfinished.Settle(ctx, b.Machine) // the journal is open: it may not have what is known by now
 }
 
-// tryOnce adds to an ask that the new system is to be entered once, if the setting says so. It returns
+// tryOnce adds to a request that the new system is to be entered once, if the setting says so. It returns
 // why that is not possible.
-func (b *FirstBoot) tryOnce(ctx context.Context, ask *pivot.Ask, chosen settings.Settings) (why error) {
+func (b *FirstBoot) tryOnce(ctx context.Context, req *pivot.Request, chosen settings.Settings) (why error) {
 	if b.Fallback == nil || b.NoReboot || chosen.Fallback != settings.FallbackAuto {
 		return nil
 	}
-	ask.Trying, why = b.Fallback.Try(ctx, b.Machine, chosen.RebootMethod)
+	req.Trying, why = b.Fallback.Try(ctx, b.Machine, chosen.RebootMethod)
 	return why
 }
 

@@ -104,7 +104,7 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 		}
 	}
 	b.Progress.Begin(pivot.StepRead, "reading "+b.path())
-	ask, digest, err := b.read()
+	req, digest, err := b.read()
 	if errors.Is(err, fs.ErrNotExist) {
 		return b.endWithoutFile(ctx, err)
 	}
@@ -113,10 +113,10 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 		// attempt.
 		return err
 	}
-	noFallback := b.tryOnce(ctx, &ask, chosen)
+	noFallback := b.tryOnce(ctx, &req, chosen)
 	converger := b.Converger(nil)
 	b.Progress.Begin(pivot.StepObserve, "looking at the host")
-	plan, err := converger.Plan(ctx, ask)
+	plan, err := converger.Plan(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 	switch decision.Action {
 	case pivot.ActionClose:
 		b.Progress.Begin(pivot.StepProve, "the machine is what was asked for")
-		if err := b.CarryInRunningSystem(ask.Entries); err != nil {
+		if err := b.CarryInRunningSystem(req.Entries); err != nil {
 			return err
 		}
 		if b.Progress.Content.Trial == nil { // otherwise keep changes the next boot
@@ -167,12 +167,12 @@ func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
 	if err := b.Open(); err != nil {
 		return pivot.Plan{}, err
 	}
-	ask, _, err := b.read()
+	req, _, err := b.read()
 	if err != nil {
 		return pivot.Plan{}, err
 	}
 	converger := b.Converger(nil)
-	plan, err := converger.Plan(ctx, ask)
+	plan, err := converger.Plan(ctx, req)
 	if err != nil {
 		return plan, err
 	}
@@ -184,33 +184,33 @@ func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
 
 // read reads and validates the file. It returns what the file asks of the machine, and the file's
 // digest. The error reports all problems in it.
-func (b *FirstBoot) read() (ask pivot.Ask, digest string, err error) {
+func (b *FirstBoot) read() (req pivot.Request, digest string, err error) {
 	file := b.path()
 	data, err := hostfiles.ReadSettings(b.Host.Root, file)
 	if err != nil {
-		return ask, "", fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err).
+		return req, "", fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err).
 			WithHint("name a file that Ignition has left: by default it is " + EncapsulatedPath)
 	}
 	digest = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
 	facts, err := b.Facts()
 	if err != nil {
-		return ask, digest, err
+		return req, digest, err
 	}
 	desired, report := machineconfig.Parse(data, facts)
 	if report.Failed() {
-		return ask, digest, report.Err("MachineConfig " + file)
+		return req, digest, report.Err("MachineConfig " + file)
 	}
 	for _, p := range report {
 		b.Progress.Note(p.Text())
 	}
-	ask, err = b.Ask(desired)
+	req, err = b.Request(desired)
 	if b.File == EncapsulatedPath {
-		ask.Inherits = b.handOn
+		req.Inherits = b.handOn
 	}
-	ask.TakenBack = func(state pivot.State) bool { return b.takenBack(state, digest) }
-	ask.MachineConfig = pivot.MachineConfig{Name: desired.Name, Digest: hostfiles.Digest(digest)}
-	b.Report().MachineConfig = new(ask.MachineConfig)
-	return ask, digest, err
+	req.TakenBack = func(state pivot.State) bool { return b.takenBack(state, digest) }
+	req.MachineConfig = pivot.MachineConfig{Name: desired.Name, Digest: hostfiles.Digest(digest)}
+	b.Report().MachineConfig = new(req.MachineConfig)
+	return req, digest, err
 }
 
 // endWithoutFile ends a run that found no file. This is no error if File is the default

@@ -45,13 +45,13 @@ func (c *Converger) transaction(plan Plan) (t Transaction, err error) {
 	t = Transaction{
 		Images: c.Images, Repositories: c.Repositories, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress,
 		BeforeCommit: c.Place.Leave, Forget: c.Host.ForgetPrepared, Accounts: c.Content.Accounts, Units: c.Content.Units, Learn: c.learn,
-		Features: c.Features, Trying: plan.trying(), ByHand: plan.ask.ByHand, NextBoot: c.NextBoot, Inherits: plan.ask.Inherits,
+		Features: c.Features, Trying: plan.trying(), ByHand: plan.req.ByHand, NextBoot: c.NextBoot, Inherits: plan.req.Inherits,
 	}
 	if t.ByHand {
 		t.Pulling = c.Pulling
 	}
 	if t.Entries, err = c.files(plan.target.Entries); err == nil && !t.ByHand {
-		t.Keep = adopted(t.Entries, plan.ask)
+		t.Keep = adopted(t.Entries, plan.req)
 	}
 	return t, err
 }

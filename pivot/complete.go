@@ -12,18 +12,18 @@ import (
 	"machine-pivot/kargs"
 )
 
-// complete returns the complete target of an ask: with its images pinned to digests, with what
+// complete returns the complete target of a request: with its images pinned to digests, with what
 // earlier boots have learned about them, and with the contributors' entries.
-func (c *Converger) complete(ctx context.Context, ask Ask) (Target, error) {
+func (c *Converger) complete(ctx context.Context, req Request) (Target, error) {
 	target := Target{
-		Kargs: ask.Kargs, Entries: c.know(slices.Concat(ask.Entries, ask.Along)), Units: ask.Units,
-		Packages: ask.Packages, MachineConfig: ask.MachineConfig, WithoutBoundImages: ask.WithoutBoundImages,
+		Kargs: req.Kargs, Entries: c.know(slices.Concat(req.Entries, req.OwnEntries)), Units: req.Units,
+		Packages: req.Packages, MachineConfig: req.MachineConfig, WithoutBoundImages: req.WithoutBoundImages,
 	}
-	if err := c.pinImages(ctx, ask, &target); err != nil {
+	if err := c.pinImages(ctx, req, &target); err != nil {
 		return target, err
 	}
-	c.recall(ask, &target)
-	if journal := c.Progress.Content; journal.WasCommitted() && !ask.ByHand {
+	c.recall(req, &target)
+	if journal := c.Progress.Content; journal.WasCommitted() && !req.ByHand {
 		// A system that came up without the entries of the commit has nothing to adopt.
 		if known := target.With(journal.Target.Entries); known.Same(journal.Target) {
 			return known, nil
@@ -36,17 +36,17 @@ func (c *Converger) complete(ctx context.Context, ask Ask) (Target, error) {
 // content is planned, pulled and verified. Checks that do not depend on the image come before,
 // because resolving needs the network; but not those that only a change needs, which depends on the
 // image: a run that changes nothing is not refused for what it does not need.
-func (c *Converger) pinImages(ctx context.Context, ask Ask, target *Target) error {
-	if pinned(ask.Image) && pinned(ask.Packages.Source) {
-		target.Image = ask.Image
+func (c *Converger) pinImages(ctx context.Context, req Request, target *Target) error {
+	if pinned(req.Image) && pinned(req.Packages.Source) {
+		target.Image = req.Image
 		return nil
 	}
-	err := c.checkWithoutImage(ctx, ask, *target)
+	err := c.checkWithoutImage(ctx, req, *target)
 	if err == nil {
-		target.Image, err = c.pin(ctx, ask.Image)
+		target.Image, err = c.pin(ctx, req.Image)
 	}
 	if err == nil {
-		target.Packages.Source, err = c.pin(ctx, ask.Packages.Source)
+		target.Packages.Source, err = c.pin(ctx, req.Packages.Source)
 	}
 	return err
 }
@@ -64,19 +64,19 @@ func (c *Converger) pin(ctx context.Context, image Image) (Image, error) {
 
 // recall sets the choice about the kernel arguments that the target's image brings, and what an
 // earlier boot has learned about that image.
-func (c *Converger) recall(ask Ask, target *Target) {
+func (c *Converger) recall(req Request, target *Target) {
 	if target.Image.IsZero() {
 		return
 	}
 	journal := c.Progress.Content
-	known, apply := journal.Target, ask.ImageKargs.Apply
+	known, apply := journal.Target, req.ImageKargs.Apply
 	if !known.Image.Same(target.Image) {
 		known = Target{}
 	} else {
 		target.Image.Commit, target.Image.Version = known.Image.Commit, known.Image.Version
 		// A committed choice counts more than the settings: a first boot that was started with
 		// --image-kargs=apply is verified by the unit, which has no flags.
-		if !ask.ImageKargs.ForThisRun && (journal.WasCommitted() || journal.Phase == PhaseDone) {
+		if !req.ImageKargs.ForThisRun && (journal.WasCommitted() || journal.Phase == PhaseDone) {
 			apply = known.Kargs.Image != nil
 		}
 	}
@@ -111,8 +111,8 @@ func (c *Converger) adopt(target Target) (Target, error) {
 
 // adopted returns the adopted ones of a target's files. Unlike the requested ones, a later boot
 // could not read them again.
-func adopted(files []hostfiles.File, ask Ask) []hostfiles.File {
-	requested := hostfiles.Paths(slices.Concat(ask.Entries, ask.Along))
+func adopted(files []hostfiles.File, req Request) []hostfiles.File {
+	requested := hostfiles.Paths(slices.Concat(req.Entries, req.OwnEntries))
 	return slices.DeleteFunc(slices.Clone(files), func(f hostfiles.File) bool { return requested[f.Path] })
 }
 

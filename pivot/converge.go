@@ -13,14 +13,14 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Ask is the request of one run.
-type Ask struct {
+// Request is the request of one run.
+type Request struct {
 	Image   Image // zero keeps the booted image; without a digest it is a tag
 	Kargs   kargs.Change
 	Entries []hostfiles.File // below /etc and /var
-	// Along are entries that the machine gets together with the changes, and that are no change by
+	// OwnEntries are entries that the machine gets together with the changes, and that are no change by
 	// themselves: the record of the MachineConfig, the links of pivot's own units.
-	Along []hostfiles.File
+	OwnEntries []hostfiles.File
 	// Inherits returns entries that the new deployment of a commit, which is in the repository, gets besides all that and
 	// changes by itself once it runs; nil if there are none. Nothing is judged by them.
 	Inherits func(commit string) ([]hostfiles.File, error)
@@ -141,13 +141,13 @@ type Converger struct {
 	contents map[hostfiles.Digest][]byte // of the files that this run has read
 }
 
-// Plan observes the machine and returns what an ask changes. That is the one observation of a
+// Plan observes the machine and returns what a request changes. That is the one observation of a
 // decision: what follows takes the plan. It writes nothing. The progress must be open.
 //
 // Whether the plan can be made at all is in Plan.Err, so that a machine which has nothing to
 // carry out is not stopped by it.
-func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
-	target, err := c.complete(ctx, ask)
+func (c *Converger) Plan(ctx context.Context, req Request) (Plan, error) {
+	target, err := c.complete(ctx, req)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -155,10 +155,10 @@ func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	if ask.ByHand && !ask.Repair {
+	if req.ByHand && !req.Repair {
 		target = target.withImageSettled(state)
 	}
-	plan := planOf(ask, state, target)
+	plan := planOf(req, state, target)
 	plan.files = c.files
 	return c.noteLost(ctx, plan.judgedOnce()), nil
 }
@@ -215,7 +215,7 @@ func (c *Converger) Converge(ctx context.Context, plan Plan, d Decision) error {
 func (c *Converger) Decide(plan Plan) Decision {
 	journal, state, target := c.Progress.Content, plan.state, plan.target
 	same, lacks := journal.Target.Same(target), Prove
-	if same && journal.Phase == PhaseCommitted && !plan.ask.ByHand {
+	if same && journal.Phase == PhaseCommitted && !plan.req.ByHand {
 		lacks = Failures // what users have changed since the commit does not need another one
 	}
 	return Decide(journal, Facts{
@@ -225,9 +225,9 @@ func (c *Converger) Decide(plan Plan) Decision {
 		SameTarget:      same,
 		AtTarget:        len(lacks(state, target)) == 0,
 		PendingAtTarget: state.Pending() && len(lacks(state.AsIfRebooted(), target)) == 0,
-		ByHand:          plan.ask.ByHand,
+		ByHand:          plan.req.ByHand,
 		Reach:           plan.reach(),
-		NeverReboot:     plan.ask.NeverReboot,
+		NeverReboot:     plan.req.NeverReboot,
 	})
 }
 
@@ -238,10 +238,10 @@ func (c *Converger) demand(plan Plan) Demand {
 	if plan.Tries() {
 		all = append(all, DemandAnew)
 	}
-	if plan.ask.TakenBack != nil && plan.ask.TakenBack(state) {
+	if plan.req.TakenBack != nil && plan.req.TakenBack(state) {
 		all = append(all, DemandStay)
 	}
-	if demand := c.Features.Demand(&plan); demand != DemandWait || !plan.ask.Waited {
+	if demand := c.Features.Demand(&plan); demand != DemandWait || !plan.req.Waited {
 		all = append(all, demand)
 	}
 	return slices.Max(all)

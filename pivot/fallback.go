@@ -8,7 +8,7 @@ func (p Plan) trying() *Trying {
 	if p.noFallback != nil {
 		return nil
 	}
-	return p.ask.Trying
+	return p.req.Trying
 }
 
 // Once says how the new system is entered only once, and what that does not cover; "" if it is not to be on trial.
@@ -19,7 +19,7 @@ func (p Plan) Once() string {
 	return p.once
 }
 
-// NoFallback returns why the plan has no fallback although its ask has one; nil if it has one, or none was asked for.
+// NoFallback returns why the plan has no fallback although its request has one; nil if it has one, or none was asked for.
 func (p Plan) NoFallback() error { return p.noFallback }
 
 // judgedOnce returns the plan with what is known now about entering the new system only once: without its fallback if no

@@ -147,7 +147,7 @@ func (c *Converger) CheckLive(plan Plan) error {
 // Changing returns the changing entries of a plan, for a change of the running system, with their
 // contents and numeric owners. Entries of kind default are returned as such.
 func (p Plan) Changing() ([]hostfiles.File, error) {
-	along := hostfiles.Paths(p.ask.Along)
+	along := hostfiles.Paths(p.req.OwnEntries)
 	var wanted []hostfiles.Entry
 	for _, e := range p.state.Etc.Of(p.target) {
 		if !along[e.Path] && p.state.Etc.change(e) != "" {

@@ -39,7 +39,7 @@ type Plan struct {
 	// ImageKargs are the kernel arguments that the new image brings; nil if the image stays.
 	ImageKargs *ImageKargs `json:"imageKargs,omitempty"`
 
-	ask    Ask
+	req    Request
 	state  State
 	target Target
 	wrong  error // why the plan cannot be carried out; see Converger.Plan
@@ -80,8 +80,8 @@ func (p Plan) onlyEntries() bool {
 	return !p.Image.Changed && !p.Kargs.Changed && len(p.Packages) == 0 && len(p.Entries) > 0
 }
 
-// Ask returns the request that the plan is for.
-func (p Plan) Ask() Ask { return p.ask }
+// Request returns the request that the plan is for.
+func (p Plan) Request() Request { return p.req }
 
 // Tries reports whether the new system is to go on trial.
 func (p Plan) Tries() bool { return p.trying() != nil }
@@ -106,38 +106,38 @@ type ImageChange struct {
 	To      string `json:"to"`
 }
 
-// planOf returns the plan of an ask that is completed to a target.
-func planOf(ask Ask, state State, target Target) Plan {
-	plan, err := Diff(state, target, ask.Along...)
-	plan.ask, plan.state, plan.target, plan.wrong = ask, state, target, err
+// planOf returns the plan of a request that is completed to a target.
+func planOf(req Request, state State, target Target) Plan {
+	plan, err := Diff(state, target, req.OwnEntries...)
+	plan.req, plan.state, plan.target, plan.wrong = req, state, target, err
 	return plan
 }
 
 // For returns the same plan for a target that has more of what is only learned during a run.
 func (p Plan) For(target Target) (Plan, error) {
-	plan := planOf(p.ask, p.state, target)
+	plan := planOf(p.req, p.state, target)
 	plan.files, plan.once, plan.noFallback = p.files, p.once, p.noFallback
 	return plan, plan.wrong
 }
 
-// With returns the same plan for an ask with more entries that are no change by themselves.
+// With returns the same plan for a request with more entries that are no change by themselves.
 func (p Plan) With(along ...hostfiles.File) Plan {
-	p.ask.Along = append(slices.Clone(p.ask.Along), along...)
+	p.req.OwnEntries = append(slices.Clone(p.req.OwnEntries), along...)
 	return p
 }
 
-// Until returns the same plan for an ask that must not wait after a time, with the error then.
+// Until returns the same plan for a request that must not wait after a time, with the error then.
 func (p Plan) Until(at time.Time, over error) Plan {
-	p.ask.Until, p.ask.Over = at, over
+	p.req.Until, p.req.Over = at, over
 	return p
 }
 
 // OrOver returns the error of a wait. If its time limit has ended it, that is its reason.
 func (p Plan) OrOver(ctx context.Context, err error) error {
-	if p.ask.Over == nil || ctx.Err() != nil || !fault.KindOf(err).Transient() {
+	if p.req.Over == nil || ctx.Err() != nil || !fault.KindOf(err).Transient() {
 		return err
 	}
-	return fault.New(fault.Unavailable, "%w: %w", p.ask.Over, err)
+	return fault.New(fault.Unavailable, "%w: %w", p.req.Over, err)
 }
 
 // Pulled returns the same plan for an image that is in the repository with this commit.

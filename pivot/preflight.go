@@ -45,7 +45,7 @@ func (c *Converger) preflight(ctx context.Context, plan *Plan) error {
 
 // checkLocal runs the checks of this run and of the machine, without the network.
 func (c *Converger) checkLocal(plan Plan) error {
-	for _, checks := range [][]Check{plan.ask.Checks, c.Checks} {
+	for _, checks := range [][]Check{plan.req.Checks, c.Checks} {
 		for _, check := range checks {
 			if err := check(plan); err != nil {
 				return err
@@ -73,12 +73,12 @@ func (c *Converger) check(plan Plan) (warnings []string, err error) {
 
 // checkWithoutImage checks a target before its image is resolved, if the target needs changes
 // whatever the image is.
-func (c *Converger) checkWithoutImage(ctx context.Context, ask Ask, target Target) error {
+func (c *Converger) checkWithoutImage(ctx context.Context, req Request, target Target) error {
 	state, err := c.Host.Observe(ctx, target)
 	if err != nil {
 		return err
 	}
-	plan := planOf(ask, state, target)
+	plan := planOf(req, state, target)
 	if plan.wrong != nil || !plan.Changed {
 		return plan.wrong
 	}

@@ -51,8 +51,8 @@ type Repositories interface {
 	Release() error
 }
 
-// Request describes the one deployment that a transaction makes.
-type Request struct {
+// Spec describes the one deployment that a transaction makes.
+type Spec struct {
 	Merge   Deployment // the merge deployment, which is the booted one: its /etc is carried over
 	Commit  string
 	Image   Image            // for the origin; the zero value keeps the merge deployment's origin
@@ -73,7 +73,7 @@ type Request struct {
 
 // Secured is a no-op if the image stays. An engine calls it directly before its commit, and again
 // after it, since nothing locks the refs: with an error the commit does not happen, or is taken back.
-func (r Request) Secured(ctx context.Context) error {
+func (r Spec) Secured(ctx context.Context) error {
 	if r.Secure == nil {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (r Request) Secured(ctx context.Context) error {
 
 // ForCommit returns the request with the links of units added to its entries, for a deployment
 // of commit, which must be in the repository.
-func (r Request) ForCommit(commit string) (Request, error) {
+func (r Spec) ForCommit(commit string) (Spec, error) {
 	if r.Units == nil {
 		return r, nil
 	}
@@ -112,10 +112,10 @@ type Engine interface {
 	CheckSpace(ctx context.Context, commit string) error
 	// Prepare makes the deployment without changing the next boot, and compares it with the
 	// request field by field.
-	Prepare(ctx context.Context, r Request) error
+	Prepare(ctx context.Context, r Spec) error
 	// Commit makes image, packages, arguments and files the next boot in one atomic step,
 	// and checks the result.
-	Commit(ctx context.Context, r Request) error
+	Commit(ctx context.Context, r Spec) error
 	// Discard removes what Prepare made.
 	Discard(ctx context.Context) error
 }
@@ -132,7 +132,7 @@ type Transaction struct {
 	// Keep are the entries whose contents an attempt after a reboot could not read again.
 	// Their contents are kept until the transaction is done.
 	Keep []hostfiles.File
-	// Inherits returns what the new deployment of a commit gets besides the entries; nil if that is nothing. See Ask.
+	// Inherits returns what the new deployment of a commit gets besides the entries; nil if that is nothing. See Request.
 	Inherits func(commit string) ([]hostfiles.File, error)
 	// Features do what they have to before and after each step.
 	Features Features
@@ -168,7 +168,7 @@ type Transaction struct {
 // Run makes the plan's target the next boot. If it fails before the commit, the next boot is
 // unchanged.
 func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
-	p, state, r := t.Progress, plan.state, Request{}
+	p, state, r := t.Progress, plan.state, Spec{}
 	return t.inOrder(ctx, &plan, work{
 		StepBegin: func(_ context.Context, s Info) error {
 			p.Start(attempt, state.BootID, plan.target)
@@ -223,8 +223,8 @@ func (t *Transaction) begin(phase Phase, bootID pid1.StartID) error {
 
 // request pulls the plan's image, completes the plan with what is learned from the image, and
 // returns the request for the engine. It does not change the next boot.
-func (t *Transaction) request(ctx context.Context, plan *Plan) (Request, error) {
-	r := Request{Merge: plan.state.Booted, Commit: plan.state.Booted.Commit}
+func (t *Transaction) request(ctx context.Context, plan *Plan) (Spec, error) {
+	r := Spec{Merge: plan.state.Booted, Commit: plan.state.Booted.Commit}
 	if plan.Image.Changed {
 		image, err := t.pull(ctx, plan.target.Image)
 		if err != nil {
@@ -283,7 +283,7 @@ func (t *Transaction) repository(source Image) func(ctx context.Context, names [
 	}
 }
 
-// unitsOf returns the Request.Units of a plan; nil if its target has no wishes for units.
+// unitsOf returns the Spec.Units of a plan; nil if its target has no wishes for units.
 func (t *Transaction) unitsOf(plan Plan) func(commit string) (enable.Resolved, error) {
 	if plan.target.Units.IsZero() {
 		return nil

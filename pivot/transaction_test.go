@@ -19,7 +19,7 @@ type script struct {
 	calls    []string
 	fail     map[string][]error // by call; one error for each call, in order
 	progress *pivot.Progress
-	request  pivot.Request
+	request  pivot.Spec
 }
 
 func (s *script) call(name string) error {
@@ -57,12 +57,12 @@ func (s *script) CheckPrepareRoot(context.Context, ostree.PrepareRoot) error {
 
 func (s *script) CheckSpace(context.Context, string) error { return nil }
 
-func (s *script) Prepare(_ context.Context, r pivot.Request) error {
+func (s *script) Prepare(_ context.Context, r pivot.Spec) error {
 	s.request = r
 	return s.call("prepare")
 }
-func (s *script) Commit(context.Context, pivot.Request) error { return s.call("commit") }
-func (s *script) Discard(context.Context) error               { return s.call("discard") }
+func (s *script) Commit(context.Context, pivot.Spec) error { return s.call("commit") }
+func (s *script) Discard(context.Context) error            { return s.call("discard") }
 
 // run carries out targetB on stateA with the given failures.
 func run(t *testing.T, fail map[string][]error) (*script, *pivot.Progress, error) {

@@ -26,7 +26,7 @@ type needs struct {
 
 func (n needs) any() bool { return n.labels || n.composefs || n.keys }
 
-func (e *Direct) needs(r pivot.Request, booted ostree.Deployment) (n needs, err error) {
+func (e *Direct) needs(r pivot.Spec, booted ostree.Deployment) (n needs, err error) {
 	if n.labels, err = e.labels(r, booted); err != nil {
 		return n, err
 	}
@@ -43,7 +43,7 @@ func (e *Direct) needs(r pivot.Request, booted ostree.Deployment) (n needs, err 
 
 // checkNeeds returns an error if there are needs, but libostree cannot make an existing
 // deployment the default.
-func (e *Direct) checkNeeds(ctx context.Context, r pivot.Request, booted ostree.Deployment) error {
+func (e *Direct) checkNeeds(ctx context.Context, r pivot.Spec, booted ostree.Deployment) error {
 	needs, err := e.needs(r, booted)
 	if err != nil || !needs.any() {
 		return err
@@ -65,7 +65,7 @@ func (e *Direct) checkNeeds(ctx context.Context, r pivot.Request, booted ostree.
 
 // commitBeside makes the deployment beside the default one, labels it if necessary, checks it,
 // and then makes it the default. After an earlier failure it removes the deployment.
-func (e *Direct) commitBeside(ctx context.Context, r pivot.Request, booted ostree.Deployment, needs needs) error {
+func (e *Direct) commitBeside(ctx context.Context, r pivot.Spec, booted ostree.Deployment, needs needs) error {
 	if err := e.deploy(ctx, r, booted, "--not-as-default"); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (e *Direct) keep(booted, next ostree.Deployment) error {
 
 // finish labels the deployment, if necessary, and checks it against the request. contexts is nil
 // if it needs no labels.
-func (e *Direct) finish(ctx context.Context, r pivot.Request, next ostree.Deployment, needs needs) (contexts *selinux.Contexts, err error) {
+func (e *Direct) finish(ctx context.Context, r pivot.Spec, next ostree.Deployment, needs needs) (contexts *selinux.Contexts, err error) {
 	if needs.labels {
 		if contexts, err = e.label(next); err != nil {
 			return nil, err
@@ -113,7 +113,7 @@ func (e *Direct) finish(ctx context.Context, r pivot.Request, next ostree.Deploy
 }
 
 // findNew returns the deployment that was just made. It follows the booted one.
-func (e *Direct) findNew(r pivot.Request, booted ostree.Deployment) (ostree.Deployment, error) {
+func (e *Direct) findNew(r pivot.Spec, booted ostree.Deployment) (ostree.Deployment, error) {
 	all, err := e.Sysroot.Deployments()
 	if err != nil {
 		return ostree.Deployment{}, err

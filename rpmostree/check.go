@@ -14,7 +14,7 @@ import (
 
 // checkStaged compares the staged state with the request, field by field. Of the kernel arguments
 // it compares only root=, because Commit passes the request's arguments to libostree.
-func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
+func (e *Ostree) checkStaged(r pivot.Spec) (*ostree.Staged, error) {
 	staged, err := e.Sysroot.Staged()
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
 
 // lostRoot returns the value of the root= that line has if the request has none, and otherwise "".
 // One root= may replace another, as where a configuration selects a multipath device.
-func lostRoot(r pivot.Request, line kargs.Line) string {
+func lostRoot(r pivot.Spec, line kargs.Line) string {
 	had := line.Values("root")
 	if len(had) == 0 || len(r.Kargs.Values("root")) > 0 {
 		return ""
@@ -72,7 +72,7 @@ func carries(d ostree.Deployment, commit string) bool {
 
 // wantedCommit returns the commit that a deployment for the request must carry. If only packages
 // change on top of the booted image, it is that image's commit.
-func wantedCommit(r pivot.Request) string {
+func wantedCommit(r pivot.Spec) string {
 	if r.Image.IsZero() && !r.Packages.IsZero() {
 		return cmp.Or(r.Merge.Base, r.Commit)
 	}
@@ -88,7 +88,7 @@ func imageOf(o ostree.Origin) string {
 }
 
 // imageWanted returns the name that the origin must have; any name is right if the image stays.
-func imageWanted(r pivot.Request, have ostree.Origin) string {
+func imageWanted(r pivot.Spec, have ostree.Origin) string {
 	switch {
 	case r.Image.IsZero():
 		return imageOf(have)
@@ -100,7 +100,7 @@ func imageWanted(r pivot.Request, have ostree.Origin) string {
 
 // checkPrepared compares the staged deployment with the request, and checks what the commit will
 // need.
-func (e *Ostree) checkPrepared(ctx context.Context, r pivot.Request) error {
+func (e *Ostree) checkPrepared(ctx context.Context, r pivot.Spec) error {
 	staged, err := e.checkStaged(r)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (e *Ostree) checkPrepared(ctx context.Context, r pivot.Request) error {
 
 // checkCommitted compares the default deployment with the request, and the labels of its files with
 // the wanted ones.
-func (e *Ostree) checkCommitted(r pivot.Request, labels []labelled) error {
+func (e *Ostree) checkCommitted(r pivot.Spec, labels []labelled) error {
 	all, err := e.Sysroot.Deployments()
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func (e *Ostree) checkCommitted(r pivot.Request, labels []labelled) error {
 }
 
 // checkDeployment compares a deployment's boot entry and files with the request.
-func checkDeployment(d ostree.Deployment, r pivot.Request) error {
+func checkDeployment(d ostree.Deployment, r pivot.Spec) error {
 	if options := kargs.Split(d.Entry.Options); !options.EqualButOstree(r.Kargs) {
 		return fmt.Errorf("cannot trust the new boot entry: its options are %q, wanted %q", options, r.Kargs)
 	}

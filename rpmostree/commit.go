@@ -22,11 +22,11 @@ const runtimeDir = "/run/ostree"
 //
 // The staged deployment is released and unlocked only in a private mount namespace, so that no other
 // program can finalize it without the entries. On the host it is held back, and then removed.
-func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
+func (e *Ostree) Commit(ctx context.Context, r pivot.Spec) error {
 	return e.orTakenBack(ctx, r, func() error { return e.commitOnce(ctx, r) })
 }
 
-func (e *Ostree) commitOnce(ctx context.Context, r pivot.Request) error {
+func (e *Ostree) commitOnce(ctx context.Context, r pivot.Spec) error {
 	staged, err := e.checkStaged(r)
 	if err != nil { // Prepare has checked it, so it was changed since then
 		return fault.New(fault.Unavailable, "somebody else changed what was staged: %w", err).

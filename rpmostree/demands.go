@@ -83,7 +83,7 @@ func noComposefs(why, hint string) error {
 
 // checkDemands returns an error if the deployment made for the request lacks what its system
 // needs to boot. It checks the deployment itself, not what libostree claims to support.
-func (e *Ostree) checkDemands(made ostree.Deployment, r pivot.Request) error {
+func (e *Ostree) checkDemands(made ostree.Deployment, r pivot.Spec) error {
 	setup, d, err := e.demands(made.Checksum, r)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func checkSealed(image string) error {
 
 // checkObjects returns an error if the system of a commit, with the request's kernel arguments,
 // boots only with fs-verity and a file has none: the started system could not read it.
-func (e *Ostree) checkObjects(ctx context.Context, commit ostree.Checksum, r pivot.Request) error {
+func (e *Ostree) checkObjects(ctx context.Context, commit ostree.Checksum, r pivot.Spec) error {
 	_, d, err := e.demands(commit, r)
 	if err != nil || !d.Verity {
 		return err
@@ -170,7 +170,7 @@ func (e *Ostree) checkObjects(ctx context.Context, commit ostree.Checksum, r piv
 }
 
 // demands returns how a commit's system mounts its root, and its demands with the request's kernel arguments.
-func (e *Ostree) demands(commit ostree.Checksum, r pivot.Request) (setup ostree.PrepareRoot, d ostree.Demands, err error) {
+func (e *Ostree) demands(commit ostree.Checksum, r pivot.Spec) (setup ostree.PrepareRoot, d ostree.Demands, err error) {
 	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
 	if err != nil {
 		return setup, d, err

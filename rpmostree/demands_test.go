@@ -24,7 +24,7 @@ import (
 const composefs = "  - composefs\n" // a line of ostree --version
 
 // demanding changes the request to a commit that has a prepare-root.conf with text at path.
-func demanding(t *testing.T, h *hostdir.Host, r pivot.Request, path, text string) pivot.Request {
+func demanding(t *testing.T, h *hostdir.Host, r pivot.Spec, path, text string) pivot.Spec {
 	t.Helper()
 	repo := "--repo=" + filepath.Join(h.Physical(), "ostree/repo")
 	dir := t.TempDir()

@@ -57,7 +57,7 @@ func (e *Direct) checkMove(ctx context.Context) error {
 }
 
 // Prepare checks what can be checked before the commit, and changes nothing.
-func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
+func (e *Direct) Prepare(ctx context.Context, r pivot.Spec) error {
 	if !r.Image.IsZero() {
 		if err := e.checkMove(ctx); err != nil {
 			return err
@@ -108,11 +108,11 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 
 // Commit makes the deployment, with the entries overlaid on the /etc that libostree merges. The
 // commit point is libostree's rename of /boot/loader.
-func (e *Direct) Commit(ctx context.Context, r pivot.Request) error {
+func (e *Direct) Commit(ctx context.Context, r pivot.Spec) error {
 	return e.plain().orTakenBack(ctx, r, func() error { return e.commitOnce(ctx, r) })
 }
 
-func (e *Direct) commitOnce(ctx context.Context, r pivot.Request) error {
+func (e *Direct) commitOnce(ctx context.Context, r pivot.Spec) error {
 	booted, err := e.Sysroot.Booted()
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (e *Direct) commitOnce(ctx context.Context, r pivot.Request) error {
 // deploy runs "ostree admin deploy" with the entries overlaid on /etc. It leaves the repository unpruned, as libostree
 // does when it finalizes a staged deployment: a first boot makes nothing that a prune would remove, and walking over all
 // objects is half of the command's processor time. The next change prunes.
-func (e *Direct) deploy(ctx context.Context, r pivot.Request, booted ostree.Deployment, options ...string) error {
+func (e *Direct) deploy(ctx context.Context, r pivot.Spec, booted ostree.Deployment, options ...string) error {
 	commit, err := ostree.ParseChecksum(r.Commit)
 	if err != nil {
 		return err

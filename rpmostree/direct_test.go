@@ -51,7 +51,7 @@ func TestDirect(t *testing.T) {
 func TestDirectLabels(t *testing.T) {
 	const etc, state, boot = "system_u:object_r:etc_t:s0", "system_u:object_r:var_lib_t:s0", "system_u:object_r:boot_t:s0"
 	contexts := []string{"/etc(/.*)? " + etc, "/etc/new -- system_u:object_r:new_t:s0", "/var/lib(/.*)? " + state, "/boot(/.*)? " + boot}
-	prepared := func(t *testing.T) (*hostdir.Host, *rpmostree.Direct, pivot.Request) {
+	prepared := func(t *testing.T) (*hostdir.Host, *rpmostree.Direct, pivot.Spec) {
 		h := hostdir.New(t)
 		h.Policy(contexts...)
 		h.Ostree.Version = hostdir.LockInState

@@ -24,7 +24,7 @@ import (
 // can do that separately.
 
 // labels reports whether the requested deployment will run with SELinux.
-func (e *Direct) labels(r pivot.Request, booted ostree.Deployment) (bool, error) {
+func (e *Direct) labels(r pivot.Spec, booted ostree.Deployment) (bool, error) {
 	if runs, err := e.kernelRuns(r); err != nil || !runs {
 		return false, err
 	}
@@ -42,7 +42,7 @@ func (e *Direct) labels(r pivot.Request, booted ostree.Deployment) (bool, error)
 
 // kernelRuns reports whether a kernel with the request's arguments runs with SELinux. If the
 // arguments do not decide this, it assumes what the running kernel has.
-func (e *Direct) kernelRuns(r pivot.Request) (bool, error) {
+func (e *Direct) kernelRuns(r pivot.Spec) (bool, error) {
 	has := func(key, value string) bool { return slices.Contains(r.Kargs.Values(key), value) }
 	switch {
 	case has("selinux", "0"):

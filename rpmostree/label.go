@@ -89,7 +89,7 @@ func (e *Ostree) labels(booted ostree.Deployment, commit ostree.Checksum, files 
 func (e *Ostree) kernel() selinux.Kernel { return selinux.Running(e.Sysroot.Root()) }
 
 // checkLabels returns an error if this process cannot set a label that the commit will need.
-func (e *Ostree) checkLabels(booted ostree.Deployment, staged *ostree.Staged, r pivot.Request) error {
+func (e *Ostree) checkLabels(booted ostree.Deployment, staged *ostree.Staged, r pivot.Spec) error {
 	labels, err := e.labels(booted, staged.Target.Checksum, r.Entries)
 	if err != nil {
 		return err

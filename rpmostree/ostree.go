@@ -60,7 +60,7 @@ func (e *Ostree) checkLayered() error {
 }
 
 // Prepare stages the deployment and checks the staged state against the request.
-func (e *Ostree) Prepare(ctx context.Context, r pivot.Request) error {
+func (e *Ostree) Prepare(ctx context.Context, r pivot.Spec) error {
 	if !r.Image.IsZero() {
 		if err := e.checkMove(ctx); err != nil {
 			return err
@@ -93,7 +93,7 @@ func (e *Ostree) checkMove(ctx context.Context) error {
 
 // stage lets libostree stage the deployment, locked from the start, and holds it back: a reboot before Commit must
 // boot the old system, not the new image without its entries.
-func (e *Ostree) stage(ctx context.Context, r pivot.Request, booted ostree.Deployment) error {
+func (e *Ostree) stage(ctx context.Context, r pivot.Spec, booted ostree.Deployment) error {
 	if err := e.checkLock(); err != nil { // Discard checks it only if something is staged
 		return err
 	}
@@ -116,7 +116,7 @@ func (e *Ostree) stage(ctx context.Context, r pivot.Request, booted ostree.Deplo
 }
 
 // deploy runs "ostree admin deploy" for the request, with additional options.
-func (e *Ostree) deploy(ctx context.Context, r pivot.Request, booted ostree.Deployment, options ...string) error {
+func (e *Ostree) deploy(ctx context.Context, r pivot.Spec, booted ostree.Deployment, options ...string) error {
 	// Not in /tmp, which is /sysroot/tmp on many hosts, and read-only.
 	file, err := os.CreateTemp("/run", "pivot-origin-*")
 	if err != nil {
@@ -161,7 +161,7 @@ func (e *Ostree) checkLock() error {
 // deployCommand returns the command line of a deployment. It has the complete list of kernel
 // arguments instead of edits, whose rules differ between versions. So the staged state always has
 // a list, too.
-func deployCommand(r pivot.Request, originFile string, options []string) []string {
+func deployCommand(r pivot.Spec, originFile string, options []string) []string {
 	argv := append([]string{"ostree", "admin", "deploy", "--os=" + r.Merge.Stateroot,
 		"--origin-file=" + originFile, "--karg-none"}, options...)
 	for _, arg := range r.Kargs {
@@ -172,7 +172,7 @@ func deployCommand(r pivot.Request, originFile string, options []string) []strin
 
 // origin returns the origin of the new deployment: that of the new image, or the booted one's if
 // the image stays.
-func origin(r pivot.Request, booted ostree.Deployment) ostree.Origin {
+func origin(r pivot.Spec, booted ostree.Deployment) ostree.Origin {
 	switch {
 	case r.Image.IsZero():
 		return booted.Origin

@@ -15,7 +15,7 @@ const overlaysPath = "/boot/ostree/initramfs-overlays"
 // overlays returns the options that keep the initramfs files which the booted deployment has beside that of its image,
 // such as those of "rpm-ostree initramfs-etc". "ostree admin deploy" gives a deployment only those that it is told, and
 // a machine may need them to find its root. Another image gets them from rpm-ostree, which makes them anew.
-func (e *Ostree) overlays(r pivot.Request, booted ostree.Deployment) (options []string, err error) {
+func (e *Ostree) overlays(r pivot.Spec, booted ostree.Deployment) (options []string, err error) {
 	if !r.Image.IsZero() {
 		return nil, nil
 	}

@@ -24,7 +24,7 @@ import (
 // once.
 type packages struct {
 	engine     *RpmOstree
-	request    pivot.Request
+	request    pivot.Spec
 	have       pivot.SystemPackages // of the deployment that an update starts from
 	repository *pivot.Repository    // nil until fetched
 	relock     bool                 // rpm-ostree loses the lock: see withoutFinalize

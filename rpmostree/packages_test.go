@@ -139,16 +139,16 @@ func checkLocked(h *hostdir.Host) error {
 }
 
 // again returns a request that changes only packages.
-func again(t *testing.T, h *hostdir.Host, p pivot.Packages, repo *repository) pivot.Request {
+func again(t *testing.T, h *hostdir.Host, p pivot.Packages, repo *repository) pivot.Spec {
 	t.Helper()
 	state, err := h.Observe(t.Context(), pivot.Target{})
 	must(t, err)
 	must(t, os.RemoveAll(h.Path("/run/rpm-ostree-standin")))
-	return pivot.Request{Merge: state.Booted, Commit: state.Booted.Commit, Kargs: state.Booted.Options, Packages: p, Repository: repo.fetch}
+	return pivot.Spec{Merge: state.Booted, Commit: state.Booted.Commit, Kargs: state.Booted.Options, Packages: p, Repository: repo.fetch}
 }
 
 // move makes a deployment, and checks that it is locked before the commit.
-func move(t *testing.T, h *hostdir.Host, r pivot.Request) {
+func move(t *testing.T, h *hostdir.Host, r pivot.Spec) {
 	t.Helper()
 	var notes string
 	e := engine(h, false, &notes)

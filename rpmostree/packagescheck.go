@@ -13,7 +13,7 @@ import (
 
 // checkNoPackages returns an error if the staged deployment still needs changes of packages, as
 // far as this is known without rpm-ostree.
-func (e *Ostree) checkNoPackages(r pivot.Request) error {
+func (e *Ostree) checkNoPackages(r pivot.Spec) error {
 	staged, err := e.Sysroot.Staged()
 	if err != nil || staged == nil {
 		return err
@@ -30,14 +30,14 @@ func (e *Ostree) checkNoPackages(r pivot.Request) error {
 
 // Commit implements pivot.Engine. In addition to Ostree.Commit, it checks the packages before and
 // after the commit.
-func (e *RpmOstree) Commit(ctx context.Context, r pivot.Request) error {
+func (e *RpmOstree) Commit(ctx context.Context, r pivot.Spec) error {
 	if r.Packages.IsZero() {
 		return e.Ostree.Commit(ctx, r)
 	}
 	return e.orTakenBack(ctx, r, func() error { return e.commitPackages(ctx, r) })
 }
 
-func (e *RpmOstree) commitPackages(ctx context.Context, r pivot.Request) error {
+func (e *RpmOstree) commitPackages(ctx context.Context, r pivot.Spec) error {
 	if _, err := e.checkStaged(r); err == nil { // otherwise Ostree.Commit reports the error
 		p := packages{engine: e, request: r}
 		if changes, err := p.missing(ctx); err != nil {

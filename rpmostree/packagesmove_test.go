@@ -39,7 +39,7 @@ func wishes(kernel string, extensions ...string) pivot.Packages {
 }
 
 // requestOf returns a request for the next system with packages. Earlier calls are forgotten.
-func requestOf(t *testing.T, h *hostdir.Host, p pivot.Packages, repo *repository) pivot.Request {
+func requestOf(t *testing.T, h *hostdir.Host, p pivot.Packages, repo *repository) pivot.Spec {
 	t.Helper()
 	r := request(t, h)
 	r.Packages, r.Repository = p, repo.fetch

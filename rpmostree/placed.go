@@ -33,7 +33,7 @@ func (e *Ostree) nextEtc(booted ostree.Deployment, commit ostree.Checksum, entri
 
 // forDeployment returns the request for a deployment of commit: with the links of its units, and with each entry at
 // the path where it is in that system, as no link leads to it there.
-func (e *Ostree) forDeployment(r pivot.Request, booted ostree.Deployment, commit ostree.Checksum) (pivot.Request, error) {
+func (e *Ostree) forDeployment(r pivot.Spec, booted ostree.Deployment, commit ostree.Checksum) (pivot.Spec, error) {
 	r, err := r.ForCommit(commit.String())
 	if err != nil {
 		return r, err

@@ -18,13 +18,13 @@ import (
 // rpm-ostree deletes because no origin names them, are restored afterwards.
 type rebase struct {
 	engine  *RpmOstree
-	request pivot.Request
+	request pivot.Spec
 	tool    tool
 	commit  ostree.Checksum
 	refs    []string // of the image, before the rebase
 }
 
-func (e *RpmOstree) newRebase(r pivot.Request, t tool) (b *rebase, err error) {
+func (e *RpmOstree) newRebase(r pivot.Spec, t tool) (b *rebase, err error) {
 	b = &rebase{engine: e, request: r, tool: t}
 	if b.commit, err = ostree.ParseChecksum(r.Commit); err == nil {
 		b.refs, err = b.imageRefs() // before rpm-ostree deletes them
@@ -61,7 +61,7 @@ func (b *rebase) before(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	again := pivot.Request{Merge: b.request.Merge, Commit: booted.Checksum.String(), Kargs: b.request.Kargs}
+	again := pivot.Spec{Merge: b.request.Merge, Commit: booted.Checksum.String(), Kargs: b.request.Kargs}
 	return b.engine.stage(ctx, again, booted)
 }
 

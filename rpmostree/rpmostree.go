@@ -46,7 +46,7 @@ func (e *RpmOstree) Preflight(ctx context.Context, plan pivot.Plan) error {
 
 // Prepare fetches the packages, waits until rpm-ostree is idle, makes the deployment, changes its packages, and
 // checks it. Nothing is staged while anything is pulled: what is staged is seen by others, and a pull may take long.
-func (e *RpmOstree) Prepare(ctx context.Context, r pivot.Request) error {
+func (e *RpmOstree) Prepare(ctx context.Context, r pivot.Spec) error {
 	if err := e.cleanUp(ctx); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (e *RpmOstree) cleanUp(ctx context.Context) error {
 }
 
 // make makes the deployment, with the packages that are layered on the booted one.
-func (e *RpmOstree) make(ctx context.Context, r pivot.Request, booted ostree.Deployment, p *packages) error {
+func (e *RpmOstree) make(ctx context.Context, r pivot.Spec, booted ostree.Deployment, p *packages) error {
 	layered := booted.Origin.Layered()
 	if r.Image.IsZero() || !layered && !e.Always {
 		return e.whenIdle(ctx, func() error { return e.stage(ctx, r, booted) })

@@ -43,7 +43,7 @@ const container = "ostree-unverified-registry:example.com/os@sha256:111111111111
 
 // request returns a request for the next system, from a native container, with one additional
 // argument and one additional file.
-func request(t *testing.T, h *hostdir.Host) pivot.Request {
+func request(t *testing.T, h *hostdir.Host) pivot.Spec {
 	t.Helper()
 	commit := h.PullCommit()
 	h.ImageRef(container, commit)
@@ -51,7 +51,7 @@ func request(t *testing.T, h *hostdir.Host) pivot.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pivot.Request{
+	return pivot.Spec{
 		Merge: state.Booted, Commit: commit,
 		Image:   pivot.Image{Reference: strings.TrimPrefix(container, "ostree-unverified-registry:"), Container: container},
 		Kargs:   append(state.Booted.Options, "nosmt"),
@@ -147,25 +147,25 @@ func TestLayersOnAContainerTooNew(t *testing.T) {
 func TestTampered(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		tamper func(t *testing.T, h *hostdir.Host, r *pivot.Request)
+		tamper func(t *testing.T, h *hostdir.Host, r *pivot.Spec)
 		want   string
 	}{
-		{"unlocked", func(t *testing.T, h *hostdir.Host, _ *pivot.Request) {
+		{"unlocked", func(t *testing.T, h *hostdir.Host, _ *pivot.Spec) {
 			must(t, os.Remove(filepath.Join(h.Sysroot().RunDir(), ostree.LockFile)))
 		}, "lock is none"},
-		{"gone", func(t *testing.T, h *hostdir.Host, _ *pivot.Request) {
+		{"gone", func(t *testing.T, h *hostdir.Host, _ *pivot.Spec) {
 			must(t, os.Remove(filepath.Join(h.Sysroot().RunDir(), ostree.StagedFile)))
 		}, "nothing is staged"},
-		{"another origin", func(t *testing.T, h *hostdir.Host, _ *pivot.Request) {
+		{"another origin", func(t *testing.T, h *hostdir.Host, _ *pivot.Spec) {
 			staged, err := h.Sysroot().Staged()
 			must(t, err)
 			d, err := h.Sysroot().Deployment(staged.Target)
 			must(t, err)
 			must(t, os.WriteFile(d.Path+".origin", ostree.ContainerOrigin("ostree-unverified-registry:other").Bytes(), 0o644))
 		}, "origin is ostree-unverified-registry:other"},
-		{"another commit", func(_ *testing.T, _ *hostdir.Host, r *pivot.Request) { r.Commit = r.Merge.Commit }, "commit is"},
-		{"arguments without root=", func(_ *testing.T, _ *hostdir.Host, r *pivot.Request) { r.Kargs = r.Kargs[1:] }, "root= is missing"},
-		{"arguments without root=, as those of the merge deployment", func(_ *testing.T, _ *hostdir.Host, r *pivot.Request) {
+		{"another commit", func(_ *testing.T, _ *hostdir.Host, r *pivot.Spec) { r.Commit = r.Merge.Commit }, "commit is"},
+		{"arguments without root=", func(_ *testing.T, _ *hostdir.Host, r *pivot.Spec) { r.Kargs = r.Kargs[1:] }, "root= is missing"},
+		{"arguments without root=, as those of the merge deployment", func(_ *testing.T, _ *hostdir.Host, r *pivot.Spec) {
 			r.Kargs, r.Merge.Options = r.Kargs[1:], nil
 		}, "root= is missing"},
 	} {

@@ -19,7 +19,7 @@ import (
 // system, which the next run compares with the target before its reboot, and after it.
 //
 // The refs of the request's image are part of what is checked, before and after.
-func (e *Ostree) orTakenBack(ctx context.Context, r pivot.Request, commit func() error) error {
+func (e *Ostree) orTakenBack(ctx context.Context, r pivot.Spec, commit func() error) error {
 	before, err := e.Sysroot.Deployments()
 	if err == nil {
 		err = r.Secured(ctx)

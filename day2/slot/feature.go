@@ -39,7 +39,7 @@ func (feature) Name() string { return Name }
 
 // Demand implements pivot.Feature: a reboot waits for its slot.
 func (f feature) Demand(plan *pivot.Plan) pivot.Demand {
-	if plan == nil || !plan.Ask().Reboots {
+	if plan == nil || !plan.Request().Reboots {
 		return pivot.DemandNone
 	}
 	chosen, err := f.machine.Settings()
@@ -74,7 +74,7 @@ func (f feature) wait(ctx context.Context, plan *pivot.Plan, link hostfiles.File
 		return err
 	}
 	*plan = plan.With(link)
-	return f.Take(ctx, chosen.FleetLock, plan.Ask().Until)
+	return f.Take(ctx, chosen.FleetLock, plan.Request().Until)
 }
 
 // After implements pivot.Feature. The slot is kept over the reboot, until the machine has proven itself.

@@ -87,7 +87,7 @@ func (m *Machine) NoteFIPS(to kargs.Line) (string, error) {
 // checked again when they are.
 func imageMayBring(plan pivot.Plan) bool {
 	target := plan.To()
-	unresolved := target.Image.IsZero() && !plan.Ask().Image.IsZero()
+	unresolved := target.Image.IsZero() && !plan.Request().Image.IsZero()
 	return unresolved || plan.Image.Changed && target.Kargs.Image != nil && target.Image.Commit == ""
 }
 

@@ -100,7 +100,7 @@ func (p partition) brought(plan pivot.Plan, wrong problem.Report) (problem.Repor
 	if err != nil || len(wrong) == 0 {
 		return nil, err
 	}
-	if !plan.Ask().ByHand {
+	if !plan.Request().ByHand {
 		own, err := p.own(slices.Collect(maps.Keys(in.Files)))
 		if err != nil {
 			return nil, err
@@ -117,7 +117,7 @@ func (p partition) brought(plan pivot.Plan, wrong problem.Report) (problem.Repor
 // false if that needs the content of an image that is not in the repository yet. The check is repeated when it is.
 func (p partition) change(files map[string][]byte, plan pivot.Plan, entries []hostfiles.File) (known bool, err error) {
 	next := nextFiles{host: p.host, entries: map[string]hostfiles.File{}}
-	changes := plan.Image.Changed || plan.To().Image.IsZero() && !plan.Ask().Image.IsZero() // a tag that is not resolved yet
+	changes := plan.Image.Changed || plan.To().Image.IsZero() && !plan.Request().Image.IsZero() // a tag that is not resolved yet
 	if changes {
 		next.commit = plan.To().Image.Commit
 	}

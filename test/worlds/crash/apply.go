@@ -47,7 +47,7 @@ func (a *applying) brings(commit string) string {
 }
 
 // prepared writes the record before the commit, for RecordedTooEarly.
-func (m *Machine) prepared(r pivot.Request) error {
+func (m *Machine) prepared(r pivot.Spec) error {
 	if m.applying == nil || !m.applying.Early {
 		return nil
 	}
@@ -192,7 +192,7 @@ func checkoutSystem(root, commit string) error {
 
 // mergeWhole is merge for a machine of Applied, where unit links and removals matter. It merges
 // like libostree: entries that equal the running image's are taken from the new image.
-func (m *Machine) mergeWhole(r pivot.Request) error {
+func (m *Machine) mergeWhole(r pivot.Spec) error {
 	r, err := r.ForCommit(r.Commit)
 	if err != nil {
 		return err
@@ -274,7 +274,7 @@ func (m *Machine) settleVar() error {
 }
 
 // systemBefore returns the old system, with the kernel arguments of the first MachineConfig.
-func (m *Machine) systemBefore() pivot.Request {
+func (m *Machine) systemBefore() pivot.Spec {
 	r := systemA()
 	if m.applying != nil {
 		r.Kargs = append(r.Kargs, "first=1", m.applying.brings(commitA))

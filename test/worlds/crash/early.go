@@ -108,11 +108,11 @@ func (direct) Preflight(ctx context.Context, _ pivot.Plan) error { return ctx.Er
 func (direct) CheckPrepareRoot(context.Context, ostree.PrepareRoot) error { return nil }
 
 // Prepare implements pivot.Engine.
-func (direct) Prepare(ctx context.Context, _ pivot.Request) error { return ctx.Err() }
+func (direct) Prepare(ctx context.Context, _ pivot.Spec) error { return ctx.Err() }
 
 // Commit implements pivot.Engine. The deployment is complete and durable before it is committed by
 // one rename.
-func (d direct) Commit(_ context.Context, r pivot.Request) error {
+func (d direct) Commit(_ context.Context, r pivot.Spec) error {
 	half := func() { _ = d.merge(r) }
 	return d.effect("deploy", half, func() error { return d.finalize(r) })
 }

@@ -75,7 +75,7 @@ func (m *Machine) Remove(_ context.Context, images []pivot.Image) error {
 
 // Prepare implements pivot.Engine. Like libostree it stages a checkout on disk, with a locked
 // marker in /run.
-func (m *Machine) Prepare(ctx context.Context, r pivot.Request) error {
+func (m *Machine) Prepare(ctx context.Context, r pivot.Spec) error {
 	err := m.effect("stage", func() { _ = os.MkdirAll(m.deployment(r.Commit), 0o755) }, func() error {
 		if err := os.MkdirAll(m.deployment(r.Commit), 0o755); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (m *Machine) Prepare(ctx context.Context, r pivot.Request) error {
 
 // Commit implements pivot.Engine with one rename at the end. With LeftToShutdown it only unlocks
 // the staged deployment, for the shutdown to finalize.
-func (m *Machine) Commit(_ context.Context, r pivot.Request) error {
+func (m *Machine) Commit(_ context.Context, r pivot.Spec) error {
 	if m.staged == nil {
 		return fmt.Errorf("nothing is staged")
 	}
@@ -114,7 +114,7 @@ func (m *Machine) Discard(context.Context) error {
 	return m.effect("discard", nil, func() error { m.staged = nil; return nil })
 }
 
-func (m *Machine) finalize(r pivot.Request) error {
+func (m *Machine) finalize(r pivot.Spec) error {
 	if err := m.merge(r); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (m *Machine) finalize(r pivot.Request) error {
 }
 
 // merge creates the new deployment: the files of the old /etc, and the request's entries over them.
-func (m *Machine) merge(r pivot.Request) error {
+func (m *Machine) merge(r pivot.Spec) error {
 	if m.applying != nil {
 		return m.mergeWhole(r)
 	}

@@ -45,7 +45,7 @@ type Machine struct {
 	left       int       // how many times it did not come up
 	deadBoots  int       // how many further times the kernel of the new system does not come up
 	entries    int       // number of boot entries written; the last is the default
-	staged     *pivot.Request
+	staged     *pivot.Spec
 	locked     bool // the staged deployment is not finalized at shutdown
 	rebooting  bool
 	change     *change    // a change of the running system; nil: a first boot
@@ -169,8 +169,8 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 }
 
 // systemA returns the old system in the form of a deployment request.
-func systemA() pivot.Request {
-	return pivot.Request{Commit: commitA, Kargs: kargs.Split(optionsA)}
+func systemA() pivot.Spec {
+	return pivot.Spec{Commit: commitA, Kargs: kargs.Split(optionsA)}
 }
 
 // deployment returns the root directory of a commit's deployment.
@@ -179,7 +179,7 @@ func (m *Machine) deployment(commit string) string {
 }
 
 // checkout creates a deployment, without a boot entry.
-func (m *Machine) checkout(r pivot.Request, etc []hostfiles.File) error {
+func (m *Machine) checkout(r pivot.Spec, etc []hostfiles.File) error {
 	root := m.deployment(r.Commit)
 	if err := writeAll(map[string]string{root + ".origin": origin(r)}); err != nil {
 		return err
@@ -205,7 +205,7 @@ func (m *Machine) checkout(r pivot.Request, etc []hostfiles.File) error {
 }
 
 // origin returns the content of the deployment's origin file.
-func origin(r pivot.Request) string {
+func origin(r pivot.Spec) string {
 	switch {
 	case r.Image.Container != "":
 		return "[origin]\ncontainer-image-reference=" + r.Image.Container + "\n"
@@ -216,7 +216,7 @@ func origin(r pivot.Request) string {
 }
 
 // switchTo makes a deployment the default for the next boot.
-func (m *Machine) switchTo(r pivot.Request) error {
+func (m *Machine) switchTo(r pivot.Spec) error {
 	link := "ostree/boot.1/os/" + r.Commit[:8] + "/0"
 	if err := os.MkdirAll(filepath.Dir(filepath.Join(m.dir, link)), 0o755); err != nil {
 		return err

@@ -26,30 +26,30 @@ func (m *Machine) Facts() (machineconfig.Host, error) {
 	return machineconfig.Host{CPUs: cpus, CheckImage: imageref.Check, Policy: &policy, Architecture: runtime.GOARCH}, err
 }
 
-// Ask returns what a MachineConfig asks of the machine. before are the MachineConfigs that
+// Request returns what a MachineConfig asks of the machine. before are the MachineConfigs that
 // it replaces.
-func (m *Machine) Ask(desired *machineconfig.MachineConfig, before ...*machineconfig.MachineConfig) (ask pivot.Ask, err error) {
+func (m *Machine) Request(desired *machineconfig.MachineConfig, before ...*machineconfig.MachineConfig) (req pivot.Request, err error) {
 	entries, err := m.EntriesOf(desired)
 	if err != nil {
-		return ask, err
+		return req, err
 	}
-	ask.Entries, ask.Units = m.projected(entries), desired.Units
-	ask.Checks = []pivot.Check{func(pivot.Plan) error { return m.checkFIPS(desired) }}
-	ask.Kargs.Literal = desired.FromCluster
+	req.Entries, req.Units = m.projected(entries), desired.Units
+	req.Checks = []pivot.Check{func(pivot.Plan) error { return m.checkFIPS(desired) }}
+	req.Kargs.Literal = desired.FromCluster
 	for _, b := range before {
-		ask.Kargs.Old = append(ask.Kargs.Old, machineconfig.CommandLine(b.KernelArguments)...)
+		req.Kargs.Old = append(req.Kargs.Old, machineconfig.CommandLine(b.KernelArguments)...)
 	}
-	if ask.Kargs.New, err = m.Arguments(desired.KernelArguments); err != nil {
-		return ask, err
+	if req.Kargs.New, err = m.Arguments(desired.KernelArguments); err != nil {
+		return req, err
 	}
-	if ask.ImageKargs, err = m.ImageKargsChoice(); err != nil {
-		return ask, err
+	if req.ImageKargs, err = m.ImageKargsChoice(); err != nil {
+		return req, err
 	}
-	if ask.Packages, err = Packages(desired, before...); err != nil {
-		return ask, err
+	if req.Packages, err = Packages(desired, before...); err != nil {
+		return req, err
 	}
-	ask.Image, err = Image(desired.OSImageURL)
-	return ask, err
+	req.Image, err = Image(desired.OSImageURL)
+	return req, err
 }
 
 // EntriesOf returns the entries of a MachineConfig. Existing directories keep the attributes
