@@ -9,6 +9,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/printable"
 	"machine-pivot/internal/problem"
+	"machine-pivot/internal/verdict"
 	"machine-pivot/pivot"
 )
 
@@ -56,6 +57,8 @@ type Failed struct {
 	pivot.Failure
 	// Problems are those of the input, one by one, if it cannot be used.
 	Problems problem.Report `json:"problems,omitempty"`
+	// Verdicts are the names of those that say that this machine cannot start the image, if that is why.
+	Verdicts []verdict.Name `json:"verdicts,omitempty"`
 }
 
 // maxNotes limits the notes of a result.
@@ -107,6 +110,9 @@ func (r Result) Completed(err error) Result {
 		r.Error = &Failed{Class: fault.KindOf(err).String(), Failure: *pivot.FailureOf(err)}
 		if unusable, ok := errors.AsType[*problem.Unusable](err); ok {
 			r.Error.Problems = unusable.Report
+		}
+		if refusal, ok := errors.AsType[*verdict.Refusal](err); ok {
+			r.Error.Verdicts = refusal.Names
 		}
 	}
 	r.Outcome, r.Phase = cmp.Or(r.Outcome, OutcomeUnchanged), cmp.Or(r.Phase, pivot.PhaseIdle)

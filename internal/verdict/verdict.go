@@ -65,6 +65,15 @@ type Accepted struct {
 	Text string `json:"text"`
 }
 
+// Refusal is the error of an image that this machine cannot start.
+type Refusal struct {
+	Names []Name // of the verdicts that refuse it
+	text  string
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.text }
+
 // Parse returns the names in a list with commas, which kernel arguments can have. The error lists the names that there are.
 func Parse(list string) (names []Name, err error) {
 	for text := range strings.SplitSeq(list, ",") {
@@ -109,7 +118,7 @@ func Settle(found []Finding, accept []Name) (accepted []Accepted, notes []string
 	}
 	force := fmt.Sprintf("or, if you know better, have it used all the same: --accept %s; on a first boot the kernel argument pivot.accept=%s",
 		join(refused, " --accept "), join(refused, ","))
-	return accepted, notes, fault.New(fault.Refused, "cannot start the image on this machine: %s", strings.Join(texts, "\n")).
+	return accepted, notes, fault.New(fault.Refused, "%w", &Refusal{Names: refused, text: "cannot start the image on this machine: " + strings.Join(texts, "\n")}).
 		WithHint("%s", strings.Join(append(remedies, force), "; "))
 }
 

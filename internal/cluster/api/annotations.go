@@ -107,6 +107,9 @@ const (
 	// Advertised lists, separated by commas, the workload types whose resource the node has because of the
 	// agent. Without it, a resource is kubelet's own (OpenShift's advertises it, too), and is not removed.
 	Advertised = Prefix + "/advertised-workloads"
+	// CannotStart is the Cannot of the last image that the node could not start. Whoever removes it has the node judge the
+	// image again.
+	CannotStart = Prefix + "/cannot-start"
 	// NeedsReplacement names the MachineConfig that only a new installation can give to this node, if
 	// the agent was told to ask for it. It is for the program that replaces machines.
 	NeedsReplacement = Prefix + "/needs-replacement"
@@ -126,7 +129,7 @@ func BlockedFor(value string) string {
 // OfAgent returns the annotations of a Node that only the agent writes, and that mean nothing without it.
 // Advertised is not one of them: it says whose the resources are, which stay.
 func OfAgent() []string {
-	return []string{CordonedFor, DrainStarted, DrainBlocked, FailedConfig, Attempt, Retried, NeedsReplacement}
+	return []string{CordonedFor, DrainStarted, DrainBlocked, FailedConfig, Attempt, Retried, CannotStart, NeedsReplacement}
 }
 
 // AgentLabel is the label of a Node that has no agent if its value is "off". An administrator writes it.

@@ -42,6 +42,7 @@ const (
 	EventDrainRehearsed   = "DrainRehearsed"
 	EventDownloadFailed   = "DownloadFailed"
 	EventFailed           = "UpdateFailed"
+	EventCannotStart      = "CannotStart"
 	EventNeedsReplacement = "NeedsReplacement"
 	EventHandedBack       = "HandedBack"
 

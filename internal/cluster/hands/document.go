@@ -182,6 +182,8 @@ type Failure struct {
 	Message   string `json:"message"`
 	Hint      string `json:"hint"`
 	Permanent bool   `json:"permanent"`
+	// Verdicts are the names of those that say that the host cannot start the image, if that is why.
+	Verdicts []string `json:"verdicts"`
 }
 
 // Error implements error.

@@ -37,6 +37,7 @@ func (a *Agent) actBegin(ctx context.Context, s situation) error {
 	}
 	p := Patch{Annotations: map[string]*string{
 		api.StateOfNode: set(api.StateWorking), api.Reason: set(""), api.FailedConfig: nil, api.NeedsReplacement: nil, api.DrainBlocked: nil,
+		api.CannotStart: nil,
 	}}
 	s.correct(p, a.change.config)
 	if s.inherited {
@@ -263,11 +264,14 @@ func (a *Agent) actDone(ctx context.Context, s situation) error {
 	if s.node.Annotations[api.DesiredConfig] == "" { // it joins
 		p.Annotations[api.DesiredConfig] = set(a.change.config)
 	}
+	if e := a.early; e.cannot != "" {
+		p.Annotations[api.CannotStart] = s.cannot(e.config, e.cannot, e.failure)
+	}
 	withdraw(s.node, p)
 	if err := a.patch(ctx, s, p); err != nil {
 		return err
 	}
-	a.change.failure = nil
+	a.change.failure, a.early.cannot = nil, ""
 	switch {
 	case before != a.change.config:
 		a.event(ctx, s.node, Event{Reason: api.EventDone, Message: "the node has " + a.change.config})
@@ -290,6 +294,9 @@ func (a *Agent) actReport(ctx context.Context, s situation) error {
 	}
 	if !f.stray {
 		s.correct(p, a.change.config)
+	}
+	if f.cannot != "" {
+		p.Annotations[api.CannotStart] = s.cannot(a.change.config, f.cannot, f.reason)
 	}
 	if f.replace {
 		p.Annotations[api.NeedsReplacement] = set(a.change.config)

@@ -34,7 +34,44 @@ type story struct {
 }
 
 func stories() map[string]story {
+	cannot := func(w *nodeagent.World) {
+		w.Configs["bad"] = nodeagent.Config{Reboot: true, Drain: true, CannotStart: []string{"processor", "drivers"}}
+	}
+	saysCannot := func(w *nodeagent.World) bool {
+		c := api.CannotOf(w.Note(api.CannotStart))
+		return c.Config == "bad" && c.BootID != "" && c.Has("processor") && c.Has("drivers") && strings.HasSuffix(c.Reason, "it needs x86-64-v3; another image")
+	}
+	passedOver := func(w *nodeagent.World) string {
+		said := len(w.Kills) > 0 || slices.Contains(w.Events, api.EventCannotStart) || slices.Contains(w.Events, api.EventDownloadFailed)
+		if !saysCannot(w) || !said {
+			return fmt.Sprintf("it does not say that it cannot start the image: %q, %q", w.Note(api.CannotStart), w.Events)
+		}
+		return neverCordoned(w)
+	}
 	return map[string]story{
+		"an image that the machine cannot start": {
+			prepare: cannot, want: "bad", state: api.StateDegraded, current: "a", retried: true, also: passedOver,
+		},
+		"an image that the machine cannot start, and the old one again": {
+			prepare: cannot, want: "bad", state: api.StateDone, current: "a", begun: saysCannot, also: passedOver,
+			before: func(w *nodeagent.World, _ int, _ string) {
+				if w.Note(api.DesiredConfig) == "bad" && saysCannot(w) {
+					w.Want("a")
+				}
+			},
+		},
+		"another image than the one that the machine cannot start": {
+			prepare: cannot, want: "bad", state: api.StateDone, current: "reboot", boots: 1, evictions: 1,
+			before: func(w *nodeagent.World, _ int, _ string) {
+				if w.Note(api.DesiredConfig) == "bad" && saysCannot(w) {
+					w.Want("reboot")
+				}
+			},
+			also: func(w *nodeagent.World) string { return w.Note(api.CannotStart) },
+		},
+		"a download before its turn of an image that the machine cannot start": {
+			prepare: func(w *nodeagent.World) { cannot(w); ask(w, "bad") }, want: "a", state: api.StateDone, current: "a", begun: saysCannot, also: passedOver,
+		},
 		"image":           {want: "reboot", state: api.StateDone, current: "reboot", boots: 1, evictions: 1},
 		"files":           {want: "live", state: api.StateDone, current: "live"},
 		"a drain by rule": {want: "drain", state: api.StateDone, current: "drain", evictions: 1},

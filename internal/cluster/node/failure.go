@@ -20,6 +20,7 @@ type failure struct {
 	soft      bool   // the node waits for something: no new agent has to know that
 	blocked   string // the annotation api.DrainBlocked, of a rehearsal; "": none
 	stray     bool   // the node was given nothing that its host lacks
+	cannot    string // the names of the verdicts by which the machine cannot start the image; "": none
 	replace   bool   // only an installation can make the change, and is to be asked for
 	at        time.Time
 	tries     int  // that failed before
@@ -30,6 +31,9 @@ type failure struct {
 // failureOf returns the failure of a run of pivot.
 func failureOf(f *hands.Failure, p Policy, now time.Time) failure {
 	out := failure{reason: f.WithHint(), permanent: f.Permanent, at: now}
+	if out.cannot = strings.Join(f.Verdicts, ","); out.cannot != "" {
+		out.event = api.EventCannotStart
+	}
 	switch f.Class {
 	case fault.BadInput.String(), fault.Unreconcilable.String(), fault.Replace.String():
 		out.state, out.event = api.StateUnreconcilable, api.EventFailedToReconcile

@@ -129,6 +129,9 @@ func TestRebootThatDoesNotCome(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	w := nodeagent.New()
 	w.Metrics = &node.Metrics{Version: "1.4.0", Commit: "c"}
+	w.Change(func(n *node.Node) {
+		n.Annotations[api.CannotStart] = api.Cannot{Config: "bad", BootID: "0", Verdicts: "drivers,tpm"}.String()
+	})
 	proven := time.Time{}
 	if _, err := w.Run(func() bool {
 		if w.Machine.Verified > 0 && proven.IsZero() {
@@ -154,7 +157,8 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	want := []string{`pivot_build_info{program="pivot-agent",version="1.4.0",commit="c"} 1`, `node_state{state="Done"} 1`, `node_state{state="Working"} 0`, `node_state{state="Degraded"} 0`, `node_state{state="Unreconcilable"} 0`,
-		"failing 0", "config_drift 0", "cordoned 0", "failures_total 0", "unreachable_total 0", "workloads_unknown 0",
+		"failing 0", "config_drift 0", "cordoned 0", `cannot_start{verdict="processor"} 0`, `cannot_start{verdict="programs"} 0`, `cannot_start{verdict="drivers"} 1`, `cannot_start{verdict="file-systems"} 0`,
+		`cannot_start{verdict="initramfs"} 0`, `cannot_start{verdict="tpm"} 1`, `cannot_start{verdict="secure-boot"} 0`, `cannot_start{verdict="way-back"} 0`, "failures_total 0", "unreachable_total 0", "workloads_unknown 0",
 		fmt.Sprintf("last_proof_timestamp_seconds %v", float64(proven.Unix()))}
 	if !slices.Equal(values, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(values, "\n"), strings.Join(want, "\n"))

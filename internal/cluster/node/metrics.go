@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/verdict"
 )
 
 // Metrics are the agent's metrics in the text format of Prometheus. Their labels have values of fixed
@@ -19,6 +20,7 @@ type Metrics struct {
 	failing  bool
 	drift    bool
 	cordoned bool
+	cannot   api.Cannot
 	provenAt time.Time
 	failures int
 	// Steps that failed because the API server or systemd did not answer.
@@ -38,6 +40,7 @@ func (m *Metrics) observed(s situation, of memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.state, m.failing, m.cordoned = s.node.Annotations[api.StateOfNode], of.failure.degrades(), s.Ours
+	m.cannot = api.CannotOf(s.node.Annotations[api.CannotStart])
 	m.drift = s.System == SystemTarget && of.differs() || of.failure != nil && of.failure.stray
 }
 
@@ -117,6 +120,10 @@ func (m *Metrics) Write(w io.Writer) error {
 	e.single("pivot_agent_failing", "gauge", "Whether a change, or the proof of the running system, has failed.", number(m.failing))
 	e.single("pivot_agent_config_drift", "gauge", "Whether the running system differs from the MachineConfig that the node has.", number(m.drift))
 	e.single("pivot_agent_cordoned", "gauge", "Whether the node is cordoned because of the agent.", number(m.cordoned))
+	e.family("pivot_agent_cannot_start", "gauge", "Whether a verdict says that this machine cannot start the image of a MachineConfig.")
+	for _, name := range verdict.Names() {
+		e.sample(fmt.Sprintf("pivot_agent_cannot_start{verdict=%q}", name), number(m.cannot.Has(string(name))))
+	}
 	e.single("pivot_agent_failures_total", "counter", "Failures that were reported.", float64(m.failures))
 	e.single("pivot_agent_unreachable_total", "counter", "Steps that failed because the API server or systemd did not answer.", float64(m.unreachable))
 	e.single("pivot_agent_workloads_unknown", "gauge", "Whether the host's file of workload types cannot be used.", number(m.unknownWorkloads))

@@ -95,8 +95,9 @@ func (a *Agent) observe(ctx context.Context) (s situation, err error) {
 	s.Drain = drainOf(s.node, a.change.config, a.change.change, a.Policy)
 	s.Change, s.Rehearsed = a.change.change, a.change.rehearsed
 	s.Proven = !a.change.proven.IsZero() && a.Now().Sub(a.change.proven) < a.Policy.ProveEvery
+	err = a.observePrefetch(ctx, &s)
 	s.Told = a.told(s)
-	return s, a.observePrefetch(ctx, &s)
+	return s, err
 }
 
 // remember forgets what is known of another desired MachineConfig.
@@ -288,6 +289,8 @@ func (a *Agent) told(s situation) bool {
 	case s.Failed:
 		f := a.change.failure
 		return state == f.state && note[api.Reason] == f.reason && note[api.DrainBlocked] == f.blocked && (f.soft || failed == a.change.config) && note[api.PostConfigAction] == "" && !withdrawn(s.node)
+	case s.System == SystemTarget && a.early.cannot != "":
+		return false
 	case s.System == SystemTarget:
 		return state == api.StateDone && note[api.CurrentConfig] == a.change.config && note[api.Reason] == "" && failed == "" &&
 			note[api.PostConfigAction] == "" && note[api.DrainStarted] == "" && note[api.DrainBlocked] == "" && note[api.DesiredConfig] != "" && !withdrawn(s.node)
@@ -303,6 +306,11 @@ func (a *Agent) told(s situation) bool {
 		return failed == "" || failed == a.change.config // kept while the change is tried again
 	}
 	return state == api.StateWorking
+}
+
+// cannot returns the annotation of a node that says why its machine cannot start the image of a MachineConfig.
+func (s situation) cannot(config, verdicts, reason string) *string {
+	return set(api.Cannot{Config: config, BootID: s.host.Start.Boot(), Verdicts: verdicts, Reason: reason}.String())
 }
 
 // withdrawn reports whether a drain was asked for that is neither complete nor needed any more.

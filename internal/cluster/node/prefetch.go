@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"machine-pivot/internal/cluster/api"
@@ -21,6 +22,7 @@ type early struct {
 	data    []byte // as JSON; nil: not read, or not needed any more
 	digest  string // of data; "": it was not read
 	failure string // why the download has failed; "": it has not
+	cannot  string // the names of the verdicts in failure that the node does not say yet
 	failed  time.Time
 	judged  string // ID of the run whose result is known
 }
@@ -84,7 +86,7 @@ func (a *Agent) judgeEarly(ctx context.Context, s *situation) {
 	e.judged = run.Request.ID
 	switch {
 	case run.Failure != nil:
-		e.failure = run.Failure.WithHint()
+		e.failure, e.cannot = run.Failure.WithHint(), strings.Join(run.Failure.Verdicts, ",")
 	case !s.host.Status.HasDownloaded(e.digest):
 		e.failure = "pivot has ended the download without an error, but the host does not have it; pivot status on the host says more"
 	default:

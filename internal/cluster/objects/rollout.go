@@ -170,6 +170,8 @@ type BegunNode struct {
 	Name  string      `json:"name"`
 	Since metav1.Time `json:"since"`
 	Late  bool        `json:"late,omitempty"`
+	// From is what the controllers had given the node before. Empty: nothing, or that is not known.
+	From string `json:"from,omitempty"`
 }
 
 // Download is a download before a node's turn.

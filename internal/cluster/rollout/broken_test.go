@@ -117,6 +117,21 @@ func brokenProducts() map[string]broken {
 				d.Pools[i].Released = nil
 			}
 		}},
+		"takes the slot of a node that cannot start the target, before it has what it had": {after: func(f rollout.Fleet, d *rollout.Decision) {
+			for i := range d.Pools {
+				d.Pools[i].Rollout.Taken = slices.DeleteFunc(d.Pools[i].Rollout.Taken, func(name string) bool {
+					j := slices.IndexFunc(f.Nodes, func(n rollout.Node) bool {
+						return n.Name == name && strings.HasPrefix(n.Annotations[api.CannotStart], n.Annotations[api.DesiredConfig]+" ")
+					})
+					if j < 0 {
+						return false
+					}
+					d.Pools[i].Released = append(d.Pools[i].Released, f.Nodes[j])
+					d.Pools[i].Given = slices.DeleteFunc(d.Pools[i].Given, func(c rollout.Change) bool { return c.Name == name })
+					return true
+				})
+			}
+		}},
 		"gives what is not the pool's": {after: func(_ rollout.Fleet, d *rollout.Decision) {
 			for i := range d.Pools {
 				for j := range d.Pools[i].Given {

@@ -161,7 +161,7 @@ func (v *view) events(d PoolDecision) (out []Event) {
 	if len(d.Given) > 0 {
 		var each []string
 		for config, names := range d.byConfig() {
-			each = append(each, fmt.Sprintf("gives %s to %s", config, some(names)))
+			each = append(each, fmt.Sprintf("gives %s to %s", cmp.Or(config, "no configuration"), some(names)))
 		}
 		slices.Sort(each)
 		out = append(out, Event{Reason: EventSetDesiredConfig, Message: strings.Join(each, "; ")})

@@ -60,6 +60,7 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 		stop = v.stops("Canaries", v.begin())
 	}
 	v.retarget(held)
+	v.returnPassed()
 	v.retargetLeft(nodes, views)
 	v.keepFailedHooks()
 	v.recordBegun()
@@ -74,7 +75,7 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 	slices.Sort(v.status.Taken)
 	v.status.Down = v.down()
 	v.seeAbsence()
-	if v.status.Waiting = v.withDownloads(v.waiting(stop)); v.status.Waiting != "" {
+	if v.status.Waiting = v.withPassed(v.withDownloads(v.waiting(stop))); v.status.Waiting != "" {
 		v.status.Waiting += v.impatient(f.HealthChecks)
 	}
 	v.status.Waiting = bounded(v.status.Waiting)

@@ -63,10 +63,10 @@ func (v *view) continued(d objects.Download, n *Node) (objects.Download, bool) {
 	case d.Failure != "":
 		again := d.Since.Add(askAgainAfter)
 		v.remindAt(again)
-		return d, m != nil && !changed && v.wantsDownloads() && m.desired() != v.target && v.now.Before(again)
+		return d, m != nil && !changed && !m.refuses(v.target) && v.wantsDownloads() && m.desired() != v.target && v.now.Before(again)
 	case v.isGiven(n.Name): // which takes the request back
 		return d, true
-	case m == nil || !v.wantsDownloads() || m.hasBegun() || m.desired() == v.target || m.has(v.target):
+	case m == nil || !v.wantsDownloads() || m.hasBegun() || m.desired() == v.target || m.has(v.target) || m.refuses(v.target):
 		v.end(n)
 		return d, false
 	case v.isReleased(n.Name): // with its slot
@@ -95,7 +95,7 @@ func (v *view) wantsDownloads() bool {
 // mayDownload reports whether a node may be asked for a download. One that is cordoned may; one that is not taken in has
 // no agent that answers.
 func (v *view) mayDownload(m *member) bool {
-	if m.taken || m.elsewhere != "" || m.Refused != "" || m.desired() == "" || m.desired() == v.target || m.hasBegun() || m.Problem != "" || m.System == nil || m.has(v.target) {
+	if m.taken || m.elsewhere != "" || m.Refused != "" || m.desired() == "" || m.desired() == v.target || m.hasBegun() || m.Problem != "" || m.System == nil || m.has(v.target) || m.refuses(v.target) {
 		return false
 	}
 	known := slices.ContainsFunc(v.status.Downloads, func(d objects.Download) bool { return d.Name == m.Name })

@@ -132,7 +132,8 @@ type Marked struct {
 	GuardEnd time.Time // when its guard ends from now on; zero: that stays
 }
 
-// Change is the configuration that a node gets: the target of the pool to which it belongs.
+// Change is the configuration that a node gets: the target of the pool to which it belongs, or, if it cannot start that,
+// what it was given before; "": none.
 type Change struct {
 	Node
 	Config     string

@@ -57,9 +57,10 @@ func (n *Node) hasProven(config string) bool {
 // cordonedByPeople reports whether somebody else than the agent has cordoned a node.
 func (n *Node) cordonedByPeople() bool { return n.Cordoned && n.Annotations[api.CordonedFor] == "" }
 
-// hasFailed reports whether a node says that its desired configuration has failed.
+// hasFailed reports whether a node says that its desired configuration has failed. One that its machine cannot start was
+// not tried.
 func (n *Node) hasFailed() bool {
-	return n.state() == api.StateDegraded || n.state() == api.StateUnreconcilable
+	return (n.state() == api.StateDegraded || n.state() == api.StateUnreconcilable) && n.desired() != "" && !n.refuses(n.desired())
 }
 
 // isStray reports whether a node has left its configuration without being given another one: its agent has found

@@ -209,6 +209,9 @@ func (k *Kube) Mark(ctx context.Context, m Marked) error {
 func (k *Kube) Give(ctx context.Context, c Change) error {
 	n := c.Node
 	notes := map[string]any{api.DesiredConfig: c.Config, api.Download: nil, api.ForceDrainAfter: nil}
+	if c.Config == "" {
+		notes[api.DesiredConfig] = nil
+	}
 	if c.ForceAfter > 0 {
 		notes[api.ForceDrainAfter] = c.ForceAfter.String()
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -163,6 +164,7 @@ func TestKube(t *testing.T) {
 		t.Errorf("a node with another configuration is asked to download %q", got)
 	}
 	w.givesAgain(k)
+	w.givesBack(k)
 	w.holds(k, status)
 	works("show", k.Show(ctx, now.Pools[0], objects.MachineConfigPoolStatus{MachineCount: 1}))
 	conflicts("show an old version", k.Show(ctx, now.Pools[0], objects.MachineConfigPoolStatus{MachineCount: 2}))
@@ -190,6 +192,45 @@ func (w plane) givesAgain(k *rollout.Kube) {
 			w.Errorf("%s has failed, and is still said: %v", failed, said)
 		}
 	}
+}
+
+// givesBack checks that a node with a slot that cannot start the target is given what the PoolRollout says it had, and then
+// that a node is given nothing any more.
+func (w plane) givesBack(k *rollout.Kube) {
+	w.Helper()
+	note := func(text string) {
+		w.Helper()
+		if err := w.Patch(w.Context(), &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: "n0"}}, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":`+text+`}}`))); err != nil {
+			w.Fatal(err)
+		}
+	}
+	p := w.fleet(k).Pools[0]
+	status := p.Rollout
+	status.Taken, status.Begun = []string{"n0"}, []objects.BegunNode{{Name: "n0", Since: v1.Time{Time: time.Now()}, From: "rendered-worker-before"}}
+	if err := k.Take(w.Context(), p, status); err != nil {
+		w.Fatal(err)
+	}
+	target := w.fleet(k).Pools[0].Configuration.Name
+	n := w.fleet(k).Nodes[0]
+	said := api.Cannot{Config: target, BootID: n.BootID, Verdicts: "processor", Reason: strings.Repeat("ä", 3000)}.String()
+	note(fmt.Sprintf(`{%q:%q,%q:%q,%q:%q,%q:%q}`, api.DesiredConfig, target, api.FailedConfig, target, api.StateOfNode, api.StateDegraded, api.CannotStart, said))
+	d := rollout.Decide(w.fleet(k)).Pools[0]
+	if len(d.Given) != 1 || d.Given[0].Config != "rendered-worker-before" || !strings.Contains(d.Rollout.Waiting, "n0 (processor): ä") {
+		w.Fatalf("gives %+v, waits %q", d.Given, d.Rollout.Waiting)
+	}
+	if err := k.Take(w.Context(), w.fleet(k).Pools[0], d.Rollout); err != nil {
+		w.Error(err)
+	}
+	for _, config := range []string{"rendered-worker-before", ""} {
+		if err := k.Give(w.Context(), rollout.Change{Node: w.fleet(k).Nodes[0], Config: config}); err != nil {
+			w.Error(err)
+		}
+		desired, has := w.fleet(k).Nodes[0].Annotations[api.DesiredConfig]
+		if desired != config || has != (config != "") {
+			w.Errorf("given %q, it has %q", config, desired)
+		}
+	}
+	note(fmt.Sprintf(`{%q:null,%q:null,%q:%q,%q:"rendered-worker-2"}`, api.CannotStart, api.FailedConfig, api.StateOfNode, api.StateDone, api.DesiredConfig))
 }
 
 // holds checks that a PoolRollout with slots stays when it is deleted, until the finalizer is removed, in the version that

@@ -44,7 +44,7 @@ func (v *view) recordBegun() {
 	v.status.Begun = nil
 	for i := range v.members {
 		m := &v.members[i]
-		b := objects.BegunNode{Name: m.Name, Since: v.second(), Late: m.late}
+		b := objects.BegunNode{Name: m.Name, Since: v.second(), Late: m.late, From: v.from(m)}
 		switch {
 		case v.isGiven(m.Name):
 			b.Late = false

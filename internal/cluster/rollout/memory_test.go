@@ -315,6 +315,9 @@ func (c *access) Give(_ context.Context, given rollout.Change) error {
 	c.change(n.Name, func(n *rollout.Node) {
 		n.Annotations[api.DesiredConfig], n.Annotations[rollout.Guarded] = config, "{}"
 		delete(n.Annotations, api.Download)
+		if config == "" {
+			delete(n.Annotations, api.DesiredConfig)
+		}
 		if n.Annotations[api.FailedConfig] == config {
 			delete(n.Annotations, api.FailedConfig)
 		}

@@ -3,6 +3,7 @@ package rollout_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"machine-pivot/internal/cluster/api"
@@ -51,7 +52,9 @@ func (s *simulation) checkLimits(call string) {
 // checkGiven is the invariant of what is given, or to be downloaded: only what a pool of the node has or had; nothing is
 // given to a node that an administrator has cordoned, and none begins that may not.
 func (s *simulation) checkGiven(call, pool string, n *rollout.Node, config string, seen rollout.Fleet) {
-	if !slices.ContainsFunc(s.poolsOf(n), func(pool string) bool { return s.targets[pool][config] }) {
+	back := n.Annotations[api.DesiredConfig] != "" && config == s.machines[n.Name].Running || config == "" && n.Annotations[api.CurrentConfig] == ""
+	back = back && strings.HasPrefix(n.Annotations[api.CannotStart], n.Annotations[api.DesiredConfig]+" ")
+	if !back && !slices.ContainsFunc(s.poolsOf(n), func(pool string) bool { return s.targets[pool][config] }) {
 		s.fault("%s of %s is given %s", n.Name, s.poolsOf(n), config)
 	}
 	if call == "ask" {

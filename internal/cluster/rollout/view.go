@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -90,7 +91,7 @@ func (v *view) order(a, b member) int {
 		}
 		return -1
 	}
-	return a.turn().Compare(b.turn())
+	return cmp.Or(v.claims(a, b), a.turn().Compare(b.turn()))
 }
 
 func (n *Node) turn() objects.Turn {
@@ -120,8 +121,11 @@ func (v *view) isCandidate(m *member) bool {
 }
 
 // wants reports whether a node is to be given the target. One that has left it without being given another one is, too.
-// On the way back, only nodes are that have what has failed, or were given it: another node has not asked for a change.
+// One that cannot start it is not. On the way back, only nodes are that have what has failed, or were given it: another node has not asked for a change.
 func (v *view) wants(m *member) bool {
+	if m.refuses(v.target) {
+		return false
+	}
 	if m.desired() == v.target {
 		return m.isStray()
 	}

@@ -53,7 +53,7 @@ func (v *view) reason(stop string) string {
 			begun = append(begun, m.describe(v.target))
 		case m.elsewhere != "":
 			down = append(down, m.begunElsewhere())
-		case v.has(m) && m.why == "", v.isReturning() && !v.wants(m) && m.desired() != v.target:
+		case v.has(m) && m.why == "", m.refuses(v.target), v.isReturning() && !v.wants(m) && m.desired() != v.target:
 		case v.has(m): // it has the target, and takes room from others
 			cordoned = append(cordoned, m.Name)
 		case m.desired() == v.target:

@@ -209,9 +209,18 @@ func machine(n Node, target string, system api.NodeSystemStatus, rollout objects
 	if m.State == api.StateDone {
 		unproven = objects.SystemOf(system).Unproven(a[api.CurrentConfig], n.Status.NodeInfo.BootID)
 	}
-	m.Reason = cmp.Or(m.Reason, failed(n.Metadata.Name, rollout), api.BoundedReason(unproven))
+	m.Reason = cmp.Or(m.Reason, cannot(n, target), failed(n.Metadata.Name, rollout), api.BoundedReason(unproven))
 	m.Updated = objects.HasConfig(target, a, unproven)
 	return m
+}
+
+// cannot returns why a node cannot start the image of its pool's target; "" if it does not say so in this boot.
+func cannot(n Node, target string) string {
+	c := api.CannotOf(n.Metadata.Annotations[api.CannotStart])
+	if target == "" || c.Config != target || c.BootID != n.Status.NodeInfo.BootID {
+		return ""
+	}
+	return api.BoundedReason(c.Verdicts + ": " + c.Reason)
 }
 
 // failed returns why the controller counts a node as failed.

@@ -237,6 +237,10 @@ func TestUpdatedIsProven(t *testing.T) {
 		"in change": {func(n *view.Node, _ *api.NodeSystemStatus) {
 			n.Metadata.Annotations[api.StateOfNode] = api.StateWorking
 		}, 0, ""},
+		"it cannot start the target": {func(n *view.Node, _ *api.NodeSystemStatus) {
+			n.Metadata.Annotations[api.DesiredConfig] = oldConfig
+			n.Metadata.Annotations[api.CannotStart] = api.Cannot{Config: newConfig, BootID: "1", Verdicts: "processor", Reason: "needs v3; another image"}.String()
+		}, 0, "processor: needs v3; another image"},
 		"another one is wanted": {func(n *view.Node, _ *api.NodeSystemStatus) { n.Metadata.Annotations[api.DesiredConfig] = oldConfig }, 0, ""},
 	} {
 		n, s := newNode("w1", "worker", newConfig, newConfig, api.StateDone, ""), objects.NodeSystem{ObjectMeta: metav1.ObjectMeta{Name: "w1"}}

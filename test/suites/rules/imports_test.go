@@ -140,7 +140,7 @@ var importTable = map[string]rule{
 	// and it has nothing of pivot's core: it knows the documents that pivot writes.
 	"cluster/api":   {ours: []string{"printable"}, never: slices.Concat(processes, commandLine, world)},
 	"cluster/hands": {ours: []string{"api", "fault", "hostfiles", "pid1", "wanted", "watch"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"cluster/node":  {ours: []string{"cluster/api", "cluster/hands", "fault", "pid1", "retry", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/node":  {ours: []string{"cluster/api", "cluster/hands", "fault", "pid1", "retry", "verdict", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/kube":  {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/drain": {ours: []string{"cluster/api", "cluster/kube", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	// The fleet's controllers.

@@ -41,13 +41,14 @@ type Machine struct {
 	early  string          // that it downloads before its turn
 	silent bool            // it never says what became of that
 	failed map[string]bool // configurations that do not work on it
+	cannot map[string]bool // those with images that it cannot start
 	before string          // the system that it had before; "": none
 }
 
 // New returns the machine of a node that has a configuration. Faults are rarely times rarer than with 1, for a fleet
 // of so many more nodes.
 func New(name string, m Cluster, config string, r *rand.Rand, rarely int) *Machine {
-	return &Machine{Running: config, name: name, m: m, rand: r, rarely: rarely, faults: true, failed: map[string]bool{}}
+	return &Machine{Running: config, name: name, m: m, rand: r, rarely: rarely, faults: true, failed: map[string]bool{}, cannot: map[string]bool{}}
 }
 
 // Fails makes a configuration fail on the machine, until Retry.
@@ -145,6 +146,7 @@ func (c *Machine) Step() {
 		c.config = desired
 		c.write(func(n *rollout.Node) {
 			n.Annotations[api.StateOfNode], n.Annotations[api.Reason], n.Annotations[api.CurrentConfig] = api.StateWorking, "", c.Running
+			delete(n.Annotations, api.CannotStart)
 		})
 		c.wait(preparing, 10)
 	case c.at == idle && desired == c.Running && (n.Annotations[api.StateOfNode] != api.StateDone || n.Annotations[api.CurrentConfig] != c.Running || n.Annotations[api.CordonedFor] != ""):
@@ -152,6 +154,9 @@ func (c *Machine) Step() {
 	case c.at == idle:
 		c.prefetch(n)
 	case c.m.Now().Before(c.until):
+	case c.at == preparing && (c.cannot[c.config] || c.chance(5)):
+		c.fail(c.config, "cannot start the image")
+		c.sayCannot(c.config)
 	case c.at == preparing && (c.failed[c.config] || c.chance(5)):
 		c.fail(c.config, "cannot pull")
 	case c.at == preparing:
@@ -184,6 +189,9 @@ func (c *Machine) prefetch(n *rollout.Node) {
 	case c.m.Now().Before(c.until), c.silent && c.faults, says != nil && says.Config == asked:
 	case c.chance(10):
 		c.report(&api.EarlyDownload{Config: asked, Failure: "cannot pull", FailedAt: c.m.Now()})
+	case c.cannot[asked] || c.chance(5):
+		c.report(&api.EarlyDownload{Config: asked, Failure: "cannot start the image", FailedAt: c.m.Now()})
+		c.sayCannot(asked)
 	default:
 		c.report(&api.EarlyDownload{Config: asked})
 	}
@@ -265,6 +273,14 @@ func (c *Machine) fail(config, reason string) {
 	})
 }
 
+// sayCannot says that the machine cannot start the image of a configuration, which stays so in most cases.
+func (c *Machine) sayCannot(config string) {
+	c.cannot[config] = c.rand.IntN(4) > 0
+	c.write(func(n *rollout.Node) {
+		n.Annotations[api.CannotStart] = api.Cannot{Config: config, BootID: n.BootID, Verdicts: "processor", Reason: "cannot start the image"}.String()
+	})
+}
+
 // tellTruth ends a lie: the machine does what it had said.
 func (c *Machine) tellTruth() {
 	if c.lie == lieEarly {
@@ -279,6 +295,10 @@ func (c *Machine) tellTruth() {
 // turn is left to the controller.
 func (c *Machine) Retry() {
 	clear(c.failed)
+	clear(c.cannot)
+	if c.m.Node(c.name) != nil {
+		c.write(func(n *rollout.Node) { delete(n.Annotations, api.CannotStart) })
+	}
 	if n := c.m.Node(c.name); n != nil && n.Annotations[api.FailedConfig] != "" && !strays(n) {
 		c.write(func(n *rollout.Node) { delete(n.Annotations, api.FailedConfig) })
 	}

@@ -268,6 +268,8 @@ func (w *World) carryOut(r hands.Request) *hands.Failure {
 		return &hands.Failure{Class: "replace", Message: "this machine cannot get other disks", Permanent: true}
 	case c.Installs:
 		return &hands.Failure{Class: "unreconcilable", Message: "this machine cannot get other disks", Permanent: true}
+	case r.Verb == hands.Download && len(c.CannotStart) > 0:
+		return &hands.Failure{Class: "refused", Message: "cannot start the image on this machine: it needs x86-64-v3", Hint: "another image", Permanent: true, Verdicts: c.CannotStart}
 	case r.Verb == hands.Download && c.Unavailable > 0:
 		c = w.Configs[name]
 		c.Unavailable--

@@ -77,6 +77,8 @@ type Config struct {
 	Lost          int  // how often a power cut takes its commit away
 	Differs       bool // the new system fails its proof
 	Unavailable   int  // how often its download fails
+	// CannotStart are the verdicts by which the machine cannot start its image.
+	CannotStart []string
 
 	Arguments int // that the new system lacks
 	LeftOut   int // parts that only an installation can make, and that are left out
