@@ -102,7 +102,7 @@ unit:
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz
-	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./internal/osimage ./test/suites/rules ./test/suites/packaging ./test/suites/agent ./test/suites/fleet ./internal/bounded ./internal/cluster/admission ./internal/cluster/configserver ./internal/cluster/rollout ./test/worlds/vm ./test/box ./test/worlds/rush ./test/suites/e2e ./test/tools/clusterdemo ./test/tools/bootbench ./test/tools/bench | $(LONGER)
+	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./internal/osimage ./test/suites/rules ./test/suites/packaging ./test/suites/agent ./test/suites/fleet ./internal/bounded ./internal/cluster/admission ./internal/cluster/configserver ./internal/cluster/rollout ./test/worlds/vm ./test/box ./test/worlds/scaleup ./test/suites/e2e ./test/tools/clusterdemo ./test/tools/bootbench ./test/tools/bench | $(LONGER)
 	@$(MAKE) mutants
 	@$(MAKE) sweep
 
@@ -169,7 +169,7 @@ bench: deps build
 bench-check: deps build
 	@go run ./test/tools/bench -pivot $(BIN)/pivot -size 300MB -files 6000 -rounds 3 -only base -check test/tools/bench/ratios.json $(BENCH)
 
-# The guest has its own build of pivot: lab.Install.
+# The guest has its own build of pivot: bootlab.Install.
 bench-boot: deps
 	@go run ./test/tools/bootbench $(BENCH)
 

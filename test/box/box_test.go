@@ -14,21 +14,21 @@ import (
 
 	"machine-pivot/test/box"
 	"machine-pivot/test/tools/need"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/recorded"
 	"machine-pivot/test/worlds/vm"
 )
 
 // newLab makes a lab with guests of a Debian release.
-func newLab(t *testing.T, suite string) *lab.Lab {
+func newLab(t *testing.T, suite string) *bootlab.Lab {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("boots machines; not in a short run")
 	}
-	if missing := append(box.Missing(), append(lab.MissingInBox(), recorded.MissingToExport()...)...); len(missing) > 0 {
+	if missing := append(box.Missing(), append(bootlab.MissingInBox(), recorded.MissingToExport()...)...); len(missing) > 0 {
 		need.Lacking(t, "cannot boot machines in boxes here: lacking "+strings.Join(missing, ", "))
 	}
-	world, err := lab.NewOf(t.Context(), "../..", vm.GuestSpec{Suite: suite}, os.Stderr)
+	world, err := bootlab.NewOf(t.Context(), "../..", vm.GuestSpec{Suite: suite}, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,13 +41,13 @@ func newLab(t *testing.T, suite string) *lab.Lab {
 }
 
 // provisioned makes a machine before its first boot, with the files that Ignition writes for a target.
-func provisioned(t *testing.T, world *lab.Lab, want lab.Want, layout vm.Layout) *vm.Machine {
+func provisioned(t *testing.T, world *bootlab.Lab, want bootlab.Want, layout vm.Layout) *vm.Machine {
 	t.Helper()
 	files, err := world.Provision(t.Context(), want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := world.MachineWith(t.Context(), filepath.Base(t.Name()), lab.Setup{Files: files, Layout: layout}, consoleLog{t})
+	m, err := world.MachineWith(t.Context(), filepath.Base(t.Name()), bootlab.Setup{Files: files, Layout: layout}, consoleLog{t})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func boot(t *testing.T, m *vm.Machine, o vm.BootOptions, end vm.Reason) *vm.Boot
 }
 
 // expectArrived checks the report of a machine that has reached its target.
-func expectArrived(t *testing.T, b *vm.BootResult, want lab.Want) *vm.Report {
+func expectArrived(t *testing.T, b *vm.BootResult, want bootlab.Want) *vm.Report {
 	t.Helper()
 	r, err := b.Report()
 	if err != nil {
@@ -120,7 +120,7 @@ func (l consoleLog) Write(p []byte) (int, error) {
 // boxCase is a case with machines of one release.
 type boxCase struct {
 	name string
-	run  func(*testing.T, *lab.Lab)
+	run  func(*testing.T, *bootlab.Lab)
 }
 
 // ownCases are about the box itself.
@@ -150,21 +150,21 @@ func boots(t *testing.T, suite string, cases []boxCase) {
 }
 
 // firstBoot is a whole first boot: the sandboxed unit, one reboot, the proof, and kubelet only then.
-func firstBoot(t *testing.T, world *lab.Lab) {
+func firstBoot(t *testing.T, world *bootlab.Lab) {
 	want := world.Wanted()
 	m := provisioned(t, world, want, vm.Layout{})
-	var story, proof lab.Story
+	var story, proof bootlab.Story
 	boot(t, m, vm.BootOptions{OnLine: story.Line}, vm.Rebooted)
 	second := boot(t, m, vm.BootOptions{OnLine: proof.Line}, vm.PoweredOff)
 	expectArrived(t, second, want)
-	if err := lab.CheckStories(&story, &proof); err != nil {
+	if err := bootlab.CheckStories(&story, &proof); err != nil {
 		t.Error(err)
 	}
 }
 
 // powerCut cuts the power of a first boot when its commit begins. The disk must boot a whole system, and the next
 // boots must reach the target. The layout is RHCOS's: a separate /boot, and an XFS root.
-func powerCut(t *testing.T, world *lab.Lab) {
+func powerCut(t *testing.T, world *bootlab.Lab) {
 	layout := vm.Layout{SeparateBoot: true, Root: vm.XFS}
 	if missing := layout.Missing(); len(missing) > 0 {
 		need.Lacking(t, "cannot make the disk: lacking "+strings.Join(missing, ", "))
@@ -185,7 +185,7 @@ func powerCut(t *testing.T, world *lab.Lab) {
 }
 
 // unflushed loses what was written but not flushed at a power cut, and keeps what was flushed.
-func unflushed(t *testing.T, world *lab.Lab) {
+func unflushed(t *testing.T, world *bootlab.Lab) {
 	m, err := world.MachineByHand(t.Context(), "unflushed",
 		"cd /var; echo kept >kept; sync; echo lost >lost; echo @@written", nil, consoleLog{t})
 	if err != nil {
@@ -202,7 +202,7 @@ func unflushed(t *testing.T, world *lab.Lab) {
 }
 
 // twoBoxes runs commands in two boxes at once, which have only their own of what a host has once.
-func twoBoxes(t *testing.T, world *lab.Lab) {
+func twoBoxes(t *testing.T, world *bootlab.Lab) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	ids := make([]string, 2)
@@ -222,7 +222,7 @@ func twoBoxes(t *testing.T, world *lab.Lab) {
 }
 
 // commands boots a machine that stays on, runs commands in it, and returns its boot ID. The last command ends it.
-func commands(t *testing.T, world *lab.Lab) string {
+func commands(t *testing.T, world *bootlab.Lab) string {
 	m, err := world.MachineByHand(t.Context(), "command-"+filepath.Base(t.Name()), "echo @@up", nil, consoleLog{t})
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
-	"machine-pivot/test/worlds/machines"
+	"machine-pivot/test/worlds/simnodes"
 )
 
 // What people do in a simulation, and what they want of their pools.
@@ -24,13 +24,13 @@ func (s *simulation) settings(pool string) {
 	percent := intstr.FromString(fmt.Sprintf("%d%%", 5+s.rand.IntN(40)))
 	number := intstr.FromInt32(int32(s.rand.IntN(4)))
 	s.changePool(pool, func(p *rollout.Pool) {
-		p.MaxUnavailable, s.limits[pool] = &number, &machines.Limit{Number: number.IntValue()}
+		p.MaxUnavailable, s.limits[pool] = &number, &simnodes.Limit{Number: number.IntValue()}
 		if s.rand.IntN(2) == 0 {
 			n, _ := strconv.Atoi(strings.TrimSuffix(percent.StrVal, "%"))
-			p.MaxUnavailable, s.limits[pool] = &percent, &machines.Limit{Percent: n}
+			p.MaxUnavailable, s.limits[pool] = &percent, &simnodes.Limit{Percent: n}
 		}
 		if pool == "master" {
-			s.limits[pool] = &machines.Limit{Number: 1}
+			s.limits[pool] = &simnodes.Limit{Number: 1}
 		}
 	})
 	s.workloads[workloadOf(pool)] = ""
@@ -79,11 +79,11 @@ func (s *simulation) window() string {
 }
 
 // parallel chooses how many nodes of a pool may download at a time: a number or a percentage.
-func (s *simulation) parallel() (*intstr.IntOrString, *machines.Limit) {
+func (s *simulation) parallel() (*intstr.IntOrString, *simnodes.Limit) {
 	n := s.rand.IntN(5)
-	v, l := intstr.FromInt32(int32(n)), &machines.Limit{Number: n}
+	v, l := intstr.FromInt32(int32(n)), &simnodes.Limit{Number: n}
 	if n == 4 {
-		v, l = intstr.FromString("20%"), &machines.Limit{Percent: 20}
+		v, l = intstr.FromString("20%"), &simnodes.Limit{Percent: 20}
 	}
 	return &v, l
 }

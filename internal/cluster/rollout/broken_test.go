@@ -12,7 +12,7 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
-	"machine-pivot/test/worlds/machines"
+	"machine-pivot/test/worlds/simnodes"
 )
 
 // broken is a product with one mistake, which the simulation must notice.
@@ -188,9 +188,9 @@ func TestGiveOfOldController(t *testing.T) {
 		s.ignoreCAS = func(kind string) bool { return kind == "give" && !refuses }
 		const ahead = "n03"
 		s.addNode(ahead, "rendered-infra-2", s.memory.nodes[ahead].Labels)
-		s.machines[ahead] = machines.New(ahead, s.memory, "rendered-infra-2", s.rand, 1)
+		s.machines[ahead] = simnodes.New(ahead, s.memory, "rendered-infra-2", s.rand, 1)
 		one := intstr.FromInt32(1)
-		s.limits["infra"] = &machines.Limit{Number: 1}
+		s.limits["infra"] = &simnodes.Limit{Number: 1}
 		s.targets["infra"]["rendered-infra-2"] = true
 		release := func(config string) {
 			s.changePool("infra", func(p *rollout.Pool) {
@@ -231,7 +231,7 @@ func TestGiveWhileReleased(t *testing.T) {
 	for _, counts := range []bool{true, false} {
 		s := newSimulation(0, rollout.Decide)
 		one := intstr.FromInt32(1)
-		s.limits["infra"] = &machines.Limit{Number: 1}
+		s.limits["infra"] = &simnodes.Limit{Number: 1}
 		s.targets["infra"]["rendered-infra-2"] = true
 		s.changePool("infra", func(p *rollout.Pool) {
 			p.Spec, p.MaxUnavailable, p.Configuration.Name, p.Version, p.Paused = objects.PoolRolloutSpec{}, &one, "rendered-infra-2", s.next(), true
@@ -280,7 +280,7 @@ func TestGoneInOldCache(t *testing.T) {
 		s := newSimulation(0, rollout.Decide)
 		s.ignoreCAS = func(kind string) bool { return kind == "exists" && !asks }
 		one := intstr.FromInt32(1)
-		s.limits["infra"] = &machines.Limit{Number: 1}
+		s.limits["infra"] = &simnodes.Limit{Number: 1}
 		s.targets["infra"]["rendered-infra-2"] = true
 		s.changePool("infra", func(p *rollout.Pool) {
 			p.Spec, p.MaxUnavailable, p.Configuration.Name, p.Version = objects.PoolRolloutSpec{}, &one, "rendered-infra-2", s.next()

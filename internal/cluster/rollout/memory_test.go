@@ -48,13 +48,13 @@ func newMemory() *memory {
 
 func (m *memory) next() string { m.version++; return strconv.Itoa(m.version) }
 
-// Now implements machines.Cluster.
+// Now implements simnodes.Cluster.
 func (m *memory) Now() time.Time { return m.now }
 
-// Node implements machines.Cluster.
+// Node implements simnodes.Cluster.
 func (m *memory) Node(name string) *rollout.Node { return m.nodes[name] }
 
-// Change implements machines.Cluster. It replaces a node by a changed copy.
+// Change implements simnodes.Cluster. It replaces a node by a changed copy.
 func (m *memory) Change(name string, change func(n *rollout.Node)) { m.change(name, change) }
 
 func (m *memory) change(name string, change func(n *rollout.Node)) {

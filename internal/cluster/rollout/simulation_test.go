@@ -15,7 +15,7 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
-	"machine-pivot/test/worlds/machines"
+	"machine-pivot/test/worlds/simnodes"
 )
 
 // simulation is a fleet in virtual time, with two controllers that act at the same time. Everything in it
@@ -23,11 +23,11 @@ import (
 type simulation struct {
 	*memory
 	rand        *rand.Rand
-	machines    map[string]*machines.Machine
+	machines    map[string]*simnodes.Machine
 	controllers []*process
 	decide      func(rollout.Fleet) rollout.Decision
-	limits      map[string]*machines.Limit
-	loads       map[string]*machines.Limit // of downloads
+	limits      map[string]*simnodes.Limit
+	loads       map[string]*simnodes.Limit // of downloads
 	targets     map[string]map[string]bool
 	begun       map[string]string // the pool that has given a node its configuration
 	asked       map[string]string // the pool that has asked a node for a download
@@ -46,8 +46,8 @@ type process struct {
 }
 
 func newSimulation(seed uint64, decide func(rollout.Fleet) rollout.Decision) *simulation {
-	s := &simulation{memory: newMemory(), rand: rand.New(rand.NewPCG(seed, 27)), machines: map[string]*machines.Machine{}, decide: decide,
-		limits: map[string]*machines.Limit{}, loads: map[string]*machines.Limit{}, targets: map[string]map[string]bool{},
+	s := &simulation{memory: newMemory(), rand: rand.New(rand.NewPCG(seed, 27)), machines: map[string]*simnodes.Machine{}, decide: decide,
+		limits: map[string]*simnodes.Limit{}, loads: map[string]*simnodes.Limit{}, targets: map[string]map[string]bool{},
 		begun: map[string]string{}, asked: map[string]string{}, begunAt: map[string]time.Time{}, passedOn: map[string]bool{}}
 	for _, pool := range []string{"master", "worker", "infra"} {
 		s.addPool(pool, "rendered-"+pool+"-1")
@@ -61,7 +61,7 @@ func newSimulation(seed uint64, decide func(rollout.Fleet) rollout.Decision) *si
 	}
 	s.memory.check, s.memory.given, s.memory.took, s.memory.healthy = s.checkLimits, s.checkGiven, s.checkTaken, passes()
 	s.memory.forgotten = func(pool string) {
-		s.loads[pool] = &machines.Limit{} // as the defaults say
+		s.loads[pool] = &simnodes.Limit{} // as the defaults say
 		s.changePool(pool, func(p *rollout.Pool) { p.Spec.Adopt = s.calm })
 	}
 	for i := range 2 {
@@ -85,7 +85,7 @@ func (s *simulation) join(name, pool string, special bool) {
 		config = "rendered-" + name + "-0"
 		s.nodes[name].Annotations, s.nodes[name].System = map[string]string{}, &objects.System{Current: config, BootID: name + "-0"}
 	}
-	s.machines[name] = machines.New(name, s.memory, config, rand.New(rand.NewPCG(s.rand.Uint64(), 1)), 1)
+	s.machines[name] = simnodes.New(name, s.memory, config, rand.New(rand.NewPCG(s.rand.Uint64(), 1)), 1)
 }
 
 func (s *simulation) fault(format string, args ...any) {
@@ -199,8 +199,8 @@ func (s *simulation) arrived() bool {
 }
 
 // end returns the state of a pool.
-func (s *simulation) end(pool string) machines.End {
-	e := machines.End{Pool: pool, Behind: s.behind(pool), Rollout: s.memory.pools[pool].Rollout}
+func (s *simulation) end(pool string) simnodes.End {
+	e := simnodes.End{Pool: pool, Behind: s.behind(pool), Rollout: s.memory.pools[pool].Rollout}
 	if len(s.behind("master")) > 0 || s.memory.pools["master"].Rollout.Waiting != "" { // the only one that others wait for
 		e.Others = append(e.Others, "pool master")
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/settings"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -22,8 +22,8 @@ func TestComposefs(t *testing.T) {
 		Suite: vm.Forky, OverlayB: []vm.TreeFile{{Path: "/" + prepareRoot, Mode: 0o644, Content: []byte(composefsNeeded)}},
 	})
 	want := l.Wanted()
-	said := lab.Typed("say-root", "echo @@root $$(stat -f -c %%T /)", "PathExists=/usr")
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: said, Mode: settings.ModeInitramfs})
+	said := bootlab.Typed("say-root", "echo @@root $$(stat -f -c %%T /)", "PathExists=/usr")
+	m := machineWith(t, l, bootlab.Setup{Encapsulated: encapsulated(t, want), Files: said, Mode: settings.ModeInitramfs})
 	first := boot(t, m, vm.BootOptions{})
 	expectPivot(t, first)
 	expectPivotIn(t, first, settings.ModeInitramfs)
@@ -38,14 +38,14 @@ func TestComposefs(t *testing.T) {
 
 // composefsRefused runs a first boot into a system that requires composefs, with a libostree that
 // cannot make the composefs image.
-func composefsRefused(t *testing.T, l *lab.Lab) {
+func composefsRefused(t *testing.T, l *bootlab.Lab) {
 	image, err := l.WithFiles(t.Context(), "composefs", map[string]string{prepareRoot: composefsNeeded})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := l.Wanted()
 	want.Image = image
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want)})
+	m := machineWith(t, l, bootlab.Setup{Encapsulated: encapsulated(t, want)})
 	only := boot(t, m, vm.BootOptions{})
 	if only.Exit != vm.PoweredOff {
 		t.Fatalf("the machine %s, want no reboot", only.Exit)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -21,21 +21,21 @@ func TestDay2(t *testing.T) {
 		},
 		OverlayB: []vm.TreeFile{
 			{Path: "/etc/day2.default", Mode: 0o644, Content: []byte("B's own\n")},
-			{Path: "/usr/lib/systemd/system/day2-of-b.service", Mode: 0o644, Content: []byte(lab.Day2Unit)},
+			{Path: "/usr/lib/systemd/system/day2-of-b.service", Mode: 0o644, Content: []byte(bootlab.Day2Unit)},
 		},
 	})
-	one := lab.Config{
+	one := bootlab.Config{
 		Name: "one", Kargs: []string{"day2.one"},
 		Files: map[string]string{"/etc/day2.default": "ours\n", "/etc/day2/file": "one\n", "/etc/day2/gone": "one\n"},
-		Units: []lab.Unit{{Name: "day2-one.service", Enabled: true, Contents: lab.Day2Unit}},
+		Units: []bootlab.Unit{{Name: "day2-one.service", Enabled: true, Contents: bootlab.Day2Unit}},
 	}
-	two := lab.Config{
+	two := bootlab.Config{
 		Name: "two", Image: l.Image, Kargs: []string{"day2.two"},
 		Files: map[string]string{"/etc/day2/file": "two\n", "/var/lib/day2.file": "two\n"},
 		// The second unit comes from the image; the previous image does not have it.
-		Units: []lab.Unit{{Name: "day2-two.service", Enabled: true, Contents: lab.Day2Unit}, {Name: "day2-of-b.service", Enabled: true}},
+		Units: []bootlab.Unit{{Name: "day2-two.service", Enabled: true, Contents: bootlab.Day2Unit}, {Name: "day2-of-b.service", Enabled: true}},
 	}
-	files, err := lab.Day2(day2Says, map[string]string{
+	files, err := bootlab.Day2(day2Says, map[string]string{
 		"to-one": "pivot apply -r one.json", "to-two": "pivot apply -r two.json", "back": "pivot rollback -r", "nothing": "true",
 	}, one, two)
 	if err != nil {
@@ -49,11 +49,11 @@ func TestDay2(t *testing.T) {
 	// unless the command is "nothing".
 	step := func(typed string, want map[string]string) {
 		t.Helper()
-		b := boot(t, m, lab.TypedOn(typed))
+		b := boot(t, m, bootlab.TypedOn(typed))
 		if wanted := map[bool]vm.Reason{true: vm.PoweredOff, false: vm.Rebooted}[typed == "nothing"]; b.Exit != wanted {
 			t.Fatalf("typed %s: the machine %s", typed, b.Exit)
 		}
-		if said := lab.Day2Said(b); !maps.Equal(said, want) {
+		if said := bootlab.Day2Said(b); !maps.Equal(said, want) {
 			t.Fatalf("typed %s: the machine says\n%v\nwant\n%v", typed, said, want)
 		}
 	}

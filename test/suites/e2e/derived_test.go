@@ -6,21 +6,21 @@ import (
 	"testing"
 
 	"machine-pivot/internal/settings"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/registry"
 	"machine-pivot/test/worlds/vm"
 )
 
 // plainInInitramfs pivots in the initramfs to an image that a container build made from B without
 // an ostree commit. powerCuts covers an image with derived layers.
-func plainInInitramfs(t *testing.T, l *lab.Lab) {
+func plainInInitramfs(t *testing.T, l *bootlab.Lab) {
 	image, err := l.Plain(t.Context(), 300)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := l.Wanted()
 	want.Image = image
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: settings.ModeInitramfs})
+	m := machineWith(t, l, bootlab.Setup{Encapsulated: encapsulated(t, want), Mode: settings.ModeInitramfs})
 	first := boot(t, m, vm.BootOptions{})
 	expectPivot(t, first)
 	expectPivotIn(t, first, settings.ModeInitramfs)
@@ -32,7 +32,7 @@ func plainInInitramfs(t *testing.T, l *lab.Lab) {
 // expectMerged checks that the running system contains the derived layers of a version.
 func expectMerged(t *testing.T, b *vm.BootResult, version int) {
 	t.Helper()
-	if says := fmt.Sprintf("%s, version %d", lab.DerivedSays, version); !b.Said(says) {
+	if says := fmt.Sprintf("%s, version %d", bootlab.DerivedSays, version); !b.Said(says) {
 		t.Errorf("the console does not say %q", says)
 	}
 }
@@ -42,14 +42,14 @@ func expectMerged(t *testing.T, b *vm.BootResult, version int) {
 const toNextVersion = "test.next-version"
 
 // withNextVersion returns the files that make a machine pivot to next on a boot with toNextVersion.
-func withNextVersion(next lab.Image) []vm.TreeFile {
-	return lab.Typed("next-version", "pivot rebase "+next.Reference+" -r", "KernelCommandLine="+toNextVersion)
+func withNextVersion(next bootlab.Image) []vm.TreeFile {
+	return bootlab.Typed("next-version", "pivot rebase "+next.Reference+" -r", "KernelCommandLine="+toNextVersion)
 }
 
 // nextVersion boots a machine with the files of withNextVersion for the first time into its image,
 // and pivots it to the next version. That shares all layers but the last one, which must be the
 // only one to be fetched.
-func nextVersion(t *testing.T, l *lab.Lab, m *vm.Machine, want lab.Want, next lab.Image) {
+func nextVersion(t *testing.T, l *bootlab.Lab, m *vm.Machine, want bootlab.Want, next bootlab.Image) {
 	t.Helper()
 	since := l.Registry.Requests()
 	update := boot(t, m, vm.BootOptions{ExtraArgs: []string{toNextVersion}})

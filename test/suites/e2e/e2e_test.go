@@ -19,7 +19,7 @@ import (
 	"machine-pivot/pivot"
 	"machine-pivot/test/box"
 	"machine-pivot/test/tools/need"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/recorded"
 	"machine-pivot/test/worlds/vm"
 )
@@ -61,7 +61,7 @@ func TestBoxedWhole(t *testing.T) {
 }
 
 // boxedLab makes a lab whose machines boot in boxes.
-func boxedLab(t *testing.T) *lab.Lab {
+func boxedLab(t *testing.T) *bootlab.Lab {
 	t.Helper()
 	world := newLab(t, vm.GuestSpec{Suite: vm.Trixie})
 	if missing := append(box.Missing(), recorded.MissingToExport()...); len(missing) > 0 {
@@ -93,10 +93,10 @@ func TestFirstBootWhole(t *testing.T) {
 // firstBootCase is a case that runs with its own lab.
 type firstBootCase struct {
 	name string
-	run  func(*testing.T, *lab.Lab)
+	run  func(*testing.T, *bootlab.Lab)
 }
 
-func runFirstBoots(t *testing.T, world *lab.Lab, cases []firstBootCase) {
+func runFirstBoots(t *testing.T, world *bootlab.Lab, cases []firstBootCase) {
 	t.Helper()
 	var boots []bootCase
 	for _, c := range cases {
@@ -136,16 +136,16 @@ func needMachines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots machines; not in a short run")
 	}
-	if missing := lab.Missing(); len(missing) > 0 {
+	if missing := bootlab.Missing(); len(missing) > 0 {
 		need.Lacking(t, "cannot boot machines here: lacking "+strings.Join(missing, ", "))
 	}
 }
 
-// newLab makes a lab with the guest that spec describes, and further targets of make (lab.NewOf).
-func newLab(t *testing.T, spec vm.GuestSpec, further ...string) *lab.Lab {
+// newLab makes a lab with the guest that spec describes, and further targets of make (bootlab.NewOf).
+func newLab(t *testing.T, spec vm.GuestSpec, further ...string) *bootlab.Lab {
 	t.Helper()
 	needMachines(t)
-	world, err := lab.NewOf(t.Context(), "../../..", spec, os.Stderr, further...)
+	world, err := bootlab.NewOf(t.Context(), "../../..", spec, os.Stderr, further...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func newLab(t *testing.T, spec vm.GuestSpec, further ...string) *lab.Lab {
 }
 
 // alone makes a lab for one case, because other cases run in parallel.
-func alone(t *testing.T, world *lab.Lab) *lab.Lab {
+func alone(t *testing.T, world *bootlab.Lab) *bootlab.Lab {
 	t.Helper()
 	own, err := world.Alone(t.Context())
 	if err != nil {
@@ -175,17 +175,17 @@ func alone(t *testing.T, world *lab.Lab) *lab.Lab {
 // mainJob starts from MachineConfigs: pivotctl renders the Ignition config, and Ignition writes the
 // files, including the pinning files. In most other cases the encapsulated MachineConfig has the
 // pinning files, so that pivot must add them to /etc. The disk has RHCOS's layout.
-func mainJob(t *testing.T, l *lab.Lab) {
+func mainJob(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
-	m := provisioned(t, l, want, lab.Setup{Layout: redHat(t), Files: readsSignal()})
+	m := provisioned(t, l, want, bootlab.Setup{Layout: redHat(t), Files: readsSignal()})
 	expectInOldSystem(t, l, m, true)
-	var story, proof lab.Story // as in the demonstration
+	var story, proof bootlab.Story // as in the demonstration
 	first := boot(t, m, vm.BootOptions{OnLine: story.Line})
 	expectPivot(t, first)
 	second := boot(t, m, vm.BootOptions{OnLine: proof.Line})
 	expectArrived(t, second, want)
 	expectPlot(t, report(t, second), l.Boxed)
-	if err := lab.CheckStories(&story, &proof); err != nil {
+	if err := bootlab.CheckStories(&story, &proof); err != nil {
 		t.Error(err)
 	}
 	if first.Said(isOver) || !second.Said(isOver) {
@@ -210,7 +210,7 @@ func readsSignal() []vm.TreeFile {
 	}
 }
 
-func alreadyAtTarget(t *testing.T, l *lab.Lab) {
+func alreadyAtTarget(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
 	m, err := l.MachineAt(t.Context(), "at-target", want, testLog{t})
 	if err != nil {
@@ -229,10 +229,10 @@ func alreadyAtTarget(t *testing.T, l *lab.Lab) {
 
 // badMachineConfig boots with an invalid MachineConfig. The first boot must stop in the initramfs,
 // or in the system if the administrator has configured that.
-func badMachineConfig(t *testing.T, l *lab.Lab) {
+func badMachineConfig(t *testing.T, l *bootlab.Lab) {
 	bad := []byte(`{"spec":{"osImageURL":"not a reference","kernelArguments":["ostree=/x","a=\"open"],"fips":"no"}}`)
 	wrong := []string{"$.spec.osImageURL", "$.spec.kernelArguments[0]", "$.spec.kernelArguments[1]", "$.spec.fips"}
-	m := machineWith(t, l, lab.Setup{Encapsulated: bad, Mode: settings.ModeInitramfs})
+	m := machineWith(t, l, bootlab.Setup{Encapsulated: bad, Mode: settings.ModeInitramfs})
 	requests := l.Registry.Requests()
 	expectStopped(t, m, wrong)
 	only := boot(t, m, vm.BootOptions{ExtraArgs: []string{"pivot.on-failure=system"}})
@@ -268,10 +268,10 @@ func badMachineConfig(t *testing.T, l *lab.Lab) {
 
 // refusedCPUs requests both threads of the machine's only core, with nosmt, and CPUs that do not
 // exist. One error must report both problems.
-func refusedCPUs(t *testing.T, l *lab.Lab) {
+func refusedCPUs(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
 	want.Pinning = management(t, "0-63")
-	m := provisioned(t, l, want, lab.Setup{})
+	m := provisioned(t, l, want, bootlab.Setup{})
 	// An emulated AMD CPU does not report threads.
 	m.Extra = append(m.Extra, "-smp", "2,sockets=1,cores=1,threads=2", "-cpu", "max,vendor=GenuineIntel")
 	expectRefused(t, l, m, "the machine has no CPU 2-63, only 0-1",
@@ -289,7 +289,7 @@ func management(t *testing.T, set string) pinning.Workloads {
 
 // expectRefused boots a machine that must refuse to pivot permanently and report all causes, without
 // a request to the registry and without any change.
-func expectRefused(t *testing.T, l *lab.Lab, m *vm.Machine, causes ...string) {
+func expectRefused(t *testing.T, l *bootlab.Lab, m *vm.Machine, causes ...string) {
 	t.Helper()
 	requests := l.Registry.Requests()
 	only := boot(t, m, vm.BootOptions{})
@@ -318,9 +318,9 @@ func expectRefused(t *testing.T, l *lab.Lab, m *vm.Machine, causes ...string) {
 
 // registryLate starts the registry only after the initramfs has given up waiting for it and while
 // the system waits.
-func registryLate(t *testing.T, l *lab.Lab) {
+func registryLate(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: settings.ModeInitramfs})
+	m := machineWith(t, l, bootlab.Setup{Encapsulated: encapsulated(t, want), Mode: settings.ModeInitramfs})
 	down := func(down bool) {
 		if err := l.Registry.SetDown(down); err != nil {
 			t.Error(err)
@@ -347,7 +347,7 @@ func registryLate(t *testing.T, l *lab.Lab) {
 
 // byHand runs commands on a machine without a MachineConfig: a rebase to an image with derived
 // layers, as most images have, and from there to its next version.
-func byHand(t *testing.T, l *lab.Lab) {
+func byHand(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
 	var err error
 	if want.Image, err = l.Derived(t.Context()); err != nil {
@@ -392,7 +392,7 @@ func expectPivot(t *testing.T, b *vm.BootResult) {
 
 // expectInOldSystem checks that the old system has the pinning files if and only if Ignition has
 // written them.
-func expectInOldSystem(t *testing.T, l *lab.Lab, m *vm.Machine, written bool) {
+func expectInOldSystem(t *testing.T, l *bootlab.Lab, m *vm.Machine, written bool) {
 	t.Helper()
 	old := vm.StateRoot + "/deploy/" + l.Guest.CommitA + ".0"
 	if _, err := m.ReadFile(old + firstboot.EncapsulatedPath); err != nil {
@@ -407,7 +407,7 @@ func expectInOldSystem(t *testing.T, l *lab.Lab, m *vm.Machine, written bool) {
 
 // expectNext checks that a powered-off machine will boot the new system next, with its kernel
 // arguments and files.
-func expectNext(t *testing.T, l *lab.Lab, m *vm.Machine, want lab.Want) {
+func expectNext(t *testing.T, l *bootlab.Lab, m *vm.Machine, want bootlab.Want) {
 	t.Helper()
 	next, err := m.Inspect(t.Context())
 	if err != nil {
@@ -432,10 +432,10 @@ func expectNext(t *testing.T, l *lab.Lab, m *vm.Machine, want lab.Want) {
 }
 
 // expectArrived checks that a machine has reached its target and that its first boot is closed.
-func expectArrived(t *testing.T, b *vm.BootResult, want lab.Want) {
+func expectArrived(t *testing.T, b *vm.BootResult, want bootlab.Want) {
 	t.Helper()
 	r := expectTarget(t, b, want)
-	if says := func(l vm.SerialLine) bool { return strings.Contains(l.Text, lab.UnitSays) }; want.Unit && !slices.ContainsFunc(b.Serial, says) {
+	if says := func(l vm.SerialLine) bool { return strings.Contains(l.Text, bootlab.UnitSays) }; want.Unit && !slices.ContainsFunc(b.Serial, says) {
 		t.Error("the unit of the MachineConfig did not run")
 	}
 	if r.Encapsulated || !r.Closed {
@@ -447,7 +447,7 @@ func expectArrived(t *testing.T, b *vm.BootResult, want lab.Want) {
 }
 
 // expectTarget checks that a machine has reached its target at the first attempt.
-func expectTarget(t *testing.T, b *vm.BootResult, want lab.Want) *vm.Report {
+func expectTarget(t *testing.T, b *vm.BootResult, want bootlab.Want) *vm.Report {
 	t.Helper()
 	r := expectWhole(t, b, want)
 	if r.Status.Attempt != 1 {
@@ -457,7 +457,7 @@ func expectTarget(t *testing.T, b *vm.BootResult, want lab.Want) *vm.Report {
 }
 
 // expectWhole checks that a machine has reached its target, no matter how many attempts it took.
-func expectWhole(t *testing.T, b *vm.BootResult, want lab.Want) *vm.Report {
+func expectWhole(t *testing.T, b *vm.BootResult, want bootlab.Want) *vm.Report {
 	t.Helper()
 	if b.Exit != vm.PoweredOff {
 		t.Fatalf("the machine %s, want no further reboot", b.Exit)
@@ -493,7 +493,7 @@ func expectWhole(t *testing.T, b *vm.BootResult, want lab.Want) *vm.Report {
 }
 
 // expectProven checks that the journal is done and that its target has the MachineConfig's files.
-func expectProven(t *testing.T, m *vm.Machine, want lab.Want) {
+func expectProven(t *testing.T, m *vm.Machine, want bootlab.Want) {
 	t.Helper()
 	journal := journal(t, m)
 	var paths []string
@@ -507,7 +507,7 @@ func expectProven(t *testing.T, m *vm.Machine, want lab.Want) {
 }
 
 // provisioned returns a machine whose files Ignition has written.
-func provisioned(t *testing.T, l *lab.Lab, want lab.Want, s lab.Setup) *vm.Machine {
+func provisioned(t *testing.T, l *bootlab.Lab, want bootlab.Want, s bootlab.Setup) *vm.Machine {
 	t.Helper()
 	files, err := l.Provision(t.Context(), want)
 	if err != nil {
@@ -517,7 +517,7 @@ func provisioned(t *testing.T, l *lab.Lab, want lab.Want, s lab.Setup) *vm.Machi
 	return machineWith(t, l, s)
 }
 
-func machineWith(t *testing.T, l *lab.Lab, s lab.Setup) *vm.Machine {
+func machineWith(t *testing.T, l *bootlab.Lab, s bootlab.Setup) *vm.Machine {
 	t.Helper()
 	m, err := l.MachineWith(t.Context(), diskName(t), s, testLog{t})
 	if err != nil {
@@ -556,7 +556,7 @@ func boot(t *testing.T, m *vm.Machine, o vm.BootOptions) *vm.BootResult {
 	return b
 }
 
-func encapsulated(t *testing.T, w lab.Want) []byte {
+func encapsulated(t *testing.T, w bootlab.Want) []byte {
 	t.Helper()
 	data, err := w.Encapsulated()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -37,7 +37,7 @@ func TestEntering(t *testing.T) {
 		{"2026.4, composefs", vm.GuestSpec{Suite: vm.Forky, Overlay: composefs}, whole},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			own := lab.Setup{OwnOstree: len(c.spec.Overlay) > 0} // the host's ostree has no composefs
+			own := bootlab.Setup{OwnOstree: len(c.spec.Overlay) > 0} // the host's ostree has no composefs
 			c.spec.SameKernel = true
 			c.spec.Overlay = append(slices.Clone(c.spec.Overlay), ignitionUnits(t)...)
 			l := newLab(t, c.spec)
@@ -48,14 +48,14 @@ func TestEntering(t *testing.T) {
 	}
 	t.Run("another kernel", func(t *testing.T) {
 		l := newLab(t, vm.GuestSpec{Overlay: ignitionUnits(t)})
-		rebooted(t, l, lab.Setup{KernelArgs: l.Wanted().Kargs}, "not without a reboot but by an ordinary reboot: the new system has another kernel or initramfs")
+		rebooted(t, l, bootlab.Setup{KernelArgs: l.Wanted().Kargs}, "not without a reboot but by an ordinary reboot: the new system has another kernel or initramfs")
 	})
 }
 
 // enterRun is a first boot on a machine whose setup begins with s.
 type enterRun struct {
 	name string
-	run  func(t *testing.T, l *lab.Lab, s lab.Setup)
+	run  func(t *testing.T, l *bootlab.Lab, s bootlab.Setup)
 }
 
 //go:embed testdata/ignition testdata/entercut
@@ -100,7 +100,7 @@ func firstBootArgs(more ...string) vm.BootOptions {
 }
 
 // enterMachine returns a machine, set up like s, that is to enter B by a method.
-func enterMachine(t *testing.T, l *lab.Lab, name string, method settings.RebootMethod, s lab.Setup) *vm.Machine {
+func enterMachine(t *testing.T, l *bootlab.Lab, name string, method settings.RebootMethod, s bootlab.Setup) *vm.Machine {
 	t.Helper()
 	s.Encapsulated, s.Mode = encapsulated(t, l.Wanted()), settings.ModeInitramfs
 	s.Files = append(slices.Clone(s.Files), vm.TreeFile{Path: settings.Path, Mode: 0o644, Content: []byte("mode=initramfs\nreboot-method=" + method + "\n")})
@@ -113,11 +113,11 @@ func enterMachine(t *testing.T, l *lab.Lab, name string, method settings.RebootM
 
 // sayMounts reports the mounts of a system.
 func sayMounts() []vm.TreeFile {
-	return lab.Typed("say-mounts", "findmnt -rno TARGET,FSTYPE,FSROOT,VFS-OPTIONS | while read -r line; do echo \"@@mount $line\"; done >/dev/ttyS1", "PathExists=/usr")
+	return bootlab.Typed("say-mounts", "findmnt -rno TARGET,FSTYPE,FSROOT,VFS-OPTIONS | while read -r line; do echo \"@@mount $line\"; done >/dev/ttyS1", "PathExists=/usr")
 }
 
 // entered enters B on the first boot, in the cheapest way, and then boots B in the ordinary way.
-func entered(t *testing.T, l *lab.Lab, s lab.Setup) {
+func entered(t *testing.T, l *bootlab.Lab, s bootlab.Setup) {
 	t.Helper()
 	want := l.Wanted()
 	s.KernelArgs, s.Files = want.Kargs, sayMounts()
@@ -135,11 +135,11 @@ func entered(t *testing.T, l *lab.Lab, s lab.Setup) {
 
 // enteredAndStaged stages a deployment in a system that was entered, with a value of sysroot.readonly. The shutdown makes
 // it the next boot.
-func enteredAndStaged(readonly string) func(*testing.T, *lab.Lab, lab.Setup) {
-	return func(t *testing.T, l *lab.Lab, s lab.Setup) {
+func enteredAndStaged(readonly string) func(*testing.T, *bootlab.Lab, bootlab.Setup) {
+	return func(t *testing.T, l *bootlab.Lab, s bootlab.Setup) {
 		want := l.Wanted()
 		s.KernelArgs, s.RepoConfig = want.Kargs, []string{"sysroot.readonly=" + readonly}
-		s.Files = append(sayMounts(), lab.Typed("stage", "ostree admin deploy --stage --karg-append=staged.c "+l.Guest.CommitB, "KernelCommandLine=!staged.c")...)
+		s.Files = append(sayMounts(), bootlab.Typed("stage", "ostree admin deploy --stage --karg-append=staged.c "+l.Guest.CommitB, "KernelCommandLine=!staged.c")...)
 		m := enterMachine(t, l, "staged", settings.RebootEnter, s)
 		first := boot(t, m, firstBootArgs())
 		expectEntered(t, first)
@@ -163,24 +163,24 @@ func expectAsBooted(t *testing.T, entered, booted *vm.BootResult) {
 	}
 }
 
-func otherArguments(t *testing.T, l *lab.Lab, s lab.Setup) {
+func otherArguments(t *testing.T, l *bootlab.Lab, s bootlab.Setup) {
 	rebooted(t, l, s, "by an ordinary reboot; not without a reboot, because the kernel arguments change")
 }
 
 // foreignMount has a unit that nobody knows mount something in the old system. That is seen only on the way in.
-func foreignMount(t *testing.T, l *lab.Lab, s lab.Setup) {
+func foreignMount(t *testing.T, l *bootlab.Lab, s bootlab.Setup) {
 	s.KernelArgs = l.Wanted().Kargs
 	rebooted(t, l, s, "is mounted at /sysroot/usr/share, which no known unit unmounts", "guest.foreign-mount")
 }
 
 // countsBoots needs a new libostree for the disk, too.
-func countsBoots(t *testing.T, l *lab.Lab, s lab.Setup) {
+func countsBoots(t *testing.T, l *bootlab.Lab, s bootlab.Setup) {
 	s.KernelArgs, s.OwnOstree, s.RepoConfig = l.Wanted().Kargs, true, []string{"sysroot.boot-counting-tries=3"}
 	rebooted(t, l, s, "counts boots")
 }
 
 // rebooted runs a first boot, with some kernel arguments of its own, that reboots into B for a reason.
-func rebooted(t *testing.T, l *lab.Lab, s lab.Setup, reason string, args ...string) {
+func rebooted(t *testing.T, l *bootlab.Lab, s bootlab.Setup, reason string, args ...string) {
 	t.Helper()
 	m := enterMachine(t, l, "rebooted", settings.RebootEnter, s)
 	first := boot(t, m, firstBootArgs(args...))

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/settings"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -20,7 +20,7 @@ import (
 func TestCutEntering(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{SameKernel: true, Overlay: append(ignitionUnits(t), endsWay(t)...)})
 	want := l.Wanted()
-	whole := boot(t, enterMachine(t, l, "whole", settings.RebootEnter, lab.Setup{KernelArgs: want.Kargs}), firstBootArgs())
+	whole := boot(t, enterMachine(t, l, "whole", settings.RebootEnter, bootlab.Setup{KernelArgs: want.Kargs}), firstBootArgs())
 	expectEntered(t, whole)
 	calls := wayLength(t, whole)
 	cases := []bootCase{{"a hang", func(t *testing.T) { cutBefore(t, l, calls/2, "hang") }}}
@@ -31,10 +31,10 @@ func TestCutEntering(t *testing.T) {
 }
 
 // cutBefore ends the way before a call, in each way on a machine of its own. A hang lasts until systemd ends the unit.
-func cutBefore(t *testing.T, l *lab.Lab, n int, ways ...string) {
+func cutBefore(t *testing.T, l *bootlab.Lab, n int, ways ...string) {
 	want := l.Wanted()
 	for _, how := range ways {
-		m := enterMachine(t, l, how, settings.RebootEnter, lab.Setup{KernelArgs: want.Kargs})
+		m := enterMachine(t, l, how, settings.RebootEnter, bootlab.Setup{KernelArgs: want.Kargs})
 		options := firstBootArgs(fmt.Sprintf("entercut=%d:%s", n, how))
 		options.Limits.Idle = 20 * time.Minute // the unit's timeouts, four times
 		end := vm.Rebooted

@@ -7,7 +7,7 @@ import (
 
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/settings"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -29,11 +29,11 @@ pivot wait
 
 // failurePage takes the four steps of docs/failed.md on a machine whose MachineConfig is
 // refused. They must lead to the new system.
-func failurePage(t *testing.T, l *lab.Lab) {
+func failurePage(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
-	files := append(lab.Typed("failed", "/bin/sh /etc/failed.sh", "PathExists="+firstboot.EncapsulatedPath),
+	files := append(bootlab.Typed("failed", "/bin/sh /etc/failed.sh", "PathExists="+firstboot.EncapsulatedPath),
 		vm.TreeFile{Path: "/etc/failed.sh", Mode: 0o644, Content: []byte(failedScript)})
-	m := machineWith(t, l, lab.Setup{Encapsulated: withFIPS(t, want), Files: files})
+	m := machineWith(t, l, bootlab.Setup{Encapsulated: withFIPS(t, want), Files: files})
 	first := boot(t, m, vm.BootOptions{})
 	for _, line := range []string{
 		"@@phase failed: cannot pivot this machine: spec.fips is true", "@@restarted exit-code", "@@waited 3", "@@planned",
@@ -47,7 +47,7 @@ func failurePage(t *testing.T, l *lab.Lab) {
 }
 
 // withFIPS returns an encapsulated MachineConfig that the machine refuses.
-func withFIPS(t *testing.T, want lab.Want) []byte {
+func withFIPS(t *testing.T, want bootlab.Want) []byte {
 	t.Helper()
 	config := encapsulated(t, want)
 	refused := bytes.Replace(config, []byte(`"fips":false`), []byte(`"fips":true`), 1)
@@ -63,9 +63,9 @@ const emergencyTyped = `pivot status | sed -n "s/^error */@@error /p"; mount -o 
 
 // emergencyShell does what docs/failed.md says in the emergency shell of a first boot in the
 // initramfs.
-func emergencyShell(t *testing.T, l *lab.Lab) {
+func emergencyShell(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
-	m := machineWith(t, l, lab.Setup{Encapsulated: withFIPS(t, want), Mode: settings.ModeInitramfs})
+	m := machineWith(t, l, bootlab.Setup{Encapsulated: withFIPS(t, want), Mode: settings.ModeInitramfs})
 	prompts := []struct{ text, typed string }{{"Control-D to continue", "\n"}, {"# ", emergencyTyped}}
 	first := boot(t, m, vm.BootOptions{Types: func(text string) (typed string) {
 		if len(prompts) > 0 && strings.Contains(text, prompts[0].text) {

@@ -6,19 +6,19 @@ import (
 	"testing"
 
 	"machine-pivot/internal/settings"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/fleetlock"
-	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
 
 // inAFleet (P79) rebases a machine to B with a slot of its fleet's lock, which a unit releases in B.
-func inAFleet(t *testing.T, l *lab.Lab) {
+func inAFleet(t *testing.T, l *bootlab.Lab) {
 	server := fleetlock.StartPlain(t, 1)
-	lines := "fleetlock=" + strings.Replace(server.URL, "127.0.0.1", lab.GuestHost, 1) + "\nhealth=systemd-networkd.service\n"
-	files := append(lab.Typed("move", "pivot rebase -r "+l.Wanted().Image+" --append-karg fleet.moved", "KernelCommandLine=!fleet.moved"),
+	lines := "fleetlock=" + strings.Replace(server.URL, "127.0.0.1", bootlab.GuestHost, 1) + "\nhealth=systemd-networkd.service\n"
+	files := append(bootlab.Typed("move", "pivot rebase -r "+l.Wanted().Image+" --append-karg fleet.moved", "KernelCommandLine=!fleet.moved"),
 		vm.TreeFile{Path: settings.Path, Mode: 0o644, Content: []byte(lines)})
-	files = append(files, lab.Typed("settled", "while [ -e /var/lib/pivot/slot ]; do sleep 1; done; echo @@settled", "KernelCommandLine=fleet.moved")...)
-	m := machineWith(t, l, lab.Setup{Files: files})
+	files = append(files, bootlab.Typed("settled", "while [ -e /var/lib/pivot/slot ]; do sleep 1; done; echo @@settled", "KernelCommandLine=fleet.moved")...)
+	m := machineWith(t, l, bootlab.Setup{Files: files})
 	if l.Boxed {
 		l.InBox(m, server.Listener.Addr().(*net.TCPAddr).Port)
 	}

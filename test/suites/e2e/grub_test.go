@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 	"machine-pivot/test/tools/need"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -75,11 +75,11 @@ func inTurn(commands ...string) []vm.TreeFile {
 	for n, command := range commands {
 		next += fmt.Sprintf("%d) %s ;; ", n, command)
 	}
-	return lab.Typed("next", closed+"; "+next+"esac", "KernelCommandLine=!trial.new")
+	return bootlab.Typed("next", closed+"; "+next+"esac", "KernelCommandLine=!trial.new")
 }
 
 // newGRUBMachine makes a machine that GRUB boots.
-func newGRUBMachine(t *testing.T, l *lab.Lab, g grubSetup, s lab.Setup) grubMachine {
+func newGRUBMachine(t *testing.T, l *bootlab.Lab, g grubSetup, s bootlab.Setup) grubMachine {
 	t.Helper()
 	s.Layout = vm.Layout{SeparateBoot: true, Boot: g.boot, ESP: g.esp}
 	if missing := s.Layout.Missing(); len(missing) > 0 {
@@ -192,13 +192,13 @@ func (m grubMachine) changeNew(script string) {
 const neverUp = "failed its trial: it never came up"
 
 // trialsByGRUB tries new systems that are dead, and then one that is confirmed.
-func trialsByGRUB(t *testing.T, l *lab.Lab, g grubSetup, dead ...death) {
+func trialsByGRUB(t *testing.T, l *bootlab.Lab, g grubSetup, dead ...death) {
 	try := "pivot rebase " + l.Wanted().Image + " --append-karg trial.new --try=1h "
 	var commands []string
 	for _, d := range dead {
 		commands = append(commands, try+d.flags)
 	}
-	m := newGRUBMachine(t, l, g, lab.Setup{Files: inTurn(append(commands, try+"--confirm=auto")...)})
+	m := newGRUBMachine(t, l, g, bootlab.Setup{Files: inTurn(append(commands, try+"--confirm=auto")...)})
 	says := "booted once, by a hook in GRUB"
 	for _, d := range dead {
 		expectSaid(t, m.boot(vm.Rebooted, says), "this machine has no hardware watchdog") // the next try, in the old system
@@ -233,9 +233,9 @@ func expectNew(t *testing.T, b *vm.BootResult) {
 // fallbackByGRUB runs a first boot in the initramfs, with the setting fallback=auto, and loses the power when
 // the new system has started. The next boot is the old system, which tries again; the new system becomes the
 // default when it is proven.
-func fallbackByGRUB(t *testing.T, l *lab.Lab) {
+func fallbackByGRUB(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
-	m := newGRUBMachine(t, l, grubSetup{}, lab.Setup{
+	m := newGRUBMachine(t, l, grubSetup{}, bootlab.Setup{
 		Encapsulated: encapsulated(t, want), Mode: settings.ModeInitramfs, KernelArgs: []string{"pivot.fallback=auto"},
 	})
 	m.boot(vm.Rebooted, "rebooting into the new system once")

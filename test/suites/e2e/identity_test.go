@@ -3,20 +3,20 @@ package e2e_test
 import (
 	"testing"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
 // lateName (P102) has a machine that gets its name in the old system, as from DHCP, and in the new one only when the first boot
 // has said that it waits for it. The first boot is closed after that, although its unit has a host name of its own
 // (ProtectHostname=).
-func lateName(t *testing.T, l *lab.Lab) {
+func lateName(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
 	const names = "hostname worker-7"
 	early := namer("named", "oneshot", "Before=pivot-firstboot.service\nConditionKernelCommandLine=!nosmt", names)
 	late := namer("named-late", "exec", "ConditionKernelCommandLine=nosmt", "until grep -q \"before the reboot it was\" /run/pivot/status.json; do sleep 0.1; done; "+names)
 	files := append(append(early, late...), vm.TreeFile{Path: "/etc/hostname", Mode: 0o644, Content: []byte("localhost\n")})
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: files})
+	m := machineWith(t, l, bootlab.Setup{Encapsulated: encapsulated(t, want), Files: files})
 	expectPivot(t, boot(t, m, vm.BootOptions{}))
 	b := boot(t, m, vm.BootOptions{})
 	expectSaid(t, b, `the host name is "localhost"; before the reboot it was "worker-7"`, "first boot closed")

@@ -7,7 +7,7 @@ import (
 
 	"machine-pivot/internal/settings"
 	"machine-pivot/test/tools/need"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -32,14 +32,14 @@ func redHat(t *testing.T) vm.Layout {
 
 // modes (P41) runs the main job in the system and in the initramfs and logs how long each took. The
 // machine that pivots in the system then boots the old system once and the new one again.
-func modes(t *testing.T, l *lab.Lab) {
+func modes(t *testing.T, l *bootlab.Lab) {
 	layout := redHat(t)
 	type times struct{ reboot, proof time.Duration }
 	took := map[settings.Mode]times{}
 	for _, mode := range []settings.Mode{settings.ModeSystem, settings.ModeInitramfs} {
 		t.Run(string(mode), func(t *testing.T) {
 			want := l.Wanted()
-			m := provisioned(t, l, want, lab.Setup{Layout: layout, Mode: settings.ModeInitramfs})
+			m := provisioned(t, l, want, bootlab.Setup{Layout: layout, Mode: settings.ModeInitramfs})
 			var arguments []string
 			if mode == settings.ModeSystem {
 				arguments = []string{"pivot.mode=system"}
@@ -121,8 +121,8 @@ func expectStopped(t *testing.T, m *vm.Machine, causes []string) {
 }
 
 // noNetwork boots a machine without a network device.
-func noNetwork(t *testing.T, l *lab.Lab) {
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, l.Wanted()), Mode: settings.ModeInitramfs})
+func noNetwork(t *testing.T, l *bootlab.Lab) {
+	m := machineWith(t, l, bootlab.Setup{Encapsulated: encapsulated(t, l.Wanted()), Mode: settings.ModeInitramfs})
 	first := boot(t, m, vm.BootOptions{
 		ExtraArgs: []string{"module_blacklist=virtio_net"},
 		StopWhen:  func(line string) bool { return strings.Contains(line, systemA) },
@@ -133,12 +133,12 @@ func noNetwork(t *testing.T, l *lab.Lab) {
 
 // earlyPowerCuts (P25, P41) is like powerCuts for a boot that pivots in the initramfs, on a disk with
 // RHCOS's layout, to an image that a container build made without an ostree commit.
-func earlyPowerCuts(t *testing.T, l *lab.Lab) {
+func earlyPowerCuts(t *testing.T, l *bootlab.Lab) {
 	amount := cuts{flush: 4, random: 6, least: 25}
 	if long() {
 		amount = cuts{flush: 1, random: 200, boots: 6, least: 400}
 	}
-	early := lab.Setup{Layout: redHat(t), Mode: settings.ModeInitramfs}
+	early := bootlab.Setup{Layout: redHat(t), Mode: settings.ModeInitramfs}
 	t.Run("plain", func(t *testing.T) {
 		image, err := l.Plain(t.Context(), 30)
 		if err != nil {

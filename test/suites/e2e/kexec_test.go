@@ -6,28 +6,28 @@ import (
 	"testing"
 
 	"machine-pivot/internal/settings"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
 // byKexec runs the main job on a machine that reboots by kexec, so that one power-on has two boots.
 // The MachineConfig enables one of the units that only the image's layers have, and disables
 // another one that the layers enable.
-func byKexec(t *testing.T, l *lab.Lab) {
+func byKexec(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
 	want.Unit, want.LayerUnits = true, true
 	var err error
 	if want.Image, err = l.Derived(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: []vm.TreeFile{
+	m := machineWith(t, l, bootlab.Setup{Encapsulated: encapsulated(t, want), Files: []vm.TreeFile{
 		{Path: settings.Path, Mode: 0o644, Content: []byte("mode=system\nreboot-method=kexec\n")},
 	}})
 	only := boot(t, m, vm.BootOptions{})
 	expectArrived(t, only, want)
 	expectProven(t, m, want)
-	if !only.Said(lab.EnabledUnitSays) || only.Said(lab.DisabledUnitSays) {
-		t.Errorf("the image's units: the enabled one ran: %v; the disabled one ran: %v", only.Said(lab.EnabledUnitSays), only.Said(lab.DisabledUnitSays))
+	if !only.Said(bootlab.EnabledUnitSays) || only.Said(bootlab.DisabledUnitSays) {
+		t.Errorf("the image's units: the enabled one ran: %v; the disabled one ran: %v", only.Said(bootlab.EnabledUnitSays), only.Said(bootlab.DisabledUnitSays))
 	}
 
 	started := slices.IndexFunc(only.Serial, func(l vm.SerialLine) bool { return strings.Contains(l.Text, "Starting new kernel") })

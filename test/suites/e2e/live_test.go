@@ -8,7 +8,7 @@ import (
 	"machine-pivot/day2/live"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/pivot"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -40,20 +40,20 @@ func inTheMiddle(line string) bool { return strings.Contains(line, "@@in the mid
 
 // changedLive changes the configuration of a running service without a reboot, and cuts the power in
 // the middle of the next change. The next boot must finish that change before services start.
-func changedLive(t *testing.T, l *lab.Lab) {
+func changedLive(t *testing.T, l *bootlab.Lab) {
 	config := func(address string, more string) []byte {
 		return fmt.Appendf(nil, "spec:\n  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files:\n"+
 			"      - {path: /etc/systemd/network/10-guest.network.d/live.conf, contents: {source: \"data:,%%5BNetwork%%5D%%0AAddress=%s/32%%0A\"}}\n%s", address, more)
 	}
 	const rules = "files:\n- {path: /etc/systemd/network, actions: [{type: Reload, reload: {serviceName: systemd-networkd.service}}]}\n" +
 		"- {path: /etc/slow, actions: [{type: Reload, reload: {serviceName: slow.service}}]}\n"
-	files := append(lab.Typed("live", ". /etc/live.sh", "PathExists=/etc/live.sh"),
+	files := append(bootlab.Typed("live", ". /etc/live.sh", "PathExists=/etc/live.sh"),
 		vm.TreeFile{Path: "/etc/live.sh", Mode: 0o755, Content: []byte(liveScript)},
 		vm.TreeFile{Path: "/etc/one.yaml", Mode: 0o644, Content: config("10.9.9.1", "")},
 		vm.TreeFile{Path: "/etc/two.yaml", Mode: 0o644, Content: config("10.9.9.2", "      - {path: /etc/slow/conf}\n")},
 		vm.TreeFile{Path: disruption.RulesPath, Mode: 0o644, Content: []byte(rules)},
 		vm.TreeFile{Path: "/etc/systemd/system/slow.service", Mode: 0o644, Content: []byte(slowService)})
-	m := machineWith(t, l, lab.Setup{Files: files})
+	m := machineWith(t, l, bootlab.Setup{Files: files})
 	first := boot(t, m, vm.BootOptions{StopWhen: inTheMiddle})
 	if first.Exit != vm.Stopped {
 		t.Fatalf("the machine %s, want its power cut in the middle of a reload", first.Exit)

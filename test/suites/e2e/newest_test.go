@@ -8,7 +8,7 @@ import (
 
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -24,20 +24,20 @@ func TestNewestRelease(t *testing.T) {
 
 // countedBoots runs a first boot in the initramfs, an apply and a trial by kexec on one machine whose libostree gives new
 // boot entries three tries. Pivot must read such entries, and keep the names that the boot loader has given them.
-func countedBoots(t *testing.T, l *lab.Lab) {
+func countedBoots(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
-	config := lab.Config{
+	config := bootlab.Config{
 		Name: "one", Image: l.Image, Kargs: append(slices.Clone(want.Kargs), "day2.one"),
 		Files: map[string]string{"/etc/day2/file": "one\n", "/var/lib/day2.file": "one\n"},
 	}
-	files, err := lab.Day2(countedSays, map[string]string{"apply": "pivot apply -r one.json"}, config)
+	files, err := bootlab.Day2(countedSays, map[string]string{"apply": "pivot apply -r one.json"}, config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCutter(t, l, cutImage{reference: l.Image}, lab.Setup{
+	c := newCutter(t, l, cutImage{reference: l.Image}, bootlab.Setup{
 		Mode: settings.ModeInitramfs, OwnOstree: true, RepoConfig: []string{"sysroot.boot-counting-tries=3"},
 		Files: slices.Concat(files, tries(l, "stays", "--append-karg trial.stays --try=1h"),
-			lab.Typed("confirm", "pivot confirm && pivot verify", "PathExists=/var/lib/pivot/trial\nConditionKernelCommandLine=trial.stays")),
+			bootlab.Typed("confirm", "pivot confirm && pivot verify", "PathExists=/var/lib/pivot/trial\nConditionKernelCommandLine=trial.stays")),
 	})
 	m := c.machine
 	c.cut(cuts{flush: 8, random: 3, least: 12}, c.recordFirst())
@@ -52,12 +52,12 @@ func countedBoots(t *testing.T, l *lab.Lab) {
 	if err := m.ChangeBoot(t.Context(), "cd boot/loader/entries && mv "+now[0]+" "+counted); err != nil {
 		t.Fatal(err)
 	}
-	second := boot(t, m, lab.TypedOn("apply"))
+	second := boot(t, m, bootlab.TypedOn("apply"))
 	if second.Exit != vm.Rebooted {
 		t.Fatalf("the machine %s, want a reboot into the MachineConfig", second.Exit)
 	}
 	first := map[string]string{"version": "B.2", "root": "overlayfs", "phase": "done", "file": "", "var": "", "verify": "same", "planned": "yes", "entries": now[1] + " " + counted}
-	if said := lab.Day2Said(second); !maps.Equal(said, first) {
+	if said := bootlab.Day2Said(second); !maps.Equal(said, first) {
 		t.Errorf("after the first boot the machine says\n%v\nwant\n%v", said, first)
 	}
 	applied := entries(t, m)

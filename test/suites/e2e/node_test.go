@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 )
 
 // TestNode is a machine of a cluster: the real agent as its unit, real pivot and systemd, and the real API
@@ -51,12 +51,12 @@ func tell[W any](t *testing.T, w W, stories []story[W]) {
 const nodeFile = "/etc/node/file"
 
 // nodeConfig returns a MachineConfig without an image and without kernel arguments.
-func nodeConfig(name string) lab.Config {
-	return lab.Config{Name: name, Files: map[string]string{nodeFile: name + "\n"}}
+func nodeConfig(name string) bootlab.Config {
+	return bootlab.Config{Name: name, Files: map[string]string{nodeFile: name + "\n"}}
 }
 
 // changed returns a MachineConfig with a kernel argument of its own, and with a version of the image.
-func changed(t *testing.T, l *lab.Lab, name string, version int) lab.Config {
+func changed(t *testing.T, l *bootlab.Lab, name string, version int) bootlab.Config {
 	t.Helper()
 	img, err := l.DerivedVersion(t.Context(), version)
 	if err != nil {
@@ -127,7 +127,7 @@ const budgetName = "as-many-as-there-are"
 
 // expectRolledOut checks that the machine runs what a MachineConfig wants, after a number of boots, and that
 // nothing of the rollout is left on the node.
-func (w *nodeWorld) expectRolledOut(t *testing.T, c lab.Config, boots int) {
+func (w *nodeWorld) expectRolledOut(t *testing.T, c bootlab.Config, boots int) {
 	t.Helper()
 	s := w.system(t)
 	if s.Config != (api.ConfigNames{Current: c.Name, Desired: c.Name}) || s.Booted == nil || s.Booted.Image != c.Image || s.Pending != nil || s.Failure != "" ||

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 )
 
 // spoils is a unit of a MachineConfig that contradicts another part of it: it changes the file when the machine starts.
@@ -18,7 +18,7 @@ const spoils = "[Unit]\nBefore=pivot-agent.service\n[Service]\nType=oneshot\nExe
 func badProof(t *testing.T, w *nodeWorld) {
 	boots, current := w.Booted(), w.node().Annotations[api.CurrentConfig]
 	seven := changed(t, w.lab, "seven", 2)
-	seven.Units = []lab.Unit{{Name: "spoils.service", Enabled: true, Contents: spoils}}
+	seven.Units = []bootlab.Unit{{Name: "spoils.service", Enabled: true, Contents: spoils}}
 	w.want(t, seven)
 	w.Until(t, "the proof fails", func() bool { return w.has(api.FailedConfig, "seven") })
 	w.waitForEvent(t, api.EventNotProven)

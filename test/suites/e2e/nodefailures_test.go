@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/registry"
 )
 
@@ -76,7 +76,7 @@ func serverStops(t *testing.T, w *nodeWorld) {
 func changesItsMind(t *testing.T, w *nodeWorld) {
 	boots, current := w.Booted(), w.node().Annotations[api.CurrentConfig]
 	bad := changed(t, w.lab, "bad", 2)
-	bad.Image = w.lab.Registry.HostAs(lab.GuestHost) + "/os/derived@sha256:" + strings.Repeat("0", 64)
+	bad.Image = w.lab.Registry.HostAs(bootlab.GuestHost) + "/os/derived@sha256:" + strings.Repeat("0", 64)
 	w.want(t, bad)
 	w.Until(t, "the bad image is reported", func() bool { return w.has(api.StateOfNode, api.StateDegraded) })
 	n := w.node()

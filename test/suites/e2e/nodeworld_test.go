@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/controlplane"
 	"machine-pivot/test/worlds/guest"
-	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -27,7 +27,7 @@ const nodeName = "n1"
 type nodeWorld struct {
 	guest.Powered
 	t       *testing.T
-	lab     *lab.Lab
+	lab     *bootlab.Lab
 	plane   *controlplane.ControlPlane
 	client  kubernetes.Interface
 	kubelet *controlplane.Kubelet
@@ -38,10 +38,10 @@ type nodeWorld struct {
 
 // newNodeWorld starts a cluster and makes its machine, which is off. The machine has the first MachineConfig,
 // as its first boot leaves it.
-func newNodeWorld(t *testing.T, first lab.Config) *nodeWorld {
+func newNodeWorld(t *testing.T, first bootlab.Config) *nodeWorld {
 	t.Helper()
 	needMachines(t)
-	l, err := lab.NewOf(t.Context(), "../../..", vm.GuestSpec{Suite: vm.Trixie}, os.Stderr, "build", "install-agent") // its libostree supports "pivot rollback"
+	l, err := bootlab.NewOf(t.Context(), "../../..", vm.GuestSpec{Suite: vm.Trixie}, os.Stderr, "build", "install-agent") // its libostree supports "pivot rollback"
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func newNodeWorld(t *testing.T, first lab.Config) *nodeWorld {
 	w.kubelet = plane.Kubelet(t, nodeName)
 	w.create(first)
 	w.note(t, api.DesiredConfig, first.Name)
-	w.Machine, err = l.MachineWith(t.Context(), nodeName, lab.Setup{Encapsulated: configJSON(t, first), Files: w.files(t, first)}, testLog{t})
+	w.Machine, err = l.MachineWith(t.Context(), nodeName, bootlab.Setup{Encapsulated: configJSON(t, first), Files: w.files(t, first)}, testLog{t})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,12 +66,12 @@ func newNodeWorld(t *testing.T, first lab.Config) *nodeWorld {
 }
 
 // files returns the files with which the machine joins the cluster.
-func (w *nodeWorld) files(t *testing.T, first lab.Config) []vm.TreeFile {
+func (w *nodeWorld) files(t *testing.T, first bootlab.Config) []vm.TreeFile {
 	_, server := w.plane.Address()
 	return append(guest.AgentFiles(w.plane, nodeName, server, first), w.shell.Files()...)
 }
 
-func configJSON(t *testing.T, c lab.Config) []byte {
+func configJSON(t *testing.T, c bootlab.Config) []byte {
 	t.Helper()
 	data, err := c.JSON()
 	if err != nil {
@@ -81,7 +81,7 @@ func configJSON(t *testing.T, c lab.Config) []byte {
 }
 
 // create creates a MachineConfig in the cluster.
-func (w *nodeWorld) create(c lab.Config) {
+func (w *nodeWorld) create(c bootlab.Config) {
 	var object map[string]any
 	if err := json.Unmarshal(configJSON(w.t, c), &object); err != nil {
 		w.t.Fatal(err)
@@ -90,7 +90,7 @@ func (w *nodeWorld) create(c lab.Config) {
 }
 
 // want names another MachineConfig as the desired one, which is created before. Events from now on count.
-func (w *nodeWorld) want(t *testing.T, c lab.Config) {
+func (w *nodeWorld) want(t *testing.T, c bootlab.Config) {
 	t.Helper()
 	w.create(c)
 	w.eventsFromNow(t)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -50,7 +50,7 @@ func enabledUnit(name, text, by string) []vm.TreeFile {
 
 // amongOthers is a first boot beside the first boots of others, with all of that at once. The machine reboots once, when
 // the others have ended: into a system with the same ID, and with the same entry but for what was asked for.
-func amongOthers(t *testing.T, l *lab.Lab) {
+func amongOthers(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
 	files := append(readsSignal(), enabledUnit("coreos-ignition-firstboot-complete.service", slowly, "sysinit.target")...)
 	files = append(files, enabledUnit("boot-read-only.service", readOnlyBoot, "sysinit.target")...)
@@ -59,7 +59,7 @@ func amongOthers(t *testing.T, l *lab.Lab) {
 		vm.TreeFile{Path: "/etc/machine-id", Mode: 0o444, Content: []byte("uninitialized\n")},
 		vm.TreeFile{Path: "/etc/systemd/system-preset/00-few.preset", Mode: 0o644, Content: []byte(fewPresets)},
 	)
-	m := provisioned(t, l, want, lab.Setup{Layout: redHat(t), Files: files, KernelArgs: []string{inEntry, "systemd.firstboot=off"}})
+	m := provisioned(t, l, want, bootlab.Setup{Layout: redHat(t), Files: files, KernelArgs: []string{inEntry, "systemd.firstboot=off"}})
 	if err := m.ChangeBoot(t.Context(), editEntry); err != nil {
 		t.Fatal(err)
 	}
@@ -142,13 +142,13 @@ func count(b *vm.BootResult, text string) (n int) {
 
 // repairedInPlace is a machine that is what is asked for, with a MachineConfig that is refused. When somebody has corrected
 // it, the first boot is closed without a reboot, and kubelet starts, whose job has failed by then.
-func repairedInPlace(t *testing.T, l *lab.Lab) {
+func repairedInPlace(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
 	asked := encapsulated(t, want)
 	wrong := bytes.Replace(asked, []byte(`"fips":false`), []byte(`"fips":"wrong"`), 1)
 	files := append(want.PinningFiles(), vm.TreeFile{Path: "/etc/right.json", Mode: 0o644, Content: asked})
-	files = append(files, lab.Typed("repair", "cp /etc/right.json "+firstboot.EncapsulatedPath+`; systemctl restart pivot-firstboot; echo "@@repaired"`, "PathExists="+firstboot.EncapsulatedPath)...)
-	m := machineWith(t, l, lab.Setup{Image: want.Image, KernelArgs: want.Kargs, Encapsulated: wrong, Files: files})
+	files = append(files, bootlab.Typed("repair", "cp /etc/right.json "+firstboot.EncapsulatedPath+`; systemctl restart pivot-firstboot; echo "@@repaired"`, "PathExists="+firstboot.EncapsulatedPath)...)
+	m := machineWith(t, l, bootlab.Setup{Image: want.Image, KernelArgs: want.Kargs, Encapsulated: wrong, Files: files})
 	only := boot(t, m, vm.BootOptions{})
 	if !only.Said("$.spec.fips") || !only.Said("@@repaired") {
 		t.Error("it was not refused, or not repaired")

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
 // telco runs a first boot with everything that a telco (RAN) node needs: another image, kernel
 // arguments, CPU partitioning, a realtime kernel and an extension. It must take one reboot.
-func telco(t *testing.T, l *lab.Lab) {
+func telco(t *testing.T, l *bootlab.Lab) {
 	realtime, err := l.Realtime(t.Context(), vm.Builder{Log: testLog{t}})
 	if err != nil {
 		t.Fatal(err)
@@ -20,8 +20,8 @@ func telco(t *testing.T, l *lab.Lab) {
 	want.Image, want.ExtensionsImage = realtime.Image, realtime.Extensions
 	want.KernelType, want.Extensions = "realtime", []string{"usbguard"}
 	want.Kargs = append(want.Kargs, "nohz=on rcu_nocb_poll")
-	says := lab.Typed("realtime", `echo "@@realtime $(cat /sys/kernel/realtime) $(cat /usr/share/usbguard)" >/dev/console`, "PathExists=/sys/kernel/realtime")
-	m, err := l.MachineOfRpmOstree(t.Context(), diskName(t), lab.Setup{Encapsulated: encapsulated(t, want), Files: says}, "", testLog{t})
+	says := bootlab.Typed("realtime", `echo "@@realtime $(cat /sys/kernel/realtime) $(cat /usr/share/usbguard)" >/dev/console`, "PathExists=/sys/kernel/realtime")
+	m, err := l.MachineOfRpmOstree(t.Context(), diskName(t), bootlab.Setup{Encapsulated: encapsulated(t, want), Files: says}, "", testLog{t})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"machine-pivot/day2/live"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/pivot"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -21,7 +21,7 @@ import (
 // also records a boot in which a MachineConfig is applied live. After each power cut the disk must
 // have the old or the new system with that system's complete /etc, or a journal to continue from.
 // Some of the disks are booted until they reach their target.
-func applyPowerCuts(t *testing.T, l *lab.Lab) {
+func applyPowerCuts(t *testing.T, l *bootlab.Lab) {
 	amount := cuts{flush: 8, random: 10, boots: 2, least: 40}
 	if long() {
 		amount = cuts{flush: 1, random: 100, boots: 4, least: 400}
@@ -64,20 +64,20 @@ type etc struct {
 
 // applyConfigs returns the MachineConfigs. "live" can follow "one" without a reboot, because of a
 // rule in "one".
-func applyConfigs(image string) []lab.Config {
-	return []lab.Config{
+func applyConfigs(image string) []bootlab.Config {
+	return []bootlab.Config{
 		{
 			Name: "one", Kargs: []string{"day2.one"},
 			Files: map[string]string{
 				"/etc/day2/file": "one\n", "/etc/day2/gone": "one\n", "/var/lib/day2.file": "one\n", "/var/lib/day2.gone": "one\n",
 				disruption.RulesPath: "files: [{path: /etc/day2, actions: [{type: None}]}]\n",
 			},
-			Units: []lab.Unit{{Name: "of-one.service", Enabled: true, Contents: lab.Day2Unit}},
+			Units: []bootlab.Unit{{Name: "of-one.service", Enabled: true, Contents: bootlab.Day2Unit}},
 		},
 		{
 			Name: "two", Image: image, Kargs: []string{"day2.two"},
 			Files: map[string]string{"/etc/day2/file": "two\n", "/etc/day2/made/file": "two\n", "/var/lib/day2.file": "two\n"},
-			Units: []lab.Unit{{Name: "of-one.service"}, {Name: "of-two.service", Enabled: true, Contents: lab.Day2Unit}},
+			Units: []bootlab.Unit{{Name: "of-one.service"}, {Name: "of-two.service", Enabled: true, Contents: bootlab.Day2Unit}},
 		},
 		{
 			Name: "live", Kargs: []string{"day2.one"},
@@ -85,7 +85,7 @@ func applyConfigs(image string) []lab.Config {
 				"/etc/day2/file": "live\n", "/etc/day2/made/file": "live\n", "/var/lib/day2.file": "one\n", "/var/lib/day2.gone": "one\n",
 				disruption.RulesPath: "files: [{path: /etc/day2, actions: [{type: None}]}]\n",
 			},
-			Units: []lab.Unit{{Name: "of-one.service", Enabled: true, Contents: lab.Day2Unit}},
+			Units: []bootlab.Unit{{Name: "of-one.service", Enabled: true, Contents: bootlab.Day2Unit}},
 		},
 	}
 }
@@ -116,10 +116,10 @@ func applyIs(config string) map[string]string {
 }
 
 // newApplyCutter makes a machine and boots it until it runs with the MachineConfig "one".
-func newApplyCutter(t *testing.T, l *lab.Lab) *applyCutter {
+func newApplyCutter(t *testing.T, l *bootlab.Lab) *applyCutter {
 	t.Helper()
 	const then = "; ./says; pivot verify"
-	files, err := lab.Day2(applySays, map[string]string{
+	files, err := bootlab.Day2(applySays, map[string]string{
 		"one": "pivot apply -r one.json" + then, "two": "pivot apply -r two.json" + then, "live": "pivot apply --reboot=never live.json" + then,
 	}, applyConfigs(l.Image)...)
 	if err != nil {
@@ -130,11 +130,11 @@ func newApplyCutter(t *testing.T, l *lab.Lab) *applyCutter {
 		t.Fatal(err)
 	}
 	c.files, c.arrived = c.checkEtc, c.expectApplied
-	if b := boot(t, c.machine, lab.TypedOn("one")); b.Exit != vm.Rebooted {
+	if b := boot(t, c.machine, bootlab.TypedOn("one")); b.Exit != vm.Rebooted {
 		t.Fatalf("the machine %s, want that it rebooted into the first MachineConfig", b.Exit)
 	}
 	c.typed = "one"
-	c.expectApplied(boot(t, c.machine, lab.TypedOn("one")))
+	c.expectApplied(boot(t, c.machine, bootlab.TypedOn("one")))
 	c.old = c.inspect(c.machine.Disk)
 	c.settle(&c.oldEtc, c.old)
 	return c
@@ -143,7 +143,7 @@ func newApplyCutter(t *testing.T, l *lab.Lab) *applyCutter {
 // recordApply records a boot in which the MachineConfig name is applied.
 func (c *applyCutter) recordApply(name string, end vm.Reason) recording {
 	c.t.Helper()
-	c.typed, c.power = name, lab.TypedOn(name)
+	c.typed, c.power = name, bootlab.TypedOn(name)
 	return c.record(name+" "+string(end), end)
 }
 
@@ -250,7 +250,7 @@ func (c *applyCutter) expectApplied(b *vm.BootResult) {
 	if b.Exit != vm.PoweredOff {
 		c.t.Fatalf("typed %s: the machine %s", c.typed, b.Exit)
 	}
-	if said, want := lab.Day2Said(b), applyIs(c.typed); !maps.Equal(said, want) {
+	if said, want := bootlab.Day2Said(b), applyIs(c.typed); !maps.Equal(said, want) {
 		c.t.Errorf("typed %s: the machine says\n%v\nwant\n%v", c.typed, said, want)
 	}
 	if r := report(c.t, b); r.FailedUnits != "" || r.Status.Phase != string(pivot.PhaseDone) {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/settings"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -37,7 +37,7 @@ func long() bool { return os.Getenv("PIVOT_SWEEP") == "long" }
 // boots some of them.
 //
 // The image has derived layers, as most images have.
-func powerCuts(t *testing.T, l *lab.Lab) {
+func powerCuts(t *testing.T, l *bootlab.Lab) {
 	amount := cuts{flush: 8, random: 6, least: 50}
 	if long() {
 		amount = cuts{flush: 1, random: 200, boots: 6, least: 800}
@@ -47,13 +47,13 @@ func powerCuts(t *testing.T, l *lab.Lab) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := newCutter(t, l, cutImage{reference: image, built: true, apart: true}, lab.Setup{})
+		c := newCutter(t, l, cutImage{reference: image, built: true, apart: true}, bootlab.Setup{})
 		first, second := c.recordBoth()
 		c.cut(amount, first, second)
 	})
 	if long() {
 		t.Run("undivided", func(t *testing.T) {
-			c := newCutter(t, l, cutImage{reference: l.Image}, lab.Setup{})
+			c := newCutter(t, l, cutImage{reference: l.Image}, bootlab.Setup{})
 			first, second := c.recordBoth()
 			c.cut(amount, first, second)
 		})
@@ -70,9 +70,9 @@ type cutImage struct {
 // cutter tries power cuts in recorded boots.
 type cutter struct {
 	t        *testing.T
-	lab      *lab.Lab
+	lab      *bootlab.Lab
 	image    cutImage
-	want     lab.Want
+	want     bootlab.Want
 	machine  *vm.Machine
 	mode     settings.Mode
 	dir      string
@@ -89,7 +89,7 @@ type cutter struct {
 }
 
 // newCutter makes a machine whose first boot pivots to the image.
-func newCutter(t *testing.T, l *lab.Lab, image cutImage, s lab.Setup) *cutter {
+func newCutter(t *testing.T, l *bootlab.Lab, image cutImage, s bootlab.Setup) *cutter {
 	t.Helper()
 	c := &cutter{t: t, lab: l, image: image, want: l.Wanted(), mode: cmp.Or(s.Mode, settings.ModeSystem), dir: scratch(t)}
 	c.files, c.arrived = c.checkFiles, c.expectArrived

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"testing"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
 // switchesVar (P57) applies two MachineConfigs in turn, both with a file in /var and core's SSH keys,
 // and then chooses the previous system in the boot menu. In each boot /var must have what that
 // system's MachineConfig describes.
-func switchesVar(t *testing.T, l *lab.Lab) {
+func switchesVar(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
 	config := func(name, image string) vm.TreeFile {
 		return vm.TreeFile{Path: "/etc/" + name + ".yaml", Mode: 0o600, Content: fmt.Appendf(nil, `metadata: {name: %s}

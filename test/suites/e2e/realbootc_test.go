@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/vm"
 )
@@ -47,7 +47,7 @@ func containerTools(t *testing.T) []vm.TreeFile {
 
 // seesMovedTag: where pivot has committed an image by its tag, bootc follows the tag. Its check finds nothing while the
 // tag is the same, and the new digest when it has moved; after "pivot upgrade" it finds nothing again.
-func seesMovedTag(t *testing.T, l *lab.Lab) {
+func seesMovedTag(t *testing.T, l *bootlab.Lab) {
 	push := func(content string) (tag, digest string) {
 		t.Helper()
 		image, err := l.WithFiles(t.Context(), "followed", map[string]string{"usr/share/followed": content})
@@ -59,7 +59,7 @@ func seesMovedTag(t *testing.T, l *lab.Lab) {
 	}
 	tag, first := push("first")
 	check := `out=$(bootc upgrade --check 2>&1) && say check $out || say check failed: $out`
-	files, err := lab.Day2(`out=$(bootc status --json 2>&1); say booted "$out"`+"\n", map[string]string{
+	files, err := bootlab.Day2(`out=$(bootc status --json 2>&1); say booted "$out"`+"\n", map[string]string{
 		"follow":  "pivot rebase " + tag + "; systemctl reboot",
 		"check":   "./check",
 		"upgrade": "./check; pivot upgrade; systemctl reboot",
@@ -68,15 +68,15 @@ func seesMovedTag(t *testing.T, l *lab.Lab) {
 		t.Fatal(err)
 	}
 	files = append(files,
-		lab.SayingScript("/var/lib/day2/check", check+"\n"),
-		vm.TreeFile{Path: "/etc/ostree/auth.json", Mode: 0o600, Content: l.Registry.PullSecret(l.Registry.HostAs(lab.GuestHost))},
+		bootlab.SayingScript("/var/lib/day2/check", check+"\n"),
+		vm.TreeFile{Path: "/etc/ostree/auth.json", Mode: 0o600, Content: l.Registry.PullSecret(l.Registry.HostAs(bootlab.GuestHost))},
 	)
 	m, err := l.MachineByHand(t.Context(), diskName(t), "true", files, testLog{t})
 	if err != nil {
 		t.Fatal(err)
 	}
-	boot(t, m, lab.TypedOn("follow"))
-	said := func(word string) map[string]string { return lab.Day2Said(boot(t, m, lab.TypedOn(word))) }
+	boot(t, m, bootlab.TypedOn("follow"))
+	said := func(word string) map[string]string { return bootlab.Day2Said(boot(t, m, bootlab.TypedOn(word))) }
 	expect := func(when string, said map[string]string, runs string, moved string) {
 		t.Helper()
 		if got := bootcStatus(t, when, said["booted"]).Booted.digest(); got != runs {
@@ -95,7 +95,7 @@ func seesMovedTag(t *testing.T, l *lab.Lab) {
 
 // readsStatus: bootc reads a host before and after pivot's commits of a native, a derived and a plain image: its status
 // succeeds, and names the image that runs and the one that is committed.
-func readsStatus(t *testing.T, l *lab.Lab) {
+func readsStatus(t *testing.T, l *bootlab.Lab) {
 	images := map[string]string{}
 	for kind, make := range map[string]func() (string, error){
 		"native": func() (string, error) {
@@ -117,7 +117,7 @@ func readsStatus(t *testing.T, l *lab.Lab) {
 	for kind, image := range images {
 		typed[kind] = "pivot rebase " + image + "; ./says committed; systemctl reboot"
 	}
-	files, err := lab.Day2(`out=$(bootc status --json 2>&1) && say "${1:-booted}" "$out" || say "${1:-booted}" "failed: $out"`+"\n", typed)
+	files, err := bootlab.Day2(`out=$(bootc status --json 2>&1) && say "${1:-booted}" "$out" || say "${1:-booted}" "failed: $out"`+"\n", typed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,11 +127,11 @@ func readsStatus(t *testing.T, l *lab.Lab) {
 	}
 	runs := ""
 	for _, kind := range []string{"native", "derived", "plain", "nothing"} {
-		b := boot(t, m, lab.TypedOn(kind))
+		b := boot(t, m, bootlab.TypedOn(kind))
 		if wanted := map[bool]vm.Reason{true: vm.PoweredOff, false: vm.Rebooted}[kind == "nothing"]; b.Exit != wanted {
 			t.Fatalf("%s: the machine %s", kind, b.Exit)
 		}
-		said := lab.Day2Said(b)
+		said := bootlab.Day2Said(b)
 		if got := bootcStatus(t, kind, said["booted"]).Booted.digest(); got != runs {
 			t.Errorf("%s: bootc says that %q is booted, want %q", kind, got, runs)
 		}

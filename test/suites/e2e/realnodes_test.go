@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/kubenode"
-	"machine-pivot/test/worlds/lab"
 )
 
 // TestRealNodes is a cluster of two machines that are nodes with the real kubelet, containerd and runc, and
@@ -107,7 +107,7 @@ func servesThroughRollout(t *testing.T, w *realWorld) {
 
 // rollOut gives a node a MachineConfig, and waits until it serves again. Before and after, it answers the
 // client.
-func (w *realWorld) rollOut(t *testing.T, n *realNode, c lab.Config, client *webClient) {
+func (w *realWorld) rollOut(t *testing.T, n *realNode, c bootlab.Config, client *webClient) {
 	t.Helper()
 	boots, before := n.Booted(), client.answered(n.name)
 	n.Until(t, n.name+" answers the client", func() bool { return client.answered(n.name) > before })
@@ -124,7 +124,7 @@ func (w *realWorld) rollOut(t *testing.T, n *realNode, c lab.Config, client *web
 }
 
 // expectRolledOut checks that a machine runs what a MachineConfig wants, after a number of boots.
-func (w *realWorld) expectRolledOut(t *testing.T, n *realNode, c lab.Config, boots int) {
+func (w *realWorld) expectRolledOut(t *testing.T, n *realNode, c bootlab.Config, boots int) {
 	t.Helper()
 	if got := n.Booted(); got != boots {
 		t.Errorf("%s: %d boots, want %d", n.name, got, boots)

@@ -16,20 +16,20 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/controlplane"
 	"machine-pivot/test/worlds/guest"
 	"machine-pivot/test/worlds/kubenode"
-	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
 
 // realWorld is a cluster whose nodes are machines with the real kubelet.
 type realWorld struct {
 	t      *testing.T
-	lab    *lab.Lab
+	lab    *bootlab.Lab
 	plane  *controlplane.ControlPlane
 	client kubernetes.Interface
-	first  lab.Config // which each machine has from its first boot
+	first  bootlab.Config // which each machine has from its first boot
 	nodes  []*realNode
 }
 
@@ -79,7 +79,7 @@ func (w *realWorld) newNode(t *testing.T, name string, spec kubenode.Spec) *real
 		vm.TreeFile{Path: "/etc/systemd/journald.conf.d/test.conf", Mode: 0o644, Content: []byte("[Journal]\nForwardToConsole=yes\n")},
 		vm.TreeFile{Path: nodeFile, Mode: 0o644, Content: []byte(w.first.Files[nodeFile])})
 	files = append(files, n.shell.Files()...)
-	n.Machine, err = w.lab.MachineWith(t.Context(), name, lab.Setup{
+	n.Machine, err = w.lab.MachineWith(t.Context(), name, bootlab.Setup{
 		Encapsulated: configJSON(t, w.first), Files: files,
 	}, io.Discard)
 	if err != nil {
@@ -169,7 +169,7 @@ func (w *realWorld) hasSettled(node, config string) bool {
 }
 
 // create creates a MachineConfig.
-func (w *realWorld) create(t *testing.T, c lab.Config) {
+func (w *realWorld) create(t *testing.T, c bootlab.Config) {
 	t.Helper()
 	w.applyJSON(t, configJSON(t, c))
 }

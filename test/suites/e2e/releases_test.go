@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/settings"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -28,7 +28,7 @@ func TestOnNewerRelease(t *testing.T) {
 	t.Run("trials, power cuts", func(t *testing.T) { cutTrials(t, l) })
 	for _, mode := range []settings.Mode{settings.ModeSystem, settings.ModeInitramfs} {
 		t.Run("power cuts, "+string(mode), func(t *testing.T) {
-			c := newCutter(t, l, cutImage{reference: l.Image}, lab.Setup{Mode: mode})
+			c := newCutter(t, l, cutImage{reference: l.Image}, bootlab.Setup{Mode: mode})
 			first, second := c.recordBoth()
 			c.cut(cuts{flush: 8, random: 6, least: 25}, first, second)
 		})
@@ -37,11 +37,11 @@ func TestOnNewerRelease(t *testing.T) {
 
 // thereAndBack pivots a machine and then rolls it back (P26) permanently: to A's kernel, arguments
 // and files. kernelA and kernelB are prefixes of both kernels' releases.
-func thereAndBack(t *testing.T, l *lab.Lab, mode settings.Mode, kernelA, kernelB string) {
+func thereAndBack(t *testing.T, l *bootlab.Lab, mode settings.Mode, kernelA, kernelB string) {
 	want := l.Wanted()
 	const goBack = "test.rollback"
-	typed := lab.Typed("roll-back", "pivot rollback -r", "KernelCommandLine="+goBack)
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: typed, Mode: mode})
+	typed := bootlab.Typed("roll-back", "pivot rollback -r", "KernelCommandLine="+goBack)
+	m := machineWith(t, l, bootlab.Setup{Encapsulated: encapsulated(t, want), Files: typed, Mode: mode})
 	old := entry(t, m)
 
 	first := boot(t, m, vm.BootOptions{})

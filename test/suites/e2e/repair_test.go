@@ -7,7 +7,7 @@ import (
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -54,7 +54,7 @@ pivot apply /etc/two.yaml
 // repair it without a reboot. Then the power is cut in the middle of another live change, which the
 // next boot must finish, in a home directory too. /tmp is still read-only when that boot starts the
 // projecting unit.
-func repairsDrift(t *testing.T, l *lab.Lab) {
+func repairsDrift(t *testing.T, l *bootlab.Lab) {
 	const config = `spec:
   config:
     ignition: {version: 3.4.0}
@@ -64,7 +64,7 @@ func repairsDrift(t *testing.T, l *lab.Lab) {
 	next := strings.NewReplacer("ours", "next", "key-of-core", "next-key", "$y$hash", "$y$next", "files: [", "files: [{path: /etc/slow/conf}, ").Replace(config)
 	const rules = "files: [{path: /etc/drift, actions: [{type: None}]}, {path: /etc/slow, actions: [{type: Reload, reload: {serviceName: slow.service}}]}]\n"
 	const watch = "[Service]\nType=exec\nNotifyAccess=main\nExecStart=/usr/bin/pivot verify --watch --until-drift\nSuccessExitStatus=65\nRemainAfterExit=yes\n"
-	files := append(lab.Typed("drift", ". /etc/drift.sh", "PathExists=/etc/drift.sh"),
+	files := append(bootlab.Typed("drift", ". /etc/drift.sh", "PathExists=/etc/drift.sh"),
 		vm.TreeFile{Path: "/etc/drift.sh", Mode: 0o755, Content: []byte(driftScript)},
 		vm.TreeFile{Path: "/etc/one.yaml", Mode: 0o644, Content: []byte(config)},
 		vm.TreeFile{Path: "/etc/two.yaml", Mode: 0o644, Content: []byte(next)},
@@ -72,7 +72,7 @@ func repairsDrift(t *testing.T, l *lab.Lab) {
 		vm.TreeFile{Path: disruption.RulesPath, Mode: 0o644, Content: []byte(rules)},
 		vm.TreeFile{Path: settings.Path, Mode: 0o644, Content: []byte("metrics = /var/lib/pivot.prom\n")},
 		vm.TreeFile{Path: "/etc/systemd/system/drift-watch.service", Mode: 0o644, Content: []byte(watch)})
-	m := machineWith(t, l, lab.Setup{Files: files})
+	m := machineWith(t, l, bootlab.Setup{Files: files})
 	first := boot(t, m, vm.BootOptions{StopWhen: inTheMiddle})
 	expectSaid(t, first,
 		"@@applied 600 core key-of-core ours $y$hash", "@@applied verified",

@@ -5,20 +5,20 @@ import (
 	"testing"
 
 	"machine-pivot/internal/settings"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
 // layered runs a first boot on a system whose origin requests layered packages. Only rpm-ostree, and
 // so only the started system, can make the new deployment.
-func layered(t *testing.T, l *lab.Lab) {
+func layered(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
 	expectLayered(t, l, want, l.Guest.CommitB, "custom-url=pivot://"+want.Image, "baserefspec="+l.Guest.CommitB)
 }
 
 // layeredOnNative is the same with an ostree-native container with derived layers. rpm-ostree cannot
 // pull it itself, because only kubelet's pull secret gives access.
-func layeredOnNative(t *testing.T, l *lab.Lab) {
+func layeredOnNative(t *testing.T, l *bootlab.Lab) {
 	image, err := l.Derived(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -31,9 +31,9 @@ func layeredOnNative(t *testing.T, l *lab.Lab) {
 // expectLayered boots a machine with layered packages and checks that one reboot leads to a deployment
 // of a commit that is layered on base ("": the image's commit in the journal), and that its origin has
 // the given lines and the packages.
-func expectLayered(t *testing.T, l *lab.Lab, want lab.Want, base string, lines ...string) {
+func expectLayered(t *testing.T, l *bootlab.Lab, want bootlab.Want, base string, lines ...string) {
 	t.Helper()
-	setup := lab.Setup{Encapsulated: encapsulated(t, want), Mode: settings.ModeInitramfs}
+	setup := bootlab.Setup{Encapsulated: encapsulated(t, want), Mode: settings.ModeInitramfs}
 	m, err := l.MachineOfRpmOstree(t.Context(), diskName(t), setup, "strace;", testLog{t})
 	if err != nil {
 		t.Fatal(err)

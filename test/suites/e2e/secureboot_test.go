@@ -10,8 +10,8 @@ import (
 
 	"machine-pivot/internal/ostree"
 	"machine-pivot/test/tools/need"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/efi"
-	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/vm"
 )
@@ -32,7 +32,7 @@ func TestKernelsWithSecureBoot(t *testing.T) {
 // kernels makes images of B with other kernels.
 type kernels struct {
 	t *testing.T
-	l *lab.Lab
+	l *bootlab.Lab
 }
 
 // own returns B's kernel, without its signature.
@@ -77,7 +77,7 @@ func newKey(t *testing.T, name string) *efi.Key {
 	return key
 }
 
-func kernelsJudged(t *testing.T, l *lab.Lab) {
+func kernelsJudged(t *testing.T, l *bootlab.Lab) {
 	k := kernels{t, l}
 	kernel, _ := k.own()
 	owner, stranger := newKey(t, "Owner"), newKey(t, "Stranger")
@@ -87,7 +87,7 @@ func kernelsJudged(t *testing.T, l *lab.Lab) {
 	good := k.image("owners", kernel, owner)
 	forced := func(image string) string { return "pivot rebase " + image + " --accept secure-boot -r" }
 	refused := "for image in " + unsigned + " " + strangers + " " + denied + "; do pivot rebase $image -r || echo \"@@status $?\"; done; "
-	m := newGRUBMachine(t, l, grubSetup{secureBoot: true, trust: vm.Trust{Owner: efi.Certs(owner), Denied: efi.List(efi.SHA256, efi.Hash(other))}}, lab.Setup{
+	m := newGRUBMachine(t, l, grubSetup{secureBoot: true, trust: vm.Trust{Owner: efi.Certs(owner), Denied: efi.List(efi.SHA256, efi.Hash(other))}}, bootlab.Setup{
 		Files: inTurn(refused+"pivot rebase "+good+" -r", forced(unsigned), forced(strangers), forced(denied)),
 	})
 	b := m.boot(vm.Rebooted, "its kernel would not be started: it has no signature")
@@ -106,7 +106,7 @@ func kernelsJudged(t *testing.T, l *lab.Lab) {
 // kernelOfOtherShim has a kernel that only the image's own shim starts. pivot installs that by the real bootupctl, and then the kernel
 // that shim did not start before starts. With boot-loader=never the kernel is refused, and used all the same it does not start. The firmware
 // trusts who signed that shim, and Debian's key, for GRUB and the way back.
-func kernelOfOtherShim(t *testing.T, l *lab.Lab) {
+func kernelOfOtherShim(t *testing.T, l *bootlab.Lab) {
 	k := kernels{t, l}
 	kernel, _ := k.own()
 	vendor, signer := newKey(t, "Next vendor"), newKey(t, "Signer of shims")
@@ -130,7 +130,7 @@ func kernelOfOtherShim(t *testing.T, l *lab.Lab) {
 		}, programs...)
 	}
 	never := "pivot rebase " + image("without-its-shim") + " --boot-loader never "
-	m := newGRUBMachine(t, l, grubSetup{secureBoot: true, esp: true, trust: vm.Trust{Allowed: slices.Concat(efi.Certs(signer), efi.List(efi.X509, debian), efi.List(efi.X509, microsoft))}}, lab.Setup{
+	m := newGRUBMachine(t, l, grubSetup{secureBoot: true, esp: true, trust: vm.Trust{Allowed: slices.Concat(efi.Certs(signer), efi.List(efi.X509, debian), efi.List(efi.X509, microsoft))}}, bootlab.Setup{
 		Files: inTurn(never+"-r || "+never+"--accept secure-boot -r", "pivot rebase "+image("with-its-shim")+" -r", "true"),
 	})
 	b := m.boot(vm.Rebooted, `it is signed by "Next vendor", issued by "Next vendor", and neither is trusted`)
@@ -176,10 +176,10 @@ func bootupd(t *testing.T) (programs []oscontainer.Entry, certificate []byte) {
 }
 
 // kernelsNotJudged expects no word about signatures without Secure Boot, and that an unsigned kernel starts.
-func kernelsNotJudged(t *testing.T, l *lab.Lab) {
+func kernelsNotJudged(t *testing.T, l *bootlab.Lab) {
 	k := kernels{t, l}
 	kernel, _ := k.own()
-	m := newGRUBMachine(t, l, grubSetup{secureBoot: true, trust: vm.Trust{Off: true}}, lab.Setup{
+	m := newGRUBMachine(t, l, grubSetup{secureBoot: true, trust: vm.Trust{Off: true}}, bootlab.Setup{
 		Files: inTurn("pivot rebase "+k.image("unsigned", kernel, nil)+" -r", "true"),
 	})
 	if b := m.boot(vm.Rebooted, "rebooting"); b.Said("Secure Boot") {

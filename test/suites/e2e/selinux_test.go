@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/settings"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -46,7 +46,7 @@ type selinuxCase struct {
 	name  string
 	spec  vm.GuestSpec
 	image imageForm
-	run   func(t *testing.T, l *lab.Lab, c selinuxCase)
+	run   func(t *testing.T, l *bootlab.Lab, c selinuxCase)
 }
 
 // imageForm is the way in which an image contains B.
@@ -54,7 +54,7 @@ type imageForm string
 
 const (
 	undividedImage imageForm = "undivided"
-	// B's own policy is in a derived layer, after the layers with lab.DerivedUnit.
+	// B's own policy is in a derived layer, after the layers with bootlab.DerivedUnit.
 	derivedImage imageForm = "derived"
 	plainImage   imageForm = "plain"
 )
@@ -62,7 +62,7 @@ const (
 func (f imageForm) layered() bool { return f != undividedImage }
 
 // serve pushes the image to the registry and returns its reference.
-func (f imageForm) serve(ctx context.Context, l *lab.Lab) (string, error) {
+func (f imageForm) serve(ctx context.Context, l *bootlab.Lab) (string, error) {
 	switch f {
 	case derivedImage:
 		return l.Derived(ctx)
@@ -84,7 +84,7 @@ func runSELinux(t *testing.T, cases []selinuxCase) {
 }
 
 // wanted returns the main job's target with the case's image.
-func (c selinuxCase) wanted(t *testing.T, l *lab.Lab) lab.Want {
+func (c selinuxCase) wanted(t *testing.T, l *bootlab.Lab) bootlab.Want {
 	t.Helper()
 	want := l.Wanted()
 	var err error
@@ -103,10 +103,10 @@ var usersFiles = []vm.TreeFile{{
 
 // enforced returns a case that runs a first boot in a mode. If aside is not "", pivot must step aside
 // in the initramfs for that reason, after it has imported the image.
-func enforced(mode settings.Mode, aside string) func(t *testing.T, l *lab.Lab, c selinuxCase) {
-	return func(t *testing.T, l *lab.Lab, c selinuxCase) {
+func enforced(mode settings.Mode, aside string) func(t *testing.T, l *bootlab.Lab, c selinuxCase) {
+	return func(t *testing.T, l *bootlab.Lab, c selinuxCase) {
 		want := c.wanted(t, l)
-		m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: mode, Files: usersFiles})
+		m := machineWith(t, l, bootlab.Setup{Encapsulated: encapsulated(t, want), Mode: mode, Files: usersFiles})
 		first := boot(t, m, vm.BootOptions{})
 		expectNothingDenied(t, first)
 		expectPivot(t, first)
@@ -122,8 +122,8 @@ func enforced(mode settings.Mode, aside string) func(t *testing.T, l *lab.Lab, c
 		if !r.Enforcing {
 			t.Error("the new system does not enforce its policy")
 		}
-		if c.image.layered() && !second.Said(lab.DerivedSays) {
-			t.Errorf("the console does not say %q", lab.DerivedSays)
+		if c.image.layered() && !second.Said(bootlab.DerivedSays) {
+			t.Errorf("the console does not say %q", bootlab.DerivedSays)
 		}
 		expectLabels(t, r)
 		expectTypes(t, r, c, want)
@@ -132,8 +132,8 @@ func enforced(mode settings.Mode, aside string) func(t *testing.T, l *lab.Lab, c
 
 // refusedType runs a first boot that must fail before the commit and report which label the machine
 // cannot store, and the remedy.
-func refusedType(t *testing.T, l *lab.Lab, c selinuxCase) {
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, c.wanted(t, l))})
+func refusedType(t *testing.T, l *bootlab.Lab, c selinuxCase) {
+	m := machineWith(t, l, bootlab.Setup{Encapsulated: encapsulated(t, c.wanted(t, l))})
 	only := boot(t, m, vm.BootOptions{})
 	expectNothingDenied(t, only) // pivot queries the policy instead of trying
 	if only.Exit != vm.PoweredOff {
@@ -199,7 +199,7 @@ func isGuestsOwn(line string) bool {
 
 // expectTypes checks that the pinning files and the files of B's commit and of derived layers have
 // the types that only B's policy gives them.
-func expectTypes(t *testing.T, r *vm.Report, c selinuxCase, want lab.Want) {
+func expectTypes(t *testing.T, r *vm.Report, c selinuxCase, want bootlab.Want) {
 	t.Helper()
 	types := map[string]string{}
 	for _, l := range r.Labels {
@@ -213,7 +213,7 @@ func expectTypes(t *testing.T, r *vm.Report, c selinuxCase, want lab.Want) {
 		}
 	}
 	for top, typ := range c.spec.SELinux.Types() {
-		if top == lab.DerivedDir && !c.image.layered() {
+		if top == bootlab.DerivedDir && !c.image.layered() {
 			continue
 		}
 		if types[top] == "" {

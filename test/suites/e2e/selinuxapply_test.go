@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/disruption"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -37,7 +37,7 @@ pivot apply -r /etc/two.yaml
 // labels of the policy of the system that they are for, nothing may be denied, and the new system
 // projects into /var under its own policy. An existing directory that is not in the MachineConfig
 // keeps its label, as in any other change of systems, so the MachineConfig lists /etc/kubernetes.
-func appliedEnforced(t *testing.T, l *lab.Lab, c selinuxCase) {
+func appliedEnforced(t *testing.T, l *bootlab.Lab, c selinuxCase) {
 	config := func(image, word string) []byte {
 		return fmt.Appendf(nil, `spec:
   osImageURL: %q
@@ -53,7 +53,7 @@ func appliedEnforced(t *testing.T, l *lab.Lab, c selinuxCase) {
 `, image, word)
 	}
 	const rules = "files: [{path: /etc/kubernetes, actions: [{type: None}]}, {path: /etc/labels, actions: [{type: DaemonReload}, {type: Restart, restart: {serviceName: kubelet.service}}]}, {path: /var/lib/probe, actions: [{type: None}]}]\n"
-	m := machineWith(t, l, lab.Setup{Files: append(lab.Typed("labels", ". /etc/labels.sh", "PathExists=/etc/labels.sh"),
+	m := machineWith(t, l, bootlab.Setup{Files: append(bootlab.Typed("labels", ". /etc/labels.sh", "PathExists=/etc/labels.sh"),
 		vm.TreeFile{Path: "/etc/labels.sh", Mode: 0o755, Content: []byte(labelsScript)},
 		vm.TreeFile{Path: "/etc/one.yaml", Mode: 0o644, Content: config("", "one")},
 		vm.TreeFile{Path: "/etc/two.yaml", Mode: 0o644, Content: config(c.wanted(t, l).Image, "two")},

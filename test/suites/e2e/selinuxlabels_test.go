@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/selinux"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -27,7 +27,7 @@ func expectSetfilesContent(t *testing.T, spec vm.GuestSpec) {
 	t.Helper()
 	spec.PolicyApart = true
 	l := newLab(t, spec)
-	machineWith(t, l, lab.Setup{}) // labelling its disk must not change what images are made of
+	machineWith(t, l, bootlab.Setup{}) // labelling its disk must not change what images are made of
 	for _, form := range []imageForm{derivedImage, plainImage} {
 		image, err := form.serve(t.Context(), l)
 		if err != nil {

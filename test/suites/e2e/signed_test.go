@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"machine-pivot/pivot"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/ostreetree"
 	"machine-pivot/test/worlds/vm"
@@ -58,7 +58,7 @@ func TestSignedBoot(t *testing.T) {
 	}
 	key, public := ostreetree.Key(1)
 	l := newLab(t, signedGuest(public, vm.TreeFile{Path: "/usr/lib/ostree/ostree-prepare-root", Mode: 0o755, Content: program}))
-	m := signedMachine(t, l, signedImage(t, l, key, ""), "signed", lab.Typed("say-signed", `journalctl -b -o cat | grep "^composefs"`, "PathExists=/usr/share/os-version-b")...)
+	m := signedMachine(t, l, signedImage(t, l, key, ""), "signed", bootlab.Typed("say-signed", `journalctl -b -o cat | grep "^composefs"`, "PathExists=/usr/share/os-version-b")...)
 	if first := boot(t, m, vm.BootOptions{}); first.Exit != vm.Rebooted {
 		t.Fatalf("the machine %s, want it committed", first.Exit)
 	}
@@ -78,11 +78,11 @@ func signedGuest(public string, more ...vm.TreeFile) vm.GuestSpec {
 }
 
 // signedMachine returns a machine with fs-verity that pivots to an image on its first boot.
-func signedMachine(t *testing.T, l *lab.Lab, image, name string, files ...vm.TreeFile) *vm.Machine {
+func signedMachine(t *testing.T, l *bootlab.Lab, image, name string, files ...vm.TreeFile) *vm.Machine {
 	t.Helper()
 	want := l.Wanted()
 	want.Image = image
-	m, err := l.MachineWith(t.Context(), name, lab.Setup{
+	m, err := l.MachineWith(t.Context(), name, bootlab.Setup{
 		Encapsulated: encapsulated(t, want), Files: files,
 		Layout: vm.Layout{SeparateBoot: true, Verity: true}, RepoConfig: []string{"ex-integrity.fsverity=yes"},
 	}, testLog{t})
@@ -94,7 +94,7 @@ func signedMachine(t *testing.T, l *lab.Lab, image, name string, files ...vm.Tre
 
 // signedImage pushes B as an ostree-native image whose commit names its composefs image and is signed. program, if any,
 // is B's ostree-prepare-root.
-func signedImage(t *testing.T, l *lab.Lab, key ed25519.PrivateKey, program string) (reference string) {
+func signedImage(t *testing.T, l *bootlab.Lab, key ed25519.PrivateKey, program string) (reference string) {
 	t.Helper()
 	dir := t.TempDir()
 	tree, repo, overlay := filepath.Join(dir, "tree"), filepath.Join(dir, "repo"), filepath.Join(dir, "overlay/usr/lib/ostree")

@@ -6,7 +6,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -23,7 +23,7 @@ const (
 func TestInitramfsSize(t *testing.T) {
 	t.Parallel()
 	needMachines(t)
-	installed, err := lab.Install(t.Context(), "../../..", t.TempDir())
+	installed, err := bootlab.Install(t.Context(), "../../..", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 
 	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/settings"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/fleetlock"
-	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -22,13 +22,13 @@ var softFiles embed.FS
 // softReboots (P46, P90) enters one system after another by soft reboots, all in one boot: a first boot in the system,
 // another image, a MachineConfig, and the way back. Pivot is killed at each call of the first one's way. Each start
 // is one of its own, and proves what was committed. At the end a kernel argument changes, and the machine reboots.
-func softReboots(t *testing.T, l *lab.Lab) {
+func softReboots(t *testing.T, l *bootlab.Lab) {
 	image, err := l.WithFiles(t.Context(), "soft", map[string]string{"usr/share/soft": "c"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := fleetlock.StartPlain(t, 1)
-	c := newCutter(t, l, cutImage{reference: l.Image}, lab.Setup{
+	c := newCutter(t, l, cutImage{reference: l.Image}, bootlab.Setup{
 		KernelArgs: l.Wanted().Kargs, OwnOstree: true, Files: softStory(t, l, image, server.URL),
 	})
 	sizes := c.logSizes("@@killed 0", "@@day2 1.slot free")
@@ -71,9 +71,9 @@ func softReboots(t *testing.T, l *lab.Lab) {
 }
 
 // softStory returns the files of a machine that goes the way of softReboots.
-func softStory(t *testing.T, l *lab.Lab, image, lock string) []vm.TreeFile {
+func softStory(t *testing.T, l *bootlab.Lab, image, lock string) []vm.TreeFile {
 	t.Helper()
-	two, err := lab.Config{
+	two, err := bootlab.Config{
 		Name: "two", Image: image, Kargs: l.Wanted().Kargs,
 		Files: map[string]string{"/etc/soft/file": "two\n", "/var/lib/soft.file": "two\n"},
 	}.JSON()
@@ -87,10 +87,10 @@ func softStory(t *testing.T, l *lab.Lab, image, lock string) []vm.TreeFile {
 		}
 		return text
 	}
-	lines := fmt.Sprintf("mode=system\nreboot-method=soft\nfleetlock=%s\nhealth=systemd-networkd.service\n", strings.Replace(lock, "127.0.0.1", lab.GuestHost, 1))
-	return append(lab.Typed("soft", "sh /var/lib/day2/story.sh "+image, "PathExists=/usr/share/os-version-b"),
+	lines := fmt.Sprintf("mode=system\nreboot-method=soft\nfleetlock=%s\nhealth=systemd-networkd.service\n", strings.Replace(lock, "127.0.0.1", bootlab.GuestHost, 1))
+	return append(bootlab.Typed("soft", "sh /var/lib/day2/story.sh "+image, "PathExists=/usr/share/os-version-b"),
 		vm.TreeFile{Path: settings.Path, Mode: 0o644, Content: []byte(lines)},
-		lab.SayingScript("/var/lib/day2/story.sh", string(read("story.sh"))),
+		bootlab.SayingScript("/var/lib/day2/story.sh", string(read("story.sh"))),
 		vm.TreeFile{Path: "/var/lib/day2/two.json", Mode: 0o600, Content: two},
 		vm.TreeFile{Path: "/var/usrlocal/bin/ostree", Mode: 0o755, Content: read("ostree")},
 		vm.TreeFile{Path: "/etc/systemd/system/pivot-firstboot.service.d/soon.conf", Mode: 0o644, Content: []byte("[Service]\nRestartSec=1s\n")})
@@ -99,7 +99,7 @@ func softStory(t *testing.T, l *lab.Lab, image, lock string) []vm.TreeFile {
 // saidAfter returns what a machine reported after the nth soft reboot.
 func saidAfter(b *vm.BootResult, n int) map[string]string {
 	said := map[string]string{}
-	for key, value := range lab.Day2Said(b) {
+	for key, value := range bootlab.Day2Said(b) {
 		if number, key, _ := strings.Cut(key, "."); number == fmt.Sprint(n) {
 			said[key] = value
 		}

@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"machine-pivot/pivot"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
 // takenBack chooses the old system in the boot menu of a machine that has reached its target.
 // The machine must stay there, with kubelet, and the new system remains the default.
-func takenBack(t *testing.T, l *lab.Lab, m *vm.Machine) {
+func takenBack(t *testing.T, l *bootlab.Lab, m *vm.Machine) {
 	t.Helper()
 	chosen := entry(t, m)
 	requests := l.Registry.Requests()

@@ -7,7 +7,7 @@ import (
 
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -16,19 +16,19 @@ const closed = "while systemctl -q is-active pivot-trial.service; do sleep 1; do
 
 // tries returns the files of a unit that tries B by kexec, with options, on boots with the kernel
 // argument test.NAME.
-func tries(l *lab.Lab, name, options string) []vm.TreeFile {
-	return lab.Typed("try-"+name, closed+"; pivot rebase "+l.Wanted().Image+" --reboot-method=kexec "+options, "KernelCommandLine=test."+name)
+func tries(l *bootlab.Lab, name, options string) []vm.TreeFile {
+	return bootlab.Typed("try-"+name, closed+"; pivot rebase "+l.Wanted().Image+" --reboot-method=kexec "+options, "KernelCommandLine=test."+name)
 }
 
 // trials (P59) tries B three times by kexec on one machine, whose boot loader only boots the default
 // entry: a check fails, the kernel panics, and the trial is confirmed. After each failure the machine
 // must return to A on its own; the last trial must stay in B.
-func trials(t *testing.T, l *lab.Lab) {
-	m := machineWith(t, l, lab.Setup{Files: slices.Concat(
+func trials(t *testing.T, l *bootlab.Lab) {
+	m := machineWith(t, l, bootlab.Setup{Files: slices.Concat(
 		tries(l, "fails", "--append-karg trial.fails --try=1s --confirm=auto --check false"),
 		tries(l, "panics", "--append-karg mem=64M --append-karg panic=1 --try"),
 		tries(l, "stays", "--append-karg trial.stays --try=1h"),
-		lab.Typed("confirm", "pivot status && pivot confirm && pivot verify", "PathExists=/var/lib/pivot/trial\nConditionKernelCommandLine=trial.stays"),
+		bootlab.Typed("confirm", "pivot status && pivot confirm && pivot verify", "PathExists=/var/lib/pivot/trial\nConditionKernelCommandLine=trial.stays"),
 	)})
 	for _, c := range []struct {
 		name, says string
@@ -64,7 +64,7 @@ func trials(t *testing.T, l *lab.Lab) {
 // cutTrials (P59) tries B on one machine with a health unit that fails, and cuts the power before B is
 // entered, while B is on trial, and while the machine leaves B after the failure. The next boot must
 // be A each time, regardless of whether the previous trial was closed.
-func cutTrials(t *testing.T, l *lab.Lab) {
+func cutTrials(t *testing.T, l *bootlab.Lab) {
 	const unit = `[Unit]
 ConditionKernelCommandLine=trial.unit
 [Service]
@@ -73,14 +73,14 @@ ExecStart=/bin/false
 [Install]
 WantedBy=multi-user.target
 `
-	m := machineWith(t, l, lab.Setup{Files: slices.Concat(
+	m := machineWith(t, l, bootlab.Setup{Files: slices.Concat(
 		[]vm.TreeFile{
 			{Path: settings.Path, Mode: 0o644, Content: []byte("health=trial-health.service\n")},
 			{Path: "/etc/systemd/system/trial-health.service", Mode: 0o644, Content: []byte(unit)},
 			{Path: "/etc/systemd/system/multi-user.target.wants/trial-health.service", Symlink: "../trial-health.service"},
 		},
 		tries(l, "unit", "--append-karg trial.unit --try=1s --confirm=auto"),
-		lab.Typed("closed", closed, "KernelCommandLine=test.closed"),
+		bootlab.Typed("closed", closed, "KernelCommandLine=test.closed"),
 		tries(l, "waits", "--append-karg trial.unit --try=1h --confirm=auto"),
 	)})
 	const lacks = "unit trial-health.service is "

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"testing"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -23,10 +23,10 @@ func TestVerity(t *testing.T) {
 		},
 	})
 	want := l.Wanted()
-	said := lab.Typed("say-read", "journalctl -b -o cat | grep -o \"composefs: mounted successfully.*\" || true; "+
+	said := bootlab.Typed("say-read", "journalctl -b -o cat | grep -o \"composefs: mounted successfully.*\" || true; "+
 		"cat "+onlyInB+" >/dev/null && echo @@one read || echo @@one refused; "+
 		"find /usr -xdev -type f ! -path "+onlyInB+" -exec cat {} + >/dev/null && echo @@others read || echo @@others refused", "PathExists="+onlyInB)
-	m := machineWith(t, l, lab.Setup{
+	m := machineWith(t, l, bootlab.Setup{
 		Encapsulated: encapsulated(t, want), Files: said,
 		Layout: vm.Layout{SeparateBoot: true, Verity: true}, RepoConfig: []string{"ex-integrity.fsverity=yes"},
 	})
@@ -53,7 +53,7 @@ func TestVerity(t *testing.T) {
 const onlyInB = "/usr/share/only-in-b"
 
 // objectOf returns the path of a file's object in B, relative to the repository's objects.
-func objectOf(t *testing.T, l *lab.Lab, path string) string {
+func objectOf(t *testing.T, l *bootlab.Lab, path string) string {
 	t.Helper()
 	out, err := exec.Command("ostree", "ls", "--repo="+l.Guest.BareRepo(), "-C", l.Guest.CommitB, path).Output()
 	sum := regexp.MustCompile(`\s([0-9a-f]{64})\s`).FindSubmatch(out)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/vm"
 )
@@ -31,7 +31,7 @@ done
 // BenchmarkVerity measures what fs-verity costs an import, in a guest whose kernel has it, on ext4: docs/dev/benchmark.md.
 // Everything is emulated where there is no KVM, so only the relation of the two counts.
 func BenchmarkVerity(b *testing.B) {
-	l, err := lab.NewOf(b.Context(), "../../..", vm.GuestSpec{Suite: vm.Forky}, os.Stderr)
+	l, err := bootlab.NewOf(b.Context(), "../../..", vm.GuestSpec{Suite: vm.Forky}, os.Stderr)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -44,8 +44,8 @@ func BenchmarkVerity(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m, err := l.MachineWith(b.Context(), "cost", lab.Setup{
-		Files:  append(lab.Typed("cost", "/etc/cost "+image, "PathExists=/etc/cost"), vm.TreeFile{Path: "/etc/cost", Mode: 0o755, Content: []byte(costScript)}),
+	m, err := l.MachineWith(b.Context(), "cost", bootlab.Setup{
+		Files:  append(bootlab.Typed("cost", "/etc/cost "+image, "PathExists=/etc/cost"), vm.TreeFile{Path: "/etc/cost", Mode: 0o755, Content: []byte(costScript)}),
 		Layout: vm.Layout{SeparateBoot: true, Verity: true}, SizeMiB: 4096,
 	}, io.Discard)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -28,16 +28,16 @@ func TestWatchdog(t *testing.T) {
 
 // newWatched makes a machine with a watchdog, which tries new systems in turn with some flags, and shows its
 // status after that.
-func newWatched(t *testing.T, l *lab.Lab, flags ...string) grubMachine {
+func newWatched(t *testing.T, l *bootlab.Lab, flags ...string) grubMachine {
 	t.Helper()
 	var commands []string
 	for _, f := range flags {
 		commands = append(commands, "pivot rebase "+l.Wanted().Image+" --append-karg trial.new --try=1h "+f)
 	}
-	m := newGRUBMachine(t, l, grubSetup{}, lab.Setup{Files: slices.Concat(
+	m := newGRUBMachine(t, l, grubSetup{}, bootlab.Setup{Files: slices.Concat(
 		inTurn(append(commands, "pivot status")...),
-		lab.Typed("freeze", "kill -SEGV 1", "KernelCommandLine=trial.freezes"),
-		lab.Typed("panic", "echo c >/proc/sysrq-trigger", "KernelCommandLine=trial.panics"),
+		bootlab.Typed("freeze", "kill -SEGV 1", "KernelCommandLine=trial.freezes"),
+		bootlab.Typed("panic", "echo c >/proc/sysrq-trigger", "KernelCommandLine=trial.panics"),
 		[]vm.TreeFile{{Path: "/etc/systemd/system.conf.d/watchdog.conf", Mode: 0o644, Content: []byte(watchdogConf)}},
 	)})
 	m.Extra = append(m.Extra, "-device", "i6300esb")
@@ -47,7 +47,7 @@ func newWatched(t *testing.T, l *lab.Lab, flags ...string) grubMachine {
 // hasFailed is what the old system says of a new one that has hung.
 const hasFailed = "the new system has failed its trial: it"
 
-func watchedBySystemd(t *testing.T, l *lab.Lab) {
+func watchedBySystemd(t *testing.T, l *bootlab.Lab) {
 	m := newWatched(t, l, "--append-karg trial.freezes", "--append-karg trial.panics")
 	if b := m.boot(vm.Rebooted, "booted once, by a hook in GRUB"); b.Said("a new system that hangs stays") {
 		t.Error("the machine says that nothing ends a hang, and its watchdog runs")
@@ -58,7 +58,7 @@ func watchedBySystemd(t *testing.T, l *lab.Lab) {
 	m.returned(hasFailed)
 }
 
-func watchedByFirmware(t *testing.T, l *lab.Lab) {
+func watchedByFirmware(t *testing.T, l *bootlab.Lab) {
 	m := newWatched(t, l, "")
 	m.boot(vm.Rebooted, "booted once, by a hook in GRUB")
 	if err := m.ChangeBoot(t.Context(), "cat >grub2/firmware.cfg <<'END'\n"+vm.FirmwareWatchdog+"END\n"); err != nil {

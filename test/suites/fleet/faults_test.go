@@ -21,7 +21,7 @@ import (
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 	"machine-pivot/test/worlds/fleet"
-	"machine-pivot/test/worlds/machines"
+	"machine-pivot/test/worlds/simnodes"
 )
 
 const (
@@ -60,7 +60,7 @@ type simulated struct {
 	ticks    int
 	calm     bool
 	nodes    map[string]*rollout.Node
-	machines map[string]*machines.Machine
+	machines map[string]*simnodes.Machine
 	draft    *rollout.Node     // of the machine that takes a step
 	writing  map[string]uint64 // machines that wait until they see what they wrote: the version, 0 if it is not known yet
 	writes   chan func()
@@ -73,7 +73,7 @@ type simulated struct {
 
 // pool is what is known of a pool.
 type pool struct {
-	limit          *machines.Limit
+	limit          *simnodes.Limit
 	configurations map[string]bool // that it has or had
 	configuration  string
 	targets        int // how often another configuration was rolled out
@@ -86,7 +86,7 @@ var poolNames = []string{"master", "infra", "worker"}
 
 func newSimulated(t *testing.T, seed uint64) *simulated {
 	f := &simulated{world: newWorld(t, 0), rand: rand.New(rand.NewPCG(seed, 500)), nodes: map[string]*rollout.Node{},
-		machines: map[string]*machines.Machine{}, writing: map[string]uint64{}, pools: map[string]*pool{}, given: map[string][]string{}, writes: make(chan func(), 2*sizeOfFleet)}
+		machines: map[string]*simnodes.Machine{}, writing: map[string]uint64{}, pools: map[string]*pool{}, given: map[string][]string{}, writes: make(chan func(), 2*sizeOfFleet)}
 	var err error
 	if f.watcher, err = client.NewWithWatch(f.plane.Admin(), client.Options{Scheme: f.Scheme()}); err != nil {
 		t.Fatal(err)
@@ -158,12 +158,12 @@ func (f *simulated) addPool(name string) {
 	if name == "worker" {
 		number *= 20
 	}
-	most, limit := intstr.FromInt32(int32(number)), &machines.Limit{Number: number}
+	most, limit := intstr.FromInt32(int32(number)), &simnodes.Limit{Number: number}
 	if f.rand.IntN(2) == 0 {
-		most, limit = intstr.FromString(fmt.Sprintf("%d%%", percent)), &machines.Limit{Percent: percent}
+		most, limit = intstr.FromString(fmt.Sprintf("%d%%", percent)), &simnodes.Limit{Percent: percent}
 	}
 	if name == "master" {
-		limit = &machines.Limit{Number: 1}
+		limit = &simnodes.Limit{Number: 1}
 	}
 	f.pools[name] = &pool{limit: limit, configurations: map[string]bool{"old": true}}
 	spec := map[string]any{"canary": f.rand.IntN(5), "soak": fmt.Sprintf("%ds", f.rand.IntN(5)), "missingAfter": "20s",
@@ -371,15 +371,15 @@ func (f *simulated) settle(when string, healed bool) {
 func (f *simulated) rests(leads time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	arrived := !slices.ContainsFunc(f.ends(), func(e machines.End) bool { return !e.HasArrived() })
+	arrived := !slices.ContainsFunc(f.ends(), func(e simnodes.End) bool { return !e.HasArrived() })
 	return f.wrong != "" || arrived || time.Since(f.last) > restAfter && time.Since(leads) > restAfter
 }
 
 // ends returns the states of the pools.
-func (f *simulated) ends() []machines.End {
-	var out []machines.End
+func (f *simulated) ends() []simnodes.End {
+	var out []simnodes.End
 	for _, name := range poolNames {
-		e := machines.End{Pool: name, Rollout: f.pools[name].rollout}
+		e := simnodes.End{Pool: name, Rollout: f.pools[name].rollout}
 		for node, n := range f.nodes {
 			if poolOf(n) == name && (f.machines[node].Running != f.pools[name].configuration || f.machines[node].Disturbed()) {
 				e.Behind = append(e.Behind, node)

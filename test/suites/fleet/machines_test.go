@@ -20,13 +20,13 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
-	"machine-pivot/test/worlds/machines"
+	"machine-pivot/test/worlds/simnodes"
 )
 
-// Now implements machines.Cluster.
+// Now implements simnodes.Cluster.
 func (f *simulated) Now() time.Time { return f.began.Add(time.Duration(f.ticks) * time.Minute) }
 
-// Node implements machines.Cluster. A machine that takes a step sees what it has changed.
+// Node implements simnodes.Cluster. A machine that takes a step sees what it has changed.
 func (f *simulated) Node(name string) *rollout.Node {
 	if f.draft != nil && f.draft.Name == name {
 		return f.draft
@@ -34,7 +34,7 @@ func (f *simulated) Node(name string) *rollout.Node {
 	return f.nodes[name]
 }
 
-// Change implements machines.Cluster. It is only called within act.
+// Change implements simnodes.Cluster. It is only called within act.
 func (f *simulated) Change(_ string, change func(n *rollout.Node)) { change(f.draft) }
 
 // act calls a function that changes a node, and sends what it has changed, unless that is still done for the last
@@ -169,7 +169,7 @@ func (f *simulated) join(ctx context.Context, name, pool string) {
 	}
 	n := &rollout.Node{Name: name, Labels: labels, BootID: name + "-0", System: &objects.System{Current: "old", BootID: name + "-0"},
 		Annotations: map[string]string{api.DesiredConfig: "old", api.CurrentConfig: "old", api.StateOfNode: api.StateDone}}
-	f.machines[name] = machines.New(name, f, "old", rand.New(rand.NewPCG(f.rand.Uint64(), 1)), 5)
+	f.machines[name] = simnodes.New(name, f, "old", rand.New(rand.NewPCG(f.rand.Uint64(), 1)), 5)
 	f.write(func() error {
 		if err := f.Create(ctx, &objects.NodeSystem{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return err

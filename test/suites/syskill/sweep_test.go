@@ -22,8 +22,8 @@ import (
 	"machine-pivot/test/suites/syskill"
 	"machine-pivot/test/tools/need"
 	"machine-pivot/test/tools/script"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/hostdir"
-	"machine-pivot/test/worlds/lab"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/ostreetree"
 )
@@ -242,7 +242,7 @@ func importing(effects []string) (at []int) {
 // world is what all machines of a test share.
 type world struct {
 	host     *hostdir.Host
-	want     lab.Want
+	want     bootlab.Want
 	programs string
 	engine   string // "": the program chooses
 	layers   int    // number of layers of the image; 0: undivided
@@ -265,7 +265,7 @@ func newWorld(t *testing.T, image func(*hostdir.Host) v1.Image) *world {
 	}
 	set, err := pinning.ParseCPUSet("0")
 	must(t, err)
-	w.want = lab.Want{Image: w.host.Image, Kargs: []string{"nosmt loglevel=7"}, Pinning: pinning.Workloads{"management": set}}
+	w.want = bootlab.Want{Image: w.host.Image, Kargs: []string{"nosmt loglevel=7"}, Pinning: pinning.Workloads{"management": set}}
 	w.ask(t)
 	return w
 }

@@ -12,7 +12,7 @@ import (
 
 	"machine-pivot/test/box"
 	"machine-pivot/test/tools/need"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -22,7 +22,7 @@ func TestWholeFirstBoots(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots machines")
 	}
-	if missing := append(lab.Missing(), vm.Layout{}.Missing()...); len(missing) > 0 {
+	if missing := append(bootlab.Missing(), vm.Layout{}.Missing()...); len(missing) > 0 {
 		need.Lacking(t, "cannot boot machines here: lacking "+strings.Join(missing, ", "))
 	}
 	t.Run("any B", func(t *testing.T) { expectToday(t, measured(t, false, todayNoFsync, rebootName, kexecName)) })

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -203,7 +203,7 @@ func (s *sample) until(wall time.Duration, use vm.Usage) {
 }
 
 // check checks that the machine is what was wanted: otherwise its figures say nothing.
-func (s *sample) check(want lab.Want) error {
+func (s *sample) check(want bootlab.Want) error {
 	r, err := s.last().Report()
 	if err != nil {
 		return err

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"machine-pivot/internal/settings"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -89,8 +89,8 @@ func (w way) arguments() []string {
 }
 
 // setup returns the machine before its first boot, without what the world adds.
-func (w way) setup(layout vm.Layout) lab.Setup {
-	s := lab.Setup{Layout: layout, Mode: w.mode, SizeMiB: diskMiB}
+func (w way) setup(layout vm.Layout) bootlab.Setup {
+	s := bootlab.Setup{Layout: layout, Mode: w.mode, SizeMiB: diskMiB}
 	if w.reboot != "" {
 		s.KernelArgs = append(s.KernelArgs, "pivot.reboot-method="+string(w.reboot))
 	}

@@ -12,7 +12,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"machine-pivot/test/tools/machinefiles"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/vm"
 )
@@ -20,9 +20,9 @@ import (
 // world is what all ways have in common: the guest, and a registry with the OS image and the tool image.
 type world struct {
 	options
-	lab  *lab.Lab
+	lab  *bootlab.Lab
 	dir  string
-	want lab.Want
+	want bootlab.Want
 	tool string // reference of the tool image
 	facts
 }
@@ -53,7 +53,7 @@ func newWorld(ctx context.Context, s options, dir string) (_ *world, err error) 
 		return nil, err
 	}
 	w := &world{options: s, dir: dir}
-	if w.lab, err = lab.NewOf(ctx, s.source, spec, s.log); err != nil {
+	if w.lab, err = bootlab.NewOf(ctx, s.source, spec, s.log); err != nil {
 		return nil, err
 	}
 	w.lab.Boxed = s.box

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machine-pivot/internal/cluster/objects"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -17,8 +17,8 @@ const (
 )
 
 // base is the MachineConfig that the machines have from their first boot.
-func base() lab.Config {
-	return lab.Config{Name: "00-worker", Files: map[string]string{greeting: "hello"}}
+func base() bootlab.Config {
+	return bootlab.Config{Name: "00-worker", Files: map[string]string{greeting: "hello"}}
 }
 
 // crio stands in for CRI-O: it reads its settings when it starts, and when it reloads.
@@ -77,7 +77,7 @@ func acts() []act {
 }
 
 func applyMachineConfig(d *director) {
-	d.world.Apply(lab.Config{Name: "50-demo", Image: d.images.next, Kargs: []string{argument}, Files: map[string]string{greeting: "good day"}})
+	d.world.Apply(bootlab.Config{Name: "50-demo", Image: d.images.next, Kargs: []string{argument}, Files: map[string]string{greeting: "good day"}})
 }
 
 func applyContainerRuntime(d *director) {
@@ -110,13 +110,13 @@ func takeBack(d *director) {
 }
 
 // claim prints what holds for all nodes after the act. most is how many were out of service at a time so far.
-func (a act) claim(claims *lab.Claims, arrived bool, most int) {
+func (a act) claim(claims *bootlab.Claims, arrived bool, most int) {
 	claims.Add(arrived, "each node has the pool's MachineConfig, which its agent has proven")
 	claims.Add(most <= 1, "no more than one node was out at a time")
 }
 
 // claimOf prints what a node has after the act.
-func (a act) claimOf(claims *lab.Claims, node string, of images, s saw) {
+func (a act) claimOf(claims *bootlab.Claims, node string, of images, s saw) {
 	booted := "no reboot"
 	if a.boots > 0 {
 		booted = "booted once"

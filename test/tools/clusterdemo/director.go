@@ -7,14 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/guestfleet"
-	"machine-pivot/test/worlds/lab"
-	"machine-pivot/test/worlds/stage"
+	"machine-pivot/test/worlds/testenv"
 )
 
 // director has the acts played, and shows them.
 type director struct {
-	stage.T
+	testenv.T
 	world  *guestfleet.World
 	to     io.Writer
 	start  time.Time
@@ -46,7 +46,7 @@ func (d *director) play(a act) {
 	d.showNow()
 	d.had = d.world.ReadPool(d.Context()).Spec.Configuration.Name
 	d.boots += a.boots
-	claims := &lab.Claims{To: d.to}
+	claims := &bootlab.Claims{To: d.to}
 	a.claim(claims, arrived, len(d.world.MostOut()))
 	for _, n := range d.world.Nodes {
 		saw := d.see(n)

@@ -12,19 +12,19 @@ import (
 	"time"
 
 	"machine-pivot/test/tools/tool"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/guestfleet"
-	"machine-pivot/test/worlds/lab"
-	"machine-pivot/test/worlds/stage"
+	"machine-pivot/test/worlds/testenv"
 )
 
 func main() { os.Exit(tool.Run("clusterdemo", demo)) }
 
 func demo(ctx context.Context, _ []string, w, _ io.Writer) error {
-	if missing := lab.Missing(); len(missing) > 0 {
+	if missing := bootlab.Missing(); len(missing) > 0 {
 		return fmt.Errorf("cannot boot a machine here: lacking %s (run make cluster-demo as root on Debian: it installs them)", strings.Join(missing, ", "))
 	}
 	start := time.Now()
-	if err := stage.Play(ctx, w, func(t stage.T) { perform(t, w, ".") }); err != nil {
+	if err := testenv.Play(ctx, w, func(t testenv.T) { perform(t, w, ".") }); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "\n%.0f s in all\n", time.Since(start).Seconds())
@@ -32,7 +32,7 @@ func demo(ctx context.Context, _ []string, w, _ io.Writer) error {
 }
 
 // perform has all acts played. source is the root of this project's checkout.
-func perform(t stage.T, w io.Writer, source string) {
+func perform(t testenv.T, w io.Writer, source string) {
 	heading(w, "building pivot and the machines' system; a control plane, its controllers, a registry (some minutes the first time)")
 	start := time.Now()
 	world := guestfleet.New(t, source, guestfleet.Options{Nodes: []string{"n1", "n2"}, Base: base(), Files: files()})

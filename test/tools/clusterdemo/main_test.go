@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"machine-pivot/test/tools/need"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 )
 
 // TestClusterDemo is what "make cluster-demo" shows. It is part of "make nightly".
@@ -13,7 +13,7 @@ func TestClusterDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots machines")
 	}
-	if missing := lab.Missing(); len(missing) > 0 {
+	if missing := bootlab.Missing(); len(missing) > 0 {
 		need.Lacking(t, "cannot boot machines: lacking "+strings.Join(missing, ", "))
 	}
 	perform(t, t.Output(), "../../..")

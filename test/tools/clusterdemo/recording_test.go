@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 )
 
 // recording returns the output of a real run.
@@ -30,7 +30,7 @@ func TestRecording(t *testing.T) {
 		got = got[1:] // the heading of what is built
 	}
 	var out bytes.Buffer
-	claims := &lab.Claims{To: &out}
+	claims := &bootlab.Claims{To: &out}
 	for _, a := range acts() {
 		heading(&out, a.title)
 		a.claim(claims, true, 1)
@@ -65,12 +65,12 @@ func TestClaims(t *testing.T) {
 		} {
 			s := good(a)
 			change(&s)
-			claims := lab.Claims{To: io.Discard}
+			claims := bootlab.Claims{To: io.Discard}
 			if a.claimOf(&claims, "n1", images{"1", "2"}, s); claims.Failed != 1 {
 				t.Errorf("%s: %d claims do not hold for %+v, want 1", a.title, claims.Failed, s)
 			}
 		}
-		claims := lab.Claims{To: io.Discard}
+		claims := bootlab.Claims{To: io.Discard}
 		if a.claim(&claims, false, 2); claims.Failed != 2 {
 			t.Errorf("%s: %d claims do not hold, want 2", a.title, claims.Failed)
 		}

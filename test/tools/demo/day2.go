@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -49,14 +49,14 @@ say verify $(pivot verify >/dev/null && echo same || echo differs)
 
 // dayTwoFiles returns the files for the acts after the first. first is what the first act's MachineConfig
 // asks for; image is the next image.
-func dayTwoFiles(first lab.Want, image string) ([]vm.TreeFile, error) {
-	live := lab.Config{Name: "live", Image: first.Image, Kargs: first.Kargs, Files: map[string]string{greeting: "hello"}}
-	whole := lab.Config{
+func dayTwoFiles(first bootlab.Want, image string) ([]vm.TreeFile, error) {
+	live := bootlab.Config{Name: "live", Image: first.Image, Kargs: first.Kargs, Files: map[string]string{greeting: "hello"}}
+	whole := bootlab.Config{
 		Name: "whole", Image: image, Kargs: append([]string{argument}, first.Kargs...),
-		Units: []lab.Unit{{Name: newUnit, Enabled: true, Contents: lab.Day2Unit}},
+		Units: []bootlab.Unit{{Name: newUnit, Enabled: true, Contents: bootlab.Day2Unit}},
 	}
-	tried := lab.Config{Name: "tried", Image: image, Kargs: first.Kargs}
-	files, err := lab.Day2(reportScript, map[string]string{
+	tried := bootlab.Config{Name: "tried", Image: image, Kargs: first.Kargs}
+	files, err := bootlab.Day2(reportScript, map[string]string{
 		"try":  "pivot apply --try=1s --confirm=auto --check false tried.json",
 		"stay": "sleep infinity", // a box boots faster than a trial ends
 		"back": "pivot rollback -r", "nothing": "true",
@@ -78,7 +78,7 @@ func dayTwoFiles(first lab.Want, image string) ([]vm.TreeFile, error) {
 type step struct {
 	title, typed string // typed: a word of dayTwoFiles; "": nothing
 	end          vm.Reason
-	claim        func(claims *lab.Claims, said, before map[string]string) // before is the report of the act's first step
+	claim        func(claims *bootlab.Claims, said, before map[string]string) // before is the report of the act's first step
 }
 
 func dayTwoSteps() []step {
@@ -89,13 +89,13 @@ func dayTwoSteps() []step {
 	}
 }
 
-func changedLive(claims *lab.Claims, said, _ map[string]string) {
+func changedLive(claims *bootlab.Claims, said, _ map[string]string) {
 	claims.Add(said["file"] == "hello", "%s is there, without a reboot", greeting)
 	claims.Add(strings.HasSuffix(said["service"], " read hello"), "the service that reads it was reloaded")
 	claims.Add(said["process"] != "" && said["service"] == said["process"]+" read hello", "it is the process from before")
 }
 
-func changedWhole(claims *lab.Claims, said, before map[string]string) {
+func changedWhole(claims *bootlab.Claims, said, before map[string]string) {
 	claims.Add(said["image"] == "2" && before["image"] == "1", "the next version of the image is booted")
 	claims.Add(said["argument"] == argument && before["argument"] == "", "kernel argument %s", argument)
 	claims.Add(said["unit"] == "active" && before["unit"] == "inactive", "%s is enabled, and runs", newUnit)
@@ -103,7 +103,7 @@ func changedWhole(claims *lab.Claims, said, before map[string]string) {
 	claims.Add(said["verify"] == "same", "pivot verify finds no difference")
 }
 
-func wentBack(claims *lab.Claims, said, before map[string]string) {
+func wentBack(claims *bootlab.Claims, said, before map[string]string) {
 	for _, key := range []string{"image", "argument", "unit", "file"} {
 		claims.Add(said[key] == before[key], "%s as before", key)
 	}
@@ -120,13 +120,13 @@ func (s *show) act(ctx context.Context, steps []step) error {
 		heading(s.w, step.title)
 		o := vm.BootOptions{}
 		if step.typed != "" {
-			o = lab.TypedOn(step.typed)
+			o = bootlab.TypedOn(step.typed)
 		}
 		boot, _, err := s.live(ctx, s.machine, o)
 		if err != nil {
 			return err
 		}
-		said := lab.Day2Said(boot)
+		said := bootlab.Day2Said(boot)
 		if before == nil {
 			before = said
 		}

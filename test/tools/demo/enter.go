@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"machine-pivot/internal/settings"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -16,7 +16,7 @@ import (
 func (s *show) enter(ctx context.Context) (err error) {
 	w := s.w
 	heading(w, "building pivot, OS A with pivot in its initramfs, its successor B with the same kernel, and a registry that serves B")
-	world, err := lab.NewOf(ctx, ".", vm.GuestSpec{SameKernel: true}, w)
+	world, err := bootlab.NewOf(ctx, ".", vm.GuestSpec{SameKernel: true}, w)
 	if err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func (s *show) enter(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	machine, err := world.MachineWith(ctx, "enter", lab.Setup{
+	machine, err := world.MachineWith(ctx, "enter", bootlab.Setup{
 		Encapsulated: encapsulated, KernelArgs: want.Kargs, Mode: settings.ModeInitramfs,
 		Files: []vm.TreeFile{{Path: settings.Path, Mode: 0o644, Content: []byte("reboot-method=enter\n")}},
 	}, io.Discard)

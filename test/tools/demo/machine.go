@@ -5,12 +5,12 @@ import (
 	"io"
 
 	"machine-pivot/test/box"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
 // newMachine makes a machine, in a box if the demonstration has boxes. Its box is nil otherwise.
-func (s *show) newMachine(ctx context.Context, name string, setup lab.Setup) (*vm.Machine, *box.Box, error) {
+func (s *show) newMachine(ctx context.Context, name string, setup bootlab.Setup) (*vm.Machine, *box.Box, error) {
 	machine, err := s.world.MachineWith(ctx, name, setup, io.Discard)
 	if err != nil {
 		return nil, nil, err

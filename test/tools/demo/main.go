@@ -16,7 +16,7 @@ import (
 
 	"machine-pivot/test/box"
 	"machine-pivot/test/tools/tool"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/recorded"
 )
 
@@ -37,7 +37,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
-	s := &show{w: stdout, claims: &lab.Claims{To: stdout}, parts: parts}
+	s := &show{w: stdout, claims: &bootlab.Claims{To: stdout}, parts: parts}
 	switch kind {
 	case "enter":
 		return s.enter(ctx)
@@ -51,7 +51,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 // lacking returns what this host lacks for a kind of demonstration.
 func lacking(kind string) []string {
 	if kind != "" {
-		return lab.Missing()
+		return bootlab.Missing()
 	}
-	return append(append(box.Missing(), lab.MissingInBox()...), recorded.MissingToExport()...)
+	return append(append(box.Missing(), bootlab.MissingInBox()...), recorded.MissingToExport()...)
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -20,7 +20,7 @@ func (s *show) powerCut(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	machine, _, err := s.newMachine(ctx, "cut", lab.Setup{Files: files})
+	machine, _, err := s.newMachine(ctx, "cut", bootlab.Setup{Files: files})
 	if err != nil {
 		return err
 	}

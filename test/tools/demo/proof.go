@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -26,7 +26,7 @@ func served(image string, base, derived int) string {
 }
 
 // prove prints each claim with the machine's report of it. It fails if a claim does not hold.
-func prove(w io.Writer, claims *lab.Claims, want lab.Want, first, second *vm.BootResult) error {
+func prove(w io.Writer, claims *bootlab.Claims, want bootlab.Want, first, second *vm.BootResult) error {
 	r, err := second.Report()
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func prove(w io.Writer, claims *lab.Claims, want lab.Want, first, second *vm.Boo
 	claim := claims.Add
 	claim(first.Exit == vm.Rebooted && second.Exit == vm.PoweredOff, "one reboot: the first power-on %s, the second %s", first.Exit, second.Exit)
 	claim(r.Version == "B.2", "B is booted: version %s", r.Version)
-	claim(second.Said(lab.DerivedSays), "its derived layers are merged: a unit of theirs says so")
+	claim(second.Said(bootlab.DerivedSays), "its derived layers are merged: a unit of theirs says so")
 	for _, arg := range strings.Fields(strings.Join(want.Kargs, " ")) {
 		claim(strings.Contains(" "+r.Cmdline+" ", " "+arg+" "), "kernel argument %s", arg)
 	}

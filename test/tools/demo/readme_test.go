@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/pinning"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -73,11 +73,11 @@ func timeless(line string) string {
 // console returns the lines that are printed for a recorded power-on.
 func console(t *testing.T, name string) (lines []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../worlds/lab/testdata/" + name + ".console")
+	text, err := os.ReadFile("../../worlds/bootlab/testdata/" + name + ".console")
 	if err != nil {
 		t.Fatal(err)
 	}
-	story := lab.Story{Tell: func(line string) { lines = append(lines, timed(0, line)) }}
+	story := bootlab.Story{Tell: func(line string) { lines = append(lines, timed(0, line)) }}
 	for line := range strings.Lines(string(text)) {
 		story.Line(strings.TrimSuffix(line, "\n"))
 	}
@@ -91,10 +91,10 @@ func proof(t *testing.T, first *vm.BootResult) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := lab.Want{Kargs: []string{"nosmt loglevel=7"}, Pinning: pinning.Workloads{pinning.Management: set}}
-	second := &vm.BootResult{Exit: vm.PoweredOff, Serial: []vm.SerialLine{{Text: lab.DerivedSays}}, Reported: []string{report(t, want)}}
+	want := bootlab.Want{Kargs: []string{"nosmt loglevel=7"}, Pinning: pinning.Workloads{pinning.Management: set}}
+	second := &vm.BootResult{Exit: vm.PoweredOff, Serial: []vm.SerialLine{{Text: bootlab.DerivedSays}}, Reported: []string{report(t, want)}}
 	var out bytes.Buffer
-	if err := prove(&out, &lab.Claims{To: &out}, want, first, second); err != nil {
+	if err := prove(&out, &bootlab.Claims{To: &out}, want, first, second); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	return strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -107,7 +107,7 @@ func laterActs(t *testing.T) []string {
 	whole := map[string]string{"image": "2", "argument": argument, "unit": "active", "verify": "same"}
 	back := map[string]string{"image": "1", "error": "the new system has failed its trial of 1s", "verify": "same"}
 	var out bytes.Buffer
-	claims := &lab.Claims{To: &out}
+	claims := &bootlab.Claims{To: &out}
 	acts := append(trialSteps(), dayTwoSteps()...)
 	for i, said := range []map[string]string{live, live, back, live, whole, live} {
 		heading(&out, acts[i].title)
@@ -120,7 +120,7 @@ func laterActs(t *testing.T) []string {
 }
 
 // report returns the report of a guest that has reached the wanted state.
-func report(t *testing.T, want lab.Want) string {
+func report(t *testing.T, want bootlab.Want) string {
 	t.Helper()
 	encode := func(v any) []byte {
 		data, err := json.Marshal(v)

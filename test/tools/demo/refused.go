@@ -9,7 +9,7 @@ import (
 
 	"machine-pivot/firstboot"
 	"machine-pivot/test/box"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -30,7 +30,7 @@ func (s *show) refused(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	machine, inside, err := s.newMachine(ctx, "refused", lab.Setup{Encapsulated: config})
+	machine, inside, err := s.newMachine(ctx, "refused", bootlab.Setup{Encapsulated: config})
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (s *show) refused(ctx context.Context) error {
 }
 
 // withMistake returns the encapsulated MachineConfig of a target, with one file more, of the wrong user.
-func withMistake(want lab.Want) ([]byte, error) {
+func withMistake(want bootlab.Want) ([]byte, error) {
 	text, err := want.Encapsulated()
 	if err != nil {
 		return nil, err

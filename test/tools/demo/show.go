@@ -7,21 +7,21 @@ import (
 	"io"
 	"time"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
 // show is a demonstration.
 type show struct {
 	w      io.Writer
-	claims *lab.Claims
+	claims *bootlab.Claims
 	parts  *parts
 	boxed  bool // its machines boot in boxes, not in QEMU
 
-	world   *lab.Lab
-	machine *vm.Machine // of the first act, and of those that follow on it
-	want    lab.Want    // its first target
-	next    string      // the next version of its image
+	world   *bootlab.Lab
+	machine *vm.Machine  // of the first act, and of those that follow on it
+	want    bootlab.Want // its first target
+	next    string       // the next version of its image
 }
 
 // demo shows a first boot, and further acts.
@@ -54,7 +54,7 @@ func (s *show) build(ctx context.Context) (err error) {
 	progress := startProgress(s.w, "building the programs")
 	defer progress.stop()
 	// The oldest release whose libostree can roll back.
-	s.world, err = lab.NewOf(ctx, ".", vm.GuestSpec{Suite: vm.Trixie}, progress)
+	s.world, err = bootlab.NewOf(ctx, ".", vm.GuestSpec{Suite: vm.Trixie}, progress)
 	return err
 }
 
@@ -86,7 +86,7 @@ func (s *show) provision(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.machine, _, err = s.newMachine(ctx, "demo", lab.Setup{Files: append(files, forLater...)})
+	s.machine, _, err = s.newMachine(ctx, "demo", bootlab.Setup{Files: append(files, forLater...)})
 	return err
 }
 
@@ -106,7 +106,7 @@ func (s *show) firstBoot(ctx context.Context) error {
 	if err := prove(s.w, s.claims, s.want, first, second); err != nil {
 		return err
 	}
-	if err := lab.CheckStories(story, proof); err != nil {
+	if err := bootlab.CheckStories(story, proof); err != nil {
 		return err
 	}
 	return picture(s.w, second)
@@ -115,12 +115,12 @@ func (s *show) firstBoot(ctx context.Context) error {
 func heading(w io.Writer, text string) { fmt.Fprintf(w, "\n=== %s\n", text) }
 
 // live powers a machine on and prints its console story as it happens.
-func (s *show) live(ctx context.Context, machine *vm.Machine, o vm.BootOptions) (*vm.BootResult, *lab.Story, error) {
+func (s *show) live(ctx context.Context, machine *vm.Machine, o vm.BootOptions) (*vm.BootResult, *bootlab.Story, error) {
 	s.parts.next("boots")
 	defer s.parts.next("images and disks")
 	also := o.OnLine
 	start := time.Now()
-	story := &lab.Story{Tell: func(line string) { fmt.Fprintln(s.w, timed(time.Since(start), line)) }}
+	story := &bootlab.Story{Tell: func(line string) { fmt.Fprintln(s.w, timed(time.Since(start), line)) }}
 	o.OnLine = func(line string) {
 		story.Line(line)
 		if also != nil {

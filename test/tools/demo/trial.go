@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -13,13 +13,13 @@ func (s *show) trial(ctx context.Context) error { return s.act(ctx, trialSteps()
 
 func trialSteps() []step {
 	return []step{
-		{"a trial of the next image, with a check that fails", "try", vm.Rebooted, func(*lab.Claims, map[string]string, map[string]string) {}},
-		{"the new system on trial", "stay", vm.Rebooted, func(*lab.Claims, map[string]string, map[string]string) {}},
+		{"a trial of the next image, with a check that fails", "try", vm.Rebooted, func(*bootlab.Claims, map[string]string, map[string]string) {}},
+		{"the new system on trial", "stay", vm.Rebooted, func(*bootlab.Claims, map[string]string, map[string]string) {}},
 		{"the old system again, by itself", "closed", vm.PoweredOff, cameBack},
 	}
 }
 
-func cameBack(claims *lab.Claims, said, before map[string]string) {
+func cameBack(claims *bootlab.Claims, said, before map[string]string) {
 	claims.Add(before["image"] == "1" && said["image"] == "1", "the image of before is booted")
 	claims.Add(strings.Contains(said["error"], "failed its trial"), "pivot status says why: %s", said["error"])
 }

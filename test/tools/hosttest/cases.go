@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/pinning"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/registry"
 	"machine-pivot/test/worlds/vm"
 )
@@ -18,7 +18,7 @@ const marker = "hosttest.arrived"
 // hostCase is a first boot, followed by a rollback.
 type hostCase struct {
 	name string
-	want lab.Want
+	want bootlab.Want
 	slow bool // the first boots of others are slow
 }
 
@@ -29,7 +29,7 @@ func (s settings) cases(ctx context.Context, dir string, images *registry.Regist
 	if err != nil {
 		return nil, err
 	}
-	want := lab.Want{Kargs: []string{"nohz=on", marker}, Pinning: pinning.Workloads{"management": set}}
+	want := bootlab.Want{Kargs: []string{"nohz=on", marker}, Pinning: pinning.Workloads{"management": set}}
 	cases := []hostCase{{name: "kernel arguments and CPU pinning", want: want}, {name: "the same, beside slow first boots of Ignition and systemd", want: want, slow: true}}
 	if s.osImage != "" {
 		if want.Image, err = copyImage(ctx, dir, s.osImage, images); err != nil {
@@ -64,8 +64,8 @@ func (s settings) try(ctx context.Context, dir string, c hostCase, access []vm.T
 
 // boots powers the machine on three times: it pivots; it has arrived and rolls back; it runs the
 // old system again.
-func (s settings) boots(ctx context.Context, m machine, want lab.Want) (bool, error) {
-	claims := claims{lab.Claims{To: s.stdout}}
+func (s settings) boots(ctx context.Context, m machine, want bootlab.Want) (bool, error) {
+	claims := claims{bootlab.Claims{To: s.stdout}}
 	first, reported, err := boot(ctx, m, vm.BootOptions{ExtraArgs: []string{"ignition.firstboot", "rd.neednet=1"}})
 	if err != nil {
 		return false, err

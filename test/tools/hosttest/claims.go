@@ -4,14 +4,14 @@ import (
 	"regexp"
 	"strings"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 )
 
 // claims are the claims about the machine under test.
-type claims struct{ lab.Claims }
+type claims struct{ bootlab.Claims }
 
 // arrived checks the boot after the first boot's reboot.
-func (c *claims) arrived(r report, want lab.Want) {
+func (c *claims) arrived(r report, want bootlab.Want) {
 	if c.Add(r != nil, "it reports: %s", r["system"]); r == nil {
 		return
 	}
@@ -32,7 +32,7 @@ func (c *claims) arrived(r report, want lab.Want) {
 }
 
 // back checks the boot after the rollback. arrived is the report from before the rollback.
-func (c *claims) back(r, arrived report, want lab.Want) {
+func (c *claims) back(r, arrived report, want bootlab.Want) {
 	if c.Add(r != nil, "it reports: %s", r["system"]); r == nil {
 		return
 	}

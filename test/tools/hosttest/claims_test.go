@@ -9,17 +9,17 @@ import (
 	"testing"
 
 	"machine-pivot/internal/pinning"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 )
 
 // want returns what the reports below should satisfy.
-func want(t *testing.T) lab.Want {
+func want(t *testing.T) bootlab.Want {
 	t.Helper()
 	set, err := pinning.ParseCPUSet("0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lab.Want{Image: "10.0.2.2:1/os@sha256:12", Kargs: []string{"nohz=on", marker}, Pinning: pinning.Workloads{"management": set}}
+	return bootlab.Want{Image: "10.0.2.2:1/os@sha256:12", Kargs: []string{"nohz=on", marker}, Pinning: pinning.Workloads{"management": set}}
 }
 
 // arrivedReport returns the report of a machine that has arrived; oldReport that of one after the
@@ -70,7 +70,7 @@ func TestClaims(t *testing.T) {
 		"back: begins anew":    {arrivedReport(t), wrong(oldReport(), "open", "/etc/x"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			judged := claims{lab.Claims{To: io.Discard}}
+			judged := claims{bootlab.Claims{To: io.Discard}}
 			judged.arrived(c.arrived, want(t))
 			judged.back(c.back, c.arrived, want(t))
 			if (judged.Failed > 0) == c.holds {

@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"machine-pivot/test/tools/tool"
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/registry"
 )
 
@@ -81,7 +81,7 @@ func (s settings) run(ctx context.Context) (err error) {
 		if err := os.Mkdir(work, 0o755); err != nil {
 			return err
 		}
-		holds, err := s.try(ctx, work, c, lab.Access(images, images.HostAs(lab.GuestHost)))
+		holds, err := s.try(ctx, work, c, bootlab.Access(images, images.HostAs(bootlab.GuestHost)))
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/registry"
 )
 
@@ -28,7 +28,7 @@ func serve(content []byte) (url string, close func() error, err error) {
 	})}
 	go func() { _ = server.Serve(listener) }() // ends with close
 	_, port, err := net.SplitHostPort(listener.Addr().String())
-	return "http://" + net.JoinHostPort(lab.GuestHost, port) + "/config.ign", server.Close, err
+	return "http://" + net.JoinHostPort(bootlab.GuestHost, port) + "/config.ign", server.Close, err
 }
 
 // copyImage copies an image into a registry with skopeo. It returns the reference by digest for
@@ -48,5 +48,5 @@ func copyImage(ctx context.Context, dir, image string, to *registry.Registry) (s
 		return "", fmt.Errorf("cannot copy %s into a registry of its own: %w\n%s", image, err, out)
 	}
 	text, err := os.ReadFile(digest)
-	return to.HostAs(lab.GuestHost) + name + "@" + strings.TrimSpace(string(text)), err
+	return to.HostAs(bootlab.GuestHost) + name + "@" + strings.TrimSpace(string(text)), err
 }

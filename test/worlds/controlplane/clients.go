@@ -9,7 +9,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"machine-pivot/internal/cluster/objects"
-	"machine-pivot/test/worlds/stage"
+	"machine-pivot/test/worlds/testenv"
 )
 
 // Admin returns the configuration of a client that may do everything.
@@ -52,7 +52,7 @@ func (c *ControlPlane) Client(config *rest.Config) kubernetes.Interface {
 }
 
 // Scheme returns a scheme with the types of Kubernetes and of a fleet.
-func Scheme(t stage.T) *runtime.Scheme {
+func Scheme(t testenv.T) *runtime.Scheme {
 	t.Helper()
 	known := runtime.NewScheme()
 	if err := scheme.AddToScheme(known); err != nil {

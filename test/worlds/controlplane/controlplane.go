@@ -18,12 +18,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"machine-pivot/test/tools/need"
-	"machine-pivot/test/worlds/stage"
+	"machine-pivot/test/worlds/testenv"
 )
 
 // ControlPlane is a control plane that runs until the end of a test, or of what a program shows.
 type ControlPlane struct {
-	t       stage.T
+	t       testenv.T
 	form    Form
 	dir     string // files and sockets
 	program string
@@ -34,19 +34,19 @@ type ControlPlane struct {
 }
 
 // Start starts a control plane, and builds it before if necessary. It skips the test in a short run.
-func Start(t stage.T) *ControlPlane {
+func Start(t testenv.T) *ControlPlane {
 	t.Helper()
 	return startForm(t, FormMini)
 }
 
 // StartFull is like Start, with kube-controller-manager, kube-scheduler and the admission of service
 // accounts: what real nodes need. Somebody has to run the pods.
-func StartFull(t stage.T) *ControlPlane {
+func StartFull(t testenv.T) *ControlPlane {
 	t.Helper()
 	return startForm(t, FormFull)
 }
 
-func startForm(t stage.T, form Form) *ControlPlane {
+func startForm(t testenv.T, form Form) *ControlPlane {
 	t.Helper()
 	if test, ok := t.(testing.TB); ok && testing.Short() {
 		test.Skip("starts a control plane of Kubernetes")
@@ -60,7 +60,7 @@ func startForm(t stage.T, form Form) *ControlPlane {
 
 // NeedProgram returns the path of the binary of a form, and builds it before if necessary. Without the
 // modules of Kubernetes it skips the test.
-func NeedProgram(t stage.T, form Form) string {
+func NeedProgram(t testenv.T, form Form) string {
 	t.Helper()
 	program, err := Program(t.Context(), form, t.Output())
 	test, ok := t.(testing.TB)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"machine-pivot/test/worlds/stage"
+	"machine-pivot/test/worlds/testenv"
 )
 
 // patience is how long a state is waited for. What is waited for takes milliseconds on an idle host; a
@@ -13,7 +13,7 @@ const patience = 2 * time.Minute
 
 // Eventually waits until a state is reached, which other processes bring about, and fails the test if
 // that never happens.
-func Eventually(t stage.T, what string, reached func(context.Context) bool) {
+func Eventually(t testenv.T, what string, reached func(context.Context) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

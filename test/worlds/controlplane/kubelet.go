@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
-	"machine-pivot/test/worlds/stage"
+	"machine-pivot/test/worlds/testenv"
 )
 
 // Kubelet stands in for the kubelet of a node: with its credentials, it registers the node, says of
@@ -24,7 +24,7 @@ type Kubelet struct {
 }
 
 // Kubelet registers a node and starts the stand-in for its kubelet, until the end of the test.
-func (c *ControlPlane) Kubelet(t stage.T, node string) *Kubelet {
+func (c *ControlPlane) Kubelet(t testenv.T, node string) *Kubelet {
 	t.Helper()
 	k := &Kubelet{node: node, client: c.Client(c.NodeUser(node)), again: make(chan struct{}, 1)}
 	if err := k.register(t.Context()); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/test/worlds/stage"
+	"machine-pivot/test/worlds/testenv"
 )
 
 // reservedPort is a port of the loopback interface that no other process gets, also while the API
@@ -42,7 +42,7 @@ func (p reservedPort) release() { _ = unix.Close(p.fd) }
 
 // FreeAddress returns an address of the loopback interface at which nobody listens, for a program that is about
 // to be started.
-func FreeAddress(t stage.T) string {
+func FreeAddress(t testenv.T) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"syscall"
 
 	"machine-pivot/test/worlds/controlplane"
-	"machine-pivot/test/worlds/stage"
+	"machine-pivot/test/worlds/testenv"
 )
 
 // Account is the user that the controllers are.
@@ -22,14 +22,14 @@ const Account = "system:serviceaccount:pivot-fleet:pivot-fleet-controller"
 
 // Fleet is a cluster with the objects and the rights of a fleet.
 type Fleet struct {
-	t       stage.T
+	t       testenv.T
 	program string // pivot-fleet
 	config  string // file with the credentials of the controller
 }
 
 // New deploys what deploy/fleet has for the controller, with the objects below it, from a checkout of the source.
 // program is pivot-fleet.
-func New(t stage.T, plane *controlplane.ControlPlane, source, program string) *Fleet {
+func New(t testenv.T, plane *controlplane.ControlPlane, source, program string) *Fleet {
 	t.Helper()
 	plane.Deploy(filepath.Join(source, "deploy/base"))
 	for _, file := range []string{"controller", "rbac-admission", "rbac-render", "rbac-rollout"} {

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"machine-pivot/test/worlds/stage"
+	"machine-pivot/test/worlds/testenv"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -28,7 +28,7 @@ type Powered struct {
 }
 
 // PowerOn powers the machine on, until the end of t or until CutPower.
-func (p *Powered) PowerOn(t stage.T) {
+func (p *Powered) PowerOn(t testenv.T) {
 	p.cut, p.off = make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(p.off)
@@ -40,7 +40,7 @@ func (p *Powered) PowerOn(t stage.T) {
 
 // boot boots the machine once, and reports whether the guest has rebooted. The guest's report, which ends
 // with a power-off, is left out.
-func (p *Powered) boot(t stage.T) bool {
+func (p *Powered) boot(t testenv.T) bool {
 	p.mu.Lock()
 	p.boots++
 	p.mu.Unlock()
@@ -106,13 +106,13 @@ func (p *Powered) KeepConsole() (string, error) {
 
 // Until waits until something is reached. It fails when the machine hangs, idles without a line on its
 // console, or takes too long: see vm.Limits.
-func (p *Powered) Until(t stage.T, what string, reached func() bool) {
+func (p *Powered) Until(t testenv.T, what string, reached func() bool) {
 	t.Helper()
 	UntilAll(t, what, reached, p)
 }
 
 // UntilAll is like Until, with several machines. It fails when one of them does.
-func UntilAll(t stage.T, what string, reached func() bool, all ...*Powered) {
+func UntilAll(t testenv.T, what string, reached func() bool, all ...*Powered) {
 	t.Helper()
 	began := time.Now()
 	for !reached() {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"machine-pivot/test/worlds/lab"
-	"machine-pivot/test/worlds/stage"
+	"machine-pivot/test/worlds/bootlab"
+	"machine-pivot/test/worlds/testenv"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -22,7 +22,7 @@ const shellUnit = "/etc/systemd/system/operator.service"
 const answered = "@@answered"
 
 // NewShell returns a shell, which exists until the end of t.
-func NewShell(t stage.T) Shell {
+func NewShell(t testenv.T) Shell {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,7 +35,7 @@ func NewShell(t stage.T) Shell {
 // Files returns the files of the service on the machine.
 func (o Shell) Files() []vm.TreeFile {
 	script := fmt.Sprintf("while :; do { read -r command <&3 && { bash -c \"$command\" 2>&1; echo; echo %s; } >&3; } 3<>/dev/tcp/%s/%d || sleep 1; done 2>/dev/null\n",
-		answered, lab.GuestHost, o.listener.Addr().(*net.TCPAddr).Port)
+		answered, bootlab.GuestHost, o.listener.Addr().(*net.TCPAddr).Port)
 	const unit = "[Unit]\nAfter=systemd-networkd-wait-online.service\n[Service]\nExecStart=/bin/bash /etc/operator\n"
 	return []vm.TreeFile{
 		{Path: "/etc/operator", Mode: 0o644, Content: []byte(script)},
@@ -46,7 +46,7 @@ func (o Shell) Files() []vm.TreeFile {
 
 // Types runs a command of one line on the machine and returns its output. ok is false if the machine did not
 // answer, because it is off or busy with its boot. Connections of earlier boots are dead.
-func (o Shell) Types(t stage.T, command string) (output string, ok bool) {
+func (o Shell) Types(t testenv.T, command string) (output string, ok bool) {
 	t.Helper()
 	const patience = 30 * time.Second
 	end := time.Now().Add(patience)

@@ -14,11 +14,11 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/controlplane"
 	"machine-pivot/test/worlds/fleet"
 	"machine-pivot/test/worlds/guest"
-	"machine-pivot/test/worlds/lab"
-	"machine-pivot/test/worlds/stage"
+	"machine-pivot/test/worlds/testenv"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -26,26 +26,26 @@ import (
 type World struct {
 	client.Client // of an administrator
 	Plane         *controlplane.ControlPlane
-	Lab           *lab.Lab
+	Lab           *bootlab.Lab
 	Nodes         []*Node
 	Fleet         *fleet.Fleet
 	Controller    *fleet.Replica // the first one
 
-	t     stage.T
+	t     testenv.T
 	admin string // file with an administrator's credentials
 	out   out
 }
 
 // Options describe a cluster.
 type Options struct {
-	Nodes []string      // their names
-	Base  lab.Config    // which all machines have from their first boot; without an image, Lab.Image
-	Files []vm.TreeFile // that all machines have beside it
+	Nodes []string       // their names
+	Base  bootlab.Config // which all machines have from their first boot; without an image, Lab.Image
+	Files []vm.TreeFile  // that all machines have beside it
 }
 
 // New starts a cluster, and powers its machines on. source is the root of this project's checkout. It exists until
 // the end of t.
-func New(t stage.T, source string, o Options) *World {
+func New(t testenv.T, source string, o Options) *World {
 	t.Helper()
 	w := &World{t: t}
 	w.start(t, source)
@@ -66,11 +66,11 @@ func New(t stage.T, source string, o Options) *World {
 }
 
 // start starts the control plane with a controller, and a registry.
-func (w *World) start(t stage.T, source string) {
+func (w *World) start(t testenv.T, source string) {
 	t.Helper()
 	var err error
 	// Its libostree supports "pivot rollback".
-	if w.Lab, err = lab.NewOf(t.Context(), source, vm.GuestSpec{Suite: vm.Trixie}, t.Output(), "build", "install-agent"); err != nil {
+	if w.Lab, err = bootlab.NewOf(t.Context(), source, vm.GuestSpec{Suite: vm.Trixie}, t.Output(), "build", "install-agent"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -102,7 +102,7 @@ func (w *World) Status(ctx context.Context) (string, error) {
 }
 
 // Until waits until something is reached. It fails when a machine hangs or idles: see guest.Powered.
-func (w *World) Until(t stage.T, what string, reached func() bool) {
+func (w *World) Until(t testenv.T, what string, reached func() bool) {
 	t.Helper()
 	var all []*guest.Powered
 	for _, n := range w.Nodes {

@@ -6,8 +6,8 @@ import (
 	"net"
 	"sync"
 
-	"machine-pivot/test/worlds/lab"
-	"machine-pivot/test/worlds/stage"
+	"machine-pivot/test/worlds/bootlab"
+	"machine-pivot/test/worlds/testenv"
 )
 
 // Link is the only way from a machine to the API server, and can be cut.
@@ -21,7 +21,7 @@ type Link struct {
 }
 
 // newLink makes a link, which exists until the end of t. to is HOST:PORT.
-func newLink(t stage.T, to string) *Link {
+func newLink(t testenv.T, to string) *Link {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -43,7 +43,7 @@ func newLink(t stage.T, to string) *Link {
 
 // url returns the URL of the API server for a guest.
 func (l *Link) url() string {
-	return fmt.Sprintf("https://%s:%d", lab.GuestHost, l.listener.Addr().(*net.TCPAddr).Port)
+	return fmt.Sprintf("https://%s:%d", bootlab.GuestHost, l.listener.Addr().(*net.TCPAddr).Port)
 }
 
 func (l *Link) serve() {

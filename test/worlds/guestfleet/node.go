@@ -12,9 +12,9 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/guest"
-	"machine-pivot/test/worlds/lab"
-	"machine-pivot/test/worlds/stage"
+	"machine-pivot/test/worlds/testenv"
 )
 
 // Node is a machine of the cluster.
@@ -26,7 +26,7 @@ type Node struct {
 }
 
 // join registers a node, and makes its machine as Ignition leaves it with the pool's MachineConfig.
-func (w *World) join(t stage.T, name string, first []byte, o Options) *Node {
+func (w *World) join(t testenv.T, name string, first []byte, o Options) *Node {
 	t.Helper()
 	n := &Node{Name: name, Shell: guest.NewShell(t)}
 	w.Plane.Kubelet(t, name)
@@ -40,7 +40,7 @@ func (w *World) join(t stage.T, name string, first []byte, o Options) *Node {
 	files := append(guest.AgentFiles(w.Plane, name, n.Link.url(), o.Base), n.Files()...)
 	files = append(files, o.Files...)
 	var err error
-	n.Machine, err = w.Lab.MachineWith(t.Context(), name, lab.Setup{Image: o.Base.Image, Encapsulated: first, Files: files}, io.Discard)
+	n.Machine, err = w.Lab.MachineWith(t.Context(), name, bootlab.Setup{Image: o.Base.Image, Encapsulated: first, Files: files}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/controlplane"
-	"machine-pivot/test/worlds/lab"
-	"machine-pivot/test/worlds/stage"
+	"machine-pivot/test/worlds/testenv"
 )
 
 // Pool is the pool of all nodes.
@@ -21,7 +21,7 @@ const Pool = "worker"
 const role = "machineconfiguration.openshift.io/role"
 
 // Apply creates a MachineConfig of the pool, or replaces it.
-func (w *World) Apply(c lab.Config) {
+func (w *World) Apply(c bootlab.Config) {
 	w.t.Helper()
 	text, err := c.JSON()
 	var object map[string]any
@@ -54,7 +54,7 @@ func (w *World) applyPool() {
 }
 
 // rendered returns the MachineConfig of the pool, as the Ignition endpoint gives it to a new machine.
-func (w *World) rendered(t stage.T) []byte {
+func (w *World) rendered(t testenv.T) []byte {
 	t.Helper()
 	var config objects.MachineConfig
 	controlplane.Eventually(t, "the pool has a MachineConfig", func(ctx context.Context) bool {

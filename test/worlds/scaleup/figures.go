@@ -1,4 +1,4 @@
-package rush
+package scaleup
 
 import (
 	"fmt"

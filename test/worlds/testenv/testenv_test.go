@@ -1,4 +1,4 @@
-package stage_test
+package testenv_test
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/test/worlds/stage"
+	"machine-pivot/test/worlds/testenv"
 )
 
-var _ stage.T = (*testing.T)(nil)
+var _ testenv.T = (*testing.T)(nil)
 
 // TestPlay: what a play has begun is ended in the opposite order, also when it fails in the middle, and each
 // failure is returned.
@@ -22,7 +22,7 @@ func TestPlay(t *testing.T) {
 	say := func(what string) func() { return func() { said = append(said, what) } }
 	var log strings.Builder
 	var dir string
-	err := stage.Play(t.Context(), &log, func(s stage.T) {
+	err := testenv.Play(t.Context(), &log, func(s testenv.T) {
 		dir = s.TempDir()
 		s.Cleanup(say("first"))
 		s.Cleanup(func() { s.Fatal("no end") })
@@ -45,11 +45,11 @@ func TestPlay(t *testing.T) {
 	if !slices.Equal(said, []string{"first"}) || log.String() != "it begins\n" {
 		t.Errorf("said %q, logged %q", said, &log)
 	}
-	if err := stage.Play(t.Context(), io.Discard, func(stage.T) {}); err != nil {
+	if err := testenv.Play(t.Context(), io.Discard, func(testenv.T) {}); err != nil {
 		t.Errorf("a play without a failure: %v", err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	err = stage.Play(ctx, io.Discard, func(s stage.T) {
+	err = testenv.Play(ctx, io.Discard, func(s testenv.T) {
 		stop()
 		<-s.Context().Done()
 		s.Error("a wait has ended")

@@ -1,4 +1,4 @@
-// Command rush simulates many first boots at the same time, from one registry that is limited and fails
+// Command scaleup simulates many first boots at the same time, from one registry that is limited and fails
 // once, and prints what came of it: docs/dev/benchmark.md.
 package main
 
@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"machine-pivot/test/tools/tool"
-	"machine-pivot/test/worlds/rush"
+	"machine-pivot/test/worlds/scaleup"
 )
 
 func main() { os.Exit(tool.Run("rush", command)) }
 
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	var o rush.Options
+	var o scaleup.Options
 	flags := flag.NewFlagSet("rush", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&o.Machines, "machines", 1000, "how many machines boot")
@@ -39,7 +39,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(o.Dir)) }()
-	result, err := rush.Run(ctx, o)
+	result, err := scaleup.Run(ctx, o)
 	if err != nil {
 		return err
 	}

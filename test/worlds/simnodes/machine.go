@@ -1,6 +1,6 @@
-// Package machines simulates the nodes of a fleet, for tests of who gives them their configurations: nodes that
+// Package simnodes simulates the nodes of a fleet, for tests of who gives them their configurations: nodes that
 // take them, fail, hang, vanish, come back with a new boot ID, and lie.
-package machines
+package simnodes
 
 import (
 	"fmt"

@@ -1,7 +1,7 @@
-// Package lab is an environment for complete first boots: an OS A and its successor B as bootable
+// Package bootlab is an environment for complete first boots: an OS A and its successor B as bootable
 // guests, a TLS registry that serves B as an OS image, and disks that boot A as Ignition leaves it
 // or with a given encapsulated MachineConfig. The end-to-end tests and the demonstration use it.
-package lab
+package bootlab
 
 import (
 	"cmp"

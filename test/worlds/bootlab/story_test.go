@@ -1,4 +1,4 @@
-package lab_test
+package bootlab_test
 
 import (
 	"os"
@@ -6,18 +6,18 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/test/worlds/lab"
+	"machine-pivot/test/worlds/bootlab"
 )
 
 // read returns the story of a recorded console, and its lines. The recordings are of a real first
 // boot, without most of the other programs' lines. Lines that contain a text in skip are left out.
-func read(t *testing.T, name string, skip ...string) (story *lab.Story, lines []string) {
+func read(t *testing.T, name string, skip ...string) (story *bootlab.Story, lines []string) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + name + ".console")
 	if err != nil {
 		t.Fatal(err)
 	}
-	story = &lab.Story{Tell: func(line string) { lines = append(lines, line) }}
+	story = &bootlab.Story{Tell: func(line string) { lines = append(lines, line) }}
 	for line := range strings.Lines(string(text)) {
 		if !slices.ContainsFunc(skip, func(part string) bool { return strings.Contains(line, part) }) {
 			story.Line(strings.TrimSuffix(line, "\n"))
@@ -37,7 +37,7 @@ func TestStory(t *testing.T) {
 	if got := strings.Join(append(lines, proof...), "\n") + "\n"; got != string(golden) {
 		t.Errorf("the story is\n%s\nwant\n%s", got, golden)
 	}
-	if err := lab.CheckStories(first, second); err != nil {
+	if err := bootlab.CheckStories(first, second); err != nil {
 		t.Error(err)
 	}
 }
@@ -48,17 +48,17 @@ func TestStoryLacksSomething(t *testing.T) {
 	proof, _ := read(t, "second")
 	for _, lost := range []string{"pivot: ", "pivot: pull: ", "pivot: reboot: "} {
 		first, _ := read(t, "first", lost)
-		if err := lab.CheckStories(first, proof); err == nil || !strings.Contains(err.Error(), "first console") {
+		if err := bootlab.CheckStories(first, proof); err == nil || !strings.Contains(err.Error(), "first console") {
 			t.Errorf("without %q: %v", lost, err)
 		}
 	}
 	for lost, want := range map[string]string{"pivot: prove: ": "second console", "@@kubelet": "kubelet started"} {
 		second, _ := read(t, "second", lost)
-		if err := lab.CheckStories(whole, second); err == nil || !strings.Contains(err.Error(), want) {
+		if err := bootlab.CheckStories(whole, second); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("without %q: %v", lost, err)
 		}
 	}
-	if err := lab.CheckStories(proof, proof); err == nil {
+	if err := bootlab.CheckStories(proof, proof); err == nil {
 		t.Error("the second console twice is no story")
 	}
 }

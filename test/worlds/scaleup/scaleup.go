@@ -1,4 +1,4 @@
-// Package rush has many machines do their first boot at the same time, all from one registry: the way to
+// Package scaleup has many machines do their first boot at the same time, all from one registry: the way to
 // see what a client's waits do to the server and to the other clients, which one machine cannot show.
 //
 // Each machine is the real client, as a first boot uses it: package osimage opens the image and imports it
@@ -9,7 +9,7 @@
 // Time is scaled: the waits of the client, and the registry's Retry-After, are Scale times shorter than
 // they say, and the image that many times smaller. All durations in options and results are as on the
 // machines, which means Scale times those of the simulation.
-package rush
+package scaleup
 
 import (
 	"context"

@@ -1,5 +1,5 @@
-// Package stage is where a world plays: in a test, or in a program that shows what tests prove.
-package stage
+// Package testenv is where a world runs: in a test, or in a program that shows what tests prove.
+package testenv
 
 import (
 	"context"
