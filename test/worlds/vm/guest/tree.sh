@@ -94,7 +94,7 @@ keep_policy() {
 prune_modules() {
 	local keep module
 	keep=$(mktemp)
-	for module in virtio_net virtio_blk virtio_pci virtio_rng qemu_fw_cfg overlay erofs loop af_packet xfs ext4 efivarfs i6300esb; do
+	for module in virtio_net virtio_blk virtio_pci virtio_rng qemu_fw_cfg overlay erofs loop af_packet xfs ext4 vfat nls_cp437 nls_ascii nls_iso8859-1 nls_utf8 efivarfs i6300esb; do
 		# Fails for what is built in.
 		chroot . modprobe -S "$kver" --show-depends $module 2>/dev/null || true
 	done | awk '$1 == "insmod" { sub(".*/lib/modules/", "usr/lib/modules/", $2); print $2 }' | sort -u >"$keep"
