@@ -20,7 +20,7 @@ type Metric struct {
 	Labels  []string // sorted
 }
 
-var row = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (agent|controller|server) \\|([^|]*)\\|")
+var row = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (agent|controller|server|all three) \\|([^|]*)\\|")
 
 // Documented returns the metrics in the table of a page, by name. A row has the name, the program and the labels.
 func Documented(t testing.TB, page string) map[string]Metric {
@@ -49,7 +49,7 @@ func Check(t testing.TB, page, program, exposition string) {
 		t.Fatal(err)
 	}
 	documented := Documented(t, page)
-	maps.DeleteFunc(documented, func(_ string, m Metric) bool { return m.Program != program })
+	maps.DeleteFunc(documented, func(_ string, m Metric) bool { return m.Program != program && m.Program != "all three" })
 	for name, family := range families {
 		want, ok := documented[name]
 		if !ok {
