@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -237,7 +238,15 @@ func (f *simulated) seen(o *corev1.Node) {
 	n.System = before.System
 	if desired := n.Annotations[api.DesiredConfig]; desired != before.Annotations[api.DesiredConfig] {
 		f.count.given++
-		f.given[o.Name] = append(f.given[o.Name], desired)
+		given := f.given[o.Name]
+		passed := len(given) > 0 && strings.HasPrefix(before.Annotations[api.CannotStart], given[len(given)-1]+" ")
+		if passed { // that could not start, and was not begun
+			given = given[:len(given)-1]
+		}
+		if !passed || desired != f.machines[o.Name].Running {
+			given = append(given, desired)
+		}
+		f.given[o.Name] = given
 		if before.Cordoned && before.Annotations[api.CordonedFor] == "" {
 			f.fault("%s is given %s although it is cordoned", o.Name, desired)
 		}
