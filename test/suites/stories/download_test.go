@@ -136,7 +136,7 @@ func TestDownload(t *testing.T) {
 	}
 	m := d.newMachine()
 	s, err := m.Status(t.Context())
-	if err != nil || s.Phase != pivot.PhaseIdle || !strings.Contains(string(s.Features["downloaded"].Data), `"commit":"`+d.Commit+`"`) || downloadOf(t, d.journal()).At.IsZero() {
+	if err != nil || s.Phase != pivot.PhaseIdle || !strings.Contains(string(s.Features["downloaded"].Data), d.Commit) || downloadOf(t, d.journal()).At.IsZero() {
 		t.Errorf("status %+v, %v", s, err)
 	}
 	shell(t, d.Host, "ostree prune --repo=sysroot/ostree/repo --refs-only")
