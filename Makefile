@@ -4,7 +4,7 @@
 # unit     the fast tests only
 # nightly  what takes too long for each change: fuzzing, more first boots, guest releases, SELinux cases and architectures, packages, and the sweep
 # sweep    all crashes: all pairs, each system call, 2,900 power cuts; takes hours
-# check    gofmt, go vet, staticcheck
+# check    gofmt, go vet, staticcheck, and the lines of each part of the product: docs/dev/size.md
 # words    the words of the documents, and the patterns in all texts that are hard to read; test/tools/words/ceilings limits them
 # fuzz     each fuzz target for FUZZTIME
 # mutants  small changes in the code, each of which a test should notice; docs/dev/testing.md. MUTANTS="-n 25 -seed 7 ./kargs" for others
@@ -118,6 +118,7 @@ check:
 	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { echo "gofmt -w is wanted for:" $$bad; exit 1; }
 	@go vet ./...
 	@go tool staticcheck ./...
+	@go run ./test/tools/size
 
 words:
 	@go run ./test/tools/words
