@@ -11,17 +11,17 @@ import (
 	"machine-pivot/test/tools/need"
 )
 
-// TestRush: machines that boot at the same time, from a registry that refuses most of them at first
+// TestScaleUp: machines that boot at the same time, from a registry that refuses most of them at first
 // and fails once, all get the image, in little more time than it takes to send it to them. None gives up,
 // little is sent twice, and no second has many times the requests of the others.
-func TestRush(t *testing.T) {
+func TestScaleUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("half a minute of many machines, in three seconds")
 	}
 	check(t, Options{Machines: 30, Scale: 10, PowerOn: 2 * time.Second, Transfer: 30 * time.Second, Transfers: 8, RetryAfter: 2 * time.Second, FailsAfter: 10 * time.Second, FailsFor: 4 * time.Second})
 }
 
-// TestThousandMachines is TestRush as docs/dev/benchmark.md has it.
+// TestThousandMachines is TestScaleUp as docs/dev/benchmark.md has it.
 func TestThousandMachines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("eight minutes")
