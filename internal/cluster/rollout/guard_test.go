@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -124,16 +125,15 @@ func TestMarksDenied(t *testing.T) {
 		"validations":      []any{map[string]any{"expression": "object.spec.?taints.orValue([]) == oldObject.spec.?taints.orValue([])"}}}})
 	w.ControlPlane.Apply(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": map[string]any{"name": "no-taints"},
 		"spec": map[string]any{"policyName": "no-taints", "validationActions": []any{"Deny"}}})
-	k := w.kube()
+	k, attempt := w.kube(), 0
 	controlplane.Eventually(t, "the rights and the policy", func(ctx context.Context) bool {
 		f, err := k.Fleet(ctx)
 		if err != nil {
 			return false
 		}
-		refused := w.Patch(ctx, &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: "n0"}}, mergePatch(`{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}`)) != nil
-		if !refused {
-			_ = w.Patch(ctx, &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: "n0"}}, mergePatch(`{"spec":{"taints":null}}`))
-		}
+		attempt++ // another taint each time: one that is there already is no change, and is not refused
+		taint := fmt.Sprintf(`{"spec":{"taints":[{"key":"a%d","effect":"NoSchedule"}]}}`, attempt)
+		refused := w.Patch(ctx, &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: "n0"}}, mergePatch(taint)) != nil
 		return refused && len(f.Nodes) == 1
 	})
 	if err := k.Mark(t.Context(), rollout.Marked{Node: w.fleet(k).Nodes[0], Pending: true}); err != nil {
