@@ -3,7 +3,6 @@
 package bootloader
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,10 +10,8 @@ import (
 	"maps"
 	"os/exec"
 	"path"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"machine-pivot/internal/fault"
@@ -113,29 +110,11 @@ func (p partition) compare(payload Payload, brought map[string]string) (differ [
 
 // ask has another process of this program do what is asked.
 func (l Loader) ask(ctx context.Context, a asked) (found answer, err error) {
-	text, err := json.Marshal(a)
-	if err != nil {
-		return found, err
-	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("it takes too long"))
 	defer cancel()
-	var complaint bytes.Buffer
-	cmd := exec.CommandContext(ctx, l.Self, role)
-	cmd.Args[0] = "pivot" // for those who list processes
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(text), &complaint
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setsid:     true, // so that no terminal interrupts it
-		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWNET,
-		Pdeathsig:  syscall.SIGKILL, // when this thread ends; all in the namespace end with it
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	out, err := cmd.Output()
-	if ctx.Err() != nil {
-		return found, context.Cause(ctx)
-	}
+	out, complaint, err := aside().Start(ctx, l.Self, a)
 	if _, exited := errors.AsType[*exec.ExitError](err); exited {
-		err = errors.New(printable.Line(lastLine(complaint.String())))
+		err = errors.New(printable.Line(lastLine(complaint)))
 	}
 	if err == nil {
 		err = json.Unmarshal(out, &found)

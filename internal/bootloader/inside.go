@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 
@@ -19,8 +18,8 @@ import (
 	"machine-pivot/internal/rehearse"
 )
 
-// role is the first argument of this program if it is started to look at a boot loader, or to install one. It is no command.
-const role = "boot-loader"
+// aside is looking at a boot loader, or installing one.
+func aside() rehearse.Aside { return rehearse.Aside{Role: "boot-loader", Session: true} }
 
 const bootupctl = "/usr/bin/bootupctl"
 
@@ -42,26 +41,11 @@ type answer struct {
 // Inside does what Loader asks of another process, if the arguments of this program say so, and returns the exit status. The main
 // function calls it first: Loader starts the same program again, as the first process of namespaces.
 func Inside(args []string, to, complaints io.Writer) (status int, inside bool) {
-	if len(args) != 2 || args[1] != role || os.Getpid() != 1 {
-		return 0, false
-	}
 	var a asked
-	err := json.NewDecoder(os.Stdin).Decode(&a)
-	if err == nil {
-		err = perform(a, to)
-	}
-	if err != nil {
-		fmt.Fprintln(complaints, err)
-		return 1, true
-	}
-	return 0, true
+	return aside().Inside(args, &a, complaints, func() error { return perform(a, to) })
 }
 
 func perform(a asked, to io.Writer) error {
-	runtime.LockOSThread() // never unlocked: its mount namespace is this thread's
-	if err := hostfiles.EnterNamespace(); err != nil {
-		return err
-	}
 	root, err := mountTree(a)
 	if err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -20,8 +19,8 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// role is the first argument of this program if it is started to rehearse. It is no command.
-const role = "rehearsal"
+// aside is the work of a rehearsal.
+func aside() Aside { return Aside{Role: "rehearsal"} }
 
 // What a program may use, besides its time. It is an error of the program to need more: it is asked for its version, or
 // for less.
@@ -49,26 +48,12 @@ type asked struct {
 // why they could not be run, and returns the exit status. The main function calls it first: Stage starts the same program
 // again, as the first process of namespaces.
 func Inside(args []string, to, complaints io.Writer) (status int, inside bool) {
-	if len(args) != 2 || args[1] != role || os.Getpid() != 1 {
-		return 0, false
-	}
-	if err := perform(os.Stdin, to); err != nil {
-		fmt.Fprintln(complaints, err)
-		return 1, true
-	}
-	return 0, true
+	var a asked
+	return aside().Inside(args, &a, complaints, func() error { return perform(a, to) })
 }
 
-// perform performs the rehearsal that an asked as JSON describes.
-func perform(from io.Reader, to io.Writer) error {
-	var a asked
-	if err := json.NewDecoder(from).Decode(&a); err != nil {
-		return err
-	}
-	runtime.LockOSThread() // never unlocked: its mount namespace is this thread's
-	if err := hostfiles.EnterNamespace(); err != nil {
-		return err
-	}
+// perform performs a rehearsal.
+func perform(a asked, to io.Writer) error {
 	err := a.build()
 	if err == nil {
 		err = confine()

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -60,30 +59,12 @@ func (s Stage) run(ctx context.Context, commit ostree.Checksum, files map[string
 
 // runSome runs programs, at least one, until one has left processes behind, or takes too long.
 func (s Stage) runSome(ctx context.Context, a asked) (ended []ending, err error) {
-	text, err := json.Marshal(a)
-	if err != nil {
-		return nil, err
-	}
 	const building = time.Minute // a second on an idle machine
 	ctx, cancel := context.WithTimeoutCause(ctx, building+time.Duration(len(a.Programs))*(a.Limit+time.Second), errors.New("it takes too long"))
 	defer cancel()
-	var complaint bytes.Buffer
-	cmd := exec.CommandContext(ctx, s.Self, role)
-	cmd.Args[0] = "pivot" // for those who list processes
-	cmd.Stdin = bytes.NewReader(text)
-	cmd.Stderr = &complaint
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWNET,
-		Pdeathsig:  syscall.SIGKILL, // when this thread ends; with the first process of the namespace, all in it end
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	out, err := cmd.Output()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
+	out, complaint, err := aside().Start(ctx, s.Self, a)
 	if _, exited := errors.AsType[*exec.ExitError](err); exited {
-		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(complaint.String()))
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(complaint))
 	}
 	if err != nil {
 		return nil, err
