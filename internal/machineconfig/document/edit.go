@@ -152,6 +152,25 @@ func (n Node) Ensure(key string) Node {
 	return member
 }
 
+// Append adds an object to a member that is a list, or is made one if it is null. The object has one member, a text that
+// YAML shows as a block. It returns false if the member is something else.
+func (n Node) Append(key, member, text string) bool {
+	list := n.Get(key)
+	switch kindOf(list.tree) {
+	case kindArray:
+	case kindNull:
+		list.tree = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+		n.set(key, list.tree)
+	default:
+		return false
+	}
+	block := scalar(tagString, text)
+	block.Style = yaml.LiteralStyle
+	at := resolved(list.tree)
+	at.Content = append(at.Content, &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{scalar(tagString, member), block}})
+	return true
+}
+
 // RemoveMembers removes the members of an object for which drop returns true.
 func (n Node) RemoveMembers(drop func(key string) bool) {
 	if kindOf(n.tree) != kindObject {

@@ -34,6 +34,27 @@ func TestEdit(t *testing.T) {
 	}
 }
 
+// TestAppend: an object is added to a list, which is made if there is none, and to nothing else.
+func TestAppend(t *testing.T) {
+	for in, want := range map[string]string{
+		"a: 1\nlist:\n- x\n":     "a: 1\nlist:\n- x\n- text: |-\n    {\"n\":1}\n",
+		"a: 1\nlist:\n  - x\n":   "a: 1\nlist:\n  - x\n  - text: |-\n      {\"n\":1}\n",
+		"a: 1\n":                 "a: 1\nlist:\n  - text: |-\n      {\"n\":1}\n",
+		"a: 1\nlist: null\n":     "a: 1\nlist:\n  - text: |-\n      {\"n\":1}\n",
+		"a: 1\nlist: {b: c}\n":   "",
+		"a: 1\nlist: x\n":        "",
+		`{"a":1,"list":["x"]}`:   `{"a":1,"list":["x",{"text":"{\"n\":1}"}]}`,
+		`{"list":{"text":"x"}}`:  "",
+		"list: [{text: before}]": "list: [{text: before}, {text: \"{\\\"n\\\":1}\"}]\n",
+	} {
+		appended := false
+		got, report := document.Edit("a", []byte(in), func(root document.Node) { appended = root.Append("list", "text", `{"n":1}`) })
+		if appended != (want != "") || appended && string(got) != want || len(report) > 0 {
+			t.Errorf("%q: appended %v, %v\n%s\nwant\n%s", in, appended, report, got, want)
+		}
+	}
+}
+
 // TestEditRefuses: a change is made completely or not at all.
 func TestEditRefuses(t *testing.T) {
 	for in, want := range map[string]string{
