@@ -60,7 +60,7 @@ func nodeCommand(build cli.Build) *cobra.Command {
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, build) },
 	}
-	f.api.Add(cmd, "those of the pod, or else kubelet's")
+	f.api.Add(cmd, "kubelet's")
 	flags := cmd.Flags()
 	flags.StringVar(&f.name, "node-name", "", "`NAME` of the node (default: the environment variable NODE_NAME, or else that of kubelet's credentials, or else the host's name)")
 	flags.StringVar(&f.host, "host", "/", "`DIR` below which the host's /run is mounted")
@@ -91,7 +91,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 		return err
 	}
 	log := f.api.Log(cmd)
-	if err := f.api.UseKubelet(cmd.Context(), f.host, !f.handBack, log); cmd.Context().Err() != nil {
+	if err := f.api.UseKubelet(cmd.Context(), "/", !f.handBack, log); cmd.Context().Err() != nil {
 		return nil // as below
 	} else if err != nil {
 		return err

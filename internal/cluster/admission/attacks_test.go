@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/test/tools/attack"
@@ -33,16 +32,14 @@ type attacker struct{ *rand.Rand }
 func (a attacker) pick(all ...string) string { return all[a.IntN(len(all))] }
 
 // TestAttacks makes attempts at a real API server against each kind of object, and at the webhooks. The attackers are an
-// editor without the verb weaken, an editor of pools, an author of pods, a node, and an agent as a pod. The API server has
-// to refuse each attempt, or the attempt has no effect.
+// editor without the verb weaken, an editor of pools, an author of pods, and a node. The API server has to refuse each
+// attempt, or the attempt has no effect.
 func TestAttacks(t *testing.T) {
 	w := newWorld(t)
 	address := freeAddress(t)
 	w.webhooks(address)
 	w.replica(address)
-	for _, file := range []string{"host/rbac.yaml", "pod/rbac.yaml"} {
-		w.plane.ApplyFile("../../../deploy/" + file)
-	}
+	w.plane.ApplyFile("../../../deploy/host/rbac.yaml")
 	w.plane.Apply(map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "pete"},
 		"roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "pivot-pool-editor"}, "subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "pete"}}})
 	w.node("n2", false)
@@ -321,73 +318,69 @@ func cores() corev1.ResourceList {
 	return corev1.ResourceList{"management.workload.openshift.io/cores": q}
 }
 
-// agent returns a client with the token of an agent as a pod on a node; "" is a token that is bound to no pod.
-func (w world) agent(node string) client.Client {
-	config := rest.CopyConfig(w.plane.Admin())
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:pivot-agent:pivot-agent", Groups: []string{"system:serviceaccounts", "system:authenticated"}}
-	if node != "" {
-		config.Impersonate.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {node}}
-	}
-	c, err := client.New(config, client.Options{Scheme: w.known})
-	if err != nil {
-		w.Fatal(err)
-	}
-	return c
-}
-
-// states: a node, or an agent as a pod, writes what is another node's, or what decides which pods and secrets it gets.
+// states: a node writes what is another node's, or what decides which pods and secrets it gets.
 func (w world) states() func(attacker) (string, error) {
 	node, err := client.New(w.plane.NodeUser("n2"), client.Options{Scheme: w.known})
 	if err != nil {
 		w.Fatal(err)
 	}
-	who := map[string]client.Client{"node": node, "agent": w.agent("n2"), "unbound": w.agent("")}
 	return func(a attacker) (string, error) {
-		name := a.pick("node", "agent", "unbound")
-		c, other := who[name], &corev1.Node{}
+		other := &corev1.Node{}
 		other.Name = "n1"
 		patch := a.pick(`{"metadata":{"annotations":{"machineconfiguration.openshift.io/desiredConfig":"rendered-a"}}}`, `{"metadata":{"labels":{"node-role.kubernetes.io/master":""}}}`,
 			`{"metadata":{"labels":{"node-restriction.kubernetes.io/a":""}}}`, `{"spec":{"taints":[]}}`, `{"spec":{"unschedulable":true}}`)
 		var err error
 		switch a.IntN(4) {
 		case 0:
-			err = c.Patch(w.Context(), other, client.RawPatch(types.MergePatchType, []byte(patch)))
+			err = node.Patch(w.Context(), other, client.RawPatch(types.MergePatchType, []byte(patch)))
 		case 1:
 			patch = a.pick(`{"metadata":{"labels":{"node-role.kubernetes.io/master":""}}}`, `{"metadata":{"labels":{"node-restriction.kubernetes.io/a":""}}}`, `{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}`)
 			other.Name = "n2"
-			err = c.Patch(w.Context(), other, client.RawPatch(types.MergePatchType, []byte(patch)))
+			err = node.Patch(w.Context(), other, client.RawPatch(types.MergePatchType, []byte(patch)))
 		case 2:
 			patch = "NodeSystem"
 			system := of("machine-pivot.io/v1alpha1", "NodeSystem", "n1", nil)
 			delete(system.Object, "spec")
-			err = w.write(a, c, system)
+			err = w.write(a, node, system)
 		case 3:
 			patch = "MachineConfigNode"
-			err = w.write(a, c, of(group, "MachineConfigNode", "n1", map[string]any{"node": map[string]any{"name": "n1"}, "pool": map[string]any{"name": "a"}, "configVersion": map[string]any{"desired": "a"}}))
+			err = w.write(a, node, of(group, "MachineConfigNode", "n1", map[string]any{"node": map[string]any{"name": "n1"}, "pool": map[string]any{"name": "a"}, "configVersion": map[string]any{"desired": "a"}}))
 		}
-		return name + " " + other.Name + " " + patch, err
+		return other.Name + " " + patch, err
 	}
 }
 
-// reads: who may not read MachineConfigs and tokens lists them.
+// reads: who may not read MachineConfigs and tokens lists them; a node reads what has the names of other nodes' MachineConfigs.
 func (w world) reads() func(attacker) (string, error) {
 	node, err := client.New(w.plane.NodeUser("n2"), client.Options{Scheme: w.known})
 	if err != nil {
 		w.Fatal(err)
 	}
-	who := map[string]client.Client{"node": node, "agent": w.agent("n2"), "a viewer": w.as("carl"), "a pool editor": w.as("pete"), "nobody": w.as("nobody"), "a stranger": w.as("system:anonymous", "system:unauthenticated")}
+	who := map[string]client.Client{"node": node, "a viewer": w.as("carl"), "a pool editor": w.as("pete"), "nobody": w.as("nobody"), "a stranger": w.as("system:anonymous", "system:unauthenticated")}
 	return func(a attacker) (string, error) {
-		name := a.pick("node", "agent", "a viewer", "a pool editor", "nobody", "a stranger")
+		name := a.pick("node", "node", "a viewer", "a pool editor", "nobody", "a stranger")
 		kind := a.pick("MachineConfigList", "MachineConfigList", "SecretList")
+		if name == "node" {
+			kind = a.pick("MachineConfigList", "SecretList", "Node", "NodeList", "MachineConfigNodeList", "MachineConfigPoolList", "PoolRolloutList", "NodeSystemList", "EventList", "ConfigMapList")
+		}
+		if kind == "Node" {
+			return "node gets n1", node.Get(w.Context(), client.ObjectKey{Name: "n1"}, &corev1.Node{})
+		}
 		var l unstructured.UnstructuredList
-		l.SetAPIVersion(map[string]string{"MachineConfigList": group, "SecretList": "v1"}[kind])
+		l.SetAPIVersion("v1")
+		switch {
+		case strings.HasPrefix(kind, "MachineConfig"):
+			l.SetAPIVersion(group)
+		case kind == "PoolRolloutList", kind == "NodeSystemList":
+			l.SetAPIVersion("machine-pivot.io/v1alpha1")
+		}
 		l.SetKind(kind)
 		options := []client.ListOption{client.Limit(int64(1 + a.IntN(500)))}
 		switch a.IntN(3) {
 		case 0:
 			options = append(options, client.MatchingLabels{"machineconfiguration.openshift.io/role": "worker"})
 		case 1:
-			options = append(options, client.MatchingFields{"metadata.namespace": "pivot-fleet"})
+			options = append(options, client.MatchingFields{"metadata.name": "n1"})
 		}
 		if kind == "SecretList" && a.IntN(2) == 0 {
 			options = append(options, client.InNamespace(a.pick("pivot-fleet", "pivot-fleet-server", "kube-system", "default")))

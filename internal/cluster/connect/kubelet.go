@@ -30,12 +30,12 @@ func kubeletFiles() []string {
 	}
 }
 
-// UseKubelet makes the program use the credentials of the kubelet of the host whose root is a directory, unless others
-// are named, or the program runs in a pod. Kubelet gets them when its node joins the cluster: with wait, UseKubelet waits
-// for that; otherwise it is an error if there are none.
+// UseKubelet makes the program use the credentials of kubelet, below a directory, unless others are named. A pod has them,
+// too: the API server limits what they read to one node, and cannot do so for an account that all pods have. Kubelet gets
+// them when its node joins the cluster: with wait, UseKubelet waits for that; otherwise it is an error if there are none.
 func (f *Flags) UseKubelet(ctx context.Context, root string, wait bool, log *logrus.Logger) error {
 	const poll = time.Second
-	if f.kubeconfig != "" || os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
+	if f.kubeconfig != "" {
 		return nil
 	}
 	for told := false; ; told = true {

@@ -11,14 +11,12 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/rest"
 
 	"machine-pivot/internal/cluster/drain"
 	"machine-pivot/internal/cluster/node"
@@ -52,9 +50,8 @@ func TestDrain(t *testing.T) {
 		"grace":                  grace,
 		"gone-on-the-way":        goneOnTheWay,
 		"without-evictions-left": withoutTime,
-		"as-a-pod":               asPod,
+		"own-pod":                ownPod,
 		"forced":                 forced,
-		"forced-as-a-pod":        forcedAsPod,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -344,39 +341,12 @@ func terminating(w *world) {
 	}
 }
 
-// asPod: the rights of deploy/pod suffice, too. The agent's pod is left.
-func asPod(w *world) {
-	self := w.asPod()
-	protected, free := w.pod("protected", app("db")), w.pod("free")
-	w.budget("db", "db", minAvailable(1), 0)
-	controlplane.Eventually(w, "the rights are known", func(ctx context.Context) bool {
-		err := w.drainer.Rehearse(ctx)
-		return err != nil && !strings.Contains(err.Error(), "forbidden")
-	})
-	w.says(w.drain(impatient), w.name+"/protected: protected by the budget "+w.name+"/db")
-	if !w.untouched(self) || !w.untouched(protected) || !w.gone(free) {
-		w.Error("the wrong pods are gone")
+// ownPod: the agent's own pod is left.
+func ownPod(w *world) {
+	self, free := w.pod("self"), w.pod("free")
+	if err := w.drain(patient); err != nil || !w.untouched(self) || !w.gone(free) {
+		w.Error("the wrong pods are gone: ", err)
 	}
-}
-
-// asPod gives the drainer the token of an agent's pod on the node, which it returns.
-func (w *world) asPod() *corev1.Pod {
-	w.Helper()
-	w.Deploy("../../../deploy/pod")
-	self := w.pod("self-"+w.name, func(p *corev1.Pod) { p.Namespace, p.Spec.ServiceAccountName = "pivot-agent", "pivot-agent" })
-	request := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: self.Name, UID: self.UID},
-	}}
-	issued, err := w.admin.CoreV1().ServiceAccounts("pivot-agent").CreateToken(w.Context(), "pivot-agent", &request, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
-	config := rest.AnonymousClientConfig(w.Admin())
-	config.BearerToken = issued.Status.Token
-	w.drainer.Cluster.API = w.client(config)
-	w.drainer.Self = types.NamespacedName{Namespace: self.Namespace, Name: self.Name}
-	controlplane.Eventually(w, "the rights are known", func(ctx context.Context) bool { return w.drainer.Rehearse(ctx) == nil })
-	return self
 }
 
 // stuckFinalizer: a pod that does not go is named, with how long it should have been gone.

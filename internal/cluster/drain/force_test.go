@@ -1,16 +1,13 @@
 package drain_test
 
 import (
-	"context"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/test/worlds/controlplane"
 )
 
 // forced: what a budget keeps is deleted only if the node's annotation wants that, only after its time, with one event for
@@ -45,25 +42,3 @@ func forced(w *world) {
 }
 
 func controllerless(p *corev1.Pod) { p.OwnerReferences = nil }
-
-// forcedAsPod: an agent that is a pod says that it lacks the right; with deploy/pod/rbac-force.yaml it deletes pods of its node
-// only.
-func forcedAsPod(w *world) {
-	w.asPod()
-	w.Kubelet(w.T, w.name+"-other")
-	protected, other := w.pod("protected", app("db")), w.pod("elsewhere", on(w.name+"-other"))
-	w.budget("db", "db", minAvailable(1), 0)
-	of := w.node()
-	of.Annotations[api.DrainStarted], of.Annotations[api.ForceDrainAfter] = time.Now().Add(-time.Hour).Format(time.RFC3339), "1m"
-	w.drainer.Limit = impatient
-	w.says(w.drainer.Drain(w.Context(), of), w.name+"/protected: held by a budget for longer than 1m0s, and not deleted: ", "forbidden")
-	w.ApplyFile("../../../deploy/pod/rbac-force.yaml")
-	controlplane.Eventually(w, "the right and its policy", func(ctx context.Context) bool {
-		r := w.drainer.Cluster.API.Delete().AbsPath("/api/v1/namespaces", w.name, "pods", other.Name).Param("dryRun", "All")
-		err := w.drainer.Cluster.Do(ctx, r, "delete a pod of another node", nil)
-		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "its own node")
-	})
-	if err := w.drainer.Drain(w.Context(), of); err != nil || !w.gone(protected) || !w.untouched(other) {
-		w.Error(err)
-	}
-}

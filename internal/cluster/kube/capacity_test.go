@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/capacity"
@@ -88,21 +87,9 @@ func amount(list corev1.ResourceList, name corev1.ResourceName) string {
 	return q.String()
 }
 
-// TestCapacity keeps the resources of workloads in the capacity of a node, with kubelet's own credentials and
-// with those of a pod, at a real API server.
+// TestCapacity keeps the resources of workloads in the capacity of a node, at a real API server.
 func TestCapacity(t *testing.T) {
 	w := newWorld(t)
-	w.plane.Deploy("../../../deploy/pod")
-	for name, client := range map[string]rest.Interface{"as a unit": w.API, "as a pod": w.pod("n1")} {
-		t.Run(name, func(t *testing.T) {
-			w := w
-			w.T = t
-			keepsCapacity(w, client)
-		})
-	}
-}
-
-func keepsCapacity(w world, client rest.Interface) {
 	const kubelet = `{"status":{"capacity":{"cpu":"4","example.org/gpu":"2"},"allocatable":{"cpu":"4","example.org/gpu":"2"}}}`
 	w.patch(kubelet, "status")
 	host := &hostWorkloads{}
@@ -112,7 +99,7 @@ func keepsCapacity(w world, client rest.Interface) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	nodes := make(chan capacity.Node)
-	cluster := &kube.Cluster{Name: "n1", API: client, Now: time.Now, Capacity: func(n capacity.Node) {
+	cluster := &kube.Cluster{Name: "n1", API: w.API, Now: time.Now, Capacity: func(n capacity.Node) {
 		select {
 		case nodes <- n:
 		case <-ctx.Done():

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -42,6 +41,10 @@ func TestPodDeployed(t *testing.T) {
 	w := newWorld(t)
 	w.listen = "127.0.0.1:8797"
 	w.overlay("/usr/bin", map[string]string{"pivot": w.hostPivot()})
+	w.overlay("/etc", map[string]string{"kubernetes/kubelet.conf": w.read(filepath.Join(w.dir, "config"))})
+	for _, dir := range []string{"/var/lib/kubelet", "/var/lib/rancher"} {
+		w.command("mkdir", "-p", dir)
+	}
 	w.plane.Deploy(deploy + "pod-metrics")
 	set, err := w.client.AppsV1().DaemonSets("pivot-agent").Get(t.Context(), "pivot-agent", metav1.GetOptions{})
 	if err != nil {
@@ -177,15 +180,7 @@ func (w *world) run(spec corev1.PodSpec, secret func(dir string)) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	bound := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID}}}
-	token, err := w.client.CoreV1().ServiceAccounts("pivot-agent").CreateToken(w.Context(), spec.ServiceAccountName, &bound, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
 	tree, root := w.TempDir(), w.TempDir()
-	const account = "run/secrets/kubernetes.io/serviceaccount/" // where /var/run leads to
-	w.write(filepath.Join(tree, account, "token"), token.Status.Token)
-	w.write(filepath.Join(tree, account, "ca.crt"), string(w.plane.CA()))
 	w.write(filepath.Join(tree, "usr/bin/pivot-agent"), w.read(w.agent))
 	script := []string{"-m", "-p", "-f", "-i", "-u", "--kill-child=KILL", "sh", "-c", inContainer, "sh", tree, root}
 	for _, m := range c.VolumeMounts {
@@ -203,8 +198,6 @@ func (w *world) run(spec corev1.PodSpec, secret func(dir string)) {
 		}
 	}
 	agent := exec.CommandContext(context.WithoutCancel(w.Context()), "unshare", append(append(append(script, "--"), c.Command...), c.Args...)...)
-	host, port, _ := strings.Cut(strings.TrimPrefix(w.plane.Admin().Host, "https://"), ":")
-	agent.Env = []string{"KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}
 	for _, e := range c.Env {
 		if e.ValueFrom != nil {
 			e.Value = map[string]string{"spec.nodeName": node, "metadata.namespace": pod.Namespace, "metadata.name": pod.Name}[e.ValueFrom.FieldRef.FieldPath]

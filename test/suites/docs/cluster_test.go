@@ -72,7 +72,6 @@ func (c *cluster) schemasStay() {
 	text := c.mustRun("kubectl kustomize deploy/pod-beside-operator")
 	for what, is := range map[string]bool{
 		"CustomResourceDefinition": false, "- --drain=controller\n": true, "name: system:openshift:scc:privileged\n": true,
-		"pivot-agent-drain": false,
 	} {
 		if strings.Contains(text, what) != is {
 			c.t.Errorf("deploy/pod-beside-operator has %q: %v", what, !is)
@@ -94,7 +93,7 @@ func (c *cluster) writtenByUsers() {
 // usersObjects checks that what users have written, and what binds the agents, is still there.
 func (c *cluster) usersObjects() {
 	c.t.Helper()
-	c.mustRun("kubectl get mc -o name | grep . && kubectl get mcp worker && kubectl get ctrcfg limits -o jsonpath='{.metadata.deletionTimestamp}x' | grep '^x$' && kubectl get validatingadmissionpolicybinding pivot-agent-state pivot-agent-nodes")
+	c.mustRun("kubectl get mc -o name | grep . && kubectl get mcp worker && kubectl get ctrcfg limits -o jsonpath='{.metadata.deletionTimestamp}x' | grep '^x$' && kubectl get validatingadmissionpolicybinding pivot-agent-state")
 }
 
 // poolConfigs creates the directory conf. Its MachineConfigs have the name in the document when they are merged.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -183,24 +182,19 @@ func (w *realWorld) applyJSON(t *testing.T, text []byte) {
 	w.plane.Apply(object)
 }
 
-// deployAgent does what "kubectl apply -k deploy/pod" does, with the test's image. The cluster has no
-// kube-proxy, so the agent's pods get the address of the API server in their environment.
+// deployAgent does what "kubectl apply -k deploy/pod" does, with the test's image.
 func (w *realWorld) deployAgent(t *testing.T) {
 	t.Helper()
 	const dir = "../../../deploy/"
 	w.plane.Deploy(dir + "base")
-	for _, name := range []string{"rbac", "rbac-drain"} {
-		w.plane.ApplyFile(dir + "pod/" + name + ".yaml")
+	for _, name := range []string{"host", "pod"} {
+		w.plane.ApplyFile(dir + name + "/rbac.yaml")
 	}
 	text, err := os.ReadFile(dir + "pod/daemonset.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	text = bytes.Replace(text, []byte("image: pivot-agent\n"), []byte("image: "+kubenode.AgentImage+"\n"), 1)
-	_, server := w.plane.Address()
-	host, port, _ := strings.Cut(strings.TrimPrefix(server, "https://"), ":")
-	text = bytes.Replace(text, []byte("        env:\n"), []byte("        env:\n        - {name: KUBERNETES_SERVICE_HOST, value: \""+host+
-		"\"}\n        - {name: KUBERNETES_SERVICE_PORT, value: \""+port+"\"}\n"), 1)
 	if text, err = yaml.ToJSON(text); err != nil {
 		t.Fatal(err)
 	}
