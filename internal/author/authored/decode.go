@@ -119,6 +119,9 @@ func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
 	host.Author = true
 	mc.Spec = host.DecodeSpec(n)
 	mc.Spec.Config = decodeConfig(n.Get("config"), rules)
+	// A program that writes all members, also the empty ones, has chosen nothing.
+	image := n.Get("osImageURL")
+	mc.deniesFIPS = !mc.Spec.FIPS && !n.Get("fips").IsNull() && (image.IsNull() || mc.Spec.OSImageURL != "")
 	if mc.Spec.FIPS { // if not, another MachineConfig may set it
 		mc.Spec.CheckFIPS(n)
 	}

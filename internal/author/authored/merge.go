@@ -55,16 +55,12 @@ func Merge(all []*MachineConfig, base Images) (*MachineConfig, error) {
 		return nil, fault.New(fault.BadInput, "cannot merge MachineConfigs: there are none for this role").
 			WithHint("the label %s says which role a MachineConfig is for", RoleLabel)
 	}
-	sorted := slices.Clone(all)
-	slices.SortStableFunc(sorted, func(a, b *MachineConfig) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Name, b.Name))
-	})
 	merged := &MachineConfig{Spec: machineconfig.Spec{
 		OSImageURL: base.OS, ExtensionsImage: base.Extensions, KernelType: "default",
 		KernelArguments: []string{}, Extensions: []string{},
 	}}
 	var configs []ignition.Config
-	for _, mc := range sorted {
+	for _, mc := range inOrder(all) {
 		add(&merged.Spec, mc)
 		if mc.Spec.Config != nil {
 			configs = append(configs, *mc.Spec.Config)
@@ -99,7 +95,7 @@ func add(s *machineconfig.Spec, mc *MachineConfig) {
 		s.KernelType = kind
 	}
 	// The cluster's generated MachineConfigs do not override the default images.
-	if _, generated := mc.Annotations[machineconfig.GeneratedBy]; generated {
+	if mc.generated() {
 		return
 	}
 	s.OSImageURL = cmp.Or(mc.Spec.OSImageURL, s.OSImageURL)

@@ -27,11 +27,18 @@ type MachineConfig struct {
 	Annotations map[string]string
 	Spec        machineconfig.Spec
 
-	file string // the file that it was read from
+	file       string // the file that it was read from
+	deniesFIPS bool   // it has fips: false, and its author has chosen that
 }
 
 // File returns the file that the MachineConfig was read from; "" if it was not read from a file.
 func (m *MachineConfig) File() string { return m.file }
+
+// generated reports whether a controller has made the MachineConfig.
+func (m *MachineConfig) generated() bool {
+	_, is := m.Annotations[machineconfig.GeneratedBy]
+	return is
+}
 
 // Role returns the role of the MachineConfig; "" if it has no role label.
 func (m *MachineConfig) Role() string { return m.Labels[RoleLabel] }

@@ -53,17 +53,18 @@ func TestNodeTuningOperator(t *testing.T) {
 		name, role string
 		all        []*authored.MachineConfig
 		want       string // in the warning
+		more       int    // warnings that a later name does not win
 	}{
-		{"no profile", "master", all, "its set is empty, so its pods run on all CPUs"},
-		{"a profile", "worker", all, "is replaced by that of " + pinning.DropInDir + "/" + pinning.ProfileDropIn},
-		{"a pool below a profile for worker", "worker-cnf", all, "is replaced by that of " + pinning.DropInDir + "/" + pinning.ProfileDropIn},
-		{"a single node of the older kind", "master", read(t, legacy), "no CRI-O drop-in defines it"},
-		{"the same with the cluster's default", "master", read(t, legacy, bootstrap("master")), "its set is empty"},
+		{"no profile", "master", all, "its set is empty, so its pods run on all CPUs", 0},
+		{"a profile", "worker", all, "is replaced by that of " + pinning.DropInDir + "/" + pinning.ProfileDropIn, 0},
+		{"a pool below a profile for worker", "worker-cnf", all, "is replaced by that of " + pinning.DropInDir + "/" + pinning.ProfileDropIn, 1},
+		{"a single node of the older kind", "master", read(t, legacy), "no CRI-O drop-in defines it", 0},
+		{"the same with the cluster's default", "master", read(t, legacy, bootstrap("master")), "its set is empty", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := pool.Renderer{Rules: rules(), Inline: inline}
 			merged, report, err := r.Merge(context.Background(), c.all, c.role)
-			if err != nil || merged == nil || len(report) != 1 || !strings.Contains(report.String(), "warning: ") || !strings.Contains(report.String(), c.want) {
+			if err != nil || merged == nil || len(report) != 1+c.more || !strings.Contains(report.String(), "warning: ") || !strings.Contains(report.String(), c.want) || strings.Count(report.String(), "does not win") != c.more {
 				t.Fatalf("%v\n%s\nwant %q", err, report, c.want)
 			}
 			if report, err := pool.Validate(authored.Select(c.all, c.role), rules()); err != nil || report.Failed() {

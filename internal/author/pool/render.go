@@ -50,7 +50,7 @@ func (r Renderer) MergeChosen(ctx context.Context, chosen []*authored.MachineCon
 	if err := merged.Render(role); err != nil {
 		return nil, report, err
 	}
-	report = append(report, checkMerged(merged, role, r.Rules)...)
+	report = append(report, checkMerged(chosen, merged, role, r.Rules)...)
 	var remote problem.Report
 	for _, at := range ignition.Remote(merged.Spec.Config) {
 		remote.Fail("$.spec.config"+at.Path, "it would be fetched when the machine boots: the config of a machine must be complete")
@@ -89,18 +89,19 @@ func (r Renderer) MergeAll(ctx context.Context, all []*authored.MachineConfig) (
 func Validate(all []*authored.MachineConfig, rules authored.Rules) (problem.Report, error) {
 	var report problem.Report
 	for _, role := range Roles(all) {
-		merged, err := authored.Merge(authored.Select(all, role), authored.Images{})
+		chosen := authored.Select(all, role)
+		merged, err := authored.Merge(chosen, authored.Images{})
 		if err != nil {
 			return nil, err
 		}
-		report = append(report, checkMerged(merged, role, rules)...)
+		report = append(report, checkMerged(chosen, merged, role, rules)...)
 	}
 	return report, nil
 }
 
 // checkMerged checks what only the combination of all parts can get wrong.
-func checkMerged(merged *authored.MachineConfig, role string, rules authored.Rules) problem.Report {
-	return authored.Check(merged, rules).In(mergedFor(role))
+func checkMerged(chosen []*authored.MachineConfig, merged *authored.MachineConfig, role string, rules authored.Rules) problem.Report {
+	return append(authored.Check(merged, rules), authored.Overruled(chosen)...).In(mergedFor(role))
 }
 
 // mergedFor returns the name for a merged MachineConfig in reports, in place of a file.
