@@ -65,7 +65,7 @@ func TestJudgeTrial(t *testing.T) {
 
 func fitsAll(row, is []string) bool {
 	for i := range is {
-		if row[i] != "any" && row[i] != is[i] {
+		if row[i] != "" && row[i] != is[i] {
 			return false
 		}
 	}

@@ -77,7 +77,7 @@ func yesNo(b bool) string { return map[bool]string{true: "yes", false: "no"}[b] 
 
 func fits(row, is []string) bool {
 	for i := range is {
-		if row[i] != "any" && row[i] != is[i] {
+		if row[i] != "" && row[i] != is[i] {
 			return false
 		}
 	}

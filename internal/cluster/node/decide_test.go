@@ -71,7 +71,7 @@ func cellsOf(f node.Facts) map[string]string {
 
 func fits(head, row []string, facts map[string]string) bool {
 	for i, column := range head[:len(head)-1] {
-		if row[i] != "any" && row[i] != facts[column] {
+		if row[i] != "" && row[i] != facts[column] {
 			return false
 		}
 	}

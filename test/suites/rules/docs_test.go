@@ -61,7 +61,7 @@ func TestDependencies(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(readText(t, "docs/dev/dependencies.md"), -1) {
+	for _, m := range regexp.MustCompile("(?m)^- `([^`]+)`: ").FindAllStringSubmatch(readText(t, "docs/dev/dependencies.md"), -1) {
 		named[m[1]] = true
 	}
 	want := func(path string) {

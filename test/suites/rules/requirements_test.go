@@ -12,7 +12,7 @@ import (
 // number, in parentheses, and each number in such a comment has a requirement.
 func TestRequirements(t *testing.T) {
 	promised, named := map[string]bool{}, map[string]bool{}
-	for _, row := range regexp.MustCompile(`(?m)^\| *(P\d+) *\| [^|]+ \|$`).FindAllStringSubmatch(readText(t, "docs/dev/requirements.md"), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^- (P\d+): .+$`).FindAllStringSubmatch(readText(t, "docs/dev/requirements.md"), -1) {
 		if promised[row[1]] {
 			t.Errorf("%s is there twice", row[1])
 		}
