@@ -38,7 +38,7 @@ type move struct {
 	reboot     bool
 	try        *trial.Terms     // nil: the new system is kept without a trial
 	noFallback error            // why the setting fallback is without effect
-	cannotTry  error            // why try is not possible; no decision that leads into another system is carried out then
+	cannotTry  error            // why try is not possible; no decision for another system is carried out then
 	converger  *pivot.Converger // for the plan that is carried out
 	// follows says that the machine follows the image as it is named, also if it has that image already.
 	follows bool
@@ -157,7 +157,7 @@ func (m *move) foresee(ctx context.Context, plan pivot.Plan, d pivot.Decision) (
 const fallbackLimit = 10 * time.Minute
 
 // carryOut carries out what is decided about a plan. It reports whether anything had to change. What concerns the way
-// into a new system is required, and said, only if the decision leads into one.
+// into a new system is required, and reported, only if the decision is for one.
 func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) (changed bool, err error) {
 	if m.cannotTry != nil && (d.LeadsOn() || d.Action == pivot.ActionWait) {
 		return false, m.cannotTry

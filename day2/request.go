@@ -25,7 +25,7 @@ type Config struct {
 // request is what a MachineConfig asks of the machine.
 type request struct {
 	pivot.Request                    // Along has the next two
-	record, leftOut hostfiles.File   // of the MachineConfig, and of what is left out of it
+	record, leftOut hostfiles.File   // of the MachineConfig, and of what it leaves out
 	digest          hostfiles.Digest // of the MachineConfig's file
 	notes           []string         // from the validation of the MachineConfig
 	last            *pivot.Target    // for a repair: what the machine was last asked for

@@ -30,10 +30,10 @@ type Rollback struct {
 	Reboot bool
 }
 
-// Run makes the previous deployment, with its kernel arguments and its /etc, the next boot. If
-// a deployment other than the running one is the next boot already, or waits for the reboot that enters it once, Run
-// gives that one up, and the running one is the next boot. It never leads into a system whose trial has ended without
-// a proof. Whatever it makes the next boot, it closes the first boot there.
+// Run makes the previous deployment, with its kernel arguments and its /etc, the next boot. If a deployment other than
+// the running one is the next boot already, or waits for the reboot that enters it once, Run gives that one up, and the
+// running one is the next boot. It never boots a system after a trial without a proof. Whatever it makes the next boot,
+// it closes the first boot there.
 func (r *Rollback) Run(ctx context.Context) error { return end(ctx, r.Machine, r.attempt(ctx)) }
 
 // Foresee returns the deployment that Run would make the next boot, and whether it is the running one. It writes nothing.

@@ -14,9 +14,9 @@ import (
 // The first "pivot apply" takes over a machine that the machine-config-daemon managed. The
 // machine's MachineConfig is in the daemon's own files, which pivot does not change.
 
-// takeOver returns what can be used of the daemon's MachineConfig, whose file was read as data
-// and err. What the daemon accepted, or what has damaged the file since, must not keep the
-// machine from its next MachineConfig; but nothing that is not understood is removed.
+// takeOver returns what can be used of the daemon's MachineConfig. Its file was read as data and err. What the daemon
+// accepted, or what has damaged the file since, must not keep the machine from its next MachineConfig; but nothing that
+// is not understood is removed.
 func takeOver(m *machine.Machine, facts machineconfig.Host, data []byte, err error) *machineconfig.MachineConfig {
 	desired, report := &machineconfig.MachineConfig{}, problem.Report{problem.Warningf("", "%v", err)}
 	if err == nil {

@@ -74,7 +74,7 @@ func (w *Watch) Run(ctx context.Context) (differences []string, err error) {
 	}
 }
 
-// watchedPaths returns the paths whose changes can make a difference.
+// watchedPaths returns the paths where a change can make a difference.
 func (w *Watch) watchedPaths(state pivot.State, target pivot.Target) []string {
 	paths := []string{pivot.StateDir + "/journal.json", bootEntries}
 	for _, e := range state.Etc.Of(target) { // includes the links of units

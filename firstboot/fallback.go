@@ -48,7 +48,7 @@ func (b *FirstBoot) tryOnce(ctx context.Context, req *pivot.Request, chosen sett
 	return why
 }
 
-// enter leads into the committed system.
+// enter enters the committed system.
 func (b *FirstBoot) enter(ctx context.Context, method settings.RebootMethod, ahead machine.Ahead) error {
 	if b.Progress.Content.Trial == nil {
 		return b.EnterNext(ctx, ahead)

@@ -57,9 +57,9 @@ func groupOf(arg string) string {
 type rule int
 
 const (
-	// lastCounts is the rule of keys whose last instance counts, or counts most: the wanted items
-	// must be the last of their group. Most handlers in the kernel overwrite what an earlier
-	// instance has set. It also suits keys of which nothing is known.
+	// lastCounts is the rule of keys for which the last instance counts, or counts most: the wanted items must be the
+	// last of their group. Most handlers in the kernel overwrite what an earlier instance has set. It also suits keys
+	// of which nothing is known.
 	lastCounts rule = iota
 	// eachCounts is the rule of keys of which each instance counts for itself: all wanted items
 	// must be there, in their order, and others of the same key may be between and after them.

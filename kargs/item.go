@@ -25,8 +25,8 @@ func (it item) meaning() string {
 }
 
 // names reports whether an item of a deletion stands for an item of a line: it has the same arguments, or the same
-// first one and no others. That is a pool of huge pages whose number is not named, or a bare key. A number alone is
-// that of the default size.
+// first one and no others. That is a pool of huge pages without its number, or a bare key. A number alone is that of
+// the default size.
 func (it item) names(other item) bool {
 	a, b := it.args[0], other.args[0]
 	key, _, hasValue := parts(a)

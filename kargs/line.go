@@ -95,8 +95,8 @@ func (l Line) Values(key string) []string {
 	return values
 }
 
-// Prefixed yields, in order, the arguments whose key begins with prefix: the rest of the key,
-// with "_" instead of "-", and the value without quotes.
+// Prefixed yields, in order, the arguments with a key that begins with prefix: the rest of the key, with "_" instead of
+// "-", and the value without quotes.
 func (l Line) Prefixed(prefix string) iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
 		for _, arg := range l.kernelPart() {

@@ -105,11 +105,10 @@ type Place interface {
 // Content provides information that is only in the content of an image, such as the kernel
 // arguments that it brings.
 type Content interface {
-	// Learn completes a plan whose image is in the repository. The returned plan's notes are
-	// those about what was learned.
+	// Learn completes a plan with its image in the repository. The returned plan's notes are those about what was
+	// learned.
 	Learn(ctx context.Context, plan Plan) (Plan, error)
-	// Accounts returns the users and groups of the plan's new system, whose image is in the
-	// repository.
+	// Accounts returns the users and groups of the plan's new system; its image is in the repository.
 	Accounts(plan Plan) (hostfiles.Accounts, error)
 	// Units resolves the plan's wishes for units in the system of commit, which is in the
 	// repository: the image's commit, or one with packages layered on top.

@@ -13,7 +13,7 @@ type Decision struct {
 	Demand Demand
 }
 
-// LeadsOn reports whether the decision leads into another system: what it is about is, or becomes, the next boot.
+// LeadsOn reports whether the decision is for another system: what it is about is, or becomes, the next boot.
 func (d Decision) LeadsOn() bool { return d.Action == ActionApply || d.Action == ActionReboot }
 
 // Yields reports whether a decision yields to a demand.

@@ -165,8 +165,8 @@ func argumentDifferences(state State, target Target, plan Plan) (all []Differenc
 	return all
 }
 
-// ignitionFirstBoot is in the command line of a kernel in whose boot entry the boot loader has replaced
-// kargs.IgnitionVariable.
+// ignitionFirstBoot is in the command line of a kernel if the boot loader has replaced kargs.IgnitionVariable in its
+// boot entry.
 const ignitionFirstBoot = "ignition.firstboot"
 
 // NeedsKernel reports whether only the start of a kernel gives a target's system its arguments, which are next.

@@ -103,7 +103,7 @@ func (e Etc) unitChanges(target Target) []UnitChange {
 	return changes
 }
 
-// UnitChange is a wish for a unit whose links are only known in the new system.
+// UnitChange is a wish for a unit with links that are only known in the new system.
 type UnitChange struct {
 	enable.Wish
 	Own bool `json:"own,omitempty"` // the target has the unit's file; otherwise the new image has it

@@ -11,7 +11,7 @@ type Event struct {
 	Amount  Amount         // for EventProgressed
 	Err     error          // for EventWaiting and EventFailing
 	Journal JournalContent // what the journal says at this time
-	Command string         // whose run it is: Progress.Command
+	Command string         // the command of the run: Progress.Command
 }
 
 // Amount is the progress within a step.

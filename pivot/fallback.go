@@ -37,7 +37,7 @@ func (p Plan) judgedOnce() Plan {
 	return p
 }
 
-// onceLearned judges a plan that has learned what its image has, and notes what is not as it was said before.
+// onceLearned judges a plan that has learned what its image has, and notes what differs from the notes before.
 func (c *Converger) onceLearned(plan Plan) Plan {
 	if !plan.Tries() {
 		return plan

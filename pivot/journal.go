@@ -47,15 +47,15 @@ type JournalContent struct {
 	Attempt int          `json:"attempt"` // from 1
 	Target  Target       `json:"target"`
 	Started time.Time    `json:"started,omitzero"`
-	// Contents are the digests of the target's files whose contents are kept for a later attempt.
+	// Contents are the digests of the target's files with contents that are kept for a later attempt.
 	Contents []hostfiles.Digest `json:"contents,omitempty"`
 	// Trial is the trial of the target until it is over; nil if there is none.
 	Trial *Trial `json:"trial,omitempty"`
 	// Before are the IDs of the deployments that there were before the commit of a trial, by which the new one is found
 	// if the journal cannot be written afterwards. They are dropped as soon as it has Trial.New.
 	Before []string `json:"before,omitempty"`
-	// Unproven is the ID of a deployment whose trial has ended without a proof, as long as it stays: no rollback leads
-	// to it. "" if there is none.
+	// Unproven is the ID of a deployment with a trial that has ended without a proof, as long as it stays: no rollback
+	// boots it. "" if there is none.
 	Unproven string `json:"unproven,omitempty"`
 
 	// Features are the parts of features, by name: see PartOf.
@@ -238,9 +238,9 @@ func (j Journal) file() hostfiles.StateFile {
 
 const journalRemedy = "move the file away to start over; the host itself says what is deployed"
 
-// Save replaces the content durably: after it returns, it survives a power cut. The
-// files whose digests it has must be stored already; all others are removed. A stamp is made before the content
-// that requires it is written, and removed after the content that does not.
+// Save replaces the content durably: after it returns, it survives a power cut. The files of its digests must be stored
+// already; all others are removed. A stamp is made before the content that requires it is written, and removed after
+// the content that does not.
 func (j Journal) Save(r JournalContent) error {
 	r.Format = formatVersion
 	before, err := j.Load()

@@ -23,8 +23,8 @@ type Plan struct {
 	Image   ImageChange   `json:"image"`
 	Kargs   kargs.Result  `json:"kargs"`
 	Entries []EntryChange `json:"files"`
-	// Units are the changes of units whose links are resolved in the new system. If the system
-	// stays, their links are among Entries instead.
+	// Units are the changes of units with links that are resolved in the new system. If the system stays, their links
+	// are among Entries instead.
 	Units []UnitChange `json:"units"`
 	// Packages are the changes relative to the booted system. On a new image fewer may be needed.
 	Packages []PackageChange `json:"packages"`

@@ -89,9 +89,8 @@ func (c *Converger) checkWithoutImage(ctx context.Context, req Request, target T
 	return err
 }
 
-// learn completes a plan whose image is now in the repository. It repeats the checks of the preflight
-// if they did not know what the image has: its kernel arguments are applied, or an entry returns to
-// what it has.
+// learn completes a plan with its image now in the repository. It repeats the checks of the preflight if they did not
+// know what the image has: its kernel arguments are applied, or an entry returns to what it has.
 func (c *Converger) learn(ctx context.Context, plan Plan) (Plan, error) {
 	if trying := plan.trying(); trying != nil {
 		err := trying.CheckUnit(plan.target.Image.Commit)

@@ -172,7 +172,7 @@ func (p *Progress) End(err error) {
 	p.Over(nil)
 }
 
-// Over reports the end of the run, whose err, if any, was reported already.
+// Over reports the end of the run. Its err, if any, was reported already.
 func (p *Progress) Over(err error) {
 	if p.told {
 		p.send(Event{Kind: EventEnded, Err: err})

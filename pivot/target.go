@@ -43,9 +43,9 @@ type MachineConfig struct {
 	Digest hostfiles.Digest `json:"digest"`
 }
 
-// Same reports whether both targets request the same. It ignores what is only learned during a
-// run: an image's commit, its version, the kernel arguments that it brings and what speaks against it. It ignores the
-// MachineConfig, whose request is in the rest, and what may be missing.
+// Same reports whether both targets request the same. It ignores what is only learned during a run: an image's commit,
+// its version, the kernel arguments that it brings and what speaks against it. It ignores the MachineConfig, because
+// its request is in the rest, and what may be missing.
 func (t Target) Same(other Target) bool {
 	return (t.Image.Same(other.Image) || t.Image.Digest == "" && other.Image.Digest == "") &&
 		t.Kargs.Old.Equal(other.Kargs.Old) && t.Kargs.New.Equal(other.Kargs.New) && t.Kargs.Delete.Equal(other.Kargs.Delete) &&
@@ -62,7 +62,7 @@ func (t Target) Paths() []string {
 	return paths
 }
 
-// With returns the target with those of entries whose paths it does not have yet.
+// With returns the target with those of entries at paths that it does not have yet.
 func (t Target) With(entries []hostfiles.Entry) Target {
 	has := map[string]bool{}
 	for _, e := range t.Entries {

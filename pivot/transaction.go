@@ -129,8 +129,8 @@ type Transaction struct {
 	Progress     *Progress
 	// Entries are the target's entries with their contents.
 	Entries []hostfiles.File
-	// Keep are the entries whose contents an attempt after a reboot could not read again.
-	// Their contents are kept until the transaction is done.
+	// Keep are the entries with contents that an attempt after a reboot could not read again. Their contents are kept
+	// until the transaction is done.
 	Keep []hostfiles.File
 	// Inherits returns what the new deployment of a commit gets besides the entries; nil if that is nothing. See Request.
 	Inherits func(commit string) ([]hostfiles.File, error)
@@ -139,8 +139,8 @@ type Transaction struct {
 	// Learn completes a plan with information that is only in the content of its image. It is
 	// called when the image is in the repository; nil is a no-op.
 	Learn func(context.Context, Plan) (Plan, error)
-	// Accounts returns the users and groups of the plan's new system, whose image is in the
-	// repository. It is called only if an entry has an owner by name.
+	// Accounts returns the users and groups of the plan's new system; its image is in the repository. It is called only
+	// if an entry has an owner by name.
 	Accounts func(Plan) (hostfiles.Accounts, error)
 	// Units resolves the plan's wishes for units in the system of commit. It is called only if
 	// the target has such wishes.

@@ -65,7 +65,7 @@ func lostRoot(r pivot.Spec, line kargs.Line) string {
 	return had[len(had)-1]
 }
 
-// carries reports whether a deployment's commit is commit, or is layered on top of it.
+// carries reports whether a deployment's commit is commit, or is layered on top.
 func carries(d ostree.Deployment, commit string) bool {
 	return d.Checksum.String() == commit || d.Base.String() == commit
 }

@@ -31,9 +31,9 @@ type daemonStatus struct {
 	} `json:"update-driver"`
 }
 
-// status returns the status of rpm-ostree, whose daemon is started if necessary. It notes an
-// update driver once. The driver, such as Zincati, is bypassed, because an administrator has
-// requested this change; a running transaction is work in progress, and waited for.
+// status returns the status of rpm-ostree. Its daemon is started if necessary. It notes an update driver once. The
+// driver, such as Zincati, is bypassed, because an administrator has requested this change; a running transaction is
+// work in progress, and waited for.
 func (e *RpmOstree) status(ctx context.Context) (daemonStatus, error) {
 	var s daemonStatus
 	var out []byte

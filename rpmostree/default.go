@@ -104,7 +104,7 @@ func (e Default) Make(ctx context.Context, to ostree.DeploymentRef) error {
 	return err
 }
 
-// byRpmOstree rolls back with rpm-ostree, whose client can fail although it has done so.
+// byRpmOstree rolls back with rpm-ostree. Its client can fail although it has done so.
 func (e Default) byRpmOstree(ctx context.Context) error {
 	_, err := host.WithTmp(e.Sysroot.Root(), e.Run)(ctx, "rpm-ostree", "rollback")
 	return err

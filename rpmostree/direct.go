@@ -13,10 +13,9 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Direct is the engine for a system that has not started yet, whose tools run in a chroot. It
-// uses "ostree admin deploy" without staging, because nothing would finalize a staged deployment
-// when the initramfs ends, and because libostree since 2025.2 starts a unit of the system when it
-// stages.
+// Direct is the engine for a system that has not started yet. Its tools run in a chroot. It uses "ostree admin deploy"
+// without staging, because nothing would finalize a staged deployment when the initramfs ends, and because libostree
+// since 2025.2 starts a unit of the system when it stages.
 //
 // It makes nothing before Commit, so there is nothing to discard. What only the started system
 // can do is an error of kind fault.Later.

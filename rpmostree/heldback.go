@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// finalizeUnit is libostree's unit whose ExecStop finalizes the staged deployment at shutdown.
-// finalizeDropIn disables that, until the next boot at most.
+// finalizeUnit is libostree's unit. Its ExecStop finalizes the staged deployment at shutdown. finalizeDropIn disables
+// that, until the next boot at most.
 const (
 	finalizeUnit   = "ostree-finalize-staged.service"
 	finalizeDropIn = "/run/systemd/system/" + finalizeUnit + ".d/pivot.conf"

@@ -158,9 +158,8 @@ func (e *Ostree) checkLock() error {
 		WithHint("see which it is: fuser -v %s", path)
 }
 
-// deployCommand returns the command line of a deployment. It has the complete list of kernel
-// arguments instead of edits, whose rules differ between versions. So the staged state always has
-// a list, too.
+// deployCommand returns the command line of a deployment. It has the complete list of kernel arguments instead of
+// edits, because their rules differ between versions. So the staged state always has a list, too.
 func deployCommand(r pivot.Spec, originFile string, options []string) []string {
 	argv := append([]string{"ostree", "admin", "deploy", "--os=" + r.Merge.Stateroot,
 		"--origin-file=" + originFile, "--karg-none"}, options...)

@@ -10,8 +10,7 @@ import (
 	"machine-pivot/rpmostree/daemon"
 )
 
-// update is what rpm-ostree is to change in the next deployment: the image, packages on top of it,
-// or both.
+// update is what rpm-ostree is to change in the next deployment: the image, packages on top, or both.
 type update struct {
 	image   *rebase               // nil if the image stays
 	changes []pivot.PackageChange // of packages

@@ -52,7 +52,7 @@ func listening(ctx context.Context, address string, server *http.Server, log *lo
 	}
 }
 
-// errorLog returns a log for a server, such as of clients whose certificates are refused. Its lines become lines of the
+// errorLog returns a log for a server, such as of clients with refused certificates. Its lines become lines of the
 // program's log.
 func errorLog(to *logrus.Logger) *log.Logger { return log.New(lines{to}, "", 0) }
 

@@ -26,7 +26,7 @@ type controllerFlags struct {
 	render    render.Options
 }
 
-// lease is the name of the Lease whose holder is the one controller that acts.
+// lease is the name of the Lease. Its holder is the one controller that acts.
 const lease = "pivot-fleet-controller"
 
 func controllerCommand(build cli.Build) *cobra.Command {

@@ -1,6 +1,5 @@
-// Command pivot-fleet has the controllers of the machines of a cluster, whose nodes are maintained by
-// pivot-agent. It is a program of its own because its libraries would make each node's agent half as large again
-// in memory.
+// Command pivot-fleet has the controllers of the machines of a cluster. pivot-agent maintains its nodes. It is a
+// program of its own because its libraries would make each node's agent half as large again in memory.
 package main
 
 import (

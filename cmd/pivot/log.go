@@ -11,9 +11,8 @@ import (
 	"machine-pivot/internal/status"
 )
 
-// newLog returns a log for people to w that is also written, with fields, to the journal, if there is
-// one. In a unit, whose stderr is the journal, lines for people go to the console instead, so
-// that the journal has each one only once.
+// newLog returns a log for people to w that is also written, with fields, to the journal, if there is one. In a unit,
+// stderr is the journal. Lines for people are on the console instead, so that the journal has each one only once.
 func newLog(w io.Writer) *logrus.Logger {
 	if !journal.Enabled() {
 		return plainLog(w)

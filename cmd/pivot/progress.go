@@ -112,7 +112,7 @@ func (d *descriptor) open() io.Writer {
 	return &deadlineWriter{os.NewFile(uintptr(fd), "progress")}
 }
 
-// deadlineWriter is a file whose writes have a timeout.
+// deadlineWriter is a file with a timeout for writes.
 type deadlineWriter struct{ file *os.File }
 
 // Write implements io.Writer.

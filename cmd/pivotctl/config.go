@@ -145,7 +145,7 @@ func fromInstallConfigCommand() *cobra.Command {
 	return cmd
 }
 
-// addObjectOutput adds the -o flag of a command whose result is objects of Kubernetes.
+// addObjectOutput adds the -o flag of a command that writes objects of Kubernetes.
 func addObjectOutput(cmd *cobra.Command, format *string, usage string, more ...string) {
 	*format = "yaml"
 	cli.OneOf{Value: format, Allowed: append([]string{"yaml", "json"}, more...)}.AddP(cmd, "output", "o", usage)

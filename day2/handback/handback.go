@@ -100,7 +100,7 @@ type Host struct {
 // File is a file to be written for the daemon.
 type File struct {
 	hostfiles.File
-	LabelAs string // the path whose SELinux label it gets; "": its own
+	LabelAs string // the path that determines its SELinux label; "": its own
 }
 
 // Files returns what is written so that a host is the daemon's, in this order.

@@ -40,7 +40,7 @@ type Change struct {
 	// Drifted are paths outside of /etc that differ from what the system carries. A rollback
 	// restores them to Old.
 	Drifted []Entry `json:"drifted,omitempty"`
-	// Failure is the reason for a rollback; "" as long as the change goes forward.
+	// Failure is the reason for a rollback; "" before a rollback.
 	Failure string `json:"failure,omitempty"`
 	// Done says that all entries are changed and all actions have succeeded. The change is not
 	// rolled back any more, and only the record is missing.

@@ -55,8 +55,8 @@ func (h *Holder) Take(ctx context.Context, fleet settings.FleetLock, closes time
 // startsWithin is how long a server may answer that it does not serve the protocol.
 const startsWithin = 10 * time.Minute
 
-// limited returns lock, whose error is permanent if the protocol has not been served for
-// startsWithin. A server behind a proxy may only be starting; a wrong URL stays wrong.
+// limited returns lock. Its error is permanent if the protocol has not been served for startsWithin. A server behind a
+// proxy may only be starting; a wrong URL stays wrong.
 func (h *Holder) limited(lock func(context.Context) error) func(context.Context) error {
 	var since time.Time // of the first such response in a row
 	return func(ctx context.Context) error {

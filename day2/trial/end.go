@@ -113,9 +113,10 @@ func (c *Conductor) replace(ctx context.Context, trial *pivot.Trial) error {
 	return err
 }
 
-// endTold takes back all that was told to start the system on trial: the entry that the boot loader starts once, which it
-// has not started if the system was entered or left by another way; what the trial has added to its configuration; and
-// what kexec has loaded. It ends each trial, and precedes the change of the boot entries, whose names change with it.
+// endTold takes back all that was told to start the system on trial: the entry that the boot loader starts once, which
+// it has not started if the system was entered or left by another way; what the trial has added to its configuration;
+// and what kexec has loaded. It ends each trial, and precedes the change of the boot entries, because that changes
+// their names.
 func (c *Conductor) endTold(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	err := c.Host.ForgetPrepared(ctx)

@@ -51,7 +51,8 @@ type Conductor struct {
 	// returns when the context ends. into names what is booted, and hint says what to do if the
 	// reboot fails.
 	Reboot func(ctx context.Context, into, hint string, by func(context.Context) error) error
-	// ClosedFirstBoot returns the digest of the file whose first boot has ended in the running system; "" if none has.
+	// ClosedFirstBoot returns the digest of the file of the first boot that has ended in the running system; "" if none
+	// has.
 	ClosedFirstBoot func() (hostfiles.Digest, error)
 
 	noted string // what noteLacks has noted last

@@ -18,7 +18,7 @@ type Cluster struct {
 	Observed bool
 }
 
-// DefaultCluster returns what a cluster decides whose object says nothing.
+// DefaultCluster returns what a cluster decides if its object says nothing.
 func DefaultCluster() Cluster { return Cluster{rules: OperatorRules()} }
 
 // ReadCluster reads a cluster's MachineConfiguration, as oc get machineconfiguration cluster
@@ -49,7 +49,7 @@ func ReadCluster(file string, data []byte) (Cluster, problem.Report) {
 	return c, report
 }
 
-// overridesOf reads the sections whose differences the operator does not refuse.
+// overridesOf reads the sections with differences that the operator does not refuse.
 func overridesOf(n document.Node) (all []string) {
 	n.Known("it", "storage")
 	for _, item := range n.Get("storage").Items() {
@@ -66,8 +66,8 @@ func overridesOf(n document.Node) (all []string) {
 	return all
 }
 
-// rulesOf returns the rules of entries. It warns of units whose restart ends a machine, which the
-// operator does not notice.
+// rulesOf returns the rules of entries. It warns of units that end a machine if they restart, which the operator does
+// not notice.
 func rulesOf(entries []entry) (all []Rule) {
 	for _, e := range entries {
 		for i, a := range e.Actions {

@@ -107,7 +107,7 @@ func (r Rule) weight(name string) int {
 	return 0
 }
 
-// core is the only user whose SSH keys and password a MachineConfig can set.
+// core is the only user for whom a MachineConfig can set SSH keys and password.
 const core = "core"
 
 // logins returns the paths of the entries with core's SSH keys and password. The operator's
@@ -151,8 +151,8 @@ func (r Rules) For(name string) (Rule, bool) {
 	return found, most > 0
 }
 
-// Services whose order matters: CRI-O reads the certificates that CATrust collects, and kubelet
-// depends on CRI-O.
+// Services with an order that matters: CRI-O reads the certificates that CATrust collects, and kubelet depends on
+// CRI-O.
 const (
 	CATrust = "coreos-update-ca-trust.service"
 	crio    = "crio.service"

@@ -66,7 +66,7 @@ func (s schema) read(root document.Node) (all []entry) {
 	return all
 }
 
-// list reads the entries for files or for units, whose names are in the member key.
+// list reads the entries for files or for units, with their names in the member key.
 func (s schema) list(n document.Node, key, what string) (all []entry) {
 	items := n.Items()
 	if len(items) > s.entries {

@@ -10,9 +10,9 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// owners are units of Fedora CoreOS and RHCOS that mount something below /sysroot, and unmount it when they are
-// stopped before the system starts. If their mounts are gone by then, they fail, which leads into emergency mode. They
-// are stopped in the order in which their mounts are on top of each other.
+// owners are units of Fedora CoreOS and RHCOS that mount something below /sysroot, and unmount it when they are stopped
+// before the system starts. If their mounts are gone by then, they fail, and emergency mode starts. They are stopped in
+// the order in which their mounts are on top of each other.
 func owners() []string {
 	return []string{"ignition-ostree-mount-state-overlays.service", "ignition-mount.service", "ignition-ostree-mount-var.service"}
 }

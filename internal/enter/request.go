@@ -7,8 +7,8 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// Request names the deployment to enter. The run that commits it leaves the request for pivot-enter.service, which is
-// a process of its own in the mount namespace of the initramfs, and whose failure reboots the machine.
+// Request names the deployment to enter. The run that commits it leaves the request for pivot-enter.service. That is a
+// process of its own in the mount namespace of the initramfs, and its failure reboots the machine.
 type Request struct {
 	Deployment string `json:"deployment"` // its ID: STATEROOT-CHECKSUM.SERIAL
 	Link       string `json:"link"`       // the value of ostree= in its boot entry

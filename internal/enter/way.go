@@ -34,7 +34,7 @@ func New(r Request, stop func(ctx context.Context, unit string) error) *Way {
 // PrepareRootPath is ostree-prepare-root in an initramfs.
 const PrepareRootPath = "/usr/lib/ostree/ostree-prepare-root"
 
-// Unit is the unit of an initramfs that goes the way.
+// Unit is the unit of an initramfs that takes the way.
 const Unit = "pivot-enter.service"
 
 // call is one call of the way.
@@ -43,7 +43,7 @@ type call struct {
 	do   func(ctx context.Context) error
 }
 
-// Go goes the way. When it returns nil, Root is the deployment, as after an ordinary boot. After an error it may be
+// Go takes the way. When it returns nil, Root is the deployment, as after an ordinary boot. After an error it may be
 // anything, and the machine must reboot.
 func (w *Way) Go(ctx context.Context) error {
 	err := w.all(ctx, w.clear())

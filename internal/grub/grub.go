@@ -34,8 +34,8 @@ func Configured(boot string) bool {
 	return slices.ContainsFunc(Directories(boot), func(dir string) bool { return exists(filepath.Join(dir, "grub.cfg")) })
 }
 
-// Find returns the GRUB whose configuration is below boot, the path of the machine's /boot. writes is
-// CheckWrites. The error says why GRUB cannot start an entry once.
+// Find returns the GRUB with its configuration below boot, the path of the machine's /boot. writes is CheckWrites. The
+// error says why GRUB cannot start an entry once.
 func Find(boot string, writes func(path string) error) (Loader, error) {
 	for _, dir := range Directories(boot) {
 		config, err := os.ReadFile(filepath.Join(dir, "grub.cfg"))

@@ -23,9 +23,9 @@ type oneShot struct {
 	forget func(ctx context.Context) error // undoes set; a no-op if nothing is set
 }
 
-// OneShot returns the name of the boot loader's method to start an entry once. The error says
-// why there is none. It is asked before a commit, whose system is to be entered like this: so it
-// succeeds only if BootOnce can write what it has to, from where this program runs.
+// OneShot returns the name of the boot loader's method to start an entry once. The error says why there is none. It is
+// asked before a commit of a system that is to be entered like this. So it succeeds only if BootOnce can write what it
+// has to, from where this program runs.
 func (h *Host) OneShot() (loader string, err error) {
 	o, err := h.checkedOnce()
 	return o.loader, err

@@ -21,8 +21,8 @@ const uninitialized = "uninitialized"
 // CheckIgnitionEnded returns an error, which names the unit, as long as the next boot would run Ignition again: a
 // machine is rebooted in a first boot only when Ignition's stamp is gone. Fedora CoreOS removes it in the started
 // system, in a unit that nothing waits for, and with the stamp each boot runs Ignition, in whatever deployment it
-// starts. A stamp that somebody has made since, to have Ignition run again, is none of a first boot: the kernel that
-// runs was not told of it, and pivot's own first boot is over (not open).
+// starts. A stamp that somebody has made since, to have Ignition run again, is none of a first boot: the running kernel
+// does not know it, and pivot's own first boot is over (not open).
 func (h *Host) CheckIgnitionEnded(open bool) error {
 	there, err := h.Has(ignitionStamp)
 	if err != nil || !there {

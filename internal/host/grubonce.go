@@ -14,8 +14,8 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// opalPath exists on POWER machines whose firmware is OPAL. Their boot loader, petitboot, reads
-// GRUB's configuration by a parser of its own.
+// opalPath exists on POWER machines with the firmware OPAL. Their boot loader, petitboot, reads GRUB's configuration by
+// a parser of its own.
 const opalPath = "/sys/firmware/opal"
 
 const bootPath = "/boot"

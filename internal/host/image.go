@@ -44,7 +44,7 @@ func pinned(reference string) pivot.Image {
 }
 
 // manifestOf returns the digest of the manifest from which a commit was imported; "" if the commit does not say so, or
-// cannot be read, which is an error for those that need more of it.
+// cannot be read. Callers that need more of the commit get that error.
 func (h *Host) manifestOf(commit ostree.Checksum) string {
 	repo, err := h.ReadRepo()
 	if err != nil {

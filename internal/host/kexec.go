@@ -101,9 +101,9 @@ func (h *Host) CheckKexecInto(plan pivot.Plan) error {
 	return err
 }
 
-// CheckKexec returns an error if kexec cannot start what a boot entry names, on this machine. It is the one judgement of
-// that, at the load and before a commit: an entry to come has what is known of it. Only what holds at the load alone is
-// not judged: whether a kernel is named, what is staged, and what kargs.IgnitionVariable stands for, which changes when
+// CheckKexec returns an error if kexec cannot start what a boot entry names, on this machine. It is the one judgement,
+// at the load and before a commit: an entry to come has what is known by then. Only what holds at the load alone is not
+// judged: whether a kernel is named, what is staged, and what kargs.IgnitionVariable stands for, which changes when
 // Ignition ends.
 func (h *Host) CheckKexec(e ostree.BootEntry) error {
 	if err := h.mayKexec(); err != nil {
@@ -234,8 +234,8 @@ func (h *Host) forgetKexec() error {
 // unload unloads the kernel that is loaded for kexec.
 func unload() error { return unix.KexecFileLoad(-1, -1, "", unix.KEXEC_FILE_UNLOAD) }
 
-// load loads the kernel with kexec_file_load(2). OS images need not have kexec-tools, whose older
-// system call never checks signatures.
+// load loads the kernel with kexec_file_load(2). OS images need not have kexec-tools, and their older system call never
+// checks signatures.
 func (k Kernel) load() error {
 	kernel, err := os.Open(k.Image)
 	if err != nil {

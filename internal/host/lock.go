@@ -36,7 +36,7 @@ func (h *Host) LockStaticPods() (unlock func() error, err error) {
 	})
 }
 
-// lock takes a lock, whose error says that it is held.
+// lock takes a lock. The error of a held one says so.
 func (h *Host) lock(name string, held func() error) (unlock func() error, err error) {
 	path := h.Path(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -12,16 +12,16 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// UnitInEtc returns the path of one of pivot's units in /etc, where an administrator installs
-// it, for example on a machine whose image does not include pivot. It overrides UnitInImage.
+// UnitInEtc returns the path of one of pivot's units in /etc, where an administrator installs it, for example on a
+// machine with an image without pivot. It overrides UnitInImage.
 func UnitInEtc(unit string) string { return "/etc/systemd/system/" + unit }
 
 // UnitInImage returns the path of one of pivot's units in the image.
 func UnitInImage(unit string) string { return "/usr/lib/systemd/system/" + unit }
 
-// Enablement reads the link that enables one of pivot's units, so that it can be added to the
-// next system, whose image may not enable the unit by default. If the unit is not enabled here,
-// it returns an error that says what the unit does.
+// Enablement reads the link that enables one of pivot's units, so that it can be added to the next system: its image
+// may not enable the unit by default. If the unit is not enabled here, it returns an error that says what the unit
+// does.
 func (h *Host) Enablement(link, does string) (hostfiles.File, error) {
 	f, there, err := hostfiles.Read(h.Root, link)
 	if err == nil && !there {

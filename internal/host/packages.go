@@ -57,9 +57,9 @@ func WithTmp(root string, run Runner) Runner {
 	}
 }
 
-// installedPackages returns the names of the packages in a commit of the host's repository. It
-// uses "rpm-ostree db list", which reads the commit without the daemon, but needs a /tmp. The
-// running system's rpm may be too old for the commit's database, whose place also varies.
+// installedPackages returns the names of the packages in a commit of the host's repository. It uses "rpm-ostree db
+// list", which reads the commit without the daemon, but needs a /tmp. The running system's rpm may be too old for the
+// commit's database, and the place of that varies.
 func installedPackages(ctx context.Context, run Runner, commit string) ([]string, error) {
 	out, err := run(ctx, "rpm-ostree", "db", "list", commit)
 	if err != nil {

@@ -118,9 +118,9 @@ func (h *Host) forgetSoft(ctx context.Context) error {
 	return hostfiles.Remove(h.Disk, h.Path(nextBooted))
 }
 
-// ForgetPrepared undoes what a way into another system, whose program was killed, has prepared: the root of a soft
-// reboot, a kernel that kexec has loaded. With either, systemctl reboot would lead into that system, whatever the default
-// is. So it precedes each change of the next boot, and each reboot.
+// ForgetPrepared undoes what a killed program has prepared for a way into another system: the root of a soft reboot, a
+// kernel that kexec has loaded. With either, systemctl reboot would enter that system, whatever the default is. So it
+// precedes each change of the next boot, and each reboot.
 func (h *Host) ForgetPrepared(ctx context.Context) error {
 	return errors.Join(h.forgetSoft(ctx), h.forgetKexec())
 }

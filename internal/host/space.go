@@ -19,7 +19,7 @@ func free(path string) (int64, error) {
 
 // Space is the room of a file system.
 type Space struct {
-	Block  int64 // size of a block, in bytes: a file takes a multiple of it
+	Block  int64 // size of a block, in bytes: a file takes a multiple
 	Free   int64 // in bytes, as for ordinary users: ext4 keeps some of the rest for itself
 	Inodes int64 // number of files and directories that can be made
 }

@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copier copies trees whose directories users may change meanwhile, up to a number of bytes and
-// entries.
+// copier copies trees with directories that users may change meanwhile, up to a number of bytes and entries.
 type copier struct {
 	bytes   int64
 	entries int

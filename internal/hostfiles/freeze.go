@@ -45,7 +45,7 @@ func freeze(lower, upper string) error {
 	return nil
 }
 
-// walk freezes the users' directories in a directory, whose path below lower is rel.
+// walk freezes the users' directories in a directory; its path below lower is rel.
 func (f *freezer) walk(at *Dir, rel string) error {
 	return at.each(func(entry fs.DirEntry) error {
 		name := filepath.Join(rel, entry.Name())
@@ -78,7 +78,7 @@ func (f *freezer) dir(at *Dir, rel string) error {
 	return f.walk(next, rel)
 }
 
-// copyDir copies a directory of users to the upper layer; if it has too much, nothing of it.
+// copyDir copies a directory of users to the upper layer; if it has too much, it copies nothing.
 func (f *freezer) copyDir(at *Dir, rel string) error {
 	if err := f.parents(rel); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 // Labels looks up the labels that the running system's SELinux policy has for new files.
 type Labels struct {
 	contexts *selinux.Contexts // nil: no SELinux
-	as       string            // path whose label each entry gets; "": its own
+	as       string            // path that determines the label of each entry; "": its own
 }
 
 // RunningLabels returns the Labels of the running system with the given root directory.

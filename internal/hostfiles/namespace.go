@@ -12,8 +12,8 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// InNamespace calls work on a thread with a private mount namespace, whose mounts are
-// invisible elsewhere. The thread and the namespace end with work.
+// InNamespace calls work on a thread with a private mount namespace. Its mounts are invisible elsewhere. The thread and
+// the namespace end with work.
 func InNamespace(work func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -60,8 +60,8 @@ func ShowContent(file string, content []byte) error {
 	return nil
 }
 
-// EnterNamespace gives the calling thread a private mount namespace, whose mounts are
-// invisible elsewhere. The goroutine must be locked to the thread.
+// EnterNamespace gives the calling thread a private mount namespace. Its mounts are invisible elsewhere. The goroutine
+// must be locked to the thread.
 func EnterNamespace() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("cannot make a private mount namespace: %w", err)

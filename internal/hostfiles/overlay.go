@@ -47,9 +47,8 @@ func withoutMounts(dir, scratch string) (string, error) {
 	return below, nil
 }
 
-// mountCopy mounts a copy of dir over it, made from the directory below. So there is one way to
-// commit: files that are written into the running /etc and merged at shutdown would be a second
-// one, whose failure nobody sees.
+// mountCopy mounts a copy of dir over it, made from the directory below. So there is one way to commit: files that are
+// written into the running /etc and merged at shutdown would be a second one, and nobody sees its failure.
 func mountCopy(dir, below, scratch string) error {
 	copied := filepath.Join(scratch, "copy")
 	if err := copyTree(below, copied); err != nil {

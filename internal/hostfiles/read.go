@@ -5,8 +5,8 @@ import "golang.org/x/sys/unix"
 // maxRead is the maximum size of a file that is compared, in bytes.
 const maxRead = 16 << 20
 
-// TooLarge is the digest of a file that is too large to be compared, and whose content Read does
-// not return. It differs from every digest that can be requested.
+// TooLarge is the digest of a file that is too large to be compared. Read does not return its content. It differs from
+// every digest that can be requested.
 const TooLarge Digest = "too large to compare"
 
 // Whole reports whether Read has returned all of what is there, so that it can be put back.

@@ -35,8 +35,8 @@ func (r *reader) open(path string) (*Dir, error) {
 	return dir, err
 }
 
-// walk opens the directory of the entry at a path. A link that is followed leads to where it does in a system whose root
-// directory is the reader's: an absolute one begins there.
+// walk opens the directory of the entry at a path. A followed link has its target in a system with the reader's root
+// directory: an absolute one begins there.
 func (r *reader) walk(path string) (dir *Dir, err error) {
 	for range maxLinks {
 		parts := strings.Split(strings.Trim(path, "/"), "/")

@@ -92,8 +92,8 @@ func (s StateFile) Unusable(why error) error {
 	return fault.New(fault.Refused, "cannot use %s: %w", s.called(), why).WithHint("%s", s.Remedy)
 }
 
-// Encode returns the content for a value, whose "format" must be s.Format. It returns an error for
-// what Read could not read again.
+// Encode returns the content for a value. Its "format" must be s.Format. It returns an error for what Read could not
+// read again.
 func (s StateFile) Encode(value any) ([]byte, error) {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {

@@ -23,7 +23,7 @@ type Content struct {
 	// Arguments returns the kernel arguments that a commit in the repository brings; see
 	// Store.Arguments.
 	Arguments func(commit string) (bootc.Arguments, error)
-	// Check checks a plan whose image is in the repository.
+	// Check checks a plan with its image in the repository.
 	Check pivot.Check
 }
 

@@ -73,8 +73,8 @@ func (d Downloaded) whole(ctx context.Context, repo *ostree.Repo) (ostree.Checks
 	return commit, err
 }
 
-// Import implements pivot.Images. It repeats those checks of the download whose result may have
-// changed since, because they depend on the machine or the engine.
+// Import implements pivot.Images. It repeats the checks of the download that depend on the machine or the engine,
+// because their result may have changed since.
 func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.Amount)) (pivot.Image, error) {
 	if !d.Image.Same(image) {
 		return pivot.Image{}, d.other(image)

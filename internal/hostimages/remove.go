@@ -32,7 +32,7 @@ func (s Store) Release(ctx context.Context, image pivot.Image, keep ...string) e
 	})
 }
 
-// Remove implements pivot.Images. An image whose pull was interrupted need not have a commit.
+// Remove implements pivot.Images. An image after an interrupted pull need not have a commit.
 func (s Store) Remove(ctx context.Context, images []pivot.Image) error {
 	if len(images) == 0 {
 		return nil

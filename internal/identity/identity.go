@@ -1,5 +1,5 @@
-// Package identity has what others know a machine by, and finds what of that is not as it was before a reboot. A node whose
-// name has changed joins its cluster as another one.
+// Package identity has what others know a machine by, and finds what of that is not as it was before a reboot. A node
+// with a changed name joins its cluster as another one.
 package identity
 
 import (

@@ -118,8 +118,8 @@ func lengthAt(entry uint32) uint32 {
 	return 15 << 8
 }
 
-// secondBits returns the number of index bits for a second table whose first code is n bits
-// longer than the first table's index. The table takes codes until it is full.
+// secondBits returns the number of index bits for a second table. Its first code is n bits longer than the first
+// table's index. The table takes codes until it is full.
 func secondBits(n uint, left int, longer []int) uint {
 	for used := left; used < 1<<n && len(longer) > 0; longer = longer[1:] {
 		n++

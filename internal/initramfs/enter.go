@@ -82,10 +82,10 @@ func (i *Initramfs) RequestEnter(ctx context.Context, running enter.Running, dep
 	return enter.Request{Deployment: deployment, Link: next.Entry.Ostree()}.Write("/run")
 }
 
-// checkQueued returns an error unless systemd is going to start enter.Unit when this process has ended: that the boot
-// continues is said only if something continues. In a boot, initrd.target wants the unit, so its job is queued from the
-// beginning and waits for the unit of this process, after which the other is ordered. In the emergency shell, all jobs
-// are gone, and a unit that is started by hand brings no others.
+// checkQueued returns an error unless systemd is going to start enter.Unit when this process has ended: pivot says that
+// the boot continues only if something continues. In a boot, initrd.target wants the unit, so its job is queued from
+// the beginning and waits for the unit of this process, after which the other is ordered. In the emergency shell, all
+// jobs are gone, and a unit that is started by hand brings no others.
 func checkQueued(ctx context.Context) error {
 	return withSystemd(ctx, answerTimeout, func(ctx context.Context, conn *dbus.Conn) error {
 		jobs, err := conn.ListJobsContext(ctx)

@@ -20,8 +20,8 @@ const handOver = "coreos-teardown-initramfs.service"
 // line, would not reach it. The network may be down afterwards.
 //
 // What the unit's file orders after it is stopped before it, as on the way out of the initramfs: systemd keeps to that
-// order only between units that it stops together. With some files this is NetworkManager, whose state the unit then
-// removes; others are ordered after NetworkManager and need one that runs. Besides, it is a stage of Ignition that
+// order only between units that it stops together. With some files this is NetworkManager, and the unit then removes
+// its state; others are ordered after NetworkManager and need one that runs. Besides, it is a stage of Ignition that
 // unmounts, and reports that over the network.
 func (i *Initramfs) KeepNetwork(ctx context.Context) error {
 	if !hasUnit(handOver) {

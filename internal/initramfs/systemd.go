@@ -10,8 +10,8 @@ import (
 	"machine-pivot/internal/pid1"
 )
 
-// Limits of a question to systemd, which normally answers at once, and of stopping a unit, whose own limit is systemd's
-// default of 90 s.
+// Limits of a question to systemd, which normally answers at once, and of stopping a unit. The unit's own limit is
+// systemd's default of 90 s.
 const (
 	answerTimeout = 10 * time.Second
 	stopTimeout   = 2 * time.Minute

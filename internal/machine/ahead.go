@@ -22,7 +22,7 @@ type Ahead struct {
 // error says why that is impossible.
 type Door func(ctx context.Context, deployment string) error
 
-// LookAhead finds out, before a commit, which ways of a method can lead into the next system.
+// LookAhead finds out, before a commit, by which ways of a method the next system can be entered.
 func (m *Machine) LookAhead(ctx context.Context, method settings.RebootMethod, next ways.Next) Ahead {
 	return m.lookAhead(ctx, method, next, m.Where().Door)
 }
@@ -78,7 +78,7 @@ func (m *Machine) nextOf(plan pivot.Plan, once bool) ways.Next {
 	}
 }
 
-// NextOf returns what a plan that is carried out says about the next system. What the settings ask for is part of it.
+// NextOf returns what a plan that is carried out says about the next system. This includes what the settings ask for.
 func (m *Machine) NextOf(plan pivot.Plan) ways.Next { return m.nextOf(plan, plan.Tries()) }
 
 // nextShown is NextOf for a plan that is only shown, and so has no trial: the settings may ask for one, which the plan

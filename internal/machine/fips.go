@@ -33,10 +33,10 @@ func (fipsMode) Entries() ([]hostfiles.File, error) { return nil, nil }
 // Drift implements pivot.Contributor: the arguments are compared as such.
 func (fipsMode) Drift(pivot.State, pivot.Target) ([]pivot.Difference, error) { return nil, nil }
 
-// Check implements pivot.Contributor. A plan that switches FIPS mode is an error: switched on, a machine that was
-// not installed for it may not boot (the initramfs halts if it cannot check the kernel) and has keys that FIPS mode
-// forbids; switched off, it silently loses what it was installed for. The administrator's policy can permit it, and so does
-// an image that brings fips=1, since it is built for that, unless a MachineConfig is applied, whose spec.fips says
+// Check implements pivot.Contributor. A plan that switches FIPS mode is an error: switched on, a machine that was not
+// installed for it may not boot (the initramfs halts if it cannot check the kernel) and has keys that FIPS mode
+// forbids; switched off, it silently loses what it was installed for. The administrator's policy can permit it. So does
+// an image that brings fips=1, since it is built for that, unless the spec.fips of an applied MachineConfig says
 // otherwise. What the plan does not change is only a warning.
 func (f fipsMode) Check(plan pivot.Plan, _ []hostfiles.File) (warnings []string, err error) {
 	running, err := f.host.FIPS()

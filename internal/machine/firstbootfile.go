@@ -15,8 +15,8 @@ import (
 	systemdunits "machine-pivot/systemd-units"
 )
 
-// OpenFirstBoot returns the path of the encapsulated MachineConfig whose first boot is open in a system, given by its
-// root directory; "" if none is.
+// OpenFirstBoot returns the path of the encapsulated MachineConfig of the first boot that is open in a system, given by
+// its root directory; "" if none is.
 func OpenFirstBoot(root string) (string, error) {
 	for _, path := range machineconfig.OpenPaths() {
 		_, err := os.Lstat(filepath.Join(root, path))
@@ -32,7 +32,7 @@ func OpenFirstBoot(root string) (string, error) {
 
 // CloseFirstBoot closes the first boot that is open in a system, given by its directory etc: the encapsulated
 // MachineConfig gets the name of a closed one, whichever it has, so that no program takes the first boot for open any
-// more. What Ignition has left goes last and stays, as the newest request.
+// more. What Ignition has left is renamed last and stays, as the newest request.
 func CloseFirstBoot(disk hostfiles.Disk, etc string) error {
 	closed := false
 	for _, path := range slices.Backward(machineconfig.OpenPaths()) {
@@ -52,17 +52,17 @@ func CloseFirstBoot(disk hostfiles.Disk, etc string) error {
 	return nil
 }
 
-// FindsCommitted reports whether the system of a commit in the repository completes a first boot whose file has pivot's own
-// name. An older pivot-firstboot.service, and a masked one, do not. A system without that unit leaves the end of the
-// first boot to others, for whom the file's absence is the end.
+// FindsCommitted reports whether the system of a commit in the repository completes a first boot with pivot's own name
+// for the file. An older pivot-firstboot.service, and a masked one, do not. A system without that unit leaves the end
+// of the first boot to others, for whom the file's absence is the end.
 func (m *Machine) FindsCommitted(commit string) (bool, error) {
 	unit, has, err := m.Host.NextUnit(systemdunits.FirstBoot, commit)
 	return err == nil && (!has || bytes.Contains(unit, []byte(machineconfig.OpenGlob))), err
 }
 
-// ClosedFirstBoot returns the digest of the encapsulated MachineConfig whose first boot has ended in a system, given by
-// its root directory; "" if none has. A closed file, without one that is open, says so also where the journal could not
-// be written: it is in /etc, which belongs to one system only.
+// ClosedFirstBoot returns the digest of the encapsulated MachineConfig of the first boot that has ended in a system,
+// given by its root directory; "" if none has. A closed file, without one that is open, says so also where the journal
+// could not be written: it is in /etc, which belongs to one system only.
 func ClosedFirstBoot(root string) (hostfiles.Digest, error) {
 	open, err := OpenFirstBoot(root)
 	closed := hostfiles.File{}

@@ -15,8 +15,8 @@ const (
 )
 
 // AwaitOthers returns when what ends the first boots of others has ended, or an error after othersTimeout. Whoever
-// commits or reboots in a first boot calls it first: that others have had time is no order. A system on trial that goes
-// back does not, because it must not stay.
+// commits or reboots in a first boot calls it first: that others have had time is no order. A system on trial that
+// returns to the old one does not, because it must not stay.
 func (m *Machine) AwaitOthers(ctx context.Context) error {
 	policy := retry.Policy{First: time.Second, Cap: othersEvery, Bound: othersTimeout, Now: m.Retry.Now, Sleep: m.Retry.Sleep}
 	return policy.Do(ctx, m.Progress.Waiting, func(context.Context) error { return m.checkOthers() })

@@ -13,7 +13,7 @@ func nextStep(s status.Status, firstBoot, goesOn bool) string {
 	const sameCommand = "run the same command again"
 	runs := s.LastCommand != nil && s.LastCommand.Result == status.ResultRunning
 	switch {
-	case s.Next != "", goesOn, runs, s.Cluster != nil: // the node's agent goes on
+	case s.Next != "", goesOn, runs, s.Cluster != nil: // the node's agent continues
 		return s.Next
 	case s.Phase == pivot.PhaseCommitted && s.Pending != nil && s.Trial == nil:
 		return "systemctl reboot"

@@ -41,10 +41,10 @@ func override(flag, setting string) string {
 	return cmp.Or(flag, setting)
 }
 
-// EnterNext leads into the committed system, by the first of the ways that can be taken. Without a reboot, the boot goes
-// on into it when this program has ended. Otherwise EnterNext requests the one reboot, and then blocks until systemd
-// stops this program, so that units ordered after it do not start. It enters nothing before the first boots of others
-// have ended (AwaitOthers).
+// EnterNext enters the committed system, by the first possible way. Without a reboot, the boot continues in it when
+// this program has ended. Otherwise EnterNext requests the one reboot, and then blocks until systemd stops this
+// program, so that units ordered after it do not start. It enters nothing before the first boots of others have ended
+// (AwaitOthers).
 func (m *Machine) EnterNext(ctx context.Context, a Ahead) error {
 	if err := m.AwaitOthers(ctx); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (m *Machine) RebootBy(ctx context.Context, into, hint string, reboot func(c
 		return context.Cause(ctx)
 	}
 	m.Progress.Begin(pivot.StepReboot, "rebooting into "+into)
-	if err := m.Host.ForgetPrepared(ctx); err != nil { // also of a run whose commit stays, or that was to leave a trial
+	if err := m.Host.ForgetPrepared(ctx); err != nil { // also of a run with a commit that stays, or that was to leave a trial
 		m.Progress.Note(err.Error())
 	}
 	if err := m.Retry.Do(ctx, m.Progress.Waiting, reboot); err != nil {
@@ -89,8 +89,8 @@ func (m *Machine) RebootBy(ctx context.Context, into, hint string, reboot func(c
 	return nil
 }
 
-// rebootByFirst reboots by the first of the ways that can be taken. All of them lead into the committed
-// system, so a doubt about one is only noted, and never fails a first boot.
+// rebootByFirst reboots by the first of the ways that can be taken. All of them enter the committed system, so a doubt
+// about one is only noted, and never fails a first boot.
 func (m *Machine) rebootByFirst(ctx context.Context, possible []ways.Way) error {
 	for i, way := range possible {
 		err := m.rebootOne(ctx, way.Method)

@@ -23,7 +23,7 @@ const (
 	OutcomeLive       Outcome = "live"        // the running system has changed; no reboot is needed
 	OutcomeCommitted  Outcome = "committed"   // the next boot has changed; the reboot is left to the caller
 	OutcomeRebooting  Outcome = "rebooting"   // the same, and systemd has accepted the reboot
-	OutcomeEntering   Outcome = "entering"    // the next boot has changed, and the initramfs goes on into it without a reboot
+	OutcomeEntering   Outcome = "entering"    // the next boot has changed, and the initramfs continues in it without a reboot
 	OutcomeClosed     Outcome = "closed"      // the machine is proven to be at its target, and the first boot closed
 	OutcomeAside      Outcome = "aside"       // the initramfs leaves the first boot to the started system
 	OutcomeHandedBack Outcome = "handed-back" // the machine is the machine-config-daemon's

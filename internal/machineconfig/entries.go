@@ -179,7 +179,7 @@ func owned(f hostfiles.File, n types.Node) hostfiles.File {
 	return f
 }
 
-// nameOf returns an owner's name. It omits root, whose number is the same everywhere.
+// nameOf returns an owner's name. It omits root, which has the same number everywhere.
 func nameOf(name *string) string {
 	if name == nil || *name == "root" {
 		return ""

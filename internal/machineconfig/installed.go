@@ -108,8 +108,7 @@ func installs(list string, item document.Node) bool {
 	return false
 }
 
-// differing returns the settings whose values in a spec differ from the machine's, with the
-// machine's values.
+// differing returns the settings that have other values in a spec than on the machine, with the machine's values.
 func (d *MachineConfig) differing(asked document.Node, has *MachineConfig) (different []part) {
 	for _, p := range d.parts {
 		have := p

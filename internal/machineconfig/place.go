@@ -14,7 +14,7 @@ type place []placeStep
 type placeStep struct {
 	name    string // of a member
 	element bool
-	key     string // an element is the object whose member key is value; "": the element that is value, as canonical JSON
+	key     string // an element is the object with value as its member key; "": the element that is value, as canonical JSON
 	value   string
 }
 

@@ -36,7 +36,7 @@ type Recorder string
 // The recorders.
 const (
 	RecordedByPivot     Recorder = "pivot"                 // which has compared all of it with the system
-	RecordedByDaemon    Recorder = "machine-config-daemon" // which may have left the system without all of it
+	RecordedByDaemon    Recorder = "machine-config-daemon" // which may have left the system with a part
 	RecordedByFirstBoot Recorder = "first-boot"            // Ignition, which has left out the entries
 )
 

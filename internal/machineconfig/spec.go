@@ -27,7 +27,7 @@ const ThisAPI = "a MachineConfig of the API version v1"
 type Spec struct {
 	OSImageURL      string           // as given; "" keeps the booted image
 	ExtensionsImage string           // spec.baseOSExtensionsContainerImage: the packages of extensions and kernels; "" if not specified
-	Config          *ignition.Config // as its author wrote it; nil: none, and on a machine, which has entries of it
+	Config          *ignition.Config // as its author wrote it; nil: none, and on a machine, which has its entries
 	KernelArguments []string         // entries as given; each may have several arguments
 	Extensions      []string         // names as in spec.extensions
 	FIPS            bool

@@ -48,8 +48,8 @@ func Name(repo *ostree.Repo, commit ostree.Checksum, ref imageref.Reference) err
 	return repo.SetRefs(commit, imageRef(ref))
 }
 
-// LostError is the error for an image whose layers must be fetched again, although its commit is
-// whole: what kept their objects together is gone.
+// LostError is the error for an image with layers that must be fetched again, although its commit is whole: what kept
+// their objects together is gone.
 type LostError struct {
 	Layers []string // their digests
 	Of     int      // number of layers of the image
@@ -223,9 +223,9 @@ func deleteRefs(repo *ostree.Repo, images []string, deployed []ostree.Checksum, 
 	return errors.Join(err, failed)
 }
 
-// protected returns the commits whose layers must stay: those of imports and images, and those that
-// bootc's garbage collector keeps the layers of (crates/ostree-ext/src/container/store.rs), which are
-// deployments, what packages are layered on, and bases that other programs keep.
+// protected returns the commits with layers that must stay: those of imports and images, and those that bootc's garbage
+// collector keeps (crates/ostree-ext/src/container/store.rs). These are deployments, what packages are layered on, and
+// bases that other programs keep.
 func protected(repo *ostree.Repo) (commits []ostree.Checksum, err error) {
 	for _, below := range []string{KeepAliveRef(""), imageRefs, "ostree/0", "ostree/1", "rpmostree/base", "ostree/container/baseimage"} {
 		refs, failed := repo.Refs(below)

@@ -119,8 +119,8 @@ func (o *Opened) importInto(ctx context.Context, repo *ostree.Repo, report func(
 // far as manifest and config show, or nil if they show none.
 func (o *Opened) Refusal() error { return o.importable() }
 
-// importable returns an error for an image for another platform, and for one whose label
-// names a layer that it does not have.
+// importable returns an error for an image for another platform, and for one with a label that names a layer that it
+// does not have.
 func (o *Opened) importable() error {
 	if err := o.machine.checkRuns(o.stated); err != nil {
 		return err

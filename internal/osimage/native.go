@@ -81,7 +81,7 @@ func (i *importer) keep(ctx context.Context, base *layer.Native, derived *layer.
 	return commit, err == nil, err
 }
 
-// wholeBase repeats an import whose commit lacks an object, although its layers are complete: perhaps the tables
+// wholeBase repeats an import with a commit that lacks an object, although its layers are complete. Perhaps the tables
 // of those that were read by parts list less than these layers have. They are now fetched whole.
 func (i *importer) wholeBase(ctx context.Context, lacks error) error {
 	i.log("layers are fetched whole, although the machine has parts of them: " + lacks.Error())

@@ -58,8 +58,8 @@ func (i *importer) newPartReader(have present) *partReader {
 	return nil
 }
 
-// read reads the nth layer if that is possible without fetching all of it. done is false if the
-// layer must be fetched whole; err is then nil.
+// read reads the nth layer if that is possible without fetching the whole layer. done is false if the layer must be
+// fetched whole; err is then nil.
 func (r *partReader) read(ctx context.Context, n int, content func() layer.Content, shared *layer.Shared) (done bool, err error) {
 	if r == nil || r.off.Load() || r.source.Layers[n].Size < minTried {
 		return false, nil
@@ -156,8 +156,8 @@ func (r *partReader) contents(ctx context.Context, n int, at chunked.Location, f
 	return contents, errors.Join(err, from.Close())
 }
 
-// worthIt reports whether to read a layer of size bytes by fetching parts at a cost in bytes. It
-// also ends the attempts for an image whose tables cost more than they save.
+// worthIt reports whether to read a layer of size bytes by fetching parts at a cost in bytes. It also ends the attempts
+// for an image with tables that cost more than they save.
 func (r *partReader) worthIt(size, cost int64) bool {
 	worth := cost <= size/4*3
 	saved := r.saved.Load()
@@ -200,7 +200,7 @@ func (m *partMeter) plan(by int64) {
 	m.meter.expectMore(by)
 }
 
-// whole undoes the changes: the layer is fetched whole, in addition to what was fetched of it.
+// whole undoes the changes: the layer is fetched whole, in addition to the parts that were fetched.
 func (m *partMeter) whole() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -36,8 +36,8 @@ type BootEntry struct {
 // Key is a line of a boot entry.
 type Key struct{ Name, Value string }
 
-// OptionsSource lists options of a boot entry that belong to a program, which replaces them later. It is a line of
-// the entry whose key is SourceKey with the program's name (bootc, crates/lib/src/loader_entries.rs).
+// OptionsSource lists options of a boot entry that belong to a program, which replaces them later. It is a line of the
+// entry with the key SourceKey and the program's name (bootc, crates/lib/src/loader_entries.rs).
 type OptionsSource struct {
 	Name    string `json:"name"`    // such as tuned
 	Options string `json:"options"` // may be empty, and need not be in the entry's options any more

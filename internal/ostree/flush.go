@@ -18,7 +18,7 @@ type flusher struct {
 
 	busy   bool  // a sync is running
 	now    epoch // of objects that are staged now
-	synced epoch // the last one whose objects are durable
+	synced epoch // the last one with durable objects
 	failed error // of a sync: the kernel reports a write error only once
 }
 

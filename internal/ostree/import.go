@@ -75,7 +75,7 @@ type ImportStats struct {
 	ObjectsNew   int   // how many of these the repository did not have
 	BytesWritten int64 // contents and metadata objects written by this import
 
-	Replaced []ObjectName // wrong objects of the repository, in whose place right ones have come
+	Replaced []ObjectName // wrong objects of the repository that right ones have replaced
 }
 
 // Limits.

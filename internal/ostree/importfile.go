@@ -31,8 +31,8 @@ func (im *Import) AddArchiveFile(ctx context.Context, c Checksum, body io.Reader
 	})
 }
 
-// AddFile adds a file or symbolic link whose metadata are separate from its content, as in
-// the layers of ostree-native containers.
+// AddFile adds a file or symbolic link with metadata that are separate from its content, as in the layers of
+// ostree-native containers.
 func (im *Import) AddFile(ctx context.Context, c Checksum, info FileInfo, body io.Reader) error {
 	n := ObjectName{c, File}
 	defer im.oneLarge(int64(len(info.Xattrs)))()
@@ -48,8 +48,8 @@ func (im *Import) AddFile(ctx context.Context, c Checksum, info FileInfo, body i
 	})
 }
 
-// writeVerified verifies and writes a file whose content is in memory. So it is hashed and written
-// at once, and nothing is created for wrong content.
+// writeVerified verifies and writes a file with its content in memory. So it is hashed and written at once, and nothing
+// is created for wrong content.
 func (im *Import) writeVerified(n ObjectName, h *fileHeader, content *bytes.Reader) error {
 	if size := uint64(content.Len()); size != h.size {
 		return corrupt(n, "it has %d bytes of content, its header says %d", size, h.size)

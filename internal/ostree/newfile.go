@@ -27,9 +27,8 @@ func xattrValue(xattrs map[string][]byte) []any {
 	return entries
 }
 
-// AddNewFile adds a file or symbolic link whose checksum is not known in advance, as in a
-// derived layer, and returns the checksum. If no object can have this metadata, the error is
-// an InvalidError.
+// AddNewFile adds a file or symbolic link with a checksum that is not known in advance, as in a derived layer, and
+// returns the checksum. If no object can have this metadata, the error is an InvalidError.
 func (im *Import) AddNewFile(ctx context.Context, info FileInfo, body io.Reader) (Checksum, error) {
 	h, err := im.headers.fileHeader(info)
 	if err != nil {
@@ -50,8 +49,8 @@ func (e *InvalidError) Error() string { return "cannot make an object of it: " +
 // Unwrap returns the reason.
 func (e *InvalidError) Unwrap() error { return e.Err }
 
-// addKnown adds an object whose content is in memory. It computes the checksum first, so that
-// an existing object is not written again.
+// addKnown adds an object with its content in memory. It computes the checksum first, so that an existing object is not
+// written again.
 func (im *Import) addKnown(h *fileHeader, content *bytes.Reader) (Checksum, error) {
 	n := ObjectName{h.checksum(content), File}
 	return n.Checksum, im.add(n, im.file(n, h), func() (objectState, error) { return isStaged, im.writeContent(n, h, content) })

@@ -112,8 +112,8 @@ func ParseLoosePath(path string) (name ObjectName, archive bool, err error) {
 	return name, false, fmt.Errorf("cannot parse object path %q: unknown type", path)
 }
 
-// CorruptError is the error for an object that is missing or malformed, or whose content does
-// not have the checksum in its name. One that is beyond a limit has budget.ErrExceeded in its chain.
+// CorruptError is the error for an object that is missing or malformed, or has content without the checksum in its
+// name. One that is beyond a limit has budget.ErrExceeded in its chain.
 type CorruptError struct {
 	Name ObjectName
 	Err  error

@@ -74,8 +74,7 @@ func (r *Repo) SetRefs(c Checksum, refs ...string) (err error) {
 
 func (r *Repo) refPath(ref string) string { return filepath.Join(r.path, "refs/heads", ref) }
 
-// newRef is a ref whose file has been written under a temporary name. file is "" once the ref
-// has been placed.
+// newRef is a ref. Its file has been written under a temporary name. file is "" once the ref has been placed.
 type newRef struct{ ref, file string }
 
 // newRefs are refs to be placed.

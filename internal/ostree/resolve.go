@@ -22,10 +22,10 @@ type UnresolvedError struct{ Reason string }
 
 func (e *UnresolvedError) Error() string { return e.Reason }
 
-// Resolve finds the entry to which a path of a commit leads in the deployed system: links are followed in
-// each part of it, an absolute one begins at the root of the commit, and /etc is usr/etc. look finds an
-// entry without following links. exists is false if there is no entry. The error is an UnresolvedError if
-// the deployed system could not open the path either.
+// Resolve finds the entry at a path of a commit in the deployed system. It follows links in each part of the path; an
+// absolute one begins at the root of the commit, and /etc is usr/etc. look finds an entry without following links.
+// exists is false if there is no entry. The error is an UnresolvedError if the deployed system could not open the path
+// either.
 func Resolve(name string, look func(name string) (Found, bool, error)) (r Resolved, exists bool, err error) {
 	at, rest := "", InCommit(name)
 	for {

@@ -88,8 +88,8 @@ func (at locator) signedRoot(c Checksum, keyPath string, merged bool) (digest Ch
 	return Checksum(value), nil
 }
 
-// signedCommit returns the commit whose signature counts: the one that is deployed, or if that has no detached
-// metadata and was made from a container image, its parent.
+// signedCommit returns the commit with the signature that counts: the deployed one, or if that has no detached metadata
+// and was made from a container image, its parent.
 func (at locator) signedCommit(c Checksum) (Checksum, error) {
 	if at.has(ObjectName{c, CommitMeta}) {
 		return c, nil

@@ -72,9 +72,9 @@ func openStaging(tmp string) (*staging, error) {
 	return s, nil
 }
 
-// leftSize returns the total size of the files in staging directories that no import uses, in bytes:
-// the next import uses or removes them, but not those of an import that is running, whose
-// directory is locked. It ignores files that disappear during the walk.
+// leftSize returns the total size of the files in staging directories that no import uses, in bytes: the next import
+// uses or removes them, but not those of a running import, because its directory is locked. It ignores files that
+// disappear during the walk.
 func leftSize(tmp string) (sum int64, err error) {
 	found, err := filepath.Glob(filepath.Join(tmp, stagingPrefix+"*"))
 	for _, path := range found {
@@ -221,8 +221,7 @@ func (s *staging) inherit(n ObjectName) error {
 	return selinux.SetLabel(path, s.label)
 }
 
-// createNew creates a file for an object whose name is not known yet. After a crash, whole
-// removes the file.
+// createNew creates a file for an object without a name so far. After a crash, whole removes the file.
 func (s *staging) createNew(mode uint32) (*stagedFile, error) {
 	return openStaged(s.fd(), fmt.Sprintf("new-%d", s.created.Add(1)), mode)
 }

@@ -65,8 +65,8 @@ type DeploymentRef struct {
 // ID returns STATEROOT-CHECKSUM.SERIAL, the ID that rpm-ostree uses.
 func (d DeploymentRef) ID() string { return fmt.Sprintf("%s-%s.%d", d.Stateroot, d.Checksum, d.Serial) }
 
-// Booted returns the booted deployment: the one whose directory has the device and inode of
-// the root directory (ostree-sysroot.c), or those that are recorded for it.
+// Booted returns the booted deployment: the one with a directory that has the device and inode of the root directory
+// (ostree-sysroot.c), or those that are recorded for it.
 func (s *Sysroot) Booted() (Deployment, error) {
 	_, err := os.Stat(filepath.Join(s.root, bootedRecord))
 	switch {

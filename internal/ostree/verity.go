@@ -20,9 +20,9 @@ const (
 	verityYes          // required
 )
 
-// wantedVerity reads what a repository's configuration wants, as libostree does
-// (_ostree_repo_parse_fsverity_config): ex-integrity.fsverity, whose default is "maybe" for a
-// repository with composefs, and the older ex-fsverity.required and ex-fsverity.opportunistic.
+// wantedVerity reads what a repository's configuration wants, as libostree does (_ostree_repo_parse_fsverity_config):
+// ex-integrity.fsverity (by default "maybe" for a repository with composefs), and the older ex-fsverity.required and
+// ex-fsverity.opportunistic.
 func wantedVerity(f KeyFile) (verity, error) {
 	composefs, err := verityValue(f, "ex-integrity", "composefs", verityNo)
 	if err != nil {
@@ -56,8 +56,8 @@ func verityValue(f KeyFile, group, key string, otherwise verity) (verity, error)
 	return map[bool]verity{true: verityYes}[on], nil
 }
 
-// NoVerityError is the error for a repository whose configuration requires fs-verity, on a file
-// system that does not support it.
+// NoVerityError is the error for a repository that requires fs-verity by its configuration, on a file system that does
+// not support it.
 type NoVerityError struct{ Path string }
 
 func (e *NoVerityError) Error() string {

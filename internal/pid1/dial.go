@@ -14,8 +14,8 @@ import (
 // root can use it.
 const Socket = "/run/systemd/private"
 
-// Dial connects to the systemd that listens on a socket. The connection ends with ctx, whose end is the cause of any error
-// after it.
+// Dial connects to the systemd that listens on a socket. The connection ends with ctx. That is the cause of any later
+// error.
 func Dial(ctx context.Context, socket string) (*systemd.Conn, error) {
 	conn, err := systemd.NewConnection(func() (*dbus.Conn, error) {
 		conn, err := dbus.Dial("unix:path="+socket, dbus.WithContext(ctx))

@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// RecordPath is the file that says what was written. It is in the /etc whose files it describes: another
+// RecordPath is the file that says what was written. It is in the /etc with the files that it describes: another
 // deployment that is booted has its own.
 const RecordPath = "/etc/pivot/static-pods.json"
 

@@ -105,8 +105,8 @@ func (r *Report) append(p Problem) {
 	*r = append(*r, p)
 }
 
-// Below converts the report of a part, whose paths are relative to the part, to a report of the
-// whole. path is the part's path.
+// Below converts the report of a part, with paths relative to the part, to a report of the whole. path is the part's
+// path.
 func (r Report) Below(path string) Report {
 	return r.with(func(p *Problem) { p.Path = path + p.Path })
 }

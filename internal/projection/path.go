@@ -61,8 +61,8 @@ func Settings() []string {
 	}
 }
 
-// accounts returns the files with users and groups: passwd(5), shadow(5), subuid(5). Each has a
-// backup, whose name ends in "-".
+// accounts returns the files with users and groups: passwd(5), shadow(5), subuid(5). Each has a backup with a name that
+// ends in "-".
 func accounts() []string {
 	return []string{"/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/subuid", "/etc/subgid"}
 }

@@ -62,8 +62,8 @@ func (p *Projector) plan(before record, carried Set) (steps []step, failed error
 	return steps, failed
 }
 
-// owned returns the carried entries by path, with numeric owners. The paths of entries whose
-// owners cannot be looked up are in held; their items in the record stay as they are.
+// owned returns the carried entries by path, with numeric owners. The paths of entries with owners that cannot be
+// looked up are in held; their items in the record stay as they are.
 func (p *Projector) owned(carried []hostfiles.Entry) (wanted map[string]hostfiles.Entry, held map[string]bool, failed error) {
 	wanted, held = map[string]hostfiles.Entry{}, map[string]bool{}
 	accounts, err := p.accounts()

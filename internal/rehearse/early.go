@@ -78,9 +78,9 @@ func Asking(line kargs.Line) kargs.Line {
 	return asking
 }
 
-// earlyOnes returns what the initramfs of the new system lacks of what is needed before / is mounted. What today's lacks,
-// too, is not needed: it is read only if there is something to compare. If the initramfs is going to be rebuilt on this
-// machine, nothing is known of it.
+// earlyOnes returns what the initramfs of the new system lacks of what is needed before / is mounted. What today's
+// lacks, too, is not needed: it is read only if there is something to compare. If the initramfs is going to be rebuilt
+// on this machine, its content is unknown.
 func (s Stage) earlyOnes(c Change, next image, all []needed, facts Facts) (found []verdict.Finding, err error) {
 	all = slices.DeleteFunc(slices.Clone(all), func(n needed) bool { return !n.early || len(n.answer) == 0 })
 	asked := wishes(c.Line, facts)

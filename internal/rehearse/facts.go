@@ -60,8 +60,8 @@ func superblock(kind string) (from, size int64) {
 	return 0, 0
 }
 
-// Read returns the facts of the machine at root. modules returns what modprobe says serves an alias or a name in the running
-// system; without an answer, nothing is judged of it.
+// Read returns the facts of the machine at root. modules returns what serves an alias or a name in the running system,
+// by modprobe's answer. Without an answer, nothing is judged.
 func Read(root string, modules func(alias string) []string) Facts {
 	f := Facts{Devices: []Device{}, FileSystems: []FileSystem{}, Interfaces: []string{}}
 	for _, m := range mounts(root) {

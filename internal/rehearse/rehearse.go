@@ -1,6 +1,6 @@
 // Package rehearse runs programs of a system that has not been deployed yet, to learn before the commit whether this
-// machine can start it. They run in the system's own tree, in namespaces of their own, where they can change nothing and
-// reach nothing. A fact is asked of the program that will read it, not of a model of it.
+// machine can start it. They run in the system's own tree, in namespaces of their own, where they can change nothing
+// and reach nothing. A fact is asked of the program that will read it, not of a model.
 package rehearse
 
 import (

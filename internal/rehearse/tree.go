@@ -66,7 +66,8 @@ func build(repo *ostree.Repo, commit ostree.Checksum, files map[string]File) err
 	return err
 }
 
-// writeFiles writes files into the tree, whose own links lead nowhere outside. A file of the image at such a path is a mount.
+// writeFiles writes files into the tree. Its own links lead nowhere outside. A file of the image at such a path is a
+// mount.
 func writeFiles(files map[string]File) error {
 	tree, err := os.OpenRoot(root)
 	if err != nil {

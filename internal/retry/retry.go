@@ -23,8 +23,8 @@ type Policy struct {
 // Wait returns the wait after the nth failure in a row, counted from 1, which is err. It is chosen at
 // random from an interval, so that machines that failed together do not retry together.
 //
-// A wait that doubles lasts from half of it to all of it. The intervals of successive tries then
-// nearly touch, and the tries of many machines are spread over all of the time.
+// A wait that doubles lasts from half of its value to the whole value. The intervals of successive tries then nearly
+// touch, and the tries of many machines are spread over all of the time.
 //
 // A wait that the server asks for (Asked) does not double, and is never shortened: it lasts up to
 // half as long again.

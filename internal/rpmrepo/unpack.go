@@ -118,7 +118,7 @@ func (p *Part) CreateFile(name string) (io.WriteCloser, error) {
 	return counted{to, p}, nil
 }
 
-// counted is a file whose bytes are taken from the budget of its part.
+// counted is a file. Its bytes are taken from the budget of its part.
 type counted struct {
 	file *os.File
 	part *Part

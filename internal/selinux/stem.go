@@ -5,9 +5,8 @@ import "strings"
 // maxStems is the number of leading directories by which patterns are indexed.
 const maxStems = 3
 
-// stem is a node in a tree of directories. It holds the patterns whose matches are all below
-// that directory. The tree is an index: a path needs to be matched against only few of a
-// policy's thousands of patterns.
+// stem is a node in a tree of directories. It holds the patterns that match only below that directory. The tree is an
+// index: a path needs to be matched against only few of a policy's thousands of patterns.
 type stem struct {
 	specs []*spec // in order
 	below map[string]*stem

@@ -105,7 +105,7 @@ const (
 	RebootKexec    RebootMethod = "kexec"  // the running kernel starts the next one
 	RebootSoft     RebootMethod = "soft"   // the running kernel stays, and the userspace starts again
 	RebootAuto     RebootMethod = "auto"   // the cheapest that is possible
-	RebootEnter    RebootMethod = "enter"  // a first boot in the initramfs goes on into the new system
+	RebootEnter    RebootMethod = "enter"  // a first boot in the initramfs continues in the new system
 )
 
 // RebootMethods returns the methods of a command that changes the machine. RebootEnter is one of first boots alone.

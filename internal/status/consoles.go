@@ -32,7 +32,7 @@ func showOnConsoles(root string, err error) error {
 	return failed
 }
 
-// notice returns the text for the consoles of a machine whose first boot failed.
+// notice returns the text for the consoles of a machine with a failed first boot.
 func notice(err error) string {
 	text := "\n*** pivot: the first boot is not complete: kubelet is held ***\n" + printable.Text(err.Error()) + "\n"
 	if hint := fault.HintOf(err); hint != "" {

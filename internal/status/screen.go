@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Screen is a terminal whose last line can show progress. Writes appear above that line.
+// Screen is a terminal that can show progress in its last line. Writes appear above that line.
 type Screen struct {
 	W     io.Writer
 	Width func() int // current width in columns

@@ -49,7 +49,8 @@ type Status struct {
 	Cluster     *wanted.Wanted `json:"cluster,omitempty"`
 	LastCommand *LastCommand   `json:"lastCommand,omitempty"` // nil if none ran in this boot
 	Notes       []string       `json:"notes"`                 // observations on the host, for people
-	// Next is what a person has to do so that the machine goes on; "" if nothing, or if Error has a hint that says it all.
+	// Next is what a person has to do so that the machine continues; "" if nothing, or if Error has a hint that says it
+	// all.
 	Next string `json:"next,omitempty"`
 	// Rollback is the deployment that "pivot rollback" would make the next boot; nil if there is none. Only "pivot status"
 	// has it, and Next, not the file of a run.

@@ -54,7 +54,7 @@ type Next struct {
 	Kexec func() error
 }
 
-// Cannot returns why the way cannot lead into a next system; nil if it may.
+// Cannot returns why a next system cannot be entered by the way; nil if it may.
 func (w Way) Cannot(next Next) error {
 	switch {
 	case w.Method == settings.RebootKexec && next.Kexec != nil:

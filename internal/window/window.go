@@ -16,8 +16,8 @@ type Window struct {
 	spans []span
 }
 
-// span is a span of the wall clock on some days of the week, in a time zone. A span whose end
-// is before its start ends on the next day.
+// span is a span of the wall clock on some days of the week, in a time zone. A span with its end before its start ends
+// on the next day.
 type span struct {
 	days     [7]bool // by time.Weekday
 	from, to int     // minutes since midnight; to is at most 24 hours

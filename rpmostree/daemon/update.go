@@ -49,7 +49,7 @@ func (u Update) Do(ctx context.Context, root string, show func(line string)) err
 		}
 		return &UnsupportedError{fmt.Errorf("cannot connect to the system bus: %w", err)}
 	}
-	// The daemon cancels a transaction whose client leaves the bus before it starts.
+	// The daemon cancels a transaction if its client leaves the bus before it starts.
 	defer bus.Close()
 	address, err := u.request(ctx, bus)
 	if err != nil {

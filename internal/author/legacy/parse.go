@@ -37,7 +37,7 @@ func Parse(raw []byte) (Config, problem.Report) {
 	return ParseVersion(raw, version)
 }
 
-// ParseVersion is Parse for a config whose version is known.
+// ParseVersion is Parse for a config of a known version.
 func ParseVersion(raw []byte, version string) (Config, problem.Report) {
 	if !strings.HasPrefix(version, "2.") {
 		return ignition.ParseVersion(raw, version)
@@ -205,11 +205,10 @@ func appended(files []old.File) problem.Report {
 	return problems
 }
 
-// collapse removes duplicates, which version 2 allows and version 3 does not. It orders the rest
-// like the machine-config operator, because the name of a rendered MachineConfig has a hash of it:
-// files and units are in reverse order. The last file wins, and the last unit, which inherits
-// drop-ins from earlier ones unless it has one of the same name. The keys of the user core are
-// merged.
+// collapse removes duplicates, which version 2 allows and version 3 does not. It orders the rest like the
+// machine-config operator, because the name of a rendered MachineConfig has its hash. Files and units are in reverse
+// order. The last file wins, and the last unit, which inherits drop-ins from earlier ones unless it has one of the same
+// name. The keys of the user core are merged.
 func collapse(config *old.Config) {
 	config.Storage.Files = lastOf(config.Storage.Files, func(f old.File) string { return f.Path },
 		func(later, _ old.File) old.File { return later })

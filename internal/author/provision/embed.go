@@ -22,8 +22,8 @@ import (
 // /usr/local, which is in /var and persists when the OS changes.
 const embeddedPath = "/usr/local/bin/pivot"
 
-// Embed returns the config that writes the program, compressed, and the units that start it, for
-// machines whose boot image does not have them.
+// Embed returns the config that writes the program, compressed, and the units that start it, for machines with a boot
+// image that does not have them.
 func Embed(program []byte) (ignition.Config, error) {
 	if err := runsAnywhere(program); err != nil {
 		return ignition.Config{}, fault.New(fault.BadInput, "cannot embed the program: %w", err).

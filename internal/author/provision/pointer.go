@@ -60,7 +60,7 @@ func (p Pointer) Config(version string) ([]byte, error) {
 	return raw, report.Err("a pointer of version " + version)
 }
 
-// Role returns the role, or the pool, whose config is at the pointer's URL, if Config accepts that.
+// Role returns the role, or the pool, of the config at the pointer's URL, if Config accepts that.
 func (p Pointer) Role() string { return path.Base(p.URL) }
 
 // parsed returns the URL, which has no more parts than scheme, host and path, each in its plain form: then what is
@@ -92,8 +92,8 @@ func isHost(at *url.URL) bool {
 	return err == nil || len(host) <= 253 && hostName.MatchString(host) && !strings.HasPrefix(at.Host, "[")
 }
 
-// certificates returns the certificates of a file, and nothing else of it. Whatever else is in it is refused, as a private
-// key, which must not stay in doubt about where it went.
+// certificates returns only the certificates of a file. Whatever else is in it is refused, as a private key, which must
+// not stay in doubt about where it went.
 func certificates(bundle []byte) ([]byte, error) {
 	var all bytes.Buffer
 	for n := 1; ; n++ {

@@ -1,7 +1,6 @@
-// Package provision renders the Ignition config for a new machine: the config of its role's
-// MachineConfig plus the MachineConfig itself, encapsulated, for what Ignition cannot do. Path,
-// mode, encoding and order are those of the machine-config server, whose machines must understand
-// the result.
+// Package provision renders the Ignition config for a new machine: the config of its role's MachineConfig plus the
+// MachineConfig itself, encapsulated, for what Ignition cannot do. Path, mode, encoding and order are those of the
+// machine-config server, because its machines must understand the result.
 package provision
 
 import (

@@ -97,7 +97,7 @@ func (d *differ) note(format string, args ...any) {
 	d.update.Notes = append(d.update.Notes, fmt.Sprintf(format, args...))
 }
 
-// releaseAnnotation has the release of OpenShift whose operator rendered a MachineConfig.
+// releaseAnnotation has the release of OpenShift of the operator that rendered a MachineConfig.
 const releaseAnnotation = "machineconfiguration.openshift.io/release-image-version"
 
 // release notes if the operator that applies the new MachineConfig is not one that the tables

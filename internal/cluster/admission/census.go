@@ -126,7 +126,7 @@ func (c *census) everywhere() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// workloadsOf returns the workload types whose CPUs a node reports, sorted.
+// workloadsOf returns the workload types with CPUs that a node reports, sorted.
 func workloadsOf(n *corev1.Node) (types []string) {
 	for name, q := range n.Status.Allocatable {
 		if workload, ok := strings.CutSuffix(string(name), resourceSuffix); ok && q.Sign() > 0 {

@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// Lifetimes. A certificate is valid from skew before it is made, for replicas and API servers whose clocks are
-// behind.
+// Lifetimes. A certificate is valid from skew before it is made, for replicas and API servers with slow clocks.
 const (
 	skew            = time.Hour
 	authorityLife   = 2 * 365 * 24 * time.Hour

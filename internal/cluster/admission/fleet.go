@@ -124,8 +124,8 @@ func (f *fleet) known(ctx context.Context) Known {
 	}
 }
 
-// choosing returns the pools that choose a MachineConfig with these labels. One whose selector cannot be read
-// chooses none, as for the renderer; and none is known if the pools cannot be read.
+// choosing returns the pools that choose a MachineConfig with these labels. One with an unreadable selector chooses
+// none, as for the renderer; and none is known if the pools cannot be read.
 func (f *fleet) choosing(ctx context.Context, of map[string]string) (names []string) {
 	var pools objects.MachineConfigPoolList
 	if err := f.reader.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {

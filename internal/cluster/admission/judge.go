@@ -44,7 +44,7 @@ type Known struct {
 	Policy kargs.Policy
 	// Users returns who has a rendered MachineConfig: nodes and pools; none if it may go.
 	Users func(name string) []string
-	// Pools returns the names of the pools whose selector of MachineConfigs matches labels. nil: there are none.
+	// Pools returns the names of the pools with a selector of MachineConfigs that matches labels. nil: there are none.
 	Pools func(labels map[string]string) []string
 	// Others are all MachineConfigs without their Ignition configs.
 	Others []*authored.MachineConfig
@@ -140,8 +140,8 @@ func configured(spec json.RawMessage) string {
 	return pool.Configuration.Name
 }
 
-// mayNotDelete lets users, and the collector of garbage, delete a rendered MachineConfig that nobody has any
-// more. What is generated goes with the object that it is made from.
+// mayNotDelete lets users, and the collector of garbage, delete a rendered MachineConfig that nobody has any more. What
+// is generated is deleted with the object that it is made from.
 func (r Request) mayNotDelete(old metav1.ObjectMeta, known Known) string {
 	if users := known.Users(old.Name); len(users) > 0 {
 		return fmt.Sprintf("MachineConfig %s is in use by %s", old.Name, shortList(users))

@@ -42,5 +42,5 @@ func ofPlatform(m metav1.ObjectMeta) string {
 	return ""
 }
 
-// collector is who deletes objects whose owners are gone.
+// collector is who deletes objects without their owners.
 const collector = "system:serviceaccount:kube-system:generic-garbage-collector"

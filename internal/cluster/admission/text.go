@@ -64,8 +64,8 @@ func shortList(names []string) string {
 
 func isRendered(name string) bool { return strings.HasPrefix(name, api.RenderedPrefix) }
 
-// named returns an object with a name. The API server chooses the name of one that has only the beginning of
-// it, after its admission.
+// named returns an object with a name. The API server chooses the name of one that has only the beginning of a name,
+// after its admission.
 func named(object []byte, meta metav1.ObjectMeta) []byte {
 	if meta.Name != "" || meta.GenerateName == "" {
 		return object

@@ -81,8 +81,8 @@ func refuse(code int32, reason metav1.StatusReason, message string) admission.Re
 	return response
 }
 
-// mayWeaken asks the API server whether the user of a request has VerbWeaken. An object whose name is not
-// chosen yet needs the right to all.
+// mayWeaken asks the API server whether the user of a request has VerbWeaken. An object without a name so far needs the
+// right to all.
 func (v *validator) mayWeaken(ctx context.Context, req admission.Request, name string) (bool, error) {
 	extra := map[string]authorizationv1.ExtraValue{}
 	for key, values := range req.UserInfo.Extra {

@@ -104,8 +104,8 @@ const (
 	// the start in which that was, that of the last run then ("-": none), and the MachineConfig, with spaces between them.
 	// What had failed by then is not reported again.
 	Retried = Prefix + "/retried"
-	// Advertised lists, separated by commas, the workload types whose resource the node has because of the
-	// agent. Without it, a resource is kubelet's own (OpenShift's advertises it, too), and is not removed.
+	// Advertised lists, separated by commas, the workload types with a resource that the node has because of the agent.
+	// Without it, a resource is kubelet's own (OpenShift's advertises it, too), and is not removed.
 	Advertised = Prefix + "/advertised-workloads"
 	// CannotStart is the Cannot of the last image that the node could not start. Whoever removes it has the node judge the
 	// image again.
@@ -126,8 +126,8 @@ func BlockedFor(value string) string {
 	return config
 }
 
-// OfAgent returns the annotations of a Node that only the agent writes, and that mean nothing without it.
-// Advertised is not one of them: it says whose the resources are, which stay.
+// OfAgent returns the annotations of a Node that only the agent writes, and that mean nothing without it. Advertised is
+// not one of them: it names the owner of the resources, which stay.
 func OfAgent() []string {
 	return []string{CordonedFor, DrainStarted, DrainBlocked, FailedConfig, Attempt, Retried, CannotStart, NeedsReplacement}
 }

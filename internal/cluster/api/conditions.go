@@ -106,8 +106,8 @@ func (p Progressed) Conditions(before []Condition, now time.Time) []Condition {
 	return out
 }
 
-// conditionsOfUpdate are the conditions that an update goes through, as the machine-config operator
-// defines them (pkg/upgrademonitor), with the stages of pivot's own order.
+// conditionsOfUpdate are the conditions of an update in their order, as the machine-config operator defines them
+// (pkg/upgrademonitor), with the stages of pivot's own order.
 var conditionsOfUpdate = []struct {
 	name        string
 	first, last Stage

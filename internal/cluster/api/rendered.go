@@ -33,7 +33,7 @@ const (
 const GeneratedFinalizer = Prefix + "/generated-machineconfigs"
 
 // EventRendered is the reason of the event about a pool that has got another rendered MachineConfig, and
-// EventRenderFailed of the one about a pool whose MachineConfigs cannot be rendered. The first is the
+// EventRenderFailed of the one about a pool with MachineConfigs that cannot be rendered. The first is the
 // machine-config operator's.
 const (
 	EventRendered     = "RenderedConfigGenerated"

@@ -1,6 +1,6 @@
-// Package capacity keeps the resources of CPU partitioning in the capacity of a node, as OpenShift's kubelet
-// does: TYPE.workload.openshift.io/cores, a thousand for each CPU. Any other kubelet does not know them, and
-// sets them to 0 when it starts as it does with each resource whose device plugin it has not seen.
+// Package capacity keeps the resources of CPU partitioning in the capacity of a node, as OpenShift's kubelet does:
+// TYPE.workload.openshift.io/cores, a thousand for each CPU. Any other kubelet does not know them, and sets them to 0
+// when it starts as it does with each resource without a device plugin that it has seen.
 //
 // It is beside the agent's state machine, package node: neither waits for the other.
 package capacity
@@ -21,7 +21,7 @@ type Node struct {
 	Config string
 	// CPUs is the capacity of CPUs that kubelet has reported, in thousandths; 0: it has not.
 	CPUs int64
-	// Advertised are the workload types whose resource the node has because of the agent.
+	// Advertised are the workload types with a resource that the node has because of the agent.
 	Advertised []string
 	// Capacity and Allocatable are the amounts of the resources of all workload types, by type.
 	Capacity, Allocatable map[string]int64

@@ -101,7 +101,7 @@ func (f *Flags) Changed(ctx context.Context) (bool, error) {
 	}
 }
 
-// NodeOf returns the name of the node whose kubelet has the credentials: Kubernetes gives each the user
+// NodeOf returns the name of the node with the kubelet of the credentials: Kubernetes gives each the user
 // system:node:NAME, which its client certificate names. It returns "" for other credentials.
 func NodeOf(config *rest.Config) string {
 	text := config.CertData

@@ -97,7 +97,7 @@ func (d *Drainer) Drain(ctx context.Context, of node.Node) error {
 	}
 }
 
-// unfinished returns what a drain waits for whose time is up.
+// unfinished returns what a drain at the end of its time waits for.
 func (d *Drainer) unfinished(ctx context.Context, f found, refused refusals) error {
 	report := f.stopped
 	for _, p := range f.ending {

@@ -35,7 +35,7 @@ func (r report) err(kind fault.Kind) error {
 // nameOf returns the namespace and the name of a pod.
 func nameOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// ends is said of a pod within its grace period.
+// ends is the word for a pod within its grace period.
 const ends = "still ending"
 
 // stuck is how long after its grace period a pod counts as one that does not end.
@@ -60,8 +60,7 @@ func (d *Drainer) whyNotEnded(p *corev1.Pod) string {
 	return fmt.Sprintf("not ended, although the grace period was over more than %s ago: %s", coarse(late), cause)
 }
 
-// coarse returns the largest of some round times that is not longer than a time, so that what is said
-// changes rarely.
+// coarse returns the largest of some round times that is not longer than a time, so that the text changes rarely.
 func coarse(t time.Duration) string {
 	for _, round := range []struct {
 		time time.Duration

@@ -13,9 +13,9 @@ import (
 
 // Policy is what an administrator decides about pods that lose something by an eviction.
 type Policy struct {
-	EmptyDir  string // Evict or Stop: running pods with a volume emptyDir, in memory or not, whose data is lost
+	EmptyDir  string // Evict or Stop: running pods with a volume emptyDir, in memory or not; its data is lost
 	Unmanaged string // Evict or Stop: running pods without a controller, which nothing creates again
-	Finished  string // Evict or Leave: pods whose containers have ended for good
+	Finished  string // Evict or Leave: pods with containers that have ended for good
 }
 
 // The values of a Policy.

@@ -229,8 +229,8 @@ func (c *Cluster) PublishUpdate(ctx context.Context, of node.Node, p api.Progres
 	})
 }
 
-// poolOf returns the pool of a node whose desired MachineConfig is config. An agent may not read the pools: the name of
-// what was rendered for one of them says which one that is.
+// poolOf returns the pool of a node with config as its desired MachineConfig. An agent may not read the pools: the name
+// of what was rendered for one of them says which one that is.
 func poolOf(of node.Node, config string) string {
 	switch pool := api.PoolOf(config); {
 	case pool != "":
@@ -266,7 +266,7 @@ type named struct {
 	Name string `json:"name"`
 }
 
-// owned returns the metadata of an object that goes with its node.
+// owned returns the metadata of an object that is deleted with its node.
 func owned(of node.Node) metadata {
 	return metadata{Name: of.Name, OwnerReferences: []owner{{"v1", "Node", of.Name, of.UID}}}
 }

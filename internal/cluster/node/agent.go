@@ -87,7 +87,7 @@ type Hands interface {
 	Look(ctx context.Context) (hands.Host, error)
 	// Start starts a run of pivot, which continues if the agent ends.
 	Start(ctx context.Context, r hands.Request) error
-	// Tell tells the host what the cluster wants of it, for people; nil: nothing.
+	// Tell tells the host what the cluster wants, for people; nil: nothing.
 	Tell(w *wanted.Wanted) error
 	// Stop stops a run at its next safe point.
 	Stop(ctx context.Context) error

@@ -13,7 +13,7 @@ const (
 	ActionStop     Action = "stop"     // the run that is no longer wanted
 	ActionBegin    Action = "begin"    // say that the change is being made
 	ActionDownload Action = "download" // make pivot check the change, and pull its image
-	ActionPrefetch Action = "prefetch" // the same for a MachineConfig whose turn comes later
+	ActionPrefetch Action = "prefetch" // the same for a MachineConfig with a later turn
 	ActionPlan     Action = "plan"     // ask pivot what the change needs
 	ActionRehearse Action = "rehearse" // the drain, by a dry run
 	ActionCordon   Action = "cordon"   // cordon the node, and ask for its drain
@@ -54,8 +54,7 @@ func Decide(f Facts) Action {
 	return carryOut(f)
 }
 
-// atTarget decides for a node whose running system is what is desired. One that fails its proof stays
-// cordoned.
+// atTarget decides for a node that runs the desired system. One that fails its proof stays cordoned.
 func atTarget(f Facts) Action {
 	switch {
 	case f.Failed && !f.Told:

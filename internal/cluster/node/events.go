@@ -38,7 +38,7 @@ func (r *Events) Record(ctx context.Context, log *logrus.Entry, n Node, e Event)
 	}
 }
 
-// isNew reports whether an event was not recorded recently, and takes note of it.
+// isNew reports whether an event was not recorded recently, and notes the event.
 func (r *Events) isNew(e Event) bool {
 	const (
 		most   = 64

@@ -107,8 +107,8 @@ func whyNot(n Node, h hands.Host) error {
 	return nil
 }
 
-// giveBack completes the annotations of a node whose host is the daemon's. If nobody has given that host
-// back, and the node has nothing of pivot's, its state is the daemon's business.
+// giveBack completes the annotations of a node with a host that is the daemon's. If nobody has given that host back,
+// and the node has nothing of pivot's, its state is the daemon's business.
 func (a *Agent) giveBack(ctx context.Context, n Node, host hands.Host, own bool) (*Handed, error) {
 	out := &Handed{Current: host.Status.Current(), Desired: n.Annotations[api.DesiredConfig], Uncordoned: n.Annotations[api.CordonedFor] != ""}
 	if own && host.Run.Result != nil {

@@ -23,7 +23,7 @@ type memory struct {
 	compared  bool         // there was one
 	failure   *failure     // the last one, also while it is tried again; nil: there is none
 	retried   bool         // an administrator wants what has failed to be tried again
-	judged    string       // ID of the run whose result is known
+	judged    string       // ID of the run with a known result
 }
 
 // differs reports whether the last comparison has found that the running system is not as its MachineConfig. Another
@@ -171,8 +171,7 @@ func (a *Agent) readConfig(ctx context.Context) error {
 	return nil
 }
 
-// systemOf returns how far a host is on the way to a MachineConfig with a name, whose digest is known
-// if it was read.
+// systemOf returns how far a host is on the way to a MachineConfig with a name. Its digest is known if it was read.
 func systemOf(s hands.Status, config, digest string) System {
 	runs := s.Current() == config && s.Adopted()
 	switch {

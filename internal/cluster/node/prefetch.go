@@ -11,9 +11,9 @@ import (
 	"machine-pivot/internal/cluster/hands"
 )
 
-// A node can be asked, by the annotation api.Download, to download a MachineConfig before it is its turn to
-// change. It does so while it is at rest. Nothing else depends on that: a download that fails is said in the
-// NodeSystem, and the node stays what it is. Whoever has asked decides whether to ask again.
+// A node can be asked, by the annotation api.Download, to download a MachineConfig before it is its turn to change. It
+// does so while it is at rest. Nothing else depends on that: the NodeSystem names a download that fails, and the node
+// stays what it is. Whoever has asked decides whether to ask again.
 
 // early is what the agent remembers of the MachineConfig that it was last asked to download.
 type early struct {
@@ -24,7 +24,7 @@ type early struct {
 	failure string // why the download has failed; "": it has not
 	cannot  string // the names of the verdicts in failure that the node does not say yet
 	failed  time.Time
-	judged  string // ID of the run whose result is known
+	judged  string // ID of the run with a known result
 }
 
 // observePrefetch finds out whether there is something to download before its turn.

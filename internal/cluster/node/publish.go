@@ -27,8 +27,8 @@ type published struct {
 	until time.Time
 }
 
-// publishAgain is after what time an object is written again that has not changed. Each time is a random one from half
-// of it to all of it, so that agents that were started together do not write together. A write that changes nothing
+// publishAgain is after what time an object is written again that has not changed. Each time is a random one from its
+// half to its whole, so that agents that were started together do not write together. A write that changes nothing
 // makes no new version of the object.
 const publishAgain = time.Hour
 
@@ -85,7 +85,7 @@ func essence(s api.NodeSystemStatus) api.NodeSystemStatus {
 	return s
 }
 
-// tell tells the host what the cluster wants of it, if that has changed.
+// tell tells the host what the cluster wants, if that has changed.
 func (a *Agent) tell(s situation, action Action) {
 	var w *wanted.Wanted
 	if s.Managed {

@@ -8,10 +8,10 @@ import (
 	"machine-pivot/internal/cluster/hands"
 )
 
-// A node can come to this agent with a system that pivot knows nothing of, or not all: from the
-// machine-config-daemon, in any state, or from its first boot. The agent has pivot apply the MachineConfig
-// that the node has. That compares all of it, and records it, without a reboot. Then the proof has
-// something to compare with, as after any other change.
+// A node can come to this agent with a system that pivot knows nothing of, or not all: from the machine-config-daemon,
+// in any state, or from its first boot. The agent has pivot apply the MachineConfig that the node has. That compares
+// and records the whole system, without a reboot. Then the proof has something to compare with, as after any other
+// change.
 
 // mayJoin reports whether a node has the annotations of no MachineConfig at all, as one that has just
 // registered. One that was released from its MachineConfig still has the current one.

@@ -21,8 +21,8 @@ type PoolRollout struct {
 type PoolRolloutSpec struct {
 	// After names pools that must have arrived at their own configuration before a node of this one begins.
 	After []string `json:"after,omitempty"`
-	// Window is when nodes may begin, as internal/window defines it: "Sat,Sun 22:00-04:00 UTC". A node that
-	// has begun goes on after its end. Empty: always.
+	// Window is when nodes may begin, as internal/window defines it: "Sat,Sun 22:00-04:00 UTC". A node that has begun
+	// continues after its end. Empty: always.
 	Window string `json:"window,omitempty"`
 	// Canary is how many nodes get a new configuration first. The others wait until each of these has it,
 	// and has been healthy for Soak.
@@ -125,7 +125,7 @@ type PoolRolloutStatus struct {
 	// of them. While Target is LastGood because GivenUp has failed, those on which that has failed stay named.
 	Failed      []FailedNode `json:"failed,omitempty"`
 	FailedCount int32        `json:"failedCount,omitempty"`
-	// GivenUp is the configuration after whose failures the rollout has stopped, or gone back.
+	// GivenUp is the configuration with the failures after which the rollout has stopped, or returned.
 	GivenUp string `json:"givenUp,omitempty"`
 	// CanariesSince is since when all canaries have been healthy with Target.
 	CanariesSince *metav1.Time `json:"canariesSince,omitempty"`

@@ -18,7 +18,7 @@ const (
 	WorkerPool = "worker"
 )
 
-// ClaimedBy returns the pools that claim a node, of those whose selector selects it: master before all others, a
+// ClaimedBy returns the pools that claim a node, of those with a selector that selects it: master before all others, a
 // custom pool before worker. Several are a contradiction; none claims a node that no selector selects.
 func ClaimedBy(selecting []string) (pools []string) {
 	isWorker := false
@@ -64,8 +64,8 @@ func SystemOf(s api.NodeSystemStatus) *System {
 	return out
 }
 
-// Unproven returns what speaks against a node that says that it has the configuration current, such as "lacks the kernel
-// argument a"; "" if nothing does. bootID is that of the Node: what was said about an earlier boot holds no more.
+// Unproven returns what speaks against a node that says that it has the configuration current, such as "lacks the
+// kernel argument a"; "" if nothing does. bootID is that of the Node: a statement about an earlier boot holds no more.
 func (s *System) Unproven(current, bootID string) string {
 	switch {
 	case s == nil:

@@ -53,7 +53,7 @@ type Options struct {
 type renderer struct {
 	Options
 	cached   client.Client // pools, ContainerRuntimeConfigs, and metadata of MachineConfigs
-	direct   client.Reader // MachineConfigs, whose content is not cached, and all that decides about a deletion
+	direct   client.Reader // MachineConfigs without their content, and all that decides about a deletion
 	rules    authored.Rules
 	events   events.EventRecorder
 	measured *measured
@@ -122,8 +122,8 @@ func content() builder.Predicates {
 	})
 }
 
-// everyPool returns a request for each pool, or only for that of a result. A MachineConfig that was changed
-// may have been selected before its change, so all pools look; one whose MachineConfigs are the same does nothing.
+// everyPool returns a request for each pool, or only for that of a result. A MachineConfig that was changed may have
+// been selected before its change, so all pools look; one with the same MachineConfigs does nothing.
 func (r *renderer) everyPool(ctx context.Context, about client.Object) []reconcile.Request {
 	if pool := renderedFor(about); pool != "" {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: pool}}}

@@ -65,8 +65,8 @@ type Controller struct {
 // stopped the pool since. The other nodes have their slots, and get their configuration then.
 const longestLoop = 5 * time.Second
 
-// Pass decides once, for the whole fleet, and carries that out. It returns when the next pass is due even if
-// nothing changes; zero: never. A pool whose requests fail does not keep the others from their own.
+// Pass decides once, for the whole fleet, and carries that out. It returns when the next pass is due even if nothing
+// changes; zero: never. A pool with failing requests does not keep the others from their own.
 func (c Controller) Pass(ctx context.Context) (next time.Time, err error) {
 	f, err := c.Cluster.Fleet(ctx)
 	if err != nil {

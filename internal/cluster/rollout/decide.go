@@ -124,9 +124,9 @@ func (v *view) giveBack(n *Node) {
 
 func (v *view) isMember(name string) bool { return v.names[name] }
 
-// begin takes slots for as many nodes as there is room, and returns why no more may begin although there is
-// room. Nodes that are down come first: they serve least. Of these, those whose agents say that they have failed are
-// before those that may be dead.
+// begin takes slots for as many nodes as there is room, and returns why no more may begin although there is room. Nodes
+// that are down come first: they serve least. Of these, the failed ones by their agents' reports are before those that
+// may be dead.
 func (v *view) begin() (stop string) {
 	serving, down := v.room()
 	canaries, stop := v.canaries()

@@ -16,7 +16,7 @@ import (
 const (
 	// answersWithin is after what time a node that does not say what became of its download gives its place back.
 	answersWithin = time.Hour
-	// askAgainAfter is after what time a node whose download has failed is asked again.
+	// askAgainAfter is after what time a node is asked again after a failed download.
 	askAgainAfter = time.Hour
 	// mostFailures is how many failures are remembered with their reason. While there are so many, nobody else is
 	// asked: what all of these cannot download, others cannot, either.

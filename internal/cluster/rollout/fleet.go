@@ -88,7 +88,7 @@ type Pool struct {
 	RolloutGeneration int64
 	Spec              objects.PoolRolloutSpec
 	Rollout           objects.PoolRolloutStatus
-	// Finalizers are those of the PoolRollout, and Deleted says that it goes as soon as it has none.
+	// Finalizers are those of the PoolRollout, and Deleted says that it is removed as soon as it has none.
 	Finalizers []string
 	Deleted    bool
 	// CheckProblem is why the expression of the pool's checks cannot be used; "" if it can.
@@ -107,7 +107,7 @@ type Decision struct {
 // PoolDecision is what is due for a pool. Its parts are carried out in their order, and nothing after one that
 // fails.
 type PoolDecision struct {
-	// Released are nodes that give their slots back, or whose download before their turn has ended. They are not
+	// Released are nodes that give their slots back, or that have ended their download before their turn. They are not
 	// in Rollout.Taken any more, and do not count in Rollout.Downloads.
 	Released []Node
 	// Gone are the same, if they are in the cluster no more.

@@ -55,8 +55,8 @@ func poolOf(p *objects.MachineConfigPool, r *objects.PoolRollout) Pool {
 	return out
 }
 
-// orphanOf returns what is used of a PoolRollout whose MachineConfigPool does not exist, and whether it is used at all.
-// Its settings are not.
+// orphanOf returns what is used of a PoolRollout without a MachineConfigPool, and whether it is used at all. Its
+// settings are not.
 func orphanOf(r *objects.PoolRollout) (Pool, bool) {
 	out := Pool{Name: r.Name, Orphan: true}
 	out.withRollout(r)

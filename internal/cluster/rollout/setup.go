@@ -33,7 +33,7 @@ func Caches() map[client.Object]cache.ByObject {
 	}
 }
 
-// Setup adds the controller to a manager whose caches are as Caches says.
+// Setup adds the controller to a manager with caches as Caches says.
 func Setup(m manager.Manager, o Options) error {
 	k := &Kube{Cached: m.GetClient(), Direct: m.GetAPIReader(), Writer: m.GetClient(), Status: m.GetClient().Status(),
 		Events: m.GetEventRecorder("pivot-fleet"), Now: time.Now, Self: o.Self}

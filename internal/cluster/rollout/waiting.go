@@ -25,7 +25,7 @@ func (v *view) waiting(stop string) string {
 	return back + v.reason(stop)
 }
 
-// givenUp says that the pool's configuration is given up, and whose fault that is.
+// givenUp says that the pool's configuration is given up, and names the cause.
 func (v *view) givenUp() string {
 	names := make([]string, len(v.status.Failed))
 	for i, f := range v.status.Failed {

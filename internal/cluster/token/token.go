@@ -23,7 +23,7 @@ const SecretType = "machine-pivot.io/ignition-token"
 
 // The keys of a token's Secret. KeyUses and KeyGrace are optional.
 const (
-	KeyPool   = "pool"    // the pool whose config it is for
+	KeyPool   = "pool"    // the pool of the config that it is for
 	KeySHA256 = "sha256"  // hexadecimal digest of the token
 	KeyUntil  = "expires" // in RFC 3339
 	KeyUses   = "uses"    // how many machines may use it: 1 to MaxUses, or Unlimited. Without it: 1

@@ -75,7 +75,7 @@ var (
 	flagged = regexp.MustCompile(`(?i)((?:--?[\w-]*` + secretWord + `[\w-]*|\blogin\s+\S+\s+password)\s+)(?:"[^"]*"|'[^']*'|[^\s-]\S*)`)
 	// assigned matches a name that says that its value is a secret, with the value: as in a shell, YAML or JSON, and as a flag.
 	assigned = regexp.MustCompile(`(?i)(` + secretWord + `[\w.-]*\\*["']?\s*(?:=>|:=|[=:])\s*)(?:` + values + `)`)
-	// secretFlag matches a flag whose value is the next argument.
+	// secretFlag matches a flag with its value in the next argument.
 	secretFlag = regexp.MustCompile(`(?i)^--?[\w-]*` + secretWord + `[\w-]*$`)
 	secretName = regexp.MustCompile(`(?i)` + secretWord)
 )
@@ -172,8 +172,8 @@ func before(all []any, i int) any {
 	return all[i-1]
 }
 
-// member cleans a member of an object. The environment of containers, and any value whose name says that it is a
-// secret, are removed as a whole; the name of a Secret is not one.
+// member cleans a member of an object. The environment of containers, and any value with the name of a secret, are
+// removed as a whole; the name of a Secret is not one.
 func (c cleaner) member(name string, value any) any {
 	if slices.Contains([]string{"env", "envFrom", "data", "stringData", "binaryData", "httpHeaders", "images"}, name) {
 		return removed

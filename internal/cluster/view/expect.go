@@ -10,7 +10,7 @@ import (
 	"machine-pivot/internal/cluster/objects"
 )
 
-// Expected is how long a rollout will take from now, as far as it can be said.
+// Expected is how long a rollout will take from now, as far as it is known.
 type Expected struct {
 	// Seconds is the time; 0 if it is unknown, or there is nothing to wait for.
 	Seconds int64 `json:"seconds,omitempty"`

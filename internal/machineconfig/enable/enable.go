@@ -31,7 +31,7 @@ type Install struct {
 // unit's directory of links.
 var dependencies = map[string]string{"WantedBy": ".wants", "RequiredBy": ".requires", "UpheldBy": ".upholds"}
 
-// Suffixes returns the suffixes of the directories in Dir whose links enable a unit.
+// Suffixes returns the suffixes of the directories in Dir with links that enable a unit.
 func Suffixes() []string { return slices.Sorted(maps.Values(dependencies)) }
 
 // errNoInstance is the error of a template without a default instance.

@@ -102,7 +102,7 @@ func absolute(at, target string) string {
 	return target
 }
 
-// withDropIns returns a unit with its drop-ins, whose sections [Install] count too.
+// withDropIns returns a unit with its drop-ins: their sections [Install] count too.
 func (r *resolver) withDropIns(name, at string, file hostfiles.File) (found, error) {
 	if file.Kind != hostfiles.KindFile {
 		return found{}, errMasked

@@ -134,7 +134,7 @@ type resolver struct {
 	asked  map[string]hostfiles.Entry // the target's entries, by path
 	made   map[string]hostfiles.Entry // resolved entries, by path
 	madeIn map[string][]string        // names of resolved entries, by directory
-	unit   string                     // whose wish is being resolved
+	unit   string                     // with a wish that is being resolved
 
 	disabled map[string]bool     // units that a wish of their own disables
 	presets  map[string][]string // units that presets enable, by the unit with the wish
@@ -196,7 +196,7 @@ func (r *resolver) remove(at string, meant func(hostfiles.File) bool) error {
 	return r.put(hostfiles.Absent(at).Entry)
 }
 
-// wishDisabled disables a unit whose own wish that is.
+// wishDisabled disables a unit by its own wish.
 func (r *resolver) wishDisabled(name string) error {
 	r.disabled[name] = true
 	if unit, err := r.find(name); err == nil {

@@ -13,9 +13,8 @@ func Empty() Config { return Config{Ignition: types.Ignition{Version: Version}} 
 // they replace the earlier ones entirely, so that an earlier hash or compression does not apply
 // to them.
 //
-// Ignition's merge copies both configs, which takes quadratic time for many small ones.
-// Therefore only those files, directories, links and units (there can be thousands) are passed
-// to it whose path or name already exists.
+// Ignition's merge copies both configs, which takes quadratic time for many small ones. There can be thousands of
+// files, directories, links and units. Therefore only those with an existing path or name are passed to it.
 func Merge(configs ...Config) Config {
 	rest := Empty() // everything except the lists
 	lists := []entries{

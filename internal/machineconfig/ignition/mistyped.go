@@ -11,9 +11,8 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// Mistyped reports each value of a config whose type is not that of its member in the type of, at its own path and in
-// the words of the document: encoding/json reports the first one only, without the index in a list, and names types of
-// Go.
+// Mistyped reports each value of a config with another type than its member in the type of, at its own path and in the
+// words of the document. encoding/json reports the first one only, without the index in a list, and names types of Go.
 func Mistyped(raw []byte, of reflect.Type) problem.Report {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

@@ -42,7 +42,7 @@ func Parse(raw []byte) (Config, problem.Report) {
 	return ParseVersion(raw, version)
 }
 
-// ParseVersion is Parse for a config whose version is known, as from VersionOf.
+// ParseVersion is Parse for a config of a known version, as from VersionOf.
 func ParseVersion(raw []byte, version string) (Config, problem.Report) {
 	if wrong := CheckSize(raw); wrong.Failed() {
 		return Config{}, wrong
@@ -217,7 +217,7 @@ func lostMember(raw []byte) func(steps ...any) bool {
 // nodeMember matches the path of the member "filesystem" of a file, directory or link.
 var nodeMember = regexp.MustCompile(`^\.storage\.(files|directories|links)\[\d+\]\.filesystem$`)
 
-// isEmpty reports whether a value is null, "", [], {} or an object whose members are all empty.
+// isEmpty reports whether a value is null, "", [], {} or an object with only empty members.
 func isEmpty(value any) bool {
 	switch v := value.(type) {
 	case []any:

@@ -29,9 +29,8 @@ import (
 // parser parses a config of one version, like the function Parse of Ignition's package for it.
 type parser[T any] func(raw []byte) (T, report.Report, error)
 
-// parseOf returns the parser of a version, which translates to Version. Ignition's own choice of it, which is
-// that for a version that is unknown here, reads the whole text once more for each version between that of the
-// config and the newest.
+// parseOf returns the parser of a version, which translates to Version. Ignition's own choice, for a version that is
+// unknown here, reads the whole text once more for each version between that of the config and the newest.
 func parseOf(version string) parser[Config] {
 	switch version {
 	case "3.0.0":
@@ -61,7 +60,7 @@ func lowered(from v36types.Config) (config Config) {
 	return config
 }
 
-// then returns a parser whose configs are translated to the next version.
+// then returns a parser that translates configs to the next version.
 func then[From, To any](parse parser[From], translate func(From) To) parser[To] {
 	return func(raw []byte) (config To, r report.Report, err error) {
 		old, r, err := parse(raw)

@@ -9,11 +9,10 @@
 // as those of Debian 12, write no skeleton; the frames between files, which have the same, are then
 // fetched. They have also a shorter prefix for the annotations.
 //
-// Trust. The result is the whole archive, byte for byte: its digest is compared with the diff ID in
-// the image's config. So a wrong table, a wrong skeleton or a wrong local file can only make that
-// comparison fail. The manifest also pins the table by its digest. In a layer whose files are objects,
-// which are verified one by one, the archive's headers are made from the table instead of fetched, and
-// the archive has the same entries.
+// Trust. The result is the whole archive, byte for byte: its digest is compared with the diff ID in the image's config.
+// So a wrong table, a wrong skeleton or a wrong local file can only make that comparison fail. The manifest also pins
+// the table by its digest. In a layer of objects, which are verified one by one, the archive's headers are made from
+// the table instead of fetched, and the archive has the same entries.
 //
 // Limits. A table and a skeleton have at most 16 MiB each, and 128 MiB decompressed, of which 8 MiB
 // are in memory; a table has at most 262,144 files, of 64 bytes each; a frame's window has at most 32 MiB.
@@ -69,8 +68,8 @@ type Location struct {
 // packed is a compressed part of a blob.
 type packed struct{ at, length, unpacked int64 }
 
-// Locate reads the annotations of a layer whose blob has size bytes. found is false if it is not in
-// the format zstd:chunked.
+// Locate reads the annotations of a layer with a blob of size bytes. found is false if it is not in the format
+// zstd:chunked.
 func Locate(annotations map[string]string, size int64) (l Location, found bool, err error) {
 	digest, found := annotations[prefix+tableDigest]
 	at := prefix
@@ -125,10 +124,9 @@ func (p packed) fits(size int64) bool {
 	return 0 < p.length && p.length <= maxPacked && 0 < p.unpacked && p.unpacked <= maxUnpacked && p.at <= size-p.length
 }
 
-// OfObjects returns the location of a layer whose files are verified one by one, by checksums that the image's
-// commit has, with owner and mode. So its archive need not be the same byte for byte, and its headers are made
-// from the table: the skeleton is not fetched. Only what such files need is in these headers, no times and
-// extended attributes.
+// OfObjects returns the location of a layer of objects. They are verified one by one, by checksums that the image's
+// commit has, with owner and mode. So its archive need not be the same byte for byte, and its headers are made from the
+// table: the skeleton is not fetched. Only what such files need is in these headers, no times and extended attributes.
 func (l Location) OfObjects() Location {
 	l.objects, l.skeleton = true, packed{}
 	return l
@@ -181,5 +179,5 @@ func parseDigest(text string) (sum [sha256.Size]byte, err error) {
 	return sum, err
 }
 
-// damaged returns an error for a layer whose parts cannot be used.
+// damaged returns an error for a layer with unusable parts.
 func damaged(format string, args ...any) error { return imagefault.Damaged(format, args...) }

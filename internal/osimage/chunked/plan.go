@@ -36,9 +36,8 @@ type Plan struct {
 	fetch    []bool // by element
 }
 
-// Plan chooses the elements to fetch. Contents that are on the host are not fetched, and no gaps whose
-// headers are known, except where a further span would cost more than it saves: cost is what each
-// span costs beside its bytes, in bytes.
+// Plan chooses the elements to fetch. Contents that are on the host are not fetched, and no gaps with known headers,
+// except where a further span would cost more than it saves. Cost is what each span costs beside its bytes, in bytes.
 func (c *Contents) Plan(cost int64) *Plan {
 	p := &Plan{contents: c, fetch: make([]bool, c.elements())}
 	for n := range p.fetch {

@@ -1,7 +1,7 @@
 package imageref
 
 import (
-	_ "crypto/sha256" // the library supports only digests whose hash is linked in
+	_ "crypto/sha256" // the library supports only digests with a hash that is linked in
 	_ "crypto/sha512" // supported by the library, so that this package's error names the digest
 	"errors"
 	"fmt"

@@ -142,8 +142,7 @@ func (r Reference) Tag() string { return r.tag }
 // Signed reports whether the signature policy must verify a signature of the image.
 func (r Reference) Signed() bool { return r.trust == trustSigned }
 
-// OstreeRemote returns the name of the ostree remote with whose keys the image's commit must
-// be signed, or "".
+// OstreeRemote returns the name of the ostree remote with the keys for the signature of the image's commit, or "".
 func (r Reference) OstreeRemote() string {
 	if remote, ok := strings.CutPrefix(string(r.trust), string(trustRemote)+":"); ok {
 		return remote

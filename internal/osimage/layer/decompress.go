@@ -13,8 +13,8 @@ import (
 // zstd command has the same limit.
 const maxWindow = 128 << 20
 
-// The first bytes of compressed streams. A zstd stream may begin with a skippable
-// frame, whose first byte varies in its low half.
+// The first bytes of compressed streams. A zstd stream may begin with a skippable frame. The low half of its first byte
+// varies.
 const (
 	gzipMagic      = "\x1f\x8b"
 	zstdMagic      = "\x28\xb5\x2f\xfd"

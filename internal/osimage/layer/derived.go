@@ -16,8 +16,8 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// NewSink stores files whose checksums are not known in advance. It is used by several
-// goroutines at once. *ostree.Import implements it.
+// NewSink stores files with checksums that are not known in advance. It is used by several goroutines at once.
+// *ostree.Import implements it.
 type NewSink interface {
 	AddNewFile(ctx context.Context, info ostree.FileInfo, body io.Reader) (ostree.Checksum, error)
 	AddExpectedFile(ctx context.Context, expected ostree.Checksum, info ostree.FileInfo, body io.Reader) (ostree.Checksum, error)

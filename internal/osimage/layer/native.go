@@ -25,8 +25,8 @@ const (
 	setOverhead = 128     // bytes of memory that a set of attributes takes besides its content
 )
 
-// ObjectOf returns the object whose content a file of a layer with the given name has or, if xattrs is set, whose
-// extended attributes it has. is is false for other files of an ostree-native container.
+// ObjectOf returns the object of a file of a layer with the given name: the file has its content or, if xattrs is set,
+// its extended attributes. is is false for other files of an ostree-native container.
 func ObjectOf(name string) (n ostree.ObjectName, xattrs, is bool) {
 	object, below := strings.CutPrefix(strings.TrimPrefix(path.Clean("/"+name), "/"), nativeObjects)
 	if !below {

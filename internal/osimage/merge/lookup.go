@@ -23,7 +23,7 @@ func New(objects Objects, base ostree.DirChecksums) (*Tree, error) {
 	return t, err
 }
 
-// NewPlain returns an empty tree, for an image whose layers have the whole OS.
+// NewPlain returns an empty tree, for an image with the whole OS in its layers.
 func NewPlain(objects Objects) *Tree {
 	return &Tree{objects: objects, root: implied(0, 0), nonUsr: true}
 }

@@ -34,8 +34,7 @@ func (v *varFiles) add(name string) {
 	}
 }
 
-// filesBelow counts the files below a directory of /var, except in directories whose content
-// programs recreate.
+// filesBelow counts the files below a directory of /var, except in directories with content that programs recreate.
 func (t *Tree) filesBelow(d *dir, at string, found *varFiles) error {
 	switch at {
 	case "/var/tmp", "/var/cache", "/var/log":

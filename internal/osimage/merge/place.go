@@ -84,9 +84,8 @@ func isRuntime(top string) bool {
 // visible only if the system mounts the commit's root (Tree.nonUsr).
 func isOfOS(top string) bool { return top == "usr" || top == "var" || isRuntime(top) }
 
-// Whiteouts (the OCI image specification, "layer"): a regular file whose name has the prefix
-// removes the file with the rest of that name. A file with the name opaque removes everything
-// that lower layers have in its directory.
+// Whiteouts (the OCI image specification, "layer"): a regular file with this prefix in its name removes the file with
+// the rest of the name. A file with the name opaque removes everything that lower layers have in its directory.
 const (
 	whiteoutPrefix = ".wh."
 	opaque         = whiteoutPrefix + whiteoutPrefix + ".opq"

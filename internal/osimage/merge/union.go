@@ -36,7 +36,7 @@ func (t *Tree) Add(l *Layer) error {
 	if err := t.names.count(l.memory); err != nil {
 		return err
 	}
-	l.root.counter = &t.names // for a layer that an earlier import has kept, whose names are not loaded yet
+	l.root.counter = &t.names // for a layer that an earlier import has kept, with names that are not loaded yet
 	o := onto{t, len(t.layers)}
 	if err := o.add(l); err != nil {
 		return fmt.Errorf("derived layer %d: %w", o.number, err)
@@ -136,7 +136,7 @@ func (o onto) findLower(at string) (*file, error) {
 	return d.files[base], err
 }
 
-// baseObject returns the file of the base commit whose object has the given loose path, or nil.
+// baseObject returns the file of the base commit with the object at the given loose path, or nil.
 func (o onto) baseObject(at string) (*file, error) {
 	name, archive, err := ostree.ParseLoosePath(at)
 	if err != nil || archive || name.Type != ostree.File || o.base == (ostree.DirChecksums{}) {
@@ -206,8 +206,8 @@ func (o onto) whiteouts(from, into *dir, at string) error {
 	return nil
 }
 
-// mergeDir merges a layer's directory into the tree's directory parent, whose path is at. The tree
-// keeps name, which must not be a part of the path: so it would keep the path, too.
+// mergeDir merges a layer's directory into the tree's directory parent, at the path at. The tree keeps name, which must
+// not be a part of the path: so it would keep the path, too.
 func (o onto) mergeDir(from, parent *dir, at, name string) error {
 	delete(parent.files, name)
 	if parent.dirs[name] == nil {

@@ -83,10 +83,9 @@ func (h *Host) first(names []string) (string, error) {
 	return "", nil
 }
 
-// context returns the library's settings for the host. The library opens its configuration by itself and knows
-// nothing of links that are absolute. So it is told where registries.conf is; and a link among the files of
-// the directories beside it, whose paths cannot be passed one by one, is an error if the library would read
-// another file than the host.
+// context returns the library's settings for the host. The library opens its configuration by itself and knows nothing
+// of links that are absolute. So pivot tells it where registries.conf is. The paths of the directories beside it cannot
+// be passed one by one. A link among their files is an error if the library would read another file than the host.
 func (h *Host) context() (*types.SystemContext, error) {
 	sys := &types.SystemContext{DockerRegistryUserAgent: "pivot", ArchitectureChoice: h.Architecture}
 	if h.root() != "/" {

@@ -138,9 +138,9 @@ func (k keyed) keys() (keys []crypto.PublicKey, err error) {
 	return keys, nil
 }
 
-// acceptsBundle returns an error unless a bundle is a signature by one of the keys of the image with a digest. Its
-// name must be one that the policy accepts for the requested one. A bundle without a name is not accepted: whoever serves
-// the image could have taken it from another repository, whose images the same key signs.
+// acceptsBundle returns an error unless a bundle is a signature by one of the keys of the image with a digest. Its name
+// must be one that the policy accepts for the requested one. A bundle without a name is not accepted: whoever serves
+// the image could have taken it from another repository with images that the same key signs.
 func acceptsBundle(data []byte, keys []crypto.PublicKey, digest string, wanted identity, requested reference.Named) error {
 	claim, err := bundle.Verify(data, keys)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// certificate recognizes a registry whose certificate cannot be verified. This is permanent,
-// except for a certificate that is not valid yet.
+// certificate recognizes a registry with a certificate that cannot be verified. This is permanent, except for a
+// certificate that is not valid yet.
 func (c classifier) certificate(err error) *fault.Error {
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired && invalid.Cert != nil {
 		return c.outOfDate(err, invalid.Cert)

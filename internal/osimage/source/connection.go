@@ -8,9 +8,8 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// connection holds the library's source of an image, and replaces it when the registry
-// refuses a token that it accepted before. The library keeps a token for its stated lifetime,
-// which goes wrong if this machine's clock is wrong.
+// connection holds the library's source of an image, and replaces it when the registry refuses a token that it accepted
+// before. The library keeps a token for its stated lifetime, which is wrong if this machine's clock is wrong.
 type connection struct {
 	dial     func(ctx context.Context, generation int) (types.ImageSource, error)
 	registry *registry // nil for a local image
@@ -33,7 +32,7 @@ func (c *connection) source() types.ImageSource {
 	return source
 }
 
-// renew replaces a source whose token was refused, unless another goroutine has done so.
+// renew replaces a source with a refused token, unless another goroutine has done so.
 func (c *connection) renew(ctx context.Context, refused types.ImageSource) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

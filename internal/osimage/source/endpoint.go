@@ -69,7 +69,7 @@ func (h *Host) endpoints(ref imageref.Reference) ([]endpoint, error) {
 		}
 	}
 	if last := &all[len(all)-1]; own.Blocked {
-		last.err = blocked(sys, own) // refusalOf looks up the location, whose name may differ
+		last.err = blocked(sys, own) // refusalOf looks up the location, which may have another name
 	}
 	return all, nil
 }

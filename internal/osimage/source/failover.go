@@ -97,8 +97,8 @@ func (s *failover) readAt(ctx context.Context, at, n int, meter *rereading, read
 	return err
 }
 
-// isLimit reports whether an error is that of a limit of the import. It is final only for the layer's own bytes, whose
-// digest the stream verifies at its end.
+// isLimit reports whether an error is that of a limit of the import. It is final only for the layer's own bytes: the
+// stream verifies their digest at its end.
 func isLimit(err error) bool { return imagefault.IsFinal(err) && fault.KindOf(err) == fault.BadInput }
 
 // image returns the image at an endpoint. The first call opens it there by its digest, and

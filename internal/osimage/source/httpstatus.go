@@ -82,10 +82,9 @@ func statusOf(err error) int {
 	return http.StatusBadRequest
 }
 
-// statusField returns the field StatusCode of the first error in err's tree that has one, or
-// 0. The library uses a type with this field for 4xx responses whose body is not the protocol's
-// JSON, such as those of proxies. The type is not exported, so errors.As cannot find it.
-// TestStatusOfAnswers fails if a release of the library drops the field.
+// statusField returns the field StatusCode of the first error in err's tree that has one, else 0. The library uses a type
+// with this field for 4xx responses without the protocol's JSON as their body, such as those of proxies. The type is not
+// exported, so errors.As cannot find it. TestStatusOfAnswers fails if a release of the library drops the field.
 func statusField(err error) int {
 	value := reflect.Indirect(reflect.ValueOf(err))
 	if value.Kind() == reflect.Struct {

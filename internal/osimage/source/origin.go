@@ -33,7 +33,7 @@ type guarded struct {
 	tokens map[origin]bool // where tokens are given
 }
 
-// origin is where a request goes.
+// origin is where a request is sent.
 type origin struct{ scheme, host, port string }
 
 func originOf(u *url.URL) origin {

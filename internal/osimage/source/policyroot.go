@@ -10,7 +10,7 @@ import (
 	"go.podman.io/image/v5/signature"
 )
 
-// pathKeys are the keys in containers-policy.json(5) whose values name files.
+// pathKeys are the keys in containers-policy.json(5) with names of files as values.
 var pathKeys = []string{"keyPath", "keyPaths", "caPath", "caRootsPath", "caIntermediatesPath", "rekorPublicKeyPath", "rekorPublicKeyPaths"}
 
 // parsePolicy parses the host's policy. Paths in it are relative to the host's root, which the

@@ -67,9 +67,9 @@ func (r *registry) proxyFor(u *url.URL) (*url.URL, error) {
 	return r.proxy(u)
 }
 
-// observe returns a context for requests of the library, whose credentials for the registry are
-// noted, unless those of a source of a later generation are known: a source that was replaced because
-// its token was refused may still be used by another goroutine. r may be nil.
+// observe returns a context for requests of the library. It notes their credentials for the registry, unless those of a
+// source of a later generation are known: another goroutine may still use a source that was replaced because its token
+// was refused. r may be nil.
 func (r *registry) observe(ctx context.Context, generation int) context.Context {
 	if r == nil {
 		return ctx

@@ -10,8 +10,8 @@ import (
 // urls matches the URLs in a text, as far as a quote or a space.
 var urls = regexp.MustCompile(`\w+://[^\s"]+`)
 
-// redacted is an error of the library whose text is safe to show. The library puts whole URLs
-// with passwords and signatures into its errors, and the text of a registry's response.
+// redacted is an error of the library with a text that is safe to show. The library puts whole URLs with passwords and
+// signatures into its errors, and the text of a registry's response.
 type redacted struct {
 	error
 	host string // HOST[:PORT] of the registry

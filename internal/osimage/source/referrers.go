@@ -23,7 +23,7 @@ import (
 const (
 	maxReferrers = 64      // manifests that may have a bundle
 	maxPages     = 32      // of the list of what refers to the image
-	maxIndexSize = 4 << 20 // of a page of it, in bytes, and of each manifest
+	maxIndexSize = 4 << 20 // of a page, in bytes, and of each manifest
 )
 
 // bundles are what a registry has for an image.

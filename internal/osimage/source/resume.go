@@ -33,8 +33,8 @@ const (
 	tailSize = 64
 )
 
-// otherBytes returns the error for a response whose bytes differ from those that the registry
-// sent before at the same offsets: it is another part, or another blob.
+// otherBytes returns the error for a response with other bytes than the registry sent before at the same offsets: it is
+// another part, or another blob.
 func otherBytes() error {
 	return wrongAnswer("the registry sent other bytes than before at the same place")
 }

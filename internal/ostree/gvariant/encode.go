@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// Encode serializes a value of the type in normal form. The value must consist of the
-// Go types that Decode returns. It may also contain a Value, which is copied, and an
-// iter.Seq[any] for an array whose elements are not all in memory at once.
+// Encode serializes a value of the type in normal form. The value must consist of the Go types that Decode returns. It
+// may also contain a Value, which is copied, and an iter.Seq[any] for an array with elements that are not all in memory
+// at once.
 func Encode(text string, value any) ([]byte, error) {
 	t, err := parseType(text)
 	if err != nil {

@@ -110,7 +110,7 @@ func (e envelope) authenticated() []byte {
 	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(e.PayloadType), e.PayloadType, len(e.Payload), e.Payload)
 }
 
-// claimOf reads a statement whose signature was verified.
+// claimOf reads a statement with a verified signature.
 func claimOf(payload []byte) (Claim, error) {
 	var s statement
 	if err := decode(payload, &s); err != nil {
