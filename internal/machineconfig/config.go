@@ -20,6 +20,9 @@ import (
 // client requested.
 func (d *MachineConfig) decodeConfig(config document.Node, host Host) {
 	if !hasContent(config) {
+		if host.Author { // its arguments are judged
+			d.checkPinning(nil, &collector{report: config.Report}, host)
+		}
 		return
 	}
 	d.refuseOthers(config, host)

@@ -76,6 +76,9 @@ func Inspect(in Input) Result {
 	result.Files = slices.Compact(result.Files)
 	manager := c.manager(in)
 	c.againstManager(result.Workloads, manager, in)
+	c.sets(result.Workloads, manager, in)
+	c.misspelt(in.Line)
+	c.hugePages(in.Line)
 	if in.Machine.known() {
 		result.Pools = poolsOf(in.Machine.OnlineAfter(in.Line), result.Workloads, manager)
 		c.leftOver(*result.Pools, result.Workloads)
@@ -94,12 +97,13 @@ type checker struct {
 	infraIn   string // the effective drop-in for infra_ctr_cpuset; "" if none
 	infraSet  string
 	problems  problem.Report
-	unread    bool // a drop-in could not be read
+	lists     map[string]CPUSet // of the kernel arguments that were read
+	unread    bool              // a drop-in could not be read
 	partial   bool
 }
 
 func newChecker(m Machine) *checker {
-	return &checker{machine: m, definedIn: map[string]string{}, effective: map[string]workload{}}
+	return &checker{machine: m, definedIn: map[string]string{}, effective: map[string]workload{}, lists: map[string]CPUSet{}}
 }
 
 // wrong reports an error, which keeps a machine from its first boot: only if CRI-O would not start,

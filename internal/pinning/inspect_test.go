@@ -69,7 +69,7 @@ func TestAgainstTheNextBoot(t *testing.T) {
 		{"0,6", "possible_cpus=0x6", []string{"CPU 6 will be offline"}, "0-5"},
 		{"0-1", "isolcpus=1-7", []string{"warning: workload \"management\": CPU 1 is isolated by isolcpus=1-7"}, "0-7"},
 		{"0-1", "isolcpus=managed_irq,1-7", nil, "0-7"},
-		{"0-1", "isolcpus=domain,managed_irq,0-N:1/2", []string{"CPU 0 is isolated"}, "0-7"},
+		{"0-1", "isolcpus=domain,managed_irq,0-N:1/2", []string{"CPU 0 is isolated", "CPU 3,5,7 is in no set: neither in workload \"management\" nor in isolcpus=domain"}, "0-7"},
 		{"0-1", "isolcpus=nonsense", []string{"warning: isolcpus: cannot parse CPU list \"nonsense\""}, "0-7"},
 		{"0-1", "isolcpus=0-7:2/2", []string{"CPU 0-1 is isolated"}, "0-7"},
 		{"0-1", "isolcpus=0-7:0/1", nil, "0-7"},
@@ -92,6 +92,23 @@ func TestAgainstTheNextBoot(t *testing.T) {
 		{"0-1", "tuned.non_isolcpus=0x3", []string{"cannot parse the mask"}, "0-7"},
 		{"0-1", "nohz_full=2-9", []string{"nohz_full=2-9: the machine has no CPU 8-9, only 0-7"}, "0-7"},
 		{"0-1", "isolcpus=managed_irq,2-N", nil, "0-7"},
+		{"0-1", "isolcpus=4-7", []string{"CPU 2-3 is in no set: neither in workload \"management\" nor in isolcpus=4-7"}, "0-7"},
+		{"0-1", "isolcpus=4-7 maxcpus=2", []string{"leaves no CPU"}, "0-1"},
+		{"0-1", "nohz_full=3-7", []string{"CPU 2 is in no set: neither in workload \"management\" nor in nohz_full=3-7"}, "0-7"},
+		{"0-1", "isolcpus=2-7 nohz_full=2-5", []string{"isolcpus=2-7 and nohz_full=2-5 describe one partition and differ: CPU 6-7"}, "0-7"},
+		{"0-1", "isolcpus=managed_irq,domain,2-7 rcu_nocbs=4-7 nohz_full=2-7", []string{"and rcu_nocbs=4-7 describe one partition and differ: CPU 2-3"}, "0-7"},
+		{"0-1", "isolcpus=2-7 nohz_full=2-7 rcu_nocbs=2-7 rcu_nocb_poll skew_tick=1 nosoftlockup", nil, "0-7"},
+		{"0-1", "isolcpus=2-12", []string{"isolcpus=2-12: the machine has no CPU 8-12, only 0-7"}, "0-7"},
+		{"0-1", "isolcpu=2-7", []string{"isolcpu: is isolcpus meant?"}, "0-7"},
+		{"0-1", "irq_affinity=0 nohz_ful=2 nosmtt", []string{"is irqaffinity meant?", "is nohz_full meant?", "is nosmt meant?"}, "0-7"},
+		{"0-1", "systemd.cpu_afinity=0-1 hugepage=2 Nohz_full=2", []string{"is systemd.cpu_affinity meant?", "is hugepages meant?", "is nohz_full meant?"}, "0-7"},
+		{"0-1", "nohz=on nosmap noibrs mds=off rcu-nocb-poll", nil, "0-7"},
+		{"0-1", "default_hugepagesz=1G hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=0:2,1:3", nil, "0-7"},
+		{"0-1", "hugepages=16 hugepagesz=1G", []string{"hugepagesz=1G: no hugepages= follows it"}, "0-7"},
+		{"0-1", "hugepagesz=1G hugepagesz=2M hugepages=4", []string{"hugepagesz=1G: no hugepages= follows it"}, "0-7"},
+		{"0-1", "default_hugepagesz=3M hugepagesz=1Gi hugepages=1e3", []string{"default_hugepagesz=3M: it is not the size", "hugepagesz=1Gi: it is not the size", "hugepages=1e3: it is not a number"}, "0-7"},
+		{"0-1", "hugepagesz=512 hugepages=-1", []string{"hugepagesz=512: it is not the size", "hugepages=-1: it is not a number"}, "0-7"},
+		{"0-1", "default_hugepagesz=1g hugepages=", []string{"hugepages=: it is not a number"}, "0-7"},
 		{"2-3", "", []string{"warning: workload \"management\": CPU 0, which the machine boots on, is not in its set 2-3"}, "0-7"},
 		{"0-7", "", []string{"its set leaves no CPU to other pods"}, "0-7"},
 		{"0,9-10", "", []string{"the machine has no CPU 9-10, only 0-7", "the machine has no CPU 9-10, only 0-7"}, "0-7"},
@@ -329,6 +346,32 @@ func TestWithKubeletConfig(t *testing.T) {
 		got, err := pinning.WithKubeletConfig([]byte(c.under), []byte(c.over))
 		if string(got) != c.want || (err == nil) != (c.err == "") || err != nil && !strings.HasPrefix(err.Error(), c.err) {
 			t.Errorf("%q over %q: %q, %v", c.over, c.under, got, err)
+		}
+	}
+}
+
+// TestSetsOfKubelet: without a workload, the reserved CPUs are kubelet's, and without those only the arguments are compared.
+func TestSetsOfKubelet(t *testing.T) {
+	reserved := map[string][]byte{pinning.KubeletConfigPath: []byte("cpuManagerPolicy: static\nreservedSystemCPUs: 0-1\n")}
+	for _, c := range []struct {
+		files map[string][]byte
+		line  string
+		want  string
+	}{
+		{reserved, "isolcpus=2-7 irqaffinity=0-1 tuned.non_isolcpus=00000003", ""},
+		{reserved, "isolcpus=1-7", "warning: reservedSystemCPUs: CPU 1 is also in isolcpus=1-7"},
+		{reserved, "isolcpus=3-7", "warning: CPU 2 is in no set: neither in reservedSystemCPUs nor in isolcpus=3-7"},
+		{reserved, "irqaffinity=0-3", "warning: reservedSystemCPUs: irqaffinity=0-3 puts the kernel's own work also on CPU 2-3"},
+		{reserved, "kthread_cpus=7", "warning: reservedSystemCPUs: kthread_cpus=7 puts"},
+		{reserved, "tuned.non_isolcpus=00000007", "warning: reservedSystemCPUs: its CPUs are 0-1, but tuned.non_isolcpus=00000007 is the mask of 0-2"},
+		{map[string][]byte{pinning.KubeletConfigPath: []byte("cpuManagerPolicy: static\nreservedSystemCPU: 0-1\n")}, "", "warning: reservedSystemCPU: is reservedSystemCPUs meant?"},
+		{nil, "isolcpus=2-7 irqaffinity=0-2", "warning: irqaffinity=0-2 puts the kernel's own work also on CPU 2 of isolcpus=2-7"},
+		{nil, "isolcpus=2-70", "warning: isolcpus=2-70: the machine has no CPU 8-70, only 0-7"},
+		{nil, "isolcpus=2-7 nohz_full=4-7", "warning: isolcpus=2-7 and nohz_full=4-7 describe one partition and differ: CPU 2-3"},
+	} {
+		got := texts(pinning.Inspect(pinning.Input{Files: c.files, Machine: server(t), Line: kargs.Split(c.line)}).Problems)
+		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], c.want)) {
+			t.Errorf("%s: %q, want %q", c.line, got, c.want)
 		}
 	}
 }

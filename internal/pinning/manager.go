@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -94,10 +95,18 @@ func (c *checker) kubeletConfig(data []byte, m *manager) {
 		Policy   string            `yaml:"cpuManagerPolicy"`
 		Options  map[string]string `yaml:"cpuManagerPolicyOptions"`
 		Reserved string            `yaml:"reservedSystemCPUs"`
+		Others   map[string]any    `yaml:",inline"`
 	}
 	if err := yaml.Unmarshal(data, &config); err != nil {
 		c.warn(KubeletConfigPath, "cannot parse kubelet's configuration: %v", err)
 		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(config.Others)) {
+		for _, known := range []string{"cpuManagerPolicy", "cpuManagerPolicyOptions", "reservedSystemCPUs"} {
+			if nearly(strings.ToLower(name), strings.ToLower(known)) {
+				c.warn(KubeletConfigPath, "%s: is %s meant?", name, known)
+			}
+		}
 	}
 	reserved, err := ParseCPUSet(config.Reserved)
 	if err != nil {

@@ -12,7 +12,6 @@ func (c *checker) onMachine(p, name string, set CPUSet, line kargs.Line) {
 	c.bootCPU(p, name, set)
 	c.isolation(p, name, set, line)
 	c.affinity(p, name, set, line)
-	c.housekeeping(p, name, set, line)
 }
 
 // offline reports CPUs that will be offline after the reboot, or are offline now.
@@ -80,46 +79,27 @@ func isolationFlags(value string) (flags map[string]bool, list string) {
 	return flags, value
 }
 
-// list parses the CPU list of a kernel argument.
+// list parses the CPU list of a kernel argument. What is wrong with it is reported once.
 func (c *checker) list(p, key, value string) CPUSet {
 	if value == "" {
 		return CPUSet{}
+	}
+	if known, again := c.lists[key+"="+value]; again {
+		return known
 	}
 	set, err := parseKernelList(value, c.machine.Present)
 	if err != nil {
 		c.warn(p, "%s: %v", key, err)
 	}
-	if !c.machine.known() {
-		return set
-	}
-	last := c.machine.Present.cpus[c.machine.Present.Size()-1]
-	if beyond := set.Difference(set.below(last + 1)); !beyond.IsEmpty() {
-		c.warn(p, "%s=%s: the machine has no CPU %s, only %s", key, value, beyond, c.machine.Present)
-	}
-	return set.Intersection(c.machine.Present)
-}
-
-// housekeeping compares the CPUs of management with those on which the kernel and tuned keep the system's own work: all of
-// them describe one partition.
-func (c *checker) housekeeping(p, name string, set CPUSet, line kargs.Line) {
-	if name != Management || set.IsEmpty() {
-		return
-	}
-	for _, key := range []string{"irqaffinity", "kthread_cpus"} {
-		for _, value := range line.Values(key) {
-			if outside := c.list(p, key, value).Difference(set); !outside.IsEmpty() {
-				c.warn(p, "workload %q: %s=%s puts the kernel's own work also on CPU %s, which is not in its set %s", name, key, value, outside, set)
-			}
+	if c.machine.known() {
+		last := c.machine.Present.cpus[c.machine.Present.Size()-1]
+		if beyond := set.Difference(set.below(last + 1)); !beyond.IsEmpty() {
+			c.warn(p, "%s=%s: the machine has no CPU %s, only %s", key, value, beyond, c.machine.Present)
 		}
+		set = set.Intersection(c.machine.Present)
 	}
-	for _, value := range line.Values("tuned.non_isolcpus") {
-		cpus, err := parseMask(value)
-		if err != nil {
-			c.warn(p, "tuned.non_isolcpus: %v", err)
-		} else if !cpus.Equal(set) {
-			c.warn(p, "workload %q: its CPUs are %s, but tuned.non_isolcpus=%s is the mask of %s", name, set, value, cpus)
-		}
-	}
+	c.lists[key+"="+value] = set
+	return set
 }
 
 // affinity compares a workload's CPUs with the CPU affinity of systemd, which all services

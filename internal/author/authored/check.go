@@ -103,6 +103,7 @@ func Check(m *MachineConfig, rules Rules) problem.Report {
 	var report problem.Report
 	line := machineconfig.CommandLine(m.Spec.Arguments())
 	checkThreads(line, &report)
+	checkExtensions(m.Spec, &report)
 	text, err := m.MarshalJSON()
 	if err != nil {
 		report.Fail("$", "cannot be written as JSON: %v", err)
@@ -128,5 +129,19 @@ func checkSize(size int, report *problem.Report) {
 		report.Fail("$", "it has %d bytes of JSON, more than the %d that a cluster can store", size, maxRendered)
 	case size > maxRendered/5*4:
 		report.Warn("$", "it has %d bytes of JSON, close to the %d that a cluster can store", size, maxRendered)
+	}
+}
+
+// checkExtensions warns about packages of extensions and kernels if no image that has them is named.
+func checkExtensions(s machineconfig.Spec, report *problem.Report) {
+	if s.ExtensionsImage != "" {
+		return
+	}
+	const none = "without baseOSExtensionsContainerImage, or a cluster that names one, no machine can install "
+	if s.KernelType == machineconfig.KernelRealtime || s.KernelType == machineconfig.Kernel64k {
+		report.Warn("$.spec.kernelType", none+"the kernel %s", s.KernelType)
+	}
+	if len(s.Extensions) > 0 {
+		report.Warn("$.spec.extensions", none+"the extensions")
 	}
 }

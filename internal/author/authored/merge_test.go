@@ -220,6 +220,10 @@ func TestCheckMerged(t *testing.T) {
 		specs []string
 	}{
 		{"", []string{`{"fips":true}`, `{"kernelArguments":["fips=1"]}`}},
+		{"warning: $.spec.kernelType: without baseOSExtensionsContainerImage", []string{`{"kernelType":"realtime"}`}},
+		{"warning: $.spec.extensions: without baseOSExtensionsContainerImage", []string{`{"extensions":["usbguard"]}`}},
+		{"warning: $.spec.kernelArguments: isolcpu: is isolcpus meant?", []string{`{"kernelArguments":["isolcpu=2-3"]}`}},
+		{"warning: $.spec.kernelArguments: isolcpus=2-5 and nohz_full=4-5 describe one partition", []string{`{"kernelArguments":["isolcpus=2-5"]}`, `{"kernelArguments":["nohz_full=4-5"]}`}},
 		{`error: $.spec.kernelArguments[0]: fips="0" contradicts spec.fips, which is true`, []string{`{"kernelArguments":["fips=0"]}`, `{"fips":true}`}},
 		{"error: $.spec.extensions: kernel-devel fits the default kernel only", []string{`{"extensions":["kernel-devel"]}`, `{"kernelType":"realtime"}`}},
 		{"error: $.spec.kernelArguments: together they have 2205 bytes", []string{`{"kernelArguments":["a=` + long + `"]}`, `{"kernelArguments":["b=` + long + `"]}`}},
