@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +95,35 @@ func TestHeldBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStagedUnseen: what libostree stages is held back from the first moment at which others can see it. Its tool lets go of
+// the sysroot's lock, for which they may wait, before it ends.
+func TestStagedUnseen(t *testing.T) {
+	h := hostdir.New(t)
+	e := &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: func(ctx context.Context, argv ...string) ([]byte, error) {
+		out, err := h.Run(ctx, argv...)
+		if slices.Contains(argv, "--stage") {
+			seen := make(chan *ostree.Staged)
+			go func() { // what is mounted for the tool is not mounted for others
+				staged, err := h.Sysroot().Staged()
+				if err != nil {
+					t.Error(err)
+				}
+				seen <- staged
+			}()
+			if staged := <-seen; staged != nil && !staged.Held {
+				t.Error("others can finalize what the tool has staged")
+			}
+		}
+		return out, err
+	}}
+	r := requestOf(t, h, pivot.Packages{}, nil)
+	must(t, e.Prepare(t.Context(), r))
+	if staged, err := h.Sysroot().Staged(); err != nil || staged == nil || !staged.Held {
+		t.Errorf("staged: %+v, %v; want it held back", staged, err)
+	}
+	must(t, e.Commit(t.Context(), r))
 }
 
 // TestHeldBackFromFinalize: rpm-ostree's own command to finalize what is staged reboots into the running system, too.

@@ -105,11 +105,9 @@ func (e *Ostree) stage(ctx context.Context, r pivot.Spec, booted ostree.Deployme
 	if err != nil {
 		return err
 	}
-	if err := e.deploy(ctx, r, booted, append([]string{"--stage"}, lock...)...); err != nil {
+	err = e.stageHeld(func() error { return e.deploy(ctx, r, booted, append([]string{"--stage"}, lock...)...) })
+	if err != nil {
 		return fmt.Errorf("cannot stage deployment of %s: %w", r.Commit, err)
-	}
-	if err := e.hold(); err != nil {
-		return err
 	}
 	_, err = e.checkStaged(r)
 	return err
