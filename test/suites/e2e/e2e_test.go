@@ -53,10 +53,12 @@ func TestBoxed(t *testing.T) {
 	})
 }
 
-// TestBoxedWhole has the case in boxes that takes minutes. It is part of "make nightly".
+// TestBoxedWhole has the cases in boxes that take minutes. It is part of "make nightly".
 func TestBoxedWhole(t *testing.T) {
 	runFirstBoots(t, boxedLab(t), []firstBootCase{
 		{"power cuts of an apply", applyPowerCuts},
+		{"Ignition's first boot fails", ignitionFails},
+		{"systemd's first boot fails", systemdFails},
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"machine-pivot/firstboot"
 	"machine-pivot/test/worlds/bootlab"
@@ -35,10 +36,18 @@ ExecStart=/bin/mount -o remount,ro /boot
 `
 	// What the guest's own units need; then as in Fedora.
 	fewPresets = "enable pivot-*\nenable kubelet.service\nenable boot-report.service\nenable systemd-networkd*\nenable ostree-*\ndisable *\n"
-	editEntry  = `sed -i -e 's/^options \(.*\)/options \1 behind=ostree/' -e '$agrub_users root\ngrub_arg --unrestricted' loader/entries/*.conf; grep -q 'ostree=.* behind=' loader/entries/*.conf`
 	inEntry    = "$ignition_firstboot"
 	forNetwork = "ip=10.0.2.15::10.0.2.2:255.255.255.0::eth0:none"
 )
+
+// editEntry adds an argument to a machine's boot entry as rdcore does, and keys.
+func editEntry(t *testing.T, m *vm.Machine, keys ...string) {
+	t.Helper()
+	script := `sed -i -e 's/^options \(.*\)/options \1 behind=ostree/' -e '$a` + strings.Join(keys, `\n`) + `' loader/entries/*.conf; grep -q 'ostree=.* behind=' loader/entries/*.conf`
+	if err := m.ChangeBoot(t.Context(), script); err != nil {
+		t.Fatal(err)
+	}
+}
 
 func enabledUnit(name, text, by string) []vm.TreeFile {
 	const dir = "/etc/systemd/system/"
@@ -60,9 +69,8 @@ func amongOthers(t *testing.T, l *bootlab.Lab) {
 		vm.TreeFile{Path: "/etc/systemd/system-preset/00-few.preset", Mode: 0o644, Content: []byte(fewPresets)},
 	)
 	m := provisioned(t, l, want, bootlab.Setup{Layout: redHat(t), Files: files, KernelArgs: []string{inEntry, "systemd.firstboot=off"}})
-	if err := m.ChangeBoot(t.Context(), editEntry); err != nil {
-		t.Fatal(err)
-	}
+	keys := []string{"grub_users root", "grub_arg --unrestricted"}
+	editEntry(t, m, keys...)
 
 	first := boot(t, m, vm.BootOptions{ExtraArgs: []string{"ignition.firstboot", forNetwork}})
 	expectPivot(t, first)
@@ -74,7 +82,7 @@ func amongOthers(t *testing.T, l *bootlab.Lab) {
 	}
 	ids := machineIDs(t, m)
 	for deployment, id := range ids {
-		if !regexp.MustCompile(`^[0-9a-f]{32}\n$`).MatchString(id) || id != ids[path.Base(vm.StateRoot+"/deploy/"+l.Guest.CommitA+".0")] {
+		if !machineID.MatchString(id) || id != ids[path.Base(vm.StateRoot+"/deploy/"+l.Guest.CommitA+".0")] {
 			t.Errorf("%s has the machine ID %q", deployment, id)
 		}
 	}
@@ -88,8 +96,54 @@ func amongOthers(t *testing.T, l *bootlab.Lab) {
 			t.Errorf("%s has got another machine ID: %q, not %q", deployment, id, ids[deployment])
 		}
 	}
-	expectEntry(t, m)
+	expectEntry(t, m, keys...)
 }
+
+// othersFail is a first boot beside one of another program that fails in its unit. The machine does not reboot, kubelet is held,
+// and the console names the unit. When somebody has done the work of the unit, the first boot continues by itself.
+func othersFail(unit, repair string, files ...vm.TreeFile) func(*testing.T, *bootlab.Lab) {
+	return func(t *testing.T, l *bootlab.Lab) {
+		want := l.Wanted()
+		// It waits for a message, since the unit has more than one attempt.
+		repairs := "[Unit]\nConditionPathExists=" + firstboot.EncapsulatedPath + "\n[Service]\nType=oneshot\nStandardOutput=journal+console\n" +
+			"ExecStart=/bin/sh -ec 'until journalctl -q -b -u pivot-firstboot.service | grep -q \"error: .*cannot leave .*" + unit + "\"; do sleep 1; done; " +
+			"systemctl -q is-active kubelet || echo @@held; " + repair + "'\n"
+		files := append(files, enabledUnit("repair.service", repairs, "sysinit.target")...)
+		m := machineWith(t, l, bootlab.Setup{Encapsulated: encapsulated(t, want), Files: files, KernelArgs: []string{"systemd.firstboot=off"}})
+
+		first := boot(t, m, vm.BootOptions{ExtraArgs: []string{"ignition.firstboot"}, Limits: vm.Limits{Idle: 10 * time.Minute}})
+		expectPivot(t, first)
+		if held, commit := indexOf(first, "@@held"), indexOf(first, "phase committed"); held < 0 || commit < held {
+			t.Errorf("kubelet was held in line %d of the console, and the commit began in line %d", held, commit)
+		}
+		second := boot(t, m, vm.BootOptions{})
+		if r := expectWhole(t, second, want); r.Encapsulated || !r.Closed {
+			t.Error("the first boot is not closed")
+		}
+		for deployment, id := range machineIDs(t, m) {
+			if !machineID.MatchString(id) {
+				t.Errorf("%s has the machine ID %q", deployment, id)
+			}
+		}
+	}
+}
+
+// ignitionFails and systemdFails are those of which a machine of Fedora CoreOS has two.
+func ignitionFails(t *testing.T, l *bootlab.Lab) {
+	const unit = "coreos-ignition-firstboot-complete.service"
+	files := enabledUnit(unit, "[Unit]\nDefaultDependencies=no\nConditionPathExists=/boot/ignition.firstboot\n[Service]\nType=oneshot\nExecStart=/bin/false\n", "sysinit.target")
+	othersFail(unit, "rm /boot/ignition.firstboot", append(files, vm.TreeFile{Path: "/boot/ignition.firstboot", Mode: 0o644})...)(t, l)
+}
+
+func systemdFails(t *testing.T, l *bootlab.Lab) {
+	const unit = "systemd-machine-id-commit.service"
+	othersFail(unit, "systemd-machine-id-setup --commit",
+		vm.TreeFile{Path: "/etc/systemd/system/" + unit + ".d/fails.conf", Mode: 0o644, Content: []byte("[Service]\nExecStart=\nExecStart=/bin/false\n")},
+		vm.TreeFile{Path: "/etc/machine-id", Mode: 0o444, Content: []byte("uninitialized\n")},
+		vm.TreeFile{Path: "/etc/systemd/system-preset/00-few.preset", Mode: 0o644, Content: []byte(fewPresets)})(t, l)
+}
+
+var machineID = regexp.MustCompile(`^[0-9a-f]{32}\n$`)
 
 // machineIDs returns the content of each deployment's /etc/machine-id, by the name of the deployment's directory.
 func machineIDs(t *testing.T, m *vm.Machine) map[string]string {
@@ -109,8 +163,8 @@ func machineIDs(t *testing.T, m *vm.Machine) map[string]string {
 	return ids
 }
 
-// expectEntry checks what the new system's boot entry has of the old one's.
-func expectEntry(t *testing.T, m *vm.Machine) {
+// expectEntry checks what the new system's boot entry has of the old one's, and its keys.
+func expectEntry(t *testing.T, m *vm.Machine, keys ...string) {
 	t.Helper()
 	entries, err := m.BootEntries(t.Context())
 	if err != nil {
@@ -120,7 +174,7 @@ func expectEntry(t *testing.T, m *vm.Machine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kept := range []string{inEntry, " behind=ostree", "\ngrub_users root\n", "\ngrub_arg --unrestricted\n"} {
+	for _, kept := range append(keys, inEntry, " behind=ostree") {
 		if !strings.Contains(string(text), kept) {
 			t.Errorf("the next entry lacks %q: %s", kept, text)
 		}
