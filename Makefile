@@ -201,7 +201,7 @@ install: install-host install-agent $(BIN)/pivotctl $(BIN)/pivot-fleet
 install-host: $(BIN)/pivot
 	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/pivot
 	install -D -m 0644 -t $(DESTDIR)$(PRESETDIR) systemd-units/80-pivot.preset
-	for unit in $$(cd systemd-units && echo *.service *.path */*.conf); do install -D -m 0644 systemd-units/$$unit $(DESTDIR)$(UNITDIR)/$$unit; done
+	for unit in $$(cd systemd-units && echo *.service *.path *.timer */*.conf); do install -D -m 0644 systemd-units/$$unit $(DESTDIR)$(UNITDIR)/$$unit; done
 	install -D -m 0644 -t $(DESTDIR)$(DRACUTDIR)/90pivot dracut/90pivot/*
 	chmod 0755 $(DESTDIR)$(DRACUTDIR)/90pivot/module-setup.sh
 	install -D -m 0644 -t $(DESTDIR)$(POLICYDIR) internal/selinux/pivot.cil

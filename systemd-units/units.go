@@ -17,15 +17,17 @@ const (
 	StaticPods     = "pivot-static-pods.service" // writes static pods
 	StaticPodsPath = "pivot-static-pods.path"    // starts StaticPods
 	Trial          = "pivot-trial.service"       // conducts a trial in the new system, and closes it in the old one
+	Upgrade        = "pivot-upgrade.service"     // moves to the image that the followed tag names now
+	UpgradeTimer   = "pivot-upgrade.timer"       // starts Upgrade where an administrator enables it
 )
 
 // Own returns the names of all these units.
 func Own() []string {
-	return []string{FirstBoot, Live, NICNames, Project, Slot, StaticPods, StaticPodsPath, Trial}
+	return []string{FirstBoot, Live, NICNames, Project, Slot, StaticPods, StaticPodsPath, Trial, Upgrade, UpgradeTimer}
 }
 
 // Files holds the units, and the drop-ins in a directory for each unit that they
 // extend.
 //
-//go:embed *.service *.path *.d/*.conf
+//go:embed *.service *.path *.timer *.d/*.conf
 var Files embed.FS

@@ -235,14 +235,17 @@ func TestBrokenConfiguration(t *testing.T) {
 		{"/etc/containers/registries.d/bad.yaml", "docker: [", "cannot read where signatures are kept: parsing ROOT/etc/containers/registries.d/bad.yaml", named},
 		{certs + "/own.cert", "", "ROOT" + certs + "/own.cert has no key", named},
 		{"/etc/containers/policy.json", "{", "cannot read the signature policy", "correct ROOT/etc/containers/policy.json"},
+		{"/etc/pivot/proxy.env/file", "a directory where a file should be", "cannot read the proxy settings: ", "correct or remove ROOT/etc/pivot/proxy.env"},
 		{"/etc/mco/proxy.env/file", "a directory where a file should be", "cannot read the proxy settings: ", "correct or remove ROOT/etc/mco/proxy.env"},
 	} {
 		h.write(c.path, c.content)
 		_, err := h.lookUp(t.Context(), ref)
 		refused(t, err, fault.Refused, strings.ReplaceAll(c.want, "ROOT", h.root), strings.ReplaceAll(c.hint, "ROOT", h.root))
 		h.remove(c.path)
+		if dir, is := strings.CutSuffix(c.path, "/file"); is {
+			h.remove(dir)
+		}
 	}
-	h.remove("/etc/mco/proxy.env")
 	if _, err := h.lookUp(t.Context(), ref); err != nil {
 		t.Error(err)
 	}

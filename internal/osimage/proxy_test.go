@@ -67,6 +67,7 @@ func TestProxy(t *testing.T) {
 	const bad = "http://127.0.0.1:1"
 	for name, c := range map[string]struct {
 		file   string            // /etc/mco/proxy.env; {url} stands for the proxy's URL
+		own    string            // /etc/pivot/proxy.env, likewise
 		env    map[string]string // likewise
 		direct bool              // the proxy is not used
 	}{
@@ -76,6 +77,10 @@ func TestProxy(t *testing.T) {
 		"file, quoted":           {file: "# by the operator\n; as well\n HTTPS_PROXY = \"{url}\"  \nNO_PROXY='a.invalid, \\\n b.invalid'\n"},
 		"file, without a scheme": {file: "HTTPS_PROXY={bare}\n"},
 		"file, plain HTTP only":  {file: "HTTP_PROXY={url}\n", direct: true},
+		"own file":               {own: "HTTPS_PROXY={url}\n"},
+		"own file wins":          {file: "https_proxy=" + bad + "\n", own: "HTTPS_PROXY={url}\n"},
+		"each from one file":     {file: "HTTPS_PROXY={url}\n", own: "NO_PROXY=0.0.0.0\n", direct: true},
+		"own file, environment":  {own: "HTTPS_PROXY=" + bad + "\n", env: map[string]string{"https_proxy": "{url}"}},
 		"environment":            {env: map[string]string{"HTTPS_PROXY": "{url}"}},
 		"environment wins":       {file: "HTTPS_PROXY=" + bad + "\n", env: map[string]string{"https_proxy": "{url}"}},
 		"set to nothing":         {file: "HTTPS_PROXY={url}\n", env: map[string]string{"HTTPS_PROXY": ""}, direct: true},
@@ -89,8 +94,10 @@ func TestProxy(t *testing.T) {
 			p := newProxied(t)
 			url := p.proxy.URL(proxyUser, proxyPassword)
 			put := strings.NewReplacer("{url}", url, "{bare}", strings.TrimPrefix(url, "http://"))
-			if c.file != "" {
-				p.write("/etc/mco/proxy.env", put.Replace(c.file))
+			for path, text := range map[string]string{"/etc/mco/proxy.env": c.file, "/etc/pivot/proxy.env": c.own} {
+				if text != "" {
+					p.write(path, put.Replace(text))
+				}
 			}
 			for name, value := range c.env {
 				t.Setenv(name, put.Replace(value))

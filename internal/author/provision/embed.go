@@ -84,7 +84,7 @@ func programFile(program []byte) ignition.File {
 func units() ([]ignition.Unit, error) {
 	var all []ignition.Unit
 	err := fs.WalkDir(systemdunits.Files, ".", func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+		if err != nil || entry.IsDir() || file == systemdunits.Upgrade || file == systemdunits.UpgradeTimer { // an administrator's
 			return err
 		}
 		text, err := fs.ReadFile(systemdunits.Files, file)

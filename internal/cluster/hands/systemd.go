@@ -156,7 +156,7 @@ func (w service) properties() []systemd.Property {
 		systemd.PropExecStart(w.args, false),
 		systemd.PropRemainAfterExit(w.keep),
 		property("StandardError", "journal"), // by default it would go into the file, too
-		property("EnvironmentFiles", []optional{{"/etc/mco/proxy.env", true}}),
+		property("EnvironmentFiles", []optional{{"/etc/mco/proxy.env", true}, {"/etc/pivot/proxy.env", true}}),
 		property("KillMode", "mixed"),
 		property("TimeoutStopUSec", uint64(stop/time.Microsecond)),
 	}

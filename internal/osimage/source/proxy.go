@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,26 +17,32 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// proxyEnvPath has the proxy settings of an OpenShift host. It is the EnvironmentFile= of the
-// units that need the network, including pivot's. It is read here too, so that pivot uses the
-// same proxies when it is started by hand.
-const proxyEnvPath = "/etc/mco/proxy.env"
+// proxyFiles have the proxy settings of a machine, and those of an OpenShift host. They are EnvironmentFile= of the units that
+// need the network, pivot's among them. They are read here too, so that pivot uses the same proxies when it is started by hand.
+func proxyFiles() []string {
+	return []string{"/etc/pivot/proxy.env", "/etc/mco/proxy.env"}
+}
 
 // proxies returns a function that returns the proxy for a request, according to HTTP_PROXY,
 // HTTPS_PROXY and NO_PROXY. Variables with lower-case names take precedence. Each variable is
-// taken from the process environment or, if it is not set there at all, from the host's
-// proxy.env. Errors never show a value, because it may contain a password.
+// taken from the process environment or, if it is not set there at all, from the first of the host's
+// files that sets it. Errors never show a value, because it may contain a password.
 func (h *Host) proxies() (func(*url.URL) (*url.URL, error), error) {
-	path, err := h.path(proxyEnvPath)
-	var text []byte
-	if err == nil {
-		text, err = os.ReadFile(path)
+	var settings proxySettings
+	for _, name := range proxyFiles() {
+		path, err := h.path(name)
+		var text []byte
+		if err == nil {
+			text, err = os.ReadFile(path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, unreadable("the proxy settings", err, h.shown(name))
+		}
+		settings.files = append(settings.files, parseEnvironmentFile(string(text)))
+		settings.paths = append(settings.paths, path)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, unreadable("the proxy settings", err, h.shown(proxyEnvPath))
-	}
-	settings := proxySettings{file: parseEnvironmentFile(string(text)), path: path}
 	config := httpproxy.Config{NoProxy: settings.value("no_proxy")}
+	var err error
 	config.HTTPProxy, err = settings.proxy("http_proxy")
 	if err == nil {
 		config.HTTPSProxy, err = settings.proxy("https_proxy")
@@ -52,10 +59,10 @@ func Proxies(root string) (func(*url.URL) (*url.URL, error), error) {
 	return (&Host{Root: root}).proxies()
 }
 
-// proxySettings are the variables that name proxies, from the environment and a file.
+// proxySettings are the variables that name proxies, from the environment and from files.
 type proxySettings struct {
-	file map[string]string
-	path string // of the file
+	files []map[string]string // the first wins
+	paths []string            // of the files
 }
 
 // value returns the value of a variable, given its name in lower case.
@@ -69,8 +76,11 @@ func (s proxySettings) value(name string) string {
 		}
 		set = set || ok
 	}
-	for _, name := range names {
-		if value := s.file[name]; value != "" && !set {
+	if set {
+		return ""
+	}
+	for _, file := range s.files {
+		if value := cmp.Or(file[names[0]], file[names[1]]); value != "" {
 			return value
 		}
 	}
@@ -90,8 +100,8 @@ func (s proxySettings) proxy(name string) (string, error) {
 	if err == nil && parsed.Hostname() != "" && slices.Contains([]string{"http", "https", "socks5", "socks5h"}, parsed.Scheme) {
 		return value, nil
 	}
-	return "", fault.New(fault.Refused, "cannot use the proxy that %s (environment, or %s) names: it is not http://[USER:PASSWORD@]HOST:PORT",
-		strings.ToUpper(name), s.path).WithHint("write special characters of the user and the password as %%XX")
+	return "", fault.New(fault.Refused, "cannot use the proxy that %s (environment, %s) names: it is not http://[USER:PASSWORD@]HOST:PORT",
+		strings.ToUpper(name), strings.Join(s.paths, " or ")).WithHint("write special characters of the user and the password as %%XX")
 }
 
 // proxyFor returns the HOST:PORT of the proxy for a registry, or "".
@@ -101,6 +111,15 @@ func proxyFor(sys *types.SystemContext, host string) string {
 		return ""
 	}
 	return proxy.Host
+}
+
+// proxyFiles returns where an administrator can name the proxy.
+func (c classifier) proxyFiles() string {
+	var all []string
+	for _, file := range proxyFiles() {
+		all = append(all, c.shown(file))
+	}
+	return strings.Join(all, " or ")
 }
 
 // proxyAnswer recognizes a proxy that refuses the connection. net/http returns the proxy's
@@ -113,10 +132,10 @@ func (c classifier) proxyAnswer(err error) *fault.Error {
 	switch refusal.Err.Error() {
 	case http.StatusText(http.StatusProxyAuthRequired):
 		return fault.New(fault.Refused, "the proxy %s wants other credentials: %w", c.proxy, err).
-			WithHint("put user and password into its URL in HTTPS_PROXY or %s", c.shown(proxyEnvPath))
+			WithHint("put user and password into its URL in HTTPS_PROXY, %s", c.proxyFiles())
 	case http.StatusText(http.StatusForbidden):
 		return fault.New(fault.Refused, "the proxy %s refuses the way to %s: %w", c.proxy, c.ref.Host(), err).
-			WithHint("allow it there, or list the registry in NO_PROXY if it is reached without (environment, or %s)", c.shown(proxyEnvPath))
+			WithHint("allow it there, or list the registry in NO_PROXY if it is reached without (environment, %s)", c.proxyFiles())
 	}
 	return nil
 }

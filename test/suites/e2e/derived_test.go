@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/settings"
+	systemdunits "machine-pivot/systemd-units"
 	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/registry"
 	"machine-pivot/test/worlds/vm"
@@ -41,9 +42,12 @@ func expectMerged(t *testing.T, b *vm.BootResult, version int) {
 // pivot to the next version of its image.
 const toNextVersion = "test.next-version"
 
-// withNextVersion returns the files that make a machine pivot to next on a boot with toNextVersion.
+// withNextVersion returns the files that make a machine pivot to next on a boot with toNextVersion. It does so in the
+// unit that follows a tag, with what that may do.
 func withNextVersion(next bootlab.Image) []vm.TreeFile {
-	return bootlab.Typed("next-version", "pivot rebase "+next.Reference+" -r", "KernelCommandLine="+toNextVersion)
+	instead := "[Service]\nExecStart=\nExecStart=/usr/bin/pivot rebase " + next.Reference + " -r\n"
+	return append(bootlab.Typed("next-version", "systemctl start "+systemdunits.Upgrade, "KernelCommandLine="+toNextVersion),
+		vm.TreeFile{Path: "/etc/systemd/system/" + systemdunits.Upgrade + ".d/next.conf", Mode: 0o644, Content: []byte(instead)})
 }
 
 // nextVersion boots a machine with the files of withNextVersion for the first time into its image,

@@ -98,7 +98,7 @@ func TestUnits(t *testing.T) {
 	if line := `(filecon "/usr/bin/pivot" file (system_u object_r install_exec_t ((s0) (s0))))`; !strings.Contains(module, line) {
 		t.Error("the SELinux module does not label the program")
 	}
-	verify(t, dest, surroundings, append(units, "multi-user.target")...)
+	verify(t, dest, surroundings, append(units, "pivot-upgrade.timer", "multi-user.target")...)
 }
 
 // TestFirstBootIsOrdered: systemd starts pivot-firstboot.service after the units that end the first boots of others, and
@@ -152,7 +152,7 @@ func TestKubeletIsHeld(t *testing.T) {
 // from 0 to 10, is not above a maximum. The boot tests run the units with all settings that lower it.
 // pivot-trial.service may have more, because it runs the administrator's commands.
 func TestUnitExposure(t *testing.T) {
-	for unit, most := range map[string]float64{"pivot-firstboot.service": 6.5, "pivot-live.service": 4.8, "pivot-nic-names.service": 5.1, "pivot-project.service": 3, "pivot-trial.service": 8.6, "pivot-slot.service": 6, "pivot-static-pods.service": 2.8} {
+	for unit, most := range map[string]float64{"pivot-firstboot.service": 6.5, "pivot-live.service": 4.8, "pivot-nic-names.service": 5.1, "pivot-project.service": 3, "pivot-trial.service": 8.6, "pivot-slot.service": 6, "pivot-upgrade.service": 6.5, "pivot-static-pods.service": 2.8} {
 		t.Run(unit, func(t *testing.T) { checkExposure(t, unit, most) })
 	}
 }
@@ -160,7 +160,7 @@ func TestUnitExposure(t *testing.T) {
 // TestUnitsWriteWhatBootsOnce: a unit with a program that enters a system once, or returns, can write the EFI variables
 // in which the boot loader is told so.
 func TestUnitsWriteWhatBootsOnce(t *testing.T) {
-	for _, unit := range []string{"pivot-firstboot.service", "pivot-trial.service"} {
+	for _, unit := range []string{"pivot-firstboot.service", "pivot-trial.service", "pivot-upgrade.service"} {
 		text := string(read(t, filepath.Join(root, "systemd-units", unit)))
 		readOnly := strings.Contains(text, "\nProtectKernelTunables=yes\n")
 		if readOnly && !strings.Contains(text, "\nReadWritePaths=-/sys/firmware/efi/efivars\n") {

@@ -13,12 +13,13 @@ import (
 // list them have all.
 func TestOwnUnits(t *testing.T) {
 	own := slices.Sorted(slices.Values(systemdunits.Own()))
-	var files, preset []string
-	for _, file := range slices.Concat(matches(t, "systemd-units/*.service"), matches(t, "systemd-units/*.path")) {
+	var files []string
+	preset := []string{systemdunits.Upgrade} // its timer starts it
+	for _, file := range slices.Concat(matches(t, "systemd-units/*.service"), matches(t, "systemd-units/*.path"), matches(t, "systemd-units/*.timer")) {
 		files = append(files, path.Base(file))
 	}
 	for line := range strings.Lines(readText(t, "systemd-units/80-pivot.preset")) {
-		if unit, ok := strings.CutPrefix(strings.TrimSpace(line), "enable "); ok {
+		if _, unit, ok := strings.Cut(strings.TrimSpace(line), "able "); ok {
 			preset = append(preset, unit)
 		}
 	}
@@ -27,9 +28,12 @@ func TestOwnUnits(t *testing.T) {
 	if !slices.Equal(own, files) || !slices.Equal(own, preset) {
 		t.Errorf("pivot's own units are %q, the files %q, those of the preset %q", own, files, preset)
 	}
-	for _, page := range []string{"docs/settings.md", "docs/recipes/image.md", "docs/recipes/kickstart.md"} {
+	enabled := slices.DeleteFunc(slices.Clone(own), func(unit string) bool {
+		return unit == systemdunits.Upgrade || unit == systemdunits.UpgradeTimer
+	})
+	for page, units := range map[string][]string{"docs/settings.md": own, "docs/recipes/image.md": enabled, "docs/recipes/kickstart.md": enabled} {
 		text := readText(t, page)
-		for _, unit := range own {
+		for _, unit := range units {
 			if !strings.Contains(text, unit) {
 				t.Errorf("%s has no %s", page, unit)
 			}
