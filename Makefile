@@ -27,12 +27,13 @@
 # dist     $(DIST)/pivot-VERSION.tar.gz: the last commit, the vendored modules, and the packages' metadata
 # deb      Debian packages from that archive, in $(DIST)
 # rpm      packages for Fedora and related distributions, likewise
+# release  all files of the last commit's tag in $(DIST)/release: archive, packages, images, modules, checksums; packaging/README.md
 # clean    removes what was built in this directory
 # help     this list
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build build-host completions manpages help test unit nightly sweep check words fuzz mutants demo demo-vm demo-enter cluster-demo test-host bench bench-check bench-boot reference install install-host install-agent image agent-image fleet-image dist deb rpm clean deps controlplane
+.PHONY: build build-host completions manpages help test unit nightly sweep check words fuzz mutants demo demo-vm demo-enter cluster-demo test-host bench bench-check bench-boot reference install install-host install-agent image agent-image fleet-image dist deb rpm release clean deps controlplane
 .NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
@@ -254,6 +255,9 @@ rpm: dist
 	@work=$$(mktemp -d); trap "rm -rf $$work" EXIT; \
 	$(RPMBUILD) --define "_topdir $$work" $(ARCHIVE) >$$work/log 2>&1 || { cat $$work/log; exit 1; }; \
 	mv $$work/RPMS/*/*.rpm $(DIST)
+
+release: deps
+	@packaging/release.sh $(abspath $(DIST))/release $(VERSION)
 
 # ostree marks deployment roots immutable.
 clean:

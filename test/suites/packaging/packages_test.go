@@ -24,11 +24,19 @@ func TestPackages(t *testing.T) {
 		}
 	}
 	checkout, dist := clone(t, root), t.TempDir()
-	for _, version := range []string{"1.2.3", "1.2.4"} {
-		commit(t, checkout)
-		release(t, checkout, "v"+version)
-		run(t, checkout, "make", "-s", "deb", "rpm", "DIST="+dist)
+	release(t, checkout, "v1.2.3")
+	run(t, checkout, "make", "-s", "deb", "rpm", "DIST="+dist)
+	owned(t, checkout)
+	release(t, checkout, "v1.2.4")
+	run(t, checkout, "make", "-s", "release", "DIST="+dist)
+	all := filepath.Join(dist, "release")
+	run(t, all, "sha256sum", "--strict", "-c", "SHA256SUMS")
+	for _, name := range []string{"pivot-1.2.4.tar.gz", "pivot-1.2.4-image.tar.gz", "pivot-1.2.4-agent-image.tar.gz", "pivot-1.2.4-fleet-image.tar.gz", "pivot-1.2.4.cdx.json"} {
+		if _, err := os.Stat(filepath.Join(all, name)); err != nil {
+			t.Error(err)
+		}
 	}
+	run(t, all, "sh", "-c", "mv *.deb *.rpm ..")
 	t.Run("deb", func(t *testing.T) {
 		checked(t, dist, "lintian", "--tag-display-limit", "0", "pivot_1.2.3_*.deb", "pivotctl_1.2.3_*.deb", "pivot-agent_1.2.3_*.deb", "pivot-fleet_1.2.3_*.deb", "pivot-dracut_1.2.3_*.deb")
 		installed(t, "deb", dist)
@@ -37,6 +45,36 @@ func TestPackages(t *testing.T) {
 		checked(t, dist, "rpmlint", "pivot*-1.2.3-1.*.rpm")
 		installed(t, "rpm", dist)
 	})
+}
+
+// TestReleaseRefused: there is no release without the owner's values and a tag. All that is missing is said at once.
+func TestReleaseRefused(t *testing.T) {
+	checkout := clone(t, root)
+	refused := func(want ...string) {
+		t.Helper()
+		out, err := command(t, checkout, nil, "packaging/release.sh", filepath.Join(checkout, "bin/release"), strings.TrimSpace(run(t, checkout, "packaging/version.sh"))).CombinedOutput()
+		if err == nil || strings.Count(string(out), "\n") != len(want) {
+			t.Errorf("%v, %d problems are wanted:\n%s", err, len(want), out)
+		}
+		for _, part := range want {
+			if !strings.Contains(string(out), part) {
+				t.Errorf("nothing says %q:\n%s", part, out)
+			}
+		}
+	}
+	refused("set LICENSE", "set HOMEPAGE", "set MAINTAINER", "tag the commit")
+	owned(t, checkout)
+	refused("tag the commit")
+	release(t, checkout, "v1.2.3")
+	write(t, filepath.Join(checkout, "bin/release/other"), "", 0o644)
+	refused("exists")
+}
+
+// owned commits values of an owner.
+func owned(t *testing.T, checkout string) {
+	t.Helper()
+	write(t, filepath.Join(checkout, "packaging/project"), "LICENSE=Apache-2.0\nHOMEPAGE=https://pivot.example\nMAINTAINER=A <a@example.org>\n", 0o644)
+	run(t, checkout, "git", "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qam", "owned")
 }
 
 // installed runs a script of testdata in the sandbox, with both versions.
