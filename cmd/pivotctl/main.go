@@ -21,7 +21,7 @@ func main() {
 }
 
 func rootCommand(build cli.Build) *cobra.Command {
-	commands := []*cobra.Command{configCommand(), ctrcfgCommand(), pinningCommand(), kargsCommand(), clusterCommand(build)}
+	commands := []*cobra.Command{configCommand(), ctrcfgCommand(), pinningCommand(), checkCommand(), kargsCommand(), clusterCommand(build)}
 	commands = append(commands, cli.Elsewhere("pivot", "for machines",
 		"firstboot", "enter", "rebase", "upgrade", "apply", "rollback", "confirm", "plan", "diff", "status", "verify", "image", "facts", "wait", "plot", "trial", "project", "static-pods", "release-slot", "hand-back")...)
 	root := cli.Root("pivotctl", build, "Write, check and serve the configuration of image-based hosts", commands...)

@@ -255,17 +255,21 @@ func (f *checkFlags) report(w io.Writer, r pinning.Result) error {
 		Pools     *pinning.Pools    `json:"pools,omitempty"`
 		Problems  problem.Report    `json:"problems"`
 	}{!r.Problems.Failed(), r.Workloads, r.Pools, r.Problems}
-	if err := f.Write(w, value, func(w io.Writer) { printPinning(w, r) }); err != nil {
+	if err := f.Write(w, value, func(w io.Writer) {
+		show(w, r.Problems)
+		printPinning(w, r)
+	}); err != nil {
 		return err
 	}
 	return failed(r.Problems)
 }
 
+func printSet(w io.Writer, name string, set pinning.CPUSet) {
+	fmt.Fprintf(w, "%-22s %-20s %d\n", name, cmp.Or(set.String(), "none"), set.Size())
+}
+
 func printPinning(w io.Writer, r pinning.Result) {
-	show(w, r.Problems)
-	line := func(name string, set pinning.CPUSet) {
-		fmt.Fprintf(w, "%-22s %-20s %d\n", name, cmp.Or(set.String(), "none"), set.Size())
-	}
+	line := func(name string, set pinning.CPUSet) { printSet(w, name, set) }
 	switch {
 	case len(r.Workloads) > 0:
 	case slices.Contains(r.Files, pinning.KubeletPath):

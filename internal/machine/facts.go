@@ -7,6 +7,7 @@ import (
 
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/rehearse"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
@@ -27,9 +28,10 @@ func ReadFacts(ctx context.Context, h *host.Host) rehearse.Facts {
 // Facts are what images are judged by for a machine that is elsewhere. They have no secrets: of the kernel arguments only
 // the names of some, of headers of LUKS only the registers of the TPM.
 type Facts struct {
-	Architecture string     `json:"architecture"`
-	Arguments    kargs.Line `json:"arguments"`
-	Rebuilt      bool       `json:"rebuilt"` // packages are layered, and so another initramfs may start than an image's
+	Architecture string          `json:"architecture"`
+	Arguments    kargs.Line      `json:"arguments"`
+	CPUs         pinning.Machine `json:"cpus"`
+	Rebuilt      bool            `json:"rebuilt"` // packages are layered, and so another initramfs may start than an image's
 	rehearse.Facts
 	Notes []string `json:"notes"` // what is not known
 }
@@ -40,6 +42,9 @@ func FactsOf(ctx context.Context, h *host.Host) (Facts, error) {
 	state, err := h.Observe(ctx, pivot.Target{})
 	if err != nil {
 		return f, err
+	}
+	if f.CPUs, err = h.CPUs(); err != nil {
+		f.Notes = append(f.Notes, fmt.Sprintf("the CPUs are not known: %v", err))
 	}
 	running, err := ostree.ParseChecksum(state.Booted.Commit)
 	if err != nil {

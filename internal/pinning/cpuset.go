@@ -103,6 +103,12 @@ func (s CPUSet) String() string {
 // MarshalText returns the canonical form.
 func (s CPUSet) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *CPUSet) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseCPUSet(string(text))
+	return err
+}
+
 // List returns the CPUs in ascending order.
 func (s CPUSet) List() []int { return slices.Clone(s.cpus) }
 

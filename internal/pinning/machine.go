@@ -11,13 +11,13 @@ import (
 
 // Machine has the CPUs of a machine. If Present is empty, they are unknown.
 type Machine struct {
-	Present CPUSet // online or offline
-	Online  CPUSet // now
+	Present CPUSet `json:"present"` // online or offline
+	Online  CPUSet `json:"online"`  // now
 	// Cores are the sets of threads of each core with several, as far as they are online: the
 	// kernel does not report offline siblings.
-	Cores []CPUSet
+	Cores []CPUSet `json:"cores,omitempty"`
 	// CoresKnown says that Cores was read: without it, CPUs that are threads of one core are not known.
-	CoresKnown bool
+	CoresKnown bool `json:"coresKnown"`
 }
 
 // CPUsOnly returns a machine of which only the CPUs are known, all online.

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/internal/api"
+	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/author/performance"
+	"machine-pivot/internal/author/pool"
+	"machine-pivot/internal/cli"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/input"
+	"machine-pivot/internal/machineconfig"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/printable"
+	"machine-pivot/internal/problem"
+)
+
+func checkCommand() *cobra.Command {
+	var rules ruleFlags
+	var out cli.Output
+	var facts string
+	cmd := &cobra.Command{
+		Use:   "check FILE|DIR…",
+		Short: "Check all objects that configure machines together, and print their CPU sets",
+		Long: "Check MachineConfigs, KubeletConfigs and PerformanceProfiles together, as the machines of each role get them:\n" +
+			"everything that \"pivotctl config validate\" and \"pivotctl pinning check\" find, and what a profile makes of a\n" +
+			"machine's kernel and kubelet. What is not judged is named. FILE - is standard input.",
+		Example: "  pivotctl check conf/\n  pivotctl check --host node7.json conf/",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, _, err := rules.rules(cmd.Context())
+			if err != nil {
+				return err
+			}
+			machine, err := cpusOf(cmd, facts, r.CPUs)
+			if err != nil {
+				return err
+			}
+			result, err := checkTogether(cmd.Context(), args, cmd.InOrStdin(), r, machine)
+			if err != nil {
+				return err
+			}
+			if err := out.Write(cmd.OutOrStdout(), result, result.print); err != nil {
+				return err
+			}
+			return failed(result.Problems)
+		},
+	}
+	rules.add(cmd)
+	out.Add(cmd, api.Check)
+	cmd.Flags().StringVar(&facts, "host", "", "`FACTS` that \"pivot facts\" has printed on a machine: its CPUs and cores")
+	return cmd
+}
+
+// maxFacts limits a document with facts, in bytes. A machine with a hundred disks has some 200 KB.
+const maxFacts = 16 << 20
+
+// cpusOf returns the CPUs that facts name, or else those of a flag.
+func cpusOf(cmd *cobra.Command, facts string, cpus pinning.CPUSet) (pinning.Machine, error) {
+	if facts == "" {
+		return pinning.CPUsOnly(cpus), nil
+	}
+	data, err := input.File{What: "the facts", Path: facts, Max: maxFacts}.Read(cmd.Context())
+	if err != nil {
+		return pinning.Machine{}, err
+	}
+	var document struct {
+		Kind api.Kind
+		CPUs pinning.Machine
+	}
+	err = json.Unmarshal(data, &document)
+	if err == nil && (document.Kind != api.Facts || document.CPUs.Present.IsEmpty()) {
+		err = fmt.Errorf("it is no document of kind %s with the machine's CPUs", api.Facts)
+	}
+	if err != nil {
+		return pinning.Machine{}, fault.New(fault.BadInput, "cannot use the facts in %s: %w", facts, err).WithHint("have the machine print them: pivot facts")
+	}
+	return document.CPUs, nil
+}
+
+// together is the result of a check of all objects.
+type together struct {
+	OK       bool               `json:"ok"`
+	Roles    map[string]cpuSets `json:"roles"`
+	Problems problem.Report     `json:"problems"`
+}
+
+// cpuSets are those of the machines of a role.
+type cpuSets struct {
+	Profile   *performance.Profile `json:"profile,omitempty"`
+	Workloads pinning.Workloads    `json:"workloads"`
+	Pools     *pinning.Pools       `json:"pools,omitempty"`
+	result    pinning.Result
+}
+
+// beside are the objects beside MachineConfigs.
+type beside struct {
+	profiles map[string]performance.Profile // by role
+	kubelets []document.Node
+	pools    []document.Node
+}
+
+// take takes the objects that are judged beside MachineConfigs.
+func (o *beside) take(n document.Node) bool {
+	switch kind := n.Get("kind"); {
+	case kind.Is(performance.Kind):
+		p := performance.Decode(n)
+		if other, twice := o.profiles[p.Role]; twice {
+			n.Fail("the machines of the role %s have another profile already: %s", p.Role, problem.Quoted(other.Name))
+		}
+		o.profiles[p.Role] = p
+	case kind.Is("KubeletConfig"):
+		o.kubelets = append(o.kubelets, n)
+	case kind.Is("MachineConfigPool"):
+		o.pools = append(o.pools, n)
+	default:
+		return false
+	}
+	return true
+}
+
+// checkTogether checks the objects in files and directories.
+func checkTogether(ctx context.Context, paths []string, stdin io.Reader, rules authored.Rules, machine pinning.Machine) (together, error) {
+	result := together{Roles: map[string]cpuSets{}}
+	all := beside{profiles: map[string]performance.Profile{}}
+	rules.Other, rules.CPUs = all.take, machine.Present
+	configs, report, err := pool.Read(ctx, paths, stdin, rules)
+	for _, role := range slices.Sorted(maps.Keys(all.profiles)) {
+		if role == "" {
+			continue // Decode has reported it
+		}
+		implied, problems := authored.Decode("", all.profiles[role].MachineConfig(), rules)
+		configs = append(configs, implied...)
+		for _, p := range problems.In("PerformanceProfile " + all.profiles[role].Name) {
+			p.Line = 0 // of a text that nobody has seen
+			report.Add(p)
+		}
+	}
+	if err == nil && !report.Failed() {
+		var merged problem.Report
+		merged, err = pool.Validate(configs, rules)
+		report = append(report, merged...)
+	}
+	for _, role := range pool.Roles(configs) {
+		if err != nil || report.Failed() {
+			break
+		}
+		var sets cpuSets
+		sets, err = all.ofRole(role, authored.Select(configs, role), machine)
+		for _, p := range sets.result.Problems.In("merged for role " + role) {
+			known := func(other problem.Problem) bool {
+				return other.File == p.File && strings.HasSuffix(other.Message, p.Message)
+			}
+			if !slices.ContainsFunc(report, known) { // validating has found it, too
+				report.Add(p)
+			}
+		}
+		if len(sets.result.Files) > 0 || sets.Profile != nil {
+			result.Roles[role] = sets
+		}
+	}
+	result.Problems = append(report, all.unjudged()...)
+	result.OK = !result.Problems.Failed()
+	return result, err
+}
+
+// ofRole returns the CPU sets of the machines of a role, as kernel, CRI-O and kubelet will use them.
+func (o *beside) ofRole(role string, configs []*authored.MachineConfig, machine pinning.Machine) (sets cpuSets, err error) {
+	merged, err := authored.Merge(configs, authored.Images{})
+	if err != nil {
+		return sets, err
+	}
+	in := pinning.Input{Files: map[string][]byte{}, Machine: machine, Line: machineconfig.CommandLine(merged.Spec.Arguments()), Partial: true}
+	if err := inlineFiles(merged, in.Files, pinning.IsRead); err != nil {
+		return sets, err
+	}
+	var kubelets [][]byte
+	if p, has := o.profiles[role]; has {
+		sets.Profile = &p
+		kubelets = append(kubelets, p.Kubelet())
+	}
+	for _, n := range o.kubelets {
+		if slices.Contains(o.rolesOf(n), role) {
+			kubelets = append(kubelets, n.JSON())
+		}
+	}
+	for _, kubelet := range kubelets {
+		if in.Files[pinning.KubeletConfigPath], err = pinning.WithKubeletConfig(in.Files[pinning.KubeletConfigPath], kubelet); err != nil {
+			return sets, fault.New(fault.BadInput, "cannot use a KubeletConfig of the role %s: %w", role, err)
+		}
+	}
+	sets.result = pinning.Inspect(in)
+	sets.Workloads, sets.Pools = sets.result.Workloads, sets.result.Pools
+	return sets, nil
+}
+
+// rolesOf returns the roles whose machines get a KubeletConfig: the operator labels the pool of each role with its name, and
+// others have labels of their own.
+func (o *beside) rolesOf(n document.Node) (roles []string) {
+	for label, value := range n.Get("spec").Get("machineConfigPoolSelector").Get("matchLabels").Texts() {
+		if role, is := strings.CutPrefix(label, "pools.operator.machineconfiguration.openshift.io/"); is {
+			roles = append(roles, role)
+		}
+		for _, pool := range o.pools {
+			if has, labelled := pool.Get("metadata").Get("labels").Texts()[label]; labelled && has == value {
+				roles = append(roles, pool.Get("metadata").Get("name").Text())
+			}
+		}
+	}
+	return roles
+}
+
+// unjudged names the KubeletConfigs that no role gets.
+func (o *beside) unjudged() (report problem.Report) {
+	for _, n := range o.kubelets {
+		if len(o.rolesOf(n)) == 0 {
+			report.Warn("", "the KubeletConfig %s is not judged: no MachineConfigPool in these files has the labels of its machineConfigPoolSelector",
+				problem.Quoted(n.Get("metadata").Get("name").Text()))
+		}
+	}
+	return report
+}
+
+func (t together) print(w io.Writer) {
+	show(w, t.Problems)
+	for _, role := range slices.Sorted(maps.Keys(t.Roles)) {
+		sets := t.Roles[role]
+		fmt.Fprintf(w, "machines of the role %s:\n", printable.Text(role))
+		if p := sets.Profile; p != nil {
+			for _, name := range slices.Sorted(maps.Keys(p.Sets)) {
+				if set := p.Sets[name]; !set.IsEmpty() {
+					printSet(w, name+" (profile)", set)
+				}
+			}
+		}
+		printPinning(w, sets.result)
+		if p := sets.Profile; p != nil {
+			fmt.Fprintf(w, "the PerformanceProfile %s adds the kernel arguments %s\n", printable.Text(p.Name), printable.Text(strings.Join(p.Arguments, " ")))
+			if p.RealTime {
+				fmt.Fprintln(w, "it also installs the realtime kernel")
+			}
+		}
+	}
+}
