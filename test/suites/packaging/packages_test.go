@@ -47,7 +47,7 @@ func TestPackages(t *testing.T) {
 	})
 }
 
-// TestReleaseRefused: there is no release without the owner's values and a tag. All that is missing is said at once.
+// TestReleaseRefused: the owner's values and a tag are needed for a release. One run names all that are missing.
 func TestReleaseRefused(t *testing.T) {
 	checkout := clone(t, root)
 	refused := func(want ...string) {

@@ -53,18 +53,18 @@ func TestSweep(t *testing.T) {
 	}{
 		{"in the started system", nil, 1, 0},
 		{"from the initramfs", []crash.Variant{crash.FromInitramfs}, 1, 0},
-		{"taken back and forward again", []crash.Variant{crash.TakenBack}, 2, 7},
-		{"with a fallback", []crash.Variant{crash.Guarded(0)}, 1, 7},
-		{"from the initramfs, with a fallback and a kernel that is dead once", []crash.Variant{crash.FromInitramfs, crash.Guarded(1)}, 2, 7},
-		{"with entries of each kind", []crash.Variant{crash.Configured}, 1, 7},
-		{"to a container build's image, with files that Ignition wrote", []crash.Variant{crash.Built, crash.Served}, 1, 7},
-		{"a change of the running system", []crash.Variant{crash.Changed}, 0, 7},
-		{"a change of the running system, which a service refuses", []crash.Variant{crash.Refused}, 0, 7},
-		{"a trial that is confirmed", []crash.Variant{crash.Tried(crash.Confirmed)}, 1, 7},
-		{"a trial that fails, with a boot loader that only knows a default", []crash.Variant{crash.Tried(crash.TimedOut), crash.WithoutOneShot}, 2, 7},
-		{"a trial whose kernel panics", []crash.Variant{crash.Tried(crash.Panics)}, 1, 7},
-		{"a trial that is confirmed, with GRUB's static configuration", []crash.Variant{crash.Tried(crash.Confirmed), crash.StaticGRUB}, 1, 7},
-		{"a trial whose kernel panics, with GRUB's static configuration", []crash.Variant{crash.Tried(crash.Panics), crash.StaticGRUB}, 1, 7},
+		{"taken back and forward again", []crash.Variant{crash.TakenBack}, 2, 17},
+		{"with a fallback", []crash.Variant{crash.Guarded(0)}, 1, 17},
+		{"from the initramfs, with a fallback and a kernel that is dead once", []crash.Variant{crash.FromInitramfs, crash.Guarded(1)}, 2, 17},
+		{"with entries of each kind", []crash.Variant{crash.Configured}, 1, 17},
+		{"to a container build's image, with files that Ignition wrote", []crash.Variant{crash.Built, crash.Served}, 1, 17},
+		{"a change of the running system", []crash.Variant{crash.Changed}, 0, 17},
+		{"a change of the running system, which a service refuses", []crash.Variant{crash.Refused}, 0, 17},
+		{"a trial that is confirmed", []crash.Variant{crash.Tried(crash.Confirmed)}, 1, 17},
+		{"a trial that fails, with a boot loader that only knows a default", []crash.Variant{crash.Tried(crash.TimedOut), crash.WithoutOneShot}, 2, 17},
+		{"a trial whose kernel panics", []crash.Variant{crash.Tried(crash.Panics)}, 1, 17},
+		{"a trial that is confirmed, with GRUB's static configuration", []crash.Variant{crash.Tried(crash.Confirmed), crash.StaticGRUB}, 1, 17},
+		{"a trial whose kernel panics, with GRUB's static configuration", []crash.Variant{crash.Tried(crash.Panics), crash.StaticGRUB}, 1, 17},
 	} {
 		t.Run(machine.name, func(t *testing.T) {
 			s := newSweep(t, machine.variants)
@@ -84,7 +84,7 @@ func TestSweepOfVar(t *testing.T) {
 	need.Root(t)
 	s := sweepOf(t, func(dir string, points []crash.Point) (machine, error) { return crash.NewSwitching(dir, points) })
 	s.reboots = 3
-	s.sampled("that switches /var", 7)
+	s.sampled("that switches /var", 17)
 }
 
 // TestSweepOfVarNotices (P57): the sweep finds a program that projects the entries of the next
