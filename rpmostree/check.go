@@ -19,6 +19,11 @@ func (e *Ostree) checkStaged(r pivot.Spec) (*ostree.Staged, error) {
 	if err != nil {
 		return nil, err
 	}
+	next, err := e.Sysroot.Default()
+	if merged := next.Checksum.String() == r.Merge.Commit && next.Serial == r.Merge.Serial; staged == nil && err == nil && !merged && carries(next, wantedCommit(r)) {
+		return nil, fault.New(fault.Unavailable, "cannot use the staged deployment of %s: somebody else has made it the next boot, without the files that it should have", r.Commit).
+			WithHint("stop what updates this host by itself (rpm-ostree status names it) and try again, before a reboot")
+	}
 	if staged == nil {
 		return nil, fault.New(fault.Internal, "cannot use the staged deployment of %s: nothing is staged", r.Commit)
 	}

@@ -126,6 +126,35 @@ func TestStagedUnseen(t *testing.T) {
 	must(t, e.Commit(t.Context(), r))
 }
 
+// TestFinalizedBySomebodyElse: rpm-ostree's daemon stages by itself, so somebody can finalize that before it is held back.
+// Then the error says what the next boot is, and another try replaces it by the whole system.
+func TestFinalizedBySomebodyElse(t *testing.T) {
+	h, repo := layeredHost(t, standin.Control{}, wishes("", "usbguard"))
+	var notes string
+	e := engine(h, false, &notes)
+	e.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
+		out, err := h.Run(ctx, argv...)
+		if staged, serr := h.Sysroot().Staged(); argv[0] == "rpm-ostree" && serr == nil && staged != nil {
+			unlock(t, h)
+			_, ferr := h.Run(ctx, "ostree", "admin", "finalize-staged")
+			must(t, ferr)
+		}
+		return out, err
+	}
+	r := requestOf(t, h, pivot.Packages{}, repo)
+	if err := e.Prepare(t.Context(), r); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "somebody else has made it the next boot") {
+		t.Fatalf("preparation of what is the next boot already: %v", err)
+	}
+	e = engine(h, false, &notes)
+	r = requestOf(t, h, pivot.Packages{}, repo)
+	must(t, e.Prepare(t.Context(), r))
+	must(t, e.Commit(t.Context(), r))
+	h.Shutdown()
+	if h.Version() != "B.2" || string(h.Read("/etc/new")) != "x" || !strings.HasSuffix(h.Options(), " nosmt") {
+		t.Errorf("booted version %s, %s", h.Version(), h.Options())
+	}
+}
+
 // TestHeldBackFromFinalize: rpm-ostree's own command to finalize what is staged reboots into the running system, too.
 func TestHeldBackFromFinalize(t *testing.T) {
 	h := hostdir.New(t)
