@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"machine-pivot/day2/live"
-	"machine-pivot/day2/trial"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/machineconfig"
@@ -31,7 +30,6 @@ type Apply struct {
 	// Repair only repairs drift. It applies the machine's current MachineConfig and ignores
 	// Config (repair.go).
 	Repair bool
-	Try    *trial.Terms // nil: the new system is kept without a trial
 }
 
 // When says when a machine reboots for another MachineConfig.
@@ -57,7 +55,7 @@ func (a *Apply) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 		return false, err
 	}
 	defer a.Pulled().Close()
-	m, err := newMove(a.Machine, prepared, a.Try, a.When == RebootNow || a.When == RebootIfNeeded)
+	m, err := newMove(a.Machine, prepared, a.When == RebootNow || a.When == RebootIfNeeded)
 	if err != nil {
 		return false, err
 	}

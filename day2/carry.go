@@ -29,7 +29,7 @@ func Carry(ctx context.Context, m *machine.Machine, move Move, downloaded bool, 
 	if err := features.Before(ctx, pivot.StepRead, nil); err != nil {
 		return false, err
 	}
-	if features.Demand(nil) != pivot.DemandWait {
+	if demand, _ := features.Demand(nil); demand != pivot.DemandWait {
 		err = locked(run)
 		return changed, err
 	}

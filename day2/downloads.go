@@ -76,17 +76,17 @@ type downloads struct{ pivot.NoFeature }
 func (downloads) Name() string { return partDownloaded }
 
 // Status implements pivot.Feature.
-func (downloads) Status(r pivot.JournalContent) (lines []pivot.Line) {
+func (downloads) Status(r pivot.JournalContent) (s pivot.Status) {
 	line := func(format string, args ...any) {
-		lines = append(lines, pivot.Line{Name: "download", Text: fmt.Sprintf(format, args...)})
+		s.Lines = append(s.Lines, pivot.Line{Name: "download", Text: fmt.Sprintf(format, args...)})
 	}
 	d, err := DownloadIn(r)
 	switch {
 	case err != nil:
 		line("%s", fault.WithRemedy(err))
-		return lines
+		return s
 	case d == nil:
-		return nil
+		return s
 	}
 	what := []string{}
 	if !d.Image.IsZero() {
@@ -101,5 +101,5 @@ func (downloads) Status(r pivot.JournalContent) (lines []pivot.Line) {
 	for _, image := range d.Left {
 		line("%s, not complete or not used yet; the next download goes on with it, or gives it up", image)
 	}
-	return lines
+	return s
 }

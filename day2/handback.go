@@ -82,7 +82,7 @@ func (h *HandBack) check(ctx context.Context, path string, record []byte, desire
 	return handback.Facts{
 		Recorded:    path == machineconfig.RecordPath,
 		Interrupted: live.Interrupted(h.Host.Root),
-		Trial:       last.Trial != nil,
+		Trial:       last.Held(),
 		Pending:     state.Pending(),
 		Asked:       last.Target.MachineConfig.Digest == hostfiles.DigestOf(record) && expectsTarget(last, h.Progress.BootID),
 		Differences: pivot.Texts(differences),

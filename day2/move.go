@@ -1,12 +1,8 @@
 package day2
 
 import (
-	"cmp"
 	"context"
-	"time"
 
-	"machine-pivot/day2/trial"
-	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
@@ -33,19 +29,16 @@ func (t Prepared) open(ctx context.Context, m *machine.Machine) error {
 // move makes the next boot what an administrator asks for, and reboots if that is asked for, too.
 type move struct {
 	*machine.Machine
-	prepared   Prepared
-	settings   settings.Settings
-	reboot     bool
-	try        *trial.Terms     // nil: the new system is kept without a trial
-	noFallback error            // why the setting fallback is without effect
-	cannotTry  error            // why try is not possible; no decision for another system is carried out then
-	converger  *pivot.Converger // for the plan that is carried out
+	prepared  Prepared
+	settings  settings.Settings
+	reboot    bool
+	converger *pivot.Converger // for the plan that is carried out
 	// follows says that the machine follows the image as it is named, also if it has that image already.
 	follows bool
 }
 
 // newMove returns a move that takes images from where prepared says.
-func newMove(m *machine.Machine, prepared Prepared, try *trial.Terms, reboot bool) (*move, error) {
+func newMove(m *machine.Machine, prepared Prepared, reboot bool) (*move, error) {
 	settings, err := m.Settings()
 	if err != nil {
 		return nil, err
@@ -54,7 +47,7 @@ func newMove(m *machine.Machine, prepared Prepared, try *trial.Terms, reboot boo
 	if err != nil {
 		return nil, err
 	}
-	move := &move{Machine: m, prepared: prepared, settings: settings, reboot: reboot, try: try}
+	move := &move{Machine: m, prepared: prepared, settings: settings, reboot: reboot}
 	move.takeFrom(images)
 	return move, nil
 }
@@ -83,6 +76,7 @@ func foreseen(ctx context.Context, m *machine.Machine, prepared Prepared, asked 
 		return plan, err
 	}
 	c := converger(m, images)
+	req.Shown = true
 	if plan, err = c.Plan(ctx, req); err == nil {
 		plan, err = c.Foresee(ctx, plan)
 	}
@@ -92,15 +86,10 @@ func foreseen(ctx context.Context, m *machine.Machine, prepared Prepared, asked 
 	return plan, err
 }
 
-// plan plans a move on its terms: with a trial, with a slot of the fleet's lock.
+// plan plans a move.
 func (m *move) plan(ctx context.Context, req pivot.Request) (pivot.Plan, error) {
-	req.Reboots = m.reboot || m.try != nil
+	req.Reboots = m.reboot
 	req.WithoutBoundImages = m.settings.BoundImages == settings.BoundImagesIgnore
-	var trying *pivot.Trying
-	var link hostfiles.File
-	if trying, link, m.cannotTry = m.trying(ctx); trying != nil {
-		req.Trying, req.OwnEntries = trying, append(req.OwnEntries, link)
-	}
 	m.Progress.Begin(pivot.StepObserve, "looking at the host")
 	plan, err := m.converger.Plan(ctx, req)
 	if err == nil {
@@ -109,59 +98,20 @@ func (m *move) plan(ctx context.Context, req pivot.Request) (pivot.Plan, error) 
 	return plan, err
 }
 
-// trying returns the trial that the command, or else the setting fallback, asks for, and the link that
-// enables its unit; nil if there is none. A commit without its reboot has none.
-func (m *move) trying(ctx context.Context) (*pivot.Trying, hostfiles.File, error) {
-	byFallback := m.try == nil && m.reboot && m.settings.Fallback == settings.FallbackAuto
-	if m.try == nil && !byFallback {
-		return nil, hostfiles.File{}, nil
-	}
-	err := m.RequireClosedFirstBoot("try a new system")
-	if byFallback {
-		if err != nil {
-			return nil, hostfiles.File{}, nil // the first boot itself has a fallback
-		}
-		var trying *pivot.Trying
-		var link hostfiles.File
-		trying, link, m.noFallback = conductor(m.Machine).Fallback(ctx, m.settings.RebootMethod, trial.Terms{For: fallbackLimit, Confirm: pivot.ConfirmAuto})
-		return trying, link, nil
-	}
-	if err != nil {
-		return nil, hostfiles.File{}, err
-	}
-	return conductor(m.Machine).Try(ctx, m.settings.RebootMethod, *m.try)
-}
-
-// foresee finds out how the new system is going to be entered, and notes it, with what that does not cover, if the
-// command reboots into it.
+// foresee finds out how the new system is going to be entered, and notes it, if the command reboots into it.
 func (m *move) foresee(ctx context.Context, plan pivot.Plan, d pivot.Decision) (ahead machine.Ahead) {
-	if !d.LeadsOn() || !m.reboot && !plan.Tries() {
+	if !d.LeadsOn() || !m.reboot {
 		return ahead
-	}
-	if why := cmp.Or(m.noFallback, plan.NoFallback()); d.Action == pivot.ActionApply && why != nil {
-		m.Progress.Note(trial.NoFallback(why))
 	}
 	ahead = m.LookAhead(ctx, m.settings.RebootMethod, m.NextOf(plan))
 	if text := ahead.Text(); text != "" {
 		m.Progress.Note(text)
 	}
-	if once := plan.Once(); once != "" {
-		m.Progress.Note(once)
-	}
-	m.NoteHang(plan)
 	return ahead
 }
 
-// fallbackLimit is how long a system may take to prove itself, from the start of its kernel, if the
-// setting fallback asks for that.
-const fallbackLimit = 10 * time.Minute
-
-// carryOut carries out what is decided about a plan. It reports whether anything had to change. What concerns the way
-// into a new system is required, and reported, only if the decision is for one.
+// carryOut carries out what is decided about a plan. It reports whether anything had to change.
 func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) (changed bool, err error) {
-	if m.cannotTry != nil && (d.LeadsOn() || d.Action == pivot.ActionWait) {
-		return false, m.cannotTry
-	}
 	if d.Action == pivot.ActionWait || d.Action == pivot.ActionReboot {
 		if err := m.Joined().Before(ctx, pivot.StepReady, &plan); err != nil {
 			return false, err
@@ -191,10 +141,7 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 	}
 	m.Report().Committed(d.Action != pivot.ActionReboot)
 	dropUsedDownload(ctx, m.Machine, plan.To().Image, m.prepared.Downloaded, true)
-	switch {
-	case m.Progress.Content.Trial != nil:
-		return true, conductor(m.Machine).Enter(ctx, m.settings.RebootMethod)
-	case m.reboot:
+	if m.reboot {
 		return true, m.EnterNext(ctx, ahead)
 	}
 	m.Progress.Note("the new system is committed. Until the reboot, leave /etc, rpm-ostree and bootc alone: changes of /etc are lost, " +

@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 
-	"machine-pivot/day2/trial"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
@@ -31,7 +30,6 @@ type Rebase struct {
 	Extensions      []string
 	ExtensionsImage string // has their packages; "": they come from the machine's own repositories
 	Reboot          bool
-	Try             *trial.Terms // nil: the new system is kept without a trial
 }
 
 // Asked reports whether anything is asked for, by a field or by the old tool's files.
@@ -60,7 +58,7 @@ func (r *Rebase) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 	}
 	defer r.Pulled().Close()
 	r.Progress.Begin(pivot.StepRead, "reading what is asked for")
-	m, err := newMove(r.Machine, prepared, r.Try, r.Reboot || r.rebootNeeded())
+	m, err := newMove(r.Machine, prepared, r.Reboot || r.rebootNeeded())
 	if err != nil {
 		return false, err
 	}

@@ -48,7 +48,7 @@ func (r *Rollback) Foresee(ctx context.Context) (to pivot.Deployment, stays bool
 // Leads is Foresee without a look at whether a program of this host can do it.
 func (r *Rollback) Leads() (to pivot.Deployment, stays bool, previous ostree.Deployment, err error) {
 	if err = r.Open(); err == nil {
-		err = conductor(r.Machine).CheckChange()
+		_, err = r.Joined().Demand(nil)
 	}
 	if err == nil {
 		_, stays, previous, err = r.find()
@@ -64,7 +64,7 @@ func (r *Rollback) find() (state pivot.State, stays bool, previous ostree.Deploy
 	if state, err = r.Host.Systems(); err != nil {
 		return state, false, previous, err
 	}
-	stays = state.Pending() || r.Progress.Content.Trial != nil // of Run, OpenToChange has given up a trial that waited
+	stays = state.Pending() || r.Progress.Content.Held() // of Run, OpenToChange has given up what waited
 	previous, err = r.previous(state, stays)
 	return state, stays, previous, err
 }
@@ -148,20 +148,20 @@ func (r *Rollback) previous(state pivot.State, stays bool) (ostree.Deployment, e
 		return ostree.Deployment{}, err
 	}
 	var others []string // in other stateroots, with a /var and an /etc of their own
-	unproven := false
+	unproven := ""
 	for _, d := range all {
 		switch booted := d.ID() == state.Booted.ID(); {
 		case d.Stateroot != state.Booted.Stateroot:
 			others = append(others, d.ID())
 		case booted != stays:
-		case d.ID() == r.Progress.Content.Unproven:
-			unproven = true
+		case r.Progress.Content.Avoids(d.ID()):
+			unproven = d.ID()
 		default:
 			return d, nil
 		}
 	}
-	if unproven {
-		return ostree.Deployment{}, fault.New(fault.Refused, "cannot roll back: deployment %s was never proven, and there is no other but the running one", r.Progress.Content.Unproven).
+	if unproven != "" {
+		return ostree.Deployment{}, fault.New(fault.Refused, "cannot roll back: deployment %s was never proven, and there is no other but the running one", unproven).
 			WithHint("the running system stays the next boot; the boot menu still starts the other one, and the command that made it tries it again")
 	}
 	none := fault.New(fault.Refused, "cannot roll back: there is no deployment but the running one").

@@ -4,7 +4,6 @@
 package firstboot
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -113,7 +112,7 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 		// attempt.
 		return err
 	}
-	noFallback := b.tryOnce(ctx, &req, chosen)
+	req.Reboots = !b.NoReboot
 	converger := b.Converger(nil)
 	b.Progress.Begin(pivot.StepObserve, "looking at the host")
 	plan, err := converger.Plan(ctx, req)
@@ -124,7 +123,9 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 	var ahead machine.Ahead
 	if decision.LeadsOn() {
 		ahead = b.LookAhead(ctx, chosen.RebootMethod, b.NextOf(plan))
-		b.foresee(plan, ahead, cmp.Or(noFallback, plan.NoFallback()))
+		if text := ahead.Text(); text != "" && !b.NoReboot {
+			b.Progress.Note(text)
+		}
 		b.noteIdentity()
 	}
 	if err := converger.Converge(ctx, plan, decision); err != nil {
@@ -136,13 +137,13 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 		if err := b.CarryInRunningSystem(req.Entries); err != nil {
 			return err
 		}
-		if b.Progress.Content.Trial == nil { // otherwise keep changes the next boot
+		if !b.Progress.Content.Held() { // otherwise the feature that holds it changes the next boot
 			b.WarnAboutNextBoot(plan)
 		}
 		if err := b.compareIdentity(ctx, chosen.Identity); err != nil {
 			return err
 		}
-		if err := b.keep(ctx); err != nil {
+		if err := b.Joined().After(ctx, pivot.StepProve, &plan, false); err != nil {
 			return err
 		}
 		return b.close(ctx, converger, plan, digest)
@@ -150,7 +151,7 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 		if decision.Yields(pivot.DemandStay) {
 			return b.hold(plan)
 		}
-		return b.Fallback.Return(ctx, b.Machine, converger.Missing(ctx, plan), !b.NoReboot)
+		return b.Joined().After(ctx, pivot.StepProve, &plan, true)
 	case pivot.ActionGiveUp:
 		return b.giveUp(ctx, converger, plan)
 	}
@@ -159,7 +160,24 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 		b.Progress.Note("the new system is committed: only the reboot is missing")
 		return nil
 	}
-	return b.enter(ctx, chosen.RebootMethod, ahead)
+	return b.EnterNext(ctx, ahead)
+}
+
+// open opens the journal for a run that may change the machine, and reports whether the run has to prove the system
+// that runs, which was entered once. In an initramfs it then returns an error of kind fault.Later: only the started
+// system does that.
+func (b *FirstBoot) open(ctx context.Context) (proves bool, err error) {
+	if err := b.OpenToWrite(ctx); err != nil {
+		return false, err
+	}
+	features := b.Joined()
+	if err := features.Before(ctx, pivot.StepProve, nil); err != nil {
+		return false, err
+	}
+	if demand, _ := features.Demand(nil); demand == pivot.DemandReturn {
+		return true, nil
+	}
+	return false, features.Before(ctx, pivot.StepObserve, nil) // the journal is open: it may not have what is known by now
 }
 
 // Plan returns what the first boot would change. It writes nothing.
@@ -172,6 +190,7 @@ func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
 		return pivot.Plan{}, err
 	}
 	converger := b.Converger(nil)
+	req.Shown = true
 	plan, err := converger.Plan(ctx, req)
 	if err != nil {
 		return plan, err

@@ -63,7 +63,7 @@ func (b *FirstBoot) hold(plan pivot.Plan) error {
 // has renamed the file.
 func (b *FirstBoot) reopen() (renamed bool, err error) {
 	before := b.Progress.Content
-	b.Progress.Content = pivot.JournalContent{Phase: pivot.PhaseIdle, History: before.History, Features: before.Features, Unproven: before.Unproven}
+	b.Progress.Content = pivot.JournalContent{Phase: pivot.PhaseIdle, History: before.History, Features: before.WithoutHolds()}
 	if _, err := os.Lstat(b.Host.Path(b.path())); !errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

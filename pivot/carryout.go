@@ -45,7 +45,7 @@ func (c *Converger) transaction(plan Plan) (t Transaction, err error) {
 	t = Transaction{
 		Images: c.Images, Repositories: c.Repositories, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress,
 		BeforeCommit: c.Place.Leave, Forget: c.Host.ForgetPrepared, Accounts: c.Content.Accounts, Units: c.Content.Units, Learn: c.learn,
-		Features: c.Features, Trying: plan.trying(), ByHand: plan.req.ByHand, NextBoot: c.NextBoot, Inherits: plan.req.Inherits,
+		Features: c.Features, ByHand: plan.req.ByHand, NextBoot: c.NextBoot, Inherits: plan.req.Inherits,
 	}
 	if t.ByHand {
 		t.Pulling = c.Pulling

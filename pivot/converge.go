@@ -37,8 +37,8 @@ type Request struct {
 	ImageKargs ImageKargsChoice
 	// WithoutBoundImages says that application images which the OS image binds may be missing.
 	WithoutBoundImages bool
-	// Trying is nil if the new system needs no trial.
-	Trying *Trying
+	// Shown says that the plan is only shown, as what a run would do that reboots.
+	Shown bool
 	// ByHand marks an interactive run: earlier attempts do not count, and none follows.
 	ByHand bool
 	// Repair restores what the machine was last asked for, also where that was changed by hand since.
@@ -146,6 +146,11 @@ type Converger struct {
 // Whether the plan can be made at all is in Plan.Err, so that a machine which has nothing to
 // carry out is not stopped by it.
 func (c *Converger) Plan(ctx context.Context, req Request) (Plan, error) {
+	asked := Plan{req: req}
+	if err := c.Features.Before(ctx, StepObserve, &asked); err != nil {
+		return Plan{}, err
+	}
+	req = asked.req
 	target, err := c.complete(ctx, req)
 	if err != nil {
 		return Plan{}, err
@@ -159,7 +164,8 @@ func (c *Converger) Plan(ctx context.Context, req Request) (Plan, error) {
 	}
 	plan := planOf(req, state, target)
 	plan.files = c.files
-	return c.noteLost(ctx, plan.judgedOnce()), nil
+	err = c.Features.After(ctx, StepObserve, &plan, false)
+	return c.noteLost(ctx, plan), err
 }
 
 // Foresee returns a plan as it is shown: its notes have the warnings of the preflight, and what is
@@ -193,7 +199,7 @@ func (c *Converger) Foresee(ctx context.Context, plan Plan) (Plan, error) {
 func (c *Converger) Converge(ctx context.Context, plan Plan, d Decision) error {
 	switch {
 	case d.Action == ActionRefuse && d.Demand == DemandStop:
-		return OnTrial()
+		return d.Why
 	case d.Action == ActionRefuse:
 		return plan.refusal()
 	}
@@ -217,9 +223,10 @@ func (c *Converger) Decide(plan Plan) Decision {
 	if same && journal.Phase == PhaseCommitted && !plan.req.ByHand {
 		lacks = Failures // what users have changed since the commit does not need another one
 	}
-	return Decide(journal, Facts{
+	demand, why := c.demand(plan)
+	d := Decide(journal, Facts{
 		Planned:         true,
-		Demand:          c.demand(plan),
+		Demand:          demand,
 		SameBoot:        journal.BootID == state.BootID,
 		SameTarget:      same,
 		AtTarget:        len(lacks(state, target)) == 0,
@@ -228,22 +235,22 @@ func (c *Converger) Decide(plan Plan) Decision {
 		Reach:           plan.reach(),
 		NeverReboot:     plan.req.NeverReboot,
 	})
+	d.Why = why
+	return d
 }
 
-// demand returns the greatest demand on a plan.
-func (c *Converger) demand(plan Plan) Demand {
-	journal, state := c.Progress.Content, plan.state
-	all := []Demand{JudgeTrial(journal, state.Booted.ID(), journal.BootID == state.BootID).Demand()}
-	if plan.Tries() {
-		all = append(all, DemandAnew)
+// demand returns the greatest demand on a plan, with its reason.
+func (c *Converger) demand(plan Plan) (greatest Demand, why error) {
+	for _, f := range c.Features {
+		demand, because := f.Demand(&plan)
+		if demand > greatest && (demand != DemandWait || !plan.req.Waited) {
+			greatest, why = demand, because
+		}
 	}
-	if plan.req.TakenBack != nil && plan.req.TakenBack(state) {
-		all = append(all, DemandStay)
+	if plan.req.TakenBack != nil && plan.req.TakenBack(plan.state) {
+		greatest = max(greatest, DemandStay)
 	}
-	if demand := c.Features.Demand(&plan); demand != DemandWait || !plan.req.Waited {
-		all = append(all, demand)
-	}
-	return slices.Max(all)
+	return greatest, why
 }
 
 // Differences returns how the running system differs from target, for display.

@@ -11,6 +11,7 @@ type Decision struct {
 	Attempt int // the attempt that ActionApply starts or continues
 	// Demand is what ActionYield yields to; with ActionRefuse, DemandStop is the reason.
 	Demand Demand
+	Why    error // of the demand; only Converger.Decide sets it
 }
 
 // LeadsOn reports whether the decision is for another system: what it is about is, or becomes, the next boot.
@@ -34,8 +35,7 @@ const (
 	ActionGiveUp Action = "giveup" // the machine booted the old system on every attempt
 )
 
-// Demand is what something that the core does not know demands of a run: a trial, a fleet's lock, an administrator who
-// went back. If several things demand something, the greatest demand counts.
+// Demand is what a feature, or an administrator who went back, demands of a run. If several things demand something, the greatest demand counts.
 type Demand int
 
 const (
@@ -45,7 +45,7 @@ const (
 	DemandWait          // wait for somebody else before the next boot changes
 	DemandStay          // stay on the running system, whatever is asked for: until "pivot firstboot --again"
 	DemandReturn        // the running system was entered once: unless it is the target, go back to the one before
-	DemandStop          // the running system is on trial: change nothing
+	DemandStop          // the running system has to prove itself: change nothing
 )
 
 func (d Demand) String() string {

@@ -1,29 +1,38 @@
 package pivot
 
-import "context"
+import (
+	"cmp"
+	"context"
+)
 
 // Feature is something that a change may have and that the core does not know, such as a slot of a fleet's lock. It is one
 // folder, and one line in the list of a program.
 type Feature interface {
 	// Name is the key of the feature's part of the journal and of the status.
 	Name() string
-	// Demand returns what the feature demands of a run. plan is nil as long as there is none.
-	Demand(plan *Plan) Demand
-	// Before checks or does what has to precede a step. It may complete the plan, which is nil as long as there is none. An
-	// error ends the run before the step. It is called with StepReady before whatever changes the machine.
+	// Demand returns what the feature demands of a run, and why a run that cannot do that is refused. plan is nil as long as
+	// there is none.
+	Demand(plan *Plan) (Demand, error)
+	// Before checks or does what has to precede a step. It may complete the plan. An error ends the run before the step. It
+	// is called with StepReady before whatever changes the machine. With StepObserve the plan has only its request.
+	//
+	// Without a plan, it is called before a command waits (StepRead, StepWait), once the journal may be written (StepBegin),
+	// before a command that may change the machine looks at it (StepObserve) or a first boot does (StepProve), and before a
+	// reboot (StepReboot), which the feature may request in its own way.
 	Before(ctx context.Context, step Step, plan *Plan) error
 	// After does what follows a step. failed says that the step, or what preceded it, has failed; for StepWait, that the
-	// run has, or that it has changed nothing. Then its error is not returned.
+	// run has, or that it has changed nothing. Then its error is not returned. After StepProve of a first boot, failed says
+	// that the running system is not the target, and that DemandReturn is to be met.
 	After(ctx context.Context, step Step, plan *Plan, failed bool) error
-	// Status shows the feature's part of the journal to people; nil if there is nothing to show.
-	Status(journal JournalContent) []Line
+	// Status shows the feature's part of the journal.
+	Status(journal JournalContent) Status
 }
 
 // NoFeature has the methods of a feature that does nothing, for those that do not need them all.
 type NoFeature struct{}
 
 // Demand implements Feature.
-func (NoFeature) Demand(*Plan) Demand { return DemandNone }
+func (NoFeature) Demand(*Plan) (Demand, error) { return DemandNone, nil }
 
 // Before implements Feature.
 func (NoFeature) Before(context.Context, Step, *Plan) error { return nil }
@@ -32,7 +41,7 @@ func (NoFeature) Before(context.Context, Step, *Plan) error { return nil }
 func (NoFeature) After(context.Context, Step, *Plan, bool) error { return nil }
 
 // Status implements Feature.
-func (NoFeature) Status(JournalContent) []Line { return nil }
+func (NoFeature) Status(JournalContent) Status { return Status{} }
 
 // Again is the reason of a run that has changed nothing, and begins again with its wait.
 type Again struct{ Why string }
@@ -40,18 +49,36 @@ type Again struct{ Why string }
 // Error implements error.
 func (a Again) Error() string { return a.Why }
 
+// Status is what a feature adds to the status of a machine.
+type Status struct {
+	Lines []Line   // for people
+	Notes []string // observations, for people
+	// Instead is shown in place of the journal's phase; nil if the feature leaves the phase to the core.
+	Instead *Instead
+}
+
+// Instead is a phase that a feature decides, with what follows from it.
+type Instead struct {
+	Phase Phase
+	Error *Failure
+	Notes []string
+	Next  string // what a person has to do so that the machine goes on; "" if nothing
+}
+
 // Line is a line of a status.
 type Line struct{ Name, Text string }
 
 // Features are the features of a machine. Their methods are those of each of them, in order.
 type Features []Feature
 
-// Demand returns the greatest demand.
-func (all Features) Demand(plan *Plan) (greatest Demand) {
+// Demand returns the greatest demand, with its reason.
+func (all Features) Demand(plan *Plan) (greatest Demand, why error) {
 	for _, f := range all {
-		greatest = max(greatest, f.Demand(plan))
+		if demand, because := f.Demand(plan); demand > greatest {
+			greatest, why = demand, because
+		}
 	}
-	return greatest
+	return greatest, why
 }
 
 // Before calls Before, until one returns an error.
@@ -85,10 +112,12 @@ func (all Features) Parts(journal JournalContent) map[string]Part {
 	return parts
 }
 
-// Status returns the lines of all.
-func (all Features) Status(journal JournalContent) (lines []Line) {
+// Status returns what all add.
+func (all Features) Status(journal JournalContent) (s Status) {
 	for _, f := range all {
-		lines = append(lines, f.Status(journal)...)
+		one := f.Status(journal)
+		s.Lines, s.Notes = append(s.Lines, one.Lines...), append(s.Notes, one.Notes...)
+		s.Instead = cmp.Or(s.Instead, one.Instead)
 	}
-	return lines
+	return s
 }

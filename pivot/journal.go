@@ -49,15 +49,6 @@ type JournalContent struct {
 	Started time.Time    `json:"started,omitzero"`
 	// Contents are the digests of the target's files with contents that are kept for a later attempt.
 	Contents []hostfiles.Digest `json:"contents,omitempty"`
-	// Trial is the trial of the target until it is over; nil if there is none.
-	Trial *Trial `json:"trial,omitempty"`
-	// Before are the IDs of the deployments that there were before the commit of a trial, by which the new one is found
-	// if the journal cannot be written afterwards. They are dropped as soon as it has Trial.New.
-	Before []string `json:"before,omitempty"`
-	// Unproven is the ID of a deployment with a trial that has ended without a proof, as long as it stays: no rollback
-	// boots it. "" if there is none.
-	Unproven string `json:"unproven,omitempty"`
-
 	// Features are the parts of features, by name: see PartOf.
 	Features map[string]Part `json:"features,omitempty"`
 
@@ -149,9 +140,6 @@ type Duration struct {
 	Tries   []Try        `json:"tries,omitempty"`  // the last failed tries
 }
 
-// TrialStamp is the stamp of a trial: pivot-trial.service.
-const TrialStamp = "trial"
-
 func (j Journal) stampFile(name string) string { return filepath.Join(filepath.Dir(j.Path), name) }
 
 // stamp creates a stamp durably. It is called before the journal that requires it is written.
@@ -183,9 +171,9 @@ func (j Journal) Unstamp(name string) error {
 	return nil
 }
 
-// formatVersion is the journal format that this program writes and reads. No release has written formats 1 and 2, in
-// which the target's files had contents instead of digests, and each feature had keys of its own.
-const formatVersion = 3
+// formatVersion is the journal format that this program writes and reads. No release has written formats 1 to 3, in
+// which the target's files had contents instead of digests, and features had keys of their own.
+const formatVersion = 4
 
 // Journal keeps one JournalContent in a file, which each write replaces atomically and durably.
 type Journal struct {

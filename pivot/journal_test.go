@@ -32,7 +32,7 @@ func TestJournalOfMany(t *testing.T) {
 	}
 	for i := range 2 {
 		p.Start(1, "boot", target)
-		p.Content.Trial = &pivot.Trial{Old: "old", New: "new"}
+		p.Content.Features = map[string]pivot.Part{"a": {Data: []byte(`"x"`), Holds: true}}
 		for _, phase := range []pivot.Phase{pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial} {
 			if err := p.Enter(phase, "boot"); err != nil {
 				t.Fatalf("transaction %d, %s: %v", i, phase, err)

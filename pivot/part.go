@@ -18,6 +18,10 @@ type Part struct {
 	Stamp bool `json:"stamp,omitempty"`
 	// Keeps are the digests of the contents that are kept for the feature: see Journal.Store.
 	Keeps []hostfiles.Digest `json:"keeps,omitempty"`
+	// Holds says that the transaction is not over as long as the journal has this part. The next one begins without it.
+	Holds bool `json:"holds,omitempty"`
+	// Avoids are the IDs of deployments that no rollback leads to.
+	Avoids []string `json:"avoids,omitempty"`
 	// Images are images that the feature has pulled, and removes by itself.
 	Images []Image `json:"images,omitempty"`
 }
@@ -63,10 +67,34 @@ func (r JournalContent) stamps() (names []string) {
 			names = append(names, name)
 		}
 	}
-	if r.Trial != nil {
-		names = append(names, TrialStamp)
-	}
 	return names
+}
+
+// Held reports whether a feature holds the transaction.
+func (r JournalContent) Held() bool {
+	for _, part := range r.Features {
+		if part.Holds {
+			return true
+		}
+	}
+	return false
+}
+
+// Avoids reports whether no rollback leads to the deployment with an ID.
+func (r JournalContent) Avoids(deployment string) bool {
+	for _, part := range r.Features {
+		if slices.Contains(part.Avoids, deployment) {
+			return true
+		}
+	}
+	return false
+}
+
+// WithoutHolds returns the parts that do not hold the transaction.
+func (r JournalContent) WithoutHolds() map[string]Part {
+	parts := maps.Clone(r.Features)
+	maps.DeleteFunc(parts, func(_ string, part Part) bool { return part.Holds })
+	return parts
 }
 
 // needs reports whether a feature has pulled an image.

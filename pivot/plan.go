@@ -45,8 +45,7 @@ type Plan struct {
 	wrong  error // why the plan cannot be carried out; see Converger.Plan
 	judged bool  // see Judged
 
-	once       string // see Once
-	noFallback error  // see NoFallback
+	once string // see Once
 	// files returns entries of the target with their contents.
 	files func([]hostfiles.Entry) ([]hostfiles.File, error)
 }
@@ -83,8 +82,17 @@ func (p Plan) onlyEntries() bool {
 // Request returns the request that the plan is for.
 func (p Plan) Request() Request { return p.req }
 
-// Tries reports whether the new system is to go on trial.
-func (p Plan) Tries() bool { return p.trying() != nil }
+// Tries reports whether the new system is entered only once, and is the default only when it has proven itself.
+func (p Plan) Tries() bool { return p.once != "" }
+
+// Once says how the new system is entered only once, and what that does not cover; "" unless the plan Tries.
+func (p Plan) Once() string { return p.once }
+
+// ByOnce returns the same plan with a new system that is entered only once; "": like any other.
+func (p Plan) ByOnce(how string) Plan {
+	p.once = how
+	return p
+}
 
 // From returns the state that the plan starts from.
 func (p Plan) From() State { return p.state }
@@ -116,7 +124,7 @@ func planOf(req Request, state State, target Target) Plan {
 // For returns the same plan for a target that has more of what is only learned during a run.
 func (p Plan) For(target Target) (Plan, error) {
 	plan := planOf(p.req, p.state, target)
-	plan.files, plan.once, plan.noFallback = p.files, p.once, p.noFallback
+	plan.files, plan.once = p.files, p.once
 	return plan, plan.wrong
 }
 

@@ -92,16 +92,6 @@ func (c *Converger) checkWithoutImage(ctx context.Context, req Request, target T
 // learn completes a plan with its image now in the repository. It repeats the checks of the preflight if they did not
 // know what the image has: its kernel arguments are applied, or an entry returns to what it has.
 func (c *Converger) learn(ctx context.Context, plan Plan) (Plan, error) {
-	if trying := plan.trying(); trying != nil {
-		err := trying.CheckUnit(plan.target.Image.Commit)
-		if err != nil && !trying.Fallback {
-			return plan, err
-		}
-		if err != nil {
-			c.Progress.Note("without a fallback: " + err.Error())
-			plan.noFallback = err
-		}
-	}
 	learned, err := c.Content.Learn(ctx, plan)
 	if err != nil {
 		return plan, err
@@ -109,7 +99,6 @@ func (c *Converger) learn(ctx context.Context, plan Plan) (Plan, error) {
 	for _, note := range learned.Notes {
 		c.Progress.Note(note)
 	}
-	learned = c.onceLearned(learned)
 	returns := slices.ContainsFunc(learned.target.Entries, func(e hostfiles.Entry) bool { return e.Kind == hostfiles.KindDefault })
 	if learned.target.Kargs.Image == nil && !returns {
 		return learned, nil

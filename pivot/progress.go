@@ -49,7 +49,7 @@ func (p *Progress) Start(attempt int, bootID pid1.StartID, target Target) {
 	}
 	p.Content.Phase, p.Content.BootID = PhaseApplying, bootID
 	p.Content.Attempt, p.Content.Target, p.Content.Error, p.Content.Contents = attempt, target, nil, nil
-	p.Content.Trial, p.Content.Before = nil, nil
+	p.Content.Features = p.Content.WithoutHolds()
 	if p.Content.Started.IsZero() {
 		p.Content.Started = p.Now().UTC().Truncate(time.Second)
 	}

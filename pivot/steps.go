@@ -74,7 +74,7 @@ func Steps() []Info {
 		{Step: StepReady, Does: "look for the last time whether all is as planned", Shown: StepCommit, Writes: WritesDeployment, Stops: true, Undo: UndoDiscard},
 		{Step: StepIntend, Does: "journal the intention", Shown: StepCommit, Phase: PhaseCommitted, Writes: WritesDeployment, Undo: UndoDiscard},
 		{Step: StepCommit, Does: "make the deployment the next boot", Writes: WritesNextBoot, Undo: UndoTake},
-		{Step: StepKeep, Does: "journal the deployment; if it is on trial, make the old one the default", Shown: StepCommit, Writes: WritesNextBoot, Undo: UndoNone},
+		{Step: StepKeep, Does: "journal the deployment; a feature may make the old one the default again", Shown: StepCommit, Writes: WritesNextBoot, Undo: UndoNone},
 		{Step: StepReboot, Does: "enter the next boot", Writes: WritesNextBoot, Stops: true, Undo: UndoNone},
 		{Step: StepProve, Does: "compare the running system with the target, end the change", Phase: PhaseDone, Writes: WritesNextBoot, Stops: true, Undo: UndoNone},
 	}

@@ -2,7 +2,6 @@ package pivot
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -150,8 +149,6 @@ type Transaction struct {
 	// Forget undoes what a killed reboot has prepared to enter, past the boot loader. It is called right before the commit;
 	// nil is a no-op.
 	Forget func(ctx context.Context) error
-	// Trying is nil if the new system needs no trial.
-	Trying *Trying
 	// ByHand marks a transaction that no later run continues. The journal is about it only from
 	// its commit on, and not even then if the commit fails and nothing has changed: what the
 	// machine was last brought to stays what it is judged by.
@@ -196,7 +193,7 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 		},
 		StepIntend: t.intend(state),
 		StepCommit: func(ctx context.Context, _ Info) error { return t.Engine.Commit(ctx, r) },
-		StepKeep:   t.keep,
+		StepKeep:   func(context.Context, Info) error { return p.Keep() },
 	})
 }
 
@@ -235,7 +232,6 @@ func (t *Transaction) request(ctx context.Context, plan *Plan) (Spec, error) {
 			if *plan, err = t.Learn(ctx, *plan); err != nil {
 				return r, err
 			}
-			t.Trying = plan.trying()
 		}
 		r.Commit, r.Image = image.Commit, image
 		r.Secure = func(ctx context.Context) error { return t.Images.Secure(ctx, image) }
@@ -340,7 +336,7 @@ func (t *Transaction) Return(ctx context.Context, state State, target Target, to
 		},
 		StepIntend: t.intend(state),
 		StepCommit: func(ctx context.Context, _ Info) error { return makeDefault(ctx) },
-		StepKeep:   t.keep,
+		StepKeep:   func(context.Context, Info) error { return t.Progress.Keep() },
 	})
 }
 
@@ -379,40 +375,9 @@ func (t *Transaction) intend(state State) func(context.Context, Info) error {
 				return err
 			}
 		}
-		if t.Trying != nil {
-			t.Progress.Content.Trial = new(t.Trying.Trial)
-			if t.Progress.Content.Before, err = t.Trying.Deployments(); err != nil {
-				return err
-			}
-		}
 		t.unjournal, err = t.journalCommit(state, s.Phase)
 		return err
 	}
-}
-
-// keep ends the commit.
-func (t *Transaction) keep(ctx context.Context, _ Info) error {
-	if t.Trying != nil {
-		if err := t.hold(ctx); err != nil {
-			return err
-		}
-	}
-	return t.Progress.Keep()
-}
-
-// hold makes the old system the default again. If it fails, the next boot starts the trial
-// anyway, and the trial makes the old system the default.
-//
-// It journals the new deployment's ID first: a failed trial removes it, and once it is not the default any more, only
-// what was journaled before the commit tells it from other deployments.
-func (t *Transaction) hold(ctx context.Context) error {
-	journal := &t.Progress.Content
-	all, err := t.Trying.Deployments()
-	if err == nil {
-		journal.Trial.New, journal.Before = all[0], nil
-		err = t.Progress.Journal.Save(*journal)
-	}
-	return errors.Join(err, t.Trying.Hold(ctx)) // in any case: the trial finds the deployment without the journal, too
 }
 
 // journalCommit journals that the transaction is about to be committed. The returned function is

@@ -66,16 +66,17 @@ func applyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if apply.Try, err = change.terms(m); err != nil {
+			reboots, err := change.use(cmd, m)
+			if err != nil {
 				return err
 			}
-			if apply.Try != nil { // a trial needs a reboot
+			if reboots != "" {
 				if cmd.Flags().Changed("reboot") && when != string(day2.RebootNow) {
-					return fault.New(fault.Usage, "cannot use --try with --reboot=%s: it reboots", when)
+					return fault.New(fault.Usage, "cannot use --%s with --reboot=%s: it reboots", reboots, when)
 				}
 				when = string(day2.RebootNow)
 			}
-			if change.window.waits() && !cmd.Flags().Changed("reboot") && apply.Try == nil {
+			if change.window.waits() && !cmd.Flags().Changed("reboot") && reboots == "" {
 				when = string(day2.RebootIfNeeded)
 			}
 			apply.Machine, apply.When, apply.Unsupported = m, day2.When(when), machineconfig.Unsupported(unsupported)

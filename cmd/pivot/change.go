@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/day2"
-	"machine-pivot/day2/trial"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/machine"
@@ -14,28 +13,25 @@ import (
 
 // changeFlags are the flags of the commands that make a move: they say how it is made.
 type changeFlags struct {
-	trial               tryFlags
 	download            downloadFlags
 	window              windowFlags
 	dryRun, unchanged77 bool
 }
 
 func (f *changeFlags) add(cmd *cobra.Command) {
-	f.trial.add(cmd)
+	addFeatureFlags(cmd)
 	f.download.add(cmd)
 	f.window.add(cmd)
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, like \"pivot plan\"; write nothing")
 	cmd.Flags().BoolVar(&f.unchanged77, "unchanged-exit-77", false, "exit with status 77 if no change was needed")
 }
 
-// terms returns the terms of the requested trial, nil if none is requested, and configures the
-// machine's window and FleetLock server.
-func (f *changeFlags) terms(m *machine.Machine) (*trial.Terms, error) {
-	terms, err := f.trial.terms()
-	if err == nil {
+// use gives a machine the flags of features. It returns the name of one that asks for a reboot; "" if none does.
+func (f *changeFlags) use(cmd *cobra.Command, m *machine.Machine) (reboots string, err error) {
+	if reboots, err = useFeatureFlags(cmd, m); err == nil {
 		err = f.window.use(m)
 	}
-	return terms, err
+	return reboots, err
 }
 
 // exitUnchanged is the exit status if nothing had to change, with --unchanged-exit-77.

@@ -72,7 +72,7 @@ func prepareHostile(env *testscript.Env) error {
 		"[[registry]]\nlocation = \"os.example/test\"\n[[registry.mirror]]\nlocation = \"%s/json\"\ninsecure = true\n[[registry.mirror]]\nlocation = \"%s/text\"\ninsecure = true\n",
 		host, host, host)
 	record, err := json.Marshal(map[string]any{
-		"format": 3, "phase": "failed", "attempt": 1, "error": map[string]any{"message": "cannot: " + hostileText + "\n  a list", "hint": hostileText, "permanent": true},
+		"format": 4, "phase": "failed", "attempt": 1, "error": map[string]any{"message": "cannot: " + hostileText + "\n  a list", "hint": hostileText, "permanent": true},
 		"phases": []any{map[string]any{"name": "pull", "seconds": 1, "tries": []any{map[string]any{"message": hostileText}}}},
 	})
 	if err != nil {

@@ -187,15 +187,16 @@ func TestPrintedState(t *testing.T) {
 	image := `{"reference":"E","digest":"E","commit":"E","version":"E"}`
 	target := `{"image":` + image + `,"kargs":{"Old":null,"New":["E"],"Delete":null},"entries":[{"kind":"file","path":"E","mode":420,"digest":"E","user":"E","group":"E"}],` +
 		`"units":{"wishes":[{"name":"E","state":"enabled"}]}}`
-	record := `"format":3,"phase":"PHASE","bootID":"E","attempt":1,"target":` + target + `,"started":"2026-01-02T03:04:05Z","error":` + failure + `,"phases":` + steps + `,"boots":` + boots +
+	record := `"format":4,"phase":"PHASE","bootID":"E","attempt":1,"target":` + target + `,"started":"2026-01-02T03:04:05Z","error":` + failure + `,"phases":` + steps + `,"boots":` + boots +
 		`,"history":[{"phase":"E","attempt":1,"image":` + image + `,"error":` + failure + `,"started":"2026-01-02T03:04:05Z","ended":"2026-01-02T03:09:05Z","phases":` + steps + `,"boots":` + boots + `}]` +
-		`,"features":{"downloaded":{"data":{"image":` + image + `,"file":"E","machineConfig":"E","at":"2026-01-02T03:04:05Z","left":[` + image + `]},"keeps":["E"],"images":[` + image + `]},"slot":{"data":{"url":"E","group":"E","id":"E"}},"E":{"data":{"E":"E"}}},` +
+		`,"features":{"downloaded":{"data":{"image":` + image + `,"file":"E","machineConfig":"E","at":"2026-01-02T03:04:05Z","left":[` + image + `]},"keeps":["E"],"images":[` + image + `]},"slot":{"data":{"url":"E","group":"E","id":"E"}},"E":{"data":{"E":"E"}}MORE},` +
 		`"closed":{"deployment":"E","request":"E"}`
-	trial := `,"trial":{"old":"E","new":"E","seconds":1,"confirm":"E","checks":["E"]}`
+	trial := `,"trial":{"data":{"old":"E","new":"E","seconds":1,"confirm":"E","checks":["E"]},"holds":true}`
 	other := filepath.Join(t.TempDir(), "other.json")
 	for _, phase := range []string{"E", "failed", "done", "committed", "undone", "trial"} {
 		for name, more := range map[string]string{"": "", " on trial": trial} {
-			text := []byte(strings.ReplaceAll(strings.ReplaceAll("{"+record+more+"}", "PHASE", phase), `E"`, evil+`"`))
+			written := strings.ReplaceAll(record, "MORE", more)
+			text := []byte(strings.ReplaceAll(strings.ReplaceAll("{"+written+"}", "PHASE", phase), `E"`, evil+`"`))
 			h.Write("/var/lib/pivot/journal.json", text)
 			if err := os.WriteFile(other, text, 0o644); err != nil {
 				t.Fatal(err)
@@ -205,7 +206,7 @@ func TestPrintedState(t *testing.T) {
 					t.Fatal(err)
 				}
 				if status == 1 {
-					s := `{"step":"E","notes":["E"],"leftOut":["E"],"lastCommand":{"name":"E","result":"E"},` + record + more + `}`
+					s := `{"step":"E","notes":["E"],"leftOut":["E"],"lastCommand":{"name":"E","result":"E"},` + written + `}`
 					h.Write("/run/pivot/status.json", []byte(strings.ReplaceAll(strings.ReplaceAll(s, "PHASE", phase), `E"`, evil+`"`)))
 				}
 				for _, command := range []string{

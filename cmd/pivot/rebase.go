@@ -81,11 +81,12 @@ func (f *moveFlags) addMove(cmd *cobra.Command) {
 }
 
 // carryOut carries out the pivot that was requested, or only shows or prepares it, as the flags say.
-func (f *moveFlags) carryOut(cmd *cobra.Command, rebase *day2.Rebase) (err error) {
-	if rebase.Try, err = f.change.terms(rebase.Machine); err != nil {
+func (f *moveFlags) carryOut(cmd *cobra.Command, rebase *day2.Rebase) error {
+	reboots, err := f.change.use(cmd, rebase.Machine)
+	if err != nil {
 		return err
 	}
-	rebase.Reboot = f.reboot || f.change.window.waits()
+	rebase.Reboot = f.reboot || reboots != "" || f.change.window.waits()
 	if f.change.dryRun {
 		f.showWaits(cmd, rebase)
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
-	"machine-pivot/day2"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/initramfs"
@@ -24,7 +23,7 @@ import (
 
 func rootCommand(build cli.Build) *cobra.Command {
 	commands := []*cobra.Command{
-		firstBootCommand(), enterCommand(), rebaseCommand(), upgradeCommand(), applyCommand(), confirmCommand(), trialCommand(), rollbackCommand(), handBackCommand(), planCommand(), diffCommand(), projectCommand(), staticPodsCommand(), statusCommand(), plotCommand(), waitCommand(), verifyCommand(), factsCommand(), imageCommand(),
+		firstBootCommand(), enterCommand(), rebaseCommand(), upgradeCommand(), applyCommand(), rollbackCommand(), handBackCommand(), planCommand(), diffCommand(), projectCommand(), staticPodsCommand(), statusCommand(), plotCommand(), waitCommand(), verifyCommand(), factsCommand(), imageCommand(),
 	}
 	commands = append(commands, featureCommands()...)
 	commands = append(commands, cli.Elsewhere("pivotctl", "for authors and operators", "config", "ctrcfg", "pinning")...)
@@ -107,8 +106,6 @@ func (f *hostFlags) machine(cmd *cobra.Command) (*machine.Machine, error) {
 	log, show := f.logTo(cmd.ErrOrStderr())
 	reporter := &status.Reporter{Root: f.root, Log: log, Notify: notify, Now: time.Now, Consoles: f.consoles}
 	m := &machine.Machine{
-		Unfinished:   day2.Unfinished{},
-		Fallback:     day2.Fallback{},
 		Features:     features(),
 		Host:         host.New(f.root),
 		Self:         "/proc/self/exe", // the path of the file may have been replaced

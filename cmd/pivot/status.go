@@ -106,12 +106,6 @@ func printStatus(w io.Writer, s status.Status) {
 	for _, l := range s.Lines {
 		line(l.Name, "%s", l.Text)
 	}
-	if s.Trial != nil {
-		line("trial", "%s", trialText(*s.Trial))
-		for _, check := range s.Trial.Checks {
-			line("", "check %s", check)
-		}
-	}
 	if s.LastCommand != nil {
 		line("command", "%s, %s", s.LastCommand.Name, s.LastCommand.Result)
 	}
@@ -138,17 +132,6 @@ func rollbackText(s status.Status) string {
 		return "this system, which stays"
 	}
 	return deploymentText(*s.Rollback)
-}
-
-// trialText returns who confirms a trial, and by when.
-func trialText(t pivot.Trial) string {
-	switch t.Confirm {
-	case pivot.ConfirmProof:
-		return "booted once, kept by the first boot once it is proven"
-	case pivot.ConfirmAuto:
-		return fmt.Sprintf("%v from the start of the kernel, confirmed by itself", t.Limit())
-	}
-	return fmt.Sprintf("%v from the start of the kernel, confirmed by pivot confirm", t.Limit())
 }
 
 // followed returns the tag that the system of the next boot follows; "" if it follows none.

@@ -29,11 +29,11 @@ func of(m *machine.Machine) pivot.Feature { return &feature{m: m} }
 func (*feature) Name() string { return "window" }
 
 // Demand implements pivot.Feature: all of a command waits for the window.
-func (f *feature) Demand(plan *pivot.Plan) pivot.Demand {
+func (f *feature) Demand(plan *pivot.Plan) (pivot.Demand, error) {
 	if plan == nil && f.window != nil {
-		return pivot.DemandWait
+		return pivot.DemandWait, nil
 	}
-	return pivot.DemandNone
+	return pivot.DemandNone, nil
 }
 
 // Before implements pivot.Feature.

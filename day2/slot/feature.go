@@ -37,22 +37,25 @@ func holder(m *machine.Machine) *Holder {
 // Name implements pivot.Feature.
 func (feature) Name() string { return Name }
 
-// Demand implements pivot.Feature: a reboot waits for its slot.
-func (f feature) Demand(plan *pivot.Plan) pivot.Demand {
-	if plan == nil || !plan.Request().Reboots {
-		return pivot.DemandNone
+// Demand implements pivot.Feature: a reboot waits for its slot. That of a first boot takes no service away.
+func (f feature) Demand(plan *pivot.Plan) (pivot.Demand, error) {
+	if plan == nil || !plan.Request().Reboots || !plan.Request().ByHand {
+		return pivot.DemandNone, nil
 	}
 	chosen, err := f.machine.Settings()
 	if err != nil || chosen.FleetLock.URL == "" {
-		return pivot.DemandNone
+		return pivot.DemandNone, nil
 	}
-	return pivot.DemandWait
+	return pivot.DemandWait, nil
 }
 
 // Before implements pivot.Feature. The slot is held as briefly as possible: everything that needs the network is done
 // before.
 func (f feature) Before(ctx context.Context, step pivot.Step, plan *pivot.Plan) error {
-	if step != pivot.StepPreflight && step != pivot.StepWait || f.Demand(plan) != pivot.DemandWait {
+	if step != pivot.StepPreflight && step != pivot.StepWait {
+		return nil
+	}
+	if demand, _ := f.Demand(plan); demand != pivot.DemandWait {
 		return nil
 	}
 	link, err := f.Allow()
@@ -86,14 +89,14 @@ func (f feature) After(ctx context.Context, step pivot.Step, _ *pivot.Plan, fail
 }
 
 // Status implements pivot.Feature.
-func (feature) Status(r pivot.JournalContent) []pivot.Line {
+func (feature) Status(r pivot.JournalContent) (s pivot.Status) {
 	slot, err := In(r)
 	switch {
 	case err != nil:
-		return []pivot.Line{{Name: Name, Text: fault.WithRemedy(err)}}
-	case slot == nil:
-		return nil
+		s.Lines = []pivot.Line{{Name: Name, Text: fault.WithRemedy(err)}}
+	case slot != nil:
+		asked := map[bool]string{true: "granted, asked for", false: "asked for"}[slot.Held]
+		s.Lines = []pivot.Line{{Name: Name, Text: fmt.Sprintf("of group %s at %s, %s %s", slot.Group, slot.URL, asked, slot.Since.Format(time.RFC3339))}}
 	}
-	asked := map[bool]string{true: "granted, asked for", false: "asked for"}[slot.Held]
-	return []pivot.Line{{Name: Name, Text: fmt.Sprintf("of group %s at %s, %s %s", slot.Group, slot.URL, asked, slot.Since.Format(time.RFC3339))}}
+	return s
 }

@@ -37,7 +37,7 @@ const (
 // boot starts another system than the running one.
 func (s Slot) Judge(r pivot.JournalContent, now pid1.StartID, pending bool) Use {
 	switch {
-	case r.Trial != nil:
+	case r.Held():
 		return Tried
 	case r.Phase != pivot.PhaseCommitted: // the trial was confirmed, or has failed and the old system runs
 		return Free

@@ -22,7 +22,7 @@ func TestJudge(t *testing.T) {
 				s.Phase = "before"
 			}
 			if trial {
-				r.Trial = &pivot.Trial{}
+				r.Features = map[string]pivot.Part{"a": {Holds: true}}
 			}
 			now := pid1.StartID("later")
 			if runs {

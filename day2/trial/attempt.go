@@ -5,52 +5,12 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
-	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 	systemdunits "machine-pivot/systemd-units"
 )
 
-// Fallback returns the trial that the setting fallback=auto makes of a command's commit, on terms, and
-// the link that enables Unit in the new system. An error says why this machine cannot enter a system
-// only once: then its commits are as without the setting.
-func (c *Conductor) Fallback(ctx context.Context, method settings.RebootMethod, terms Terms) (*pivot.Trying, hostfiles.File, error) {
-	if err := c.checkOnce(method); err != nil {
-		return nil, hostfiles.File{}, err
-	}
-	trying, link, err := c.Try(ctx, method, terms)
-	if err != nil {
-		return nil, link, err
-	}
-	trying.Fallback = true
-	return trying, link, nil
-}
-
-// Attempt is Fallback for the commit of a first boot, which proves its own result. Unit does not have to be in the
-// new system: it only makes the old one the default earlier than the first boot does.
-func (c *Conductor) Attempt(ctx context.Context, method settings.RebootMethod) (*pivot.Trying, error) {
-	booted, err := c.Host.Sysroot().Booted()
-	if err == nil {
-		err = c.checkOnce(method)
-	}
-	if err == nil {
-		err = c.checkReturn(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &pivot.Trying{
-		Fallback:    true,
-		Trial:       pivot.Trial{Old: booted.ID(), Confirm: pivot.ConfirmProof},
-		CheckUnit:   c.acceptFirstBoot,
-		Once:        c.once(method),
-		Deployments: c.deployments,
-		Hold:        func(ctx context.Context) error { return c.hold(ctx, booted) },
-	}, nil
-}
-
-// NoFallback returns the warning for a commit without a fallback.
-func NoFallback(why error) string {
+// withoutFallback returns the warning for a commit without a fallback.
+func withoutFallback(why error) string {
 	return "warning: no fallback, so if the new kernel is dead, somebody must choose the old system in the boot menu: " + why.Error()
 }
 
@@ -80,9 +40,9 @@ func (c *Conductor) FinishKeep(ctx context.Context) error {
 	return err
 }
 
-// Return makes the old system the default, because the running one lacks something of what its first boot
+// giveBack makes the old system the default, because the running one lacks something of what its first boot
 // asks for. It reboots into it if reboot says so; otherwise it returns an error.
-func (c *Conductor) Return(ctx context.Context, lacks string, reboot bool) error {
+func (c *Conductor) giveBack(ctx context.Context, lacks string, reboot bool) error {
 	err := fault.New(fault.Refused, "the new system is not what the MachineConfig asks for: %s", lacks).
 		WithHint("correct what is named, then: pivot firstboot --again")
 	c.Progress.Content.Error = pivot.FailureOf(err)
@@ -104,14 +64,17 @@ func (c *Conductor) Return(ctx context.Context, lacks string, reboot bool) error
 // the machine was rebooted before the new system was to be entered. The deployment stays, because the
 // next attempt needs its content.
 func (c *Conductor) closeAttempt(ctx context.Context, booted string) error {
-	journal := &c.Progress.Content
-	if err := c.reclaim(ctx, journal.Trial, booted); err != nil {
+	journal, trial := &c.Progress.Content, c.trial()
+	if err := c.reclaim(ctx, trial, booted); err != nil {
 		return err
 	}
 	c.Progress.Note(c.failure(booted).Message)
-	if !journal.Trial.Entered {
+	if !trial.Entered {
 		journal.Phase = pivot.PhaseApplying // the attempt continues
 	}
-	journal.Trial, journal.Unproven, journal.Error = nil, journal.Trial.New, nil
+	journal.Error = nil
+	if err := c.over(trial.New); err != nil {
+		return err
+	}
 	return c.Progress.Journal.Save(*journal)
 }

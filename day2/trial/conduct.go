@@ -56,31 +56,31 @@ func (c *Conductor) begin(ctx context.Context) (runs bool, err error) {
 		return false, err
 	}
 	switch state {
-	case pivot.TrialNone:
-		return false, c.Progress.Journal.Unstamp(pivot.TrialStamp) // left by a crash
-	case pivot.TrialWaits:
+	case None:
+		return false, c.Progress.Journal.Unstamp(Name) // left by a crash
+	case Waits:
 		c.Progress.Note("the system on trial waits for the reboot into it")
 		return false, nil
-	case pivot.TrialOver:
-		if c.Progress.Content.Trial.Confirm == pivot.ConfirmProof {
+	case Over:
+		if c.trial().Confirm == ConfirmProof {
 			return false, nil // the first boot closes its own attempt, and continues
 		}
 		return false, c.close(ctx)
-	case pivot.TrialRuns:
+	case Runs:
 		c.open(ctx)
 		return true, nil
-	case pivot.TrialProves:
+	case Proves:
 		return false, c.OldFirst(ctx)
 	}
 	return false, c.end(ctx, state)
 }
 
 // end ends a trial with a decision, in the system on trial.
-func (c *Conductor) end(ctx context.Context, state pivot.TrialState) error {
+func (c *Conductor) end(ctx context.Context, state State) error {
 	switch state {
-	case pivot.TrialKept:
+	case Kept:
 		return c.settle(ctx)
-	case pivot.TrialLost:
+	case Lost:
 		return c.goBack(ctx)
 	}
 	return nil // the trial was confirmed and ended meanwhile
@@ -93,7 +93,7 @@ func (c *Conductor) decide(ctx context.Context, lacks []string) (runs bool, err 
 	if err != nil {
 		return false, err
 	}
-	if state != pivot.TrialRuns {
+	if state != Runs {
 		return false, c.end(ctx, state)
 	}
 	c.tryOldFirst(ctx)
@@ -105,10 +105,10 @@ func (c *Conductor) decide(ctx context.Context, lacks []string) (runs bool, err 
 	if err != nil {
 		return false, err
 	}
-	switch trial := c.Progress.Content.Trial; {
+	switch trial := c.trial(); {
 	case since >= trial.Limit():
 		return false, c.fail(ctx, lacks)
-	case len(lacks) == 0 && trial.Confirm == pivot.ConfirmAuto:
+	case len(lacks) == 0 && trial.Confirm == ConfirmAuto:
 		return false, c.keep(ctx)
 	}
 	return true, nil
@@ -119,7 +119,7 @@ func (c *Conductor) decide(ctx context.Context, lacks []string) (runs bool, err 
 // right after the commit, or because the boot loader can start no entry once. If it hangs later, a power cycle must
 // lead back.
 func (c *Conductor) OldFirst(ctx context.Context) error {
-	return c.makeDefault(ctx, c.Progress.Content.Trial.Old)
+	return c.makeDefault(ctx, c.trial().Old)
 }
 
 // open begins the trial of the running system, unless the unit was only restarted. What fails is only noted, because the
@@ -128,7 +128,7 @@ func (c *Conductor) open(ctx context.Context) {
 	journal := c.Progress.Content
 	begun := journal.Phase == pivot.PhaseTrial && journal.BootID == c.Progress.BootID
 	if !begun {
-		c.Progress.Begin(pivot.StepProve, fmt.Sprintf("on trial until %v after the start of the kernel; pivot confirm keeps this system, a reboot goes back", journal.Trial.Limit()))
+		c.Progress.Begin(pivot.StepProve, fmt.Sprintf("on trial until %v after the start of the kernel; pivot confirm keeps this system, a reboot goes back", c.trial().Limit()))
 	}
 	c.tryOldFirst(ctx)
 	if !begun {
@@ -150,7 +150,7 @@ func (c *Conductor) tryOldFirst(ctx context.Context) {
 }
 
 // record notes that the journal could not be written. A system on trial that has to be left is left without the
-// journal, too: a disk that is full must not keep the machine there. In the old system, pivot.JudgeTrial calls the trial
+// journal, too: a disk that is full must not keep the machine there. In the old system, Trial.Judge calls the trial
 // over, whatever the journal says about it.
 func (c *Conductor) record(err error) {
 	if err != nil {
@@ -161,11 +161,11 @@ func (c *Conductor) record(err error) {
 // fail ends the trial of the running system and reboots into the old one. It writes the journal
 // first: whatever happens afterwards, the failure is recorded if that is possible, and the old system is the default.
 func (c *Conductor) fail(ctx context.Context, lacks []string) error {
-	trial := c.Progress.Content.Trial
+	trial := c.trial()
 	why := strings.Join(lacks, "; ")
 	switch {
 	case why != "":
-	case trial.Confirm == pivot.ConfirmAuto:
+	case trial.Confirm == ConfirmAuto:
 		why = "it has proven itself too late"
 	default:
 		why = "nobody has confirmed it"
@@ -180,7 +180,7 @@ func (c *Conductor) fail(ctx context.Context, lacks []string) error {
 // goBack reboots into the old system. It does not use kexec, since the running kernel is not
 // trusted.
 func (c *Conductor) goBack(ctx context.Context) error {
-	old := c.Progress.Content.Trial.Old
+	old := c.trial().Old
 	if err := c.turnBack(ctx); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package trial_test
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"testing"
@@ -12,7 +13,7 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// begun returns the Conductor of a system whose trial has begun in this boot.
+// begun returns the Conductor of a system with a trial that has begun in this boot.
 func begun(t *testing.T) *trial.Conductor {
 	t.Helper()
 	h := hostdir.New(t)
@@ -27,10 +28,9 @@ func begun(t *testing.T) *trial.Conductor {
 	machine := *h.Host
 	machine.Uptime = func() (time.Duration, error) { return time.Minute, nil }
 	p := &pivot.Progress{Journal: pivot.JournalIn(h.Root), Now: time.Now, Emit: func(pivot.Event) {}, BootID: id}
-	p.Content = pivot.JournalContent{Phase: pivot.PhaseTrial, BootID: id, Trial: &pivot.Trial{
-		Old: "the old one", New: booted.ID(), Seconds: 600, Confirm: pivot.ConfirmAuto, Entered: true,
-	}}
-	if err := p.Journal.Save(p.Content); err != nil {
+	p.Content = pivot.JournalContent{Phase: pivot.PhaseTrial, BootID: id}
+	tried := trial.Trial{Old: "the old one", New: booted.ID(), Seconds: 600, Confirm: trial.ConfirmAuto, Entered: true}
+	if err := cmp.Or(tried.KeepIn(&p.Content), p.Journal.Save(p.Content)); err != nil {
 		t.Fatal(err)
 	}
 	return &trial.Conductor{Host: &machine, Progress: p}
@@ -77,8 +77,8 @@ func TestConductLooksWithoutTheLock(t *testing.T) {
 			if !slices.Equal(done, want) {
 				t.Errorf("done %q, want %q", done, want)
 			}
-			if r, err := c.Progress.Journal.Load(); err != nil || r.Phase != pivot.PhaseDone || r.Trial != nil {
-				t.Errorf("the journal says %s, trial %+v (%v)", r.Phase, r.Trial, err)
+			if r, err := c.Progress.Journal.Load(); err != nil || r.Phase != pivot.PhaseDone || r.Held() {
+				t.Errorf("the journal says %s, parts %v (%v)", r.Phase, r.Features, err)
 			}
 		})
 	}
@@ -106,12 +106,27 @@ func TestConfirmSaysWhatItDoes(t *testing.T) {
 func TestSettleForgets(t *testing.T) {
 	for name, unproven := range map[string]func(c *trial.Conductor) string{
 		"gone": func(*trial.Conductor) string { return "os-0000.0" },
-		"runs": func(c *trial.Conductor) string { return c.Progress.Content.Trial.New },
+		"runs": func(c *trial.Conductor) string { return booted(t, c) },
 	} {
 		c := begun(t)
-		c.Progress.Content = pivot.JournalContent{Phase: pivot.PhaseFailed, BootID: c.Progress.BootID, Unproven: unproven(c)}
-		if err := c.Settle(t.Context()); err != nil || c.Progress.Content.Unproven != "" {
-			t.Errorf("%s: unproven is %q, %v", name, c.Progress.Content.Unproven, err)
+		id := unproven(c)
+		c.Progress.Content = pivot.JournalContent{Phase: pivot.PhaseFailed, BootID: c.Progress.BootID}
+		err := c.Progress.Content.SetPart("trial-deployments", map[string]string{"unproven": id}, pivot.Part{Avoids: []string{id}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Settle(t.Context()); err != nil || c.Progress.Content.Avoids(id) {
+			t.Errorf("%s: %s is unproven, %v", name, id, err)
 		}
 	}
+}
+
+// booted returns the ID of the deployment that runs.
+func booted(t *testing.T, c *trial.Conductor) string {
+	t.Helper()
+	d, err := c.Host.Sysroot().Booted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.ID()
 }

@@ -17,14 +17,14 @@ func (c *Conductor) Confirm(ctx context.Context) error {
 		return err
 	}
 	switch state {
-	case pivot.TrialRuns:
-	case pivot.TrialKept:
+	case Runs:
+	case Kept:
 		return c.settle(ctx)
-	case pivot.TrialWaits:
+	case Waits:
 		return fault.New(fault.Refused, "cannot confirm: the new system has not been booted").WithHint("boot it: systemctl reboot")
-	case pivot.TrialProves:
+	case Proves:
 		return fault.New(fault.Refused, "nothing to confirm: the first boot keeps this system by itself once its checks pass").WithHint("complete it: pivot firstboot")
-	case pivot.TrialLost:
+	case Lost:
 		return fault.New(fault.Refused, "cannot confirm: %s", c.Progress.Content.Error.Message).WithHint("the trial is over; pivot status has the next step")
 	default:
 		return fault.New(fault.Refused, "cannot confirm: no system is on trial here").WithHint("pivot status says what became of it")
@@ -53,7 +53,9 @@ func (c *Conductor) markConfirmed() (unrecorded, err error) {
 	if err := c.nothingStaged(); err != nil {
 		return nil, err
 	}
-	c.Progress.Content.Trial.Confirmed = true
+	if err := c.change(func(t *Trial) { t.Confirmed = true }); err != nil {
+		return nil, err
+	}
 	return c.Progress.Keep(), nil
 }
 
@@ -67,10 +69,13 @@ func (c *Conductor) settle(ctx context.Context) error {
 // returned as unrecorded.
 func (c *Conductor) makeConfirmedDefault(ctx context.Context) (unrecorded, err error) {
 	c.noteTold(ctx)
-	if err := c.makeDefault(context.WithoutCancel(ctx), c.Progress.Content.Trial.New); err != nil {
+	if err := c.makeDefault(context.WithoutCancel(ctx), c.trial().New); err != nil {
 		return nil, err
 	}
 	c.Progress.Begin(pivot.StepProve, "the new system is confirmed, and the default from now on")
-	c.Progress.Content.Trial, c.Progress.Content.Error = nil, nil
+	if err := c.over(""); err != nil {
+		return nil, err
+	}
+	c.Progress.Content.Error = nil
 	return c.Progress.Enter(pivot.PhaseDone, c.Progress.BootID), nil
 }

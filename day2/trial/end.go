@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
@@ -19,37 +20,30 @@ func (c *Conductor) Settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if state != pivot.TrialProves {
+	if state != Proves {
 		err = c.forgetUnproven()
 	}
 	if err == nil {
-		err = c.refusal(state)
+		err = state.refusal()
 	}
 	if err != nil || pivot.Decide(c.Progress.Content, pivot.Facts{Demand: state.Demand()}).Action != pivot.ActionYield {
 		return err
 	}
-	if state == pivot.TrialOver {
+	if state == Over {
 		return c.close(ctx)
 	}
-	return c.replace(ctx, c.Progress.Content.Trial)
+	return c.replace(ctx, c.trial())
 }
 
-// CheckChange returns the error with which Settle refuses a change, if it does. It writes nothing.
-func (c *Conductor) CheckChange() error {
-	state, _, err := c.judge()
-	if err == nil {
-		err = c.refusal(state)
-	}
-	return err
-}
-
-// refusal returns an error if nothing may change the machine in a state of its trial.
-func (c *Conductor) refusal(state pivot.TrialState) error {
-	switch {
-	case state == pivot.TrialProves:
-		return pivot.NotProven()
-	case pivot.Decide(c.Progress.Content, pivot.Facts{Demand: state.Demand()}).Action == pivot.ActionRefuse:
-		return pivot.OnTrial()
+// refusal returns an error if nothing may change the machine in this state of its trial.
+func (s State) refusal() error {
+	switch s.Demand() {
+	case pivot.DemandReturn:
+		return fault.New(fault.Refused, "cannot change this machine: its first boot is not complete yet, the new system has not been checked").
+			WithHint("complete it: pivot firstboot; a reboot starts the old system")
+	case pivot.DemandStop:
+		return fault.New(fault.Refused, "cannot change this machine: the system that runs is on trial").
+			WithHint("pivot confirm keeps it; a reboot goes back to the system before")
 	}
 	return nil
 }
@@ -61,12 +55,12 @@ func (c *Conductor) close(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	journal := &c.Progress.Content
+	journal, trial := &c.Progress.Content, c.trial()
 	c.noteTold(ctx)
-	if journal.Trial.Confirm == pivot.ConfirmProof {
+	if trial.Confirm == ConfirmProof {
 		return c.closeAttempt(ctx, booted)
 	}
-	if err := c.reclaim(ctx, journal.Trial, booted); err != nil {
+	if err := c.reclaim(ctx, trial, booted); err != nil {
 		return err
 	}
 	if failed := c.failure(booted); failed != journal.Error {
@@ -75,18 +69,21 @@ func (c *Conductor) close(ctx context.Context) error {
 			return err
 		}
 	}
-	c.remove(ctx, journal.Trial.New, booted)
+	c.remove(ctx, trial.New, booted)
 	if err := ctx.Err(); err != nil {
 		return err // stopped by a shutdown: the next boot closes the trial
 	}
-	journal.Trial, journal.Unproven = nil, journal.Trial.New // if it could not be removed
+	if err := c.over(trial.New); err != nil { // it may be there still
+		return err
+	}
 	c.Progress.Note(journal.Error.Message)
 	return c.Progress.Journal.Save(*journal)
 }
 
 // forgetUnproven forgets an unproven deployment that is gone, because a later one may get its ID, and one that runs.
 func (c *Conductor) forgetUnproven() error {
-	id := c.Progress.Content.Unproven
+	known := c.remembered()
+	id := known.Unproven
 	if id == "" {
 		return nil
 	}
@@ -96,7 +93,8 @@ func (c *Conductor) forgetUnproven() error {
 	}
 	booted, err := c.Host.Sysroot().Booted()
 	if err == nil && (index < 0 || booted.ID() == id) {
-		c.Progress.Content.Unproven = ""
+		known.Unproven = ""
+		err = known.keepIn(&c.Progress.Content)
 	}
 	return err
 }
@@ -104,23 +102,22 @@ func (c *Conductor) forgetUnproven() error {
 // replace makes room for another transaction while a trial waits for its reboot. The committed
 // deployment must not boot any more, because the new transaction drops its trial. Until then the journal keeps it, by
 // which a caller sees that a trial was given up.
-func (c *Conductor) replace(ctx context.Context, trial *pivot.Trial) error {
+func (c *Conductor) replace(ctx context.Context, trial Trial) error {
 	if err := c.endTold(ctx); err != nil {
 		return err
 	}
-	err := c.reclaim(ctx, trial, trial.Old)
-	c.Progress.Content.Unproven = trial.New
-	return err
+	known := c.remembered()
+	known.Unproven = trial.New
+	return errors.Join(c.reclaim(ctx, trial, trial.Old), known.keepIn(&c.Progress.Content))
 }
 
-// endTold takes back all that was told to start the system on trial: the entry that the boot loader starts once, which
-// it has not started if the system was entered or left by another way; what the trial has added to its configuration;
-// and what kexec has loaded. It ends each trial, and precedes the change of the boot entries, because that changes
-// their names.
+// endTold takes back all that was told to start the system on trial: the entry that the boot loader starts once, what the
+// trial has added to its configuration, and what kexec has loaded. The loader has not started its entry if the system was
+// entered or left by another way. It ends each trial, and precedes the change of the boot entries, which get other names.
 func (c *Conductor) endTold(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	err := c.Host.ForgetPrepared(ctx)
-	if c.Progress.Content.Trial.Entered {
+	if c.trial().Entered {
 		err = errors.Join(err, c.Host.ForgetOnce(ctx))
 	}
 	return errors.Join(err, c.Host.EndOnce(ctx))
@@ -134,10 +131,10 @@ func (c *Conductor) noteTold(ctx context.Context) {
 	}
 }
 
-// reclaim makes the old system the default again if the one on trial is the default, for instance because another system
-// was chosen by hand in the boot menu; the one that runs, if the old one is gone.
-func (c *Conductor) reclaim(ctx context.Context, trial *pivot.Trial, booted string) error {
-	all, err := c.deployments()
+// reclaim makes the old system the default again if the one on trial is the default. That is so, for instance, if another
+// system was chosen by hand in the boot menu. If the old one is gone, the running one becomes the default.
+func (c *Conductor) reclaim(ctx context.Context, trial Trial, booted string) error {
+	all, err := c.all()
 	if err != nil || all[0] != trial.New {
 		return err
 	}

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,28 +10,26 @@ import (
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
 	"machine-pivot/internal/ways"
-	"machine-pivot/pivot"
 )
 
 // Enter reboots into the system on trial. If possible it boots it only once, so that the boot
 // after that starts the old system again.
 func (c *Conductor) Enter(ctx context.Context, method settings.RebootMethod) error {
-	trial := c.Progress.Content.Trial
+	trial := c.trial()
 	if _, _, err := c.deployment(trial.New); err != nil {
 		return err
 	}
-	trial.Entered = true // tells the old system that the new one was to boot, if it never comes up
-	if err := c.Progress.Keep(); err != nil {
+	// Entered tells the old system that the new one was to boot, if it never comes up.
+	if err := cmp.Or(c.change(func(t *Trial) { t.Entered = true }), c.Progress.Keep()); err != nil {
 		return err
 	}
-	into, hint := "the system on trial, deployment "+trial.New, TryAgain
-	if trial.Confirm == pivot.ConfirmProof {
+	into, hint := "the system on trial, deployment "+trial.New, tryAgain
+	if trial.Confirm == ConfirmProof {
 		into, hint = "the new system once, deployment "+trial.New, "the next boot starts the running system; pivot firstboot tries the new one again"
 	}
 	err := c.Reboot(ctx, into, hint, func(ctx context.Context) error { return c.enter(ctx, method) })
 	if err != nil && !c.told { // nothing enters the new system any more
-		trial.Entered = false
-		c.record(c.Progress.Keep())
+		c.record(cmp.Or(c.change(func(t *Trial) { t.Entered = false }), c.Progress.Keep()))
 	}
 	if staged := c.checkNothingStaged(); err != nil && staged != nil {
 		err = fault.New(fault.KindOf(err), "%w", err).WithHint("%s", fault.HintOf(staged)) // the hint from above is not true then
@@ -44,15 +43,15 @@ func (c *Conductor) enter(ctx context.Context, method settings.RebootMethod) err
 	if err := c.checkNothingStaged(); err != nil {
 		return err
 	}
-	next, _, err := c.deployment(c.Progress.Content.Trial.New)
+	next, _, err := c.deployment(c.trial().New)
 	if err != nil {
 		return err
 	}
 	return c.bootOnce(ctx, next, method)
 }
 
-// checkNothingStaged returns an error, which is transient, if the shutdown would make another system the default than
-// the running one, so that no way boots the one on trial only once.
+// checkNothingStaged returns a transient error if the shutdown would make another system the default than the running
+// one. Then no way boots the one on trial only once.
 func (c *Conductor) checkNothingStaged() error {
 	if err := c.Host.CheckNothingStaged(); err != nil {
 		return fault.New(fault.Unavailable, "cannot boot the new system only once: %w", err).
@@ -82,7 +81,7 @@ func (c *Conductor) bootOnce(ctx context.Context, next ostree.Deployment, method
 	}
 	if err != nil {
 		c.Progress.Note(fmt.Sprintf("the new system is the default until it comes up: %v", err))
-		forget = func(ctx context.Context) error { return c.makeDefault(ctx, c.Progress.Content.Trial.Old) }
+		forget = func(ctx context.Context) error { return c.OldFirst(ctx) }
 		err = c.makeDefault(context.WithoutCancel(ctx), next.ID()) // a stop would leave what nobody knows
 	}
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 func (c *Conductor) lacks(ctx context.Context) []string {
 	if since, err := c.Host.Uptime(); err == nil {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, max(c.Progress.Content.Trial.Limit()-since, Look), errors.New("the trial is over"))
+		ctx, cancel = context.WithTimeoutCause(ctx, max(c.trial().Limit()-since, Look), errors.New("the trial is over"))
 		defer cancel()
 	}
 	lacks, err := c.Differences(ctx)
@@ -23,7 +23,7 @@ func (c *Conductor) lacks(ctx context.Context) []string {
 		lacks = append(lacks, err.Error())
 	}
 	lacks = append(lacks, c.Host.Unhealthy(ctx)...)
-	for _, check := range c.Progress.Content.Trial.Checks {
+	for _, check := range c.trial().Checks {
 		if _, err := c.Host.Run(ctx, "/bin/sh", "-c", check); err != nil {
 			lacks = append(lacks, fmt.Sprintf("check %q fails: %s", check, strings.TrimSpace(strings.TrimPrefix(err.Error(), "/bin/sh -c "+check+":"))))
 		}

@@ -11,9 +11,40 @@ import (
 
 const comesBack = ": if it does not come up, the next power cycle boots the old one"
 
-// once returns pivot.Trying.Once for the method with which Enter will reboot.
-func (c *Conductor) once(method settings.RebootMethod) func(pivot.Plan) (how string, err error) {
-	return func(plan pivot.Plan) (how string, err error) { return c.onceBy(method, c.Host.CheckKexecInto(plan)) }
+// judgeOnce judges how a plan's new system is entered only once, as far as that is known. It depends on the boot
+// entry, of which the image may bring a part. If a fallback is not possible, the plan has none.
+func (f *feature) judgeOnce(plan *pivot.Plan) {
+	if f.trying == nil {
+		return
+	}
+	how, err := f.onceBy(f.trying.method, f.Host.CheckKexecInto(*plan))
+	if err != nil && f.trying.fallback {
+		f.without, how = err, ""
+	}
+	*plan = plan.ByOnce(how)
+}
+
+// learn judges a plan again when its image is there, and notes what has changed.
+func (f *feature) learn(plan *pivot.Plan) error {
+	said, note := plan.Once(), f.note
+	if plan.Request().Shown {
+		note = func(string) {}
+	}
+	if err := f.trying.accept(plan.To().Image.Commit); err != nil {
+		if !f.trying.fallback {
+			return err
+		}
+		note("without a fallback: " + err.Error())
+		*plan = plan.ByOnce("")
+		return nil
+	}
+	switch f.judgeOnce(plan); {
+	case !plan.Tries():
+		note("without a fallback: " + f.without.Error())
+	case plan.Once() != said:
+		note(plan.Once())
+	}
+	return nil
 }
 
 // checkOnce returns an error if no system at all could be entered only once here.

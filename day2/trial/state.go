@@ -7,18 +7,19 @@ import (
 
 // State returns the state of the journal's trial, seen from the running system, and why it has
 // failed if it is over. It needs no lock.
-func (c *Conductor) State() (state pivot.TrialState, failed *pivot.Failure, err error) {
+func (c *Conductor) State() (state State, failed *pivot.Failure, err error) {
 	state, booted, err := c.judge()
-	if err == nil && state == pivot.TrialOver {
+	if err == nil && state == Over {
 		failed = c.failure(booted)
 	}
 	return state, failed, err
 }
 
 // judge returns the state of the journal's trial and the ID of the running deployment.
-func (c *Conductor) judge() (state pivot.TrialState, booted string, err error) {
-	if c.Progress.Content.Trial == nil {
-		return pivot.TrialNone, "", nil
+func (c *Conductor) judge() (state State, booted string, err error) {
+	t, err := In(c.Progress.Content)
+	if err != nil || t == nil {
+		return None, "", err
 	}
 	d, err := c.Host.Sysroot().Booted()
 	if err != nil {
@@ -28,19 +29,19 @@ func (c *Conductor) judge() (state pivot.TrialState, booted string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	all, err := c.deployments()
+	all, err := c.all()
 	if err != nil {
 		return "", "", err
 	}
-	c.Progress.Content.FindNew(all)
-	state = pivot.JudgeTrial(c.Progress.Content, d.ID(), c.Progress.Content.BootID == id)
-	if t := c.Progress.Content.Trial; t.Confirm == pivot.ConfirmProof && (state == pivot.TrialProves || state == pivot.TrialKept) && c.provenUnjournaled(d.ID()) {
-		state = pivot.TrialKept
+	t.FindNew(c.remembered().Before, all)
+	state = t.Judge(c.Progress.Content.Phase, d.ID(), c.Progress.Content.BootID == id)
+	if t.Confirm == ConfirmProof && (state == Proves || state == Kept) && c.provenUnjournaled(d.ID()) {
+		state, t.Confirmed = Kept, true
 	}
-	if trial := c.Progress.Content.Trial; trial.New == "" && state != pivot.TrialWaits && state != pivot.TrialOver {
-		trial.New = d.ID()
+	if t.New == "" && state != Waits && state != Over {
+		t.New = d.ID()
 	}
-	return state, d.ID(), nil
+	return state, d.ID(), t.KeepIn(&c.Progress.Content)
 }
 
 // provenUnjournaled reports whether the first boot has proven the running system and could not journal that: it has
@@ -50,7 +51,6 @@ func (c *Conductor) provenUnjournaled(booted string) bool {
 	if err != nil || request == "" { // what cannot be read is not proven
 		return false
 	}
-	c.Progress.Content.Trial.Confirmed = true
 	c.Progress.Content.Closed = &pivot.Closing{Deployment: booted, Request: string(request)}
 	return true
 }
@@ -58,12 +58,12 @@ func (c *Conductor) provenUnjournaled(booted string) bool {
 // failure returns why a trial that is over has failed: the journal's error, or else how its boot
 // has ended.
 func (c *Conductor) failure(booted string) *pivot.Failure {
-	why := pivot.WhyTrialOver(c.Progress.Content, booted)
+	why := c.trial().WhyOver(c.Progress.Content, booted)
 	if why == "" {
 		return c.Progress.Content.Error
 	}
 	text := "the new system has failed its trial: %s"
-	if c.Progress.Content.Trial.Confirm == pivot.ConfirmProof {
+	if c.trial().Confirm == ConfirmProof {
 		text = "the new system was not proven: %s"
 	}
 	return pivot.FailureOf(fault.New(fault.Refused, text, why).WithHint(failedHint))

@@ -4,11 +4,11 @@
 // one stays the default and the new one is booted once. So a kernel that hangs needs no boot
 // counting: the next reset boots the old system.
 //
-// The steps are methods of Conductor. In the old system, Try makes the trial that a request has, and
-// Enter boots the new system. There, Conduct decides automatically, or Confirm on behalf of an
+// feature joins it to a change, by a flag or by the setting fallback=auto. The steps are methods of Conductor. In the old
+// system, Enter boots the new one. There, Conduct decides automatically, or Confirm on behalf of an
 // administrator. Back in the old system, Conduct closes a failed trial; so does Settle
 // before any other change. The journal carries the trial between the steps (pivot.Trial), and
-// pivot.JudgeTrial derives its state.
+// Trial.Judge derives its state.
 package trial
 
 import (
@@ -30,15 +30,8 @@ const unitWants = "/etc/systemd/system/sysinit.target.wants/" + Unit
 // Look is the time between two looks at a system on trial.
 const Look = 5 * time.Second
 
-// TryAgain is the hint if the system on trial could not be booted. No other reboot enters it.
-const TryAgain = "the next boot starts the running system; the same command tries the new one again"
-
-// Terms are the conditions of a trial.
-type Terms struct {
-	For     time.Duration // time limit from the start of the kernel; whole seconds
-	Confirm pivot.Confirm
-	Checks  []string // shell commands that must succeed
-}
+// tryAgain is the hint if the system on trial could not be booted. No other reboot enters it.
+const tryAgain = "the next boot starts the running system; the same command tries the new one again"
 
 // Conductor takes a trial from one state to the next, on one machine. The callers of its methods
 // must have opened the journal and hold the machine's lock, unless a method says otherwise.
@@ -51,8 +44,7 @@ type Conductor struct {
 	// returns when the context ends. into names what is booted, and hint says what to do if the
 	// reboot fails.
 	Reboot func(ctx context.Context, into, hint string, by func(context.Context) error) error
-	// ClosedFirstBoot returns the digest of the file of the first boot that has ended in the running system; "" if none
-	// has.
+	// ClosedFirstBoot returns the digest of the file of a first boot that has ended in the running system; "" if none has.
 	ClosedFirstBoot func() (hostfiles.Digest, error)
 
 	noted string // what noteLacks has noted last

@@ -53,8 +53,7 @@ func (a Ahead) possible() []ways.Way {
 }
 
 // WithWay returns a plan as it is shown, with a note about how the next system is going to be entered, unless by an
-// ordinary reboot that is asked for, and about what does not return the machine from a system that hangs. An initramfs
-// may carry out the plan of a first boot. Settings that cannot be used stop the change, and not the plan.
+// ordinary reboot that is asked for. An initramfs may carry out the plan of a first boot. Settings that cannot be used stop the change, and not the plan.
 func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan, firstBoot bool) pivot.Plan {
 	chosen, err := m.Settings()
 	if err != nil || plan.Reboots == 0 {
@@ -64,35 +63,18 @@ func (m *Machine) WithWay(ctx context.Context, plan pivot.Plan, firstBoot bool) 
 	if firstBoot && chosen.Mode == settings.ModeInitramfs {
 		find = func(context.Context) (Door, error) { return nil, nil }
 	}
-	if text := m.lookAhead(ctx, chosen.RebootMethod, m.nextShown(ctx, plan, chosen), find).Text(); text != "" {
+	if text := m.lookAhead(ctx, chosen.RebootMethod, m.NextOf(plan), find).Text(); text != "" {
 		plan.Notes = append(slices.Clone(plan.Notes), text)
 	}
-	return m.withWatchdog(plan, chosen)
+	return plan
 }
 
-// nextOf returns what a plan says about the next system. once says that it is entered only once.
-func (m *Machine) nextOf(plan pivot.Plan, once bool) ways.Next {
+// NextOf returns what a plan says about the next system.
+func (m *Machine) NextOf(plan pivot.Plan) ways.Next {
 	return ways.Next{
-		Once: once, Kargs: plan.From().NeedsKernel(plan.To(), plan.Kargs.Final),
+		Once: plan.Tries(), Kargs: plan.From().NeedsKernel(plan.To(), plan.Kargs.Final),
 		Kexec: func() error { return m.Host.CheckKexecInto(plan) },
 	}
-}
-
-// NextOf returns what a plan that is carried out says about the next system. This includes what the settings ask for.
-func (m *Machine) NextOf(plan pivot.Plan) ways.Next { return m.nextOf(plan, plan.Tries()) }
-
-// nextShown is NextOf for a plan that is only shown, and so has no trial: the settings may ask for one, which the plan
-// has when it is carried out, if that is possible here.
-func (m *Machine) nextShown(ctx context.Context, plan pivot.Plan, chosen settings.Settings) ways.Next {
-	once := plan.Tries()
-	if chosen.Fallback == settings.FallbackAuto && m.Fallback != nil {
-		trying, err := m.Fallback.Try(ctx, m, chosen.RebootMethod)
-		if err == nil {
-			_, err = trying.Once(plan)
-		}
-		once = once || err == nil
-	}
-	return m.nextOf(plan, once)
 }
 
 // goOn has the boot go on into the committed system, without a reboot, when this program has ended.

@@ -1,6 +1,10 @@
 package machine
 
-import "cmp"
+import (
+	"cmp"
+
+	"machine-pivot/pivot"
+)
 
 // TellBootc keeps true what bootc says about the next boot on a machine that it manages, if this run has written the
 // journal, and so may have changed the next boot. Every command that may do so ends with it. It says nothing while the
@@ -10,10 +14,10 @@ func (m *Machine) TellBootc() {
 	if !m.Progress.Journaled() || !m.Where().Started() || !m.Host.OfBootc() {
 		return
 	}
-	state, err := m.Host.Systems()
-	if trial := m.Progress.Content.Trial; err == nil && trial != nil && trial.Old != state.Booted.ID() {
+	if demand, _ := m.Joined().Demand(nil); demand >= pivot.DemandReturn {
 		return
 	}
+	state, err := m.Host.Systems()
 	if err == nil {
 		next := state.Default
 		err = m.Host.TellBootc(state.Pending(), cmp.Or(next.Manifest, next.Image.Digest, next.Commit))

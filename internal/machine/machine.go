@@ -15,7 +15,6 @@ import (
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/retry"
 	"machine-pivot/internal/settings"
-	"machine-pivot/internal/status"
 	"machine-pivot/internal/verdict"
 	"machine-pivot/pivot"
 )
@@ -32,16 +31,13 @@ type Machine struct {
 	// Systemd applies changes of the running system to its services; nil: the host's systemd,
 	// if the host is the running system.
 	Systemd host.Services
-	// Unfinished is what earlier commands may have left on the machine; nil: nothing.
-	Unfinished Unfinished
-	// Fallback enters the system of a first boot once; nil: no machine does.
-	Fallback Fallback
 	// Self is this program, which asks new systems (rehearse.Inside) and installs their boot loaders (bootloader.Inside); "": neither.
 	Self string
 	// Contributors are those besides the link /boot/loader, CPU partitioning, FIPS mode, what is projected into /var, and bound application images.
 	Contributors []pivot.Contributor
-	// Features are those of the program.
+	// Features are those of the program, and Given the values of their flags.
 	Features []Feature
+	Given    Given
 
 	// The next six override the machine's settings unless they are "".
 	RebootMethod settings.RebootMethod
@@ -65,21 +61,6 @@ type Machine struct {
 	joined pivot.Features     // the same
 }
 
-// Unfinished is what an earlier command may have left on the machine: a change of the running
-// system that was interrupted, a trial of a new system. The journal must be open.
-type Unfinished interface {
-	// Finish finishes a change of the running system that was interrupted.
-	Finish(ctx context.Context, m *Machine) error
-	// Settle closes a trial that is over, or waits for its reboot. It returns an error if
-	// nothing may change the machine, because the running system is on trial.
-	Settle(ctx context.Context, m *Machine) error
-	// Interrupted returns a note about a change of the running system that continues or was
-	// interrupted; "" if there is none.
-	Interrupted(m *Machine) string
-	// Trial sets the status of a trial, which decides the phase. It reports whether there is one.
-	Trial(m *Machine, s *status.Status) (there bool, err error)
-}
-
 // Open loads the journal and sets the ID of this start.
 func (m *Machine) Open() error {
 	if id, err := m.Host.Start(); err == nil { // otherwise Observe returns the error
@@ -89,22 +70,22 @@ func (m *Machine) Open() error {
 }
 
 // OpenToWrite is Open for a command that may write the journal. It also collects the times of
-// this boot for the journal, and finishes an interrupted change of the running system.
+// this boot for the journal, and features finish what was interrupted.
 func (m *Machine) OpenToWrite(ctx context.Context) error {
 	m.Progress.Boot = m.Host.BootTimes(ctx)
-	if err := m.Open(); err != nil || m.Unfinished == nil {
+	if err := m.Open(); err != nil {
 		return err
 	}
-	return m.Unfinished.Finish(ctx, m)
+	return m.Joined().Before(ctx, pivot.StepBegin, nil)
 }
 
-// OpenToChange is OpenToWrite for a command that may change the machine. It returns an error if
-// the running system is on trial.
+// OpenToChange is OpenToWrite for a command that may change the machine. Features end what an earlier change has left, or
+// refuse another one.
 func (m *Machine) OpenToChange(ctx context.Context) error {
-	if err := m.OpenToWrite(ctx); err != nil || m.Unfinished == nil {
+	if err := m.OpenToWrite(ctx); err != nil {
 		return err
 	}
-	return m.Unfinished.Settle(ctx, m)
+	return m.Joined().Before(ctx, pivot.StepObserve, nil)
 }
 
 // RequireClosedFirstBoot returns an error if the first boot is still open. what is the action

@@ -7,15 +7,15 @@ import (
 )
 
 // nextStep returns what a person has to do so that a machine continues from what its status says; "" if it continues by
-// itself, or nothing is left to do. firstBoot says that its first boot is open, and goesOn that systemd runs it, or is going
-// to. An error has its own hint.
-func nextStep(s status.Status, firstBoot, goesOn bool) string {
+// itself, or nothing is left to do. held says that a feature holds the transaction, firstBoot that the first boot is open, and
+// goesOn that systemd runs it, or is going to. An error has its own hint.
+func nextStep(s status.Status, held, firstBoot, goesOn bool) string {
 	const sameCommand = "run the same command again"
 	runs := s.LastCommand != nil && s.LastCommand.Result == status.ResultRunning
 	switch {
 	case s.Next != "", goesOn, runs, s.Cluster != nil: // the node's agent continues
 		return s.Next
-	case s.Phase == pivot.PhaseCommitted && s.Pending != nil && s.Trial == nil:
+	case s.Phase == pivot.PhaseCommitted && s.Pending != nil && !held:
 		return "systemctl reboot"
 	case s.Phase == pivot.PhaseInterrupted && firstBoot:
 		return "systemctl restart " + systemdunits.FirstBoot

@@ -44,9 +44,13 @@ func override(flag, setting string) string {
 // EnterNext enters the committed system, by the first possible way. Without a reboot, the boot continues in it when
 // this program has ended. Otherwise EnterNext requests the one reboot, and then blocks until systemd stops this
 // program, so that units ordered after it do not start. It enters nothing before the first boots of others have ended
-// (AwaitOthers).
+// (AwaitOthers). A feature may have its own way.
 func (m *Machine) EnterNext(ctx context.Context, a Ahead) error {
-	if err := m.AwaitOthers(ctx); err != nil {
+	err := m.AwaitOthers(ctx)
+	if err == nil {
+		err = m.Joined().Before(ctx, pivot.StepReboot, nil)
+	}
+	if err != nil || m.Report().Outcome == OutcomeRebooting {
 		return err
 	}
 	possible := a.possible()

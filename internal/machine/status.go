@@ -20,8 +20,7 @@ func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 	s, err := m.statusOfRun(ctx)
 	if err == nil {
 		open, goesOn := m.correctOpenPhase(ctx, &s)
-		s.Next = nextStep(s, open, goesOn)
-		m.noteWatchdog(&s)
+		s.Next = nextStep(s, m.Progress.Content.Held(), open, goesOn)
 	}
 	return s, err
 }
@@ -46,9 +45,11 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 		s.Notes = append(s.Notes, fault.WithRemedy(err))
 	}
 	m.partitioning(&s)
-	if journal, err := m.Progress.Journal.Load(); err == nil { // otherwise Open below returns the error
-		s.Lines = m.Joined().Status(journal)
-		s.Features = m.Joined().Parts(journal)
+	unusable := m.Progress.Open()
+	var of pivot.Status
+	if journal := m.Progress.Content; unusable == nil {
+		of = m.Joined().Status(journal)
+		s.Lines, s.Features = of.Lines, m.Joined().Parts(journal)
 		for _, change := range journal.Changes {
 			s.Notes = append(s.Notes, "after the first boot: "+change)
 		}
@@ -64,23 +65,17 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 	if state.Pending() {
 		s.Pending = &state.Default
 	}
-	if m.Unfinished != nil {
-		if note := m.Unfinished.Interrupted(m); note != "" {
-			s.Notes = append(s.Notes, note)
-		}
+	s.Notes = append(s.Notes, of.Notes...)
+	switch instead := of.Instead; {
+	case unusable != nil:
+		return s, unusable
+	case s.Step == pivot.StepCommit && s.Error == nil: // a commit is running: it is journaled before it takes effect
+	case instead != nil:
+		s.Phase, s.Error, s.Next = instead.Phase, instead.Error, instead.Next
+		s.Notes = append(s.Notes, instead.Notes...)
+	default:
+		m.correctPhase(&s, state)
 	}
-	if err := m.Progress.Open(); err != nil {
-		return s, err
-	}
-	if s.Step == pivot.StepCommit && s.Error == nil {
-		return s, nil // a commit is running: it is journaled before it takes effect
-	}
-	if m.Unfinished != nil {
-		if trial, err := m.Unfinished.Trial(m, &s); err != nil || trial {
-			return s, err
-		}
-	}
-	m.correctPhase(&s, state)
 	return s, nil
 }
 

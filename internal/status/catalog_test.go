@@ -42,7 +42,7 @@ func events() []pivot.Event {
 		journal.Phase = phase
 		events = append(events, pivot.Event{Kind: pivot.EventEntered, Step: pivot.StepPull, Journal: journal})
 	}
-	journal.Phase, journal.Trial = pivot.PhaseFailed, &pivot.Trial{}
+	journal.Phase, journal.Features = pivot.PhaseFailed, map[string]pivot.Part{"a": {Holds: true}}
 	return append(events, pivot.Event{Kind: pivot.EventEntered, Step: pivot.StepProve, Journal: journal})
 }
 

@@ -36,7 +36,7 @@ func messageID(e pivot.Event) string {
 		}
 		return "396b7123bc044cbebf01c8fdc9ac3f14"
 	case pivot.EventEntered:
-		if e.Journal.Phase == pivot.PhaseFailed && e.Journal.Trial != nil {
+		if e.Journal.Phase == pivot.PhaseFailed && e.Journal.Held() {
 			return "7b0e4d2c91f84c5e9a63d8f50c1b27e4"
 		}
 		return map[pivot.Phase]string{

@@ -89,7 +89,7 @@ func TestMessageIDs(t *testing.T) {
 		"phase `failed`":    {Kind: pivot.EventEntered, Journal: pivot.JournalContent{Phase: pivot.PhaseFailed}},
 		"phase `undone`: somebody went back after a first boot":       {Kind: pivot.EventEntered, Journal: pivot.JournalContent{Phase: pivot.PhaseUndone}},
 		"phase `trial`: the new system runs, and has to prove itself": {Kind: pivot.EventEntered, Journal: pivot.JournalContent{Phase: pivot.PhaseTrial}},
-		"phase `failed`, of a system on trial":                        {Kind: pivot.EventEntered, Journal: pivot.JournalContent{Phase: pivot.PhaseFailed, Trial: &pivot.Trial{}}},
+		"phase `failed`, of a system on trial":                        {Kind: pivot.EventEntered, Journal: pivot.JournalContent{Phase: pivot.PhaseFailed, Features: map[string]pivot.Part{"a": {Holds: true}}}},
 		"the run ended with a failure":                                {Kind: pivot.EventFailing, Err: failure},
 		"the run ended: the machine must be replaced":                 {Kind: pivot.EventFailing, Err: fault.New(fault.Replace, "x")},
 	} {

@@ -38,8 +38,7 @@ type Status struct {
 	Pending *pivot.Deployment `json:"pending"` // the default of the next boot, if it is not the booted deployment
 	// HeldBack is a staged deployment that no reboot starts, because it is locked; nil if there is none.
 	HeldBack *pivot.Deployment `json:"heldBack,omitempty"`
-	History  []pivot.Account   `json:"history"`         // finished transactions, oldest first
-	Trial    *pivot.Trial      `json:"trial,omitempty"` // of the target, until it ends
+	History  []pivot.Account   `json:"history"` // finished transactions, oldest first
 	// MachineConfig names the machine's MachineConfigs; nil if it has none.
 	MachineConfig *MachineConfigs `json:"machineConfig,omitempty"`
 	// Features are the parts of the journal that features have. In JSON each is a member with the feature's name.
@@ -127,7 +126,7 @@ type MachineConfigs struct {
 func Of(e pivot.Event) Status {
 	s := Status{
 		Start: e.Start, Phase: e.Journal.Phase, Step: e.Step, Attempt: e.Journal.Attempt, Target: e.Journal.Target,
-		Error: e.Journal.Error, Trial: e.Journal.Trial, Started: e.Journal.Started, Phases: e.Journal.Phases, History: e.Journal.History,
+		Error: e.Journal.Error, Started: e.Journal.Started, Phases: e.Journal.Phases, History: e.Journal.History,
 	}
 	if s.LastCommand = commandOf(e); e.Kind == pivot.EventFailing {
 		s.Error = pivot.FailureOf(e.Err)

@@ -28,7 +28,7 @@ func TestDrift(t *testing.T) {
 	w := newWorld(t)
 	compared := hostdir.New(t)
 	w.build("pivot", filepath.Join(w.dir, "real-pivot"))
-	compared.Write("/var/lib/pivot/journal.json", []byte(`{"format": 3, "phase": "done", "attempt": 1, "target": {"kargs": {}, "files": [
+	compared.Write("/var/lib/pivot/journal.json", []byte(`{"format": 4, "phase": "done", "attempt": 1, "target": {"kargs": {}, "files": [
 		{"path": "/etc/ours", "mode": 420, "uid": 0, "gid": 0, "digest": "sha256:5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"}]}}`))
 	compared.Write("/etc/ours", []byte("hello\n"))
 	if err := os.WriteFile(filepath.Join(w.dir, "compared"), []byte("--root "+compared.Root), 0o644); err != nil {

@@ -114,7 +114,7 @@ var importTable = map[string]rule{
 	"enter":     {ours: []string{"ostree", "kargs", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"initramfs": {ours: []string{"enter", "ostree", "kargs", "fault", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"plot":      {ours: []string{"pivot", "fault", "printable", "pid1"}, never: slices.Concat(processes, commandLine, world)},
-	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "pivot", "rpmostree", "host", "settings", "systemd-units", "ways"}, never: slices.Concat(processes, commandLine, world)},
+	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "machine", "pivot", "retry", "rpmostree", "host", "settings", "systemd-units", "ways"}, never: slices.Concat(processes, commandLine, world)},
 	"slot":      {ours: []string{"fault", "fleetlock", "host", "hostfiles", "machine", "osimage/source", "pid1", "pivot", "retry", "settings", "systemd-units"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"wanted":    {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable", "pid1", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine)},
@@ -132,7 +132,7 @@ var importTable = map[string]rule{
 	// What the first boot and day 2 share, and these two: neither imports the other.
 	"machine":     {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig", "osimage", "osimage/imageref", "osimage/bootc", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "settings", "status", "systemd-units", "verdict", "wanted", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rehearsal":   {ours: []string{"bootloader", "hostfiles", "machine", "machineconfig/enable", "ostree", "pivot", "rehearse", "secureboot", "settings", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"day2":        {ours: []string{"disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "retry", "rpmostree", "settings", "pid1", "status", "trial", "watch", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"day2":        {ours: []string{"disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "rpmostree", "settings", "pid1", "watch", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"maintenance": {ours: []string{"fault", "machine", "pivot", "window"}, never: slices.Concat(processes, commandLine, world)},
 	"firstboot":   {ours: []string{"enter", "fault", "host", "hostfiles", "identity", "machine", "machineconfig", "pivot", "retry", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot":   {ours: all, foreign: true, never: processes},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"machine-pivot/day2"
+	"machine-pivot/day2/trial"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
@@ -70,9 +71,7 @@ func TestTrialTellsBootc(t *testing.T) {
 	for name, end := range map[string]func(h *tried) error{
 		"by hand": (*tried).confirm,
 		"by itself": func(h *tried) error {
-			r := h.journal()
-			r.Trial.Confirm = pivot.ConfirmAuto
-			must(h.t, pivot.JournalIn(h.Root).Save(r))
+			h.change(func(tried *trial.Trial) { tried.Confirm = trial.ConfirmAuto })
 			return h.conduct()
 		},
 		"in the old system": func(h *tried) error {
@@ -89,7 +88,7 @@ func TestTrialTellsBootc(t *testing.T) {
 			h.enter()
 			makeBootc(t, h.Host)
 			stopped, stop := context.WithCancel(t.Context())
-			begun := day2.Trial{Machine: h.newMachine(), Sleep: func(context.Context, time.Duration) error { stop(); return stopped.Err() }}
+			begun := trial.Program{Machine: h.newMachine(), Sleep: func(context.Context, time.Duration) error { stop(); return stopped.Err() }}
 			must(t, begun.Run(stopped))
 			if text := h.Read("/run/reboot-required"); text != nil {
 				t.Errorf("while the trial runs: %s", text)

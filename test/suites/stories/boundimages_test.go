@@ -128,8 +128,8 @@ func TestBoundImagesIgnoredUntilProven(t *testing.T) {
 		try      *trial.Terms
 		slot     bool
 	}{
-		"a trial that confirms itself": {try: &trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmAuto}},
-		"a trial by hand":              {try: &trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmByHand}},
+		"a trial that confirms itself": {try: &trial.Terms{For: 10 * time.Minute, Confirm: trial.ConfirmAuto}},
+		"a trial by hand":              {try: &trial.Terms{For: 10 * time.Minute, Confirm: trial.ConfirmByHand}},
 		"the setting fallback":         {settings: "fallback=auto\n"},
 		"the fleet's lock":             {slot: true},
 	} {
@@ -142,7 +142,10 @@ func TestBoundImagesIgnoredUntilProven(t *testing.T) {
 			}
 			machine := m.newMachine()
 			machine.BoundImages = settings.BoundImagesIgnore
-			r := day2.Rebase{Machine: machine, Image: m.Image, Try: c.try, Reboot: c.try == nil}
+			if c.try != nil {
+				trying(machine, *c.try)
+			}
+			r := day2.Rebase{Machine: machine, Image: m.Image, Reboot: true}
 			_, err := r.Run(stoppedByReboot(t, machine, m.Host), day2.Prepared{})
 			must(t, err)
 			m.enter()
@@ -151,7 +154,7 @@ func TestBoundImagesIgnoredUntilProven(t *testing.T) {
 				m.expectSlot(true, "pre-reboot")
 				must(t, m.release())
 				m.expectSlot(false, "steady-state")
-			case c.try != nil && c.try.Confirm == pivot.ConfirmByHand:
+			case c.try != nil && c.try.Confirm == trial.ConfirmByHand:
 				must(t, m.confirm())
 			default:
 				must(t, m.conduct())

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"machine-pivot/day2"
+	"machine-pivot/day2/trial"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -88,8 +89,8 @@ func TestFallbackOfFirstBoot(t *testing.T) {
 	if v := h.Version(); v != "B.2" {
 		t.Errorf("version %s runs", v)
 	}
-	if r := h.journal(); r.Trial != nil || r.Closed == nil || h.Reboots != 1 {
-		t.Errorf("the journal says %+v, closed %+v, %d reboots", r.Trial, r.Closed, h.Reboots)
+	if r := h.journal(); r.Held() || r.Closed == nil || h.Reboots != 1 {
+		t.Errorf("the journal says %v, closed %+v, %d reboots", r.Features, r.Closed, h.Reboots)
 	}
 }
 
@@ -174,9 +175,7 @@ func TestFallbackClosedByTheFirstBoot(t *testing.T) {
 func TestFallbackRebootedBefore(t *testing.T) {
 	h := newGuarded(t)
 	must(t, h.bootGuarded())
-	r := h.journal()
-	r.Trial.Entered = false
-	must(t, pivot.JournalIn(h.Root).Save(r))
+	h.change(func(tried *trial.Trial) { tried.Entered = false })
 	h.Boot()
 	must(t, h.bootGuarded())
 	if r := h.journal(); r.Attempt != 1 || !strings.Contains(h.notes, "rebooted before it was to be entered") {
@@ -196,8 +195,8 @@ func TestFallbackRebootRefused(t *testing.T) {
 		if err := b.Run(t.Context()); fault.KindOf(err) != fault.Unavailable {
 			t.Errorf("error %v", err)
 		}
-		if r := h.journal(); r.Attempt != 1 || r.Phase != pivot.PhaseCommitted || r.Trial == nil || r.Trial.Entered {
-			t.Errorf("%s, attempt %d, trial %+v", r.Phase, r.Attempt, r.Trial)
+		if r := h.journal(); r.Attempt != 1 || r.Phase != pivot.PhaseCommitted || !r.Held() || h.trial().Entered {
+			t.Errorf("%s, attempt %d, trial %+v", r.Phase, r.Attempt, h.trial())
 		}
 		h.Boot()
 	}
@@ -309,12 +308,10 @@ func TestFallbackWithSomethingStaged(t *testing.T) {
 	if err := h.bootGuarded(); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "is staged, which would be the next boot") {
 		t.Errorf("kept with something staged: %v", err)
 	}
-	if r := h.journal(); r.Trial == nil || r.Trial.Confirmed || r.Phase != pivot.PhaseCommitted {
-		t.Errorf("the journal says %s, trial %+v", r.Phase, r.Trial)
+	if r := h.journal(); !r.Held() || h.trial().Confirmed || r.Phase != pivot.PhaseCommitted {
+		t.Errorf("the journal says %s, trial %+v", r.Phase, h.trial())
 	}
-	r := h.journal() // staged after the confirmation
-	r.Trial.Confirmed, r.Trial.New = true, ""
-	must(t, pivot.JournalIn(h.Root).Save(r))
+	h.change(func(tried *trial.Trial) { tried.Confirmed, tried.New = true, "" }) // staged after the confirmation
 	if err := h.bootGuarded(); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("made the default with something staged: %v", err)
 	}
@@ -331,16 +328,16 @@ func TestTryWithSomethingStaged(t *testing.T) {
 	h := newTried(t)
 	h.oneShot()
 	try := tenMinutes
-	try.Confirm = pivot.ConfirmAuto
+	try.Confirm = trial.ConfirmAuto
 	must(t, h.try(try))
 	h.enter()
 	h.check = func() { h.stage(); h.check = nil }
-	m := day2.Trial{Machine: h.newMachine()}
+	m := trial.Program{Machine: h.newMachine()}
 	looks := 0
 	m.Sleep = func(context.Context, time.Duration) error {
 		looks++
-		if r := h.journal(); r.Trial == nil || r.Trial.Confirmed {
-			t.Errorf("confirmed with something staged: %+v", r.Trial)
+		if tried := h.trial(); tried == nil || tried.Confirmed {
+			t.Errorf("confirmed with something staged: %+v", tried)
 		}
 		if err := h.confirm(); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "is staged") {
 			t.Errorf("confirmed by hand with something staged: %v", err)

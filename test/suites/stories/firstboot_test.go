@@ -18,6 +18,7 @@ import (
 	"machine-pivot/day2"
 	"machine-pivot/day2/maintenance"
 	"machine-pivot/day2/slot"
+	"machine-pivot/day2/trial"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -51,10 +52,10 @@ func newMachine(t *testing.T, h *hostdir.Host) *machine.Machine {
 	t.Helper()
 	clock := time.Now() // advances only when the retry sleeps
 	return &machine.Machine{
-		Unfinished: day2.Unfinished{}, Fallback: day2.Fallback{}, Features: []machine.Feature{day2.Downloads(), rehearsal.Feature(), maintenance.Feature(), slot.Feature()},
-		Host:   h.Host,
-		Puller: &osimage.Puller{Root: h.Root},
-		Engine: &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run, Space: h.Space},
+		Features: []machine.Feature{day2.Downloads(), day2.Live(), trial.Feature(), rehearsal.Feature(), maintenance.Feature(), slot.Feature()},
+		Host:     h.Host,
+		Puller:   &osimage.Puller{Root: h.Root},
+		Engine:   &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run, Space: h.Space},
 		Retry: retry.Policy{
 			First: time.Second, Cap: time.Minute, Bound: 5 * time.Minute, Now: func() time.Time { return clock },
 			Sleep: func(_ context.Context, d time.Duration) error { clock = clock.Add(d); return nil },

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"machine-pivot/day2"
+	"machine-pivot/day2/trial"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
@@ -277,6 +278,6 @@ func onTrial(t *testing.T, h *hostdir.Host) {
 	journal := pivot.JournalIn(h.Root)
 	content, err := journal.Load()
 	must(t, err)
-	content.Trial = &pivot.Trial{Old: "o", New: "n", Seconds: 600, Confirm: pivot.ConfirmAuto}
-	must(t, journal.Save(content))
+	tried := trial.Trial{Old: "o", New: "n", Seconds: 600, Confirm: trial.ConfirmAuto}
+	must(t, errors.Join(tried.KeepIn(&content), journal.Save(content)))
 }

@@ -168,7 +168,10 @@ func (h *tried) tryRebaseOnce(terms *trial.Terms, ask func(*day2.Rebase)) error 
 	h.t.Helper()
 	h.asked, h.notes = nil, ""
 	must(h.t, os.RemoveAll(h.Path(firstboot.EncapsulatedPath)))
-	r := day2.Rebase{Machine: h.newMachine(), Image: h.Image, Append: []string{"new=1"}, Reboot: true, Try: terms}
+	r := day2.Rebase{Machine: h.newMachine(), Image: h.Image, Append: []string{"new=1"}, Reboot: true}
+	if terms != nil {
+		trying(r.Machine, *terms)
+	}
 	must(h.t, r.UseEngine("auto"))
 	if ask != nil {
 		ask(&r)

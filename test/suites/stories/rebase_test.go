@@ -113,7 +113,7 @@ func TestNothingToDoNeedsNoTrial(t *testing.T) {
 	h := newTried(t)
 	h.oneShot()
 	h.stage()
-	staged := day2.Rebase{Machine: h.newMachine(), Delete: []string{"nothere"}, Try: &tenMinutes}
+	staged := day2.Rebase{Machine: trying(h.newMachine(), tenMinutes), Delete: []string{"nothere"}, Reboot: true}
 	if changed, err := staged.Run(t.Context(), day2.Prepared{}); err != nil || changed {
 		t.Errorf("with something staged: changed %v, %v", changed, err)
 	}

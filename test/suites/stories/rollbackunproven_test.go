@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"machine-pivot/day2"
+	"machine-pivot/day2/trial"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
@@ -44,9 +45,7 @@ func TestRollbackNeverIntoUnproven(t *testing.T) {
 		}},
 		"killed before the journal has its ID": {newTried, func(t *testing.T, h *tried) {
 			_ = h.tryKilled()
-			r := h.journal()
-			r.Trial.New = ""
-			must(t, pivot.JournalIn(h.Root).Save(r))
+			h.change(func(tried *trial.Trial) { tried.New = "" })
 		}},
 		"the journal cannot be written after the commit": {newTried, func(t *testing.T, h *tried) {
 			if err := h.tryUnjournaled(); err == nil {
@@ -90,7 +89,7 @@ func (h *tried) tryKilled() error {
 		}
 		return run(ctx, argv...)
 	}
-	r := day2.Rebase{Machine: m, Image: h.Image, Try: &tenMinutes}
+	r := day2.Rebase{Machine: trying(m, tenMinutes), Image: h.Image, Reboot: true}
 	_, err := r.Run(stoppedByReboot(h.t, m, h.Host), day2.Prepared{})
 	return err
 }
@@ -112,7 +111,7 @@ func (f fullOnceCommitted) Write(path string, content []byte, mode fs.FileMode) 
 func (h *tried) tryUnjournaled() error {
 	m := h.newMachine()
 	m.Progress.Journal.Disk = fullOnceCommitted{m.Progress.Journal.Disk, h}
-	r := day2.Rebase{Machine: m, Image: h.Image, Append: []string{"new=1"}, Try: &tenMinutes}
+	r := day2.Rebase{Machine: trying(m, tenMinutes), Image: h.Image, Append: []string{"new=1"}, Reboot: true}
 	_, err := r.Run(stoppedByReboot(h.t, m, h.Host), day2.Prepared{})
 	return err
 }
@@ -127,12 +126,12 @@ func TestTryUnjournaled(t *testing.T) {
 	}
 	h.expect("A B", pivot.PhaseCommitted, true)
 	h.enter()
-	d := day2.Trial{Machine: h.newMachine()}
+	d := trial.Program{Machine: h.newMachine()}
 	fill(d.Machine)
 	d.Sleep = func(context.Context, time.Duration) error { h.up += 5 * time.Minute; return nil }
 	must(t, d.Run(stoppedByReboot(t, d.Machine, h.Host)))
 	h.Boot()
-	d = day2.Trial{Machine: h.newMachine()}
+	d = trial.Program{Machine: h.newMachine()}
 	fill(d.Machine)
 	if err := d.Run(t.Context()); err == nil {
 		t.Error("the trial is closed without the journal")

@@ -249,7 +249,7 @@ func TestSlotOfTrial(t *testing.T) {
 		m := newMember(t)
 		machine := m.newMachine()
 		ctx := stoppedByReboot(t, machine, m.Host)
-		r := day2.Rebase{Machine: machine, Image: m.Image, Try: &trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmByHand}}
+		r := day2.Rebase{Machine: trying(machine, trial.Terms{For: 10 * time.Minute, Confirm: trial.ConfirmByHand}), Image: m.Image, Reboot: true}
 		_, err := r.Run(ctx, day2.Prepared{})
 		must(t, err)
 		m.expectSlot(true, "pre-reboot")

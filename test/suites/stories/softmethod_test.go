@@ -27,6 +27,9 @@ type reboots struct {
 func rebase(t *testing.T, h *hostdir.Host, r day2.Rebase, method settings.RebootMethod, softly error) reboots {
 	t.Helper()
 	return leave(t, h, method, softly, func(ctx context.Context, m *machine.Machine) error {
+		if r.Machine != nil {
+			m.Given = r.Given
+		}
 		r.Machine, r.Reboot = m, true
 		_, err := r.Run(ctx, day2.Prepared{})
 		return err
@@ -340,7 +343,7 @@ func TestSoftMethodNotForTrials(t *testing.T) {
 	for method, ways := range map[settings.RebootMethod]string{settings.RebootSoft: "reboot", settings.RebootAuto: "kexec"} {
 		h := newTried(t)
 		h.AllowSoftReboots()
-		got := rebase(t, h.Host, day2.Rebase{Pinning: management(t, "0-1"), Try: &tenMinutes}, method, nil)
+		got := rebase(t, h.Host, day2.Rebase{Machine: trying(&machine.Machine{}, tenMinutes), Pinning: management(t, "0-1")}, method, nil)
 		if strings.Join(got.ways, " ") != ways || !strings.Contains(got.notes, "not by a soft reboot, because the new system is entered only once") {
 			t.Errorf("%s: left by %q, notes %s", method, got.ways, got.notes)
 		}

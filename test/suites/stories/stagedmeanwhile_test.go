@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"machine-pivot/day2"
+	"machine-pivot/day2/trial"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/machine"
@@ -107,7 +108,7 @@ func TestTryEntriesMeanwhile(t *testing.T) {
 		entry := func() ostree.BootEntry {
 			all, err := h.Sysroot().Deployments()
 			must(t, err)
-			return all[slices.IndexFunc(all, func(d ostree.Deployment) bool { return d.ID() == h.journal().Trial.New })].Entry
+			return all[slices.IndexFunc(all, func(d ostree.Deployment) bool { return d.ID() == h.trial().New })].Entry
 		}
 		var before ostree.BootEntry
 		ctx, ways := blockedOnce(t, m, func(request int) {
@@ -116,7 +117,7 @@ func TestTryEntriesMeanwhile(t *testing.T) {
 				h.deployMore()
 			}
 		})
-		r := day2.Rebase{Machine: m, Image: h.Image, Try: &tenMinutes}
+		r := day2.Rebase{Machine: trying(m, tenMinutes), Image: h.Image, Reboot: true}
 		_, err := r.Run(ctx, day2.Prepared{})
 		must(t, err)
 		now := entry()
@@ -164,7 +165,7 @@ func TestTryStagedMeanwhile(t *testing.T) {
 				h.stage()
 			}
 		})
-		r := day2.Rebase{Machine: m, Image: h.Image, Try: &tenMinutes}
+		r := day2.Rebase{Machine: trying(m, tenMinutes), Image: h.Image, Reboot: true}
 		_, err := r.Run(ctx, day2.Prepared{})
 		must(t, err)
 		if len(*ways) != 2 || waits != 3 {
@@ -178,7 +179,7 @@ func TestTryStagedMeanwhile(t *testing.T) {
 		m := h.newMachine()
 		m.Retry.Tries, m.Retry.Bound = 3, 0
 		ctx, ways := blockedOnce(t, m, func(int) { h.stage() })
-		r := day2.Rebase{Machine: m, Image: h.Image, Try: &tenMinutes}
+		r := day2.Rebase{Machine: trying(m, tenMinutes), Image: h.Image, Reboot: true}
 		_, err := r.Run(ctx, day2.Prepared{})
 		if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "is staged: the shutdown makes it the next boot") || !strings.Contains(fault.HintOf(err), "ostree admin undeploy 0") || len(*ways) != 1 {
 			t.Errorf("%v (%s), left by %q", err, fault.HintOf(err), *ways)
@@ -194,7 +195,7 @@ func TestGoBackStagedMeanwhile(t *testing.T) {
 	h.oneShot()
 	must(t, h.try(tenMinutes))
 	h.enter()
-	failed := day2.Trial{Machine: h.newMachine()}
+	failed := trial.Program{Machine: h.newMachine()}
 	failed.Sleep = func(context.Context, time.Duration) error { h.up += 5 * time.Minute; return nil }
 	ctx, ways := blockedOnce(t, failed.Machine, func(request int) {
 		if request == 1 {

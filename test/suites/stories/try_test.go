@@ -116,12 +116,37 @@ func stoppedByReboot(t *testing.T, m *machine.Machine, h *hostdir.Host) context.
 	return ctx
 }
 
+// trying returns a machine with the flags of a trial.
+func trying(m *machine.Machine, terms trial.Terms) *machine.Machine {
+	m.Given = machine.Given{"try": {terms.For.String()}, "confirm": {string(terms.Confirm)}}
+	if len(terms.Checks) > 0 {
+		m.Given["check"] = terms.Checks
+	}
+	return m
+}
+
+// trial returns the trial in the journal; nil if there is none.
+func (h *tried) trial() *trial.Trial {
+	h.t.Helper()
+	in, err := trial.In(h.journal())
+	must(h.t, err)
+	return in
+}
+
+// change changes the trial in the journal.
+func (h *tried) change(by func(*trial.Trial)) {
+	h.t.Helper()
+	r, tried := h.journal(), h.trial()
+	by(tried)
+	must(h.t, errors.Join(tried.KeepIn(&r), pivot.JournalIn(h.Root).Save(r)))
+}
+
 // try commits a new system on trial, up to the reboot.
 func (h *tried) try(try trial.Terms) error {
 	h.t.Helper()
 	m := h.newMachine()
 	ctx := stoppedByReboot(h.t, m, h.Host)
-	r := day2.Rebase{Machine: m, Image: h.Image, Append: []string{"new=1"}, Try: &try}
+	r := day2.Rebase{Machine: trying(m, try), Image: h.Image, Append: []string{"new=1"}, Reboot: true}
 	_, err := r.Run(ctx, day2.Prepared{})
 	return err
 }
@@ -141,7 +166,7 @@ func (h *tried) enter() {
 // conduct does what the trial's unit does, with five minutes between checks.
 func (h *tried) conduct() error {
 	h.t.Helper()
-	t := day2.Trial{Machine: h.newMachine()}
+	t := trial.Program{Machine: h.newMachine()}
 	ctx := stoppedByReboot(h.t, t.Machine, h.Host)
 	t.Sleep = func(context.Context, time.Duration) error { h.up += 5 * time.Minute; return nil }
 	return t.Run(ctx)
@@ -149,8 +174,7 @@ func (h *tried) conduct() error {
 
 func (h *tried) confirm() error {
 	h.t.Helper()
-	c := day2.Confirm{Machine: h.newMachine()}
-	return c.Run(h.t.Context())
+	return trial.KeepByHand(h.t.Context(), h.newMachine())
 }
 
 // expect checks the boot entries, the default first (A is the old system, B the new one), the
@@ -171,7 +195,7 @@ func (h *tried) expect(entries string, phase pivot.Phase, stamp bool) {
 	if err != nil || s.Phase != phase {
 		h.t.Errorf("status %s, want %s (%v, %+v)", s.Phase, phase, err, s.Error)
 	}
-	if _, err := os.Stat(h.Path(pivot.StateDir + "/" + pivot.TrialStamp)); (err == nil) != stamp {
+	if _, err := os.Stat(h.Path(pivot.StateDir + "/" + trial.Name)); (err == nil) != stamp {
 		h.t.Errorf("the trial's stamp: %v, want it there: %v", err, stamp)
 	}
 }
@@ -183,7 +207,7 @@ func (h *tried) journal() pivot.JournalContent {
 	return r
 }
 
-var tenMinutes = trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmByHand, Checks: []string{"check x"}}
+var tenMinutes = trial.Terms{For: 10 * time.Minute, Confirm: trial.ConfirmByHand, Checks: []string{"check x"}}
 
 // TestTryConfirmed (P59): the new system is committed, the old one stays the default, and
 // the new one is booted once. When it is confirmed, it becomes the default permanently.
@@ -223,11 +247,11 @@ func TestTryByItself(t *testing.T) {
 	h := newTried(t)
 	h.oneShot()
 	try := tenMinutes
-	try.Confirm = pivot.ConfirmAuto
+	try.Confirm = trial.ConfirmAuto
 	must(t, h.try(try))
 	h.enter()
 	h.health = "activating"
-	m := day2.Trial{Machine: h.newMachine()}
+	m := trial.Program{Machine: h.newMachine()}
 	ctx := stoppedByReboot(t, m.Machine, h.Host)
 	looks := 0
 	m.Sleep = func(context.Context, time.Duration) error {
@@ -313,7 +337,7 @@ func TestTryEnds(t *testing.T) {
 			}
 			must(t, h.try(tenMinutes))
 			h.enter()
-			d := day2.Trial{Machine: h.newMachine()}
+			d := trial.Program{Machine: h.newMachine()}
 			ctx := stoppedByReboot(t, d.Machine, h.Host)
 			if c.start != nil {
 				c.start(h, d.Machine)
@@ -345,7 +369,7 @@ func TestTryMakesTheOldOneFirst(t *testing.T) {
 	must(t, h.try(tenMinutes))
 	h.enter()
 	h.stage()
-	d := day2.Trial{Machine: h.newMachine()}
+	d := trial.Program{Machine: h.newMachine()}
 	ctx := stoppedByReboot(t, d.Machine, h.Host)
 	looks := 0
 	d.Sleep = func(ctx context.Context, _ time.Duration) error {
@@ -397,7 +421,7 @@ func TestTryStoppedAtItsEnd(t *testing.T) {
 	h.oneShot()
 	must(t, h.try(tenMinutes))
 	h.Boot()
-	stopped := day2.Trial{Machine: h.newMachine()}
+	stopped := trial.Program{Machine: h.newMachine()}
 	ctx, cancel := context.WithCancel(t.Context())
 	run := stopped.Host.Run
 	stopped.Host.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
@@ -451,7 +475,7 @@ func TestTryBesideStaged(t *testing.T) {
 	}
 	other := *m
 	other.Host = &changed
-	r := day2.Rebase{Machine: &other, Image: h.Image, Append: []string{"new=1"}, Try: &tenMinutes}
+	r := day2.Rebase{Machine: trying(&other, tenMinutes), Image: h.Image, Append: []string{"new=1"}, Reboot: true}
 	_, err := r.Run(ctx, day2.Prepared{})
 	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "cannot boot the new system only once") || !strings.Contains(fault.HintOf(err), "undeploy 0") {
 		t.Errorf("error %v", err)
@@ -602,7 +626,7 @@ func TestTryDefaultUndone(t *testing.T) {
 			defer stop()
 			m.Host.Reboot = func(context.Context) error { t.Error("rebooted"); return nil }
 			spoil(h, m, stop)
-			r := day2.Rebase{Machine: m, Image: h.Image, Try: &tenMinutes}
+			r := day2.Rebase{Machine: trying(m, tenMinutes), Image: h.Image, Reboot: true}
 			if _, err := r.Run(ctx, day2.Prepared{}); err == nil {
 				t.Error("no error")
 			}
@@ -627,7 +651,7 @@ func TestTryRebootRefused(t *testing.T) {
 		}
 		m := h.newMachine()
 		m.Host.Reboot = func(context.Context) error { return fault.New(fault.Refused, "no") }
-		r := day2.Rebase{Machine: m, Image: h.Image, Try: &tenMinutes}
+		r := day2.Rebase{Machine: trying(m, tenMinutes), Image: h.Image, Reboot: true}
 		if _, err := r.Run(t.Context(), day2.Prepared{}); err == nil {
 			t.Error("no error")
 		}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/day2/trial"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/machine"
 	"machine-pivot/pivot"
@@ -75,9 +76,7 @@ func TestFallbackProvenWithoutTheJournal(t *testing.T) {
 	for name, prepare := range map[string]func(*tried){
 		"from the start": func(*tried) {},
 		"once the journal has the confirmation": func(h *tried) {
-			r := h.journal()
-			r.Trial.Confirmed = true
-			must(t, pivot.JournalIn(h.Root).Save(r))
+			h.change(func(tried *trial.Trial) { tried.Confirmed = true })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"machine-pivot/day2"
+	"machine-pivot/day2/trial"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
@@ -307,7 +308,7 @@ func (m *Machine) parts() *machine.Machine {
 	if m.served {
 		progress.Emit = func(e pivot.Event) { m.began(e); _ = status.Of(e).Write(m.root) }
 	}
-	parts := &machine.Machine{Host: h, Images: m, Engine: m, Progress: progress, Contributors: m.contributors(), Unfinished: day2.Unfinished{}, Fallback: day2.Fallback{}}
+	parts := &machine.Machine{Host: h, Images: m, Engine: m, Progress: progress, Contributors: m.contributors(), Features: []machine.Feature{day2.Live(), trial.Feature()}}
 	if m.change != nil {
 		parts.Systemd = manager{m}
 	}

@@ -13,6 +13,7 @@ import (
 	"machine-pivot/day2/trial"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/pid1"
 	"machine-pivot/pivot"
@@ -221,8 +222,8 @@ func (m *Machine) bootTrial() (over bool, err error) {
 func (m *Machine) program() (over bool, program func(context.Context) error) {
 	parts := m.parts()
 	parts.Host.Uptime = func() (time.Duration, error) { return m.trial.up, nil }
-	if _, err := os.Stat(filepath.Join(m.root, pivot.StateDir, pivot.TrialStamp)); err == nil {
-		t := day2.Trial{Machine: parts}
+	if _, err := os.Stat(filepath.Join(m.root, pivot.StateDir, trial.Name)); err == nil {
+		t := trial.Program{Machine: parts}
 		t.Sleep = func(ctx context.Context, _ time.Duration) error { m.trial.up += 5 * time.Minute; return ctx.Err() }
 		// A trial that waits for its reboot has ended with the process that asks for the reboot.
 		if r, err := parts.Progress.Journal.Load(); err != nil || r.Phase != pivot.PhaseCommitted || !m.runs(commitA) || r.BootID != pid1.StartID(fmt.Sprintf("boot-%d", m.Boots)) {
@@ -231,8 +232,8 @@ func (m *Machine) program() (over bool, program func(context.Context) error) {
 	} else if m.decided(parts.Progress.Journal) {
 		return true, nil
 	}
-	terms := &trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmAuto, Checks: []string{"check"}}
-	r := day2.Rebase{Machine: parts, Image: imageB, Append: []string{"nosmt", `acpi_osi="!Windows 2020"`}, Try: terms}
+	parts.Given = machine.Given{"try": {"10m"}, "confirm": {"auto"}, "check": {"check"}}
+	r := day2.Rebase{Machine: parts, Image: imageB, Append: []string{"nosmt", `acpi_osi="!Windows 2020"`}, Reboot: true}
 	return false, func(ctx context.Context) error { _, err := r.Run(ctx, day2.Prepared{}); return err }
 }
 
@@ -265,7 +266,7 @@ func (m *Machine) mayBoot(next ostree.Deployment) error {
 	switch {
 	case err != nil:
 		return err
-	case r.Phase == pivot.PhaseDone, r.Trial != nil && r.Phase != pivot.PhaseFailed:
+	case r.Phase == pivot.PhaseDone, r.Held() && r.Phase != pivot.PhaseFailed:
 		return nil
 	}
 	return fmt.Errorf("the new system is the default, and the journal says %s", r.Phase)
