@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	_ "golang.org/x/crypto/x509roots/fallback" // its container image has no certificates of authorities
 
 	"machine-pivot/internal/cli"
 )

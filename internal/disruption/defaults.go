@@ -8,14 +8,17 @@ import (
 // RulesPath is the file with a machine's own rules.
 const RulesPath = "/etc/pivot/disruption.yaml"
 
+// PullSecretPath is the administrator's pull secret for images of the system. pivot reads it at each pull.
+const PullSecretPath = "/etc/ostree/auth.json"
+
 // Defaults returns the rules of a machine without rules of its own: those of the
-// machine-config operator, and rules that changes of RulesPath and of the
+// machine-config operator, and rules that changes of RulesPath, of PullSecretPath and of the
 // unit that projects entries outside of /etc during boot need nothing: a change of the running system projects them
 // itself.
 func Defaults() Rules { return Rules{builtIn()} }
 
 func builtIn() []Rule {
-	rules := []Rule{{Path: RulesPath, Ours: true}, {Unit: systemdunits.Project, Ours: true}}
+	rules := []Rule{{Path: RulesPath, Ours: true}, {Path: PullSecretPath, Ours: true}, {Unit: systemdunits.Project, Ours: true}}
 	for _, r := range OperatorRules() {
 		if r.Path != "" {
 			r.Path = projection.Resolved(r.Path)

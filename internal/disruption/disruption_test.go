@@ -70,6 +70,7 @@ func TestFor(t *testing.T) {
 		{"/etc/systemd/system/b.service", "[nothing]", "none"},
 		{"/etc/systemd/system/sysinit.target.wants/pivot-project.service", "[]", "[]"},
 		{"/var/lib/kubelet/config.json", "[]", "[]"},
+		{"/etc/ostree/auth.json", "[]", "[]"},
 		{"/var/lib/kubelet/other.json", "none", "none"},
 		{"/var/opt/app/x", "[reload app.service]", "none"},
 		{"/var/home/core/.ssh/authorized_keys.d/ignition", "[reload sshd.service]", "[]"},

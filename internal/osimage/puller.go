@@ -111,10 +111,15 @@ func (p *Puller) Size(ctx context.Context, ref imageref.Reference) (size int64, 
 	if err != nil {
 		return 0, err
 	}
-	if err := opened.machine.checkRuns(opened.stated); err != nil {
-		return 0, errors.Join(fmt.Errorf("cannot use image %s: %w", ref, err), opened.Close())
+	return opened.Bytes, errors.Join(opened.CheckRuns(), opened.Close())
+}
+
+// CheckRuns returns an error if the image is for another platform than the puller's.
+func (o *Opened) CheckRuns() error {
+	if err := o.machine.checkRuns(o.stated); err != nil {
+		return fmt.Errorf("cannot use image %s: %w", o.requested, err)
 	}
-	return opened.Bytes, opened.Close()
+	return nil
 }
 
 func (p *Puller) note(message string) {

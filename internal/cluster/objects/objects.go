@@ -20,17 +20,17 @@ func Operator() schema.GroupVersion {
 	return schema.GroupVersion{Group: api.OperatorGroup, Version: api.OperatorVersion}
 }
 
-// own is that of pivot's own objects.
-func own() schema.GroupVersion { return schema.GroupVersion{Group: api.Group, Version: api.Version} }
+// Own is that of pivot's own objects.
+func Own() schema.GroupVersion { return schema.GroupVersion{Group: api.Group, Version: api.Version} }
 
 // AddTo adds the types to a scheme.
 func AddTo(s *runtime.Scheme) {
 	s.AddKnownTypes(Operator(),
 		&MachineConfig{}, &MachineConfigList{}, &MachineConfigPool{}, &MachineConfigPoolList{},
 		&ContainerRuntimeConfig{}, &ContainerRuntimeConfigList{})
-	s.AddKnownTypes(own(), &NodeSystem{}, &NodeSystemList{}, &PoolRollout{}, &PoolRolloutList{})
+	s.AddKnownTypes(Own(), &NodeSystem{}, &NodeSystemList{}, &PoolRollout{}, &PoolRolloutList{})
 	metav1.AddToGroupVersion(s, Operator())
-	metav1.AddToGroupVersion(s, own())
+	metav1.AddToGroupVersion(s, Own())
 }
 
 // clone returns a copy of an object that shares no memory with it.

@@ -53,6 +53,33 @@ type PoolRolloutSpec struct {
 	// ParallelDownloads is how many nodes at a time download a new configuration before their turn, also while
 	// the pool is paused or its window is closed: a number, or a percentage of the pool. Without it: none.
 	ParallelDownloads *intstr.IntOrString `json:"parallelDownloads,omitempty"`
+	// NodeSelector has the controllers make the MachineConfigPool of the same name, with these nodes, MaxUnavailable, and
+	// the MachineConfigs of its role. nil: the pool is somebody else's.
+	NodeSelector   *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	MaxUnavailable *intstr.IntOrString   `json:"maxUnavailable,omitempty"`
+	// Image is the operating system of the pool's nodes, and KernelArguments are arguments that they get. The controllers
+	// write both into a MachineConfig of the pool.
+	Image           *PoolImage `json:"image,omitempty"`
+	KernelArguments []string   `json:"kernelArguments,omitempty"`
+}
+
+// PoolImage is an image of an operating system, by a tag that is followed.
+type PoolImage struct {
+	Ref string `json:"ref"` // HOST/NAME:TAG
+	// Every is how often the tag is resolved, while no rollout is under way. 0: 10 minutes.
+	Every metav1.Duration `json:"every,omitzero"`
+	// PullSecretRef names a Secret in the controllers' namespace. nil: the registry needs none.
+	PullSecretRef *SecretReference `json:"pullSecretRef,omitempty"`
+	// Policy is who judges the image's signature: PolicyNodes, also if it is empty.
+	Policy string `json:"policy,omitempty"`
+}
+
+// PolicyNodes is the policy that each node judges the image by its own signature policy, before it is drained.
+const PolicyNodes = "nodes"
+
+// SecretReference names a Secret of the type kubernetes.io/dockerconfigjson.
+type SecretReference struct {
+	Name string `json:"name"`
 }
 
 // PoolDrain is how the nodes of a pool are drained.
@@ -131,8 +158,22 @@ type PoolRolloutStatus struct {
 	CanariesSince *metav1.Time `json:"canariesSince,omitempty"`
 	// Conditions are the RolloutComplete and the others.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Ended is the configuration of the pool, if its rollout has ended: each node that can begin has it, or it has failed.
+	Ended string `json:"ended,omitempty"`
+	// Image is what the tag of the spec was resolved to. nil: nothing yet.
+	Image *ResolvedImage `json:"image,omitempty"`
+	// Problem is why the pool or the MachineConfig is not as the spec wants. Empty: it is.
+	Problem string `json:"problem,omitempty"`
 	// Waiting is what the rollout waits for, in one sentence. Empty: for nothing.
 	Waiting string `json:"waiting,omitempty"`
+}
+
+// ResolvedImage is an image to which a tag was resolved.
+type ResolvedImage struct {
+	Ref     string      `json:"ref"`               // that was asked for last
+	Image   string      `json:"image,omitempty"`   // that the nodes are given, with its digest
+	Checked metav1.Time `json:"checked"`           // when the registry was asked last
+	Failure string      `json:"failure,omitempty"` // of that; "": none
 }
 
 // FailedNode is a node on which a configuration has failed.

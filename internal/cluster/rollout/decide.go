@@ -78,8 +78,9 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 	if v.status.Waiting = v.withPassed(v.withDownloads(v.waiting(stop))); v.status.Waiting != "" {
 		v.status.Waiting += v.impatient(f.HealthChecks)
 	}
-	v.status.Waiting = bounded(v.status.Waiting)
+	v.status.Waiting = bounded(v.withProblem(v.status.Waiting))
 	v.setConditions()
+	v.status.Ended = v.ended()
 	d := PoolDecision{Released: v.released, Gone: v.gone, Rollout: v.status, Given: v.given, Asked: v.asked, Hooks: v.hooks, Status: v.poolStatus(), Held: v.held}
 	d.Events = v.events(d)
 	return d

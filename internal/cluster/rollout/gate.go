@@ -120,6 +120,37 @@ func (v *view) hasArrived() bool {
 	return v.target != "" && !v.isReturning() && len(v.outside) == 0
 }
 
+// ended returns the configuration of the pool if its rollout has ended: it has failed, or each node that can begin has it.
+// Then the nodes may be given another image. One that cannot start this image waits for just that.
+func (v *view) ended() string {
+	config := v.pool.Configuration.Name
+	switch {
+	case config == "" || v.status.GivenUp == config:
+		return config
+	case v.target != config || len(v.taken) > 0:
+		return ""
+	}
+	for i := range v.members {
+		if m := &v.members[i]; v.wants(m) && !m.cordonedByPeople() {
+			return ""
+		}
+	}
+	return config
+}
+
+// withProblem adds to what a rollout waits for why there is no newer image.
+func (v *view) withProblem(waiting string) string {
+	switch problem := v.status.Problem; {
+	case problem == "":
+		return waiting
+	case waiting == "":
+		v.because = "SpecNotMet"
+		return problem
+	default:
+		return waiting + "; " + problem
+	}
+}
+
 // unhealthy waits for nodes that have been changed, but have not stayed healthy: one that lacks a kernel
 // argument, say, or does not pass the pool's check.
 func (v *view) unhealthy() string {

@@ -13,12 +13,12 @@ import (
 // maxSizes are the maximum sizes of the programs, in bytes. That of the host is in initramfs images and in
 // Ignition configs; most of it is needed to read images: TLS, registries and signatures. The authors' program
 // has all versions of Ignition in addition. Those of a cluster are images: the agent has a client of the API
-// server, the controllers have all types of Kubernetes.
+// server, the controllers have all types of Kubernetes, and read registries.
 var maxSizes = map[string]int64{
 	"pivot":       19 << 20,
 	"pivotctl":    20 << 20,
 	"pivot-agent": 26 << 20,
-	"pivot-fleet": 52 << 20,
+	"pivot-fleet": 57 << 20,
 }
 
 // TestBinary checks the sizes of the programs, and that they are static and say what they were built from.

@@ -151,6 +151,7 @@ var importTable = map[string]rule{
 	"cluster/view":      {ours: []string{"api", "authored", "cluster/api", "cluster/generated", "cluster/objects", "disruption", "fault", "kargs", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/render":    {ours: []string{"authored", "pool", "snapshot", "cluster/api", "cluster/generated", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "machineconfig", "osimage/imageref", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
+	"cluster/follow":       {ours: []string{"authored", "cluster/api", "cluster/objects", "fault", "kargs", "osimage", "osimage/imageref"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cluster/nodecheck":    {foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/admission":    {ours: []string{"authored", "bounded", "containerruntime", "legacy", "pool", "cluster/api", "cluster/nodecheck", "cluster/objects", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "osimage/imageref", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/token":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os", "io/ioutil", "syscall", "golang.org/x/sys"})},

@@ -23,8 +23,9 @@ const Account = "system:serviceaccount:pivot-fleet:pivot-fleet-controller"
 // Fleet is a cluster with the objects and the rights of a fleet.
 type Fleet struct {
 	t       testenv.T
-	program string // pivot-fleet
-	config  string // file with the credentials of the controller
+	program string   // pivot-fleet
+	config  string   // file with the credentials of the controller
+	Env     []string // more of the environment of the controllers
 }
 
 // New deploys what deploy/fleet has for the controller, with the objects below it, from a checkout of the source.
@@ -32,9 +33,15 @@ type Fleet struct {
 func New(t testenv.T, plane *controlplane.ControlPlane, source, program string) *Fleet {
 	t.Helper()
 	plane.Deploy(filepath.Join(source, "deploy/base"))
-	for _, file := range []string{"controller", "rbac-admission", "rbac-render", "rbac-rollout"} {
+	for _, file := range []string{"controller", "rbac-admission", "rbac-render", "rbac-rollout", "rbac-follow"} {
 		plane.ApplyFile(filepath.Join(source, "deploy/fleet", file+".yaml"))
 	}
+	return Deployed(t, plane, program)
+}
+
+// Deployed is New for a cluster in which all of that is deployed already.
+func Deployed(t testenv.T, plane *controlplane.ControlPlane, program string) *Fleet {
+	t.Helper()
 	account := plane.User(Account, "system:serviceaccounts", "system:serviceaccounts:pivot-fleet")
 	f := &Fleet{t: t, program: program, config: filepath.Join(t.TempDir(), "kubeconfig")}
 	if err := os.WriteFile(f.config, plane.Kubeconfig(account), 0o600); err != nil {
@@ -71,6 +78,7 @@ func (f *Fleet) Start() *Replica {
 // command returns what a replica is, with its metrics at an address. It ends with the test.
 func (f *Fleet) command(metrics string) *exec.Cmd {
 	cmd := exec.Command(f.program, "controller", "--kubeconfig", f.config, "--listen-health", "127.0.0.1:0", "--listen-metrics", metrics, "--listen-webhooks", "")
+	cmd.Env = append(os.Environ(), f.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }

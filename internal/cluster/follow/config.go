@@ -1,0 +1,157 @@
+package follow
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/fault"
+)
+
+// contents are those of the MachineConfig of a PoolRollout.
+type contents struct {
+	image     string // with its digest; "": none
+	arguments []string
+	secret    []byte // the pull secret; nil: none
+}
+
+func (c contents) equal(other contents) bool {
+	return c.image == other.image && slices.Equal(c.arguments, other.arguments) && bytes.Equal(c.secret, other.secret)
+}
+
+// secretPath is where the nodes have the pull secret. Kubelet has its own one.
+const secretPath = "/etc/ostree/auth.json"
+
+// The part of a MachineConfig's spec that is written. Ignition's version is the oldest one that suffices.
+type (
+	spec struct {
+		OSImageURL      string   `json:"osImageURL,omitempty"`
+		KernelArguments []string `json:"kernelArguments,omitempty"`
+		Config          config   `json:"config"`
+	}
+	config struct {
+		Ignition struct {
+			Version string `json:"version"`
+		} `json:"ignition"`
+		Storage struct {
+			Files []file `json:"files,omitempty"`
+		} `json:"storage,omitzero"`
+	}
+	file struct {
+		Path      string `json:"path"`
+		Mode      int    `json:"mode"`
+		Overwrite bool   `json:"overwrite"`
+		Contents  struct {
+			Source string `json:"source"`
+		} `json:"contents"`
+	}
+)
+
+func (c contents) spec() (s spec) {
+	s.OSImageURL, s.KernelArguments, s.Config.Ignition.Version = c.image, c.arguments, "3.2.0"
+	if c.secret != nil {
+		f := file{Path: secretPath, Mode: 0o600, Overwrite: true}
+		f.Contents.Source = dataURL(c.secret)
+		s.Config.Storage.Files = []file{f}
+	}
+	return s
+}
+
+const dataPrefix = "data:;base64,"
+
+func dataURL(data []byte) string { return dataPrefix + base64.StdEncoding.EncodeToString(data) }
+
+// configName returns the name of the MachineConfig of a PoolRollout. It sorts behind those of users, and is one that the
+// webhook keeps them from changing. It has no annotation of a generated one: the image of such is not used.
+func configName(r *objects.PoolRollout) string { return "99-" + r.Name + "-generated-rollout" }
+
+// own returns the MachineConfig of a PoolRollout; nil if there is none.
+func (f *follower) own(ctx context.Context, r *objects.PoolRollout) (*objects.MachineConfig, error) {
+	mc := &objects.MachineConfig{}
+	err := f.direct.Get(ctx, client.ObjectKey{Name: configName(r)}, mc)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the MachineConfig %s: %w", configName(r), err)
+	case !metav1.IsControlledBy(mc, r):
+		return nil, fault.New(fault.BadInput, "cannot write the MachineConfig %s: there is one that this PoolRollout does not own", mc.Name).
+			WithHint("delete it")
+	}
+	return mc, nil
+}
+
+// read returns what the nodes are given now.
+func (f *follower) read(ctx context.Context, r *objects.PoolRollout) (c contents, err error) {
+	mc, err := f.own(ctx, r)
+	if mc == nil {
+		return c, err
+	}
+	var s spec
+	if err := json.Unmarshal(mc.Spec.Raw, &s); err != nil {
+		return c, fmt.Errorf("cannot read the MachineConfig %s: %w", mc.Name, err)
+	}
+	c.image, c.arguments = s.OSImageURL, s.KernelArguments
+	for _, f := range s.Config.Storage.Files {
+		if data, ok := strings.CutPrefix(f.Contents.Source, dataPrefix); ok && f.Path == secretPath {
+			c.secret, err = base64.StdEncoding.DecodeString(data)
+		}
+	}
+	return c, err
+}
+
+// write has the nodes given the contents: all in one MachineConfig, or none if there is nothing.
+func (f *follower) write(ctx context.Context, r *objects.PoolRollout, c contents) error {
+	before, err := f.own(ctx, r)
+	switch {
+	case err != nil:
+		return err
+	case c.equal(contents{}):
+		if before == nil {
+			return nil
+		}
+		return client.IgnoreNotFound(f.cached.Delete(ctx, before, client.Preconditions{UID: &before.UID}))
+	}
+	text, err := json.Marshal(c.spec())
+	if err != nil {
+		return err
+	}
+	if before == nil {
+		made := &objects.MachineConfig{Spec: runtime.RawExtension{Raw: text}}
+		made.Name, made.Labels, made.OwnerReferences = configName(r), role(r), owner(r)
+		err = f.cached.Create(ctx, made)
+	} else if has, wrong := f.read(ctx, r); wrong != nil || !has.equal(c) {
+		patch := fmt.Sprintf(`[{"op":"test","path":"/metadata/resourceVersion","value":%q},{"op":"replace","path":"/spec","value":%s}]`, before.ResourceVersion, text)
+		err = f.cached.Patch(ctx, before, client.RawPatch(types.JSONPatchType, []byte(patch)))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the MachineConfig %s: %w", configName(r), err)
+	}
+	return nil
+}
+
+// nodesHave reports whether the rollout of a pull secret has ended.
+func (f *follower) nodesHave(ctx context.Context, r *objects.PoolRollout, secret []byte) (bool, error) {
+	if secret == nil {
+		return true, nil
+	}
+	if r.Status.Ended == "" {
+		return false, nil
+	}
+	rendered := &objects.MachineConfig{}
+	if err := f.direct.Get(ctx, client.ObjectKey{Name: r.Status.Ended}, rendered); err != nil {
+		return false, fmt.Errorf("cannot read the MachineConfig %s: %w", r.Status.Ended, err)
+	}
+	return strings.Contains(string(rendered.Spec.Raw), base64.StdEncoding.EncodeToString(secret)), nil
+}
