@@ -24,6 +24,7 @@
 # image    a container image with what "make install" installs, but for the node agent: the OCI layout $(BIN)/image; docs/recipes/container.md
 # agent-image  a container image with the node agent and nothing else: the OCI layout $(BIN)/agent-image; docs/cluster.md
 # fleet-image  the same with the controllers of a fleet: $(BIN)/fleet-image
+# install-yaml  $(BIN)/install.yaml, for kubectl apply -f, with the images of $(REGISTRY) by their digests; and a Helm chart; docs/cluster.md
 # dist     $(DIST)/pivot-VERSION.tar.gz: the last commit, the vendored modules, and the packages' metadata
 # deb      Debian packages from that archive, in $(DIST)
 # rpm      packages for Fedora and related distributions, likewise
@@ -33,7 +34,7 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build build-host completions manpages help test unit nightly sweep check words fuzz mutants demo demo-vm demo-enter cluster-demo test-host bench bench-check bench-boot reference install install-host install-agent image agent-image fleet-image dist deb rpm release clean deps controlplane
+.PHONY: build build-host completions manpages help test unit nightly sweep check words fuzz mutants demo demo-vm demo-enter cluster-demo test-host bench bench-check bench-boot reference install install-host install-agent image agent-image fleet-image install-yaml dist deb rpm release clean deps controlplane
 .NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
@@ -232,6 +233,13 @@ agent-image fleet-image: %-image: $(BIN)/pivot-%
 	@tree=$$(mktemp -d); trap "rm -rf $$tree" EXIT; \
 	install -D -m 0755 -t $$tree/usr/bin $(BIN)/pivot-$*; \
 	$(OCIIMAGE) -title pivot-$* -program /usr/bin/pivot-$* $$tree $(BIN)/$@
+
+# The images as "make agent-image fleet-image" has built them, or others, such as for several architectures.
+digest = $(shell sed -n 's/.*"digest": *"\(sha256:[0-9a-f]*\)".*/\1/p' $(BIN)/$(1)/index.json 2>/dev/null)
+AGENT_IMAGE ?= $(REGISTRY)/pivot-agent@$(call digest,agent-image)
+FLEET_IMAGE ?= $(REGISTRY)/pivot-fleet@$(call digest,fleet-image)
+install-yaml:
+	@GOOS= GOARCH= go run ./test/tools/installyaml -agent "$(AGENT_IMAGE)" -fleet "$(FLEET_IMAGE)" -version "$(VERSION)" -out $(BIN)
 
 ARCHIVE = $(DIST)/pivot-$(VERSION:.dirty=).tar.gz
 

@@ -159,7 +159,8 @@ func (k *keeper) publish(ctx context.Context, bundle []byte) (bool, error) {
 	}
 	var validating admissionregistrationv1.ValidatingWebhookConfiguration
 	var mutating admissionregistrationv1.MutatingWebhookConfiguration
-	err := errors.Join(k.reader.Get(ctx, types.NamespacedName{Name: Webhooks}, &validating), k.reader.Get(ctx, types.NamespacedName{Name: Webhooks}, &mutating))
+	err := errors.Join(client.IgnoreNotFound(k.reader.Get(ctx, types.NamespacedName{Name: Webhooks}, &validating)),
+		client.IgnoreNotFound(k.reader.Get(ctx, types.NamespacedName{Name: Webhooks}, &mutating))) // they are optional
 	if err != nil {
 		return false, fmt.Errorf("cannot read the configurations of the webhooks: %w", err)
 	}

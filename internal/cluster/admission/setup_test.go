@@ -107,6 +107,7 @@ func (w world) node(name string, partitioned bool) {
 // webhooks deploys the webhooks, at an address of this host.
 func (w world) webhooks(address string) {
 	w.Helper()
+	w.plane.ApplyFile("../../../deploy/fleet/policies.yaml")
 	f, err := os.Open("../../../deploy/fleet/webhooks.yaml")
 	if err != nil {
 		w.Fatal(err)

@@ -1,22 +1,33 @@
 package docs_test
 
 import (
+	"context"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/random"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/test/tools/authority"
 	"machine-pivot/test/tools/need"
+	"machine-pivot/test/tools/script"
 	"machine-pivot/test/worlds/controlplane"
+	"machine-pivot/test/worlds/fleet"
+	"machine-pivot/test/worlds/registry"
 )
 
 // onClusters are the documents with commands of a person with a cluster, which has the node n1: kubectl is
 // the real one, at a real API server. The directory has deploy/, as a checkout.
 var onClusters = map[string]func(*cluster){
 	"docs/cluster.md": func(c *cluster) {
+		c.notes["install.yaml is made"] = c.installYAML
+		c.notes["controllers and agents run"] = c.rollsOut
 		c.notes["the operator's schemas stay"] = c.schemasStay
 		c.notes["MachineConfigs of a pool"] = c.poolConfigs
 		c.notes["an agent has left the node"] = c.left
@@ -37,13 +48,15 @@ var onClusters = map[string]func(*cluster){
 // cluster is a stage with a cluster.
 type cluster struct {
 	*stage
-	plane *controlplane.ControlPlane
+	plane    *controlplane.ControlPlane
+	registry *registry.Registry // of the quick start
+	digest   string             // of its image
 }
 
 func newCluster(s *stage, bin string) *cluster {
 	s.t.Helper()
 	need.Program(s.t, "jq")
-	c := &cluster{s, controlplane.Start(s.t)}
+	c := &cluster{stage: s, plane: controlplane.Start(s.t)}
 	s.plain(bin)
 	programs := s.t.TempDir()
 	c.must(os.Symlink(controlplane.NeedProgram(s.t, controlplane.FormKubectl), filepath.Join(programs, "kubectl")))
@@ -62,6 +75,64 @@ func (c *cluster) must(err error) {
 	c.t.Helper()
 	if err != nil {
 		c.t.Fatal(err)
+	}
+}
+
+// installYAML makes bin/install.yaml, and has the image of the document in a registry.
+func (c *cluster) installYAML() {
+	c.t.Helper()
+	digest := "@sha256:" + strings.Repeat("a", 64)
+	installyaml := exec.Command("go", "run", "./test/tools/installyaml", "-agent", "registry.example/pivot-agent"+digest, "-fleet", "registry.example/pivot-fleet"+digest, "-out", filepath.Join(c.dir, "bin"))
+	installyaml.Dir = root
+	out, err := installyaml.CombinedOutput()
+	if err != nil {
+		c.t.Fatalf("%v\n%s", err, out)
+	}
+	c.registry, err = registry.Start(registry.Options{Anonymous: true})
+	c.must(err)
+	c.t.Cleanup(func() { _ = c.registry.Close() })
+	image, err := random.Image(64, 1)
+	c.must(err)
+	file, err := image.ConfigFile()
+	c.must(err)
+	file.OS, file.Architecture = "linux", "amd64"
+	image, err = mutate.ConfigFile(image, file)
+	c.must(err)
+	c.digest, err = c.registry.Push(c.t.Context(), "os", "stable", image)
+	c.must(err)
+	c.names["quay.example/os:stable"] = c.registry.Host() + "/os:stable"
+}
+
+// rollsOut runs the controllers, with the rights of install.yaml, and stands in for the agents. The node gets the image.
+func (c *cluster) rollsOut() {
+	c.t.Helper()
+	program := filepath.Join(c.t.TempDir(), "pivot-fleet")
+	script.Build(c.t, program, "machine-pivot/cmd/pivot-fleet")
+	f := fleet.Deployed(c.t, c.plane, program)
+	ca := filepath.Join(c.t.TempDir(), "ca.crt")
+	c.must(os.WriteFile(ca, c.registry.CA(), 0o600))
+	f.Env = []string{"SSL_CERT_FILE=" + ca}
+	replica := f.Start()
+	c.mustRun("kubectl patch node n1 --subresource=status --type=merge -p '{\"status\":{\"nodeInfo\":{\"architecture\":\"amd64\"},\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}]}}'")
+	nodes := c.plane.Client(c.plane.Admin()).CoreV1().Nodes()
+	controlplane.Eventually(c.t, "the node has the image", func(ctx context.Context) bool {
+		n, err := nodes.Get(ctx, "n1", metav1.GetOptions{})
+		if err != nil || n.Annotations[api.DesiredConfig] == "" {
+			return false
+		}
+		desired := n.Annotations[api.DesiredConfig]
+		if n.Annotations[api.CurrentConfig] == desired {
+			text, _ := c.run("kubectl get mc " + desired + " -o jsonpath={.spec.osImageURL}")
+			return strings.HasSuffix(text, "/os@"+c.digest)
+		}
+		body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}}}`, api.CurrentConfig, desired, api.StateOfNode, api.StateDone)
+		_, _ = nodes.Patch(ctx, "n1", types.MergePatchType, []byte(body), metav1.PatchOptions{}) // it is tried again
+		return false
+	})
+	c.notes["nothing of the rollout is left"] = func() {
+		c.mustRun("kubectl delete prl --all") // its finalizer is the controllers'
+		f.Stop(replica)
+		c.mustRun("kubectl delete mcp,mc --all && kubectl annotate node n1 " + api.DesiredConfig + "- " + api.CurrentConfig + "- " + api.StateOfNode + "-")
 	}
 }
 
