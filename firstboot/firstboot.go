@@ -126,7 +126,6 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 		if text := ahead.Text(); text != "" && !b.NoReboot {
 			b.Progress.Note(text)
 		}
-		b.noteIdentity()
 	}
 	if err := converger.Converge(ctx, plan, decision); err != nil {
 		return err
@@ -139,9 +138,6 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 		}
 		if !b.Progress.Content.Held() { // otherwise the feature that holds it changes the next boot
 			b.WarnAboutNextBoot(plan)
-		}
-		if err := b.compareIdentity(ctx, chosen.Identity); err != nil {
-			return err
 		}
 		if err := b.Joined().After(ctx, pivot.StepProve, &plan, false); err != nil {
 			return err

@@ -12,7 +12,6 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/identity"
 	"machine-pivot/internal/pid1"
 )
 
@@ -51,11 +50,6 @@ type JournalContent struct {
 	Contents []hostfiles.Digest `json:"contents,omitempty"`
 	// Features are the parts of features, by name: see PartOf.
 	Features map[string]Part `json:"features,omitempty"`
-
-	// Identity is what others knew the machine by before a first boot's reboot, until it is compared; nil if nobody has
-	// looked. Changes are what was not the same after it.
-	Identity *identity.Identity `json:"identity,omitempty"`
-	Changes  []string           `json:"changes,omitempty"`
 
 	Error   *Failure   `json:"error,omitempty"`
 	Phases  []Duration `json:"phases,omitempty"`  // the duration of each step, over all boots of the attempt

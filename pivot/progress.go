@@ -45,7 +45,6 @@ func (p *Progress) Open() (err error) {
 func (p *Progress) Start(attempt int, bootID pid1.StartID, target Target) {
 	if attempt == 1 {
 		p.Content.Started, p.Content.Phases, p.Content.Boots = time.Time{}, slices.Clone(p.ran), nil
-		p.Content.Changes = nil
 	}
 	p.Content.Phase, p.Content.BootID = PhaseApplying, bootID
 	p.Content.Attempt, p.Content.Target, p.Content.Error, p.Content.Contents = attempt, target, nil, nil

@@ -13,6 +13,7 @@ import (
 	"machine-pivot/day2/slot"
 	"machine-pivot/day2/trial"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/identity"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/rehearsal"
 )
@@ -22,7 +23,8 @@ func features() []machine.Feature {
 	return []machine.Feature{
 		day2.Downloads(), // it cannot be deleted: window and fleet's lock download first
 		day2.Live(),      // it cannot be deleted: apply changes the running system
-		trial.Feature(),
+		identity.Feature(),
+		trial.Feature(), // after identity: it ends the proof
 		rehearsal.Feature(),
 		maintenance.Feature(), // before slot, which it limits
 		slot.Feature(),

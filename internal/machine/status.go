@@ -50,9 +50,6 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 	if journal := m.Progress.Content; unusable == nil {
 		of = m.Joined().Status(journal)
 		s.Lines, s.Features = of.Lines, m.Joined().Parts(journal)
-		for _, change := range journal.Changes {
-			s.Notes = append(s.Notes, "after the first boot: "+change)
-		}
 		m.nameConfigs(&s, journal)
 	}
 	state, err := m.Host.Observe(ctx, s.Target)

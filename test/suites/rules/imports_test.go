@@ -99,7 +99,7 @@ var importTable = map[string]rule{
 	"disruption": {ours: []string{"machineconfig/document", "machineconfig/enable", "hostfiles", "problem", "projection", "systemd-units"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// The core decides; the engines, the host and the reporter serve it.
-	"pivot":     {ours: append([]string{"disruption", "identity", "ostree", "machineconfig/enable", "projection", "verdict"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
+	"pivot":     {ours: append([]string{"disruption", "ostree", "machineconfig/enable", "projection", "verdict"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rpmostree": {ours: []string{"rpmostree/daemon", "ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "printable", "retry"}, foreign: true, never: commandLine},
 
 	"rpmostree/daemon": {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -125,7 +125,7 @@ var importTable = map[string]rule{
 	"bootloader": {ours: []string{"fault", "hostfiles", "inflate", "ostree", "printable", "rehearse", "secureboot", "settings", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"rehearse":   {ours: []string{"hostfiles", "initrd", "kargs", "ostree", "printable", "selinux", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"initrd":     {foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"identity":   {foreign: true, never: slices.Concat(processes, commandLine)},
+	"identity":   {ours: []string{"fault", "machine", "pivot", "retry", "settings"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"secureboot": {never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostimages": {ours: []string{"budget", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
@@ -134,7 +134,7 @@ var importTable = map[string]rule{
 	"rehearsal":   {ours: []string{"bootloader", "hostfiles", "machine", "machineconfig/enable", "ostree", "pivot", "rehearse", "secureboot", "settings", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"day2":        {ours: []string{"disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "rpmostree", "settings", "pid1", "watch", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"maintenance": {ours: []string{"fault", "machine", "pivot", "window"}, never: slices.Concat(processes, commandLine, world)},
-	"firstboot":   {ours: []string{"enter", "fault", "host", "hostfiles", "identity", "machine", "machineconfig", "pivot", "retry", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"firstboot":   {ours: []string{"enter", "fault", "host", "hostfiles", "machine", "machineconfig", "pivot", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot":   {ours: all, foreign: true, never: processes},
 
 	// The node agent: it runs pivot, and changes no machine itself. Nothing of it is linked into pivot,

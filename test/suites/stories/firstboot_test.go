@@ -22,6 +22,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/identity"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/pinning"
@@ -52,7 +53,7 @@ func newMachine(t *testing.T, h *hostdir.Host) *machine.Machine {
 	t.Helper()
 	clock := time.Now() // advances only when the retry sleeps
 	return &machine.Machine{
-		Features: []machine.Feature{day2.Downloads(), day2.Live(), trial.Feature(), rehearsal.Feature(), maintenance.Feature(), slot.Feature()},
+		Features: []machine.Feature{day2.Downloads(), day2.Live(), identity.Feature(), trial.Feature(), rehearsal.Feature(), maintenance.Feature(), slot.Feature()},
 		Host:     h.Host,
 		Puller:   &osimage.Puller{Root: h.Root},
 		Engine:   &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run, Space: h.Space},
