@@ -11,10 +11,9 @@ const RulesPath = "/etc/pivot/disruption.yaml"
 // PullSecretPath is the administrator's pull secret for images of the system. pivot reads it at each pull.
 const PullSecretPath = "/etc/ostree/auth.json"
 
-// Defaults returns the rules of a machine without rules of its own: those of the
-// machine-config operator, and rules that changes of RulesPath, of PullSecretPath and of the
-// unit that projects entries outside of /etc during boot need nothing: a change of the running system projects them
-// itself.
+// Defaults returns the rules of a machine without rules of its own: those of the machine-config operator, and that changes of
+// RulesPath and PullSecretPath need nothing. Nor do those of the unit that projects entries outside of /etc during boot: a
+// change of the running system projects them itself.
 func Defaults() Rules { return Rules{builtIn()} }
 
 func builtIn() []Rule {

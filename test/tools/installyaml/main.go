@@ -84,7 +84,7 @@ func (o options) run() error {
 			chart[name] = templated(p, images(string(text), "{{ .Values.images.agent }}", "{{ .Values.images.fleet }}"))
 		}
 	}
-	var failed error
+	failed := os.RemoveAll(filepath.Join(o.out, "chart")) // Helm would apply a template of another version, too
 	for name, text := range whole {
 		failed = errors.Join(failed, write(filepath.Join(o.out, name), text))
 	}

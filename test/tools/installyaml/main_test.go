@@ -29,6 +29,9 @@ var (
 func install(t *testing.T) string {
 	t.Helper()
 	o := options{agent: agentImage, fleet: fleetImage, version: "1.4.0~rc.1+7.g1a2b3c4", out: t.TempDir(), source: root}
+	if err := write(filepath.Join(o.out, "chart/templates/old.yaml"), "kind: ClusterRole\nmetadata: {name: of-another-version}\n"); err != nil {
+		t.Fatal(err)
+	}
 	if err := o.run(); err != nil {
 		t.Fatal(err)
 	}
