@@ -39,7 +39,7 @@ func notice(err error) string {
 		text += "What to do: " + printable.Text(hint) + "\n"
 	}
 	if fault.KindOf(err).Transient() {
-		text += "It will be tried again.\n"
+		text += "It will be tried again. To follow it: pivot wait\n"
 	} else {
 		text += "All steps: man pivot-failed\n"
 	}
