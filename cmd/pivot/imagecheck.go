@@ -2,8 +2,10 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -12,10 +14,13 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/machine"
+	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
+	"machine-pivot/internal/quantity"
 	"machine-pivot/internal/rehearse"
 	"machine-pivot/internal/verdict"
+	"machine-pivot/kargs"
 )
 
 // checked is the output of "image check".
@@ -23,26 +28,32 @@ type checked struct {
 	OK       bool              `json:"ok"`
 	Image    string            `json:"image"`
 	Commit   string            `json:"commit"`
+	Brings   kargs.Line        `json:"kernelArguments"` // of the image
 	Findings []verdict.Finding `json:"findings"`
 }
 
 func imageCheckCommand() *cobra.Command {
 	var flags imageFlags
 	var progress progressFlags
-	var repoPath, hostFile string
+	var repoPath, hostFile, bootSize string
 	var accept []verdict.Name
 	cmd := &cobra.Command{
 		Use:   "check IMAGE",
-		Short: "Say whether a machine can start an image; change no machine",
-		Long: "Import an image, as pivot image import does, and say whether this machine can start it, or with --host one that\n" +
-			"is elsewhere. Programs of the image are run on this machine's processor, where they can change nothing. Secure Boot is\n" +
-			"judged when the image is used. The exit status is 0, or 65 with all reasons against the image.",
+		Short: "Say whether an image is whole, and whether a machine can start it; change no machine",
+		Long: "Import an image, as pivot image import does, and say what its builder has forgotten, and whether this machine can\n" +
+			"start it, or with --host one that is elsewhere. Programs of the image are run on this machine's processor, where they\n" +
+			"can change nothing. Secure Boot is judged when the image is used. The exit status is 0, or 65 with all reasons\n" +
+			"against the image.",
 		Example: "  pivot image check registry.example/os:4.20\n" +
 			"  pivot image check registry.example/os:4.20 --repo /srv/repo --host node7.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			facts, change, err := factsFor(cmd, flags.root, hostFile)
 			if err != nil {
 				return err
+			}
+			boot, err := quantity.Parse(bootSize)
+			if err != nil {
+				return fault.New(fault.Usage, "cannot use --boot-size: %w", err).WithHint("examples: 350M, 1Gi")
 			}
 			if flags.architecture == "" {
 				flags.architecture = facts.Architecture
@@ -56,7 +67,15 @@ func imageCheckCommand() *cobra.Command {
 			}
 			stage := rehearse.Stage{Self: "/proc/self/exe", Repo: cmp.Or(repoPath, ostree.OpenSysroot(flags.root).RepoPath())}
 			result := checked{Image: args[0], Commit: change.Next.String()}
-			result.Findings, err = stage.Judge(cmd.Context(), change, facts.Facts)
+			if result.Brings, err = broughtBy(stage.Repo, change.Next, flags.architecture); err != nil {
+				return err
+			}
+			result.Findings, err = stage.Contents(cmd.Context(), change.Next, boot.Value())
+			if err == nil && change.known {
+				var more []verdict.Finding
+				more, err = stage.Judge(cmd.Context(), change.Change, facts.Facts)
+				result.Findings = append(result.Findings, more...)
+			}
 			if err != nil {
 				return err
 			}
@@ -66,6 +85,9 @@ func imageCheckCommand() *cobra.Command {
 			err = flags.Write(cmd.OutOrStdout(), result, func(w io.Writer) {
 				for _, note := range append(facts.Notes, notes...) {
 					fmt.Fprintln(w, printable.Line(note))
+				}
+				if len(result.Brings) > 0 {
+					fmt.Fprintln(w, "the image brings the kernel arguments", printable.Line(result.Brings.String()))
 				}
 				if result.OK {
 					fmt.Fprintln(w, "nothing that was asked speaks against the image")
@@ -82,18 +104,29 @@ func imageCheckCommand() *cobra.Command {
 	cli.WhenStopped(cmd, "no commit was added; what was fetched completely is kept, and the same command continues from there")
 	cmd.Flags().StringVar(&repoPath, "repo", "", "import into `DIR`, a repository of mode bare (default: the machine's)")
 	cmd.Flags().StringVar(&hostFile, "host", "", "judge by the `FILE` that pivot facts has printed on another machine (default: this machine)")
+	cmd.Flags().StringVar(&bootSize, "boot-size", "0", "`SIZE` of the machines' /boot, such as 350M: two such systems must fit; 0 is not known")
 	cmd.Flags().Var(acceptFlag{&accept}, "accept", "do not let the verdict `NAME` refuse the image; repeatable")
 	cli.Suggest(cmd, "accept", acceptFlag{}.names()...)
 	cli.Directories(cmd, "repo")
 	return cmd
 }
 
-// factsFor returns the facts in a file, or those of the machine at root, and what is to be judged besides the next system. Of
-// another machine, neither its running system nor its own files are known.
-func factsFor(cmd *cobra.Command, root, file string) (facts machine.Facts, change rehearse.Change, err error) {
+// judged is what is to be judged besides the next system.
+type judged struct {
+	rehearse.Change
+	known bool // the machine is known; otherwise only the image is judged
+}
+
+// factsFor returns the facts in a file, or those of the machine at root, if it is an ostree host. Of another machine, neither
+// its running system nor its own files are known.
+func factsFor(cmd *cobra.Command, root, file string) (facts machine.Facts, change judged, err error) {
 	h := host.New(root)
+	change.known = true
 	if file != "" {
 		facts, err = readFacts(cmd, file)
+	} else if _, none := ostree.OpenRepo(h.Sysroot().RepoPath()); errors.Is(none, fs.ErrNotExist) {
+		change.known = false
+		facts.Architecture, facts.Notes = host.Architecture(), []string{"this is no ostree host, so the image alone is judged: --host FACTS judges it for a machine"}
 	} else if facts, err = machine.FactsOf(cmd.Context(), h); err == nil {
 		var booted ostree.Deployment
 		booted, err = h.Sysroot().Booted()
@@ -120,4 +153,14 @@ func importForCheck(cmd *cobra.Command, flags *imageFlags, progress *progressFla
 		return commit, err
 	}
 	return ostree.ParseChecksum(result.Commit)
+}
+
+// broughtBy returns the kernel arguments that an image in a repository brings.
+func broughtBy(path string, commit ostree.Checksum, architecture string) (kargs.Line, error) {
+	repo, err := ostree.OpenRepo(path)
+	if err != nil {
+		return nil, err
+	}
+	brings, err := bootc.ReadKargs(repo, commit, architecture)
+	return append(kargs.Line{}, brings.Line...), errors.Join(err, brings.Err())
 }
