@@ -245,7 +245,8 @@ func (r *Rollback) addRecorded(target *pivot.Target, to pivot.Deployment, d ostr
 // a copy of the file.
 func (r *Rollback) recordedIn(d ostree.Deployment) (*machineconfig.MachineConfig, error) {
 	path, data, err := readCurrent(d.Path)
-	closed := r.Progress.Content.Closed
+	closed, cerr := machine.ClosingIn(r.Progress.Content)
+	err = cmp.Or(err, cerr)
 	if err != nil || path != machineconfig.RecordPath && (path != machineconfig.ClosedPath || closed == nil || closed.Deployment != d.ID()) {
 		return nil, err
 	}

@@ -166,6 +166,9 @@ func (b *FirstBoot) open(ctx context.Context) (proves bool, err error) {
 	if err := b.OpenToWrite(ctx); err != nil {
 		return false, err
 	}
+	if _, err := machine.ClosingIn(b.Progress.Content); err != nil { // nobody could tell whether somebody went back
+		return false, err
+	}
 	features := b.Joined()
 	if err := features.Before(ctx, pivot.StepProve, nil); err != nil {
 		return false, err
@@ -248,7 +251,9 @@ func (b *FirstBoot) close(ctx context.Context, converger *pivot.Converger, plan 
 		b.Progress.Start(1, state.BootID, target)
 	}
 	b.Progress.Content.Error = nil
-	b.Progress.Content.Closed = &pivot.Closing{Deployment: state.Booted.ID(), Request: digest}
+	if err := (machine.Closing{Deployment: state.Booted.ID(), Request: digest}).KeepIn(&b.Progress.Content); err != nil {
+		return err
+	}
 	file := b.path()
 	if err := b.end(pivot.PhaseDone, state); err != nil {
 		return err

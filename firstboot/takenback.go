@@ -19,16 +19,18 @@ import (
 // single deployment cannot have been rolled back: it was reinstalled and has kept its /var.
 func (b *FirstBoot) takenBack(state pivot.State, digest string) bool {
 	journal := &b.Progress.Content
-	if journal.Closed == nil && (journal.WasCommitted() || journal.Phase == pivot.PhaseDone) {
-		journal.Closed = b.closedElsewhere(state, digest)
+	closed, _ := machine.ClosingIn(*journal)
+	if closed == nil && (journal.WasCommitted() || journal.Phase == pivot.PhaseDone) {
+		if closed = b.closedElsewhere(state, digest); closed != nil {
+			_ = closed.KeepIn(journal) // texts can be encoded
+		}
 	}
-	closed := journal.Closed
 	return closed != nil && closed.Request == digest && closed.Deployment != state.Booted.ID() && state.Deployments > 1
 }
 
 // closedElsewhere returns how this first boot has ended in another deployment, if that could not be journaled: the closed
 // file says so. What cannot be looked at says nothing. nil: it has not ended.
-func (b *FirstBoot) closedElsewhere(state pivot.State, digest string) *pivot.Closing {
+func (b *FirstBoot) closedElsewhere(state pivot.State, digest string) *machine.Closing {
 	all, err := b.Host.Sysroot().Deployments()
 	if err != nil {
 		return nil
@@ -36,7 +38,7 @@ func (b *FirstBoot) closedElsewhere(state pivot.State, digest string) *pivot.Clo
 	for _, d := range all {
 		closed, err := machine.ClosedFirstBoot(d.Path)
 		if err == nil && string(closed) == digest && d.ID() != state.Booted.ID() {
-			return &pivot.Closing{Deployment: d.ID(), Request: digest}
+			return &machine.Closing{Deployment: d.ID(), Request: digest}
 		}
 	}
 	return nil
@@ -48,12 +50,16 @@ func (b *FirstBoot) closedElsewhere(state pivot.State, digest string) *pivot.Clo
 func (b *FirstBoot) hold(plan pivot.Plan) error {
 	state, target := plan.From(), plan.To()
 	b.Progress.Begin(pivot.StepProve, "the machine is what it was before its first boot")
+	closed, err := machine.ClosingIn(b.Progress.Content)
+	if err != nil {
+		return err
+	}
 	b.Progress.Content.Target, b.Progress.Content.Error = target, nil
 	if err := b.end(pivot.PhaseUndone, state); err != nil {
 		return err
 	}
 	b.Progress.Note(fmt.Sprintf("somebody went back: the first boot was completed in deployment %s, but %s runs (%s); it stays as it is",
-		b.Progress.Content.Closed.Deployment, state.Booted.ID(), strings.Join(pivot.Prove(state, target), "; ")))
+		closed.Deployment, state.Booted.ID(), strings.Join(pivot.Prove(state, target), "; ")))
 	b.Progress.Note(machine.GoForward)
 	return nil
 }
@@ -64,6 +70,7 @@ func (b *FirstBoot) hold(plan pivot.Plan) error {
 func (b *FirstBoot) reopen() (renamed bool, err error) {
 	before := b.Progress.Content
 	b.Progress.Content = pivot.JournalContent{Phase: pivot.PhaseIdle, History: before.History, Features: before.WithoutHolds()}
+	machine.DropClosing(&b.Progress.Content)
 	if _, err := os.Lstat(b.Host.Path(b.path())); !errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -55,14 +55,6 @@ type JournalContent struct {
 	Phases  []Duration `json:"phases,omitempty"`  // the duration of each step, over all boots of the attempt
 	Boots   []Boot     `json:"boots,omitempty"`   // the boots in which the steps ran, oldest first
 	History []Account  `json:"history,omitempty"` // finished transactions, oldest first
-	Closed  *Closing   `json:"closed,omitempty"`  // how the first boot ended; later transactions keep it
-}
-
-// Closing is how a first boot ended. It is needed because all deployments share /var, where the
-// journal is, but not /etc: in an older deployment the first boot still looks unfinished.
-type Closing struct {
-	Deployment string `json:"deployment"` // in which it was proven: Deployment.ID
-	Request    string `json:"request"`    // digest of the encapsulated MachineConfig: sha256:…
 }
 
 // WasCommitted reports whether the unfinished transaction was committed at least once. An

@@ -189,8 +189,7 @@ func TestPrintedState(t *testing.T) {
 		`"units":{"wishes":[{"name":"E","state":"enabled"}]}}`
 	record := `"format":4,"phase":"PHASE","bootID":"E","attempt":1,"target":` + target + `,"started":"2026-01-02T03:04:05Z","error":` + failure + `,"phases":` + steps + `,"boots":` + boots +
 		`,"history":[{"phase":"E","attempt":1,"image":` + image + `,"error":` + failure + `,"started":"2026-01-02T03:04:05Z","ended":"2026-01-02T03:09:05Z","phases":` + steps + `,"boots":` + boots + `}]` +
-		`,"features":{"downloaded":{"data":{"image":` + image + `,"file":"E","machineConfig":"E","at":"2026-01-02T03:04:05Z","left":[` + image + `]},"keeps":["E"],"images":[` + image + `]},"slot":{"data":{"url":"E","group":"E","id":"E"}},"E":{"data":{"E":"E"}}MORE},` +
-		`"closed":{"deployment":"E","request":"E"}`
+		`,"features":{"downloaded":{"data":{"image":` + image + `,"file":"E","machineConfig":"E","at":"2026-01-02T03:04:05Z","left":[` + image + `]},"keeps":["E"],"images":[` + image + `]},"slot":{"data":{"url":"E","group":"E","id":"E"}},"E":{"data":{"E":"E"}},"first-boot":{"data":{"deployment":"E","request":"E"}}MORE}`
 	trial := `,"trial":{"data":{"old":"E","new":"E","seconds":1,"confirm":"E","checks":["E"]},"holds":true}`
 	other := filepath.Join(t.TempDir(), "other.json")
 	for _, phase := range []string{"E", "failed", "done", "committed", "undone", "trial"} {

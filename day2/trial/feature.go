@@ -243,7 +243,7 @@ func (f *feature) instead(journal pivot.JournalContent) *pivot.Instead {
 	case Proves:
 		shown.Notes = []string{"this system was booted once: its first boot keeps it as soon as it is proven, a reboot before that goes back"}
 	case Kept:
-		if closed := f.Progress.Content.Closed; closed != nil && closed.Deployment == f.trial().New {
+		if closed, _ := machine.ClosingIn(f.Progress.Content); closed != nil && closed.Deployment == f.trial().New {
 			shown.Phase = pivot.PhaseDone
 			shown.Notes = []string{"this system is kept: its first boot has proven it, which could not be journaled yet"}
 		}

@@ -2,6 +2,7 @@ package trial
 
 import (
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machine"
 	"machine-pivot/pivot"
 )
 
@@ -51,8 +52,7 @@ func (c *Conductor) provenUnjournaled(booted string) bool {
 	if err != nil || request == "" { // what cannot be read is not proven
 		return false
 	}
-	c.Progress.Content.Closed = &pivot.Closing{Deployment: booted, Request: string(request)}
-	return true
+	return machine.Closing{Deployment: booted, Request: string(request)}.KeepIn(&c.Progress.Content) == nil
 }
 
 // failure returns why a trial that is over has failed: the journal's error, or else how its boot

@@ -89,8 +89,8 @@ func TestFallbackOfFirstBoot(t *testing.T) {
 	if v := h.Version(); v != "B.2" {
 		t.Errorf("version %s runs", v)
 	}
-	if r := h.journal(); r.Held() || r.Closed == nil || h.Reboots != 1 {
-		t.Errorf("the journal says %v, closed %+v, %d reboots", r.Features, r.Closed, h.Reboots)
+	if r := h.journal(); r.Held() || closingOf(t, r) == nil || h.Reboots != 1 {
+		t.Errorf("the journal says %v, closed %+v, %d reboots", r.Features, closingOf(t, r), h.Reboots)
 	}
 }
 
@@ -257,8 +257,8 @@ func TestFallbackAgain(t *testing.T) {
 	b := firstboot.FirstBoot{Machine: h.newMachine(), File: firstboot.EncapsulatedPath, Again: true}
 	must(t, b.Run(t.Context()))
 	h.expect("B A", pivot.PhaseDone, false)
-	if r := h.journal(); r.Closed == nil || r.Attempt != 1 {
-		t.Errorf("closed %+v, attempt %d", r.Closed, r.Attempt)
+	if r := h.journal(); closingOf(t, r) == nil || r.Attempt != 1 {
+		t.Errorf("closed %+v, attempt %d", closingOf(t, r), r.Attempt)
 	}
 	h.Boot()
 	must(t, h.bootGuarded())
