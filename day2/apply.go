@@ -18,9 +18,8 @@ import (
 // arguments and entries below /etc and /var in one transaction with one reboot, or, if no
 // change needs a reboot, in the running system (live.go).
 //
-// The current MachineConfig is recorded in the deployment's own /etc (machineconfig.RecordPath) and
-// committed with everything else, so a rollback to an older deployment also returns to the
-// MachineConfig of that deployment.
+// The current MachineConfig is recorded in the deployment's own /etc (machineconfig.RecordPath) and committed with
+// everything else. So a rollback to an older deployment also returns to the MachineConfig of that deployment.
 type Apply struct {
 	*machine.Machine
 	Config Config // nothing: the downloaded one
@@ -110,9 +109,9 @@ func (a *Apply) Plan(ctx context.Context, prepared Prepared) (plan pivot.Plan, e
 	return plan, err
 }
 
-// Download does the part of Run that changes neither the running system nor the next boot: it
-// checks the MachineConfig against the machine, pulls the image, and keeps both for a run with
-// Prepared.Downloaded. A repair only checks, and keeps what was downloaded for another run.
+// Download does the part of Run that changes neither the running system nor the next boot. It checks the MachineConfig
+// against the machine, pulls the image, and keeps both for a run with Prepared.Downloaded. A repair only checks, and
+// keeps what was downloaded for another run.
 func (a *Apply) Download(ctx context.Context) (Downloaded, error) {
 	return runDownload(ctx, a.Machine, func() (p Downloaded, err error) {
 		if a.Repair {

@@ -25,8 +25,8 @@ func (r *Rebase) followed(ctx context.Context) (string, error) {
 }
 
 // follow makes the system that the next boot starts follow what an administrator has asked for by name, if that is the
-// image that it has already: the same content under another name needs no other deployment. Only the origin of
-// the deployment and a ref change.
+// image that it has already. The same content under another name needs no other deployment. Only the origin of the
+// deployment and a ref change.
 func (m *move) follow(plan pivot.Plan) error {
 	image, next := plan.To().Image, plan.From().Default
 	if !m.follows || !next.Runs(image) || next.Manifest == "" || image.Follows == next.Image.Follows {

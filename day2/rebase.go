@@ -83,8 +83,8 @@ func (r *Rebase) Plan(ctx context.Context, prepared Prepared) (pivot.Plan, error
 	return plan.WithDrain(disruption.Rules{}, nil), err // what changes needs a reboot
 }
 
-// Download does the part of Run that changes neither the running system nor the next boot: it
-// checks what is asked for, pulls the image, and keeps it for a run with Prepared.Downloaded.
+// Download does the part of Run that changes neither the running system nor the next boot. It checks what is asked for,
+// pulls the image, and keeps it for a run with Prepared.Downloaded.
 func (r *Rebase) Download(ctx context.Context) (Downloaded, error) {
 	return runDownload(ctx, r.Machine, func() (p Downloaded, err error) {
 		r.Progress.Begin(pivot.StepRead, "reading what is asked for")

@@ -75,11 +75,11 @@ func cannotRepair(why string) error {
 		WithHint("pivot status and pivot verify say more; pivot apply FILE makes it what a MachineConfig asks for")
 }
 
-// matches reports whether a request is for a target, by image and kernel arguments. An image that
-// is named by a tag matches any image, because the tag may have moved since. recorded says that the
-// target has the record of the MachineConfig, as after an apply or a rollback. Then a request that names no
-// image matches any, and the target may have more arguments: after a rollback, those that the
-// deployment has and the one before lacked, for instance because its image has brought them.
+// matches reports whether a request is for a target, by image and kernel arguments. An image that is named by a tag
+// matches any image, because the tag may have moved since. recorded says that the target has the record of the
+// MachineConfig, as after an apply or a rollback. Then a request that names no image matches any, and the target may
+// have more arguments. After a rollback, those that the deployment has and the one before lacked, for instance because
+// its image has brought them.
 func matches(req pivot.Request, target pivot.Target, recorded bool) bool {
 	sameImage := req.Image.Same(target.Image) || req.Image.IsZero() && recorded ||
 		req.Image.IsZero() == target.Image.IsZero() && req.Image.Digest == ""

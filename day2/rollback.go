@@ -130,7 +130,7 @@ func (r *Rollback) attempt(ctx context.Context) error {
 }
 
 // rebootMethod returns the chosen method. Settings that cannot be read do not stop a rollback, which may be why it is
-// wanted: it then reboots by the way that is always possible, unless the command line says how.
+// wanted. It then reboots by the way that is always possible, unless the command line says how.
 func (r *Rollback) rebootMethod() settings.RebootMethod {
 	chosen, err := r.Settings()
 	if err == nil {

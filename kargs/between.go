@@ -2,7 +2,7 @@ package kargs
 
 import "slices"
 
-// Between returns the change from one line to another, by whole groups: if the items of a group differ in meaning or
+// Between returns the change from one line to another, by whole groups. If the items of a group differ in meaning or
 // order, New has all items that the other line has, and Old those that it lacks. Single arguments would not do: the
 // order within a group counts, and each "hugepages=" belongs to the size before it. Groups that no configuration may
 // set are left out: they belong to a deployment.

@@ -61,8 +61,8 @@ const (
 	// last of their group. Most handlers in the kernel overwrite what an earlier instance has set. It also suits keys
 	// of which nothing is known.
 	lastCounts rule = iota
-	// eachCounts is the rule of keys of which each instance counts for itself: all wanted items
-	// must be there, in their order, and others of the same key may be between and after them.
+	// eachCounts is the rule of keys of which each instance counts for itself. All wanted items must be there, in their
+	// order, and others of the same key may be between and after them.
 	eachCounts
 	// firstCounts is the rule of pools of huge pages: each can be specified once, and the kernel
 	// ignores later instances. The wanted items must be the only ones with their keys, in order.
@@ -129,8 +129,8 @@ func (g group) rule() rule {
 	return lastCounts
 }
 
-// placed returns the wanted items with those of the line that must follow one of them: a
-// "hugepages=" without a size is that of the default size only if no size precedes it.
+// placed returns the wanted items with those of the line that must follow one of them. A "hugepages=" without a size is
+// that of the default size only if no size precedes it.
 func (g group) placed(have []item) []item {
 	first := slices.IndexFunc(g.items, func(it item) bool { return it.key == "hugepages" })
 	if g.rule() != firstCounts || first < 0 {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// item is what a change adds and removes as a whole: an argument, or the arguments of one pool of
-// huge pages, because each "hugepages=" is the number of pages of the size before it.
+// item is what a change adds and removes as a whole. An argument, or the arguments of one pool of huge pages, because
+// each "hugepages=" is the number of pages of the size before it.
 type item struct {
 	group string // items of one group affect each other
 	key   string // of two items with the same key, at most one is wanted

@@ -133,9 +133,8 @@ func apply(t *testing.T, change kargs.Change, booted, final, appended, gone stri
 	return r
 }
 
-// TestSpelling: an argument in another spelling takes effect as requested, so it is not a
-// change by itself; but the next line that is written has the requested spelling, because other
-// tools compare literally.
+// TestSpelling: an argument in another spelling takes effect as requested. So it is not a change by itself; but the
+// next line that is written has the requested spelling, because other tools compare literally.
 func TestSpelling(t *testing.T) {
 	for _, c := range []struct {
 		name, booted, new   string

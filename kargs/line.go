@@ -1,6 +1,5 @@
-// Package kargs represents the kernel command line as values: it splits a line as the kernel
-// does, compares arguments by meaning, computes changes, and knows which arguments a
-// configuration must not set.
+// Package kargs represents the kernel command line as values. It splits a line as the kernel does, compares arguments
+// by meaning, computes changes, and knows which arguments a configuration must not set.
 //
 // Splitting follows the kernel's next_arg (lib/cmdline.c): white space separates arguments, a
 // double quote toggles quoting and remains part of the argument, quotes cannot be escaped, and

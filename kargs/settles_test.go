@@ -26,7 +26,7 @@ func lineFrom(bytes []byte) kargs.Line {
 	return line
 }
 
-// chain is a machine that goes from one configuration to the next.
+// chain is a machine that changes from one configuration to the next.
 type chain struct {
 	t     *testing.T
 	line  kargs.Line
@@ -99,7 +99,7 @@ func isSubsequence(have, want []string) bool {
 	return len(want) == 0
 }
 
-// unnamed returns the arguments of a line whose keys are not among others, in their order.
+// unnamed returns the arguments of a line with keys that are not among others, in their order.
 func unnamed(line, named kargs.Line) kargs.Line {
 	var rest kargs.Line
 	for _, arg := range line {

@@ -32,10 +32,10 @@ func (c *Converger) complete(ctx context.Context, req Request) (Target, error) {
 	return c.adopt(target)
 }
 
-// pinImages sets the target's images. Tags are resolved only once per run, so that the same
-// content is planned, pulled and verified. Checks that do not depend on the image come before,
-// because resolving needs the network; but not those that only a change needs, which depends on the
-// image: a run that changes nothing is not refused for what it does not need.
+// pinImages sets the target's images. Tags are resolved only once per run, so that the same content is planned, pulled
+// and verified. Checks that do not depend on the image come before, because resolving needs the network; but not those
+// that only a change needs, which depends on the image. A run that changes nothing is not refused for what it does not
+// need.
 func (c *Converger) pinImages(ctx context.Context, req Request, target *Target) error {
 	if pinned(req.Image) && pinned(req.Packages.Source) {
 		target.Image = req.Image

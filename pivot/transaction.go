@@ -149,9 +149,9 @@ type Transaction struct {
 	// Forget undoes what a killed reboot has prepared to enter, past the boot loader. It is called right before the commit;
 	// nil is a no-op.
 	Forget func(ctx context.Context) error
-	// ByHand marks a transaction that no later run continues. The journal is about it only from
-	// its commit on, and not even then if the commit fails and nothing has changed: what the
-	// machine was last brought to stays what it is judged by.
+	// ByHand marks a transaction that no later run continues. The journal is about it only from its commit on, and not
+	// even then if the commit fails and nothing has changed. What the machine was last brought to stays what it is
+	// judged by.
 	ByHand bool
 	// Pulling is called before an image is pulled; nil is a no-op.
 	Pulling func(Image) error
@@ -380,9 +380,9 @@ func (t *Transaction) intend(state State) func(context.Context, Info) error {
 	}
 }
 
-// journalCommit journals that the transaction is about to be committed. The returned function is
-// for a commit that fails with an error, which it returns: if the transaction is by hand, and the
-// next boot is still the one from before, the journal is again what it was.
+// journalCommit journals that the transaction is about to be committed. The returned function is for a commit that
+// fails with an error, which it returns. If the transaction is by hand, and the next boot is still the one from before,
+// the journal is again what it was.
 func (t *Transaction) journalCommit(state State, phase Phase) (unjournal func(context.Context, error) error, err error) {
 	p, bootID := t.Progress, state.BootID
 	if !t.ByHand {

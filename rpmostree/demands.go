@@ -151,8 +151,8 @@ func checkSealed(image string) error {
 	return err
 }
 
-// checkObjects returns an error if the system of a commit, with the request's kernel arguments,
-// boots only with fs-verity and a file has none: the started system could not read it.
+// checkObjects returns an error if the system of a commit, with the request's kernel arguments, boots only with
+// fs-verity and a file has none. The started system could not read it.
 func (e *Ostree) checkObjects(ctx context.Context, commit ostree.Checksum, r pivot.Spec) error {
 	_, d, err := e.demands(commit, r)
 	if err != nil || !d.Verity {

@@ -138,8 +138,8 @@ func (e *Direct) commitOnce(ctx context.Context, r pivot.Spec) error {
 }
 
 // deploy runs "ostree admin deploy" with the entries overlaid on /etc. It leaves the repository unpruned, as libostree
-// does when it finalizes a staged deployment: a first boot makes nothing that a prune would remove, and walking over all
-// objects is half of the command's processor time. The next change prunes.
+// does when it finalizes a staged deployment. A first boot makes nothing that a prune would remove, and walking over
+// all objects is half of the command's processor time. The next change prunes.
 func (e *Direct) deploy(ctx context.Context, r pivot.Spec, booted ostree.Deployment, options ...string) error {
 	commit, err := ostree.ParseChecksum(r.Commit)
 	if err != nil {

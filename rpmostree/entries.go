@@ -10,11 +10,10 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// libostree's merge makes entries part of the atomic commit: it applies the differences between
-// the booted deployment's /usr/etc and /etc to the new /etc, and private overlays show it both
-// as the entries need it (views.go). Entries that the merge would not carry over must be refused before
-// the commit. Source: merge_configuration_from in libostree's ostree-sysroot-deploy.c; tested
-// with 2022.7 and 2025.2.
+// libostree's merge makes entries part of the atomic commit. It applies the differences between the booted deployment's
+// /usr/etc and /etc to the new /etc, and private overlays show it both as the entries need it (views.go). Entries that
+// the merge would not carry over must be refused before the commit. Source: merge_configuration_from in libostree's
+// ostree-sysroot-deploy.c; tested with 2022.7 and 2025.2.
 
 // checkEntries returns an error if entries, which forDeployment has placed, cannot get into the new /etc of commit,
 // or if the merge of the booted /etc would fail. It changes nothing.

@@ -14,7 +14,7 @@ import (
 // Keys of a boot entry that libostree does not write are others'. They say which kernel arguments belong to whom, or
 // whether GRUB asks for a password (grub_users, grub_arg --unrestricted). The rule: the next boot's entry has those of
 // the running system's, and none that libostree gives to entries which are not the default (Repo.AppendedKeys).
-// libostree keeps the keys of existing entries, also the latter in one that becomes the default; in a new entry it has
+// libostree keeps the keys of existing entries, also the latter in one that becomes the default. In a new entry it has
 // none of them, except that since 2026.1 it takes those of a staged deployment from the staged state.
 
 // entryOf returns the boot entry of a deployment.

@@ -10,9 +10,9 @@ import (
 	"machine-pivot/pivot"
 )
 
-// checkLayers returns an error unless a deployment changes its image as the booted one does, plus or minus what is asked of
-// packages: each key of its origin is compared (rust/src/origin.rs has all of them), since rpm-ostree may have started from
-// another deployment, and somebody else may have staged this one.
+// checkLayers returns an error unless a deployment changes its image as the booted one does, plus or minus what is
+// asked of packages. Each key of its origin is compared (rust/src/origin.rs has all of them), since rpm-ostree may have
+// started from another deployment, and somebody else may have staged this one.
 func checkLayers(booted, made ostree.Origin, asked pivot.Packages) error {
 	had, has := booted.Layers(), made.Layers()
 	var wrong []string

@@ -210,9 +210,9 @@ func (e *Ostree) touchLock() error {
 	return nil
 }
 
-// Discard removes a staged deployment, if there is one, and its lock. It does not wait for another
-// program that changes the deployments, such as rpm-ostree's daemon after its client timed out:
-// what is staged is locked, so it cannot become the next boot.
+// Discard removes a staged deployment, if there is one, and its lock. It does not wait for another program that changes
+// the deployments, such as rpm-ostree's daemon after its client timed out. What is staged is locked, so it cannot
+// become the next boot.
 func (e *Ostree) Discard(ctx context.Context) error {
 	staged, err := e.Sysroot.Staged()
 	if err != nil {

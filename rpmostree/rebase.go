@@ -12,10 +12,9 @@ import (
 
 // rebase is one locked deployment that rpm-ostree makes of a commit in the repository.
 //
-// rpm-ostree is called with the commit, not with the image reference: with a reference, its
-// daemon would contact the registry even if the image is complete in the repository, with its own
-// pull secrets and proxy. So the image reference in the origin, and the image's refs, which
-// rpm-ostree deletes because no origin names them, are restored afterwards.
+// rpm-ostree is called with the commit, not with the image reference. With a reference, its daemon would contact the
+// registry even if the image is complete in the repository, with its own pull secrets and proxy. So the image reference
+// in the origin, and the image's refs, which rpm-ostree deletes because no origin names them, are restored afterwards.
 type rebase struct {
 	engine  *RpmOstree
 	request pivot.Spec

@@ -24,8 +24,8 @@ import (
 // sandbox is bubblewrap, at the only path that libostree uses.
 const sandbox = "/usr/bin/bwrap"
 
-// checkSandbox returns an error if the refresh will lack its sandbox, as far as this is known
-// without the next system: it assumes that this has SELinux if the running system has.
+// checkSandbox returns an error if the refresh will lack its sandbox, as far as this is known without the next system.
+// It assumes that this has SELinux if the running system has.
 func (e *Ostree) checkSandbox(ctx context.Context) error {
 	booted, err := e.Sysroot.Booted()
 	if err != nil {

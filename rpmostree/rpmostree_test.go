@@ -225,7 +225,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestLabelsAreReadBack: a deployment whose files have wrong labels is refused.
+// TestLabelsAreReadBack: a deployment with wrong labels is refused.
 func TestLabelsAreReadBack(t *testing.T) {
 	h := hostdir.New(t)
 	h.InstallRpmOstree(standin.Control{})

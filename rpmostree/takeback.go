@@ -12,11 +12,11 @@ import (
 	"machine-pivot/pivot"
 )
 
-// orTakenBack runs a commit with its checks. If it fails after it has made a new deployment the
-// next boot, the deployment is removed again, so that the next boot is the one from before: what
-// pivot reports as failed must not boot, and all boot entries are as they were. What is the next boot is read, whatever a
-// command says: libostree can fail after it has written the boot entries. A process that is killed between the two leaves the new
-// system, which the next run compares with the target before its reboot, and after it.
+// orTakenBack runs a commit with its checks. If it fails after it has made a new deployment the next boot, the
+// deployment is removed again, so that the next boot is the one from before. What pivot reports as failed must not
+// boot, and all boot entries are as they were. What is the next boot is read, whatever a command says: libostree can
+// fail after it has written the boot entries. A process that is killed between the two leaves the new system, which the
+// next run compares with the target before its reboot, and after it.
 //
 // The refs of the request's image are part of what is checked, before and after.
 func (e *Ostree) orTakenBack(ctx context.Context, r pivot.Spec, commit func() error) error {

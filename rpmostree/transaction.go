@@ -38,9 +38,8 @@ func (e *RpmOstree) transact(ctx context.Context, t transaction) error {
 // (rpmostree-scripts.cxx). rpm-ostree tests this after it has staged the deployment.
 const failedTrial = "Sanity-checking final rootfs"
 
-// despite handles a failure of rpm-ostree. It returns nil if the staged deployment is the requested
-// one all the same: after the daemon has finished, the client still lists the changed packages,
-// and fails if it cannot.
+// despite handles a failure of rpm-ostree. It returns nil if the staged deployment is the requested one all the same.
+// After the daemon has finished, the client still lists the changed packages, and fails if it cannot.
 func (e *RpmOstree) despite(ctx context.Context, t transaction, failure error) error {
 	if ctx.Err() != nil || fault.KindOf(failure).Transient() || strings.Contains(failure.Error(), failedTrial) {
 		return failure

@@ -10,7 +10,7 @@ import (
 // views are the overlays for libostree's merge: of the booted /etc, and of the booted image's /usr/etc.
 //
 // The merge carries over what differs between the two, and nothing else. So the rule: an entry that is asked for
-// differs from what the merge sees of the booted image, whatever that image has; then it wins over the next image's
+// differs from what the merge sees of the booted image, whatever that image has. Then it wins over the next image's
 // default, also where the booted one had the same default.
 type views struct {
 	nextEtc
@@ -74,9 +74,9 @@ func (n nextEtc) shipped(at string) (hostfiles.File, bool, error) {
 	return hostfiles.Look(filepath.Join(n.booted, "usr"), at)
 }
 
-// showWay shows the directories above an entry as the next image has them, unless they were changed in the booted
-// /etc: for what is in them, the merge gives a directory of the next image the owner and the mode of the shown one. What
-// is no directory in the booted /etc, and is in the next one, becomes one in the view.
+// showWay shows the directories above an entry as the next image has them, unless they were changed in the booted /etc.
+// For what is in them, the merge gives a directory of the next image the owner and the mode of the shown one. What is
+// no directory in the booted /etc, and is in the next one, becomes one in the view.
 func (v *views) showWay(name string) error {
 	for _, dir := range above(name) {
 		if f, asked := v.asked[dir]; v.walked[dir] || asked && f.Kind != hostfiles.KindDefault {

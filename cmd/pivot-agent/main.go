@@ -1,5 +1,5 @@
-// Command pivot-agent makes a machine that pivot maintains a node of a cluster: it carries out there what
-// the cluster wants of the machine, and says in the cluster how far that is.
+// Command pivot-agent makes a machine that pivot maintains a node of a cluster. It carries out there what the cluster
+// wants of the machine, and says in the cluster how far that is.
 package main
 
 import (

@@ -91,7 +91,7 @@ func writeFile(env *testscript.Env, name string, content []byte) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, content, 0o600))
 }
 
-// hostileLayouts writes images whose label, refs and object names are hostile.
+// hostileLayouts writes images with hostile label, refs and object names.
 func hostileLayouts(env *testscript.Env, img v1.Image) error {
 	derive := func(base v1.Image, entries ...oscontainer.Entry) (v1.Image, error) {
 		dir, err := os.MkdirTemp(env.WorkDir, ".derived-*")

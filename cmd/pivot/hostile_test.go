@@ -14,8 +14,8 @@ import (
 
 const MiB = 1 << 20
 
-// TestHostileMetadata imports images whose metadata would take gigabytes when decoded. Each
-// import must fail as bad input, within 150 MB of memory and a few seconds.
+// TestHostileMetadata imports images with metadata that would take gigabytes when decoded. Each import must fail as bad
+// input, within 150 MB of memory and a few seconds.
 func TestHostileMetadata(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes and imports images of hundreds of MiB")

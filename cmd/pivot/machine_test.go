@@ -15,7 +15,7 @@ import (
 // $DERIVED.
 func TestMachineScripts(t *testing.T) { machineScripts(t, "testdata/machine") }
 
-// TestHostileText runs a command on a machine of its own, whose journal has control characters.
+// TestHostileText runs a command on a machine of its own with control characters in its journal.
 func TestHostileText(t *testing.T) { machineScripts(t, "testdata/text") }
 
 func machineScripts(t *testing.T, dir string) {

@@ -16,10 +16,10 @@ const (
 	importMemory = 72 << 20 // an import of 70,000 files needs three quarters of it at once
 )
 
-// limitMemory keeps garbage from doubling the memory in use, because a machine's initramfs is
-// in memory, too. Where what is in use needs more than three quarters of the limit, the limit grows
-// with it: a collector without room would run without a pause, and an import of 500,000 files took 1.4
-// times the processor time. An administrator's limit in GOMEMLIMIT takes precedence.
+// limitMemory keeps garbage from doubling the memory in use, because a machine's initramfs is in memory, too. Where
+// what is in use needs more than three quarters of the limit, the limit grows with it. A collector without room would
+// run without a pause, and an import of 500,000 files took 1.4 times the processor time. An administrator's limit in
+// GOMEMLIMIT takes precedence.
 func limitMemory(bytes int64) {
 	if !memoryIsOurs() {
 		return

@@ -66,9 +66,9 @@ func waitCommand() *cobra.Command {
 	return cmd
 }
 
-// waitFor reads the status until it has the wanted phase, or the transaction has ended, or nothing is under way (atRest)
-// that could lead there: nobody waits without end for what nobody does. A command that has failed while it was waited for
-// counts as such, even if the machine is still in the wanted phase.
+// waitFor reads the status until it has the wanted phase, or the transaction has ended, or nothing is under way
+// (atRest) that could lead there. Nobody waits without end for what nobody does. A command that has failed while it was
+// waited for counts as such, even if the machine is still in the wanted phase.
 func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context) (status.Status, error), report func(status.Status), atRest func(status.Status) bool) error {
 	ran := false
 	for {

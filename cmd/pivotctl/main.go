@@ -1,6 +1,6 @@
-// Command pivotctl is for authors and operators of machine configuration: it validates, merges,
-// renders and serves MachineConfigs, generates and checks the files of CPU partitioning and of the
-// container runtime, and shows what a fleet does.
+// Command pivotctl is for authors and operators of machine configuration. It validates, merges, renders and serves
+// MachineConfigs, generates and checks the files of CPU partitioning and of the container runtime, and shows what a
+// fleet does.
 package main
 
 import (

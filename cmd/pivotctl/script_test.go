@@ -29,7 +29,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, params)
 }
 
-// web is a web server whose pages a script can change.
+// web is a web server with pages that a script can change.
 type web struct {
 	mu    sync.Mutex
 	pages map[string]string

@@ -156,9 +156,8 @@ type place struct {
 	base string
 }
 
-// inPlace calls change with the open directory of a step's entry. In a directory that users own, a
-// change that they obstruct is only noted: they decide what is there, but must not stop the
-// change of anything else, nor its way back.
+// inPlace calls change with the open directory of a step's entry. In a directory that users own, a change that they
+// obstruct is only noted. They decide what is there, but must not stop the change of anything else, nor its way back.
 func (r *Runner) inPlace(s step, change func(place) error) error {
 	dir, err := r.dirOf(s)
 	if err == nil {

@@ -59,10 +59,9 @@ func (c *Conductor) giveBack(ctx context.Context, lacks string, reboot bool) err
 	return err.WithHint("the old system is the default: a reboot goes back to it")
 }
 
-// closeAttempt closes the trial of a first boot after another system was booted. The transaction is
-// still committed and did not hold, as without a fallback: the first boot counts the attempt, unless
-// the machine was rebooted before the new system was to be entered. The deployment stays, because the
-// next attempt needs its content.
+// closeAttempt closes the trial of a first boot after another system was booted. The transaction is still committed and
+// did not hold, as without a fallback. The first boot counts the attempt, unless the machine was rebooted before the
+// new system was to be entered. The deployment stays, because the next attempt needs its content.
 func (c *Conductor) closeAttempt(ctx context.Context, booted string) error {
 	journal, trial := &c.Progress.Content, c.trial()
 	if err := c.reclaim(ctx, trial, booted); err != nil {

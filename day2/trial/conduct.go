@@ -115,7 +115,7 @@ func (c *Conductor) decide(ctx context.Context, lacks []string) (runs bool, err 
 }
 
 // OldFirst makes the old system the default, unless it already is. It is the first thing that a system on trial does
-// when it comes up, however it is going to be confirmed: it may have been booted as the default, after a power cut
+// when it comes up, however it is going to be confirmed. It may have been booted as the default, after a power cut
 // right after the commit, or because the boot loader can start no entry once. If it hangs later, a power cycle must
 // lead back.
 func (c *Conductor) OldFirst(ctx context.Context) error {

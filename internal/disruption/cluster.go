@@ -21,10 +21,9 @@ type Cluster struct {
 // DefaultCluster returns what a cluster decides if its object says nothing.
 func DefaultCluster() Cluster { return Cluster{rules: OperatorRules()} }
 
-// ReadCluster reads a cluster's MachineConfiguration, as oc get machineconfiguration cluster
-// -o yaml writes it. If its status is of the same generation as its spec, it has the policy as
-// the operator applies it; otherwise spec overrides the defaults entry by entry, as the operator does it. The
-// report has all that the API refuses.
+// ReadCluster reads a cluster's MachineConfiguration, as oc get machineconfiguration cluster -o yaml writes it. If its
+// status is of the same generation as its spec, it has the policy as the operator applies it. Otherwise spec overrides
+// the defaults entry by entry, as the operator does it. The report has all that the API refuses.
 func ReadCluster(file string, data []byte) (Cluster, problem.Report) {
 	c := DefaultCluster()
 	report := document.Read(file, data, func(root document.Node) {

@@ -42,8 +42,8 @@ func drainOf(actions []Action) Draining {
 	return drain
 }
 
-// onHost returns what actions of a cluster's policy are on a host without a cluster: there is no node
-// to drain, and Special is its reload of CRI-O without the drain.
+// onHost returns what actions of a cluster's policy are on a host without a cluster. There is no node to drain, and
+// Special is its reload of CRI-O without the drain.
 func onHost(actions []Action) (all []Action) {
 	for _, a := range actions {
 		switch a.Type {

@@ -8,7 +8,7 @@ import (
 	"machine-pivot/kargs"
 )
 
-// machine returns what is known about a machine whose committed system can be entered.
+// machine returns what is known about a machine with a committed system that can be entered.
 func machine(t *testing.T) (Running, Committed) {
 	t.Helper()
 	ref := func(digit string) ostree.DeploymentRef {

@@ -20,8 +20,8 @@ import (
 // inNamespace makes TestWay run its cases: it is set in a private mount namespace.
 const inNamespace = "TEST_ENTER_NAMESPACE"
 
-// TestWay (P96): the way leads into the deployment. Ended before any call, the old root is whole until it is unmounted,
-// and no mount is left of the new one.
+// TestWay (P96): the way enters the deployment. Ended before any call, the old root is whole until it is unmounted, and
+// no mount is left of the new one.
 func TestWay(t *testing.T) {
 	need.Root(t)
 	if os.Getenv(inNamespace) == "" {
@@ -41,7 +41,7 @@ func TestWay(t *testing.T) {
 	}
 }
 
-// goWay goes the way on a new machine until the call with the given number, -1: to its end. It returns the calls.
+// goWay takes the way on a new machine until the call with the given number, -1: to its end. It returns the calls.
 func goWay(t *testing.T, until int) (calls []string) {
 	t.Helper()
 	m := newInitramfs(t)
@@ -124,7 +124,7 @@ func newInitramfs(t *testing.T) *initramfs {
 	m.write(t, "run/ostree/of", oldSum)
 	must(t, os.MkdirAll(m.path("run/ostree/.private/lower"), 0o755)) // as with composefs
 	must(t, unix.Mount("tmpfs", m.path("run/ostree/.private/lower"), "tmpfs", 0, ""))
-	// Like the original, it goes by the command line alone, and fails if /run/ostree exists.
+	// Like the original, it judges by the command line alone, and fails if /run/ostree exists.
 	m.write(t, "prepare-root", fmt.Sprintf(`#!/bin/sh -e
 [ ! -e %[1]s/run/ostree ]
 link=$(sed 's/.*ostree=\([^ ]*\).*/\1/' %[1]s/cmdline)

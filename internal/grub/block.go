@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// GRUB's environment block is a file of fixed size with lines NAME=VALUE, filled up with "#"
-// (GRUB's lib/envblk.c). GRUB can only rewrite the blocks of the disk that such a file has, so it
-// must never be shorter than what is to be written, and is itself only changed in place.
+// GRUB's environment block is a file of fixed size with lines NAME=VALUE, filled up with "#" (GRUB's lib/envblk.c).
+// GRUB can only rewrite the blocks of the disk that such a file has. So it must never be shorter than what is to be
+// written, and is itself only changed in place.
 const (
 	systemBlock = "grubenv"   // the environment block of the configuration itself
 	ownBlock    = "pivot.env" // that of the hook

@@ -121,7 +121,7 @@ func TestOneShotReadOnly(t *testing.T) {
 	}
 }
 
-// announced are the files of a machine whose boot loader announces that it can start an entry once.
+// announced are the files of a machine with a boot loader that announces that it can start an entry once.
 func announced() map[string]string {
 	return map[string]string{loaderFeatures: "\x06\x00\x00\x00\x18\x00\x00\x00\x00\x00\x00\x00", "/usr/bin/bootctl": ""}
 }
@@ -282,9 +282,9 @@ func (k *killedBySync) Sync(path string) error {
 	return err
 }
 
-// TestEndOnceKilled: a run that is killed between the removal and its sync leaves nothing to remove; the next one
-// syncs the directory all the same, so that no power cut brings back what was removed. Where GRUB has no directory, there
-// is nothing to do.
+// TestEndOnceKilled: a run that is killed between the removal and its sync leaves nothing to remove. The next one syncs
+// the directory all the same, so that no power cut brings back what was removed. Where GRUB has no directory, there is
+// nothing to do.
 func TestEndOnceKilled(t *testing.T) {
 	h := machine(t, map[string]string{"/boot/grub2/grub.cfg": grubStatic})
 	h.Root = onDisk(t, h.Root)

@@ -9,9 +9,9 @@ import (
 )
 
 // entryToCome returns what is known of the boot entry that the commit of a plan is going to write; the rest is empty.
-// The arguments are the plan's. The files are those that libostree copies from the system's commit: for the image that
-// runs they are in its entry, for another one they are known once that is in the repository. What rpm-ostree puts on top
-// may have a kernel of its own, and so is not known.
+// The arguments are the plan's. The files are those that libostree copies from the system's commit. For the image that
+// runs they are in its entry, for another one they are known once that is in the repository. What rpm-ostree puts on
+// top may have a kernel of its own, and so is not known.
 func (h *Host) entryToCome(plan pivot.Plan) (e ostree.BootEntry, err error) {
 	e.Options = plan.Kargs.Final.String()
 	booted, err := h.booted()

@@ -18,10 +18,10 @@ const (
 // uninitialized is the content of /etc/machine-id with which systemd starts a first boot (machine-id(5)).
 const uninitialized = "uninitialized"
 
-// CheckIgnitionEnded returns an error, which names the unit, as long as the next boot would run Ignition again: a
+// CheckIgnitionEnded returns an error, which names the unit, as long as the next boot would run Ignition again. A
 // machine is rebooted in a first boot only when Ignition's stamp is gone. Fedora CoreOS removes it in the started
 // system, in a unit that nothing waits for, and with the stamp each boot runs Ignition, in whatever deployment it
-// starts. A stamp that somebody has made since, to have Ignition run again, is none of a first boot: the running kernel
+// starts. A stamp that somebody has made since, to have Ignition run again, is none of a first boot. The running kernel
 // does not know it, and pivot's own first boot is over (not open).
 func (h *Host) CheckIgnitionEnded(open bool) error {
 	there, err := h.Has(ignitionStamp)
@@ -44,7 +44,7 @@ func isIgnitionArgument(arg string) bool {
 	return key == "ignition.firstboot"
 }
 
-// CheckIdentity returns an error, which names the unit, as long as the machine's ID is only in memory: a deployment
+// CheckIdentity returns an error, which names the unit, as long as the machine's ID is only in memory. A deployment
 // gets the /etc of a first boot only when /etc/machine-id has the ID on disk. Until then the new deployment would
 // inherit a file that says uninitialized. Its first boot would be systemd's too, with presets and units for first
 // boots, and with another ID. What is on disk is in the deployment's directory: systemd mounts the ID over

@@ -61,7 +61,7 @@ func TestOneShotCuts(t *testing.T) {
 	})
 }
 
-// bootDisk is a machine whose /boot is a file system in a file.
+// bootDisk is a machine with a file system in a file as its /boot.
 type bootDisk struct {
 	*host.Host
 	t     *testing.T

@@ -86,8 +86,8 @@ func TestPartitionFiles(t *testing.T) {
 	}
 }
 
-// TestPartitionFilesOnly: what is no file is refused by its name, without waiting for it; a link to the null device
-// is an empty file, and a link is followed below the root directory.
+// TestPartitionFilesOnly: what is no file is refused by its name, without waiting for it. A link to the null device is
+// an empty file, and a link is followed below the root directory.
 func TestPartitionFilesOnly(t *testing.T) {
 	const name = pinning.DropInDir + "/10.conf"
 	for what, c := range map[string]struct {

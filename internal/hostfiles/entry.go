@@ -86,10 +86,9 @@ func (e Entry) Name() string {
 // Named reports whether the user or group is given by name.
 func (e Entry) Named() bool { return e.User != "" || e.Group != "" }
 
-// MetBy reports whether an existing entry is the requested one. If a link is requested with
-// owner root, any owner is accepted: the owner of a link grants no rights, and Ignition gives
-// a link without a configured owner the owner of its target (SetPermissions in its
-// internal/exec/util/file.go).
+// MetBy reports whether an existing entry is the requested one. If a link is requested with owner root, any owner is
+// accepted. The owner of a link grants no rights, and Ignition gives a link without a configured owner the owner of its
+// target (SetPermissions in its internal/exec/util/file.go).
 func (e Entry) MetBy(have Entry) bool {
 	if e.Kind == KindLink && e.UID == 0 && e.GID == 0 {
 		have.UID, have.GID = 0, 0

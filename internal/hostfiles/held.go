@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// held is an entry of a directory that is held by a descriptor: whatever its name is given to
-// meanwhile, its attributes, its content and its target are those of one file. Nothing hangs or has
-// effects when it is held, not even for a FIFO or a device.
+// held is an entry of a directory that is held by a descriptor. Whatever its name is given to meanwhile, its
+// attributes, its content and its target are those of one file. Nothing hangs or has effects when it is held, not even
+// for a FIFO or a device.
 type held struct {
 	fd   int
 	stat unix.Stat_t

@@ -24,9 +24,9 @@ func ResolveIn(root, name string) (string, error) {
 	return found, err
 }
 
-// Locate is ResolveIn for a file of a host that need not exist, and may be where the started system has it: if root
-// lacks what a link leads to in one of the directories that a start brings, Locate returns the path outside of
-// root. Nothing else is outside.
+// Locate is ResolveIn for a file of a host that need not exist, and may be where the started system has it. If root
+// lacks what a link leads to in one of the directories that a start brings, Locate returns the path outside of root.
+// Nothing else is outside.
 func Locate(root, name string) (string, error) {
 	if root = path.Clean(root); root == "/" {
 		return path.Clean(name), nil // which may be relative to the working directory

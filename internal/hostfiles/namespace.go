@@ -80,9 +80,9 @@ func EnterNamespace() error {
 
 func makePrivate() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }
 
-// bindRoot makes the root directory of the calling thread, which is in a mount namespace of its own, a mount point: only
-// of those the propagation can be changed, and the root of a chroot need not be one. The copy of the mounts is attached
-// at /proc, since the mount at the root's own place is outside, and may be shared with other namespaces.
+// bindRoot makes the root directory of the calling thread, which is in a mount namespace of its own, a mount point.
+// Only of those the propagation can be changed, and the root of a chroot need not be one. The copy of the mounts is
+// attached at /proc, since the mount at the root's own place is outside, and may be shared with other namespaces.
 func bindRoot() error {
 	without := func(err error) error {
 		return fault.New(fault.Refused, "the root directory is no mount point, as in a chroot: %w", err).

@@ -17,10 +17,10 @@ import (
 // MaxState is the maximum size of a state file, and of a file with settings, in bytes.
 const MaxState = 16 << 20
 
-// StateFile is one of the files in which pivot keeps what it knows about a machine, such as the
-// journal. The rule for all of them: only a regular file of a bounded size is read, a link is not
-// followed, and what cannot be used is an error of kind fault.Refused that names the remedy. A file
-// that cannot be used, as that of a newer program, is not written over either.
+// StateFile is one of the files in which pivot keeps what it knows about a machine, such as the journal. The rule for
+// all of them: only a regular file of a bounded size is read, a link is not followed. What cannot be used is an error
+// of kind fault.Refused that names the remedy. A file that cannot be used, as that of a newer program, is not written
+// over either.
 type StateFile struct {
 	Root   string // root directory of the machine; "" if Path is a path of this process
 	Path   string
@@ -157,8 +157,8 @@ func ReadSettings(root, name string) ([]byte, error) {
 	return readRegular(at, MaxState, 0)
 }
 
-// ReadDropIn returns the content of a file in a directory where other programs and persons put files: it is read as
-// by the host with the root directory, and only if it is a regular file or a link to one. A link to the null device is an
+// ReadDropIn returns the content of a file in a directory where other programs and persons put files. It is read as by
+// the host with the root directory, and only if it is a regular file or a link to one. A link to the null device is an
 // empty file. The error wraps fs.ErrNotExist if there is none, or a link to nothing.
 func ReadDropIn(root, name string) ([]byte, error) {
 	data, err := ReadSettings(root, name)

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReplaceNamed is Replace for a file that a user names. It is as if the user's own program had written into the
-// file: a link stays, and what it leads to is replaced; the file keeps its owner and its mode; and what is no regular
-// file, such as a pipe or a device, is refused. A new file gets mode. If nobody but the owner may read that, nobody may
-// read a file that was there either.
+// ReplaceNamed is Replace for a file that a user names. It is as if the user's own program had written into the file: a
+// link stays, and what it leads to is replaced. The file keeps its owner and its mode; and what is no regular file,
+// such as a pipe or a device, is refused. A new file gets mode. If nobody but the owner may read that, nobody may read
+// a file that was there either.
 func ReplaceNamed(disk Disk, name string, content []byte, mode fs.FileMode) error {
 	at, was, err := named(name)
 	if err != nil {

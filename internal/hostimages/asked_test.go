@@ -20,8 +20,8 @@ func (i *images) judge(t *testing.T, scope, rule, others string) {
 	i.host.Write("/etc/containers/policy.json", text)
 }
 
-// TestJudgedAsAskedFor: an image that was asked for by its tag is judged by the rule for that tag until it is imported,
-// and what is imported is what the tag was resolved to. One that was asked for by its digest is not judged by a tag.
+// TestJudgedAsAskedFor: an image that was asked for by its tag is judged by the rule for that tag until it is imported.
+// What is imported is what the tag was resolved to. One that was asked for by its digest is not judged by a tag.
 func TestJudgedAsAskedFor(t *testing.T) {
 	const accept, reject = "insecureAcceptAnything", "reject"
 	i := imagesOf(t)

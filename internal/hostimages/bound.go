@@ -25,9 +25,9 @@ import (
 // the next boot stays as it is. Whether they can be had is checked as soon as their names are known:
 // before anything is fetched if the OS image is in the repository already, otherwise during its import.
 
-// checkBindable checks that the application images of an OS image can be had, as far as bootc's storage
-// lacks them: the system has a bootc, each can be pulled, and all have room beside what is outstanding, in
-// bytes, of the OS image and of packages. need is their compressed size, in bytes.
+// checkBindable checks that the application images of an OS image can be had, as far as bootc's storage lacks them. The
+// system has a bootc, each can be pulled, and all have room beside what is outstanding, in bytes, of the OS image and
+// of packages. need is their compressed size, in bytes.
 func (s Store) checkBindable(ctx context.Context, repo *ostree.Repo, images bootc.BoundImages, outstanding int64) (need int64, err error) {
 	missing, err := s.unbound(images)
 	if err != nil || len(missing) == 0 {

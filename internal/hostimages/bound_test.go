@@ -181,7 +181,7 @@ func TestBoundPreflight(t *testing.T) {
 	}
 }
 
-// claiming is a layer whose size is stated wrongly.
+// claiming is a layer with a wrong size.
 type claiming struct {
 	v1.Layer
 	size int64

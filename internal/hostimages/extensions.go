@@ -44,8 +44,8 @@ func (e Extensions) Check(ctx context.Context, image pivot.Image) error {
 	})
 }
 
-// room returns how many bytes the file system of /var has room for, and whether it is the repository's: then
-// what an image is to take of it counts, too, and its reserve stays free.
+// room returns how many bytes the file system of /var has room for, and whether it is the repository's. Then what an
+// image is to take of it counts, too, and its reserve stays free.
 func (e Extensions) room() (free int64, withRepo bool, err error) {
 	if free, err = e.from.Host.Free(e.path("/var")); err != nil {
 		return 0, false, err

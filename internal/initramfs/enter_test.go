@@ -85,7 +85,7 @@ func TestRequestEnter(t *testing.T) {
 	}
 }
 
-// committed returns an initramfs whose commit can be entered, and the ID of what was committed.
+// committed returns an initramfs with a commit that can be entered, and the ID of what was committed.
 func committed(t *testing.T) (*initramfs.Initramfs, enter.Running, string) {
 	t.Helper()
 	root := t.TempDir()

@@ -15,7 +15,7 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// system returns a system whose mount points are empty.
+// system returns a system with empty mount points.
 func system(t *testing.T) (root, physical string) {
 	t.Helper()
 	h := hostdir.New(t)

@@ -46,7 +46,7 @@ func (f File) Read(ctx context.Context) ([]byte, error) {
 }
 
 // Check returns an error for a file that a library will read by its path, at any time and whole, if that could wait or
-// have no end: it must be a regular file within the size. The error is the cause alone.
+// have no end. It must be a regular file within the size. The error is the cause alone.
 func (f File) Check() error {
 	info, err := os.Stat(f.Path)
 	switch {

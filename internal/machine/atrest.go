@@ -7,7 +7,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// AtRest reports whether nothing is under way that changes the phase of a status by itself: no command runs, no first
+// AtRest reports whether nothing is under way that changes the phase of a status by itself. No command runs, no first
 // boot is open, and nothing waits for a reboot, for the end of a trial or for the next try.
 func (m *Machine) AtRest(s status.Status) bool {
 	open, err := m.firstBootOpen()

@@ -30,7 +30,7 @@ func OpenFirstBoot(root string) (string, error) {
 	return "", nil
 }
 
-// CloseFirstBoot closes the first boot that is open in a system, given by its directory etc: the encapsulated
+// CloseFirstBoot closes the first boot that is open in a system, given by its directory etc. The encapsulated
 // MachineConfig gets the name of a closed one, whichever it has, so that no program takes the first boot for open any
 // more. What Ignition has left is renamed last and stays, as the newest request.
 func CloseFirstBoot(disk hostfiles.Disk, etc string) error {

@@ -77,9 +77,9 @@ func EntriesIn(desired *machineconfig.MachineConfig, read func(path string) (hos
 	return all, nil
 }
 
-// ImageKargsChoice returns whether to apply the kernel arguments that an image brings. By default they are applied where
-// bootc manages the machine: it adds only what an image has more than the one before, so that what is left out once
-// would stay out.
+// ImageKargsChoice returns whether to apply the kernel arguments that an image brings. By default they are applied
+// where bootc manages the machine. It adds only what an image has more than the one before, so that what is left out
+// once would stay out.
 func (m *Machine) ImageKargsChoice() (pivot.ImageKargsChoice, error) {
 	chosen, err := m.Settings()
 	apply := chosen.ImageKargs == settings.ImageKargsApply || chosen.ImageKargs == settings.ImageKargsAuto && m.Host.OfBootc()

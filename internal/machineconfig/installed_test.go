@@ -299,9 +299,9 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestChangesListed: a valid MachineConfig that changes what only an installation can
-// change is no invalid one: it fails otherwise, and the report has each field with the old and the
-// new value, without secrets. If anything is invalid too, the MachineConfig is.
+// TestChangesListed: a valid MachineConfig that changes what only an installation can change is no invalid one. It
+// fails otherwise, and the report has each field with the old and the new value, without secrets. If anything is
+// invalid too, the MachineConfig is.
 func TestChangesListed(t *testing.T) {
 	before := has(t, spec("", `"storage":{"disks":[{"device":"/dev/vda"}],"luks":[{"name":"a","device":"/dev/vda","keyFile":{"source":"data:,topsecret"}}]}`))
 	before.SetFIPS(true)

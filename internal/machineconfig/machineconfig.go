@@ -72,9 +72,8 @@ func Parse(data []byte, host Host) (*MachineConfig, problem.Report) {
 	return d, report
 }
 
-// ParseRecord is Parse for the MachineConfig that a machine runs with: it is accepted as applied,
-// with what only an installation can change, and what pivot cannot use, which the report's warnings
-// name.
+// ParseRecord is Parse for the MachineConfig that a machine runs with. It is accepted as applied, with what only an
+// installation can change, and what pivot cannot use, which the report's warnings name.
 func ParseRecord(data []byte, host Host) (*MachineConfig, problem.Report) {
 	host.Has, host.Unsupported = &MachineConfig{}, accept
 	return Parse(data, host)

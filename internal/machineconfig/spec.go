@@ -154,7 +154,7 @@ func Arguments(n document.Node, policy kargs.Policy) []string {
 	return entries
 }
 
-// checkArguments checks the kernel arguments of an Ignition config, at n, as those of a spec: an argument that a
+// checkArguments checks the kernel arguments of an Ignition config, at n, as those of a spec. An argument that a
 // MachineConfig brings to the command line is judged alike in both members that can have it. A machine with an older
 // Ignition has them in the spec.
 func checkArguments(n document.Node, config ignition.Config, policy kargs.Policy) {

@@ -30,7 +30,7 @@ type configured struct {
 	linked        string        // in the error if it is an absolute link; "": as otherwise
 }
 
-// configuredFiles returns the files of docs/registries.md for a host whose registry has a signed image.
+// configuredFiles returns the files of docs/registries.md for a host with a signed image in its registry.
 func configuredFiles(h bundled) []configured {
 	server := h.registry.Host()
 	secret := string(h.registry.PullSecret(server))

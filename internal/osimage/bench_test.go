@@ -12,9 +12,9 @@ import (
 	"machine-pivot/test/worlds/ostreetree"
 )
 
-// benchImage is the environment variable with the image that BenchmarkImportImage imports,
-// such as oci:DIR. benchRoot is the one with the root directory of a host whose SELinux policy
-// is used to guess labels. docs/dev/benchmark.md says where to get them.
+// benchImage is the environment variable with the image that BenchmarkImportImage imports, such as oci:DIR. benchRoot
+// is the one with the root directory of a host: its SELinux policy is used to guess labels. docs/dev/benchmark.md says
+// where to get them.
 const (
 	benchImage = "PIVOT_BENCH_IMAGE"
 	benchRoot  = "PIVOT_BENCH_ROOT"

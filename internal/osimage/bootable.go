@@ -36,7 +36,7 @@ type Bootable interface {
 	Look(ostree.Checksum, string) (ostree.Found, bool, error)
 }
 
-// CheckBootFiles returns an error unless libostree can make a boot entry of a commit that starts it: there is one
+// CheckBootFiles returns an error unless libostree can make a boot entry of a commit that starts it. There is one
 // kernel with an initramfs, what it copies to /boot are regular files of the commit with content, and the os-release
 // has a name. It is called where CheckMountPoints is, and for a plan of an image that is in the repository.
 func CheckBootFiles(commit ostree.Checksum, in Bootable) error {

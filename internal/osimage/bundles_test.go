@@ -18,7 +18,7 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// bundled is a host whose registry has an image with a Sigstore bundle.
+// bundled is a host with a registry that has an image with a Sigstore bundle.
 type bundled struct {
 	*host
 	key    bundleSigner

@@ -25,8 +25,8 @@ func TestDerived(t *testing.T) { testDerived(t, derivedCases) }
 // TestDerivedPolicy is TestDerived for layers that change the SELinux policy.
 func TestDerivedPolicy(t *testing.T) { testDerived(t, policyCases) }
 
-// TestChangedObjects is TestDerived for layers of builders that write to the base's objects in
-// the image's own repository: a changed file has its data there, or is a hard link to it.
+// TestChangedObjects is TestDerived for layers of builders that write to the base's objects in the image's own
+// repository. A changed file has its data there, or is a hard link to it.
 func TestChangedObjects(t *testing.T) { testDerived(t, changedObjectCases) }
 
 // TestSparse is TestDerived for files with holes, for which GNU tar has special formats.

@@ -16,7 +16,7 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// forgery is an OCI layout whose JSON documents are changed. References to them are updated.
+// forgery is an OCI layout with changed JSON documents. References to them are updated.
 type forgery struct {
 	t    *testing.T
 	path string
@@ -138,7 +138,7 @@ func TestTooManyLayers(t *testing.T) {
 	refused(t, err, fault.BadInput, "it has 513 layers, more than 512", "build the image with less in it")
 }
 
-// TestImpossibleSizes: sizes in a manifest whose sum would overflow are refused.
+// TestImpossibleSizes: sizes in a manifest are refused if their sum would overflow.
 func TestImpossibleSizes(t *testing.T) {
 	repo, commit := archive(t)
 	path := writeMedium(t, "oci", legacy(t, repo, commit, oscontainer.WithLayers(2)))

@@ -69,7 +69,7 @@ func on(path string, times int, f registry.Fault) []registry.Rule {
 // tail is how many bytes are requested twice when a download is resumed.
 const tail = 64
 
-// spoilt is an image to whose largest layer faults are applied.
+// spoilt is an image with faults in its largest layer.
 type spoilt struct {
 	v1.Image
 	large string // digest of that layer
@@ -127,7 +127,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// derivedToSpoil returns an image whose largest layer is a derived layer between others.
+// derivedToSpoil returns an image with a derived layer between others as its largest.
 func derivedToSpoil(t *testing.T) *spoilt {
 	t.Helper()
 	o := newOSTree(t)

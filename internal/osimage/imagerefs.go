@@ -158,10 +158,10 @@ func RemoveUndeployed(repo *ostree.Repo, deployed ...ostree.Checksum) (removed b
 	return true, deleteRefs(repo, gone, deployed, func() (map[string]ostree.Checksum, error) { return repo.Refs(blobRefs) })
 }
 
-// dropParts deletes the refs of layers of which only parts were fetched, except those that an image needs which is still
-// to be deployed. Other programs neither know nor prune them: such a ref must not outlive the moment at which the layer has
-// the ref that all know, or it would hold the layer's objects after the image is gone. While an import runs, they
-// stay, as in deleteRefs. It reports whether that has freed objects.
+// dropParts deletes the refs of layers of which only parts were fetched, except those that an image needs which is
+// still to be deployed. Other programs neither know nor prune them. Such a ref must not outlive the moment at which the
+// layer has the ref that all know, or it would hold the layer's objects after the image is gone. While an import runs,
+// they stay, as in deleteRefs. It reports whether that has freed objects.
 func dropParts(repo *ostree.Repo) (freed bool, err error) {
 	_, failed := repo.Idle(func() error {
 		parts, err := repo.Refs(partRefs)
@@ -198,10 +198,10 @@ func imagesAndNeeded(repo *ostree.Repo, deployed []ostree.Checksum) (images map[
 	return images, slices.AppendSeq(slices.Clone(deployed), maps.Values(kept)), err
 }
 
-// deleteRefs deletes the refs of images, and then those of layers, which layers returns, as far as no
-// commit that is deployed or that a ref protects needs them: an image with a ref must have all of its
-// layers. While an import runs, no layer loses its ref, because the image that is being imported may have
-// it, and has no ref yet; the next deleteRefs without one deletes it.
+// deleteRefs deletes the refs of images, and then those of layers, which layers returns, as far as no commit that is
+// deployed or that a ref protects needs them. An image with a ref must have all of its layers. While an import runs, no
+// layer loses its ref, because the image that is being imported may have it, and has no ref yet. The next deleteRefs
+// without one deletes it.
 func deleteRefs(repo *ostree.Repo, images []string, deployed []ostree.Checksum, layers func() (map[string]ostree.Checksum, error)) (err error) {
 	for _, ref := range images {
 		err = errors.Join(err, repo.DeleteRef(ref))

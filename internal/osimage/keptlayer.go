@@ -30,8 +30,8 @@ const rules = "2"
 // importerKey is the metadata key by which commits name the program that made them of a layer or an image.
 const importerKey = "ostree.importer.version"
 
-// withoutRefKey is the metadata key of a merge commit that has the digests of the derived layers that have no
-// ref, separated by spaces: their trees have files of lower layers.
+// withoutRefKey is the metadata key of a merge commit that has the digests of the derived layers that have no ref,
+// separated by spaces. Their trees have files of lower layers.
 const withoutRefKey = "pivot.layers-without-ref"
 
 // keptLayer is a derived layer that an earlier import has kept.

@@ -18,7 +18,7 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// mirrored is a host with a registry, the origin, and a mirror of it.
+// mirrored is a host with a registry, the origin, and its mirror.
 type mirrored struct {
 	*host
 	mirror      *registry.Registry

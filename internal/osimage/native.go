@@ -16,12 +16,10 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// native imports an ostree-native container as ostree-ext does
-// (crates/ostree-ext/src/container/store.rs). A ref for each layer keeps the layer's objects:
-// the ref of the first layer points to the encapsulated commit, that of any other layer to a
-// commit that lists the layer's objects. The merge commit is the one that is deployed: it has
-// the encapsulated commit's tree with the derived layers on top, and names the image in its
-// metadata.
+// native imports an ostree-native container as ostree-ext does (crates/ostree-ext/src/container/store.rs). A ref for
+// each layer keeps the layer's objects. The ref of the first layer points to the encapsulated commit, that of any other
+// layer to a commit that lists the layer's objects. The merge commit is the one that is deployed: it has the
+// encapsulated commit's tree with the derived layers on top, and names the image in its metadata.
 //
 // The ref of a layer is set as soon as the layer is complete, so that an interrupted import
 // resumes where it stopped, even after a power cut.

@@ -110,8 +110,7 @@ func (h *host) updates(repo string, ref imageref.Reference, want string) int64 {
 	return h.registry.BytesServed() - before
 }
 
-// partsWorld is a host whose registry has images of an update, in all formats. Its tests run one
-// after the other.
+// partsWorld is a host with images of an update, in all formats, in its registry. Its tests run one after the other.
 type partsWorld struct {
 	*host
 	update

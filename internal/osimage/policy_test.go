@@ -220,8 +220,7 @@ func TestLookasideServer(t *testing.T) {
 	refused(t, err, fault.Unavailable, "connection refused", "registries.d")
 }
 
-// TestPolicyKeyMissing: a rule whose key file is missing accepts nothing. Keys are looked up
-// below the host's root.
+// TestPolicyKeyMissing: a rule without its key file accepts nothing. Keys are looked up below the host's root.
 func TestPolicyKeyMissing(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	lookaside := t.TempDir()

@@ -17,9 +17,8 @@ const (
 	proxyPassword = "p@ss%word$1"
 )
 
-// proxied is a host whose registry can be reached directly and through a proxy. The registry
-// has an address of this machine other than loopback, because proxies are never used for
-// loopback addresses.
+// proxied is a host with a registry that can be reached directly and through a proxy. The registry has an address of
+// this machine other than loopback, because proxies are never used for loopback addresses.
 type proxied struct {
 	*host
 	proxy *registry.Proxy

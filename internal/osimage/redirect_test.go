@@ -11,9 +11,9 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestRedirectsGetNoCredentials: a registry that redirects its clients to another port over plain
-// HTTP does not have the credentials sent there, and what the error says of the address is no
-// secret; another host is asked without credentials.
+// TestRedirectsGetNoCredentials: a registry that redirects its clients to another port over plain HTTP does not have
+// the credentials sent there. What the error says of the address is no secret; another host is asked without
+// credentials.
 func TestRedirectsGetNoCredentials(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string // the credentials of each request

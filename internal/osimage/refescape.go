@@ -21,11 +21,10 @@ const partRefs = "pivot-parts/"
 // blobRef returns the ref of a layer, for all images that have its blob.
 func blobRef(digest string) string { return blobRefs + escapeRef(digest) }
 
-// partRef returns the ref of a layer of which only parts were fetched. Its content was compared with the layer's
-// table or diff ID. That this is the content of the blob is only what the image says: another image may have
-// the same blob with another table or diff ID, and must not get this content. So this ref is for images that
-// say the same, until the image is deployed (Keep): who boots it believes it. It is "" for a layer that cannot be
-// read by parts.
+// partRef returns the ref of a layer of which only parts were fetched. Its content was compared with the layer's table
+// or diff ID. That this is the content of the blob is only what the image says. Another image may have the same blob
+// with another table or diff ID, and must not get this content. So this ref is for images that say the same, until the
+// image is deployed (Keep): who boots it believes it. It is "" for a layer that cannot be read by parts.
 func partRef(l source.Layer) string {
 	table := chunked.TableDigest(l.Annotations)
 	if table == "" || l.DiffID == "" {

@@ -7,8 +7,7 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// refusedCase is an image whose layers cannot be merged, or would give a commit that does not
-// boot.
+// refusedCase is an image with layers that cannot be merged, or would give a commit that does not boot.
 type refusedCase struct {
 	name    string
 	base    func(o *osTree) // changes the base before layers are added

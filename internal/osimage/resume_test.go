@@ -152,7 +152,7 @@ func TestTokenExpires(t *testing.T) {
 	}
 }
 
-// recordWaits gives the puller a policy whose waits are only recorded.
+// recordWaits gives the puller a policy that only records its waits.
 func (h *host) recordWaits(policy retry.Policy) *[]time.Duration {
 	var waits []time.Duration
 	policy.Sleep = func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil }

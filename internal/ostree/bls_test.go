@@ -13,8 +13,8 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// TestBootEntriesAsLibostree: which entries are deployments', and in which order, is what the real ostree says, whatever
-// else is in the directory; where it reads none, neither does pivot, and says which entry is why.
+// TestBootEntriesAsLibostree: which entries are deployments', and in which order, is what the real ostree says,
+// whatever else is in the directory. Where it reads none, neither does pivot, and says which entry is why.
 func TestBootEntriesAsLibostree(t *testing.T) {
 	root := newSysroot(t)
 	run(t, "ostree", "admin", "deploy", "--sysroot="+root, "--os=os1", "--karg-append=second", "a")

@@ -7,10 +7,9 @@ import (
 	"machine-pivot/internal/budget"
 )
 
-// maxExpanded limits the number of files and directories below a directory when it is checked
-// out. An object is stored once but may be referenced many times, so a few small DirTree
-// objects that refer to each other can expand to more files than a disk can hold. Large
-// systems have about a hundredth of this limit.
+// maxExpanded limits the number of files and directories below a directory when it is checked out. An object is stored
+// once but may be referenced many times. So a few small DirTree objects that refer to each other can expand to more
+// files than a disk can hold. Large systems have about a hundredth of this limit.
 const maxExpanded = 10_000_000
 
 // walk visits all objects that commits refer to, and checks that they exist and do not

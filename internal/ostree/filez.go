@@ -105,9 +105,8 @@ func (h *fileHeader) complete(xattrs gvariant.Value) (err error) {
 	return err
 }
 
-// check returns an error for file types that ostree does not store, and for metadata that no
-// file on disk can have: the kernel would refuse or change it, and then the checksum would
-// not match.
+// check returns an error for file types that ostree does not store, and for metadata that no file on disk can have. The
+// kernel would refuse or change it, and then the checksum would not match.
 func (h *fileHeader) check() error {
 	switch kind := h.mode & unix.S_IFMT; {
 	case kind != unix.S_IFREG && kind != unix.S_IFLNK:

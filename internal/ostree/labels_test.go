@@ -16,9 +16,9 @@ import (
 	"machine-pivot/test/tools/need"
 )
 
-// TestLabels: an object whose SELinux label cannot be stored is refused before it is written,
-// and the error names the label. This includes directories, although their label is set only
-// when they are checked out. Each label is checked once.
+// TestLabels: an object with an SELinux label that cannot be stored is refused before it is written, and the error
+// names the label. This includes directories, although their label is set only when they are checked out. Each label is
+// checked once.
 func TestLabels(t *testing.T) {
 	need.Ostree(t)
 	const known = "system_u:object_r:known_t:s0"

@@ -14,9 +14,8 @@ type Origin struct{ file KeyFile }
 // (ostree-sysroot-deploy.c).
 const transientGroup = "libostree-transient"
 
-// LegacyOrigin returns the origin of a commit from a legacy OS image, as rpm-ostree
-// writes and accepts it (rust/src/origin.rs): the refspec is the commit, and the
-// custom URL names the image.
+// LegacyOrigin returns the origin of a commit from a legacy OS image, as rpm-ostree writes and accepts it
+// (rust/src/origin.rs). The refspec is the commit, and the custom URL names the image.
 func LegacyOrigin(commit, url, description string) Origin {
 	return originOf([]KeySetting{{Key: "refspec", Value: commit}, {Key: "custom-url", Value: url}, {Key: "custom-description", Value: description}})
 }

@@ -124,8 +124,8 @@ func boolean(value string, missing bool) (bool, error) {
 	return false, fmt.Errorf("%q is neither true nor false", value)
 }
 
-// parseMinFree reads how much space stays free, as libostree does (reload_core_config in its ostree-repo.c): a size wins over
-// a percentage, unless it is 0, and a number that is too large is the largest one.
+// parseMinFree reads how much space stays free, as libostree does (reload_core_config in its ostree-repo.c). A size
+// wins over a percentage, unless it is 0, and a number that is too large is the largest one.
 func (c *repoConfig) parseMinFree(f KeyFile) error {
 	text, sized := f.Value("core", "min-free-space-size")
 	if sized {

@@ -24,7 +24,7 @@ import (
 //   - of a file of which only the name is known, the time and whether it is empty.
 //
 // libostree and this package give each file the same time when it is complete (OSTREE_TIMESTAMP in libostree's
-// ostree-core.h), so one with another time was changed since, or copied by another program: its checksum decides.
+// ostree-core.h). So one with another time was changed since, or copied by another program: its checksum decides.
 //
 // A wrong object counts as missing. So it is fetched with its layer, and place replaces it. The deployments that have
 // it keep theirs.

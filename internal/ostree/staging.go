@@ -72,7 +72,7 @@ func openStaging(tmp string) (*staging, error) {
 	return s, nil
 }
 
-// leftSize returns the total size of the files in staging directories that no import uses, in bytes: the next import
+// leftSize returns the total size of the files in staging directories that no import uses, in bytes. The next import
 // uses or removes them, but not those of a running import, because its directory is locked. It ignores files that
 // disappear during the walk.
 func leftSize(tmp string) (sum int64, err error) {

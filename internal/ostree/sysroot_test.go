@@ -109,8 +109,8 @@ func TestBooted(t *testing.T) {
 	}
 }
 
-// TestBootedSoftly: a soft reboot keeps /run, so for a while the record of the running root is that of the system before.
-// The deployment whose /etc is in use is the booted one.
+// TestBootedSoftly: a soft reboot keeps /run, so for a while the record of the running root is that of the system
+// before. The deployment with the /etc in use is the booted one.
 func TestBootedSoftly(t *testing.T) {
 	dir := t.TempDir()
 	record := func(deployment string) string {

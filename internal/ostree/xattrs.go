@@ -49,10 +49,9 @@ func parseXattrs(v gvariant.Value) ([]xattr, error) {
 	return xattrs, nil
 }
 
-// checkXattrs returns an error for attributes that the kernel does not accept on any file
-// system for a file of this mode, or would change: then the object on disk would have another
-// checksum. It is called before anything is written, because the errno of setxattr(2) does not tell
-// whether the image, the file system or a security module is the cause.
+// checkXattrs returns an error for attributes that the kernel does not accept on any file system for a file of this
+// mode, or would change. Then the object on disk would have another checksum. It is called before anything is written,
+// because the errno of setxattr(2) does not tell whether the image, the file system or a security module is the cause.
 func checkXattrs(xattrs []xattr, mode uint32) error {
 	for _, x := range xattrs {
 		if err := x.check(mode); err != nil {

@@ -68,10 +68,9 @@ func Types(file []byte) ([]string, error) {
 	return types, nil
 }
 
-// kubelet compares kubelet's pinning file with CRI-O's configuration. Kubelet does not read the
-// contents, so an empty set contradicts nothing: the node tuning operator leaves it empty even
-// if CRI-O's drop-in has a set, or if there is no drop-in. A set that differs from CRI-O's is
-// an error.
+// kubelet compares kubelet's pinning file with CRI-O's configuration. Kubelet does not read the contents, so an empty
+// set contradicts nothing. The node tuning operator leaves it empty even if CRI-O's drop-in has a set, or if there is
+// no drop-in. A set that differs from CRI-O's is an error.
 func (c *checker) kubelet(content []byte) {
 	workloads, wrong := parseKubeletFile(content)
 	if c.problems.Add(wrong...); wrong.Failed() {

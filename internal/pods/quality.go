@@ -80,10 +80,9 @@ func readAmounts(n document.Node) amounts {
 	return read
 }
 
-// classOf returns the QoS class of a pod with these containers, computed for workloads like in
-// OpenShift's kubelet and API server: only CPU and memory count, and zero counts as not set. The
-// rules are those of Kubernetes (pkg/apis/core/v1/helper/qos), except that a CPU limit also
-// replaces a request of zero, not only a missing one.
+// classOf returns the QoS class of a pod with these containers, computed for workloads like in OpenShift's kubelet and
+// API server. Only CPU and memory count, and zero counts as not set. The rules are those of Kubernetes
+// (pkg/apis/core/v1/helper/qos), except that a CPU limit also replaces a request of zero, not only a missing one.
 func classOf(all []container) Quality {
 	counted := []string{resourceCPU, resourceMemory}
 	anything, guaranteed := false, true

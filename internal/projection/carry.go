@@ -13,10 +13,9 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// What a deployment carries is in Dir of its /etc, and treated like all of that /etc: it is
-// committed by the same rename, and booted and rolled back with the deployment. A manifest names
-// the entries. Their contents are beside it, each in a file named by its digest. Only root can
-// read any of this.
+// What a deployment carries is in Dir of its /etc, and treated like all of that /etc. It is committed by the same
+// rename, and booted and rolled back with the deployment. A manifest names the entries. Their contents are beside it,
+// each in a file named by its digest. Only root can read any of this.
 const (
 	Dir          = "/etc/pivot/var"
 	ManifestPath = Dir + "/manifest.json"

@@ -5,9 +5,8 @@
 // and this one does not request is taken back, and what that had replaced is restored. So booting
 // another deployment, and going back, switches /var too.
 //
-// The projection may be killed at any time and repeated, in the same boot or in the boot of
-// another deployment: before anything changes, the record (record.go) says what each path may
-// have.
+// The projection may be killed at any time and repeated, in the same boot or in the boot of another deployment. Before
+// anything changes, the record (record.go) says what each path may have.
 package projection
 
 import (

@@ -37,9 +37,9 @@ func neededOf(facts Facts) (all []needed) {
 	return slices.DeleteFunc(all, func(n needed) bool { return len(n.today) == 0 })
 }
 
-// drivers judges devices and file systems for which the new kernel has no driver: without one that is vital, the system does
-// not start. The kernel is asked for the alias first, and then for the modules that serve it today: the tables of drivers
-// that are built in are not indexed before Linux 6.18, but their names are.
+// drivers judges devices and file systems for which the new kernel has no driver: without one that is vital, the system
+// does not start. The kernel is asked for the alias first, and then for the modules that serve it today. The tables of
+// drivers that are built in are not indexed before Linux 6.18, but their names are.
 func (s Stage) drivers(c Change, next image, facts Facts) subject {
 	all := neededOf(facts)
 	var programs [][]string

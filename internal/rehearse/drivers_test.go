@@ -12,8 +12,8 @@ import (
 	"machine-pivot/internal/rehearse"
 )
 
-// TestFacts: devices are followed from a file system through partitions and what is made from several, to the bus; a file system
-// is named by the mount point that says most.
+// TestFacts: devices are followed from a file system through partitions and what is made from several, to the bus. A
+// file system is named by the mount point that says most.
 func TestFacts(t *testing.T) {
 	root := t.TempDir()
 	must := func(err error) {

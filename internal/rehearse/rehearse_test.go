@@ -73,7 +73,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// commit commits a system whose programs start, changed by a function.
+// commit commits a system with programs that start, changed by a function.
 func (w *world) commit(change func(tree string)) ostree.Checksum {
 	w.t.Helper()
 	tree := w.t.TempDir()

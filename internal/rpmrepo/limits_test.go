@@ -67,7 +67,7 @@ func TestLargeLists(t *testing.T) {
 	})
 }
 
-// repeated makes a repository whose list begins with a text and then repeats another one.
+// repeated makes a repository with a list that begins with a text and then repeats another one.
 func repeated(t *testing.T, begin, again string, bytes int) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

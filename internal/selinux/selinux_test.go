@@ -240,7 +240,7 @@ func TestInherit(t *testing.T) {
 	}
 }
 
-// kernel returns a Kernel whose selinuxfs consists of regular files.
+// kernel returns a Kernel with regular files as its selinuxfs.
 func kernel(t *testing.T, files map[string]string) selinux.Kernel {
 	t.Helper()
 	root := t.TempDir()

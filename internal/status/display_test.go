@@ -166,7 +166,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// broken is a writer whose reader is gone.
+// broken is a writer without its reader.
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }

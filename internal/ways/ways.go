@@ -1,5 +1,5 @@
-// Package ways has the ways into the next system, after its commit: which there are, in which order they are tried, and
-// what is known before the commit about which is going to be taken. It is pure.
+// Package ways has the ways into the next system, after its commit: which there are, in which order they are tried.
+// What is known before the commit about which is going to be taken. It is pure.
 package ways
 
 import (

@@ -29,9 +29,9 @@ const (
 // lookEvery is how often the certificates and the configurations of the webhooks are looked at.
 const lookEvery = 30 * time.Second
 
-// keeper keeps the certificates of the webhooks in a Secret, and what API servers trust in the configurations
-// of the webhooks. Each replica has one, and all of them come to the same: what they make is written only if
-// nobody else was faster, and what they use is what is written.
+// keeper keeps the certificates of the webhooks in a Secret, and what API servers trust in the configurations of the
+// webhooks. Each replica has one, and all of them come to the same. What they make is written only if nobody else was
+// faster, and what they use is what is written.
 type keeper struct {
 	reader    client.Reader // not of a cache: RBAC gives only these objects, by their names
 	writer    client.Client

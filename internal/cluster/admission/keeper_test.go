@@ -103,7 +103,7 @@ func (noInformers) GetInformer(context.Context, client.Object, ...cache.Informer
 	return nil, errors.New("no informer")
 }
 
-// deaf is a cache whose informers take no handlers.
+// deaf is a cache with informers that take no handlers.
 type deaf struct{ cache.Cache }
 
 func (deaf) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {

@@ -42,8 +42,8 @@ func checkPool(object []byte) (report problem.Report) {
 	return report
 }
 
-// selfGiven returns a label that a selector of nodes wants, and that a node may give itself: the API server lets kubelet
-// write each label of its Node but those of Kubernetes' own namespaces, among which it has some of its own
+// selfGiven returns a label that a selector of nodes wants, and that a node may give itself. The API server lets
+// kubelet write each label of its Node but those of Kubernetes' own namespaces, among which it has some of its own
 // (plugin NodeRestriction). It returns "" if there is none, or if the selector also wants a label that only an
 // administrator can give because of its prefix.
 func selfGiven(s *metav1.LabelSelector) (label string) {

@@ -21,9 +21,8 @@ func EventOf(verb, text string) (action, note string) {
 	return fmt.Sprintf("%s-%08x", verb, sum.Sum32()), text
 }
 
-// The reasons of the agent's events about a Node. Those in the first group are the machine-config
-// operator's, with the same meaning; those in the second are pivot's own, since the operator finds out
-// on an empty node what they report.
+// The reasons of the agent's events about a Node. Those in the first group are the machine-config operator's, with the
+// same meaning. Those in the second are pivot's own, since the operator finds out on an empty node what they report.
 const (
 	EventUpdateStarted     = "OSUpdateStarted"
 	EventCordon            = "Cordon"

@@ -209,7 +209,7 @@ func TestUses(t *testing.T) {
 	}
 }
 
-// TestRevoked: a server whose cache still has a token finds out when it counts.
+// TestRevoked: a server with the token still in its cache finds out when it counts.
 func TestRevoked(t *testing.T) {
 	for name, revoke := range map[string]func(a *apiServer){
 		"deleted": func(a *apiServer) {

@@ -33,10 +33,10 @@ const (
 	lastLook  = 10 * time.Second
 )
 
-// Rehearse implements node.Drainer: it asks the API server for each eviction as a dry run, which nobody takes for a real
-// one. What only the policy forbids is an error of kind fault.Refused. All else is what a drain would wait for if nothing
-// changed, and much does as soon as the node is cordoned: only the answer of a budget about a pod counts, so a pod that
-// was not looked at, or has moved, is no obstacle.
+// Rehearse implements node.Drainer: it asks the API server for each eviction as a dry run, which nobody takes for a
+// real one. What only the policy forbids is an error of kind fault.Refused. All else is what a drain would wait for if
+// nothing changed, and much does as soon as the node is cordoned. Only the answer of a budget about a pod counts, so a
+// pod that was not looked at, or has moved, is no obstacle.
 func (d *Drainer) Rehearse(ctx context.Context) error {
 	until := d.Cluster.Now().Add(d.Limit)
 	f, err := d.look(ctx)

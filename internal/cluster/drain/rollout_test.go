@@ -109,8 +109,7 @@ func TestRollout(t *testing.T) {
 	}
 }
 
-// machine returns the world's machine, whose agents use the real cluster. A reboot of it while a pod runs
-// is a violation.
+// machine returns the world's machine. Its agents use the real cluster. A reboot of it while a pod runs is a violation.
 func (w *world) machine(pod *corev1.Pod) *nodeagent.World {
 	m := nodeagent.New()
 	m.Cluster, m.Drainer = seen{w.drainer.Cluster, m}, &w.drainer

@@ -44,8 +44,8 @@ const (
 	nodeCritical      = 2_000_001_000
 )
 
-// unreported is how long after its grace period nobody waits for a pod of a kubelet that is not Ready: what is to end that
-// is the change for which the node is drained. It is what cluster-api waits.
+// unreported is how long after its grace period nobody waits for a pod of a kubelet that is not Ready. What is to end
+// that is the change for which the node is drained. It is what cluster-api waits.
 const unreported = 5 * time.Minute
 
 // judge decides about a pod of a node, and says why if it stops the drain. The first rule that fits applies.

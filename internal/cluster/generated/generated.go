@@ -196,8 +196,8 @@ func (g *Generator) check(m authored.Manifest) error {
 	return nil
 }
 
-// Files returns the files that settings may change, from all self-contained MachineConfigs of a pool but those that
-// are generated for the pool itself: what they have replaced must not count as the pool's own.
+// Files returns the files that settings may change, from all self-contained MachineConfigs of a pool but those that are
+// generated for the pool itself. What they have replaced must not count as the pool's own.
 func Files(whole []*authored.MachineConfig) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	if len(whole) == 0 {

@@ -2,9 +2,9 @@ package hands
 
 import "machine-pivot/internal/pid1"
 
-// Answer is the last answer of "pivot status" on a host, and the start of the system in which it was given. It
-// is what the agent knows of the host while pivot runs: the file of a run tells only of that run, and to ask
-// again would start another pivot for each look.
+// Answer is the last answer of "pivot status" on a host, and the start of the system in which it was given. It is what
+// the agent knows of the host while pivot runs. The file of a run tells only of that run, and to ask again would start
+// another pivot for each look.
 type Answer struct {
 	status Status
 	of     pid1.StartID // "": there is no answer

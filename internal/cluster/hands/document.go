@@ -85,9 +85,9 @@ func (s Status) Current() string {
 	return s.MachineConfig.Current.Name
 }
 
-// Adopted reports whether pivot has compared all of the running system with its MachineConfig. It has not
-// if the record is the machine-config-daemon's or that of a first boot, or if there is none: there is
-// nothing yet that Verify could compare all of the system with.
+// Adopted reports whether pivot has compared all of the running system with its MachineConfig. It has not if the record
+// is the machine-config-daemon's or that of a first boot, or if there is none. There is nothing yet that Verify could
+// compare all of the system with.
 func (s Status) Adopted() bool {
 	return s.Current() != "" && s.MachineConfig.RecordedBy == recordedByPivot
 }

@@ -669,8 +669,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestAtRest: after a change the NodeSystem says that the agent is at rest, and comparing the node again and again is not
-// worth a request: what has not changed is published once or twice an hour.
+// TestAtRest: after a change the NodeSystem says that the agent is at rest, and comparing the node again and again is
+// not worth a request. What has not changed is published once or twice an hour.
 func TestAtRest(t *testing.T) {
 	for _, name := range []string{"image", "files", "a commit that fails", "a proof that fails"} {
 		s := stories()[name]
@@ -786,8 +786,8 @@ func TestConditionsKeepTheirTimes(t *testing.T) {
 	}
 }
 
-// TestListsAreCut: whatever a machine says of itself, the NodeSystem is one that the API server accepts: its lists are as
-// short as the schema wants them, and all of it is smaller than a request to etcd.
+// TestListsAreCut: whatever a machine says of itself, the NodeSystem is one that the API server accepts. Its lists are
+// as short as the schema wants them, and all of it is smaller than a request to etcd.
 func TestListsAreCut(t *testing.T) {
 	w := nodeagent.New()
 	w.Configs["large"] = nodeagent.Config{Reboot: true, Arguments: 2000}

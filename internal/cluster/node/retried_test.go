@@ -10,7 +10,7 @@ import (
 )
 
 // TestRetriedAcrossRestarts: what an administrator wants to be tried again is tried again, also if the agent is
-// restarted before it gets so far, or the machine loses its power: what had failed before is not taken for its result.
+// restarted before it gets so far, or the machine loses its power. What had failed before is not taken for its result.
 // What fails then is reported again.
 func TestRetriedAcrossRestarts(t *testing.T) {
 	const config = "fails"

@@ -7,10 +7,10 @@ import (
 )
 
 // observeStray finds out whether the host has another system than the node says, although nobody has given the node
-// another MachineConfig: somebody has booted an old deployment, or restored the cluster's objects from an older state. An
-// agent disturbs its node only for a MachineConfig that it was given, since all other nodes may be in the same situation
-// at the same time. So that is a failure until somebody removes api.FailedConfig, as the fleet's controller does when the
-// node has a slot.
+// another MachineConfig. Somebody has booted an old deployment, or restored the cluster's objects from an older state.
+// An agent disturbs its node only for a MachineConfig that it was given, since all other nodes may be in the same
+// situation at the same time. So that is a failure until somebody removes api.FailedConfig, as the fleet's controller
+// does when the node has a slot.
 func (a *Agent) observeStray(s *situation) {
 	m, note := &a.change, s.node.Annotations
 	if m.failure != nil || s.Run != RunIdle || !s.claims(m.config) || !s.host.Status.Adopted() {

@@ -44,8 +44,8 @@ func inherits(n Node) bool {
 	return n.Unschedulable && n.Annotations[api.CordonedFor] == "" && n.Annotations[api.DrainStarted] == "" && api.IsDrain(n.Annotations[api.DesiredDrain])
 }
 
-// refusal returns why a takeover is not carried out: a pool's controller takes the node for one that is
-// done and serves, and so do those for all its other nodes at the same time.
+// refusal returns why a takeover is not carried out. A pool's controller takes the node for one that is done and
+// serves, and so do those for all its other nodes at the same time.
 func (a *Agent) refusal(p hands.Plan) failure {
 	what, reasons := "a drain", p.Drain.Because
 	if p.Reboots > 0 {

@@ -19,17 +19,16 @@ import (
 	"machine-pivot/internal/machineconfig"
 )
 
-// The rule: a rendered MachineConfig is deleted if, for an hour, no Node, pool or rollout of a pool has named it,
-// and it is not one of the newest of a pool that exists. So the results of a pool that is deleted outlive it for as
-// long as its nodes need them. They have no owner: Kubernetes would delete them with the pool, whoever needs them;
-// and no pool has a finalizer, without which it could not be deleted where no renderer runs any more.
+// The rule: a rendered MachineConfig is deleted if, for an hour, no Node, pool or rollout of a pool has named it. It is
+// not one of the newest of a pool that exists. So the results of a pool that is deleted outlive it for as long as its
+// nodes need them. They have no owner: Kubernetes would delete them with the pool, whoever needs them; and no pool has
+// a finalizer, without which it could not be deleted where no renderer runs any more.
 //
-// It is deleted in two steps: it is marked as unneeded, and deleted if it
-// still is, by a request that fails if it has changed. The deletion alone could be wrong: the rollout may be
-// about to give it to a node, from a cache that is behind. But whoever begins to need it has its name from an
-// object that names it now, or did so shortly before; so it is not marked, or the mark is younger than the
-// grace. The renderer removes the mark before it names a marked one in a pool again, and then a deletion that
-// was decided before fails.
+// It is deleted in two steps: it is marked as unneeded, and deleted if it still is, by a request that fails if it has
+// changed. The deletion alone could be wrong: the rollout may be about to give it to a node, from a cache that is
+// behind. But whoever begins to need it has its name from an object that names it now, or did so shortly before. So it
+// is not marked, or the mark is younger than the grace. The renderer removes the mark before it names a marked one in a
+// pool again, and then a deletion that was decided before fails.
 
 // candidate is a rendered MachineConfig of a pool.
 type candidate struct {

@@ -1,6 +1,6 @@
-// Package render gives each MachineConfigPool the MachineConfig of its nodes: it merges the MachineConfigs that
-// the pool selects, as "pivotctl config render" does with files, and names the result in the pool. Before, it
-// makes MachineConfigs of ContainerRuntimeConfigs. It deletes results that nothing needs any more.
+// Package render gives each MachineConfigPool the MachineConfig of its nodes. It merges the MachineConfigs that the
+// pool selects, as "pivotctl config render" does with files, and names the result in the pool. Before, it makes
+// MachineConfigs of ContainerRuntimeConfigs. It deletes results that nothing needs any more.
 //
 // Names, annotations, owners and conditions are the machine-config operator's, from its pkg/controller/render
 // and pkg/controller/container-runtime-config. Unlike there, remote content is fetched, once, and kept; all
@@ -106,8 +106,8 @@ func Setup(m manager.Manager, o Options) error {
 		Complete(calm(r.reconcileRuntime))
 }
 
-// content passes events that may change what pools merge, and those about results that somebody has changed or
-// deleted, or that were there before: their pool may have been deleted while no renderer ran.
+// content passes events that may change what pools merge, and those about results that somebody has changed or deleted,
+// or that were there before. Their pool may have been deleted while no renderer ran.
 func content() builder.Predicates {
 	generation := predicate.GenerationChangedPredicate{}
 	changed := predicate.Or(generation, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})

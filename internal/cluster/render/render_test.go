@@ -115,7 +115,7 @@ func (w *world) run(name string, f func(*world)) {
 	})
 }
 
-// remote returns a spec with a file whose content is fetched.
+// remote returns a spec with a file of fetched content.
 func remote(url, path string) string {
 	return `{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"` + path + `","contents":{"source":"` + url + `"}}]}}}`
 }

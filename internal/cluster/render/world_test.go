@@ -85,7 +85,7 @@ func (w *world) options() manager.Options {
 	}
 }
 
-// web is a server whose contents can change.
+// web is a server with contents that can change.
 type web struct {
 	url string
 

@@ -118,7 +118,7 @@ type PoolDecision struct {
 	Hooks   []Hook // are created
 	Asked   []Node // are asked to download Rollout.Target before their turn
 	Status  objects.MachineConfigPoolStatus
-	// Held says that no further node may begin because of the pool's own settings: it is paused, or its window, the
+	// Held says that no further node may begin because of the pool's own settings. It is paused, or its window, the
 	// order of pools or the soak time is waited for.
 	Held   bool
 	Events []Event // about what Rollout has changed

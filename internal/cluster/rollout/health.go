@@ -63,7 +63,7 @@ func (n *Node) hasFailed() bool {
 	return (n.state() == api.StateDegraded || n.state() == api.StateUnreconcilable) && n.desired() != "" && !n.refuses(n.desired())
 }
 
-// isStray reports whether a node has left its configuration without being given another one: its agent has found
+// isStray reports whether a node has left its configuration without being given another one. Its agent has found
 // another system than the annotations name, as after a restore of etcd, and waits until it is given that name again.
 func (n *Node) isStray() bool {
 	return n.hasLeft() && n.Annotations[api.FailedConfig] == n.desired()

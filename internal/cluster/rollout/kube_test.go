@@ -271,8 +271,8 @@ func (w plane) holds(k *rollout.Kube, slots objects.PoolRolloutStatus) {
 func (w plane) withNode(f rollout.Fleet) rollout.Node { return f.Nodes[0] }
 
 // TestRollout: two controllers without a Lease roll a configuration out to 20 nodes at a real API server. While the
-// pool is paused, all nodes download it, no more than parallelDownloads at a time; then never more than
-// maxUnavailable are disturbed, and the pool says what it waits for and then that it has arrived.
+// pool is paused, all nodes download it, no more than parallelDownloads at a time. Then never more than maxUnavailable
+// are disturbed, and the pool says what it waits for and then that it has arrived.
 func TestRollout(t *testing.T) {
 	const nodes, limit, downloads = 20, 3, 4
 	w := newPlane(t, nodes)

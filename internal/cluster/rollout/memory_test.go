@@ -107,7 +107,7 @@ type access struct {
 	self  string
 	pause func(call string) bool // between requests; false: the controller was killed
 	seen  rollout.Fleet          // what was decided on last
-	acts  string                 // the pool whose decision is carried out
+	acts  string                 // the pool of the decision that is carried out
 }
 
 func (m *memory) access(self string) *access {

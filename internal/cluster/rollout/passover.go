@@ -8,7 +8,7 @@ import (
 	"machine-pivot/internal/cluster/objects"
 )
 
-// A node that cannot start the image of the target is passed over: it is given back what it was given before, in the
+// A node that cannot start the image of the target is passed over. It is given back what it was given before, in the
 // slot that it has, and no target until its claim ends. Nothing was disturbed for it, so it has not failed.
 
 // cannot returns what a node says of an image that it cannot start.

@@ -109,8 +109,8 @@ func holders(f Fleet) map[string]string {
 	return out
 }
 
-// isDownCandidate reports whether a node without a slot is unavailable, for whatever reason, and may get the target:
-// what it has may be the reason, and then nothing but another configuration ends that.
+// isDownCandidate reports whether a node without a slot is unavailable, for whatever reason, and may get the target.
+// What it has may be the reason, and then nothing but another configuration ends that.
 func (v *view) isDownCandidate(m *member) bool {
 	return !m.taken && m.elsewhere == "" && v.wants(m) && m.why != "" && !m.cordonedByPeople()
 }

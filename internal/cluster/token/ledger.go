@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Ledger is how a token has been used. Ignition sends nothing that identifies a machine, so a machine is the
-// address that it has: a use is the first request from an address, and the requests from there within the
-// grace time after it are its retries.
+// Ledger is how a token has been used. Ignition sends nothing that identifies a machine, so a machine is the address
+// that it has. A use is the first request from an address, and the requests from there within the grace time after it
+// are its retries.
 type Ledger struct {
 	Used   int                      `json:"used"`             // how many uses there were
 	Recent map[netip.Addr]time.Time `json:"recent,omitempty"` // the uses within the grace time, and when they began

@@ -17,9 +17,9 @@ import (
 // removed stands for what was taken out.
 const removed = "(removed)"
 
-// cleaner takes secrets out of objects and logs. What may hold anything, such as the contents of files, is
-// replaced by its size and a digest; what is known to be harmless is kept; all text that is kept is searched for
-// what looks like a secret.
+// cleaner takes secrets out of objects and logs. What may hold anything, such as the contents of files, is replaced by
+// its size and a digest. What is known to be harmless is kept; all text that is kept is searched for what looks like a
+// secret.
 type cleaner struct {
 	// key of the digests. Equal contents have equal digests within one archive, but nobody can guess a short
 	// secret and compare its digest.

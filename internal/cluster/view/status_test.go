@@ -81,7 +81,7 @@ func rolling() view.Facts {
 	return f
 }
 
-// degraded is a fleet that has stopped, and whose reader may see little.
+// degraded is a fleet that has stopped; its reader may see little.
 func degraded() view.Facts {
 	worker, infra := newPool("worker", newConfig), newPool("infra", oldConfig)
 	worker.Status.Conditions = []objects.PoolCondition{
@@ -217,7 +217,7 @@ func TestArraysInJSON(t *testing.T) {
 	}
 }
 
-// TestUpdatedIsProven: a node counts as one that has the target by the same rule as the controller's, and what the rollout
+// TestUpdatedIsProven: a node counts as one that has the target by the same rule as the controller's. What the rollout
 // waits for is shown also if all nodes have it.
 func TestUpdatedIsProven(t *testing.T) {
 	for name, c := range map[string]struct {

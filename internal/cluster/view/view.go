@@ -2,7 +2,7 @@
 // MachineConfigs would do before they are applied (Plan), and everything for a report of a problem in one
 // archive, without secrets (Gather).
 //
-// It only reads. What the reader may not read, or the cluster does not have, is named as missing, and the rest
-// is shown: a fleet is looked at most when something is wrong with it. Each of the three has a pure part, which
-// judges what was read; Client is the only part that talks to the API server.
+// It only reads. What the reader may not read, or the cluster does not have, is named as missing. The rest is shown: a
+// fleet is looked at most when something is wrong with it. Each of the three has a pure part, which judges what was
+// read; Client is the only part that talks to the API server.
 package view

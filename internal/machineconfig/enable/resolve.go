@@ -38,11 +38,10 @@ func (r Resolved) Over(entries []hostfiles.Entry) []hostfiles.Entry {
 	return append(rest, r.Entries...)
 }
 
-// Resolve resolves wishes in a system that will have entries, as systemctl would. What is wished for
-// a unit itself has the last word: it comes after presets, and counts more than what follows from
-// the wish for its template, or for a unit that has it in Also=. So the order of the wishes does not
-// matter. Wishes that cannot be fulfilled are in the result; the error is a failure to read the
-// system.
+// Resolve resolves wishes in a system that will have entries, as systemctl would. What is wished for a unit itself has
+// the last word. It comes after presets, and counts more than what follows from the wish for its template, or for a
+// unit that has it in Also=. So the order of the wishes does not matter. Wishes that cannot be fulfilled are in the
+// result; the error is a failure to read the system.
 func Resolve(s System, units Units, entries []hostfiles.Entry) (Resolved, error) {
 	s.Image = newReading(s.Image)
 	s.Etc = newReading(s.with(entries, units.Install).Etc)

@@ -110,7 +110,7 @@ func (l layer) fetch(spans []chunked.Span, count *int64) io.ReadCloser {
 	return io.NopCloser(io.MultiReader(all...))
 }
 
-// host has contents of a layer as objects, whose checksums are those of the contents.
+// host has contents of a layer as objects, with the checksums of the contents.
 type host map[ostree.ObjectName][]byte
 
 // find is for chunked.Read. It finds a content of the layer if has says so.

@@ -32,7 +32,7 @@ func TestMadeHeaders(t *testing.T) {
 	}
 }
 
-// TestBadHeaders: a table whose entries cannot be headers is damaged.
+// TestBadHeaders: a table with entries that cannot be headers is damaged.
 func TestBadHeaders(t *testing.T) {
 	for name, entry := range map[string]string{
 		"name with NUL": `{"type":"symlink","name":"a\u0000b"}`,

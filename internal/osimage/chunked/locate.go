@@ -14,8 +14,8 @@
 // the table by its digest. In a layer of objects, which are verified one by one, the archive's headers are made from
 // the table instead of fetched, and the archive has the same entries.
 //
-// Limits. A table and a skeleton have at most 16 MiB each, and 128 MiB decompressed, of which 8 MiB
-// are in memory; a table has at most 262,144 files, of 64 bytes each; a frame's window has at most 32 MiB.
+// Limits. A table and a skeleton have at most 16 MiB each, and 128 MiB decompressed, of which 8 MiB are in memory. A
+// table has at most 262,144 files, of 64 bytes each; a frame's window has at most 32 MiB.
 package chunked
 
 import (

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// nativePath returns the path of an object whose checksum begins with first.
+// nativePath returns the path of an object with a checksum that begins with first.
 func nativePath(first, suffix string) string {
 	return nativeObjects + first + "/" + strings.Repeat("0", 62) + suffix
 }

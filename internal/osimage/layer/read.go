@@ -2,11 +2,10 @@
 // ostree object or file in it into a sink. It does no I/O itself and does not depend on a
 // registry.
 //
-// Formats. Streams are gzip, zstd or plain, detected by their first bytes. They contain a
-// tar stream (ustar, PAX or GNU, as read by archive/tar). In a legacy image
-// (machine-os-content) it has files of an archive repository below srv/repo; in an
-// ostree-native container it has files as written by crates/ostree-ext/src/tar/export.rs,
-// with extended attributes in either of its two forms.
+// Formats. Streams are gzip, zstd or plain, detected by their first bytes. They contain a tar stream (ustar, PAX or
+// GNU, as read by archive/tar). In a legacy image (machine-os-content) it has files of an archive repository below
+// srv/repo. In an ostree-native container it has files as written by crates/ostree-ext/src/tar/export.rs, with extended
+// attributes in either of its two forms.
 //
 // Limits. A layer unpacks to at most 64 GiB, holes of sparse files included, with at most 16 MiB
 // after its tar stream, and all layers of an import to at most 256 GiB; a zstd window has at most 128 MiB; a legacy layer has at most 1024 refs; a file has
@@ -36,9 +35,8 @@ import (
 // stream ("sha256:…", from the image's config; "" if the stream itself verifies it). The objects
 // that c has put into its sink may be used only if Read returns nil.
 //
-// The diff ID of a layer of objects is not verified, because it would add nothing: the source
-// verifies the digest of the compressed stream, and the sink the checksum of each object, which
-// also finds errors of the decompressor.
+// The diff ID of a layer of objects is not verified, because it would add nothing. The source verifies the digest of
+// the compressed stream, and the sink the checksum of each object, which also finds errors of the decompressor.
 //
 // Read closes the stream. Its Close must make a Read in progress return. Errors of the
 // stream and the sink are returned unchanged. If the context has ended, the error is

@@ -53,7 +53,7 @@ func TestReadAheadPassesErrorsOn(t *testing.T) {
 	}
 }
 
-// TestReadAheadCloses closes a readAhead that is full, and one whose source is silent.
+// TestReadAheadCloses closes a readAhead that is full, and one with a silent source.
 func TestReadAheadCloses(t *testing.T) {
 	a := newReadAhead(bytes.NewReader(randomBytes(3*readAheadBlocks*readAheadSize)), NewShared())
 	a.close()

@@ -19,8 +19,8 @@ import (
 	"machine-pivot/internal/osimage/merge"
 )
 
-// FuzzMerge builds layers of a few names in any order, and compares the merged tree with a
-// model that consists of paths only: no file is lost, and none appears that no layer has.
+// FuzzMerge builds layers of a few names in any order, and compares the merged tree with a model that consists of paths
+// only. No file is lost, and none appears that no layer has.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03"))
 	f.Add([]byte{0, 5, 1, 7, 13, 20, 255, 3, 9, 2, 255, 6, 6, 30, 31, 32})

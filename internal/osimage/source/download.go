@@ -57,9 +57,8 @@ func (d *download) whole() (err error) {
 	return err
 }
 
-// isForLibrary reports whether the library is to make a request that has failed with err: there was
-// no request, or the registry refuses it for a reason that the library handles, and reports in the
-// registry's words.
+// isForLibrary reports whether the library is to make a request that has failed with err. There was no request, or the
+// registry refuses it for a reason that the library handles, and reports in the registry's words.
 func isForLibrary(err error) bool {
 	if errors.Is(err, errNotOurs) {
 		return true

@@ -68,7 +68,7 @@ func (r *registry) proxyFor(u *url.URL) (*url.URL, error) {
 }
 
 // observe returns a context for requests of the library. It notes their credentials for the registry, unless those of a
-// source of a later generation are known: another goroutine may still use a source that was replaced because its token
+// source of a later generation are known. Another goroutine may still use a source that was replaced because its token
 // was refused. r may be nil.
 func (r *registry) observe(ctx context.Context, generation int) context.Context {
 	if r == nil {
@@ -113,10 +113,9 @@ func (r *registry) openRange(ctx context.Context, blob types.BlobInfo, first int
 // errNotOurs means that a blob must be read by the library: it is not in a registry.
 var errNotOurs = errors.New("it is not a registry's blob")
 
-// openWhole opens a blob at its start. r is nil for a local image. The library could do that too, but
-// its errors do not tell how long the registry wants to be left alone, and it resumes a broken
-// download by itself, after a second: all machines that a registry has left at the same time would
-// be back together.
+// openWhole opens a blob at its start. r is nil for a local image. The library could do that too, but its errors do not
+// tell how long the registry wants to be left alone. It resumes a broken download by itself, after a second: all
+// machines that a registry has left at the same time would be back together.
 func (r *registry) openWhole(ctx context.Context, blob types.BlobInfo) (io.ReadCloser, error) {
 	if r == nil || len(blob.URLs) > 0 {
 		return nil, errNotOurs

@@ -12,8 +12,8 @@ import (
 	"machine-pivot/test/worlds/hostsystemd"
 )
 
-// TestAgent is the life of an agent: it joins, carries out a change, is killed in the middle of another
-// one, is followed by a second agent, which finds the run again, and is stopped. Then the node is handed back.
+// TestAgent is the life of an agent. It joins, carries out a change, is killed in the middle of another one, is
+// followed by a second agent, which finds the run again, and is stopped. Then the node is handed back.
 func TestAgent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts systemd and a control plane")

@@ -62,7 +62,7 @@ func TestBoxedWhole(t *testing.T) {
 	})
 }
 
-// boxedLab makes a lab whose machines boot in boxes.
+// boxedLab makes a lab with machines that boot in boxes.
 func boxedLab(t *testing.T) *bootlab.Lab {
 	t.Helper()
 	world := newLab(t, vm.GuestSpec{Suite: vm.Trixie})
@@ -508,7 +508,7 @@ func expectProven(t *testing.T, m *vm.Machine, want bootlab.Want) {
 	}
 }
 
-// provisioned returns a machine whose files Ignition has written.
+// provisioned returns a machine with files that Ignition has written.
 func provisioned(t *testing.T, l *bootlab.Lab, want bootlab.Want, s bootlab.Setup) *vm.Machine {
 	t.Helper()
 	files, err := l.Provision(t.Context(), want)

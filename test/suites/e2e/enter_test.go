@@ -52,7 +52,7 @@ func TestEntering(t *testing.T) {
 	})
 }
 
-// enterRun is a first boot on a machine whose setup begins with s.
+// enterRun is a first boot on a machine with a setup that begins with s.
 type enterRun struct {
 	name string
 	run  func(t *testing.T, l *bootlab.Lab, s bootlab.Setup)

@@ -27,8 +27,8 @@ systemctl restart pivot-firstboot
 pivot wait
 `
 
-// failurePage takes the four steps of docs/failed.md on a machine whose MachineConfig is
-// refused. They must lead to the new system.
+// failurePage takes the four steps of docs/failed.md on a machine with a refused MachineConfig. They must lead to the
+// new system.
 func failurePage(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
 	files := append(bootlab.Typed("failed", "/bin/sh /etc/failed.sh", "PathExists="+firstboot.EncapsulatedPath),

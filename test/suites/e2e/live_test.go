@@ -32,7 +32,7 @@ pivot verify && echo "@@first verified"
 pivot apply /etc/two.yaml
 `
 
-// slowService is a unit whose reload prints a line and then hangs.
+// slowService is a unit. Its reload prints a line and then hangs.
 const slowService = "[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/sh -c \"echo @@in the middle >/dev/console; sleep 600\"\n"
 
 // inTheMiddle stops a machine while it reloads slowService.

@@ -23,7 +23,7 @@ import (
 // nodeName is the name of the node, and of its host.
 const nodeName = "n1"
 
-// nodeWorld is a cluster with one node: a machine whose agent runs as a unit, with kubelet's credentials.
+// nodeWorld is a cluster with one node: a machine with an agent as a unit, with kubelet's credentials.
 type nodeWorld struct {
 	guest.Powered
 	t       *testing.T

@@ -60,7 +60,7 @@ func powerCuts(t *testing.T, l *bootlab.Lab) {
 	}
 }
 
-// cutImage is the target image of a machine whose power is cut.
+// cutImage is the target image of a machine that loses its power.
 type cutImage struct {
 	reference string
 	built     bool // made by a container build: the image and each of its layers have refs
@@ -88,7 +88,7 @@ type cutter struct {
 	interesting      []cutDisk // in the order of the recording
 }
 
-// newCutter makes a machine whose first boot pivots to the image.
+// newCutter makes a machine with a first boot that pivots to the image.
 func newCutter(t *testing.T, l *bootlab.Lab, image cutImage, s bootlab.Setup) *cutter {
 	t.Helper()
 	c := &cutter{t: t, lab: l, image: image, want: l.Wanted(), mode: cmp.Or(s.Mode, settings.ModeSystem), dir: scratch(t)}
@@ -288,8 +288,7 @@ func (c *cutter) checkDisk(disk *vm.Contents, d cutDisk) error {
 	return c.checkRepo(disk, d, isNew)
 }
 
-// fsckEvery is how often a long sweep checks a repository whose refs are the same as at the last
-// check: at every fsckEvery-th cut.
+// fsckEvery is how often a long sweep checks a repository with the refs of the last check: at every fsckEvery-th cut.
 const fsckEvery = 4
 
 // checkRepo checks that each ref points to a complete commit and that the new system's image has a

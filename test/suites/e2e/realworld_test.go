@@ -22,7 +22,7 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// realWorld is a cluster whose nodes are machines with the real kubelet.
+// realWorld is a cluster of machines with the real kubelet.
 type realWorld struct {
 	t      *testing.T
 	lab    *bootlab.Lab

@@ -9,8 +9,8 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// layered runs a first boot on a system whose origin requests layered packages. Only rpm-ostree, and
-// so only the started system, can make the new deployment.
+// layered runs a first boot on a system with layered packages in its origin. Only rpm-ostree, and so only the started
+// system, can make the new deployment.
 func layered(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
 	expectLayered(t, l, want, l.Guest.CommitB, "custom-url=pivot://"+want.Image, "baserefspec="+l.Guest.CommitB)

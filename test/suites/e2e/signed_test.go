@@ -44,9 +44,9 @@ func TestSigned(t *testing.T) {
 	}
 }
 
-// TestSignedBoot boots what TestSigned does not: a system whose initramfs verifies its signature. It needs an
-// ostree-prepare-root for Debian testing that was built with Ed25519, named by PIVOT_PREPARE_ROOT (docs/dev/testing.md). It is
-// part of "make nightly", and skipped without that.
+// TestSignedBoot boots what TestSigned does not: a system with an initramfs that verifies its signature. It needs an
+// ostree-prepare-root for Debian testing that was built with Ed25519, named by PIVOT_PREPARE_ROOT
+// (docs/dev/testing.md). It is part of "make nightly", and skipped without that.
 func TestSignedBoot(t *testing.T) {
 	file := os.Getenv("PIVOT_PREPARE_ROOT")
 	if file == "" {
@@ -92,7 +92,7 @@ func signedMachine(t *testing.T, l *bootlab.Lab, image, name string, files ...vm
 	return m
 }
 
-// signedImage pushes B as an ostree-native image whose commit names its composefs image and is signed. program, if any,
+// signedImage pushes B as an ostree-native image with a signed commit that names its composefs image. program, if any,
 // is B's ostree-prepare-root.
 func signedImage(t *testing.T, l *bootlab.Lab, key ed25519.PrivateKey, program string) (reference string) {
 	t.Helper()

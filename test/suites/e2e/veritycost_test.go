@@ -28,8 +28,8 @@ for round in 1 2 3; do
 done
 `
 
-// BenchmarkVerity measures what fs-verity costs an import, in a guest whose kernel has it, on ext4: docs/dev/benchmark.md.
-// Everything is emulated where there is no KVM, so only the relation of the two counts.
+// BenchmarkVerity measures what fs-verity costs an import, in a guest with such a kernel, on ext4:
+// docs/dev/benchmark.md. Everything is emulated where there is no KVM, so only the relation of the two counts.
 func BenchmarkVerity(b *testing.B) {
 	l, err := bootlab.NewOf(b.Context(), "../../..", vm.GuestSpec{Suite: vm.Forky}, os.Stderr)
 	if err != nil {

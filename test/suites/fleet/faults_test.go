@@ -47,8 +47,8 @@ func TestFleetFaults(t *testing.T) {
 	}
 }
 
-// simulated is a world whose nodes are simulated machines. What the tests know of the nodes is the state after an event
-// of one watch, so it is a state in which they really were.
+// simulated is a world of simulated machines. What the tests know of the nodes is the state after an event of one
+// watch, so it is a state in which they really were.
 type simulated struct {
 	*world
 	watcher client.WithWatch
@@ -435,7 +435,7 @@ func (f *simulated) report() {
 }
 
 // checkGiven checks what the nodes were given: only configurations of their pool, not more often than that has changed
-// its own, and no node was drained more often than that, or than it was healed.
+// its own. No node was drained more often than that, or than it was healed.
 func (f *simulated) checkGiven() {
 	f.Helper()
 	for name, n := range f.nodes {

@@ -149,9 +149,8 @@ func machineConfig(name, argument string) map[string]any {
 			"config": map[string]any{"ignition": map[string]any{"version": "3.4.0"}}}}
 }
 
-// TestFleet: two replicas, which replace one another, roll out a MachineConfig and a
-// ContainerRuntimeConfig and take the latter back, one node at a time; a MachineConfig that cannot be merged
-// changes no node, and the pool says why.
+// TestFleet: two replicas, which replace one another, roll out a MachineConfig and a ContainerRuntimeConfig and take
+// the latter back, one node at a time. A MachineConfig that cannot be merged changes no node, and the pool says why.
 func TestFleet(t *testing.T) {
 	w := newWorld(t, 4)
 	w.seenByKubectl(w.rollOut())

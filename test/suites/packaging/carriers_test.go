@@ -52,7 +52,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// filesOf lists the files in the layers of an image, whose blobs are in a directory.
+// filesOf lists the files in the layers of an image; its blobs are in a directory.
 func filesOf(t *testing.T, blobs string) (files []string) {
 	t.Helper()
 	layers, err := filepath.Glob(filepath.Join(blobs, "*"))

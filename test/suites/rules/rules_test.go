@@ -82,7 +82,7 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// fromRoot returns the path of a file whose name is relative to the root of the checkout.
+// fromRoot returns the path of a file, by its name relative to the root of the checkout.
 func fromRoot(path string) string {
 	if filepath.IsAbs(path) {
 		return path

@@ -97,8 +97,8 @@ func TestArgumentsSettle(t *testing.T) {
 	}
 }
 
-// TestDeletedArgumentRuns: an argument that is to be gone, and with which the running kernel was started all the
-// same, is a difference; a system that needs it gone is not entered under that kernel.
+// TestDeletedArgumentRuns: an argument that is to be gone, and with which the running kernel was started all the same,
+// is a difference. A system that needs it gone is not entered under that kernel.
 func TestDeletedArgumentRuns(t *testing.T) {
 	h := hostdir.New(t)
 	for _, spec := range []string{"  kernelArguments: [a=1, b=1]\n", "  kernelArguments: [b=1]\n"} {

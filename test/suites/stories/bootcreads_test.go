@@ -14,7 +14,7 @@ import (
 )
 
 // expectBootcReads checks that each deployment whose origin names a container image has what bootc reads of it, without
-// which its status fails as a whole: the manifest, its digest and the config in the commit's metadata, the refs of all
+// which its status fails as a whole. The manifest, its digest and the config in the commit's metadata, the refs of all
 // layers, and that of the image.
 func expectBootcReads(t *testing.T, h *hostdir.Host, when string) {
 	t.Helper()

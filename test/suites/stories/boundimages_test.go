@@ -55,7 +55,7 @@ func importOnly(t *testing.T, h *hostdir.Host, m *machine.Machine) {
 	must(t, err)
 }
 
-// serveBinding makes the next system's image bind an application image, whose name it returns.
+// serveBinding makes the next system's image bind an application image, and returns its name.
 func serveBinding(t *testing.T, h *hostdir.Host) (app string) {
 	t.Helper()
 	digest, err := h.Registry.Push(t.Context(), "apps/app", "1", h.NativeImage(oscontainer.WithDerived(oscontainer.File("app", "app"))))
@@ -120,7 +120,7 @@ func TestBoundImages(t *testing.T) {
 }
 
 // TestBoundImagesIgnoredUntilProven: the flag to go on without application images counts until the new system is
-// proven, although what proves it there has no flags: a trial by hand and by the setting fallback, and what gives the
+// proven, although what proves it there has no flags. A trial by hand and by the setting fallback, and what gives the
 // fleet's slot back. verify still reports what is missing.
 func TestBoundImagesIgnoredUntilProven(t *testing.T) {
 	for name, c := range map[string]struct {

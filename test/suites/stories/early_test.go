@@ -22,7 +22,7 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// place is an initramfs whose file systems are mounted already. It can be made to fail.
+// place is an initramfs with mounted file systems. It can be made to fail.
 type place struct {
 	*initramfs.Initramfs
 	mount, network error

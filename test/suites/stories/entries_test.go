@@ -37,8 +37,7 @@ func (contributor) Check(pivot.Plan, []hostfiles.File) ([]string, error) { retur
 
 func (contributor) Drift(pivot.State, pivot.Target) ([]pivot.Difference, error) { return nil, nil }
 
-// configured returns a host whose next system has an additional user, and its first boot with
-// the given entries.
+// configured returns a host with an additional user in its next system, and its first boot with the given entries.
 func configured(t *testing.T, entries ...hostfiles.File) (*hostdir.Host, firstboot.FirstBoot) {
 	t.Helper()
 	h := hostdir.New(t)

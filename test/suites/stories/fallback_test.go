@@ -298,8 +298,8 @@ func (h *tried) stage(flags ...string) {
 	must(h.t, err)
 }
 
-// TestFallbackWithSomethingStaged: a system is not confirmed as long as something that somebody has staged would
-// be the next boot, and its first boot tries again; what is locked holds nothing up.
+// TestFallbackWithSomethingStaged: a system is not confirmed as long as something that somebody has staged would be the
+// next boot. Its first boot tries again; what is locked holds nothing up.
 func TestFallbackWithSomethingStaged(t *testing.T) {
 	h := newGuarded(t)
 	must(t, h.bootGuarded())

@@ -46,8 +46,8 @@ func withFIPS(t *testing.T) *hostdir.Host {
 	return h
 }
 
-// TestFIPSSwitched: kernel arguments that switch FIPS mode are refused, whatever brings them, before the next boot
-// has changed; the administrator's policy, or the image that has fips=1, can permit it where no MachineConfig is applied.
+// TestFIPSSwitched: kernel arguments that switch FIPS mode are refused, whatever brings them, before the next boot has
+// changed. The administrator's policy, or the image that has fips=1, can permit it where no MachineConfig is applied.
 func TestFIPSSwitched(t *testing.T) {
 	image := func(t *testing.T, h *hostdir.Host, text string) string {
 		t.Helper()
@@ -166,8 +166,8 @@ func TestFIPSSwitched(t *testing.T) {
 	}
 }
 
-// TestFIPSOfOthers: a change that does not concern FIPS mode is not refused where another program has switched it
-// for the next boot, and says so; so does a rollback to another mode. A plan says what the change would.
+// TestFIPSOfOthers: a change that does not concern FIPS mode is not refused where another program has switched it for
+// the next boot, and says so. So does a rollback to another mode. A plan says what the change would.
 func TestFIPSOfOthers(t *testing.T) {
 	h := withFIPS(t)
 	r := day2.Rollback{Machine: newMachine(t, h)}

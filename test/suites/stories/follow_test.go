@@ -77,9 +77,9 @@ func (f *follower) expectRunning(digest, follows string) {
 	}
 }
 
-// TestFollow (P91): an image that is asked for by its tag is followed: its deployment's origin and the ref have the
-// tag, the digest says what it is, and an upgrade moves to what the tag names later. The same digest
-// under another name is no reboot and no drift.
+// TestFollow (P91): an image that is asked for by its tag is followed. Its deployment's origin and the ref have the
+// tag, the digest says what it is, and an upgrade moves to what the tag names later. The same digest under another name
+// is no reboot and no drift.
 func TestFollow(t *testing.T) {
 	f := newFollower(t)
 	one := f.push("one")
@@ -210,7 +210,7 @@ func TestImportedBySomebodyElse(t *testing.T) {
 }
 
 // TestStagedBySomebodyElse (P92): what another program has staged, locked or not, is shown by the status and named by
-// the plan; a change says that it drops it, and keeps its image.
+// the plan. A change says that it drops it, and keeps its image.
 func TestStagedBySomebodyElse(t *testing.T) {
 	for _, locked := range []bool{false, true} {
 		f := newFollower(t)

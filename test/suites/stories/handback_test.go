@@ -158,7 +158,7 @@ func TestHandBackAndTakeOver(t *testing.T) {
 	}
 }
 
-// failing is a disk whose calls fail from one on.
+// failing is a disk with calls that fail from one on.
 type failing struct {
 	hostfiles.OS
 	left *int

@@ -211,9 +211,8 @@ func TestImageKargsFollow(t *testing.T) {
 	}
 }
 
-// TestImageKargsStayChanged: on the image that the machine runs, no later change brings back what was
-// changed by hand of the image's arguments, or removes what the image before had brought; a repair
-// restores what was last asked for.
+// TestImageKargsStayChanged: on the image that the machine runs, no later change brings back what was changed by hand
+// of the image's arguments, or removes what the image before had brought. A repair restores what was last asked for.
 func TestImageKargsStayChanged(t *testing.T) {
 	h := hostdir.New(t)
 	h.Write(settings.Path, []byte("image-kargs=apply\n"))

@@ -280,8 +280,8 @@ func TestOnceSameImage(t *testing.T) {
 	}
 }
 
-// TestIgnitionBeforeTheCommit: as long as Ignition's stamp is there, kexec is promised, since the stamp is removed before
-// the reboot; if it is still there then, the machine is not rebooted in any way.
+// TestIgnitionBeforeTheCommit: as long as Ignition's stamp is there, kexec is promised, since the stamp is removed
+// before the reboot. If it is still there then, the machine is not rebooted in any way.
 func TestIgnitionBeforeTheCommit(t *testing.T) {
 	const stamp = "/boot/ignition.firstboot"
 	for name, gone := range map[string]bool{"gone by then": true, "still there": false} {

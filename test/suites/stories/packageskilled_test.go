@@ -166,8 +166,8 @@ func TestPackagesKilled(t *testing.T) {
 	}
 }
 
-// TestPackagesMutants: the sweep catches an engine that does not lock the staged deployment, and
-// one whose last call changes nothing.
+// TestPackagesMutants: the sweep catches an engine that does not lock the staged deployment, and one with a last call
+// that changes nothing.
 func TestPackagesMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("lives many lives")

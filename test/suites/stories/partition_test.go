@@ -149,9 +149,9 @@ func TestVerifyFindsDriftOfThePartition(t *testing.T) {
 	}
 }
 
-// TestPartitionOfTheImage: where a MachineConfig gives a file back to the image, CPU partitioning is
-// judged on the file that the image has: the image that runs, or the one that the same change brings. A link
-// is judged as the file it leads to.
+// TestPartitionOfTheImage: where a MachineConfig gives a file back to the image, CPU partitioning is judged on the file
+// that the image has. The image that runs, or the one that the same change brings. A link is judged as the file it
+// leads to.
 func TestPartitionOfTheImage(t *testing.T) {
 	h := hostdir.New(t)
 	ship := func(set string) (image string) {

@@ -16,7 +16,7 @@ import (
 
 const projectUnit = "/etc/systemd/system/pivot-project.service"
 
-// projecting returns a host whose systems have the projecting unit, and a user core.
+// projecting returns a host with the projecting unit and a user core in its systems.
 func projecting(t *testing.T) *hostdir.Host {
 	t.Helper()
 	h := hostdir.New(t)

@@ -23,7 +23,7 @@ import (
 	"machine-pivot/test/worlds/rpmostree"
 )
 
-// arrived returns a machine whose first boot is over.
+// arrived returns a machine after its first boot.
 func arrived(t *testing.T) *hostdir.Host {
 	t.Helper()
 	h := newHost(t)
@@ -418,8 +418,8 @@ func TestRollbackToPinning(t *testing.T) {
 	}
 }
 
-// TestRollbackBrokenFiles: a rollback is not stopped by files of pivot that it does not need, in the running system
-// or in the one that it leads to: it says which cannot be used, and what follows.
+// TestRollbackBrokenFiles: a rollback is not stopped by files of pivot that it does not need, in the running system or
+// in the one that it leads to. It says which cannot be used, and what follows.
 func TestRollbackBrokenFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		file   string

@@ -29,7 +29,7 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// member is a machine of a fleet whose lock has one slot.
+// member is a machine of a fleet with one slot.
 type member struct {
 	*tried
 	server *fleetlock.Server
@@ -408,8 +408,8 @@ func TestWindowCloses(t *testing.T) {
 	m.expectSlot(true, "")
 }
 
-// TestWindowClosesMeanwhile: the window is looked at again after the wait for a slot, however late it is granted,
-// and before the commit begins: otherwise the slot is given back, and the next window is waited for.
+// TestWindowClosesMeanwhile: the window is looked at again after the wait for a slot, however late it is granted, and
+// before the commit begins. Otherwise the slot is given back, and the next window is waited for.
 func TestWindowClosesMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
 		late  func(m *member, machine *machine.Machine)
@@ -553,7 +553,7 @@ func TestWindowBeforeEachChange(t *testing.T) {
 	})
 }
 
-// drifting is a move before whose run something changes.
+// drifting is a move; something changes before it runs.
 type drifting struct {
 	day2.Move
 	drift func()

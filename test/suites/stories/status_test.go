@@ -104,7 +104,7 @@ func TestCommittedTakenAway(t *testing.T) {
 }
 
 // TestChangedAfterTheBoot: a boot that came up with what was committed is done, also if something is changed later;
-// pivot verify says what. A boot whose /etc is not the one that was committed is undone.
+// pivot verify says what. A boot with another /etc than the committed one is undone.
 func TestChangedAfterTheBoot(t *testing.T) {
 	const file = `"storage":{"files":[{"path":"/etc/ours/file","contents":{"source":"data:,one"}}]}`
 	h := hostdir.New(t)

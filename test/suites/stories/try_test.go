@@ -362,8 +362,8 @@ func TestTryEnds(t *testing.T) {
 	}
 }
 
-// TestTryMakesTheOldOneFirst: what kept the system on trial from making the old one the default goes away during
-// the trial: then the old one is the default for the rest of it.
+// TestTryMakesTheOldOneFirst: what kept the system on trial from making the old one the default goes away during the
+// trial. Then the old one is the default for the rest of it.
 func TestTryMakesTheOldOneFirst(t *testing.T) {
 	h := newTried(t)
 	must(t, h.try(tenMinutes))

@@ -19,8 +19,8 @@ import (
 // unit returns the text of a unit with an [Install] section.
 func unit(install string) string { return "[Service]\nExecStart=/bin/a\n[Install]\n" + install + "\n" }
 
-// withUnits returns a host whose next image has units, and another image without them. In its
-// /usr/etc the next image enables new.service and beside.service and masks masked.service.
+// withUnits returns a host with units in its next image, and another image without them. In its /usr/etc the next image
+// enables new.service and beside.service and masks masked.service.
 func withUnits(t *testing.T) (h *hostdir.Host, without string) {
 	t.Helper()
 	h = hostdir.New(t)

@@ -61,8 +61,8 @@ func TestHeldWithoutTheJournal(t *testing.T) {
 	}
 }
 
-// TestFallbackProvenWithoutTheJournal: a system that was started once is kept, too: what was proven is not left
-// for the old one at the next boot, and the journal says so as soon as it can.
+// TestFallbackProvenWithoutTheJournal: a system that was started once is kept, too. What was proven is not left for the
+// old one at the next boot, and the journal says so as soon as it can.
 func TestFallbackProvenWithoutTheJournal(t *testing.T) {
 	proveOnFullDisk := func(t *testing.T, h *tried) {
 		m := h.newMachine()

@@ -37,8 +37,8 @@ files:
   actions: [{type: Reload, reload: {serviceName: app.service}}]
 `
 
-// usersOwn returns a MachineConfig whose directories belong to the user, with a content that
-// changes and, if it is not "", an argument.
+// usersOwn returns a MachineConfig with directories that belong to the user, with a content that changes and, if it is
+// not "", an argument.
 func usersOwn(content, argument string) string {
 	owner := fmt.Sprintf("user: {id: %d}, group: {id: %d}", user, user)
 	file := func(path string) string {
@@ -404,8 +404,8 @@ func TestUsersEditsHoldNothing(t *testing.T) {
 	}
 }
 
-// TestUsersEditsAtFirstBoot: a first boot whose new system has come up is over, whatever users
-// have done with their files meanwhile; what root owns still counts.
+// TestUsersEditsAtFirstBoot: a first boot is over when its new system has come up, whatever users have done with their
+// files meanwhile; what root owns still counts.
 func TestUsersEditsAtFirstBoot(t *testing.T) {
 	for name, c := range map[string]struct {
 		edits   string

@@ -216,8 +216,7 @@ func (w *world) applier(t *testing.T, next string) *applier {
 	return &applier{w: w, sysroot: m.Physical, old: system{entriesOf(t, m.Root, "/etc"), entriesOf(t, m.Var, "")}}
 }
 
-// killed returns a machine whose apply was killed at an effect. The machine is still in the same
-// boot.
+// killed returns a machine after a kill of its apply at an effect. The machine is still in the same boot.
 func (a *applier) killed(t *testing.T, at int, options ...string) *machine {
 	t.Helper()
 	m := a.w.machine(t, a.sysroot)

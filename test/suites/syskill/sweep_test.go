@@ -360,9 +360,8 @@ func (m *machine) refs(t *testing.T, kind string) (names []string) {
 
 func (m *machine) repo() string { return filepath.Join(m.Physical, "ostree/repo") }
 
-// referred returns the repository to check. With rpm-ostree it is a copy pruned to what refs reach:
-// if "ostree commit" is killed, libostree may leave a commit object without all of its contents,
-// which its next cleanup removes.
+// referred returns the repository to check. With rpm-ostree it is a copy pruned to what refs reach. If "ostree commit"
+// is killed, libostree may leave a commit object without all of its contents, which its next cleanup removes.
 func (m *machine) referred(t *testing.T) string {
 	t.Helper()
 	if m.w.engine != "rpm-ostree" {

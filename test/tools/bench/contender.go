@@ -46,8 +46,8 @@ const (
 	podmanMount = ` image mount "$TARGET" >mounted`
 	podmanLocal = `exec ostree pull-local --repo=repo "$(cat mounted)/srv/repo" "$COMMIT"`
 
-	// For an image whose layers are not those of a commit: commit all files of the container,
-	// except /sysroot, which has the base's repository with the same files again.
+	// For an image with other layers than those of a commit: commit all files of the container, except /sysroot, which
+	// has the base's repository with the same files again.
 	ostreeCommit = `echo /sysroot >skip
 ostree init --repo=made --mode=bare
 exec ostree commit --repo=made --branch=os --skip-list=skip --selinux-policy="$(cat mounted)" --tree=dir="$(cat mounted)"`

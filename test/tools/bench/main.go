@@ -38,7 +38,7 @@ const diskDir = "/var/tmp"
 type settings struct {
 	dir    string   // on the file system to measure
 	pivot  string   // the binary to measure
-	from   []string // directories whose files are the contents of the images
+	from   []string // directories with the contents of the images as files
 	files  int
 	bytes  int64
 	rounds int

@@ -18,7 +18,7 @@ var files embed.FS
 func content(name string) ([]byte, error) { return files.ReadFile("files/" + name) }
 
 // podman are the files of Debian's packages that podman needs to pull and run an image, by patterns of their names in
-// the packages: a library has another version in another release, or is not needed there. The guest's system has
+// the packages. A library has another version in another release, or is not needed there. The guest's system has
 // everything else. On RHCOS podman is part of the OS, too.
 func podman() []string {
 	const libraries = "usr/lib/x86_64-linux-gnu/"

@@ -108,7 +108,7 @@ func patience() vm.Limits {
 }
 
 // taken returns an error if the machine went another way than the one that is measured: pivot then says why on the
-// console and in its journal, and the figures are those of the other way.
+// console and in its journal. The figures are those of the other way.
 func (s *sample) taken(way way) error {
 	if s.PowerOns == way.powerOns {
 		return nil

@@ -63,7 +63,7 @@ func (c Cache) Lock(ctx context.Context) (unlock func() error, err error) {
 func (c Cache) Entry(name, what string, build func(dir string) error) (string, error) {
 	dir := filepath.Join(c.Dir, name)
 	now := time.Now()
-	// Prune goes by the time of the last use.
+	// Prune judges by the time of the last use.
 	if err := os.Chtimes(dir, now, now); err == nil {
 		return dir, nil
 	}
@@ -75,7 +75,7 @@ func (c Cache) Entry(name, what string, build func(dir string) error) (string, e
 	return dir, nil
 }
 
-// PartSuffix marks an entry whose build is in progress or was interrupted.
+// PartSuffix marks an entry with a build that is in progress or was interrupted.
 const PartSuffix = ".part"
 
 func buildInto(dir string, build func(dir string) error) error {
@@ -92,8 +92,8 @@ func buildInto(dir string, build func(dir string) error) error {
 	return os.Rename(part, dir)
 }
 
-// Prune removes the entries whose names begin with prefix, except for the keep most recently used
-// ones. It returns the names of the removed entries.
+// Prune removes the entries with prefix in their names, except for the keep most recently used ones. It returns the
+// names of the removed entries.
 func (c Cache) Prune(prefix string, keep int) (removed []string, err error) {
 	dirs, err := filepath.Glob(filepath.Join(c.Dir, prefix+"*"))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // intoCommit is how long after its beginning the commit loses its power: it takes longer.
 const intoCommit = 100 * time.Millisecond
 
-// powerCut shows a first boot whose machine loses its power during the commit. The disk is then what had been
+// powerCut shows a first boot on a machine that loses its power during the commit. The disk is then what had been
 // flushed.
 func (s *show) powerCut(ctx context.Context) error {
 	heading(s.w, "a third machine, whose power is cut in the middle of the commit: its disk is what had been flushed")

@@ -25,7 +25,7 @@ func served(image string, base, derived int) string {
 	return fmt.Sprintf("B is served as %s: %d base and %d derived layers", image, base, derived)
 }
 
-// prove prints each claim with the machine's report of it. It fails if a claim does not hold.
+// prove prints each claim with the machine's report. It fails if a claim does not hold.
 func prove(w io.Writer, claims *bootlab.Claims, want bootlab.Want, first, second *vm.BootResult) error {
 	r, err := second.Report()
 	if err != nil {

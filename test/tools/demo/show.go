@@ -53,7 +53,7 @@ func (s *show) build(ctx context.Context) (err error) {
 	s.parts.next("programs and guest")
 	progress := startProgress(s.w, "building the programs")
 	defer progress.stop()
-	// The oldest release whose libostree can roll back.
+	// The oldest release with a libostree that can roll back.
 	s.world, err = bootlab.NewOf(ctx, ".", vm.GuestSpec{Suite: vm.Trixie}, progress)
 	return err
 }

@@ -106,7 +106,7 @@ func boot(ctx context.Context, m machine, o vm.BootOptions) (*vm.BootResult, rep
 	return result, r, err
 }
 
-// explain prints the report of a boot whose claims failed.
+// explain prints the report of a boot with failed claims.
 func explain(s settings, r report, b *vm.BootResult) error {
 	for _, name := range []string{"status", "verify", "failed", "journal"} {
 		if r[name] != "" {

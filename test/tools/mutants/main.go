@@ -65,7 +65,7 @@ func run(out io.Writer, number int, seed uint64, at, suites, packages []string) 
 	return nil
 }
 
-// judges returns the packages whose tests run the code of a package, itself first.
+// judges returns the packages with tests that run the code of a package, itself first.
 func judges(pkg string, tests []listed) []string {
 	all := []string{pkg}
 	for _, t := range tests {

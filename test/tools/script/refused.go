@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// RefusesFiles runs a program with a file in place of each argument PIPE that it must not read: a
-// device without an end, a directory, and a file that is larger than any that it reads. It requires the
-// exit status 65, and that the program says why.
+// RefusesFiles runs a program with a file in place of each argument PIPE that it must not read. A device without an
+// end, a directory, and a file that is larger than any that it reads. It requires the exit status 65, and that the
+// program says why.
 func RefusesFiles(t *testing.T, argv ...string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -27,8 +27,8 @@ func main() {
 	fmt.Println(dir)
 }
 
-// usable returns an error if a directory is not suitable for the tests' files: they need room, run
-// programs there, and set extended attributes and the immutable flag, as ostree does.
+// usable returns an error if a directory is not suitable for the tests' files. They need room, run programs there, and
+// set extended attributes and the immutable flag, as ostree does.
 func usable(dir string, room uint64) (err error) {
 	probe, err := os.MkdirTemp(dir, "probe-*")
 	if err != nil {

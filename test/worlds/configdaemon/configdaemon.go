@@ -226,7 +226,7 @@ func text(s *string) string {
 	return *s
 }
 
-// contentOf returns the content and the mode of a file whose content is in a data URL.
+// contentOf returns the content and the mode of a file with its content in a data URL.
 func contentOf(f types.File) ([]byte, os.FileMode, error) {
 	mode := os.FileMode(0o644)
 	if f.Mode != nil {

@@ -18,7 +18,7 @@ type Process struct {
 	ended chan struct{}
 }
 
-// start starts a component, whose output is appended to the file log.
+// start starts a component. Its output is appended to the file log.
 func start(name, log string, argv ...string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -20,9 +20,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// applying is a machine whose first boot is closed. It runs image A with one MachineConfig. Another
-// one is applied, which selects image B with kernel arguments of its own and changes entries of
-// every kind.
+// applying is a machine after its first boot. It runs image A with one MachineConfig. Another one is applied, which
+// selects image B with kernel arguments of its own and changes entries of every kind.
 type applying struct {
 	Repo      string // has the commits of both images
 	Projected bool   // this boot has projected the entries that its system carries

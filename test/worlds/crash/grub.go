@@ -17,8 +17,8 @@ import (
 // as bootupd's does. It needs the variant Tried.
 func StaticGRUB(m *Machine) { m.trial.loader, m.grub = false, true }
 
-// Guarded is a machine whose first boot has a fallback, with the boot loader of StaticGRUB. The
-// kernel of the new system is dead in its first boots, and the user power-cycles the machine.
+// Guarded is a machine with a fallback of its first boot, with the boot loader of StaticGRUB. The kernel of the new
+// system is dead in its first boots, and the user power-cycles the machine.
 func Guarded(dead int) Variant {
 	return func(m *Machine) { m.grub, m.guarded, m.deadBoots = true, true, dead }
 }

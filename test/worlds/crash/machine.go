@@ -76,8 +76,8 @@ func Premature(m *Machine) { m.premature = true }
 // pinning files, readable by root only, and the encapsulated MachineConfig has none.
 func Served(m *Machine) { m.served = true }
 
-// Built is a machine whose new image is the result of a container build: it is imported layer by
-// layer, each imported layer is kept, and the origin names a container image.
+// Built is a machine whose new image is the result of a container build. It is imported layer by layer, each imported
+// layer is kept, and the origin names a container image.
 func Built(m *Machine) { m.built = true }
 
 // Careless is a program broken on purpose: everything that it writes is world-readable.

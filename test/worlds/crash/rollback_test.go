@@ -21,9 +21,9 @@ func rolledBack(t *testing.T, variants ...crash.Variant) *sweep {
 	return s
 }
 
-// TestSweepOfRollback (P26) crashes a machine on which one MachineConfig replaces another and is
-// rolled back: each system that can boot has exactly one of the two, and the one that runs is
-// judged by the MachineConfig that it records.
+// TestSweepOfRollback (P26) crashes a machine on which one MachineConfig replaces another and is rolled back. Each
+// system that can boot has exactly one of the two, and the one that runs is judged by the MachineConfig that it
+// records.
 func TestSweepOfRollback(t *testing.T) {
 	rolledBack(t).sampled("on which a MachineConfig is applied and rolled back", 31)
 }

@@ -48,8 +48,8 @@ func (m *Machine) noteState(n int) error {
 	return m.note(&m.State, m.disk, m.dir, others...)
 }
 
-// note records the state of a machine whose files are below dir, at the first call after the last
-// crash. others is the part of the state that is not in files.
+// note records the state of a machine with its files below dir, at the first call after the last crash. others is the
+// part of the state that is not in files.
 func (p *power) note(state *State, disk *disk, dir string, others ...string) error {
 	if state.Digest != "" || p.crashes == 0 || len(p.points) > 0 {
 		return nil

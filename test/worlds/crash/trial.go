@@ -19,7 +19,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// trialRun is a machine whose first boot is closed and that tries the new system.
+// trialRun is a machine that tries the new system after its first boot.
 type trialRun struct {
 	outcome Outcome
 	once    string        // the boot entry for the next boot only
@@ -151,10 +151,9 @@ func (m *Machine) liveTrial() error {
 	return fmt.Errorf("the trial never ends: %d boots", m.Boots)
 }
 
-// panicked is a boot whose kernel does not come up. The user has to select the old system in the
-// boot menu if the new one is the default: without one-shot entries, or after a crash between the
-// commit and the step that makes the old system the default again. Nobody is there after a reboot by a
-// program that can enter the new system once.
+// panicked is a boot with a kernel that does not come up. The user has to select the old system in the boot menu if the
+// new one is the default: without one-shot entries, or after a crash between the commit and the step that makes the old
+// system the default again. Nobody is there after a reboot by a program that can enter the new system once.
 func (m *Machine) panicked() error {
 	all, err := ostree.OpenSysroot(m.dir).Deployments()
 	if err != nil {
@@ -272,7 +271,7 @@ func (m *Machine) mayBoot(next ostree.Deployment) error {
 	return fmt.Errorf("the new system is the default, and the journal says %s", r.Phase)
 }
 
-// ended checks a machine whose trial has ended.
+// ended checks a machine after its trial.
 func (m *Machine) ended() error {
 	all, err := ostree.OpenSysroot(m.dir).Deployments()
 	if err != nil {

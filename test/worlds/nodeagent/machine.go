@@ -41,7 +41,7 @@ type Machine struct {
 	runs  int
 }
 
-// Running reports whether a run of pivot, or the reboot that it has asked for, goes on.
+// Running reports whether a run of pivot, or the reboot that it has asked for, continues.
 func (m *Machine) Running() bool { return m.run.State == hands.RunRunning || m.reboots() }
 
 // reboots reports whether the machine is about to reboot.

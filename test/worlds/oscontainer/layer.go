@@ -59,7 +59,7 @@ func (c Compression) writer(w io.Writer, annotations map[string]string) (io.Writ
 	return plain{w}, nil
 }
 
-// plain is a writer whose Close does nothing.
+// plain is a writer with a Close that does nothing.
 type plain struct{ io.Writer }
 
 func (plain) Close() error { return nil }

@@ -16,7 +16,7 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// Export is a disk whose writes are recorded, as a file of qemu-storage-daemon that a loop device can use.
+// Export is a disk with recorded writes, as a file of qemu-storage-daemon that a loop device can use.
 type Export struct {
 	dir    string
 	log    string

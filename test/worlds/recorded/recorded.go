@@ -30,8 +30,8 @@ func Missing() []string {
 	return append(missing, MissingToExport()...)
 }
 
-// Disk is a mounted file system (XFS) whose writes are recorded. It is mounted in the mount namespace of a helper
-// process, and vanishes with it.
+// Disk is a mounted file system (XFS) with recorded writes. It is mounted in the mount namespace of a helper process,
+// and vanishes with it.
 type Disk struct {
 	dir     string
 	export  *Export

@@ -38,8 +38,7 @@ func (r *Registry) Push(ctx context.Context, repo, tag string, img v1.Image) (di
 	return r.pushManifest(ctx, repo, tag, img)
 }
 
-// PushIndex stores a manifest list whose images were pushed to the same repo
-// and returns its digest.
+// PushIndex stores a manifest list of images that were pushed to the same repo, and returns its digest.
 func (r *Registry) PushIndex(ctx context.Context, repo, tag string, index v1.ImageIndex) (digest string, err error) {
 	return r.pushManifest(ctx, repo, tag, index)
 }

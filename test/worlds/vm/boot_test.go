@@ -72,8 +72,7 @@ func expectMeasured(t *testing.T, first, second *vm.BootResult) {
 	t.Logf("usage %+v when kubelet starts, %+v at the end", at, end)
 }
 
-// newGuest returns a guest whose first boot stages a deployment and whose initramfs prints the
-// state of its network.
+// newGuest returns a guest. Its first boot stages a deployment, and its initramfs prints the state of its network.
 func newGuest(t *testing.T) *vm.Guest {
 	t.Helper()
 	const units, modules = "/usr/lib/systemd/system/", "/usr/lib/dracut/modules.d/95netprobe/"

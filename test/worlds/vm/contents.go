@@ -16,10 +16,9 @@ import (
 	"syscall"
 )
 
-// Contents gives access to the file systems on a powered-off machine's disk. They are mounted
-// read-only, /boot on top of the root, in the mount namespace of a helper process: no other
-// process sees the mounts, and they vanish with the helper even if this process crashes. The
-// caller must call Close.
+// Contents gives access to the file systems on a powered-off machine's disk. They are mounted read-only, /boot on top
+// of the root, in the mount namespace of a helper process. No other process sees the mounts, and they vanish with the
+// helper even if this process crashes. The caller must call Close.
 //
 // Paths are relative to the root of the disk, not of a deployment: see StateRoot, VarDir and
 // Deployments. Symbolic links cannot lead outside the disk.

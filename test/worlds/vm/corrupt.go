@@ -8,9 +8,9 @@ import (
 	"strconv"
 )
 
-// FlipBit flips a bit in the first block of a file on the root file system (Ext4) of a powered-off
-// machine, as a failing disk would: the file system itself stays clean. path begins at the root of
-// the disk, such as /ostree/repo/config.
+// FlipBit flips a bit in the first block of a file on the root file system (Ext4) of a powered-off machine, as a
+// failing disk would. The file system itself stays clean. path begins at the root of the disk, such as
+// /ostree/repo/config.
 func (m *Machine) FlipBit(ctx context.Context, path string) (err error) {
 	all, err := fileSystemsOn(ctx, m.Disk)
 	if err != nil {

@@ -90,7 +90,7 @@ func cutOff(ctx context.Context, cancel context.CancelCauseFunc, cut <-chan stru
 	}
 }
 
-// cancelling is a console whose failed writes cancel the boot.
+// cancelling is a console. Its failed writes cancel the boot.
 type cancelling struct {
 	*console
 	cancel context.CancelCauseFunc

@@ -83,8 +83,8 @@ func simulate(p *progress, phases []phase) (time.Duration, error) {
 	return s.at, nil
 }
 
-// TestLateSigns checks that the time before a late sample does not count as idle time in full: the
-// test process was stopped for a while, and the guest may have been stopped too.
+// TestLateSigns checks that the time before a late sample does not count as idle time in full. The test process was
+// stopped for a while, and the guest may have been stopped too.
 func TestLateSigns(t *testing.T) {
 	p := &progress{limits: Limits{Idle: time.Minute, Spin: time.Minute, Total: time.Hour}, every: sampleInterval}
 	for _, at := range []time.Duration{1, 2, 600, 601, 602} {

@@ -40,9 +40,9 @@ const (
 	recordedLog  = "log"
 )
 
-// StartRecording copies the disk into dir and creates the log file there, whose name it returns; ""
-// if dir is "". It must be called directly before the power-on: even reading the boot entries may
-// replay a journal and so write to the disk.
+// StartRecording copies the disk into dir and creates the log file there, and returns its name; "" if dir is "". It
+// must be called directly before the power-on: even reading the boot entries may replay a journal and so write to the
+// disk.
 func StartRecording(ctx context.Context, dir, disk string) (log string, err error) {
 	if dir == "" {
 		return "", nil

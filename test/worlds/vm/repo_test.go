@@ -64,8 +64,8 @@ func TestRepository(t *testing.T) {
 // sampleRef is the ref of sampleRepo's commit.
 const sampleRef = "test/os"
 
-// sampleRepo makes a repository with a commit of one file, and returns the path of the first object
-// whose name matches the pattern.
+// sampleRepo makes a repository with a commit of one file, and returns the path of the first object with a name that
+// matches the pattern.
 func sampleRepo(t *testing.T, repo, pattern string) (object string) {
 	t.Helper()
 	tree := t.TempDir()

@@ -24,7 +24,7 @@ const (
 	NewTypeAllowed SELinux = "new type, any label allowed"
 )
 
-// NewTypePath is a directory with a file, whose type only B's policy has.
+// NewTypePath is a directory with a file of a type that only B's policy has.
 const NewTypePath = "/usr/share/new-type"
 
 // Types returns the types that only B's policy gives to certain paths and everything below them:

@@ -40,12 +40,12 @@ func unpacked(name string) (string, error) {
 	return filepath.Join(cache, unpackedBelow, name), err
 }
 
-// SecureBoot returns QEMU's arguments for a machine with UEFI firmware and Secure Boot, in which
-// Microsoft's keys are enrolled: it starts Debian's signed shim, that Debian's signed GRUB, and that only
-// a signed kernel. The files of an EFI system partition with them, for ESPDisk or InstallESP, and the firmware's variables
-// are in dir, which must not exist. As in InstallStaticGRUB, GRUB executes StaticGRUB. Its blscfg takes
-// the menu entries from a file that Machine.WriteGRUBMenu writes, because Debian's GRUB reads no BLS
-// entries, and loads no unsigned module in a machine with Secure Boot. trust changes what the firmware trusts.
+// SecureBoot returns QEMU's arguments for a machine with UEFI firmware and Secure Boot, in which Microsoft's keys are
+// enrolled. It starts Debian's signed shim, that Debian's signed GRUB, and that only a signed kernel. The files of an
+// EFI system partition with them, for ESPDisk or InstallESP, and the firmware's variables are in dir, which must not
+// exist. As in InstallStaticGRUB, GRUB executes StaticGRUB. Its blscfg takes the menu entries from a file that
+// Machine.WriteGRUBMenu writes, because Debian's GRUB reads no BLS entries, and loads no unsigned module in a machine
+// with Secure Boot. trust changes what the firmware trusts.
 func SecureBoot(dir string, trust Trust) (arguments []string, err error) {
 	esp, vars := filepath.Join(dir, "esp"), filepath.Join(dir, "vars.fd")
 	code, err := unpacked(firmwareCode)

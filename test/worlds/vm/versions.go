@@ -146,8 +146,8 @@ func defaults(files []TreeFile) []TreeFile {
 	return moved
 }
 
-// commit commits the base with files on top, and notes the commit in dir. The option
-// policy says whose labels the files get.
+// commit commits the base with files on top, and notes the commit in dir. The option policy says by which policy the
+// files get labels.
 func (c cache) commit(ctx context.Context, dir, ref string, v version, files []TreeFile, policy string) error {
 	overlay := filepath.Join(dir, "overlay")
 	if err := writeTree(overlay, files); err != nil {
