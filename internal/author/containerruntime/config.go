@@ -22,9 +22,11 @@ const apiVersion = "machineconfiguration.openshift.io/v1"
 // ContainerRuntimeConfig; empty for the first one.
 const SuffixAnnotation = "machineconfiguration.openshift.io/mc-name-suffix"
 
-// Config is a ContainerRuntimeConfig.
+// Config is a ContainerRuntimeConfig, or a KubeletConfig with the one setting of kubelet that limits what a
+// ContainerRuntimeConfig sets.
 type Config struct {
 	Name     string
+	kind     string
 	Selector Selector // of pools
 	Settings Settings
 	suffix   *string // nil: not numbered yet
@@ -37,6 +39,7 @@ type Settings struct {
 	LogSizeMax     *quantity.Quantity // maximum size of a container's log, in bytes; 0: not set; negative: unlimited
 	OverlaySize    *quantity.Quantity // maximum size of a container's file system, in bytes; 0: not set
 	DefaultRuntime string             // crun or runc
+	PodPidsLimit   *int64             // kubelet's maximum number of processes in a pod; 0, -1: unlimited
 }
 
 // Pool is a MachineConfigPool. Its name is the role of its machines.
@@ -66,14 +69,14 @@ func (all *Objects) Decode(n document.Node) {
 		return
 	}
 	kind := n.Get("kind").Text()
-	if kind == "List" || kind == kindConfig+"List" || kind == kindPool+"List" {
+	if kind == "List" || kind == kindConfig+"List" || kind == kindKubelet+"List" || kind == kindPool+"List" {
 		for _, item := range n.Get("items").Items() {
 			all.Decode(item)
 		}
 		return
 	}
-	if kind != kindConfig && kind != kindPool {
-		n.Get("kind").Fail("it is %s, not a %s or a %s", problem.Quoted(kind), kindConfig, kindPool)
+	if kind != kindConfig && kind != kindKubelet && kind != kindPool {
+		n.Get("kind").Fail("it is %s, not a %s, a %s or a %s", problem.Quoted(kind), kindConfig, kindKubelet, kindPool)
 		return
 	}
 	n.Known("a "+kind, "apiVersion", "kind", "metadata", "spec", "status")
@@ -92,7 +95,7 @@ func (all *Objects) Decode(n document.Node) {
 		all.Pools = append(all.Pools, Pool{name, metadata.Get("labels").Texts()})
 		return
 	}
-	all.Configs = append(all.Configs, decodeConfig(name, metadata, n.Get("spec")))
+	all.Configs = append(all.Configs, decodeConfig(Config{Name: name, kind: kind}, metadata, n.Get("spec")))
 }
 
 // checkSelects warns about a pool that does not select the MachineConfigs that are made for it: they have its name as role,
@@ -105,29 +108,34 @@ func checkSelects(n document.Node, pool string) {
 
 // The supported kinds.
 const (
-	kindConfig = "ContainerRuntimeConfig"
-	kindPool   = "MachineConfigPool"
+	kindConfig  = "ContainerRuntimeConfig"
+	kindKubelet = "KubeletConfig"
+	kindPool    = "MachineConfigPool"
 )
 
-func decodeConfig(name string, metadata, spec document.Node) Config {
-	c := Config{Name: name}
+func decodeConfig(c Config, metadata, spec document.Node) Config {
 	if suffix, ok := metadata.Get("annotations").Texts()[SuffixAnnotation]; ok {
 		c.suffix = &suffix
 	}
-	spec.Known("a "+kindConfig, "machineConfigPoolSelector", "containerRuntimeConfig")
+	member, names := "containerRuntimeConfig", []string{"pidsLimit", "logLevel", "logSizeMax", "overlaySize", "defaultRuntime"}
+	if c.kind == kindKubelet {
+		member, names = "kubeletConfig", []string{"podPidsLimit"}
+	}
+	spec.Known("a "+c.kind, "machineConfigPoolSelector", member)
 	c.Selector = decodeSelector(spec.Get("machineConfigPoolSelector"))
-	settings := spec.Get("containerRuntimeConfig")
+	settings := spec.Get(member)
 	if settings.IsNull() {
 		settings.Fail("it is missing")
 		return c
 	}
-	settings.Known("a "+kindConfig, "pidsLimit", "logLevel", "logSizeMax", "overlaySize", "defaultRuntime")
+	settings.Known("a "+c.kind+" that pivot renders", names...)
 	c.Settings = Settings{
 		PidsLimit:      integer(settings.Get("pidsLimit")),
 		LogLevel:       settings.Get("logLevel").Text(),
 		LogSizeMax:     amount(settings.Get("logSizeMax")),
 		OverlaySize:    amount(settings.Get("overlaySize")),
 		DefaultRuntime: settings.Get("defaultRuntime").Text(),
+		PodPidsLimit:   integer(settings.Get("podPidsLimit")),
 	}
 	c.Settings.judge(settings)
 	return c

@@ -225,7 +225,7 @@ func TestRefused(t *testing.T) {
 		{strings.Replace(object("x", "{}"), matchLabels, "matchExpressions: [{operator: Exists}]", 1), "it has no key"},
 		{strings.Replace(object("x", "{}"), "/v1", "/v2", 1), "$.apiVersion: it is"},
 		{strings.Replace(object("x", "{}"), "name: x", "labels: {}", 1), "$.metadata.name: it is missing"},
-		{"kind: Pod\napiVersion: v1\n", `$.kind: it is "Pod", not a ContainerRuntimeConfig or a MachineConfigPool`},
+		{"kind: Pod\napiVersion: v1\n", `$.kind: it is "Pod", not a ContainerRuntimeConfig, a KubeletConfig or a MachineConfigPool`},
 		{"kind: [", "it is not YAML"}, {"- a\n", "not an object"},
 	} {
 		_, report := containerruntime.Decode("x.yaml", []byte(c.document))
@@ -439,4 +439,34 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestKubeletConfig: the limit of processes of a pod, which a warning about pidsLimit tells to raise, becomes a drop-in of
+// kubelet; any other setting is refused by name.
+func TestKubeletConfig(t *testing.T) {
+	decode := func(settings string) (containerruntime.Objects, string) {
+		all, report := containerruntime.Decode("k", []byte(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"KubeletConfig","metadata":{"name":"k"},"spec":{"kubeletConfig":`+settings+`}}`))
+		return all, report.String()
+	}
+	for settings, want := range map[string]string{
+		`{"podPidsLimit":8192}`: "warning: $.spec.kubeletConfig.podPidsLimit: kubelet reads it only with --config-dir=/etc/kubernetes/kubelet.conf.d", `{"podPidsLimit":-1}`: "warning: ",
+		`{"podPidsLimit":-2}`: "invalid podPidsLimit -2", `{"podPidsLimit":19}`: "invalid podPidsLimit 19", `{"podPidsLimit":"many"}`: "it is not a whole number",
+		`{"podPidsLimit":8192,"maxPods":5}`: "maxPods: ", `{"pidsLimit":8192}`: "pidsLimit: ", `{}`: "it sets nothing",
+	} {
+		if _, got := decode(settings); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %q", settings, got, want)
+		}
+	}
+	all, _ := decode(`{"podPidsLimit":8192}`)
+	runtime, _ := containerruntime.Decode("c", []byte(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"ContainerRuntimeConfig","metadata":{"name":"c"},"spec":{"containerRuntimeConfig":{"pidsLimit":8192}}}`))
+	assigned := containerruntime.Assigned{"worker", append(all.Configs, runtime.Configs...)}
+	r, err := assigned.Render(nil)
+	if err != nil || len(r.Manifests) != 2 || r.Manifests[0].Name != "99-worker-generated-containerruntime" || r.Manifests[1].Name != "99-worker-generated-kubelet" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	f := r.Manifests[1].Files[0]
+	const want = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\npodPidsLimit: 8192\n"
+	if f.Path != "/etc/kubernetes/kubelet.conf.d/01-kubeletconfig-podPidsLimit.conf" || string(f.Content) != want {
+		t.Errorf("%s\n%s", f.Path, f.Content)
+	}
 }

@@ -60,7 +60,7 @@ func (all Objects) Assign(role string) ([]Assigned, error) {
 			}
 		}
 		if !found {
-			problems = append(problems, fmt.Errorf("could not find any MachineConfigPool set for ContainerRuntimeConfig %s", c.Name))
+			problems = append(problems, fmt.Errorf("could not find any MachineConfigPool set for %s %s", c.kind, c.Name))
 		}
 	}
 	var assigned []Assigned

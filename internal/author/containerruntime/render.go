@@ -13,10 +13,15 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/pinning"
 )
 
 // dropInDir is the directory of CRI-O's drop-ins, which are read in lexical order.
 const dropInDir = "/etc/crio/crio.conf.d/"
+
+// kubeletDropIns is the directory of kubelet's drop-ins. It merges those that end with .conf over its configuration, in
+// lexical order.
+const kubeletDropIns = pinning.KubeletConfigPath + ".d/"
 
 // MaxSuffix is the highest number in a name: "-10" would sort before "-2".
 const MaxSuffix = 9
@@ -30,34 +35,39 @@ type Rendered struct {
 	Warnings  []string
 }
 
-// Render renders one MachineConfig for each ContainerRuntimeConfig. base is the files of the pool's
+// Render renders one MachineConfig for each ContainerRuntimeConfig and KubeletConfig, which have numbers of their own. base is the files of the pool's
 // rendered MachineConfig by path, as far as known. A setting in an existing file is changed in a
 // copy of the file. Later ContainerRuntimeConfigs override earlier ones.
 func (a Assigned) Render(base map[string][]byte) (Rendered, error) {
-	suffixes, err := a.suffixes()
-	if err != nil {
-		return Rendered{}, err
-	}
 	var r Rendered
 	var problems []error
-	for i, c := range a.Configs {
-		files, err := c.Settings.files(base)
+	for _, kind := range []string{kindConfig, kindKubelet} {
+		some := Assigned{a.Pool, slices.DeleteFunc(slices.Clone(a.Configs), func(c Config) bool { return c.kind != kind })}
+		suffixes, err := some.suffixes()
 		if err != nil {
-			problems = append(problems, fmt.Errorf("cannot render ContainerRuntimeConfig %s for pool %s: %w", c.Name, a.Pool, err))
-			continue
+			return Rendered{}, err
 		}
-		for _, w := range overridden(files, base) {
-			r.Warnings = append(r.Warnings, c.Name+": "+w)
+		for i, c := range some.Configs {
+			files, err := c.Settings.files(base)
+			if err != nil {
+				problems = append(problems, fmt.Errorf("cannot render %s %s for pool %s: %w", kind, c.Name, a.Pool, err))
+				continue
+			}
+			for _, w := range overridden(files, base) {
+				r.Warnings = append(r.Warnings, c.Name+": "+w)
+			}
+			r.Manifests = append(r.Manifests, authored.Manifest{Name: name(a.Pool, kind, suffixes[i]), Role: a.Pool, Files: files})
 		}
-		r.Manifests = append(r.Manifests, authored.Manifest{Name: name(a.Pool, suffixes[i]), Role: a.Pool, Files: files})
 	}
 	return r, errors.Join(problems...)
 }
 
-// name returns the name of the MachineConfig. suffix is the number of the ContainerRuntimeConfig in
-// its pool.
-func name(pool string, suffix int) string {
+// name returns the name of the MachineConfig of an object of a kind. suffix is the object's number in its pool.
+func name(pool, kind string, suffix int) string {
 	name := "99-" + pool + "-generated-containerruntime"
+	if kind == kindKubelet {
+		name = "99-" + pool + "-generated-kubelet"
+	}
 	if suffix > 0 {
 		name += "-" + strconv.Itoa(suffix)
 	}
@@ -77,10 +87,10 @@ func (a Assigned) suffixes() ([]int, error) {
 		}
 		n, err := strconv.Atoi("0" + *c.suffix)
 		if err != nil || n > MaxSuffix || *c.suffix == "0" {
-			return nil, fmt.Errorf("cannot use ContainerRuntimeConfig %s: annotation %s is %q, not empty or 1 to %d", c.Name, SuffixAnnotation, *c.suffix, MaxSuffix)
+			return nil, fmt.Errorf("cannot use %s %s: annotation %s is %q, not empty or 1 to %d", c.kind, c.Name, SuffixAnnotation, *c.suffix, MaxSuffix)
 		}
 		if other, twice := taken[n]; twice {
-			return nil, fmt.Errorf("cannot use ContainerRuntimeConfigs %s and %s: annotation %s is %q in both", other, c.Name, SuffixAnnotation, *c.suffix)
+			return nil, fmt.Errorf("cannot use %ss %s and %s: annotation %s is %q in both", c.kind, other, c.Name, SuffixAnnotation, *c.suffix)
 		}
 		numbers[i], taken[n], next = n, c.Name, max(next, n+1)
 	}
@@ -89,7 +99,7 @@ func (a Assigned) suffixes() ([]int, error) {
 			continue
 		}
 		if next > MaxSuffix {
-			return nil, fmt.Errorf("cannot use ContainerRuntimeConfig %s: max number of supported ctrcfgs (%d) has been reached for pool %s", c.Name, MaxSuffix+1, a.Pool)
+			return nil, fmt.Errorf("cannot use %s %s: max number of supported ctrcfgs (%d) has been reached for pool %s", c.kind, c.Name, MaxSuffix+1, a.Pool)
 		}
 		numbers[i] = next
 		next++
@@ -106,6 +116,10 @@ func (s Settings) files(base map[string][]byte) ([]hostfiles.File, error) {
 			return nil, err
 		}
 		files = append(files, hostfiles.NewFile(StoragePath, 0o644, storage))
+	}
+	if s.PodPidsLimit != nil {
+		const text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\npodPidsLimit: %d\n"
+		files = append(files, hostfiles.NewFile(kubeletDropIns+"01-kubeletconfig-podPidsLimit.conf", 0o644, fmt.Appendf(nil, text, *s.PodPidsLimit)))
 	}
 	for _, setting := range s.settings() {
 		// One file for each setting, because MachineConfigs merge whole files.

@@ -30,6 +30,12 @@ func (s Settings) judge(n document.Node) {
 	} else if p != nil && (*p == 0 || *p > kubeletPidsLimit) {
 		n.Get("pidsLimit").Warn("kubelet limits each pod to its podPidsLimit all the same, which is %d in a cluster unless a KubeletConfig raises it", kubeletPidsLimit)
 	}
+	if p := s.PodPidsLimit; p != nil {
+		if *p < -1 || *p > 0 && *p < minPidsLimit {
+			n.Get("podPidsLimit").Fail("invalid podPidsLimit %d: it is at least %d, or 0 or -1 for no limit", *p, minPidsLimit)
+		}
+		n.Get("podPidsLimit").Warn("kubelet reads it only with --config-dir=%s", strings.TrimSuffix(kubeletDropIns, "/"))
+	}
 	if q := s.LogSizeMax; q != nil && q.Sign() > 0 && q.Value() <= minLogSize {
 		n.Get("logSizeMax").Fail("invalid LogSizeMax %q, cannot be less than 8kB: it is more than %d bytes, or negative for no limit", q, minLogSize)
 	}
