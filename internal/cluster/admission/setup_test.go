@@ -293,6 +293,15 @@ func TestWebhooks(t *testing.T) {
 				for _, patch := range []string{`{"metadata":{"annotations":{"resources.workload.openshift.io/a":"{\"cpuset\":\"0-63\"}"}}}`, `{"metadata":{"annotations":{"target.workload.openshift.io/management":null}}}`} {
 					wants("an annotation later", w.admin.Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(patch))), "chosen when the pod is created")
 				}
+				for name, value := range map[string]string{"resources.workload.openshift.io/a": `{"cpuset":"0-63"}`, "target.workload.openshift.io/infra": "{}"} {
+					later := p.DeepCopy()
+					later.Annotations[name] = value
+					wants("an annotation by the status", w.admin.Status().Update(ctx, later), "chosen when the pod is created")
+					binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{name: value}}, Target: corev1.ObjectReference{Kind: "Node", Name: "n2"}}
+					wants("an annotation by the binding", w.admin.SubResource("binding").Create(ctx, p, binding), "chosen when the pod is created")
+				}
+				wants("the status", w.admin.Status().Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"status":{"message":"a"}}`))))
+				wants("the binding", w.admin.SubResource("binding").Create(ctx, p, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n2"}}))
 				wants("another one", w.admin.Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))))
 			}
 		}
@@ -316,6 +325,28 @@ func TestWebhooks(t *testing.T) {
 		chooses := podIn("apps")
 		chooses.Annotations["resources.workload.openshift.io/a"] = `{"cpu\u0073et":"0-63"}`
 		wants("a pod that chooses its CPUs", w.admin.Create(ctx, chooses), "may not choose its CPUs")
+		for name, value := range map[string]string{
+			"resources.workload.openshift.io/a":        `{"cpushares":2,"later":"0-63"}`,
+			"resources.workload.openshift.io/b":        `{"cpushares":2}{"cpuset":"0-63"}`,
+			"resources.workload.openshift.io/c":        `{"cpushares":"2"}`,
+			"resources.workload.openshift.io.later/a":  "2",
+			"io.openshift.workload.management.later/a": "2",
+			"resources.workload.openshift.io":          `{"cpushares":2}`,
+		} {
+			chooses = podIn("apps")
+			chooses.Annotations[name] = value
+			wants("what no parser is known to read as shares: "+name, w.admin.Create(ctx, chooses), "may not choose its CPUs")
+		}
+		shares := podIn("apps")
+		for name, value := range map[string]string{
+			"resources.workload.openshift.io/a":            `{"cpushares":2,"cpulimit":1000}`,
+			"resources.workload.openshift.io/b":            `{ "cpushares": 2 }`,
+			"resources.workload.openshift.io.cpushares/a":  "409",
+			"io.openshift.workload.management.cpushares/a": "409",
+		} {
+			shares.Annotations[name] = value
+		}
+		wants("a pod with shares", w.admin.Create(ctx, shares))
 		for _, namespace := range []string{"kube-system", "pivot-fleet"} {
 			plain := podIn(namespace)
 			plain.Annotations = nil
