@@ -8,8 +8,8 @@ type reserved struct {
 	cpus     CPUSet
 }
 
-// sets compares all sets that describe one partition: the reserved CPUs, which are those of management or else kubelet's,
-// those that the kernel isolates, and those on which kernel and tuned keep the system's own work.
+// sets compares all sets that describe one partition. The reserved CPUs are those of management, or else kubelet's. Beside
+// them are those that the kernel isolates, and those to which kernel and tuned keep the system's own work.
 func (c *checker) sets(workloads Workloads, m manager, in Input) {
 	r := reserved{in: c.definedIn[Management], name: ofWorkload(Management), cpus: workloads[Management]}
 	if r.cpus.IsEmpty() {
