@@ -246,20 +246,19 @@ func run(t *testing.T, dir, script string) string {
 	return string(out)
 }
 
+// TestOpenWritable: a mount is read-only, or its file system is, as /boot is on Fedora CoreOS.
 func TestOpenWritable(t *testing.T) {
 	need.Root(t)
+	t.Run("mount", func(t *testing.T) { testOpenWritable(t, "mount --bind . .", "remount,bind,ro,nosuid") })
+	t.Run("file system", func(t *testing.T) { testOpenWritable(t, "mount -t tmpfs tmpfs .", "remount,ro,nosuid") })
+}
+
+func testOpenWritable(t *testing.T, mounted, options string) {
 	mount := t.TempDir()
+	run(t, mount, mounted)
 	mkdir(t, filepath.Join(mount, "dir"))
-	for _, argv := range [][]string{{"mount", "--bind", mount, mount}, {"mount", "-o", "remount,bind,ro,nosuid", mount}} {
-		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", argv, err, out)
-		}
-	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("umount", mount).CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
-	})
+	t.Cleanup(func() { run(t, "/", "umount "+mount) })
+	run(t, "/", "mount -o "+options+" "+mount)
 	if err := os.WriteFile(filepath.Join(mount, "dir/x"), nil, 0o644); !errors.Is(err, syscall.EROFS) {
 		t.Fatalf("the mount is not read-only (%v)", err)
 	}

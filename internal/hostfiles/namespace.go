@@ -112,8 +112,8 @@ func bindRoot() error {
 	return err
 }
 
-// RemountWritable makes a read-only mount writable. It fails if the file system itself
-// is read-only. If the mount is writable already, it is a no-op.
+// RemountWritable makes a read-only mount writable, and, like libostree, its file system: the mount of "-o ro", as of /boot
+// on Fedora CoreOS, makes both read-only. Other mounts of it stay as they are. If the mount is writable already, it is a no-op.
 func RemountWritable(mountPoint string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(mountPoint, &st); err != nil {
@@ -124,7 +124,14 @@ func RemountWritable(mountPoint string) error {
 	}
 	// A remount clears flags that are not repeated. These have the same values as ST_ and MS_ flags.
 	flags := uintptr(st.Flags) & (unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME)
-	if err := unix.Mount("", mountPoint, "", unix.MS_BIND|unix.MS_REMOUNT|flags, ""); err != nil {
+	err := unix.Mount("", mountPoint, "", unix.MS_BIND|unix.MS_REMOUNT|flags, "")
+	if err == nil {
+		err = unix.Statfs(mountPoint, &st)
+	}
+	if err == nil && st.Flags&unix.ST_RDONLY != 0 {
+		err = unix.Mount("", mountPoint, "", unix.MS_REMOUNT|flags, "")
+	}
+	if err != nil {
 		return fmt.Errorf("cannot make a writable view of %s: %w", mountPoint, err)
 	}
 	return nil
