@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -96,44 +95,6 @@ func TestDecisionsApply(t *testing.T) {
 			t.Errorf("row %d applies to nothing", i+1)
 		}
 	}
-}
-
-// statesTable returns the rows, without the header, of the table in docs/dev/states.md that has the
-// given number of columns.
-func statesTable(t *testing.T, columns int) (rows [][]string) {
-	t.Helper()
-	data, err := os.ReadFile("../docs/dev/states.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	head := true
-	for line := range strings.Lines(string(data)) {
-		cells := strings.Split(strings.Trim(line, "|\n"), "|")
-		if len(cells) != columns {
-			continue
-		}
-		if strings.HasPrefix(cells[0], "-") {
-			head = false
-			continue
-		}
-		for i := range cells {
-			cells[i] = strings.TrimSpace(cells[i])
-		}
-		if !head {
-			rows = append(rows, cells)
-		}
-	}
-	if len(rows) == 0 {
-		t.Fatalf("docs/dev/states.md has no table with %d columns", columns)
-	}
-	return rows
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }
 
 // TestDecide (P2, P7, P24) checks the promises, for all inputs.
