@@ -91,7 +91,7 @@ GOTEST = mkdir -p $(BIN); GOGC=400 go tool gotestsum --format testname --jsonfil
 LONGER = grep --line-buffered -vE '^(EMPTY .*|PASS .* \([0-4]\.[0-9]+s\))$$'
 
 # The tests that "make nightly" runs and "make test" skips. This is the only list of them.
-NIGHTLY = ^(TestAttacks|TestFirstBootWhole|TestSELinuxWhole|TestBoxedWhole|TestOlderSELinuxLabels|TestToNewerRelease|TestOnNewerRelease|TestNewestRelease|TestComposefs|TestEntering|TestCutEntering|TestVerity|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestDashboardTypes|TestLargeFile|TestManyLayers|TestBroken|TestHost|TestPackages|TestReproducible|TestFigures|TestFleetFaults|TestOperatorsSchemas|TestRebootAndPowerOff|TestThousandMachines|TestGRUB|TestKernelsWithSecureBoot|TestWholeFirstBoots|TestPowerCutsOfImports|TestSigned|TestSignedBoot|TestRealBootc|TestBoxOfOtherReleases|TestWatchdog)$$
+NIGHTLY = ^(TestAttacks|TestEarlyFirstBoot|TestFirstBootWhole|TestSELinuxWhole|TestBoxedWhole|TestOlderSELinuxLabels|TestToNewerRelease|TestOnNewerRelease|TestNewestRelease|TestComposefs|TestEntering|TestCutEntering|TestVerity|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestDashboardTypes|TestLargeFile|TestManyLayers|TestBroken|TestHost|TestPackages|TestReproducible|TestFigures|TestFleetFaults|TestOperatorsSchemas|TestRebootAndPowerOff|TestThousandMachines|TestGRUB|TestKernelsWithSecureBoot|TestWholeFirstBoots|TestPowerCutsOfImports|TestSigned|TestSignedBoot|TestRealBootc|TestBoxOfOtherReleases|TestWatchdog)$$
 
 test: deps controlplane check
 	@export TMPDIR=$$(go run ./test/tools/tmpdir); $(GOTEST) -timeout 3h -p 3 -skip '$(NIGHTLY)' $(FIRST) ./... | $(LONGER)
@@ -111,7 +111,7 @@ nightly: deps fuzz
 # At the end it prints one line for each part with what was tried.
 sweep: deps
 	@mkdir -p $(BIN)
-	@rc=0; PIVOT_SWEEP=long test/tools/neutral.sh go test -v -count 1 -p 1 -timeout 48h -run 'TestSweep|TestKills|TestTerminate|TestPackagesKilled|TestStories|TestFirstBoot(Whole)?$$/power' \
+	@rc=0; PIVOT_SWEEP=long test/tools/neutral.sh go test -v -count 1 -p 1 -timeout 48h -run 'TestSweep|TestKills|TestTerminate|TestPackagesKilled|TestStories|Test(Early)?FirstBoot(Whole)?$$/power' \
 	  ./test/worlds/crash ./test/suites/syskill ./test/suites/stories ./internal/cluster/node ./internal/cluster/rollout ./test/suites/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)' | tee $(BIN)/sweep.log || rc=$$?; \
 	  sed -n 's/.*_test.go:[0-9]*: swept /swept /p' $(BIN)/sweep.log; exit $$rc
 

@@ -33,8 +33,8 @@ func checkCommand() *cobra.Command {
 		Use:   "check FILE|DIR…",
 		Short: "Check all objects that configure machines together, and print their CPU sets",
 		Long: "Check MachineConfigs, KubeletConfigs and PerformanceProfiles together, as the machines of each role get them:\n" +
-			"everything that \"pivotctl config validate\" and \"pivotctl pinning check\" find, and what a profile makes of a\n" +
-			"machine's kernel and kubelet. What is not judged is named. FILE - is standard input.",
+			"everything that config validate and pinning check find, and what a profile makes of a machine's kernel and\n" +
+			"kubelet. What is not judged is named. FILE - is standard input.",
 		Example: "  pivotctl check conf/\n  pivotctl check --host node7.json conf/",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, _, err := rules.rules(cmd.Context())

@@ -24,8 +24,9 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestFirstBoot tests what only a kernel, an initramfs and dracut can show: the whole way there.
-func TestFirstBoot(t *testing.T) {
+// TestEarlyFirstBoot tests what only a kernel, an initramfs and dracut can show: power cuts on the whole way there. It is part
+// of "make nightly".
+func TestEarlyFirstBoot(t *testing.T) {
 	t.Parallel()
 	runFirstBoots(t, newLab(t, vm.GuestSpec{Suite: vm.Trixie}), []firstBootCase{
 		{"initramfs, power cuts", earlyPowerCuts},
@@ -73,7 +74,7 @@ func boxedLab(t *testing.T) *bootlab.Lab {
 	return world
 }
 
-// TestFirstBootWhole has cases that TestFirstBoot, TestBoxed and unit tests together cover for the most part.
+// TestFirstBootWhole has cases that TestEarlyFirstBoot, TestBoxed and unit tests together cover for the most part.
 // It is part of "make nightly".
 func TestFirstBootWhole(t *testing.T) {
 	runFirstBoots(t, newLab(t, vm.GuestSpec{}), []firstBootCase{
