@@ -19,6 +19,11 @@ const staticGRUB = `load_env
 if [ -f ${prefix}/user.cfg ]; then
   source ${prefix}/user.cfg
 fi
+set ignition_firstboot=""
+if [ -f /ignition.firstboot ]; then
+  source /ignition.firstboot
+  set ignition_firstboot="ignition.firstboot $ignition_network_kcmdline"
+fi
 set timeout=1
 blscfg
 if [ -f $prefix/custom.cfg ]; then
@@ -32,7 +37,7 @@ const adminGRUB = "set color_normal=white/black # the administrator's"
 // TestGRUB (P59) tries new systems on machines that real firmware and a real GRUB boot, with a static
 // configuration: the new kernel panics, it hangs, its file is missing, and the new system is confirmed.
 // After each failure, the next boot is the old system, with nobody at the menu. One machine has UEFI with
-// Secure Boot. It is part of "make nightly".
+// Secure Boot; two are as those of Fedora CoreOS (asFedoraCoreOS). It is part of "make nightly".
 func TestGRUB(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{Suite: vm.Trixie})
 	needGRUB(t)
@@ -40,6 +45,8 @@ func TestGRUB(t *testing.T) {
 		{"UEFI with Secure Boot", func(t *testing.T) { trialsByGRUB(t, alone(t, l), grubSetup{secureBoot: true}, deaths()...) }},
 		{"xfs", func(t *testing.T) { trialsByGRUB(t, alone(t, l), grubSetup{boot: vm.XFS}, deaths()...) }},
 		{"ext4", func(t *testing.T) { trialsByGRUB(t, alone(t, l), grubSetup{}, deaths()...) }},
+		{"as Fedora CoreOS, in the initramfs", func(t *testing.T) { asFedoraCoreOS(t, fcos(t), settings.ModeInitramfs) }},
+		{"as Fedora CoreOS, in the system", func(t *testing.T) { asFedoraCoreOS(t, fcos(t), settings.ModeSystem) }},
 		{"a first boot with a fallback", func(t *testing.T) { fallbackByGRUB(t, alone(t, l)) }},
 	}
 	together(t, cases)
@@ -56,6 +63,7 @@ func needGRUB(t *testing.T) {
 // grubSetup is how GRUB boots a machine.
 type grubSetup struct {
 	boot       vm.FileSystem // of /boot; "": ext4
+	layout     vm.Layout     // instead of that
 	secureBoot bool          // UEFI with Secure Boot, instead of a BIOS
 	trust      vm.Trust      // of the firmware
 	esp        bool          // is on the machine's disk, with secureBoot
@@ -81,7 +89,9 @@ func inTurn(commands ...string) []vm.TreeFile {
 // newGRUBMachine makes a machine that GRUB boots.
 func newGRUBMachine(t *testing.T, l *bootlab.Lab, g grubSetup, s bootlab.Setup) grubMachine {
 	t.Helper()
-	s.Layout = vm.Layout{SeparateBoot: true, Boot: g.boot, ESP: g.esp}
+	if s.Layout = g.layout; !s.Layout.SeparateBoot {
+		s.Layout = vm.Layout{SeparateBoot: true, Boot: g.boot, ESP: g.esp}
+	}
 	if missing := s.Layout.Missing(); len(missing) > 0 {
 		need.Lacking(t, "cannot make such disks here: lacking "+strings.Join(missing, ", "))
 	}

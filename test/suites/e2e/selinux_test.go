@@ -38,9 +38,16 @@ func TestSELinuxWhole(t *testing.T) {
 		{"plain, and a type that A may store", vm.GuestSpec{SELinux: vm.NewTypeAllowed}, plainImage, enforced(settings.ModeSystem, "")},
 		{"a type that A may not store", vm.GuestSpec{SELinux: vm.NewType}, undividedImage, refusedType},
 		{"a MachineConfig, applied to the running system and with an image", vm.GuestSpec{SELinux: vm.Enforcing}, undividedImage, appliedEnforced},
+		{"pivot from Ignition, labelled as by Fedora's policy", vm.GuestSpec{SELinux: vm.Enforcing, Suite: vm.Trixie}, undividedImage,
+			func(t *testing.T, l *bootlab.Lab, c selinuxCase) {
+				enforced(settings.ModeSystem, "", append(fromIgnition(l), asUsrLocal)...)(t, l, c)
+			}},
 		{"derived layers, and a type that A may not store", vm.GuestSpec{SELinux: vm.NewType}, derivedImage, refusedType},
 	})
 }
+
+// asUsrLocal has the programs in /var/usrlocal labelled as those in /usr/local, as Fedora's policy does.
+var asUsrLocal = vm.TreeFile{Path: "/etc/selinux/default/contexts/files/file_contexts.subs", Mode: 0o644, Content: []byte("/var/usrlocal /usr/local\n")}
 
 type selinuxCase struct {
 	name  string
@@ -103,10 +110,10 @@ var usersFiles = []vm.TreeFile{{
 
 // enforced returns a case that runs a first boot in a mode. If aside is not "", pivot must step aside
 // in the initramfs for that reason, after it has imported the image.
-func enforced(mode settings.Mode, aside string) func(t *testing.T, l *bootlab.Lab, c selinuxCase) {
+func enforced(mode settings.Mode, aside string, files ...vm.TreeFile) func(t *testing.T, l *bootlab.Lab, c selinuxCase) {
 	return func(t *testing.T, l *bootlab.Lab, c selinuxCase) {
 		want := c.wanted(t, l)
-		m := machineWith(t, l, bootlab.Setup{Encapsulated: encapsulated(t, want), Mode: mode, Files: usersFiles})
+		m := machineWith(t, l, bootlab.Setup{Encapsulated: encapsulated(t, want), Mode: mode, Files: slices.Concat(usersFiles, files)})
 		first := boot(t, m, vm.BootOptions{})
 		expectNothingDenied(t, first)
 		expectPivot(t, first)

@@ -135,7 +135,7 @@ func grubCore(ctx context.Context, config string) (core []byte, err error) {
 	}
 	if _, err := run(ctx, "grub-mkimage", "-O", "i386-pc", "-o", image, "-m", disk, "-p", "(memdisk)/boot/grub",
 		// linux.mod depends on the last five.
-		"serial", "terminal", "memdisk", "tar", "biosdisk", "part_gpt", "ext2", "xfs", "loadenv", "search_label", "test", "true", "regexp", "configfile", "normal",
+		"serial", "terminal", "memdisk", "tar", "biosdisk", "part_gpt", "ext2", "xfs", "loadenv", "search_label", "search_fs_file", "test", "true", "regexp", "configfile", "normal", "password",
 		"boot", "mmap", "relocator", "vbe", "video",
 		// For what a test has the machine's firmware do: FirmwareGRUB.
 		"setpci", "memrw"); err != nil {

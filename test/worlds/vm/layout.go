@@ -16,6 +16,8 @@ type Layout struct {
 	Root         FileSystem // "": Ext4
 	SeparateBoot bool       // /boot is a separate file system, mounted by /etc/fstab
 	Boot         FileSystem // of /boot; "": Ext4
+	// BootUUID is that of /boot (Ext4), which then has no label, and is not in /etc/fstab: something else mounts it.
+	BootUUID string
 	// Verity lets files on the root file system (Ext4) have fs-verity. Then the kernels must be on a
 	// separate /boot: a host without fs-verity in its kernel cannot read a file that has it.
 	Verity bool
@@ -102,7 +104,7 @@ func (l Layout) partitions(rootMiB int) []partition {
 
 // files returns the files that the layout needs on the disk.
 func (l Layout) files() []TreeFile {
-	if !l.SeparateBoot {
+	if !l.SeparateBoot || l.BootUUID != "" {
 		return nil
 	}
 	// Otherwise systemd gives the device and the mount 90 seconds each, by the clock, which are not enough on a
@@ -124,7 +126,7 @@ func (l Layout) makeDisk(ctx context.Context, dst, sysroot string, rootMiB int) 
 			continue
 		}
 		if p.name == bootPartition {
-			if err := makeFileSystem(ctx, l.Boot, dst, p, boot); err != nil {
+			if err := l.makeBoot(ctx, dst, p, boot); err != nil {
 				return err
 			}
 			if err := emptyDir(boot); err != nil {
@@ -137,6 +139,14 @@ func (l Layout) makeDisk(ctx context.Context, dst, sysroot string, rootMiB int) 
 		}
 	}
 	return nil
+}
+
+// makeBoot makes the file system of /boot in a partition, with the contents of dir.
+func (l Layout) makeBoot(ctx context.Context, disk string, p partition, dir string) error {
+	if l.BootUUID != "" {
+		return makeExt4(ctx, disk, p, dir, "-U", l.BootUUID, "-L", "") // the last label counts
+	}
+	return makeFileSystem(ctx, l.Boot, disk, p, dir)
 }
 
 // makeRoot makes the root file system in a partition, with the contents of sysroot.
