@@ -123,7 +123,7 @@ func factsFor(cmd *cobra.Command, root, file string) (facts machine.Facts, chang
 	h := host.New(root)
 	change.known = true
 	if file != "" {
-		facts, err = readFacts(cmd, file)
+		err = cli.ReadFacts(cmd, file, &facts, func() bool { return facts.Today != nil })
 	} else if _, none := ostree.OpenRepo(h.Sysroot().RepoPath()); errors.Is(none, fs.ErrNotExist) {
 		change.known = false
 		facts.Architecture, facts.Notes = host.Architecture(), []string{"this is no ostree host, so the image alone is judged: --host FACTS judges it for a machine"}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -17,7 +16,6 @@ import (
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/input"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/pinning"
@@ -61,30 +59,14 @@ func checkCommand() *cobra.Command {
 	return cmd
 }
 
-// maxFacts limits a document with facts, in bytes. A machine with a hundred disks has some 200 KB.
-const maxFacts = 16 << 20
-
 // cpusOf returns the CPUs that facts name, or else those of a flag.
 func cpusOf(cmd *cobra.Command, facts string, cpus pinning.CPUSet) (pinning.Machine, error) {
 	if facts == "" {
 		return pinning.CPUsOnly(cpus), nil
 	}
-	data, err := input.File{What: "the facts", Path: facts, Max: maxFacts}.Read(cmd.Context())
-	if err != nil {
-		return pinning.Machine{}, err
-	}
-	var document struct {
-		Kind api.Kind
-		CPUs pinning.Machine
-	}
-	err = json.Unmarshal(data, &document)
-	if err == nil && (document.Kind != api.Facts || document.CPUs.Present.IsEmpty()) {
-		err = fmt.Errorf("it is no document of kind %s with the machine's CPUs", api.Facts)
-	}
-	if err != nil {
-		return pinning.Machine{}, fault.New(fault.BadInput, "cannot use the facts in %s: %w", facts, err).WithHint("have the machine print them: pivot facts")
-	}
-	return document.CPUs, nil
+	var document struct{ CPUs pinning.Machine }
+	err := cli.ReadFacts(cmd, facts, &document, func() bool { return !document.CPUs.Present.IsEmpty() })
+	return document.CPUs, err
 }
 
 // together is the result of a check of all objects.
