@@ -70,13 +70,7 @@ func imageCheckCommand() *cobra.Command {
 			if result.Brings, err = broughtBy(stage.Repo, change.Next, flags.architecture); err != nil {
 				return err
 			}
-			result.Findings, err = stage.Contents(cmd.Context(), change.Next, boot.Value())
-			if err == nil && change.known {
-				var more []verdict.Finding
-				more, err = stage.Judge(cmd.Context(), change.Change, facts.Facts)
-				result.Findings = append(result.Findings, more...)
-			}
-			if err != nil {
+			if result.Findings, err = stage.JudgeImage(cmd.Context(), change.Change, change.on, boot.Value()); err != nil {
 				return err
 			}
 			result.Findings = append([]verdict.Finding{}, result.Findings...)
@@ -114,25 +108,24 @@ func imageCheckCommand() *cobra.Command {
 // judged is what is to be judged besides the next system.
 type judged struct {
 	rehearse.Change
-	known bool // the machine is known; otherwise only the image is judged
+	on *rehearse.Facts // the machine's; nil: none is known, and only the image is judged
 }
 
 // factsFor returns the facts in a file, or those of the machine at root, if it is an ostree host. Of another machine, neither
 // its running system nor its own files are known.
 func factsFor(cmd *cobra.Command, root, file string) (facts machine.Facts, change judged, err error) {
 	h := host.New(root)
-	change.known = true
 	if file != "" {
 		err = cli.ReadFacts(cmd, file, &facts, func() bool { return facts.Today != nil })
 	} else if _, none := ostree.OpenRepo(h.Sysroot().RepoPath()); errors.Is(none, fs.ErrNotExist) {
-		change.known = false
 		facts.Architecture, facts.Notes = host.Architecture(), []string{"this is no ostree host, so the image alone is judged: --host FACTS judges it for a machine"}
+		return facts, change, nil
 	} else if facts, err = machine.FactsOf(cmd.Context(), h); err == nil {
 		var booted ostree.Deployment
 		booted, err = h.Sysroot().Booted()
 		change.Running, change.Own = booted.Checksum, *machine.OwnOf(h)
 	}
-	change.Line, change.Rebuilt = facts.Arguments, facts.Rebuilt
+	change.on, change.Line, change.Rebuilt = &facts.Facts, facts.Arguments, facts.Rebuilt
 	return facts, change, err
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 
-	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
 	"machine-pivot/internal/verdict"
 )
@@ -19,44 +18,36 @@ const (
 	module  = "usr/lib/dracut/modules.d/90pivot/module-setup.sh"
 )
 
-// Contents returns what a builder has forgotten in an image, whatever the machine. boot is the size of the machines' /boot in
-// bytes; 0 if it is not known. The error is that of the context.
-func (s Stage) Contents(ctx context.Context, commit ostree.Checksum, boot int64) (found []verdict.Finding, err error) {
-	i, err := s.open(commit)
-	if err != nil {
-		return []verdict.Finding{notJudged("its kernel is not known: %v", err)}, nil
-	}
-	if text, err := i.text("usr/lib/os-release"); err == nil && text == "" {
-		found = append(found, forgotten("it has no /usr/lib/os-release: nothing can tell which system and version it is"))
-	}
-	early, err := i.initramfs()
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		found = append(found, unusable("its initramfs is not whole: "+err.Error(), "make it again, in the image's build: dracut --force"))
-	} else if err != nil {
-		found = append(found, notJudged("its initramfs cannot be read: %v", err))
-	} else if early.Dracut != nil && !early.Dracut["ostree"] {
-		found = append(found, unusable("its initramfs has no dracut module ostree, and finds no deployment", `make it with dracut --add ostree`))
-	}
-	found = append(found, i.ofPivot(early.Dracut)...)
-	if size := 2 * i.bootSize(); boot > 0 && size > boot {
-		found = append(found, unusable(fmt.Sprintf("kernel and initramfs of two such systems have %d bytes, and /boot has %d", size, boot), "make the initramfs smaller, or /boot larger"))
-	}
-	ended, err := s.run(ctx, commit, nil, []string{"/" + program, "version"})
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if how, _ := failure(ended); err == nil && how != "" {
-		found = append(found, forgotten("its /usr/bin/pivot does not run: "+how))
-	}
-	return found, nil
+// contents judges what a builder has put into an image, whatever the machine.
+func (i image) contents(boot int64) subject {
+	return subject{judge: func(context.Context, []ending) (found []verdict.Finding, err error) {
+		if text, err := i.text("usr/lib/os-release"); err == nil && text == "" {
+			found = append(found, forgotten("it has no /usr/lib/os-release: nothing can tell which system and version it is"))
+		}
+		early, err := i.initramfs()
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			found = append(found, unusable("its initramfs is not whole: "+err.Error(), "make it again, in the image's build: dracut --force"))
+		} else if err != nil {
+			found = append(found, notJudged("its initramfs cannot be read: %v", err))
+		} else if early.Dracut != nil && !early.Dracut["ostree"] {
+			found = append(found, unusable("its initramfs has no dracut module ostree, and finds no deployment", `make it with dracut --add ostree`))
+		}
+		found = append(found, i.ofPivot(early.Dracut)...)
+		if size := 2 * i.bootSize(); boot > 0 && size > boot {
+			found = append(found, unusable(fmt.Sprintf("kernel and initramfs of two such systems have %d bytes, and /boot has %d", size, boot), "make the initramfs smaller, or /boot larger"))
+		}
+		return found, nil
+	}}
 }
 
-// failure returns how the first of programs failed; "" if it did not, or the tree has none.
-func failure(ended []ending) (how string, certain bool) {
-	if len(ended) == 0 || ended[0].Missing {
-		return "", false
-	}
-	return ended[0].failure()
+// runsPivot judges whether the image's pivot runs, if it has one.
+func runsPivot() subject {
+	return subject{programs: [][]string{{"/" + program, "version"}}, judge: func(_ context.Context, ended []ending) ([]verdict.Finding, error) {
+		if how, _ := ended[0].failure(); how != "" && !ended[0].Missing {
+			return []verdict.Finding{forgotten("its /usr/bin/pivot does not run: " + how)}, nil
+		}
+		return nil, nil
+	}}
 }
 
 // ofPivot judges program, units and dracut module of pivot: a part without the others does nothing.

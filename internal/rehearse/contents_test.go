@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"machine-pivot/internal/rehearse"
 )
 
 // TestContents (P100): what a builder has forgotten. A part of pivot without the others is named, and an initramfs with which
@@ -53,7 +55,7 @@ func TestContents(t *testing.T) {
 		{"cut off", image(whole[:len(whole)-30], program, unit, module), 0, []string{"its initramfs is not whole"}, ""},
 		{"unknown compression", image([]byte("no initramfs at all"), program, unit, module), 0, nil, "its initramfs cannot be read: it is compressed in an unknown way"},
 	} {
-		found, err := w.stage().Contents(t.Context(), w.commit(c.tree), c.boot)
+		found, err := w.stage().JudgeImage(t.Context(), rehearse.Change{Next: w.commit(c.tree)}, nil, c.boot)
 		w.must(err)
 		w.found(c.name, found, c.refused, c.note)
 	}

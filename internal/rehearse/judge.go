@@ -32,23 +32,47 @@ type Change struct {
 
 // Judge runs programs of the next system, and returns what speaks against that system on a machine with these facts, and
 // what could not be judged. The error is that of the context.
-func (s Stage) Judge(ctx context.Context, c Change, facts Facts) (found []verdict.Finding, err error) {
-	subjects := []subject{s.starts(c), legacyCgroups(c.Line)}
+func (s Stage) Judge(ctx context.Context, c Change, facts Facts) ([]verdict.Finding, error) {
 	next, unknown := s.open(c.Next)
-	if unknown == nil && next.release != "" {
+	return s.judgeAll(ctx, c.Next, unknown, s.onMachine(c, facts, next, unknown == nil))
+}
+
+// JudgeImage is Judge for an image that a builder has made: it also returns what is forgotten in it, whatever the machine.
+// boot is the size of the machines' /boot in bytes; 0 if it is not known. facts is nil if no machine is known.
+func (s Stage) JudgeImage(ctx context.Context, c Change, facts *Facts, boot int64) ([]verdict.Finding, error) {
+	next, unknown := s.open(c.Next)
+	var subjects []subject
+	if unknown == nil {
+		subjects = append(subjects, next.contents(boot), runsPivot())
+	}
+	if facts != nil {
+		subjects = append(subjects, s.onMachine(c, *facts, next, unknown == nil)...)
+	}
+	return s.judgeAll(ctx, c.Next, unknown, subjects)
+}
+
+// onMachine returns what is judged of a system on a machine with these facts. known says that the next system's boot files
+// are.
+func (s Stage) onMachine(c Change, facts Facts, next image, known bool) []subject {
+	subjects := []subject{s.starts(c), legacyCgroups(c.Line)}
+	if known && next.release != "" {
 		subjects = append(subjects, s.drivers(c, next, facts))
 	}
-	if unknown == nil {
+	if known {
 		subjects = append(subjects, next.runtimes(c.Own), s.ifcfg(c, next))
 	}
-	subjects = append(subjects, s.fileSystems(c, facts), sealed(facts, changedPCRs(c.BootLoader)), units(c.Own), s.logins(c), s.interfaces(c, facts))
+	return append(subjects, s.fileSystems(c, facts), sealed(facts, changedPCRs(c.BootLoader)), units(c.Own), s.logins(c), s.interfaces(c, facts))
+}
+
+// judgeAll runs the programs of all subjects in one tree, and judges how they ended. unknown is why the kernel is not known.
+func (s Stage) judgeAll(ctx context.Context, commit ostree.Checksum, unknown error, subjects []subject) (found []verdict.Finding, err error) {
 	var programs [][]string
 	files := map[string]File{}
 	for _, subject := range subjects {
 		programs = append(programs, subject.programs...)
 		maps.Copy(files, subject.files)
 	}
-	ended, err := s.run(ctx, c.Next, files, programs...)
+	ended, err := s.run(ctx, commit, files, programs...)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
