@@ -12,6 +12,7 @@ import (
 
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/author/containerruntime"
 	"machine-pivot/internal/author/performance"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cli"
@@ -87,8 +88,15 @@ type cpuSets struct {
 // beside are the objects beside MachineConfigs.
 type beside struct {
 	profiles map[string]performance.Profile // by role
-	kubelets []document.Node
-	pools    []document.Node
+	kubelets []kubelet
+	pools    map[string]map[string]string // labels by name, which is the role
+}
+
+// kubelet is a KubeletConfig.
+type kubelet struct {
+	name  string
+	text  []byte
+	pools containerruntime.Selector
 }
 
 // take takes the objects that are judged beside MachineConfigs.
@@ -101,19 +109,21 @@ func (o *beside) take(n document.Node) bool {
 		}
 		o.profiles[p.Role] = p
 	case kind.Is("KubeletConfig"):
-		o.kubelets = append(o.kubelets, n)
+		o.kubelets = append(o.kubelets, kubelet{nameOf(n), n.JSON(), containerruntime.DecodeSelector(n.Get("spec").Get("machineConfigPoolSelector"))})
 	case kind.Is("MachineConfigPool"):
-		o.pools = append(o.pools, n)
+		o.pools[nameOf(n)] = n.Get("metadata").Get("labels").Texts()
 	default:
 		return false
 	}
 	return true
 }
 
+func nameOf(n document.Node) string { return n.Get("metadata").Get("name").Text() }
+
 // checkTogether checks the objects in files and directories.
 func checkTogether(ctx context.Context, paths []string, stdin io.Reader, rules authored.Rules, machine pinning.Machine) (together, error) {
 	result := together{Roles: map[string]cpuSets{}}
-	all := beside{profiles: map[string]performance.Profile{}}
+	all := beside{profiles: map[string]performance.Profile{}, pools: map[string]map[string]string{}}
 	rules.Other, rules.CPUs = all.take, machine.Present
 	configs, report, err := pool.Read(ctx, paths, stdin, rules)
 	for _, role := range slices.Sorted(maps.Keys(all.profiles)) {
@@ -132,7 +142,8 @@ func checkTogether(ctx context.Context, paths []string, stdin io.Reader, rules a
 		merged, err = pool.Validate(configs, rules)
 		report = append(report, merged...)
 	}
-	for _, role := range pool.Roles(configs) {
+	roles := pool.Roles(configs)
+	for _, role := range roles {
 		if err != nil || report.Failed() {
 			break
 		}
@@ -150,7 +161,7 @@ func checkTogether(ctx context.Context, paths []string, stdin io.Reader, rules a
 			result.Roles[role] = sets
 		}
 	}
-	result.Problems = append(report, all.unjudged()...)
+	result.Problems = append(report, all.unjudged(roles)...)
 	result.OK = !result.Problems.Failed()
 	return result, err
 }
@@ -170,9 +181,9 @@ func (o *beside) ofRole(role string, configs []*authored.MachineConfig, machine 
 		sets.Profile = &p
 		kubelets = append(kubelets, p.Kubelet())
 	}
-	for _, n := range o.kubelets {
-		if slices.Contains(o.rolesOf(n), role) {
-			kubelets = append(kubelets, n.JSON())
+	for _, k := range o.kubelets {
+		if o.gets(role, k) {
+			kubelets = append(kubelets, k.text)
 		}
 	}
 	for _, kubelet := range kubelets {
@@ -185,28 +196,19 @@ func (o *beside) ofRole(role string, configs []*authored.MachineConfig, machine 
 	return sets, nil
 }
 
-// rolesOf returns the roles whose machines get a KubeletConfig: the operator labels the pool of each role with its name, and
-// others have labels of their own.
-func (o *beside) rolesOf(n document.Node) (roles []string) {
-	for label, value := range n.Get("spec").Get("machineConfigPoolSelector").Get("matchLabels").Texts() {
-		if role, is := strings.CutPrefix(label, "pools.operator.machineconfiguration.openshift.io/"); is {
-			roles = append(roles, role)
-		}
-		for _, pool := range o.pools {
-			if has, labelled := pool.Get("metadata").Get("labels").Texts()[label]; labelled && has == value {
-				roles = append(roles, pool.Get("metadata").Get("name").Text())
-			}
-		}
-	}
-	return roles
+// gets reports whether the machines of a role get a KubeletConfig. The operator labels the pool of each role with its name.
+func (o *beside) gets(role string, k kubelet) bool {
+	labels := map[string]string{"pools.operator.machineconfiguration.openshift.io/" + role: ""}
+	maps.Copy(labels, o.pools[role])
+	return k.pools.Matches(labels)
 }
 
-// unjudged names the KubeletConfigs that no role gets.
-func (o *beside) unjudged() (report problem.Report) {
-	for _, n := range o.kubelets {
-		if len(o.rolesOf(n)) == 0 {
+// unjudged names the KubeletConfigs that none of the roles gets.
+func (o *beside) unjudged(roles []string) (report problem.Report) {
+	for _, k := range o.kubelets {
+		if !slices.ContainsFunc(roles, func(role string) bool { return o.gets(role, k) }) {
 			report.Warn("", "the KubeletConfig %s is not judged: no MachineConfigPool in these files has the labels of its machineConfigPoolSelector",
-				problem.Quoted(n.Get("metadata").Get("name").Text()))
+				problem.Quoted(k.name))
 		}
 	}
 	return report

@@ -101,7 +101,7 @@ func (all *Objects) Decode(n document.Node) {
 // checkSelects warns about a pool that does not select the MachineConfigs that are made for it: they have its name as role,
 // and nothing would get them. A pool without a selector is not complete, and is not judged.
 func checkSelects(n document.Node, pool string) {
-	if !n.IsNull() && !decodeSelector(n).matches(map[string]string{authored.RoleLabel: pool}) {
+	if !n.IsNull() && !DecodeSelector(n).Matches(map[string]string{authored.RoleLabel: pool}) {
 		n.Warn("it does not select what is made for the pool, with the label %s: %s, so no machine would get it", authored.RoleLabel, problem.Quoted(pool))
 	}
 }
@@ -122,7 +122,7 @@ func decodeConfig(c Config, metadata, spec document.Node) Config {
 		member, names = "kubeletConfig", []string{"podPidsLimit"}
 	}
 	spec.Known("a "+c.kind, "machineConfigPoolSelector", member)
-	c.Selector = decodeSelector(spec.Get("machineConfigPoolSelector"))
+	c.Selector = DecodeSelector(spec.Get("machineConfigPoolSelector"))
 	settings := spec.Get(member)
 	if settings.IsNull() {
 		settings.Fail("it is missing")
@@ -163,7 +163,8 @@ func amount(n document.Node) *quantity.Quantity {
 	return nil
 }
 
-func decodeSelector(n document.Node) Selector {
+// DecodeSelector reads a label selector, and reports what is wrong with it.
+func DecodeSelector(n document.Node) Selector {
 	n.Known("a label selector", "matchLabels", "matchExpressions")
 	s := Selector{Labels: n.Get("matchLabels").Texts()}
 	for _, item := range n.Get("matchExpressions").Items() {

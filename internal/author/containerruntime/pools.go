@@ -20,8 +20,8 @@ type Requirement struct {
 	Values   []string
 }
 
-// matches reports whether the selector matches the labels.
-func (s Selector) matches(labels map[string]string) bool {
+// Matches reports whether the selector matches the labels.
+func (s Selector) Matches(labels map[string]string) bool {
 	for key, want := range s.Labels {
 		if value, ok := labels[key]; !ok || value != want {
 			return false
@@ -55,7 +55,7 @@ func (all Objects) Assign(role string) ([]Assigned, error) {
 	for _, c := range all.Configs {
 		found := false
 		for _, p := range all.Pools {
-			if c.Selector.matches(p.Labels) {
+			if c.Selector.Matches(p.Labels) {
 				byPool[p.Name], found = append(byPool[p.Name], c), true
 			}
 		}
