@@ -130,12 +130,9 @@ func checkTogether(ctx context.Context, paths []string, stdin io.Reader, rules a
 		if role == "" {
 			continue // Decode has reported it
 		}
-		implied, problems := authored.Decode("", all.profiles[role].MachineConfig(), rules)
+		implied, problems := authored.DecodeMade(all.profiles[role].MachineConfig(), rules)
 		configs = append(configs, implied...)
-		for _, p := range problems.In("PerformanceProfile " + all.profiles[role].Name) {
-			p.Line = 0 // of a text that nobody has seen
-			report.Add(p)
-		}
+		report.Add(problems.In("PerformanceProfile " + all.profiles[role].Name)...)
 	}
 	if err == nil && !report.Failed() {
 		var merged problem.Report

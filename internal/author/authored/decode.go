@@ -2,6 +2,7 @@ package authored
 
 import (
 	"cmp"
+	"encoding/json"
 	"regexp"
 	"strings"
 
@@ -40,6 +41,19 @@ func Decode(file string, data []byte, rules Rules) ([]*MachineConfig, problem.Re
 		report.Warn("$", "it holds no MachineConfig")
 	}
 	return all, report.In(file)
+}
+
+// DecodeMade is Decode for objects that nobody has written, such as those that stand for flags. So the report has no lines.
+func DecodeMade(object map[string]any, rules Rules) ([]*MachineConfig, problem.Report) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		panic(err) // strings can always be written
+	}
+	all, report := Decode("", text, rules)
+	for i := range report {
+		report[i].Line = 0
+	}
+	return all, report
 }
 
 // SameNames reports MachineConfigs with the same name: a cluster can hold only one of them.

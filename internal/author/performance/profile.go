@@ -137,15 +137,15 @@ func listed(set pinning.CPUSet) string {
 }
 
 // MachineConfig returns what the machine's kernel gets, as a MachineConfig that is judged with the others of the role.
-func (p Profile) MachineConfig() []byte {
+func (p Profile) MachineConfig() map[string]any {
 	spec := map[string]any{"kernelArguments": p.Arguments}
 	if p.RealTime {
 		spec["kernelType"] = "realtime"
 	}
-	return text(map[string]any{
+	return map[string]any{
 		"apiVersion": machineconfig.APIVersion, "kind": machineconfig.Kind, "spec": spec,
 		"metadata": map[string]any{"name": "50-performance-" + p.Name, "labels": map[string]string{authored.RoleLabel: p.Role}},
-	})
+	}
 }
 
 // Kubelet returns what kubelet gets, as a KubeletConfig.

@@ -38,18 +38,11 @@ func (a Alone) machineConfig(rules authored.Rules) (*authored.MachineConfig, pro
 	config := ignition.Empty()
 	config.Ignition.Version = ignition.Version
 	config.Storage.Files = a.Files
-	text, err := json.Marshal(map[string]any{
+	all, report := authored.DecodeMade(map[string]any{
 		"apiVersion": "machineconfiguration.openshift.io/v1", "kind": machineconfig.Kind, "metadata": map[string]any{"name": "alone"},
 		"spec": map[string]any{"osImageURL": a.Image, "kernelArguments": a.Arguments, "config": json.RawMessage(ignition.Marshal(config))},
-	})
-	if err != nil {
-		panic(err) // strings can always be written
-	}
-	all, report := authored.Decode("", text, rules)
+	}, rules)
 	report = slices.DeleteFunc(report, func(p problem.Problem) bool { return strings.HasPrefix(p.Path, "$.metadata") }) // a role is missing on purpose
-	for i := range report {
-		report[i].Line = 0 // of a text that nobody has seen
-	}
 	if report.Failed() {
 		return nil, report
 	}
