@@ -13,8 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/objects"
@@ -109,22 +107,11 @@ func (f *follower) architectures(ctx context.Context, pool *objects.MachineConfi
 	if err := errors.Join(f.cached.List(ctx, &nodes), f.cached.List(ctx, &pools)); err != nil {
 		return nil, err
 	}
-	selectors := map[string]labels.Selector{}
-	for _, p := range append(pools.Items, *pool) { // the cache may not have it yet
-		selector, err := metav1.LabelSelectorAsSelector(p.Spec.NodeSelector)
-		if err == nil { // else it selects no node, and the pool says so
-			selectors[p.Name] = selector
-		}
-	}
+	others := slices.DeleteFunc(pools.Items, func(p objects.MachineConfigPool) bool { return p.Name == pool.Name })
+	all := append(others, *pool) // the cache may not have it yet
 	found := map[string]bool{}
 	for _, n := range nodes.Items {
-		var selecting []string
-		for name, selector := range selectors {
-			if !selector.Empty() && selector.Matches(labels.Set(n.Labels)) {
-				selecting = append(selecting, name)
-			}
-		}
-		if slices.Contains(objects.ClaimedBy(selecting), pool.Name) && n.Status.NodeInfo.Architecture != "" {
+		if slices.Contains(objects.PoolsOf(n.Labels, all), pool.Name) && n.Status.NodeInfo.Architecture != "" {
 			found[n.Status.NodeInfo.Architecture] = true
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machine-pivot/internal/cluster/api"
@@ -17,6 +19,23 @@ const (
 	MasterPool = "master"
 	WorkerPool = "worker"
 )
+
+// PoolsOf returns the pools that claim a node with these labels: see ClaimedBy.
+func PoolsOf(node map[string]string, all []MachineConfigPool) []string {
+	var selecting []string
+	for _, p := range all {
+		if Selects(p.Spec.NodeSelector, node) {
+			selecting = append(selecting, p.Name)
+		}
+	}
+	return ClaimedBy(selecting)
+}
+
+// Selects reports whether a selector matches labels. An empty one matches nothing, as the operator reads it.
+func Selects(selector *metav1.LabelSelector, of map[string]string) bool {
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && !s.Empty() && s.Matches(labels.Set(of))
+}
 
 // ClaimedBy returns the pools that claim a node, of those with a selector that selects it: master before all others, a
 // custom pool before worker. Several are a contradiction; none claims a node that no selector selects.

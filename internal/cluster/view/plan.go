@@ -196,7 +196,9 @@ func ofRenderer(proposed []*authored.MachineConfig) (report problem.Report) {
 // unselected warns of proposed MachineConfigs that no pool takes.
 func unselected(pools []objects.MachineConfigPool, proposed []*authored.MachineConfig) (report problem.Report) {
 	for _, mc := range proposed {
-		taken := func(p objects.MachineConfigPool) bool { return selects(p.Spec.MachineConfigSelector, mc.Labels) }
+		taken := func(p objects.MachineConfigPool) bool {
+			return objects.Selects(p.Spec.MachineConfigSelector, mc.Labels)
+		}
 		if len(pools) > 0 && !slices.ContainsFunc(pools, taken) {
 			p := problem.Warningf("$.metadata.labels", "no pool of the cluster takes the MachineConfig %s", problem.Quoted(mc.Name))
 			p.File = mc.File()
@@ -220,7 +222,7 @@ func (p Planner) pool(ctx context.Context, in planned) (PoolPlan, problem.Report
 	out := PoolPlan{Name: in.pool.Name, From: in.pool.Spec.Configuration.Name, Updates: []NodeUpdate{}, Nodes: []NodePlan{}, Warnings: []string{}}
 	var chosen []*authored.MachineConfig
 	for _, mc := range in.all {
-		if selects(in.pool.Spec.MachineConfigSelector, mc.Labels) {
+		if objects.Selects(in.pool.Spec.MachineConfigSelector, mc.Labels) {
 			chosen = append(chosen, mc)
 		}
 	}

@@ -152,7 +152,7 @@ func (s *settings) base(ctx context.Context, pool string) (map[string]file, erro
 	var chosen []*authored.MachineConfig
 	for _, mc := range s.all {
 		isGenerated := s.existing[mc.Name].owner.Kind == generated.Owner && mc.Labels[authored.RoleLabel] == pool
-		if selects(s.pools[i].Spec.MachineConfigSelector, mc.Labels) && !isGenerated {
+		if objects.Selects(s.pools[i].Spec.MachineConfigSelector, mc.Labels) && !isGenerated {
 			chosen = append(chosen, mc)
 		}
 	}
