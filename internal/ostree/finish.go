@@ -217,6 +217,9 @@ func (im *Import) place(n ObjectName, objects int) error {
 			err = unix.Renameat(im.staging.fd(), path, objects, path)
 		}
 	}
+	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) { // a directory, an immutable file
+		return damaged(n, im.repo.objectPath(n))
+	}
 	if err != nil {
 		return fmt.Errorf("cannot place object %s: %w", n, err)
 	}

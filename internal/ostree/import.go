@@ -373,7 +373,7 @@ func (im *Import) writeMetadata(n ObjectName, data []byte) (err error) {
 
 // holds reports whether the repository has an object with exactly this content.
 func (r *Repo) holds(n ObjectName, data []byte) bool {
-	have, err := os.ReadFile(r.objectPath(n))
+	have, err := readRegular(r.objectPath(n), maxMade)
 	return err == nil && bytes.Equal(have, data)
 }
 

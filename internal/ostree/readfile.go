@@ -1,7 +1,6 @@
 package ostree
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -255,19 +254,34 @@ func (at locator) loadCommit(c Checksum) (*CommitInfo, error) {
 	return info, nil
 }
 
+var errNotRegular = errors.New("it is no regular file")
+
 // readRegular reads a file of at most most bytes. It does not follow a symbolic link, because
-// the object of a link would lead to a file of the running system.
+// the object of a link would lead to a file of the running system, and reads nothing from a pipe or a device, which may
+// have no end.
 func readRegular(name string, most int64) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
 		return nil, fmt.Errorf("it is a symbolic link: %w", err)
+	}
+	if errors.Is(err, unix.ENXIO) { // a socket
+		return nil, errNotRegular
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || info.Size() > most {
-		return nil, cmp.Or(err, budget.New(most, "bytes").Take(info.Size()))
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
 	}
-	return io.ReadAll(f)
+	if !info.Mode().IsRegular() {
+		return nil, errNotRegular
+	}
+	if info.Size() > most {
+		return nil, budget.New(most, "bytes").Take(info.Size())
+	}
+	data := make([]byte, info.Size())
+	_, err = io.ReadFull(f, data)
+	return data, err
 }

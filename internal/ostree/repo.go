@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -178,13 +177,7 @@ func (r *Repo) FileObject(file Checksum) string { return r.objectPath(ObjectName
 // Has reports whether the repository has an object.
 func (r *Repo) Has(n ObjectName) (bool, error) {
 	_, err := os.Lstat(r.objectPath(n))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("cannot look for object: %w", err)
-	}
-	return true, nil
+	return err == nil, unlessMissing(err, r.objectPath(n))
 }
 
 // HasPartial reports whether a commit is marked as partial.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -27,13 +28,13 @@ import (
 // ostree-core.h). So one with another time was changed since, or copied by another program: its checksum decides.
 //
 // A wrong object counts as missing. So it is fetched with its layer, and place replaces it. The deployments that have
-// it keep theirs.
+// it keep theirs. A directory in its place is not removed, since nobody knows what it holds, and the error says so.
 
 // findFile returns the state of a file object of the repository of which only the name is known.
 func (r *Repo) findFile(n ObjectName) (objectState, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(r.objectPath(n), &st); err != nil {
-		return absent, unlessMissing(err)
+		return absent, unlessMissing(err, r.objectPath(n))
 	}
 	if isLink(st) || isUnchanged(st) && st.Size > 0 || r.verifies(n) {
 		return inRepo, nil
@@ -46,11 +47,11 @@ func (im *Import) fits(n ObjectName, h *fileHeader) (bool, error) {
 	path := im.repo.objectPath(n)
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
-		return false, unlessMissing(err)
+		return false, unlessMissing(err, path)
 	}
 	has, xattrs, err := infoOf(path, st)
 	if err != nil {
-		return false, unlessMissing(err)
+		return false, unlessMissing(err, path)
 	}
 	if (owned{has.UID, has.GID, has.Mode}) != h.owned || has.Size != h.size || has.Target != h.target || !im.hasXattrs(n, xattrs, h.xattrs) {
 		return false, nil
@@ -136,7 +137,10 @@ func (r *Repo) readMetadata(n ObjectName) ([]byte, error) {
 }
 
 func (at locator) readMetadata(n ObjectName) ([]byte, error) {
-	data, err := os.ReadFile(at(n))
+	data, err := readRegular(at(n), maxMade)
+	if errors.Is(err, errNotRegular) || errors.Is(err, unix.ELOOP) {
+		return nil, damaged(n, at(n))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -146,11 +150,23 @@ func (at locator) readMetadata(n ObjectName) ([]byte, error) {
 	return data, nil
 }
 
+const findMore = "ostree fsck finds what else is damaged"
+
 // damaged returns the error for a wrong object of the repository, which is at a path, where no right one is at hand.
 // It has a CorruptError in its chain.
 func damaged(n ObjectName, path string) error {
+	path = named(path)
 	return fault.New(fault.Refused, "this machine's repository is damaged: %w, in %s", corrupt(n, "it is not what its name says"), path).
-		WithHint("remove %s, so that it is fetched again; ostree fsck finds what else is damaged", path)
+		WithHint("remove %s, so that it is fetched again; %s", path, findMore)
+}
+
+// named returns the path of a file of the repository as an administrator writes it, where the repository is held open.
+func named(path string) string {
+	above, name := filepath.Split(path)
+	if at, err := filepath.EvalSymlinks(above); err == nil {
+		return filepath.Join(at, name)
+	}
+	return path
 }
 
 // isUnchanged reports whether a file object has the time of its completion.
@@ -160,10 +176,15 @@ func isUnchanged(st unix.Stat_t) bool {
 
 func isLink(st unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFLNK }
 
-// unlessMissing returns the error of a look at an object, or nil if there is none.
-func unlessMissing(err error) error {
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
+// unlessMissing returns the error of a look at an object's path, or nil if there is none.
+func unlessMissing(err error, path string) error {
+	switch {
+	case err == nil || errors.Is(err, fs.ErrNotExist):
 		return nil
+	case errors.Is(err, unix.ENOTDIR):
+		dir := named(filepath.Dir(path))
+		return fault.New(fault.Refused, "this machine's repository is damaged: %s is no directory", dir).
+			WithHint("remove %s, so that its objects are fetched again; %s", dir, findMore)
 	}
 	return fmt.Errorf("cannot look for object: %w", err)
 }

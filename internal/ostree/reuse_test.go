@@ -3,6 +3,7 @@ package ostree_test
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,7 +28,9 @@ func isFile(info os.FileInfo, n ostree.ObjectName) bool {
 func hasContent(info os.FileInfo, n ostree.ObjectName) bool {
 	return info.Mode().IsRegular() && info.Size() > 0
 }
-func isLink(info os.FileInfo, _ ostree.ObjectName) bool { return info.Mode()&os.ModeSymlink != 0 }
+func isAny(os.FileInfo, ostree.ObjectName) bool          { return true }
+func isMetadata(_ os.FileInfo, n ostree.ObjectName) bool { return n.Type != ostree.File }
+func isLink(info os.FileInfo, _ ostree.ObjectName) bool  { return info.Mode()&os.ModeSymlink != 0 }
 
 // kept changes a file and gives it back the time that it had.
 func kept(change func(t *testing.T, path string)) func(t *testing.T, path string) {
@@ -77,6 +80,22 @@ var wrongs = map[string]wrong{
 		check(t, os.Remove(path))
 		check(t, os.Symlink("elsewhere", path))
 	}, false},
+	"a link in place of metadata": {isMetadata, func(t *testing.T, path string) {
+		check(t, os.Rename(path, path+".moved"))
+		check(t, os.Symlink(path+".moved", path))
+	}, true},
+	"a pipe": {isAny, func(t *testing.T, path string) {
+		check(t, os.Remove(path))
+		check(t, unix.Mkfifo(path, 0o644))
+	}, true},
+	"a device": {isAny, func(t *testing.T, path string) {
+		check(t, os.Remove(path))
+		check(t, unix.Mknod(path, unix.S_IFCHR|0o644, int(unix.Mkdev(1, 5)))) // without an end
+	}, true},
+	"a socket": {isAny, func(t *testing.T, path string) {
+		check(t, os.Remove(path))
+		check(t, unix.Mknod(path, unix.S_IFSOCK|0o644, 0))
+	}, true},
 }
 
 // TestWrongObjects: an object of the repository that cannot be right counts as missing, and is replaced by the one that
@@ -151,6 +170,50 @@ func TestWrongBehindAnInterruption(t *testing.T) {
 	_, err = importAll(t, r, s.commit, s.objects(), "again")
 	check(t, err)
 	run(t, "ostree", "fsck", "--repo="+r.Path())
+}
+
+// TestDirectoryInPlaceOfObject: nobody but the administrator can tell what a directory in the place of an object holds. It is
+// not removed, and the hint names it; so it is for an object that cannot be replaced, and for a file in the place of a
+// directory of objects.
+func TestDirectoryInPlaceOfObject(t *testing.T) {
+	s := newSource(t)
+	for path := range s.objects() {
+		object := strings.Replace(path, ".filez", ".file", 1)
+		for what, put := range map[string]func(at string) (inTheWay string){
+			"directory": func(at string) string {
+				check(t, os.Remove(at))
+				check(t, os.Mkdir(at, 0o755))
+				write(t, filepath.Join(at, "found"), "x")
+				return at
+			},
+			"file in place of its directory": func(at string) string {
+				check(t, os.RemoveAll(filepath.Dir(at)))
+				write(t, filepath.Dir(at), "x")
+				return filepath.Dir(at)
+			},
+			"immutable": func(at string) string {
+				check(t, os.Remove(at))
+				write(t, at, "x")
+				run(t, "chattr", "+i", at)
+				t.Cleanup(func() { _ = exec.Command("chattr", "-i", at).Run() })
+				return at
+			},
+		} {
+			r := newRepo(t)
+			_, err := importAll(t, r, s.commit, s.objects(), "os")
+			check(t, err)
+			inTheWay := put(filepath.Join(r.Path(), "objects", object))
+			_, err = importAll(t, r, s.commit, s.objects(), "again")
+			if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "this machine's repository is damaged") || !strings.Contains(fault.HintOf(err), "remove "+inTheWay) {
+				t.Errorf("%s, %s: %v, hint %s", object, what, err, fault.HintOf(err))
+			}
+			run(t, "chattr", "-i", inTheWay)
+			check(t, os.RemoveAll(inTheWay))
+			_, err = importAll(t, r, s.commit, s.objects(), "again")
+			check(t, err)
+			run(t, "ostree", "fsck", "--repo="+r.Path())
+		}
+	}
 }
 
 // TestNothingInPlaceOfWrong: where nothing provides the right object, the error names the repository, and the hint helps.

@@ -168,7 +168,7 @@ func notYet(err error) bool {
 // checkSignature returns an error unless one of the keys has signed a commit. Keys and signatures are tried in
 // the order in which ostree-prepare-root tries them, which ends at one that is malformed.
 func (at locator) checkSignature(c Checksum, keys []ed25519.PublicKey) error {
-	commit, err := os.ReadFile(at(ObjectName{c, Commit}))
+	commit, err := at.readMetadata(ObjectName{c, Commit})
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (at locator) checkSignature(c Checksum, keys []ed25519.PublicKey) error {
 // signatures returns the Ed25519 signatures in the detached metadata of a commit.
 func (at locator) signatures(c Checksum) (all [][]byte, err error) {
 	name := ObjectName{c, CommitMeta}
-	data, err := os.ReadFile(at(name))
+	data, err := at.readMetadata(name)
 	if err != nil {
 		return nil, err
 	}
