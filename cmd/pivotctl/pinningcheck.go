@@ -135,17 +135,10 @@ func (g *given) add(ctx context.Context, path string) error {
 		return err
 	}
 	kind := kindOf(data)
-	switch {
-	case kind == "MachineConfig" || strings.HasSuffix(kind, "List"):
-		decoded, report := authored.Decode(path, data, authored.Rules{CheckImage: imageref.Check})
+	if machineconfig.OfOperator(kind) || strings.HasSuffix(kind, "List") {
+		decoded, report := authored.Decode(path, data, authored.Rules{CheckImage: imageref.Check, Other: g.take})
 		g.configs = append(g.configs, decoded...)
 		return report.Err("MachineConfig " + path)
-	case kind == "KubeletConfig":
-		if g.kubelet != nil {
-			return fault.New(fault.Usage, "cannot check %s: another KubeletConfig is given; give the one that machines of the role get", path)
-		}
-		g.kubelet = data
-		return nil
 	}
 	at := hostPath(path, kind)
 	if at == "" {
@@ -157,6 +150,18 @@ func (g *given) add(ctx context.Context, path string) error {
 	}
 	g.input.Files[at] = data
 	return nil
+}
+
+// take takes a KubeletConfig, wherever it stands.
+func (g *given) take(n document.Node) bool {
+	if !n.Get("kind").Is("KubeletConfig") {
+		return false
+	}
+	if g.kubelet != nil {
+		n.Fail("another KubeletConfig is given; give the one that machines of the role get")
+	}
+	g.kubelet = n.JSON()
+	return true
 }
 
 // yamlKind matches the kind of a Kubernetes object in YAML.

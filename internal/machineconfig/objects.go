@@ -10,27 +10,23 @@ import (
 // object or a list of objects. Clients print other kinds of the operator beside MachineConfigs: they are left out with a
 // warning, unless taken takes them. It may be nil.
 func Objects(root document.Node, taken func(document.Node) bool) (all []document.Node) {
-	if !root.Object() {
-		if root.IsNull() {
-			root.Fail("it is null, not an object")
-		}
-		return nil
-	}
-	all = []document.Node{root}
-	if kind := root.Get("kind"); kind.Is("List", Kind+"List") {
-		root.Known("a list", "kind", "apiVersion", "metadata", "items")
-		all = root.Get("items").Items()
-	}
-	return slices.DeleteFunc(all, func(n document.Node) bool { return taken != nil && taken(n) || leftOut(n) })
+	return slices.DeleteFunc(root.Objects(), func(n document.Node) bool {
+		return taken != nil && taken(n) || !n.Get("kind").Is(Kind) && LeftOut(n, Kind)
+	})
 }
 
-// leftOut warns about an object of another kind of the operator.
-func leftOut(n document.Node) bool {
+// LeftOut warns about an object of the operator, of another kind than the wanted one.
+func LeftOut(n document.Node, wanted string) bool {
 	kind := n.Get("kind")
-	other := kind.Is("MachineConfigPool", "ContainerRuntimeConfig", "KubeletConfig", "ControllerConfig", "MachineConfigNode",
-		"MachineOSConfig", "MachineOSBuild", "PinnedImageSet")
+	other := kind.IsText() && OfOperator(kind.Text())
 	if other {
-		kind.Warn("it is left out: it is a %s, not a %s", kind.Text(), Kind)
+		kind.Warn("it is left out: it is a %s, not a %s", kind.Text(), wanted)
 	}
 	return other
+}
+
+// OfOperator reports whether a kind is one of the operator's, which clients print together.
+func OfOperator(kind string) bool {
+	return slices.Contains([]string{Kind, "MachineConfigPool", "ContainerRuntimeConfig", "KubeletConfig", "ControllerConfig", "MachineConfigNode",
+		"MachineOSConfig", "MachineOSBuild", "PinnedImageSet"}, kind)
 }

@@ -373,6 +373,9 @@ func TestNamespaces(t *testing.T) {
 	if len(report) > 0 || len(allowed) != 2 {
 		t.Fatal(allowed, report)
 	}
+	if listed, report := pods.Namespaces("n.json", []byte(`{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":""},"items":[{"kind":"Namespace","metadata":{"name":"a","annotations":{"workload.openshift.io/allowed":"infra"}}},{"kind":"Namespace","metadata":{"name":"b"}}]}`)); len(report) > 0 || listed["a"] != "infra" || len(listed) != 1 {
+		t.Error("as clients print several: ", listed, report)
+	}
 	o := pods.Options{Allowed: allowed}
 	if out, _ := mutate(t, etcd, o); !strings.Contains(out, "cores") {
 		t.Errorf("an allowed one is\n%s", out)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
 	"machine-pivot/internal/quantity"
@@ -60,19 +61,25 @@ type Objects struct {
 func Decode(file string, data []byte) (Objects, problem.Report) {
 	var all Objects
 	report := document.Read(file, data, all.Decode)
-	return all, report
+	if len(all.Configs)+len(all.Pools) == 0 && len(report) > 0 && !report.Failed() { // what it holds was left out
+		report.Fail("$", "it holds no %s", kindConfig)
+	}
+	return all, report.In(file)
 }
 
 // Decode adds the objects of one document. Its report has the problems.
-func (all *Objects) Decode(n document.Node) {
+func (all *Objects) Decode(root document.Node) {
+	for _, n := range root.Objects() {
+		all.decode(n)
+	}
+}
+
+func (all *Objects) decode(n document.Node) {
 	if !n.Object() {
 		return
 	}
 	kind := n.Get("kind").Text()
-	if kind == "List" || kind == kindConfig+"List" || kind == kindKubelet+"List" || kind == kindPool+"List" {
-		for _, item := range n.Get("items").Items() {
-			all.Decode(item)
-		}
+	if kind != kindConfig && kind != kindKubelet && kind != kindPool && machineconfig.LeftOut(n, kindConfig) {
 		return
 	}
 	if kind != kindConfig && kind != kindKubelet && kind != kindPool {

@@ -256,9 +256,14 @@ func TestLists(t *testing.T) {
 	indent := func(text string) string {
 		return "- " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ") + "\n"
 	}
-	objects := decode(t, "kind: List\napiVersion: v1\nitems:\n"+indent(object("a", "{pidsLimit: 100}"))+indent(pool("worker", "{custom-crio: high-pid-limit}")))
-	if len(objects.Configs) != 1 || len(objects.Pools) != 1 {
+	const config = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: a}\nspec: {}\n"
+	objects := decode(t, "kind: List\napiVersion: v1\nitems:\n"+indent(config)+indent(object("a", "{pidsLimit: 100}"))+indent(pool("worker", "{custom-crio: high-pid-limit}")), config,
+		"kind: MachineConfigPoolList\nitems:\n"+indent(pool("infra", "{}")))
+	if len(objects.Configs) != 1 || len(objects.Pools) != 2 {
 		t.Errorf("objects %+v", objects)
+	}
+	if _, report := containerruntime.Decode("x.yaml", []byte(config)); !strings.Contains(report.String(), "x.yaml:2: warning: $.kind: it is left out") || !strings.Contains(report.String(), "it holds no ContainerRuntimeConfig") {
+		t.Errorf("only a MachineConfig: %s", report)
 	}
 }
 

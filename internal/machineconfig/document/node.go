@@ -3,6 +3,7 @@ package document
 import (
 	"iter"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -65,6 +66,24 @@ func (n Node) Get(key string) Node {
 // Object reports whether the value is an object. It reports a problem if it is neither an
 // object nor null.
 func (n Node) Object() bool { return n.must(kindObject, "an object") }
+
+// Objects returns the objects of a document: the items of a list, as clients print several objects, or else the document
+// itself.
+func (n Node) Objects() []Node {
+	kind := n.Get("kind")
+	typed := kind.IsText() && strings.HasSuffix(kind.Text(), "List") && !n.Get("items").IsNull()
+	switch {
+	case n.IsNull():
+		n.Fail("it is null, not an object")
+		return nil
+	case !n.Object():
+		return nil
+	case !typed && !kind.Is("List"):
+		return []Node{n}
+	}
+	n.Known("a list", "kind", "apiVersion", "metadata", "items")
+	return n.Get("items").Items()
+}
 
 // must reports whether the value has the wanted kind. It reports a problem if it has another
 // kind and is not null.
