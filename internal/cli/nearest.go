@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/problem"
 )
 
 // nearest returns the only name that a word is the beginning of, or else the name that differs
@@ -21,7 +22,7 @@ func nearest(word string, names []string) string {
 		if strings.HasPrefix(name, word) {
 			begun = append(begun, name)
 		}
-		if d := distance(word, strings.ToLower(name)); d < least {
+		if d := problem.Distance(word, strings.ToLower(name)); d < least {
 			best, least = name, d
 		}
 	}
@@ -29,32 +30,6 @@ func nearest(word string, names []string) string {
 		return begun[0]
 	}
 	return best
-}
-
-// distance returns how many characters must be inserted, removed, replaced, or swapped with the
-// next one, to turn a into b.
-func distance(a, b string) int {
-	var before []int // rows of the table: before, last and row are for the first i-1, i and i+1 characters of a
-	last := make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range len(a) {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			same := last[j]
-			if a[i] != b[j] {
-				same++
-			}
-			row[j+1] = min(same, last[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(b)]
 }
 
 // Misspelt returns the name that a word, which is none of the names, was probably meant to be; ""

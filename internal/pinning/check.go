@@ -184,7 +184,7 @@ func (c *checker) annotations(p, name string, w workload) {
 	if !w.partitions() {
 		return // another use of CRI-O's workloads
 	}
-	if name != Management && nearly(name, Management) {
+	if name != Management && problem.Nearly(name, Management) {
 		c.warn(p, "%s: is %q meant? No other workload has pods in a cluster by itself", ofWorkload(name), Management)
 	}
 	if want := ActivationPrefix + name; w.activation != want {
@@ -193,17 +193,6 @@ func (c *checker) annotations(p, name string, w workload) {
 	if w.prefix != AnnotationPrefix {
 		c.warn(p, "%s: its annotation_prefix is %q; CPU shares come in annotations of %q", ofWorkload(name), w.prefix, AnnotationPrefix)
 	}
-}
-
-// nearly reports whether two names differ by one slip: a letter more, less or other, or two that are exchanged.
-func nearly(a, b string) bool {
-	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
-	}
-	return len(a) <= 1 && len(b) <= 1 || len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
 }
 
 // sameActivation reports workloads that the same pod would belong to: CRI-O picks one of them

@@ -101,6 +101,7 @@ func TestAgainstTheNextBoot(t *testing.T) {
 		{"0-1", "isolcpus=2-12", []string{"isolcpus=2-12: the machine has no CPU 8-12, only 0-7"}, "0-7"},
 		{"0-1", "isolcpu=2-7", []string{"isolcpu: is isolcpus meant?"}, "0-7"},
 		{"0-1", "irq_affinity=0 nohz_ful=2 nosmtt", []string{"is irqaffinity meant?", "is nohz_full meant?", "is nosmt meant?"}, "0-7"},
+		{"0-1", "isolpcu=2-7 rcunocb=2 nopat noht", []string{"is isolcpus meant?", "is rcu_nocbs meant?"}, "0-7"},
 		{"0-1", "systemd.cpu_afinity=0-1 hugepage=2 Nohz_full=2", []string{"is systemd.cpu_affinity meant?", "is hugepages meant?", "is nohz_full meant?"}, "0-7"},
 		{"0-1", "nohz=on nosmap noibrs mds=off rcu-nocb-poll", nil, "0-7"},
 		{"0-1", "default_hugepagesz=1G hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=0:2,1:3", nil, "0-7"},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -103,7 +102,7 @@ func (c *checker) kubeletConfig(data []byte, m *manager) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.Others)) {
 		for _, known := range []string{"cpuManagerPolicy", "cpuManagerPolicyOptions", "reservedSystemCPUs"} {
-			if nearly(strings.ToLower(name), strings.ToLower(known)) {
+			if problem.Nearly(name, known) {
 				c.warn(KubeletConfigPath, "%s: is %s meant?", name, known)
 			}
 		}

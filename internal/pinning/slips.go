@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
@@ -26,10 +27,8 @@ func (c *checker) misspelt(line kargs.Line) {
 		if slices.ContainsFunc(partitioning(), is) {
 			continue
 		}
-		for _, known := range partitioning() {
-			if nearly(strings.ToLower(key), known) {
-				c.warn("", "%s: is %s meant? The kernel ignores an argument that it does not know", key, known)
-			}
+		if i := slices.IndexFunc(partitioning(), func(known string) bool { return problem.Nearly(key, known) }); i >= 0 {
+			c.warn("", "%s: is %s meant? The kernel ignores an argument that it does not know", key, partitioning()[i])
 		}
 	}
 }

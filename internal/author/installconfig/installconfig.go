@@ -97,11 +97,17 @@ func readPools(root document.Node, rules authored.Rules) []pool {
 func checkSpelling(root document.Node) {
 	read := []string{"controlPlane", "arbiter", "compute", "fips", "cpuPartitioningMode"}
 	for name, n := range root.Members() {
-		i := slices.IndexFunc(read, func(known string) bool { return strings.EqualFold(known, name) || name+"Mode" == known })
-		if i >= 0 && read[i] != name {
+		i := slices.IndexFunc(read, func(known string) bool { return problem.Nearly(stem(name), stem(known)) })
+		if i >= 0 && !slices.Contains(read, name) {
 			n.Report.Add(problem.Errorf(n.Path, "unknown member").WithHint("is " + read[i] + " meant?"))
 		}
 	}
+}
+
+// stem returns a name without what is easily written in another way.
+func stem(name string) string {
+	name = strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
+	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "s"), "mode"), "ing")
 }
 
 // checkPartitioningMode judges the installer's own setting. AllNodes only allows that workloads have CPUs of their own;
