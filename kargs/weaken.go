@@ -28,6 +28,9 @@ func (p Policy) weakening(arg string) string {
 		return ""
 	}
 	spellings := []string{strings.ToLower(value)}
+	for part := range strings.SplitSeq(spellings[0], ",") { // many read a list, and compare only the beginning of a word
+		spellings = append(spellings, part, part[:min(2, len(part))], part[:min(3, len(part))])
+	}
 	if n, ok := number(value); ok && n == 0 || slices.Contains([]string{"off", "no", "n", "false", "f"}, spellings[0]) {
 		spellings = append(spellings, "0", "off", "no")
 	} else if isFalse(value) { // a rule for 0 says that the value is a number, or a boolean
