@@ -33,10 +33,12 @@ func leadsToArguments(name string) bool {
 	return slices.ContainsFunc(slices.Concat(argumentDirs(), argumentFiles()), func(p string) bool { return p == name || strings.HasPrefix(p, name+"/") })
 }
 
-// argumentsIn returns the words of a file's contents that may be kernel arguments, in any of the formats of
-// these files; false if the contents are not in the config, or cannot be read.
+// argumentsIn returns the words of a file's contents that may be kernel arguments, in any of the formats of these files:
+// quotes end a word, or are left out of it. It returns false if the contents are not in the config, cannot be read, or
+// have what a shell, GRUB or TOML makes another text of: variables, commands and escapes.
 func argumentsIn(f ignition.File) (words []string, ok bool) {
 	room := authored.NewRoom()
+	ok = true
 	for _, r := range append([]ignition.Resource{f.Contents}, f.Append...) {
 		if ignition.IsRemote(r) {
 			return nil, false
@@ -47,11 +49,16 @@ func argumentsIn(f ignition.File) (words []string, ok bool) {
 		}
 		for line := range strings.Lines(string(content)) {
 			if !strings.HasPrefix(strings.TrimSpace(line), "#") {
-				words = append(words, strings.FieldsFunc(line, isBetweenArguments)...)
+				unquoted := strings.NewReplacer(`"`, "", "'", "").Replace(line)
+				_, value, _ := strings.Cut(unquoted, "=") // of a variable
+				for _, text := range []string{line, unquoted, value} {
+					words = append(words, strings.FieldsFunc(text, isBetweenArguments)...)
+				}
+				ok = ok && !strings.ContainsAny(line, "$`\\")
 			}
 		}
 	}
-	return words, true
+	return words, ok
 }
 
 // isBetweenArguments reports whether a character separates arguments in a shell variable, a list of TOML or a
