@@ -3,11 +3,9 @@ package follow
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig/ignition"
 )
 
 // contents are those of the MachineConfig of a PoolRollout.
@@ -33,44 +33,41 @@ func (c contents) equal(other contents) bool {
 // secretPath is where the nodes have the pull secret. Kubelet has its own one.
 const secretPath = "/etc/ostree/auth.json"
 
-// The part of a MachineConfig's spec that is written. Ignition's version is the oldest one that suffices.
-type (
-	spec struct {
-		OSImageURL      string   `json:"osImageURL,omitempty"`
-		KernelArguments []string `json:"kernelArguments,omitempty"`
-		Config          config   `json:"config"`
-	}
-	config struct {
-		Ignition struct {
-			Version string `json:"version"`
-		} `json:"ignition"`
-		Storage struct {
-			Files []file `json:"files,omitempty"`
-		} `json:"storage,omitzero"`
-	}
-	file struct {
-		Path      string `json:"path"`
-		Mode      int    `json:"mode"`
-		Overwrite bool   `json:"overwrite"`
-		Contents  struct {
-			Source string `json:"source"`
-		} `json:"contents"`
-	}
-)
-
-func (c contents) spec() (s spec) {
-	s.OSImageURL, s.KernelArguments, s.Config.Ignition.Version = c.image, c.arguments, "3.2.0"
-	if c.secret != nil {
-		f := file{Path: secretPath, Mode: 0o600, Overwrite: true}
-		f.Contents.Source = dataURL(c.secret)
-		s.Config.Storage.Files = []file{f}
-	}
-	return s
+// spec is the part of a MachineConfig's spec that is written.
+type spec struct {
+	OSImageURL      string         `json:"osImageURL,omitempty"`
+	KernelArguments []string       `json:"kernelArguments,omitempty"`
+	Config          map[string]any `json:"config"`
 }
 
-const dataPrefix = "data:;base64,"
+func (c contents) spec() spec {
+	config := ignition.Empty()
+	config.Ignition.Version = "3.2.0" // the oldest one that suffices
+	if c.secret != nil {
+		config.Storage.Files = []ignition.File{ignition.NewFile(secretPath, 0o600, c.secret)}
+	}
+	return spec{c.image, c.arguments, ignition.Tree(config)}
+}
 
-func dataURL(data []byte) string { return dataPrefix + base64.StdEncoding.EncodeToString(data) }
+// secretIn returns the pull secret in the spec of a MachineConfig; nil if there is none.
+func secretIn(text []byte) (secret []byte, err error) {
+	var s struct {
+		Config json.RawMessage `json:"config"`
+	}
+	if err := json.Unmarshal(text, &s); err != nil || s.Config == nil {
+		return nil, err
+	}
+	config, problems := ignition.Parse(s.Config)
+	if err := problems.Err("Ignition config"); err != nil {
+		return nil, err
+	}
+	for _, f := range config.Storage.Files {
+		if f.Path == secretPath {
+			secret, err = ignition.Content(f.Contents, authored.NewRoom())
+		}
+	}
+	return secret, err
+}
 
 // configName returns the name of the MachineConfig of a PoolRollout. It sorts behind those of users, and is one that the
 // webhook keeps them from changing. It has no annotation of a generated one: the image of such is not used.
@@ -103,12 +100,10 @@ func (f *follower) read(ctx context.Context, r *objects.PoolRollout) (c contents
 		return c, fmt.Errorf("cannot read the MachineConfig %s: %w", mc.Name, err)
 	}
 	c.image, c.arguments = s.OSImageURL, s.KernelArguments
-	for _, f := range s.Config.Storage.Files {
-		if data, ok := strings.CutPrefix(f.Contents.Source, dataPrefix); ok && f.Path == secretPath {
-			c.secret, err = base64.StdEncoding.DecodeString(data)
-		}
+	if c.secret, err = secretIn(mc.Spec.Raw); err != nil {
+		return c, fmt.Errorf("cannot read the MachineConfig %s: %w", mc.Name, err)
 	}
-	return c, err
+	return c, nil
 }
 
 // write has the nodes given the contents: all in one MachineConfig, or none if there is nothing.
@@ -153,5 +148,9 @@ func (f *follower) nodesHave(ctx context.Context, r *objects.PoolRollout, secret
 	if err := f.direct.Get(ctx, client.ObjectKey{Name: r.Status.Ended}, rendered); err != nil {
 		return false, fmt.Errorf("cannot read the MachineConfig %s: %w", r.Status.Ended, err)
 	}
-	return strings.Contains(string(rendered.Spec.Raw), base64.StdEncoding.EncodeToString(secret)), nil
+	has, err := secretIn(rendered.Spec.Raw)
+	if err != nil {
+		return false, fmt.Errorf("cannot read the MachineConfig %s: %w", r.Status.Ended, err)
+	}
+	return bytes.Equal(has, secret), nil
 }
