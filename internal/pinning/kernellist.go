@@ -2,9 +2,12 @@ package pinning
 
 import (
 	"fmt"
-	"machine-pivot/internal/problem"
+	"math/big"
+	"slices"
 	"strconv"
 	"strings"
+
+	"machine-pivot/internal/problem"
 )
 
 // parseKernelList parses a list of CPUs as in kernel parameters (admin-guide/kernel-parameters,
@@ -30,7 +33,22 @@ func parseKernelList(s string, possible CPUSet) (CPUSet, error) {
 	return newCPUSet(found), nil
 }
 
-// parseMask parses a mask of CPUs in hexadecimal digits, with commas between groups, as tuned writes it.
+// Mask returns the set as tuned writes it: a mask in hexadecimal digits, in groups of eight.
+func (s CPUSet) Mask() string {
+	bits := new(big.Int)
+	for _, cpu := range s.List() {
+		bits.SetBit(bits, cpu, 1)
+	}
+	digits := bits.Text(16)
+	digits = strings.Repeat("0", (8-len(digits)%8)%8) + digits
+	var groups []string
+	for group := range slices.Chunk([]byte(digits), 8) {
+		groups = append(groups, string(group))
+	}
+	return strings.Join(groups, ",")
+}
+
+// parseMask is the inverse of Mask.
 func parseMask(s string) (CPUSet, error) {
 	digits := strings.ReplaceAll(s, ",", "")
 	var found []int

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/big"
 	"slices"
 	"strings"
 
@@ -94,7 +93,7 @@ func (p *Profile) arguments(spec document.Node) {
 		if balance := spec.Get("cpu").Get("balanceIsolated"); !balance.IsNull() && !balance.Boolean() {
 			flags = "domain,managed_irq,"
 		}
-		p.Arguments = []string{"nohz=on", "rcu_nocbs=" + isolated.String(), "tuned.non_isolcpus=" + mask(reserved),
+		p.Arguments = []string{"nohz=on", "rcu_nocbs=" + isolated.String(), "tuned.non_isolcpus=" + reserved.Mask(),
 			"systemd.cpu_affinity=" + listed(reserved), "isolcpus=" + flags + isolated.String()}
 		if p.RealTime {
 			p.Arguments = append(p.Arguments, "nohz_full="+isolated.String())
@@ -115,21 +114,6 @@ func (p *Profile) arguments(spec document.Node) {
 	for _, arg := range spec.Get("additionalKernelArgs").Items() {
 		p.Arguments = append(p.Arguments, arg.Text())
 	}
-}
-
-// mask returns a set as tuned writes it: hexadecimal digits in groups of eight.
-func mask(set pinning.CPUSet) string {
-	bits := new(big.Int)
-	for _, cpu := range set.List() {
-		bits.SetBit(bits, cpu, 1)
-	}
-	digits := bits.Text(16)
-	digits = strings.Repeat("0", (8-len(digits)%8)%8) + digits
-	var groups []string
-	for group := range slices.Chunk([]byte(digits), 8) {
-		groups = append(groups, string(group))
-	}
-	return strings.Join(groups, ",")
 }
 
 func listed(set pinning.CPUSet) string {
