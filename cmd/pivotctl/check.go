@@ -40,11 +40,10 @@ func checkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			machine, err := cpusOf(cmd, facts, r.CPUs)
-			if err != nil {
+			if r.CPUs, err = cpusOf(cmd, facts, r.CPUs); err != nil {
 				return err
 			}
-			result, err := checkTogether(cmd.Context(), args, cmd.InOrStdin(), r, machine)
+			result, err := checkTogether(cmd.Context(), args, cmd.InOrStdin(), r)
 			if err != nil {
 				return err
 			}
@@ -61,9 +60,9 @@ func checkCommand() *cobra.Command {
 }
 
 // cpusOf returns the CPUs that facts name, or else those of a flag.
-func cpusOf(cmd *cobra.Command, facts string, cpus pinning.CPUSet) (pinning.Machine, error) {
+func cpusOf(cmd *cobra.Command, facts string, cpus pinning.Machine) (pinning.Machine, error) {
 	if facts == "" {
-		return pinning.CPUsOnly(cpus), nil
+		return cpus, nil
 	}
 	var document struct{ CPUs pinning.Machine }
 	err := cli.ReadFacts(cmd, facts, &document, func() bool { return !document.CPUs.Present.IsEmpty() })
@@ -121,10 +120,10 @@ func (o *beside) take(n document.Node) bool {
 func nameOf(n document.Node) string { return n.Get("metadata").Get("name").Text() }
 
 // checkTogether checks the objects in files and directories.
-func checkTogether(ctx context.Context, paths []string, stdin io.Reader, rules authored.Rules, machine pinning.Machine) (together, error) {
+func checkTogether(ctx context.Context, paths []string, stdin io.Reader, rules authored.Rules) (together, error) {
 	result := together{Roles: map[string]cpuSets{}}
 	all := beside{profiles: map[string]performance.Profile{}, pools: map[string]map[string]string{}}
-	rules.Other, rules.CPUs = all.take, machine.Present
+	rules.Other = all.take
 	configs, report, err := pool.Read(ctx, paths, stdin, rules)
 	for _, role := range slices.Sorted(maps.Keys(all.profiles)) {
 		if role == "" {
@@ -145,7 +144,7 @@ func checkTogether(ctx context.Context, paths []string, stdin io.Reader, rules a
 			break
 		}
 		var sets cpuSets
-		sets, err = all.ofRole(role, authored.Select(configs, role), machine)
+		sets, err = all.ofRole(role, authored.Select(configs, role), rules.CPUs)
 		for _, p := range sets.result.Problems.In("merged for role " + role) {
 			known := func(other problem.Problem) bool {
 				return other.File == p.File && strings.HasSuffix(other.Message, p.Message)

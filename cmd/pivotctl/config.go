@@ -49,7 +49,7 @@ func (f *ruleFlags) rules(ctx context.Context) (authored.Rules, []byte, error) {
 	if wrong != nil {
 		wrong = fault.New(fault.Usage, "cannot use --cpus: %w", wrong)
 	}
-	return authored.Rules{KernelArguments: policy, CheckImage: imageref.Check, CPUs: cpus}, text, fault.Join(err, wrong)
+	return authored.Rules{KernelArguments: policy, CheckImage: imageref.Check, CPUs: pinning.CPUsOnly(cpus)}, text, fault.Join(err, wrong)
 }
 
 func validateCommand() *cobra.Command {

@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/settings"
 	"machine-pivot/kargs"
@@ -23,7 +24,7 @@ func (m *Machine) Facts() (machineconfig.Host, error) {
 		return machineconfig.Host{}, err
 	}
 	policy, err := m.Host.KargPolicy()
-	return machineconfig.Host{CPUs: cpus, CheckImage: imageref.Check, Policy: &policy, Architecture: runtime.GOARCH}, err
+	return machineconfig.Host{CPUs: pinning.CPUsOnly(cpus), CheckImage: imageref.Check, Policy: &policy, Architecture: runtime.GOARCH}, err
 }
 
 // Request returns what a MachineConfig asks of the machine. before are the MachineConfigs that

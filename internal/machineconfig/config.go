@@ -77,7 +77,7 @@ func checkOwn(files []hostfiles.File, c *collector, host Host) {
 // author has all files and all kernel arguments. What another file of a machine can supply is left to the check of the
 // machine.
 func (d *MachineConfig) checkPinning(files []hostfiles.File, c *collector, host Host) {
-	in := pinning.Input{Files: map[string][]byte{}, Machine: pinning.CPUsOnly(host.CPUs), Partial: !host.Author}
+	in := pinning.Input{Files: map[string][]byte{}, Machine: host.CPUs, Partial: !host.Author}
 	for _, f := range files {
 		if pinning.IsRead(f.Path) {
 			in.Files[f.Path] = f.Content
@@ -87,7 +87,7 @@ func (d *MachineConfig) checkPinning(files []hostfiles.File, c *collector, host 
 		in.Line = CommandLine(d.Arguments())
 	}
 	found := pinning.Inspect(in)
-	if arg, _ := in.Line.ThreadsOff(); arg != "" && len(found.Workloads) > 0 && host.CPUs.IsEmpty() {
+	if arg, _ := in.Line.ThreadsOff(); arg != "" && len(found.Workloads) > 0 && host.CPUs.Present.IsEmpty() {
 		found.Problems.Warn("", "%s switches the second threads of all cores off: of the CPUs of the workloads %s none may be one",
 			arg, strings.Join(found.Workloads.Names(), ", "))
 	}

@@ -43,7 +43,7 @@ func host(t *testing.T) machineconfig.Host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return machineconfig.Host{CPUs: set, Architecture: "amd64"}
+	return machineconfig.Host{CPUs: pinning.CPUsOnly(set), Architecture: "amd64"}
 }
 
 // TestAccepted (P37): an Ignition config without files may have any version.

@@ -63,7 +63,7 @@ func TestCheckTakesAClustersDropIns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return authored.Check(all[0], authored.Rules{CPUs: cpus}).String()
+		return authored.Check(all[0], authored.Rules{CPUs: pinning.CPUsOnly(cpus)}).String()
 	}
 	theirs := hostfiles.NewFile(pinning.DropInDir+"/00-default", 0o644, []byte(builder))
 	if got := check(pinningManifest(t, theirs)); got != "" {

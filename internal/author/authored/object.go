@@ -47,7 +47,7 @@ func (m *MachineConfig) Role() string { return m.Labels[RoleLabel] }
 type Rules struct {
 	KernelArguments kargs.Policy
 	CheckImage      func(image string) error // returns an error for an unusable reference; nil: check the registry grammar only
-	CPUs            pinning.CPUSet           // CPUs of the machines; empty: unknown, not checked
+	CPUs            pinning.Machine          // CPUs of the machines
 	// Other takes an object of another kind, and reports whether it has; nil: each of them is a mistake.
 	Other func(n document.Node) bool
 	Room  *ignition.Room // for the contents in all files that are read; nil: see NewRoom, for each MachineConfig

@@ -73,7 +73,7 @@ func TestPartitionsRoundTrip(t *testing.T) {
 	}
 	few, _ := pinning.ParseCPUSet("0-3")
 	if _, report := installconfig.Decode("a", []byte("compute: [{workload: {partitions: [{name: management, cpuIDs: 0-7}]}}]"),
-		authored.Rules{KernelArguments: kargs.DefaultPolicy(), CPUs: few}); !strings.Contains(report.String(), "the machine has no CPU 4-7, only 0-3") {
+		authored.Rules{KernelArguments: kargs.DefaultPolicy(), CPUs: pinning.CPUsOnly(few)}); !strings.Contains(report.String(), "the machine has no CPU 4-7, only 0-3") {
 		t.Error(report)
 	}
 }

@@ -101,7 +101,7 @@ func TestNodeTuningOperatorEncapsulated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d, report := machineconfig.Parse(data, machineconfig.Host{CPUs: cpus}); d == nil || len(d.Entries) == 0 || report.Failed() || (len(report) == 0) != (name == alone) {
+			if d, report := machineconfig.Parse(data, machineconfig.Host{CPUs: pinning.CPUsOnly(cpus)}); d == nil || len(d.Entries) == 0 || report.Failed() || (len(report) == 0) != (name == alone) {
 				t.Errorf("%+v\n%s", d, report)
 			}
 		})
