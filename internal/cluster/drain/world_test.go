@@ -48,6 +48,7 @@ func startControlPlane(t *testing.T) *controlplane.ControlPlane {
 	t.Helper()
 	c := controlplane.Start(t)
 	c.Deploy("../../../deploy/host")
+	c.Deploy("../../../deploy/by-name")
 	return c
 }
 

@@ -41,6 +41,7 @@ func newWorld(t *testing.T) world {
 	}
 	w := world{t, &kube.Cluster{Name: "n1", API: client(c.NodeUser("n1")), Now: time.Now}, c, client(c.Admin()), c.Client(c.Admin())}
 	c.Deploy("../../../deploy/host")
+	c.Deploy("../../../deploy/by-name")
 	for _, name := range []string{"n1", "n2"} {
 		c.Apply(map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name, "annotations": map[string]any{"other": "kept"}}})
 	}

@@ -84,6 +84,7 @@ func newWorld(t testing.TB) *world {
 	w := &world{TB: t, plane: controlplane.Start(t), dir: t.TempDir()}
 	w.client = w.plane.Client(w.plane.Admin())
 	w.plane.Deploy("../../../deploy/host")
+	w.plane.Deploy("../../../deploy/by-name")
 	for _, name := range []string{"a", "b", "c"} {
 		w.plane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig", "metadata": map[string]any{"name": name},
 			"spec": map[string]any{"config": map[string]any{"ignition": map[string]any{"version": "3.4.0"}}}})

@@ -53,6 +53,7 @@ func newNodeWorld(t *testing.T, first bootlab.Config) *nodeWorld {
 	plane := controlplane.Start(t)
 	w := &nodeWorld{t: t, lab: l, plane: plane, client: plane.Client(plane.Admin()), shell: guest.NewShell(t)}
 	plane.Deploy("../../../deploy/host")
+	plane.Deploy("../../../deploy/by-name")
 	w.kubelet = plane.Kubelet(t, nodeName)
 	w.create(first)
 	w.note(t, api.DesiredConfig, first.Name)

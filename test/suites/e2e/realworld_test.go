@@ -187,7 +187,7 @@ func (w *realWorld) deployAgent(t *testing.T) {
 	t.Helper()
 	const dir = "../../../deploy/"
 	w.plane.Deploy(dir + "base")
-	for _, name := range []string{"host", "pod"} {
+	for _, name := range []string{"host", "pod", "by-name"} {
 		w.plane.ApplyFile(dir + name + "/rbac.yaml")
 	}
 	text, err := os.ReadFile(dir + "pod/daemonset.yaml")

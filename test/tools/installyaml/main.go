@@ -48,7 +48,7 @@ func parts() []part {
 		{dir: "base", in: install},
 		{dir: "host", in: install},
 		{dir: "pod", when: `eq .Values.agents "pods"`, in: install},
-		{dir: "fleet", files: []string{"controller.yaml", "rbac-render.yaml", "rbac-rollout.yaml", "rbac-follow.yaml", "rbac-admission.yaml", "rbac-users.yaml", "policies.yaml"}, in: install},
+		{dir: "fleet", files: []string{"controller.yaml", "rbac-render.yaml", "rbac-rollout.yaml", "rbac-follow.yaml", "rbac-readers.yaml", "rbac-admission.yaml", "rbac-users.yaml", "policies.yaml"}, in: install},
 		{dir: "fleet", files: []string{"webhooks.yaml"}, when: ".Values.webhooks", in: "webhooks.yaml"},
 		{dir: "fleet", files: []string{"rbac-server.yaml", "server.yaml"}, when: ".Values.server", in: "server.yaml"},
 	}

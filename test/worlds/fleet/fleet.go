@@ -33,7 +33,7 @@ type Fleet struct {
 func New(t testenv.T, plane *controlplane.ControlPlane, source, program string) *Fleet {
 	t.Helper()
 	plane.Deploy(filepath.Join(source, "deploy/base"))
-	for _, file := range []string{"controller", "rbac-admission", "rbac-render", "rbac-rollout", "rbac-follow"} {
+	for _, file := range []string{"controller", "rbac-admission", "rbac-render", "rbac-rollout", "rbac-follow", "rbac-readers"} {
 		plane.ApplyFile(filepath.Join(source, "deploy/fleet", file+".yaml"))
 	}
 	return Deployed(t, plane, program)

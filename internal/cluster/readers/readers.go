@@ -1,0 +1,113 @@
+// Package readers decides which MachineConfigs each node may read: those that were rendered for its pool. Admission sees no
+// reads, and RBAC cannot bind what a group may read to each of its members. So each pool has a role that names its rendered
+// MachineConfigs, and a binding of the users of its nodes to that role.
+//
+// What a node says of itself decides nothing: its pool is that of its labels, and the names are those of what exists.
+package readers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applymeta "k8s.io/client-go/applyconfigurations/meta/v1"
+	applyrbac "k8s.io/client-go/applyconfigurations/rbac/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/machineconfig"
+)
+
+// prefix begins the names of roles and bindings. deploy/fleet/policies.yaml lets the controllers write no others.
+const prefix = "machine-pivot:pool:"
+
+// again is after how much time what somebody has changed is written again.
+const again = 10 * time.Minute
+
+// readers writes the roles and bindings.
+type readers struct {
+	client client.Client
+	last   map[string]written // by pool
+}
+
+// written is what was written of a pool.
+type written struct {
+	what string
+	at   time.Time
+}
+
+// Setup adds the controller to a manager.
+func Setup(m manager.Manager) error {
+	r := &readers{m.GetClient(), map[string]written{}}
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
+	rendered := predicate.And(predicate.NewPredicateFuncs(func(o client.Object) bool { return api.PoolOf(o.GetName()) != "" }), predicate.GenerationChangedPredicate{})
+	return ctrl.NewControllerManagedBy(m).Named("readers").
+		Watches(&objects.MachineConfigPool{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, one, builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		WatchesMetadata(&objects.MachineConfig{}, one, builder.WithPredicates(rendered)).
+		Complete(r)
+}
+
+// Reconcile implements reconcile.Reconciler. It looks at all pools at once, because they decide together which nodes each
+// one has.
+func (r *readers) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	var pools objects.MachineConfigPoolList
+	var nodes corev1.NodeList
+	configs := &metav1.PartialObjectMetadataList{}
+	configs.SetGroupVersionKind(objects.Operator().WithKind(machineconfig.Kind + "List"))
+	if err := errors.Join(r.client.List(ctx, &pools), r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy), r.client.List(ctx, configs, client.UnsafeDisableDeepCopy)); err != nil {
+		return reconcile.Result{}, err
+	}
+	users, names := map[string][]string{}, map[string][]string{}
+	for i := range nodes.Items {
+		if claimed := objects.PoolsOf(nodes.Items[i].Labels, pools.Items); len(claimed) == 1 {
+			users[claimed[0]] = append(users[claimed[0]], "system:node:"+nodes.Items[i].Name)
+		}
+	}
+	for i := range configs.Items {
+		name := configs.Items[i].Name
+		names[api.PoolOf(name)] = append(names[api.PoolOf(name)], name)
+	}
+	var failed []error
+	for i := range pools.Items {
+		p := &pools.Items[i]
+		failed = append(failed, r.bind(ctx, p, slices.Sorted(slices.Values(names[p.Name])), slices.Sorted(slices.Values(users[p.Name]))))
+	}
+	return reconcile.Result{RequeueAfter: again}, errors.Join(failed...)
+}
+
+// bind writes the role and the binding of a pool. They are deleted with it.
+func (r *readers) bind(ctx context.Context, p *objects.MachineConfigPool, configs, users []string) error {
+	now := written{fmt.Sprint(p.UID, configs, users), time.Now()}
+	if last := r.last[p.Name]; last.what == now.what && now.at.Sub(last.at) < again {
+		return nil
+	}
+	owner := applymeta.OwnerReference().WithAPIVersion(objects.Operator().String()).WithKind("MachineConfigPool").WithName(p.Name).WithUID(p.UID)
+	role := applyrbac.ClusterRole(prefix + p.Name).WithOwnerReferences(owner)
+	if len(configs) > 0 { // a rule without names is for all
+		role.WithRules(applyrbac.PolicyRule().WithAPIGroups(api.OperatorGroup).WithResources(api.MachineConfigs).WithVerbs("get").WithResourceNames(configs...))
+	}
+	binding := applyrbac.ClusterRoleBinding(prefix + p.Name).WithOwnerReferences(owner).
+		WithRoleRef(applyrbac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(prefix + p.Name))
+	for _, user := range users {
+		binding.WithSubjects(applyrbac.Subject().WithAPIGroup(rbacv1.GroupName).WithKind(rbacv1.UserKind).WithName(user))
+	}
+	as := []client.ApplyOption{client.FieldOwner("pivot-fleet"), client.ForceOwnership}
+	if err := errors.Join(r.client.Apply(ctx, role, as...), r.client.Apply(ctx, binding, as...)); err != nil {
+		return fmt.Errorf("cannot bind what the nodes of the pool %s read: %w", p.Name, err)
+	}
+	r.last[p.Name] = now
+	return nil
+}
