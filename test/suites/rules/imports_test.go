@@ -51,7 +51,7 @@ var importTable = map[string]rule{
 	"pods":             {ours: []string{"budget", "fault", "hostfiles", "pinning", "problem", "quantity", "machineconfig/document"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"machineconfig":    {ours: append([]string{"budget", "disruption", "machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "osimage/imageref", "projection", "settings"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 	"authored":         {ours: append([]string{"budget", "legacy", "machineconfig/document", "machineconfig", "machineconfig/ignition"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"containerruntime": {ours: append([]string{"authored", "quantity", "machineconfig/document"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"containerruntime": {ours: append([]string{"authored", "machineconfig", "quantity", "machineconfig/document"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// Around MachineConfigs: first the packages that do not know MachineConfigs, then those that use
 	// them, each for its own purpose.
@@ -151,7 +151,8 @@ var importTable = map[string]rule{
 	"cluster/view":      {ours: []string{"api", "authored", "cluster/api", "cluster/generated", "cluster/objects", "disruption", "fault", "kargs", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/render":    {ours: []string{"authored", "pool", "snapshot", "cluster/api", "cluster/generated", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "machineconfig", "osimage/imageref", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
-	"cluster/follow":       {ours: []string{"authored", "cluster/api", "cluster/objects", "fault", "kargs", "osimage", "osimage/imageref"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"cluster/follow":       {ours: []string{"authored", "cluster/api", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "osimage", "osimage/imageref"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"cluster/readers":      {ours: []string{"cluster/api", "cluster/objects", "machineconfig"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/nodecheck":    {foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/admission":    {ours: []string{"authored", "bounded", "containerruntime", "legacy", "pool", "cluster/api", "cluster/nodecheck", "cluster/objects", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "osimage/imageref", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/token":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os", "io/ioutil", "syscall", "golang.org/x/sys"})},
@@ -169,7 +170,7 @@ var importTable = map[string]rule{
 	"cluster/capacity": {ours: []string{"cluster/api", "cluster/hands", "cluster/node", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cmd/pivotctl": {ours: all, foreign: true, never: processes},
-	"cli":          {ours: []string{"api", "fault", "input", "kargs", "printable", "pinning"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
+	"cli":          {ours: []string{"api", "fault", "input", "kargs", "printable", "pinning", "problem"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
 }
 
 func TestImports(t *testing.T) {
