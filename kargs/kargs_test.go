@@ -264,9 +264,9 @@ func TestSensitive(t *testing.T) {
 		"initcall_blacklist=selinux_init", "systemd.set_credential=a:b", "systemd.set-credential-binary=a:b", "rd.systemd.set_credential=a:b", "systemd.setenv=LD_PRELOAD=/var/x", "LD_PRELOAD=/var/x.so", "GLIBC_TUNABLES=a", "SYSTEMD_UNIT_PATH=/var", "PATH=/var",
 		"sysctl.kernel.modprobe=/var/x", "sysctl/kernel/modprobe=/var/x", "sysctl.kernel/core_pattern=|/var/x", "sysctl.kernel.core_pattern=|/var/x", "sysctl.kernel.randomize_va_space=0", "sysctl.kernel/randomize_va_space=+0",
 		"systemd.mount-extra=/dev/a:/etc", "fstab=no", "fstab=0", "rd.fstab=off", "clearcpuid=smep", "init_on_alloc=0", "init_on_alloc=n", "iommu.passthrough=1", "iommu.passthrough=y", "kdb", "kgdboc=ttyS0", "kgdboc=kbd",
-		"container=docker", "BASH_ENV=/var/x", "ENV=/var/x", "PYTHONPATH=/var", "CREDENTIALS_DIRECTORY=/var", "systemd.swap-extra=/dev/a", "systemd.ssh_listen=vsock::22", "systemd.image_policy=*", "rd.systemd.verity=f",
+		"container=docker", "BASH_ENV=/var/x", "ENV=/var/x", "PYTHONPATH=/var", "CREDENTIALS_DIRECTORY=/var", "systemd.swap-extra=/dev/a", "systemd.ssh_listen=vsock::22", "rd.systemd.verity=f",
 		"iommu=force,off", "intel_iommu=sm_on,off", "retbleed=auto,off", "ima_appraise=fixed", "noexec=offx", "amd_iommu=pgtbl_v1,off", "iommu.strict=0", "iommu.strict=n", "arm-smmu.disable_bypass=0", "iomem=relaxed", "vsyscall=native",
-		"stack_guard_gap=0", "stack_guard_gap=0x0", "hash_pointers=never", "proc_mem.force_override=always", "nopku", "arm64.nobti", "dm_verity.require-signatures=0", "loadpin.enforce=n", "netconsole=@/,@10.0.0.1/",
+		"stack_guard_gap=0", "stack_guard_gap=0x0", "hash_pointers=never", "proc_mem.force_override=always", "nopku", "arm64.nobti", "dm_verity.require-signatures=0", "loadpin.enforce=n",
 		"sysctl.fs.suid_dumpable=2", "sysctl/fs/binfmt_misc/register=:a:E::a::/a:C", "sysctl.kernel/perf_event_paranoid=-1", "sysctl.vm.unprivileged_userfaultfd=1",
 		"lsm=yama", "lockdown=no", "mitigations=auto;no_user_kernel",
 	} {

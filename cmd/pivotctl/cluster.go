@@ -59,6 +59,11 @@ func (f *clusterFlags) config(ctx context.Context) (*rest.Config, error) {
 			return nil, fmt.Errorf("cannot read %s: %w", path, err)
 		}
 	}
+	if file, err := rules.Load(); err == nil { // otherwise the same error comes again
+		if err := connect.CheckNamed(file, f.context); err != nil {
+			return nil, err
+		}
+	}
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
 }
 

@@ -3,13 +3,17 @@
 package connect
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
@@ -73,7 +77,32 @@ func parse(text []byte, path, named string) (*rest.Config, error) {
 	if err := clientcmd.ResolveLocalPaths(file); err != nil {
 		return nil, err
 	}
+	if err := CheckNamed(file, named); err != nil {
+		return nil, err
+	}
 	return clientcmd.NewDefaultClientConfig(*file, &clientcmd.ConfigOverrides{CurrentContext: named}).ClientConfig()
+}
+
+// CheckNamed returns an error if a context of a kubeconfig file, "" for its current one, names a file that has no end or no
+// bounded size. client-go reads them whole, and more than once.
+func CheckNamed(file *api.Config, named string) error {
+	at := file.Contexts[cmp.Or(named, file.CurrentContext)]
+	if at == nil {
+		return nil // client-go says what is wrong
+	}
+	var paths []string
+	if c := file.Clusters[at.Cluster]; c != nil {
+		paths = append(paths, c.CertificateAuthority)
+	}
+	if u := file.AuthInfos[at.AuthInfo]; u != nil {
+		paths = append(paths, u.ClientCertificate, u.ClientKey, u.TokenFile)
+	}
+	for _, path := range paths {
+		if err := (input.File{Path: path}).Check(); path != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot read %s, which the credentials name: %w", path, err)
+		}
+	}
+	return nil
 }
 
 // Log returns a log of JSON lines on the command's standard error. A line with an error also has what to do about it.

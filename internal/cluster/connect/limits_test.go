@@ -49,4 +49,19 @@ func TestLimits(t *testing.T) {
 	if _, err := connect.Read(t.Context(), relative, ""); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "ca.crt")) {
 		t.Errorf("a path is relative to the file: %v\n%s", err, text)
 	}
+	for _, named := range []string{"cluster: {certificate-authority: PATH, server", "user: {tokenFile: PATH}}, {name: x, user: {", "user: {client-certificate: PATH, client-key: PATH}}, {name: x, user: {"} {
+		for path, want := range map[string]string{"/dev/zero": "it is no regular file", large: "more than 8388608 bytes", pipe: "it is no regular file"} {
+			before := named[:strings.Index(named, "{")+1]
+			if strings.HasPrefix(named, "cluster") {
+				before += "server"
+			}
+			text := strings.Replace(kubeconfig("a"), before, strings.ReplaceAll(named, "PATH", path), 1)
+			if err := os.WriteFile(relative, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := connect.Read(t.Context(), relative, ""); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%v\n%s", err, text)
+			}
+		}
+	}
 }
