@@ -53,35 +53,35 @@ const secretWord = `(?:pass(?:wd|word|phrase)?|secret|token|credentials?|[a-z0-9
 
 var (
 	// privateKey matches a key of PEM, OpenPGP, PuTTY or age, also if its end was cut off or its line feeds are escaped.
-	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|$)` +
+	privateKey = regexp.MustCompile(`(?s)-{4,5} ?BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)? ?-{4,5}.*?(?:-{4,5} ?END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)? ?-{4,5}|$)` +
 		`|PuTTY-User-Key-File-.*?(?:Private-MAC: *[0-9a-f]+|$)|AGE-SECRET-KEY-1[A-Z0-9]+`)
 	encodedPEM = regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/=]*`) // of -----BEGIN
-	userinfo   = regexp.MustCompile(`://[^/\s"'<>]+@`)
+	userinfo   = regexp.MustCompile(`:(?:\\*/){2}[^/\s"'<>]+@`)      // in JSON, a slash may be escaped
 	queryValue = regexp.MustCompile(`((?:[?&#]|&amp;)[^=\s&#"'<>]+=)[^&\s"'<>]+`)
-	dataURL    = regexp.MustCompile(`(?i)\bdata:[^\s"',]*,[^\s"']*`)
+	dataURL    = regexp.MustCompile(`(?i)\bdata:(?:[^\s"',]|=\\*"[^"]*")*,[^\s"']*`)
 	// cryptHash matches a hash of crypt(5), of GRUB, or of LDAP.
-	cryptHash  = regexp.MustCompile(`\$[A-Za-z0-9][A-Za-z0-9,=-]*\$[^\s:"']{8,}|grub\.pbkdf2\.[^\s"']+|\{(?:S?SHA|S?MD5|CRYPT|PBKDF2)[A-Z0-9-]*\}[^\s"',]+`)
+	cryptHash  = regexp.MustCompile(`\$[A-Za-z0-9][A-Za-z0-9,=-]*\$[^\s:"']{8,}|grub\.pbkdf2\.[^\s"']+|\{(?:S?SHA|S?MD5|CRYPT|PBKDF2)[A-Z0-9_-]*\}[^\s"',]+`)
 	shadowHash = regexp.MustCompile(`\b([a-z_][a-z0-9_-]*:)[A-Za-z0-9./]{13}(:[0-9]*:)`) // of DES
 	sshKey     = regexp.MustCompile(`(?:(?:ssh|ecdsa|sk)-[a-z0-9@.-]+\s+)?AAAA[A-Za-z0-9+/]{20,}=*`)
 	webToken   = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){1,4}`)
 	// header matches a header of HTTP with all its value, and authorization the value alone.
-	header        = regexp.MustCompile(`(?i)(authorization\\*["']?\s*[=:]\s*\[?\\*["']?)[^\n"'\\]+`)
+	header        = regexp.MustCompile(`(?i)((?:authorization|cookie)\\*["']?\s*[=:]\s*\[?\\*["']?)[^\n"'\\]+`)
 	authorization = regexp.MustCompile(`(?i)\b(bearer|basic)[\s:=]+["']?[A-Za-z0-9+/=._~-]{4,}`)
 	// block matches the indented lines of a value in YAML, element one in XML, pair one beside its name, flagged an argument
 	// behind its flag.
-	block   = regexp.MustCompile(`(?i)(` + secretWord + `[\w.-]*["']?\s*:\s*)[|>][-+0-9]*[ \t]*\n(?:[ \t]+[^\n]*(?:\n|$))+`)
-	element = regexp.MustCompile(`(?i)(<[\w:.-]*` + secretWord + `[\w.-]*(?:\s[^<>]*)?>)[^<]+`)
+	block   = regexp.MustCompile(`(?i)(` + secretWord + `[\w.-]*["']?\s*:[ \t]*)(?:[|>][-+0-9]*[ \t]*|"[^"\n]*|'[^'\n]*)?\n(?:(?:[ \t]+|- )[^\n]*(?:\n|$))+`)
+	element = regexp.MustCompile(`(?i)(<[^<>]*` + secretWord + `[^<>]*>)[^<]+`)
 	pair    = regexp.MustCompile(`(?i)(name\\*["']?\s*[:=]\s*\\*["']?[\w.-]*` + secretWord + `[\w.-]*\\*["']?[,\s]+\\*["']?value\\*["']?\s*[:=]\s*)(?:` + values + `)`)
-	flagged = regexp.MustCompile(`(?i)((?:--?[\w-]*` + secretWord + `[\w-]*|\blogin\s+\S+\s+password)\s+)(?:"[^"]*"|'[^']*'|[^\s-]\S*)`)
+	flagged = regexp.MustCompile(`(?i)((?:--?[\w-]*` + secretWord + `[\w-]*|\blogin\s+\S+\s+password)(?:\s+|\\*["']\s*,\s*))(?:"[^"]*"|'[^']*'|[^\s-]\S*)`)
 	// assigned matches a name that says that its value is a secret, with the value: as in a shell, YAML or JSON, and as a flag.
-	assigned = regexp.MustCompile(`(?i)(` + secretWord + `[\w.-]*\\*["']?\s*(?:=>|:=|[=:])\s*)(?:` + values + `)`)
+	assigned = regexp.MustCompile(`(?i)(` + secretWord + `[\w.-]*\\*["']?\s*(?:=>|:=|->|[=:])\s*(?:[&!]\S+\s+)*)(?:` + values + `)`)
 	// secretFlag matches a flag with its value in the next argument.
 	secretFlag = regexp.MustCompile(`(?i)^--?[\w-]*` + secretWord + `[\w-]*$`)
 	secretName = regexp.MustCompile(`(?i)` + secretWord)
 )
 
 // values matches a value: quoted, quoted within a quoted text, a list, or up to white space.
-const values = `\\+"[^"]*"|"(?:\\.|[^"\\])*"|'[^']*'|` + "`[^`]*`" + `|\[[^\]]*\]|[^\s}"']+`
+const values = `"""(?s:.*?)"""|\$\([^)]*\)|\{[^}]*\}|\\+"[^"]*"|"(?:\\.|[^"\\])*"|'[^']*'|` + "`[^`]*`" + `|\[[^\]]*\]|(?:\\[^\n"]|[^\s}"'])+`
 
 // text returns text without what looks like a secret.
 func (c cleaner) text(s string) string {
