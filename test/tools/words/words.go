@@ -81,18 +81,23 @@ func document(source string) [][2]string {
 func code(source string, messages bool) [][2]string {
 	var t text
 	var s scanner.Scanner
-	s.Init(token.NewFileSet().AddFile("", -1, len(source)), []byte(source), nil, scanner.ScanComments)
+	column, file := 0, token.NewFileSet().AddFile("", -1, len(source))
+	s.Init(file, []byte(source), nil, scanner.ScanComments)
 	for {
-		_, tok, literal := s.Scan()
+		pos, tok, literal := s.Scan()
 		switch message, err := strconv.Unquote(literal); {
 		case tok == token.EOF:
 			t.end()
 			return t.finds
 		case tok == token.COMMENT && !strings.HasPrefix(literal, "//go:"):
+			if at := file.Position(pos).Column; at != column { // not the next line of the comment before
+				t.end()
+				column = at
+			}
 			t.add(strings.Trim(literal, "/*"))
 		case tok == token.STRING && err == nil && messages && strings.Count(message, " ") > 1:
 			t.end()
-			t.lines = []string{message}
+			t.lines, column = []string{message}, 0
 		case tok != token.SEMICOLON || literal == ";": // others are the scanner's own
 			t.end()
 		}

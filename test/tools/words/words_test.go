@@ -36,6 +36,14 @@ func TestCode(t *testing.T) {
 	}
 }
 
+// TestTrailing: the comment behind a line of code is none with the comment above the next one.
+func TestTrailing(t *testing.T) {
+	words := strings.Repeat("word ", 20)
+	if got := names(code("package a\n\nvar a int // "+words+"\n// b "+words+"\nvar b int\n", false)); got != nil {
+		t.Errorf("%q, want none", got)
+	}
+}
+
 func names(finds [][2]string) (names []string) {
 	for _, f := range finds {
 		names = append(names, f[0])
