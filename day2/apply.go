@@ -14,9 +14,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Apply moves a machine from its current MachineConfig to another one: image, kernel
-// arguments and entries below /etc and /var in one transaction with one reboot, or, if no
-// change needs a reboot, in the running system (live.go).
+// Apply moves a machine from its current MachineConfig to another one, in one transaction with one reboot. If no change
+// needs a reboot, it changes the running system (live.go).
 //
 // The current MachineConfig is recorded in the deployment's own /etc (machineconfig.RecordPath) and committed with
 // everything else. So a rollback to an older deployment also returns to the MachineConfig of that deployment.

@@ -99,7 +99,7 @@ func (downloads) Status(r pivot.JournalContent) (s pivot.Status) {
 		line("%s, at %s, for --from-downloaded", strings.Join(what, ", "), d.At.Format(time.RFC3339))
 	}
 	for _, image := range d.Left {
-		line("%s, not complete or not used yet; the next download goes on with it, or gives it up", image)
+		line("%s, not complete or not used yet; the next download completes or removes it", image)
 	}
 	return s
 }

@@ -113,11 +113,10 @@ func (a *Apply) leftOutFile(name string, desired *machineconfig.MachineConfig) (
 	return hostfiles.NewFile(machineconfig.LeftOutPath, 0o644, append(names, '\n')), err
 }
 
-// removed returns entries that undo what the current MachineConfig, old, asked for and the
-// new one does not: below /etc they restore the image's default, in /var what was there
-// before. This includes the links of units, as the running system's unit files define them;
-// links that the new MachineConfig needs take precedence. What has been changed locally since
-// stays.
+// removed returns entries that undo what old, the current MachineConfig, asked for and the new one does not. They
+// restore the image's default below /etc, and the content before in /var. This includes the links of units, as the
+// running system's unit files define them; links that the new MachineConfig needs take precedence. What has been
+// changed locally since stays.
 func (a *Apply) removed(old *machineconfig.MachineConfig, takenOver bool, new []hostfiles.File) ([]hostfiles.File, error) {
 	kept, err := a.EntriesOf(old)
 	if err != nil {

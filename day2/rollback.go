@@ -30,10 +30,9 @@ type Rollback struct {
 	Reboot bool
 }
 
-// Run makes the previous deployment, with its kernel arguments and its /etc, the next boot. If a deployment other than
-// the running one is the next boot already, or waits for the reboot that enters it once, Run gives that one up, and the
-// running one is the next boot. It never boots a system after a trial without a proof. Whatever it makes the next boot,
-// it closes the first boot there.
+// Run makes the previous deployment, with its kernel arguments and its /etc, the next boot. If another deployment is
+// the next boot, or is entered once by the next reboot, Run gives that up, and the running one is the next boot. It
+// never boots a system after a trial without a proof. Whatever it makes the next boot, it closes the first boot there.
 func (r *Rollback) Run(ctx context.Context) error { return end(ctx, r.Machine, r.attempt(ctx)) }
 
 // Foresee returns the deployment that Run would make the next boot, and whether it is the running one. It writes nothing.
@@ -173,9 +172,8 @@ func (r *Rollback) previous(state pivot.State, stays bool) (ostree.Deployment, e
 	return ostree.Deployment{}, none
 }
 
-// target returns what the next boot is verified against after the rollback, and the deployment
-// that it starts: the image of the deployment, its kernel arguments as far as they differ from the
-// running ones, the MachineConfig that it records, CPU partitioning, and what it carries for /var.
+// target returns the target for the boot after a rollback, and the deployment that boots. The target has its image,
+// MachineConfig, CPU partitioning and entries for /var, and the kernel arguments that differ from the running ones.
 func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (target pivot.Target, to pivot.Deployment, err error) {
 	if to, err = r.Host.Deployment(previous); err != nil {
 		return target, to, err
@@ -192,8 +190,8 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (target
 	return target, to, nil
 }
 
-// addKept adds to a target what a deployment keeps besides the entries of its MachineConfig, as its commit had it: what is
-// projected when it boots, CPU partitioning, and the record. What cannot be read is left out.
+// addKept adds what a deployment's commit gave it besides the entries of its MachineConfig: what is projected when it
+// boots, CPU partitioning, and the record. What cannot be read is left out.
 func addKept(target *pivot.Target, d ostree.Deployment) error {
 	carried, err := projection.Read(d.Path)
 	if err != nil {

@@ -34,7 +34,7 @@ func (u unfinished) Before(ctx context.Context, step pivot.Step, plan *pivot.Pla
 // Status implements pivot.Feature.
 func (u unfinished) Status(pivot.JournalContent) (s pivot.Status) {
 	if live.Interrupted(u.m.Host.Root) {
-		s.Notes = []string{"a change of the running system goes on, or was interrupted: pivot apply --finish finishes it"}
+		s.Notes = []string{"a change of the running system is under way, or was interrupted: pivot apply --finish finishes it"}
 	}
 	return s
 }

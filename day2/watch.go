@@ -86,8 +86,8 @@ func (w *Watch) watchedPaths(state pivot.State, target pivot.Target) []string {
 	return paths
 }
 
-// linkPaths returns the paths at which links can enable a unit: all in the directories that have
-// such links, and in the directory of units, where another of them can be made.
+// linkPaths returns the paths at which links can enable a unit: all in the directories of such links, and in the
+// directory of units, where new ones are made.
 func (w *Watch) linkPaths() []string {
 	paths := []string{path.Join(enable.Dir, watch.Any)}
 	for _, suffix := range enable.Suffixes() {

@@ -27,10 +27,9 @@ type FirstBoot struct {
 	Again    bool   // go forward although the first boot was completed, or given up, before
 }
 
-// Run brings the machine to what the encapsulated MachineConfig asks for. It
-// ends in one of three ways: the machine is proven to be at its target and the
-// first boot is closed; the target is committed and the machine reboots; or Run
-// returns an error that says why neither was possible.
+// Run brings the machine to what the encapsulated MachineConfig asks for. It ends in one of three ways. The machine is
+// proven to be at its target and the first boot is closed; the target is committed and the machine reboots; or Run
+// returns why neither was possible.
 //
 // In an initramfs there is a fourth: Run steps aside, and the started system does
 // the same work (place.go).

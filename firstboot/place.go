@@ -87,7 +87,7 @@ func (p Initramfs) Accept(decision pivot.Decision, state pivot.State) error {
 	case decision.Yields(pivot.DemandStay):
 		return later("somebody went back to this system, which the started one says")
 	case decision.Yields(pivot.DemandReturn):
-		return later("the new system is not what was asked for, which the started system says before it goes back")
+		return later("the new system is not what was asked for; the started system reports that and boots the old one")
 	case decision.Action == pivot.ActionGiveUp:
 		return later("this was tried %d times", decision.Attempt)
 	case len(state.Booted.Options.Values("root")) == 0:

@@ -14,9 +14,9 @@ import (
 	"machine-pivot/pivot"
 )
 
-// takenBack reports whether this first boot, of the file with a digest, was completed in another deployment of the
-// host, which means that the host was rolled back to the running one. A host with a
-// single deployment cannot have been rolled back: it was reinstalled and has kept its /var.
+// takenBack reports whether another deployment has completed this first boot, of the file with a digest: then the host
+// was rolled back to the running one. A host with a single deployment cannot have been rolled back: it was reinstalled
+// and has kept its /var.
 func (b *FirstBoot) takenBack(state pivot.State, digest string) bool {
 	journal := &b.Progress.Content
 	closed, _ := machine.ClosingIn(*journal)

@@ -140,8 +140,8 @@ func (g group) placed(have []item) []item {
 	return slices.Concat(g.items[first:first+1], foreign, g.items[:first], g.items[first+1:])
 }
 
-// inEffect returns the places in have of the items that take effect as the first items of
-// wanted: those that may stay where they are, so that only the rest of wanted must follow.
+// inEffect returns the places in have of the items that take effect as the first items of wanted. They may stay where
+// they are; only the rest of wanted must follow.
 func (r rule) inEffect(have, wanted []item) []int {
 	switch r {
 	case eachCounts:

@@ -2,10 +2,9 @@ package kargs
 
 import "slices"
 
-// ImageChange has the kernel arguments that two images bring, for a change from one image to the
-// other. The rule is bootc's (crates/lib/src/bootc_kargs.rs, compute_apply_kargs_diff):
-// arguments of only the former image are removed, arguments of only the new image are added,
-// and arguments of both are left as they are, because they may have been changed on the machine.
+// ImageChange has the kernel arguments that two images bring, for a change from one image to the other. The rule is
+// bootc's (crates/lib/src/bootc_kargs.rs, compute_apply_kargs_diff): arguments of only the former image are removed,
+// and those of only the new image added. Arguments of both stay as they are: the machine may have changed them.
 type ImageChange struct {
 	Before Line `json:"before"` // arguments of the image for which the present command line was made
 	Now    Line `json:"now"`    // arguments of the image for which the new command line is made

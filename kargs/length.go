@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// MaxLength is the maximum length of a command line, in bytes, on all supported architectures:
-// COMMAND_LINE_SIZE is 2048 on x86_64, arm64 and ppc64le (by default 4096 on s390x, and 896 in old kernels), including
-// the terminator, and the kernel silently truncates longer lines. GRUB takes the limit from a kernel for x86, and leaves
-// out the first argument that does not fit and all after it.
+// MaxLength is the maximum length of a command line, in bytes, on all supported architectures. COMMAND_LINE_SIZE, with
+// the terminator, is 2048 on x86_64, arm64 and ppc64le, by default 4096 on s390x, and 896 in old kernels. The kernel
+// silently truncates longer lines. GRUB takes the limit from a kernel for x86, and leaves out the first argument that
+// does not fit and all after it.
 const MaxLength = 2047
 
 // loaderKeys returns the keys that boot loaders put before the arguments of a boot entry: GRUB the kernel's file,

@@ -1,10 +1,10 @@
 // Package kargs represents the kernel command line as values. It splits a line as the kernel does, compares arguments
 // by meaning, computes changes, and knows which arguments a configuration must not set.
 //
-// Splitting follows the kernel's next_arg (lib/cmdline.c): white space separates arguments, a
-// double quote toggles quoting and remains part of the argument, quotes cannot be escaped, and
-// a single quote is an ordinary character. There is one exception: the byte 0xa0 is white space
-// for the kernel, but not here. Check rejects it, and a boot entry that has it is preserved.
+// Splitting follows the kernel's next_arg (lib/cmdline.c): white space separates arguments, a double quote toggles
+// quoting and remains part of the argument. Quotes cannot be escaped, and a single quote is an ordinary character.
+// There is one exception: the byte 0xa0 is white space for the kernel, but not here. Check rejects it, and a boot entry
+// that has it is preserved.
 package kargs
 
 import (

@@ -11,10 +11,9 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Between returns the plan for a machine that is at target from, with these packages, and moves
-// to target to, judged by rules, as far as this is known without a machine. Unknown are the
-// image's own entries, the links of units, what a tag points to, and all of the command line
-// that the targets do not request. Owners by name are compared as names.
+// Between returns the plan for a move from one target to another, for a machine with these packages. It is judged by
+// rules as far as that is possible without the machine. Unknown are the image's own entries, the links of units, what a
+// tag points to, and all of the command line that the targets do not request. Owners by name are compared as names.
 func Between(from, to Target, packages SystemPackages, rules disruption.Rules) (Plan, error) {
 	state := State{Booted: Deployment{Image: from.Image, Options: from.Kargs.New}}
 	line, err := kargs.Change{Old: from.Kargs.New, New: to.Kargs.New, Literal: to.Kargs.Literal}.Apply(from.Kargs.New)

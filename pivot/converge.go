@@ -21,8 +21,8 @@ type Request struct {
 	// OwnEntries are entries that the machine gets together with the changes, and that are no change by
 	// themselves: the record of the MachineConfig, the links of pivot's own units.
 	OwnEntries []hostfiles.File
-	// Inherits returns entries that the new deployment of a commit, which is in the repository, gets besides all that and
-	// changes by itself once it runs; nil if there are none. Nothing is judged by them.
+	// Inherits returns entries that the new deployment of a commit in the repository gets besides all that, and changes by
+	// itself once it runs; nil if there are none. Nothing is judged by them.
 	Inherits func(commit string) ([]hostfiles.File, error)
 	Units    enable.Units
 	// MachineConfig is the one that requests all this; zero if none does.
@@ -81,8 +81,8 @@ type Host interface {
 // Contributor adds entries to a target, checks a plan, or reports drift; what it does not do returns nothing. It
 // stands for what belongs to the next system even if this run does not request it, such as files that Ignition wrote.
 type Contributor interface {
-	// Entries returns the entries that the next system must have in addition to the requested
-	// ones: those that the running system has and its image does not, and other wanted ones.
+	// Entries returns the entries that the next system must have besides the requested ones: those that the running system
+	// has and its image lacks, and other wanted ones.
 	Entries() ([]hostfiles.File, error)
 	// Check checks the entries of a plan, together with what else the next boot will find,
 	// against the machine. An error means that the next boot would not work. A plan that
@@ -118,9 +118,8 @@ type Content interface {
 	Foresee(ctx context.Context, plan Plan) (Plan, error)
 }
 
-// Converger brings a machine to a target. Every command that changes a machine (a first boot,
-// a change by hand) or only compares it with a target (a plan, a verification) uses one: Plan
-// observes the machine, Decide says what to do, Converge does it.
+// Converger brings a machine to a target. Every command that changes a machine, or compares it with a target, uses one:
+// Plan observes the machine, Decide says what to do, Converge does it.
 type Converger struct {
 	Host         Host
 	Place        Place

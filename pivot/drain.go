@@ -28,9 +28,8 @@ func DrainForReboot(because ...string) Drain {
 // Contents returns the content of a file before and after a plan; nil if there is none.
 type Contents func(path string) (before, after []byte, err error)
 
-// WithDrain returns a plan, which was Judged by the same rules, with its Drain: always with a
-// reboot, and otherwise if the rule for a change says so, which for registries.conf depends on
-// the contents.
+// WithDrain returns a plan, which was Judged by the same rules, with its Drain. A reboot always has one, and a change
+// if its rule says so; for registries.conf that depends on the contents.
 func (p Plan) WithDrain(rules disruption.Rules, contents Contents) Plan {
 	if p.Reboots > 0 {
 		p.Drain = new(DrainForReboot(p.RebootReasons()...))

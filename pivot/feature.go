@@ -16,9 +16,9 @@ type Feature interface {
 	// Before checks or does what has to precede a step. It may complete the plan. An error ends the run before the step. It
 	// is called with StepReady before whatever changes the machine. With StepObserve the plan has only its request.
 	//
-	// Without a plan, it is called before a command waits (StepRead, StepWait), once the journal may be written (StepBegin),
-	// before a command that may change the machine looks at it (StepObserve) or a first boot does (StepProve), and before a
-	// reboot (StepReboot), which the feature may request in its own way.
+	// Without a plan, it is called before a command waits (StepRead, StepWait), and once the journal may be written
+	// (StepBegin). Then before a command that may change the machine looks at it (StepObserve, in a first boot StepProve).
+	// Last before a reboot (StepReboot), which the feature may request in its own way.
 	Before(ctx context.Context, step Step, plan *Plan) error
 	// After does what follows a step. failed says that the step, or what preceded it, has failed; for StepWait, that the
 	// run has, or that it has changed nothing. Then its error is not returned. After StepProve of a first boot, failed says
@@ -62,7 +62,7 @@ type Instead struct {
 	Phase Phase
 	Error *Failure
 	Notes []string
-	Next  string // what a person has to do so that the machine goes on; "" if nothing
+	Next  string // what a person must do so that the machine continues; "" if nothing
 }
 
 // Line is a line of a status.

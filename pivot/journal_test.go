@@ -21,8 +21,8 @@ func many(length int) (target pivot.Target) {
 	return target
 }
 
-// TestJournalOfMany: a target with as many files as there may be is journaled up to the end of its transaction,
-// also if it fails again and again because each of the files is missing. The message begins with the first of them.
+// TestJournalOfMany: a target with as many files as there may be is journaled up to the end of its transaction, also if
+// it fails repeatedly because all are missing. The message begins with the first of them.
 func TestJournalOfMany(t *testing.T) {
 	p := &pivot.Progress{Journal: pivot.JournalIn(t.TempDir()), Emit: func(pivot.Event) {}, Now: time.Now}
 	target := many(70)

@@ -7,10 +7,9 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// preflight runs all checks that are possible before any write: whether the machine can carry
-// out the plan, whether the next boot would work, whether the engine can make the deployment,
-// and whether the image can be pulled. The network comes last; it shows problems with the
-// registry, its certificate, the clock and the signature policy.
+// preflight runs all checks that are possible before any write. Can the machine carry out the plan, would the next boot
+// work, can the engine make the deployment, can the image be pulled? The network comes last; it shows problems with
+// the registry, its certificate, the clock and the signature policy.
 func (c *Converger) preflight(ctx context.Context, plan *Plan) error {
 	c.Progress.Begin(StepPreflight, "checking what could fail")
 	for _, note := range plan.Notes {

@@ -59,8 +59,8 @@ func beyond(line, other kargs.Line) kargs.Line {
 	return slices.DeleteFunc(slices.Clone(line), func(arg string) bool { return strings.HasPrefix(arg, "ostree=") || slices.Contains(other, arg) })
 }
 
-// noteLost adds to a plan what else is lost with a deployment that waits for its reboot: files and packages that were
-// last asked for, as far as the running system lacks them and the plan does not bring them. What cannot be read is left out.
+// noteLost adds to a plan which requested files and packages are lost with a deployment that waits for its reboot, as
+// the running system and the plan lack them. What cannot be read is left out.
 func (c *Converger) noteLost(ctx context.Context, plan Plan) Plan {
 	state, before := plan.state, c.Progress.Content
 	if !plan.Changed || !state.Pending() || state.Default.Staged || before.Phase != PhaseCommitted || before.BootID != state.BootID {

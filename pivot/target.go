@@ -1,6 +1,5 @@
-// Package pivot is the core: the current state of a machine (State), its wanted state (Target),
-// the difference (Plan), the Transaction that carries out the plan, and the Journal that
-// survives a power cut.
+// Package pivot is the core: a machine's current State, its wanted Target, their difference (Plan), the Transaction
+// that carries out the plan, and the Journal that survives a power cut.
 //
 // Data flows in one direction: Target and State to Plan to Transaction. The only exception is
 // that each run observes State anew, so an interrupted run is resumed by planning again, never

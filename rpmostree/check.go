@@ -46,7 +46,7 @@ func (e *Ostree) checkStaged(r pivot.Spec) (*ostree.Staged, error) {
 	case target.Stateroot != r.Merge.Stateroot:
 		return wrong("stateroot", target.Stateroot, r.Merge.Stateroot)
 	case staged.Merge.Checksum.String() != r.Merge.Commit || staged.Merge.Serial != r.Merge.Serial:
-		return wrong("the deployment whose /etc is merged", staged.Merge.Checksum, r.Merge.Commit)
+		return wrong("the deployment that its /etc is merged from", staged.Merge.Checksum, r.Merge.Commit)
 	case imageOf(target.Origin) != imageWanted(r, target.Origin):
 		return wrong("the image in its origin", imageOf(target.Origin), imageWanted(r, target.Origin))
 	case !staged.Locked || !staged.Held:

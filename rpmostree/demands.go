@@ -36,7 +36,7 @@ func (e *Ostree) CheckPrepareRoot(ctx context.Context, p ostree.PrepareRoot) err
 	switch {
 	case !tool.has("composefs"):
 		return noComposefs("libostree "+tool.version+" of this host does not have composefs",
-			"use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=maybe, or pivot first to a release whose ostree --version lists composefs")
+			"use an image with composefs.enabled=maybe in /usr/lib/ostree/prepare-root.conf, or pivot first to a release that lists composefs in ostree --version")
 	// Before 2024.3 the repository decides, not the tree (ostree commit cae4ceb6).
 	case !tool.since(2024, 3) && !repo.WantsComposefs():
 		return noComposefs("libostree "+tool.version+" of this host makes it only where the repository's configuration says so",
@@ -54,7 +54,7 @@ func checkGivesVerity(repo *ostree.Repo) error {
 	switch {
 	case unsupported, err == nil && !gives && repo.WantsVerity():
 		return noVerity("the file system of this host's repository does not support it",
-			"enable it, for ext4 with tune2fs -O verity DEVICE, or use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=yes or maybe")
+			"enable it, for ext4 with tune2fs -O verity DEVICE, or use an image with composefs.enabled=yes or maybe in /usr/lib/ostree/prepare-root.conf")
 	case err != nil:
 		return err
 	case !gives:
@@ -128,7 +128,7 @@ func (e *Ostree) checkSigned(made ostree.Deployment, setup ostree.PrepareRoot) e
 	want, err := repo.SignedRoot(made.Checksum, setup)
 	if _, not := errors.AsType[*ostree.UnsignedError](err); not {
 		return fault.New(fault.Refused, "cannot deploy the image: %w", err).
-			WithHint("packages on top of a signed image have no signature; remove them, or use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=verity")
+			WithHint("packages on top of a signed image have no signature; remove them, or use an image with composefs.enabled=verity in /usr/lib/ostree/prepare-root.conf")
 	}
 	if err != nil {
 		return err

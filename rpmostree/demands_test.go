@@ -204,8 +204,8 @@ func TestAcceptAsTheRealOstreeSays(t *testing.T) {
 	}
 }
 
-// TestTransientEtc: a system that forgets /etc is refused also by what was made of it, not only by its prepare-root.conf
-// beforehand; but what it runs already may get another deployment that carries nothing over.
+// TestTransientEtc: a system with a transient /etc is refused by its prepare-root.conf, or later by its deployment.
+// What runs already may get another deployment that carries nothing over.
 func TestTransientEtc(t *testing.T) {
 	for name, c := range map[string]struct {
 		keepsImage, entries, units bool

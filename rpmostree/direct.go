@@ -14,8 +14,8 @@ import (
 )
 
 // Direct is the engine for a system that has not started yet. Its tools run in a chroot. It uses "ostree admin deploy"
-// without staging, because nothing would finalize a staged deployment when the initramfs ends, and because libostree
-// since 2025.2 starts a unit of the system when it stages.
+// without staging: nothing would finalize a staged deployment when the initramfs ends, and to stage, libostree since
+// 2025.2 starts a unit of the system.
 //
 // It makes nothing before Commit, so there is nothing to discard. What only the started system
 // can do is an error of kind fault.Later.

@@ -13,10 +13,9 @@ import (
 // the text before it names the step, which is the same for a registry that is restarting and for
 // one that denies access.
 //
-// A transaction is tried again if it has ended because the daemon, or its child, was stopped or killed. That is by
-// SIGTERM or SIGKILL, with the exit status that a shell gives for them, 128 more (g_spawn_check_wait_status in GLib's
-// gspawn.c), or with either as the status that wait(2) returns (rust/src/cmdutils.rs). Any other signal is the child's
-// own failure.
+// A transaction is tried again if it has ended because the daemon, or its child, was stopped or killed. The signal is
+// SIGTERM or SIGKILL. It appears as a shell's exit status, 128 more (g_spawn_check_wait_status in GLib's gspawn.c), or
+// as the status that wait(2) returns (rust/src/cmdutils.rs). Any other signal is the child's own failure.
 var transient = regexp.MustCompile(`(?i)` + strings.Join([]string{
 	// The daemon died, or has not started yet.
 	`Bus owner changed, aborting`, `Timeout was reached`, `org\.freedesktop\.DBus\.Error\.(NoReply|TimedOut|ServiceUnknown|NameHasNoOwner)`,

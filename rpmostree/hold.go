@@ -29,10 +29,10 @@ func (e *Ostree) stageHeld(work func() error) error {
 	return e.showHeld(staged)
 }
 
-// hold holds back what rpm-ostree's daemon has staged, if it has. From now on to the commit nobody can make it the next boot, also not
-// who unlocks it, by rules of its own. "bootc upgrade --apply", which its timer runs, unlocks what is staged if the
-// image that it follows is the same, and reboots (upgrade in bootc's cli.rs); "rpm-ostree finalize-deployment" and
-// "ostree admin lock-finalization --unlock" do so, too. A lock protects only from who does not look at it.
+// hold holds back what rpm-ostree's daemon has staged, if it has. From now on to the commit nobody can make it the next
+// boot, also not who unlocks it, by rules of its own. The timer of "bootc upgrade --apply" unlocks what is staged if
+// that is the image that it follows, and reboots (upgrade in bootc's cli.rs). So do "rpm-ostree finalize-deployment"
+// and "ostree admin lock-finalization --unlock". A lock protects only from who does not look at it.
 func (e *Ostree) hold() error {
 	staged, err := e.Sysroot.Staged()
 	if err != nil {

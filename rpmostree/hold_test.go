@@ -32,9 +32,9 @@ func unlock(t *testing.T, h *hostdir.Host) {
 	}
 }
 
-// TestHeldBack: between preparation and commit, who unlocks what is staged and reboots, as "bootc upgrade --apply" and
-// "rpm-ostree finalize-deployment" do, boots the running system, not the new image without its files and packages. Without
-// the reboot the commit finds it, can be tried again, and succeeds then.
+// TestHeldBack: who unlocks what is staged and reboots before the commit, as "bootc upgrade --apply" and "rpm-ostree
+// finalize-deployment" do, boots the running system. The new image has no files and packages yet. Without the reboot
+// the commit finds it, can be tried again, and succeeds then.
 func TestHeldBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		had, wanted pivot.Packages

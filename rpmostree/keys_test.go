@@ -10,9 +10,9 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestKeysOfOthers: the entry of the next boot has the keys that others have put into the running system's, such as
-// whether GRUB asks for a password, and none that libostree gives to entries which are not the default: neither in a
-// new deployment, nor in one that becomes the default again.
+// TestKeysOfOthers: the next boot's entry has the keys that others gave the running system's, such as for GRUB's
+// password. It has none that libostree gives only to entries which are not the default. So it is for a new deployment,
+// and for one that becomes the default again.
 func TestKeysOfOthers(t *testing.T) {
 	for _, c := range []struct{ engine, version string }{{"ostree", hostdir.LockInState}, {"ostree", hostdir.KeepsKeys}, {"direct", hostdir.LockInState}} {
 		t.Run(c.engine+" "+c.version, func(t *testing.T) {

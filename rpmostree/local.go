@@ -13,9 +13,9 @@ import (
 )
 
 // checkLocal returns an error if libostree's merge would fail, or write into the running system, because of what the
-// booted /etc has and its image lacks. The merge replaces no directory of the next image by something else, and reaches
-// what has changed in a directory by its path in the new /etc: nothing on that path may be a file, or a link that leads
-// out of the new /etc. An absolute link does, because the merge runs in the booted system.
+// booted /etc has and its image lacks. The merge never replaces a directory of the next image by something else, and
+// reaches a changed entry by its path in the new /etc. Nothing on that path may be a file, or a link out of the new
+// /etc. An absolute link does, because the merge runs in the booted system.
 func (n nextEtc) checkLocal() error { return n.checkLocalIn("/etc") }
 
 func (n nextEtc) checkLocalIn(dir string) error {

@@ -282,7 +282,7 @@ func TestPackagesFail(t *testing.T) {
 	}
 }
 
-// discarded discards what an engine has staged, and checks that nothing is left of it.
+// discarded discards what an engine has staged, and checks that nothing is left.
 func discarded(t *testing.T, h *hostdir.Host, e pivot.Engine) {
 	t.Helper()
 	must(t, e.Discard(t.Context()))

@@ -82,8 +82,8 @@ func (t tool) cannotAtOnce() string {
 	return ""
 }
 
-// aboutPackage matches messages about the names in an update, which the daemon compares with the deployment that it starts
-// from, with the packages of its image, or with those of the requested one, by rules of its own (deploy_transaction_execute in
+// aboutPackage matches messages about names in an update. The daemon compares these, by its own rules, with the
+// deployment it starts from, its image's packages, or those of the requested image (deploy_transaction_execute in
 // rpmostreed-transaction-types.cxx).
 var aboutPackage = regexp.MustCompile(`(?i)\b(package|packages|override|overrides)\b|provided by`)
 

@@ -52,9 +52,8 @@ func forget(t *testing.T, h *hostdir.Host) {
 	must(t, os.RemoveAll(h.Path("/run/rpm-ostree-standin")))
 }
 
-// TestFewestAssemblies (P80): from each kernel type, with and without an extension, to another image
-// with each of them, rpm-ostree assembles one deployment; none if nothing is layered on the new
-// image. Nothing is unlocked in between.
+// TestFewestAssemblies (P80): rpm-ostree assembles one deployment for another image, from each kernel type to each,
+// with and without an extension; none if nothing is layered on the new image. Nothing is unlocked in between.
 func TestFewestAssemblies(t *testing.T) {
 	sets := map[string]pivot.Packages{
 		"default": wishes(""), "default+usbguard": wishes("", "usbguard"), "rt": wishes("rt"),
@@ -92,9 +91,9 @@ func TestFewestAssemblies(t *testing.T) {
 	}
 }
 
-// TestAtOnce (P80): another image and other packages are one request to the daemon: also from a
-// kernel type to another, which the command line needs two calls for even without another image.
-// Arguments, files and the image's name are those of the request. Progress is shown.
+// TestAtOnce (P80): another image and other packages are one request to the daemon. So is another kernel type, for
+// which the command line needs two calls even without another image. Arguments, files and the image's name are those of
+// the request. Progress is shown.
 func TestAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		version, libostree string
@@ -117,7 +116,7 @@ func TestAtOnce(t *testing.T) {
 			move(t, h, r)
 			h.Boot()
 
-			// The same image: kernel-modules-core comes back, kernel-modules goes.
+			// The same image: kernel-modules-core comes back, kernel-modules is removed.
 			var notes string
 			e := engine(h, false, &notes)
 			booted, err := h.Sysroot().Booted()

@@ -31,8 +31,8 @@ func (e *Ostree) nextEtc(booted ostree.Deployment, commit ostree.Checksum, entri
 	return nextEtc{booted.Path, repo, commit, asked}, err
 }
 
-// forDeployment returns the request for a deployment of commit: with the links of its units, and with each entry at
-// the path where it is in that system, as no link leads to it there.
+// forDeployment returns the request for a deployment of commit, with the links of its units. Each entry has its path in
+// that system, which no link redirects.
 func (e *Ostree) forDeployment(r pivot.Spec, booted ostree.Deployment, commit ostree.Checksum) (pivot.Spec, error) {
 	r, err := r.ForCommit(commit.String())
 	if err != nil {
@@ -46,10 +46,10 @@ func (e *Ostree) forDeployment(r pivot.Spec, booted ostree.Deployment, commit os
 	return r, err
 }
 
-// place returns entries with the paths that they have in the next /etc, where the directories above them may be links:
-// of the next image, of the booted /etc, or among the entries. What is asked for wins at its own path, also over a
-// link. On the way to it the links that the next system has are followed, as by whoever opens the path there. So each
-// directory on the way is compared with the next image as the entry itself is.
+// place returns entries with their paths in the next /etc. The directories above them may be links of the next image,
+// of the booted /etc, or among the entries. What is asked for wins at its own path, also over a link. On the way to it
+// the links that the next system has are followed, as by whoever opens the path there. So each directory on the way is
+// compared with the next image as the entry itself is.
 func (n nextEtc) place(entries []hostfiles.File) (placed []hostfiles.File, err error) {
 	at := map[string]hostfiles.File{}
 	for _, f := range entries {

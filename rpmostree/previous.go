@@ -17,9 +17,9 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// A commit has libostree remove what was the rollback until then. That must neither fail, because libostree removes after
-// it has switched the boot entries, nor happen before the new system is checked, because there would be no way back to
-// what was there. So in the mount namespace of the commit all deployments look pinned, and those that libostree would have
+// A commit has libostree remove what was the rollback until then. That must not fail, because libostree removes after
+// it has switched the boot entries. It must not happen before the new system is checked either, because there would be
+// no way back. So in the mount namespace of the commit all deployments look pinned, and those that libostree would have
 // removed are removed after the checks. A process that is killed in between leaves one deployment more, which the next
 // commit removes.
 
@@ -117,8 +117,8 @@ func (e *Ostree) unlock(d ostree.Deployment) error {
 	})
 }
 
-// checkRemovable returns an error if libostree could not remove what it removes when it writes boot entries: before them
-// deployments without an entry, which are unlocked, and after them the boot entries and kernels of before.
+// checkRemovable returns an error if libostree could not remove what it removes: before it writes boot entries unlocked
+// deployments without one, after that earlier boot entries and kernels.
 func (e *Ostree) checkRemovable() error {
 	left, err := e.Sysroot.Left()
 	for _, d := range left {

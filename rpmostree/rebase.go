@@ -40,11 +40,11 @@ func (b *rebase) imageRefs() ([]string, error) {
 	return repo.RefsTo("ostree/container/image", b.commit) // ostree-ext: container/store.rs
 }
 
-// before makes the booted deployment what rpm-ostree starts from. Its daemon takes packages, overrides, initramfs and
-// arguments from the first deployment of the stateroot in boot order, a staged one before all others, and only /etc from
-// the booted one (rpmostree_syscore_get_origin_merge_deployment in rpmostree-sysroot-core.cxx). So where another
-// deployment comes first, as before the reboot of a commit or after a rollback that is queued, the booted one is staged
-// once more, locked, and rpm-ostree replaces that.
+// before makes the booted deployment what rpm-ostree starts from. Its daemon takes only /etc from the booted
+// deployment. Packages, overrides, initramfs and arguments come from the first one of the stateroot in boot order, a
+// staged one first (rpmostree_syscore_get_origin_merge_deployment in rpmostree-sysroot-core.cxx). Another one is first
+// before the reboot of a commit, or after a queued rollback. Then the booted one is staged once more, locked, and
+// rpm-ostree replaces that.
 //
 // A staged deployment is not removed by "rpm-ostree cleanup", which also deletes the refs of the image that was just
 // imported.

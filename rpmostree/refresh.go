@@ -98,9 +98,8 @@ func (e *Ostree) checkRefresh(ctx context.Context, booted ostree.Deployment, com
 		WithHint("add the package policycoreutils to the image, or remove its /etc/selinux/config if it is not to have SELinux")
 }
 
-// refreshPrograms returns the programs of the new system that a refresh runs: semodule, and, if
-// there are modules, the programs with which that checks and compiles file contexts
-// (semanage_validate_and_compile_fcontexts in libsemanage).
+// refreshPrograms returns the programs of the new system that a refresh runs: semodule and, if there are modules, those
+// that check and compile file contexts (semanage_validate_and_compile_fcontexts in libsemanage).
 func refreshPrograms(repo *ostree.Repo, commit ostree.Checksum, next selinux.Files) ([]string, error) {
 	config, err := next.Config()
 	if err != nil {

@@ -19,12 +19,10 @@ import (
 // booted system's, not that of the new one.
 const repositoriesIn = "/etc/yum.repos.d"
 
-// checkRepositories returns an error if rpm-ostree will have to find packages by name, and there
-// is no repository: none of the machine's is enabled, and the request has no extensions image. It
-// finds by name what it installs, and, for another image, all that is layered by name on the booted
-// system, even what it has in its cache, and even what is uninstalled afterwards, if that is not
-// possible at once. Local packages need no repository. A package that only the new image has is
-// not known yet.
+// checkRepositories returns an error if rpm-ostree must find packages by name without a repository: none of the
+// machine's is enabled, and the request has no extensions image. It finds by name what it installs. For another image
+// it finds by name all layered packages, even from its cache, and even what is then uninstalled, if both are not
+// possible at once. Local packages need no repository. A package that only the new image has is not known yet.
 func (e *RpmOstree) checkRepositories(ctx context.Context, plan pivot.Plan) error {
 	if !plan.To().Packages.Source.IsZero() {
 		return nil

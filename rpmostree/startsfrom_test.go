@@ -269,8 +269,8 @@ func TestPackageMessagesAreNotFinal(t *testing.T) {
 	}
 }
 
-// TestKilledTransactions: a transaction that ended because the daemon or a child of it was stopped or killed is tried again;
-// one whose scriptlet failed by itself is not.
+// TestKilledTransactions: a transaction is tried again if it ended because the daemon or its child was stopped or
+// killed, but not if its scriptlet failed by itself.
 func TestKilledTransactions(t *testing.T) {
 	h, repo := layeredHost(t, standin.Control{}, wishes("rt"))
 	for message, again := range map[string]bool{

@@ -150,7 +150,7 @@ func (v *views) showDirectory(f hostfiles.File) error {
 	return nil
 }
 
-// copiedWhole reports whether the merge copies a directory that the next image lacks with all that is in it, as it does
+// copiedWhole reports whether the merge copies a directory, which the next image lacks, with everything in it. It does
 // where that directory, or one above it, is new or has changed.
 func (v *views) copiedWhole(name string) (bool, error) {
 	for _, dir := range append(above(name), name) {
@@ -178,8 +178,8 @@ func (v *views) copiedWhole(name string) (bool, error) {
 	return false, nil
 }
 
-// showDefault shows the merge what the booted image has, so that it takes what the next one has; a directory with the
-// next one's owner and mode, because of what is in it. A password is a line of its file.
+// showDefault shows the merge the booted image's entry, so that it takes the next one's. A directory has the next one's
+// owner and mode, because of its contents. A password is a line of its file.
 func (v *views) showDefault(f hostfiles.File) error {
 	if blocked, err := v.blocked(f.OnDisk()); err != nil || blocked {
 		return err

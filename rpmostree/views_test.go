@@ -76,8 +76,8 @@ root:hash
 	}
 }
 
-// TestWaysOfEntries: the directories above an entry are those of the next system, whose links are followed; a link that
-// only the booted image has leads nowhere any more.
+// TestWaysOfEntries: the directories above an entry are those of the next system, with its links. A link that only the
+// booted image has is not followed any more.
 func TestWaysOfEntries(t *testing.T) {
 	for _, c := range []struct {
 		name       string

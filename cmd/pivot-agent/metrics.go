@@ -26,7 +26,7 @@ func (f *metricsFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.listen, "listen-metrics", "", "`ADDRESS` of /metrics for other machines, by TLS with client certificates (default: none)")
 	flags.StringVar(&f.certificate, "metrics-cert", "", "PEM `FILE` with the certificate for --listen-metrics; it is read again for each connection")
 	flags.StringVar(&f.key, "metrics-key", "", "PEM `FILE` with its key")
-	flags.StringVar(&f.clients, "metrics-client-ca", "", "PEM `FILE` with the authorities whose certificates clients must have")
+	flags.StringVar(&f.clients, "metrics-client-ca", "", "PEM `FILE` with the authorities that must have signed the clients' certificates")
 }
 
 // serve serves the metrics until the server is closed. It returns nil if there is no address.

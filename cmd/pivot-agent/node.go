@@ -153,7 +153,7 @@ func (f *nodeFlags) work(ctx context.Context, agent *node.Agent, host *hands.Sys
 		}()
 	}
 	agent.Run(ctx, wake)
-	agent.Log.Info("the agent stops; a run of pivot goes on")
+	agent.Log.Info("the agent stops; a run of pivot continues")
 	if err := context.Cause(ctx); errors.Is(err, errOthers) {
 		return fault.New(fault.Unavailable, "%w", err).WithHint("start the agent again; systemd does so by itself")
 	}

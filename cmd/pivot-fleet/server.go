@@ -32,7 +32,7 @@ func serverCommand(build cli.Build) *cobra.Command {
 		Use:   "server --tls-cert FILE --tls-key FILE",
 		Short: "Serve the Ignition configs of the pools to new machines",
 		Long: "Serve the Ignition configs of the pools to new machines at /config/POOL, each in the version that the\n" +
-			"machine accepts. A client needs a token of the pool, whose digest is in a Secret, or a certificate.",
+			"machine accepts. A client needs a certificate, or a token of the pool. A Secret has the digests of the tokens.",
 		Example: "  pivot-fleet server --tls-cert /run/tls/tls.crt --tls-key /run/tls/tls.key",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, build) },

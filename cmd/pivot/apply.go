@@ -92,7 +92,7 @@ func applyCommand() *cobra.Command {
 	flags.progressFlags.add(cmd)
 	flags.addResult(cmd)
 	cli.OneOf{Value: &when, Allowed: []string{string(day2.RebootNever), string(day2.RebootLater), string(day2.RebootIfNeeded), string(day2.RebootNow)}}.AddP(cmd, "reboot", "r",
-		"when to reboot: never refuses changes that need a reboot, later leaves it to you, if-needed reboots at once, now reboots even if the rules need none; without a value: now")
+		"when to reboot: never (refuse changes that need a reboot), later (leave it to you), if-needed (at once), now (even if no rule needs one); without a value: now")
 	// Not if-needed: scripts that use -r rely on an atomic change with a reboot, and a MachineConfig
 	// that corrects a bad rules file must not need that file.
 	cmd.Flags().Lookup("reboot").NoOptDefVal = string(day2.RebootNow)

@@ -11,10 +11,10 @@ import (
 func enterCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "enter",
-		Short: "Go on into a committed deployment; runs in the initramfs",
-		Long: "Go on into a deployment that pivot has committed in the initramfs; pivot-enter.service does this if\n" +
-			"\"pivot firstboot\" has asked for it, with the setting reboot-method=enter. If it fails, the machine must\n" +
-			"reboot, which leads into the same deployment.",
+		Short: "Continue the boot in a committed deployment; runs in the initramfs",
+		Long: "Continue the boot in a deployment that pivot has committed in the initramfs. pivot-enter.service does this\n" +
+			"if \"pivot firstboot\" has asked for it, with the setting reboot-method=enter. If it fails, the machine must\n" +
+			"reboot, and the boot loader starts the same deployment.",
 		Example: "  pivot enter",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !initramfs.Here("/sysroot") {
@@ -28,7 +28,7 @@ func enterCommand() *cobra.Command {
 			if err := enter.New(request, initramfs.StopAlone).Go(cmd.Context()); err != nil {
 				return err
 			}
-			newLog(cmd.ErrOrStderr()).Infof("the boot goes on into deployment %s", request.Deployment)
+			newLog(cmd.ErrOrStderr()).Infof("the boot continues in deployment %s", request.Deployment)
 			return nil
 		},
 	}

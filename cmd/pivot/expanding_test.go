@@ -7,8 +7,8 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestExpandingConfig: a MachineConfig of 7 MB whose files decompress to 5 GB, each of them
-// small enough, is refused before it takes memory; one just within the limit is planned.
+// TestExpandingConfig: a MachineConfig of 7 MB is refused if its files decompress to 5 GB together, before they take
+// memory. One just within the limit is planned.
 func TestExpandingConfig(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads 3,000 compressed files")

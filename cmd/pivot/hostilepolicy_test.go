@@ -12,8 +12,8 @@ import (
 	"machine-pivot/test/worlds/ostreetree"
 )
 
-// TestHostilePolicies: an image whose SELinux policy would take gigabytes or hours fails as bad
-// input, within 150 MB of memory and a few seconds.
+// TestHostilePolicies: an SELinux policy that would take gigabytes or hours makes its image bad input, within 150 MB of
+// memory and a few seconds.
 func TestHostilePolicies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("imports images with large policies")

@@ -151,10 +151,9 @@ func imageInspectCommand() *cobra.Command {
 	return cmd
 }
 
-// contentOf returns the content of an image that was imported into the repository at repoPath,
-// by default that of the machine below root; nil if it was not, or if that machine has no
-// repository. There is no way to inspect the content without an import: "image inspect" fetches no
-// layer, on any machine.
+// contentOf returns the content of an image that was imported into the repository at repoPath, by default the one of
+// the machine below root. It returns nil without such an import or repository. There is no way to inspect the content
+// without an import: "image inspect" fetches no layer, on any machine.
 func contentOf(image *osimage.Opened, root, repoPath string) (*osimage.Content, error) {
 	sysroot := ostree.OpenSysroot(root)
 	repo, err := ostree.OpenRepo(cmp.Or(repoPath, sysroot.RepoPath()))

@@ -31,9 +31,9 @@ func TestImageScripts(t *testing.T) {
 	testscript.Run(t, params)
 }
 
-// prepareImages creates a script's files: os and damaged, OCI layouts of a legacy image; other, one of
-// an image that is no host's; and repo, seen, narrow, dumb and empty, bare repositories. Variables describe the image, and
-// $IMAGE is the same image in a registry.
+// prepareImages creates a script's files: os and damaged, OCI layouts of a legacy image; other, an image of no host;
+// and the bare repositories repo, seen, narrow, dumb and empty. Variables describe the image, and $IMAGE is the same
+// image in a registry.
 func prepareImages(env *testscript.Env) error {
 	img, err := legacyImage(env)
 	if err != nil {

@@ -111,9 +111,9 @@ func TestStrangeNames(t *testing.T) {
 	}
 }
 
-// TestDamagedState: each file in which pivot keeps its state is read as a regular file of a
-// bounded size. In place of any of them, damage, a FIFO, a link to a device, a directory and a file
-// that is too large end each command that reads it within the budget, with a kind and a hint.
+// TestDamagedState: each file in which pivot keeps its state is read as a regular file of a bounded size. In place of
+// each come damage, a FIFO, a link to a device, a directory and a file that is too large. Each command that reads it
+// ends within the budget, with a kind and a hint.
 func TestDamagedState(t *testing.T) {
 	h := hostdir.New(t)
 	run := runner(t, h)

@@ -18,9 +18,8 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestRepairOfLargeFiles: a repair keeps what it replaces, within a limit that is counted while
-// it reads: a directory with sparse files of 1.4 GB together, each of them small enough, takes no
-// memory beyond it; nor do the files of the MachineConfig themselves.
+// TestRepairOfLargeFiles: a repair keeps what it replaces, within a limit that is counted while it reads. Sparse files
+// of 1.4 GB in a directory, each small enough, take no more memory, nor do the MachineConfig's own.
 func TestRepairOfLargeFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads 2 GB of sparse files")

@@ -10,9 +10,8 @@ import (
 	"machine-pivot/test/worlds/oscontainer"
 )
 
-// TestMachineScripts runs commands on a machine that has booted its first system and has had no
-// transaction yet: root directory $ROOT, next image $IMAGE, and the same with derived layers
-// $DERIVED.
+// TestMachineScripts runs commands on a machine that runs its first system and had no transaction: root directory
+// $ROOT, next image $IMAGE, and the same with derived layers $DERIVED.
 func TestMachineScripts(t *testing.T) { machineScripts(t, "testdata/machine") }
 
 // TestHostileText runs a command on a machine of its own with control characters in its journal.

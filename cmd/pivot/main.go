@@ -1,6 +1,5 @@
-// Command pivot brings an image-based Linux host to its MachineConfig: OS image,
-// kernel arguments, files, units and packages, in one transaction with one
-// reboot, or without one if no change needs it.
+// Command pivot brings an image-based Linux host to its MachineConfig: OS image, kernel arguments, files, units and
+// packages. That is one transaction with at most one reboot.
 package main
 
 import (
@@ -16,8 +15,8 @@ import (
 // version and commit are set by the linker.
 var version, commit = "0-unknown", ""
 
-// main sets the umask first: modes of what this program and the programs that it starts make are those that are written
-// in the code or asked for, whatever the umask of the shell was. libostree makes /boot/loader.N and refs by its umask.
+// main sets the umask first. So files of this program, and of programs that it starts, have the modes that were asked
+// for, whatever the umask of the shell was. libostree makes /boot/loader.N and refs by its umask.
 func main() {
 	syscall.Umask(0o022)
 	for _, inside := range []func([]string, io.Writer, io.Writer) (int, bool){rehearse.Inside, bootloader.Inside} {

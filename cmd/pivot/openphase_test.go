@@ -11,8 +11,8 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestGaveUp: the status of a first boot is what its unit does. One that gave up has failed,
-// whatever its last run has left, and ends the wait; between two tries it goes on.
+// TestGaveUp: the status of a first boot is what its unit does. One that gave up has failed, whatever its last run has
+// left, and ends the wait; between two tries it continues.
 func TestGaveUp(t *testing.T) {
 	h := hostdir.New(t)
 	// The programs take the directory for the machine that they run on.

@@ -13,10 +13,9 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestProgressScripts (P63, P64, P65, P77, P78, P79): runs the scripts about the progress of a
-// run, and others that write their machine's status. So each has a machine of its own: root
-// directory $ROOT, next image $IMAGE, a window $CLOSED that does not open for hours, and a
-// FleetLock server at $FLEET with the CA in $FLEET_CA.
+// TestProgressScripts (P63, P64, P65, P77, P78, P79): runs the scripts about the progress of a run, and others that
+// write their machine's status. So each has its own machine: root directory $ROOT, next image $IMAGE, a window $CLOSED
+// that is closed for hours, and a FleetLock server $FLEET with the CA in $FLEET_CA.
 func TestProgressScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/progress/*.txtar")
 	if err != nil || len(files) == 0 {

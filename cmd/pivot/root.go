@@ -74,7 +74,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 // addBound adds the flag of commands that pull an OS image.
 func (f *hostFlags) addBound(cmd *cobra.Command) {
 	cli.OneOf{Value: &f.bound, Allowed: []string{string(settings.BoundImagesRequire), string(settings.BoundImagesIgnore)}}.Add(cmd, "bound-images",
-		"whether to refuse an image whose application images (/"+bootc.BoundDir+") cannot be had, or to go on without them (default: the machine's setting, or require)")
+		"whether to refuse an image if its application images (/"+bootc.BoundDir+") cannot be had, or to continue without them (default: the machine's setting, or require)")
 }
 
 // addRetry adds the flags of commands that retry.
@@ -86,7 +86,7 @@ func (f *hostFlags) addRetry(cmd *cobra.Command) {
 
 // addReboot adds the flags of commands that reboot.
 func (f *hostFlags) addReboot(cmd *cobra.Command) {
-	cli.OneOf{Value: &f.method, Allowed: texts(settings.RebootMethods())}.Add(cmd, "reboot-method", "reboot through the firmware, bypass it with kexec, keep the kernel with a soft reboot, or do automatically the cheapest of these that is safe (default: the machine's setting, or reboot)")
+	cli.OneOf{Value: &f.method, Allowed: texts(settings.RebootMethods())}.Add(cmd, "reboot-method", "how to reboot: through the firmware (reboot), by kexec, with a soft reboot that keeps the kernel (soft), or the cheapest safe way (auto) (default: the machine's setting, or reboot)")
 }
 
 // texts returns the values of a setting.

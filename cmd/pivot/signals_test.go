@@ -76,8 +76,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestReaderIsGone: a run goes on if nobody reads its messages any more, as when a session
-// without a terminal is lost.
+// TestReaderIsGone: a run continues if nobody reads its messages any more, as when a session without a terminal is
+// lost.
 func TestReaderIsGone(t *testing.T) {
 	h := hostdir.New(t)
 	read, write, err := os.Pipe()

@@ -80,7 +80,7 @@ func verifyCommand() *cobra.Command {
 // verified is the JSON form of a comparison.
 type verified struct {
 	OK          bool               `json:"ok"`    // nothing differs
-	Phase       pivot.Phase        `json:"phase"` // of the transaction whose target this is
+	Phase       pivot.Phase        `json:"phase"` // of the transaction that has this target
 	Differences []pivot.Difference `json:"differences"`
 }
 

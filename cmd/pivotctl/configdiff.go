@@ -61,7 +61,7 @@ func diffCommand() *cobra.Command {
 		},
 	}
 	out.Add(cmd, api.Update)
-	cmd.Flags().StringVar(&policyFile, "disruption-policy", "", "`FILE` with the cluster's MachineConfiguration, whose node disruption policy takes precedence over the defaults")
+	cmd.Flags().StringVar(&policyFile, "disruption-policy", "", "`FILE` with the cluster's MachineConfiguration; its node disruption policy takes precedence over the defaults")
 	arguments.Add(cmd, policyUsage)
 	return cmd
 }

@@ -14,8 +14,7 @@ import (
 	"machine-pivot/internal/cluster/token"
 )
 
-// TestPointerCommand: a pointer with a new token has the token whose digest is in the Secret, and only the pointer
-// has it.
+// TestPointerCommand: the Secret has the digest of the token of a new pointer, and only the pointer has the token.
 func TestPointerCommand(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	f := pointerFlags{url: "https://mcs.example:22623/config/worker", version: "3.1.0", uses: "2", valid: time.Hour, namespace: "ns",

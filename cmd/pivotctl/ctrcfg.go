@@ -32,14 +32,14 @@ func ctrcfgRenderCommand() *cobra.Command {
 		Use:   "render FILE…",
 		Short: "Render ContainerRuntimeConfigs to MachineConfigs",
 		Long: "Render ContainerRuntimeConfigs to MachineConfigs. FILE contains ContainerRuntimeConfigs, and optionally\n" +
-			"MachineConfigPools, whose labels then determine which of them is for which pool. Without pools, all are\n" +
+			"MachineConfigPools; their labels then determine which of them is for which pool. Without pools, all are\n" +
 			"for --role.",
 		Example: "  pivotctl ctrcfg render --role worker ctrcfg.yaml\n" +
 			"  pivotctl ctrcfg render pools.yaml ctrcfg.yaml -o ignition",
 		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args) },
 	}
 	addRole(cmd, &flags.role, "`ROLE` of the machines: worker, master or the name of a pool")
-	cmd.Flags().StringVar(&flags.rendered, "rendered", "", "`FILE` with the pool's rendered MachineConfig, whose files are modified")
+	cmd.Flags().StringVar(&flags.rendered, "rendered", "", "`FILE` with the pool's rendered MachineConfig, which has the files to modify")
 	addObjectOutput(cmd, &flags.format, "output format; ignition: only the Ignition configs", "ignition")
 	return cmd
 }

@@ -19,9 +19,9 @@ const (
 	dir = "/etc/machine-config-daemon"
 	// imagePath names the image that replaces that of the MachineConfig; it is empty if none does.
 	imagePath = dir + "/currentimage"
-	// AnnotationsPath has the annotations of a node that the daemon has never run on. As long as it
-	// exists, the daemon takes the node for one in its first boot, and a Node object that is created anew
-	// gets the MachineConfig that is named there, whatever the machine has become.
+	// AnnotationsPath has the annotations of a node that the daemon has never run on. As long as it exists, the daemon
+	// takes the node for one in its first boot. A Node object that is created anew then gets the MachineConfig of that
+	// file, whatever the machine has become.
 	AnnotationsPath = dir + "/node-annotations.json"
 	usedAnnotations = dir + "/node-annotation.json.bak" // where the daemon moves it
 )
@@ -54,7 +54,7 @@ func (f Facts) Check() error {
 	case f.Interrupted:
 		return refuse("a change of the running system was interrupted", "finish it: pivot apply --finish")
 	case f.Trial:
-		return refuse("a system is on trial", "wait for its end, or end it: pivot confirm keeps it, a reboot goes back")
+		return refuse("a system is on trial", "wait for its end, or end it: pivot confirm keeps it, a reboot starts the old system")
 	case f.Pending:
 		return refuse("the next boot starts another deployment than the running one", "reboot into it, or take it back: pivot rollback")
 	case !f.Recorded:

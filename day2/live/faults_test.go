@@ -72,7 +72,7 @@ func (m *machine) has(t *testing.T, want string) {
 	}
 }
 
-// TestStagedIsDurable: the directory of what is staged is synced before anything is moved out of it.
+// TestStagedIsDurable: the directory of the staged files is synced before any of them is renamed.
 func TestStagedIsDurable(t *testing.T) {
 	m := newMachine(t)
 	must(t, m.Apply(t.Context(), m.change))
@@ -146,7 +146,7 @@ func TestWayBackIsFinished(t *testing.T) {
 	}
 }
 
-// TestStoppedBeforeActions: a run that is stopped after the files are changed tells no service of it; the next one does.
+// TestStoppedBeforeActions: a run that is stopped after the files are changed tells no service; the next run does.
 func TestStoppedBeforeActions(t *testing.T) {
 	m := newMachine(t)
 	ctx, stop := context.WithCancel(t.Context())

@@ -13,9 +13,8 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// The journal of a change and the staged files are in the /etc that changes: on the same file
-// system, so that staged files can be renamed into place; and in the same deployment, so that
-// another deployment that is booted meanwhile is not changed. If libostree merges an /etc with
+// The journal of a change and the staged files are in the /etc that changes. On its file system staged files can be
+// renamed into place, and another deployment that is booted meanwhile is not changed. If libostree merges an /etc with
 // half of a change into a new deployment, the change is finished there.
 const (
 	dir         = "/etc/pivot"

@@ -21,7 +21,7 @@ const (
 func flags() []machine.Flag {
 	return []machine.Flag{
 		{Name: flagTry, Bare: "10m0s", Suggests: []string{"10m", "30m", "2h"},
-			Usage: "reboot into the new system on trial: keep it if it passes its checks and is confirmed within `DURATION` (10m if none is given) from the start of its kernel, otherwise boot the old one again"},
+			Usage: "reboot into the new system on trial: keep it if its checks succeed and it is confirmed within `DURATION` (default 10m) of its kernel's start, else boot the old one"},
 		{Name: flagConfirm, Allowed: []string{string(ConfirmByHand), string(ConfirmAuto)},
 			Usage: "how a system on trial is confirmed: by hand, with \"pivot confirm\", or automatically when its checks succeed"},
 		{Name: flagCheck, Usage: "shell `COMMAND` that must succeed in the system on trial (repeatable)"},
@@ -92,7 +92,7 @@ func (t *Program) Run(ctx context.Context) error {
 	case ctx.Err() != nil:
 		note := "stopped: the old system stays the default, and pivot confirm can still keep this one"
 		if failed {
-			note = "stopped: the next boot goes on with what is left of the trial that has failed"
+			note = "stopped: the next boot completes the return from the trial that has failed"
 		}
 		t.Progress.Note(note)
 		t.Progress.End(nil)

@@ -128,7 +128,7 @@ func (c *Conductor) open(ctx context.Context) {
 	journal := c.Progress.Content
 	begun := journal.Phase == pivot.PhaseTrial && journal.BootID == c.Progress.BootID
 	if !begun {
-		c.Progress.Begin(pivot.StepProve, fmt.Sprintf("on trial until %v after the start of the kernel; pivot confirm keeps this system, a reboot goes back", c.trial().Limit()))
+		c.Progress.Begin(pivot.StepProve, fmt.Sprintf("on trial until %v after the start of the kernel; pivot confirm keeps this system, a reboot starts the old one", c.trial().Limit()))
 	}
 	c.tryOldFirst(ctx)
 	if !begun {
@@ -154,7 +154,7 @@ func (c *Conductor) tryOldFirst(ctx context.Context) {
 // over, whatever the journal says about it.
 func (c *Conductor) record(err error) {
 	if err != nil {
-		c.Progress.Note(fmt.Sprintf("the trial goes on without a record: %v", err))
+		c.Progress.Note(fmt.Sprintf("the trial continues without a record: %v", err))
 	}
 }
 

@@ -27,12 +27,12 @@ func (c *Conductor) Confirm(ctx context.Context) error {
 	case Lost:
 		return fault.New(fault.Refused, "cannot confirm: %s", c.Progress.Content.Error.Message).WithHint("the trial is over; pivot status has the next step")
 	default:
-		return fault.New(fault.Refused, "cannot confirm: no system is on trial here").WithHint("pivot status says what became of it")
+		return fault.New(fault.Refused, "cannot confirm: no system is on trial here").WithHint("see how the last trial ended: pivot status")
 	}
 	c.Progress.Begin(pivot.StepProve, "looking at the system on trial")
 	if lacks := c.lacks(ctx); len(lacks) > 0 {
 		return fault.New(fault.Unavailable, "cannot confirm: %s", strings.Join(lacks, "; ")).
-			WithHint("the trial goes on: correct that and confirm again before its time is over, see pivot status")
+			WithHint("the trial continues: correct that and confirm again before its time is over, see pivot status")
 	}
 	return c.keep(ctx)
 }

@@ -43,7 +43,7 @@ func (s State) refusal() error {
 			WithHint("complete it: pivot firstboot; a reboot starts the old system")
 	case pivot.DemandStop:
 		return fault.New(fault.Refused, "cannot change this machine: the system that runs is on trial").
-			WithHint("pivot confirm keeps it; a reboot goes back to the system before")
+			WithHint("pivot confirm keeps it; a reboot starts the old system")
 	}
 	return nil
 }
@@ -111,9 +111,9 @@ func (c *Conductor) replace(ctx context.Context, trial Trial) error {
 	return errors.Join(c.reclaim(ctx, trial, trial.Old), known.keepIn(&c.Progress.Content))
 }
 
-// endTold takes back all that was told to start the system on trial: the entry that the boot loader starts once, what the
-// trial has added to its configuration, and what kexec has loaded. The loader has not started its entry if the system was
-// entered or left by another way. It ends each trial, and precedes the change of the boot entries, which get other names.
+// endTold takes back what starts the system on trial: the entry that the boot loader starts once, the trial's additions
+// to its configuration, and what kexec has loaded. The loader has not started its entry if the system was entered or
+// left by another way. It ends each trial, and precedes the change of the boot entries, which get other names.
 func (c *Conductor) endTold(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	err := c.Host.ForgetPrepared(ctx)

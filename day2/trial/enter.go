@@ -60,8 +60,8 @@ func (c *Conductor) checkNothingStaged() error {
 	return nil
 }
 
-// bootOnce reboots into a deployment by the first of these ways that works: kexec, if method
-// asks for it; an entry that the boot loader starts once; or making it the default.
+// bootOnce reboots into a deployment by the first way that works: kexec, if method asks for that; an entry that the
+// boot loader starts once; or a new default.
 func (c *Conductor) bootOnce(ctx context.Context, next ostree.Deployment, method settings.RebootMethod) error {
 	if order := ways.Of(ways.Once(method)); order[0].Method == settings.RebootKexec {
 		kernel, err := c.Host.KernelOf(next)

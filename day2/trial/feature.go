@@ -236,19 +236,19 @@ func (f *feature) instead(journal pivot.JournalContent) *pivot.Instead {
 		shown.Notes = []string{"the new system is tried once: by the reboot that pivot asks for, not by another one"}
 		shown.Next = "run the same command again"
 	case Runs:
-		shown.Notes = []string{"this system is on trial: a reboot goes back"}
+		shown.Notes = []string{"this system is on trial: a reboot starts the old one"}
 		if f.trial().Confirm != ConfirmAuto {
 			shown.Next = "pivot confirm keeps this system"
 		}
 	case Proves:
-		shown.Notes = []string{"this system was booted once: its first boot keeps it as soon as it is proven, a reboot before that goes back"}
+		shown.Notes = []string{"this system was booted once: its first boot keeps it once its checks pass; a reboot before that starts the old one"}
 	case Kept:
 		if closed, _ := machine.ClosingIn(f.Progress.Content); closed != nil && closed.Deployment == f.trial().New {
 			shown.Phase = pivot.PhaseDone
 			shown.Notes = []string{"this system is kept: its first boot has proven it, which could not be journaled yet"}
 		}
 	case Lost:
-		shown.Notes = []string{"this system has failed its trial: a reboot goes back"}
+		shown.Notes = []string{"this system has failed its trial: a reboot starts the old one"}
 	case Over:
 		shown.Phase, shown.Error = pivot.PhaseFailed, failed
 	}

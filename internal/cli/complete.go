@@ -7,9 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// setArguments has the arguments of commands checked as Use has them, unless they have a check of
-// their own, and disables completion of file names for commands without arguments, that is, without
-// an upper-case word in Use.
+// setArguments has the arguments of commands checked by Use, unless they have their own check. It disables completion
+// of file names for commands without an upper-case word in Use.
 func setArguments(cmd *cobra.Command) {
 	if cmd.Args == nil && !cmd.DisableFlagParsing {
 		cmd.Args = checkOf(cmd)

@@ -8,9 +8,8 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// nearest returns the only name that a word is the beginning of, or else the name that differs
-// least from it; "" if all differ too much for the word to be a misspelling: in more than two
-// characters, or in half of the word.
+// nearest returns the only name that begins with a word, or else the one that differs least. It returns "" if each
+// differs in more than two characters, or in half of the word.
 func nearest(word string, names []string) string {
 	if word == "" {
 		return ""

@@ -1,9 +1,9 @@
 package disruption
 
-// This file has what pivot takes over from the machine-config operator as data, as of 20 August
-// 2026 (commit 7ff337a4; the branches of 4.22, 5.0, 5.1 and 5.2 agree in it): the default node
-// disruption policy of pkg/apihelpers, and the sections of a config that
-// pkg/controller/common/reconcile.go compares. To follow a newer operator, change this file only.
+// This file has pivot's copy of data of the machine-config operator: the default node disruption policy of
+// pkg/apihelpers, and the sections of a config that pkg/controller/common/reconcile.go compares. It is of 20 August
+// 2026 (commit 7ff337a4; the branches of 4.22, 5.0, 5.1 and 5.2 agree). To follow a newer operator, change this file
+// only.
 
 // OperatorDate is the date of the operator that the tables follow.
 const OperatorDate = "2026-08-20"

@@ -36,10 +36,9 @@ const digestOnly = "digest-only"
 // maxRegistries is the maximal size of a registries.conf that is compared, in bytes.
 const maxRegistries = 1 << 20
 
-// RegistriesDrain returns why the operator drains a node before a change of registries.conf; "" if
-// it does not, because the change only adds what no running workload can notice: registries for
-// short names at the end, and mirrors that are used for images by digest only. The arguments are the
-// contents before and after; nil if there is no file. What cannot be compared is a reason.
+// RegistriesDrain returns why the operator drains a node before a change of registries.conf. It does not ("") if no
+// running workload can notice what is added: registries for short names at the end, and mirrors for images by digest
+// only. The arguments are the contents before and after; nil if there is no file. What cannot be compared is a reason.
 func RegistriesDrain(before, after []byte) string {
 	var old, new registries
 	for _, file := range []struct {

@@ -113,10 +113,9 @@ func (r Running) missing() kargs.Line {
 	})
 }
 
-// addedByEdit reports whether an argument is of those that coreos-boot-edit.service adds on a first boot, by which
-// later boots find the root and /boot that this one has found by their labels. They are those of "rdcore rootmap", for
-// the root and what it is on, and of "rdcore bind-boot" (coreos-installer, src/bin/rdcore/rootmap.rs). It adds none for
-// multipath.
+// addedByEdit reports whether coreos-boot-edit.service adds an argument on a first boot. By these arguments later boots
+// find the root and /boot that this one has found by their labels. They are those of "rdcore rootmap", for the root and
+// what it is on, and of "rdcore bind-boot" (coreos-installer, src/bin/rdcore/rootmap.rs). It adds none for multipath.
 func addedByEdit(arg string) bool {
 	if slices.Contains([]string{"rw", "rd.neednet=1", "rd.luks.options=_netdev"}, arg) {
 		return true

@@ -37,8 +37,8 @@ func (w *Way) checkMounts(context.Context) error {
 }
 
 // foreign returns an error if one of the mounts at and below root is not one of ostree-prepare-root's. Those are the
-// deployment, the physical root, the /var of each stateroot in it, /etc and /usr if they have other flags, and /boot if
-// it is on the physical root.
+// deployment, the physical root and each stateroot's /var in it, /etc and /usr if their flags differ, and /boot if it
+// is on the physical root.
 func foreign(root string, mounts []*mountinfo.Info) error {
 	var roots []*mountinfo.Info
 	for _, m := range mounts {

@@ -165,7 +165,7 @@ func (m *initramfs) read(t *testing.T, name string) string {
 	return string(content)
 }
 
-// expect checks which version is the root, and whose files libostree has in /run.
+// expect checks which version is the root, and which one libostree has the files of in /run.
 func (m *initramfs) expect(t *testing.T, version, run string) {
 	t.Helper()
 	if root, of := m.read(t, "sysroot/usr/lib/os-release"), strings.TrimSpace(m.read(t, "run/ostree/of")); root != version || of != run {

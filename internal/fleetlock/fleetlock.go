@@ -1,6 +1,6 @@
-// Package fleetlock is a client of the FleetLock protocol, version 1: machines of a fleet ask a
-// server for a slot before they reboot, so that only a limited number of a group reboot at a
-// time (https://coreos.github.io/zincati/development/fleetlock/protocol/).
+// Package fleetlock is a client of the FleetLock protocol, version 1. Machines ask a server for a slot before they
+// reboot, so that only some of a group do so at a time
+// (https://coreos.github.io/zincati/development/fleetlock/protocol/).
 package fleetlock
 
 import (

@@ -65,8 +65,7 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestAnswers: any other response is an error that quotes a limited part of it, never a
-// success.
+// TestAnswers: any other response is an error that quotes a limited part, never a success.
 func TestAnswers(t *testing.T) {
 	for _, c := range []struct {
 		status    int

@@ -26,9 +26,9 @@ type Writer struct {
 // script.
 var id = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 
-// Set has GRUB start the entry of the boot entry file once. After a crash at any point, GRUB starts
-// its default, or the entry exactly once: everything that the hook needs is on the disk before the
-// last write, which names the entry. GRUB takes the name back on the disk before it starts the entry.
+// Set has GRUB start the entry of the boot entry file once. After a crash at any point, GRUB starts its default, or the
+// entry exactly once. The last write names the entry, and all that the hook needs is on the disk before. GRUB takes the
+// name back on the disk before it starts the entry.
 func (l Loader) Set(w Writer, file string) error {
 	name := strings.TrimSuffix(file, ".conf")
 	if !id.MatchString(name) {

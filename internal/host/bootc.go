@@ -33,9 +33,9 @@ func (h *Host) OfBootc() bool {
 // rebootRequired tells programs such as kured that the machine waits for a reboot.
 const rebootRequired = "/run/reboot-required"
 
-// TellBootc keeps two files of bootc true after a change of the next boot, as bootc does after its own
-// (crates/lib/src/deploy.rs): /run/reboot-required exists if the next boot starts another system, which is image, and the
-// time of /ostree/bootc says that its status may have changed, for which bootc-status-updated.path waits.
+// TellBootc keeps two files of bootc true after a change of the next boot, as bootc does itself
+// (crates/lib/src/deploy.rs). /run/reboot-required exists if the next boot starts another system, image. A
+// new time of /ostree/bootc, for which bootc-status-updated.path waits, says that bootc's status may have changed.
 func (h *Host) TellBootc(pending bool, image string) error {
 	err := h.sayRequired(pending, image)
 	return errors.Join(err, h.touchBootc())

@@ -262,7 +262,7 @@ func TestOneShotFails(t *testing.T) {
 	}
 }
 
-// killedBySync is a disk whose user is killed when it syncs a directory in which something is not there any more.
+// killedBySync is a disk that kills its user during the sync of a directory from which something was removed.
 type killedBySync struct {
 	hostfiles.Disk
 	gone   string

@@ -35,9 +35,9 @@ func startTarget(ctx context.Context, target string) error {
 	return bus{pid1.Socket, busTimeout}.startTarget(ctx, target)
 }
 
-// startTarget is startTarget for a given systemd. One that does not answer in time is a transient failure: it may be busy,
-// and to start the target again does no harm. The answer to the request is awaited also if ctx ends meanwhile: systemd
-// may already be stopping this program because of it.
+// startTarget is startTarget for a given systemd. One that does not answer in time is a transient failure: it may be
+// busy, and to start the target again does no harm. The answer to the request is awaited also if ctx ends meanwhile:
+// systemd may be stopping this program because of the request.
 func (b bus) startTarget(ctx context.Context, target string) error {
 	late := fault.New(fault.Unavailable, "systemd does not answer within %s", b.limit)
 	bounded, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.limit, late)

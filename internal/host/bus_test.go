@@ -43,8 +43,8 @@ func TestStoppedByTheReboot(t *testing.T) {
 	}
 }
 
-// TestStartTarget: a target is started as systemctl does. A systemd that does not answer, neither on a new connection nor
-// to the call, is a failure that is tried again, and the end of the caller's context is none of systemd's.
+// TestStartTarget: a target is started as systemctl does. A systemd that answers neither a new connection nor the call
+// is a failure that is tried again. The end of the caller's context is none of systemd's.
 func TestStartTarget(t *testing.T) {
 	const limit = 300 * time.Millisecond
 	calls := make(chan buspeer.Call, 1)

@@ -45,9 +45,8 @@ func nextEtc(d ostree.Deployment, target pivot.Target) (pivot.Etc, error) {
 	return etc, err
 }
 
-// etcOf reads the entries that target names from the /etc of the system below root, which is
-// the system of d, and the entries that it carries for paths outside /etc. It returns those
-// paths, too.
+// etcOf reads the entries that target names from the /etc of d, which is the system below root, and the entries that it
+// carries for paths outside /etc. It returns those paths, too.
 func etcOf(root string, d ostree.Deployment, target pivot.Target) (etc pivot.Etc, outside []string, err error) {
 	units, err := resolveUnits(enable.System{Etc: dirTree(root), Image: dirTree(d.Path)}, target)
 	if err != nil {

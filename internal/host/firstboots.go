@@ -36,7 +36,7 @@ func (h *Host) CheckIgnitionEnded(open bool) error {
 		return nil
 	}
 	return fault.New(fault.Unavailable, "cannot leave Ignition's first boot: %s has not removed %s, so the next boot would run Ignition again", ignitionEnds, ignitionStamp).
-		WithHint("see why: systemctl status %s; once %s is gone, the next try goes on", ignitionEnds, ignitionStamp)
+		WithHint("see why: systemctl status %s; the next try continues once %s is gone", ignitionEnds, ignitionStamp)
 }
 
 func isIgnitionArgument(arg string) bool {

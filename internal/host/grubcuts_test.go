@@ -16,10 +16,10 @@ import (
 	"machine-pivot/test/tools/need"
 )
 
-// TestOneShotCuts (P59) loses the power before and after each change on the disk while an entry is to be
-// started once, and while that ends, and reads the disk as GRUB does: with GRUB's own drivers of file systems
-// (grub-fstest), which read no journal. GRUB sees the administrator's file with the whole hook or without, and
-// a name only with a block that it can write to. Where GRUB cannot write at all, nothing is written.
+// TestOneShotCuts (P59) cuts the power before and after each change on the disk while an entry is set to start once,
+// and while that ends. Then it reads the disk with GRUB's own drivers of file systems (grub-fstest), which read no
+// journal. GRUB sees the administrator's file with the whole hook or without, and a name only with a block that it can
+// write to. Where GRUB cannot write at all, nothing is written.
 func TestOneShotCuts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes file systems; not in a short run")

@@ -8,10 +8,10 @@ import (
 	"machine-pivot/pivot"
 )
 
-// imageOf returns the image that a deployment was made from, according to its origin: a container image reference,
-// or for a legacy image the custom URL that pivot and the machine-config-daemon write. If the origin names a tag,
-// what it names may have changed since; the deployed image is the one of the commit's manifest. As bootc does, it
-// takes a reference with a tag and a digest for one with the digest.
+// imageOf returns the image that a deployment was made from, by its origin: a container image reference, or a legacy
+// image's custom URL, which pivot and the machine-config-daemon write. If the origin names a tag, what it names may
+// have changed since; the deployed image is the one of the commit's manifest. As bootc does, it takes a reference with
+// a tag and a digest for one with the digest.
 func imageOf(o ostree.Origin, manifest string) pivot.Image {
 	if reference, ok := strings.CutPrefix(o.CustomURL(), "pivot://"); ok {
 		return pinned(reference)

@@ -48,9 +48,9 @@ func (h *Host) observeNext(ctx context.Context, state *pivot.State, found system
 	return err
 }
 
-// CheckNothingStaged returns an error if the shutdown is going to write the boot entries anew: libostree then finalizes
-// what is staged and not locked, and removes the link and the directory of what was committed before. So the name or
-// the link of a boot entry is used past the boot loader, or given to it, only after this check, at each try.
+// CheckNothingStaged returns an error if the shutdown will write new boot entries. Then libostree finalizes what is
+// staged and not locked, and removes the link and directory of what was committed before. So the name or the link of a
+// boot entry is used past the boot loader, or given to it, only after this check, at each try.
 func (h *Host) CheckNothingStaged() error {
 	staged, err := h.Sysroot().Staged()
 	if err == nil && staged.Next() {

@@ -7,8 +7,8 @@ import (
 	"machine-pivot/internal/host"
 )
 
-// TestWatchdogState (P59): only a watchdog of hardware that a program has started counts as armed, and only
-// where none is, something is said.
+// TestWatchdogState (P59): only a hardware watchdog that a program has started counts as armed, and a note appears only
+// where none is.
 func TestWatchdogState(t *testing.T) {
 	const first, second = "/sys/class/watchdog/watchdog0/", "/sys/class/watchdog/watchdog1/"
 	for name, c := range map[string]struct {

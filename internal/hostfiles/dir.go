@@ -16,11 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Directories can belong to users, in /var and in /etc, and users can replace anything in them at
-// any time: by a symbolic link, by a directory that cannot be removed, by a FIFO that hangs who
-// opens it. The rule: below a directory that anybody but root may write, nothing is followed,
-// nothing is opened by a name twice, and what stands in the way is moved aside. Dir is the one
-// place that holds it: whoever reads, makes or removes an entry does so in a Dir.
+// Directories can belong to users, in /var and in /etc. Users can replace anything in them at any time: by a symbolic
+// link, an irremovable directory, or a FIFO that hangs who opens it. The rule: below a directory that anybody but root
+// may write, nothing is followed, nothing is opened by a name twice, and what stands in the way is moved aside. Dir is
+// the one place that holds it: whoever reads, makes or removes an entry does so in a Dir.
 
 // Dir is the open directory of an entry.
 type Dir struct {
@@ -58,9 +57,8 @@ func OpenDir(root, name string, follow Follow) (*Dir, error) {
 	return at, nil
 }
 
-// MakeWay is OpenDir with FollowNone for an entry that is to be made. In a Shared directory, what
-// stands in place of a directory on the way is moved aside, a directory that is missing is made as
-// root's, and note is told what was moved.
+// MakeWay is OpenDir with FollowNone for an entry that is to be made. In a Shared directory, it moves aside what is in
+// the place of a directory on the way, tells note what that was, and makes missing directories as root's.
 func MakeWay(disk Disk, root, name string, note func(string)) (*Dir, error) {
 	at, err := walk(root, name, func(at *Dir, part string) (*Dir, error) { return at.makeWay(disk, part, note) })
 	if err != nil {

@@ -38,9 +38,9 @@ func (o Overlay) fill() error {
 	return nil
 }
 
-// mark makes a FIFO in a directory. libostree's merge gives a directory of the next image owner and mode of the shown
-// one before it copies something that is only in the shown one, and then leaves out a FIFO: copy_modified_config_file
-// in its ostree-sysroot-deploy.c, since 2021.5.
+// mark makes a FIFO in a directory. libostree's merge gives a directory of the next image the shown one's owner and
+// mode before it copies what only the shown one has. Then it leaves out a FIFO: copy_modified_config_file in its
+// ostree-sysroot-deploy.c, since 2021.5.
 func (o Overlay) mark(root *os.Root, dir string) error {
 	at, err := o.dirOf(root, strings.TrimPrefix(dir, o.At+"/")+"/"+temporary, (*Dir).openOrMake)
 	if err != nil {

@@ -17,8 +17,8 @@ const (
 	lockedFlags      = 0x10 | 0x20 // FS_IMMUTABLE_FL, FS_APPEND_FL
 )
 
-// Locked returns the path of a file or directory at or below a path that chattr +i or +a keeps from being removed; ""
-// if there is none, or nothing is there. It follows no links and enters no other file system.
+// Locked returns the path of an entry, at a path or below, that chattr +i or +a keeps from being removed; "" if there
+// is none, or nothing is there. It follows no links and enters no other file system.
 func Locked(path string) (locked string, err error) {
 	err = eachLocked(path, func(_ *os.File, _, at string) error {
 		locked = at

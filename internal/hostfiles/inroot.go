@@ -41,8 +41,8 @@ func Locate(root, name string) (string, error) {
 	return path.Join(root, lacks), nil
 }
 
-// broughtByStart reports whether a path is in one of the directories that systemd moves from the initramfs into the
-// started system (base_filesystem, switch-root.c): until then, they are empty below the system's root.
+// broughtByStart reports whether systemd moves the directory of a path from the initramfs into the started system
+// (base_filesystem, switch-root.c). Until then it is empty below the system's root.
 func broughtByStart(name string) bool {
 	return slices.Contains([]string{"dev", "proc", "run", "sys"}, strings.Split(name, "/")[1])
 }

@@ -14,8 +14,8 @@ import (
 // inChroot makes TestNamespaceInChroot act as the program in the chroot.
 const inChroot = "TEST_IN_CHROOT"
 
-// TestNamespaceInChroot: in a chroot whose root is no mount point, a private mount namespace has the same files. Its
-// mounts stay in it, also where the mounts of the host are shared. Without /proc the error says what to do.
+// TestNamespaceInChroot: in a chroot with a root that is no mount point, a private mount namespace has the same files.
+// Its mounts stay in it, also where the mounts of the host are shared. Without /proc the error says what to do.
 func TestNamespaceInChroot(t *testing.T) {
 	if os.Getenv(inChroot) != "" {
 		err := hostfiles.WithTmpfs("/tmp", func() error {

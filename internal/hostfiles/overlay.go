@@ -84,7 +84,7 @@ func overlaid(work func() error, overlays []Overlay) (err error) {
 	if err := mountOverlay(o.Dir, below, scratch); err != nil {
 		// The kernel has no overlayfs, or overlayfs does not support the file system.
 		if cerr := mountCopy(o.Dir, below, scratch); cerr != nil {
-			return fmt.Errorf("%w, and no copy of it: %w", err, cerr)
+			return fmt.Errorf("%w, nor can it be copied: %w", err, cerr)
 		}
 	}
 	if err := o.fill(); err != nil {

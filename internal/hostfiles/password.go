@@ -28,9 +28,8 @@ func NewPassword(user, hash string) File {
 	return File{Entry: Entry{Kind: KindPassword, Path: PasswordPath(user), Digest: DigestOf([]byte(hash))}, Content: []byte(hash)}
 }
 
-// CheckPassword returns an error for a text that is not the hash of a password: an empty one,
-// which would let anyone log in, one that locks the password, and one that is not valid as a
-// field of a line.
+// CheckPassword returns an error for a text that is no hash of a password: an empty one, which lets anyone log in, one
+// that locks the password, and one that a line's field cannot have.
 func CheckPassword(hash string) error {
 	switch {
 	case hash == "":

@@ -28,8 +28,8 @@ func Look(root, path string) (f File, ok bool, err error) {
 	return r.read(path)
 }
 
-// OfUsers reports whether anybody but root may write the directory of the entry at a path, or one
-// on the way to it, as far as the way exists; or whether a user has mounted something there.
+// OfUsers reports whether anybody but root may write the directory of a path, or an existing one on the way to it, or
+// whether a user has mounted something there.
 func OfUsers(root, path string) bool {
 	r := reader{root: root, follow: FollowRoots}
 	defer r.close()

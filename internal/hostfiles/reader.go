@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// reader reads entries below a root directory one after the other. It keeps the directory of the last
-// one open for the next, since most files of a MachineConfig are in few directories: opening it is more
-// work than reading a small file. So entries of one directory that are read in a row are of one
-// directory, even if a user replaces it meanwhile.
+// reader reads entries below a root directory one after the other. It keeps the directory of the last one open for the
+// next. Most files of a MachineConfig are in few directories, and to open one is more work than to read a small file.
+// So entries of one directory that are read in a row are of one directory, even if a user replaces it meanwhile.
 type reader struct {
 	root   string
 	follow Follow

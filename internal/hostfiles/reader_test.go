@@ -9,8 +9,8 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// TestManyAtOnce: entries that are read in a row are those that are read one by one, in whatever order, whether
-// their directory is there, is a file, is a user's or is behind a link.
+// TestManyAtOnce: entries that are read in a row are those that are read one by one. The order does not matter, nor
+// whether their directory exists, is a file, is a user's or is behind a link.
 func TestManyAtOnce(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"etc/a/b", "etc/users/below", "etc/other"} {

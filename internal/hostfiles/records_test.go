@@ -145,9 +145,8 @@ func tree(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// TestRecords: each record with a format that cannot be used, as that of a newer program, is
-// refused by its name, with the cause and the remedy, by what reads it and what would write it, and
-// nothing changes. One that is not there is no error.
+// TestRecords: each record in an unusable format, as a newer program's, is refused by its name, with cause and remedy.
+// Both its reader and its writer refuse it, and nothing changes. One that is not there is no error.
 func TestRecords(t *testing.T) {
 	for _, r := range records() {
 		t.Run(r.name, func(t *testing.T) {

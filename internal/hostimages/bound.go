@@ -19,11 +19,11 @@ import (
 	"machine-pivot/pivot"
 )
 
-// An OS image can bind application images, which services of the new system run (package bound).
-// They must be in bootc's storage before that system boots, and only bootc writes there. So they
-// are pulled by the running system's bootc before anything is committed: if one cannot be had,
-// the next boot stays as it is. Whether they can be had is checked as soon as their names are known:
-// before anything is fetched if the OS image is in the repository already, otherwise during its import.
+// An OS image can bind application images, which services of the new system run (package bound). They must be in
+// bootc's storage before that system boots, and only bootc writes there. So they are pulled by the running system's
+// bootc before anything is committed: if one cannot be had, the next boot stays as it is. That is checked as soon as
+// their names are known: before anything is fetched if the OS image is in the repository already, otherwise during its
+// import.
 
 // checkBindable checks that the application images of an OS image can be had, as far as bootc's storage lacks them. The
 // system has a bootc, each can be pulled, and all have room beside what is outstanding, in bytes, of the OS image and

@@ -202,8 +202,8 @@ func (i *images) claim(t *testing.T, name string, size int64) string {
 	return i.host.Registry.Host() + "/apps/" + name + "@" + digest
 }
 
-// TestBoundRoom: application images are compared with the room of the repository, whose reserve stays free, and
-// together with the packages that are to be fetched to the same file system.
+// TestBoundRoom: application images must fit into the repository's room without its reserve, together with the packages
+// that are to be fetched to the same file system.
 func TestBoundRoom(t *testing.T) {
 	i := imagesOf(t)
 	b := installBootc(i)

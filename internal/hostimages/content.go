@@ -111,9 +111,9 @@ func (c Content) checkBoots(commit string) error {
 	return err
 }
 
-// foreseeUnits adds a warning about requested unit changes that are impossible in the system of
-// a commit. It adds none about units that packages on top of the image may bring: any, if the plan
-// changes packages; those that the running system has, if packages are layered on it.
+// foreseeUnits adds a warning about requested unit changes that are impossible in the system of a commit. It adds none
+// about units that packages on top of the image may bring: any unit if the plan changes packages, the running system's
+// if it has layered ones.
 func (c Content) foreseeUnits(plan pivot.Plan, commit string) (pivot.Plan, error) {
 	if len(plan.Packages) > 0 {
 		return plan, nil

@@ -255,8 +255,8 @@ func wouldNotBoot(t *testing.T, why string, change func(*hostdir.Host)) {
 	expect(t, err, fault.Refused, why)
 }
 
-// TestNoSpaceInBoot (P14): an image whose kernel does not fit into /boot is refused as soon as its commit is in the
-// repository, pulled now or before.
+// TestNoSpaceInBoot (P14): an image with a kernel that does not fit into /boot is refused as soon as its commit is in
+// the repository, pulled now or before.
 func TestNoSpaceInBoot(t *testing.T) {
 	i := imagesOf(t)
 	i.host.PutIntoNext(map[string]string{"usr/lib/modules/6.1/vmlinuz": "a kernel of its own"})

@@ -1,7 +1,6 @@
-// Package hostimages manages the images of a host: it gets OS images into the host's ostree
-// repository (Pulled, and Downloaded, which uses no registry), extracts package repositories
-// from extensions images (Extensions), and reads what an OS image in the repository brings
-// (Content). These types implement pivot.Images, pivot.Repositories and pivot.Content.
+// Package hostimages manages a host's images. It gets OS images into the host's ostree repository (Pulled; Downloaded
+// without a registry), extracts package repositories from extensions images (Extensions), and reads what an OS image
+// brings (Content). These types implement pivot.Images, pivot.Repositories and pivot.Content.
 //
 // Package osimage reads and imports images, without knowledge of hosts. The callers decide which
 // image a host must have, and keep the journal.
@@ -50,6 +49,6 @@ func (s Store) noteLabels() {
 		return
 	}
 	if may, err := kernel.StoresUnknown(); err == nil && !may {
-		s.Note("SELinux does not let this program store labels that the running policy does not know: an image whose policy has new types will be refused")
+		s.Note("SELinux does not let this program store labels that the running policy does not know: an image with new types in its policy will be refused")
 	}
 }

@@ -23,11 +23,10 @@ func (d *Decoder) coded() error {
 	return nil
 }
 
-// symbols decompresses until the block ends, the input runs out or the output is full. For
-// speed it keeps the state in local variables, and checks the bounds once per iteration, which
-// handles a few literals or literals and a copy; ahead and spare are the most that an iteration
-// reads and writes. It is one long function, with three literals unrolled, because an import
-// spends most of its time here.
+// symbols decompresses until the block ends, the input runs out or the output is full. For speed it keeps the state in
+// local variables, and checks the bounds once per iteration. That handles a few literals, or literals and a copy; ahead
+// and spare are the most that it reads and writes. It is one long function, with three literals unrolled, because an
+// import spends most of its time here.
 func (d *Decoder) symbols() (done bool, err error) {
 	in, out := d.in, d.out
 	at, filled, bits, count := uint(d.at), uint(d.filled), d.bits, d.count

@@ -13,8 +13,8 @@ import (
 // bootLabel is the label of the file system that Fedora CoreOS mounts at /boot.
 const bootLabel = "LABEL=boot"
 
-// mountBoot mounts the system's /boot writable: the device that the kernel command line or fstab names, else the
-// directory boot of the physical root if it has boot entries, else the file system with the usual label.
+// mountBoot mounts the system's /boot writable. It is the device of the kernel command line or of fstab, else the
+// physical root's boot if that has boot entries, else the file system with the usual label.
 //
 // If /boot is on the root file system, ostree-prepare-root has mounted it already, up to libostree 2025. Later ones leave
 // that to a generator of the started system (ostree-system-generator), which looks at the same directory.
@@ -49,9 +49,9 @@ func hasEntries(boot string) bool {
 	return err == nil
 }
 
-// bootDevice returns the device to mount at /boot, in a form that mount(8) accepts: from the
-// kernel command line (boot=, as set by Fedora CoreOS) or from the system's fstab; "" if neither
-// names one. mount(8), which every systemd initramfs has, resolves labels, UUIDs and types.
+// bootDevice returns the device to mount at /boot, in a form for mount(8): the kernel command line's (boot=, as of
+// Fedora CoreOS) or the system's fstab's; "" if neither has one. mount(8), which every systemd initramfs has, resolves
+// labels, UUIDs and types.
 func (i *Initramfs) bootDevice() string {
 	line, err := os.ReadFile(i.path("/proc/cmdline"))
 	if err == nil {

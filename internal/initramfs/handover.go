@@ -19,7 +19,7 @@ const handOver = "coreos-teardown-initramfs.service"
 // at the commit, so settings that are written later, such as addresses from the kernel command
 // line, would not reach it. The network may be down afterwards.
 //
-// What the unit's file orders after it is stopped before it, as on the way out of the initramfs: systemd keeps to that
+// What the unit's file orders after it is stopped before it, as on the way out of the initramfs. systemd keeps that
 // order only between units that it stops together. With some files this is NetworkManager, and the unit then removes
 // its state; others are ordered after NetworkManager and need one that runs. Besides, it is a stage of Ignition that
 // unmounts, and reports that over the network.

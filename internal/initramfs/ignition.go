@@ -14,10 +14,10 @@ import (
 // ignitionDir is a directory in /boot of Fedora CoreOS that may contain Ignition's config.
 const ignitionDir = "ignition"
 
-// The unit of Fedora CoreOS and RHCOS that removes the stamp in the started system runs if the kernel command line has
-// ignition.firstboot, and fails if the stamp is not there. Whoever removes the stamp keeps it from running in the rest of
-// this boot, whichever system starts: the new one that is entered, or the old one, if pivot cannot go on. Both read the
-// drop-in in /run, which ends with the boot.
+// In Fedora CoreOS and RHCOS a unit of the started system removes the stamp. It runs if the kernel command line has
+// ignition.firstboot, and fails without the stamp. Whoever removes the stamp keeps that unit from running in the rest
+// of this boot. Either system may start: the new one, or the old one if pivot cannot continue. Both read the drop-in in
+// /run, which ends with the boot.
 const (
 	completeDropIn    = "/run/systemd/system/coreos-ignition-firstboot-complete.service.d/50-pivot.conf"
 	completeCondition = "# Written by pivot, which removes that file before a commit in the initramfs.\n[Unit]\nConditionPathExists=/boot/" + hostfiles.IgnitionStamp + "\n"

@@ -39,8 +39,8 @@ func prepareRoot(root, physical string, boot bool) error {
 	return err
 }
 
-// TestMount: sysroot becomes writable, /var is that of the stateroot, and /boot is mounted: what the machine names, else
-// the physical root's own directory, if it has boot entries, else the file system with the usual label.
+// TestMount: sysroot becomes writable, /var is the stateroot's, and /boot is mounted. It is what the machine names,
+// else the physical root's boot with boot entries, else the file system with the usual label.
 func TestMount(t *testing.T) {
 	needRoot(t)
 	for _, c := range []struct {

@@ -1,6 +1,5 @@
-// Package input reads the files that a user names on a command line. The rule for all of them: a size is
-// bounded, a device is not opened, and the wait for a pipe or the standard input ends with the context, as
-// it does after ^C.
+// Package input reads the files that a user names on a command line. Three rules hold for all: a size is bounded, a
+// device is not opened, and the wait for a pipe or standard input ends with the context, as after ^C.
 package input
 
 import (

@@ -43,8 +43,8 @@ func (m *Machine) lookAhead(ctx context.Context, method settings.RebootMethod, n
 	return a
 }
 
-// Text says how the next system is going to be entered, and why not in a cheaper way, as far as that is known; "" if a
-// method asks for an ordinary reboot.
+// Text says how the next system will be entered and, as far as that is known, why not in a cheaper way; "" if an
+// ordinary reboot was asked for.
 func (a Ahead) Text() string { return ways.Foresee(a.ways, a.cannot) }
 
 // possible returns the ways that are left, in order. The last is an ordinary reboot.
@@ -91,6 +91,6 @@ func (m *Machine) goOn(ctx context.Context, door Door) error {
 		return err
 	}
 	m.Report().Outcome = OutcomeEntering
-	m.Progress.Note("the boot goes on into the new system, without a reboot")
+	m.Progress.Note("the boot continues in the new system, without a reboot")
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// TellBootc keeps true what bootc says about the next boot on a machine that it manages, if this run has written the
+// TellBootc keeps bootc's status of the next boot true, on a machine that it manages, if this run has written the
 // journal, and so may have changed the next boot. Every command that may do so ends with it. It says nothing while the
 // running system is on trial. The next boot is the old one then, and who waits for a reboot, as kured, would end the
 // trial by it. A failure is only noted: the change itself is made.

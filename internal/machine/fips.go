@@ -21,8 +21,8 @@ func (m *Machine) checkFIPS(d *machineconfig.MachineConfig) error {
 		WithHint("FIPS mode is chosen when a machine is installed and cannot be changed later: install it anew, or correct spec.fips")
 }
 
-// fipsMode is the Contributor that judges the FIPS mode of the next boot by its complete kernel command line,
-// whatever has brought an argument to it: a MachineConfig, a flag, a file of the old tool, an image. It adds no entries.
+// fipsMode is the Contributor that judges the next boot's FIPS mode by its complete kernel command line. An argument
+// counts whether a MachineConfig, a flag, a file of the old tool or an image has brought it. It adds no entries.
 type fipsMode struct{ host *host.Host }
 
 var _ pivot.Contributor = fipsMode{}
@@ -33,11 +33,11 @@ func (fipsMode) Entries() ([]hostfiles.File, error) { return nil, nil }
 // Drift implements pivot.Contributor: the arguments are compared as such.
 func (fipsMode) Drift(pivot.State, pivot.Target) ([]pivot.Difference, error) { return nil, nil }
 
-// Check implements pivot.Contributor. A plan that switches FIPS mode is an error: switched on, a machine that was not
-// installed for it may not boot (the initramfs halts if it cannot check the kernel) and has keys that FIPS mode
-// forbids; switched off, it silently loses what it was installed for. The administrator's policy can permit it. So does
-// an image that brings fips=1, since it is built for that, unless the spec.fips of an applied MachineConfig says
-// otherwise. What the plan does not change is only a warning.
+// Check implements pivot.Contributor. A plan that switches FIPS mode is an error. Switched on, a machine that was not
+// installed for FIPS may not boot (its initramfs halts if it cannot check the kernel), and has keys that FIPS forbids.
+// Switched off, it silently loses what it was installed for. The administrator's policy can permit it. So does an image
+// that brings fips=1, since it is built for that, unless the spec.fips of an applied MachineConfig says otherwise. What
+// the plan does not change is only a warning.
 func (f fipsMode) Check(plan pivot.Plan, _ []hostfiles.File) (warnings []string, err error) {
 	running, err := f.host.FIPS()
 	next := plan.Kargs.Final.FIPS()

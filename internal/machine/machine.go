@@ -1,6 +1,5 @@
-// Package machine has what a first boot and day 2 share: the host with the parts that their
-// commands use on it, its settings, its status, and the ways to ask it for something, to verify
-// it and to reboot it. The commands themselves are in packages firstboot and day2.
+// Package machine has what a first boot and day 2 share: the host, its parts for their commands, its settings and
+// status, and how to request, verify and reboot. The commands themselves are in packages firstboot and day2.
 package machine
 
 import (

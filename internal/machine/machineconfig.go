@@ -46,9 +46,8 @@ func MachineConfigOf(root string) (*pivot.MachineConfig, error) {
 	return mc, err
 }
 
-// nameConfigs adds to a status which MachineConfig the running system has, and which one it should
-// have: that of a first boot that is not over, else the last one that pivot was asked for, else that
-// of the next boot. What cannot be told is a note.
+// nameConfigs adds the running system's MachineConfig to a status, and the one that it should have. That is an open
+// first boot's, else the last one that pivot was asked for, else the next boot's. What cannot be told is a note.
 func (m *Machine) nameConfigs(s *status.Status, journal pivot.JournalContent) {
 	note := func(err error) {
 		if err != nil {

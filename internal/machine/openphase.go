@@ -10,11 +10,10 @@ import (
 	systemdunits "machine-pivot/systemd-units"
 )
 
-// correctOpenPhase corrects the phase of a first boot that is open by what systemd does with its
-// unit. The phase is failed once the unit has failed, because nothing starts it again in this boot,
-// whatever the last run has left; and it is applying as long as the unit continues, also between two
-// tries. What is committed or on trial continues without the unit. It returns whether a first boot is open, and whether
-// its unit continues.
+// correctOpenPhase corrects the phase of a first boot that is open by what systemd does with its unit. The phase is
+// failed once the unit has failed, whatever the last run has left: nothing starts the unit again in this boot. It is
+// applying as long as the unit continues, also between two tries. What is committed or on trial continues without the
+// unit. It returns whether a first boot is open, and whether its unit continues.
 func (m *Machine) correctOpenPhase(ctx context.Context, s *status.Status) (open, goesOn bool) {
 	open, err := m.firstBootOpen()
 	services := m.Services()

@@ -15,7 +15,7 @@ const stubInfo = "/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440
 // would ignore.
 func (m *Machine) checkUnified(plan pivot.Plan) error {
 	if _, err := os.Stat(m.Host.Path(stubInfo)); plan.Kargs.Changed && err == nil {
-		return fault.New(fault.Refused, "cannot change the kernel arguments: this machine was started from a unified kernel image, whose arguments are built in").
+		return fault.New(fault.Refused, "cannot change the kernel arguments: this machine was started from a unified kernel image, which has them built in").
 			WithHint("build the arguments into the image, and ask for none")
 	}
 	return nil

@@ -116,7 +116,7 @@ func (m *Machine) correctPhase(s *status.Status, state pivot.State) {
 }
 
 // cameUp reports whether the running system is the one that was committed for a MachineConfig, although something
-// differs. No record says so, since nothing of pivot runs in that boot; but the commit has written the MachineConfig
+// differs. No record says so, since nothing of pivot runs in that boot. But the commit has written the MachineConfig
 // into the new system's /etc, and image, arguments and packages do not change in a boot.
 func cameUp(state pivot.State, target pivot.Target) bool {
 	if target.MachineConfig.Digest == "" {

@@ -58,8 +58,8 @@ func setAside(root document.Node, host Host) *MachineConfig {
 	}
 }
 
-// unusable returns the path of the smallest value around an error at a path that can be set aside
-// on its own and is not yet; "" if there is none. With entire that is a member of spec.
+// unusable returns the path of the smallest value around an error at a path that can be set aside alone, and is not
+// yet; "" if there is none. With entire that is a member of spec.
 func unusable(root document.Node, path string, without map[string]bool, entire bool) string {
 	steps := document.Steps(path)
 	if len(steps) < 2 || steps[0] != "spec" {
@@ -77,9 +77,9 @@ func unusable(root document.Node, path string, without map[string]bool, entire b
 	return ""
 }
 
-// atom returns how many of the steps of a path lead to the value that is used or set aside as a
-// whole: an element of a list, with all of its members, except that a unit has drop-ins, and core
-// settings, of their own; outside of lists, a member of spec or in the two levels of its config.
+// atom returns how many steps of a path lead to a value that is used or set aside as a whole. In lists that is an
+// element, but a unit has drop-ins, and core settings, of their own. Outside of lists it is a member of spec or in the
+// two levels of its config.
 func atom(root document.Node, steps []any) int {
 	list := slices.IndexFunc(steps, func(step any) bool { _, element := step.(int); return element })
 	if list < 0 {

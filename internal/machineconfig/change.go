@@ -17,9 +17,8 @@ const (
 // hidden replaces what a report must not show.
 const hidden = "(hidden)"
 
-// isSecret reports whether a member of an Ignition config can contain a secret: the hash of a
-// password, a content or key as a data URL, a URL, header or proxy with credentials, or the
-// configuration of a key server.
+// isSecret reports whether a member of an Ignition config can contain a secret: a password's hash, a content or key as
+// a data URL, credentials, or a key server's configuration.
 func isSecret(member string) bool {
 	return slices.Contains([]string{"passwordHash", "source", "httpHeaders", "config", "httpProxy", "httpsProxy"}, member)
 }

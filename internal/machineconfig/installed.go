@@ -173,9 +173,8 @@ func (d *MachineConfig) compare(asked document.Node, host Host) {
 	d.keepVersion(asked, host.Has)
 }
 
-// keepVersion makes the record use the machine's config version if parts of the machine's
-// config are kept and the new config has an earlier version, which may not support them, or
-// none.
+// keepVersion has the record use the machine's config version, if it keeps parts of the machine's config and the new
+// one's version may not support them: an earlier one, or none.
 func (d *MachineConfig) keepVersion(asked document.Node, has *MachineConfig) {
 	if !slices.ContainsFunc(d.kept, func(p part) bool { return p.place[0].name == "config" && p.value != "" }) {
 		return

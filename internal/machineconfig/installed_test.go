@@ -267,9 +267,8 @@ func storage(t *testing.T, text []byte, kind string) int {
 	return len(list)
 }
 
-// TestRecordOfAnotherVersion (P58): settings that are left out are in the record, which can be
-// read even if the new MachineConfig has no config, or one of a version that does not have
-// them.
+// TestRecordOfAnotherVersion (P58): the record has settings that are left out. It can be read even if the new
+// MachineConfig has no config, or a version without them.
 func TestRecordOfAnotherVersion(t *testing.T) {
 	old := has(t, `{"spec":{"config":{"ignition":{"version":"3.2.0"},"storage":{"luks":[{"name":"data","device":"/dev/vdb"}]}}}}`)
 	for name, c := range map[string]struct{ spec, version string }{

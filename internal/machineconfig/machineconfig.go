@@ -124,9 +124,9 @@ func Check(data []byte, host Host) problem.Report {
 	})
 }
 
-// decode decodes a MachineConfig with one of two strictnesses. What a machine is given, and what an author writes, is
-// refused if it has an error; values with errors that a machine already runs with are set aside, each on its own. The
-// result must not be used if the report has an error.
+// decode decodes a MachineConfig with one of two strictnesses. An error refuses what a machine is given, and what an
+// author writes. Of what a machine already runs with, only each wrong value is set aside. The result must not be used
+// if the report has an error.
 func decode(root document.Node, host Host) *MachineConfig {
 	switch {
 	case host.Author || host.Has == nil:

@@ -40,7 +40,7 @@ func TestParserOf(t *testing.T) {
 	}
 	for _, name := range projection.Settings() {
 		at := strings.Replace(name, ".conf.d", ".conf.d/a.conf", 1)
-		if parsed := machineconfig.ParserOf(at) != nil; parsed != (name != pods.SourceDir) { // whose reader leaves out what it cannot use
+		if parsed := machineconfig.ParserOf(at) != nil; parsed != (name != pods.SourceDir) { // its reader leaves out what it cannot use
 			t.Errorf("%s is parsed: %v", at, parsed)
 		}
 	}

@@ -70,7 +70,7 @@ func (i *importer) checkSigned(commit ostree.Checksum, setup ostree.PrepareRoot)
 	}
 	if _, not := errors.AsType[*ostree.UnsignedError](err); not {
 		err = fault.New(fault.Refused, "the image would not boot: %w", err).
-			WithHint("sign the commit in the image's build (ostree commit --generate-composefs-metadata, ostree sign), with a key whose public part is in /etc/ostree/initramfs-root-binding.key of the image and of its initramfs; or use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=verity")
+			WithHint("sign the commit in the image's build (ostree commit --generate-composefs-metadata, ostree sign), with the public key in /etc/ostree/initramfs-root-binding.key of image and initramfs; or use an image with composefs.enabled=verity in /usr/lib/ostree/prepare-root.conf")
 	}
 	return true, err
 }

@@ -115,8 +115,8 @@ func legacyImage(t *testing.T, o *osTree) v1.Image {
 	return img
 }
 
-// TestAcceptEarly: if an image without derived layers is refused, layers whose download has not
-// begun by then are not fetched.
+// TestAcceptEarly: if an image without derived layers is refused, the layers that are not being downloaded yet are not
+// fetched.
 func TestAcceptEarly(t *testing.T) {
 	o := newOSTree(t)
 	o.write(prepareRoot, "[composefs]\nenabled=yes\n")
@@ -125,8 +125,8 @@ func TestAcceptEarly(t *testing.T) {
 	})
 }
 
-// refusedEarly imports a tree in many layers, of which an early one has the file whose name ends with decides. What
-// setup has set must refuse the image, before half of the layers are fetched.
+// refusedEarly imports a tree in many layers; an early one has the file with decides at the end of its name. What setup
+// has set must refuse the image, before half of the layers are fetched.
 func refusedEarly(t *testing.T, o *osTree, decides string, setup func(*osimage.Opened)) {
 	t.Helper()
 	const chunks = 60

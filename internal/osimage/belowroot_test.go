@@ -68,7 +68,7 @@ func configuredFiles(h bundled) []configured {
 }
 
 // TestLinksBelowRoot: with another root directory each file of the configuration is the one that the host would read,
-// also behind an absolute link, whether what the link says exists outside, too, or only there. A link that the image library
+// also behind an absolute link. The link's target may exist outside, too, or only there. A link that the image library
 // would not follow there is refused by its name.
 func TestLinksBelowRoot(t *testing.T) {
 	for n := range configuredFiles(newBundled(t, itself)) {

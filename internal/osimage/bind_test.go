@@ -99,8 +99,8 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// TestBindEarly: if an image without derived layers is refused for what it binds, layers whose download has not begun
-// by then are not fetched.
+// TestBindEarly: if an image without derived layers is refused for what it binds, the layers that are not being
+// downloaded yet are not fetched.
 func TestBindEarly(t *testing.T) {
 	refusedEarly(t, newOSTree(t).binds(), "app.image", func(image *osimage.Opened) {
 		image.Bind = func(_ bootc.BoundImages, outstanding int64) error {

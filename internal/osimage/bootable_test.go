@@ -13,7 +13,7 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestNotBootable: layers whose /etc libostree could not deploy are refused by name as an invalid image.
+// TestNotBootable: layers with an /etc that libostree could not deploy are refused by name as an invalid image.
 func TestNotBootable(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	o := newOSTree(t)
@@ -41,9 +41,8 @@ func TestNotBootable(t *testing.T) {
 	}
 }
 
-// TestBootFiles: an image of any format is refused by name if libostree could not make a boot entry of
-// it, or would copy a symbolic link or an empty kernel or initramfs to /boot; it is accepted if libostree copies files
-// with content, whichever they are.
+// TestBootFiles: an image of any format is refused by name if libostree could not make its boot entry, or would copy a
+// symbolic link or an empty file to /boot. It is accepted with any kernel and initramfs that have content.
 func TestBootFiles(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	const modules = "usr/lib/modules/6.1.0/"

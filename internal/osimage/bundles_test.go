@@ -89,7 +89,7 @@ func TestBundleIdentities(t *testing.T) {
 }
 
 // TestBundleOfTheNameAskedFor: a signature of a tag is accepted for the digest that was found by that tag, also from a
-// mirror that serves a layer of it.
+// mirror that serves one layer.
 func TestBundleOfTheNameAskedFor(t *testing.T) {
 	b := newBundled(t, func(name string) string { return name + ":x" })
 	b.policy(b.name, b.with(`,"signedIdentity":{"type":"matchExact"}`))
@@ -169,8 +169,8 @@ func (b bundled) refer(n int, artifact, layer string, text []byte) string {
 	return pushTo(b.t, b.registry, fmt.Sprint("refers-", n), referring(b.t, b.digest, artifact, layer, text))
 }
 
-// TestBundleBesideOthers: what else refers to an image, and cannot be read or is no signature of it, does not keep its
-// signature from being found. Without a signature that is accepted it is named, and the image is refused.
+// TestBundleBesideOthers: an image's signature is found beside other referrers that cannot be read or are none of its
+// signatures. Without an accepted signature they are named, and the image is refused.
 func TestBundleBesideOthers(t *testing.T) {
 	const artifact = "application/vnd.oci.empty.v1+json"
 	attestation, err := json.Marshal(map[string]any{"mediaType": bundleType, "dsseEnvelope": map[string]any{"payload": make([]byte, 300<<10)}})
@@ -246,7 +246,7 @@ func TestBundlePageElsewhere(t *testing.T) {
 			})
 		}})
 		_, err := b.lookUp(t.Context(), parse(t, b.name+":x"))
-		refused(t, err, fault.Refused, "its next page is said to be at "+strings.TrimSuffix(link, "/v2/x"), "")
+		refused(t, err, fault.Refused, "the registry names "+strings.TrimSuffix(link, "/v2/x")+" for its next page", "")
 	}
 	if n := len(other.RequestLog()); n != 0 {
 		t.Errorf("the other server was asked %d times", n)

@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// TestCasesAreDocumented compares docs/dev/derived-cases.md with the tables of cases: each row
-// names existing tests and cases, each case has a row, and the column about the reference
-// implementation agrees with the tests.
+// TestCasesAreDocumented compares docs/dev/derived-cases.md with the tables of cases. Each row names existing tests and
+// cases, each case has a row, and the reference implementation's column agrees with the tests.
 func TestCasesAreDocumented(t *testing.T) {
 	tests, cases := testNames(t), allCases(t)
 	unnamed := maps.Clone(cases)

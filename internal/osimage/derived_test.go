@@ -17,9 +17,8 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestDerived compares the merged tree with an expected tree that the real ostree commits with
-// the labels of the real libselinux, and with the result of the reference implementation for
-// the same image.
+// TestDerived compares the merged tree with a tree that the real ostree commits with the real libselinux's labels, and
+// with the reference implementation's result for the same image.
 func TestDerived(t *testing.T) { testDerived(t, derivedCases) }
 
 // TestDerivedPolicy is TestDerived for layers that change the SELinux policy.
@@ -281,8 +280,8 @@ func (h *host) givePolicy(contexts string) {
 	h.write(dir+".subs_dist", "/usr/etc /etc\n")
 }
 
-// TestGuessedLabels: whatever policy the host has, the labels are those of the image's policy,
-// and files whose label was guessed right are written only once.
+// TestGuessedLabels: whatever policy the host has, the labels are those of the image's policy. A file with a label that
+// was guessed right is written only once.
 func TestGuessedLabels(t *testing.T) {
 	o := newOSTree(t)
 	o.write("usr/bin/large", strings.Repeat("large ", 1<<19))

@@ -89,8 +89,8 @@ func TestInterruptedDerived(t *testing.T) {
 	}
 }
 
-// TestNextVersion (P48): for the next version of an image only the changed layer is fetched, and the
-// tree and its labels are the same as if all layers had been fetched.
+// TestNextVersion (P48): for an image's next version only the changed layer is fetched. The tree and its labels are the
+// same as if all layers had been fetched.
 func TestNextVersion(t *testing.T) {
 	o := newOSTree(t)
 	for _, kind := range builtKinds(t, o) {

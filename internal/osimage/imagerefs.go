@@ -17,12 +17,11 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// Keep completes the refs of an image that was imported as a commit and is going to be deployed, where other
-// programs removed them or the import left them out (see partRef): the ref that protects the commit from
-// pruning and, unless ref is zero, those by which rpm-ostree and bootc find an ostree-native image and its
-// layers. An image without them could be booted, but these programs fail on the host from then on. From then on they are
-// the only refs of its layers (see dropParts). The error is a LostError if the commit of a layer is
-// not known any more; then nothing is restored.
+// Keep completes the refs of an image that is going to be deployed, where other programs removed them or the import
+// left them out (see partRef). One ref protects the commit from pruning. By the others, unless ref is zero, rpm-ostree
+// and bootc find an ostree-native image and its layers. An image without them could be booted, but these programs fail
+// on the host from then on. From then on they are the only refs of its layers (see dropParts). The error is a LostError
+// if the commit of a layer is not known any more; then nothing is restored.
 func Keep(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum, ref imageref.Reference) error {
 	missing, err := missingRefs(ctx, repo, commit, ref)
 	for _, name := range slices.Sorted(maps.Keys(missing)) {

@@ -61,11 +61,10 @@ func (o *Opened) Check(ctx context.Context, repo *ostree.Repo) (need int64, err 
 	}))
 }
 
-// Import writes the image's commit into a repository. If it succeeds, the commit is complete,
-// each of its objects is verified and durable, and a ref protects it from pruning. If it
-// fails, no ref points to anything incomplete; complete layers of an ostree-native image are
-// kept, and so are objects with which a later import in the same boot can resume. report may
-// be nil; it is called by one goroutine at a time.
+// Import writes the image's commit into a repository. If it succeeds, the commit is complete, each of its objects is
+// verified and durable, and a ref protects it from pruning. If it fails, no ref points to anything incomplete. Complete
+// layers of an ostree-native image are kept, and so are objects with which a later import in the same boot can resume.
+// report may be nil; it is called by one goroutine at a time.
 func (o *Opened) Import(ctx context.Context, repo *ostree.Repo, report func(Progress)) (Result, error) {
 	var result Result
 	err := guard.Call(func() (err error) {

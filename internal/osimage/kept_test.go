@@ -100,8 +100,8 @@ func hasPath(t *testing.T, repo, commit, path string) bool {
 	return err == nil
 }
 
-// TestLayerOnTwoBases: what a layer gave an image does not depend on the images that shared the layer
-// before: neither on whether their root is seen, nor on the files to which its hard links lead.
+// TestLayerOnTwoBases: what a layer gave an image does not depend on images that shared the layer before. Neither the
+// view of their root matters, nor the targets of its hard links there.
 func TestLayerOnTwoBases(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	o := newOSTree(t)
@@ -176,8 +176,8 @@ func TestLayerOfOtherRules(t *testing.T) {
 	}
 }
 
-// TestKeptWithoutRef: an image is complete without the ref of a layer whose hard links lead into lower layers,
-// and not without that of any other.
+// TestKeptWithoutRef: an image is complete without the ref of a layer with hard links to files of lower layers, and not
+// without that of any other.
 func TestKeptWithoutRef(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	img := derivedFrom(t, newOSTree(t).encapsulated(), []entry{hard("usr/bin/tool-too", "usr/bin/tool")}, []entry{regular("usr/share/two", "2")})

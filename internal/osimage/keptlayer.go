@@ -8,19 +8,19 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// A layer's ref names its blob, and images that have nothing else in common share blobs. So a ref is used
-// only if its commit is of the kind that the layer has in the image, and follows from the blob alone, by
-// the rules of this release: otherwise an image would get what another image made of the layer, such as
-// the files to which hard links led there. Anything else counts as missing, and the layer is fetched.
+// A layer's ref names its blob, and images that have nothing else in common share blobs. So a ref is used only if its
+// commit has the kind of the layer in the image, and follows from the blob alone, by this release's rules. Otherwise an
+// image would get what another one made of the layer, such as the targets of hard links there. Anything else counts as
+// missing, and the layer is fetched.
 //
 //   - The first layer has the encapsulated commit, and each other base layer a list of its objects. Both
 //     are made of nothing but the blob, by whichever program, and each of their objects is verified.
 //   - A derived layer has the commit of layerCommit. Those of other programs and of earlier releases,
 //     which have no rulesKey, were made by other rules (docs/dev/import.md).
 
-// rulesKey is the metadata key of a derived layer's commit that has the rules by which it was made: rules,
-// or, if the tree lacks what is not seen on one base, rules and the commit of that base. Releases of
-// bootc from 1.15 on keep it when they label the commit again.
+// rulesKey is the metadata key of a derived layer's commit with the rules by which it was made. If the tree lacks what
+// is not seen on one base, it is rules and that base's commit. Releases of bootc from 1.15 on keep it when they label
+// the commit again.
 const rulesKey = "pivot.layer-rules"
 
 // rules is the version of the rules by which the tree of a derived layer follows from its blob. A change of

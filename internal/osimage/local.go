@@ -16,8 +16,8 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// maxTrees is how many trees of the repository are searched for the files of a layer: those of the
-// booted and the other deployments, and of an image that was imported before.
+// maxTrees is how many trees of the repository are searched for a layer's files: those of the booted and the other
+// deployments, and of an image imported before.
 const maxTrees = 3
 
 // localContent finds content of an image's layers that the repository has already. The objects of an

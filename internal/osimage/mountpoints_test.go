@@ -13,8 +13,8 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestMountPoints: an image of any format that lacks a directory onto which its boot mounts, whichever way, is
-// refused by the directory's name; one that is only stored is so with a warning.
+// TestMountPoints: an image of any format that lacks a directory onto which its boot mounts is refused by the
+// directory's name. One that is only stored gets a warning.
 func TestMountPoints(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	without := func(name string, change func(o *osTree)) func(t *testing.T) *osTree {

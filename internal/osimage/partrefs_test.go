@@ -43,8 +43,8 @@ func TestPartsUnderAnotherDigest(t *testing.T) {
 	})
 }
 
-// disguise pushes an image that has the digests of the second image's layers in place of its own, and returns
-// the rules by which the registry serves its own for them.
+// disguise pushes an image with the digests of the second image's layers in place of its own. It returns the rules by
+// which the registry serves its own for them.
 func (c *partsCase) disguise(img v1.Image) (ref imageref.Reference, rules []registry.Rule) {
 	c.t.Helper()
 	own, err := img.Manifest()
@@ -136,8 +136,8 @@ func partsOf(t *testing.T, repo string) []string {
 	return slices.DeleteFunc(refsOf(t, repo), func(ref string) bool { return !strings.HasPrefix(ref, "pivot-parts/") })
 }
 
-// TestPartsOfNobody: refs of parts that no image needs which is to be deployed go when another image is
-// deployed, such as those of an interrupted import; not while an import runs.
+// TestPartsOfNobody: when another image is deployed, refs of parts are removed if no image to be deployed needs them,
+// such as an interrupted import's. While an import runs, they stay.
 func TestPartsOfNobody(t *testing.T) {
 	w := newPartsWorld(t)
 	w.run(t, "left", 1, []string{"plain"}, nil, func(c *partsCase) {

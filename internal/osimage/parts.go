@@ -110,7 +110,7 @@ func (r *partReader) doubt(n int, err error) {
 		r.once.Do(func() { r.log("layers are fetched whole, also where the machine has parts of them: " + err.Error()) })
 		return
 	}
-	r.log("layer " + r.source.Layers[n].Digest + " is fetched whole, although the machine has parts of it: " + err.Error())
+	r.log("layer " + r.source.Layers[n].Digest + " is fetched whole, although parts are on this machine: " + err.Error())
 	if r.doubts.Add(1) >= maxDoubts {
 		r.off.Store(true)
 	}

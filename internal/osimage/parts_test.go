@@ -255,7 +255,7 @@ func (w *partsWorld) doubts(t *testing.T) {
 	on := largestLayer(t, w.cases["plain"].second)
 	parts := func(f registry.Fault) []registry.Rule { return []registry.Rule{{On: on, Range: true, Fault: f}} }
 	all := "layers are fetched whole, also where the machine has parts of them"
-	one := "layer " + on + " is fetched whole, although the machine has parts of it"
+	one := "layer " + on + " is fetched whole, although parts are on this machine"
 	for name, c := range map[string]struct {
 		rules []registry.Rule
 		log   string
@@ -308,7 +308,7 @@ func (w *partsWorld) wrongAnswers(t *testing.T) {
 			if sent := c.registry.BytesServed() - before; requests != 2 || sent > c.size+20<<20 { // the kernel's buffers
 				c.t.Errorf("%d requests for the layer, %d bytes for an image of %d", requests, sent, c.size)
 			}
-			if text := c.logged(); strings.Count(text, "layer "+on+" is fetched whole, although the machine has parts of it") != 1 {
+			if text := c.logged(); strings.Count(text, "layer "+on+" is fetched whole, although parts are on this machine") != 1 {
 				c.t.Errorf("log:\n%s", text)
 			}
 		})

@@ -88,8 +88,8 @@ func (o *Opened) find(have *present, n int, keeps func(ref string) bool) {
 	}
 }
 
-// checkSpace returns how many bytes must be fetched, and an error if the repository has no
-// room for the image and Besides: objects take at least the space of the compressed layers.
+// checkSpace returns how many bytes must be fetched, and an error if the repository lacks room for the image and
+// Besides. Objects take at least the compressed layers' space.
 func (o *Opened) checkSpace(repo *ostree.Repo, have present) (need int64, err error) {
 	for n, l := range o.Layers {
 		if !have.layers[n] {

@@ -104,8 +104,8 @@ func (p *Puller) OpenAs(ctx context.Context, ref, asked imageref.Reference) (ope
 	return opened, nil
 }
 
-// Size opens an image of any kind, which must be for the puller's platform and which the host's signature
-// policy must accept, and returns the size of its compressed layers in bytes.
+// Size opens an image of any kind and returns the size of its compressed layers in bytes. The image must be for the
+// puller's platform, and the host's signature policy must accept it.
 func (p *Puller) Size(ctx context.Context, ref imageref.Reference) (size int64, err error) {
 	opened, err := p.Open(ctx, ref)
 	if err != nil {

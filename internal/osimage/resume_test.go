@@ -227,8 +227,8 @@ func TestRetryAfterOfTheManifest(t *testing.T) {
 	}
 }
 
-// TestCutWaits: a broken download is resumed after a wait that doubles, and not by the image library,
-// whose wait is the same on all machines.
+// TestCutWaits: a broken download is resumed after a wait that doubles, and not by the image library with its wait,
+// which is the same on all machines.
 func TestCutWaits(t *testing.T) {
 	repo, commit := tiny(t)
 	h, image := pushed(t, repo, commit, registry.Options{})

@@ -58,10 +58,10 @@ func (e BootEntry) Ostree() string {
 }
 
 // BootEntries reads the host's boot entries that libostree takes for those of deployments, and returns them with the
-// default first. Which these are, and in which order, is decided exactly as in libostree, since its commands count them:
-// regular files named ostree-*.conf, links to such files among them, sorted by their version as strverscmp(3) does, those
-// without a version last, and those that are equal as the directory has them. Nothing in the directory may be a link to
-// nowhere, whatever its name, or libostree fails. Source: _ostree_sysroot_read_boot_loader_configs in its ostree-sysroot.c.
+// default first. Both the set and the order are exactly libostree's, since its commands count them: regular files named
+// ostree-*.conf, and links to such files. They are sorted by version as strverscmp(3) does, those without one last, and
+// equal ones as the directory has them. Nothing in the directory may be a link to nowhere, whatever its name, or
+// libostree fails. Source: _ostree_sysroot_read_boot_loader_configs in its ostree-sysroot.c.
 func (s *Sysroot) BootEntries() ([]BootEntry, error) {
 	dir := filepath.Join(s.bootDir(), "loader/entries")
 	names, err := namesIn(dir)

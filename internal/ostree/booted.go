@@ -13,7 +13,7 @@ import (
 // What ostree-prepare-root and the preparation of a soft reboot record about a root, below the root directory
 // (libotcore/otcore.h). A soft reboot keeps /run, so bootedRecord is that of the system before until
 // ostree-boot-complete.service replaces it by nextRecord. That is after sysinit.target, and so after the first of
-// pivot's own units; and as the unit stays active, it is so only after the first soft reboot since the boot.
+// pivot's own units. The unit stays active, so it does so only after the first soft reboot since the boot.
 const (
 	bootedRecord = "run/ostree-booted"
 	nextRecord   = "run/ostree/nextroot-booted"
@@ -65,9 +65,9 @@ func (s *Sysroot) softlyEntered() (next inode, entered bool, err error) {
 	return next, its == running, err
 }
 
-// SoftlyEntered returns the records of the running system and of the one before it if a soft reboot has entered the
-// running one and libostree has not noted that; "" otherwise. libostree takes the system before for the booted one until
-// the first record has been renamed to the second.
+// SoftlyEntered returns the records of the running system and of the one before, if a soft reboot has entered the
+// running one and libostree has not noted that; else "". libostree takes the system before for the booted one until the
+// first record has been renamed to the second.
 func (s *Sysroot) SoftlyEntered() (running, before string, err error) {
 	_, entered, err := s.softlyEntered()
 	if err != nil || !entered {

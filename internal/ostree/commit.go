@@ -18,8 +18,8 @@ type CommitInfo struct {
 	metadata gvariant.Value // an a{sv}; Metadata decodes its values
 }
 
-// Metadata returns a value of the commit's metadata in the Go type to which package gvariant
-// maps it, or nil if there is no such key or the type cannot be mapped.
+// Metadata returns a value of the commit's metadata in the Go type to which package gvariant maps it; nil if there is
+// no such key, or no such type.
 func (c *CommitInfo) Metadata(key string) any {
 	raw, found := c.lookUp(key)
 	if !found {

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ContentSize returns the size in bytes of the file that has an object's content: a regular file or
-// a metadata object in the repository, or a regular file that an interrupted import of this boot
-// has left. found is false for symbolic links, and for objects that are in neither. Objects that
-// this import itself writes do not count, and so does a changed file. Nothing is read, so the content may be damaged.
+// ContentSize returns the size in bytes of the file with an object's content: a regular file or a metadata object in
+// the repository, or one that an interrupted import left. found is false for symbolic links, and for objects that are
+// in neither. Objects that this import itself writes do not count, and so does a changed file. Nothing is read, so the
+// content may be damaged.
 func (im *Import) ContentSize(n ObjectName) (size int64, found bool) {
 	path := im.repo.objectPath(n)
 	var st unix.Stat_t

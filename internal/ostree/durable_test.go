@@ -60,9 +60,8 @@ func publish(t *testing.T, repo string) {
 	check(t, im.Discard())
 }
 
-// TestDurable traces the system calls of an import. A file must be durable before it is
-// renamed to its final name, and each step must be durable before the next one: contents,
-// directories, commits, the refs of all roots but the last, and those of the last.
+// TestDurable traces the system calls of an import. A file must be durable before it gets its final name, and each step
+// before the next one: contents, directories, commits, the refs of all roots but the last, the last one's.
 func TestDurable(t *testing.T) {
 	if repo := os.Getenv(tracedRepo); repo != "" {
 		publish(t, repo)

@@ -10,10 +10,9 @@ import (
 // set later, because chown(2) and write(2) may clear them.
 const permissions = 0o777
 
-// fresh is what the kernel gives a new file in the staging directory: owner and group depend on
-// the process, the mount options and the directory, and the mode on the process's umask or the
-// directory's default access list. An object that wants nothing else needs no system calls for
-// owner and mode, each of which would be a transaction of the file system.
+// fresh is what the kernel gives a new file in the staging directory. Owner and group depend on the process, the mount
+// options and the directory, the mode on the umask or the directory's default access list. An object that wants nothing
+// else needs no system calls for owner and mode, each of which would be a transaction of the file system.
 type fresh struct {
 	uid, gid uint32
 	mode     uint32 // the bits that new files may have

@@ -132,9 +132,8 @@ func (im *Import) begin() (err error) {
 	return err
 }
 
-// Room returns how many bytes an import may write: the free space, minus the reserve required
-// by the repository's configuration, plus the size of the files left by interrupted imports,
-// which the next import uses or removes. What a running import has written is not free. Room
+// Room returns how many bytes an import may write: the free space without the configured reserve, and the files of
+// interrupted imports, which the next import uses or removes. What a running import has written is not free. Room
 // writes nothing.
 func (r *Repo) Room() (int64, error) {
 	free, err := r.freeAboveReserve()

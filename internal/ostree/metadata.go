@@ -41,9 +41,9 @@ func checkDirMeta(data []byte) error {
 // owned is the owner and mode of a file or directory; the mode includes the file type bits.
 type owned struct{ uid, gid, mode uint32 }
 
-// check returns an error for values that the kernel would not store: chown(2) takes the ID -1
-// as "no change", which would leave root as the owner, and chmod(2) drops unknown mode bits. "ostree
-// fsck" accepts such a commit, which could not be deployed unchanged.
+// check returns an error for values that the kernel would not store. chown(2) takes the ID -1 as "no change", which
+// leaves root as the owner, and chmod(2) drops unknown mode bits. "ostree fsck" accepts such a commit, which could not
+// be deployed unchanged.
 func (o owned) check() error {
 	const unchanged = ^uint32(0)
 	if o.uid == unchanged || o.gid == unchanged {

@@ -44,7 +44,7 @@ func (im *Import) AddNewFile(ctx context.Context, info FileInfo, body io.Reader)
 // limit has budget.ErrExceeded in its chain.
 type InvalidError struct{ Err error }
 
-func (e *InvalidError) Error() string { return "cannot make an object of it: " + e.Err.Error() }
+func (e *InvalidError) Error() string { return "cannot store it as an object: " + e.Err.Error() }
 
 // Unwrap returns the reason.
 func (e *InvalidError) Unwrap() error { return e.Err }

@@ -102,11 +102,11 @@ func parseBool(value string) (bool, error) {
 // than usr (ostree-ext's overlayfs_enabled_in_config).
 func (p PrepareRoot) SeesRoot() bool { return p.rootTransient || p.composefs != "no" }
 
-// MountPoints returns the top-level directories that the commit must have, because the boot mounts onto
-// them and cannot make them: ostree-prepare-root moves the physical root to sysroot, whatever the
-// configuration (ostree-prepare-root.c). A root that is certainly an image of composefs is read-only, so
-// that systemd creates nothing in it, neither when it leaves the initramfs (switch-root.c) nor for
-// var.mount. Elsewhere it may create what is missing.
+// MountPoints returns the top-level directories that the commit must have, because the boot mounts onto them and cannot
+// make them. ostree-prepare-root moves the physical root to sysroot, whatever the configuration
+// (ostree-prepare-root.c). A root that is certainly an image of composefs is read-only, so that systemd creates nothing
+// in it, neither when it leaves the initramfs (switch-root.c) nor for var.mount. Elsewhere it may create what is
+// missing.
 func (p PrepareRoot) MountPoints() []string {
 	if p.rootTransient || p.composefs == "no" || p.composefs == "maybe" {
 		return []string{"sysroot"}

@@ -98,8 +98,8 @@ var wrongs = map[string]wrong{
 	}, true},
 }
 
-// TestWrongObjects: an object of the repository that cannot be right counts as missing, and is replaced by the one that
-// is added; who has the old file by a link keeps it. What is right stays the same file.
+// TestWrongObjects: an object of the repository that cannot be right counts as missing, and the added one replaces it.
+// Who has the old file by a link keeps it. What is right stays the same file.
 func TestWrongObjects(t *testing.T) {
 	s := newSource(t)
 	for what, wrong := range wrongs {

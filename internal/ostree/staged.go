@@ -103,8 +103,8 @@ func stagedRef(value any) (ref DeploymentRef, err error) {
 // extraKeys has the keys that libostree since 2026.1 writes into the boot entry.
 const extraKeys = "bootconfig-extra"
 
-// Unlocked returns the content of StagedFile with the given kernel arguments and keys of the boot entry, and without a
-// lock, so that libostree finalizes the deployment, unless it is held back. All other entries are unchanged.
+// Unlocked returns the content of StagedFile with these kernel arguments and keys of the boot entry, and without a
+// lock. So libostree finalizes the deployment, unless it is held back. All other entries are unchanged.
 func (s *Staged) Unlocked(arguments []string, keys []Key) ([]byte, error) {
 	list := make([]any, len(arguments))
 	for i, arg := range arguments {

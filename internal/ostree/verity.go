@@ -161,9 +161,9 @@ func enableVerity(f *os.File) error {
 	}
 }
 
-// verityBytes returns how much space the kernel uses for the fs-verity of a file of a size, in bytes: a tree
-// of hashes over its blocks, each level with one hash of 32 bytes per block of the level below, and
-// a block for the descriptor. A file of one block has no tree.
+// verityBytes returns how many bytes the kernel uses for the fs-verity of a file of a size. They are a block for the
+// descriptor, and a tree of hashes over its blocks: each level has one hash of 32 bytes per block of the level below. A
+// file of one block has no tree.
 func verityBytes(size int64) uint64 {
 	const block, hashes = 4096, 4096 / 32
 	var blocks int64 = 1

@@ -14,7 +14,7 @@ import (
 	"machine-pivot/test/worlds/ostreetree"
 )
 
-// verityDir returns a directory on an ext4 whose files can have fs-verity, if this kernel supports that.
+// verityDir returns a directory on an ext4 with fs-verity, if this kernel supports that.
 func verityDir(t *testing.T) (dir string, supported bool) {
 	t.Helper()
 	need.Root(t)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// compareVersions compares versions of boot entries as strverscmp(3) does, by which libostree sorts them: at the first
+// compareVersions compares versions of boot entries as strverscmp(3) does, by which libostree sorts them. At the first
 // difference, digits count as the number that they belong to; one with leading zeros is a fraction.
 func compareVersions(a, b string) int {
 	at := 0

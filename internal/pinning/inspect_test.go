@@ -146,7 +146,7 @@ func TestThreadsThatAreOffNow(t *testing.T) {
 	}
 }
 
-// TestThreadsUnknown: of CPUs whose cores are not known, none is said to stay.
+// TestThreadsUnknown: no CPU is reported to stay if its core is not known.
 func TestThreadsUnknown(t *testing.T) {
 	for _, line := range []string{"nosmt", "nosmt=force", "mitigations=auto,nosmt", "smt-enabled=off"} {
 		r := pinning.Inspect(pinning.Input{Files: pinned(t, "0-1"), Machine: pinning.CPUsOnly(mustSet(t, "0-7")), Line: kargs.Split(line)})
@@ -335,7 +335,7 @@ func FuzzInspect(f *testing.F) {
 	})
 }
 
-// TestWithKubeletConfig: an object goes over a configuration member by member, and text that is neither is an error.
+// TestWithKubeletConfig: an object overrides a configuration member by member, and text that is neither is an error.
 func TestWithKubeletConfig(t *testing.T) {
 	const under, over = "a: 1\nb: {c: 2, d: 3}\n", "spec: {kubeletConfig: {b: {c: 4}}}\n"
 	for _, c := range []struct{ under, over, want, err string }{

@@ -1,7 +1,6 @@
-// Package pods changes the manifests of static pods that belong to a workload of CPU partitioning,
-// like OpenShift's kubelet and API server: CPU requests become requests of the workload's own
-// resource, and an annotation gives CRI-O the CPU shares of each container. So a kubelet without
-// that patch can run the same pods. It does no I/O.
+// Package pods changes the manifests of static pods of a workload of CPU partitioning, like OpenShift's kubelet and API
+// server. CPU requests become requests of the workload's own resource, and an annotation gives CRI-O each container's
+// CPU shares. So a kubelet without that patch can run the same pods. It does no I/O.
 //
 // Sources: the enhancement "management workload partitioning"; openshift/kubernetes,
 // pkg/kubelet/managed and openshift-kube-apiserver/admission/autoscaling/managementcpusoverride.

@@ -20,15 +20,15 @@ const (
 	ManifestDir = "/etc/kubernetes/manifests" // kubelet's staticPodPath
 )
 
-// StaticPods writes the static pods of a machine for a kubelet that does not know CPU partitioning: from a directory of
-// an administrator into the one that kubelet reads, changed as OpenShift's kubelet would change them. One StaticPods at
-// a time may do so. One thing is different from OpenShift.
+// StaticPods writes a machine's static pods for a kubelet that does not know CPU partitioning. It reads an
+// administrator's directory, changes them as OpenShift's kubelet would, and writes them where kubelet reads. One
+// StaticPods at a time may do so. One thing is different from OpenShift.
 //
-// The pods do not request the workload's resource; its amount is only in the
-// annotations for CRI-O. Kubelet refuses for good a static pod that requests a resource of which its Node
-// has 0 (v1.37.2, pkg/kubelet/lifecycle/predicate.go and pkg/kubelet/preemption), and each start of a kubelet
-// may set a resource to 0 (reconcileExtendedResource in pkg/kubelet/kubelet_node_status.go). So the pods
-// start with the API server down, and before anything advertises the resource.
+// The pods do not request the workload's resource; its amount is only in the annotations for CRI-O. Kubelet refuses for
+// good a static pod that requests a resource of which its Node has 0 (v1.37.2, pkg/kubelet/lifecycle/predicate.go and
+// pkg/kubelet/preemption). Each start of a kubelet may set a resource to 0 (reconcileExtendedResource in
+// pkg/kubelet/kubelet_node_status.go). So the pods start with the API server down, and before anything advertises the
+// resource.
 type StaticPods struct {
 	Root     string   // directory of the machine
 	From, To string   // absolute paths on it

@@ -253,7 +253,7 @@ func TestDirectories(t *testing.T) {
 	}
 	m.To = "/etc/kubernetes/elsewhere"
 	m.update(map[string]string{})
-	m.To = pods.ManifestDir // what was written elsewhere goes
+	m.To = pods.ManifestDir // what was written elsewhere is removed
 	m.update(map[string]string{"etcd.yaml": pinned})
 	if left, err := os.ReadDir(filepath.Join(m.Root, "etc/kubernetes/elsewhere")); err != nil || len(left) > 0 {
 		t.Errorf("%v is left elsewhere (%v)", left, err)

@@ -18,9 +18,8 @@ import (
 	"unicode/utf8"
 )
 
-// Line escapes text for one line. It escapes control characters including line feeds,
-// characters that only control how others are displayed (such as those of bidirectional text),
-// blanks other than the space, and bytes that are not valid UTF-8.
+// Line escapes text for one line. It escapes control characters including line feeds, characters that only control the
+// display of others (such as of bidirectional text), blanks other than the space, and invalid UTF-8.
 func Line(text string) string { return escaped(text, inText) }
 
 // Text is Line for text of several lines: it keeps line feeds. Lines after the first are

@@ -61,8 +61,8 @@ func (p Problem) WithHint(hint string) Problem {
 	return p
 }
 
-// Within converts a problem of a part for the report of the whole: path is that of the part, and
-// prefix is put before the message to say where in the part the problem is.
+// Within converts a problem of a part for the report of the whole. path is the part's, and prefix, before the message,
+// says where in the part the problem is.
 func (p Problem) Within(path, prefix string) Problem {
 	return Problem{Path: path, Severity: p.Severity, Message: prefix + p.Message, Hint: p.Hint, Change: p.Change}
 }

@@ -31,7 +31,7 @@ func refused() []refusedPlace {
 		memory  = "it is in memory, and each boot makes it anew"
 		kernel  = "it is the kernel's"
 		loader  = "it is the boot loader's, and libostree's"
-		storage = "it is a store of container images, whose files have an index"
+		storage = "it is a store of container images, which has an index of its files"
 		rpm     = "it is the package manager's"
 	)
 	return []refusedPlace{

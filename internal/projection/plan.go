@@ -83,8 +83,8 @@ func (p *Projector) owned(carried []hostfiles.Entry) (wanted map[string]hostfile
 	return wanted, held, failed
 }
 
-// missing returns the parent directories of entries that have no entry of their own and must be
-// made: those that do not exist, and those that were made by the projection.
+// missing returns the parent directories of entries that must be made and have no entry of their own: those that do not
+// exist, and those that the projection made.
 func (p *Projector) missing(before record, wanted map[string]hostfiles.Entry, held map[string]bool) map[string]bool {
 	dirs := map[string]bool{} // false if the directory stays as it is
 	for name := range wanted {

@@ -408,8 +408,8 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// halfMade is a Disk whose process dies when it has made a directory, but not yet given it its
-// mode. After that it records what is synced.
+// halfMade is a Disk that kills its process after it has made a directory, before that has its mode. After that it
+// records what is synced.
 type halfMade struct {
 	hostfiles.OS
 	dies   bool
@@ -467,7 +467,7 @@ func TestHalfMadeDirectory(t *testing.T) {
 	}
 }
 
-// TestManyTakenBack: what is taken back goes bottom-up and before anything is put, however many entries there are.
+// TestManyTakenBack: entries are taken back bottom-up and before anything is put, however many there are.
 func TestManyTakenBack(t *testing.T) {
 	s := newSystem(t)
 	var files []hostfiles.File

@@ -2,9 +2,8 @@
 // what they mean in Kubernetes (k8s.io/apimachinery, pkg/api/resource), with which the tests compare this
 // package. The host's program has it, and so it does without that package, which it would hardly use.
 //
-// It refuses what Kubernetes accepts although no author means it: a text without digits, which that
-// reads as 0; an amount beyond 64 bits, which it truncates; and an exponent so large that computing the
-// power of ten takes hours. It does no I/O.
+// It refuses what Kubernetes accepts although no author means it: a text without digits, an amount beyond 64 bits,
+// which that truncates, and an exponent that takes hours to compute. It does no I/O.
 package quantity
 
 import (
@@ -69,9 +68,9 @@ func Read(n document.Node) (q Quantity, ok bool) {
 	return q, err == nil
 }
 
-// Parse parses an amount: a decimal number with an SI suffix (n, u, m, k, M, G, T, P, E), a binary
-// suffix (Ki … Ei), or an exponent (e3, E-3). Digits beyond 10^-9 are rounded up, away from zero.
-// Amounts beyond 64 bits, which Kubernetes truncates, are refused.
+// Parse parses an amount: a decimal number with an SI suffix (n, u, m, k, M, G, T, P, E), a binary suffix (Ki … Ei), or
+// an exponent (e3, E-3). Digits beyond 10^-9 are rounded up, away from zero. Amounts beyond 64 bits, which Kubernetes
+// truncates, are refused.
 func Parse(text string) (Quantity, error) {
 	q, err := parse(text)
 	if err != nil {

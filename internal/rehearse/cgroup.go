@@ -11,8 +11,8 @@ import (
 	"machine-pivot/kargs"
 )
 
-// legacyCgroups warns if the arguments ask for version 1 of control groups, which the new systemd, by what it says about its
-// version, does not have as before (NEWS of 256 to 258).
+// legacyCgroups warns if the arguments ask for version 1 of control groups, and the new systemd's version does not
+// support that as before (NEWS of 256 to 258).
 func legacyCgroups(line kargs.Line) subject {
 	if !wantsLegacy(line) {
 		return subject{judge: nothing}

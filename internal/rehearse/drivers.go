@@ -69,7 +69,7 @@ func (s Stage) drivers(c Change, next image, facts Facts) subject {
 // lost returns the finding about something for which the new kernel has no driver.
 func (n needed) lost(release string) verdict.Finding {
 	f := verdict.Finding{Name: n.name, Weight: verdict.Warned, Text: fmt.Sprintf("%s for which the new kernel, %s, has no driver (%s, today of %s)", n.text, release, n.short, strings.Join(n.today, ", "))}
-	return f.RefuseIf(n.vital, "use an image whose kernel has this driver, or put the data on another disk or file system")
+	return f.RefuseIf(n.vital, "use an image with this driver in its kernel, or put the data on another disk or file system")
 }
 
 // noModule reports whether modprobe says that there is none of the name. Another failure says nothing.

@@ -104,11 +104,11 @@ func (s Stage) earlyOnes(c Change, next image, all []needed, facts Facts) (found
 			return nil, err
 		}
 	}
-	const remedy = "use an image whose initramfs has it: it is built with dracut --add, or --add-drivers"
+	const remedy = "use an image with it in its initramfs: build that with dracut --add, or --add-drivers"
 	for _, n := range all {
 		if slices.ContainsFunc(n.today, func(name string) bool { return slices.Contains(today.Modules, name) }) {
 			found = append(found, verdict.Finding{Name: verdict.Initramfs, Weight: verdict.Refused, Remedy: remedy,
-				Text: fmt.Sprintf("%s whose driver is not in the new initramfs (%s, by %s)", n.text, n.short, strings.Join(n.answer, ", "))})
+				Text: fmt.Sprintf("%s, and the new initramfs lacks its driver (%s, by %s)", n.text, n.short, strings.Join(n.answer, ", "))})
 		}
 	}
 	for _, w := range asked {

@@ -18,7 +18,7 @@ import (
 	"machine-pivot/test/tools/need"
 )
 
-// kernel returns a change that gives a tree a kernel, with files of it, and modprobe and an initramfs.
+// kernel returns a change that gives a tree a kernel with files, and modprobe and an initramfs.
 func (w *world) kernel(a act, initramfs []byte, files map[string]string) func(string) {
 	return func(tree string) {
 		w.put(tree, "usr/sbin/modprobe", w.actor, a)
@@ -73,8 +73,8 @@ func TestEarly(t *testing.T) {
 		note    string // part of the only one; "": none
 	}{
 		{"it has all", w.kernel(all, whole, nil), running, "ip=dhcp", nil, ""},
-		{"no module for the disk", w.kernel(all, initramfs("base crypt", "xfs"), nil), running, "", []string{"/ stands on a device whose driver is not in the new initramfs (pci:nvme, by nvme)"}, ""},
-		{"none for the file system, nor for LUKS", w.kernel(all, initramfs("base", "nvme"), nil), running, "", []string{"/ is a file system whose driver is not in the new initramfs (xfs, by xfs)", lacks("crypt, which today's has (/ stands on it)")}, ""},
+		{"no module for the disk", w.kernel(all, initramfs("base crypt", "xfs"), nil), running, "", []string{"/ stands on a device, and the new initramfs lacks its driver (pci:nvme, by nvme)"}, ""},
+		{"none for the file system, nor for LUKS", w.kernel(all, initramfs("base", "nvme"), nil), running, "", []string{"/ is a file system, and the new initramfs lacks its driver (xfs, by xfs)", lacks("crypt, which today's has (/ stands on it)")}, ""},
 		{"built in", w.kernel(all, initramfs("base crypt", "nvme"), map[string]string{"modules.builtin": "kernel/fs/xfs/xfs.ko\nkernel/x-y.ko\n"}), running, "", nil, ""},
 		{"today's lacks it, too", w.kernel(all, initramfs("base", "xfs"), nil), w.commit(w.kernel(all, initramfs("base", "xfs"), nil)), "", nil, ""},
 		{"no network", w.kernel(all, initramfs("base crypt", "nvme", "xfs"), nil), running, "ip=dhcp rd.luks.name=x rd.md=0 rd.lvm.lv=a/b", nil, "warning: " + lacks("network, which today's has (kernel argument ip=)")},

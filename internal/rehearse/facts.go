@@ -161,8 +161,8 @@ func mounts(root string) (all []mount) {
 	return all
 }
 
-// unmounted returns the file systems of /etc/fstab that the next boot mounts, or the first access to them, and that are not
-// mounted now on a device: those of a network, and those without their device.
+// unmounted returns the file systems of /etc/fstab that the next boot or the first access mounts, and that no device
+// has mounted now: network ones, and those without their device.
 func unmounted(root string, mounted []FileSystem) (all []mount) {
 	table, err := os.ReadFile(filepath.Join(root, "etc/fstab"))
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 
 const dumpe2fs = "/usr/sbin/dumpe2fs"
 
-// fileSystems judges the features of file systems. dumpe2fs of the new system gets a copy of the superblock, and names
-// a feature FEATURE_… that its e2fsck does not know, which refuses to check the file system then; systemd ends in the
-// emergency shell. If the running system's does not know it either, that is no difference. It is forced to read file systems
-// with features that it could not write.
+// fileSystems judges the features of file systems. dumpe2fs of the new system reads a copy of the superblock, and prints
+// FEATURE_… for a feature that its e2fsck does not know. e2fsck then refuses the file system, and systemd ends in the
+// emergency shell. If the running system's does not know it either, that is no difference. It is forced to read file
+// systems with features that it could not write.
 func (s Stage) fileSystems(c Change, facts Facts) subject {
 	sub := subject{files: map[string]File{}}
 	var asked []FileSystem
@@ -55,8 +55,8 @@ func (s Stage) fileSystems(c Change, facts Facts) subject {
 	return sub
 }
 
-// onlySuperblock returns the beginning of a file system that has no journal, with zeros behind its superblock: dumpe2fs 1.47
-// reads the next block, of up to 64 KiB, and the journal's inode, and crashes where it cannot. The checksum is written anew,
+// onlySuperblock returns the beginning of a file system without a journal, with zeros behind its superblock. dumpe2fs
+// 1.47 reads the next block, of up to 64 KiB, and the journal's inode, or crashes. The checksum is written anew,
 // which matters only if there is one.
 func onlySuperblock(block []byte) []byte {
 	const at, journal, checksum = 1024, 0xe0, 1020 // where it is, and in it the number of the inode and the checksum

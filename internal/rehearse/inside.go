@@ -44,9 +44,9 @@ type asked struct {
 	Limit    time.Duration
 }
 
-// Inside performs a rehearsal, if the arguments of this program say so, writes how the programs ended, or to complaints
-// why they could not be run, and returns the exit status. The main function calls it first: Stage starts the same program
-// again, as the first process of namespaces.
+// Inside performs a rehearsal, if this program's arguments say so, and returns the exit status. It writes how the
+// programs ended, or to complaints why they could not run. The main function calls it first: Stage starts the same
+// program again, as the first process of namespaces.
 func Inside(args []string, to, complaints io.Writer) (status int, inside bool) {
 	var a asked
 	return aside().Inside(args, &a, complaints, func() error { return perform(a, to) })

@@ -114,10 +114,10 @@ func notJudged(format string, args ...any) verdict.Finding {
 	return verdict.Finding{Weight: verdict.Unknown, Text: fmt.Sprintf(format, args...)}
 }
 
-// judge returns a finding if a program of the new system does not start on this machine, or if that is not known.
-// What the loader says about the processor is certain. Other reasons count only if the running system's program, which is
-// known to start, does so in the same place: a limit of this rehearsal, or a policy of the machine, must not be taken for a
-// defect of the image.
+// judge returns a finding if a program of the new system does not start on this machine, or if that is not known. What
+// the loader says about the processor is certain. Other reasons count only if the running system's program, which is
+// known to start, does so in the same place. A limit of this rehearsal, or a policy of the machine, is no defect of the
+// image.
 func (s Stage) judge(ctx context.Context, argv []string, e ending, running ostree.Checksum) (found []verdict.Finding, err error) {
 	unknown := func(why string) ([]verdict.Finding, error) { return []verdict.Finding{notJudged("%s", why)}, nil }
 	if e.Missing {

@@ -10,9 +10,9 @@ import (
 	"machine-pivot/internal/verdict"
 )
 
-// changedPCRs returns the registers of a TPM that the boot of another image changes: 4 and 9 have its kernel and initramfs, 8
-// and 12 their arguments, with the path of the deployment, and 11 has a unified kernel. Another boot loader changes 7, too, by
-// the certificates that start it and the kernel. Whether another kernel alone does so is not known here.
+// changedPCRs returns the registers of a TPM that another image's boot changes: 4 and 9 (kernel and initramfs), 8 and
+// 12 (arguments with the deployment's path), 11 (a unified kernel). Another boot loader changes 7, too, by the
+// certificates that start it and the kernel. Whether another kernel alone does so is not known here.
 func changedPCRs(bootLoader bool) []int {
 	changed := []int{4, 8, 9, 11, 12}
 	if bootLoader {

@@ -1,6 +1,6 @@
-// Package secureboot judges whether a machine with Secure Boot starts an EFI program, such as a kernel: as the installed
-// shim will, whom GRUB asks, or the firmware, if it was started without shim. It knows what shim's source does (verify.c,
-// pe.c, mok.c of 16.1). What the firmware does is as in EDK II (DxeImageVerificationLib).
+// Package secureboot judges whether a machine with Secure Boot starts an EFI program, such as a kernel. It does as the
+// installed shim, which GRUB asks, or as the firmware, if that started the program without shim. It knows what shim's
+// source does (verify.c, pe.c, mok.c of 16.1). What the firmware does is as in EDK II (DxeImageVerificationLib).
 package secureboot
 
 import (

@@ -20,8 +20,8 @@ type Refusal struct {
 func (r *Refusal) Error() string { return r.Why }
 
 // Check returns nil if the program is started, and a *Refusal if it is not. Another error says that this is unknown. A
-// hash in the lists of what is denied counts most, then one in those of what is allowed, and then the signatures: one
-// that is good and of an allowed signer is enough for shim, and one of a denied signer too many for the firmware.
+// hash in the lists of what is denied counts most, then one in the allowed lists, and then the signatures. One good
+// signature of an allowed signer is enough for shim; one of a denied signer is too many for the firmware.
 func (j *Judge) Check(r io.ReaderAt, size int64) error {
 	p, err := open(r, size)
 	if errors.Is(err, errFormat) {

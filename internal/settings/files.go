@@ -33,10 +33,10 @@ func (m machine) path(name string) string { return filepath.Join(string(m), name
 // file is a file with settings, for paths of the machine.
 type file struct{ path, text string }
 
-// files returns the files with settings in the order in which they apply, as systemd reads
-// its own (systemd-system.conf(5)): the file firstboot.conf, then the files *.conf in the directories
-// firstboot.conf.d, sorted by name over all directories. An empty file, or a link to /dev/null,
-// hides the files of its name in later directories. The error names each file that cannot be read.
+// files returns the files with settings in their order, as systemd reads its own (systemd-system.conf(5)):
+// firstboot.conf, then the files *.conf in the directories firstboot.conf.d, sorted by name over all directories. An
+// empty file, or a link to /dev/null, hides the files of its name in later directories. The error names each file that
+// cannot be read.
 func (m machine) files() (files []file, err error) {
 	base := path.Base(Path)
 	paths := m.mainFile(base)

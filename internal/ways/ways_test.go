@@ -36,7 +36,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestWayCannot: only a way that starts a kernel leads into a system that is entered once, or has other arguments.
+// TestWayCannot: only a way that starts a kernel can enter a system once, or one with other arguments.
 func TestWayCannot(t *testing.T) {
 	for _, way := range ways.Of(settings.RebootAuto) {
 		starts := way.Method == settings.RebootKexec || way.Method == settings.RebootFirmware
@@ -51,7 +51,7 @@ func TestWayCannot(t *testing.T) {
 	}
 }
 
-// TestForesee: what is said about the ways before the commit, for each combination of what is impossible.
+// TestForesee: the text about the ways before the commit, for each combination of what is impossible.
 func TestForesee(t *testing.T) {
 	enter, soft, kexec := errors.New("E"), errors.New("S"), errors.New("K")
 	const enters = "without a reboot if the initramfs commits it, and kernel, initramfs and kernel arguments stay"

@@ -43,7 +43,7 @@ func follow(ctx context.Context, conn *dbus.Conn, show func(string)) error {
 			daemon.Go(transactionInterface+".Cancel", 0, make(chan *dbus.Call, 1))
 			end, over = nil, time.After(Grace)
 		case <-over:
-			return fmt.Errorf("%w, and the transaction of rpm-ostree goes on", ctx.Err())
+			return fmt.Errorf("%w, and the transaction of rpm-ostree continues", ctx.Err())
 		}
 	}
 }

@@ -51,7 +51,7 @@ type run struct {
 	used            vm.Progress
 }
 
-// boot runs the box until it ends, and leaves nothing of it.
+// boot runs the box until it ends, and leaves nothing behind.
 func (r *run) boot(ctx context.Context) (_ vm.Reason, err error) {
 	if r.group, err = newGroup(); err != nil {
 		return "", err

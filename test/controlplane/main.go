@@ -1,11 +1,9 @@
-// The program controlplane is a Kubernetes control plane for tests, in one binary: each component is a
-// subcommand, because they share most of their code and linking them once is cheaper. It is a module
-// of its own, so that its 2,000 packages are no part of the graph, the checks and the documented
-// dependencies of the project.
+// The program controlplane is a Kubernetes control plane for tests, in one binary. Each component is a subcommand,
+// because they share most of their code, and linking that once is cheaper. It is a module of its own, so that its 2,000
+// packages are no part of the graph, the checks and the documented dependencies of the project.
 //
-// The Go module of Kubernetes requires its own parts at version v0.0.0 and replaces them by
-// directories, which does not count for others that import it: go.mod here requires each part at the
-// version that belongs to that of k8s.io/kubernetes.
+// The Go module of Kubernetes requires its own parts at version v0.0.0 and replaces them by directories, which does not
+// count for its importers. So go.mod requires each part at the version of that k8s.io/kubernetes.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// The program grafana checks Grafana dashboards (the arguments are files) against the types that Grafana publishes of
-// them: no member that a dashboard, its panels and their queries do not have, and each that they need. It is a module
-// of its own, so that these types are no dependency of the project.
+// The program grafana checks files with Grafana dashboards against the types that Grafana publishes: a dashboard, its
+// panels and their queries have no unknown member, and each that they need. It is a module of its own, so that these
+// types are no dependency of the project.
 package main
 
 import (

@@ -17,8 +17,8 @@ import (
 	"machine-pivot/kargs"
 )
 
-// FuzzRefusedByMachines: what a machine refuses or sets aside of a MachineConfig, by its text alone, its author has been told
-// before: of the text, of what is rendered from it, and of what Ignition leaves for a first boot.
+// FuzzRefusedByMachines: what a machine refuses or sets aside because of a MachineConfig's text, its author has been
+// told before. The text is the author's, what is rendered from it, and what Ignition leaves for a first boot.
 func FuzzRefusedByMachines(f *testing.F) {
 	for _, spec := range refusedByMachines() {
 		f.Add(spec)

@@ -118,7 +118,7 @@ func checkPartitioningMode(n document.Node, pools []pool) {
 	case "AllNodes":
 		for _, p := range pools {
 			if len(p.workloads) == 0 {
-				n.Warn("AllNodes only allows CPU partitioning, and the pool of the role %s does not say which CPUs are for management: say so in its workload.partitions, or in the cluster by a PerformanceProfile", p.role)
+				n.Warn("AllNodes only allows CPU partitioning, and nothing says which CPUs of the role %s are for management: name them in its workload.partitions, or in the cluster by a PerformanceProfile", p.role)
 			}
 		}
 	default:

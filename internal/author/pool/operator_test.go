@@ -13,8 +13,8 @@ import (
 	"machine-pivot/internal/pinning"
 )
 
-// operatorConfig returns a MachineConfig in the form that the node tuning operator writes: with the
-// members that Ignition's Go types always emit, and an empty line before the contents of files.
+// operatorConfig returns a MachineConfig in the form that the node tuning operator writes: with all members that
+// Ignition's Go types emit, and an empty line before contents of files.
 func operatorConfig(role, name string, files ...string) string {
 	return object(role, name, `{"config":{"ignition":{"config":{"replace":{"verification":{}}},"proxy":{},"security":{"tls":{}},"timeouts":{},"version":"3.2.0"},`+
 		`"passwd":{},"storage":{"files":[`+strings.Join(files, ",")+`]},"systemd":{}}}`)
@@ -39,8 +39,8 @@ func operatorSet(t *testing.T, name, set string) []string {
 	}
 }
 
-// A custom pool gets the MachineConfigs of the role worker and its own over them. So its own empty
-// kubelet file replaces that of a worker profile, whose drop-in stays.
+// A custom pool gets the MachineConfigs of the role worker and its own over them. So its own empty kubelet file
+// replaces that of a worker profile; the drop-in of that profile stays.
 func TestNodeTuningOperator(t *testing.T) {
 	bootstrap := func(role string) string {
 		return operatorConfig(role, "01-"+role+"-cpu-partitioning", operatorSet(t, pinning.ClusterDropIn, "")...)

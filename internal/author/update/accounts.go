@@ -37,9 +37,8 @@ func (d *differ) accounts(old, new ignition.Config) {
 	}
 }
 
-// refusedUsers adds a change for each user of the new config that the operator refuses if there is
-// any difference between users: others than core, and core without a key and a password, or with
-// any other member. It reports whether there is one.
+// refusedUsers adds a change for each new user that the operator refuses if users differ: any but core, and core
+// without key and password, or with another member. It reports whether there is one.
 func (d *differ) refusedUsers(users []types.PasswdUser, was map[string]*types.PasswdUser) (found bool) {
 	for _, u := range users {
 		rest := u

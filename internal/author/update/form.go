@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// The operator compares the parts of two configs as they are, not what they mean: a file in another
-// encoding, a member that says what is the default, or a list in another order is a change. A
-// rendered MachineConfig has no empty lists, so they are no difference.
+// The operator compares the text of two configs, not their meaning. A file in another encoding, a member with the
+// default value, or a list in another order is a change. A rendered MachineConfig has no empty lists, so they are no
+// difference.
 
 // canonical returns a value's JSON, which is equal if and only if the operator finds two values
 // equal.

@@ -156,8 +156,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestActions has each case of the operator's tests of what follows after a change, by its
-// default node disruption policy, and of how it looks for the policy of a path.
+// TestActions has each case of the operator's tests: what follows a change by its default node disruption policy, and
+// how it finds the policy of a path.
 func TestActions(t *testing.T) {
 	const (
 		secret, registries = "/var/lib/kubelet/config.json", "/etc/containers/registries.conf"

@@ -1,6 +1,5 @@
-// Package update describes what an update from one MachineConfig to another means for a machine in
-// a cluster: the differences, what the machine-config daemon refuses, whether it reboots, and
-// what it does instead.
+// Package update describes what an update from one MachineConfig to another means for a machine in a cluster:
+// differences, what the machine-config daemon refuses, its reboot, and its actions instead.
 //
 // It predicts what the machine-config operator does, by the tables in internal/disruption and by its
 // functions newMachineConfigDiff, IsRenderedConfigReconcilable and

@@ -16,9 +16,9 @@ import (
 // resourceSuffix ends the name of the resource that each node of a partitioned cluster reports.
 const resourceSuffix = ".workload.openshift.io/cores"
 
-// census is which workload types the nodes of a cluster report. It is kept as nodes change, and each answer as
-// long as none does: to look at each node, or even to copy it out of a cache, for each pod that is created would
-// take longer than all the rest.
+// census is which workload types the nodes of a cluster report. It is kept as nodes change, and each answer as long as
+// none does. To look at each node for each new pod, or only to copy it out of a cache, would take longer than all the
+// rest.
 type census struct {
 	mu      sync.Mutex
 	of      map[string][]string // types by the names of nodes

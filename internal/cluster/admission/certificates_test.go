@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestRenewal follows the certificates for six years, with a look each day. At each time an API server that has
-// the bundle of the day before, whose clock is half an hour behind, must trust the server.
+// TestRenewal follows the certificates for six years, with a look each day. At each time an API server with the bundle
+// of the day before, and a clock half an hour behind, must trust the server.
 func TestRenewal(t *testing.T) {
 	names := []string{"pivot.example.svc", "127.0.0.1"}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -1,6 +1,6 @@
-// Package admission judges what users ask of the API server: MachineConfigs, their pools and rollouts and
-// ContainerRuntimeConfigs, of which each problem is named before a machine has it; and pods of a workload of
-// CPU partitioning, which it changes as package pods does. It also keeps the certificates of the webhooks.
+// Package admission judges what users ask of the API server. It names each problem of MachineConfigs, their pools and
+// rollouts and ContainerRuntimeConfigs before a machine has it. It changes pods of a workload of CPU partitioning as
+// package pods does. It also keeps the certificates of the webhooks.
 //
 // What is in Judge and package pods is pure. The rest connects it with an API server.
 package admission
@@ -216,9 +216,9 @@ func checkMachineConfig(text []byte, old object, known Known) (report problem.Re
 	return distinct(report), weakens
 }
 
-// judgedWhole returns the part of a config that is judged by its contents, or with the rest of a spec: the files
-// of CPU partitioning, those that pivot reads, and kernel arguments. Decode has judged the rest, which can be
-// large, and a first boot finds it applied by Ignition.
+// judgedWhole returns the part of a config that is judged by its contents, or with the rest of a spec: kernel
+// arguments, and the files of CPU partitioning and of pivot. Decode has judged the rest, which can be large, and a
+// first boot finds it applied by Ignition.
 func judgedWhole(c *ignition.Config) *ignition.Config {
 	chosen := ignition.Empty()
 	if c == nil {

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// PartitionedName is the name of the ConfigMap that remembers which workload types are partitioned, each with
-// the time since when. Once a type is, it stays so when a node without it joins, and after a restart: else pods
-// would be on all CPUs or not, depending on when they are created. Whoever removes a key switches that type off.
+// PartitionedName is the name of the ConfigMap that remembers which workload types are partitioned, each with the time
+// since when. Once a type is, it stays so when a node without it joins, and after a restart. Else the time of a pod's
+// creation would decide whether it is on all CPUs. Whoever removes a key switches that type off.
 const PartitionedName = "pivot-partitioned-workloads"
 
 // partitioned says which workload types are partitioned.

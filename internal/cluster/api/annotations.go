@@ -70,9 +70,9 @@ func IsDrain(value string) bool { return strings.HasPrefix(value, drainVerb) }
 // Prefix is the prefix of pivot's own annotations, and the group of its own objects.
 const Prefix = "machine-pivot.io"
 
-// Try is the annotation of a Node with how long each of its new systems may take to prove itself on trial,
-// such as 10m, before the old one is booted again; 0s is no trial. A controller or an administrator writes
-// it. Without it, the agent's own setting holds.
+// Try is the annotation of a Node with the time that each of its new systems has for a trial, such as 10m; then the old
+// one is booted again. 0s is no trial. A controller or an administrator writes it. Without it, the agent's own setting
+// holds.
 const Try = Prefix + "/try"
 
 // ForceDrainAfter is the annotation of a Node with the time after which its drain deletes the pods that a budget keeps from
@@ -97,12 +97,13 @@ const (
 	// FailedConfig names the MachineConfig that has failed on this node, and is not tried at present.
 	// Whoever removes it has it tried again.
 	FailedConfig = Prefix + "/failed-config"
-	// Attempt is the attempt to boot into a MachineConfig, after a boot into the old system: its number, the
-	// ID of the start in which it began (the boot ID, with +N after the Nth soft reboot), and the MachineConfig, with spaces between them.
+	// Attempt is the attempt to boot into a MachineConfig after a boot into the old system. Its fields, with spaces
+	// between them, are its number, the ID of the start in which it began, and the MachineConfig. The ID is the boot ID,
+	// with +N after the Nth soft reboot.
 	Attempt = Prefix + "/attempt"
-	// Retried exists while the node tries again what has failed, because somebody has removed FailedConfig: the ID of
-	// the start in which that was, that of the last run then ("-": none), and the MachineConfig, with spaces between them.
-	// What had failed by then is not reported again.
+	// Retried exists while the node tries again what has failed, because somebody has removed FailedConfig. Its fields,
+	// with spaces between them, are the IDs of the start in which that was and of the last run then ("-": none), and the
+	// MachineConfig. What had failed by then is not reported again.
 	Retried = Prefix + "/retried"
 	// Advertised lists, separated by commas, the workload types with a resource that the node has because of the agent.
 	// Without it, a resource is kubelet's own (OpenShift's advertises it, too), and is not removed.

@@ -1,6 +1,6 @@
-// Package configserver serves the Ignition configs of a cluster's pools to new machines. Package serve is the
-// server; this package feeds it from MachineConfigPools and the rendered MachineConfigs that they name, and
-// asks each client for a token, or for a certificate, of its pool.
+// Package configserver serves the Ignition configs of a cluster's pools to new machines. Package serve is the server.
+// This package feeds it from MachineConfigPools and their rendered MachineConfigs, and asks each client for a token or
+// a certificate of its pool.
 //
 // What was read once is served on when the API server cannot be reached, or when an object is wrong or gone.
 package configserver

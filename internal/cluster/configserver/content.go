@@ -87,7 +87,7 @@ func (p *poolReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	}
 	m, err := p.read(ctx, name)
 	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("pool %s goes on with what it was served before: %w", pool.Name, err)
+		return ctrl.Result{}, fmt.Errorf("pool %s is served as before: %w", pool.Name, err)
 	}
 	p.content.set(pool.Name, m)
 	return ctrl.Result{}, p.changed(ctx)

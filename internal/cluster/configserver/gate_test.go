@@ -107,8 +107,8 @@ func answered(h http.Handler, from, method, path, authorization string) *httptes
 	return w
 }
 
-// TestRefusals: no request without a valid token of the pool gets a config, or an answer from which it could tell
-// why, or whether there is such a pool; and none uses anything.
+// TestRefusals: without a valid token of the pool, no request gets a config. Nor does an answer tell why, or whether
+// there is such a pool; and no request uses a token.
 func TestRefusals(t *testing.T) {
 	a := &apiServer{is: newToken("secret", "worker", 1)}
 	_, h := replica(t, a)

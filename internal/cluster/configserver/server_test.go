@@ -337,8 +337,8 @@ func (w *world) rights(t *testing.T) {
 	}
 }
 
-// restricted: the API server takes the manifests, and a pod of the Deployment into the namespace, whose Pod
-// Security is restricted.
+// restricted: the API server takes the manifests, and a pod of the Deployment into the namespace, which has restricted
+// Pod Security.
 func (w *world) restricted(t *testing.T) {
 	w.plane.ApplyFile("../../../deploy/fleet/server.yaml")
 	var d appsv1.Deployment
@@ -356,7 +356,7 @@ func (w *world) restricted(t *testing.T) {
 	}
 }
 
-// joins: a machine whose first boot has applied a served config joins its cluster with that MachineConfig, and
+// joins: after a first boot that has applied a served config, a machine joins its cluster with that MachineConfig,
 // without another reboot.
 func joins(t *testing.T, served, want string) {
 	var written struct {

@@ -89,7 +89,7 @@ func whyBlocked(b *policyv1.PodDisruptionBudget) string {
 	case failed != nil && failed.Reason == policyv1.SyncFailedReason:
 		return fmt.Sprintf("protected by the budget %s, which allows no eviction because its state cannot be computed: %s", name, failed.Message)
 	case s.ObservedGeneration < b.Generation:
-		return fmt.Sprintf("protected by the budget %s, whose state the cluster has not computed yet", name)
+		return fmt.Sprintf("protected by the budget %s; the cluster has not computed its state yet", name)
 	case s.ExpectedPods == 0:
 		return fmt.Sprintf("protected by the budget %s, which can never allow an eviction: it counts pods by their controllers, and these have none; change it", name)
 	case s.DesiredHealthy >= s.ExpectedPods:

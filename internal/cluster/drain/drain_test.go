@@ -178,7 +178,7 @@ func exhausted(w *world) {
 	}
 }
 
-// budgetsNamed checks what is said of budgets that allow nothing, for whichever reason.
+// budgetsNamed checks the messages about budgets that allow nothing, for whichever reason.
 func budgetsNamed(w *world) {
 	for i := range 2 {
 		w.pod(fmt.Sprint("all-", i), app("all"))
@@ -285,7 +285,7 @@ func (w *world) release(p *corev1.Pod) {
 	}
 }
 
-// sequential drains two pods of a budget that allows one eviction: the second goes when the controller has
+// sequential drains two pods of a budget that allows one eviction: the second is evicted when the controller has
 // replaced the first. The rehearsal has nothing against that.
 func sequential(w *world) {
 	w.Kubelet(w.T, w.name+"-other")
@@ -428,8 +428,8 @@ func newcomers(w *world) {
 	}
 }
 
-// deadKubelet: pods that were deleted on a node whose kubelet is not Ready are waited for as long as it may still report
-// their ends, and no longer.
+// deadKubelet: on a node without a Ready kubelet, deleted pods are waited for as long as it may still report their
+// ends, and no longer.
 func deadKubelet(w *world) {
 	w.kubelet.Hold(true)
 	w.pod("held", controller("ReplicaSet"))

@@ -48,7 +48,7 @@ type Deployment struct {
 // NamedConfigs are the MachineConfigs that the host has and should have.
 type NamedConfigs struct {
 	Current    *Named `json:"current"`
-	RecordedBy string `json:"recordedBy"` // whose record of Current it is
+	RecordedBy string `json:"recordedBy"` // who has recorded Current
 	Desired    *Named `json:"desired"`
 }
 

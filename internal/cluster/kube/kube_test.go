@@ -210,7 +210,7 @@ func objects(ctx context.Context, t *testing.T, w world) {
 	keepTimes(ctx, t, w, read)
 }
 
-// keepTimes publishes an update by one process after the other: a condition whose status stays keeps its time.
+// keepTimes publishes an update by one process after the other: a condition that keeps its status keeps its time.
 func keepTimes(ctx context.Context, t *testing.T, w world, read func(path string) string) {
 	n, err := w.Node(ctx)
 	if err != nil {

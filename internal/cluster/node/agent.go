@@ -237,8 +237,8 @@ func (a *Agent) act(ctx context.Context, s situation, action Action) (time.Durat
 	return a.rest(), nil
 }
 
-// rest returns how long a node may be left alone: until what has failed is tried again, until the system is
-// compared once more, or until the state of the node may have to be published again.
+// rest returns how long a node may be left alone. Its end is the next try after a failure, the next comparison of the
+// system, or the next time to publish the node's state.
 func (a *Agent) rest() time.Duration {
 	wait := min(a.untilDue(), publishAgain/2)
 	if a.drift.later > 0 {

@@ -10,8 +10,8 @@ import (
 	"machine-pivot/test/worlds/nodeagent"
 )
 
-// TestDrift: a node at rest is reported as soon as its machine is changed by hand, and is Done as soon as that is
-// taken back, also by an agent that has not seen the beginning.
+// TestDrift: a node at rest is reported as soon as somebody changes its machine by hand. It is Done again as soon as
+// that is taken back, also for an agent that came later.
 func TestDrift(t *testing.T) {
 	const soon = 10 * time.Second
 	for name, restart := range map[string]bool{"one agent": false, "another agent": true} {

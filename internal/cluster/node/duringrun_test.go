@@ -7,8 +7,8 @@ import (
 	"machine-pivot/test/worlds/nodeagent"
 )
 
-// TestDuringARun: while a run continues, the node's objects say as much of the machine as before it, and a download
-// before its turn is neither stopped nor taken for a change. Pivot is asked once by each agent.
+// TestDuringARun: while a run continues, the node's objects say as much of the machine as before it. A download before
+// its turn is neither stopped nor taken for a change. Pivot is asked once by each agent.
 func TestDuringARun(t *testing.T) {
 	for name, s := range map[string]story{
 		"a change": stories()["image"],

@@ -12,7 +12,7 @@ import (
 	"machine-pivot/test/worlds/nodeagent"
 )
 
-// TestEachCallFails: whatever call fails once, the update ends as it does without that, and nothing is said that has not
+// TestEachCallFails: whatever call fails once, the update ends as without that, and no message reports what has not
 // happened: a change that was not written is no event.
 func TestEachCallFails(t *testing.T) {
 	for _, name := range []string{"image", "by a controller", "a drain by rule"} {
@@ -48,7 +48,8 @@ func TestEachCallFails(t *testing.T) {
 	}
 }
 
-// TestHandBackFails: a node whose object cannot be written is not said to be given back, and is, by the next attempt.
+// TestHandBackFails: a node is not reported as given back while its object cannot be written, and the next attempt
+// gives it back.
 func TestHandBackFails(t *testing.T) {
 	prepare := noted(map[string]string{api.DesiredConfig: "reboot", api.StateOfNode: api.StateDegraded, api.FailedConfig: "reboot"}, false)
 	whole := nodeagent.New()
@@ -125,7 +126,7 @@ func TestRebootThatDoesNotCome(t *testing.T) {
 	}
 }
 
-// TestMetrics: all metrics of an agent whose node is at rest, and that probes may come at any time.
+// TestMetrics: all metrics of an agent of a node at rest, and that probes may come at any time.
 func TestMetrics(t *testing.T) {
 	w := nodeagent.New()
 	w.Metrics = &node.Metrics{Version: "1.4.0", Commit: "c"}

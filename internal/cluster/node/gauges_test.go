@@ -28,8 +28,8 @@ func gauges(t *testing.T, w *nodeagent.World) (set []string) {
 	return set
 }
 
-// TestGauges: the metrics say that a node fails, and that its machine differs, as long as that is so: also while the
-// change or the comparison is tried again, and not for a failure of another kind or for what only waits.
+// TestGauges: the metrics say that a node fails, and that its machine differs, as long as that is so, also while the
+// agent tries again. They do not for another kind of failure, or for what only waits.
 func TestGauges(t *testing.T) {
 	failing, both := []string{"failing"}, []string{"failing", "config_drift"}
 	bad := nodeagent.Config{Reboot: true, Drain: true, Unavailable: 1000}

@@ -144,10 +144,9 @@ func hasOwn(n Node) bool {
 	return slices.ContainsFunc(api.OfAgent(), func(name string) bool { return n.Annotations[name] != "" })
 }
 
-// handedBack returns what the daemon expects of a node that has a MachineConfig, and that is proven: its
-// annotations as that daemon writes them at the end of an update, no cordon of pivot's, and nothing of
-// pivot's own. What is desired stays, and so does an administrator's cordon: the daemon has no drain to
-// end.
+// handedBack returns what the daemon expects of a proven node with a MachineConfig: its annotations as after that
+// daemon's update, no cordon of pivot's, and nothing of pivot's own. What is desired stays, and so does an
+// administrator's cordon: the daemon has no drain to end.
 func handedBack(n Node, current string) Patch {
 	end := api.UncordonFor(current)
 	p := Patch{Annotations: map[string]*string{

@@ -29,8 +29,8 @@ func noted(notes map[string]string, cordoned bool) func(w *nodeagent.World) {
 	}
 }
 
-// TestHandBack: whatever pivot's node is at, as long as no change is under way, it becomes one of the
-// daemon's; and again with the agent killed, or the power cut, in each of its calls.
+// TestHandBack: a node of pivot in any state, except during a change, becomes one of the daemon's. So it is with the
+// agent killed, or the power cut, in each call.
 func TestHandBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare  func(w *nodeagent.World)
@@ -139,7 +139,7 @@ func TestHandBackOfTheDaemons(t *testing.T) {
 	}
 }
 
-// TestHandedText: what is said about it.
+// TestHandedText: the text of the result.
 func TestHandedText(t *testing.T) {
 	for want, h := range map[string]node.Handed{
 		"nothing to do: the node is the machine-config-daemon's, and has a\n":        {Current: "a", Nothing: true},

@@ -33,8 +33,8 @@ func restarted(t *testing.T, w *nodeagent.World, each, limit time.Duration, unti
 	}
 }
 
-// TestDrainLimit: rehearsals that fail make the node Degraded after the limit and at most one more try, however
-// often the agent is restarted; and not before, also if those for another MachineConfig have failed.
+// TestDrainLimit: rehearsals that fail make the node Degraded after the limit and at most one more try, however often
+// the agent restarts. It is not so before, also if those for another MachineConfig have failed.
 func TestDrainLimit(t *testing.T) {
 	const limit, retry, slack = 20 * time.Minute, time.Minute, 30 * time.Second
 	degraded := func(w *nodeagent.World) func() bool { return func() bool { return w.State() == api.StateDegraded } }
@@ -57,7 +57,7 @@ func TestDrainLimit(t *testing.T) {
 				}
 			}
 			want("reboot")
-			w.Want("second") // which has the same limit, and not what is left of it
+			w.Want("second") // which has the same limit, from its beginning
 			restarted(t, w, each, time.Hour, func() bool { return w.State() == api.StateWorking })
 			want("second")
 			w.Forbidden = ""
@@ -84,8 +84,8 @@ func TestDrainLimitWithoutRecord(t *testing.T) {
 	}
 }
 
-// TestRebootLimit: a machine that does not reboot makes its node Degraded half an hour after its run has ended, and
-// not before, however often the agent is restarted; the node stays so.
+// TestRebootLimit: a machine that does not reboot makes its node Degraded half an hour after the end of its run, and
+// not before. The agent's restarts do not matter; the node stays so.
 func TestRebootLimit(t *testing.T) {
 	const limit, slack = 30 * time.Minute, time.Minute
 	for _, each := range []time.Duration{2 * time.Hour, 29 * time.Minute, 4 * time.Minute} {

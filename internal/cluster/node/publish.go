@@ -39,9 +39,9 @@ func wrote(key string, now time.Time) published {
 
 func (p published) holds(key string, now time.Time) bool { return p.key == key && now.Before(p.until) }
 
-// publish writes the objects with the state of the node: each if a stage of the update, its progress by
-// a fifth, or what differs has changed, or if it was written long ago. A failure is only logged, and tried again in
-// the next step: the node's own work does not depend on these objects, but people, and the fleet's controller, do.
+// publish writes the objects with the state of the node: each if a stage, a fifth of the progress or what differs has
+// changed, or if it is old. A failure is only logged, and tried again in the next step: the node's own work does not
+// depend on these objects, but people, and the fleet's controller, do.
 func (a *Agent) publish(ctx context.Context, s situation, action Action) {
 	a.Metrics.observed(s, a.change)
 	if !s.Managed {
@@ -100,7 +100,7 @@ func (a *Agent) tell(s situation, action Action) {
 		w.Since = a.Now().UTC().Truncate(time.Second)
 	}
 	if err := a.Hands.Tell(w); err != nil {
-		a.Log.WithError(err).Warn("cannot tell the host what the cluster wants of it")
+		a.Log.WithError(err).Warn("cannot tell the host which MachineConfig the cluster wants")
 		return
 	}
 	a.said.host = key

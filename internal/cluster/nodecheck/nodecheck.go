@@ -1,6 +1,5 @@
-// Package nodecheck compiles and evaluates the condition of health that an administrator writes for the nodes
-// of a pool: an expression in the Common Expression Language over the variable node, a Node object. It does no
-// I/O.
+// Package nodecheck compiles and evaluates an administrator's condition of health for a pool's nodes: an expression in
+// the Common Expression Language over the variable node, a Node object. It does no I/O.
 package nodecheck
 
 import (

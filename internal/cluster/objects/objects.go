@@ -1,7 +1,6 @@
-// Package objects has the types of the objects of a fleet, as its controllers read and write them:
-// MachineConfigs and their pools, in the shape that OpenShift gives them, and pivot's own beside them. Their
-// schemas are in deploy/base/crds. A type has the fields that pivot uses; an update must therefore be a patch,
-// or else it would remove the other ones.
+// Package objects has the types of a fleet's objects as its controllers read and write them: MachineConfigs and their
+// pools in OpenShift's shape, and pivot's own. Their schemas are in deploy/base/crds. A type has the fields that pivot
+// uses; an update must therefore be a patch, or else it would remove the other ones.
 package objects
 
 import (

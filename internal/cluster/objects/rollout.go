@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// PoolRollout is what a MachineConfigPool of OpenShift's shape has no field for: how carefully the nodes of
-// the pool of the same name get another MachineConfig, and how far that is. The spec is an administrator's,
-// the status the controller's, which creates an object without a spec for a pool that has none.
+// PoolRollout is what OpenShift's MachineConfigPool has no field for: how carefully the nodes of the pool of that name
+// get another MachineConfig, and how far that is. The spec is an administrator's, the status the controller's, which
+// creates an object without a spec for a pool that has none.
 type PoolRollout struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -50,8 +50,8 @@ type PoolRolloutSpec struct {
 	// Adopt takes in the nodes of the pool that were never given a configuration: each is given that of the pool, by a
 	// slot, as all others are. Without it they are left alone, and the pool is not updated.
 	Adopt bool `json:"adopt,omitempty"`
-	// ParallelDownloads is how many nodes at a time download a new configuration before their turn, also while
-	// the pool is paused or its window is closed: a number, or a percentage of the pool. Without it: none.
+	// ParallelDownloads is how many nodes at a time download a new configuration before their turn: a number, or a
+	// percentage of the pool. Neither a paused pool nor a closed window stops them. Without it: none.
 	ParallelDownloads *intstr.IntOrString `json:"parallelDownloads,omitempty"`
 	// NodeSelector has the controllers make the MachineConfigPool of the same name, with these nodes, MaxUnavailable, and
 	// the MachineConfigs of its role. nil: the pool is somebody else's.

@@ -21,8 +21,8 @@ import (
 
 // The rule: a rendered MachineConfig is deleted if, for an hour, no Node, pool or rollout of a pool has named it. It is
 // not one of the newest of a pool that exists. So the results of a pool that is deleted outlive it for as long as its
-// nodes need them. They have no owner: Kubernetes would delete them with the pool, whoever needs them; and no pool has
-// a finalizer, without which it could not be deleted where no renderer runs any more.
+// nodes need them. They have no owner: Kubernetes would delete them with the pool, whoever needs them. No pool has a
+// finalizer: it would keep the pool from being deleted where no renderer runs any more.
 //
 // It is deleted in two steps: it is marked as unneeded, and deleted if it still is, by a request that fails if it has
 // changed. The deletion alone could be wrong: the rollout may be about to give it to a node, from a cache that is

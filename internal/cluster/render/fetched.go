@@ -21,12 +21,11 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// What a MachineConfig fetches is kept in a second MachineConfig, a self-contained copy of the first. That is
-// the kind of object for it, because it has the same secrets, and so needs the same rights; it is as large as
-// the part of the rendered MachineConfig that comes from it, so it fits in if that does; and it is deleted with
-// its owner, the first one. Its name is a hash of all that decides about its content: the first one's name and
-// spec, and when a refetch was asked for. So a copy is never changed, and of two controllers that fetch, the
-// first one's copy is used by both.
+// What a MachineConfig fetches is kept in a second MachineConfig, a self-contained copy of the first. It has the same
+// secrets as the first one, and so needs the same rights. It is as large as the part of the rendered MachineConfig that
+// comes from it, so it fits in if that does. Kubernetes deletes it with its owner, the first one. Its name is a hash of
+// all that decides about its content: the first one's name and spec, and when a refetch was asked for. So a copy is
+// never changed, and of two controllers that fetch, the first one's copy is used by both.
 
 // copyName returns the name of the self-contained copy of a MachineConfig.
 func copyName(mc *objects.MachineConfig) (string, error) {

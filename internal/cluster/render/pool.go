@@ -21,8 +21,8 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// maxPoolName is how long a pool's name may be, so that the names of its rendered MachineConfigs are no longer
-// than an object's name may be: rendered-POOL-, and 32 hexadecimal digits.
+// maxPoolName limits a pool's name, so that the names of its rendered MachineConfigs fit into the limit for names:
+// rendered-POOL-, and 32 hexadecimal digits.
 const maxPoolName = 253 - len(api.RenderedPrefix) - 1 - 32
 
 // releaseImage is the annotation of a rendered MachineConfig with the cluster's release image.

@@ -179,7 +179,7 @@ func asCommand(w *world) {
 	})
 }
 
-// What the API server accepts and nothing can be made of is reported, all of it, and the pool keeps what it has.
+// Each problem that the API server accepts and nothing can be made from is reported, and the pool keeps what it has.
 func problems(w *world) {
 	name := w.renders("worker", "")
 	w.apply(machineConfig("worker", "70-a", `{"config":{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/run/machine-config-daemon-force"}]}}}`),

@@ -22,9 +22,8 @@ type Cluster interface {
 	Fence(ctx context.Context, n Node, token string) error
 	// Exists reports whether the cluster has a node, from the cluster itself.
 	Exists(ctx context.Context, node string) (bool, error)
-	// Take writes the status of a pool's PoolRollout, and creates that before if there is none, with Finalizer if
-	// the status has slots; if it is the version that is known; else it returns ErrConflict, also if the status is
-	// the same.
+	// Take writes the status of a pool's PoolRollout, if that is the version that is known; else it returns ErrConflict,
+	// also if the status is the same. If there is none, it creates one before, with Finalizer if the status has slots.
 	Take(ctx context.Context, p Pool, s objects.PoolRolloutStatus) error
 	// Hold gives a PoolRollout these finalizers, if it is the version that is known; else it returns ErrConflict. It
 	// returns the new version.

@@ -273,8 +273,8 @@ func TestGiveWhileReleased(t *testing.T) {
 	}
 }
 
-// TestGoneInOldCache: a controller whose cache is older than a node knows of the node's slot, and asks the API server
-// before it gives that back. Random faults lead to this too rarely.
+// TestGoneInOldCache: a controller with a cache that is older than a node knows of the node's slot, and asks the API
+// server before it gives that back. Random faults lead to this too rarely.
 func TestGoneInOldCache(t *testing.T) {
 	for _, asks := range []bool{true, false} {
 		s := newSimulation(0, rollout.Decide)

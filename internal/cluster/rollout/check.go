@@ -9,8 +9,8 @@ import (
 	"machine-pivot/internal/cluster/nodecheck"
 )
 
-// checker evaluates the expressions of pools. It keeps what it has found about a node until the node changes:
-// between two passes few of them do, and an evaluation costs more than all else that a pass does for a node.
+// checker evaluates the expressions of pools. It keeps its result for a node until the node changes. Few change between
+// two passes, and an evaluation costs more than all else that a pass does for a node.
 type checker map[string]*poolCheck // by pool
 
 type poolCheck struct {

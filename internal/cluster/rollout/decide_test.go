@@ -15,7 +15,7 @@ import (
 	"machine-pivot/internal/cluster/rollout"
 )
 
-// small is a fleet of four workers with rendered-worker-1, whose pool has rendered-worker-2.
+// small is a fleet of four workers with rendered-worker-1 in a pool with rendered-worker-2.
 func small() *memory {
 	m := newMemory()
 	m.addPool("worker", "rendered-worker-2")
@@ -43,7 +43,7 @@ func TestDecide(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(m *memory)
 		gives   string // names of nodes
-		waiting string // a part of it
+		waiting string // a part
 		failing string // a part of NodeDegraded's message
 	}{
 		"the first zone by name": {func(*memory) {}, "n3", "waits for n3, which gets rendered-worker-2 now", ""},

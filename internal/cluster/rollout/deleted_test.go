@@ -70,8 +70,8 @@ func (w plane) pool(config string) {
 			"configuration": map[string]any{"name": config}}})
 }
 
-// TestDeleted: a rollout continues, within its limit, after its PoolRollout, a node that is being changed, and
-// its pool were deleted and made again in the middle of it. The PoolRollout stays until its slots are given back.
+// TestDeleted: a rollout continues, within its limit, after its PoolRollout, a node that is being changed, and its pool
+// were deleted and made again meanwhile. The PoolRollout stays until its slots are given back.
 func TestDeleted(t *testing.T) {
 	const limit = 3
 	w := newPlane(t, 6)

@@ -23,7 +23,7 @@ func loading() *memory {
 	return m
 }
 
-// TestDownloads: who is asked for a download before its turn, in each state of a fleet, and whose download ends.
+// TestDownloads: who is asked for a download before its turn, and which downloads end, in each state of a fleet.
 func TestDownloads(t *testing.T) {
 	const old, target = "rendered-worker-1", "rendered-worker-2"
 	pool := func(change func(p *rollout.Pool)) func(m *memory) {

@@ -24,8 +24,8 @@ func (m *memory) passes(t *testing.T, number int) objects.PoolRolloutStatus {
 	return m.pools["worker"].Rollout
 }
 
-// TestFixReaches: a node that is down with what it has, for whatever reason, is the first to get what the pool has now,
-// with the slot that it has or another one. A node that was dead before is not said to have failed with it.
+// TestFixReaches: a node that is down with its configuration, for whatever reason, is the first to get the pool's new
+// one, with its slot or another one. A node that was dead before is not said to have failed with it.
 func TestFixReaches(t *testing.T) {
 	notReady := func(m *memory, n *rollout.Node) { n.Problem, n.NotReadySince = "is not Ready", m.now.Add(-time.Hour) }
 	for name, wrong := range map[string]func(m *memory, n *rollout.Node){
@@ -73,8 +73,9 @@ func TestFixReaches(t *testing.T) {
 	}
 }
 
-// TestStrays: nodes whose agents have found another system than they were given, as after a restore of etcd, get their
-// configuration again by slots, also as canaries, and do not stop the rollout. Only a node that then fails has failed.
+// TestStrays: nodes with agents that have found another system than they were given, as after a restore of etcd, get
+// their configuration again by slots. They do so also as canaries, and do not stop the rollout. Only a node that then
+// fails has failed.
 func TestStrays(t *testing.T) {
 	m := small()
 	two := intstr.FromInt32(2)

@@ -6,8 +6,8 @@
 // the version that the Controller has read. There are five rules:
 //
 //  1. A Controller takes a slot by an update of the PoolRollout, after it has read the node.
-//  2. It gives a configuration to a node with a slot, by a patch of the version of the node that it has read, after an
-//     update that has made a new version of the PoolRollout (status.round).
+//  2. It gives a configuration to a node with a slot, by a patch of the node's version that it has read. Before that an
+//     update makes a new version of the PoolRollout (status.round).
 //  3. Before it returns a slot, it changes the node: the annotation slot-released gets the version of the PoolRollout
 //     that it has read. For a deleted node, it asks the API server.
 //  4. Then it returns the slot, by an update of that same version of the PoolRollout.

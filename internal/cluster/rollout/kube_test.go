@@ -194,8 +194,8 @@ func (w plane) givesAgain(k *rollout.Kube) {
 	}
 }
 
-// givesBack checks that a node with a slot that cannot start the target is given what the PoolRollout says it had, and then
-// that a node is given nothing any more.
+// givesBack checks that a node with a slot that cannot start the target is given its earlier configuration from the
+// PoolRollout, and then nothing any more.
 func (w plane) givesBack(k *rollout.Kube) {
 	w.Helper()
 	note := func(text string) {

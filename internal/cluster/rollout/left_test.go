@@ -83,8 +83,8 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestOrphan: a PoolRollout without a pool is only looked at while it has slots; nothing is written about its pool, and
-// it goes when the last slot was given back.
+// TestOrphan: a PoolRollout without a pool is only looked at while it has slots. Nothing is written about its pool, and
+// it is deleted when the last slot was given back.
 func TestOrphan(t *testing.T) {
 	m := small()
 	m.changeRollout("infra", func(p *rollout.Pool) {

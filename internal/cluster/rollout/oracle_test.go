@@ -15,7 +15,7 @@ import (
 // What must hold in a simulation at any time.
 
 // checkLimits is the first invariant: of the nodes that a pool has begun to change, no more are disturbed than it may
-// have, also if they have left the pool since; and it has not asked more for a download than it may.
+// have, also if they have left it. It has asked no more for a download than it may.
 func (s *simulation) checkLimits(call string) {
 	count, asked, size := map[string][]string{}, map[string][]string{}, map[string]int{}
 	for name, c := range s.machines {
@@ -49,8 +49,8 @@ func (s *simulation) checkLimits(call string) {
 	}
 }
 
-// checkGiven is the invariant of what is given, or to be downloaded: only what a pool of the node has or had; nothing is
-// given to a node that an administrator has cordoned, and none begins that may not.
+// checkGiven is the invariant of what is given, or to be downloaded: only what a pool of the node has or had. No
+// cordoned node is given anything, and none begins that may not.
 func (s *simulation) checkGiven(call, pool string, n *rollout.Node, config string, seen rollout.Fleet) {
 	back := n.Annotations[api.DesiredConfig] != "" && config == s.machines[n.Name].Running || config == "" && n.Annotations[api.CurrentConfig] == ""
 	back = back && strings.HasPrefix(n.Annotations[api.CannotStart], n.Annotations[api.DesiredConfig]+" ")
@@ -84,8 +84,8 @@ func (s *simulation) isPrepared(node, config string) bool {
 	return false
 }
 
-// checkTaken is the invariant of slots: none is taken while no node may begin, and none is given back by a node that
-// has the target while what is checked does not work.
+// checkTaken is the invariant of slots: none is taken while no node may begin. A node that has the target while a check
+// of it fails gives none back.
 func (s *simulation) checkTaken(pool string, status objects.PoolRolloutStatus, seen rollout.Fleet) {
 	for i := range seen.Pools {
 		s.seesSize(seen.Pools[i].Name, seen)

@@ -46,7 +46,7 @@ func TestPassedOver(t *testing.T) {
 		change  func(m *memory)
 		gives   string // names of nodes with what they get
 		taken   string
-		waiting string // a part of it
+		waiting string // a part
 	}{
 		"before its turn":                  {func(m *memory) { m.says("n3", target, m.nodes["n3"].BootID) }, "n2=" + target, "n2", "; " + named},
 		"with a slot, what it had":         {given(old), "n3=" + old, "n3", "; " + named},

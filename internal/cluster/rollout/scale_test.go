@@ -53,8 +53,8 @@ func largeFleet(nodes int, failed bool) rollout.Fleet {
 	return f
 }
 
-// TestManyFail: however many nodes fail at once, with reasons however long, the status of the PoolRollout is small enough to
-// be written, counts all of them, and does not change from pass to pass; no node is told of twice.
+// TestManyFail: however many nodes fail at once, with reasons however long, the PoolRollout's status can be written,
+// counts all, and does not change from pass to pass. No node is told of twice.
 func TestManyFail(t *testing.T) {
 	const nodes, largest = 5000, 800_000 // etcd takes requests of 1.5 MiB
 	long := strings.Repeat("x", 1900)
@@ -239,7 +239,7 @@ func BenchmarkFleet(b *testing.B) {
 	}
 }
 
-// TestCheck: what was found about a node holds for no other version of it, and for no other expression.
+// TestCheck: a result about a node holds for that version of the node and that expression only.
 func TestCheck(t *testing.T) {
 	cached := keptNodes(2, `node.metadata.labels.?gpu.orValue("") == "works"`)
 	k := &rollout.Kube{Cached: cached, Direct: cached, Now: time.Now}

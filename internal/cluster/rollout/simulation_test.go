@@ -42,7 +42,7 @@ type process struct {
 	*access
 	resume func() (string, bool)
 	stop   func()
-	lag    int // percentage of objects whose newest state is not seen at a time
+	lag    int // percentage of objects seen in an older state at a time
 }
 
 func newSimulation(seed uint64, decide func(rollout.Fleet) rollout.Decision) *simulation {

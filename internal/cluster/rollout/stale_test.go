@@ -67,8 +67,8 @@ func (s *snapshot) mixed(old *snapshot, kinds int) *snapshot {
 	return &out
 }
 
-// TestStale: during a rollout at a real API server, a second controller acts whose caches are some steps old, each kind
-// of objects for itself. It changes nothing beyond the limit.
+// TestStale: during a rollout at a real API server, a second controller acts with caches that are some steps old, each
+// kind of objects for itself. It changes nothing beyond the limit.
 func TestStale(t *testing.T) {
 	w := newPlane(t, 3)
 	k := w.kube()

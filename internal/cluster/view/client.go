@@ -18,9 +18,9 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// Client reads objects of an API server. Credentials and transport are client-go's; requests are made by path
-// and their answers decoded here, because client-go's own clients link the types of all of Kubernetes, which
-// would make pivotctl more than twice as large.
+// Client reads objects of an API server. Credentials and transport are client-go's. Requests are made by path and their
+// answers decoded here: client-go's own clients link the types of all of Kubernetes, and would make pivotctl more than
+// twice as large.
 type Client struct {
 	http *http.Client
 	base *url.URL

@@ -139,7 +139,7 @@ func compare(t *testing.T, name string, got []byte) {
 	}
 }
 
-// TestExpected: the time is the median of the finished nodes of this rollout, or it is said why there is none.
+// TestExpected: the time is the median of the finished nodes of this rollout; without one, the text says why.
 func TestExpected(t *testing.T) {
 	judged := func(change func(*view.Facts)) view.Expected {
 		f := rolling()

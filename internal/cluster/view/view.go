@@ -1,6 +1,5 @@
-// Package view shows a fleet to the person who runs it: who is where and why it waits (Status), what
-// MachineConfigs would do before they are applied (Plan), and everything for a report of a problem in one
-// archive, without secrets (Gather).
+// Package view shows a fleet to the person who runs it: who is where and why it waits (Status), the effects of
+// MachineConfigs beforehand (Plan), and a report without secrets (Gather).
 //
 // It only reads. What the reader may not read, or the cluster does not have, is named as missing. The rest is shown: a
 // fleet is looked at most when something is wrong with it. Each of the three has a pure part, which judges what was

@@ -4,9 +4,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Find returns the node at a path of steps below n, as Steps returns them: members by
-// their names, elements by their places in n, also where values before them were left out. found
-// is false if there is none; then the node is for reporting only.
+// Find returns the node at a path of steps below n, as Steps returns them: members by name, elements by place in n,
+// also behind values that were left out. found is false if there is none; then the node is for reporting only.
 func (n Node) Find(steps ...any) (at Node, found bool) {
 	at = n
 	for i, step := range steps {

@@ -264,8 +264,8 @@ func (r *resolver) link(at, to string) error {
 	return r.put(hostfiles.NewLink(at, to).Entry)
 }
 
-// disable adds the absence of all links that enable a unit, or a unit that is enabled together with
-// it: links with its name, links to its file, and links to such links. The unit need not exist.
+// disable adds the absence of all links that enable a unit, or another one together with it: links with its name, links
+// to its file, and links to such links. The unit need not exist.
 func (r *resolver) disable(name string) error {
 	names := map[string]bool{}
 	if err := r.collect(names, name); err != nil {

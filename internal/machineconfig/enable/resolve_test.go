@@ -176,10 +176,9 @@ func TestResolveAgainstSystemctl(t *testing.T) {
 	}
 }
 
-// TestExplicitLast: what a MachineConfig says of a unit itself has the last word over presets,
-// and over what is said of a template or of a unit with it in Also=, in whatever order. Where
-// systemctl is asked the same, its result is the same: for a machine's first boot by preset-all with
-// the preset file that Ignition writes, later by presets before all else.
+// TestExplicitLast: what a MachineConfig states about a unit itself overrides presets, and statements about a template
+// or a unit with it in Also=, in whatever order. systemctl, asked the same, has the same result: for a machine's first
+// boot by preset-all with Ignition's preset file, later by presets before all else.
 func TestExplicitLast(t *testing.T) {
 	if _, err := exec.LookPath("systemctl"); err != nil {
 		t.Fatal("systemctl is needed: apt-get install systemd")

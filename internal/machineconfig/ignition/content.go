@@ -122,9 +122,8 @@ func IsRemote(r types.Resource) bool {
 // isCompressed reports whether the source of a resource is compressed. gzip is the only form that Ignition knows.
 func isCompressed(r types.Resource) bool { return r.Compression != nil && *r.Compression == "gzip" }
 
-// Unpack returns the content of a resource from the bytes of its source: decompressed if the
-// resource is compressed, as far as there is room for it, and verified against its hash, which is
-// of the decompressed content.
+// Unpack returns the content of a resource from the bytes of its source: decompressed, if it is compressed and there is
+// room, and then verified against the resource's hash.
 func Unpack(r types.Resource, data []byte, room *Room) ([]byte, error) {
 	data, err := room.take(data, isCompressed(r))
 	if err != nil {

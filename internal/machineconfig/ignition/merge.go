@@ -8,10 +8,9 @@ import (
 // Empty returns an empty config.
 func Empty() Config { return Config{Ignition: types.Ignition{Version: Version}} }
 
-// Merge merges configs in order by Ignition's rules: members that a later config does not set
-// keep their values. There is one difference: if a later config sets the contents of a file,
-// they replace the earlier ones entirely, so that an earlier hash or compression does not apply
-// to them.
+// Merge merges configs in order by Ignition's rules: members that a later config does not set keep their values. There
+// is one difference: a later config's contents of a file replace the earlier ones entirely, so that an earlier hash or
+// compression does not apply to them.
 //
 // Ignition's merge copies both configs, which takes quadratic time for many small ones. There can be thousands of
 // files, directories, links and units. Therefore only those with an existing path or name are passed to it.

@@ -189,10 +189,10 @@ func parse3(raw []byte, version string) (Config, problem.Report) {
 // unusedKey begins Ignition's warning about a member that a version does not have.
 const unusedKey = "unused key"
 
-// lostMember returns a function that reports whether a config loses something without a member that its version does not
-// have. Nothing is lost if its value is empty, as "networkd": {} of version 2, or if it is "filesystem": "root", because
-// all paths of version 3 are in the root file system: tools that write version 3 have left both in configs that are in
-// use, and the machine-config operator drops them.
+// lostMember returns a function that reports whether a config loses something without a member that its version does
+// not have. Nothing is lost by an empty value, as "networkd": {} of version 2, or by "filesystem": "root", because all
+// paths of version 3 are in the root file system. Tools that write version 3 have left both in configs, and the
+// machine-config operator drops them.
 func lostMember(raw []byte) func(steps ...any) bool {
 	read := sync.OnceValue(func() (config any) {
 		_ = json.Unmarshal(raw, &config) // the parser reports the error

@@ -51,11 +51,12 @@ type FileReader interface {
 
 var _, _ FileReader = (*ostree.Repo)(nil), (*ostree.Import)(nil)
 
-// ReadBound reads what a commit binds. Like bootc it reads the links below BoundDir, each to a quadlet of the type .image
-// or .container, and of those the key Image. It rejects what bootc rejects: anything but links, another type, the key
-// AuthFile, specifiers (%). It also rejects names without a registry, which depend on the machine's aliases, names of
-// other units, which bootc takes for images, and names of OS images that podman does not know. It returns only errors of
-// the repository, among them an fs.ErrNotExist if an object is missing; see BoundImages.Err for errors in files.
+// ReadBound reads what a commit binds. Like bootc it reads the links below BoundDir, each to a quadlet of the type
+// .image or .container, and of those the key Image. It rejects what bootc rejects: anything but links, another type,
+// the key AuthFile, specifiers (%). It also rejects names without a registry, which depend on the machine's aliases. It
+// rejects names of other units, which bootc takes for images, and names of OS images that podman does not know. It
+// returns only errors of the repository, among them an fs.ErrNotExist if an object is missing; see BoundImages.Err for
+// errors in files.
 func ReadBound(repo FileReader, commit ostree.Checksum) (BoundImages, error) {
 	dir, exists, err := repo.ResolveDir(commit, BoundDir)
 	if _, unresolved := errors.AsType[*ostree.UnresolvedError](err); unresolved {

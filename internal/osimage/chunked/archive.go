@@ -251,8 +251,8 @@ func blameContent(source io.Reader, err error) error {
 	return damaged("cannot decompress: %w", err)
 }
 
-// skip passes the elements of a run, which were fetched, in the headers too, if there are any, and compares
-// their size with the number of bytes that were decompressed for them.
+// skip passes the elements of a run, which were fetched, also in the headers if there are any. It compares their size
+// with the number of bytes decompressed for them.
 func (a *archive) skip(from, to int, size int64) error {
 	if a.headers == nil {
 		return nil

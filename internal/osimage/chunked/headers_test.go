@@ -47,9 +47,8 @@ func TestBadHeaders(t *testing.T) {
 	}
 }
 
-// TestMemory: the headers of a layer take no window of memory, whether they are made or read from a skeleton,
-// although builders reserve one of 8 MiB for them: several layers are read at once. What is counted is what the
-// parsers leave as garbage, too.
+// TestMemory: several layers are read at once, so a layer's headers take no window of memory, although builders reserve
+// one of 8 MiB. They are made, or read from a skeleton. What is counted is what the parsers leave as garbage, too.
 func TestMemory(t *testing.T) {
 	l := newLayer(t, 1000, 1)
 	all := func(string) bool { return true }

@@ -1,13 +1,12 @@
 // Package chunked reads layers in the format zstd:chunked without fetching all of them: content
 // that the host has already is taken from there, and only the rest is fetched.
 //
-// Format (go.podman.io/storage, pkg/chunked). The layer is a tar archive, compressed with zstd in
-// such a way that the content of each file has frames of its own. Skippable frames after the archive
-// contain a table of contents, which has the digest of each file and the place of its frames, and the
-// archive's skeleton: everything in it that is not the content of a file, as written by tar-split.
-// Annotations of the manifest say where both are, and have the table's digest. Older builders, such
-// as those of Debian 12, write no skeleton; the frames between files, which have the same, are then
-// fetched. They have also a shorter prefix for the annotations.
+// Format (go.podman.io/storage, pkg/chunked). The layer is a tar archive, compressed with zstd in such a way that the
+// content of each file has frames of its own. Skippable frames after the archive have a table of contents, with each
+// file's digest and the place of its frames. They have the archive's skeleton, too: all but the files' contents, as
+// tar-split writes it. Annotations of the manifest say where both are, and have the table's digest. Older builders,
+// such as those of Debian 12, write no skeleton; the frames between files, which have the same, are then fetched. They
+// have also a shorter prefix for the annotations.
 //
 // Trust. The result is the whole archive, byte for byte: its digest is compared with the diff ID in the image's config.
 // So a wrong table, a wrong skeleton or a wrong local file can only make that comparison fail. The manifest also pins
@@ -29,9 +28,8 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 )
 
-// The annotations of a layer: the digest of the compressed table, and positions in the blob, as
-// decimal numbers separated by colons: offset, length, decompressed length, and for the table its
-// type.
+// The annotations of a layer: the digest of the compressed table, and positions in the blob: offset, length,
+// decompressed length, and the table's type, as decimal numbers separated by colons.
 const (
 	tableDigest      = "manifest-checksum"
 	tablePosition    = "manifest-position"

@@ -168,7 +168,7 @@ func parsePath(transport Transport, s string) (Reference, error) {
 		r.name, r.tag = path, tag
 	}
 	if transport == DockerArchive && strings.Contains(r.name, ":") {
-		return Reference{}, errors.New("a docker-archive is named by its file alone, whose name has no colon")
+		return Reference{}, errors.New("a docker-archive is named by its file alone, which has no colon in its name")
 	}
 	if r.name == "" {
 		return Reference{}, fmt.Errorf("%s: is not followed by a path", transport)

@@ -1,10 +1,10 @@
 // Package imageref represents image references as values. It parses, compares, pins and formats
 // them. It does no I/O; the image that a reference names need not exist.
 //
-// Two families of formats are supported: those of podman and skopeo (containers-transports(5)),
-// and those of ostree, which are used in a deployment's origin and specify how the image's
-// signature is verified (crates/ostree-ext/src/container/mod.rs). Supported transports are
-// registries and the local oci, oci-archive, dir and docker-archive; digests are SHA-256.
+// Two families of formats are supported: those of podman and skopeo (containers-transports(5)), and those of ostree. A
+// deployment's origin has the latter, which specify how the image's signature is verified
+// (crates/ostree-ext/src/container/mod.rs). Supported transports are registries and the local oci, oci-archive, dir and
+// docker-archive; digests are SHA-256.
 package imageref
 
 import (

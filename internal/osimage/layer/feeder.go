@@ -94,8 +94,8 @@ const (
 	maxBatches = 8
 )
 
-// batch is a number of small objects, which one goroutine stores one after the other: half of all
-// objects are so small that waking a goroutine for each would cost as much as storing it.
+// batch is a number of small objects, which one goroutine stores in a row. For half of all objects, waking a goroutine
+// would cost as much as storing the object.
 type batch struct {
 	memory *[batchSize]byte
 	used   int

@@ -7,13 +7,12 @@
 // srv/repo. In an ostree-native container it has files as written by crates/ostree-ext/src/tar/export.rs, with extended
 // attributes in either of its two forms.
 //
-// Limits. A layer unpacks to at most 64 GiB, holes of sparse files included, with at most 16 MiB
-// after its tar stream, and all layers of an import to at most 256 GiB; a zstd window has at most 128 MiB; a legacy layer has at most 1024 refs; a file has
-// at most 1 MiB of extended attributes. Memory is bounded: four blocks of 128 KiB per layer, and
-// four more while it is decompressed, as four layers are at once; and for all layers of an import
-// (Shared) 8 batches of small objects with 256 KiB each, 4 objects of at most 1 MiB, 32 MiB of
-// extended attributes, and a record of each object, of which there are at most 1,048,576. Larger
-// objects are streamed.
+// Limits. A layer unpacks to at most 64 GiB, with the holes of sparse files, and has at most 16 MiB after its tar
+// stream. All layers of an import unpack to at most 256 GiB. A zstd window has at most 128 MiB, a legacy layer at most
+// 1024 refs, a file at most 1 MiB of extended attributes. Memory is bounded: four blocks of 128 KiB per layer, and four
+// more while it is decompressed, as four layers are at once. All layers of an import (Shared) have 8 batches of small
+// objects with 256 KiB each, 4 objects of at most 1 MiB, and 32 MiB of extended attributes. They have a record of each
+// object, of which there are at most 1,048,576. Larger objects are streamed.
 package layer
 
 import (
@@ -31,9 +30,9 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 )
 
-// Read reads a whole layer, passes its entries to c, and verifies the diff ID of the decompressed
-// stream ("sha256:…", from the image's config; "" if the stream itself verifies it). The objects
-// that c has put into its sink may be used only if Read returns nil.
+// Read reads a whole layer, passes its entries to c, and verifies the decompressed stream's diff ID ("sha256:…", from
+// the image's config; "" if the stream itself verifies it). The objects that c has put into its sink may be used only
+// if Read returns nil.
 //
 // The diff ID of a layer of objects is not verified, because it would add nothing. The source verifies the digest of
 // the compressed stream, and the sink the checksum of each object, which also finds errors of the decompressor.
@@ -133,8 +132,8 @@ func (r *reader) verify(ctx context.Context) error {
 	return nil
 }
 
-// sourceError returns the error to report for a failure to read a layer: that of the source
-// if it has failed, or else that of a cancelled context, or else that of a damaged layer.
+// sourceError returns the error to report for a failure to read a layer: the source's if it has failed, else a
+// cancelled context's, else a damaged layer's.
 func (r *reader) sourceError(ctx context.Context, err error) error {
 	if failed := r.source.failure(); failed != nil {
 		return failed
@@ -154,8 +153,8 @@ func (r *reader) sourceError(ctx context.Context, err error) error {
 	return imagefault.Damaged("%w", err)
 }
 
-// contentError returns the error to report when reading the entries fails: that of the stream
-// or of the sink if one of them has failed, or else that of a damaged layer.
+// contentError returns the error to report when reading the entries fails: the stream's or the sink's if one of them
+// has failed, else a damaged layer's.
 func (r *reader) contentError(ctx context.Context, err error) error {
 	if failed := r.plain.failure(); failed != nil {
 		return r.sourceError(ctx, failed)

@@ -13,8 +13,8 @@ import (
 
 // Limits for all layers of one import together.
 const (
-	// maxBuffered is the size of an object, in bytes, up to which it is buffered and stored by
-	// another goroutine, and maxLarge the number of such objects that are too large for a batch.
+	// maxBuffered is the size, in bytes, up to which an object is buffered and stored by another goroutine. maxLarge is
+	// the number of such objects that are too large for a batch.
 	maxBuffered = 1 << 20
 	maxLarge    = 4
 	// maxDecoding is how many layers are decompressed at once: enough to keep the processors busy
@@ -26,10 +26,9 @@ const (
 	// maxObjects is the maximum number of objects in all layers. The record of each takes some
 	// 300 bytes; large systems have a fifth of that number.
 	maxObjects = 1 << 20
-	// maxUnpacked bounds what a layer unpacks to, and maxUnpackedImage what all layers do, in
-	// bytes: larger than any system, but small enough that a decompression bomb does not keep the
-	// processors busy for hours. Holes of sparse files count, because they are read, hashed and
-	// stored like other content, and so does content that the repository has already.
+	// maxUnpacked bounds what a layer unpacks to, and maxUnpackedImage what all layers do, in bytes. Both are larger than
+	// any system, but no decompression bomb keeps the processors busy for hours. Holes of sparse files count, because they
+	// are read, hashed and stored like other content, and so does content that the repository has already.
 	maxUnpacked      = 64 << 30
 	maxUnpackedImage = 256 << 30
 )

@@ -39,5 +39,5 @@ func (t *Tree) checkComposefs() error {
 		return err
 	}
 	return fault.New(fault.Refused, "the image boots only what is signed (composefs.enabled=signed in /usr/lib/ostree/prepare-root.conf), but has layers that its signature does not cover").
-		WithHint("use the image that it was built from, or one whose prepare-root.conf does not demand a signature")
+		WithHint("use the image that it was built from, or one that does not demand a signature in its prepare-root.conf")
 }

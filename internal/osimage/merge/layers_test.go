@@ -50,7 +50,7 @@ func TestEmptyFilesOfBuilders(t *testing.T) {
 	}
 }
 
-// TestPatternOfDirectories: a policy whose pattern for directories cannot be used is refused, though no file needs it.
+// TestPatternOfDirectories: a policy is refused if its pattern for directories cannot be used, though no file needs it.
 func TestPatternOfDirectories(t *testing.T) {
 	const selinux = "etc/selinux/"
 	_, err := merged(t, newMemory(), []item{

@@ -1,6 +1,5 @@
-// Package merge merges a base commit and the derived layers on top of it into one tree, as a
-// container of the image would see it, and labels the tree with its own SELinux policy. For a
-// plain image the base is empty.
+// Package merge merges a base commit and its derived layers into one tree, as a container of the image sees it, and
+// labels the tree with its own SELinux policy. For a plain image the base is empty.
 //
 // Package layer reads the layers and stores their contents; this package handles names,
 // attributes and checksums only. The rules are those of ostree-ext

@@ -124,8 +124,8 @@ func (h *Host) search(name, extension string) *configfile.File {
 	return f
 }
 
-// checkDropIns returns an error if a link leads the library out of the root, at one of the directories of files
-// with a suffix or at one of their files, or if one of these is no file: the library would open it, and wait at a pipe.
+// checkDropIns returns an error if a directory of files with a suffix, or one of these files, leads the library out of
+// the root by a link. It does so for what is no file, too: the library would open it, and wait at a pipe.
 func (h *Host) checkDropIns(dirs []string, suffix string) error {
 	for _, dir := range dirs {
 		if err := h.checkWay(dir); err != nil {

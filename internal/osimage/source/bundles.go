@@ -40,8 +40,8 @@ type keyed struct {
 	RekorDatas [][]byte        `json:"rekorPublicKeyDatas"`
 }
 
-// allowsWith returns an error unless each requirement of the rule accepts an image that the library has
-// rejected: those about Sigstore signatures by one of the bundles that the registry has for the image.
+// allowsWith returns an error unless each requirement of the rule accepts an image that the library has rejected. Those
+// about Sigstore signatures need one of the registry's bundles for the image.
 func (r ruling) allowsWith(ctx context.Context, at endpoint, instance *image.UnparsedImage, rejected error) error {
 	if at.registry == nil || !slices.Contains(r.types, sigstoreSigned) {
 		return rejected

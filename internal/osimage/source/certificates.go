@@ -16,10 +16,9 @@ import (
 // noCertificates is a directory that does not exist. The library is to look for no certificates by itself.
 const noCertificates = "/dev/null.d"
 
-// certificates returns the TLS settings with the certificates for a server, or nil if there are none. It looks in
-// the same places as the library would by itself, and reads the same files there: *.crt are of
-// certificate authorities, and *.cert with *.key are this host's own. It follows links below the host's
-// root, which the library cannot.
+// certificates returns the TLS settings with the certificates for a server, or nil if there are none. It looks in the
+// library's places, and reads the same files there: *.crt are of certificate authorities, and *.cert with *.key are
+// this host's own. It follows links below the host's root, which the library cannot.
 func (h *Host) certificates(host string) (*tls.Config, error) {
 	certs := h.search("certs", "d")
 	certs.DoNotUseExtensionForConfigName = true

@@ -81,7 +81,7 @@ func (c classifier) redirect(err error) *fault.Error {
 		return nil
 	}
 	return fault.New(fault.Refused, "%w", err).
-		WithHint("%s sends its clients to an address that is not http or https; correct its configuration, or that of the proxy in front of it", c.ref.Host())
+		WithHint("%s sends its clients to an address that is not http or https; correct its configuration, or that of its proxy", c.ref.Host())
 }
 
 // network recognizes transient failures of the network: no connection, a failed name lookup,

@@ -197,9 +197,8 @@ func allFailed(ref imageref.Reference, all int, failed []failure) error {
 		WithHint("%s", fault.HintOf(decisive))
 }
 
-// decisive returns the failure that determines whether a retry can help: one that is final
-// (imagefault.Final), such as a rejection by the signature policy, or else the first transient failure, or
-// else the first failure.
+// decisive returns the failure that determines whether a retry can help: a final one (imagefault.Final), such as a
+// rejection by the signature policy, else the first transient, else the first.
 func decisive(failed []failure) error {
 	if last := failed[len(failed)-1].err; imagefault.IsFinal(last) {
 		return last

@@ -2,11 +2,9 @@ package source
 
 import "strings"
 
-// parseEnvironmentFile parses variables as systemd does for EnvironmentFile=
-// (systemd.exec(5)): lines have the form NAME=VALUE, comment lines start with # or ; (and
-// cannot be continued, as since v254), a backslash at the end of a value's line joins lines,
-// and values may be quoted in whole or in part.
-// Nothing is expanded: $ and % are ordinary characters. Other lines are ignored.
+// parseEnvironmentFile parses variables as systemd does for EnvironmentFile= (systemd.exec(5)). Lines are NAME=VALUE,
+// with values quoted in whole or in part; a backslash at the end joins lines. Comment lines start with # or ; (and
+// cannot be continued, as since v254). Nothing is expanded: $ and % are ordinary characters. Other lines are ignored.
 func parseEnvironmentFile(text string) map[string]string {
 	variables := map[string]string{}
 	rest := strings.ReplaceAll(text, "\r", "\n")

@@ -92,8 +92,8 @@ type userID struct {
 // keyBlock matches an armoured block with keys, between other lines.
 var keyBlock = regexp.MustCompile(`(?ms)^-----BEGIN PGP (PUBLIC|PRIVATE) KEY BLOCK-----.*?(^-----END PGP (PUBLIC|PRIVATE) KEY BLOCK-----|\z)`)
 
-// add adds the keys of a file, which is binary or has armoured blocks. It returns the part of it that cannot be read: of a
-// binary file what was read until then, since the library looks for an armoured block behind it, and often finds it.
+// add adds the keys of a file, which is binary or has armoured blocks. It returns the part that cannot be read: of a
+// binary file what was read until then, since the library often finds an armoured block behind that.
 func (k *keyring) add(text []byte) (damaged []byte) {
 	if len(text) > 0 && text[0]&0x80 != 0 { // so gpg tells them apart
 		from := bytes.NewReader(text)

@@ -1,6 +1,5 @@
-// Package source opens OS images: it finds the endpoints that a reference may be read
-// from, checks the image against the host's signature policy, and returns its layers as
-// streams that survive network failures.
+// Package source opens OS images. It finds the endpoints of a reference, checks the image against the host's signature
+// policy, and returns its layers as streams that survive network failures.
 //
 // Sources. Images are read from registries, with the containers image library, and from local
 // media (oci, oci-archive, dir, docker-archive), for which the network is never used. The
@@ -9,12 +8,11 @@
 // up as described at Host. Supported manifests are those of OCI and of Docker's schema 2, also
 // in lists; layouts are those of image-spec, image-layout.md.
 //
-// Faults. The download of a layer that fails for a transient reason is retried with backoff
-// from the byte where it stopped (Host.Retry). Manifest and config are not retried: the kind
-// of the error (package fault) tells the caller whether a retry can help, and its hint what to
-// do, and retry.AskedBy how long the registry wants to be left alone. The library itself waits up
-// to five times after "429 Too Many Requests", for as long as the registry requests; its next
-// request is then delayed at random. Errors contain no password and no signed URL.
+// Faults. The download of a layer that fails for a transient reason is retried with backoff from the byte where it
+// stopped (Host.Retry). Manifest and config are not retried. The error's kind (package fault) tells the caller whether
+// a retry can help, its hint what to do, and retry.AskedBy how long to leave the registry alone. The library itself
+// waits up to five times after "429 Too Many Requests", for as long as the registry requests; its next request is then
+// delayed at random. Errors contain no password and no signed URL.
 //
 // Limits. Layers must have SHA-256 digests; manifests have at most 4 MiB. The content of
 // layers is not interpreted.
@@ -30,10 +28,10 @@ import (
 )
 
 // Host is the machine with the configuration that determines where images come from and which are accepted. Files are
-// the ones that the host itself would read if it was started from Root: symbolic links are followed below Root, and out
-// of it only if what they lead to is not there. Files that its policy names (keyPath) are looked up below Root too.
-// Paths in the environment (such as CONTAINERS_REGISTRIES_CONF), in the home directory, and directories of signatures
-// (a file: lookaside) are used unchanged.
+// the ones that the host would read if it was started from Root. Symbolic links are followed below Root, and out of
+// Root only if their target is not there. Files that its policy names (keyPath) are looked up below Root too. Paths in
+// the environment (such as CONTAINERS_REGISTRIES_CONF), in the home directory, and directories of signatures (a file:
+// lookaside) are used unchanged.
 type Host struct {
 	Root     string               // the host's root directory, for default paths; "" is "/"
 	AuthFile string               // the pull secret; "" searches the paths of PullSecrets

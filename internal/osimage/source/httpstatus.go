@@ -35,9 +35,8 @@ func isTransientStatus(status int) bool {
 	return status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
 }
 
-// notFoundHint returns the hint for something that a registry does not have. Only a repository that
-// is not found can be one that the credentials do not show: whoever is told that a tag or a part is
-// unknown has been let into the repository.
+// notFoundHint returns the hint for something that a registry does not have. Only a missing repository can be one that
+// the credentials do not show: who is told that a tag or a part is unknown has been let into the repository.
 func (c classifier) notFoundHint(err error) string {
 	var code errcode.ErrorCode
 	if coder := errcode.ErrorCoder(nil); errors.As(err, &coder) {

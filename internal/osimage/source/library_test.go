@@ -148,9 +148,9 @@ func checkRest(t *testing.T, body io.ReadCloser, err error) {
 	}
 }
 
-// TestRangesAreAuthorized: the request for a part has what the library has found out about
-// the registry: the protocol, the user's password, or the token, which is not requested again. It
-// goes by the same proxy and guard, and takes no credentials to another host.
+// TestRangesAreAuthorized: the request for a part has what the library has found out about the registry: the protocol,
+// the user's password, or the token, which is not requested again. It uses the same proxy and guard, and takes no
+// credentials to another host.
 func TestRangesAreAuthorized(t *testing.T) {
 	_, info := libraryBlob()
 	var elsewhere []string // the credentials that came to another host

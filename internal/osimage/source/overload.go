@@ -11,11 +11,10 @@ import (
 	"machine-pivot/internal/retry"
 )
 
-// The library makes the requests that open an image. When the registry is overloaded, it does two
-// things that are wrong for many machines at once: it repeats a request after exactly the time that
-// the registry asks for, so that all machines that were refused together come back together, and its
-// errors do not tell that time to the caller, who comes back too early. This file mends both with
-// what httptrace and SystemContext.DockerProxy show of the library's requests.
+// The library makes the requests that open an image. When the registry is overloaded, it does two things that are wrong
+// for many machines at once. It repeats a request after exactly the time that the registry asks for, so that all
+// refused machines come back together. Its errors do not tell that time to the caller, who comes back too early. This
+// file mends both with what httptrace and SystemContext.DockerProxy show of the library's requests.
 
 // spread delays a request that the library repeats by itself. The library does that after "429 Too
 // Many Requests", without telling.

@@ -23,10 +23,9 @@ func (r redacted) Error() string {
 
 func (r redacted) Unwrap() error { return r.error }
 
-// safeURL returns a URL without the parts that can grant access: user and password, the query, which
-// has the signatures for storage behind a registry, and the fragment; and the path, which can have
-// them as well, unless it is one of the registry's own protocol. "docker:" is no protocol, but how
-// the library writes the name of an image.
+// safeURL returns a URL without the parts that can grant access: user and password, the fragment, and the query, which
+// has signatures for a registry's storage. A path can grant access as well, so it stays only in the registry's own
+// protocol. "docker:" is no protocol, but how the library writes the name of an image.
 func safeURL(url, host string) string {
 	scheme, rest, _ := strings.Cut(url, "://")
 	end := len(rest)

@@ -36,9 +36,9 @@ func (b *bundles) skip(what string, err error) {
 	b.unread = append(b.unread, fmt.Sprintf("cannot read %s: %v", what, err))
 }
 
-// bundles returns the Sigstore bundles that the registry has for the manifest with a digest: as layers of the
-// manifests that refer to it, which the registry lists, or, if it cannot, an image index with a tag made of
-// the digest (OCI distribution specification 1.1, "Referrers Tag Schema").
+// bundles returns the registry's Sigstore bundles for the manifest with a digest: layers of the manifests that refer to
+// it. The registry lists these, or has an image index with a tag made from the digest (OCI distribution specification
+// 1.1, "Referrers Tag Schema").
 //
 // Anybody who may push can let something refer to the image. So what cannot be read, and will not be readable
 // later, is skipped: one of the others may be the signature. Only a failure that may pass is an error.
@@ -121,7 +121,7 @@ func nextPage(at url.URL, header http.Header) (next url.URL, err error) {
 			return next, err
 		}
 		if to.Scheme != at.Scheme || to.Host != at.Host || *to == at {
-			return next, fmt.Errorf("its next page is said to be at %s://%s", to.Scheme, to.Host)
+			return next, fmt.Errorf("the registry names %s://%s for its next page", to.Scheme, to.Host)
 		}
 		return *to, nil
 	}

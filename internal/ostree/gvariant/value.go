@@ -60,9 +60,8 @@ func (v Value) number() uint64 {
 	return binary.LittleEndian.Uint64(wide[:])
 }
 
-// Members iterates over the members of a container, in order: the elements of an array, the
-// fields of a tuple or dictionary entry, or the value in a variant or maybe. Other values, and
-// the zero Value, have none.
+// Members iterates over a container's members in order: an array's elements, the fields of a tuple or dictionary entry,
+// or the value in a variant or maybe. Other values, and the zero Value, have none.
 func (v Value) Members() iter.Seq[Value] {
 	return func(yield func(Value) bool) {
 		if v.typ == nil || v.typ.basic {

@@ -1,5 +1,5 @@
-// Package inside is what the two sides of a new box tell each other: the process that starts it (package box), and
-// its PID 1 before that is systemd (command enter).
+// Package inside is what both sides of a new box tell each other: the process that starts it (package box), and its PID
+// 1 until that is systemd (command enter).
 package inside
 
 // File descriptors of the PID 1.

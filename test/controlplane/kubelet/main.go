@@ -1,5 +1,5 @@
-// The program kubelet is the real kubelet, for machines of tests. It is no component of the control plane's
-// program, because it goes onto the disks of machines, and because "make test" does not need it.
+// The program kubelet is the real kubelet, for machines of tests. It is no component of the control plane's program,
+// because it is put onto the disks of machines, and because "make test" does not need it.
 package main
 
 import (

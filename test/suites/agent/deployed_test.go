@@ -63,7 +63,7 @@ func TestPodDeployed(t *testing.T) {
 	w.scraped(ours)
 }
 
-// TestUnitDeployed: the unit with the drop-in for metrics, started by systemd with its sandbox, is the agent of the node
+// TestUnitDeployed: systemd starts the unit, with its sandbox and the drop-in for metrics. It is the agent of the node
 // that kubeadm has given kubelet's credentials for, and Prometheus reads its metrics.
 func TestUnitDeployed(t *testing.T) {
 	if testing.Short() {

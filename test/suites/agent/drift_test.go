@@ -16,8 +16,8 @@ import (
 	"machine-pivot/test/worlds/hostsystemd"
 )
 
-// TestDrift: what somebody changes by hand on a machine that the real pivot watches is a condition, a metric and
-// an event within seconds, and so is that it was taken back, also for an agent that has not seen the beginning.
+// TestDrift: a change by hand on a machine that the real pivot watches is a condition, a metric and an event within
+// seconds. So is its end, also for an agent that came later.
 func TestDrift(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts systemd and a control plane")

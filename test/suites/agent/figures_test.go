@@ -49,7 +49,7 @@ func TestFigures(t *testing.T) {
 	w.rollout(agent)
 }
 
-// rollout prints where the time of a change with a reboot goes. The stand-in for pivot needs none, and the node has no
+// rollout prints what takes the time in a change with a reboot. The stand-in for pivot needs none, and the node has no
 // pods, so what is seen is the agent's own.
 func (w *world) rollout(agent *process) {
 	w.Helper()

@@ -1,6 +1,6 @@
-// Package agent tests the program pivot-agent as it runs on a machine without a reboot: at the real API
-// server, with the credentials of a node, and at a real systemd. A script stands in for pivot, because
-// the machine of the tests is no ostree host; test/suites/e2e has the whole machine.
+// Package agent tests the program pivot-agent as it runs on a machine without a reboot: with the real API server, the
+// credentials of a node, and a real systemd. A script stands in for pivot, because the machine of the tests is no
+// ostree host; test/suites/e2e has the whole machine.
 package agent
 
 import (
@@ -29,8 +29,9 @@ import (
 	"machine-pivot/test/worlds/controlplane"
 )
 
-// pivot stands in for pivot, but for comparisons if there is a file with the options of the real one: it has the MachineConfig in the file current, downloads one in the file
-// downloaded, waits in an apply while the file hold exists, needs a reboot if there is a file reboots, and has the workload types in the file workloads.
+// pivot stands in for pivot, but for comparisons if there is a file with the options of the real one. It has the
+// MachineConfig in the file current, and downloads one in the file downloaded. The file hold makes an apply wait, the
+// file reboots makes it need a reboot, and the file workloads has its workload types.
 const pivot = `#!/bin/sh
 dir=$(dirname "$0")
 last() { for arg; do :; done; echo "$arg"; }

@@ -9,8 +9,8 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestModes: whatever the umask of the shell is that starts pivot, directories that it makes in /etc, objects in the
-// repository and boot entries, which ostree writes, have the modes that all hosts have.
+// TestModes: whatever the umask of the shell that starts pivot, its directories in /etc, its objects in the repository
+// and ostree's boot entries have the modes of all hosts.
 func TestModes(t *testing.T) {
 	for _, umask := range []string{"077", "000"} {
 		t.Run(umask, func(t *testing.T) {

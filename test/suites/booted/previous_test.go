@@ -21,8 +21,8 @@ spoiled) sed -i 's/ two=2/ three=3/' /boot/loader/entries/*.conf ;;
 esac
 `
 
-// TestPrevious: a change that fails after its commit leaves all boot entries as they were, the rollback's too; whatever
-// somebody has locked in the deployment that a change replaces, the change succeeds and replaces it.
+// TestPrevious: a change that fails after its commit leaves all boot entries as they were, also the rollback's.
+// Whatever somebody has locked in the deployment that a change replaces, the change succeeds.
 func TestPrevious(t *testing.T) {
 	h := hostdir.New(t)
 	programs := script.Programs(t)

@@ -18,8 +18,8 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestResult: each command that changes the machine writes one document that says what
-// it did: a change of the running system, a commit, a reboot, and one that a service refuses.
+// TestResult: each command that changes the machine writes one document about that: for a change of the running system,
+// a commit, a reboot, and a change that a service refuses.
 func TestResult(t *testing.T) {
 	h := hostdir.New(t)
 	programs := script.Programs(t)

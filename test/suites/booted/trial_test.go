@@ -60,7 +60,7 @@ func TestTrial(t *testing.T) {
 	// The testing machine's kernel started long ago.
 	expect("pivot rebase --try=1000000h --check 'test -e /run/ready' "+h.Image, 0, "somebody must choose the old system in the boot menu", "rebooting into the system on trial")
 	expect("cat /proc/sys/kernel/random/boot_id; pivot rollback", 78, "00000002-", "the system that runs is on trial")
-	expect("pivot confirm", 69, `check "test -e /run/ready" fails`, "the trial goes on")
+	expect("pivot confirm", 69, `check "test -e /run/ready" fails`, "the trial continues")
 	expect("pivot trial & sleep 1; pivot status; touch /run/ready; pivot confirm && wait $! && pivot verify && pivot status", 0,
 		"phase    trial", "trial    1000000h0m0s from the start of the kernel, confirmed by pivot confirm", "pivot confirm keeps this system", "phase    done")
 	expect("pivot rebase --try=1s --check false --append-karg bad=1", 0, "rebooting into the system on trial")

@@ -24,10 +24,9 @@ func TestMain(m *testing.M) {
 	os.Exit(125)
 }
 
-// TestDocuments (P76) runs the commands of the documents, except those in notRun: each command of a
-// "console" block must print the output that follows it, and each command of an "sh" block must
-// succeed. A block with a file name is written to that file. UPDATE_GOLDEN=1 updates the output in
-// the documents.
+// TestDocuments (P76) runs the commands of the documents, except those in notRun. Each command of a "console" block
+// must print the output that follows it, and each of an "sh" block must succeed. A block with a file name is written to
+// that file. UPDATE_GOLDEN=1 updates the output in the documents.
 func TestDocuments(t *testing.T) {
 	paths, err := docs.Find(root)
 	if err != nil || len(paths) < 20 {

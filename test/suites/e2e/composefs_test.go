@@ -14,9 +14,9 @@ const (
 	composefsNeeded = "[composefs]\nenabled = yes\n"
 )
 
-// TestComposefs runs a first boot, in the initramfs, from a system without composefs into an image whose initramfs
-// requires it. libostree leaves /boot to the started system there, so pivot mounts it. It is part of "make
-// nightly", because the first Debian release whose libostree supports composefs is not stable yet.
+// TestComposefs runs a first boot, in the initramfs, from a system without composefs into an image with an initramfs
+// that requires it. libostree leaves /boot to the started system there, so pivot mounts it. It is part of "make
+// nightly", because no stable Debian release has a libostree that supports composefs yet.
 func TestComposefs(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{
 		Suite: vm.Forky, OverlayB: []vm.TreeFile{{Path: "/" + prepareRoot, Mode: 0o644, Content: []byte(composefsNeeded)}},

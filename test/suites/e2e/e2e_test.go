@@ -34,8 +34,9 @@ func TestEarlyFirstBoot(t *testing.T) {
 }
 
 // TestBoxed tests what needs a real systemd as PID 1, reboots and a disk, but no kernel, initramfs or boot loader of
-// the guest: its machines boot in boxes. They are of the oldest release whose systemd leaves a box's /proc as it is
-// (docs/dev/testing.md). Each case has passed in QEMU before, too. The longest cases come first, so that a short one ends last.
+// the guest: its machines boot in boxes. They are of the oldest release with a systemd that leaves a box's /proc as it
+// is (docs/dev/testing.md). Each case has passed in QEMU before, too. The longest cases come first, so that a short one
+// ends last.
 func TestBoxed(t *testing.T) {
 	t.Parallel()
 	runFirstBoots(t, boxedLab(t), []firstBootCase{

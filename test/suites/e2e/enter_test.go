@@ -15,11 +15,11 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestEntering (P96) runs first boots that enter the committed system from the initramfs, without a reboot, beside
-// stand-ins for Ignition's units: with each release of libostree, with and without a read-only /sysroot, composefs and
-// SELinux. libostree 2022.7 commits no system with SELinux in the initramfs; the first release here with composefs is
-// 2026.4. Its generator, which mounts /boot, may not look at /boot/loader by Debian's policy: so with SELinux that system
-// has no /boot, and nothing can be staged in it. The test is part of "make nightly".
+// TestEntering (P96) runs first boots that enter the committed system from the initramfs, beside stand-ins for
+// Ignition's units. Each release of libostree runs with and without a read-only /sysroot, composefs and SELinux.
+// libostree 2022.7 commits no system with SELinux in the initramfs; the first release here with composefs is 2026.4.
+// Its generator, which mounts /boot, may not look at /boot/loader by Debian's policy: so with SELinux that system has
+// no /boot, and nothing can be staged in it. The test is part of "make nightly".
 func TestEntering(t *testing.T) {
 	composefs := []vm.TreeFile{{Path: "/" + prepareRoot, Mode: 0o644, Content: []byte(composefsNeeded)}}
 	whole := []enterRun{{"entered", entered}, {"staged, read-only", enteredAndStaged("true")}, {"staged, writable", enteredAndStaged("false")}}

@@ -22,9 +22,9 @@ type fleetStory struct {
 	begun []*guestfleet.Node
 }
 
-// TestFleetGuests is a rollout of an image, a kernel argument, a file and a ContainerRuntimeConfig over a pool of
-// three machines, with real pivot, agents and controllers, and the real API server. The stories follow one another
-// in that one rollout. It is part of "make nightly".
+// TestFleetGuests rolls out an image, a kernel argument, a file and a ContainerRuntimeConfig over a pool of three
+// machines, with real pivot, agents and controllers, and the real API server. The stories follow one another in that
+// one rollout. It is part of "make nightly".
 func TestFleetGuests(t *testing.T) {
 	needMachines(t)
 	w := &fleetStory{World: guestfleet.New(t, "../../..", guestfleet.Options{Nodes: []string{"n1", "n2", "n3"}, Base: nodeConfig("00-base")})}
@@ -134,7 +134,7 @@ func fleetLosesController(t *testing.T, w *fleetStory) {
 	w.settles(t, first, 2)
 }
 
-// fleetIsPartitioned: from its reboot on, the node does not reach the API server. Its machine goes on by itself; the
+// fleetIsPartitioned: from its reboot on, the node does not reach the API server. Its machine continues by itself; the
 // rollout waits for what it cannot see, and names the node. (Before the commit, the agent of a node that is cut off
 // waits, because the node could be uncordoned meanwhile.)
 func fleetIsPartitioned(t *testing.T, w *fleetStory) {

@@ -34,10 +34,10 @@ fi
 // adminGRUB is what the administrator's custom.cfg has. It does not end with a newline.
 const adminGRUB = "set color_normal=white/black # the administrator's"
 
-// TestGRUB (P59) tries new systems on machines that real firmware and a real GRUB boot, with a static
-// configuration: the new kernel panics, it hangs, its file is missing, and the new system is confirmed.
-// After each failure, the next boot is the old system, with nobody at the menu. One machine has UEFI with
-// Secure Boot; two are as those of Fedora CoreOS (asFedoraCoreOS). It is part of "make nightly".
+// TestGRUB (P59) tries new systems on machines that real firmware and a real GRUB boot, with a static configuration.
+// The new kernel panics, hangs, has no file, or is confirmed. After each failure, the next boot is the old system, with
+// nobody at the menu. One machine has UEFI with Secure Boot; two are as those of Fedora CoreOS (asFedoraCoreOS). It is
+// part of "make nightly".
 func TestGRUB(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{Suite: vm.Trixie})
 	needGRUB(t)
@@ -168,7 +168,7 @@ func (m grubMachine) expectHook(there bool, entry string) {
 type death struct {
 	flags  string              // of the command that tries it
 	change string              // a script of sed for its boot entry
-	happen func(m grubMachine) // boots it until the power is cut; nil: GRUB itself goes on with the old system
+	happen func(m grubMachine) // boots it until the power is cut; nil: GRUB itself starts the old system
 }
 
 // deaths are those after which no watchdog is needed.

@@ -12,9 +12,9 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestNewestRelease runs the newest release that guests can be made of, with composefs from the beginning: a first boot in
-// the initramfs and its power cuts, a change and a trial afterwards, with boot entries that count boots, and soft
-// reboots. It is part of "make nightly".
+// TestNewestRelease runs the newest release that guests can have, with composefs from the beginning: a first boot in
+// the initramfs with power cuts, a change, a trial, counted boot entries, and soft reboots. It is part of "make
+// nightly".
 func TestNewestRelease(t *testing.T) {
 	spec := vm.GuestSpec{Suite: vm.Forky, Overlay: []vm.TreeFile{{Path: "/" + prepareRoot, Mode: 0o644, Content: []byte(composefsNeeded)}}}
 	t.Run("initramfs, day 2, trial", func(t *testing.T) { countedBoots(t, newLab(t, spec)) })
@@ -22,8 +22,8 @@ func TestNewestRelease(t *testing.T) {
 	t.Run("soft reboots", func(t *testing.T) { softReboots(t, newLab(t, spec)) })
 }
 
-// countedBoots runs a first boot in the initramfs, an apply and a trial by kexec on one machine whose libostree gives new
-// boot entries three tries. Pivot must read such entries, and keep the names that the boot loader has given them.
+// countedBoots runs a first boot in the initramfs, an apply and a trial by kexec on one machine. Its libostree gives
+// new boot entries three tries. Pivot must read such entries, and keep the names that the boot loader has given them.
 func countedBoots(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
 	config := bootlab.Config{

@@ -67,7 +67,7 @@ func changed(t *testing.T, l *bootlab.Lab, name string, version int) bootlab.Con
 	return c
 }
 
-// joins: the agent of a machine whose first boot pivot did says that the node has its MachineConfig.
+// joins: after a first boot by pivot, the machine's agent reports that the node has its MachineConfig.
 func joins(t *testing.T, w *nodeWorld) {
 	w.Until(t, "the node has what its first boot gave to it", func() bool { return w.hasSettled("one") })
 	s := w.system(t)

@@ -10,7 +10,7 @@ import (
 	"machine-pivot/test/worlds/bootlab"
 )
 
-// spoils is a unit of a MachineConfig that contradicts another part of it: it changes the file when the machine starts.
+// spoils is a unit of a MachineConfig that contradicts the rest: it changes the file when the machine starts.
 const spoils = "[Unit]\nBefore=pivot-agent.service\n[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo spoiled >" + nodeFile + "'\n[Install]\nWantedBy=multi-user.target\n"
 
 // badProof: the new system runs, but is not what its MachineConfig says. The node is Degraded, says what differs, and

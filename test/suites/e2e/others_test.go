@@ -13,9 +13,9 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// Properties of a machine on its first boot, all of which a Fedora CoreOS has: what ends Ignition's first boot is slow,
-// and so is what its reader of network arguments has left; systemd has no ID yet, and its presets enable nothing; /boot
-// is read-only; somebody has edited the boot entry, and GRUB asks for a password.
+// Properties of a machine on its first boot, all of which a Fedora CoreOS has. The units are slow that end Ignition's
+// first boot, and that read its network arguments. systemd has no ID yet, its presets enable nothing, /boot is
+// read-only, somebody has edited the boot entry, and GRUB asks for a password.
 const (
 	slowly = `[Unit]
 DefaultDependencies=no
@@ -194,8 +194,8 @@ func count(b *vm.BootResult, text string) (n int) {
 	return n
 }
 
-// repairedInPlace is a machine that is what is asked for, with a MachineConfig that is refused. When somebody has corrected
-// it, the first boot is closed without a reboot, and kubelet starts, whose job has failed by then.
+// repairedInPlace is a machine that is what is asked for, with a MachineConfig that is refused. When somebody has
+// corrected it, the first boot is closed without a reboot, and kubelet starts, although its job has failed by then.
 func repairedInPlace(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
 	asked := encapsulated(t, want)

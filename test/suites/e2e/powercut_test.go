@@ -291,9 +291,9 @@ func (c *cutter) checkDisk(disk *vm.Contents, d cutDisk) error {
 // fsckEvery is how often a long sweep checks a repository with the refs of the last check: at every fsckEvery-th cut.
 const fsckEvery = 4
 
-// checkRepo checks that each ref points to a complete commit and that the new system's image has a
-// ref. To save time, it runs ostree fsck only if the refs have changed since the last check: the
-// commit of a new ref is the most recently written data, which a cut is most likely to lose.
+// checkRepo checks that each ref points to a complete commit and that the new system's image has a ref. To save time,
+// it runs ostree fsck only if the refs have changed since the last check. The commit of a new ref was written last, and
+// a cut most likely loses that.
 func (c *cutter) checkRepo(disk *vm.Contents, d cutDisk, isNew bool) error {
 	if images := d.below(imageRefs); c.image.built && isNew && len(images) == 0 {
 		return errors.New("the new system's image has no ref")

@@ -93,8 +93,8 @@ func seesMovedTag(t *testing.T, l *bootlab.Lab) {
 	expect("after pivot upgrade", said("check"), second, "")
 }
 
-// readsStatus: bootc reads a host before and after pivot's commits of a native, a derived and a plain image: its status
-// succeeds, and names the image that runs and the one that is committed.
+// readsStatus: bootc reads a host before and after pivot's commits of a native, a derived and a plain image. Its status
+// succeeds, and names the running image and the committed one.
 func readsStatus(t *testing.T, l *bootlab.Lab) {
 	images := map[string]string{}
 	for kind, make := range map[string]func() (string, error){

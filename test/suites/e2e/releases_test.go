@@ -18,9 +18,8 @@ func TestToNewerRelease(t *testing.T) {
 	thereAndBack(t, l, settings.ModeInitramfs, "6.1.", "6.12.")
 }
 
-// TestOnNewerRelease runs first boots, in the system and in the initramfs, with a newer libostree: it
-// locks finalization by an option and by a key in the staged deployment's state, and it has
-// set-default.
+// TestOnNewerRelease runs first boots, in the system and in the initramfs, with a newer libostree. That locks
+// finalization by an option and by a key in the staged state, and has set-default.
 func TestOnNewerRelease(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{Suite: vm.Trixie})
 	t.Run("system", func(t *testing.T) { thereAndBack(t, l, settings.ModeSystem, "6.12.", "6.12.") })

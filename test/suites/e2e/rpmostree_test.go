@@ -28,9 +28,8 @@ func layeredOnNative(t *testing.T, l *bootlab.Lab) {
 	expectLayered(t, l, want, "", "container-image-reference=ostree-unverified-registry:"+image)
 }
 
-// expectLayered boots a machine with layered packages and checks that one reboot leads to a deployment
-// of a commit that is layered on base ("": the image's commit in the journal), and that its origin has
-// the given lines and the packages.
+// expectLayered boots a machine with layered packages and checks that one reboot leads to a deployment layered on base
+// ("": the image's commit in the journal). Its origin must have the given lines and the packages.
 func expectLayered(t *testing.T, l *bootlab.Lab, want bootlab.Want, base string, lines ...string) {
 	t.Helper()
 	setup := bootlab.Setup{Encapsulated: encapsulated(t, want), Mode: settings.ModeInitramfs}

@@ -12,11 +12,10 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestSELinux (P52) runs first boots under an enforcing policy, to images whose layers change the policy
-// itself: they add types and rules, also for paths of the base. The new system must boot under its
-// own policy, without denials for pivot and the programs that it runs, and without files that
-// restorecon would relabel, except for those that the guest itself leaves. In the system, pivot and
-// libostree's programs run under the old system's policy.
+// TestSELinux (P52) runs first boots under an enforcing policy, to images with layers that change the policy itself:
+// they add types and rules, also for paths of the base. The new system must boot under its own policy, without denials
+// for pivot and its programs, and without files that restorecon would relabel, except for those that the guest itself
+// leaves. In the system, pivot and libostree's programs run under the old system's policy.
 func TestSELinux(t *testing.T) {
 	t.Parallel()
 	runSELinux(t, []selinuxCase{
@@ -101,8 +100,7 @@ func (c selinuxCase) wanted(t *testing.T, l *bootlab.Lab) bootlab.Want {
 	return want
 }
 
-// usersFiles make a directory below /etc that a user owns: the commit works on a copy
-// of it, with its labels.
+// usersFiles make a directory below /etc that a user owns: the commit works on a copy, with its labels.
 var usersFiles = []vm.TreeFile{{
 	Path: "/etc/tmpfiles.d/user.conf", Mode: 0o644,
 	Content: []byte("d /etc/user 0755 1500 1500\nf /etc/user/file 0644 1500 1500 - content\n"),
@@ -156,8 +154,8 @@ func refusedType(t *testing.T, l *bootlab.Lab, c selinuxCase) {
 	}
 }
 
-// expectNothingDenied checks that SELinux has denied nothing to pivot and the programs that it runs,
-// and has denied no process access to a file that is unlabelled or has B's new type.
+// expectNothingDenied checks that SELinux has denied nothing to pivot and its programs, and no access to a file that is
+// unlabelled or has B's new type.
 func expectNothingDenied(t *testing.T, b *vm.BootResult) {
 	t.Helper()
 	// Services without their own domain, such as pivot's, run in initrc_t.

@@ -32,11 +32,11 @@ pivot verify && echo "@@first verified"
 pivot apply -r /etc/two.yaml
 `
 
-// appliedEnforced applies MachineConfigs to a machine with an enforcing policy, with files below /etc
-// and /var and core's SSH keys and password: first live, with a service that is restarted, then with an image. All files must get the
-// labels of the policy of the system that they are for, nothing may be denied, and the new system
-// projects into /var under its own policy. An existing directory that is not in the MachineConfig
-// keeps its label, as in any other change of systems, so the MachineConfig lists /etc/kubernetes.
+// appliedEnforced applies MachineConfigs under an enforcing policy, with files below /etc and /var and core's SSH keys
+// and password. First it does so live, with a service that is restarted, then with an image. All files must get the
+// labels of their own system's policy, nothing may be denied, and the new system projects into /var under its own
+// policy. An existing directory that is not in the MachineConfig keeps its label, as in any other change of systems, so
+// the MachineConfig lists /etc/kubernetes.
 func appliedEnforced(t *testing.T, l *bootlab.Lab, c selinuxCase) {
 	config := func(image, word string) []byte {
 		return fmt.Appendf(nil, `spec:

@@ -10,9 +10,9 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestSELinuxLabels compares each label of an imported tree with the tree's policy, which derived
-// layers have changed, by means of the tree's own setfiles: each release has another libselinux,
-// with another format of compiled contexts. It boots nothing.
+// TestSELinuxLabels compares each label of an imported tree with the tree's policy, which derived layers have changed,
+// by the tree's own setfiles. Each release has another libselinux, with another format of compiled contexts. It boots
+// nothing.
 func TestSELinuxLabels(t *testing.T) {
 	t.Parallel()
 	expectSetfilesContent(t, vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie})

@@ -19,11 +19,11 @@ import (
 
 const signatureNeeded = "[composefs]\nenabled = signed\n"
 
-// TestSigned: first boots into images whose initramfs boots only a composefs image that its own key has signed.
-// Debian's ostree-prepare-root was built without Ed25519 and would stop there, so its image is refused before anything is
-// deployed. With a program in its place that says that it verifies signatures, the image is committed: B's libostree has
-// signed the digest that A's libostree gives the deployment, which is made of another commit. That system is not booted.
-// It is part of "make nightly", as TestComposefs.
+// TestSigned: first boots into images with an initramfs that boots only a composefs image with a signature by its own
+// key. Debian's ostree-prepare-root was built without Ed25519 and would stop there, so its image is refused before
+// anything is deployed. With a program in its place that claims to verify signatures, the image is committed. B's
+// libostree has signed the digest that A's libostree gives the deployment, which has another commit. That system is not
+// booted. It is part of "make nightly", as TestComposefs.
 func TestSigned(t *testing.T) {
 	key, public := ostreetree.Key(1)
 	l := newLab(t, signedGuest(public))

@@ -70,7 +70,7 @@ func softReboots(t *testing.T, l *bootlab.Lab) {
 	c.cutWayTo(only.Recording, sizes)
 }
 
-// softStory returns the files of a machine that goes the way of softReboots.
+// softStory returns the files of a machine for softReboots.
 func softStory(t *testing.T, l *bootlab.Lab, image, lock string) []vm.TreeFile {
 	t.Helper()
 	two, err := bootlab.Config{

@@ -11,10 +11,9 @@ import (
 
 const verityNeeded = "[composefs]\nenabled = verity\n"
 
-// TestVerity runs a first boot into an image whose root is composefs with fs-verity required: all
-// files can be read, those of new objects and those of objects that the host had without fs-verity.
-// Then a bit of an object is flipped on the disk, and this file alone cannot be read. It is part of
-// "make nightly", as TestComposefs.
+// TestVerity runs a first boot into an image with a composefs root that requires fs-verity. All files can be read,
+// those of new objects and those of objects that the host had without fs-verity. Then a bit of an object is flipped on
+// the disk, and this file alone cannot be read. It is part of "make nightly", as TestComposefs.
 func TestVerity(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{
 		Suite: vm.Forky, OverlayB: []vm.TreeFile{

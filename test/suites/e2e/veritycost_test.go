@@ -12,8 +12,8 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// costScript imports an image into an empty repository without fs-verity and into one with it, in turn, and prints the
-// seconds of each import: from start to end, and those of the processor.
+// costScript imports an image in turn into empty repositories with and without fs-verity, and prints the seconds of
+// each import: by the clock, and of the processor.
 const costScript = `#!/bin/bash
 set -e
 cd /var/tmp

@@ -13,10 +13,9 @@ import (
 // watchdogConf has systemd start the machine's watchdog.
 const watchdogConf = "[Manager]\nRuntimeWatchdogSec=2min\n"
 
-// TestWatchdog (P59) tries new systems that hang, on a machine with a hardware watchdog: it returns to the
-// old system with nobody there. systemd hangs, or the kernel after a panic that does not reboot; or the kernel
-// never comes as far as systemd, on a machine whose firmware, played by GRUB, starts the watchdog. It is part
-// of "make nightly".
+// TestWatchdog (P59) tries new systems that hang, on a machine with a hardware watchdog: it returns to the old system
+// with nobody there. systemd hangs, or the kernel after a panic that does not reboot; or the kernel never reaches
+// systemd, on a machine with firmware, played by GRUB, that starts the watchdog. It is part of "make nightly".
 func TestWatchdog(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{Suite: vm.Trixie})
 	needGRUB(t)

@@ -32,9 +32,9 @@ const (
 	settlesIn   = 10 * time.Minute // on a busy host
 )
 
-// TestFleetFaults is the sweep of internal/cluster/rollout with the real program and the real API server, in real
-// time: two replicas, which are killed at random moments and lose their Lease to one another, and 500 simulated
-// machines. What is simulated is decided by the seed; when it happens is not.
+// TestFleetFaults is the sweep of internal/cluster/rollout with the real program and the real API server, in real time.
+// Two replicas are killed at random moments and lose their Lease to one another; 500 machines are simulated. What is
+// simulated is decided by the seed; when it happens is not.
 func TestFleetFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes")

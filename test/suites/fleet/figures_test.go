@@ -17,8 +17,8 @@ import (
 	"machine-pivot/test/worlds/fleet"
 )
 
-// TestFigures measures the memory and the processor time of the controller that acts, for fleets each twice as large as
-// the one before, of which it begins to change a tenth, and then goes on as nodes are done.
+// TestFigures measures the acting controller's memory and processor time, for fleets each twice as large as the one
+// before. It begins to change a tenth, and then continues as nodes are done.
 func TestFigures(t *testing.T) {
 	const limit = 150 // MB
 	var before figures

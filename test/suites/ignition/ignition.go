@@ -13,10 +13,9 @@ import (
 // Program is Debian's Ignition, which supports config versions up to 3.3.0. Only root can run it.
 const Program = "/usr/lib/dracut/modules.d/30ignition/ignition"
 
-// Script returns a shell script that runs the Ignition stages that write files and units, for a
-// config file and the system below a root directory, where owners are looked up. Ignition relabels
-// what it writes; the script provides an empty SELinux policy during the run, so that nothing is
-// labelled.
+// Script returns a shell script that runs the Ignition stages that write files and units. They get a config file, and
+// the system below a root directory, where owners are looked up. Ignition relabels what it writes; the script provides
+// an empty SELinux policy during the run, so that nothing is labelled.
 func Script(config, root string) string {
 	return fmt.Sprintf(`set -e
 work=$(mktemp -d) policy=%[2]s/etc/selinux

@@ -13,8 +13,8 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestImage: "make image" makes an image that a registry and skopeo accept, with all that "make install" installs, but
-// for the node agent and the controllers, which have images of their own: "make agent-image fleet-image".
+// TestImage: "make image" makes an image that a registry and skopeo accept, with all that "make install" installs. The
+// node agent and the controllers have images of their own: "make agent-image fleet-image".
 func TestImage(t *testing.T) {
 	need.Program(t, "skopeo")
 	bin, tree := built(t), t.TempDir()

@@ -218,8 +218,8 @@ func TestInitramfsUnits(t *testing.T) {
 	verify(t, dest, initrd, append(units, "initrd.target", "initrd-switch-root.target", "ignition-complete.target")...)
 }
 
-// TestStartLimits: the restarts of a unit of ours cannot reach its start limit, so systemd
-// never refuses to start it because of them: there is no limit, or its restarts are too far apart.
+// TestStartLimits: the restarts of a unit of ours never reach its start limit, because it has none, or because they are
+// too far apart. So systemd always starts it again.
 func TestStartLimits(t *testing.T) {
 	setting := func(text, name, otherwise string) string {
 		if found := regexp.MustCompile(`(?m)^` + name + `=(.*)$`).FindStringSubmatch(text); found != nil {

@@ -81,9 +81,8 @@ func checkStatic(t *testing.T, path string) {
 	}
 }
 
-// TestHostProgram checks that the host's program does not depend on packages that are only needed to
-// write and serve MachineConfigs, nor on those that prevent the linker's dead code elimination: see
-// docs/dev/dependencies.md.
+// TestHostProgram checks that the host's program does not depend on packages that only write and serve MachineConfigs,
+// nor on those that prevent the linker's dead code elimination (docs/dev/dependencies.md).
 func TestHostProgram(t *testing.T) {
 	deps := strings.Fields(run(t, "go", "list", "-deps", "./cmd/pivot"))
 	authors := append(slices.Clone(oldIgnition), "go.yaml.in/yaml/v2", "k8s.io", module+"/internal/author", module+"/internal/cluster", "google.golang.org/protobuf")

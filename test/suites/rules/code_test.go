@@ -164,9 +164,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestNoGlobalState allows package-level variables only for values that Go has no constants for:
-// errors, regular expressions, embedded files, tables that are never changed, interface assertions,
-// and the version and commit that the linker sets.
+// TestNoGlobalState allows package-level variables only for values that Go has no constants for: errors, regular
+// expressions, embedded files, constant tables, interface assertions, and the linker's version and commit.
 func TestNoGlobalState(t *testing.T) {
 	tables := map[string]bool{} // by package and name
 	nodes(t, func(f file, g *ast.GenDecl) {

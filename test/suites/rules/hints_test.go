@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// remediless are the kinds of package fault whose errors need no hint of their own: what is tried again or done later, what nobody
-// foresees, and a wrong command line, for which the command names its help.
+// remediless are the kinds of package fault that need no hint of their own: what is tried again or done later, what
+// nobody foresees, and a wrong command line, for which the command names its help.
 var remediless = []string{"Internal", "Unavailable", "Interrupted", "Later", "Usage"}
 
 // TestHints checks that each permanent error has a hint, so that its reader has something to do. An error that wraps

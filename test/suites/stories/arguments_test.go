@@ -60,9 +60,8 @@ func TestKargPolicy(t *testing.T) {
 	}
 }
 
-// TestArgumentsSettle: each change of the kernel arguments takes effect and settles: verify
-// finds no difference after it, and the same MachineConfig again changes nothing. It also goes
-// back.
+// TestArgumentsSettle: each change of the kernel arguments takes effect and settles: verify finds no difference after
+// it, and the same MachineConfig again changes nothing. It can be taken back, too.
 func TestArgumentsSettle(t *testing.T) {
 	for _, c := range []struct{ name, first, second string }{
 		{"a pool of huge pages", "hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=4", "hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=6"},

@@ -55,7 +55,7 @@ func TestHostOfBootc(t *testing.T) {
 	}
 	expectStatusAt(t, h, pivot.PhaseDone)
 	required(false)
-	// What the machine is told to do goes before what bootc would do.
+	// What the machine is told to do takes precedence over what bootc would do.
 	makeBootc(t, h)
 	h.Write("/etc/pivot/firstboot.conf", []byte("image-kargs=print\n"))
 	m := newMachine(t, h)
@@ -113,9 +113,9 @@ func sourceKeys(t *testing.T, h *hostdir.Host, key string) {
 	must(t, os.WriteFile(file, append(text, key+"\n"...), 0o644))
 }
 
-// TestSources (P94): keys of the boot entry that say which kernel arguments are whose survive a first boot in the
-// initramfs, whose libostree does not carry them over, and a rollback. Removing such an argument is noted, and so is
-// a key whose arguments are not there.
+// TestSources (P94): keys of the boot entry name the owners of kernel arguments. They survive a rollback, and a first
+// boot in the initramfs, where libostree does not carry them over. Removing such an argument is noted, and so is a key
+// without its arguments.
 func TestSources(t *testing.T) {
 	h := newHost(t)
 	h.Ostree.Version = hostdir.LockInState
@@ -181,7 +181,7 @@ func TestSourcesKept(t *testing.T) {
 	expect("rollback")
 }
 
-// TestOwnedArgument (P94): a change that removes an argument of a program says whose it is.
+// TestOwnedArgument (P94): a change that removes an argument of a program names that program.
 func TestOwnedArgument(t *testing.T) {
 	h := hostdir.New(t)
 	sourceKeys(t, h, "x-options-source-tuned "+strings.Fields(strings.ReplaceAll(h.Options(), `keep="a b"`, ""))[0]+` keep="a b"`)

@@ -63,8 +63,8 @@ func TestInstalledByBootc(t *testing.T) {
 	}
 }
 
-// TestAfterReset: in a stateroot of "bootc install reset", whose kernel arguments are root= and ostree= alone, a
-// tag is followed, and a rollback stays in the stateroot: before there is a deployment for it, it is refused.
+// TestAfterReset: in a stateroot of "bootc install reset", which has only the kernel arguments root= and ostree=, a tag
+// is followed. A rollback stays in the stateroot, and is refused before there is a deployment for it.
 func TestAfterReset(t *testing.T) {
 	h, tag := installedByBootc(t)
 	h.Write("/etc/local", []byte("of the stateroot before\n"))

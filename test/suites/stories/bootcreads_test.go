@@ -13,8 +13,8 @@ import (
 	"machine-pivot/test/worlds/oscontainer"
 )
 
-// expectBootcReads checks that each deployment whose origin names a container image has what bootc reads of it, without
-// which its status fails as a whole. The manifest, its digest and the config in the commit's metadata, the refs of all
+// expectBootcReads checks that each deployment with a container image in its origin has what bootc reads; else bootc's
+// status would fail as a whole. The manifest, its digest and the config in the commit's metadata, the refs of all
 // layers, and that of the image.
 func expectBootcReads(t *testing.T, h *hostdir.Host, when string) {
 	t.Helper()
@@ -53,8 +53,8 @@ func expectBootcReads(t *testing.T, h *hostdir.Host, when string) {
 	}
 }
 
-// TestWhatBootcReads: bootc can read all deployments after each commit: a change by hand, one from a download of
-// which another program has removed the image's ref, and a rollback; before the reboot and after it.
+// TestWhatBootcReads: bootc can read all deployments after each commit, before the reboot and after it: a change by
+// hand, a download without its image's ref, which another program removed, and a rollback.
 func TestWhatBootcReads(t *testing.T) {
 	for _, kind := range []string{"native", "derived", "plain"} {
 		t.Run(kind, func(t *testing.T) {

@@ -86,8 +86,8 @@ func TestFileAtTarget(t *testing.T) {
 	}
 }
 
-// TestFileOfAnOlderPivot: where the new system's unit does not know pivot's own name, or is masked, the file stays, so
-// that the first boot is not taken for complete before that is proven.
+// TestFileOfAnOlderPivot: where the new system's unit does not know pivot's own name, or is masked, the file stays. So
+// the first boot does not count as complete before that is proven.
 func TestFileOfAnOlderPivot(t *testing.T) {
 	older := strings.Replace("[Unit]\nConditionPathExists=FILE\n", "FILE", machineconfig.EncapsulatedPath, 1)
 	for name, put := range map[string]func(t *testing.T, h *hostdir.Host){
@@ -115,7 +115,7 @@ func TestFileOfAnOlderPivot(t *testing.T) {
 }
 
 // TestFileOfANewerRequest: a file with Ignition's name beside pivot's own, as of an administrator who has corrected it
-// there, is what counts, and both are gone when the first boot is closed.
+// there, is the one that counts. Both are removed when the first boot is closed.
 func TestFileOfANewerRequest(t *testing.T) {
 	h := newHost(t)
 	must(t, boot(t, h))

@@ -63,8 +63,8 @@ func TestWatchSeesLinks(t *testing.T) {
 	}
 }
 
-// TestEmptyUnit: empty contents of a unit are none: the unit's file of the MachineConfig before
-// goes, and the image's unit is never masked.
+// TestEmptyUnit: empty contents of a unit are none: the former MachineConfig's file of the unit is removed, and the
+// image's unit is never masked.
 func TestEmptyUnit(t *testing.T) {
 	for before, more := range map[string]string{
 		"contents: \"[Service]\\nExecStart=/bin/b\\n\"": "",
@@ -113,8 +113,8 @@ func TestEmptyUnitFile(t *testing.T) {
 	}
 }
 
-// TestWatchUntil: a watch goes on beside differences, unless it is to end with the first one; and one that is to end with
-// it goes on without.
+// TestWatchUntil: a watch continues beside differences, unless it is to end with the first one; and such a watch
+// continues without any.
 func TestWatchUntil(t *testing.T) {
 	h, _ := withUnits(t)
 	if changed, notes, err := apply(t, h, units(h.Image, "{name: new.service, enabled: false}")); err != nil || !changed {

@@ -45,8 +45,8 @@ func enterEarly(t *testing.T, h *hostdir.Host, e *entersHere) (notes string, out
 	return runEarly(t, h, e)
 }
 
-// entersHost returns a host that wants its reboot method, and whose kernel, and boot entry, have the arguments that are
-// asked for already.
+// entersHost returns a host with the setting for its reboot method, and with a kernel and a boot entry that have the
+// requested arguments.
 func entersHost(t *testing.T, method settings.RebootMethod) *hostdir.Host {
 	t.Helper()
 	h := newHost(t)
@@ -94,7 +94,7 @@ func entersSystem(t *testing.T, method settings.RebootMethod, order string) {
 	h := entersHost(t, method)
 	e := &entersHere{}
 	notes, outcome, err := enterEarly(t, h, e)
-	if err != nil || h.Reboots+len(h.Kexecs) != 0 || outcome != machine.OutcomeEntering || !strings.Contains(notes, "the boot goes on into the new system, without a reboot") {
+	if err != nil || h.Reboots+len(h.Kexecs) != 0 || outcome != machine.OutcomeEntering || !strings.Contains(notes, "the boot continues in the new system, without a reboot") {
 		t.Fatalf("%v, outcome %s, %d reboots:\n%s", err, outcome, h.Reboots, notes)
 	}
 	if foretold := "the new system is entered without a reboot if the initramfs commits it, and kernel, initramfs and kernel arguments " + order; !strings.Contains(notes, foretold+"\n") {
@@ -124,7 +124,7 @@ func entersSystem(t *testing.T, method settings.RebootMethod, order string) {
 }
 
 // TestEnterOrReboot (P96): whatever is missing for entering ends in the next way, with the reason: what is known before
-// the commit is said before it.
+// the commit is reported before it.
 func TestEnterOrReboot(t *testing.T) {
 	const declined = "the new system is entered by an ordinary reboot; not without a reboot, because "
 	for name, c := range map[string]struct {

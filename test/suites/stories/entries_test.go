@@ -304,8 +304,8 @@ func withFile(path string, b byte, size int) string {
 		base64.StdEncoding.EncodeToString(packed.Bytes()) + "\"}}]}}\n"
 }
 
-// TestLargestFileLive: a change whose contents, the old and the new ones together, are too large for a change
-// of the running system needs a reboot whatever the rules say. The plan says so, and the run does that.
+// TestLargestFileLive: a change needs a reboot, whatever the rules say, if its old and new contents together are too
+// large for a change of the running system. The plan says so, and the run does that.
 func TestLargestFileLive(t *testing.T) {
 	for _, path := range []string{"/etc/app/conf", "/opt/app/conf"} {
 		c := newVarChanger(t)

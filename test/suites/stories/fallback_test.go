@@ -21,8 +21,8 @@ import (
 	systemdunits "machine-pivot/systemd-units"
 )
 
-// newGuarded is newTried for a machine with the setting fallback=auto, whose boot loader starts an
-// entry once, and with an open first boot.
+// newGuarded is newTried for a machine with the setting fallback=auto, a boot loader that starts an entry once, and an
+// open first boot.
 func newGuarded(t *testing.T) *tried {
 	t.Helper()
 	h := newTried(t)
@@ -66,8 +66,8 @@ func (h *tried) expectOnce(reboots int) {
 	}
 }
 
-// TestFallbackOfFirstBoot (P59): with the setting fallback=auto, the old system stays the default until
-// the first boot has proven the new one, which then is the default, and the first boot is closed.
+// TestFallbackOfFirstBoot (P59): with the setting fallback=auto, the old system stays the default until the first boot
+// has proven the new one. Then that is the default, and the first boot is closed.
 func TestFallbackOfFirstBoot(t *testing.T) {
 	h := newGuarded(t)
 	must(t, h.bootGuarded())
@@ -122,9 +122,9 @@ func TestFallbackDeadKernel(t *testing.T) {
 	}
 }
 
-// TestFallbackComesUpAsTheDefault: a new system that is booted as the default, because the power failed right
-// after the commit, first makes the old one the default: by pivot-trial.service, or else by its first boot, which may
-// fail later. So a power cycle leads back.
+// TestFallbackComesUpAsTheDefault: a new system that boots as the default, after a power cut right after the commit,
+// first makes the old one the default. pivot-trial.service does that, or else its first boot, which may fail later. So
+// a power cycle leads back.
 func TestFallbackComesUpAsTheDefault(t *testing.T) {
 	for name, unit := range map[string]bool{"with pivot-trial.service": true, "with the first boot only": false} {
 		t.Run(name, func(t *testing.T) {
@@ -227,8 +227,8 @@ func TestFallbackNotTheTarget(t *testing.T) {
 	}
 }
 
-// TestFallbackReturnsWithoutTheJournal: a first boot goes back from a system that is not what was asked for also
-// if the disk with the journal is full. The old system counts the attempt.
+// TestFallbackReturnsWithoutTheJournal: a first boot returns from a system that is not what was asked for also if the
+// disk with the journal is full. The old system counts the attempt.
 func TestFallbackReturnsWithoutTheJournal(t *testing.T) {
 	h := newGuarded(t)
 	must(t, h.bootGuarded())

@@ -34,7 +34,7 @@ func bootFIPS(t *testing.T, h *hostdir.Host) {
 	h.Write("/proc/sys/crypto/fips_enabled", []byte(map[bool]string{true: "1\n", false: "0\n"}[kargs.Split(h.Options()).FIPS()]))
 }
 
-// withFIPS returns a host whose boot entry has fips=1, and whose kernel runs in FIPS mode.
+// withFIPS returns a host with fips=1 in its boot entry and a kernel in FIPS mode.
 func withFIPS(t *testing.T) *hostdir.Host {
 	t.Helper()
 	h := hostdir.New(t)

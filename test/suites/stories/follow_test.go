@@ -88,7 +88,7 @@ func TestFollow(t *testing.T) {
 	f.Boot()
 	f.expectRunning(one, f.tag)
 
-	// The tag moves: that is no drift, and the upgrade goes there.
+	// The tag moves: that is no drift, and the upgrade follows it.
 	two := f.push("two")
 	f.expectRunning(one, f.tag)
 	f.change(day2.Rebase{Upgrade: true})

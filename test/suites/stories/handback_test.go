@@ -75,9 +75,9 @@ func roundTrip(t *testing.T) (h *hostdir.Host, two []byte) {
 	return h, two
 }
 
-// TestHandBack: a machine of the daemon that pivot has taken over and changed is the daemon's again, by the
-// daemon's own checks, and stays as it is in the next boot. What the daemon removes from it later is as if
-// the daemon had written it.
+// TestHandBack: a machine of the daemon that pivot has taken over and changed is the daemon's again, by the daemon's
+// own checks. It stays as it is in the next boot. What the daemon removes from it later is as if the daemon had written
+// it.
 func TestHandBack(t *testing.T) {
 	h, two := roundTrip(t)
 	h.Write(configdaemon.NodeAnnotations, []byte(`{"machineconfiguration.openshift.io/currentConfig":"rendered-0"}`))

@@ -12,8 +12,8 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestSameMachine (P102): a first boot whose new system has lost the machine's name waits for it, at most 5 minutes, and then says
-// so, with all else that others know the machine by and has changed. It is closed in each case.
+// TestSameMachine (P102): if the new system has lost the machine's name, a first boot waits for it, at most 5 minutes.
+// Then it reports that, and all else that others know the machine by and has changed. It is closed in each case.
 func TestSameMachine(t *testing.T) {
 	const lost = `the host name is "localhost"; before the reboot it was "worker-7"`
 	for _, c := range []struct {
@@ -74,7 +74,7 @@ func TestSameMachine(t *testing.T) {
 
 func name(h *hostdir.Host, name string) { h.Write("/proc/sys/kernel/hostname", []byte(name+"\n")) }
 
-// attempt runs a first boot. slept is called instead of a wait, whose failure is no note.
+// attempt runs a first boot. slept is called instead of a wait; its failure is no note.
 func attempt(t *testing.T, h *hostdir.Host, slept func(time.Duration)) (notes string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -40,9 +40,8 @@ func (d *downloader) cleanUp(refs ...string) {
 	shell(d.t, d.Host, "ostree prune --repo=sysroot/ostree/repo --refs-only --depth=0")
 }
 
-// TestRefsAfterCommit: after a commit an image has its own ref and those of all layers, as
-// rpm-ostree and bootc need them, whatever another program removed after the download; or the
-// commit does not happen, and another download repairs it.
+// TestRefsAfterCommit: after a commit an image has its own ref and those of all layers, as rpm-ostree and bootc need
+// them, whatever another program removed after the download. Or the commit fails, and another download repairs it.
 func TestRefsAfterCommit(t *testing.T) {
 	for _, kind := range []string{"native", "derived", "plain"} {
 		t.Run(kind, func(t *testing.T) {

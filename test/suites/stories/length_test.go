@@ -94,8 +94,8 @@ func TestLengthOfImageKargs(t *testing.T) {
 	}
 }
 
-// TestLengthAlreadyTooLong: a machine whose line is too long already, by what its boot loader adds, can be moved to
-// another image, and its line be shortened. Only more is refused, with what to do.
+// TestLengthAlreadyTooLong: a line that is too long already, by its boot loader's additions, can be shortened, and its
+// machine can be moved to another image. Only more is refused, with what to do.
 func TestLengthAlreadyTooLong(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(h *hostdir.Host, r *day2.Rebase)

@@ -183,9 +183,9 @@ func TestLiveVarGoesBack(t *testing.T) {
 	}
 }
 
-// TestLiveVarCannotBePutBack: what is outside of /etc and cannot be put back is a reason for a reboot, also at
-// a path that stays as it is: the plan says so, nothing of it is lost, and a commit is possible. For what users put
-// there see TestUsersObstructGoesBack.
+// TestLiveVarCannotBePutBack: what is outside of /etc and cannot be put back is a reason for a reboot, also at a path
+// that stays as it is. The plan says so, nothing is lost, and a commit is possible. For what users put there see
+// TestUsersObstructGoesBack.
 func TestLiveVarCannotBePutBack(t *testing.T) {
 	changed := strings.Replace(liveVar1, "data:,one", "data:,two", 1)
 	for name, c := range map[string]struct{ path, do, because string }{

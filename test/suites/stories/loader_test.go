@@ -9,8 +9,8 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// TestLoaderIsNoLink: a /boot/loader with which ostree refuses to work is found by a plan as well as by a change, before
-// anything is pulled. The machine boots with it, so what changes nothing goes on.
+// TestLoaderIsNoLink: a /boot/loader with which ostree refuses to work is found by a plan as well as by a change,
+// before anything is pulled. The machine boots with it, so a command that changes nothing continues.
 func TestLoaderIsNoLink(t *testing.T) {
 	for name, spoil := range map[string]func(link, to string) error{
 		"a directory": func(link, to string) error { return os.Rename(to, link) },

@@ -64,7 +64,7 @@ func TestLostWithThePending(t *testing.T) {
 	}
 }
 
-// TestFirstBootPutIntoEffectByOthers: another program has made the image of a first boot the next boot in the middle of it, without
+// TestFirstBootPutIntoEffectByOthers: during a first boot another program has made its image the next boot, without
 // arguments and files. The next boot finds that and mends it.
 func TestFirstBootPutIntoEffectByOthers(t *testing.T) {
 	h := newHost(t)

@@ -135,9 +135,9 @@ func TestNativeImage(t *testing.T) {
 	}
 }
 
-// expectRecognized checks that rpm-ostree and bootc recognize the booted image: the origin names
-// it, its ref leads to a commit that has its manifest, and each layer in the manifest has a
-// ref to a complete commit. From these the next update knows what it need not fetch.
+// expectRecognized checks that rpm-ostree and bootc recognize the booted image. The origin names it, its ref leads to a
+// commit with its manifest, and each layer in the manifest has a ref to a complete commit. From these the next update
+// knows what it need not fetch.
 func expectRecognized(t *testing.T, h *hostdir.Host) ostree.Deployment {
 	t.Helper()
 	booted, err := h.Sysroot().Booted()

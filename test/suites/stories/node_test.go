@@ -201,8 +201,8 @@ func TestNodeRoundTrip(t *testing.T) {
 	}
 }
 
-// TestNodeJoins: a node whose first boot pivot has made joins its cluster with the MachineConfig of that
-// boot, of which only image and kernel arguments were pivot's to make, and all of it is proven.
+// TestNodeJoins: after a first boot by pivot, a node joins its cluster with that boot's MachineConfig. Pivot made only
+// its image and kernel arguments, and all is proven.
 func TestNodeJoins(t *testing.T) {
 	h := projecting(t)
 	linkVar(t, h)

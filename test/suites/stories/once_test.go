@@ -138,8 +138,8 @@ const (
 	noFallback = "no fallback, so if the new kernel is dead"
 )
 
-// TestOnceByKexec: a system is committed to be entered once by kexec only if its boot entry, as far as it is known,
-// is one that kexec can start. Otherwise the commit is as without a fallback, which is said before it.
+// TestOnceByKexec: a system is committed to be entered once by kexec only if its boot entry, as far as it is known, is
+// one that kexec can start. Otherwise the commit is as without a fallback, and a note before it says so.
 func TestOnceByKexec(t *testing.T) {
 	for name, c := range comingEntries() {
 		t.Run(name, func(t *testing.T) {
@@ -182,8 +182,8 @@ func (h *tried) tryRebaseOnce(terms *trial.Terms, ask func(*day2.Rebase)) error 
 
 const promised = "the new system is booted once, by kexec: if it does not come up, the next power cycle boots the old one"
 
-// TestOnceByKexecByHand: a change by hand that the setting has fall back is judged alike. A trial that the command
-// asks for goes on, and what it does not cover is said before its commit.
+// TestOnceByKexecByHand: a change by hand that the setting has fall back is judged alike. A trial that the command asks
+// for continues, and a note before its commit names what it does not cover.
 func TestOnceByKexecByHand(t *testing.T) {
 	for name, c := range comingEntries() {
 		t.Run(name, func(t *testing.T) {
@@ -207,8 +207,8 @@ func TestOnceByKexecByHand(t *testing.T) {
 	}
 }
 
-// TestOnceByTheNextWay: where kexec cannot start the coming entry and the boot loader can start it once, that is
-// what is said before the commit, and done after it. A second try says and does the same.
+// TestOnceByTheNextWay: where kexec cannot start the coming entry and the boot loader can start it once, a note before
+// the commit says so, and that happens after it. A second try says and does the same.
 func TestOnceByTheNextWay(t *testing.T) {
 	for name, c := range comingEntries() {
 		t.Run(name, func(t *testing.T) {
@@ -307,8 +307,8 @@ func TestIgnitionBeforeTheCommit(t *testing.T) {
 	}
 }
 
-// TestForeseenByKexec: also without a trial, what is said about the way before the commit is judged by the coming
-// entry, in a plan, by a change and by a rollback to an entry that is there.
+// TestForeseenByKexec: also without a trial, the notes about the way before the commit follow from the coming entry, in
+// a plan, in a change and in a rollback to an entry that is there.
 func TestForeseenByKexec(t *testing.T) {
 	const why = "not by kexec, because boot entry "
 	h := newTried(t)
@@ -333,8 +333,8 @@ func TestForeseenByKexec(t *testing.T) {
 	}
 }
 
-// TestPlanOnceByKexec: a plan foresees no fallback that its run would not have: a way that keeps the kernel is
-// excluded only if the coming entry lets kexec, the one way to enter a system once here, start it.
+// TestPlanOnceByKexec: a plan foresees no fallback that its run would not have. Kexec is the only way here to enter a
+// system once: it excludes ways that keep the kernel only if it can start the coming entry.
 func TestPlanOnceByKexec(t *testing.T) {
 	const excluded = "because the new system is entered only once"
 	for name, able := range map[string]bool{"it can": true, "it cannot": false} {

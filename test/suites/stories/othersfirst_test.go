@@ -12,7 +12,7 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// other is the first boot of another program: what is on the machine while it goes on, and how it ends.
+// other is the first boot of another program: what is on the machine while it runs, and how it ends.
 type other struct {
 	name, unit, path, goesOn string
 	end                      func(t *testing.T, path string)
@@ -87,7 +87,7 @@ func TestAwaitsFirstBootsOfOthers(t *testing.T) {
 }
 
 // TestFirstBootOfOthersFails: if the first boot of others does not end, there is neither a commit nor a reboot, and the
-// error names the unit. A later run goes on.
+// error names the unit. A later run continues.
 func TestFirstBootOfOthersFails(t *testing.T) {
 	for _, other := range others() {
 		t.Run(other.name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestFirstBootOfOthersFails(t *testing.T) {
 	}
 }
 
-// TestOnlyRebootIsMissing: what another run has committed is not entered either while a first boot of others goes on.
+// TestOnlyRebootIsMissing: while a first boot of others runs, what another run has committed is not entered either.
 func TestOnlyRebootIsMissing(t *testing.T) {
 	for _, other := range others() {
 		t.Run(other.name, func(t *testing.T) {

@@ -202,9 +202,8 @@ func TestPartitionOfTheImage(t *testing.T) {
 	refused("no CRI-O drop-in defines it", link("/dev/null"))
 }
 
-// TestBrokenWithoutPartition: what keeps CRI-O or its pods from starting is refused also if no workload
-// remains for which CPU partitioning is enabled, by each way to change a machine; but not for a fault that the
-// machine has already.
+// TestBrokenWithoutPartition: each way to change a machine refuses what keeps CRI-O or its pods from starting, also if
+// no workload with CPU partitioning remains. A fault that the machine has already is no reason.
 func TestBrokenWithoutPartition(t *testing.T) {
 	const table = "[crio.runtime.workloads."
 	for _, c := range []struct{ name, text, argument, want string }{

@@ -211,8 +211,8 @@ func TestVarThatIsThere(t *testing.T) {
 	}
 }
 
-// TestVarRefused (P57): a system that cannot project, or whose image has a directory where a
-// link into /var is needed, is refused before anything is changed.
+// TestVarRefused (P57): a system that cannot project, or that has a directory where a link into /var is needed, is
+// refused before anything is changed.
 func TestVarRefused(t *testing.T) {
 	const inOpt = "  config: {ignition: {version: 3.4.0}, storage: {files: [{path: /opt/x}]}}\n"
 	const named = "  config: {ignition: {version: 3.4.0}, storage: {files: [{path: /var/x, user: {name: nobody-knows}}]}}\n"

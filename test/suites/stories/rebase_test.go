@@ -58,8 +58,8 @@ func TestLegacyInputs(t *testing.T) {
 	}
 }
 
-// TestRebaseAgain: after the commit of a pivot by hand was taken back, the same can be asked
-// for again, on a machine with files that are carried over without being asked for.
+// TestRebaseAgain: a pivot by hand can be asked for again after its commit was taken back, on a machine with files that
+// are carried over without a request.
 func TestRebaseAgain(t *testing.T) {
 	h := hostdir.New(t)
 	h.Write(pinning.DropInPath, pinning.DropIn(management(t, "0-1")))

@@ -201,9 +201,8 @@ func TestRollbackRefusals(t *testing.T) {
 	}
 }
 
-// TestRollbackToRecord: after applying A and then B, a rollback is judged by all of the
-// MachineConfig A that the previous deployment records, and not only by CPU partitioning; and it can be
-// repaired from there.
+// TestRollbackToRecord: after applying A and then B, a rollback is judged by all of the MachineConfig A that the
+// previous deployment records. It can be repaired from there.
 func TestRollbackToRecord(t *testing.T) {
 	h, _ := withUnits(t)
 	const a = `

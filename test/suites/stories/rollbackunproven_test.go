@@ -23,8 +23,8 @@ func (h *tried) rollback() error {
 	return (&day2.Rollback{Machine: h.newMachine()}).Run(h.t.Context())
 }
 
-// TestRollbackNeverIntoUnproven: a rollback while a trial waits for its reboot gives it up, and the running
-// system stays the default, for good: neither a second rollback nor a first boot leads into what nothing has proven.
+// TestRollbackNeverIntoUnproven: a rollback while a trial waits for its reboot ends the trial, and the running system
+// stays the default. Neither a second rollback nor a first boot then starts what nothing has proven.
 func TestRollbackNeverIntoUnproven(t *testing.T) {
 	for name, c := range map[string]struct {
 		make   func(t *testing.T) *tried
@@ -116,8 +116,8 @@ func (h *tried) tryUnjournaled() error {
 	return err
 }
 
-// TestTryUnjournaled: the deployment of a trial is found and removed also if the journal could not be written
-// since its commit: neither by the command, nor in the new system, nor by a closing of the trial that failed.
+// TestTryUnjournaled: the deployment of a trial is found and removed also if the journal could not be written since its
+// commit: by the command, in the new system, or by the end of the failed trial.
 func TestTryUnjournaled(t *testing.T) {
 	h := newTried(t)
 	h.oneShot()
@@ -176,8 +176,8 @@ func TestRollbackAfterAttempts(t *testing.T) {
 	h.expect("B A", pivot.PhaseDone, false)
 }
 
-// TestRollbackOfPendingFirstBoot: a rollback of a first boot that waits for its reboot closes the first boot in
-// the running system, which stays: the next boot does not commit it again. --again goes forward.
+// TestRollbackOfPendingFirstBoot: a rollback of a first boot that waits for its reboot closes the first boot in the
+// running system, which stays: the next boot does not commit it again. --again starts the new system.
 func TestRollbackOfPendingFirstBoot(t *testing.T) {
 	h := newHost(t)
 	must(t, run(t, h, firstboot.FirstBoot{NoReboot: true}))

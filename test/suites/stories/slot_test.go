@@ -567,8 +567,8 @@ func (d *drifting) Run(ctx context.Context, prepared day2.Prepared) (bool, error
 	return d.Move.Run(ctx, prepared)
 }
 
-// TestWindowDrift: what the run finds although there was nothing to do when everything was downloaded is changed in
-// the window, too: the running system, the next boot, and the slot of the fleet's lock.
+// TestWindowDrift: the window is also the time for changes that the run finds only after a download without changes: of
+// the running system, the next boot, and the slot of the fleet's lock.
 func TestWindowDrift(t *testing.T) {
 	unlocked := func(run func() error) error { return run() }
 	noon, opened := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), time.Date(2026, 11, 23, 2, 0, 0, 0, time.UTC)
@@ -660,8 +660,8 @@ func (m *member) unlocked() bool {
 	return err == nil
 }
 
-// TestSlotKilled (P79): killed at any point between the download and the reboot, the machine gives
-// its slot back: at once if nothing is committed, else after it has booted the commit.
+// TestSlotKilled (P79): killed at any point between download and reboot, the machine gives its slot back. It does so at
+// once if nothing is committed, else after it has booted the commit.
 func TestSlotKilled(t *testing.T) {
 	m := newMember(t)
 	n, committed, step := 0, 0, sample.Step(11)

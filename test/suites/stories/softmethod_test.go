@@ -64,8 +64,8 @@ func leave(t *testing.T, h *hostdir.Host, method settings.RebootMethod, softly e
 	return done
 }
 
-// TestSoftMethod (P46): the new system is entered by a soft reboot if that is asked for, or the cheapest way, and
-// libostree can prepare it; else by the next way, with the reason, and nothing of the preparation is left.
+// TestSoftMethod (P46): a soft reboot enters the new system if that, or the cheapest way, is asked for, and libostree
+// can prepare it. Otherwise the next way does, with the reason, and nothing of the preparation is left.
 func TestSoftMethod(t *testing.T) {
 	pinned := func(*hostdir.Host) day2.Rebase { return day2.Rebase{Pinning: management(t, "0-1")} }
 	another := func(h *hostdir.Host) day2.Rebase { return day2.Rebase{Image: h.Image} }
@@ -159,8 +159,8 @@ func TestSoftMethodBack(t *testing.T) {
 	}
 }
 
-// TestSoftMethodKilled (P46): whatever a killed preparation has left is gone before the next one, and that leads into
-// the committed system. Until then the machine goes on as it is: the change is committed.
+// TestSoftMethodKilled (P46): whatever a killed preparation has left is gone before the next one, which enters the
+// committed system. Until then the machine continues as it is: the change is committed.
 func TestSoftMethodKilled(t *testing.T) {
 	for name, left := range map[string][]string{
 		"before it was recorded": {"/run/nextroot/usr/old"},
@@ -191,9 +191,9 @@ func TestSoftMethodKilled(t *testing.T) {
 	}
 }
 
-// TestPreparedByAKilledWay: what a killed way into the new system has prepared past the boot loader, a root of a
-// soft reboot or a loaded kernel, does not outlive the next change of the next boot, whatever command makes it and
-// however it reboots. Nor does it change what the next try of the same command does.
+// TestPreparedByAKilledWay: a killed way into the new system may leave the root of a soft reboot, or a loaded kernel.
+// These do not outlive the next change of the next boot, whatever command makes it and however it reboots. Nor does it
+// change what the next try of the same command does.
 func TestPreparedByAKilledWay(t *testing.T) {
 	for name, next := range map[string]func(*testing.T, *hostdir.Host){
 		"a rollback": func(t *testing.T, h *hostdir.Host) { must(t, rollback(t, h)) },
@@ -282,7 +282,7 @@ func TestSoftMethodPlanned(t *testing.T) {
 }
 
 // TestPlanOfFallback: a plan foresees no way that keeps the kernel if the setting fallback=auto has the new system
-// entered only once: neither that of a first boot nor that of a change by hand. Where the setting has no effect, it does.
+// entered only once, neither for a first boot nor for a change by hand. Where the setting has no effect, it does.
 func TestPlanOfFallback(t *testing.T) {
 	const excluded = "not by a soft reboot, because the new system is entered only once"
 	for name, able := range map[string]bool{"with a boot loader that can": true, "with one that cannot": false} {

@@ -43,8 +43,8 @@ func blockedOnce(t *testing.T, m *machine.Machine, meanwhile func(request int)) 
 	return ctx, ways
 }
 
-// TestStagedMeanwhile: if another program stages a deployment while a reboot is blocked, the shutdown replaces what
-// was committed by it. So nothing is started past the boot loader, whose entry would be gone: an ordinary reboot starts
+// TestStagedMeanwhile: if another program stages a deployment while a reboot is blocked, the shutdown replaces what was
+// committed by it. So nothing is started past the boot loader by an entry that would be gone: an ordinary reboot starts
 // what is staged. What is locked stays where it is.
 func TestStagedMeanwhile(t *testing.T) {
 	for _, c := range []struct {
@@ -94,8 +94,8 @@ func TestStagedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestTryEntriesMeanwhile: the boot entry of a system on trial is read when the machine is left, not when that was
-// first tried: meanwhile another program may have written all entries under other names.
+// TestTryEntriesMeanwhile: the boot entry of a system on trial is read when the machine is left, not at the first try.
+// Meanwhile another program may have written all entries under other names.
 func TestTryEntriesMeanwhile(t *testing.T) {
 	for _, kexec := range []bool{true, false} {
 		h := newTried(t)

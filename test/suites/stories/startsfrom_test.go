@@ -9,9 +9,9 @@ import (
 	"machine-pivot/test/worlds/hostdir"
 )
 
-// TestChangeBeforeTheReboot: before the reboot of a change, or of a rollback, another MachineConfig with another image starts
-// from the system that runs: nothing fails for good, the files in the initramfs stay, and so do kernel and extension where
-// they are asked for again.
+// TestChangeBeforeTheReboot: before the reboot of a change, or of a rollback, another MachineConfig with another image
+// starts from the running system. Nothing fails for good, the initramfs keeps its files, and kernel and extension stay
+// if they are asked for again.
 func TestChangeBeforeTheReboot(t *testing.T) {
 	h, extensions := extensionsHost(t, rpms)
 	askPackages(h, extensions, "realtime", `"usbguard"`)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestUnsupportedStays: what pivot does not support blocks no MachineConfig that has it as
-// the machine has it: on the machine of another program, from pivot's own record, and in a repair.
+// TestUnsupportedStays: what pivot does not support blocks no MachineConfig that has it as the machine has it: on
+// another program's machine, from pivot's own record, and in a repair.
 func TestUnsupportedStays(t *testing.T) {
 	h := projecting(t)
 	const config = `{"ignition": {"version": "3.4.0"}, "passwd": {"users": [{"name": "core", "groups": ["wheel"], "shell": "/bin/sh"}]},

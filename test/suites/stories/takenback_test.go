@@ -33,9 +33,8 @@ func expectHeld(t *testing.T, h *hostdir.Host, reboots int) {
 	expectUndone(t, h, "image: booted")
 }
 
-// TestTakenBack: a machine that boots the old system after its first boot, by the boot
-// menu or because another tool made it the default again, stays there until it is told to go
-// forward.
+// TestTakenBack: a machine that boots the old system after its first boot, by the boot menu or because another tool
+// made it the default, stays there until --again.
 func TestTakenBack(t *testing.T) {
 	h := arrived(t)
 	h.BootEntry(1)
@@ -67,7 +66,7 @@ func goBack(t *testing.T, h *hostdir.Host) {
 	h.Boot()
 }
 
-// expectAgain checks that a machine goes forward when it is told to.
+// expectAgain checks that a machine enters the new system when it is told to.
 func expectAgain(t *testing.T, h *hostdir.Host) {
 	t.Helper()
 	reboots := h.Reboots
@@ -89,9 +88,8 @@ func expectAgain(t *testing.T, h *hostdir.Host) {
 	}
 }
 
-// TestTakenBackInEarnest: the old system is the default and the new deployment still exists.
-// The machine goes forward when told to; it does so without being told if the
-// MachineConfig was changed in the old system.
+// TestTakenBackInEarnest: the old system is the default and the new deployment still exists. The machine enters the new
+// one when told to, or by itself if the MachineConfig was changed in the old system.
 func TestTakenBackInEarnest(t *testing.T) {
 	h := arrived(t)
 	goBack(t, h)

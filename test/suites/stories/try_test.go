@@ -362,8 +362,8 @@ func TestTryEnds(t *testing.T) {
 	}
 }
 
-// TestTryMakesTheOldOneFirst: what kept the system on trial from making the old one the default goes away during the
-// trial. Then the old one is the default for the rest of it.
+// TestTryMakesTheOldOneFirst: what kept the system on trial from making the old one the default ends during the trial.
+// Then the old one is the default until the trial ends.
 func TestTryMakesTheOldOneFirst(t *testing.T) {
 	h := newTried(t)
 	must(t, h.try(tenMinutes))
@@ -433,7 +433,7 @@ func TestTryStoppedAtItsEnd(t *testing.T) {
 	}
 	must(t, stopped.Run(ctx))
 	h.expect("A B", pivot.PhaseFailed, true)
-	if !strings.Contains(h.notes, "the next boot goes on") || strings.Contains(h.notes, "pivot confirm") {
+	if !strings.Contains(h.notes, "the next boot completes") || strings.Contains(h.notes, "pivot confirm") {
 		t.Errorf("notes %s", h.notes)
 	}
 	h.Boot()
@@ -458,8 +458,8 @@ func TestTryWithoutOneShot(t *testing.T) {
 	h.expect("A", pivot.PhaseFailed, false)
 }
 
-// TestTryBesideStaged: where the boot loader starts no entry once, the system on trial is not entered while something is
-// staged, which the shutdown would make the default: the old system stays it.
+// TestTryBesideStaged: where the boot loader starts no entry once, the system on trial is not entered while something
+// is staged, which the shutdown would make the default. The old system stays the default.
 func TestTryBesideStaged(t *testing.T) {
 	h := newTried(t)
 	m := h.newMachine()
@@ -487,8 +487,8 @@ func TestTryBesideStaged(t *testing.T) {
 	}
 }
 
-// TestTryByTheBootMenu (P59): if the old system is chosen in the boot menu, because the new one is
-// the default and does not come up, it is the default from then on.
+// TestTryByTheBootMenu (P59): the old system is the default once somebody has chosen it in the boot menu, because the
+// new one is the default and does not come up.
 func TestTryByTheBootMenu(t *testing.T) {
 	h := newTried(t)
 	must(t, h.try(tenMinutes))
@@ -507,8 +507,8 @@ const thirdSystem = `cd sysroot; link=$(grep -o 'ostree=[^ ]*' boot/loader/entri
 cp -a $old $new; cp -a $old.origin $new.origin; ln -s ../../../deploy/os/deploy/$(basename $new) .${link%/*}/9
 sed "s,ostree=$link,ostree=${link%/*}/9,; s,^version .*,version 0," boot/loader/entries/ostree-1-os.conf > boot/loader/entries/ostree-0-os.conf`
 
-// TestTryThirdSystem: if a third deployment is booted while the system on trial is the default, however it is to be
-// confirmed, the trial has failed, and the old system is the default from then on, or else the one that runs.
+// TestTryThirdSystem: if a third deployment boots while the system on trial is the default, the trial has failed,
+// however it is confirmed. The old system is the default from then on, or else the running one.
 func TestTryThirdSystem(t *testing.T) {
 	for name, c := range map[string]struct {
 		guarded bool // a first boot has made it

@@ -60,9 +60,9 @@ func TestRollbackThatIsImpossible(t *testing.T) {
 	expectStatus(t, h)
 }
 
-// TestFailureChangesNothing: whichever call of another program fails, before or after it has
-// taken effect: as long as the next boot is the one from before, the machine is as done as it was.
-// The same command succeeds afterwards, and leaves nothing of the failed one.
+// TestFailureChangesNothing: whichever call of another program fails, before or after its effect, the machine is as
+// done as it was, as long as the next boot is the former one. The same command succeeds afterwards, and leaves nothing
+// of the failed one.
 func TestFailureChangesNothing(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, h *hostdir.Host) (*pivot.Progress, error){
 		"rebase": func(t *testing.T, h *hostdir.Host) (*pivot.Progress, error) {

@@ -182,8 +182,8 @@ func afterImport(effects []string) (at []int) {
 	return at
 }
 
-// newApplierWorld returns a world whose host has what units, /var and passwords need, and the
-// reference of an image with a unit of its own.
+// newApplierWorld returns a world with a host that has what units, /var and passwords need, and the reference of an
+// image with its own unit.
 func newApplierWorld(t *testing.T, programs string) (w *world, image string) {
 	t.Helper()
 	w = &world{host: hostdir.New(t), programs: programs}

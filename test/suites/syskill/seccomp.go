@@ -93,9 +93,9 @@ func filter() []unix.SockFilter {
 	return append(program, allow)
 }
 
-// install makes the calling thread and its children stop at each effect, until a reader of the
-// listener lets them continue. Only a deadly signal ends a stop before (Linux 5.19 or later): any
-// other, such as the Go runtime's own, would restart the call, and the effect would be counted twice.
+// install makes the calling thread and its children stop at each effect, until a reader of the listener lets them
+// continue. Only a deadly signal ends a stop before (Linux 5.19 or later). Any other one, such as the Go runtime's own,
+// would restart the call, and the effect would count twice.
 func install() (listener int, err error) {
 	program := filter()
 	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}

@@ -59,7 +59,7 @@ func short(t *testing.T) *report {
 	return r
 }
 
-// small are the settings of a small benchmark, whose images are the same on each machine.
+// small are the settings of a small benchmark, with the same images on each machine.
 func small(t *testing.T) settings {
 	t.Helper()
 	s := settings{dir: diskDir, pivot: builtPivot(t), from: []string{filepath.Join(t.TempDir(), "files")}, files: 600, bytes: 20e6, rounds: 1, seed: 1, link: &link{}, log: io.Discard}

@@ -42,8 +42,8 @@ type usage struct {
 	Handed  int64 `json:"write_call_bytes"`
 }
 
-// asChild runs as a child process, if the arguments ask for it: "measure" reads a job from stdin
-// and writes its usages, "floor PACKS OUT" and "fetch CERTS SECRET OUT URL…", or "files" in place of "fetch", run the floors.
+// asChild runs as a child process, if the arguments ask for it. "measure" reads a job from stdin and writes its usages;
+// "floor PACKS OUT", "fetch CERTS SECRET OUT URL…", and "files" in place of "fetch", run the floors.
 func asChild(ctx context.Context, args []string) (mine bool, err error) {
 	switch {
 	case len(args) == 1 && args[0] == "measure":
@@ -64,9 +64,9 @@ func asChild(ctx context.Context, args []string) (mine bool, err error) {
 	return false, nil
 }
 
-// launch runs a job in a fresh process of this program. The kernel counts the memory of the parent
-// at the start of a process as that process's peak: started from here, with the registry in memory,
-// each contender would seem to need at least that.
+// launch runs a job in a fresh process of this program. The kernel counts the parent's memory at the start of a process
+// as that process's peak. Started from here, with the registry in memory, each contender would seem to need at least
+// that.
 func launch(ctx context.Context, j job) ([]usage, error) {
 	self, err := os.Executable()
 	if err != nil {

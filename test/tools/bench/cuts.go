@@ -17,8 +17,8 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// afterImport is how long after an import the power can be cut, too: until the kernel has written by itself what
-// nobody has made durable, and until a machine that shuts down has synced its disk.
+// afterImport is how long after an import the power can be cut, too. By then the kernel has written what nobody made
+// durable, and a machine that shuts down has synced its disk.
 const afterImport = 40 * time.Second
 
 // cutResult is what power cuts at random moments leave of a contender's repository.
@@ -31,7 +31,7 @@ type cutResult struct {
 	Unreadable int `json:"unreadable"` // the file system cannot be mounted
 }
 
-// cutPower records an import of each contender that can be cut, and cuts the power at random moments of it.
+// cutPower records an import of each contender that can be cut, and cuts the power at random moments.
 func (w *world) cutPower(ctx context.Context, contenders []*contender) (all []cutResult, err error) {
 	if missing := recorded.Missing(); len(missing) > 0 {
 		return nil, fmt.Errorf("cannot cut the power here: lacking %s", strings.Join(missing, ", "))

@@ -18,8 +18,8 @@ ostree refs --repo=made --create=os "$COMMIT"
 ostree pull-local --disable-fsync --repo=repo made os
 exec sync repo/refs/heads/os`
 
-// TestPowerCutsOfImports cuts the power in an import by pivot, which must leave no damage, and in one that is
-// careless, whose damage must be found. It is part of "make nightly".
+// TestPowerCutsOfImports cuts the power in an import by pivot, which must leave no damage, and in a careless one; its
+// damage must be found. It is part of "make nightly".
 func TestPowerCutsOfImports(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for the kernel to write by itself")

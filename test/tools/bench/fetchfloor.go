@@ -22,13 +22,12 @@ import (
 	"machine-pivot/internal/inflate"
 )
 
-// The floor of an image is the work that no import of it can avoid, on all processors: it fetches
-// the layers over the same TLS, hashes and decompresses them, hashes the content of each file in
-// them, and appends it to one of a few files, which are synced in the end. It compares no hash, and
-// makes no objects with owners, modes, attributes and names of their own.
+// The floor of an image is the work that no import can avoid, on all processors. It fetches the layers over the same
+// TLS, hashes and decompresses them, hashes each file's content, and appends that to one of a few files, which are
+// synced in the end. It compares no hash, and makes no objects with owners, modes, attributes and names of their own.
 //
-// The floor with files makes a file of each object's content, with the hash as its name, and nothing else of
-// an object: what a file system needs for that many files is its difference from the floor.
+// The floor with files makes a file of each object's content, with the hash as its name, and nothing else. Its
+// difference from the floor is what a file system needs for that many files.
 
 // floorLayers is how many layers the floor fetches at once, as many as pivot.
 const floorLayers = 4
@@ -160,8 +159,8 @@ func isObject(header *tar.Header) bool {
 	return header.Typeflag == tar.TypeReg && !strings.Contains(header.Name, ".file-xattrs")
 }
 
-// inflateAll decompresses, hashes and writes the objects of an archive repository. After an error
-// it goes on to receive, so that the sender is not blocked.
+// inflateAll decompresses, hashes and writes the objects of an archive repository. After an error it continues to
+// receive, so that the sender is not blocked.
 func (f *fetching) inflateAll(to *sumWriter) (failed error) {
 	decoder := inflate.New()
 	for data := range f.filez {

@@ -2,9 +2,8 @@
 // registry on the same machine. "make bench" runs it; docs/dev/benchmark.md describes what is measured
 // and how.
 //
-// A run builds a tree from the machine's own files, commits it with the real ostree, builds OS
-// images from it, serves them over TLS, and has the contenders import them in turn, each into an
-// empty bare repository.
+// A run builds a tree from the machine's own files, commits it with the real ostree, builds OS images from it, and
+// serves them over TLS. The contenders import them in turn, each into an empty bare repository.
 package main
 
 import (

@@ -28,8 +28,8 @@ const (
 // spreadEvery is the distance of the files that the update changes: 5 % of all, evenly over all layers.
 const spreadEvery = 100 / updatePercent
 
-// afterDeployment is the contender whose repository has, at first, only the former commit as a
-// deployment, like a machine at its first boot.
+// afterDeployment is the contender with a repository that has, at first, only the former commit as a deployment, like a
+// machine at its first boot.
 const afterDeployment = "pivot, first boot"
 
 // inParts builds the images. The tree is the same afterwards.

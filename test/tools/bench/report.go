@@ -166,7 +166,7 @@ func (r *report) print(out io.Writer) error {
 	r.table(&b)
 	r.details(&b)
 	for _, c := range r.Cuts {
-		fmt.Fprintf(&b, "%s, %s image: of %d power cuts, %d during the import, %d left a damaged repository, %d a commit marked as partial, %d the whole image; %d file systems that cannot be mounted\n",
+		fmt.Fprintf(&b, "%s, %s image: of %d power cuts, %d during the import, %d left a damaged repository, %d a partial commit, %d the whole image; %d file systems cannot be mounted\n",
 			c.Contender, c.Image, c.Tried, c.During, c.Broken, c.Partial, c.Complete, c.Unreadable)
 		if c.First != "" {
 			fmt.Fprintf(&b, "  the first: %s\n", c.First)

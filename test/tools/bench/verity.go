@@ -1,8 +1,8 @@
 package main
 
-// sealed is pivot with a repository that gives each object fs-verity. In the table its row shows what that
-// costs, beside pivot's own; or what is missing: the file system of -dir must have the feature (mkfs.ext4 -O
-// verity), and the kernel CONFIG_FS_VERITY.
+// sealed is pivot with a repository that gives each object fs-verity. In the table its row shows what that costs,
+// beside pivot's own, or what is missing. The file system of -dir must have the feature (mkfs.ext4 -O verity), and the
+// kernel CONFIG_FS_VERITY.
 const (
 	sealed       = "pivot, fs-verity"
 	sealedScript = "printf '[ex-integrity]\\nfsverity=yes\\n' >>repo/config\n" + pivotScript

@@ -18,8 +18,8 @@ type cutResult struct {
 	Unbootable int `json:"unbootable"` // the next boot would not start a system: see vm.Contents.State
 }
 
-// cutPower records the first power-on of a way, and cuts the power before count random writes of it. A random half
-// of what was not flushed is lost.
+// cutPower records the first power-on of a way, and cuts the power before count random writes. A random half of what
+// was not flushed is lost.
 func (w *world) cutPower(ctx context.Context, way way, count int) (result cutResult, err error) {
 	m, err := w.machine(ctx, way)
 	if err != nil {

@@ -20,7 +20,7 @@ type sample struct {
 	Wall float64 `json:"wall_seconds"` // all boots until kubelet starts on the last one, from power-on each
 	CPU  float64 `json:"cpu_seconds"`  // processor time of QEMU, or of the box, in that time
 	// LatterWall and LatterCPU are the part of Wall and CPU from the end of the commit, when the reboot is requested or
-	// the boot goes on without one.
+	// the boot continues without one.
 	LatterWall float64 `json:"commit_to_kubelet_seconds"`
 	LatterCPU  float64 `json:"commit_to_kubelet_cpu_seconds"`
 	PowerOns   int     `json:"power_ons"`
@@ -141,7 +141,7 @@ const (
 
 // committed reports whether a line is the first that says that the commit is over, in any of the ways.
 func committed(line string) bool {
-	return slices.ContainsFunc([]string{stepMark + "shutdown", "pivot: reboot: ", "the boot goes on into the new system"},
+	return slices.ContainsFunc([]string{stepMark + "shutdown", "pivot: reboot: ", "the boot continues in the new system"},
 		func(text string) bool { return strings.Contains(line, text) })
 }
 

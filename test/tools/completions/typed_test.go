@@ -111,7 +111,7 @@ func openTerminal() (terminal, line *os.File, err error) {
 }
 
 // completes types the begin of a command and the tab key, and requires what the tab adds. Then it has the shell print
-// the words of the line: ^A goes to the begin of the line. Nothing is typed before the answer to what was typed before
+// the words of the line: ^A moves to the begin of the line. Nothing is typed before the answer to what was typed before
 // is there. A shell may drop keys that come before its prompt, and zsh does not complete while more keys wait.
 func (s *session) completes(begin, added, words string) {
 	s.t.Helper()

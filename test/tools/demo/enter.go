@@ -11,8 +11,8 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// enter shows a first boot without a reboot: the initramfs of A commits B, whose kernel, initramfs and kernel
-// arguments are A's, and goes on into it.
+// enter shows a first boot without a reboot: the initramfs of A commits B, which has A's kernel, initramfs and kernel
+// arguments, and continues in it.
 func (s *show) enter(ctx context.Context) (err error) {
 	w := s.w
 	heading(w, "building pivot, OS A with pivot in its initramfs, its successor B with the same kernel, and a registry that serves B")

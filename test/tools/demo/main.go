@@ -1,7 +1,7 @@
 // Command demo shows pivot's main task live on machines in boxes (package box). An OS A boots, finds an encapsulated
 // MachineConfig, pivots with one reboot to its successor B, an image with derived layers, and proves it. Other machines
-// are refused and corrected, and lose their power during the commit. Then the first one tries a system and goes back,
-// and changes from one MachineConfig to another without a reboot, with one, and back. "make demo" runs it. With the
+// are refused and corrected, and lose their power during the commit. Then the first one tries a system and returns, and
+// changes from one MachineConfig to another without a reboot, with one, and back. "make demo" runs it. With the
 // argument "vm" it shows the first boot and the changes in QEMU ("make demo-vm"), and with "enter" a first boot without
 // a reboot ("make demo-enter").
 package main

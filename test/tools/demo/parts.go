@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// parts is where the time of a demonstration goes.
+// parts is what takes the time of a demonstration.
 type parts struct {
 	names []string // in the order of their first beginning
 	took  map[string]time.Duration

@@ -15,7 +15,7 @@ const intoCommit = 100 * time.Millisecond
 // powerCut shows a first boot on a machine that loses its power during the commit. The disk is then what had been
 // flushed.
 func (s *show) powerCut(ctx context.Context) error {
-	heading(s.w, "a third machine, whose power is cut in the middle of the commit: its disk is what had been flushed")
+	heading(s.w, "a third machine loses its power in the middle of the commit: its disk is what had been flushed")
 	files, err := s.world.Provision(ctx, s.want)
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ const held = "the first boot is not complete: kubelet is held"
 
 // refused shows a first boot that fails, and what an operator does about it while the machine runs.
 func (s *show) refused(ctx context.Context) error {
-	heading(s.w, "another machine, whose MachineConfig has a mistake: a user that the image does not have")
+	heading(s.w, "another machine, with a mistake in its MachineConfig: a user that the image does not have")
 	config, err := withMistake(s.want)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// trial shows how the machine of the first act tries the next image, and goes back by itself.
+// trial shows how the machine of the first act tries the next image, and returns by itself.
 func (s *show) trial(ctx context.Context) error { return s.act(ctx, trialSteps()) }
 
 func trialSteps() []step {

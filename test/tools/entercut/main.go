@@ -1,7 +1,7 @@
-// Command entercut goes the way into a committed deployment as "pivot enter" does, in a guest's initramfs, and ends it
-// before a call. The kernel argument entercut=N:HOW says before which call, counted from 0, and how: "kill" kills the
-// program, "fail" lets it fail, "power" waits for the power cut, "hang" for systemd, and ignores its first signal; each
-// first writes "@@cut N: CALL" to the console.
+// Command entercut enters a committed deployment as "pivot enter" does, in a guest's initramfs, and ends that before a
+// call. The kernel argument entercut=N:HOW says before which call, counted from 0, and how. "kill" kills the program,
+// "fail" lets it fail, "power" waits for the power cut, "hang" for systemd, and ignores its first signal. Each first
+// writes "@@cut N: CALL" to the console.
 package main
 
 import (

@@ -1,8 +1,7 @@
-// Command hosttest runs first boots of pivot on a real system: a disk image with a boot loader,
-// ostree and Ignition, like the published images of Fedora CoreOS and RHCOS, or a directory with
-// the files of such a system. It makes no assumptions about the contents: Ignition adds pivot, a
-// MachineConfig, and a unit that writes a report of each boot to the second serial port. "make
-// test-host" runs it; docs/dev/testing.md describes how.
+// Command hosttest runs first boots of pivot on a real system with a boot loader, ostree and Ignition, like the
+// published images of Fedora CoreOS and RHCOS. It is a disk image, or a directory with the files. It makes no
+// assumptions about the contents: Ignition adds pivot, a MachineConfig, and a unit that writes a report of each boot to
+// the second serial port. "make test-host" runs it; docs/dev/testing.md describes how.
 package main
 
 import (

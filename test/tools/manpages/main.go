@@ -1,6 +1,6 @@
-// Command manpages writes the manual pages as they are installed: those of man/, and one for each
-// command of the programs, all with the version in the footer, where mdoc(7) has the name of the
-// system otherwise, and with no system in the header. The date of a page is that of the page in man/, so it depends on nothing else.
+// Command manpages writes the manual pages as they are installed: those of man/, and one for each command of the
+// programs. All have the version in the footer, in place of mdoc(7)'s system, and no system in the header. The date of
+// a page is that of the page in man/, so it depends on nothing else.
 package main
 
 import (

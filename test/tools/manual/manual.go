@@ -1,8 +1,7 @@
-// Package manual generates the parts of the manual pages that follow from the programs' own
-// definitions: each command with its flags and examples. The rest of a page is written by hand. The
-// pages are checked in, and a test compares them with the programs: the commands are defined in
-// package main, and a generator in the program would be on each machine. cobra's own generator writes
-// pages that mandoc -Tlint rejects.
+// Package manual generates the parts of the manual pages that follow from the programs' own definitions: each command
+// with its flags and examples. The rest of a page is written by hand. The pages are checked in, and a test compares
+// them with the programs. The commands are defined in package main, and a generator in the program would be on each
+// machine. cobra's own generator writes pages that mandoc -Tlint rejects.
 package manual
 
 import (

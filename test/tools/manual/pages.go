@@ -10,8 +10,8 @@ import (
 )
 
 // Pages returns the pages of a program's single commands by file name, such as pivot-status.8, made from the program's
-// own page. Each has the command's part of it, and what holds for all commands. So a reader finds a command by its
-// name, as with git or systemd.
+// own page. Each has the command's part of that page, and what holds for all commands. So a reader finds a command by
+// its name, as with git or systemd.
 func Pages(page string) (map[string]string, error) {
 	p, err := parse(page)
 	if err != nil {

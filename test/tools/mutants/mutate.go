@@ -81,7 +81,7 @@ func mutants(file, text string) (all []mutant, err error) {
 	return all, nil
 }
 
-// statementOf returns the innermost statement of a path in whose place several can stand; nil if there is none.
+// statementOf returns the innermost statement of a path in a place for several; nil if there is none.
 func statementOf(path []ast.Node) ast.Node {
 	for i := len(path) - 1; i > 0; i-- {
 		var list []ast.Stmt

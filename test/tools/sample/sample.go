@@ -16,8 +16,8 @@ func Short(t testing.TB, n uint32) {
 }
 
 // World skips a test, in a short run, that builds a world which takes long, such as a host with a repository and
-// deployments, unless it is one of about a quarter of them. The function that builds the world calls it, so this
-// holds for each test that needs such a world.
+// deployments. About a quarter of them run. The function that builds the world calls it, so this holds for each test
+// that needs such a world.
 func World(t testing.TB) {
 	t.Helper()
 	const oneOf = 4

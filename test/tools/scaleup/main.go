@@ -1,5 +1,5 @@
-// Command scaleup simulates many first boots at the same time, from one registry that is limited and fails
-// once, and prints what came of it: docs/dev/benchmark.md.
+// Command scaleup simulates many first boots at the same time, from one registry that is limited and fails once, and
+// prints the result: docs/dev/benchmark.md.
 package main
 
 import (

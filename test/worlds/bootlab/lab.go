@@ -1,6 +1,6 @@
-// Package bootlab is an environment for complete first boots: an OS A and its successor B as bootable
-// guests, a TLS registry that serves B as an OS image, and disks that boot A as Ignition leaves it
-// or with a given encapsulated MachineConfig. The end-to-end tests and the demonstration use it.
+// Package bootlab is an environment for complete first boots: an OS A and its successor B as bootable guests, and a TLS
+// registry that serves B. Its disks boot A as Ignition leaves it, or with a given encapsulated MachineConfig. The
+// end-to-end tests and the demonstration use it.
 package bootlab
 
 import (

@@ -16,8 +16,8 @@ import (
 // Missing returns what this host lacks for a lab; nothing if it can have one.
 func Missing() []string { return append(MissingInBox(), vm.MissingToBoot()...) }
 
-// MissingInBox returns what this host lacks for a lab whose machines boot in boxes, without what a box needs; nothing
-// if it can have one.
+// MissingInBox returns what this host lacks for a lab with machines that boot in boxes, without what a box needs;
+// nothing if it can have one.
 func MissingInBox() []string {
 	missing := vm.MissingToBuild()
 	if _, err := os.Stat(ignition.Program); err != nil {
@@ -26,9 +26,9 @@ func MissingInBox() []string {
 	return missing
 }
 
-// Provision returns the files of a new machine with the target w, made as in production: pivotctl
-// renders an Ignition config from MachineConfigs, and the real Ignition writes the files from it. The
-// encapsulated MachineConfig among them has no files, because Ignition has already written those.
+// Provision returns the files of a new machine with the target w, made as in production: pivotctl renders an Ignition
+// config from MachineConfigs, and the real Ignition writes them. The encapsulated MachineConfig among them has no
+// files, because Ignition has already written those.
 func (l *Lab) Provision(ctx context.Context, w Want) ([]vm.TreeFile, error) {
 	dir, err := os.MkdirTemp(l.dir, "provision-*")
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"machine-pivot/test/worlds/controlplane"
 )
 
-// TestControlPlane shows that the parts work together: objects of a new kind are served, pods of a node
-// run, and the controller computes what a budget allows, which the API server obeys and counts.
+// TestControlPlane shows that the parts work together: objects of a new kind are served, and pods of a node run. The
+// controller computes what a budget allows, which the API server obeys and counts.
 func TestControlPlane(t *testing.T) {
 	began := time.Now()
 	c := controlplane.Start(t)

@@ -14,8 +14,8 @@ import (
 	"machine-pivot/test/worlds/testenv"
 )
 
-// Kubelet stands in for the kubelet of a node: with its credentials, it registers the node, says of
-// each pod of the node that it runs and is ready, and removes pods that are to end.
+// Kubelet stands in for the kubelet of a node. With its credentials, it registers the node, reports each pod of the
+// node as running and ready, and removes pods that are to end.
 type Kubelet struct {
 	node   string
 	client kubernetes.Interface

@@ -191,7 +191,7 @@ var (
 	}
 )
 
-// carriersOf returns the entries in /etc that carry those outside of it.
+// carriersOf returns the entries in /etc that carry entries outside.
 func carriersOf(entries []hostfiles.File) ([]hostfiles.File, error) {
 	outside := slices.DeleteFunc(slices.Clone(entries), func(f hostfiles.File) bool { return !projection.Outside(f.Path) })
 	return projection.Set{}.Carry(outside)

@@ -127,9 +127,8 @@ func (m *Machine) know(dir string) error {
 //
 //   - a service starts with the old configuration or the new one, complete, unless the unit that
 //     finishes the change was itself killed;
-//   - the command that applies the MachineConfig, also after a crash, ends with the new
-//     configuration, its record, and a service that has loaded it; or, if the service refuses, with
-//     the old configuration;
+//   - the command that applies the MachineConfig, also after a crash, ends with the new configuration, its record, and
+//     a service that has loaded it; if the service refuses, with the old configuration;
 //   - the secret is never readable by others than root, and no copy of it is left.
 func (m *Machine) liveChange() error {
 	for m.Boots <= len(m.points)+m.crashes+1 {

@@ -48,8 +48,7 @@ func (c *change) newOutside() []hostfiles.File {
 	}
 }
 
-// carried returns the entries in /etc that carry the old entries outside of it, and the unit that
-// projects them.
+// carried returns the entries in /etc that carry the old entries outside, and the unit that projects them.
 func (c *change) carried() ([]hostfiles.File, error) {
 	if !c.outside {
 		return nil, nil

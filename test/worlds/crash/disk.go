@@ -15,9 +15,8 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// disk is a hostfiles.Disk that tracks what is durable, with the weakest guarantees a file system
-// could give: contents are durable only after a sync of the file, names only after a sync of the
-// directory.
+// disk is a hostfiles.Disk that tracks what is durable, with a file system's weakest guarantees: contents are durable
+// only after a sync of the file, names only after one of the directory.
 type disk struct {
 	*power
 	Lying     bool   // fault: Sync of a file does nothing

@@ -42,8 +42,8 @@ func (m *Machine) installGRUB() error {
 	return errors.Join(err, m.know(m.grubDir()))
 }
 
-// startedOnce is what GRUB does with a hook in custom.cfg: it returns the file of the boot entry that
-// the hook's environment block names, if any, and clears the name on the disk.
+// startedOnce is what GRUB does with a hook in custom.cfg. It returns the file of the boot entry that the hook's
+// environment block names, if any, and clears the name on the disk.
 func (m *Machine) startedOnce() (file string, err error) {
 	custom, err := m.grubFile("custom.cfg")
 	if err != nil {

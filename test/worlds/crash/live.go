@@ -26,7 +26,7 @@ const maxStarts = 10
 //   - the secret is never readable by others than root;
 //   - each crash of the machine costs at most one additional boot;
 //   - the first boot is closed on the new system, which is the default, with the journal in phase done;
-//   - with a fallback, a new system whose kernel is dead is left by a power cycle, with nobody at the menu;
+//   - with a fallback, a power cycle leaves a new system with a dead kernel, with nobody at the menu;
 //   - after a rollback the machine stays on the old system until asked to go forward.
 func (m *Machine) live() error {
 	switch {
@@ -99,8 +99,8 @@ func (m *Machine) until(promise func() error, bound int) error {
 	return fmt.Errorf("not closed after %d boots", m.Boots)
 }
 
-// mayGiveUp reports whether a first boot with a fallback may end in the old system: crashes and dead kernels
-// have used up all attempts, each of which enters the new system once.
+// mayGiveUp reports whether a first boot with a fallback may end in the old system: crashes and dead kernels have used
+// up all attempts, as each enters the new system once.
 func (m *Machine) mayGiveUp() bool {
 	r, err := pivot.JournalIn(m.root).Load()
 	return err == nil && m.guarded && m.runs(commitA) && r.Attempt == pivot.MaxAttempts && m.crashes+m.left >= pivot.MaxAttempts
@@ -201,8 +201,8 @@ func (m *Machine) whole(root string) error {
 	return nil
 }
 
-// wholeRequest checks which files of the first boot a deployment has: the old one the encapsulated MachineConfig, or the
-// closed one, and the new one never under the name whose absence others take for the end of the first boot.
+// wholeRequest checks which files of the first boot a deployment has. The old one has the encapsulated MachineConfig,
+// or the closed one. The new one never has the name: others take its absence for the end of the first boot.
 func (m *Machine) wholeRequest(root string, isB bool) error {
 	if m.trial != nil || m.applying != nil {
 		return nil

@@ -58,8 +58,8 @@ type Machine struct {
 // Variant changes how the machine, or the program on it, behaves.
 type Variant func(*Machine)
 
-// TakenBack is a machine whose administrator, after the first boot, makes the old system the
-// default again, like rpm-ostree rollback, and later asks to go forward.
+// TakenBack is a machine with an administrator who, after the first boot, makes the old system the default again, like
+// rpm-ostree rollback, and later asks for the new one.
 func TakenBack(m *Machine) { m.back = true }
 
 // LeftToShutdown is a program broken on purpose: it does not commit. The staged deployment becomes
@@ -72,11 +72,11 @@ func Unsynced(m *Machine) { m.disk.Lying = true }
 // Premature is a program broken on purpose: it finalizes the deployment while it prepares it.
 func Premature(m *Machine) { m.premature = true }
 
-// Served is a machine whose MachineConfig came from a config server: Ignition has written the
-// pinning files, readable by root only, and the encapsulated MachineConfig has none.
+// Served is a machine with a MachineConfig from a config server: Ignition has written the pinning files, readable by
+// root only, and the encapsulated MachineConfig has none.
 func Served(m *Machine) { m.served = true }
 
-// Built is a machine whose new image is the result of a container build. It is imported layer by layer, each imported
+// Built is a machine with a new image that a container build has made. It is imported layer by layer, each imported
 // layer is kept, and the origin names a container image.
 func Built(m *Machine) { m.built = true }
 

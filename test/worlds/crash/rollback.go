@@ -54,11 +54,11 @@ func missingOf(commit string) []string {
 // liveRollback powers the machine on until the second MachineConfig is applied and the machine is back
 // at the first. It checks, in addition to the promises of an apply:
 //
-//   - once the first system runs again, verify compares it with the MachineConfig that it records;
-//     unless a repeated command was about to revert the rollback: then it says that this is not the
-//     second one, and the administrator goes there and back;
-//   - while the second one still runs, verify compares it with its own MachineConfig, or, after a crash
-//     between the journal and the next boot, says that it is not the first;
+//   - once the first system runs again, verify compares it with the MachineConfig that it records. If a repeated
+//     command was about to revert the rollback, it says that this is not the second one, and the administrator tries
+//     both ways;
+//   - while the second one still runs, verify compares it with its own MachineConfig. After a crash between the journal
+//     and the next boot, it says that this is not the first;
 //   - in the end the first system can be repaired from its record, and the second one is complete.
 func (m *Machine) liveRollback() error {
 	if err := m.untilOver(3, m.applyAndReturn); err != nil {

@@ -6,8 +6,8 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// AgentFiles returns the files with which a machine joins a cluster as a node, by the agent as a unit: among them
-// those of the MachineConfig that it has from its first boot. server is the URL of the API server for the machine.
+// AgentFiles returns the files with which a machine joins a cluster as a node, by the agent as a unit, with those of
+// its first MachineConfig. server is the URL of the API server for the machine.
 func AgentFiles(plane *controlplane.ControlPlane, node, server string, first bootlab.Config) []vm.TreeFile {
 	config := plane.NodeUser(node)
 	config.Host = server

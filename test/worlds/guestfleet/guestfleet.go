@@ -1,7 +1,6 @@
-// Package guestfleet is a cluster whose nodes are virtual machines in one pool: the real API server and the real
-// controllers of deploy/fleet on this host, and on each machine the real agent, as its unit and with kubelet's
-// credentials, with real pivot and systemd. Only kubelet is a stand-in. Tests play in it, and "make cluster-demo"
-// shows it.
+// Package guestfleet is a cluster of virtual machines in one pool, with the real API server and the real controllers of
+// deploy/fleet on this host. Each machine has the real agent, as its unit and with kubelet's credentials, and real
+// pivot and systemd. Only kubelet is a stand-in. Tests play in it, and "make cluster-demo" shows it.
 package guestfleet
 
 import (

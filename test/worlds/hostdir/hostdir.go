@@ -1,8 +1,7 @@
-// Package hostdir creates a directory that looks to pivot like a booted ostree host: a sysroot made
-// by the real ostree, a "running" deployment with a /run, /proc and /sys of its own, and a stand-in
-// for "ostree admin". What ostree does only on a booted machine, staging and finalization, the
-// stand-in records as the staged state and carries out with the real "ostree admin deploy". Tests
-// can fail it at any call.
+// Package hostdir creates a directory that looks to pivot like a booted ostree host: a sysroot made by the real ostree,
+// a "running" deployment with its own /run, /proc and /sys, and a stand-in for "ostree admin". What ostree does only on
+// a booted machine, staging and finalization, the stand-in records as the staged state and carries out with the real
+// "ostree admin deploy". Tests can fail it at any call.
 package hostdir
 
 import (
@@ -173,7 +172,7 @@ func (h *Host) BootEntry(i int) {
 }
 
 // threadRoot is the root directory of the thread that follows this link, in its mount namespace. What is a mount on a
-// real host is a link here, and must lead out of the host's root, wherever the test's directory is: hostfiles.Locate
+// real host is a link here, and must lead out of the host's root, wherever the test's directory is. hostfiles.Locate
 // follows a link out of a root only into what the kernel brings, such as /proc.
 const threadRoot = "/proc/thread-self/root"
 

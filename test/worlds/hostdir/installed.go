@@ -9,9 +9,9 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// InstallByBootc makes the host one that "bootc install to-filesystem" has just installed from an image by its
-// tag: the stateroot "default", boot entries with paths below /boot, a read-only sysroot, a storage for
-// application images, and no Ignition. follows is the tag in the origin. Nothing of the former system stays.
+// InstallByBootc makes the host one that "bootc install to-filesystem" has just installed from an image by its tag. It
+// has the stateroot "default", boot entries with paths below /boot, a read-only sysroot, a storage for application
+// images, and no Ignition. follows is the tag in the origin. Nothing of the former system stays.
 func (h *Host) InstallByBootc(follows string) {
 	h.t.Helper()
 	h.RepoConfig("sysroot.bootprefix", "true")

@@ -1,5 +1,5 @@
-// Package hostsystemd starts the real systemd as the first process of namespaces, with a /run and
-// control groups of its own, for tests of what is done over its private socket.
+// Package hostsystemd starts the real systemd as the first process of namespaces, with its own /run and control groups,
+// for tests that use its private socket.
 package hostsystemd
 
 import (

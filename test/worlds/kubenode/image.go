@@ -41,7 +41,7 @@ func Images(ctx context.Context, source, bin, dir string) ([]Image, error) {
 	return images, errors.Join(archive(layout, images[0]), archive(filepath.Join(bin, "agent-image"), images[1]))
 }
 
-// archive writes an image layout as a tar, in which the image has its name: containerd goes by it.
+// archive writes an image layout as a tar with the image's name, by which containerd finds it.
 func archive(layout string, image Image) (err error) {
 	if err := name(filepath.Join(layout, "index.json"), image.Name); err != nil {
 		return err

@@ -1,7 +1,6 @@
-// Package kubenode makes machines of test/worlds/vm nodes of a cluster: the real kubelet, with Debian's
-// containerd, runc and plugins of the network, and images of pods. All of it is on the machine's disk,
-// below /var and /etc, and none in its OS image: so the images that such a machine pulls stay small, as
-// emulated machines need it.
+// Package kubenode makes machines of test/worlds/vm nodes of a cluster: the real kubelet, with Debian's containerd,
+// runc and plugins of the network, and images of pods. All of it is on the machine's disk, below /var and /etc, and
+// none in its OS image. So the images that such a machine pulls stay small, as emulated machines need it.
 package kubenode
 
 import (

@@ -79,7 +79,7 @@ func (h machineHands) Look(context.Context) (host hands.Host, err error) {
 	return host, err
 }
 
-// host returns what hands.Systemd would find: while a run goes on, its file says how far it is, and nothing of the
+// host returns what hands.Systemd would find: while a run continues, its file has its progress, and nothing of the
 // machine.
 func (h machineHands) host() (host hands.Host, err error) {
 	m := &h.w.Machine
@@ -229,7 +229,7 @@ func (w *World) Pass() {
 	switch {
 	case m.reboots():
 		w.reboot()
-		w.dead = true // the agent goes down with its machine
+		w.dead = true // the agent stops with its machine
 	case m.run.State == hands.RunRunning:
 		if m.ticks--; m.ticks <= 0 {
 			w.endRun()

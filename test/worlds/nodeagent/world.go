@@ -63,7 +63,7 @@ type When string
 // The times of a kill.
 const (
 	BeforeCall When = "before" // the call has no effect
-	AfterCall  When = "after"  // the caller does not learn of it
+	AfterCall  When = "after"  // the caller does not learn that
 	PowerCut   When = "power"  // after it, with the machine's power
 )
 
@@ -232,8 +232,7 @@ func (w *World) Violated(format string, args ...any) {
 	w.Violations = append(w.Violations, fmt.Sprintf(format, args...))
 }
 
-// Change changes the Node object as somebody else does. What leaves the object as it is makes no new
-// version of it.
+// Change changes the Node object as somebody else does. What leaves the object as it is makes no new version.
 func (w *World) Change(change func(n *node.Node)) {
 	before := w.Node
 	w.Node.Annotations = maps.Clone(w.Node.Annotations)

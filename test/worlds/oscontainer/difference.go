@@ -11,9 +11,8 @@ import (
 	"strings"
 )
 
-// Difference returns the entries of a layer that changes the directory before to the directory
-// after, like a layer of a container build that runs programs: new and changed files as in
-// FromTree, and whiteouts for removed files.
+// Difference returns the entries of a layer that changes the directory before to the directory after, like a container
+// build that runs programs: new and changed files as in FromTree, and whiteouts for removed files.
 func Difference(before, after string) ([]Entry, error) {
 	had, err := byName(before)
 	if err != nil {

@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FromTree returns the entries of a layer with all files of a directory, sorted by name, as a
-// container build would write them: /usr/etc becomes /etc, and there are no SELinux labels.
-// Contents are read when the layer is written.
+// FromTree returns the entries of a layer with all files of a directory, sorted by name, as of a container build:
+// /usr/etc becomes /etc, and there are no SELinux labels. Contents are read when the layer is written.
 func FromTree(dir string) ([]Entry, error) {
 	var entries []Entry
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {

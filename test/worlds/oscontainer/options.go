@@ -65,9 +65,8 @@ func WithChunking(n int, layerOf func(checksum string, names []string) int) Opti
 	return func(o *options) { o.chunks, o.chunkOf = n, layerOf }
 }
 
-// WithFormerExport writes an encapsulated image in the format of exporters before bootc 1.8
-// (ostree-ext up to 0.15): one object for each distinct set of extended attributes, hard links
-// to it, and no PAX records for extended attributes.
+// WithFormerExport writes an encapsulated image as exporters before bootc 1.8 did (ostree-ext up to 0.15): one object
+// for each distinct set of extended attributes, hard links to it, and no PAX records for them.
 func WithFormerExport() Option { return func(o *options) { o.former = true } }
 
 // WithCompression sets the compression of an encapsulated image's layers. Default: Gzip.
@@ -78,9 +77,8 @@ func WithDerived(entries ...Entry) Option {
 	return func(o *options) { o.derived = append(o.derived, entries) }
 }
 
-// WithEdit changes an encapsulated image, for example to damage it: edit gets each entry of the
-// layers that make up the commit, in order, and returns the entries to write instead. Layer 0 is
-// the commit layer.
+// WithEdit changes an encapsulated image, for example to damage it. edit gets each entry of the layers that make up the
+// commit, in order, and returns the entries to write instead. Layer 0 is the commit layer.
 func WithEdit(edit func(layer int, e Entry) []Entry) Option {
 	return func(o *options) { o.edit = edit }
 }

@@ -1,6 +1,5 @@
-// Package recorded mounts a file system of this host whose disk records all writes, so that the disk can be
-// rebuilt as it would be after a power cut at any moment (vm.Recording). A program that works there runs on the
-// host itself, at full speed.
+// Package recorded mounts a file system of this host on a disk that records all writes. So the disk can be rebuilt as
+// after a power cut at any moment (vm.Recording). A program that works there runs on the host itself, at full speed.
 //
 // The disk is a file that qemu-storage-daemon exports by FUSE, through its driver blklogwrites. A loop device on
 // it has the file system. What the file system flushes reaches the log as a flush.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Limits are those of a busy registry, or of the load balancer in front of it.
+// Limits are those of a busy registry, or of its load balancer.
 type Limits struct {
 	Bandwidth  int64  // bytes of blobs per second, shared by all transfers; 0 is no limit
 	Transfers  int    // number of blobs that are sent at a time; a request for one more gets status 503. 0 is no limit
@@ -41,8 +41,8 @@ func NewLimiter(limits Limits) *Limiter {
 	return l
 }
 
-// SetDown makes the registry refuse all requests with status 503 and break all transfers, as one whose
-// storage has failed, or serve again.
+// SetDown makes the registry refuse all requests with status 503 and break all transfers, as after a failure of its
+// storage, or serve again.
 func (l *Limiter) SetDown(down bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -409,9 +409,8 @@ func TestLayers(t *testing.T) { // rust/src/daemon.rs: deployment_layeredmeta; t
 	}
 }
 
-// TestNoRepository: what is layered by name needs an enabled repository for another image and for
-// more packages, even if it is in the cache; other arguments, fewer packages and local ones need
-// none. Verified with the real rpm-ostree.
+// TestNoRepository: packages layered by name need an enabled repository for another image and for more packages, even
+// from the cache. Other arguments, fewer packages and local ones need none. Verified with the real rpm-ostree.
 func TestNoRepository(t *testing.T) {
 	w := newWorld(t, rpmostree.Control{})
 	w.repository("gpgcheck=0\n", "rt", "extra")

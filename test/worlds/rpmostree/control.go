@@ -94,9 +94,8 @@ func (c *Control) takesContainers() bool {
 // place of the verb, and the modifiers.
 func Calls(root string) ([]string, error) { return lines(root, "calls") }
 
-// Assemblies returns the deployments that were assembled from a base and packages since the host
-// booted, one line each: the packages, with a "-" those that are removed from the base. On a real
-// machine, assembling one takes minutes.
+// Assemblies returns the deployments that were assembled from a base and packages since the host booted. Each is one
+// line of packages, with a "-" before those removed from the base. On a real machine, assembling one takes minutes.
 func Assemblies(root string) ([]string, error) { return lines(root, "assemblies") }
 
 func lines(root, name string) ([]string, error) {

@@ -25,10 +25,9 @@ const (
 	busyError   = "org.gtk.GDBus.UnmappedGError.Quark._g_2dio_2derror_2dquark.Code26" // G_IO_ERROR_BUSY
 )
 
-// Daemon is rpm-ostree's daemon at its D-Bus interface, with a message bus that has no other
-// services. It has only UpdateDeployment, and what a client of that needs: a transaction on a socket
-// of its own, which runs when a client starts it, is joined by clients that request the same, tells
-// its progress and its result, and can be cancelled.
+// Daemon is rpm-ostree's daemon at its D-Bus interface, with a message bus that has no other services. It has only
+// UpdateDeployment, and what a client of that needs: a transaction on its own socket, which runs when a client starts
+// it. Clients that request the same join it; it tells its progress and result, and can be cancelled.
 type Daemon struct {
 	standin Standin
 	bus     *buspeer.Server // nil if the control file wants none
@@ -70,7 +69,7 @@ func (d *Daemon) Close() error {
 	return err
 }
 
-// listen listens on a socket below root, whose path may be longer than a socket's address.
+// listen listens on a socket below root, at a path that may be longer than a socket's address.
 func listen(root, path string) (net.Listener, error) {
 	name := filepath.Join(root, path)
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {

@@ -135,9 +135,8 @@ func TestUpdateDeployment(t *testing.T) {
 	}
 }
 
-// TestUpdateDeploymentRefused: options that contradict each other, package files without their
-// descriptors (types: deploy_transaction_execute), names that are compared with the old base, and a
-// method that an old daemon does not have.
+// TestUpdateDeploymentRefused: options that contradict each other, package files without their descriptors (types:
+// deploy_transaction_execute), names compared with the old base, and a method that an old daemon lacks.
 func TestUpdateDeploymentRefused(t *testing.T) {
 	w := newWorld(t, rpmostree.Control{})
 	w.repository("gpgcheck=0\n", "rt")
@@ -178,8 +177,8 @@ func TestUpdateDeploymentRefused(t *testing.T) {
 	}
 }
 
-// TestUpdateDeploymentUnstarted: a transaction whose client leaves before it starts is dropped
-// (transaction: transaction_owner_vanished_cb). A cancelled one fails, and stages nothing.
+// TestUpdateDeploymentUnstarted: a transaction is dropped if its client leaves before it starts (transaction:
+// transaction_owner_vanished_cb). A cancelled one fails, and stages nothing.
 func TestUpdateDeploymentUnstarted(t *testing.T) {
 	w := newWorld(t, rpmostree.Control{Faults: []rpmostree.Fault{{Verb: "UpdateDeployment", At: "locked", Do: "hang"}}})
 	modifiers := values("set-refspec", ":"+w.PullCommit())

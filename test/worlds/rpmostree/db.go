@@ -50,8 +50,8 @@ func (d database) find(name string) (dbPackage, bool) {
 	return d[i], true
 }
 
-// databases has the databases that were read, by commit, whose content never changes: running ostree
-// for each takes most of the time of a call.
+// databases has the databases that were read, by commit. Their content never changes, and running ostree for each takes
+// most of the time of a call.
 var databases sync.Map
 
 // database returns the database of a commit. It is empty if the commit has none.

@@ -23,8 +23,8 @@ var (
 	ostreeLockInState = release{2023, 8}
 )
 
-// pending returns the deployment that an operation starts from, with its packages, origin and arguments: the first of the
-// booted stateroot in boot order, a staged one before all others, whatever is booted
+// pending returns the deployment that an operation starts from, with its packages, origin and arguments. It is the
+// first of the booted stateroot in boot order, a staged one before all others, whatever is booted
 // (rpmostree_syscore_get_origin_merge_deployment). Only /etc is the booted one's.
 func (c *call) pending() (deployment, error) {
 	all, err := c.deployments()
@@ -87,8 +87,8 @@ func (c *call) stage(stateroot, commit string, origin ostree.Origin, kargs []str
 	return c.fault("staged")
 }
 
-// overlay returns the option for a second initramfs, of the files of the booted /etc that an origin names (rust/src/initramfs.rs).
-// Unlike the real one it is no archive, and goes without a file that is missing.
+// overlay returns the option for a second initramfs, of the files of the booted /etc that an origin names
+// (rust/src/initramfs.rs). Unlike the real one it is no archive, and a missing file is no error.
 func (c *call) overlay(origin ostree.Origin) (options []string, err error) {
 	names := layersOf(origin).other("rpmostree", "initramfs-etc")
 	if names == "" {

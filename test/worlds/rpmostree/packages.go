@@ -20,8 +20,8 @@ var (
 	}, "lock-finalization", "reboot", "r")
 )
 
-// layers are what an origin changes of the image: the packages that it requests on top of it, or removes from it, and all
-// else in the same groups, which each operation passes on (rust/src/origin.rs).
+// layers are what an origin changes of the image: the packages that it requests or removes, and all else in the same
+// groups, which each operation passes on (rust/src/origin.rs).
 type layers struct {
 	requested, removed []string
 	others             []ostree.KeyGroup // with the settings that no operation of the stand-in changes

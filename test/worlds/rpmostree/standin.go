@@ -2,17 +2,15 @@
 // tests of the engines use, implemented with the real libostree command line. Machines can boot
 // the deployments that it stages.
 //
-// Its behaviour follows the sources of the real rpm-ostree and experiments with it: options and
-// features by version, messages and exit statuses, that each operation starts from the pending
-// deployment, both forms of the finalization lock, the removal of image refs that no deployment
-// names, that it contacts the registry even for an image in the repository, and what its client
-// does after the daemon has finished. Unlike the real one its command line does the daemon's work
-// itself, and its state is in the control file. Daemon is the interface of the daemon for others.
+// Its behaviour follows the sources of the real rpm-ostree and experiments with it. It has options and features by
+// version, messages and exit statuses, and both forms of the finalization lock. Each operation starts from the pending
+// deployment, image refs that no deployment names are removed, and the registry is contacted even for an image in the
+// repository. The client does the same after the daemon has finished. Unlike the real one its command line does the
+// daemon's work itself, and its state is in the control file. Daemon is the interface of the daemon for others.
 //
-// Layering: a deployment whose origin requests packages, or removes packages of the image, gets
-// its own commit on top of the base, with the files of real RPM packages. Scripts, dependencies,
-// triggers and dracut are not simulated; a kernel package includes its initramfs. The package
-// database is a JSON file.
+// Layering: a deployment with an origin that requests packages, or removes packages of the image, gets its own commit
+// on top of the base, with the files of real RPM packages. Scripts, dependencies, triggers and dracut are not
+// simulated; a kernel package includes its initramfs. The package database is a JSON file.
 package rpmostree
 
 import (

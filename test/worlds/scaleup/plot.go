@@ -14,8 +14,8 @@ const (
 	margin = 50
 )
 
-// SVG returns a picture of the requests per second: one bar for each second, with the refused ones in
-// another colour, and a line for how many machines have the image.
+// SVG returns a picture of the requests per second: one bar for each second, with refused ones in another colour, and a
+// line for how many machines have the image.
 func (r *Result) SVG(o Options) []byte {
 	all, refused := r.PerSecond()
 	f := r.Figures(o)

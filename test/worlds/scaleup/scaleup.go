@@ -1,10 +1,10 @@
-// Package scaleup has many machines do their first boot at the same time, all from one registry: the way to
-// see what a client's waits do to the server and to the other clients, which one machine cannot show.
+// Package scaleup has many machines do their first boot at the same time, all from one registry. That shows what a
+// client's waits do to the server and to other clients, which one machine cannot.
 //
-// Each machine is the real client, as a first boot uses it: package osimage opens the image and imports it
-// into a repository of the machine's own, over TLS; package retry decides when it tries again; and a run
-// that gives up is started again, as its unit is. The registry sends so many bytes per second and so many
-// blobs at a time, refuses what is more with a Retry-After, and fails as a whole once.
+// Each machine is the real client, as in a first boot. Package osimage imports the image into the machine's own
+// repository, over TLS, package retry decides when it tries again, and a run that gives up is started again. The
+// registry sends so many bytes per second and so many blobs at a time, refuses what is more with a Retry-After, and
+// fails as a whole once.
 //
 // Time is scaled: the waits of the client, and the registry's Retry-After, are Scale times shorter than
 // they say, and the image that many times smaller. All durations in options and results are as on the

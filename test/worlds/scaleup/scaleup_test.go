@@ -11,9 +11,9 @@ import (
 	"machine-pivot/test/tools/need"
 )
 
-// TestScaleUp: machines that boot at the same time, from a registry that refuses most of them at first
-// and fails once, all get the image, in little more time than it takes to send it to them. None gives up,
-// little is sent twice, and no second has many times the requests of the others.
+// TestScaleUp: machines that boot at the same time all get the image, from a registry that refuses most of them at
+// first and fails once. It takes little more time than to send it to them. None gives up, little is sent twice, and no
+// second has many times the requests of the others.
 func TestScaleUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("half a minute of many machines, in three seconds")

@@ -1,5 +1,5 @@
-// Package simnodes simulates the nodes of a fleet, for tests of who gives them their configurations: nodes that
-// take them, fail, hang, vanish, come back with a new boot ID, and lie.
+// Package simnodes simulates the nodes of a fleet, for tests of their controllers: nodes that take their
+// configurations, fail, hang, vanish, come back with a new boot ID, and lie.
 package simnodes
 
 import (

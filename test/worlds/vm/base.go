@@ -26,10 +26,9 @@ const policiesDir = "policies"
 // baseRef is the name of the base system in its repositories.
 const baseRef = "base"
 
-// base makes a directory with the base system of a Debian release, without what a
-// spec adds: a bare repository "repo" and an archive repository "archive". variant
-// is one of tree.sh's, or "". The directory is a cache of its own, of what is made
-// on top of the base and goes with it.
+// base makes a directory with the base system of a Debian release, without what a spec adds: a bare repository "repo"
+// and an archive repository "archive". variant is one of tree.sh's, or "". The directory is a cache for what is made on
+// top of the base, and is removed with it.
 func (c cache) base(ctx context.Context, suite, variant string) (cache, error) {
 	key, err := sumFiles(recipe)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // encapsulated is the path at which Ignition writes the MachineConfig.
 const encapsulated = "/etc/ignition-machine-config-encapsulated.json"
 
-// TestRebootAndPowerOff boots one disk twice: the first boot ends with a reboot, the second with a power-off. It is part
-// of "make nightly", because the boots of test/suites/e2e depend on most of it.
+// TestRebootAndPowerOff boots one disk twice: the first boot ends with a reboot, the second with a power-off. It is
+// part of "make nightly", because the boots of test/suites/e2e depend on most parts.
 func TestRebootAndPowerOff(t *testing.T) {
 	needBoots(t)
 	guest := newGuest(t)

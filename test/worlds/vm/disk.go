@@ -40,9 +40,9 @@ func emulated() []string {
 		// Otherwise the kernel counts timer interrupts early on, finds too few and panics
 		// ("IO-APIC + timer doesn't work!").
 		"no_timer_check",
-		// Otherwise the kernel finds that the time stamp counters of two emulated processors
-		// differ, and uses the HPET, whose registers are emulated under QEMU's device lock. On a
-		// busy host a tick can then take longer than the tick interval, and nothing else runs.
+		// Otherwise the kernel finds that the time stamp counters of two emulated processors differ, and uses the HPET, which
+		// QEMU emulates under its device lock. On a busy host a tick can then take longer than the tick interval, and nothing
+		// else runs.
 		"tsc=reliable",
 		// Otherwise Linux copies and clears memory with string instructions: see processor.
 		"clearcpuid=rep_good",

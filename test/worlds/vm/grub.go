@@ -88,7 +88,7 @@ func writeGRUB(ctx context.Context, disk, config string) (err error) {
 	if err != nil {
 		return err
 	}
-	// The core goes between the GPT, which takes 34 sectors, and the first partition.
+	// The core is between the GPT, which takes 34 sectors, and the first partition.
 	const at, sector = 34, 512
 	if len(parts) == 0 || parts[0].offset < at*sector+int64(len(core)) {
 		return errors.New("there is no room before the first partition")

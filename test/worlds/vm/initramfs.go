@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// initramfs makes the initramfs of the base system in the cache c, by the base's
-// own dracut, and returns its file. What an overlay has of dracut modules becomes
-// part of it, together with whatever of the overlay they take.
+// initramfs makes the initramfs of the base system in the cache c, by the base's own dracut, and returns its file. It
+// has an overlay's dracut modules, with the overlay's files that they take.
 func (c cache) initramfs(ctx context.Context, overlay []TreeFile) (string, error) {
 	modules := dracutModules(overlay)
 	if len(modules) == 0 {

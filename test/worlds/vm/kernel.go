@@ -14,10 +14,9 @@ import (
 //go:embed kernel.sh
 var kernelScript string
 
-// Kernel returns the files of another kernel for guests of a spec. They are below
-// /usr/lib/modules: those of the kernel package that a Debian package, such as
-// linux-image-rt-amd64, depends on, and an initramfs made by the guest's own dracut, as if the
-// kernel were installed in B. It builds what is not cached.
+// Kernel returns the files of another kernel for guests of a spec. They are below /usr/lib/modules: those of the kernel
+// package that a Debian package, such as linux-image-rt-amd64, depends on. The guest's own dracut makes their
+// initramfs, as if the kernel were installed in B. It builds what is not cached.
 func (b *Builder) Kernel(ctx context.Context, spec GuestSpec, debian string) (files []TreeFile, err error) {
 	err = b.locked(ctx, func(c cache) error {
 		base, err := c.base(ctx, spec.suiteA(), spec.SELinux.variant())

@@ -22,10 +22,10 @@ type Limits struct {
 	Total time.Duration // wall time of the boot
 }
 
-// DefaultLimits returns the default limits. Idle is longer than systemd-networkd waits for a network (two minutes),
-// Spin is five times the CPU time that an emulated machine uses between two lines, and Total is thirty times the
-// duration of a boot on an otherwise idle host. Stuck is three times the longest stall from which a guest is known to
-// have recovered. On a busy host, its kernel handled nothing but timer ticks for a minute of CPU time.
+// DefaultLimits returns the default limits. Idle is longer than systemd-networkd waits for a network (two minutes), and
+// Spin five times the CPU time of an emulated machine between two lines. Total is thirty times the duration of a boot
+// on an idle host. Stuck is three times the longest stall from which a guest is known to have recovered. On a busy
+// host, its kernel handled nothing but timer ticks for a minute of CPU time.
 func DefaultLimits() Limits {
 	return Limits{Idle: 3 * time.Minute, Spin: 5 * time.Minute, Stuck: 3 * time.Minute, Total: 30 * time.Minute}
 }

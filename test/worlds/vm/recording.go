@@ -89,8 +89,8 @@ func OpenRecording(dir string) (*Recording, error) {
 	return r, nil
 }
 
-// EndRecording makes a moment the end of the recording in a directory: the one at which its log had a size in
-// bytes. What was written later, such as by unmounting, is no longer part of it.
+// EndRecording makes a moment the end of the recording in a directory: the one at which its log had a size in bytes.
+// What was written later, such as by unmounting, no longer belongs to it.
 func EndRecording(dir string, size int64) error {
 	r, err := OpenRecording(dir)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"machine-pivot/test/tools/need"
 )
 
-// TestRepository checks Refs and Fsck on disks with an intact repository and with damaged ones: a
-// ref without its commit, a partial commit, a missing object and an object of zeros.
+// TestRepository checks Refs and Fsck on disks with an intact repository and with damaged ones: a ref without its
+// commit, a partial commit, a missing object, an object of zeros.
 func TestRepository(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes disks; not in a short run")

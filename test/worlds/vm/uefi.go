@@ -147,8 +147,8 @@ func copyUnpacked(to, name string) error {
 // grubMenuFile is where uefi.cfg finds the menu entries.
 const grubMenuFile = "grub2/entries.cfg"
 
-// WriteGRUBMenu writes the boot entries of a powered-off machine with SecureBoot as GRUB's menu entries, as
-// blscfg would have GRUB see them: the default first, with the name of the file without ".conf" as the ID.
+// WriteGRUBMenu writes the boot entries of a powered-off machine with SecureBoot as GRUB's menu entries, as blscfg
+// shows them: the default first, with the file's name without ".conf" as the ID.
 func (m *Machine) WriteGRUBMenu(ctx context.Context) error {
 	entries, err := m.BootEntries(ctx)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package bundle verifies signatures of images in the format of Sigstore bundles, which cosign writes since
-// version 3: a DSSE envelope around an in-toto statement that names the image's digest. It verifies them with
-// public keys, without a network, and reads nothing else in a bundle: certificates, entries of a transparency
-// log and time stamps say nothing about a key that the caller trusts anyway.
+// Package bundle verifies signatures of images in the format of Sigstore bundles, which cosign writes since version 3:
+// a DSSE envelope around an in-toto statement that names the image's digest. It verifies them with public keys, without
+// a network, and reads nothing else in a bundle. Certificates, entries of a transparency log and time stamps add
+// nothing to a key that the caller trusts.
 //
 // Sources: specs/BUNDLE_SPEC.md of cosign, sigstore_bundle.proto, protocol.md and envelope.md of DSSE,
 // the in-toto statement v1.

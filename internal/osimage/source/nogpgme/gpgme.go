@@ -1,8 +1,7 @@
-// Package gpgme replaces the binding of the C library gpgme, which the image library imports
-// unless the build tag containers_image_openpgp is set (the Makefile sets it). With it,
-// `go build` works without the tag, a C compiler and headers. It declares the names that the
-// image library uses, but verifies nothing: New fails, so a program built without the tag
-// refuses every policy that requires a GPG signature, and reports the reason.
+// Package gpgme replaces the binding of the C library gpgme, which the image library imports unless the build tag
+// containers_image_openpgp is set (the Makefile sets it). With it, `go build` works without the tag, a C compiler and
+// headers. It declares the names that the image library uses, but verifies nothing. New fails, so a program without the
+// tag refuses every policy with a GPG signature, and reports the reason.
 package gpgme
 
 import (

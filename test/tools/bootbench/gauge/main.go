@@ -1,6 +1,6 @@
-// Command gauge reports how much memory the machine uses at most. test/tools/bootbench runs it in a guest, in
-// the initramfs and in the system: each time the peak has grown by a MiB, it writes the new one to a serial port
-// of its own, because the machine may end at any time.
+// Command gauge reports how much memory the machine uses at most. test/tools/bootbench runs it in a guest, in the
+// initramfs and in the system. Each time the peak has grown by a MiB, it writes the new one to its own serial port,
+// because the machine may end at any time.
 package main
 
 import (

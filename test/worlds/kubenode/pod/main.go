@@ -1,6 +1,6 @@
-// The program pod is what the containers of the test's pods run: "pod serve" is a web server that answers with
-// the name of its node. With any other arguments it does nothing: so the same image serves as the one whose
-// container holds the namespaces of a pod. Both end at SIGTERM.
+// The program pod is what the containers of the test's pods run: "pod serve" is a web server that answers with the name
+// of its node. With any other arguments it does nothing: so the same image serves for the container that holds the
+// namespaces of a pod. Both end at SIGTERM.
 package main
 
 import (
