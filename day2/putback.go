@@ -13,9 +13,9 @@ import (
 )
 
 // A change of the running system that fails is taken back, so its journal has everything that it replaces. It cannot
-// have a FIFO, a socket or a device, a file that is too large to be read, or more than the room that the change leaves
-// in the journal. Where only root may write, that is a reason for a reboot, which the plan names. Users must not be
-// able to stop a change, so theirs is not put back then, and takes only the room that root's leaves.
+// have a FIFO, a socket or a device, a file that is too large to be read, or more than the change leaves room in the
+// journal. Where only root may write, that is a reason for a reboot, which the plan names. Users must not be able to
+// stop a change, so theirs is not put back then, and takes only the room that root's leaves.
 
 // replaced is a path of a change, with what the change has to put back there.
 type replaced struct {

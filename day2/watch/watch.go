@@ -73,8 +73,8 @@ func (w *Watcher) Paths(root string, paths []string) error {
 }
 
 // cannotBeEntered reports whether an error is due to what is at a path, or on the way to it: nothing, no directory, a
-// link to itself, or a file system that a user has mounted. Users decide that in their directories, so it must not end
-// the watch. Not so if the kernel has no watches left.
+// link to itself, or a user's mount. Users decide that in their directories, so it must not end the watch. Not so if
+// the kernel has no watches left.
 func cannotBeEntered(err error) bool {
 	known := []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EACCES, unix.ENOTCONN}
 	return slices.ContainsFunc(known, func(is error) bool { return errors.Is(err, is) })

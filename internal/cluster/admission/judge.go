@@ -217,8 +217,8 @@ func checkMachineConfig(text []byte, old object, known Known) (report problem.Re
 }
 
 // judgedWhole returns the part of a config that is judged by its contents, or with the rest of a spec: kernel
-// arguments, and the files of CPU partitioning and of pivot. Decode has judged the rest, which can be large, and a
-// first boot finds it applied by Ignition.
+// arguments, and files for CPU partitioning or pivot. Decode has judged the rest, which can be large, and a first boot
+// finds it applied by Ignition.
 func judgedWhole(c *ignition.Config) *ignition.Config {
 	chosen := ignition.Empty()
 	if c == nil {
