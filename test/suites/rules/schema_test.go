@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,5 +42,34 @@ func TestSchemas(t *testing.T) {
 		if !strings.Contains(readText(t, path), `"$id": "urn:pivot:v1:`+kind+`"`) {
 			t.Errorf("%s has no $id by which another schema can refer to it", path)
 		}
+		var schema any
+		if err := json.Unmarshal([]byte(readText(t, path)), &schema); err != nil {
+			t.Fatal(path, err)
+		}
+		for _, field := range undescribed(schema) {
+			t.Errorf("%s has no description of %s", path, field)
+		}
 	}
+}
+
+// undescribed returns the fields of a schema that have neither a description nor one value only.
+func undescribed(schema any) (names []string) {
+	switch value := schema.(type) {
+	case []any:
+		for _, element := range value {
+			names = append(names, undescribed(element)...)
+		}
+	case map[string]any:
+		fields, _ := value["properties"].(map[string]any)
+		for name, field := range fields {
+			of, _ := field.(map[string]any)
+			if text, _ := of["description"].(string); text == "" && of["const"] == nil {
+				names = append(names, name)
+			}
+		}
+		for _, member := range value {
+			names = append(names, undescribed(member)...)
+		}
+	}
+	return names
 }
