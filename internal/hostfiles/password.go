@@ -29,7 +29,7 @@ func NewPassword(user, hash string) File {
 }
 
 // CheckPassword returns an error for a text that is no hash of a password: an empty one, which lets anyone log in, one
-// that locks the password, and one that a line's field cannot have.
+// that locks the password, and no valid field.
 func CheckPassword(hash string) error {
 	switch {
 	case hash == "":

@@ -50,8 +50,8 @@ func hasEntries(boot string) bool {
 }
 
 // bootDevice returns the device to mount at /boot, in a form for mount(8): the kernel command line's (boot=, as of
-// Fedora CoreOS) or the system's fstab's; "" if neither has one. mount(8), which every systemd initramfs has, resolves
-// labels, UUIDs and types.
+// Fedora CoreOS) or fstab's; "" if neither has one. mount(8), which every systemd initramfs has, resolves labels, UUIDs
+// and types.
 func (i *Initramfs) bootDevice() string {
 	line, err := os.ReadFile(i.path("/proc/cmdline"))
 	if err == nil {

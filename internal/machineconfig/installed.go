@@ -174,7 +174,7 @@ func (d *MachineConfig) compare(asked document.Node, host Host) {
 }
 
 // keepVersion has the record use the machine's config version, if it keeps parts of the machine's config and the new
-// one's version may not support them: an earlier one, or none.
+// one has no version, or one that is too early.
 func (d *MachineConfig) keepVersion(asked document.Node, has *MachineConfig) {
 	if !slices.ContainsFunc(d.kept, func(p part) bool { return p.place[0].name == "config" && p.value != "" }) {
 		return

@@ -61,7 +61,7 @@ func publish(t *testing.T, repo string) {
 }
 
 // TestDurable traces the system calls of an import. A file must be durable before it gets its final name, and each step
-// before the next one: contents, directories, commits, the refs of all roots but the last, the last one's.
+// before the next one: contents, directories, commits, all refs but the last root's, and those.
 func TestDurable(t *testing.T) {
 	if repo := os.Getenv(tracedRepo); repo != "" {
 		publish(t, repo)

@@ -256,9 +256,8 @@ func (at locator) loadCommit(c Checksum) (*CommitInfo, error) {
 
 var errNotRegular = errors.New("it is no regular file")
 
-// readRegular reads a file of at most most bytes. It does not follow a symbolic link, because
-// the object of a link would lead to a file of the running system, and reads nothing from a pipe or a device, which may
-// have no end.
+// readRegular reads a file of at most most bytes. It does not follow a symbolic link: the object of a link would lead
+// to a file of the running system. It reads nothing from a pipe or a device, which may have no end.
 func readRegular(name string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {

@@ -172,9 +172,9 @@ func TestWrongBehindAnInterruption(t *testing.T) {
 	run(t, "ostree", "fsck", "--repo="+r.Path())
 }
 
-// TestDirectoryInPlaceOfObject: nobody but the administrator can tell what a directory in the place of an object holds. It is
-// not removed, and the hint names it; so it is for an object that cannot be replaced, and for a file in the place of a
-// directory of objects.
+// TestDirectoryInPlaceOfObject: nobody but the administrator can tell what a directory in the place of an object holds.
+// It is not removed, and the hint names it. So it is for an object that cannot be replaced, and for a file in the place
+// of a directory of objects.
 func TestDirectoryInPlaceOfObject(t *testing.T) {
 	s := newSource(t)
 	for path := range s.objects() {

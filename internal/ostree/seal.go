@@ -13,10 +13,10 @@ import (
 	"machine-pivot/internal/guard"
 )
 
-// In a repository that gives objects fs-verity, an import publishes a commit only when each of its regular objects has
-// fs-verity: its own before they are renamed, and those found there. The latter may come from a time or a program that
-// did not enable it, and without it a system that requires fs-verity could not read them. Finish is the only way into
-// the repository, so this rule is held here alone.
+// In a repository that gives objects fs-verity, an import publishes a commit only when each regular object has that:
+// its own before they are renamed, and those found there. The latter may come from a time or a program that did not
+// enable it, and without it a system that requires fs-verity could not read them. Finish is the only way into the
+// repository, so this rule is held here alone.
 
 // sealers is how many objects are given fs-verity at once. The kernel writes and waits for the
 // hashes of each file, so most of the time is spent waiting for the disk.

@@ -69,7 +69,7 @@ func Read(n document.Node) (q Quantity, ok bool) {
 }
 
 // Parse parses an amount: a decimal number with an SI suffix (n, u, m, k, M, G, T, P, E), a binary suffix (Ki … Ei), or
-// an exponent (e3, E-3). Digits beyond 10^-9 are rounded up, away from zero. Amounts beyond 64 bits, which Kubernetes
+// an exponent (E-3). Digits beyond 10^-9 are rounded up, away from zero. Amounts beyond 64 bits, which Kubernetes
 // truncates, are refused.
 func Parse(text string) (Quantity, error) {
 	q, err := parse(text)

@@ -33,9 +33,9 @@ func leadsToArguments(name string) bool {
 	return slices.ContainsFunc(slices.Concat(argumentDirs(), argumentFiles()), func(p string) bool { return p == name || strings.HasPrefix(p, name+"/") })
 }
 
-// argumentsIn returns the words of a file's contents that may be kernel arguments, in any of the formats of these files:
-// quotes end a word, or are left out of it. It returns false if the contents are not in the config, cannot be read, or
-// have what a shell, GRUB or TOML makes another text of: variables, commands and escapes.
+// argumentsIn returns the words of a file that may be kernel arguments, in any format of these files: quotes end a
+// word, or are left out. It returns false if the contents are not in the config, cannot be read, or have what a shell,
+// GRUB or TOML makes another text of: variables, commands and escapes.
 func argumentsIn(f ignition.File) (words []string, ok bool) {
 	room := authored.NewRoom()
 	ok = true

@@ -2,9 +2,9 @@ package configserver
 
 import "machine-pivot/internal/cluster/objects"
 
-// choose returns the rendered MachineConfig of a new machine of a pool: the one that the pool's nodes should have, to
-// save it a reboot, if any node has proven that. Then it is the last one that all of them had, and the machine is a
-// part of the rollout. rollout may be nil. It returns "" if nothing is rendered yet.
+// choose returns the rendered MachineConfig of a new machine of a pool. It is the one that the pool's nodes should
+// have, to save it a reboot, if any node has proven that. Else it is the last one that all of them had, and the machine
+// is a part of the rollout. rollout may be nil. It returns "" if nothing is rendered yet.
 //
 // The machine-config operator's server decides by the counters, too, also by those of the configuration before,
 // as long as its controller has not looked at a new one. Here the generation says which one they are about.

@@ -51,6 +51,6 @@ func (a *Agent) refusal(p hands.Plan) failure {
 	if p.Reboots > 0 {
 		what, reasons = "a reboot", p.RebootReasons()
 	}
-	return failure{event: api.EventNotProven, at: a.Now(), reason: fmt.Sprintf("cannot take over the node: the machine differs from %s, and needs %s (%s); correct it by hand, name another MachineConfig, or remove the annotation %s to have pivot do it",
+	return failure{event: api.EventNotProven, at: a.Now(), reason: fmt.Sprintf("cannot take over the node: the machine differs from %s, and needs %s (%s); correct it by hand, name another MachineConfig, or, for pivot to correct it, remove the annotation %s",
 		a.change.config, what, First(reasons, mostNamed, "; "), api.FailedConfig)}
 }

@@ -1,5 +1,5 @@
-// Package view shows a fleet to the person who runs it: who is where and why it waits (Status), the effects of
-// MachineConfigs beforehand (Plan), and a report without secrets (Gather).
+// Package view shows a fleet to the person who runs it: where each node is and why it waits (Status), effects of
+// MachineConfigs beforehand (Plan), a report without secrets (Gather).
 //
 // It only reads. What the reader may not read, or the cluster does not have, is named as missing. The rest is shown: a
 // fleet is looked at most when something is wrong with it. Each of the three has a pure part, which judges what was

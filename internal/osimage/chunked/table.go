@@ -90,8 +90,8 @@ func unpack(data []byte, size int64) (*json.Decoder, func(), error) {
 }
 
 // decompress returns the content of compressed data, at most size bytes. What is smaller than a usual window is
-// decompressed at once, because a stream would take a whole window: builders that do not know a frame's size reserve
-// their level's window. memoryOf has what it takes.
+// decompressed at once. A stream would take a whole window: builders that do not know a frame's size reserve their
+// level's window. memoryOf has what it takes.
 func decompress(data []byte, size int64) (io.Reader, func(), error) {
 	if size > usualWindow {
 		z, err := newDecoder()

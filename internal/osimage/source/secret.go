@@ -15,10 +15,10 @@ import (
 	"machine-pivot/internal/input"
 )
 
-// PullSecrets returns the paths of pull secrets in the order of the search: the administrator's for ostree, the
-// installer's for kubelet, the internal registry's in the cluster, and the OS image's. For each mirror and registry the
-// first file with credentials for it counts. The library's own paths come last (/run/containers/0/auth.json,
-// ~/.docker/config.json …). All files have the format of containers-auth.json(5).
+// PullSecrets returns the paths of pull secrets in the order of the search: those of the administrator for ostree, the
+// installer for kubelet, the cluster's internal registry, and the OS image. For each mirror and registry the first file
+// with credentials for it counts. The library's own paths come last (/run/containers/0/auth.json, ~/.docker/config.json
+// …). All files have the format of containers-auth.json(5).
 func PullSecrets() []string {
 	return []string{
 		"/run/ostree/auth.json",

@@ -15,8 +15,8 @@ import (
 )
 
 // TestCutEntering (P96) ends the way into the new system before each of its calls: by a kill or a failure of the
-// program, then the machine must reboot; by a power cut; and once by a hang. The next boot must be the new system,
-// complete. It is part of "make nightly".
+// program, by a power cut, and once by a hang. The next boot must be the new system, complete. It is part of "make
+// nightly".
 func TestCutEntering(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{SameKernel: true, Overlay: append(ignitionUnits(t), endsWay(t)...)})
 	want := l.Wanted()

@@ -7,9 +7,9 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// lateName (P102) has a machine that gets its name in the old system, as from DHCP, and in the new one only after the
-// first boot has reported that it waits. The first boot is closed after that, although its unit has a host name of its
-// own (ProtectHostname=).
+// lateName (P102) has a machine that gets its name in the old system, as from DHCP. The new system gets it only after
+// the first boot has reported that it waits. The first boot is closed after that, although its unit has a host name of
+// its own (ProtectHostname=).
 func lateName(t *testing.T, l *bootlab.Lab) {
 	want := l.Wanted()
 	const names = "hostname worker-7"

@@ -132,8 +132,8 @@ func noNetwork(t *testing.T, l *bootlab.Lab) {
 	t.Logf("stepped aside after %.1f s", at(t, first, aside).Seconds())
 }
 
-// earlyPowerCuts (P25, P41) is like powerCuts for a boot that pivots in the initramfs, on a disk with RHCOS's layout,
-// to an image of a container build without an ostree commit.
+// earlyPowerCuts (P25, P41) is like powerCuts for a pivot in the initramfs, on a disk with RHCOS's layout, to an image
+// of a container build without an ostree commit.
 func earlyPowerCuts(t *testing.T, l *bootlab.Lab) {
 	amount := cuts{flush: 4, random: 6, least: 25}
 	if long() {

@@ -12,8 +12,8 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestNewestRelease runs the newest release that guests can have, with composefs from the beginning: a first boot in
-// the initramfs with power cuts, a change, a trial, counted boot entries, and soft reboots. It is part of "make
+// TestNewestRelease runs the newest release that guests can have, with composefs from the beginning. It has a first
+// boot in the initramfs with power cuts, a change, a trial, counted boot entries, and soft reboots. It is part of "make
 // nightly".
 func TestNewestRelease(t *testing.T) {
 	spec := vm.GuestSpec{Suite: vm.Forky, Overlay: []vm.TreeFile{{Path: "/" + prepareRoot, Mode: 0o644, Content: []byte(composefsNeeded)}}}

@@ -14,7 +14,7 @@ import (
 
 // TestSELinux (P52) runs first boots under an enforcing policy, to images with layers that change the policy itself:
 // they add types and rules, also for paths of the base. The new system must boot under its own policy, without denials
-// for pivot and its programs, and without files that restorecon would relabel, except for those that the guest itself
+// for pivot and its programs. No files may remain that restorecon would relabel, except for those that the guest itself
 // leaves. In the system, pivot and libostree's programs run under the old system's policy.
 func TestSELinux(t *testing.T) {
 	t.Parallel()

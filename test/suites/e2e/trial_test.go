@@ -20,9 +20,9 @@ func tries(l *bootlab.Lab, name, options string) []vm.TreeFile {
 	return bootlab.Typed("try-"+name, closed+"; pivot rebase "+l.Wanted().Image+" --reboot-method=kexec "+options, "KernelCommandLine=test."+name)
 }
 
-// trials (P59) tries B three times by kexec on one machine with a boot loader that only boots the default entry: a
-// check fails, the kernel panics, and the trial is confirmed. After each failure the machine must return to A on its
-// own; the last trial must stay in B.
+// trials (P59) tries B three times by kexec on one machine; its boot loader only boots the default entry. A check
+// fails, the kernel panics, and the trial is confirmed. After each failure the machine must return to A on its own; the
+// last trial must stay in B.
 func trials(t *testing.T, l *bootlab.Lab) {
 	m := machineWith(t, l, bootlab.Setup{Files: slices.Concat(
 		tries(l, "fails", "--append-karg trial.fails --try=1s --confirm=auto --check false"),

@@ -1,5 +1,5 @@
-// Package rules tests what the compiler does not check, such as which packages may import which, that systemd accepts
-// the units, the size of the binary, and that the documents match the code.
+// Package rules tests what the compiler does not check, such as imports, that systemd accepts the units, the size of
+// the binary, and that the documents match the code.
 package rules
 
 import (

@@ -53,8 +53,8 @@ func expectBootcReads(t *testing.T, h *hostdir.Host, when string) {
 	}
 }
 
-// TestWhatBootcReads: bootc can read all deployments after each commit, before the reboot and after it: a change by
-// hand, a download without its image's ref, which another program removed, and a rollback.
+// TestWhatBootcReads: bootc can read all deployments before and after the reboot of each commit: of a change by hand,
+// of a download that lost its image's ref, and of a rollback.
 func TestWhatBootcReads(t *testing.T) {
 	for _, kind := range []string{"native", "derived", "plain"} {
 		t.Run(kind, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"machine-pivot/test/worlds/registry"
 )
 
-// TestNextVersion: after a first boot into an image from a container build, a pivot to the next version, with another
-// last layer only, fetches the manifest, the config and that layer.
+// TestNextVersion: a first boot moves to an image from a container build. A pivot to the next version, with another
+// last layer, then fetches only the manifest, the config and that layer.
 func TestNextVersion(t *testing.T) {
 	kept := []oscontainer.Option{
 		oscontainer.WithDerived(oscontainer.File("usr/share/first", "first"), oscontainer.File("usr/share/version", "0")),

@@ -307,8 +307,8 @@ func TestIgnitionBeforeTheCommit(t *testing.T) {
 	}
 }
 
-// TestForeseenByKexec: also without a trial, the notes about the way before the commit follow from the coming entry, in
-// a plan, in a change and in a rollback to an entry that is there.
+// TestForeseenByKexec: also without a trial, the notes about the way before the commit follow from the coming entry: in
+// a plan, a change, and a rollback to an existing entry.
 func TestForeseenByKexec(t *testing.T) {
 	const why = "not by kexec, because boot entry "
 	h := newTried(t)

@@ -34,9 +34,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestRehearsal (P97, P98): an image with programs that do not start here is refused when it is in the repository,
-// before anything is made from it, by a first boot in either place and by hand. An accepted one is not, and journal and
-// status keep that; nor is one with programs that start.
+// TestRehearsal (P97, P98): an image with programs that do not start here is refused before anything is made from it,
+// by a first boot in either place and by hand. An accepted one is not, and journal and status keep that; nor is one
+// with programs that start.
 func TestRehearsal(t *testing.T) {
 	actor := filepath.Join(t.TempDir(), "actor")
 	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", actor, "machine-pivot/internal/rehearse/testdata/actor").CombinedOutput(); err != nil {

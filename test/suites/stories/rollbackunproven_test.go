@@ -116,8 +116,8 @@ func (h *tried) tryUnjournaled() error {
 	return err
 }
 
-// TestTryUnjournaled: the deployment of a trial is found and removed also if the journal could not be written since its
-// commit: by the command, in the new system, or by the end of the failed trial.
+// TestTryUnjournaled: a trial's deployment is found and removed also if the journal could not be written since its
+// commit, by the command, the new system, or the trial's end.
 func TestTryUnjournaled(t *testing.T) {
 	h := newTried(t)
 	h.oneShot()

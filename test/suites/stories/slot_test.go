@@ -567,8 +567,8 @@ func (d *drifting) Run(ctx context.Context, prepared day2.Prepared) (bool, error
 	return d.Move.Run(ctx, prepared)
 }
 
-// TestWindowDrift: the window is also the time for changes that the run finds only after a download without changes: of
-// the running system, the next boot, and the slot of the fleet's lock.
+// TestWindowDrift: a run may find changes only after a download without any. The window is the time for them, too: in
+// the running system, the next boot, and the fleet's lock.
 func TestWindowDrift(t *testing.T) {
 	unlocked := func(run func() error) error { return run() }
 	noon, opened := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), time.Date(2026, 11, 23, 2, 0, 0, 0, time.UTC)

@@ -281,8 +281,8 @@ func TestSoftMethodPlanned(t *testing.T) {
 	}
 }
 
-// TestPlanOfFallback: a plan foresees no way that keeps the kernel if the setting fallback=auto has the new system
-// entered only once, neither for a first boot nor for a change by hand. Where the setting has no effect, it does.
+// TestPlanOfFallback: if fallback=auto has the new system entered only once, a plan foresees no way that keeps the
+// kernel, neither for a first boot nor for a change by hand. Where the setting has no effect, it does.
 func TestPlanOfFallback(t *testing.T) {
 	const excluded = "not by a soft reboot, because the new system is entered only once"
 	for name, able := range map[string]bool{"with a boot loader that can": true, "with one that cannot": false} {

@@ -208,7 +208,7 @@ func TestTerminate(t *testing.T) {
 		len(effects), (len(all)+2)/3, finished, time.Since(start).Seconds())
 }
 
-// points returns the effects to kill at: all of them in a long run, else about that many, sampled where an effect
+// points returns the effects to kill at: all of them in a long run. Else it is about that many, sampled where an effect
 // differs from the one before (ten unlinks in a row count once).
 func points(effects []string, about int) []int {
 	var all, begin []int

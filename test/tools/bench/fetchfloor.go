@@ -23,8 +23,8 @@ import (
 )
 
 // The floor of an image is the work that no import can avoid, on all processors. It fetches the layers over the same
-// TLS, hashes and decompresses them, hashes each file's content, and appends that to one of a few files, which are
-// synced in the end. It compares no hash, and makes no objects with owners, modes, attributes and names of their own.
+// TLS, hashes and decompresses them, hashes each file's content, and appends that to one of a few files, synced in the
+// end. It compares no hash, and makes no objects with owners, modes, attributes and names of their own.
 //
 // The floor with files makes a file of each object's content, with the hash as its name, and nothing else. Its
 // difference from the floor is what a file system needs for that many files.

@@ -1,7 +1,6 @@
-// Command bootbench measures whole first boots in QEMU or in a box, from power-on to the start of kubelet on the last
-// boot: by the machine-config-daemon, and by pivot in its modes. All begin with the same disk and get the same image
-// from the same registry, in turns. "make bench-boot" runs it; docs/dev/benchmark.md describes what is measured and
-// how.
+// Command bootbench measures whole first boots in QEMU or in a box, from power-on to kubelet's start on the last boot,
+// by the machine-config-daemon and by pivot in its modes. All begin with the same disk and get the same image from the
+// same registry, in turns. "make bench-boot" runs it; docs/dev/benchmark.md describes what is measured and how.
 package main
 
 import (

@@ -55,8 +55,8 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// TestGenerate checks that a seed stands for the same bytes on each machine, and that they are like a host's: about as
-// large as asked for, and compressible to about a half.
+// TestGenerate checks that a seed stands for the same bytes on each machine. They are like a host's: about as large as
+// asked for, and compressible to about a half.
 func TestGenerate(t *testing.T) {
 	dir := t.TempDir()
 	if err := machinefiles.Generate(dir, 600, 6e6, 1); err != nil {

@@ -39,8 +39,8 @@ func Documented(t testing.TB, page string) map[string]Metric {
 	return found
 }
 
-// Check compares what a program exposes, in the text format of Prometheus, with the page: each metric that begins with
-// pivot_ is listed with its labels, and each listed one is exposed.
+// Check compares what a program exposes, in Prometheus's text format, with the page: each metric that begins with
+// pivot_ is listed with its labels, and each listed one exposed.
 func Check(t testing.TB, page, program, exposition string) {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)

@@ -53,9 +53,9 @@ func CostOf(t *testing.T, argv ...string) (c Cost) {
 	return c
 }
 
-// Bounded runs a program on an input that would need far more memory and time than it may take: 150 MB, and 40 s of CPU
-// time, four times the worst input's on a busy machine. It requires the exit status, and that the output has a text,
-// such as the limit that the input exceeds.
+// Bounded runs a program on an input that would need far more memory and time than it may take. It may take 150 MB and
+// 40 s of CPU time, four times the worst input's on a busy machine. It requires the exit status, and that the output
+// has a text, such as the limit that the input exceeds.
 func Bounded(t *testing.T, exit int, text string, argv ...string) {
 	t.Helper()
 	c := CostOf(t, argv...)

@@ -16,7 +16,7 @@ import (
 )
 
 // disk is a hostfiles.Disk that tracks what is durable, with a file system's weakest guarantees: contents are durable
-// only after a sync of the file, names only after one of the directory.
+// after a sync of the file, names after one of the directory.
 type disk struct {
 	*power
 	Lying     bool   // fault: Sync of a file does nothing

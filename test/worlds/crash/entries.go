@@ -10,8 +10,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Configured is a machine with a contributor that wants entries of every kind in the new system's /etc: a directory, a
-// file, a link, and the removal of three local changes.
+// Configured is a machine with a contributor of entries of every kind in the new system's /etc: a directory, a file, a
+// link, and the removal of three local changes.
 func Configured(m *Machine) { m.configured = true }
 
 // The paths that are removed. With shipped, the image's file reappears; with the others, nothing.

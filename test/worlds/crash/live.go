@@ -99,8 +99,8 @@ func (m *Machine) until(promise func() error, bound int) error {
 	return fmt.Errorf("not closed after %d boots", m.Boots)
 }
 
-// mayGiveUp reports whether a first boot with a fallback may end in the old system: crashes and dead kernels have used
-// up all attempts, as each enters the new system once.
+// mayGiveUp reports whether a first boot with a fallback may end in the old system: crashes and dead kernels used up
+// all attempts. Each enters the new system once.
 func (m *Machine) mayGiveUp() bool {
 	r, err := pivot.JournalIn(m.root).Load()
 	return err == nil && m.guarded && m.runs(commitA) && r.Attempt == pivot.MaxAttempts && m.crashes+m.left >= pivot.MaxAttempts

@@ -42,8 +42,8 @@ const shownFailures = 5
 // singleStep is the step of the sample of single crashes in a short run.
 const singleStep = 211
 
-// TestSweep (P1, P3, P25, P28, P56) crashes a whole first boot, and a whole change of the running system: before,
-// during and after each effect, with each kind of loss, once and twice.
+// TestSweep (P1, P3, P25, P28, P56) crashes a whole first boot, and a whole live change: before, during and after each
+// effect, with each kind of loss, once and twice.
 func TestSweep(t *testing.T) {
 	for _, machine := range []struct {
 		name     string

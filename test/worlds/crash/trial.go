@@ -152,8 +152,8 @@ func (m *Machine) liveTrial() error {
 }
 
 // panicked is a boot with a kernel that does not come up. The user must select the old system in the boot menu if the
-// new one is the default: without one-shot entries, or if a crash after the commit came before the old one was the
-// default again. Nobody is there after a reboot by a program that can enter the new system once.
+// new one is the default: without one-shot entries, or if a crash prevented a change of the default. Nobody is there
+// after a reboot by a program that can enter the new system once.
 func (m *Machine) panicked() error {
 	all, err := ostree.OpenSysroot(m.dir).Deployments()
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package hostdir creates a directory that looks to pivot like a booted ostree host: a sysroot made by the real ostree,
-// a "running" deployment with its own /run, /proc and /sys, and a stand-in for "ostree admin". What ostree does only on
-// a booted machine, staging and finalization, the stand-in records as the staged state and carries out with the real
-// "ostree admin deploy". Tests can fail it at any call.
+// Package hostdir creates a directory that looks to pivot like a booted ostree host. It has a sysroot made by the real
+// ostree, a "running" deployment with its own /run, /proc and /sys, and a stand-in for "ostree admin". What ostree does
+// only on a booted machine, staging and finalization, the stand-in records as the staged state and carries out with the
+// real "ostree admin deploy". Tests can fail it at any call.
 package hostdir
 
 import (

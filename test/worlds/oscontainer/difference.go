@@ -12,7 +12,7 @@ import (
 )
 
 // Difference returns the entries of a layer that changes the directory before to the directory after, like a container
-// build that runs programs: new and changed files as in FromTree, and whiteouts for removed files.
+// build that runs programs. New and changed files are as in FromTree, removed ones are whiteouts.
 func Difference(before, after string) ([]Entry, error) {
 	had, err := byName(before)
 	if err != nil {

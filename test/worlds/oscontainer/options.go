@@ -66,7 +66,7 @@ func WithChunking(n int, layerOf func(checksum string, names []string) int) Opti
 }
 
 // WithFormerExport writes an encapsulated image as exporters before bootc 1.8 did (ostree-ext up to 0.15): one object
-// for each distinct set of extended attributes, hard links to it, and no PAX records for them.
+// for each set of extended attributes, with hard links, and no PAX records.
 func WithFormerExport() Option { return func(o *options) { o.former = true } }
 
 // WithCompression sets the compression of an encapsulated image's layers. Default: Gzip.

@@ -8,9 +8,9 @@
 // repository. The client does the same after the daemon has finished. Unlike the real one its command line does the
 // daemon's work itself, and its state is in the control file. Daemon is the interface of the daemon for others.
 //
-// Layering: a deployment with an origin that requests packages, or removes packages of the image, gets its own commit
-// on top of the base, with the files of real RPM packages. Scripts, dependencies, triggers and dracut are not
-// simulated; a kernel package includes its initramfs. The package database is a JSON file.
+// Layering: a deployment with an origin that requests or removes packages gets its own commit on top of the base, with
+// the files of real RPM packages. Scripts, dependencies, triggers and dracut are not simulated; a kernel package
+// includes its initramfs. The package database is a JSON file.
 package rpmostree
 
 import (

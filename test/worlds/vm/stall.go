@@ -65,8 +65,8 @@ const reportLines = 80
 // beforeReport is how many lines before the report an excerpt contains.
 const beforeReport = 200
 
-// excerpt returns the part of the console for the error of a failed boot: the kernel's first report of a stall with the
-// lines before it, or else the last lines.
+// excerpt returns the part of the console for the error of a failed boot: the kernel's first report of a stall with
+// lines before it, or the last lines.
 func (c *console) excerpt() string {
 	first := slices.IndexFunc(c.lines, func(l SerialLine) bool { return stall.MatchString(l.Text) || blocked.MatchString(l.Text) })
 	if first < 0 {

@@ -148,7 +148,7 @@ func copyUnpacked(to, name string) error {
 const grubMenuFile = "grub2/entries.cfg"
 
 // WriteGRUBMenu writes the boot entries of a powered-off machine with SecureBoot as GRUB's menu entries, as blscfg
-// shows them: the default first, with the file's name without ".conf" as the ID.
+// does. The default is first, and IDs are names of files without ".conf".
 func (m *Machine) WriteGRUBMenu(ctx context.Context) error {
 	entries, err := m.BootEntries(ctx)
 	if err != nil {
