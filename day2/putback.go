@@ -127,5 +127,5 @@ func (r replaced) addOld(root string, users bool, room *live.Room) (why string, 
 func (u unrestorable) changedMeanwhile() error {
 	n := u.need()
 	return fault.New(fault.Refused, "cannot change the running system: %s: %s", n.Change, n.Because).
-		WithHint("this was not so when the change was planned; apply again")
+		WithHint("run the same pivot apply again, which plans anew: this was not so when the change was planned")
 }

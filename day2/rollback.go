@@ -161,7 +161,7 @@ func (r *Rollback) previous(state pivot.State, stays bool) (ostree.Deployment, e
 	}
 	if unproven != "" {
 		return ostree.Deployment{}, fault.New(fault.Refused, "cannot roll back: deployment %s was never proven, and there is no other but the running one", unproven).
-			WithHint("the running system stays the next boot; the boot menu still starts the other one, and the command that made it tries it again")
+			WithHint("the running system stays the next boot; the boot menu still starts the other one, and the same pivot command tries it again")
 	}
 	none := fault.New(fault.Refused, "cannot roll back: there is no deployment but the running one").
 		WithHint("pivot rebase --image IMAGE makes another one")

@@ -46,7 +46,7 @@ func explainStop(ctx context.Context, m *machine.Machine, err error) error {
 	case !machine.Stopped(ctx, err):
 	case m.Progress.Content.Held():
 		return fault.New(fault.Unavailable, "stopped before the trial: %w", context.Cause(ctx)).
-			WithHint("the next boot starts the running system; the same command tries the new one again")
+			WithHint("the next boot starts the running system; the same pivot command tries the new one again")
 	case live.Interrupted(m.Host.Root):
 		return fault.New(fault.Unavailable, "stopped in the middle of a change of the running system: %w", context.Cause(ctx)).
 			WithHint("pivot apply --finish finishes it, and so does the next boot")

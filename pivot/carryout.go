@@ -79,6 +79,6 @@ func (c *Converger) Release(ctx context.Context, keep ...string) {
 		return
 	}
 	if err := c.Images.Release(ctx, image, keep...); err != nil {
-		c.Progress.Note(fmt.Sprintf("cannot give up the ref that kept commit %s: %v", image.Commit, err))
+		c.Progress.Note(fmt.Sprintf("cannot remove the ref that kept commit %s: %v", image.Commit, err))
 	}
 }

@@ -160,7 +160,7 @@ func (p Plan) Changing() ([]hostfiles.File, error) {
 	}
 	for i, f := range changed {
 		if changed[i].Entry, err = p.state.Etc.Accounts.Owned(f.Entry); err != nil {
-			return nil, fault.New(fault.BadInput, "%w in the running system", err).WithHint("name one that it has, or give a number")
+			return nil, fault.New(fault.BadInput, "%w in the running system", err).WithHint("name one of its /etc/passwd or /etc/group, or give a number")
 		}
 	}
 	return changed, nil

@@ -34,7 +34,7 @@ func (e Default) Check(ctx context.Context) error {
 		return nil
 	}
 	return fault.New(fault.Refused, "libostree %s cannot make a deployment the default, and there is no rpm-ostree", tool.version).
-		WithHint("it takes libostree 2023.6 or later")
+		WithHint("see ostree --version: it takes libostree 2023.6 or later")
 }
 
 // CheckTo checks that a tool of this host can make a deployment the default, that it exists, and

@@ -37,7 +37,7 @@ func (e *Ostree) checkEntries(ctx context.Context, booted ostree.Deployment, com
 	// This fails if something is in the way, such as a directory that is not empty.
 	if err := hostfiles.WithOverlays(func() error { return nil }, views...); err != nil {
 		return fault.New(fault.Refused, "cannot change /etc: %w", err).
-			WithHint("move what stands at the path out of the way, or ask for something else there")
+			WithHint("move what is at that path out of the way, or take the path out of the MachineConfig")
 	}
 	return nil
 }

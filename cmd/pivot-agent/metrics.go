@@ -25,7 +25,7 @@ func (f *metricsFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen-metrics", "", "`ADDRESS` of /metrics for other machines, by TLS with client certificates (default: none)")
 	flags.StringVar(&f.certificate, "metrics-cert", "", "PEM `FILE` with the certificate for --listen-metrics; it is read again for each connection")
-	flags.StringVar(&f.key, "metrics-key", "", "PEM `FILE` with its key")
+	flags.StringVar(&f.key, "metrics-key", "", "PEM `FILE` with the private key of --metrics-cert")
 	flags.StringVar(&f.clients, "metrics-client-ca", "", "PEM `FILE` with the authorities that must have signed the clients' certificates")
 }
 

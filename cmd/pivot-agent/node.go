@@ -50,12 +50,12 @@ func nodeCommand(build cli.Build) *cobra.Command {
 	var f nodeFlags
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "Be the agent of the node that this machine is",
-		Long: "Be the agent of the node that this machine is. It gives the machine the MachineConfig that the node's\n" +
+		Short: "Run the agent of this machine's node",
+		Long: "Run the agent of this machine's node. It gives the machine the MachineConfig that the node's\n" +
 			"annotation machineconfiguration.openshift.io/desiredConfig names, by pivot on the host, and says in\n" +
 			"annotations, events and objects how far that is. A node without that annotation, and a host that is not\n" +
-			"booted from an ostree deployment, are left alone. Beside that, it advertises the\n" +
-			"resources of CPU partitioning on the node, for the workload types that pivot finds on the host.",
+			"booted from an ostree deployment, are left alone. It also advertises the resources of\n" +
+			"CPU partitioning on the node, for the workload types that pivot finds on the host.",
 		Example: "  pivot-agent node --drain=controller\n  pivot-agent node --host /host",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, build) },
@@ -76,7 +76,7 @@ func nodeCommand(build cli.Build) *cobra.Command {
 	cli.OneOf{Value: &f.pods.Finished, Allowed: []string{drain.Evict, drain.Leave}}.Add(cmd, "drain-finished", "pods that have ended: evict them, or leave them")
 	flags.BoolVar(&f.policy.SingleNode, "single-node", false, "the node is the only one of its cluster, and is not drained")
 	flags.DurationVar(&f.policy.DrainLimit, "drain-limit", time.Hour, "how long a drain may take")
-	flags.BoolVar(&f.policy.KeepDraining, "keep-draining", false, "go on with a drain that takes longer, instead of giving the node back")
+	flags.BoolVar(&f.policy.KeepDraining, "keep-draining", false, "continue a drain that takes longer than --drain-limit, instead of giving the node back")
 	f.policy.Unsupported = "stop"
 	cli.OneOf{Value: &f.policy.Unsupported, Allowed: []string{"stop", "warn", node.UnsupportedReplace}}.
 		Add(cmd, "unsupported", "how to treat what only an installation can change: stop, warn and apply the rest, or ask for another machine by an annotation")

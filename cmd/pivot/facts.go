@@ -16,7 +16,8 @@ func factsCommand() *cobra.Command {
 		Use:   "facts",
 		Short: "Print what images are judged by for this machine, as JSON",
 		Long: "Print what decides whether this machine can start an image: devices, file systems, what unlocks its disks,\n" +
-			"and what its initramfs has. pivot image check --host judges an image by it, elsewhere. No secret is printed.",
+			"and what its initramfs has. On another machine, \"pivot image check --host\" judges an image by this\n" +
+			"output. No secret is printed.",
 		Example: "  pivot facts > node7.json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -40,9 +40,9 @@ func imageCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check IMAGE",
 		Short: "Say whether an image is whole, and whether a machine can start it; change no machine",
-		Long: "Import an image, as pivot image import does, and say what its builder has forgotten, and whether this machine can\n" +
-			"start it, or with --host one that is elsewhere. Programs of the image are run on this machine's processor, where they\n" +
-			"can change nothing. Secure Boot is judged when the image is used. The exit status is 0, or 65 with all reasons\n" +
+		Long: "Import an image, as \"pivot image import\" does. Then show what its builder has forgotten, and whether this machine,\n" +
+			"or the one of --host, can start it. Programs of the image are run on this machine's processor, where they can\n" +
+			"change nothing. Secure Boot is judged when the image is used. The exit status is 0, or 65 with all reasons\n" +
 			"against the image.",
 		Example: "  pivot image check registry.example/os:4.20\n" +
 			"  pivot image check registry.example/os:4.20 --repo /srv/repo --host node7.json",
@@ -53,7 +53,7 @@ func imageCheckCommand() *cobra.Command {
 			}
 			boot, err := quantity.Parse(bootSize)
 			if err != nil {
-				return fault.New(fault.Usage, "cannot use --boot-size: %w", err).WithHint("examples: 350M, 1Gi")
+				return fault.New(fault.Usage, "cannot use --boot-size: %w", err).WithHint("write --boot-size=350M, or 1Gi")
 			}
 			if flags.architecture == "" {
 				flags.architecture = facts.Architecture

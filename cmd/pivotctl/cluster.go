@@ -36,7 +36,7 @@ type clusterFlags struct {
 func (f *clusterFlags) add(cmd *cobra.Command, build cli.Build) {
 	f.program = "pivotctl/" + build.Version
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the API server and credentials (default: as kubectl: $KUBECONFIG, ~/.kube/config, or those of the pod)")
-	cmd.Flags().StringVar(&f.context, "context", "", "`NAME` of the context in that file (default: its current one)")
+	cmd.Flags().StringVar(&f.context, "context", "", "`NAME` of the context in --kubeconfig (default: its current one)")
 }
 
 func (f *clusterFlags) client(ctx context.Context) (*view.Client, error) {

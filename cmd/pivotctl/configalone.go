@@ -30,7 +30,7 @@ func (f *aloneFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.arguments, "append-karg", nil, "kernel argument `ARG` of this machine (repeatable)")
 	cmd.Flags().StringArrayVar(&f.files, "file", nil, "file of this machine: `PATH=FILE` (repeatable)")
 	cmd.Flags().StringVar(&f.url, "pivot-url", "", "`URL` from which this machine fetches pivot, for boot images without it")
-	cmd.Flags().StringVar(&f.hash, "pivot-hash", "", "`HASH` of that program: sha256-HEX or sha512-HEX")
+	cmd.Flags().StringVar(&f.hash, "pivot-hash", "", "`HASH` of the program at --pivot-url: sha256-HEX or sha512-HEX")
 	cmd.Flags().StringVar(&f.butane, "butane", "", "Butane `FILE` to print with the config merged, for the same machine")
 	cli.Suggest(cmd, "append-karg")
 	cli.Suggest(cmd, "pivot-url")

@@ -81,7 +81,7 @@ func (t *Things) Add(found Thing) error {
 		}
 	}
 	if err != nil {
-		return fault.New(fault.BadInput, "cannot back up what the repair would replace, at %s: %w", found.Path, err).WithHint("move it elsewhere, and try again")
+		return fault.New(fault.BadInput, "cannot back up what the repair would replace, at %s: %w", found.Path, err).WithHint("move it elsewhere, then run pivot apply --repair again")
 	}
 	t.all = append(t.all, found)
 	return nil

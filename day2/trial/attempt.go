@@ -56,7 +56,7 @@ func (c *Conductor) giveBack(ctx context.Context, lacks string, reboot bool) err
 	if err := c.turnBack(ctx); err != nil {
 		return err
 	}
-	return err.WithHint("the old system is the default: a reboot starts it")
+	return err.WithHint("the old system is the default: systemctl reboot starts it")
 }
 
 // closeAttempt closes the trial of a first boot after another system was booted. The transaction is still committed and

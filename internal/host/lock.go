@@ -32,7 +32,7 @@ func (h *Host) Lock() (unlock func() error, err error) {
 // an hour: static pods are no part of a transaction.
 func (h *Host) LockStaticPods() (unlock func() error, err error) {
 	return h.lock("/run/pivot/static-pods.lock", func() error {
-		return fault.New(fault.Unavailable, "cannot write static pods: another pivot is at it").WithHint("wait for it")
+		return fault.New(fault.Unavailable, "cannot write static pods: another pivot is at it").WithHint("wait until it has finished: systemctl status pivot-static-pods")
 	})
 }
 

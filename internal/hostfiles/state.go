@@ -102,7 +102,7 @@ func (s StateFile) Encode(value any) ([]byte, error) {
 	data = append(data, '\n')
 	if len(data) > s.limit() {
 		return nil, fault.New(fault.Refused, "cannot write %s: it would have %d bytes, at most %d are possible", s.called(), len(data), s.limit()).
-			WithHint("change less at once")
+			WithHint("change less at once: apply a MachineConfig with a part of the files first")
 	}
 	return data, nil
 }

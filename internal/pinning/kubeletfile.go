@@ -59,7 +59,7 @@ func Types(file []byte) ([]string, error) {
 	for _, name := range types {
 		if !workloadName.MatchString(name) {
 			return nil, fault.New(fault.BadInput, "cannot use %s: %s is no name of a workload type, as %s", KubeletPath, problem.Quoted(name), Management).
-				WithHint("use lower-case letters, digits and hyphens")
+				WithHint("rename it in the file: lower-case letters, digits and hyphens")
 		}
 	}
 	if len(types) == 0 {

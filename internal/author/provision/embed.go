@@ -27,7 +27,7 @@ const embeddedPath = "/usr/local/bin/pivot"
 func Embed(program []byte) (ignition.Config, error) {
 	if err := runsAnywhere(program); err != nil {
 		return ignition.Config{}, fault.New(fault.BadInput, "cannot embed the program: %w", err).
-			WithHint("embed the static binary that `make build` makes, for the machines' architecture")
+			WithHint("embed the static pivot that `make build` makes, for the machines' architecture")
 	}
 	config := ignition.Empty()
 	config.Storage.Files = append(config.Storage.Files, programFile(program))

@@ -75,7 +75,7 @@ func (t *Taker) Inline(ctx context.Context, all []*authored.MachineConfig) ([]*a
 	}
 	if t.failed != nil {
 		return nil, report, fault.New(fault.Unavailable, "cannot fetch what MachineConfigs need: %w", t.failed).
-			WithHint("what they fetch from must be reachable from here, now: machines get the result and fetch nothing")
+			WithHint("make the URLs reachable from here: machines get the result and fetch nothing")
 	}
 	return whole, report, nil
 }

@@ -84,7 +84,7 @@ func (f *follower) own(ctx context.Context, r *objects.PoolRollout) (*objects.Ma
 		return nil, fmt.Errorf("cannot read the MachineConfig %s: %w", configName(r), err)
 	case !metav1.IsControlledBy(mc, r):
 		return nil, fault.New(fault.BadInput, "cannot write the MachineConfig %s: there is one that this PoolRollout does not own", mc.Name).
-			WithHint("delete it")
+			WithHint("kubectl delete machineconfig %s", mc.Name)
 	}
 	return mc, nil
 }

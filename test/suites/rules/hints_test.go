@@ -2,6 +2,7 @@ package rules
 
 import (
 	"go/ast"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,33 @@ import (
 // remediless are the kinds of package fault that need no hint of their own: what is tried again or done later, what
 // nobody foresees, and a wrong command line, for which the command names its help.
 var remediless = []string{"Internal", "Unavailable", "Interrupted", "Later", "Usage"}
+
+// remedies matches a hint that names what to use or to correct: a path, a flag, a setting, a program, a thing, or an
+// argument of the format.
+var remedies = regexp.MustCompile(`[/%=]|--|[A-Z]{3}|[a-z][A-Z]|\.conf|\b(?:pivot|pivotctl|systemctl|systemd|openssl|ostree|libostree|rpm-ostree)\b|` +
+	`\b(?:file|image|directory|MachineConfig|user|member|value|version|setting|report|unit|pod|agent|link|argument|certificate|registry|repository|cache|root)s?\b`)
+
+// TestHintsName checks that no hint is only "wait" or "try again": its reader has to know with what.
+func TestHintsName(t *testing.T) {
+	found := 0
+	nodes(t, func(f file, call *ast.CallExpr) {
+		s, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok || s.Sel.Name != "WithHint" || len(call.Args) == 0 {
+			return
+		}
+		text, literal := call.Args[0].(*ast.BasicLit)
+		if !literal {
+			return
+		}
+		found++
+		if !remedies.MatchString(text.Value) {
+			t.Errorf("%s: the hint %s names no command, file or setting", f.fset.Position(call.Pos()), text.Value)
+		}
+	})
+	if found < 100 {
+		t.Errorf("%d hints found; the test does not recognize them any more", found)
+	}
+}
 
 // TestHints checks that each permanent error has a hint, so that its reader has something to do. An error that wraps
 // another one has that one's. The controllers of a cluster show one text, in which the remedy stands.
