@@ -128,6 +128,14 @@ func (s *simulation) administrator() {
 		s.change(name, func(n *rollout.Node) { toggle(n.Annotations, lacksGPU) })
 	case 12:
 		s.machines[name].BootByHand()
+	case 13:
+		s.backUp()
+	case 14:
+		s.restore()
+	case 15:
+		if s.denied[name] = !s.denied[name]; s.denied[name] {
+			s.faults["denied"]++
+		}
 	case 11:
 		s.workloads[workloadOf(pool)] = map[string]string{"": "1 pod missing"}[s.workloads[workloadOf(pool)]]
 	}
@@ -164,13 +172,21 @@ func toggle(in map[string]string, name string) {
 // release gives a pool another configuration, or the first one again. Some do not work on some nodes.
 func (s *simulation) release(pool string) {
 	config := fmt.Sprintf("rendered-%s-%d", pool, 1+s.rand.IntN(4))
-	if s.rand.IntN(3) == 0 {
+	if bad := s.rand.IntN(3); bad < 2 && config != "rendered-"+pool+"-1" {
 		for _, name := range slices.Sorted(maps.Keys(s.machines)) {
-			if c := s.machines[name]; config != "rendered-"+pool+"-1" && s.rand.IntN(6) == 0 {
+			if c := s.machines[name]; bad == 0 && s.rand.IntN(6) == 0 {
 				c.Fails(config)
+			} else if bad == 1 && s.rand.IntN(12) == 0 {
+				c.Kills(config)
+				s.faults["dead kubelet"]++
 			}
 		}
 	}
+	s.rollOut(pool, config)
+}
+
+// rollOut names a configuration in a pool.
+func (s *simulation) rollOut(pool, config string) {
 	s.targets[pool][config] = true
 	s.changePool(pool, func(p *rollout.Pool) { p.Configuration.Name, p.Version = config, s.next() })
 }

@@ -36,11 +36,11 @@ func (v *view) poolStatus() objects.MachineConfigPoolStatus {
 			}
 		}
 	}
-	updated := want != "" && s.UpdatedMachineCount == s.MachineCount
-	if updated {
+	all := want != "" && s.UpdatedMachineCount == s.MachineCount
+	if all { // also of none: the first node gets it
 		s.Configuration = v.pool.Configuration
 	}
-	s.Conditions = v.conditions(updated)
+	s.Conditions = v.conditions(all && !v.isEmpty())
 	return s
 }
 
@@ -82,12 +82,12 @@ func (v *view) conditions(updated bool) []objects.PoolCondition {
 	if updated && message == "" {
 		message = "each node has " + v.pool.Configuration.Name
 	}
-	if len(v.alone) > 0 {
-		message += fmt.Sprintf("; %s without a desired configuration: %s", isAre(len(v.alone)), some(v.alone))
+	if len(v.alone) > 0 && !v.isEmpty() {
+		message += "; " + v.leftAlone()
 	}
 	reason := meta.FindStatusCondition(v.status.Conditions, objects.RolloutComplete).Reason
 	set(objects.PoolUpdated, updated, reason, message)
-	set(objects.PoolUpdating, !updated && !v.pool.Paused, reason, v.status.Waiting)
+	set(objects.PoolUpdating, !updated && !v.pool.Paused && !v.isEmpty(), reason, v.status.Waiting)
 	failing := v.failing()
 	degraded := meta.FindStatusCondition(v.status.Conditions, objects.RolloutDegraded).Reason
 	set(objects.PoolNodeDegraded, len(failing) > 0, degraded, strings.Join(failing, "; "))
@@ -99,6 +99,11 @@ func (v *view) conditions(updated bool) []objects.PoolCondition {
 	}
 	set(objects.PoolDegraded, len(failing) > 0 || !rendered, degraded, strings.Join(failing, "; "))
 	return out
+}
+
+// leftAlone names the nodes that are not maintained.
+func (v *view) leftAlone() string {
+	return fmt.Sprintf("%s without a desired configuration: %s", isAre(len(v.alone)), some(v.alone))
 }
 
 func isAre(n int) string {

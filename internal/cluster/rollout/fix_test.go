@@ -3,9 +3,12 @@ package rollout_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machine-pivot/internal/cluster/api"
@@ -172,10 +175,71 @@ func TestAdopt(t *testing.T) {
 	if got := state(); got != "2/2 [Updated] [n2 n3] []: " {
 		t.Error(got)
 	}
-	m.addPool("empty", "rendered-empty-1")
-	m.passes(t, 1)
-	if s := m.pools["empty"]; s.Rollout.Waiting != "" {
-		t.Errorf("a pool without nodes waits: %q", s.Rollout.Waiting)
+}
+
+// TestNoNodes: a pool without nodes is no success, and says what it lacks. Other pools do not wait for it.
+func TestNoNodes(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(m *memory)
+		want   string
+	}{
+		"no node has the label": {func(m *memory) {
+			m.changePool("worker", func(p *rollout.Pool) { p.Selector.MatchLabels = map[string]string{"a": "b"} })
+		},
+			"[] false NoNodes: has no nodes: label nodes as spec.nodeSelector of the pool says"},
+		"another pool has all": {func(m *memory) {
+			m.addPool("infra", "rendered-infra-1")
+			for name := range m.nodes {
+				m.change(name, func(n *rollout.Node) { n.Labels[role("infra")] = "" })
+			}
+		}, "[] false NoNodes: has no nodes: label nodes as spec.nodeSelector of the pool says"},
+		"all are left alone": {func(m *memory) {
+			for name := range m.nodes {
+				m.change(name, func(n *rollout.Node) { n.Annotations, n.Labels[api.AgentLabel] = map[string]string{}, "off" })
+			}
+		}, "[] false NoNodes: has no other nodes: 4 nodes are without a desired configuration: n0; n1; n2 and 1 more"},
+		"nothing is rendered": {func(m *memory) { m.changePool("worker", func(p *rollout.Pool) { p.Configuration.Name = "" }) },
+			"[Updating] false NotRendered: waits until a MachineConfig is rendered for the pool"},
+		"nothing is rendered, and all are to be taken in": {func(m *memory) {
+			m.changePool("worker", func(p *rollout.Pool) { p.Configuration.Name = "" })
+			for name := range m.nodes {
+				m.change(name, func(n *rollout.Node) { n.Annotations, n.System = map[string]string{}, nil })
+			}
+			m.changeRollout("worker", func(p *rollout.Pool) { p.Spec.Adopt = true })
+		}, "[Updating] false NotRendered: waits until a MachineConfig is rendered for the pool"},
+		"nothing is rendered, and none is taken in": {func(m *memory) {
+			m.changePool("worker", func(p *rollout.Pool) { p.Configuration.Name = "" })
+			for name := range m.nodes {
+				m.change(name, func(n *rollout.Node) { n.Annotations, n.System = map[string]string{}, nil })
+			}
+		}, "[Updating] false NotRendered: waits until a MachineConfig is rendered for the pool"},
+		"nothing is rendered, and no node has the label": {func(m *memory) {
+			m.changePool("worker", func(p *rollout.Pool) { p.Configuration.Name, p.Selector.MatchLabels = "", map[string]string{"a": "b"} })
+		}, "[] false NotRendered: waits until a MachineConfig is rendered for the pool"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := small()
+			c.change(m)
+			m.addPool("other", "rendered-other-1")
+			m.addNode("o0", "rendered-other-2", map[string]string{role("other"): ""})
+			m.changePool("other", func(p *rollout.Pool) { p.Spec.After = []string{"worker"} })
+			for range 3 {
+				_, _ = (rollout.Controller{Cluster: m.access(""), Decide: rollout.Decide}).Pass(t.Context()) // moved nodes are fenced
+			}
+			p, out := m.pools["worker"], []string{}
+			for _, c := range p.Status.Conditions {
+				if c.Status == api.True {
+					out = append(out, c.Type)
+				}
+			}
+			complete := meta.FindStatusCondition(p.Rollout.Conditions, objects.RolloutComplete)
+			if got := fmt.Sprint(out, complete.Status == v1.ConditionTrue, " ", complete.Reason, ": ", p.Rollout.Waiting); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+			if waits := strings.Contains(m.pools["other"].Rollout.Waiting, "waits for the pool"); waits != strings.Contains(c.want, "NotRendered") {
+				t.Errorf("who comes after it: %s", m.pools["other"].Rollout.Waiting)
+			}
+		})
 	}
 }
 

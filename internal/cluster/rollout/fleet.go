@@ -67,6 +67,8 @@ type Node struct {
 	System *objects.System // nil: no agent of pivot has written any
 	// Refused is why the API server has refused a change of the node in the last minute, such as by a webhook; "": it has not.
 	Refused string
+	// Denied is Refused until a change succeeds, which is tried once a minute: who reads what is waited for sees the cause.
+	Denied string
 	// Check is why the pool's expression is not true for the node; "" if it is, or there is none.
 	Check string
 }

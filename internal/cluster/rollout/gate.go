@@ -30,6 +30,8 @@ func (v *view) shut(views map[string]*view, workloads string) string {
 		return v.stops("Deleted", v.deleted(workloads))
 	case v.target == "":
 		return v.stops("NotRendered", "waits until a MachineConfig is rendered for the pool")
+	case v.isEmpty():
+		return v.stops("NoNodes", v.noNodes())
 	case v.pool.Paused:
 		v.held = true
 		return v.stops("Paused", "paused")
@@ -42,6 +44,17 @@ func (v *view) shut(views map[string]*view, workloads string) string {
 		return v.stops("WaitsForPool", stop)
 	}
 	return v.stops("WaitsForWindow", v.window(spec.Window))
+}
+
+// isEmpty reports whether a pool has no nodes at all. Zero of zero is no success: who waits for it has mistyped a label.
+func (v *view) isEmpty() bool { return len(v.members)+len(v.outside)+len(v.taken) == 0 }
+
+// noNodes says what an empty pool waits for.
+func (v *view) noNodes() string {
+	if len(v.alone) > 0 {
+		return "has no other nodes: " + v.leftAlone()
+	}
+	return "has no nodes: label nodes as spec.nodeSelector of the pool says"
 }
 
 // stops records the reason for which no further node begins, unless there is none.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -58,23 +57,27 @@ func (k *Kube) Fleet(ctx context.Context) (Fleet, error) {
 			return Fleet{}, fmt.Errorf("cannot read the fleet: %w", err)
 		}
 	}
-	maps.DeleteFunc(k.refused, func(_ string, r refusal) bool { return f.Now.Sub(r.at) >= longest })
 	bySystem := map[string]*objects.NodeSystem{}
 	for i := range systems.Items {
 		bySystem[systems.Items[i].Name] = &systems.Items[i]
 	}
 	f.HealthChecks = k.readHealthChecks(ctx, f.Now)
 	before := k.down
-	down := k.seeDown(nodes.Items, f.Now)
+	down, refused := k.seeDown(nodes.Items, f.Now), map[string]refusal{}
 	for i := range nodes.Items {
 		n := nodeOf(&nodes.Items[i], bySystem[nodes.Items[i].Name])
-		n.Refused = k.refused[n.Name].reason
+		if r, is := k.refused[n.Name]; is {
+			if refused[n.Name], n.Denied = r, r.reason; f.Now.Sub(r.at).Abs() < longest {
+				n.Refused = r.reason
+			}
+		}
 		n.NotReadySince = down[n.Name]
 		if since, was := before[n.Name]; was && n.NotReadySince.IsZero() {
 			n.Away = f.Now.Sub(since)
 		}
 		f.Nodes = append(f.Nodes, n)
 	}
+	k.refused = refused
 	if err := k.readPools(ctx, &f, pools.Items, rollouts.Items); err != nil {
 		return Fleet{}, err
 	}
@@ -242,6 +245,9 @@ func metadata(n Node, annotations map[string]any) map[string]any {
 func (k *Kube) change(ctx context.Context, n Node, patch map[string]any) error {
 	object := &corev1.Node{ObjectMeta: v1.ObjectMeta{Name: n.Name}}
 	err := k.Writer.Patch(ctx, object, mergePatch(patch))
+	if err == nil {
+		delete(k.refused, n.Name)
+	}
 	if !isFinal(err) {
 		return conflict("node "+n.Name, err)
 	}

@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -39,10 +40,11 @@ type memory struct {
 	ran       []string                // of jobs
 	hooks     map[string]rollout.Hook // of jobs
 	ignoreCAS func(kind string) bool  // a broken API server; nil: none
+	denied    map[string]bool         // nodes of which somebody's webhook denies each change by a controller
 }
 
 func newMemory() *memory {
-	return &memory{nodes: map[string]*rollout.Node{}, pools: map[string]*rollout.Pool{}, workloads: map[objects.WorkloadReference]string{}, jobs: map[string]rollout.JobState{}, hooks: map[string]rollout.Hook{},
+	return &memory{nodes: map[string]*rollout.Node{}, pools: map[string]*rollout.Pool{}, workloads: map[objects.WorkloadReference]string{}, jobs: map[string]rollout.JobState{}, hooks: map[string]rollout.Hook{}, denied: map[string]bool{},
 		now: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)}
 }
 
@@ -108,6 +110,10 @@ type access struct {
 	pause func(call string) bool // between requests; false: the controller was killed
 	seen  rollout.Fleet          // what was decided on last
 	acts  string                 // the pool of the decision that is carried out
+
+	skew    time.Duration        // of its clock
+	refused map[string]time.Time // when changes of nodes were denied
+	down    map[string]time.Time // since when it sees that nodes are not Ready, as Kube does; nil: what the nodes say
 }
 
 func (m *memory) access(self string) *access {
@@ -174,9 +180,9 @@ func (c *access) done(call string) error {
 }
 
 func (c *access) Fleet(context.Context) (rollout.Fleet, error) {
-	f := rollout.Fleet{Now: c.now, Self: c.self, Workloads: maps.Clone(c.workloads), Jobs: maps.Clone(c.jobs)}
+	f := rollout.Fleet{Now: c.now.Add(c.skew), Self: c.self, Workloads: maps.Clone(c.workloads), Jobs: maps.Clone(c.jobs)}
 	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
-		f.Nodes = append(f.Nodes, *c.nodes[name])
+		f.Nodes = append(f.Nodes, c.seesNode(name, f.Now))
 	}
 	for _, name := range c.order {
 		p := *c.pools[name]
@@ -193,6 +199,42 @@ func (c *access) Fleet(context.Context) (rollout.Fleet, error) {
 	c.checkNodes(f)
 	c.seen = f
 	return f, nil
+}
+
+// seesNode returns a node as a controller knows it, by its own clock.
+func (c *access) seesNode(name string, now time.Time) rollout.Node {
+	n := *c.nodes[name]
+	if at, refused := c.refused[name]; refused {
+		if n.Denied = "denied"; now.Sub(at).Abs() < time.Minute {
+			n.Refused = n.Denied
+		}
+	}
+	if c.down == nil {
+		return n
+	}
+	since, known := c.down[name]
+	if delete(c.down, name); n.Problem == "is not Ready" {
+		if !known {
+			since = now
+		}
+		c.down[name], n.NotReadySince = since, since
+	} else {
+		n.NotReadySince = time.Time{}
+	}
+	return n
+}
+
+// deny returns an error if somebody denies a change of a node.
+func (c *access) deny(node string) error {
+	if !c.denied[node] {
+		delete(c.refused, node)
+		return nil
+	}
+	if c.refused == nil {
+		c.refused = map[string]time.Time{}
+	}
+	c.refused[node] = c.now.Add(c.skew)
+	return fmt.Errorf("node %s: %w", node, rollout.ErrRefused)
 }
 
 // checkNodes evaluates the expression of the pool that claims a node.
@@ -230,7 +272,7 @@ func (c *access) Fence(_ context.Context, n rollout.Node, token string) error {
 	if c.broken("no fence") {
 		return nil
 	}
-	if err := c.fresh(n, "fence"); err != nil {
+	if err := cmp.Or(c.fresh(n, "fence"), c.deny(n.Name)); err != nil {
 		return err
 	}
 	if n.Annotations[rollout.Released] != token || n.Annotations[api.Download] != "" || len(n.Taints) > 0 {
@@ -306,7 +348,7 @@ func (c *access) Give(_ context.Context, given rollout.Change) error {
 	if err := c.request("give"); err != nil {
 		return err
 	}
-	if err := c.fresh(n, "give"); err != nil {
+	if err := cmp.Or(c.fresh(n, "give"), c.deny(n.Name)); err != nil {
 		return err
 	}
 	if c.given != nil {
@@ -329,7 +371,7 @@ func (c *access) Ask(_ context.Context, n rollout.Node, config string) error {
 	if err := c.request("ask"); err != nil {
 		return err
 	}
-	if err := c.fresh(n, "ask"); err != nil {
+	if err := cmp.Or(c.fresh(n, "ask"), c.deny(n.Name)); err != nil {
 		return err
 	}
 	if c.given != nil {
@@ -357,8 +399,8 @@ func (c *access) Mark(_ context.Context, m rollout.Marked) error {
 	if err := c.request("mark"); err != nil {
 		return err
 	}
-	if err := c.fresh(n, "mark"); err != nil {
-		return err
+	if err := c.fresh(n, "mark"); err != nil || c.denied[n.Name] {
+		return err // who denies the marks is asked again later
 	}
 	c.change(n.Name, func(n *rollout.Node) {
 		if n.Taints = nil; m.Pending {

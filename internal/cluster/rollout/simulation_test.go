@@ -34,6 +34,9 @@ type simulation struct {
 	begunAt     map[string]time.Time
 	passedOn    map[string]bool // nodes that take too long, and have given their slot to others
 	calm        bool            // no more faults
+	skewed      bool            // the controllers have different clocks
+	backup      *backup         // of etcd; nil: there is none
+	faults      map[string]int  // how often each was injected
 	wrong       string
 }
 
@@ -48,13 +51,17 @@ type process struct {
 func newSimulation(seed uint64, decide func(rollout.Fleet) rollout.Decision) *simulation {
 	s := &simulation{memory: newMemory(), rand: rand.New(rand.NewPCG(seed, 27)), machines: map[string]*simnodes.Machine{}, decide: decide,
 		limits: map[string]*simnodes.Limit{}, loads: map[string]*simnodes.Limit{}, targets: map[string]map[string]bool{},
-		begun: map[string]string{}, asked: map[string]string{}, begunAt: map[string]time.Time{}, passedOn: map[string]bool{}}
+		begun: map[string]string{}, asked: map[string]string{}, begunAt: map[string]time.Time{}, passedOn: map[string]bool{}, faults: map[string]int{}, skewed: seed%4 == 3}
+	masters := 3
+	if seed%3 == 2 {
+		masters, s.faults["single control plane"] = 1, 1
+	}
 	for _, pool := range []string{"master", "worker", "infra"} {
 		s.addPool(pool, "rendered-"+pool+"-1")
 		s.targets[pool] = map[string]bool{"rendered-" + pool + "-1": true}
 	}
 	for i := range 20 {
-		s.join(fmt.Sprintf("n%02d", i), []string{"master", "infra", "infra"}[min(i/3, 2)], i < 9)
+		s.join(fmt.Sprintf("n%02d", i), []string{"master", "infra"}[min(i/masters, 1)], i < 9)
 	}
 	for _, pool := range s.order {
 		s.settings(pool)
@@ -66,6 +73,7 @@ func newSimulation(seed uint64, decide func(rollout.Fleet) rollout.Decision) *si
 	}
 	for i := range 2 {
 		s.controllers = append(s.controllers, &process{access: s.memory.access(fmt.Sprintf("n%02d", i)), lag: s.rand.IntN(90)})
+		s.forget(s.controllers[i])
 	}
 	return s
 }
@@ -112,11 +120,28 @@ func (s *simulation) step() {
 		}
 		if _, more := p.resume(); !more {
 			p.resume = nil
-		} else if !s.calm && s.rand.IntN(30) == 0 { // killed; its successor knows nothing
-			p.stop()
-			p.resume = nil
-			p.relist()
+		} else if !s.calm && s.rand.IntN(30) == 0 {
+			s.kill(p)
 		}
+	}
+}
+
+// kill ends a controller.
+func (s *simulation) kill(p *process) {
+	if p.resume != nil {
+		p.stop()
+		p.resume = nil
+	}
+	s.forget(p)
+}
+
+// forget begins a controller that knows nothing, perhaps on a node with another clock.
+func (s *simulation) forget(p *process) {
+	p.relist()
+	p.refused, p.down = nil, map[string]time.Time{}
+	if p.skew = 0; s.skewed {
+		p.skew = time.Duration(s.rand.IntN(5)-2) * 75 * time.Minute
+		s.faults["clocks"]++
 	}
 }
 
@@ -164,10 +189,14 @@ func (s *simulation) run(minutes int) string {
 		})
 	}
 	clear(s.workloads)
+	clear(s.denied)
 	maps.DeleteFunc(s.jobs, func(_ string, state rollout.JobState) bool { return state.Failure != "" })
 	for _, pool := range s.order { // a configuration that was given up is tried again
 		s.workloads[workloadOf(pool)] = ""
 		s.changeSettings(pool, func(spec *objects.PoolRolloutSpec) { spec.ReturnToLastGood, spec.Adopt = false, true })
+		if s.hasDead(pool) { // only the fix ends that, and must reach them
+			s.rollOut(pool, "rendered-"+pool+"-5")
+		}
 	}
 	s.settle()
 	for range 30 { // longer than nodes stay guarded
@@ -177,12 +206,24 @@ func (s *simulation) run(minutes int) string {
 	return s.wrong
 }
 
+// hasDead reports whether kubelet is dead on a node of a pool, or would be with the pool's configuration.
+func (s *simulation) hasDead(pool string) bool {
+	for name, n := range s.memory.nodes {
+		if c := s.machines[name]; s.poolOf(n) == pool && (c.IsDead() || c.IsDeadWith(s.memory.pools[pool].Configuration.Name)) {
+			return true
+		}
+	}
+	return false
+}
+
 // settle runs until all pools have arrived, or nothing changes for longer than any timeout.
 func (s *simulation) settle() {
 	const quiet = 16 * 60 // longer than the night between two windows
 	last, since := s.version, 0
 	for minute := 0; s.wrong == "" && since < quiet && !s.arrived(); minute++ {
-		if minute > 2*24*60 {
+		if minute > 2*24*60 && slices.Contains(slices.Collect(maps.Values(s.denied)), true) {
+			return // what is denied is tried each minute
+		} else if minute > 2*24*60 {
 			s.fault("the fleet does not come to rest")
 		}
 		s.step()
@@ -255,13 +296,21 @@ const minutesOfFaults = 240
 // TestSweepFleet: whatever happens to nodes and controllers, no more nodes are unavailable because of us than
 // may be, and each rollout arrives or names who is to blame.
 func TestSweepFleet(t *testing.T) {
-	start, requests, events, asks := time.Now(), 0, 0, 0
+	start, requests, events, asks, faults := time.Now(), 0, 0, 0, map[string]int{}
 	for seed := range seeds() {
 		s := newSimulation(uint64(seed), rollout.Decide)
 		if wrong := s.run(minutesOfFaults); wrong != "" {
 			t.Fatalf("seed %d: %s", seed, wrong)
 		}
 		requests, events, asks = requests+s.requests, events+s.events, asks+s.asks
+		for fault, n := range s.faults {
+			faults[fault] += n
+		}
 	}
-	t.Logf("swept %d fleets of 20 nodes in %s: %d requests, %d events, %d downloads asked for", seeds(), time.Since(start).Round(time.Second), requests, events, asks)
+	for _, fault := range []string{"restored etcd", "dead kubelet", "denied", "clocks", "single control plane"} {
+		if faults[fault] == 0 {
+			t.Errorf("there was no fault %q", fault)
+		}
+	}
+	t.Logf("swept %d fleets of 20 nodes in %s: %d requests, %d events, %d downloads asked for; faults: %v", seeds(), time.Since(start).Round(time.Second), requests, events, asks, faults)
 }

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,10 +13,12 @@ import (
 // waiting returns what the rollout waits for, in one sentence; "" if each node has what it should. docs/
 // cluster-rollout.md has the table of these sentences.
 func (v *view) waiting(stop string) string {
-	if len(v.members) == 0 && len(v.problems) > 0 {
+	switch {
+	case len(v.members) == 0 && len(v.problems) > 0:
 		return v.problems[0]
-	}
-	if v.hasArrived() && len(v.taken) == 0 {
+	case v.isEmpty(), v.target == "" && len(v.taken) == 0: // whoever asks while nothing is under way is told why
+		return stop
+	case v.hasArrived() && len(v.taken) == 0:
 		return ""
 	}
 	back := ""
@@ -100,8 +103,8 @@ func (m *member) begunElsewhere() string {
 // describe says how far a node with a slot is.
 func (m *member) describe(target string) string {
 	switch {
-	case m.Refused != "":
-		return m.Name + ", which cannot be changed: " + m.Refused
+	case m.Refused != "", m.Denied != "":
+		return m.Name + ", which cannot be changed: " + cmp.Or(m.Refused, m.Denied)
 	case m.waitsFor != "":
 		return m.Name + ", which " + m.waitsFor
 	case m.why == "" && m.desired() != target:

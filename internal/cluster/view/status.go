@@ -39,7 +39,7 @@ const (
 	StatePaused   = "paused"   // and not all nodes have the target
 	StateUpdating = "updating"
 	StateUpdated  = "updated" // each node has the target
-	StateUnknown  = "unknown" // the pool has no target, or its nodes cannot be read
+	StateUnknown  = "unknown" // the pool has no target or no nodes, or its nodes cannot be read
 )
 
 // Counts are numbers of nodes.
@@ -151,7 +151,7 @@ func state(p objects.MachineConfigPool, out Pool) string {
 	switch {
 	case out.Counts.Degraded > 0 || len(out.Problems) > 0:
 		return StateDegraded
-	case out.Target == "" || out.Counts.Nodes == 0 && p.Status.MachineCount > 0:
+	case out.Target == "" || out.Counts.Nodes == 0: // zero of zero is no success
 		return StateUnknown
 	case out.Counts.Updated == out.Counts.Nodes:
 		return StateUpdated
@@ -180,7 +180,7 @@ func waiting(p objects.MachineConfigPool, rollout objects.PoolRolloutStatus) str
 		return api.BoundedReason(rollout.Waiting)
 	}
 	for _, c := range p.Status.Conditions {
-		if c.Type == objects.PoolUpdating && c.Status == api.True && c.Message != "" {
+		if c.Type == objects.PoolUpdating && c.Message != "" {
 			return api.BoundedReason(c.Message)
 		}
 	}

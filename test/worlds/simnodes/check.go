@@ -33,9 +33,9 @@ type End struct {
 	Others  []string // who else may be to blame, as the sentence names them
 }
 
-// HasArrived reports whether each node has its configuration, and nothing is waited for.
+// HasArrived reports whether each node has its configuration, and nothing is waited for but a node.
 func (e End) HasArrived() bool {
-	return len(e.Behind) == 0 && e.Rollout.Waiting == "" && len(e.Rollout.Taken) == 0
+	return len(e.Behind) == 0 && (e.Rollout.Waiting == "" || strings.HasPrefix(e.Rollout.Waiting, "has no nodes")) && len(e.Rollout.Taken) == 0
 }
 
 // Wrong returns what is wrong; "" if nothing is. A healthy pool must have arrived. Another one may instead say who

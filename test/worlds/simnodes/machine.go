@@ -41,6 +41,8 @@ type Machine struct {
 	early  string          // that it downloads before its turn
 	silent bool            // it never says what became of that
 	failed map[string]bool // configurations that do not work on it
+	deadly map[string]bool // those with which its kubelet does not run
+	skew   time.Duration   // of its clock
 	cannot map[string]bool // those with images that it cannot start
 	before string          // the system that it had before; "": none
 }
@@ -48,11 +50,21 @@ type Machine struct {
 // New returns the machine of a node that has a configuration. Faults are rarely times rarer than with 1, for a fleet
 // of so many more nodes.
 func New(name string, m Cluster, config string, r *rand.Rand, rarely int) *Machine {
-	return &Machine{Running: config, name: name, m: m, rand: r, rarely: rarely, faults: true, failed: map[string]bool{}, cannot: map[string]bool{}}
+	return &Machine{Running: config, name: name, m: m, rand: r, rarely: rarely, faults: true, failed: map[string]bool{}, deadly: map[string]bool{}, cannot: map[string]bool{},
+		skew: time.Duration(max(r.IntN(9)-6, 0)*(2*r.IntN(2)-1)) * 2 * time.Hour} // most clocks are right
 }
 
 // Fails makes a configuration fail on the machine, until Retry.
 func (c *Machine) Fails(config string) { c.failed[config] = true }
+
+// Kills makes a configuration one with which kubelet does not run on the machine. Only another one ends that.
+func (c *Machine) Kills(config string) { c.deadly[config] = true }
+
+// IsDead reports whether the machine needs another configuration to be Ready.
+func (c *Machine) IsDead() bool { return c.IsDeadWith(c.Running) }
+
+// IsDeadWith reports whether kubelet does not run on the machine with a configuration.
+func (c *Machine) IsDeadWith(config string) bool { return c.deadly[config] }
 
 // Calm ends the faults that come by themselves. A configuration that fails on the machine does so further.
 func (c *Machine) Calm() { c.faults, c.gone = false, false }
@@ -120,7 +132,7 @@ func (c *Machine) Step() {
 	case c.outage:
 		if !c.chance(80) {
 			c.outage = false
-			c.write(func(n *rollout.Node) { n.Problem, n.NotReadySince = "", time.Time{} })
+			c.comeUp()
 		}
 		return
 	case c.at == rebooting && (c.m.Now().Before(c.until) || c.gone && c.faults):
@@ -188,9 +200,9 @@ func (c *Machine) prefetch(n *rollout.Node) {
 		c.report(nil)
 	case c.m.Now().Before(c.until), c.silent && c.faults, says != nil && says.Config == asked:
 	case c.chance(10):
-		c.report(&api.EarlyDownload{Config: asked, Failure: "cannot pull", FailedAt: c.m.Now()})
+		c.report(&api.EarlyDownload{Config: asked, Failure: "cannot pull", FailedAt: c.m.Now().Add(c.skew)})
 	case c.cannot[asked] || c.chance(5):
-		c.report(&api.EarlyDownload{Config: asked, Failure: "cannot start the image", FailedAt: c.m.Now()})
+		c.report(&api.EarlyDownload{Config: asked, Failure: "cannot start the image", FailedAt: c.m.Now().Add(c.skew)})
 		c.sayCannot(asked)
 	default:
 		c.report(&api.EarlyDownload{Config: asked})
@@ -211,13 +223,19 @@ func (c *Machine) down() {
 	c.write(func(n *rollout.Node) { n.Problem, n.NotReadySince = "is not Ready", c.m.Now() })
 }
 
+// comeUp makes the machine Ready, unless its kubelet is dead.
+func (c *Machine) comeUp() {
+	if !c.IsDead() {
+		c.write(func(n *rollout.Node) { n.Problem, n.NotReadySince = "", time.Time{} })
+	}
+}
+
 // boot brings the machine up, with the new system or, if that fails, with the old one.
 func (c *Machine) boot(desired string) {
 	c.boots++
 	c.gone = false
-	c.write(func(n *rollout.Node) {
-		n.Problem, n.NotReadySince, n.BootID = "", time.Time{}, fmt.Sprintf("%s-%d", c.name, c.boots)
-	})
+	c.write(func(n *rollout.Node) { n.BootID = fmt.Sprintf("%s-%d", c.name, c.boots) })
+	defer c.comeUp()
 	switch {
 	case c.failed[c.config] || c.chance(5):
 		c.fail(c.config, "the machine has booted its old system again")
