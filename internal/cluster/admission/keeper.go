@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machine-pivot/internal/cluster/objects"
 )
 
 // The objects of the webhooks in deploy/fleet/webhooks.yaml.
@@ -50,7 +52,7 @@ func (k *keeper) Start(ctx context.Context) error {
 	again := time.Tick(lookEvery)
 	for {
 		err := k.look(ctx)
-		for conflict := 0; err != nil && lostRace(err) && conflict < 5; conflict++ {
+		for conflict := 0; err != nil && objects.HasChanged(err) && conflict < 5; conflict++ {
 			err = k.look(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
@@ -63,8 +65,6 @@ func (k *keeper) Start(ctx context.Context) error {
 		}
 	}
 }
-
-func lostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
 // GetCertificate implements the member of tls.Config.
 func (k *keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -166,17 +166,16 @@ func (k *keeper) publish(ctx context.Context, bundle []byte) (bool, error) {
 	}
 	var a, b bundles
 	for i, w := range validating.Webhooks {
-		a.add(i, w.Name, w.ClientConfig.CABundle, bundle)
+		a.add(i, w.ClientConfig.CABundle, bundle)
 	}
 	for i, w := range mutating.Webhooks {
-		b.add(i, w.Name, w.ClientConfig.CABundle, bundle)
+		b.add(i, w.ClientConfig.CABundle, bundle)
 	}
 	err = errors.Join(a.apply(ctx, k.writer, &validating), b.apply(ctx, k.writer, &mutating))
 	return err == nil, err
 }
 
-// bundles is a JSON patch that writes the authorities into the configuration of webhooks. It fails if the
-// webhooks are others than those that were read.
+// bundles is a JSON patch that writes the authorities into the configuration of webhooks.
 type bundles []operation
 
 type operation struct {
@@ -185,19 +184,18 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
-func (b *bundles) add(i int, name string, has, should []byte) {
-	if bytes.Equal(has, should) {
-		return
+func (b *bundles) add(i int, has, should []byte) {
+	if !bytes.Equal(has, should) {
+		*b = append(*b, operation{"add", fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), should})
 	}
-	at := fmt.Sprintf("/webhooks/%d/", i)
-	*b = append(*b, operation{"test", at + "name", name}, operation{"add", at + "clientConfig/caBundle", should})
 }
 
+// apply writes the authorities. It fails if the webhooks are others than those that were read.
 func (b bundles) apply(ctx context.Context, c client.Client, o client.Object) error {
 	if len(b) == 0 {
 		return nil
 	}
-	text, err := json.Marshal([]operation(b))
+	text, err := json.Marshal(append(b, operation{"replace", "/metadata/resourceVersion", o.GetResourceVersion()}))
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func (f *follower) write(ctx context.Context, r *objects.PoolRollout, c contents
 		made.Name, made.Labels, made.OwnerReferences = configName(r), role(r), owner(r)
 		err = f.cached.Create(ctx, made)
 	} else if has, wrong := f.read(ctx, r); wrong != nil || !has.equal(c) {
-		patch := fmt.Sprintf(`[{"op":"test","path":"/metadata/resourceVersion","value":%q},{"op":"replace","path":"/spec","value":%s}]`, before.ResourceVersion, text)
+		patch := fmt.Sprintf(`[{"op":"replace","path":"/metadata/resourceVersion","value":%q},{"op":"replace","path":"/spec","value":%s}]`, before.ResourceVersion, text)
 		err = f.cached.Patch(ctx, before, client.RawPatch(types.JSONPatchType, []byte(patch)))
 	}
 	if err != nil {

@@ -55,8 +55,3 @@ func role(r *objects.PoolRollout) map[string]string {
 func owner(r *objects.PoolRollout) []metav1.OwnerReference {
 	return []metav1.OwnerReference{*metav1.NewControllerRef(r, objects.Own().WithKind("PoolRollout"))}
 }
-
-// isStale reports whether an error means that something has changed since it was read.
-func isStale(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
-}

@@ -22,7 +22,7 @@ const (
 // report writes what a tag is resolved to, and why the spec is not met.
 func (f *follower) report(ctx context.Context, r *objects.PoolRollout, resolved *objects.ResolvedImage, problem error) error {
 	text := ""
-	if isStale(problem) {
+	if objects.HasChanged(problem) {
 		return nil
 	} else if problem != nil {
 		text = textOf(problem)

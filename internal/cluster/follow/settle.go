@@ -75,11 +75,14 @@ func (f *follower) due(r *objects.PoolRollout, pool *objects.MachineConfigPool) 
 	return ended && (last.Image == "" || f.left(r) <= 0)
 }
 
-// left returns after what time the tag is to be resolved again.
+// left returns after what time the tag is to be resolved again. Who has a record in the future has set the clock back.
 func (f *follower) left(r *objects.PoolRollout) time.Duration {
 	wait := cmp.Or(r.Spec.Image.Every.Duration, defaultEvery)
 	if r.Status.Image.Failure != "" {
 		wait = retryAfter
+	}
+	if r.Status.Image.Checked.After(f.Now()) {
+		return 0
 	}
 	return r.Status.Image.Checked.Add(wait).Sub(f.Now())
 }

@@ -74,7 +74,7 @@ func (f *follower) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	}
 	err := f.settle(ctx, r)
 	switch {
-	case isStale(err):
+	case objects.HasChanged(err):
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	case err != nil && r.Status.Problem == "": // it is not reported yet
 		return ctrl.Result{}, err

@@ -73,5 +73,5 @@ func calm(f reconcile.Func) reconcile.Func {
 
 // conflict reports whether an error means that a cache was behind, so that another attempt follows soon.
 func conflict(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || errors.Is(err, errDeleted)
+	return objects.HasChanged(err) || errors.Is(err, errDeleted)
 }

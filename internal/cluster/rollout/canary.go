@@ -36,7 +36,7 @@ func (v *view) canaries() (room int, stop string) {
 		}
 		return 0, fmt.Sprintf("waits for the first %s with %s: %s", plural(begun, "node"), v.target, some(bad))
 	}
-	if v.status.CanariesSince == nil {
+	if v.status.CanariesSince == nil || v.isFuture(*v.status.CanariesSince) {
 		v.status.CanariesSince = &v1.Time{Time: v.now.Truncate(time.Second)}
 	}
 	if v.soaked() {

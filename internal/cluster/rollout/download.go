@@ -53,6 +53,9 @@ func (v *view) continued(d objects.Download, n *Node) (objects.Download, bool) {
 	if m != nil {
 		n = m.Node
 	}
+	if v.isFuture(d.Since) {
+		d.Since = v.second()
+	}
 	changed := v.pool.Rollout.Target != v.target
 	switch {
 	case n == nil:

@@ -81,7 +81,9 @@ func (v *view) hasRun(m *member, when string, template *objects.HookReference) b
 	r := objects.HookRun{Name: m.Name, When: when, Config: v.target, Since: v.second()}
 	r.Job = jobOf(r, template.Namespace)
 	if known := v.hook(m.Name, when); known != nil && (known.Failure == "" || v.jobs[known.Job].Exists) {
-		r = *known
+		if r = *known; v.isFuture(r.Since) {
+			r.Since = v.second()
+		}
 	}
 	switch state := v.jobs[r.Job]; {
 	case r.Done:

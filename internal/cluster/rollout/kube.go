@@ -342,7 +342,7 @@ func text(patch any) []byte {
 
 // conflict returns ErrConflict for the error of a request about an object that is not what it was any more.
 func conflict(object string, err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+	if objects.HasChanged(err) {
 		return fmt.Errorf("%s: %w", object, ErrConflict)
 	}
 	return err

@@ -6,18 +6,20 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"machine-pivot/internal/cluster/objects"
 )
 
 // seeLate finds out which nodes are in change for longer than they may. By the controllers' clocks, from when the node was
-// given the target: a record in the future is of a clock that was set back, and begins anew.
+// given the target.
 func (v *view) seeLate() {
 	for _, b := range v.pool.Rollout.Begun {
 		m := v.member(b.Name)
 		if m == nil || m.desired() != v.target || v.has(m) || !m.hasBegun() {
 			continue
 		}
-		if b.Since.After(v.now) {
+		if v.isFuture(b.Since) {
 			b.Since = v.second()
 		}
 		until := b.Since.Add(v.workingLimit())
@@ -25,6 +27,10 @@ func (v *view) seeLate() {
 		m.begun, m.late = b.Since.Time, b.Late || !v.now.Before(until)
 	}
 }
+
+// isFuture reports whether a record of when something began is of a clock that was set back, or of another controller's
+// clock. What it is about begins anew: else it would last for as long as that clock is wrong.
+func (v *view) isFuture(since v1.Time) bool { return since.After(v.now) }
 
 func (v *view) workingLimit() time.Duration {
 	if limit := v.pool.Spec.WorkingLimit.Duration; limit > 0 {

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
@@ -139,4 +140,71 @@ func TestPending(t *testing.T) {
 	expect("it is tried again", "n0 n1 n2 ")
 	m.change("n0", func(n *rollout.Node) { delete(n.Labels, role("worker")) })
 	expect("n0 is in no pool", "n1 n2 ")
+}
+
+// TestClockSetBack: a record of when something began that is in the future, because a clock was set back or another
+// controller's clock is ahead, holds nothing up for longer than the time that it is about.
+func TestClockSetBack(t *testing.T) {
+	const ahead = 30 * 24 * time.Hour
+	future := v1.NewTime(newMemory().now.Add(ahead))
+	done := func(m *memory, names ...string) {
+		for _, name := range names {
+			m.change(name, func(n *rollout.Node) {
+				n.Annotations[api.DesiredConfig], n.Annotations[api.CurrentConfig] = "rendered-worker-2", "rendered-worker-2"
+				n.System = &objects.System{Current: "rendered-worker-2", BootID: n.BootID}
+			})
+		}
+	}
+	for name, c := range map[string]struct {
+		begin func(m *memory)
+		after time.Duration
+		want  func(r objects.PoolRolloutStatus) bool
+	}{
+		"the soak time": {func(m *memory) {
+			done(m, "n3")
+			m.changeRollout("worker", func(p *rollout.Pool) {
+				p.Spec.Canary, p.Spec.Soak.Duration, p.Rollout.Target, p.Rollout.CanariesSince = 1, time.Hour, "rendered-worker-2", &future
+			})
+		}, time.Hour, func(r objects.PoolRolloutStatus) bool { return len(r.Taken) == 1 }},
+		"a download without an answer": {func(m *memory) {
+			m.changeRollout("worker", func(p *rollout.Pool) {
+				one := intstr.FromInt32(1)
+				p.Paused, p.Spec.ParallelDownloads, p.Rollout.Target = true, &one, "rendered-worker-2"
+				p.Rollout.Downloads = []objects.Download{{Name: "n0", Since: future}}
+			})
+		}, time.Hour, func(r objects.PoolRolloutStatus) bool { return len(r.Downloads) == 2 && r.Downloads[0].Failure != "" }},
+		"a download that has failed": {func(m *memory) {
+			m.changeRollout("worker", func(p *rollout.Pool) {
+				one := intstr.FromInt32(1)
+				p.Paused, p.Spec.ParallelDownloads, p.Rollout.Target = true, &one, "rendered-worker-2"
+				p.Rollout.Downloads = []objects.Download{{Name: "n0", Since: future, Failure: "cannot pull"}}
+			})
+		}, time.Hour, func(r objects.PoolRolloutStatus) bool {
+			return !slices.ContainsFunc(r.Downloads, func(d objects.Download) bool { return d.Failure == "cannot pull" })
+		}},
+		"a Job that nobody ends": {func(m *memory) {
+			m.jobs["ops/j"] = rollout.JobState{Exists: true}
+			m.changeRollout("worker", func(p *rollout.Pool) {
+				p.Spec.Hooks.BeforeDrain = &objects.HookReference{Namespace: "ops", Name: "prepare"}
+				p.Rollout.Target, p.Rollout.Taken = "rendered-worker-2", []string{"n3"}
+				p.Rollout.Hooks = []objects.HookRun{{Name: "n3", When: objects.BeforeDrain, Config: "rendered-worker-2", Job: "ops/j", Since: future}}
+			})
+		}, 12 * time.Minute, func(r objects.PoolRolloutStatus) bool {
+			return strings.Contains(r.Waiting, "it has not ended within 10m0s")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := small()
+			m.order = []string{"worker"}
+			c.begin(m)
+			m.passes(t, 2)
+			if c.want(m.pools["worker"].Rollout) {
+				t.Errorf("at once: %+v", m.pools["worker"].Rollout)
+			}
+			m.now = m.now.Add(c.after)
+			if r := m.passes(t, 3); !c.want(r) {
+				t.Errorf("%s later: %+v", c.after, r)
+			}
+		})
+	}
 }
