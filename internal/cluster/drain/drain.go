@@ -25,6 +25,8 @@ type Drainer struct {
 	// Limit is how long Drain and Rehearse may take, but for one request that is being made.
 	Limit time.Duration
 	Log   *logrus.Logger
+
+	seen map[types.UID]sighting // of the pods of the last look
 }
 
 // The times between two looks at the pods of a drain.

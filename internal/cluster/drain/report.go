@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
@@ -42,9 +43,38 @@ const ends = "still ending"
 const stuck = time.Minute
 
 // late returns how long a pod should have been gone: the API server has added its grace period to the time
-// of its deletion. It is negative before.
+// of its deletion. It is negative before. That is a time of another clock, so what the drainer has seen itself counts more.
 func (d *Drainer) late(p *corev1.Pod) time.Duration {
-	return d.Cluster.Now().Sub(p.DeletionTimestamp.Time)
+	now, seen, grace := d.Cluster.Now(), d.seen[p.UID], time.Duration(0)
+	if p.DeletionGracePeriodSeconds != nil {
+		grace = time.Duration(*p.DeletionGracePeriodSeconds) * time.Second
+	}
+	late := now.Sub(p.DeletionTimestamp.Time)
+	if !seen.deleted.IsZero() {
+		late = max(late, now.Sub(seen.deleted)-grace)
+	}
+	if !seen.alive.IsZero() {
+		late = min(late, now.Sub(seen.alive)-grace)
+	}
+	return late
+}
+
+// sighting is when a drainer has seen a pod, by its own clock: the last time not deleted, and the first time deleted.
+type sighting struct{ alive, deleted time.Time }
+
+// sight records that the drainer sees pods, and forgets those that are gone.
+func (d *Drainer) sight(pods []corev1.Pod) {
+	now, before := d.Cluster.Now(), d.seen
+	d.seen = make(map[types.UID]sighting, len(pods))
+	for i := range pods {
+		s := before[pods[i].UID]
+		if pods[i].DeletionTimestamp == nil {
+			s.alive = now
+		} else if s.deleted.IsZero() {
+			s.deleted = now
+		}
+		d.seen[pods[i].UID] = s
+	}
 }
 
 // whyNotEnded returns why a pod that was deleted is still there, as far as that can be known.

@@ -41,17 +41,21 @@ func (n *Node) guardOf() *guard {
 }
 
 // guardPatch adds to a patch that a node is guarded until a time; zero: for as long as it has a slot. What somebody else had
-// set before the first of these patches is recorded.
+// set before the first of these patches is recorded, and what somebody has changed since.
 func guardPatch(n *Node, patch map[string]any, until time.Time) {
 	g := n.guardOf()
-	if g == nil {
-		g = &guard{Before: map[string]string{}}
-		for _, of := range []map[string]string{n.Annotations, n.Labels} {
-			for _, mark := range []string{noScaleDown, noDisruption, noRemediation} {
-				if value, set := of[mark]; set {
-					g.Before[mark] = value
-				}
-			}
+	first := g == nil
+	if first {
+		g = &guard{}
+	}
+	if g.Before == nil {
+		g.Before = map[string]string{}
+	}
+	for mark, of := range map[string]map[string]string{noScaleDown: n.Annotations, noDisruption: n.Annotations, noRemediation: n.Labels} {
+		if value, set := of[mark]; set && (first || value != "true") {
+			g.Before[mark] = value
+		} else if !set {
+			delete(g.Before, mark)
 		}
 	}
 	g.Until = until

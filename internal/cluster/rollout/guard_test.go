@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -156,4 +157,76 @@ func (w plane) kind(group, version, kind, scope string) {
 		"annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, of a test"}},
 		"spec": map[string]any{"group": group, "scope": scope, "names": map[string]any{"kind": kind, "plural": plural},
 			"versions": []any{map[string]any{"name": version, "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}})
+}
+
+// patches is an API server that keeps one node's annotations.
+type patches struct {
+	client.Client
+	n rollout.Node
+}
+
+func (p *patches) Patch(_ context.Context, _ client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	text, err := patch.Data(nil)
+	if err != nil {
+		return err
+	}
+	var o struct {
+		Metadata struct{ Annotations, Labels map[string]*string }
+	}
+	if err := json.Unmarshal(text, &o); err != nil {
+		return err
+	}
+	for name, value := range o.Metadata.Annotations {
+		if delete(p.n.Annotations, name); value != nil {
+			p.n.Annotations[name] = *value
+		}
+	}
+	for name, value := range o.Metadata.Labels {
+		if delete(p.n.Labels, name); value != nil {
+			p.n.Labels[name] = *value
+		}
+	}
+	return nil
+}
+
+// TestMarksOfOthers: what somebody else has set of the marks is there again, also if that was during the guard; what somebody
+// else has removed stays away.
+func TestMarksOfOthers(t *testing.T) {
+	for name, c := range map[string]struct{ before, during, after string }{
+		"none":               {"", "true", ""},
+		"before":             {"false", "true", "false"},
+		"before, as ours":    {"true", "true", "true"},
+		"changed meanwhile":  {"", "false", "false"},
+		"changed afterwards": {"false", "never", "never"},
+		"removed meanwhile":  {"false", "", ""},
+	} {
+		for _, mark := range []string{autoscaler, karpenter, medik8s} {
+			p := &patches{n: rollout.Node{Name: "n0", Annotations: map[string]string{}, Labels: map[string]string{}}}
+			set := func(value string) {
+				of := p.n.Annotations
+				if mark == medik8s {
+					of = p.n.Labels
+				}
+				if delete(of, mark); value != "" {
+					of[mark] = value
+				}
+			}
+			k := &rollout.Kube{Writer: p, Now: time.Now}
+			give := func(config string) {
+				if err := k.Give(t.Context(), rollout.Change{Node: p.n, Config: config}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			set(c.before)
+			give("rendered-worker-2")
+			set(c.during)
+			give("rendered-worker-3")
+			if err := k.Mark(t.Context(), rollout.Marked{Node: p.n, Unguard: true}); err != nil {
+				t.Fatal(err)
+			}
+			if got := p.n.Annotations[mark] + p.n.Labels[mark]; got != c.after {
+				t.Errorf("%s: %s is %q, want %q", name, mark, got, c.after)
+			}
+		}
+	}
 }

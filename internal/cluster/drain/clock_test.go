@@ -1,0 +1,64 @@
+package drain_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"machine-pivot/internal/cluster/drain"
+	"machine-pivot/internal/cluster/kube"
+	"machine-pivot/internal/cluster/node"
+)
+
+// TestClockOfTheNode: for how long a pod of a dead kubelet is waited for does not depend on the node's clock.
+func TestClockOfTheNode(t *testing.T) {
+	for name, skew := range map[string]time.Duration{"right": 0, "behind": -2 * time.Hour, "ahead": 2 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			cluster := time.Now()
+			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p", UID: "u", OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Controller: new(true)}}}, Spec: corev1.PodSpec{NodeName: "n1"}}
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				var answer any = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}
+				switch {
+				case r.URL.Path == "/api/v1/nodes/n1": // its kubelet is dead
+					answer = corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n"}, Spec: corev1.NodeSpec{Unschedulable: true}}
+				case r.URL.Path == "/api/v1/pods":
+					answer = corev1.PodList{Items: []corev1.Pod{pod}}
+				case r.Method == http.MethodPost && pod.DeletionTimestamp == nil:
+					deleted := metav1.NewTime(cluster.Add(30 * time.Second))
+					pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &deleted, new(int64(30))
+				}
+				_ = json.NewEncoder(w).Encode(answer)
+			}))
+			defer s.Close()
+			client, err := kube.New(&rest.Config{Host: s.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			log := logrus.New()
+			log.SetOutput(io.Discard)
+			d := &drain.Drainer{Cluster: &kube.Cluster{Name: "n1", API: client, Now: func() time.Time { return cluster.Add(skew) }}, Log: log,
+				Policy: drain.Policy{EmptyDir: drain.Evict, Unmanaged: drain.Evict, Finished: drain.Evict}}
+			drains := func() error { return d.Drain(t.Context(), node.Node{Name: "n1", UID: "n", Unschedulable: true}) }
+			for _, after := range []time.Duration{0, time.Second, 4 * time.Minute} {
+				cluster = cluster.Add(after)
+				if err := drains(); err == nil || !strings.Contains(err.Error(), "a/p: ") {
+					t.Errorf("%s after its deletion: %v", after, err)
+				}
+			}
+			cluster = cluster.Add(2 * time.Minute)
+			if err := drains(); err != nil {
+				t.Errorf("six minutes after its deletion: %v", err)
+			}
+		})
+	}
+}
