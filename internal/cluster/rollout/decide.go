@@ -180,13 +180,13 @@ func (v *view) retarget(held bool) {
 	}
 }
 
-// retargetLeft gives the nodes that have left the pool with a slot, in the middle of a change, the target of the pool
-// to which they belong now. They keep the slot that they have, and take none there.
+// retargetLeft gives the nodes that have left the pool with a slot, in the middle of a change or unavailable since, the target
+// of the pool to which they belong now. They keep the slot that they have, and take none there.
 func (v *view) retargetLeft(nodes map[string]*Node, views map[string]*view) {
 	for _, name := range v.left() {
 		n, now := nodes[name], belongs(name, views)
 		switch {
-		case n == nil, now == nil, !n.hasBegun(), n.cordonedByPeople(), n.Refused != "":
+		case n == nil, now == nil, !n.hasBegun() && n.unavailable() == "", n.cordonedByPeople(), n.Refused != "":
 		case now.target == "", now.target == n.desired(), now.pool.Paused:
 		default:
 			v.give(n, now)

@@ -62,6 +62,7 @@ func (v *view) continued(d objects.Download, n *Node) (objects.Download, bool) {
 		v.isGone(d.Name)
 		return d, false
 	case n.Refused != "": // it cannot be taken back now
+		v.kept = append(v.kept, n.Name+", which cannot be changed: "+n.Refused)
 		return d, true
 	case d.Failure != "":
 		again := d.Since.Add(askAgainAfter)
@@ -156,6 +157,9 @@ func (v *view) second() v1.Time { return v1.Time{Time: v.now.UTC().Truncate(time
 
 // withDownloads adds to what a rollout waits for how far the downloads are.
 func (v *view) withDownloads(waiting string) string {
+	if len(v.kept) > 0 && waiting != "" {
+		waiting += "; waits for the download of " + some(v.kept)
+	}
 	if waiting == "" || v.loads == 0 {
 		return waiting
 	}

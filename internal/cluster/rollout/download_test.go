@@ -160,3 +160,18 @@ func TestManyFailures(t *testing.T) {
 		t.Errorf("looks again at %s", d.Next)
 	}
 }
+
+// TestDeniedDownload: a node that nobody may change keeps its place for a download, also if its PoolRollout is to be deleted,
+// and is named with the reason.
+func TestDeniedDownload(t *testing.T) {
+	m := small()
+	m.changeRollout("worker", func(p *rollout.Pool) {
+		p.Rollout.Target, p.Rollout.Downloads, p.Finalizers = "rendered-worker-2", []objects.Download{{Name: "n0", Since: v1.NewTime(m.now)}}, []string{rollout.Finalizer}
+	})
+	m.deleteRollout("worker")
+	f, _ := m.access("").Fleet(t.Context())
+	f.Nodes[0].Refused = "the webhook says no"
+	if r := rollout.Decide(f).Pools[0].Rollout; len(r.Downloads) != 1 || !strings.Contains(r.Waiting, "waits for the download of n0, which cannot be changed: the webhook says no") {
+		t.Errorf("%+v", r)
+	}
+}

@@ -51,6 +51,18 @@ func TestLeft(t *testing.T) {
 		"so does one that has failed": {begun(api.StateDegraded), "n3=rendered-worker-2", "n3,", "", "n3", "n3 has a slot of the pool infra"},
 		"not while its pool is paused": {begun(api.StateDegraded, pool("worker", func(p *rollout.Pool) { p.Paused = true })), "", "n3,", "",
 			"n3", "paused"},
+		"so does one that is down with what it was given": {begun(api.StateDone, node(func(n *rollout.Node) {
+			n.Annotations[api.CurrentConfig], n.Problem, n.NotReadySince = "rendered-infra-1", "is not Ready", newMemory().now
+		})), "n3=rendered-worker-2", "n3,", "", "n3", "n3 has a slot of the pool infra: it is not Ready"},
+		"so does one that lacks an argument": {begun(api.StateDone, node(func(n *rollout.Node) {
+			n.Annotations[api.CurrentConfig], n.System = "rendered-infra-1", &objects.System{Current: "rendered-infra-1", BootID: n.BootID, Missing: []string{"a"}}
+		})), "n3=rendered-worker-2", "n3,", "", "n3", "n3 has a slot of the pool infra: it lacks the kernel argument a"},
+		"so does one that booted another system": {begun(api.StateDone, node(func(n *rollout.Node) {
+			n.Annotations[api.CurrentConfig], n.System = "rendered-infra-1", &objects.System{Current: "rendered-infra-0", BootID: n.BootID}
+		})), "n3=rendered-worker-2", "n3,", "", "n3", "n3 has a slot of the pool infra"},
+		"not one that is down, while its pool is paused": {begun(api.StateDone, pool("worker", func(p *rollout.Pool) { p.Paused = true }), node(func(n *rollout.Node) {
+			n.Annotations[api.CurrentConfig], n.Problem, n.NotReadySince = "rendered-infra-1", "is not Ready", newMemory().now
+		})), "", "n3,", "", "n3", "paused"},
 		"nor without a pool":          {begun(api.StateDegraded, node(func(n *rollout.Node) { clear(n.Labels) })), "", "n3,n2", "", "n3", "n2"},
 		"nor if somebody cordoned it": {begun(api.StateDegraded, node(func(n *rollout.Node) { n.Cordoned = true })), "", "n3,", "", "n3", "n3"},
 		"one that serves gives its slot back": {begun(api.StateDone, node(func(n *rollout.Node) {

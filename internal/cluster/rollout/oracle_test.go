@@ -69,7 +69,7 @@ func (s *simulation) checkGiven(call, pool string, n *rollout.Node, config strin
 	if p := poolIn(seen, pool); p.Spec.Hooks.BeforeDrain != nil && isAtRest(n) && n.Problem == "" && pool == s.poolOf(n) && !s.isPrepared(n.Name, config) {
 		s.fault("%s is given %s before its Job has ended", n.Name, config)
 	}
-	if why := s.mayNotBegin(pool, config, seen); why != "" && isAtRest(n) {
+	if why := s.mayNotBegin(pool, config, seen); why != "" && isAtRest(n) && (pool == s.poolOf(n) || n.Problem == "") {
 		s.fault("%s is given %s although %s", n.Name, config, why)
 	}
 }

@@ -170,6 +170,7 @@ func (s *simulation) run(minutes int) string {
 		}
 	}
 	s.calm = true
+	s.controllers[1].down = s.controllers[0].down // each says since when a node is missing, and two would write that in turn for ever
 	for _, c := range s.machines {
 		c.Calm()
 	}

@@ -34,6 +34,7 @@ type view struct {
 	gone     []string
 	given    []Change
 	asked    []Node
+	kept     []string            // downloads of nodes that nobody may change, with the reason
 	jobs     map[string]JobState // those of the hooks, by namespace and name
 	hooks    []Hook              // that are to be created
 }
