@@ -59,6 +59,7 @@ type simulated struct {
 	rand     *rand.Rand
 	ticks    int
 	calm     bool
+	complete bool // all nodes have been seen
 	nodes    map[string]*rollout.Node
 	machines map[string]*simnodes.Machine
 	draft    *rollout.Node     // of the machine that takes a step
@@ -212,6 +213,10 @@ func (f *simulated) step(ctx context.Context) {
 		case <-each.C:
 		}
 		f.mu.Lock()
+		if f.complete = f.complete || len(f.nodes) >= sizeOfFleet; !f.complete { // the watch has not shown them yet
+			f.mu.Unlock()
+			continue
+		}
 		f.ticks++
 		for _, name := range slices.Sorted(maps.Keys(f.machines)) {
 			f.act(ctx, name, f.machines[name].Step)
