@@ -11,6 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -58,6 +59,56 @@ func TestClockOfTheNode(t *testing.T) {
 			cluster = cluster.Add(2 * time.Minute)
 			if err := drains(); err != nil {
 				t.Errorf("six minutes after its deletion: %v", err)
+			}
+		})
+	}
+}
+
+// TestBudgetOfTheLost: a budget does not keep the pod of a dead kubelet from being left, which does not serve any more. It
+// keeps one that serves, and one of a kubelet that is Ready.
+func TestBudgetOfTheLost(t *testing.T) {
+	for name, c := range map[string]struct{ node, pod, left bool }{
+		"neither serves": {false, false, true}, "the pod serves": {false, true, false}, "the node serves": {true, false, false}, "both serve": {true, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now, status := time.Now(), map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}
+			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p", UID: "u", OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Controller: new(true)}}}}
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status[c.pod]}}
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				var answer any = map[string]any{"items": []any{}}
+				switch {
+				case r.URL.Path == "/api/v1/nodes/n1":
+					answer = corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n"}, Spec: corev1.NodeSpec{Unschedulable: true},
+						Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status[c.node]}}}}
+				case r.URL.Path == "/api/v1/pods":
+					answer = corev1.PodList{Items: []corev1.Pod{pod}}
+				case r.Method == http.MethodPost:
+					w.WriteHeader(http.StatusTooManyRequests)
+					answer = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 429, Reason: metav1.StatusReasonTooManyRequests,
+						Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "needs 1"}}}}
+				}
+				_ = json.NewEncoder(w).Encode(answer)
+			}))
+			defer s.Close()
+			client, err := kube.New(&rest.Config{Host: s.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			log := logrus.New()
+			log.SetOutput(io.Discard)
+			d := &drain.Drainer{Cluster: &kube.Cluster{Name: "n1", API: client, Now: func() time.Time { return now }}, Log: log,
+				Policy: drain.Policy{EmptyDir: drain.Evict, Unmanaged: drain.Evict, Finished: drain.Evict}}
+			drains := func() error { return d.Drain(t.Context(), node.Node{Name: "n1", UID: "n", Unschedulable: true}) }
+			for _, after := range []time.Duration{0, 4 * time.Minute} {
+				now = now.Add(after)
+				if err := drains(); err == nil || !strings.Contains(err.Error(), "a/p: ") {
+					t.Errorf("%s later: %v", after, err)
+				}
+			}
+			now = now.Add(time.Minute)
+			if err := drains(); (err == nil) != c.left {
+				t.Errorf("five minutes later: %v", err)
 			}
 		})
 	}

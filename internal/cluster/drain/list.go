@@ -23,7 +23,7 @@ func (d *Drainer) look(ctx context.Context) (f found, err error) {
 	}
 	what := "read the pods of the node " + d.Cluster.Name
 	pods, err := list[corev1.Pod](ctx, d, what, "/api/v1/pods", "spec.nodeName="+d.Cluster.Name)
-	d.sight(pods)
+	d.sight(pods, f.on)
 	for i := range pods {
 		v, why := d.judge(&pods[i], f.on)
 		f.sort(&pods[i], v, why)

@@ -39,6 +39,12 @@ func nameOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 // ends is the word for a pod within its grace period.
 const ends = "still ending"
 
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 // stuck is how long after its grace period a pod counts as one that does not end.
 const stuck = time.Minute
 
@@ -59,11 +65,20 @@ func (d *Drainer) late(p *corev1.Pod) time.Duration {
 	return late
 }
 
-// sighting is when a drainer has seen a pod, by its own clock: the last time not deleted, and the first time deleted.
-type sighting struct{ alive, deleted time.Time }
+// lost returns for how long a drainer has seen a pod that does not serve on a node that does not, either.
+func (d *Drainer) lost(p *corev1.Pod) time.Duration {
+	if since := d.seen[p.UID].lost; !since.IsZero() {
+		return d.Cluster.Now().Sub(since)
+	}
+	return 0
+}
+
+// sighting is when a drainer has seen a pod, by its own clock: the last time not deleted, the first time deleted, and since
+// when it does not serve on a node that does not, either.
+type sighting struct{ alive, deleted, lost time.Time }
 
 // sight records that the drainer sees pods, and forgets those that are gone.
-func (d *Drainer) sight(pods []corev1.Pod) {
+func (d *Drainer) sight(pods []corev1.Pod, on node.Node) {
 	now, before := d.Cluster.Now(), d.seen
 	d.seen = make(map[types.UID]sighting, len(pods))
 	for i := range pods {
@@ -72,6 +87,11 @@ func (d *Drainer) sight(pods []corev1.Pod) {
 			s.alive = now
 		} else if s.deleted.IsZero() {
 			s.deleted = now
+		}
+		if on.Ready || isReady(&pods[i]) {
+			s.lost = time.Time{}
+		} else if s.lost.IsZero() {
+			s.lost = now
 		}
 		d.seen[pods[i].UID] = s
 	}

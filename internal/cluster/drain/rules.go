@@ -44,8 +44,9 @@ const (
 	nodeCritical      = 2_000_001_000
 )
 
-// unreported is how long after its grace period nobody waits for a pod of a kubelet that is not Ready. What is to end
-// that is the change for which the node is drained. It is what cluster-api waits.
+// unreported is how long nobody waits for a pod of a kubelet that is not Ready: after its grace period if it was deleted, or
+// while it does not serve, whatever refuses its eviction. A budget counts it as disrupted already, and would hold the node up
+// for ever. What is to end that is the change for which the node is drained. It is what cluster-api waits.
 const unreported = 5 * time.Minute
 
 // judge decides about a pod of a node, and says why if it stops the drain. The first rule that fits applies.
@@ -75,6 +76,9 @@ func (d *Drainer) judge(p *corev1.Pod, on node.Node) (v verdict, why string) {
 		return stops, "no controller creates them again; delete them, or let the agent evict such pods with --drain-unmanaged=evict"
 	case slices.ContainsFunc(p.Spec.Volumes, isEmptyDir) && d.Policy.EmptyDir == Stop:
 		return stops, "they have data in an emptyDir, which would be lost; delete them, or let the agent evict such pods with --drain-emptydir=evict"
+	}
+	if d.lost(p) >= unreported {
+		return stays, ""
 	}
 	return goes, ""
 }
