@@ -68,6 +68,8 @@ func (d *Drainer) judge(p *corev1.Pod, on node.Node) (v verdict, why string) {
 		return stays, ""
 	case p.DeletionTimestamp != nil:
 		return ending, ""
+	case d.lost(p) >= unreported:
+		return stays, ""
 	case finished && d.Policy.Finished == Leave:
 		return stays, ""
 	case finished:
@@ -76,9 +78,6 @@ func (d *Drainer) judge(p *corev1.Pod, on node.Node) (v verdict, why string) {
 		return stops, "no controller creates them again; delete them, or let the agent evict such pods with --drain-unmanaged=evict"
 	case slices.ContainsFunc(p.Spec.Volumes, isEmptyDir) && d.Policy.EmptyDir == Stop:
 		return stops, "they have data in an emptyDir, which would be lost; delete them, or let the agent evict such pods with --drain-emptydir=evict"
-	}
-	if d.lost(p) >= unreported {
-		return stays, ""
 	}
 	return goes, ""
 }
