@@ -161,8 +161,8 @@ func TestManyFailures(t *testing.T) {
 	}
 }
 
-// TestDeniedDownload: a node that nobody may change keeps its place for a download, also if its PoolRollout is to be deleted,
-// and is named with the reason.
+// TestDeniedDownload: a node that nobody may change keeps its place for a download, or its slot, also if its PoolRollout is to
+// be deleted, and is named with the reason.
 func TestDeniedDownload(t *testing.T) {
 	m := small()
 	m.changeRollout("worker", func(p *rollout.Pool) {
@@ -172,6 +172,10 @@ func TestDeniedDownload(t *testing.T) {
 	f, _ := m.access("").Fleet(t.Context())
 	f.Nodes[0].Refused = "the webhook says no"
 	if r := rollout.Decide(f).Pools[0].Rollout; len(r.Downloads) != 1 || !strings.Contains(r.Waiting, "waits for the download of n0, which cannot be changed: the webhook says no") {
+		t.Errorf("%+v", r)
+	}
+	f.Pools[0].Rollout.Taken, f.Pools[0].Rollout.Downloads = []string{"n0"}, nil
+	if r := rollout.Decide(f).Pools[0].Rollout; len(r.Taken) != 1 || !strings.Contains(r.Waiting, "n0, which cannot be changed: the webhook says no") {
 		t.Errorf("%+v", r)
 	}
 }

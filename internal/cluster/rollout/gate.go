@@ -82,7 +82,7 @@ func (v *view) stopped() string {
 func (v *view) deleted(workloads string) string {
 	begun := v.left()
 	for i := range v.members {
-		if m := &v.members[i]; m.taken && !v.isIdle(m) { // else it gives its slot back now
+		if m := &v.members[i]; m.taken && (!v.isIdle(m) || m.Refused != "") { // else it gives its slot back now
 			begun = append(begun, m.describe(v.target))
 		}
 	}

@@ -63,13 +63,13 @@ func (s *simulation) checkGiven(call, pool string, n *rollout.Node, config strin
 	}
 	s.begun[n.Name], s.begunAt[n.Name] = pool, s.now
 	delete(s.passedOn, n.Name)
-	if n.Cordoned && n.Annotations[api.CordonedFor] == "" {
+	if n.Cordoned && n.Annotations[api.CordonedFor] == "" && !back { // what it runs does not disturb it
 		s.fault("%s is given %s although it is cordoned", n.Name, config)
 	}
 	if p := poolIn(seen, pool); p.Spec.Hooks.BeforeDrain != nil && isAtRest(n) && n.Problem == "" && pool == s.poolOf(n) && !s.isPrepared(n.Name, config) {
 		s.fault("%s is given %s before its Job has ended", n.Name, config)
 	}
-	if why := s.mayNotBegin(pool, config, seen); why != "" && isAtRest(n) && (pool == s.poolOf(n) || n.Problem == "") {
+	if why := s.mayNotBegin(pool, config, seen); why != "" && isAtRest(n) && (pool == s.poolOf(n) || serves(n)) {
 		s.fault("%s is given %s although %s", n.Name, config, why)
 	}
 }
@@ -141,6 +141,11 @@ func (s *simulation) seesSize(pool string, seen rollout.Fleet) {
 	}
 	s.limits[pool].Sees(size)
 	s.loads[pool].Sees(size)
+}
+
+// serves reports whether nothing speaks against a node.
+func serves(n *rollout.Node) bool {
+	return n.Problem == "" && n.System.Unproven(n.Annotations[api.CurrentConfig], n.BootID) == "" && hasGPU(n)
 }
 
 // isAtRest reports whether a node is in no change.
