@@ -73,9 +73,12 @@ func (d *Drainer) lost(p *corev1.Pod) time.Duration {
 	return 0
 }
 
-// sighting is when a drainer has seen a pod, by its own clock: the last time not deleted, the first time deleted, and since
-// when it does not serve on a node that does not, either.
-type sighting struct{ alive, deleted, lost time.Time }
+// sighting is when a drainer has seen a pod, by its own clock.
+type sighting struct {
+	alive   time.Time // the last time not deleted
+	deleted time.Time // the first time
+	lost    time.Time // since when it does not serve on a node that does not, either
+}
 
 // sight records that the drainer sees pods, and forgets those that are gone.
 func (d *Drainer) sight(pods []corev1.Pod, on node.Node) {

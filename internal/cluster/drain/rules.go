@@ -44,9 +44,9 @@ const (
 	nodeCritical      = 2_000_001_000
 )
 
-// unreported is how long nobody waits for a pod of a kubelet that is not Ready: after its grace period if it was deleted, or
-// while it does not serve, whatever refuses its eviction. A budget counts it as disrupted already, and would hold the node up
-// for ever. What is to end that is the change for which the node is drained. It is what cluster-api waits.
+// unreported is how long a drain waits for a pod of a kubelet that is not Ready: after its grace period if it was deleted, or
+// else while it does not serve. A budget counts such a pod as disrupted already, and would hold the node up for ever. What is to
+// end that is the change for which the node is drained. It is what cluster-api waits.
 const unreported = 5 * time.Minute
 
 // judge decides about a pod of a node, and says why if it stops the drain. The first rule that fits applies.

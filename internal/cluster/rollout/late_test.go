@@ -142,8 +142,8 @@ func TestPending(t *testing.T) {
 	expect("n0 is in no pool", "n1 n2 ")
 }
 
-// TestClockSetBack: a record of when something began that is in the future, because a clock was set back or another
-// controller's clock is ahead, holds nothing up for longer than the time that it is about.
+// TestClockSetBack: a record of when something began may be in the future, since a clock was set back or another controller's
+// is ahead. It holds nothing up for longer than the time that it is about.
 func TestClockSetBack(t *testing.T) {
 	const ahead = 30 * 24 * time.Hour
 	future := v1.NewTime(newMemory().now.Add(ahead))

@@ -11,9 +11,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestAccountsInExpressions: an expression that API servers evaluate cannot refer to another object, so it has the name of
-// an account as text, as the controllers' webhook does: they must go on while nobody answers it. Each such name is that of a
-// ServiceAccount which deploy/ makes.
+// TestAccountsInExpressions: an expression that API servers evaluate cannot refer to another object. So that of the
+// controllers' webhook has the name of their account as text: they must go on while nobody answers it. Such a name is that of
+// a ServiceAccount which deploy/ makes.
 func TestAccountsInExpressions(t *testing.T) {
 	accounts, text := map[string]bool{}, ""
 	err := filepath.WalkDir(filepath.Join(root, "deploy"), func(path string, e fs.DirEntry, err error) error {
