@@ -44,8 +44,8 @@ const (
 	nodeCritical      = 2_000_001_000
 )
 
-// unreported is how long a drain waits for a pod of a kubelet that is not Ready: after its grace period if it was deleted, or
-// else while it does not serve. A budget counts such a pod as disrupted already, and would hold the node up for ever. What is to
+// unreported is how long a drain waits for a pod of a kubelet that is not Ready. It is counted from the end of the grace period
+// if somebody has deleted the pod, or else while the pod does not serve. A budget counts such a pod as disrupted already, and would hold the node up for ever. What is to
 // end that is the change for which the node is drained. It is what cluster-api waits.
 const unreported = 5 * time.Minute
 

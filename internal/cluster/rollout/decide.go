@@ -180,8 +180,8 @@ func (v *view) retarget(held bool) {
 	}
 }
 
-// retargetLeft gives nodes that have left the pool with a slot the target of the pool to which they belong now, if they are in
-// the middle of a change, or unavailable since. They keep the slot that they have, and take none there.
+// retargetLeft gives nodes that have left the pool with a slot the target of the pool to which they belong now. That is for
+// those in the middle of a change, or unavailable since. They keep the slot that they have, and take none there.
 func (v *view) retargetLeft(nodes map[string]*Node, views map[string]*view) {
 	for _, name := range v.left() {
 		n, now := nodes[name], belongs(name, views)
