@@ -90,7 +90,8 @@ func TestAttacks(t *testing.T) {
 func (a attacker) argument() string {
 	arg := a.pick("audit=0", "audit=off", "selinux=0", "selinux=+0", "selinux=0x0", "enforcing=0", "security=none", "security=x", "lsm=yama", "mitigations=off", "module.sig_enforce=0",
 		"nosmep", "nosmap", "nokaslr", "nopti", "pti=off", "norandmaps", "initcall_blacklist=a", "systemd.setenv=A=b", "systemd.set_credential=a:b", "rd.systemd.run=/bin/a", "rd.systemd.wants=a",
-		"sysctl.kernel.modprobe=/a", "sysctl.kernel.core_pattern=|/a", "init_on_alloc=0", "iommu.passthrough=1", "intel_iommu=off", "kgdboc=ttyS0", "clearcpuid=smep", "hardened_usercopy=0", "lockdown=none", "fstab=no")
+		"sysctl.kernel.modprobe=/a", "sysctl.kernel.core_pattern=|/a", "init_on_alloc=0", "iommu.passthrough=1", "intel_iommu=off", "kgdboc=ttyS0", "clearcpuid=smep", "hardened_usercopy=0", "lockdown=none", "fstab=no",
+		"container=x", "iommu=force,off", "retbleed=auto,off", "vsyscall=native", "iomem=relaxed", "LD_PRELOAD=/a", "stack_guard_gap=0", "arm64.nopauth")
 	switch a.IntN(6) {
 	case 0:
 		return "quiet " + arg
@@ -105,6 +106,24 @@ func (a attacker) argument() string {
 		if name = strings.ReplaceAll(name, "_", "-"); valued && !strings.HasPrefix(name, "systemd") && !strings.HasPrefix(name, "rd.") && !strings.HasPrefix(name, "sysctl") {
 			return name + "=" + value
 		}
+	}
+	return arg
+}
+
+// composed returns a text that a shell, GRUB or the kernel reads as the argument.
+func (a attacker) composed(arg string) string {
+	i := 1 + a.IntN(len(arg)-1)
+	key, value, valued := strings.Cut(arg, "=")
+	switch {
+	case strings.Contains(arg, " "):
+	case a.IntN(5) == 0:
+		return "A=" + arg[:i] + "\nGRUB_CMDLINE_LINUX=\"${A}" + arg[i:] + `"`
+	case a.IntN(4) == 0:
+		return "GRUB_CMDLINE_LINUX=\"quiet " + arg[:i] + `"'` + arg[i:] + "'"
+	case a.IntN(3) == 0:
+		return "GRUB_CMDLINE_LINUX=" + arg[:i] + "\\\n" + arg[i:]
+	case valued && a.IntN(2) == 0:
+		return "quiet " + key + `="` + value + `"`
 	}
 	return arg
 }
@@ -129,7 +148,7 @@ func (a attacker) spec(arg string) map[string]any {
 	case 4:
 		config = file("/etc/pivot/kernel-args", inline("ADD "+arg+"\n"))
 	case 5:
-		config = file(a.pick("/etc/kernel/cmdline", "/etc/kernel/cmdline.d/a.conf"), inline(strings.Trim(arg, `"`)+"\n"))
+		config = file(a.pick("/etc/kernel/cmdline", "/etc/kernel/cmdline.d/a.conf", "/etc/default/grub"), inline(a.composed(strings.TrimSpace(strings.Trim(arg, `"`)))+"\n"))
 	case 6:
 		config = file(a.pick("/etc/kernel/cmdline", "/etc/default/grub", "/etc/pivot/kernel-args"), "https://example.com/a")
 	case 7:

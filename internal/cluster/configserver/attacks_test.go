@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/provision"
+	"machine-pivot/internal/cluster/token"
 	"machine-pivot/test/tools/attack"
 )
 
@@ -20,6 +22,10 @@ func TestAttacks(t *testing.T) {
 	a := &apiServer{is: newToken("of-the-token", "worker", 0)}
 	g := newGate(a, noon)
 	g.set(a.is)
+	g.set(newToken("of-infra", "infra", 0))
+	late := newToken("of-yesterday", "worker", 0)
+	late.Expires = noon().Add(-time.Hour)
+	g.set(late)
 	s := &provision.Server{
 		Load: func(context.Context) (provision.Content, error) {
 			return provision.Content{Roles: map[string]*authored.MachineConfig{"worker": rendered(t, "worker", secret)}}, nil
@@ -37,7 +43,11 @@ func TestAttacks(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, l) }()
 	defer func() { stop(); <-ended }()
-	attack.Listener{Name: "the server of configs", Address: l.Addr().String(), Path: "/config/worker", Secret: secret, Well: func() error {
+	attack.Listener{Name: "the server of configs", Address: l.Addr().String(), Path: "/config/worker", Secret: secret, Headers: []string{
+		"Authorization: Bearer of-infra", "Authorization: Bearer of-yesterday", "Authorization: Bearer of-the-toke", "Authorization: Bearer of-the-token, of-infra", "Authorization: Bearer OF-THE-TOKEN",
+		"Authorization: of-the-token", "Authorization: Basic of-the-token", fmt.Sprintf("Authorization: Bearer %x", token.Digest("of-the-token")), "Authorization: Bearer x\r\nAuthorization: Bearer of-the-token",
+		"Cookie: Authorization=Bearer of-the-token", "X-Authorization: Bearer of-the-token", "Proxy-Authorization: Bearer of-the-token", "Authorization: Bearer of-the-token\x00", "Authorization: Bearer ", "X-Forwarded-For: 127.0.0.1",
+	}, Well: func() error {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.Addr().String()+"/config/worker", nil)
 		if err != nil {
 			return err

@@ -27,6 +27,8 @@ type Listener struct {
 	TLS     bool   // whatever its certificate is
 	Path    string // of what it serves
 	Secret  string // must be in no answer
+	// Headers are what nearly is enough, such as the token of somebody else. Half of the attempts have one of them.
+	Headers []string
 	// Well is called after the attempts: whether a client that may is served.
 	Well func() error
 }
@@ -113,6 +115,12 @@ func (l Listener) request(random *rand.Rand) []string {
 		"Host: x\r\nX: "+strings.Repeat("y", 1<<20), "Host: x\r\n"+strings.Repeat("X: y\r\n", 20000), "Host: x\r\nContent-Length: 99999999999", "Host: x\r\nContent-Length: -1",
 		"Host: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked", "Host: x\r\nTransfer-Encoding: gzip, chunked", "Host: x\r\nTransfer-Encoding: chunked", "Host: x\r\nExpect: 100-continue\r\nContent-Length: 1000000",
 		"Host: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__", "Host: x\r\nRange: bytes=0-,0-,0-,0-", "Host: x\r\n folded: y", "Host: x\r\nA B: c", "Host: \x00")
+	if len(l.Headers) > 0 && random.IntN(2) == 0 {
+		method, version, header = "GET", "HTTP/1.1", "Host: x\r\n"+pick(l.Headers...)
+		if random.IntN(2) == 0 {
+			path = l.Path
+		}
+	}
 	body := pick("", "", "5\r\nhello\r\n0\r\n\r\n", "ffffffffffffffff\r\n", "1\r\na\r\n", strings.Repeat("a", 100_000), `{"kind":"AdmissionReview"}`, strings.Repeat("[", 100_000), "\x00\xff\xfe")
 	whole := fmt.Sprintf("%s %s %s\r\n%s\r\n\r\n%s", method, path, version, header, body)
 	switch random.IntN(6) {
