@@ -175,7 +175,11 @@ func TestJudge(t *testing.T) {
 		{name: "stronger", object: mc("a", `{"kernelArguments":["mitigations=auto,nosmt","lockdown=confidentiality","audit=1"]}`)},
 		{name: "a lower lockdown", object: mc("a", `{"kernelArguments":["lockdown=integrity"]}`), old: mc("a", `{"kernelArguments":["lockdown=confidentiality"]}`), weakens: "lockdown"},
 
-		{name: "a pool by a node's own label", object: object("MachineConfigPool", "gpu", "", `{"nodeSelector":{"matchLabels":{"gpu":"true"}}}`), warns: "a node may give itself the label gpu, and so the MachineConfigs of the pool: use a label with the prefix node-restriction.kubernetes.io/"},
+		{name: "a pool of nodes without a label of their own", object: object("MachineConfigPool", "gpu", "", `{"nodeSelector":{"matchExpressions":[{"key":"example.com/tier","operator":"NotIn","values":["prod"]},{"key":"node-restriction.kubernetes.io/a","operator":"DoesNotExist"}]}}`), warns: "the label example.com/tier"},
+		{name: "a pool of nodes without a role", object: object("MachineConfigPool", "gpu", "", `{"nodeSelector":{"matchExpressions":[{"key":"node-role.kubernetes.io/control-plane","operator":"DoesNotExist"}]}}`)},
+		{name: "a rollout by a node's own label", object: object("PoolRollout", "gpu", "", `{"nodeSelector":{"matchLabels":{"gpu":"true"}}}`), warns: "the label gpu"},
+		{name: "a rollout of all nodes", object: object("PoolRollout", "gpu", "", `{"nodeSelector":{}}`), problems: []string{"would match each node of the cluster"}},
+		{name: "a pool by a node's own label", object: object("MachineConfigPool", "gpu", "", `{"nodeSelector":{"matchLabels":{"gpu":"true"}}}`), warns: "a node may give itself the label gpu, or remove it, and so get the MachineConfigs of the pool: use a label with the prefix node-restriction.kubernetes.io/"},
 		{name: "beside a role", object: object("MachineConfigPool", "gpu", "", `{"nodeSelector":{"matchLabels":{"example.com/gpu":"true","node-role.kubernetes.io/worker":""}}}`), warns: "the label example.com/gpu"},
 		{name: "by one that kubelet has", object: object("MachineConfigPool", "gpu", "", `{"nodeSelector":{"matchExpressions":[{"key":"topology.kubernetes.io/zone","operator":"In","values":["a"]}]}}`), warns: "the label topology.kubernetes.io/zone"},
 		{name: "by one of kubelet's namespaces", object: object("MachineConfigPool", "gpu", "", `{"nodeSelector":{"matchExpressions":[{"key":"x.node.kubernetes.io/zone","operator":"Exists"}]}}`), warns: "the label x.node.kubernetes.io/zone"},

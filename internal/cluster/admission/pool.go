@@ -26,10 +26,7 @@ func checkPool(object []byte) (report problem.Report) {
 		report.Fail("$", "it is no MachineConfigPool: %v", err)
 		return report
 	}
-	checkSelector(&report, "$.spec.nodeSelector", p.Spec.NodeSelector, "node of the cluster")
-	if label := selfGiven(p.Spec.NodeSelector); label != "" {
-		report.Warn("$.spec.nodeSelector", "a node may give itself the label %s, and so the MachineConfigs of the pool: use a label with the prefix %s, or node-role.kubernetes.io/%s", label, corev1.LabelNamespaceNodeRestriction+"/", p.Name)
-	}
+	checkNodeSelector(&report, p.Name, p.Spec.NodeSelector)
 	checkSelector(&report, "$.spec.machineConfigSelector", p.Spec.MachineConfigSelector, "MachineConfig, also those of other roles")
 	const many = 1000 // nodes, of which each percentage from 1% is more than one
 	m := p.Spec.MaxUnavailable
@@ -42,9 +39,17 @@ func checkPool(object []byte) (report problem.Report) {
 	return report
 }
 
-// selfGiven returns a label that a selector of nodes wants, and that a node may give itself. The API server lets
-// kubelet write each label of its Node but those of Kubernetes' own namespaces, among which it has some of its own
-// (plugin NodeRestriction). It returns "" if there is none, or if the selector also wants a label that only an
+// checkNodeSelector checks which nodes a pool has, or will have: of a PoolRollout, a pool is made.
+func checkNodeSelector(report *problem.Report, pool string, s *metav1.LabelSelector) {
+	checkSelector(report, "$.spec.nodeSelector", s, "node of the cluster")
+	if label := selfGiven(s); label != "" {
+		report.Warn("$.spec.nodeSelector", "a node may give itself the label %s, or remove it, and so get the MachineConfigs of the pool: use a label with the prefix %s, or node-role.kubernetes.io/%s", label, corev1.LabelNamespaceNodeRestriction+"/", pool)
+	}
+}
+
+// selfGiven returns a label that decides whether a selector selects a node, and that the node may give itself or remove. The
+// API server lets kubelet write each label of its Node but those of Kubernetes' own namespaces, among which it has some of
+// its own (plugin NodeRestriction). It returns "" if there is none, or if the selector also wants a label that only an
 // administrator can give because of its prefix.
 func selfGiven(s *metav1.LabelSelector) (label string) {
 	selector, err := metav1.LabelSelectorAsSelector(s)
@@ -53,10 +58,8 @@ func selfGiven(s *metav1.LabelSelector) (label string) {
 	}
 	wants, _ := selector.Requirements()
 	for _, r := range wants {
-		if r.Operator() == selection.NotIn || r.Operator() == selection.DoesNotExist {
-			continue
-		}
-		if namespace, _, _ := strings.Cut(r.Key(), "/"); within(namespace, corev1.LabelNamespaceNodeRestriction) {
+		without := r.Operator() == selection.NotIn || r.Operator() == selection.DoesNotExist
+		if namespace, _, _ := strings.Cut(r.Key(), "/"); !without && within(namespace, corev1.LabelNamespaceNodeRestriction) {
 			return ""
 		}
 		if label == "" && ofKubelet(r.Key()) {
@@ -107,6 +110,7 @@ func checkRollout(object []byte) (report problem.Report) {
 		report.Fail("$", "it is no PoolRollout: %v", err)
 		return report
 	}
+	checkNodeSelector(&report, r.Name, r.Spec.NodeSelector)
 	if r.Spec.Window != "" {
 		if _, err := window.Parse(r.Spec.Window, time.UTC); err != nil {
 			report.Fail("$.spec.window", "%v", err)
