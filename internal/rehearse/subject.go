@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"machine-pivot/internal/initrd"
 	"machine-pivot/internal/ostree"
@@ -32,6 +33,8 @@ type image struct {
 	commit  ostree.Checksum
 	release string // of its kernel; "" if its modules are not where they are looked for
 	files   []ostree.BootFile
+	// initramfs returns what the initramfs contains. It is read once, when it is first asked for.
+	initramfs func() (initrd.Contents, error)
 }
 
 func (s Stage) open(commit ostree.Checksum) (i image, err error) {
@@ -43,6 +46,7 @@ func (s Stage) open(commit ostree.Checksum) (i image, err error) {
 	if k := slices.IndexFunc(i.files, ostree.BootFile.IsKernel); err == nil && k >= 0 && path.Dir(i.files[k].Dir) == modules {
 		i.release = path.Base(i.files[k].Dir)
 	}
+	i.initramfs = sync.OnceValues(i.readInitramfs)
 	return i, err
 }
 
@@ -58,8 +62,7 @@ func (i image) text(name string) (string, error) {
 	return string(data), err
 }
 
-// initramfs reads what the initramfs contains.
-func (i image) initramfs() (c initrd.Contents, err error) {
+func (i image) readInitramfs() (c initrd.Contents, err error) {
 	n := slices.IndexFunc(i.files, ostree.BootFile.IsInitramfs)
 	if n < 0 {
 		return c, errors.New("there is none")
