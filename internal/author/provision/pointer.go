@@ -26,7 +26,7 @@ const withHeaders = "3.1.0"
 // Pointer says where a machine's Ignition finds its config.
 type Pointer struct {
 	URL   string // of a config server, as https://HOST:PORT/config/ROLE
-	CA    []byte // certificates of the server's authorities in PEM; none: those of the boot image
+	CA    []byte // certificates of the server's authorities in PEM; nil: those of the boot image
 	Token string // that the server asks for; none: ""
 }
 
@@ -37,7 +37,7 @@ func (p Pointer) Config(version string) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case at.Scheme == "http" && (p.Token != "" || len(p.CA) > 0):
+	case at.Scheme == "http" && (p.Token != "" || p.CA != nil):
 		return nil, fault.New(fault.Usage, "cannot point to %q: a token, and an authority, need https", p.URL)
 	case p.Token != "" && version < withHeaders: // no number has more than one digit
 		return nil, fault.New(fault.Usage, "cannot write a pointer of version %s: Ignition sends headers, and so a token, from version %s on", version, withHeaders)
@@ -49,7 +49,7 @@ func (p Pointer) Config(version string) ([]byte, error) {
 		merged.HTTPHeaders = append(merged.HTTPHeaders, ignition.HTTPHeader{Name: "Authorization", Value: &value})
 	}
 	config.Ignition.Config.Merge = []ignition.Resource{merged}
-	if len(p.CA) > 0 {
+	if p.CA != nil {
 		authorities, err := certificates(p.CA)
 		if err != nil {
 			return nil, fault.New(fault.BadInput, "cannot use the certificate authority: %w", err).WithHint("give a file of certificates in PEM only; openssl x509 -in FILE prints one so")
@@ -80,6 +80,7 @@ func (p Pointer) parsed() (*url.URL, error) {
 var (
 	roleName = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
 	hostName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?)*\.?$`)
+	numbered = regexp.MustCompile(`(^|\.)[0-9]+\.?$`) // ends as an IPv4 address does, and no name does
 )
 
 // isHost reports whether a machine can connect to the host and the port of a URL.
@@ -89,7 +90,7 @@ func isHost(at *url.URL) bool {
 		return false
 	}
 	_, err := netip.ParseAddr(host)
-	return err == nil || len(host) <= 253 && hostName.MatchString(host) && !strings.HasPrefix(at.Host, "[")
+	return err == nil || len(host) <= 253 && hostName.MatchString(host) && !numbered.MatchString(host) && !strings.HasPrefix(at.Host, "[")
 }
 
 // certificates returns only the certificates of a file. Whatever else is in it is refused, as a private key, which must
