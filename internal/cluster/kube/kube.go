@@ -32,7 +32,28 @@ type Cluster struct {
 	// Capacity is told the node each time that Watch sees it; nil: nobody is.
 	Capacity func(capacity.Node)
 
-	applied map[string]applied // by path: what was applied last
+	applied map[string]applied   // by path: what was applied last
+	refused map[string]time.Time // by MachineConfig: since when the node may not read it
+}
+
+// bindLimit is how long a node may not read its MachineConfig before that is an answer: the controllers give a node the
+// right at the same time as the name.
+const bindLimit = time.Minute
+
+// isRefused reports whether the node may not read a MachineConfig, and that for so long that nobody will change it.
+func (c *Cluster) isRefused(name string, err error) bool {
+	since, before := c.refused[name]
+	switch {
+	case !apierrors.IsForbidden(err):
+		delete(c.refused, name)
+		return false
+	case c.refused == nil:
+		c.refused = map[string]time.Time{}
+	}
+	if !before {
+		c.refused[name] = c.Now()
+	}
+	return before && c.Now().Sub(since) >= bindLimit
 }
 
 // applied is what is known of an object that was applied.
@@ -145,8 +166,11 @@ func (c *Cluster) MachineConfig(ctx context.Context, name string) ([]byte, error
 	}
 	var raw json.RawMessage
 	err := c.Do(ctx, c.API.Get().AbsPath("/apis", api.OperatorGroup, api.OperatorVersion, api.MachineConfigs, name), "read the MachineConfig "+name, &raw)
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		return nil, node.ErrNoMachineConfig
+	case c.isRefused(name, err):
+		return nil, fmt.Errorf("%w for this node: %w", node.ErrNoMachineConfig, err)
 	}
 	return essential(raw, err)
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -94,6 +96,25 @@ func TestCluster(t *testing.T) {
 		if data, err := w.MachineConfig(ctx, "large"); err != nil || len(data) < size {
 			t.Errorf("%d bytes, %v", len(data), err)
 		}
+	})
+	t.Run("a MachineConfig that the node may not read", func(t *testing.T) {
+		const role = "pivot-agent-by-name"
+		if err := w.client.RbacV1().ClusterRoleBindings().Delete(ctx, role, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("it is refused", func() error {
+			if _, err := w.MachineConfig(ctx, "mc"); !apierrors.IsForbidden(err) || errors.Is(err, node.ErrNoMachineConfig) {
+				return fmt.Errorf("it is not: %w", err)
+			}
+			return nil
+		})
+		w.Now = func() time.Time { return time.Now().Add(2 * time.Minute) }
+		if _, err := w.MachineConfig(ctx, "mc"); !errors.Is(err, node.ErrNoMachineConfig) || !strings.Contains(err.Error(), "forbidden") {
+			t.Errorf("for two minutes: %v", err)
+		}
+		w.plane.ApplyFile("../../../deploy/by-name/rbac.yaml")
+		w.eventually("it is read again", func() error { _, err := w.MachineConfig(ctx, "mc"); return err })
+		w.Now = time.Now
 	})
 	t.Run("node", func(t *testing.T) { nodeObject(ctx, t, w) })
 	t.Run("objects", func(t *testing.T) { objects(ctx, t, w) })
