@@ -166,6 +166,9 @@ func (o onto) merge(from, into *dir, at string) error {
 	}
 	for name, f := range from.files {
 		if !isWhiteout(name) || f.link {
+			if into.dirs[name] != nil {
+				o.noteReplaced(at, name, "directory", "file or link")
+			}
 			delete(into.dirs, name)
 			into.setFile(name, f)
 		}
@@ -209,6 +212,9 @@ func (o onto) whiteouts(from, into *dir, at string) error {
 // mergeDir merges a layer's directory into the tree's directory parent, at the path at. The tree keeps name, which must
 // not be a part of the path: so it would keep the path, too.
 func (o onto) mergeDir(from, parent *dir, at, name string) error {
+	if parent.files[name] != nil {
+		o.noteReplaced(at, name, "file or link", "directory")
+	}
 	delete(parent.files, name)
 	if parent.dirs[name] == nil {
 		info, err := from.attributes(o.objects)
@@ -220,6 +226,15 @@ func (o onto) mergeDir(from, parent *dir, at, name string) error {
 		parent.setDir(name, made)
 	}
 	return o.merge(from, parent.dirs[name], path.Join(at, name))
+}
+
+// noteReplaced adds a note if what a lower layer has below /etc is replaced by another kind of file. A container has both
+// where one layer says /etc and the other /usr/etc, so that nobody who builds the image sees that one is lost.
+func (o onto) noteReplaced(at, name, had, has string) {
+	if at == "usr/etc" || strings.HasPrefix(at, "usr/etc/") {
+		o.notes.add("/%s is a %s in a lower layer, and is lost: derived layer %d has a %s there; /etc and /usr/etc are one directory",
+			path.Join(at, name), had, o.number, has)
+	}
 }
 
 // noteAttributes adds a note if a layer's attributes of a directory differ from those in the
