@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/ostree"
@@ -62,7 +64,8 @@ func imageCheckCommand() *cobra.Command {
 				return err
 			}
 			progress.quietFlag = flags.quietFlag
-			if change.Next, err = importForCheck(cmd, &flags, &progress, repoPath, args[0]); err != nil {
+			var left []string
+			if change.Next, left, err = importForCheck(cmd, &flags, &progress, repoPath, args[0]); err != nil {
 				return err
 			}
 			stage := rehearse.Stage{Self: "/proc/self/exe", Repo: cmp.Or(repoPath, ostree.OpenSysroot(flags.root).RepoPath())}
@@ -77,7 +80,7 @@ func imageCheckCommand() *cobra.Command {
 			_, notes, refused := verdict.Settle(result.Findings, accept)
 			result.OK = refused == nil
 			err = flags.Write(cmd.OutOrStdout(), result, func(w io.Writer) {
-				for _, note := range append(facts.Notes, notes...) {
+				for _, note := range slices.Concat(facts.Notes, left, notes) {
 					fmt.Fprintln(w, printable.Line(note))
 				}
 				if len(result.Brings) > 0 {
@@ -129,23 +132,31 @@ func factsFor(cmd *cobra.Command, root, file string) (facts machine.Facts, chang
 	return facts, change, err
 }
 
-// importForCheck imports an image, and returns its commit.
-func importForCheck(cmd *cobra.Command, flags *imageFlags, progress *progressFlags, repoPath, name string) (commit ostree.Checksum, err error) {
+// importForCheck imports an image, and returns its commit and what the import has noted. One that no machine can boot is
+// refused, as for a machine.
+func importForCheck(cmd *cobra.Command, flags *imageFlags, progress *progressFlags, repoPath, name string) (commit ostree.Checksum, notes []string, err error) {
 	repo, view, err := openRepo(flags.root, repoPath)
 	if err != nil {
-		return commit, err
+		return commit, nil, err
 	}
 	defer view.Close()
 	image, err := flags.open(cmd, name)
 	if err != nil {
-		return commit, err
+		return commit, nil, err
 	}
 	defer image.Close()
 	result, err := importShown(cmd, image, repo, progress)
 	if err != nil {
-		return commit, err
+		return commit, nil, err
 	}
-	return ostree.ParseChecksum(result.Commit)
+	commit, err = ostree.ParseChecksum(result.Commit)
+	if err != nil {
+		return commit, nil, err
+	}
+	if _, not := hostimages.CheckBoots(repo, commit); not != nil {
+		err = fault.New(fault.BadInput, "%w", not)
+	}
+	return commit, result.Notes, err
 }
 
 // broughtBy returns the kernel arguments that an image in a repository brings.

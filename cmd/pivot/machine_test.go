@@ -10,8 +10,8 @@ import (
 	"machine-pivot/test/worlds/oscontainer"
 )
 
-// TestMachineScripts runs commands on a machine that runs its first system and had no transaction: root directory
-// $ROOT, next image $IMAGE, and the same with derived layers $DERIVED.
+// TestMachineScripts runs commands on a machine that runs its first system and had no transaction. $ROOT is its root
+// directory, $IMAGE the next image, $DERIVED the same with derived layers, and $DEAD one with an empty initramfs.
 func TestMachineScripts(t *testing.T) { machineScripts(t, "testdata/machine") }
 
 // TestHostileText runs a command on a machine of its own with control characters in its journal.
@@ -19,6 +19,7 @@ func TestHostileText(t *testing.T) { machineScripts(t, "testdata/text") }
 
 func machineScripts(t *testing.T, dir string) {
 	h := hostdir.New(t)
+	dead := h.Push(h.NativeImage(oscontainer.WithDerived(oscontainer.File("usr/lib/modules/6.1/initramfs.img", ""))))
 	derived := h.Push(h.NativeImage(oscontainer.WithChunks(2), oscontainer.WithDerived(
 		oscontainer.File("usr/lib/bootc/kargs.d/10-test.toml", "kargs = [\"loglevel=4\", \"x=\\\"a b\\\"\"]\n"),
 		oscontainer.File("usr/lib/bootc/kargs.d/README", "why"),
@@ -28,6 +29,7 @@ func machineScripts(t *testing.T, dir string) {
 	params.Setup = func(env *testscript.Env) error {
 		_, digest, _ := strings.Cut(h.Image, "@")
 		_, digestOfDerived, _ := strings.Cut(derived, "@")
+		env.Setenv("DEAD", dead)
 		env.Setenv("DERIVED", derived)
 		env.Setenv("DERIVED_DIGEST", digestOfDerived)
 		env.Setenv("COMMIT", h.Commit)

@@ -63,7 +63,7 @@ func (c Content) Foresee(ctx context.Context, plan pivot.Plan) (pivot.Plan, erro
 		}
 		return plan, nil
 	}
-	if err := c.checkBoots(commit); err != nil {
+	if err := c.CheckBoots(commit); err != nil {
 		return plan, err
 	}
 	target.Image.Commit = commit
@@ -103,10 +103,10 @@ func (c Content) importedAs(image pivot.Image) (commit string, err error) {
 }
 
 // checkBoots is the function of this name, for a commit in the host's repository.
-func (c Content) checkBoots(commit string) error {
+func (c Content) CheckBoots(commit string) error {
 	next, err := c.next(commit)
 	if err == nil {
-		_, err = checkBoots(next.repo, next.commit)
+		_, err = CheckBoots(next.repo, next.commit)
 	}
 	return err
 }

@@ -88,7 +88,7 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 	if err != nil {
 		return pivot.Image{}, err
 	}
-	setup, err := checkBoots(repo, commit)
+	setup, err := CheckBoots(repo, commit)
 	if err == nil {
 		err = d.Engine.CheckPrepareRoot(ctx, setup)
 	}
@@ -115,9 +115,9 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 	return got, osimage.Keep(ctx, repo, commit, ref)
 }
 
-// checkBoots returns an error unless the system of a commit in the repository has what its boot needs, as an import
-// checks it.
-func checkBoots(repo *ostree.Repo, commit ostree.Checksum) (setup ostree.PrepareRoot, err error) {
+// CheckBoots returns an error unless the system of a commit in the repository has what its boot needs, as an import for this
+// machine checks it. An import that only stores an image warns instead.
+func CheckBoots(repo *ostree.Repo, commit ostree.Checksum) (setup ostree.PrepareRoot, err error) {
 	setup, err = repo.PrepareRoot(commit)
 	if err == nil {
 		err = osimage.CheckMountPoints(commit, setup, repo.HasDir)
