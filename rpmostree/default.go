@@ -34,7 +34,7 @@ func (e Default) Check(ctx context.Context) error {
 		return nil
 	}
 	return fault.New(fault.Refused, "libostree %s cannot make a deployment the default, and there is no rpm-ostree", tool.version).
-		WithHint("see ostree --version: it takes libostree 2023.6 or later")
+		WithHint("see ostree --version: it takes libostree 2023.6 or later. Choose the system in the boot menu; if the running one is to stay, remove the next boot: ostree admin undeploy 0")
 }
 
 // CheckTo checks that a tool of this host can make a deployment the default, that it exists, and
