@@ -11,9 +11,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestAccountsInExpressions: an expression that API servers evaluate cannot refer to another object. So that of the
-// controllers' webhook has the name of their account as text: they must go on while nobody answers it. Such a name is that of
-// a ServiceAccount which deploy/ makes.
+// TestAccountsInExpressions: an expression that API servers evaluate cannot refer to another object. So it has the name of
+// an account as text, as the controllers' webhook does: they must go on while nobody answers it. Such a name is that of a
+// ServiceAccount which deploy/ makes.
 func TestAccountsInExpressions(t *testing.T) {
 	accounts, text := map[string]bool{}, ""
 	err := filepath.WalkDir(filepath.Join(root, "deploy"), func(path string, e fs.DirEntry, err error) error {
@@ -40,8 +40,8 @@ func TestAccountsInExpressions(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := regexp.MustCompile(`system:serviceaccount:[a-z0-9:-]+`).FindAllString(text, -1)
-	if len(named) != 1 {
-		t.Errorf("deploy has %q, want one account as text", named)
+	if len(named) == 0 {
+		t.Error("deploy has no account as text")
 	}
 	for _, name := range named {
 		if !accounts[name] {
