@@ -2,6 +2,7 @@ package initrd
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 const (
 	modulesOfDracut = "usr/lib/dracut/modules.txt"
+	pivotProgram    = "usr/bin/pivot"
 	maxName         = 4096     // PATH_MAX, which the kernel demands
 	maxList         = 64 << 10 // bytes of the list of dracut's modules
 )
@@ -63,10 +65,22 @@ func (c *Contents) readFile(from io.Reader, name string, size int64) error {
 			c.Dracut[module] = true
 		}
 		return nil
+	case name == pivotProgram && size > 0: // a hard link's content stands once
+		return c.readPivot(from, size, whole-size)
 	case strings.Contains(name, ".ko"):
 		c.Modules[ModuleName(name)] = true
 	}
 	_, err := io.CopyN(io.Discard, from, whole)
+	return err
+}
+
+func (c *Contents) readPivot(from io.Reader, size, padding int64) error {
+	hash := sha256.New()
+	_, err := io.CopyN(hash, from, size)
+	if err == nil {
+		_, err = io.CopyN(io.Discard, from, padding)
+	}
+	c.Pivot = (*Sum)(hash.Sum(nil))
 	return err
 }
 

@@ -1,10 +1,11 @@
-// Package initrd reads what an initramfs contains, as a stream: the names of its kernel modules, and which modules of
-// dracut it was built with.
+// Package initrd reads what an initramfs contains, as a stream: the names of its kernel modules, which modules of
+// dracut it was built with, and its pivot.
 package initrd
 
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +21,11 @@ import (
 type Contents struct {
 	Modules map[string]bool // names of kernel modules, as ModuleName returns them
 	Dracut  map[string]bool // dracut's modules; nil if it does not say
+	Pivot   *Sum            // of /usr/bin/pivot; nil if it has none
 }
+
+// Sum is the SHA-256 of a file.
+type Sum [sha256.Size]byte
 
 // maxExpanded limits what an initramfs may expand to, in bytes. Large ones expand to 400 MB.
 const maxExpanded = 2 << 30

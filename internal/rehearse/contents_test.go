@@ -3,6 +3,7 @@ package rehearse_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"machine-pivot/internal/rehearse"
@@ -31,6 +32,18 @@ func TestContents(t *testing.T) {
 		image(whole, program, unit, module)(tree)
 		w.must(os.Remove(filepath.Join(tree, "usr/lib/os-release")))
 	}
+	withPart := func(part, text string) func(string) {
+		return func(tree string) {
+			image(whole, program, unit, module)(tree)
+			w.must(os.MkdirAll(filepath.Dir(filepath.Join(tree, part)), 0o755))
+			w.must(os.WriteFile(filepath.Join(tree, part), []byte(text), 0o644))
+		}
+	}
+	withProgram := func(text string) []byte { // in the initramfs; a hard link to it comes first
+		return append(slices.Clone(whole), cpio([2]string{"usr/bin/pivot", ""}, [2]string{"usr/bin/pivot", text})...)
+	}
+	actor, err := os.ReadFile(w.actor)
+	w.must(err)
 	dies := func(tree string) {
 		image(whole, program, unit, module)(tree)
 		w.put(tree, program, w.actor, act{Status: 3})
@@ -49,6 +62,11 @@ func TestContents(t *testing.T) {
 		{"program alone", image(initramfs("base ostree"), program), 0, nil, "and not its units"},
 		{"module that the initramfs lacks", image(initramfs("base ostree"), program, unit, module), 0, nil, "its initramfs was made without"},
 		{"program that does not run", dies, 0, nil, "its /usr/bin/pivot does not run: ends with exit status 3"},
+		{"unit of another build", withPart(unit, "[Unit]\nDescription=of another\n"), 0, nil, "its /usr/bin/pivot was built with other units: /" + unit + "; install"},
+		{"drop-in of another build", withPart("usr/lib/systemd/system/kubelet.service.d/10-pivot-firstboot.conf", "of another"), 0, nil, "other units: /usr/lib/systemd/system/kubelet.service.d/10"},
+		{"module of another build", withPart(module, "of another"), 0, nil, "other units: /" + module},
+		{"the same program in the initramfs", image(withProgram(string(actor)), program, unit, module), 0, nil, ""},
+		{"another program in the initramfs", image(withProgram("of another"), program, unit, module), 0, nil, "the pivot in its initramfs is another one"},
 		{"no os-release", withoutRelease, 0, nil, "it has no /usr/lib/os-release"},
 		{"no ostree in the initramfs", image(initramfs("base pivot"), program, unit, module), 0, []string{"its initramfs has no dracut module ostree"}, ""},
 		{"not dracut's", image(initramfs(""), program, unit), 0, nil, ""},

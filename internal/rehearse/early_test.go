@@ -36,20 +36,25 @@ func (w *world) kernel(a act, initramfs []byte, files map[string]string) func(st
 
 // initramfs returns one with kernel modules, and dracut's list of its own.
 func initramfs(dracut string, modules ...string) []byte {
-	var out bytes.Buffer
-	add := func(name, content string) {
-		fmt.Fprintf(&out, "070701%s%08x%s%08x%08x%s\x00", strings.Repeat("0", 48), len(content), strings.Repeat("0", 32), len(name)+1, 0, name)
-		out.Write(make([]byte, -out.Len()&3))
-		out.WriteString(content)
-		out.Write(make([]byte, -out.Len()&3))
-	}
+	var files [][2]string
 	for _, name := range modules {
-		add("usr/lib/modules/6.12.0/kernel/"+name+".ko.zst", "x")
+		files = append(files, [2]string{"usr/lib/modules/6.12.0/kernel/" + name + ".ko.zst", "x"})
 	}
 	if dracut != "" {
-		add("usr/lib/dracut/modules.txt", strings.ReplaceAll(dracut, " ", "\n"))
+		files = append(files, [2]string{"usr/lib/dracut/modules.txt", strings.ReplaceAll(dracut, " ", "\n")})
 	}
-	add("TRAILER!!!", "")
+	return cpio(files...)
+}
+
+// cpio returns an archive of files, each with its name and content.
+func cpio(files ...[2]string) []byte {
+	var out bytes.Buffer
+	for _, f := range append(files, [2]string{"TRAILER!!!"}) {
+		fmt.Fprintf(&out, "070701%s%08x%s%08x%08x%s\x00", strings.Repeat("0", 48), len(f[1]), strings.Repeat("0", 32), len(f[0])+1, 0, f[0])
+		out.Write(make([]byte, -out.Len()&3))
+		out.WriteString(f[1])
+		out.Write(make([]byte, -out.Len()&3))
+	}
 	return out.Bytes()
 }
 
