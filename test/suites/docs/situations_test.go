@@ -21,6 +21,7 @@ var onMachines = map[string]func(*machine){
 
 	"docs/recipes/bootc.md":        besideBootc,
 	"docs/recipes/disconnected.md": disconnected,
+	"docs/recipes/openshift.md":    oneNode,
 	"docs/windows.md":              fleetLock,
 }
 
@@ -67,6 +68,15 @@ func besideBootc(m *machine) {
 		if out, status := m.run("pivot status"); status != 0 || !strings.Contains(out, "follows  registry.example/os:stable\n") {
 			m.t.Errorf("the status is\n%s", out)
 		}
+	}
+}
+
+// oneNode provides a node with the MachineConfig that the machine-config-daemon has recorded, and which it has.
+func oneNode(m *machine) {
+	m.notes["a node of the machine-config-daemon"] = func() {
+		m.write("etc/motd", "hello\n")
+		m.write("etc/machine-config-daemon/currentconfig", `{"kind":"MachineConfig","apiVersion":"machineconfiguration.openshift.io/v1","metadata":{"name":"rendered-worker-1"},`+
+			`"spec":{"osImageURL":"","config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/motd","mode":420,"contents":{"source":"data:,hello%0A"}}]}}}}`)
 	}
 }
 
