@@ -1,6 +1,7 @@
 #!/bin/sh
-# Makes the files of a release: release.sh DIR VERSION. DIR gets the archive, the packages, the container images, the modules of
-# each program (CycloneDX), and the checksums of all. It makes nothing while the owner's values or the tag are missing.
+# Makes the files of a release: release.sh DIR VERSION. DIR gets the archive, the packages, the container images, what
+# kubectl and Helm apply, the modules of each program (CycloneDX), and the checksums of all. It makes nothing while the
+# owner's values or the tag are missing.
 set -eu
 dir=$1
 version=$2
@@ -8,8 +9,9 @@ cd "$(dirname "$0")/.."
 
 refuse() { echo "cannot make a release: $1" >&2; refused=1; }
 refused=
-for name in LICENSE HOMEPAGE MAINTAINER; do
-	case $(sed -n "s/^$name=//p" packaging/project) in
+value() { sed -n "s/^$1=//p" packaging/project; }
+for name in LICENSE HOMEPAGE MAINTAINER REGISTRY; do
+	case $(value $name) in
 	'' | unset*) refuse "packaging/project does not set $name" ;;
 	esac
 done
@@ -24,10 +26,18 @@ rm -rf "$dir.new"
 make -s build dist deb rpm image agent-image fleet-image BIN="$dir.new/bin" DIST="$dir.new"
 bin=$dir.new/bin
 time=$(git log -1 --format=%ct)
+archive() { # a directory, the archive's name, options of tar
+	from=$1 to=$2
+	shift 2
+	tar -c -C "$bin" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$time" --mode=u=rwX,go=rX "$@" "$from" |
+		gzip -n >"$dir.new/$to.tar.gz"
+}
 for image in image agent-image fleet-image; do
-	tar -c -C "$bin" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$time" --mode=u=rwX,go=rX "$image" |
-		gzip -n >"$dir.new/pivot-$version-$image.tar.gz"
+	archive "$image" "pivot-$version-$image"
 done
+make -s install-yaml REGISTRY="$(value REGISTRY)" BIN="$bin" VERSION="$version"
+mv "$bin"/install.yaml "$bin"/webhooks.yaml "$bin"/server.yaml "$dir.new"
+archive chart "pivot-$version-chart" --transform 's,^chart,pivot,'
 # This tool prints the time of the run.
 for program in pivot pivotctl pivot-agent pivot-fleet; do
 	go run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0 bin -json -noserial -version "$version" "$bin/$program" |

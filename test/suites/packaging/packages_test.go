@@ -31,10 +31,13 @@ func TestPackages(t *testing.T) {
 	run(t, checkout, "make", "-s", "release", "DIST="+dist)
 	all := filepath.Join(dist, "release")
 	run(t, all, "sha256sum", "--strict", "-c", "SHA256SUMS")
-	for _, name := range []string{"pivot-1.2.4.tar.gz", "pivot-1.2.4-image.tar.gz", "pivot-1.2.4-agent-image.tar.gz", "pivot-1.2.4-fleet-image.tar.gz", "pivot-1.2.4.cdx.json"} {
+	for _, name := range []string{"pivot-1.2.4.tar.gz", "pivot-1.2.4-image.tar.gz", "pivot-1.2.4-agent-image.tar.gz", "pivot-1.2.4-fleet-image.tar.gz", "pivot-1.2.4.cdx.json", "pivot-1.2.4-chart.tar.gz", "webhooks.yaml", "server.yaml"} {
 		if _, err := os.Stat(filepath.Join(all, name)); err != nil {
 			t.Error(err)
 		}
+	}
+	if text := string(read(t, filepath.Join(all, "install.yaml"))); !strings.Contains(text, "registry.example/pivot-agent@sha256:") || !strings.Contains(text, "registry.example/pivot-fleet@sha256:") {
+		t.Errorf("install.yaml does not name the images by their digests:\n%s", text)
 	}
 	run(t, all, "sh", "-c", "mv *.deb *.rpm ..")
 	t.Run("deb", func(t *testing.T) {
@@ -62,7 +65,7 @@ func TestReleaseRefused(t *testing.T) {
 			}
 		}
 	}
-	refused("set LICENSE", "set HOMEPAGE", "set MAINTAINER", "tag the commit")
+	refused("set LICENSE", "set HOMEPAGE", "set MAINTAINER", "set REGISTRY", "tag the commit")
 	owned(t, checkout)
 	refused("tag the commit")
 	release(t, checkout, "v1.2.3")
@@ -73,7 +76,7 @@ func TestReleaseRefused(t *testing.T) {
 // owned commits values of an owner.
 func owned(t *testing.T, checkout string) {
 	t.Helper()
-	write(t, filepath.Join(checkout, "packaging/project"), "LICENSE=Apache-2.0\nHOMEPAGE=https://pivot.example\nMAINTAINER=A <a@example.org>\n", 0o644)
+	write(t, filepath.Join(checkout, "packaging/project"), "LICENSE=Apache-2.0\nHOMEPAGE=https://pivot.example\nMAINTAINER=A <a@example.org>\nREGISTRY=registry.example\n", 0o644)
 	run(t, checkout, "git", "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qam", "owned")
 }
 
