@@ -91,7 +91,7 @@ GOTEST = mkdir -p $(BIN); GOGC=400 go tool gotestsum --format testname --jsonfil
 LONGER = grep --line-buffered -vE '^(EMPTY .*|PASS .* \([0-4]\.[0-9]+s\))$$'
 
 # The tests that "make nightly" runs and "make test" skips. This is the only list of them.
-NIGHTLY = ^(TestAttacks|TestEarlyFirstBoot|TestFirstBootWhole|TestSELinuxWhole|TestBoxedWhole|TestOlderSELinuxLabels|TestToNewerRelease|TestOnNewerRelease|TestNewestRelease|TestComposefs|TestEntering|TestCutEntering|TestVerity|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestDashboardTypes|TestLargeFile|TestManyLayers|TestBroken|TestHost|TestPackages|TestReproducible|TestFigures|TestFleetFaults|TestOperatorsSchemas|TestRebootAndPowerOff|TestThousandMachines|TestGRUB|TestKernelsWithSecureBoot|TestWholeFirstBoots|TestPowerCutsOfImports|TestSigned|TestSignedBoot|TestRealBootc|TestBoxOfOtherReleases|TestWatchdog)$$
+NIGHTLY = ^(TestAttacks|TestEarlyFirstBoot|TestFirstBootWhole|TestSELinuxWhole|TestBoxedWhole|TestOlderSELinuxLabels|TestToNewerRelease|TestOnNewerRelease|TestNewestRelease|TestComposefs|TestEntering|TestCutEntering|TestVerity|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestDashboardTypes|TestLargeFile|TestManyLayers|TestBroken|TestHost|TestPackages|TestReproducible|TestFigures|TestFleetFaults|TestHelm|TestOperatorsSchemas|TestRebootAndPowerOff|TestThousandMachines|TestGRUB|TestKernelsWithSecureBoot|TestWholeFirstBoots|TestPowerCutsOfImports|TestSigned|TestSignedBoot|TestRealBootc|TestBoxOfOtherReleases|TestWatchdog)$$
 
 test: deps controlplane check
 	@export TMPDIR=$$(go run ./test/tools/tmpdir); $(GOTEST) -timeout 3h -p 3 -skip '$(NIGHTLY)' $(FIRST) ./... | $(LONGER)
@@ -104,7 +104,7 @@ unit:
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz
-	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./internal/osimage ./cmd/pivot ./test/suites/rules ./test/suites/packaging ./test/suites/agent ./test/suites/fleet ./internal/bounded ./internal/cluster/admission ./internal/cluster/configserver ./internal/cluster/readers ./internal/cluster/rollout ./test/worlds/vm ./test/box ./test/worlds/scaleup ./test/suites/e2e ./test/tools/clusterdemo ./test/tools/bootbench ./test/tools/bench | $(LONGER)
+	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./internal/osimage ./cmd/pivot ./test/suites/rules ./test/suites/packaging ./test/suites/agent ./test/suites/fleet ./internal/bounded ./internal/cluster/admission ./internal/cluster/configserver ./internal/cluster/readers ./internal/cluster/rollout ./test/worlds/vm ./test/box ./test/worlds/scaleup ./test/suites/e2e ./test/tools/clusterdemo ./test/tools/installyaml ./test/tools/bootbench ./test/tools/bench | $(LONGER)
 	@$(MAKE) mutants
 	@$(MAKE) sweep
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,7 +81,30 @@ func TestInstall(t *testing.T) {
 
 // TestChart: the chart's templates give the same objects as the files. They use only what text/template has, so that is how
 // they are rendered here.
-func TestChart(t *testing.T) {
+func TestChart(t *testing.T) { charted(t, rendered) }
+
+// TestHelm: Helm itself gives them, too.
+func TestHelm(t *testing.T) {
+	charted(t, func(t *testing.T, chart string, values map[string]any) string {
+		t.Helper()
+		args := []string{"run", "helm.sh/helm/v3/cmd/helm@v3.22.0", "template", "--kube-version", "1.32.0", "pivot", chart}
+		for name, value := range values {
+			args = append(args, "--set", fmt.Sprintf("%s=%v", name, value))
+		}
+		out, err := exec.Command("go", args...).Output()
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+			t.Fatalf("%v: %s", err, failed.Stderr)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	})
+}
+
+// charted checks the objects of the chart, which a function renders with values.
+func charted(t *testing.T, render func(t *testing.T, chart string, values map[string]any) string) {
+	t.Helper()
 	dir := install(t)
 	var chart struct{ Version string }
 	if err := yaml.Unmarshal([]byte(readFile(t, filepath.Join(dir, "chart/Chart.yaml"))), &chart); err != nil || chart.Version != "1.4.0-rc.1+7.g1a2b3c4" {
@@ -126,8 +150,8 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// render returns what a chart's templates give with its values, and some others.
-func render(t *testing.T, chart string, others map[string]any) string {
+// rendered returns what a chart's templates give with its values, and some others.
+func rendered(t *testing.T, chart string, others map[string]any) string {
 	t.Helper()
 	var values map[string]any
 	if err := yaml.Unmarshal([]byte(readFile(t, filepath.Join(chart, "values.yaml"))), &values); err != nil {
