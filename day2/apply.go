@@ -43,21 +43,21 @@ const (
 
 // Run makes the MachineConfig's system the next boot, and reboots if When asks for that; or
 // it changes the running system. It reports whether anything had to change.
-func (a *Apply) Run(ctx context.Context, prepared Prepared) (changed bool, err error) {
-	changed, err = a.attempt(ctx, prepared)
+func (a *Apply) Run(ctx context.Context, options RunOptions) (changed bool, err error) {
+	changed, err = a.attempt(ctx, options)
 	return changed, end(ctx, a.Machine, err)
 }
 
-func (a *Apply) attempt(ctx context.Context, prepared Prepared) (bool, error) {
-	if err := prepared.open(ctx, a.Machine); err != nil {
+func (a *Apply) attempt(ctx context.Context, options RunOptions) (bool, error) {
+	if err := options.open(ctx, a.Machine); err != nil {
 		return false, err
 	}
 	defer a.Pulled().Close()
-	m, err := newMove(a.Machine, prepared, a.When == RebootNow || a.When == RebootIfNeeded)
+	m, err := newMove(a.Machine, options, a.When == RebootNow || a.When == RebootIfNeeded)
 	if err != nil {
 		return false, err
 	}
-	asked, err := a.request(prepared)
+	asked, err := a.request(options)
 	if err != nil {
 		return false, err
 	}
@@ -77,9 +77,9 @@ func (a *Apply) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 	}
 	switch decision.Action {
 	case pivot.ActionClose:
-		return false, a.nothingToDo(ctx, prepared, plan, asked)
+		return false, a.nothingToDo(ctx, options, plan, asked)
 	case pivot.ActionLive:
-		return true, a.applyLive(ctx, prepared, m.converger, plan, asked)
+		return true, a.applyLive(ctx, options, m.converger, plan, asked)
 	case pivot.ActionApply, pivot.ActionWait:
 		for _, reason := range plan.RebootReasons() {
 			a.Progress.Note("a reboot is needed: " + reason)
@@ -89,13 +89,13 @@ func (a *Apply) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 }
 
 // Plan returns what Run would change. It writes nothing.
-func (a *Apply) Plan(ctx context.Context, prepared Prepared) (plan pivot.Plan, err error) {
+func (a *Apply) Plan(ctx context.Context, options RunOptions) (plan pivot.Plan, err error) {
 	if err := a.Open(); err != nil {
 		return plan, err
 	}
 	var asked request
-	plan, err = foreseen(ctx, a.Machine, prepared, func() (pivot.Request, error) {
-		asked, err = a.request(prepared)
+	plan, err = preview(ctx, a.Machine, options, func() (pivot.Request, error) {
+		asked, err = a.request(options)
 		return asked.Request, err
 	})
 	if err == nil {
@@ -109,15 +109,15 @@ func (a *Apply) Plan(ctx context.Context, prepared Prepared) (plan pivot.Plan, e
 }
 
 // Download does the part of Run that changes neither the running system nor the next boot. It checks the MachineConfig
-// against the machine, pulls the image, and keeps both for a run with Prepared.Downloaded. A repair only checks, and
+// against the machine, pulls the image, and keeps both for a run with RunOptions.Downloaded. A repair only checks, and
 // keeps what was downloaded for another run.
 func (a *Apply) Download(ctx context.Context) (Downloaded, error) {
 	return runDownload(ctx, a.Machine, func() (p Downloaded, err error) {
 		if a.Repair {
-			p.Plan, err = a.Plan(ctx, Prepared{})
+			p.Plan, err = a.Plan(ctx, RunOptions{})
 			return p, err
 		}
-		asked, err := a.request(Prepared{})
+		asked, err := a.request(RunOptions{})
 		if err != nil {
 			return p, err
 		}
@@ -130,7 +130,7 @@ func (a *Apply) Download(ctx context.Context) (Downloaded, error) {
 }
 
 // nothingToDo ends a run on a machine that is what the MachineConfig asks for.
-func (a *Apply) nothingToDo(ctx context.Context, prepared Prepared, plan pivot.Plan, asked request) error {
+func (a *Apply) nothingToDo(ctx context.Context, options RunOptions, plan pivot.Plan, asked request) error {
 	if a.Repair {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (a *Apply) nothingToDo(ctx context.Context, prepared Prepared, plan pivot.P
 	if err := a.recordOnly(plan, asked); err != nil {
 		return err
 	}
-	dropUsedDownload(ctx, a.Machine, plan.To().Image, prepared.Downloaded, false)
+	dropUsedDownload(ctx, a.Machine, plan.To().Image, options.Downloaded, false)
 	return nil
 }
 

@@ -10,9 +10,9 @@ import (
 
 // Move is a change of the machine. Its longest part can be done in advance.
 type Move interface {
-	Plan(ctx context.Context, prepared Prepared) (pivot.Plan, error)
+	Plan(ctx context.Context, options RunOptions) (pivot.Plan, error)
 	Download(ctx context.Context) (Downloaded, error)
-	Run(ctx context.Context, prepared Prepared) (changed bool, err error)
+	Run(ctx context.Context, options RunOptions) (changed bool, err error)
 }
 
 // Carry makes a move when the machine may be changed. If a feature waits before there is a plan, Carry downloads
@@ -20,9 +20,9 @@ type Move interface {
 // next boot changes. locked runs a step while no other pivot runs; it is not called for the wait. A run that ends with
 // pivot.Again begins again with the wait. Carry reports whether anything had to change.
 func Carry(ctx context.Context, m *machine.Machine, move Move, downloaded bool, locked func(func() error) error) (changed bool, err error) {
-	prepared := Prepared{Downloaded: downloaded}
+	options := RunOptions{Downloaded: downloaded}
 	run := func() (err error) {
-		changed, err = move.Run(ctx, prepared)
+		changed, err = move.Run(ctx, options)
 		return err
 	}
 	features := m.Joined()
@@ -36,7 +36,7 @@ func Carry(ctx context.Context, m *machine.Machine, move Move, downloaded bool, 
 	if !downloaded {
 		err := locked(func() error {
 			d, err := move.Download(ctx)
-			prepared.Unchanged, prepared.Downloaded = !d.Changed, d.Kept
+			options.Unchanged, options.Downloaded = !d.Changed, d.Kept
 			return err
 		})
 		if err != nil {
@@ -44,7 +44,7 @@ func Carry(ctx context.Context, m *machine.Machine, move Move, downloaded bool, 
 		}
 	}
 	for {
-		if !prepared.Unchanged {
+		if !options.Unchanged {
 			if err = features.Before(ctx, pivot.StepWait, nil); err != nil {
 				return false, explainStop(ctx, m, err)
 			}
@@ -53,6 +53,6 @@ func Carry(ctx context.Context, m *machine.Machine, move Move, downloaded bool, 
 		if _, again := errors.AsType[pivot.Again](err); !again {
 			return changed, err
 		}
-		prepared.Unchanged = false
+		options.Unchanged = false
 	}
 }

@@ -14,7 +14,7 @@ import (
 type Downloaded struct {
 	pivot.Plan      // of the change that it is for
 	New        bool // false: it was downloaded before
-	Kept       bool // for a run with Prepared.Downloaded
+	Kept       bool // for a run with RunOptions.Downloaded
 }
 
 // runDownload runs a download. It does not touch trials and interrupted changes, because a

@@ -10,8 +10,8 @@ import (
 )
 
 // imagesFor returns the images of a download, if it is to be used; else nil, for the machine's.
-func imagesFor(m *machine.Machine, prepared Prepared) (machine.Images, error) {
-	if !prepared.Downloaded {
+func imagesFor(m *machine.Machine, options RunOptions) (machine.Images, error) {
+	if !options.Downloaded {
 		return nil, nil
 	}
 	d, err := DownloadIn(m.Progress.Content)

@@ -30,13 +30,13 @@ func (r *Rebase) legacyFile(path string) (string, error) {
 
 // reference returns the requested image: from the command line, the download, or the old tool's
 // file; "" keeps the booted one.
-func (r *Rebase) reference(ctx context.Context, prepared Prepared) (string, error) {
+func (r *Rebase) reference(ctx context.Context, options RunOptions) (string, error) {
 	switch {
 	case r.Upgrade:
 		return r.followed(ctx)
 	case r.Image != "":
 		return r.Image, nil
-	case prepared.Downloaded:
+	case options.Downloaded:
 		d, err := recordedDownload(r.Machine)
 		return cmp.Or(d.Image.Follows, d.Image.Reference), err
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // applyLive carries out a plan that needs no reboot, in the running system.
-func (a *Apply) applyLive(ctx context.Context, prepared Prepared, converger *pivot.Converger, plan pivot.Plan, asked request) error {
+func (a *Apply) applyLive(ctx context.Context, options RunOptions, converger *pivot.Converger, plan pivot.Plan, asked request) error {
 	if err := converger.CheckLive(plan); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (a *Apply) applyLive(ctx context.Context, prepared Prepared, converger *piv
 	}
 	a.Report().EndChanged(machine.OutcomeLive)
 	a.Progress.Note("the running system is what the MachineConfig asks for; nothing needs a reboot")
-	dropUsedDownload(ctx, a.Machine, plan.To().Image, prepared.Downloaded, true)
+	dropUsedDownload(ctx, a.Machine, plan.To().Image, options.Downloaded, true)
 	return errors.Join(saveRecord(a.Machine, asked.leftOut), a.afterRepair(ctx, converger, asked))
 }
 

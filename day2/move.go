@@ -8,8 +8,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Prepared says what was done before a command. Carry makes one; the zero value is for a command that may run now.
-type Prepared struct {
+// RunOptions says what was done before a command. Carry makes one; the zero value is for a command that may run now.
+type RunOptions struct {
 	// Downloaded says that images come from an earlier download. No registry is asked for one.
 	Downloaded bool
 	// Unchanged says that there was nothing to change a moment ago, and so nothing was waited for. A change that is found
@@ -19,7 +19,7 @@ type Prepared struct {
 
 // open opens the journal for a command that may change the machine. It returns an error if the
 // running system is on trial, or if it is too late by now.
-func (t Prepared) open(ctx context.Context, m *machine.Machine) error {
+func (t RunOptions) open(ctx context.Context, m *machine.Machine) error {
 	if err := m.OpenToChange(ctx); err != nil || t.Unchanged {
 		return err
 	}
@@ -29,7 +29,7 @@ func (t Prepared) open(ctx context.Context, m *machine.Machine) error {
 // move makes the next boot what an administrator asks for, and reboots if that is asked for, too.
 type move struct {
 	*machine.Machine
-	prepared  Prepared
+	options   RunOptions
 	settings  settings.Settings
 	reboot    bool
 	converger *pivot.Converger // for the plan that is carried out
@@ -37,17 +37,17 @@ type move struct {
 	follows bool
 }
 
-// newMove returns a move that takes images from where prepared says.
-func newMove(m *machine.Machine, prepared Prepared, reboot bool) (*move, error) {
+// newMove returns a move that takes images from where options says.
+func newMove(m *machine.Machine, options RunOptions, reboot bool) (*move, error) {
 	settings, err := m.Settings()
 	if err != nil {
 		return nil, err
 	}
-	images, err := imagesFor(m, prepared)
+	images, err := imagesFor(m, options)
 	if err != nil {
 		return nil, err
 	}
-	move := &move{Machine: m, prepared: prepared, settings: settings, reboot: reboot}
+	move := &move{Machine: m, options: options, settings: settings, reboot: reboot}
 	move.takeFrom(images)
 	return move, nil
 }
@@ -64,10 +64,10 @@ func converger(m *machine.Machine, images machine.Images) *pivot.Converger {
 	return c
 }
 
-// foreseen returns a plan as it is shown, of what is asked for. The journal must be open.
-func foreseen(ctx context.Context, m *machine.Machine, prepared Prepared, asked func() (pivot.Request, error)) (plan pivot.Plan, err error) {
+// preview returns a plan as it is shown, of what is asked for. The journal must be open.
+func preview(ctx context.Context, m *machine.Machine, options RunOptions, asked func() (pivot.Request, error)) (plan pivot.Plan, err error) {
 	defer m.Pulled().Close()
-	images, err := imagesFor(m, prepared)
+	images, err := imagesFor(m, options)
 	if err != nil {
 		return plan, err
 	}
@@ -78,7 +78,7 @@ func foreseen(ctx context.Context, m *machine.Machine, prepared Prepared, asked 
 	c := converger(m, images)
 	req.Shown = true
 	if plan, err = c.Plan(ctx, req); err == nil {
-		plan, err = c.Foresee(ctx, plan)
+		plan, err = c.Preview(ctx, plan)
 	}
 	if err == nil {
 		plan = m.WithWay(ctx, plan, false)
@@ -98,16 +98,16 @@ func (m *move) plan(ctx context.Context, req pivot.Request) (pivot.Plan, error) 
 	return plan, err
 }
 
-// foresee finds out how the new system is going to be entered, and notes it, if the command reboots into it.
-func (m *move) foresee(ctx context.Context, plan pivot.Plan, d pivot.Decision) (ahead machine.Ahead) {
+// findWays finds out how the new system is going to be entered, and notes it, if the command reboots into it.
+func (m *move) findWays(ctx context.Context, plan pivot.Plan, d pivot.Decision) (ways machine.Ways) {
 	if !d.LeadsOn() || !m.reboot {
-		return ahead
+		return ways
 	}
-	ahead = m.LookAhead(ctx, m.settings.RebootMethod, m.NextOf(plan))
-	if text := ahead.Text(); text != "" {
+	ways = m.FindWays(ctx, m.settings.RebootMethod, m.NextSystem(plan))
+	if text := ways.Text(); text != "" {
 		m.Progress.Note(text)
 	}
-	return ahead
+	return ways
 }
 
 // carryOut carries out what is decided about a plan. It reports whether anything had to change.
@@ -120,7 +120,7 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 	if d.Action == pivot.ActionWait {
 		return m.await(ctx, plan)
 	}
-	ahead := m.foresee(ctx, plan, d)
+	ways := m.findWays(ctx, plan, d)
 	err = m.converger.Converge(ctx, plan, d)
 	switch {
 	case err != nil:
@@ -131,7 +131,7 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 		}
 		m.Progress.Note("nothing to do: the machine is what was asked for")
 		m.WarnAboutNextBoot(plan)
-		dropUsedDownload(ctx, m.Machine, plan.To().Image, m.prepared.Downloaded, false)
+		dropUsedDownload(ctx, m.Machine, plan.To().Image, m.options.Downloaded, false)
 		return false, nil
 	case d.Action == pivot.ActionReboot:
 		if err := m.follow(plan); err != nil {
@@ -140,9 +140,9 @@ func (m *move) carryOut(ctx context.Context, plan pivot.Plan, d pivot.Decision) 
 		m.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
 	}
 	m.Report().Committed(d.Action != pivot.ActionReboot)
-	dropUsedDownload(ctx, m.Machine, plan.To().Image, m.prepared.Downloaded, true)
+	dropUsedDownload(ctx, m.Machine, plan.To().Image, m.options.Downloaded, true)
 	if m.reboot {
-		return true, m.EnterNext(ctx, ahead)
+		return true, m.EnterNext(ctx, ways)
 	}
 	m.Progress.Note("the new system is committed. Until the reboot, leave /etc, rpm-ostree and bootc alone: changes of /etc are lost, " +
 		"and anything staged on top (rpm-ostree kargs or install, bootc upgrade or switch) becomes the next boot, without the files and units that were asked for")

@@ -47,23 +47,23 @@ func (r *Rebase) Asked() bool {
 
 // Run makes the requested system the next boot, and reboots if that is asked for. It reports
 // whether anything had to change.
-func (r *Rebase) Run(ctx context.Context, prepared Prepared) (changed bool, err error) {
-	changed, err = r.attempt(ctx, prepared)
+func (r *Rebase) Run(ctx context.Context, options RunOptions) (changed bool, err error) {
+	changed, err = r.attempt(ctx, options)
 	return changed, end(ctx, r.Machine, err)
 }
 
-func (r *Rebase) attempt(ctx context.Context, prepared Prepared) (bool, error) {
-	if err := prepared.open(ctx, r.Machine); err != nil {
+func (r *Rebase) attempt(ctx context.Context, options RunOptions) (bool, error) {
+	if err := options.open(ctx, r.Machine); err != nil {
 		return false, err
 	}
 	defer r.Pulled().Close()
 	r.Progress.Begin(pivot.StepRead, "reading what is asked for")
-	m, err := newMove(r.Machine, prepared, r.Reboot || r.rebootNeeded())
+	m, err := newMove(r.Machine, options, r.Reboot || r.rebootNeeded())
 	if err != nil {
 		return false, err
 	}
 	m.follows = true
-	req, err := r.req(ctx, prepared)
+	req, err := r.req(ctx, options)
 	if err != nil {
 		return false, err
 	}
@@ -75,20 +75,20 @@ func (r *Rebase) attempt(ctx context.Context, prepared Prepared) (bool, error) {
 }
 
 // Plan returns what Run would change. It writes nothing.
-func (r *Rebase) Plan(ctx context.Context, prepared Prepared) (pivot.Plan, error) {
+func (r *Rebase) Plan(ctx context.Context, options RunOptions) (pivot.Plan, error) {
 	if err := r.Open(); err != nil {
 		return pivot.Plan{}, err
 	}
-	plan, err := foreseen(ctx, r.Machine, prepared, func() (pivot.Request, error) { return r.req(ctx, prepared) })
+	plan, err := preview(ctx, r.Machine, options, func() (pivot.Request, error) { return r.req(ctx, options) })
 	return plan.WithDrain(disruption.Rules{}, nil), err // what changes needs a reboot
 }
 
 // Download does the part of Run that changes neither the running system nor the next boot. It checks what is asked for,
-// pulls the image, and keeps it for a run with Prepared.Downloaded.
+// pulls the image, and keeps it for a run with RunOptions.Downloaded.
 func (r *Rebase) Download(ctx context.Context) (Downloaded, error) {
 	return runDownload(ctx, r.Machine, func() (p Downloaded, err error) {
 		r.Progress.Begin(pivot.StepRead, "reading what is asked for")
-		req, err := r.req(ctx, Prepared{})
+		req, err := r.req(ctx, RunOptions{})
 		if err != nil {
 			return p, err
 		}
@@ -98,7 +98,7 @@ func (r *Rebase) Download(ctx context.Context) (Downloaded, error) {
 
 // ask returns what the command line and the old tool's files ask of the machine. The image of a
 // download is the default for one that is not named.
-func (r *Rebase) req(ctx context.Context, prepared Prepared) (pivot.Request, error) {
+func (r *Rebase) req(ctx context.Context, options RunOptions) (pivot.Request, error) {
 	change, err := r.kargs()
 	if err != nil {
 		return pivot.Request{}, err
@@ -107,7 +107,7 @@ func (r *Rebase) req(ctx context.Context, prepared Prepared) (pivot.Request, err
 	if err != nil {
 		return pivot.Request{}, err
 	}
-	reference, err := r.reference(ctx, prepared)
+	reference, err := r.reference(ctx, options)
 	if err != nil {
 		return pivot.Request{}, err
 	}

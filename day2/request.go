@@ -33,8 +33,8 @@ type request struct {
 
 // request reads the MachineConfig and returns what to ask for, to get from the current
 // MachineConfig to this one.
-func (a *Apply) request(prepared Prepared) (r request, err error) {
-	config, err := a.config(prepared)
+func (a *Apply) request(options RunOptions) (r request, err error) {
+	config, err := a.config(options)
 	if err != nil {
 		return r, err
 	}
@@ -87,11 +87,11 @@ func (a *Apply) request(prepared Prepared) (r request, err error) {
 }
 
 // config returns the MachineConfig to be applied.
-func (a *Apply) config(prepared Prepared) (Config, error) {
+func (a *Apply) config(options RunOptions) (Config, error) {
 	switch {
 	case a.Repair:
 		return currentFile(a.Machine)
-	case a.Config.Data == nil && prepared.Downloaded:
+	case a.Config.Data == nil && options.Downloaded:
 		return downloadedConfig(a.Machine)
 	}
 	return a.Config, nil

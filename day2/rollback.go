@@ -17,7 +17,6 @@ import (
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/settings"
-	"machine-pivot/internal/ways"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
@@ -35,8 +34,8 @@ type Rollback struct {
 // never boots a system after a trial without a proof. Whatever it makes the next boot, it closes the first boot there.
 func (r *Rollback) Run(ctx context.Context) error { return end(ctx, r.Machine, r.attempt(ctx)) }
 
-// Foresee returns the deployment that Run would make the next boot, and whether it is the running one. It writes nothing.
-func (r *Rollback) Foresee(ctx context.Context) (to pivot.Deployment, stays bool, err error) {
+// Preview returns the deployment that Run would make the next boot, and whether it is the running one. It writes nothing.
+func (r *Rollback) Preview(ctx context.Context) (to pivot.Deployment, stays bool, err error) {
 	to, stays, previous, err := r.Leads()
 	if err == nil {
 		err = r.boots().CheckTo(ctx, previous.DeploymentRef)
@@ -44,7 +43,7 @@ func (r *Rollback) Foresee(ctx context.Context) (to pivot.Deployment, stays bool
 	return to, stays, err
 }
 
-// Leads is Foresee without a look at whether a program of this host can do it.
+// Leads is Preview without a look at whether a program of this host can do it.
 func (r *Rollback) Leads() (to pivot.Deployment, stays bool, previous ostree.Deployment, err error) {
 	if err = r.Open(); err == nil {
 		_, err = r.Joined().Demand(nil)
@@ -97,13 +96,13 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	if note != "" {
 		r.Progress.Note(note)
 	}
-	var ahead machine.Ahead
+	var ways machine.Ways
 	if r.Reboot && !stays {
-		ahead = r.LookAhead(ctx, r.rebootMethod(), ways.Next{
+		ways = r.FindWays(ctx, r.rebootMethod(), machine.NextSystem{
 			Kargs: state.NeedsKernel(target, to.Options),
 			Kexec: func() error { return r.Host.CheckKexec(previous.Entry) },
 		})
-		if text := ahead.Text(); text != "" {
+		if text := ways.Text(); text != "" {
 			r.Progress.Note(text)
 		}
 	}
@@ -122,7 +121,7 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	}
 	r.Report().Committed(true)
 	if r.Reboot {
-		return r.EnterNext(ctx, ahead)
+		return r.EnterNext(ctx, ways)
 	}
 	r.Progress.Note("the previous deployment is the next boot, with its own /etc")
 	return nil

@@ -35,7 +35,7 @@ func (m *move) await(ctx context.Context, plan pivot.Plan) (changed bool, err er
 
 // prefetch pulls what a plan needs, unless it was downloaded before, and makes the move use it.
 func (m *move) prefetch(ctx context.Context, plan pivot.Plan) (pivot.Plan, error) {
-	if m.prepared.Downloaded { // a plan that pulled nothing does not know the commit
+	if m.options.Downloaded { // a plan that pulled nothing does not know the commit
 		d, err := recordedDownload(m.Machine)
 		return plan.Pulled(d.Image.Commit), cmp.Or(plan.Err(), err)
 	}

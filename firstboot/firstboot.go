@@ -119,10 +119,10 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 		return err
 	}
 	decision := converger.Decide(plan)
-	var ahead machine.Ahead
+	var ways machine.Ways
 	if decision.LeadsOn() {
-		ahead = b.LookAhead(ctx, chosen.RebootMethod, b.NextOf(plan))
-		if text := ahead.Text(); text != "" && !b.NoReboot {
+		ways = b.FindWays(ctx, chosen.RebootMethod, b.NextSystem(plan))
+		if text := ways.Text(); text != "" && !b.NoReboot {
 			b.Progress.Note(text)
 		}
 	}
@@ -155,7 +155,7 @@ func (b *FirstBoot) attempt(ctx context.Context, chosen settings.Settings) (fail
 		b.Progress.Note("the new system is committed: only the reboot is missing")
 		return nil
 	}
-	return b.EnterNext(ctx, ahead)
+	return b.EnterNext(ctx, ways)
 }
 
 // open opens the journal for a run that may change the machine, and reports whether the run has to prove the system
@@ -193,7 +193,7 @@ func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
 	if err != nil {
 		return plan, err
 	}
-	if plan, err = converger.Foresee(ctx, plan); err == nil {
+	if plan, err = converger.Preview(ctx, plan); err == nil {
 		plan = b.WithWay(ctx, plan, true)
 	}
 	return plan, err

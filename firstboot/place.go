@@ -65,8 +65,8 @@ func (p Initramfs) Engine(h *host.Host) (pivot.Engine, bool) {
 	return &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run, Space: h.Space, State: []string{pivot.StateDir}}, true
 }
 
-// Door implements machine.Place.
-func (p Initramfs) Door(ctx context.Context) (machine.Door, error) {
+// Continuation implements machine.Place.
+func (p Initramfs) Continuation(ctx context.Context) (machine.Continuation, error) {
 	running, err := p.Early.Running(ctx)
 	if err == nil {
 		err = enter.Refusal(running.Reasons())

@@ -113,9 +113,9 @@ type Content interface {
 	// Units resolves the plan's wishes for units in the system of commit, which is in the
 	// repository: the image's commit, or one with packages layered on top.
 	Units(plan Plan, commit string) (enable.Resolved, error)
-	// Foresee is like Learn, for a plan that is only shown. The image need not be in the
+	// Preview is like Learn, for a plan that is only shown. The image need not be in the
 	// repository. It appends to the plan's notes.
-	Foresee(ctx context.Context, plan Plan) (Plan, error)
+	Preview(ctx context.Context, plan Plan) (Plan, error)
 }
 
 // Converger brings a machine to a target. Every command that changes a machine, or compares it with a target, uses one:
@@ -167,15 +167,15 @@ func (c *Converger) Plan(ctx context.Context, req Request) (Plan, error) {
 	return c.noteLost(ctx, plan), err
 }
 
-// Foresee returns a plan as it is shown: its notes have the warnings of the preflight, and what is
+// Preview returns a plan as it is shown: its notes have the warnings of the preflight, and what is
 // known about the image's kernel arguments.
-func (c *Converger) Foresee(ctx context.Context, plan Plan) (Plan, error) {
+func (c *Converger) Preview(ctx context.Context, plan Plan) (Plan, error) {
 	if plan.wrong != nil || !plan.Changed {
 		return plan, plan.wrong
 	}
 	if plan.Image.Changed {
 		var err error
-		if plan, err = c.Content.Foresee(ctx, plan); err != nil {
+		if plan, err = c.Content.Preview(ctx, plan); err != nil {
 			return Plan{}, err
 		}
 		if plan.target.Image.Commit != "" {

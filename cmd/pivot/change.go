@@ -42,7 +42,7 @@ const exitUnchanged = 77
 func (f *changeFlags) carryOut(cmd *cobra.Command, results *results, m *machine.Machine, move day2.Move) error {
 	switch {
 	case f.dryRun:
-		plan, err := move.Plan(cmd.Context(), day2.Prepared{Downloaded: f.download.from})
+		plan, err := move.Plan(cmd.Context(), day2.RunOptions{Downloaded: f.download.from})
 		return results.printedPlan(cmd, plan, err)
 	case f.download.only:
 		return f.withLock(m.Host, func() (bool, error) {

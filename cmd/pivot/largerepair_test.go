@@ -80,7 +80,7 @@ func applied(t *testing.T, h *hostdir.Host, config string) {
 		Host: h.Host, Puller: &osimage.Puller{Root: h.Root}, Engine: &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run},
 		Progress: &pivot.Progress{Journal: pivot.JournalIn(h.Root), Now: time.Now, Emit: func(pivot.Event) {}},
 	}}
-	if _, err := apply.Run(t.Context(), day2.Prepared{}); err != nil {
+	if _, err := apply.Run(t.Context(), day2.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -69,7 +69,7 @@ func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string
 		if !rebase.Asked() {
 			return pivot.Plan{}, nothingAsked()
 		}
-		return rebase.Plan(cmd.Context(), day2.Prepared{})
+		return rebase.Plan(cmd.Context(), day2.RunOptions{})
 	}
 	boot := firstboot.FirstBoot{Machine: rebase.Machine, File: file}
 	if open, err := machine.OpenFirstBoot(boot.Host.Root); err == nil && open == "" && !cmd.Flags().Changed("machineconfig-file") {

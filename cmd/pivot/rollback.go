@@ -41,7 +41,7 @@ func rollbackCommand() *cobra.Command {
 
 // printRollback prints where a rollback leads.
 func printRollback(cmd *cobra.Command, rollback *day2.Rollback) error {
-	to, stays, err := rollback.Foresee(cmd.Context())
+	to, stays, err := rollback.Preview(cmd.Context())
 	if err != nil {
 		return err
 	}

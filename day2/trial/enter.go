@@ -7,9 +7,9 @@ import (
 	"fmt"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
-	"machine-pivot/internal/ways"
 )
 
 // Enter reboots into the system on trial. If possible it boots it only once, so that the boot
@@ -63,7 +63,7 @@ func (c *Conductor) checkNothingStaged() error {
 // bootOnce reboots into a deployment by the first way that works: kexec, if method asks for that; an entry that the
 // boot loader starts once; or a new default.
 func (c *Conductor) bootOnce(ctx context.Context, next ostree.Deployment, method settings.RebootMethod) error {
-	if order := ways.Of(ways.Once(method)); order[0].Method == settings.RebootKexec {
+	if order := machine.WaysOf(machine.OnceBy(method)); order[0].Method == settings.RebootKexec {
 		kernel, err := c.Host.KernelOf(next)
 		if err == nil {
 			err = c.Host.Kexec(ctx, kernel)

@@ -78,7 +78,7 @@ func (f *feature) Before(ctx context.Context, step pivot.Step, plan *pivot.Plan)
 	case step == pivot.StepObserve:
 		return f.ask(ctx, plan)
 	case step == pivot.StepPreflight:
-		return f.foresee(plan)
+		return f.noteWay(plan)
 	case step == pivot.StepReady && plan.Reboots > 0:
 		return f.cannot
 	case !plan.Tries():
@@ -140,9 +140,9 @@ func (f *feature) enterNext(ctx context.Context) error {
 	return f.Enter(ctx, chosen.RebootMethod)
 }
 
-// foresee notes how the new system is going to be entered, and what does not return the machine from it if it hangs. A
+// noteWay notes how the new system is going to be entered, and what does not return the machine from it if it hangs. A
 // plan that is shown has that among its notes.
-func (f *feature) foresee(plan *pivot.Plan) error {
+func (f *feature) noteWay(plan *pivot.Plan) error {
 	switch req := plan.Request(); {
 	case f.cannot != nil:
 		return f.cannot

@@ -3,9 +3,9 @@ package trial
 import (
 	"fmt"
 
+	"machine-pivot/internal/machine"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
-	"machine-pivot/internal/ways"
 	"machine-pivot/pivot"
 )
 
@@ -56,7 +56,7 @@ func (c *Conductor) checkOnce(method settings.RebootMethod) error {
 // onceBy says which of the ways of bootOnce is going to be taken, in their order. noKexec says why kexec cannot start the
 // new system. Without any, it returns an error, and says what that means.
 func (c *Conductor) onceBy(method settings.RebootMethod, noKexec error) (how string, err error) {
-	asked := ways.Once(method) == settings.RebootKexec
+	asked := machine.OnceBy(method) == settings.RebootKexec
 	if asked && noKexec == nil {
 		return "the new system is booted once, by kexec" + comesBack, nil
 	}

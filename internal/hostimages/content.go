@@ -43,9 +43,9 @@ func (c Content) Learn(ctx context.Context, plan pivot.Plan) (pivot.Plan, error)
 	return learned, c.Check(learned)
 }
 
-// Foresee implements pivot.Content. It does not pull the image: what it brings is known only if
+// Preview implements pivot.Content. It does not pull the image: what it brings is known only if
 // the image is in the repository already.
-func (c Content) Foresee(ctx context.Context, plan pivot.Plan) (pivot.Plan, error) {
+func (c Content) Preview(ctx context.Context, plan pivot.Plan) (pivot.Plan, error) {
 	state, target := plan.From(), plan.To()
 	own := pivot.ImageKargs{Choice: string(settings.ImageKargsPrint), Arguments: kargs.Line{}}
 	if target.Kargs.Image != nil {
@@ -86,7 +86,7 @@ func (c Content) Foresee(ctx context.Context, plan pivot.Plan) (pivot.Plan, erro
 	if err := c.Check(plan); err != nil {
 		return plan, err
 	}
-	return c.foreseeUnits(plan, commit)
+	return c.previewUnits(plan, commit)
 }
 
 // importedAs returns the commit of an image in the host's repository, or "".
@@ -111,10 +111,10 @@ func (c Content) CheckBoots(commit string) error {
 	return err
 }
 
-// foreseeUnits adds a warning about requested unit changes that are impossible in the system of a commit. It adds none
+// previewUnits adds a warning about requested unit changes that are impossible in the system of a commit. It adds none
 // about units that packages on top of the image may bring: any unit if the plan changes packages, the running system's
 // if it has layered ones.
-func (c Content) foreseeUnits(plan pivot.Plan, commit string) (pivot.Plan, error) {
+func (c Content) previewUnits(plan pivot.Plan, commit string) (pivot.Plan, error) {
 	if len(plan.Packages) > 0 {
 		return plan, nil
 	}

@@ -251,7 +251,7 @@ func wouldNotBoot(t *testing.T, why string, change func(*hostdir.Host)) {
 	must(t, err)
 	plan, err := pivot.Diff(state, target)
 	must(t, err)
-	_, err = hostimages.Content{Host: i.host.Host, Arguments: i.Arguments}.Foresee(t.Context(), plan)
+	_, err = hostimages.Content{Host: i.host.Host, Arguments: i.Arguments}.Preview(t.Context(), plan)
 	expect(t, err, fault.Refused, why)
 }
 
@@ -348,12 +348,12 @@ func TestContent(t *testing.T) {
 		checked = append(checked, p.To().Image.Commit)
 		return refuses
 	}}
-	before, err := c.Foresee(t.Context(), plan)
+	before, err := c.Preview(t.Context(), plan)
 	if err != nil || before.ImageKargs.Known || len(checked) > 0 || !strings.Contains(strings.Join(before.Notes, "\n"), "they are known when it is in the host's repository") {
 		t.Errorf("before the pull: %+v, %v", before, err)
 	}
 	_, image := i.pull(t)
-	after, err := c.Foresee(t.Context(), plan)
+	after, err := c.Preview(t.Context(), plan)
 	if err != nil || !after.ImageKargs.Known || after.ImageKargs.Arguments.String() != "own=1" || after.Kargs.Appended.String() != "own=1" {
 		t.Errorf("after the pull: %+v, %v", after, err)
 	}
@@ -369,7 +369,7 @@ func TestContent(t *testing.T) {
 		t.Errorf("checked plans for %q", checked)
 	}
 	refuses = errors.New("not with this one")
-	if _, err := c.Foresee(t.Context(), plan); !errors.Is(err, refuses) {
+	if _, err := c.Preview(t.Context(), plan); !errors.Is(err, refuses) {
 		t.Errorf("foreseen: %v", err)
 	}
 	if _, err := c.Learn(t.Context(), plan); !errors.Is(err, refuses) {

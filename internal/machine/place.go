@@ -21,9 +21,9 @@ type Place interface {
 	Network(ctx context.Context) error
 	// Engine returns the engine that makes deployments here; false: the caller chooses one.
 	Engine(h *host.Host) (pivot.Engine, bool)
-	// Door is called before a commit, and returns the way into the system that it makes the next one, without a reboot.
+	// Continuation is called before a commit, and returns the way into the system that it makes the next one, without a reboot.
 	// The error says why there is none.
-	Door(ctx context.Context) (Door, error)
+	Continuation(ctx context.Context) (Continuation, error)
 	// Conclude turns the error of a first boot into its result here: the error itself
 	// (failure), or the reason why the first boot continues elsewhere (aside).
 	Conclude(err error, on settings.OnFailure) (aside, failure error)
@@ -60,8 +60,8 @@ func (System) Network(context.Context) error { return nil }
 // Engine implements Place.
 func (System) Engine(*host.Host) (pivot.Engine, bool) { return nil, false }
 
-// Door implements Place: there is none.
-func (System) Door(context.Context) (Door, error) {
+// Continuation implements Place: there is none.
+func (System) Continuation(context.Context) (Continuation, error) {
 	return nil, errors.New("only an initramfs can do that, on a first boot")
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/settings"
-	"machine-pivot/internal/ways"
 	"machine-pivot/pivot"
 )
 
@@ -45,7 +44,7 @@ func override(flag, setting string) string {
 // this program has ended. Otherwise EnterNext requests the one reboot, and then blocks until systemd stops this
 // program, so that units ordered after it do not start. It enters nothing before the first boots of others have ended
 // (AwaitOthers). A feature may have its own way.
-func (m *Machine) EnterNext(ctx context.Context, a Ahead) error {
+func (m *Machine) EnterNext(ctx context.Context, ways Ways) error {
 	err := m.AwaitOthers(ctx)
 	if err == nil {
 		err = m.Joined().Before(ctx, pivot.StepReboot, nil)
@@ -53,9 +52,9 @@ func (m *Machine) EnterNext(ctx context.Context, a Ahead) error {
 	if err != nil || m.Report().Outcome == OutcomeRebooting {
 		return err
 	}
-	possible := a.possible()
+	possible := ways.possible()
 	if possible[0].Method == settings.RebootEnter {
-		err := m.goOn(ctx, a.door)
+		err := m.goOn(ctx, ways.next)
 		if err == nil {
 			return nil
 		}
@@ -95,7 +94,7 @@ func (m *Machine) RebootBy(ctx context.Context, into, hint string, reboot func(c
 
 // rebootByFirst reboots by the first of the ways that can be taken. All of them enter the committed system, so a doubt
 // about one is only noted, and never fails a first boot.
-func (m *Machine) rebootByFirst(ctx context.Context, possible []ways.Way) error {
+func (m *Machine) rebootByFirst(ctx context.Context, possible []Way) error {
 	for i, way := range possible {
 		err := m.rebootOne(ctx, way.Method)
 		if err == nil || fault.KindOf(err).Transient() || i == len(possible)-1 {

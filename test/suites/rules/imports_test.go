@@ -67,6 +67,7 @@ var importTable = map[string]rule{
 	"provision":     {ours: append([]string{"bounded", "machineconfig", "legacy", "authored", "systemd-units", "machineconfig/ignition", "machineconfig/document"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"performance":   {ours: append([]string{"authored", "machineconfig", "machineconfig/document", "pinning"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
 	"pool":          {ours: append([]string{"authored", "input", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
+	"dracut":        {never: slices.Concat(processes, commandLine, world)},
 	"systemd-units": {never: slices.Concat(processes, commandLine, world)},
 
 	// Formats and storage: each usable without the rest.
@@ -109,12 +110,11 @@ var importTable = map[string]rule{
 	"live":      {ours: []string{"disruption", "fault", "host", "hostfiles", "pivot", "pid1"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"settings":  {ours: []string{"fault", "fleetlock", "hostfiles", "kargs", "verdict", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"verdict":   {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
-	"ways":      {ours: []string{"settings"}, never: slices.Concat(processes, commandLine, world)},
 	"host":      {ours: append([]string{"grub", "osimage/imageref", "ostree", "pivot", "machineconfig/enable", "projection", "secureboot", "selinux", "settings", "pid1"}, values...), foreign: true, never: commandLine},
 	"enter":     {ours: []string{"ostree", "kargs", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"initramfs": {ours: []string{"enter", "ostree", "kargs", "fault", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"plot":      {ours: []string{"pivot", "fault", "printable", "pid1"}, never: slices.Concat(processes, commandLine, world)},
-	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "machine", "pivot", "retry", "rpmostree", "host", "settings", "systemd-units", "ways"}, never: slices.Concat(processes, commandLine, world)},
+	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "machine", "pivot", "retry", "rpmostree", "host", "settings", "systemd-units"}, never: slices.Concat(processes, commandLine, world)},
 	"slot":      {ours: []string{"fault", "fleetlock", "host", "hostfiles", "machine", "osimage/source", "pid1", "pivot", "retry", "settings", "systemd-units"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"wanted":    {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable", "pid1", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine)},
@@ -123,16 +123,16 @@ var importTable = map[string]rule{
 
 	// The images of a host: how the core gets them, and what they contain.
 	"bootloader": {ours: []string{"fault", "hostfiles", "inflate", "ostree", "printable", "rehearse", "secureboot", "settings", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
-	"rehearse":   {ours: []string{"hostfiles", "initrd", "kargs", "ostree", "printable", "selinux", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
+	"rehearse":   {ours: []string{"dracut", "hostfiles", "initrd", "kargs", "ostree", "printable", "selinux", "systemd-units", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"initrd":     {foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"identity":   {ours: []string{"fault", "machine", "pivot", "retry", "settings"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"secureboot": {never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostimages": {ours: []string{"budget", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// What the first boot and day 2 share, and these two: neither imports the other.
-	"machine":     {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig", "osimage", "osimage/imageref", "osimage/bootc", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "settings", "status", "systemd-units", "verdict", "wanted", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"machine":     {ours: []string{"disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig", "osimage", "osimage/imageref", "osimage/bootc", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "settings", "status", "systemd-units", "verdict", "wanted"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rehearsal":   {ours: []string{"bootloader", "hostfiles", "machine", "machineconfig/enable", "ostree", "pivot", "rehearse", "secureboot", "settings", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"day2":        {ours: []string{"disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "rpmostree", "settings", "pid1", "watch", "ways"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"day2":        {ours: []string{"disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "rpmostree", "settings", "pid1", "watch"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"maintenance": {ours: []string{"fault", "machine", "pivot", "window"}, never: slices.Concat(processes, commandLine, world)},
 	"firstboot":   {ours: []string{"enter", "fault", "host", "hostfiles", "machine", "machineconfig", "pivot", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot":   {ours: all, foreign: true, never: processes},

@@ -102,7 +102,7 @@ func TestFilesOfIgnitionAfterAPivotByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	rebase := day2.Rebase{Machine: newMachine(t, h), Append: []string{"debug"}}
-	if changed, err := rebase.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+	if changed, err := rebase.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 		t.Fatal(changed, err)
 	}
 	h.Boot()

@@ -34,7 +34,7 @@ func apply(t *testing.T, h *hostdir.Host, spec string) (changed bool, notes stri
 		}
 	}
 	a := day2.Apply{Machine: m, Config: day2.Config{File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + spec)}, When: day2.RebootNow}
-	changed, err = a.Run(ctx, day2.Prepared{})
+	changed, err = a.Run(ctx, day2.RunOptions{})
 	if changed && err == nil {
 		h.Boot()
 	}
@@ -185,7 +185,7 @@ func TestRebaseKeepsWhatEqualsDefaults(t *testing.T) {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
 	h.Write("/etc/mine", []byte("by hand"))
-	changed, err := (&day2.Rebase{Machine: newMachine(t, h), Image: h.Image}).Run(t.Context(), day2.Prepared{})
+	changed, err := (&day2.Rebase{Machine: newMachine(t, h), Image: h.Image}).Run(t.Context(), day2.RunOptions{})
 	if err != nil || !changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
@@ -208,7 +208,7 @@ func TestApplyRecord(t *testing.T) {
 	defer cancel()
 	h.Reboot = func(context.Context) error { cancel(); return nil }
 	a := day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: machineconfig.RecordPath, Data: h.Read(machineconfig.RecordPath)}, When: day2.RebootNow}
-	if changed, err := a.Run(ctx, day2.Prepared{}); err != nil || !changed {
+	if changed, err := a.Run(ctx, day2.RunOptions{}); err != nil || !changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
 	h.Boot()

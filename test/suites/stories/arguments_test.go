@@ -32,7 +32,7 @@ func TestKargPolicy(t *testing.T) {
 				h.Write(kargs.PolicyPath, []byte(c.policy))
 			}
 			rebase := day2.Rebase{Machine: newMachine(t, h), Append: []string{c.argument}}
-			_, byHand := rebase.Plan(t.Context(), day2.Prepared{})
+			_, byHand := rebase.Plan(t.Context(), day2.RunOptions{})
 			err := boot(t, h)
 			if c.want != "" {
 				for _, err := range []error{err, byHand} {

@@ -40,14 +40,14 @@ func TestHostOfBootc(t *testing.T) {
 	}
 	required(false)
 	move := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
-	_, err := move.Run(t.Context(), day2.Prepared{})
+	_, err := move.Run(t.Context(), day2.RunOptions{})
 	must(t, err)
 	required(true)
 	back := day2.Rollback{Machine: newMachine(t, h)}
 	must(t, back.Run(t.Context()))
 	required(false)
 	move = day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
-	_, err = move.Run(t.Context(), day2.Prepared{})
+	_, err = move.Run(t.Context(), day2.RunOptions{})
 	must(t, err)
 	h.Boot()
 	if !strings.Contains(h.Options(), "image.only=1") {
@@ -143,7 +143,7 @@ func TestSources(t *testing.T) {
 	if notes := strings.Join(s.Notes, "\n"); !strings.Contains(notes, "kernel arguments of tuned (x-options-source-tuned) are not in the boot entry: nohz=full keep=1") {
 		t.Errorf("the notes are %q", s.Notes)
 	}
-	_, err = (&day2.Rebase{Machine: newMachine(t, h), Append: []string{"nohz=full"}}).Run(t.Context(), day2.Prepared{})
+	_, err = (&day2.Rebase{Machine: newMachine(t, h), Append: []string{"nohz=full"}}).Run(t.Context(), day2.RunOptions{})
 	must(t, err)
 	if got := entry().Sources; len(got) != 1 || got[0] != want {
 		t.Errorf("after a change by hand, the boot entry has the keys %+v", got)
@@ -169,11 +169,11 @@ func TestSourcesKept(t *testing.T) {
 		}
 	}
 	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
-	_, err := r.Run(t.Context(), day2.Prepared{})
+	_, err := r.Run(t.Context(), day2.RunOptions{})
 	must(t, err)
 	expect("rebase")
 	a := day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc.json", Data: clusterConfig("rendered-1", h.Image, `"four=4"`, `"storage":{}`)}}
-	_, err = a.Run(t.Context(), day2.Prepared{})
+	_, err = a.Run(t.Context(), day2.RunOptions{})
 	must(t, err)
 	expect("apply")
 	back := day2.Rollback{Machine: newMachine(t, h)}
@@ -186,7 +186,7 @@ func TestOwnedArgument(t *testing.T) {
 	h := hostdir.New(t)
 	sourceKeys(t, h, "x-options-source-tuned "+strings.Fields(strings.ReplaceAll(h.Options(), `keep="a b"`, ""))[0]+` keep="a b"`)
 	r := day2.Rebase{Machine: newMachine(t, h), Delete: []string{"keep"}}
-	plan, err := r.Plan(t.Context(), day2.Prepared{})
+	plan, err := r.Plan(t.Context(), day2.RunOptions{})
 	must(t, err)
 	if notes := strings.Join(plan.Notes, "\n"); !strings.Contains(notes, `kernel argument keep="a b" belongs to tuned`) {
 		t.Errorf("the notes are %q", plan.Notes)

@@ -79,7 +79,7 @@ func TestAfterReset(t *testing.T) {
 		t.Errorf("a rollback to stateroot %s: %v (%s)", before, err, fault.HintOf(err))
 	}
 	r := day2.Rebase{Machine: newMachine(t, h), Image: tag, Append: []string{"quiet"}}
-	_, err = r.Run(t.Context(), day2.Prepared{})
+	_, err = r.Run(t.Context(), day2.RunOptions{})
 	must(t, err)
 	h.Boot()
 	expectStatusAt(t, h, pivot.PhaseDone)

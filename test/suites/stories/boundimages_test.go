@@ -74,7 +74,7 @@ func TestBoundImages(t *testing.T) {
 	h := hostdir.New(t)
 	app := serveBinding(t, h)
 	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
-	if _, err := r.Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), app) || !strings.Contains(fault.HintOf(err), "--bound-images=ignore") {
+	if _, err := r.Run(t.Context(), day2.RunOptions{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), app) || !strings.Contains(fault.HintOf(err), "--bound-images=ignore") {
 		t.Errorf("without bootc: %v (%s)", err, fault.HintOf(err))
 	}
 	if staged, err := h.Sysroot().Staged(); staged != nil || err != nil || len(h.Ostree.Calls) > 0 {
@@ -85,14 +85,14 @@ func TestBoundImages(t *testing.T) {
 	importOnly(t, h, r.Machine)
 	var stored []string
 	withBootc(h, r.Machine, &stored)
-	plan, err := r.Plan(t.Context(), day2.Prepared{})
+	plan, err := r.Plan(t.Context(), day2.RunOptions{})
 	must(t, err)
 	if !slices.ContainsFunc(plan.Notes, func(note string) bool {
 		return strings.Contains(note, "binds application images") && strings.Contains(note, "lacks "+app)
 	}) {
 		t.Errorf("the plan's notes %q do not name %s", plan.Notes, app)
 	}
-	_, err = r.Run(t.Context(), day2.Prepared{})
+	_, err = r.Run(t.Context(), day2.RunOptions{})
 	must(t, err)
 	if !slices.Equal(stored, []string{app}) {
 		t.Errorf("bootc has stored %q", stored)
@@ -146,7 +146,7 @@ func TestBoundImagesIgnoredUntilProven(t *testing.T) {
 				trying(machine, *c.try)
 			}
 			r := day2.Rebase{Machine: machine, Image: m.Image, Reboot: true}
-			_, err := r.Run(stoppedByReboot(t, machine, m.Host), day2.Prepared{})
+			_, err := r.Run(stoppedByReboot(t, machine, m.Host), day2.RunOptions{})
 			must(t, err)
 			m.enter()
 			switch {

@@ -57,7 +57,7 @@ func (d *downloader) download(data []byte) (changed bool, err error) {
 func (d *downloader) use(data []byte) error {
 	d.t.Helper()
 	a := day2.Apply{Machine: d.newMachine(), Config: day2.Config{File: "given.yaml", Data: data}}
-	_, err := a.Run(d.t.Context(), day2.Prepared{Downloaded: true})
+	_, err := a.Run(d.t.Context(), day2.RunOptions{Downloaded: true})
 	return err
 }
 
@@ -65,7 +65,7 @@ func (d *downloader) use(data []byte) error {
 func (d *downloader) move(image string, appended ...string) {
 	d.t.Helper()
 	r := day2.Rebase{Machine: d.newMachine(), Image: image, Append: appended}
-	_, err := r.Run(d.t.Context(), day2.Prepared{})
+	_, err := r.Run(d.t.Context(), day2.RunOptions{})
 	must(d.t, err)
 }
 
@@ -337,7 +337,7 @@ func TestDownloadOfRebase(t *testing.T) {
 	}
 	d.Registry.Spoil(registry.Rule{Fault: registry.Status(500)})
 	r = day2.Rebase{Machine: d.newMachine()}
-	_, err := r.Run(t.Context(), day2.Prepared{Downloaded: true})
+	_, err := r.Run(t.Context(), day2.RunOptions{Downloaded: true})
 	must(t, err)
 	d.Boot()
 	if d.Version() != "B.2" || downloadOf(t, d.journal()) != nil {

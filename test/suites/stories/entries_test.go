@@ -153,7 +153,7 @@ func TestPassword(t *testing.T) {
 	h.Write("/etc/shadow", []byte("root:!:19000::::::\ncore:*:19000:0:99999:7:::\nother:$6$other:19000:0:99999:7:::\n"))
 	shell(t, h, "chmod 640 etc/shadow && chown 0:42 etc/shadow")
 	const asked = "  config: {ignition: {version: 3.4.0}, passwd: {users: [{name: core, passwordHash: $y$one}]}}\n"
-	plan, err := (&day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc.yaml", Data: []byte("spec:\n" + asked)}}).Plan(t.Context(), day2.Prepared{})
+	plan, err := (&day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc.yaml", Data: []byte("spec:\n" + asked)}}).Plan(t.Context(), day2.RunOptions{})
 	if err != nil || len(plan.Entries) != 1 || plan.Entries[0].What() != "create password of core" {
 		t.Errorf("plan %+v, %v", plan.Entries, err)
 	}
@@ -315,13 +315,13 @@ func TestLargestFileLive(t *testing.T) {
 			reboots int
 		}{{'x', 0}, {'y', 1}} {
 			spec := withFile(path, content.b, ignition.MaxContent)
-			plan, err := c.story(spec).Plan(t.Context(), day2.Prepared{})
+			plan, err := c.story(spec).Plan(t.Context(), day2.RunOptions{})
 			must(t, err)
 			if reasons := strings.Join(plan.RebootReasons(), "; "); plan.Reboots != content.reboots || strings.Contains(reasons, "too large") != (content.reboots == 1) {
 				t.Fatalf("%s, %d: %d reboots: %q", path, n, plan.Reboots, reasons)
 			}
 			c.when = day2.RebootNever
-			if _, err := c.story(spec).Run(t.Context(), day2.Prepared{}); (err != nil) != (content.reboots == 1) || fault.KindOf(err) == fault.BadInput {
+			if _, err := c.story(spec).Run(t.Context(), day2.RunOptions{}); (err != nil) != (content.reboots == 1) || fault.KindOf(err) == fault.BadInput {
 				t.Fatalf("%s, %d, never: %v", path, n, err)
 			}
 			c.when = day2.RebootLater

@@ -81,7 +81,7 @@ func TestFallbackOfFirstBoot(t *testing.T) {
 		t.Errorf("confirmed by hand: %v", err)
 	}
 	rollback := day2.Rollback{Machine: h.newMachine()}
-	if _, _, err := rollback.Foresee(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "its first boot is not complete yet") {
+	if _, _, err := rollback.Preview(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "its first boot is not complete yet") {
 		t.Errorf("where a rollback leads: %v", err)
 	}
 	must(t, h.bootGuarded())
@@ -96,7 +96,7 @@ func TestFallbackOfFirstBoot(t *testing.T) {
 
 func day2Rebase(h *tried) error {
 	r := day2.Rebase{Machine: h.newMachine(), Append: []string{"x"}}
-	_, err := r.Run(h.t.Context(), day2.Prepared{})
+	_, err := r.Run(h.t.Context(), day2.RunOptions{})
 	return err
 }
 
@@ -390,7 +390,7 @@ func TestFallbackByHand(t *testing.T) {
 			m := h.newMachine()
 			ctx := stoppedByReboot(t, m, h.Host)
 			r := day2.Rebase{Machine: m, Image: h.Image, Reboot: reboot}
-			_, err := r.Run(ctx, day2.Prepared{})
+			_, err := r.Run(ctx, day2.RunOptions{})
 			must(t, err)
 			if !reboot {
 				h.expect("B A", pivot.PhaseCommitted, false)

@@ -23,7 +23,7 @@ func rebased(t *testing.T, h *hostdir.Host, r day2.Rebase) (notes string, err er
 			notes += e.Message + "\n"
 		}
 	}
-	_, err = r.Run(t.Context(), day2.Prepared{})
+	_, err = r.Run(t.Context(), day2.RunOptions{})
 	return notes, err
 }
 
@@ -187,7 +187,7 @@ func TestFIPSOfOthers(t *testing.T) {
 	bootFIPS(t, h)
 	must(t, os.Remove(h.Path(kargs.PolicyPath))) // of withFIPS: the rollback is to the system before
 	plan := day2.Rebase{Machine: newMachine(t, h), Append: []string{"fips=1"}}
-	if _, err := plan.Plan(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Refused || !strings.Contains(fault.HintOf(err), kargs.PolicyPath+": allow fips=1") {
+	if _, err := plan.Plan(t.Context(), day2.RunOptions{}); fault.KindOf(err) != fault.Refused || !strings.Contains(fault.HintOf(err), kargs.PolicyPath+": allow fips=1") {
 		t.Errorf("a plan: %v, hint %s", err, fault.HintOf(err))
 	}
 }
@@ -196,7 +196,7 @@ func TestFIPSOfOthers(t *testing.T) {
 func TestLegacyArgumentsUnreadable(t *testing.T) {
 	h := hostdir.New(t)
 	must(t, os.MkdirAll(h.Path(kargs.LegacyPath), 0o755))
-	_, err := (&day2.Rebase{Machine: newMachine(t, h), Image: h.Image}).Run(t.Context(), day2.Prepared{})
+	_, err := (&day2.Rebase{Machine: newMachine(t, h), Image: h.Image}).Run(t.Context(), day2.RunOptions{})
 	if err == nil || !strings.Contains(err.Error(), kargs.LegacyPath) || len(h.Ostree.Calls) > 0 {
 		t.Errorf("error %v, calls %q", err, h.Ostree.Calls)
 	}

@@ -390,7 +390,7 @@ func TestRebase(t *testing.T) {
 	rebase := func(image string, change func(*day2.Rebase)) (bool, error) {
 		r := day2.Rebase{Machine: newMachine(t, h), Image: image}
 		change(&r)
-		return r.Run(t.Context(), day2.Prepared{})
+		return r.Run(t.Context(), day2.RunOptions{})
 	}
 	changed, err := rebase(h.Image, func(r *day2.Rebase) { r.Append, r.Delete = []string{"quiet"}, []string{"keep"} })
 	if err != nil || !changed || h.Reboots != 0 {

@@ -40,7 +40,7 @@ func (f *follower) push(content string) string {
 func (f *follower) change(r day2.Rebase) (changed bool) {
 	f.t.Helper()
 	r.Machine = f.newMachine()
-	changed, err := r.Run(f.t.Context(), day2.Prepared{})
+	changed, err := r.Run(f.t.Context(), day2.RunOptions{})
 	must(f.t, err)
 	return changed
 }
@@ -112,7 +112,7 @@ func TestFollow(t *testing.T) {
 	}
 	f.push("four")
 	upgrade = day2.Rebase{Machine: f.newMachine(), Upgrade: true}
-	if changed, err := upgrade.Run(t.Context(), day2.Prepared{Downloaded: true}); err != nil || !changed {
+	if changed, err := upgrade.Run(t.Context(), day2.RunOptions{Downloaded: true}); err != nil || !changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
 	f.expectOrigin(f.tag)
@@ -147,7 +147,7 @@ func TestFollow(t *testing.T) {
 		}
 		f.expectRunning(two, map[bool]string{true: f.tag}[name == f.tag])
 		if name == pinned {
-			_, err := (&day2.Rebase{Machine: f.newMachine(), Upgrade: true}).Run(t.Context(), day2.Prepared{})
+			_, err := (&day2.Rebase{Machine: f.newMachine(), Upgrade: true}).Run(t.Context(), day2.RunOptions{})
 			if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "it follows no tag") || !strings.Contains(err.Error(), pinned) {
 				t.Errorf("an upgrade that follows nothing: %v", err)
 			}
@@ -170,13 +170,13 @@ func TestSameImageElsewhere(t *testing.T) {
 	}
 	config := []byte("metadata: {name: a}\nspec:\n  osImageURL: " + f.Registry.Host() + "/mirror/of@" + one + "\n  config: {ignition: {version: 3.4.0}}\n")
 	a := day2.Apply{Machine: f.newMachine(), Config: day2.Config{File: "mc.yaml", Data: config}}
-	plan, err := a.Plan(t.Context(), day2.Prepared{})
+	plan, err := a.Plan(t.Context(), day2.RunOptions{})
 	must(t, err)
 	if plan.Image.Changed || plan.Reboots != 0 {
 		t.Errorf("the plan changes the image: %+v", plan)
 	}
 	a = day2.Apply{Machine: f.newMachine(), Config: day2.Config{File: "mc.yaml", Data: config}, When: day2.RebootNever}
-	if _, err := a.Run(t.Context(), day2.Prepared{}); err != nil {
+	if _, err := a.Run(t.Context(), day2.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	f.expectOrigin(f.tag)

@@ -65,7 +65,7 @@ func roundTrip(t *testing.T) (h *hostdir.Host, two []byte) {
 	m := newMachine(t, h)
 	m.Systemd = &services{}
 	a := day2.Apply{Machine: m, Config: day2.Config{File: "mc.json", Data: two}, When: day2.RebootLater}
-	if changed, err := a.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+	if changed, err := a.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
 	start(t, h)
@@ -259,7 +259,7 @@ func TestHandBackRefuses(t *testing.T) {
 func committedNext(t *testing.T, h *hostdir.Host) {
 	t.Helper()
 	a := day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc.json", Data: clusterConfig("rendered-3", h.Image, `"four=4"`, daemonsConfig)}}
-	if changed, err := a.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+	if changed, err := a.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 		t.Fatal(changed, err)
 	}
 }
@@ -267,7 +267,7 @@ func committedNext(t *testing.T, h *hostdir.Host) {
 func rebasedByHand(t *testing.T, h *hostdir.Host) {
 	t.Helper()
 	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"debug"}}
-	if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+	if changed, err := r.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 		t.Fatal(changed, err)
 	}
 	h.Boot()

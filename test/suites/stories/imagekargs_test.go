@@ -126,7 +126,7 @@ func rebaseTo(t *testing.T, h *hostdir.Host, r day2.Rebase) pivot.Plan {
 	t.Helper()
 	r.Machine = newMachine(t, h)
 	applying(r.Machine)
-	before, err := r.Plan(t.Context(), day2.Prepared{})
+	before, err := r.Plan(t.Context(), day2.RunOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,20 +134,20 @@ func rebaseTo(t *testing.T, h *hostdir.Host, r day2.Rebase) pivot.Plan {
 		t.Errorf("a plan without the image: %+v, %q", before.ImageKargs, before.Notes)
 	}
 	pull(t, h, r.Image)
-	plan, err := r.Plan(t.Context(), day2.Prepared{})
+	plan, err := r.Plan(t.Context(), day2.RunOptions{})
 	if err != nil || !plan.ImageKargs.Known {
 		t.Fatalf("plan %+v, %v", plan.ImageKargs, err)
 	}
-	if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+	if changed, err := r.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
 	h.Boot()
 	again := day2.Rebase{Machine: newMachine(t, h), Image: r.Image, Append: r.Append, Delete: r.Delete}
 	applying(again.Machine)
-	if changed, err := again.Run(t.Context(), day2.Prepared{}); err != nil || changed {
+	if changed, err := again.Run(t.Context(), day2.RunOptions{}); err != nil || changed {
 		t.Errorf("the same again: changed %v, %v", changed, err)
 	}
-	if plan, err := again.Plan(t.Context(), day2.Prepared{}); err != nil || plan.Changed {
+	if plan, err := again.Plan(t.Context(), day2.RunOptions{}); err != nil || plan.Changed {
 		t.Errorf("the same planned again: %+v, %v", plan, err)
 	}
 	return plan
@@ -223,7 +223,7 @@ func TestImageKargsStayChanged(t *testing.T) {
 	byHand := func(r day2.Rebase) {
 		t.Helper()
 		r.Machine = newMachine(t, h)
-		if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+		if changed, err := r.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 			t.Fatalf("changed %v, %v", changed, err)
 		}
 		h.Boot()
@@ -255,7 +255,7 @@ func TestImageKargsStayChanged(t *testing.T) {
 	shell(t, h, "sed -i 's/ quiet//' boot/loader/entries/*.conf")
 	h.Boot()
 	repair := day2.Apply{Machine: newMachine(t, h), Repair: true, When: day2.RebootLater}
-	if changed, err := repair.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+	if changed, err := repair.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 		t.Errorf("repair: changed %v, %v", changed, err)
 	}
 	h.Boot()
@@ -279,11 +279,11 @@ func TestImageKargsNamed(t *testing.T) {
 		image := h.Push(h.NativeImage(withImageKargs(step.brings)))
 		pull(t, h, image)
 		r := day2.Rebase{Machine: newMachine(t, h), Image: image}
-		plan, err := r.Plan(t.Context(), day2.Prepared{})
+		plan, err := r.Plan(t.Context(), day2.RunOptions{})
 		if notes := strings.Join(plan.Notes, "\n"); err != nil || !strings.Contains(notes, step.want) || (step.want == "") != (notes == "") || plan.ImageKargs.Choice != "print" || len(plan.Kargs.Appended) > 0 {
 			t.Errorf("%s: notes %q, want %q; %+v, %v", step.brings, notes, step.want, plan, err)
 		}
-		if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
+		if _, err := r.Run(t.Context(), day2.RunOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		h.Boot()
@@ -307,7 +307,7 @@ func TestImageKargsUnified(t *testing.T) {
 		t.Errorf("calls %v", h.Ostree.Calls)
 	}
 	r := day2.Rebase{Machine: newMachine(t, h), Image: image} // without the arguments
-	if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+	if changed, err := r.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 		t.Errorf("changed %v, %v", changed, err)
 	}
 }

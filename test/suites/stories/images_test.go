@@ -89,7 +89,7 @@ func TestTagIsPinned(t *testing.T) {
 	name, _, _ := strings.Cut(h.NoOS(), "@")
 	h.Registry.Spoil(registry.Rule{On: "/manifests/b", Skip: 1, Fault: registry.Status(404)})
 	r := day2.Rebase{Machine: newMachine(t, h), Image: name + ":b"}
-	if _, err := r.Run(t.Context(), day2.Prepared{}); err == nil || !strings.Contains(err.Error(), "nor an ostree commit") {
+	if _, err := r.Run(t.Context(), day2.RunOptions{}); err == nil || !strings.Contains(err.Error(), "nor an ostree commit") {
 		t.Errorf("the tag is of an image without a commit: %v", err)
 	}
 	if n := manifests(h.Registry); n != 2 { // by the tag, and by the digest

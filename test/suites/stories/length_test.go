@@ -61,8 +61,8 @@ func TestLengthWithTheLoader(t *testing.T) {
 			n := room(t, h, c.before, c.next)
 			for _, over := range []int{1, 0} {
 				r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"x=" + strings.Repeat("y", n+over-len("x="))}}
-				_, perr := r.Plan(t.Context(), day2.Prepared{})
-				_, err := r.Run(t.Context(), day2.Prepared{})
+				_, perr := r.Plan(t.Context(), day2.RunOptions{})
+				_, err := r.Run(t.Context(), day2.RunOptions{})
 				for _, err := range []error{perr, err} {
 					if over == 0 {
 						must(t, err)
@@ -115,7 +115,7 @@ func TestLengthAlreadyTooLong(t *testing.T) {
 			room(t, h.Host, l.before, l.next)
 			r := day2.Rebase{Machine: h.newMachine()}
 			c.change(h.Host, &r)
-			_, err := r.Run(t.Context(), day2.Prepared{})
+			_, err := r.Run(t.Context(), day2.RunOptions{})
 			if (err == nil) != c.fits || err != nil && (fault.KindOf(err) != fault.BadInput || !strings.Contains(fault.HintOf(err), "--delete-karg")) {
 				t.Errorf("%v, hint %s", err, fault.HintOf(err))
 			}

@@ -99,7 +99,7 @@ func (c *changer) story(spec string) *day2.Apply {
 // apply applies a MachineConfig without an error.
 func (c *changer) apply(spec string, changes bool) {
 	c.t.Helper()
-	if changed, err := c.story(spec).Run(c.t.Context(), day2.Prepared{}); err != nil || changed != changes {
+	if changed, err := c.story(spec).Run(c.t.Context(), day2.RunOptions{}); err != nil || changed != changes {
 		c.t.Fatalf("changed %v, want %v, %v", changed, changes, err)
 	}
 }
@@ -228,7 +228,7 @@ func TestLivePlan(t *testing.T) {
 	c := newChanger(t)
 	plan := func(spec string) pivot.Plan {
 		t.Helper()
-		p, err := c.story(spec).Plan(t.Context(), day2.Prepared{})
+		p, err := c.story(spec).Plan(t.Context(), day2.RunOptions{})
 		must(t, err)
 		return p
 	}
@@ -251,7 +251,7 @@ func TestLivePlan(t *testing.T) {
 			t.Errorf("%s: reboots %d, actions %v, reasons %q", r.want, p.Reboots, p.Actions, p.RebootReasons())
 		}
 		c.when = day2.RebootNever
-		if _, err := c.story(r.spec).Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), r.want) || fault.HintOf(err) == "" {
+		if _, err := c.story(r.spec).Run(t.Context(), day2.RunOptions{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), r.want) || fault.HintOf(err) == "" {
 			t.Errorf("never: %v", err)
 		}
 		c.when = ""
@@ -281,7 +281,7 @@ func TestLivePlan(t *testing.T) {
 	}
 	// RebootNow: always by a reboot, without reading the rules.
 	c.Write(disruption.RulesPath, []byte("files: x"))
-	if _, err := c.story(liveV1).Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "/etc/pivot/disruption.yaml:1: error: $.files") {
+	if _, err := c.story(liveV1).Run(t.Context(), day2.RunOptions{}); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "/etc/pivot/disruption.yaml:1: error: $.files") {
 		t.Errorf("bad rules: %v", err)
 	}
 	changed, _, err := apply(t, c.Host, liveV1)
@@ -298,12 +298,12 @@ func TestLiveRules(t *testing.T) {
 	brings := func(rules string) string {
 		return "  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files:\n      - {path: /etc/pivot/disruption.yaml, contents: {source: \"data:;base64," + base64.StdEncoding.EncodeToString([]byte(rules)) + "\"}}\n"
 	}
-	_, err := c.story(brings("files: x")).Run(t.Context(), day2.Prepared{})
+	_, err := c.story(brings("files: x")).Run(t.Context(), day2.RunOptions{})
 	if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "storage.files[0]: pivot could not read its file disruption.yaml: /etc/pivot/disruption.yaml:1: error: $.files") {
 		t.Errorf("bad rules are brought: %v", err)
 	}
 	all := brings("files: [{path: /etc/motd, actions: [{type: None}]}]") + "      - {path: /etc/motd}\n"
-	if _, err := c.story(all).Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "/etc/motd: no rule") {
+	if _, err := c.story(all).Run(t.Context(), day2.RunOptions{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "/etc/motd: no rule") {
 		t.Errorf("a MachineConfig is judged by the rules that it brings: %v", err)
 	}
 	c.apply(strings.ReplaceAll(all, "      - {path: /etc/motd}\n", ""), true)
@@ -328,7 +328,7 @@ func TestLiveGoesBack(t *testing.T) {
 			"daemon-reload", "reload app.service", "restart other.service", "daemon-reload", "reload app.service", "restart other.service"}},
 	} {
 		c.calls, c.fails = nil, map[string]error{r.call: errors.New("it is broken")}
-		_, err := c.story(liveV2).Run(t.Context(), day2.Prepared{})
+		_, err := c.story(liveV2).Run(t.Context(), day2.RunOptions{})
 		if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), r.want+"; all of the change is taken back") || fault.HintOf(err) == "" {
 			t.Errorf("%s: %v", r.call, err)
 		}
@@ -344,7 +344,7 @@ func TestLiveGoesBack(t *testing.T) {
 			c.units["app.service"] = host.UnitState{Load: "loaded", Active: "failed", Sub: "failed", Result: "exit-code"}
 		}
 	}
-	if _, err := c.story(liveV2).Run(t.Context(), day2.Prepared{}); err == nil || !strings.Contains(err.Error(), "cannot reload app.service: it is failed (failed, result exit-code) afterwards") || c.etc() != before {
+	if _, err := c.story(liveV2).Run(t.Context(), day2.RunOptions{}); err == nil || !strings.Contains(err.Error(), "cannot reload app.service: it is failed (failed, result exit-code) afterwards") || c.etc() != before {
 		t.Errorf("a service that died: %v", err)
 	}
 }
@@ -357,7 +357,7 @@ func TestLiveWithoutOwner(t *testing.T) {
 	all := func() string { return shell(t, c.Host, "find etc var/data -printf '%p %i %C@\\n' | sort") }
 	before := all()
 	for _, file := range []string{"path: /etc/app/conf, user: {name: nobody-knows}", "path: /etc/app/conf, group: {name: nobody-knows}", "path: /var/data/conf, user: {name: nobody-knows}"} {
-		_, err := c.story("  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: /etc/app/a}, {"+file+"}]}\n").Run(t.Context(), day2.Prepared{})
+		_, err := c.story("  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: /etc/app/a}, {"+file+"}]}\n").Run(t.Context(), day2.RunOptions{})
 		if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), `"nobody-knows" in the running system`) || fault.HintOf(err) == "" {
 			t.Errorf("%s: error %v", file, err)
 		}
@@ -392,7 +392,7 @@ func TestLiveUnits(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			c := &changer{Host: hostdir.New(t), services: &services{units: r.units}, t: t, when: day2.RebootNever}
 			spec := "  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: " + r.path + ", contents: {source: \"data:,x\"}}]}\n"
-			_, err := c.story(spec).Run(t.Context(), day2.Prepared{})
+			_, err := c.story(spec).Run(t.Context(), day2.RunOptions{})
 			if (err != nil) != r.fails || fmt.Sprint(c.calls) != r.want {
 				t.Errorf("calls %q, want %s, %v", c.calls, r.want, err)
 			}
@@ -543,7 +543,7 @@ func TestLiveForward(t *testing.T) {
 func (c *changer) dies(spec string) (dead bool) {
 	c.t.Helper()
 	defer recoverDeath(&dead)
-	_, err := c.story(spec).Run(c.t.Context(), day2.Prepared{})
+	_, err := c.story(spec).Run(c.t.Context(), day2.RunOptions{})
 	must(c.t, err)
 	return false
 }
@@ -555,7 +555,7 @@ func TestLiveStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c.services.before = func(string) { cancel() }
 	c.fails = map[string]error{"daemon-reload": context.Canceled}
-	_, err := c.story(liveV2).Run(ctx, day2.Prepared{})
+	_, err := c.story(liveV2).Run(ctx, day2.RunOptions{})
 	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "stopped in the middle of a change of the running system") {
 		t.Errorf("error %v", err)
 	}

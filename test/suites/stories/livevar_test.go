@@ -77,7 +77,7 @@ cd .. && stat -c '%n %a %U:%G' etc/shadow && cut -d: -f1,2 etc/shadow; ls -A etc
 func TestLiveVar(t *testing.T) {
 	c := newVarChanger(t)
 	before, deployments := c.outside(), shell(t, c.Host, "ls sysroot/ostree/deploy/os/deploy")
-	plan, err := c.story(liveVar1).Plan(t.Context(), day2.Prepared{})
+	plan, err := c.story(liveVar1).Plan(t.Context(), day2.RunOptions{})
 	must(t, err)
 	needs := fmt.Sprint(plan.Needs)
 	for _, want := range []string{
@@ -156,7 +156,7 @@ func TestLiveVarGoesBack(t *testing.T) {
 		t.Helper()
 		before := c.outside()
 		c.fails = map[string]error{"reload app.service": errors.New("it is broken")}
-		_, err := c.story(spec).Run(t.Context(), day2.Prepared{})
+		_, err := c.story(spec).Run(t.Context(), day2.RunOptions{})
 		if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "all of the change is taken back") {
 			t.Errorf("error %v", err)
 		}
@@ -177,7 +177,7 @@ func TestLiveVarGoesBack(t *testing.T) {
 	// A change that cannot be projected is taken back in the same way.
 	shell(t, c.Host, "mkdir var/data/dir && touch var/data/dir/mine")
 	before := c.outside()
-	_, err := c.story(strings.Replace(liveVar2, "/opt/app/new/file", "/var/data/dir", 1)).Run(t.Context(), day2.Prepared{})
+	_, err := c.story(strings.Replace(liveVar2, "/opt/app/new/file", "/var/data/dir", 1)).Run(t.Context(), day2.RunOptions{})
 	if fault.KindOf(err) != fault.CannotWrite && fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "cannot project /var/data/dir: there is more in it") || !strings.Contains(err.Error(), "taken back") || c.outside() != before {
 		t.Errorf("error %v, there is\n%s\nwant\n%s", err, c.outside(), before)
 	}
@@ -202,9 +202,9 @@ func TestLiveVarCannotBePutBack(t *testing.T) {
 			shell(t, m.Host, "cd var/opt/app && "+c.do)
 			there := func() string { return shell(t, m.Host, "stat -c '%F %s %i' ."+c.path) }
 			before := there()
-			plan, err := m.story(changed).Plan(t.Context(), day2.Prepared{})
+			plan, err := m.story(changed).Plan(t.Context(), day2.RunOptions{})
 			must(t, err)
-			_, err = m.story(changed).Run(t.Context(), day2.Prepared{})
+			_, err = m.story(changed).Run(t.Context(), day2.RunOptions{})
 			want := c.path + ": what is there could not be put back by a change without a reboot: " + c.because
 			if plan.Reboots != 1 || !strings.Contains(strings.Join(plan.RebootReasons(), "; "), want) || fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), want) {
 				t.Errorf("plan %q, error %v, want %q", plan.RebootReasons(), err, want)
@@ -228,7 +228,7 @@ func TestLiveVarAside(t *testing.T) {
 			c.services.before = nil
 		}
 	}
-	_, err := c.story(strings.Replace(liveVar1, "data:,one", "data:,two", 1)).Run(t.Context(), day2.Prepared{})
+	_, err := c.story(strings.Replace(liveVar1, "data:,one", "data:,two", 1)).Run(t.Context(), day2.RunOptions{})
 	if err == nil || !strings.Contains(err.Error(), "all of the change is taken back") || string(c.Read("/var/opt/app/conf")) != "one" || !strings.Contains(c.notes, "/var/opt/app: conf was in the way, and is .obstructs-") {
 		t.Errorf("%v: %.9q, %s", err, c.Read("/var/opt/app/conf"), c.notes)
 	}
@@ -286,7 +286,7 @@ func TestLiveVarNeeds(t *testing.T) {
 	c.apply(liveVar1, true)
 	reasons := func(spec string) string {
 		t.Helper()
-		plan, err := c.story(spec).Plan(t.Context(), day2.Prepared{})
+		plan, err := c.story(spec).Plan(t.Context(), day2.RunOptions{})
 		must(t, err)
 		return strings.Join(plan.RebootReasons(), "; ")
 	}
@@ -340,7 +340,7 @@ func TestLivePassword(t *testing.T) {
 	}
 	c.Write("/etc/shadow", []byte("root:*:1::::::\n"))
 	before := c.outside()
-	if _, err := c.story(spec).Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "cannot set the password of core: /etc/shadow has no line for this user") || c.outside() != before {
+	if _, err := c.story(spec).Run(t.Context(), day2.RunOptions{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "cannot set the password of core: /etc/shadow has no line for this user") || c.outside() != before {
 		t.Errorf("error %v, there is\n%s", err, c.outside())
 	}
 	if live.Interrupted(c.Root) {

@@ -15,11 +15,11 @@ import (
 func planned(t *testing.T, h *hostdir.Host, r day2.Rebase) (plan, change string) {
 	t.Helper()
 	r.Machine = newMachine(t, h)
-	p, err := r.Plan(t.Context(), day2.Prepared{})
+	p, err := r.Plan(t.Context(), day2.RunOptions{})
 	must(t, err)
 	r.Machine = newMachine(t, h)
 	r.Progress.Emit = func(e pivot.Event) { change += e.Message + "\n" }
-	_, err = r.Run(t.Context(), day2.Prepared{})
+	_, err = r.Run(t.Context(), day2.RunOptions{})
 	must(t, err)
 	return strings.Join(p.Notes, "\n"), change
 }

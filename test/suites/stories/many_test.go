@@ -55,7 +55,7 @@ func BenchmarkApply(b *testing.B) {
 	version := 0
 	b.Run("plan", func(b *testing.B) {
 		for b.Loop() {
-			if plan, err := apply(version).Plan(b.Context(), day2.Prepared{}); err != nil || len(plan.Entries) < 2200 {
+			if plan, err := apply(version).Plan(b.Context(), day2.RunOptions{}); err != nil || len(plan.Entries) < 2200 {
 				b.Fatal(len(plan.Entries), err)
 			}
 		}
@@ -66,7 +66,7 @@ func BenchmarkApply(b *testing.B) {
 			version++
 			start := time.Now()
 			ostree = 0
-			if changed, err := apply(version).Run(b.Context(), day2.Prepared{}); err != nil || !changed {
+			if changed, err := apply(version).Run(b.Context(), day2.RunOptions{}); err != nil || !changed {
 				b.Fatal(changed, err)
 			}
 			own += time.Since(start) - ostree

@@ -44,7 +44,7 @@ func TestNextVersion(t *testing.T) {
 			serve(t, h, next)
 			since, before := h.Registry.Requests(), h.Registry.BytesServed()
 			r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
-			if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+			if changed, err := r.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 				t.Fatalf("changed %v, %v", changed, err)
 			}
 			expectFetchedLast(t, h, next, since, before)

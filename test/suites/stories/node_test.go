@@ -80,7 +80,7 @@ func (o *hostHands) Start(ctx context.Context, r hands.Request) (err error) {
 		if r.Reboot {
 			a.When = day2.RebootIfNeeded
 		}
-		_, err = a.Run(ctx, day2.Prepared{Downloaded: r.Downloaded})
+		_, err = a.Run(ctx, day2.RunOptions{Downloaded: r.Downloaded})
 	case hands.HandBack:
 		m = o.machine()
 		_, err = (&day2.HandBack{Machine: m}).Run(ctx)
@@ -103,7 +103,7 @@ func (*hostHands) Watch(context.Context, bool) error { return nil }
 
 // Plan implements node.Hands.
 func (o *hostHands) Plan(ctx context.Context, r hands.Request) (p hands.Plan, err error) {
-	plan, err := o.apply(r).Plan(ctx, day2.Prepared{Downloaded: true})
+	plan, err := o.apply(r).Plan(ctx, day2.RunOptions{Downloaded: true})
 	if err != nil {
 		return p, &hands.Failure{Class: fault.KindOf(err).String(), Message: err.Error()}
 	}

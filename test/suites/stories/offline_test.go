@@ -175,9 +175,9 @@ func runStory(t *testing.T, h *hostdir.Host, story, image string, w obstacle) er
 		w.rebase(&r)
 	}
 	if story == "plan" {
-		_, err := r.Plan(t.Context(), day2.Prepared{})
+		_, err := r.Plan(t.Context(), day2.RunOptions{})
 		return err
 	}
-	_, err := r.Run(t.Context(), day2.Prepared{})
+	_, err := r.Run(t.Context(), day2.RunOptions{})
 	return err
 }

@@ -176,7 +176,7 @@ func (h *tried) tryRebaseOnce(terms *trial.Terms, ask func(*day2.Rebase)) error 
 	if ask != nil {
 		ask(&r)
 	}
-	_, err := r.Run(stoppedByReboot(h.t, r.Machine, h.Host), day2.Prepared{})
+	_, err := r.Run(stoppedByReboot(h.t, r.Machine, h.Host), day2.RunOptions{})
 	return err
 }
 
@@ -315,7 +315,7 @@ func TestForeseenByKexec(t *testing.T) {
 	h.Write(settings.Path, []byte("reboot-method=kexec\n"))
 	h.addOption("fips=1")
 	r := day2.Rebase{Machine: h.newMachine(), Image: h.Image, Append: []string{"new=1"}}
-	plan, err := r.Plan(t.Context(), day2.Prepared{})
+	plan, err := r.Plan(t.Context(), day2.RunOptions{})
 	must(t, err)
 	if notes := strings.Join(plan.Notes, "; "); !strings.Contains(notes, why+"to come has fips=1") {
 		t.Errorf("the plan's notes: %s", notes)
@@ -349,7 +349,7 @@ func TestPlanOnceByKexec(t *testing.T) {
 			first, err := b.Plan(t.Context())
 			must(t, err)
 			r := day2.Rebase{Machine: m, Append: []string{"new=1"}}
-			byHand, err := r.Plan(t.Context(), day2.Prepared{})
+			byHand, err := r.Plan(t.Context(), day2.RunOptions{})
 			must(t, err)
 			for _, plan := range []pivot.Plan{first, byHand} {
 				if notes := strings.Join(plan.Notes, "; "); strings.Contains(notes, excluded) != able {

@@ -65,20 +65,20 @@ func TestPlanShownIsCarriedOut(t *testing.T) {
 		"rebase": {
 			host: func(t *testing.T) *hostdir.Host { return hostdir.New(t) },
 			plan: func(ctx context.Context, m *machine.Machine) (pivot.Plan, error) {
-				return (&day2.Rebase{Machine: m, Append: []string{"a=1"}}).Plan(ctx, day2.Prepared{})
+				return (&day2.Rebase{Machine: m, Append: []string{"a=1"}}).Plan(ctx, day2.RunOptions{})
 			},
 			run: func(ctx context.Context, m *machine.Machine) error {
-				_, err := (&day2.Rebase{Machine: m, Append: []string{"a=1"}}).Run(ctx, day2.Prepared{})
+				_, err := (&day2.Rebase{Machine: m, Append: []string{"a=1"}}).Run(ctx, day2.RunOptions{})
 				return err
 			},
 		},
 		"apply": {
 			host: func(t *testing.T) *hostdir.Host { return hostdir.New(t) },
 			plan: func(ctx context.Context, m *machine.Machine) (pivot.Plan, error) {
-				return (&day2.Apply{Machine: m, Config: day2.Config{File: "a.yaml", Data: []byte(spec)}}).Plan(ctx, day2.Prepared{})
+				return (&day2.Apply{Machine: m, Config: day2.Config{File: "a.yaml", Data: []byte(spec)}}).Plan(ctx, day2.RunOptions{})
 			},
 			run: func(ctx context.Context, m *machine.Machine) error {
-				_, err := (&day2.Apply{Machine: m, Config: day2.Config{File: "a.yaml", Data: []byte(spec)}}).Run(ctx, day2.Prepared{})
+				_, err := (&day2.Apply{Machine: m, Config: day2.Config{File: "a.yaml", Data: []byte(spec)}}).Run(ctx, day2.RunOptions{})
 				return err
 			},
 		},
@@ -91,10 +91,10 @@ func TestPlanShownIsCarriedOut(t *testing.T) {
 				return h
 			},
 			plan: func(ctx context.Context, m *machine.Machine) (pivot.Plan, error) {
-				return (&day2.Apply{Machine: m, Repair: true}).Plan(ctx, day2.Prepared{})
+				return (&day2.Apply{Machine: m, Repair: true}).Plan(ctx, day2.RunOptions{})
 			},
 			run: func(ctx context.Context, m *machine.Machine) error {
-				_, err := (&day2.Apply{Machine: m, Repair: true}).Run(ctx, day2.Prepared{})
+				_, err := (&day2.Apply{Machine: m, Repair: true}).Run(ctx, day2.RunOptions{})
 				return err
 			},
 		},

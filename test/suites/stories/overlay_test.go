@@ -15,7 +15,7 @@ import (
 func TestInitramfsOverlay(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, h *hostdir.Host) error{
 		"in the system": func(t *testing.T, h *hostdir.Host) error {
-			_, err := (&day2.Rebase{Machine: newMachine(t, h), Append: []string{"quiet"}}).Run(t.Context(), day2.Prepared{})
+			_, err := (&day2.Rebase{Machine: newMachine(t, h), Append: []string{"quiet"}}).Run(t.Context(), day2.RunOptions{})
 			return err
 		},
 		"in the initramfs": func(t *testing.T, h *hostdir.Host) error {

@@ -117,7 +117,7 @@ func TestWithPackages(t *testing.T) {
 	if err := m.UseEngine("auto"); err != nil {
 		t.Fatal(err)
 	}
-	if changed, err := (&day2.Apply{Machine: m, Config: day2.Config{File: "new.json", Data: []byte(record)}}).Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+	if changed, err := (&day2.Apply{Machine: m, Config: day2.Config{File: "new.json", Data: []byte(record)}}).Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 		t.Fatal(changed, err)
 	}
 	h.Boot()
@@ -216,7 +216,7 @@ func TestPackagesByHand(t *testing.T) {
 		if err := r.UseEngine("auto"); err != nil {
 			t.Fatal(err)
 		}
-		changed, err := r.Run(t.Context(), day2.Prepared{})
+		changed, err := r.Run(t.Context(), day2.RunOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +236,7 @@ func TestPackagesByHand(t *testing.T) {
 		t.Error("the extension is gone")
 	}
 	wrong := day2.Rebase{Machine: newMachine(t, h), KernelType: "64k-pages", Extensions: []string{"wasm", "kernel-devel"}}
-	if _, err := wrong.Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), `no extension "wasm"`) || !strings.Contains(err.Error(), "arm64 only") {
+	if _, err := wrong.Run(t.Context(), day2.RunOptions{}); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), `no extension "wasm"`) || !strings.Contains(err.Error(), "arm64 only") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -273,7 +273,7 @@ func TestLayeredWithoutRepository(t *testing.T) {
 				if err := r.UseEngine("auto"); err != nil {
 					t.Fatal(err)
 				}
-				_, err := r.Run(t.Context(), day2.Prepared{})
+				_, err := r.Run(t.Context(), day2.RunOptions{})
 				return err
 			}
 			if err := rebase(day2.Rebase{Extensions: []string{"usbguard"}, ExtensionsImage: image}); err != nil {
@@ -333,7 +333,7 @@ func TestLayeredDropped(t *testing.T) {
 			if err := m.UseEngine("auto"); err != nil {
 				t.Fatal(err)
 			}
-			_, err := (&day2.Apply{Machine: m, Config: day2.Config{File: "new.json", Data: []byte(spec)}}).Run(t.Context(), day2.Prepared{})
+			_, err := (&day2.Apply{Machine: m, Config: day2.Config{File: "new.json", Data: []byte(spec)}}).Run(t.Context(), day2.RunOptions{})
 			return err
 		}
 		if err := apply(fmt.Sprintf(`{"spec":{"baseOSExtensionsContainerImage":%q,"kernelType":"realtime","extensions":["usbguard"]}}`, image)); err != nil {

@@ -87,11 +87,11 @@ func TestRebaseChecksThePartition(t *testing.T) {
 	threads(h, "0,2", "1,3")
 	pin(t, h, "0,2")
 	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"nosmt"}}
-	if _, err := r.Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "CPU 2 will be offline") {
+	if _, err := r.Run(t.Context(), day2.RunOptions{}); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "CPU 2 will be offline") {
 		t.Errorf("error %v", err)
 	}
 	r = day2.Rebase{Machine: newMachine(t, h), Append: []string{"quiet"}}
-	if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+	if changed, err := r.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 		t.Errorf("changed %v, %v", changed, err)
 	}
 }
@@ -228,7 +228,7 @@ func TestBrokenWithoutPartition(t *testing.T) {
 
 			byHand := func(argument string) (bool, error) {
 				r := day2.Rebase{Machine: newMachine(t, h), Append: []string{argument}}
-				return r.Run(t.Context(), day2.Prepared{})
+				return r.Run(t.Context(), day2.RunOptions{})
 			}
 			h = hostdir.New(t)
 			h.Write(name, []byte(c.text))

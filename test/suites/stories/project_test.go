@@ -78,7 +78,7 @@ func listVar(t *testing.T, h *hostdir.Host) string {
 // booting the previous system restores its own.
 func TestVarSwitches(t *testing.T) {
 	h := projecting(t)
-	plan, err := (&day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + inVar)}}).Plan(t.Context(), day2.Prepared{})
+	plan, err := (&day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + inVar)}}).Plan(t.Context(), day2.RunOptions{})
 	must(t, err)
 	var planned []string
 	for _, change := range plan.Entries {

@@ -29,7 +29,7 @@ func TestLegacyInputs(t *testing.T) {
 		if !r.Asked() {
 			t.Error("the files ask for something")
 		}
-		return r.Run(ctx, day2.Prepared{})
+		return r.Run(ctx, day2.RunOptions{})
 	}
 	h.Write("/etc/pivot/kernel-args", []byte("ADD nosmt\nADD loglevel=3\nfoo\n"))
 	if _, err := rebase(); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "line 3") {
@@ -66,7 +66,7 @@ func TestRebaseAgain(t *testing.T) {
 	h.Write(pinning.KubeletPath, pinning.KubeletFile(management(t, "0-1")))
 	for range 2 {
 		r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
-		if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
+		if _, err := r.Run(t.Context(), day2.RunOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		expectStatusAt(t, h, pivot.PhaseCommitted)
@@ -80,7 +80,7 @@ func TestNothingToDoWarns(t *testing.T) {
 	rebase := func(r day2.Rebase) (changed bool) {
 		t.Helper()
 		r.Machine, h.notes = h.newMachine(), ""
-		changed, err := r.Run(t.Context(), day2.Prepared{})
+		changed, err := r.Run(t.Context(), day2.RunOptions{})
 		must(t, err)
 		return changed
 	}
@@ -114,7 +114,7 @@ func TestNothingToDoNeedsNoTrial(t *testing.T) {
 	h.oneShot()
 	h.stage()
 	staged := day2.Rebase{Machine: trying(h.newMachine(), tenMinutes), Delete: []string{"nothere"}, Reboot: true}
-	if changed, err := staged.Run(t.Context(), day2.Prepared{}); err != nil || changed {
+	if changed, err := staged.Run(t.Context(), day2.RunOptions{}); err != nil || changed {
 		t.Errorf("with something staged: changed %v, %v", changed, err)
 	}
 	if err := h.try(tenMinutes); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "cannot try a new system: deployment ") {
@@ -125,12 +125,12 @@ func TestNothingToDoNeedsNoTrial(t *testing.T) {
 	h.Write(settings.Path, []byte("fallback=auto\n"))
 	h.notes = ""
 	nothing := day2.Rebase{Machine: h.newMachine(), Delete: []string{"nothere"}, Reboot: true}
-	if changed, err := nothing.Run(t.Context(), day2.Prepared{}); err != nil || changed || strings.Contains(h.notes, "booted once") || strings.Contains(h.notes, "watchdog") {
+	if changed, err := nothing.Run(t.Context(), day2.RunOptions{}); err != nil || changed || strings.Contains(h.notes, "booted once") || strings.Contains(h.notes, "watchdog") {
 		t.Errorf("changed %v, %v, notes %s", changed, err, h.notes)
 	}
 	m := h.newMachine()
 	something := day2.Rebase{Machine: m, Append: []string{"a=1"}, Reboot: true}
-	if changed, err := something.Run(stoppedByReboot(t, m, h.Host), day2.Prepared{}); err != nil || !changed || !strings.Contains(h.notes, "booted once") || !strings.Contains(h.notes, "watchdog") {
+	if changed, err := something.Run(stoppedByReboot(t, m, h.Host), day2.RunOptions{}); err != nil || !changed || !strings.Contains(h.notes, "booted once") || !strings.Contains(h.notes, "watchdog") {
 		t.Errorf("changed %v, %v, notes %s", changed, err, h.notes)
 	}
 }

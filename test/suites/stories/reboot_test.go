@@ -126,7 +126,7 @@ func TestModes(t *testing.T) {
 	// The mode does not apply to a pivot by hand.
 	h.Write(settings.Path, []byte("mode=off\n"))
 	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"loglevel=7"}}
-	if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+	if changed, err := r.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 		t.Errorf("by hand: changed %v, %v", changed, err)
 	}
 }
@@ -144,7 +144,7 @@ func TestRebootSaysInto(t *testing.T) {
 			}
 		}
 		r := day2.Rebase{Machine: m, Image: image, Append: []string{"quiet"}, Reboot: true}
-		if _, err := r.Run(ctx, day2.Prepared{}); err != nil || said != "rebooting into "+want {
+		if _, err := r.Run(ctx, day2.RunOptions{}); err != nil || said != "rebooting into "+want {
 			t.Errorf("image %q: it says %q, %v", image, said, err)
 		}
 		cancel()

@@ -100,7 +100,7 @@ func rehearsed(t *testing.T, h *hostdir.Host, prepare func(*machine.Machine), ac
 	if prepare == nil {
 		must(t, os.RemoveAll(h.Path(firstboot.EncapsulatedPath)))
 		r := day2.Rebase{Machine: m, Image: h.Image}
-		_, err = r.Run(ctx, day2.Prepared{})
+		_, err = r.Run(ctx, day2.RunOptions{})
 		return notes, err
 	}
 	prepare(m)

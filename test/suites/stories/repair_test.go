@@ -29,7 +29,7 @@ func (c *changer) repair(when day2.When) *day2.Apply {
 // runRepair runs a repair without an error.
 func (c *changer) runRepair(when day2.When, changes bool) {
 	c.t.Helper()
-	if changed, err := c.repair(when).Run(c.t.Context(), day2.Prepared{}); err != nil || changed != changes {
+	if changed, err := c.repair(when).Run(c.t.Context(), day2.RunOptions{}); err != nil || changed != changes {
 		c.t.Fatalf("changed %v, want %v, %v", changed, changes, err)
 	}
 }
@@ -97,7 +97,7 @@ func TestRepair(t *testing.T) {
 	shell(t, c.Host, `cd etc; echo mine >app/conf; chmod 700 app; rm systemd/system/app.service; ln -sfn /elsewhere link; echo mine >default
 mkdir -p app/old; echo mine >app/old/file
 cd ..; echo mine >var/opt/app/conf; rm var/home/core/.ssh/authorized_keys.d/ignition; sed -i 's/^core:[^:]*:/core:!$y$one:/' etc/shadow; echo other >etc/app/other`)
-	plan, err := c.repair(day2.RebootNever).Plan(t.Context(), day2.Prepared{})
+	plan, err := c.repair(day2.RebootNever).Plan(t.Context(), day2.RunOptions{})
 	must(t, err)
 	if plan.Reboots != 0 || len(plan.Entries) != 9 {
 		t.Errorf("reboots %d, entries %v, needs %v", plan.Reboots, plan.Entries, plan.RebootReasons())
@@ -141,13 +141,13 @@ func TestRepairByReboot(t *testing.T) {
 	c.Boot()
 	must(t, os.Remove(c.Path("/etc/thing")))
 	shell(t, c.Host, "echo mine >etc/motd && mkdir -p etc/thing/below && echo mine >etc/thing/below/file")
-	if _, err := c.repair(day2.RebootNever).Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "/etc/motd: no rule says") {
+	if _, err := c.repair(day2.RebootNever).Run(t.Context(), day2.RunOptions{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "/etc/motd: no rule says") {
 		t.Errorf("never: %v", err)
 	}
 	if entries, _, _ := c.found(); entries != nil {
 		t.Errorf("kept %v", entries)
 	}
-	_, err := c.repair(day2.RebootLater).Run(t.Context(), day2.Prepared{})
+	_, err := c.repair(day2.RebootLater).Run(t.Context(), day2.RunOptions{})
 	entries, _, content := c.found()
 	if content == nil || content("/etc/motd") != "mine\n" || content("/etc/thing/below/file") != "mine\n" || entries["/etc/thing"].Kind != hostfiles.KindDirectory {
 		t.Errorf("found %v", entries)
@@ -165,7 +165,7 @@ func TestRepairByReboot(t *testing.T) {
 	if string(c.Read("/etc/motd")) != "mine\n" {
 		t.Error("what runs was changed")
 	}
-	if _, err := c.repair(day2.RebootLater).Run(t.Context(), day2.Prepared{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "what it was last asked for is committed, and not what runs") {
+	if _, err := c.repair(day2.RebootLater).Run(t.Context(), day2.RunOptions{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "what it was last asked for is committed, and not what runs") {
 		t.Errorf("while it waits for its reboot: %v", err)
 	}
 	c.Boot()
@@ -181,7 +181,7 @@ func TestRepairRefuses(t *testing.T) {
 	c := newChanger(t)
 	refused := func(want string) {
 		t.Helper()
-		_, err := c.repair(day2.RebootLater).Run(t.Context(), day2.Prepared{})
+		_, err := c.repair(day2.RebootLater).Run(t.Context(), day2.RunOptions{})
 		if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), want) || fault.HintOf(err) == "" {
 			t.Errorf("error %v, want %s", err, want)
 		}
@@ -192,7 +192,7 @@ func TestRepairRefuses(t *testing.T) {
 	c.Write(machineconfig.RecordPath, record)
 	c.runRepair("", false)
 	rebase := day2.Rebase{Machine: c.newMachine(), Append: []string{"x=1"}}
-	_, err := rebase.Run(t.Context(), day2.Prepared{})
+	_, err := rebase.Run(t.Context(), day2.RunOptions{})
 	must(t, err)
 	c.Boot()
 	refused("it was last asked for something else than its MachineConfig")

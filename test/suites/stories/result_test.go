@@ -76,7 +76,7 @@ func TestResultAndNames(t *testing.T) {
 	}
 	applied := func(text string, when day2.When) func(context.Context, *machine.Machine) error {
 		return func(ctx context.Context, m *machine.Machine) error {
-			_, err := (&day2.Apply{Machine: m, Config: day2.Config{File: "mc.yaml", Data: []byte(text)}, When: when}).Run(ctx, day2.Prepared{})
+			_, err := (&day2.Apply{Machine: m, Config: day2.Config{File: "mc.yaml", Data: []byte(text)}, When: when}).Run(ctx, day2.RunOptions{})
 			return err
 		}
 	}

@@ -120,7 +120,7 @@ func TestRollbackSays(t *testing.T) {
 func TestRollbackBeforeTheReboot(t *testing.T) {
 	h := hostdir.New(t)
 	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
-	if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
+	if _, err := r.Run(t.Context(), day2.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := rollback(t, h); err != nil {
@@ -244,7 +244,7 @@ func TestRollbackToRecord(t *testing.T) {
 		}
 	}
 	repair := day2.Apply{Machine: newMachine(t, h), Repair: true, When: day2.RebootLater}
-	changed, err := repair.Run(t.Context(), day2.Prepared{})
+	changed, err := repair.Run(t.Context(), day2.RunOptions{})
 	if err != nil || !changed {
 		t.Fatalf("repair: changed %v, %v", changed, err)
 	}
@@ -265,7 +265,7 @@ func TestRollbackToArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	byHand := day2.Rebase{Machine: newMachine(t, h), Append: []string{"hand=1"}, Delete: []string{"gone=1"}}
-	if _, err := byHand.Run(t.Context(), day2.Prepared{}); err != nil {
+	if _, err := byHand.Run(t.Context(), day2.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	h.Boot()
@@ -296,7 +296,7 @@ func TestRollbackOfGroups(t *testing.T) {
 			byHand := func(append, remove string) {
 				t.Helper()
 				r := day2.Rebase{Machine: newMachine(t, h), Append: kargs.Split(append), Delete: kargs.Split(remove)}
-				if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
+				if _, err := r.Run(t.Context(), day2.RunOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				h.Boot()
@@ -334,7 +334,7 @@ func TestRollbackRepairsArguments(t *testing.T) {
 	byHand := func(append, remove []string) {
 		t.Helper()
 		rebase := day2.Rebase{Machine: newMachine(t, h), Append: append, Delete: remove}
-		if _, err := rebase.Run(t.Context(), day2.Prepared{}); err != nil {
+		if _, err := rebase.Run(t.Context(), day2.RunOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		h.Boot()
@@ -346,7 +346,7 @@ func TestRollbackRepairsArguments(t *testing.T) {
 	expectStatus(t, h)
 	must(t, os.WriteFile(h.Path("/etc/of-a"), []byte("drifted"), 0o644))
 	repair := day2.Apply{Machine: newMachine(t, h), Repair: true, When: day2.RebootLater}
-	if changed, err := repair.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+	if changed, err := repair.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 		t.Fatalf("repair: changed %v, %v", changed, err)
 	}
 	h.Boot()
@@ -396,7 +396,7 @@ func TestRollbackToPinning(t *testing.T) {
 			h.Write(name, pinning.DropIn(w))
 			h.Write(pinning.KubeletPath, pinning.KubeletFile(w))
 			r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"a=1"}}
-			_, err := r.Run(t.Context(), day2.Prepared{})
+			_, err := r.Run(t.Context(), day2.RunOptions{})
 			must(t, err)
 			h.Boot()
 			must(t, os.Remove(h.Path(name))) // of the deployment that is left
@@ -438,7 +438,7 @@ func TestRollbackBrokenFiles(t *testing.T) {
 			h := hostdir.New(t)
 			broken := []byte("\x00 no = : such [ thing\n")
 			r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"a=1"}}
-			_, err := r.Run(t.Context(), day2.Prepared{})
+			_, err := r.Run(t.Context(), day2.RunOptions{})
 			must(t, err)
 			if c.before {
 				h.Write(c.file, broken)
@@ -461,15 +461,15 @@ func TestRollbackBrokenFiles(t *testing.T) {
 	}
 }
 
-// TestForeseeRollback: where a rollback leads is shown before it, and is where it then leads.
-func TestForeseeRollback(t *testing.T) {
+// TestPreviewRollback: where a rollback leads is shown before it, and is where it then leads.
+func TestPreviewRollback(t *testing.T) {
 	h := newHost(t)
 	foresee := func() (string, bool, error) {
 		h.Ostree.Version = "2023.6"
 		defer func() { h.Ostree.Version = "" }()
 		calls, journal := len(h.Ostree.Calls), string(h.Read("/var/lib/pivot/journal.json"))
 		r := day2.Rollback{Machine: newMachine(t, h)}
-		to, stays, err := r.Foresee(t.Context())
+		to, stays, err := r.Preview(t.Context())
 		if len(h.Ostree.Calls) != calls || string(h.Read("/var/lib/pivot/journal.json")) != journal {
 			t.Errorf("it has changed something: calls %v", h.Ostree.Calls[calls:])
 		}

@@ -35,7 +35,7 @@ func TestRollbackNeverIntoUnproven(t *testing.T) {
 			h.Write(settings.Path, []byte("fallback=auto\n"))
 			m := h.newMachine()
 			r := day2.Rebase{Machine: m, Image: h.Image, Reboot: true}
-			_, err := r.Run(stoppedByReboot(t, m, h.Host), day2.Prepared{})
+			_, err := r.Run(stoppedByReboot(t, m, h.Host), day2.RunOptions{})
 			must(t, err)
 		}},
 		"killed before the old system is the default": {newTried, func(t *testing.T, h *tried) {
@@ -90,7 +90,7 @@ func (h *tried) tryKilled() error {
 		return run(ctx, argv...)
 	}
 	r := day2.Rebase{Machine: trying(m, tenMinutes), Image: h.Image, Reboot: true}
-	_, err := r.Run(stoppedByReboot(h.t, m, h.Host), day2.Prepared{})
+	_, err := r.Run(stoppedByReboot(h.t, m, h.Host), day2.RunOptions{})
 	return err
 }
 
@@ -112,7 +112,7 @@ func (h *tried) tryUnjournaled() error {
 	m := h.newMachine()
 	m.Progress.Journal.Disk = fullOnceCommitted{m.Progress.Journal.Disk, h}
 	r := day2.Rebase{Machine: trying(m, tenMinutes), Image: h.Image, Append: []string{"new=1"}, Reboot: true}
-	_, err := r.Run(stoppedByReboot(h.t, m, h.Host), day2.Prepared{})
+	_, err := r.Run(stoppedByReboot(h.t, m, h.Host), day2.RunOptions{})
 	return err
 }
 

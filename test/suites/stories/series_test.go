@@ -60,7 +60,7 @@ func TestManyUpdates(t *testing.T) {
 				if packages != "" {
 					must(t, r.UseEngine("rpm-ostree"))
 				}
-				if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+				if changed, err := r.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 					t.Fatalf("update %d: changed %v, %v", n, changed, err)
 				}
 				h.Boot()
@@ -89,7 +89,7 @@ func TestPartsThenOthers(t *testing.T) {
 		h.Image = h.Push(h.NativeImage(oscontainer.WithCompression(oscontainer.ZstdChunked), oscontainer.WithDerived(files...)))
 		served := h.Registry.BytesServed()
 		r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
-		if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+		if changed, err := r.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 			t.Fatalf("update %d: changed %v, %v", n, changed, err)
 		}
 		if served = h.Registry.BytesServed() - served; n > 0 && served > 100<<10 {
@@ -124,7 +124,7 @@ func TestAbandonedImage(t *testing.T) {
 	before := images(h)
 	h.Ostree.Fail = func(int, bool) error { return errors.New("the disk is full") }
 	failing := day2.Rebase{Machine: newMachine(t, h), Image: version(h, 1)}
-	if _, err := failing.Run(t.Context(), day2.Prepared{}); err == nil {
+	if _, err := failing.Run(t.Context(), day2.RunOptions{}); err == nil {
 		t.Fatal("it did not fail")
 	}
 	h.Ostree.Fail = nil
@@ -132,7 +132,7 @@ func TestAbandonedImage(t *testing.T) {
 		t.Fatalf("pulled only %q", pulled)
 	}
 	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"nosmt"}}
-	if changed, err := r.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+	if changed, err := r.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 		t.Fatal(changed, err)
 	}
 	if left := images(h); !slices.Equal(left, before) {

@@ -70,7 +70,7 @@ func (m *member) rebase() error {
 	machine := m.newMachine()
 	ctx := stoppedByReboot(m.t, machine, m.Host)
 	r := day2.Rebase{Machine: machine, Image: m.Image, Append: []string{"new=1"}, Reboot: true}
-	_, err := r.Run(ctx, day2.Prepared{})
+	_, err := r.Run(ctx, day2.RunOptions{})
 	return err
 }
 
@@ -214,7 +214,7 @@ func TestSlotOfFailure(t *testing.T) {
 	machine := m.newMachine()
 	machine.Host.Reboot = func(context.Context) error { return fault.New(fault.Unavailable, "cannot reboot: blocked") }
 	r := day2.Rebase{Machine: machine, Image: m.Image, Reboot: true}
-	if _, err := r.Run(t.Context(), day2.Prepared{}); err == nil {
+	if _, err := r.Run(t.Context(), day2.RunOptions{}); err == nil {
 		t.Error("a reboot that is blocked: no error")
 	}
 	m.expectSlot(true, "pre-reboot")
@@ -250,7 +250,7 @@ func TestSlotOfTrial(t *testing.T) {
 		machine := m.newMachine()
 		ctx := stoppedByReboot(t, machine, m.Host)
 		r := day2.Rebase{Machine: trying(machine, trial.Terms{For: 10 * time.Minute, Confirm: trial.ConfirmByHand}), Image: m.Image, Reboot: true}
-		_, err := r.Run(ctx, day2.Prepared{})
+		_, err := r.Run(ctx, day2.RunOptions{})
 		must(t, err)
 		m.expectSlot(true, "pre-reboot")
 		m.enter()
@@ -317,13 +317,13 @@ func TestSlotOfStartingServer(t *testing.T) {
 func TestSlotOnlyForReboots(t *testing.T) {
 	m := newMember(t)
 	r := day2.Rebase{Machine: m.newMachine(), Append: []string{"a=1"}}
-	_, err := r.Run(t.Context(), day2.Prepared{})
+	_, err := r.Run(t.Context(), day2.RunOptions{})
 	must(t, err)
 	machine := m.newMachine()
 	machine.FleetLock = settings.None
 	ctx := stoppedByReboot(t, machine, m.Host)
 	r = day2.Rebase{Machine: machine, Append: []string{"a=2"}, Reboot: true}
-	_, err = r.Run(ctx, day2.Prepared{})
+	_, err = r.Run(ctx, day2.RunOptions{})
 	must(t, err)
 	m.expectSlot(false, "")
 	if m.Reboots != 1 {
@@ -540,7 +540,7 @@ func TestWindowBeforeEachChange(t *testing.T) {
 	t.Run("reboot", func(t *testing.T) {
 		m := newMember(t)
 		r := day2.Rebase{Machine: m.newMachine(), Image: m.Image}
-		if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
+		if _, err := r.Run(t.Context(), day2.RunOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		changed, err := m.inWindow(func(machine *machine.Machine) {
@@ -559,7 +559,7 @@ type drifting struct {
 	drift func()
 }
 
-func (d *drifting) Run(ctx context.Context, prepared day2.Prepared) (bool, error) {
+func (d *drifting) Run(ctx context.Context, prepared day2.RunOptions) (bool, error) {
 	if d.drift != nil {
 		d.drift()
 		d.drift = nil
@@ -576,7 +576,7 @@ func TestWindowDrift(t *testing.T) {
 		c := newChanger(t)
 		clock := noon
 		a := c.story(liveV2)
-		_, err := a.Run(t.Context(), day2.Prepared{})
+		_, err := a.Run(t.Context(), day2.RunOptions{})
 		must(t, err)
 		c.calls = nil
 		a = c.story(liveV2)
@@ -698,7 +698,7 @@ func (m *member) dies(effects int) (dead bool) {
 	machine.Progress.Journal.Disk = dying{left: &effects}
 	ctx := stoppedByReboot(m.t, machine, m.Host)
 	r := day2.Rebase{Machine: machine, Append: []string{"n=" + number}, Reboot: true}
-	_, err := r.Run(ctx, day2.Prepared{})
+	_, err := r.Run(ctx, day2.RunOptions{})
 	must(m.t, err)
 	return false
 }

@@ -31,7 +31,7 @@ func rebase(t *testing.T, h *hostdir.Host, r day2.Rebase, method settings.Reboot
 			m.Given = r.Given
 		}
 		r.Machine, r.Reboot = m, true
-		_, err := r.Run(ctx, day2.Prepared{})
+		_, err := r.Run(ctx, day2.RunOptions{})
 		return err
 	})
 }
@@ -199,7 +199,7 @@ func TestPreparedByAKilledWay(t *testing.T) {
 		"a rollback": func(t *testing.T, h *hostdir.Host) { must(t, rollback(t, h)) },
 		"another commit": func(t *testing.T, h *hostdir.Host) {
 			r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"quiet"}}
-			_, err := r.Run(t.Context(), day2.Prepared{})
+			_, err := r.Run(t.Context(), day2.RunOptions{})
 			must(t, err)
 		},
 		"another commit, by another way": func(t *testing.T, h *hostdir.Host) {
@@ -223,7 +223,7 @@ func TestPreparedByAKilledWay(t *testing.T) {
 					changed.Kexec = func(context.Context, host.Kernel) error { h.Write(loaded, []byte("1\n")); panic("killed") }
 					m.Host, m.RebootMethod = &changed, way
 					r := day2.Rebase{Machine: m, Pinning: management(t, "0-1"), Reboot: true}
-					_, _ = r.Run(t.Context(), day2.Prepared{})
+					_, _ = r.Run(t.Context(), day2.RunOptions{})
 				}()
 				left := func() bool { return h.SoftPrepared() || string(h.Read(loaded)) == "1\n" }
 				if !left() {
@@ -273,7 +273,7 @@ func TestSoftMethodPlanned(t *testing.T) {
 		m := newMachine(t, h)
 		m.RebootMethod = method
 		r := day2.Rebase{Machine: m, Pinning: management(t, "0-1")}
-		plan, err := r.Plan(t.Context(), day2.Prepared{})
+		plan, err := r.Plan(t.Context(), day2.RunOptions{})
 		must(t, err)
 		if notes := strings.Join(plan.Notes, "; "); !strings.Contains(notes, want) || want == "" && strings.Contains(notes, "is entered") {
 			t.Errorf("%s: notes %q, want %q", method, notes, want)
@@ -299,7 +299,7 @@ func TestPlanOfFallback(t *testing.T) {
 			first, err := b.Plan(t.Context())
 			must(t, err)
 			r := day2.Rebase{Machine: m, Pinning: management(t, "0-1")}
-			byHand, err := r.Plan(t.Context(), day2.Prepared{})
+			byHand, err := r.Plan(t.Context(), day2.RunOptions{})
 			must(t, err)
 			for _, plan := range []pivot.Plan{first, byHand} {
 				if notes := strings.Join(plan.Notes, "; "); strings.Contains(notes, excluded) != able {
@@ -330,7 +330,7 @@ func TestSoftMethodBlocked(t *testing.T) {
 	}
 	r := day2.Rebase{Machine: m, Pinning: management(t, "0-1"), Reboot: true}
 	m.RebootMethod = settings.RebootSoft
-	_, err := r.Run(ctx, day2.Prepared{})
+	_, err := r.Run(ctx, day2.RunOptions{})
 	must(t, err)
 	if tries != 3 || h.Reboots != 0 || !h.SoftPrepared() {
 		t.Errorf("%d tries, %d reboots, prepared %v", tries, h.Reboots, h.SoftPrepared())

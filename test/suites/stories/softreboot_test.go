@@ -17,7 +17,7 @@ func TestSoftReboot(t *testing.T) {
 	h := hostdir.New(t)
 	h.InstallRpmOstree(rpmostree.Control{}) // can roll back
 	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
-	if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
+	if _, err := r.Run(t.Context(), day2.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	expectStatusAt(t, h, pivot.PhaseCommitted)
@@ -52,7 +52,7 @@ func TestSoftReboot(t *testing.T) {
 func TestSoftRebootOfAnotherCount(t *testing.T) {
 	h := hostdir.New(t)
 	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
-	if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
+	if _, err := r.Run(t.Context(), day2.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	h.SoftReboot()
@@ -65,7 +65,7 @@ func TestSlotOfSoftReboot(t *testing.T) {
 	m := newMember(t)
 	machine := m.newMachine()
 	r := day2.Rebase{Machine: machine, Image: m.Image, Reboot: true}
-	_, err := r.Run(stoppedByReboot(t, machine, m.Host), day2.Prepared{})
+	_, err := r.Run(stoppedByReboot(t, machine, m.Host), day2.RunOptions{})
 	must(t, err)
 	if err := m.release(); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "waits for its reboot") {
 		t.Errorf("before the soft reboot: %v", err)

@@ -76,7 +76,7 @@ func TestStagedMeanwhile(t *testing.T) {
 				}
 			})
 			r := day2.Rebase{Machine: m, Pinning: management(t, "0-1"), Reboot: true}
-			_, err := r.Run(ctx, day2.Prepared{})
+			_, err := r.Run(ctx, day2.RunOptions{})
 			must(t, err)
 			if len(*ways) != 2 || !strings.HasPrefix((*ways)[0], c.by) || !strings.HasPrefix((*ways)[1], c.next) {
 				t.Fatalf("asked for %q, notes:\n%s", *ways, notes)
@@ -118,7 +118,7 @@ func TestTryEntriesMeanwhile(t *testing.T) {
 			}
 		})
 		r := day2.Rebase{Machine: trying(m, tenMinutes), Image: h.Image, Reboot: true}
-		_, err := r.Run(ctx, day2.Prepared{})
+		_, err := r.Run(ctx, day2.RunOptions{})
 		must(t, err)
 		now := entry()
 		if now.File == before.File || now.Ostree() == before.Ostree() {
@@ -166,7 +166,7 @@ func TestTryStagedMeanwhile(t *testing.T) {
 			}
 		})
 		r := day2.Rebase{Machine: trying(m, tenMinutes), Image: h.Image, Reboot: true}
-		_, err := r.Run(ctx, day2.Prepared{})
+		_, err := r.Run(ctx, day2.RunOptions{})
 		must(t, err)
 		if len(*ways) != 2 || waits != 3 {
 			t.Errorf("kexec %v: left by %q after %d waits, notes:\n%s", kexec, *ways, waits, h.notes)
@@ -180,7 +180,7 @@ func TestTryStagedMeanwhile(t *testing.T) {
 		m.Retry.Tries, m.Retry.Bound = 3, 0
 		ctx, ways := blockedOnce(t, m, func(int) { h.stage() })
 		r := day2.Rebase{Machine: trying(m, tenMinutes), Image: h.Image, Reboot: true}
-		_, err := r.Run(ctx, day2.Prepared{})
+		_, err := r.Run(ctx, day2.RunOptions{})
 		if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "is staged: the shutdown makes it the next boot") || !strings.Contains(fault.HintOf(err), "ostree admin undeploy 0") || len(*ways) != 1 {
 			t.Errorf("%v (%s), left by %q", err, fault.HintOf(err), *ways)
 		}

@@ -49,7 +49,7 @@ func applyImage(t *testing.T, h *hostdir.Host, name, more string) {
 	m := newMachine(t, h)
 	must(t, m.UseEngine("auto"))
 	record := fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"osImageURL":%q,"kernelArguments":["nosmt"]%s}}`, name, h.Push(h.NativeImage()), more)
-	changed, err := (&day2.Apply{Machine: m, Config: day2.Config{File: name, Data: []byte(record)}}).Run(t.Context(), day2.Prepared{})
+	changed, err := (&day2.Apply{Machine: m, Config: day2.Config{File: name, Data: []byte(record)}}).Run(t.Context(), day2.RunOptions{})
 	if err != nil || !changed {
 		t.Errorf("apply %s: %v, %v", name, changed, err)
 	}

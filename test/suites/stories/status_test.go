@@ -51,7 +51,7 @@ func moveByHand(t *testing.T, h *hostdir.Host) (notes string) {
 	t.Helper()
 	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image, Append: []string{"nosmt"}, Pinning: management(t, "0-1")}
 	r.Progress.Emit = func(e pivot.Event) { notes += e.Message + "\n" }
-	if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
+	if _, err := r.Run(t.Context(), day2.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return notes
@@ -109,7 +109,7 @@ func TestChangedAfterTheBoot(t *testing.T) {
 	const file = `"storage":{"files":[{"path":"/etc/ours/file","contents":{"source":"data:,one"}}]}`
 	h := hostdir.New(t)
 	a := day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc.json", Data: clusterConfig("rendered-1", h.Image, `"four=4"`, file)}}
-	if changed, err := a.Run(t.Context(), day2.Prepared{}); err != nil || !changed {
+	if changed, err := a.Run(t.Context(), day2.RunOptions{}); err != nil || !changed {
 		t.Fatal(changed, err)
 	}
 	h.Boot()
@@ -138,7 +138,7 @@ func TestStagedOnTop(t *testing.T) {
 		t.Errorf("pending %+v, %v", s.Pending, err)
 	}
 	r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
-	if plan, err := r.Plan(t.Context(), day2.Prepared{}); err != nil || !strings.Contains(strings.Join(plan.Notes, "\n"), h.Commit+".1 is staged and will be replaced") {
+	if plan, err := r.Plan(t.Context(), day2.RunOptions{}); err != nil || !strings.Contains(strings.Join(plan.Notes, "\n"), h.Commit+".1 is staged and will be replaced") {
 		t.Errorf("the plan's notes are %q, %v", plan.Notes, err)
 	}
 
@@ -232,7 +232,7 @@ func TestNextStep(t *testing.T) {
 	expect("taken back", pivot.PhaseUndone, "pivot firstboot --again; or boot the other deployment, if it is still there")
 	h.Boot()
 	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"a=1"}}
-	_, err := r.Run(t.Context(), day2.Prepared{})
+	_, err := r.Run(t.Context(), day2.RunOptions{})
 	must(t, err)
 	expect("by hand", pivot.PhaseCommitted, "systemctl reboot")
 	must(t, h.Undeploy(0))

@@ -76,7 +76,7 @@ func applyHere(t *testing.T, h *hostdir.Host, config []byte) (changed bool, note
 	}
 	h.Reboot = func(context.Context) error { t.Error("it reboots"); return nil }
 	a := day2.Apply{Machine: m, Config: day2.Config{File: "mc.json", Data: config}, When: day2.RebootNever}
-	changed, err = a.Run(t.Context(), day2.Prepared{})
+	changed, err = a.Run(t.Context(), day2.RunOptions{})
 	return changed, notes, err
 }
 

@@ -147,7 +147,7 @@ func (h *tried) try(try trial.Terms) error {
 	m := h.newMachine()
 	ctx := stoppedByReboot(h.t, m, h.Host)
 	r := day2.Rebase{Machine: trying(m, try), Image: h.Image, Append: []string{"new=1"}, Reboot: true}
-	_, err := r.Run(ctx, day2.Prepared{})
+	_, err := r.Run(ctx, day2.RunOptions{})
 	return err
 }
 
@@ -476,7 +476,7 @@ func TestTryBesideStaged(t *testing.T) {
 	other := *m
 	other.Host = &changed
 	r := day2.Rebase{Machine: trying(&other, tenMinutes), Image: h.Image, Append: []string{"new=1"}, Reboot: true}
-	_, err := r.Run(ctx, day2.Prepared{})
+	_, err := r.Run(ctx, day2.RunOptions{})
 	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "cannot boot the new system only once") || !strings.Contains(fault.HintOf(err), "undeploy 0") {
 		t.Errorf("error %v", err)
 	}
@@ -627,7 +627,7 @@ func TestTryDefaultUndone(t *testing.T) {
 			m.Host.Reboot = func(context.Context) error { t.Error("rebooted"); return nil }
 			spoil(h, m, stop)
 			r := day2.Rebase{Machine: trying(m, tenMinutes), Image: h.Image, Reboot: true}
-			if _, err := r.Run(ctx, day2.Prepared{}); err == nil {
+			if _, err := r.Run(ctx, day2.RunOptions{}); err == nil {
 				t.Error("no error")
 			}
 			h.expect("A B", pivot.PhaseCommitted, true)
@@ -652,7 +652,7 @@ func TestTryRebootRefused(t *testing.T) {
 		m := h.newMachine()
 		m.Host.Reboot = func(context.Context) error { return fault.New(fault.Refused, "no") }
 		r := day2.Rebase{Machine: trying(m, tenMinutes), Image: h.Image, Reboot: true}
-		if _, err := r.Run(t.Context(), day2.Prepared{}); err == nil {
+		if _, err := r.Run(t.Context(), day2.RunOptions{}); err == nil {
 			t.Error("no error")
 		}
 		h.expect("A B", pivot.PhaseCommitted, true)
@@ -714,7 +714,7 @@ func TestTryMeanwhile(t *testing.T) {
 	// A change of the old system also closes the trial.
 	m := h.newMachine()
 	r := day2.Rebase{Machine: m, Append: []string{"y=1"}}
-	_, err = r.Run(t.Context(), day2.Prepared{})
+	_, err = r.Run(t.Context(), day2.RunOptions{})
 	must(t, err)
 	h.expect("A A", pivot.PhaseCommitted, false)
 }

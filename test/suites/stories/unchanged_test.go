@@ -67,17 +67,17 @@ func TestFailureChangesNothing(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, h *hostdir.Host) (*pivot.Progress, error){
 		"rebase": func(t *testing.T, h *hostdir.Host) (*pivot.Progress, error) {
 			r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"more=1"}}
-			_, err := r.Run(t.Context(), day2.Prepared{})
+			_, err := r.Run(t.Context(), day2.RunOptions{})
 			return r.Progress, err
 		},
 		"rebase to an image": func(t *testing.T, h *hostdir.Host) (*pivot.Progress, error) {
 			r := day2.Rebase{Machine: newMachine(t, h), Image: h.Image}
-			_, err := r.Run(t.Context(), day2.Prepared{})
+			_, err := r.Run(t.Context(), day2.RunOptions{})
 			return r.Progress, err
 		},
 		"apply": func(t *testing.T, h *hostdir.Host) (*pivot.Progress, error) {
 			a := day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec: {kernelArguments: [more=1]}\n")}, When: day2.RebootLater}
-			_, err := a.Run(t.Context(), day2.Prepared{})
+			_, err := a.Run(t.Context(), day2.RunOptions{})
 			return a.Progress, err
 		},
 		"rollback": func(t *testing.T, h *hostdir.Host) (*pivot.Progress, error) {
@@ -141,13 +141,13 @@ func TestFailureChangesNothing(t *testing.T) {
 func TestFailedCommandAfterAnother(t *testing.T) {
 	h := arrived(t)
 	r := day2.Rebase{Machine: newMachine(t, h), Append: []string{"more=1"}}
-	if _, err := r.Run(t.Context(), day2.Prepared{}); err != nil {
+	if _, err := r.Run(t.Context(), day2.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	before := journalOf(t, h)
 	h.Ostree.Fail = func(int, bool) error { return errors.New("no power to do that") }
 	r = day2.Rebase{Machine: newMachine(t, h), Append: []string{"other=1"}}
-	if _, err := r.Run(t.Context(), day2.Prepared{}); err == nil {
+	if _, err := r.Run(t.Context(), day2.RunOptions{}); err == nil {
 		t.Fatal("the failure is not noticed")
 	}
 	h.Ostree.Fail = nil

@@ -68,7 +68,7 @@ func TestUnitsOfTheNextImage(t *testing.T) {
       - {name: ours.service, contents: "[Install]\nWantedBy=multi-user.target\n"}
 `
 	image := fmt.Sprintf("  osImageURL: %s\n", h.Image)
-	plan, err := (&day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc", Data: []byte("spec:\n" + image + asked)}}).Plan(t.Context(), day2.Prepared{})
+	plan, err := (&day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc", Data: []byte("spec:\n" + image + asked)}}).Plan(t.Context(), day2.RunOptions{})
 	must(t, err)
 	var units []string
 	for _, u := range plan.Units {
@@ -149,7 +149,7 @@ func TestUnitThatChanges(t *testing.T) {
 		t.Error("another system is booted")
 	}
 	// The image is in the repository now, so a plan reports it, too.
-	plan, err := (&day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc", Data: []byte("spec:\n" + lost)}}).Plan(t.Context(), day2.Prepared{})
+	plan, err := (&day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc", Data: []byte("spec:\n" + lost)}}).Plan(t.Context(), day2.RunOptions{})
 	if note := "warning: in the new system: unit early.service: there is no such unit; unit only.service: there is no such unit"; err != nil || !slices.Contains(plan.Notes, note) {
 		t.Errorf("the plan notes %q, %v", plan.Notes, err)
 	}
@@ -208,7 +208,7 @@ func TestUnitOfAnExtension(t *testing.T) {
 	_, err := r.Download(t.Context())
 	must(t, err)
 	const wants = "{name: usbguard.service, enabled: true}, {name: nobody.service, enabled: true}"
-	plan, err := (&day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc", Data: []byte("spec:\n  extensions: [usbguard]\n" + units(next, wants))}}).Plan(t.Context(), day2.Prepared{})
+	plan, err := (&day2.Apply{Machine: newMachine(t, h), Config: day2.Config{File: "mc", Data: []byte("spec:\n  extensions: [usbguard]\n" + units(next, wants))}}).Plan(t.Context(), day2.RunOptions{})
 	if text := strings.Join(plan.Notes, "\n"); err != nil || strings.Contains(text, "usbguard.service") || !strings.Contains(text, "warning: in the new system: unit nobody.service: ") {
 		t.Errorf("the plan notes %q, %v", text, err)
 	}

@@ -34,7 +34,7 @@ func TestApplyUnsupported(t *testing.T) {
 			}
 		}
 		a := day2.Apply{Machine: m, Config: day2.Config{File: "mc.yaml", Data: []byte("spec:\n" + spec)}, Unsupported: unsupported}
-		changed, err = a.Run(t.Context(), day2.Prepared{})
+		changed, err = a.Run(t.Context(), day2.RunOptions{})
 		return changed, failing, err
 	}
 	leftOut := func() string {

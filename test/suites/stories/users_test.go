@@ -126,7 +126,7 @@ func TestUsersObstruct(t *testing.T) {
 				}
 			}
 			m.when = day2.RebootNever
-			if _, err := m.story(usersOwn("live", "")).Run(t.Context(), day2.Prepared{}); err != nil {
+			if _, err := m.story(usersOwn("live", "")).Run(t.Context(), day2.RunOptions{}); err != nil {
 				t.Fatalf("live: %v", err)
 			}
 			m.expectSafe()
@@ -163,7 +163,7 @@ func TestUsersObstructGoesBack(t *testing.T) {
 			m.when = day2.RebootNever
 			m.fails = map[string]error{"reload app.service": errors.New("it is broken")}
 			failing := usersOwn("fails", "") + "      - {path: /etc/fails, contents: {source: \"data:,fails\"}}\n"
-			if _, err := m.story(failing).Run(t.Context(), day2.Prepared{}); err == nil || !strings.Contains(err.Error(), "it is broken; all of the change is taken back") {
+			if _, err := m.story(failing).Run(t.Context(), day2.RunOptions{}); err == nil || !strings.Contains(err.Error(), "it is broken; all of the change is taken back") {
 				t.Fatalf("error %v", err)
 			}
 			m.expectSafe()
@@ -179,7 +179,7 @@ func TestUsersObstructGoesBack(t *testing.T) {
 			m.fails = nil
 			repair := m.story("")
 			repair.Repair, repair.Config = true, day2.Config{}
-			if _, err := repair.Run(t.Context(), day2.Prepared{}); err != nil {
+			if _, err := repair.Run(t.Context(), day2.RunOptions{}); err != nil {
 				t.Errorf("repair: %v", err)
 			}
 			m.expectSafe()
@@ -326,19 +326,19 @@ func TestUsersAttack(t *testing.T) {
 	}{
 		{"live", func(m *changer, round int) error {
 			m.when = day2.RebootNever
-			_, err := m.story(usersOwn(fmt.Sprint("live", round), "")).Run(m.t.Context(), day2.Prepared{})
+			_, err := m.story(usersOwn(fmt.Sprint("live", round), "")).Run(m.t.Context(), day2.RunOptions{})
 			return err
 		}},
 		{"commit", func(m *changer, round int) error {
 			m.when = day2.RebootLater
-			_, err := m.story(usersOwn(fmt.Sprint("commit", round), fmt.Sprint("round=", round))).Run(m.t.Context(), day2.Prepared{})
+			_, err := m.story(usersOwn(fmt.Sprint("commit", round), fmt.Sprint("round=", round))).Run(m.t.Context(), day2.RunOptions{})
 			return err
 		}},
 		{"repair", func(m *changer, _ int) error {
 			m.when = day2.RebootNever
 			s := m.story("")
 			s.Repair = true
-			_, err := s.Run(m.t.Context(), day2.Prepared{})
+			_, err := s.Run(m.t.Context(), day2.RunOptions{})
 			return err
 		}},
 		{"verify", func(m *changer, _ int) error {
@@ -384,7 +384,7 @@ func TestUsersEditsHoldNothing(t *testing.T) {
 	machine := m.newMachine()
 	ctx := stoppedByReboot(t, machine, m.Host)
 	a := day2.Apply{Machine: machine, Config: day2.Config{File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + spec)}, When: day2.RebootNow}
-	if changed, err := a.Run(ctx, day2.Prepared{}); err != nil || !changed {
+	if changed, err := a.Run(ctx, day2.RunOptions{}); err != nil || !changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
 	m.Boot()

@@ -145,7 +145,7 @@ func (m *Machine) runApply(ctx context.Context) (changed bool, err error) {
 	parts := m.parts()
 	parts.ImageKargs = settings.ImageKargsApply
 	a := day2.Apply{Machine: parts, Config: day2.Config{File: "mc.json", Data: []byte(secondConfig())}, When: day2.RebootNow, Unsupported: machineconfig.Warn}
-	return a.Run(ctx, day2.Prepared{})
+	return a.Run(ctx, day2.RunOptions{})
 }
 
 // wholeNow checks each system that can boot, among them the running one.

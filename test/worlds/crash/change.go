@@ -180,7 +180,7 @@ func (m *Machine) changedBoot() (ended bool, err error) {
 				return err
 			}
 			a := day2.Apply{Machine: m.parts(), Config: day2.Config{File: "mc.json", Data: configOf(append(newEntries(), m.change.newOutside()...))}, When: day2.RebootNever}
-			_, err := a.Run(ctx, day2.Prepared{})
+			_, err := a.Run(ctx, day2.RunOptions{})
 			return err
 		})
 		if serr := m.secretHiddenIfAny(); serr != nil {

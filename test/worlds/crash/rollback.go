@@ -135,7 +135,7 @@ func (m *Machine) returned() error {
 // system.
 func (m *Machine) repairable() error {
 	repair := day2.Apply{Machine: m.parts(), Repair: true, Unsupported: machineconfig.Warn}
-	plan, err := repair.Plan(context.Background(), day2.Prepared{})
+	plan, err := repair.Plan(context.Background(), day2.RunOptions{})
 	if err != nil {
 		return err
 	}

@@ -233,7 +233,7 @@ func (m *Machine) program() (over bool, program func(context.Context) error) {
 	}
 	parts.Given = machine.Given{"try": {"10m"}, "confirm": {"auto"}, "check": {"check"}}
 	r := day2.Rebase{Machine: parts, Image: imageB, Append: []string{"nosmt", `acpi_osi="!Windows 2020"`}, Reboot: true}
-	return false, func(ctx context.Context) error { _, err := r.Run(ctx, day2.Prepared{}); return err }
+	return false, func(ctx context.Context) error { _, err := r.Run(ctx, day2.RunOptions{}); return err }
 }
 
 // decided reports whether the trial has ended as the outcome demands.

@@ -1,4 +1,4 @@
-package ways_test
+package machine
 
 import (
 	"errors"
@@ -6,12 +6,11 @@ import (
 	"testing"
 
 	"machine-pivot/internal/settings"
-	"machine-pivot/internal/ways"
 )
 
-// TestOf: each method's ways into the next system, in order. The last is always an ordinary reboot. A system
+// TestWaysOf: each method's ways into the next system, in order. The last is always an ordinary reboot. A system
 // that is entered only once is entered by the start of a kernel.
-func TestOf(t *testing.T) {
+func TestWaysOf(t *testing.T) {
 	for _, c := range []struct {
 		method settings.RebootMethod
 		ways   []settings.RebootMethod
@@ -24,13 +23,13 @@ func TestOf(t *testing.T) {
 		{settings.RebootAuto, []settings.RebootMethod{"enter", "soft", "kexec", "reboot"}, "kexec"},
 	} {
 		var got []settings.RebootMethod
-		for _, way := range ways.Of(c.method) {
+		for _, way := range WaysOf(c.method) {
 			got = append(got, way.Method)
 		}
 		if !slices.Equal(got, c.ways) {
 			t.Errorf("%s: %v, want %v", c.method, got, c.ways)
 		}
-		if got := ways.Once(c.method); got != c.once {
+		if got := OnceBy(c.method); got != c.once {
 			t.Errorf("%s, once: %s, want %s", c.method, got, c.once)
 		}
 	}
@@ -38,21 +37,21 @@ func TestOf(t *testing.T) {
 
 // TestWayCannot: only a way that starts a kernel can enter a system once, or one with other arguments.
 func TestWayCannot(t *testing.T) {
-	for _, way := range ways.Of(settings.RebootAuto) {
+	for _, way := range WaysOf(settings.RebootAuto) {
 		starts := way.Method == settings.RebootKexec || way.Method == settings.RebootFirmware
-		for _, next := range []ways.Next{{Once: true}, {Kargs: true}, {Once: true, Kargs: true}} {
-			if err := way.Cannot(next); (err == nil) != starts {
+		for _, next := range []NextSystem{{Once: true}, {Kargs: true}, {Once: true, Kargs: true}} {
+			if err := way.cannot(next); (err == nil) != starts {
 				t.Errorf("%s, %+v: %v", way.Method, next, err)
 			}
 		}
-		if err := way.Cannot(ways.Next{}); err != nil {
+		if err := way.cannot(NextSystem{}); err != nil {
 			t.Errorf("%s: %v", way.Method, err)
 		}
 	}
 }
 
-// TestForesee: the text about the ways before the commit, for each combination of what is impossible.
-func TestForesee(t *testing.T) {
+// TestWaysText: the text about the ways before the commit, for each combination of what is impossible.
+func TestWaysText(t *testing.T) {
 	enter, soft, kexec := errors.New("E"), errors.New("S"), errors.New("K")
 	const enters = "without a reboot if the initramfs commits it, and kernel, initramfs and kernel arguments stay"
 	const softly = "by a soft reboot if kernel, initramfs, kernel arguments and SELinux policy stay"
@@ -81,7 +80,7 @@ func TestForesee(t *testing.T) {
 			want = "the new system is entered " + want
 		}
 		cannot := map[settings.RebootMethod]error{settings.RebootEnter: c.enter, settings.RebootSoft: c.soft, settings.RebootKexec: c.kexec}
-		if got := ways.Foresee(ways.Of(c.method), cannot); got != want {
+		if got := (Ways{ordered: WaysOf(c.method), cannot: cannot}).Text(); got != want {
 			t.Errorf("%s, %v: %q, want %q", c.method, cannot, got, want)
 		}
 	}
