@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/internal/api"
+	"machine-pivot/internal/bootloader"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -44,8 +45,8 @@ func imageCheckCommand() *cobra.Command {
 		Short: "Say whether an image is whole, and whether a machine can start it; change no machine",
 		Long: "Import an image, as \"pivot image import\" does. Then show what its builder has forgotten, and whether this machine,\n" +
 			"or the one of --host, can start it. Programs of the image are run on this machine's processor, where they can\n" +
-			"change nothing. Secure Boot is judged when the image is used. The exit status is 0, or 65 with all reasons\n" +
-			"against the image.",
+			"change nothing. Its boot loader is not compared with the installed one. The exit status is 0, or 65 with all\n" +
+			"reasons against the image.",
 		Example: "  pivot image check registry.example/os:4.20\n" +
 			"  pivot image check registry.example/os:4.20 --repo /srv/repo --host node7.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -76,7 +77,8 @@ func imageCheckCommand() *cobra.Command {
 			if result.Findings, err = stage.JudgeImage(cmd.Context(), change.Change, change.on, boot.Value()); err != nil {
 				return err
 			}
-			result.Findings = append([]verdict.Finding{}, result.Findings...)
+			kernel, _ := bootloader.Loader{Repo: stage.Repo}.Judge(cmd.Context(), bootloader.Change{Next: change.Next, Firmware: facts.Firmware, Layered: facts.Rebuilt})
+			result.Findings = append([]verdict.Finding{}, append(result.Findings, kernel...)...)
 			_, notes, refused := verdict.Settle(result.Findings, accept)
 			result.OK = refused == nil
 			err = flags.Write(cmd.OutOrStdout(), result, func(w io.Writer) {

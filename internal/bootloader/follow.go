@@ -35,7 +35,7 @@ func (l Loader) follow(ctx context.Context, s systems) (f followed) {
 		return followed{err: err}
 	case len(payload.GRUBs("")) == 0:
 		return followed{err: errNone}
-	case !s.Firmware.Exists():
+	case s.Firmware == nil:
 		return followed{err: errors.New("this machine does not start by EFI, and bootupctl update is not safe against a loss of power")}
 	}
 	if s.judge != nil {
@@ -43,8 +43,11 @@ func (l Loader) follow(ctx context.Context, s systems) (f followed) {
 			return f
 		}
 	}
-	if s.Choice == settings.BootLoaderNever {
+	switch {
+	case s.Choice == settings.BootLoaderNever:
 		return followed{err: errNever}
+	case s.running == "": // what is installed on another machine is not known
+		return followed{install: true}
 	}
 	installed, err := l.Installed(ctx, s.Next)
 	f.err, f.install = err, err == nil && !installed
@@ -57,7 +60,7 @@ func (s systems) byShims(payload Payload) (f followed) {
 	for _, shim := range payload.Shims() {
 		var judge *secureboot.Judge
 		if judge, f.err = s.judgeWith(payload, shim); f.err == nil {
-			return followed{wayBack: s.running.check(judge)}
+			return followed{wayBack: s.checkRunning(judge)}
 		}
 	}
 	return f

@@ -13,8 +13,9 @@ import (
 
 // Change is a change from the running system to the next one, as far as boot loaders see it.
 type Change struct {
-	Next, Running ostree.Checksum // their commits
+	Next, Running ostree.Checksum // their commits; Running is zero if that system is on another machine
 	Firmware      secureboot.Firmware
+	Unsure        error // why nobody knows the firmware
 	Choice        settings.BootLoader
 	Layered       bool // packages on top of the image may bring another kernel
 }
@@ -36,10 +37,14 @@ func (l Loader) open(c Change) (s systems, err error) {
 	if s.next, err = kernelOf(s.repo, c.Next); err != nil {
 		return s, err
 	}
-	if s.running, err = kernelOf(s.repo, c.Running); err != nil {
-		return s, err
+	if c.Running != (ostree.Checksum{}) {
+		if s.running, err = kernelOf(s.repo, c.Running); err != nil {
+			return s, err
+		}
 	}
-	s.judge, s.unsure = c.Firmware.Judge()
+	if s.unsure = c.Unsure; s.unsure == nil {
+		s.judge, s.unsure = c.Firmware.Judge()
+	}
 	return s, nil
 }
 
@@ -60,9 +65,9 @@ func (l Loader) Judge(ctx context.Context, c Change) (found []verdict.Finding, i
 	switch {
 	case refusal != nil:
 		return l.judgeRefused(ctx, s, refusal)
-	case s.next.decompressesItself() && !s.running.decompressesItself():
+	case s.running != "" && s.next.decompressesItself() && !s.running.decompressesItself():
 		return l.judgeForm(ctx, s, found)
-	case c.Choice == settings.BootLoaderAlways && c.Firmware.Exists():
+	case c.Choice == settings.BootLoaderAlways && c.Firmware != nil:
 		return l.judgeOther(ctx, s, found)
 	}
 	return found, false
@@ -75,7 +80,7 @@ func notJudged(err error) verdict.Finding {
 // refusal returns why whoever judges kernels at the next boot would not start the new one; nil if it would.
 //
 // The rule: that is only believed if the running kernel, which was started, is judged to be one that is. On a machine for
-// which this does not hold, something else decides.
+// which this does not hold, something else decides, and Known does not return its firmware.
 func (s systems) refusal() (*secureboot.Refusal, error) {
 	if s.judge == nil || s.unsure != nil {
 		return nil, s.unsure
@@ -88,10 +93,38 @@ func (s systems) refusal() (*secureboot.Refusal, error) {
 	if s.Layered {
 		return nil, fmt.Errorf("%w; but packages on top of the image may bring another", err)
 	}
-	if control := s.running.check(s.judge); control != nil {
+	if control := s.checkRunning(s.judge); control != nil {
 		return nil, fmt.Errorf("%w; but of the running one the same is found: %w", err, control)
 	}
 	return refusal, nil
+}
+
+// checkRunning returns why the running system's kernel would not be started; nil also if that is on another machine.
+func (s systems) checkRunning(judge *secureboot.Judge) error {
+	if s.running == "" {
+		return nil
+	}
+	return s.running.check(judge)
+}
+
+// Known returns the firmware of a machine, by which images are judged for it elsewhere. It is an error that something else
+// decides there what starts.
+func Known(dir, repoPath string, running ostree.Checksum) (secureboot.Firmware, error) {
+	firmware, err := secureboot.Read(dir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := Loader{Repo: repoPath}.open(Change{Next: running, Firmware: firmware})
+	if err == nil {
+		err = s.unsure
+	}
+	if err == nil && s.judge != nil {
+		err = s.next.check(s.judge)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return firmware, nil
 }
 
 // judgeRefused judges a kernel that the installed shim, or the firmware, would not start.

@@ -148,8 +148,8 @@ func (h *Host) mayKexec() error {
 	if err != nil {
 		return err
 	}
-	secure, err := secureboot.Firmware(h.Path(efiPath)).Enabled()
-	if err != nil || !locked && !secure {
+	firmware, err := secureboot.Read(h.Path(efiPath))
+	if err != nil || !locked && !firmware.Enabled() {
 		return err
 	}
 	checks, err := h.checksKernels(locked)

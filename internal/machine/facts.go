@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"strings"
 
+	"machine-pivot/internal/bootloader"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/rehearse"
+	"machine-pivot/internal/secureboot"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
@@ -33,7 +35,9 @@ type Facts struct {
 	CPUs         pinning.Machine `json:"cpus"`
 	Rebuilt      bool            `json:"rebuilt"` // packages are layered, and so another initramfs may start than an image's
 	rehearse.Facts
-	Notes []string `json:"notes"` // what is not known
+	// Firmware is nil, too, if it is not known what decides what starts on this machine.
+	Firmware secureboot.Firmware `json:"firmware,omitempty"`
+	Notes    []string            `json:"notes"` // what is not known
 }
 
 // FactsOf returns the facts of a machine that is booted from an ostree deployment.
@@ -49,6 +53,9 @@ func FactsOf(ctx context.Context, h *host.Host) (Facts, error) {
 	running, err := ostree.ParseChecksum(state.Booted.Commit)
 	if err != nil {
 		return f, err
+	}
+	if f.Firmware, err = bootloader.Known(h.Path("/sys/firmware/efi"), h.Sysroot().RepoPath(), running); err != nil {
+		f.Notes = append(f.Notes, fmt.Sprintf("which kernels start is not known: %v", err))
 	}
 	f.Arguments, f.Rebuilt = rehearse.Asking(state.Booted.Options), state.Booted.Base != ""
 	if f.Today, err = (rehearse.Stage{Repo: h.Sysroot().RepoPath()}).Today(running, f.Facts); err != nil {

@@ -17,8 +17,9 @@ import (
 // loader must be installed for it.
 func (f *feature) judgeKernel(ctx context.Context, plan pivot.Plan, next, running ostree.Checksum, choice settings.BootLoader) (found []verdict.Finding) {
 	before := plan.From().Packages
+	firmware, unsure := secureboot.Read(f.m.Host.Path("/sys/firmware/efi"))
 	found, f.installs = f.loader().Judge(ctx, bootloader.Change{
-		Next: next, Running: running, Choice: choice, Firmware: secureboot.Firmware(f.m.Host.Path("/sys/firmware/efi")),
+		Next: next, Running: running, Choice: choice, Firmware: firmware, Unsure: unsure,
 		Layered: len(plan.Packages)+len(before.Layered)+len(before.Removed) > 0,
 	})
 	return found

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -22,67 +23,78 @@ const (
 	loaders   = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 )
 
-// Firmware is where the kernel shows a machine's firmware: the path of /sys/firmware/efi.
-type Firmware string
+// Firmware is what the kernel shows of a machine's firmware, as far as it decides what starts: files below /sys/firmware/efi, by
+// their paths there. It has no secrets. nil: the machine was not started by EFI.
+type Firmware map[string][]byte
 
-// Exists reports whether the machine was started by EFI.
-func (f Firmware) Exists() bool {
-	_, err := os.Stat(string(f))
-	return err == nil
+// Read reads what the kernel shows in a directory, /sys/firmware/efi; without Secure Boot no more than that it is off. It is an
+// error that nobody knows whether it is on: there are no variables, as with the kernel argument efi=noruntime.
+func Read(dir string) (Firmware, error) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	f := Firmware{}
+	if entries, err := os.ReadDir(filepath.Join(dir, "efivars")); err != nil || len(entries) == 0 {
+		return f, fmt.Errorf("whether Secure Boot is on is not known: there is nothing in %s", filepath.Join(dir, "efivars"))
+	}
+	err := f.read(dir, "efivars/SecureBoot-"+global, "efivars/SetupMode-"+global)
+	if err == nil && f.Enabled() {
+		err = f.read(dir, "mok-variables/MokList*RT", "efivars/MokList*RT-"+shimLock, "efivars/MokList*RT[0-9]*-"+shimLock,
+			"efivars/MokSBStateRT-"+shimLock, "efivars/MokIgnoreDB-"+shimLock, "efivars/SbatLevelRT-"+shimLock,
+			"efivars/db-"+databases, "efivars/dbx-"+databases, "efivars/LoaderInfo-"+loaders, "efivars/StubInfo-"+loaders)
+	}
+	return f, err
 }
 
-// Enabled reports whether Secure Boot is on. It is an error that nobody knows: there are no variables, as with the kernel
-// argument efi=noruntime.
-func (f Firmware) Enabled() (bool, error) {
-	if _, err := os.Stat(string(f)); errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+// read reads the files that match patterns.
+func (f Firmware) read(dir string, patterns ...string) error {
+	for _, pattern := range patterns {
+		names, err := fs.Glob(os.DirFS(dir), pattern)
+		for _, name := range names {
+			if err == nil {
+				f[name], err = os.ReadFile(filepath.Join(dir, name))
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read a variable of the firmware: %w", err)
+		}
 	}
-	dir := filepath.Join(string(f), "efivars")
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) == 0 {
-		return false, fmt.Errorf("whether Secure Boot is on is not known: there is nothing in %s", dir)
-	}
-	on, err := f.flag("SecureBoot", global)
-	if err != nil || !on {
-		return false, err
-	}
-	setup, err := f.flag("SetupMode", global)
-	return !setup, err
+	return nil
 }
+
+// Enabled reports whether Secure Boot is on.
+func (f Firmware) Enabled() bool { return f.flag("SecureBoot", global) && !f.flag("SetupMode", global) }
 
 // flag reports whether a variable has the value 1.
-func (f Firmware) flag(name, owner string) (bool, error) {
-	value, err := f.variable(name, owner)
-	return len(value) > 0 && value[0] == 1, err
+func (f Firmware) flag(name, owner string) bool {
+	value := f.variable(name, owner)
+	return len(value) > 0 && value[0] == 1
 }
 
 // variable returns the value of a variable; nil if there is none of the name.
-func (f Firmware) variable(name, owner string) ([]byte, error) {
+func (f Firmware) variable(name, owner string) []byte {
 	const attributes = 4 // bytes before the value
-	text, err := os.ReadFile(filepath.Join(string(f), "efivars", name+"-"+owner))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) < attributes {
-		return nil, nil
+	text := f["efivars/"+name+"-"+owner]
+	if len(text) < attributes {
+		return nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read a variable of the firmware: %w", err)
-	}
-	return text[attributes:], nil
+	return text[attributes:]
 }
 
 // lists returns signature lists that shim shows. Those too large for a variable are complete in mok-variables, where the kernel has
 // them from shim's table, or else in several variables.
-func (f Firmware) lists(name string) ([]byte, error) {
-	if all, err := os.ReadFile(filepath.Join(string(f), "mok-variables", name)); err == nil {
-		return all, nil
+func (f Firmware) lists(name string) []byte {
+	if all, ok := f["mok-variables/"+name]; ok {
+		return all
 	}
-	all, err := f.variable(name, shimLock)
-	for i := 1; err == nil; i++ {
-		more, rerr := f.variable(name+strconv.Itoa(i), shimLock)
-		if rerr != nil || more == nil {
-			return all, rerr
+	all := slices.Clone(f.variable(name, shimLock))
+	for i := 1; ; i++ {
+		more := f.variable(name+strconv.Itoa(i), shimLock)
+		if more == nil {
+			return all
 		}
 		all = append(all, more...)
 	}
-	return all, err
 }
 
 // Judge is who decides about programs on a machine, and by what.
@@ -95,48 +107,29 @@ type Judge struct {
 // Judge returns who judges kernels on this machine; nil if nobody does: there is no EFI, or Secure Boot or shim's
 // validation is off.
 func (f Firmware) Judge() (*Judge, error) {
-	on, err := f.Enabled()
-	if err != nil || !on {
-		return nil, err
+	if !f.Enabled() {
+		return nil, nil
 	}
-	mok, err := f.lists("MokListRT")
-	if err != nil {
-		return nil, err
-	}
+	mok := f.lists("MokListRT")
 	j := &Judge{shim: len(mok) > 0} // which always makes that list, if only with an entry that names nothing
 	if !j.shim {
-		return j, errors.Join(f.checkFirmwareJudges(), j.add(f, true))
+		j.add(f, true)
+		return j, f.checkFirmwareJudges()
 	}
-	insecure, err := f.flag("MokSBStateRT", shimLock)
-	if err != nil || insecure {
-		return nil, err
+	if f.flag("MokSBStateRT", shimLock) {
+		return nil, nil
 	}
-	ignore, err := f.flag("MokIgnoreDB", shimLock)
-	if err != nil {
-		return nil, err
-	}
-	denied, err := f.lists("MokListXRT")
-	if err != nil {
-		return nil, err
-	}
-	level, err := f.variable("SbatLevelRT", shimLock)
-	j.allowed, j.denied, j.level = readDatabase(mok, true), readDatabase(denied, true), readLevel(level)
-	return j, errors.Join(err, j.add(f, !ignore))
+	j.allowed, j.denied, j.level = readDatabase(mok, true), readDatabase(f.lists("MokListXRT"), true), readLevel(f.variable("SbatLevelRT", shimLock))
+	j.add(f, !f.flag("MokIgnoreDB", shimLock))
+	return j, nil
 }
 
 // add adds the firmware's databases.
-func (j *Judge) add(f Firmware, db bool) error {
-	denied, err := f.variable("dbx", databases)
-	if err != nil {
-		return err
+func (j *Judge) add(f Firmware, db bool) {
+	j.denied.append(readDatabase(f.variable("dbx", databases), j.shim))
+	if db {
+		j.allowed.append(readDatabase(f.variable("db", databases), j.shim))
 	}
-	j.denied.append(readDatabase(denied, j.shim))
-	if !db {
-		return nil
-	}
-	allowed, err := f.variable("db", databases)
-	j.allowed.append(readDatabase(allowed, j.shim))
-	return err
 }
 
 func (d *database) append(more database) {
@@ -147,15 +140,11 @@ func (d *database) append(more database) {
 // checkFirmwareJudges returns an error unless systemd's boot loader or stub was started, of which it is known that the
 // firmware judges what they start. A GRUB without shim may have other rules.
 func (f Firmware) checkFirmwareJudges() error {
-	loader, err := f.variable("LoaderInfo", loaders)
-	if err != nil {
-		return err
+	loader := bytes.ReplaceAll(f.variable("LoaderInfo", loaders), []byte{0}, nil)
+	if len(f.variable("StubInfo", loaders)) > 0 || strings.HasPrefix(string(loader), "systemd-boot") {
+		return nil
 	}
-	stub, err := f.variable("StubInfo", loaders)
-	if err == nil && len(stub) == 0 && !strings.HasPrefix(string(bytes.ReplaceAll(loader, []byte{0}, nil)), "systemd-boot") {
-		err = errors.New("which boot loader was started is not known, with Secure Boot on: neither shim nor systemd-boot has left its variables")
-	}
-	return err
+	return errors.New("which boot loader was started is not known, with Secure Boot on: neither shim nor systemd-boot has left its variables")
 }
 
 // readLevel reads shim's list of components and generations.

@@ -131,7 +131,11 @@ func TestCheck(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			judge, err := secureboot.Firmware(filepath.Join(root, "sys/firmware/efi")).Judge()
+			firmware, err := secureboot.Read(filepath.Join(root, "sys/firmware/efi"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			judge, err := firmware.Judge()
 			if err == nil && judge != nil {
 				err = judge.Check(bytes.NewReader(c.program), int64(len(c.program)))
 			}
@@ -178,7 +182,11 @@ func TestWithShim(t *testing.T) {
 		if err := efi.Variables(root, map[string][]byte{efi.SecureBoot: {1}, efi.MokList: efi.Certs(vendor), efi.DB: efi.Certs(microsoft), efi.Level: []byte(c.level)}); err != nil {
 			t.Fatal(err)
 		}
-		judge, err := secureboot.Firmware(filepath.Join(root, "sys/firmware/efi")).WithShim(bytes.NewReader(c.shim), int64(len(c.shim)))
+		firmware, err := secureboot.Read(filepath.Join(root, "sys/firmware/efi"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		judge, err := firmware.WithShim(bytes.NewReader(c.shim), int64(len(c.shim)))
 		refusal, refused := errors.AsType[*secureboot.Refusal](err)
 		if refused != (c.refused != "") || refused && !strings.Contains(refusal.Why, c.refused) || (err != nil && !refused) != (c.unsure != "") {
 			t.Errorf("%s: error %v", c.name, err)
@@ -199,7 +207,7 @@ func TestUnknown(t *testing.T) {
 	if err := efi.Variables(root, nil); err != nil {
 		t.Fatal(err)
 	}
-	if judge, err := secureboot.Firmware(filepath.Join(root, "sys/firmware/efi")).Judge(); err == nil || judge != nil {
-		t.Errorf("judge %v, error %v", judge, err)
+	if firmware, err := secureboot.Read(filepath.Join(root, "sys/firmware/efi")); err == nil {
+		t.Errorf("the firmware is %v", firmware)
 	}
 }

@@ -14,9 +14,7 @@ func (f Firmware) WithShim(r io.ReaderAt, size int64) (*Judge, error) {
 		return nil, err
 	}
 	firmware, level := &Judge{}, j.level
-	if err := firmware.add(f, true); err != nil {
-		return nil, err
-	}
+	firmware.add(f, true)
 	if err := firmware.Check(r, size); err != nil {
 		return nil, err
 	}
@@ -31,7 +29,8 @@ func (f Firmware) WithShim(r io.ReaderAt, size int64) (*Judge, error) {
 	if next.allowed, next.denied, err = p.vendor(); err != nil {
 		return nil, err
 	}
-	return next, next.add(f, true)
+	next.add(f, true)
+	return next, nil
 }
 
 // vendor returns what a shim itself allows and denies (cert.S): one certificate, or signature lists.
