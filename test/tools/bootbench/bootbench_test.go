@@ -97,6 +97,13 @@ func expectToday(t *testing.T, r *report) {
 	}
 }
 
+// TestEmptyToolImage: a size with which no tool image can be made is refused before the images are built.
+func TestEmptyToolImage(t *testing.T) {
+	if err := command(t.Context(), []string{"-tool", "0"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "tool") {
+		t.Errorf("-tool 0: %v", err)
+	}
+}
+
 // bootsOfToday returns a first boot of today's way, with round numbers.
 func bootsOfToday() sample {
 	at := func(seconds int, text string) vm.SerialLine {

@@ -46,7 +46,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	flags.IntVar(&s.rounds, "rounds", 3, "how often each way is measured")
 	size := func(to *int64, name, usage string) {
 		flags.Func(name, usage, func(text string) (err error) {
-			if text == "0" {
+			if text == "0" && to == &s.more { // a tool image without files is none
 				*to = 0
 				return nil
 			}
