@@ -95,10 +95,11 @@ func (r *readers) bind(ctx context.Context, p *objects.MachineConfigPool, config
 		return nil
 	}
 	owner := applymeta.OwnerReference().WithAPIVersion(objects.Operator().String()).WithKind("MachineConfigPool").WithName(p.Name).WithUID(p.UID)
-	role := applyrbac.ClusterRole(prefix + p.Name).WithOwnerReferences(owner)
-	if len(configs) > 0 { // a rule without names is for all
-		role.WithRules(applyrbac.PolicyRule().WithAPIGroups(api.OperatorGroup).WithResources(api.MachineConfigs).WithVerbs("get").WithResourceNames(configs...))
+	if len(configs) == 0 { // a rule without names is for all: this is the name of none
+		configs = []string{api.RenderedPrefix + p.Name + "-"}
 	}
+	role := applyrbac.ClusterRole(prefix + p.Name).WithOwnerReferences(owner).
+		WithRules(applyrbac.PolicyRule().WithAPIGroups(api.OperatorGroup).WithResources(api.MachineConfigs).WithVerbs("get").WithResourceNames(configs...))
 	binding := applyrbac.ClusterRoleBinding(prefix + p.Name).WithOwnerReferences(owner).
 		WithRoleRef(applyrbac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(prefix + p.Name))
 	for _, user := range users {

@@ -3,6 +3,7 @@ package readers_test
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -145,9 +146,9 @@ func TestReaders(t *testing.T) {
 	if err := w.admin.Delete(t.Context(), &objects.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: ofInfra}}); err != nil {
 		t.Fatal(err)
 	}
-	controlplane.Eventually(t, "a pool without a rendered MachineConfig has a role without a rule", func(ctx context.Context) bool {
+	controlplane.Eventually(t, "a pool without a rendered MachineConfig has a role that names none", func(ctx context.Context) bool {
 		role := &rbacv1.ClusterRole{}
-		return w.admin.Get(ctx, client.ObjectKey{Name: "machine-pivot:pool:infra"}, role) == nil && len(role.Rules) == 0
+		return w.admin.Get(ctx, client.ObjectKey{Name: "machine-pivot:pool:infra"}, role) == nil && slices.Equal(role.Rules[0].ResourceNames, []string{"rendered-infra-"})
 	})
 	w.refused(n1, ofInfra, "50-mine")
 }
@@ -166,9 +167,10 @@ func TestNothingElse(t *testing.T) {
 		return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: to}, Subjects: []rbacv1.Subject{subject}}
 	}
 	const mine = "machine-pivot:pool:mine"
+	const worker = "machine-pivot:pool:worker"
 	node := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: "system:node:n1"}
 	controlplane.Eventually(t, "its own role is written", func(ctx context.Context) bool {
-		return account.Create(ctx, role(mine, func(*rbacv1.PolicyRule) {}), client.DryRunAll) == nil
+		return account.Create(ctx, role(mine, func(*rbacv1.PolicyRule) {}), client.DryRunAll) == nil && w.admin.Get(ctx, client.ObjectKey{Name: worker}, &rbacv1.ClusterRole{}) == nil
 	})
 	controlplane.Eventually(t, "the policy is in force", func(ctx context.Context) bool {
 		return apierrors.IsForbidden(account.Create(ctx, role("mine", func(*rbacv1.PolicyRule) {}), client.DryRunAll))
@@ -181,11 +183,11 @@ func TestNothingElse(t *testing.T) {
 		"nodes, too": role(mine, func(r *rbacv1.PolicyRule) {
 			r.APIGroups, r.Resources = append(r.APIGroups, ""), append(r.Resources, "nodes")
 		}),
-		"for all nodes":     binding(mine, mine, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "system:nodes"}),
-		"for a user":        binding(mine, mine, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: "anna"}),
-		"for a pod":         binding(mine, mine, rbacv1.Subject{Kind: "ServiceAccount", Namespace: "default", Name: "default"}),
-		"of another role":   binding(mine, "pivot-fleet-readers", node),
-		"with another name": binding("mine", "machine-pivot:pool:worker", node),
+		"for all nodes":     binding(worker, worker, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "system:nodes"}),
+		"for a user":        binding(worker, worker, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: "anna"}),
+		"for a pod":         binding(worker, worker, rbacv1.Subject{Kind: "ServiceAccount", Namespace: "default", Name: "default"}),
+		"of another role":   binding(worker, "pivot-fleet-readers", node),
+		"with another name": binding("mine", worker, node),
 	} {
 		if err := account.Create(t.Context(), o, client.DryRunAll); !apierrors.IsForbidden(err) {
 			t.Errorf("%s: %v", what, err)
