@@ -58,7 +58,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	return s.run(ctx)
 }
 
-// notTried says what no case does, so that an "ok" does not stand for it.
+// notTried says what no case does, so that an "ok" does not stand for it. docs/dev/testing.md has the same list.
 const notTried = "Not tried: first boots in the initramfs, failing first boots of others, packages, trials, later changes, power cuts, " +
 	"hardware; for a system in a directory, its boot loader and labels."
 
