@@ -17,7 +17,7 @@ import (
 	"machine-pivot/internal/cluster/capacity"
 	"machine-pivot/internal/cluster/connect"
 	"machine-pivot/internal/cluster/drain"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/cluster/kube"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
@@ -100,14 +100,14 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 	if err != nil {
 		return err
 	}
-	host := &hands.Systemd{Root: f.host, Program: f.program, Version: build.Version, Now: time.Now}
+	host := &hostpivot.Systemd{Root: f.host, Program: f.program, Version: build.Version, Now: time.Now}
 	if err := host.Lock(); err != nil {
 		return err
 	}
 	connect.LogLibraries(log)
 	cluster := &kube.Cluster{Name: f.name, API: client, Now: time.Now}
 	agent := &node.Agent{
-		Cluster: cluster, Hands: host, Policy: f.policy, Version: build.Version, Now: time.Now,
+		Cluster: cluster, Runner: host, Policy: f.policy, Version: build.Version, Now: time.Now,
 		Log: log, Metrics: &node.Metrics{Version: build.Version, Commit: build.Commit}, Events: &node.Events{Cluster: cluster, Now: time.Now},
 		Drainer: &drain.Drainer{Cluster: cluster, Self: self(), Policy: f.pods, Limit: drainPass, Log: log},
 	}
@@ -120,7 +120,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 }
 
 // work is what the agent does until ctx ends.
-func (f *nodeFlags) work(ctx context.Context, agent *node.Agent, host *hands.Systemd, cluster *kube.Cluster) error {
+func (f *nodeFlags) work(ctx context.Context, agent *node.Agent, host *hostpivot.Systemd, cluster *kube.Cluster) error {
 	if err := serve(ctx, f.listen, agent); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (f *nodeFlags) work(ctx context.Context, agent *node.Agent, host *hands.Sys
 	if measured != nil {
 		defer measured.Close()
 	}
-	keeper := &capacity.Keeper{Cluster: cluster, Now: time.Now, Log: agent.Log, Metrics: agent.Metrics, Events: agent.Events, Hands: &hands.Systemd{
+	keeper := &capacity.Keeper{Cluster: cluster, Now: time.Now, Log: agent.Log, Metrics: agent.Metrics, Events: agent.Events, Runner: &hostpivot.Systemd{
 		Root: f.host, Program: f.program, Version: agent.Version, Queries: workloadsUnit, Now: time.Now,
 	}}
 	nodes := make(chan capacity.Node, 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/retry"
 )
@@ -19,7 +19,7 @@ import (
 // Keeper keeps the resources of one node. What it remembers only saves work.
 type Keeper struct {
 	Cluster Cluster
-	Hands   Hands
+	Runner  Runner
 	Now     func() time.Time
 	Log     *logrus.Logger
 	Metrics *node.Metrics // nil for none
@@ -39,9 +39,9 @@ type Cluster interface {
 	Advertise(ctx context.Context, p Patch) (Node, error)
 }
 
-// Hands asks pivot on the host: see package hands.
-type Hands interface {
-	Workloads(ctx context.Context) (hands.Workloads, error)
+// Runner asks pivot on the host: see package hostpivot.
+type Runner interface {
+	Workloads(ctx context.Context) (hostpivot.Workloads, error)
 }
 
 // The times between what a Keeper does. Something else may undo each change of the node as soon as it is
@@ -114,7 +114,7 @@ func (k *Keeper) Step(ctx context.Context, n Node) (Node, time.Duration) {
 // askHost asks for the workload types of the host. If they cannot be told, those that were last known stay: a
 // mistake in a file takes no resource from pods that run.
 func (k *Keeper) askHost(ctx context.Context, n Node) {
-	found, err := k.Hands.Workloads(ctx)
+	found, err := k.Runner.Workloads(ctx)
 	k.config = n.Config
 	k.ask = k.Now().Add(askEvery)
 	switch {

@@ -13,7 +13,7 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/capacity"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/cluster/node"
 )
 
@@ -39,7 +39,7 @@ func newWorld(t *testing.T, types ...string) *world {
 	w := &world{T: t, types: types, now: time.Unix(1e9, 0), node: capacity.Node{Name: "n1", CPUs: 4000, Capacity: cores(""), Allocatable: cores("")}}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	w.Keeper = &capacity.Keeper{Cluster: w, Hands: w, Now: func() time.Time { return w.now }, Log: log, Metrics: &node.Metrics{}}
+	w.Keeper = &capacity.Keeper{Cluster: w, Runner: w, Now: func() time.Time { return w.now }, Log: log, Metrics: &node.Metrics{}}
 	w.Keeper.Events = &node.Events{Cluster: w, Now: w.Keeper.Now}
 	return w
 }
@@ -53,16 +53,16 @@ func (w *world) measures(line string) {
 	}
 }
 
-// Workloads implements capacity.Hands.
-func (w *world) Workloads(context.Context) (hands.Workloads, error) {
+// Workloads implements capacity.Runner.
+func (w *world) Workloads(context.Context) (hostpivot.Workloads, error) {
 	w.asked++
 	if w.broken != nil {
-		return hands.Workloads{}, w.broken
+		return hostpivot.Workloads{}, w.broken
 	}
 	if w.problem != "" {
-		return hands.Workloads{Problem: w.problem}, nil
+		return hostpivot.Workloads{Problem: w.problem}, nil
 	}
-	return hands.Workloads{Types: slices.Clone(w.types)}, nil
+	return hostpivot.Workloads{Types: slices.Clone(w.types)}, nil
 }
 
 // Advertise implements capacity.Cluster.

@@ -19,7 +19,7 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/capacity"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/cluster/kube"
 	"machine-pivot/internal/cluster/node"
 )
@@ -32,18 +32,18 @@ const (
 // hostWorkloads stands in for pivot on the host.
 type hostWorkloads struct {
 	sync.Mutex
-	has hands.Workloads
+	has hostpivot.Workloads
 }
 
-// Workloads implements capacity.Hands.
-func (h *hostWorkloads) Workloads(context.Context) (hands.Workloads, error) {
+// Workloads implements capacity.Runner.
+func (h *hostWorkloads) Workloads(context.Context) (hostpivot.Workloads, error) {
 	h.Lock()
 	defer h.Unlock()
 	return h.has, nil
 }
 
 // set changes what the host has, and the node's MachineConfig, with which it is asked for again.
-func (h *hostWorkloads) set(w world, has hands.Workloads, config string) {
+func (h *hostWorkloads) set(w world, has hostpivot.Workloads, config string) {
 	w.Helper()
 	h.Lock()
 	h.has = has
@@ -93,7 +93,7 @@ func TestCapacity(t *testing.T) {
 	const kubelet = `{"status":{"capacity":{"cpu":"4","example.org/gpu":"2"},"allocatable":{"cpu":"4","example.org/gpu":"2"}}}`
 	w.patch(kubelet, "status")
 	host := &hostWorkloads{}
-	host.set(w, hands.Workloads{Types: []string{"management", "other"}}, "a"+w.T.Name())
+	host.set(w, hostpivot.Workloads{Types: []string{"management", "other"}}, "a"+w.T.Name())
 	ctx, cancel := context.WithCancel(w.Context())
 	defer cancel()
 	log := logrus.New()
@@ -105,7 +105,7 @@ func TestCapacity(t *testing.T) {
 		case <-ctx.Done():
 		}
 	}}
-	keeper := &capacity.Keeper{Cluster: cluster, Hands: host, Now: hurried(), Log: log, Events: &node.Events{Cluster: cluster, Now: time.Now}}
+	keeper := &capacity.Keeper{Cluster: cluster, Runner: host, Now: hurried(), Log: log, Events: &node.Events{Cluster: cluster, Now: time.Now}}
 	go keeper.Run(ctx, nodes)
 	go cluster.Watch(ctx, func() {})
 
@@ -116,7 +116,7 @@ func TestCapacity(t *testing.T) {
 	w.workloads("4k", "4k")
 	w.pods()
 
-	host.set(w, hands.Workloads{Problem: "cannot use the file of " + w.T.Name()}, "b"+w.T.Name())
+	host.set(w, hostpivot.Workloads{Problem: "cannot use the file of " + w.T.Name()}, "b"+w.T.Name())
 	w.eventually("the event about a bad file", func() error { return w.hasEvent(api.EventWorkloadsUnknown, "cannot use the file of "+w.T.Name()) })
 	w.workloads("4k", "4k")
 	if n, err := cluster.Node(ctx); err != nil {
@@ -125,17 +125,17 @@ func TestCapacity(t *testing.T) {
 		w.Errorf("the rest of the agent: %v", err)
 	}
 
-	host.set(w, hands.Workloads{Types: []string{"other"}}, "c"+w.T.Name())
+	host.set(w, hostpivot.Workloads{Types: []string{"other"}}, "c"+w.T.Name())
 	w.workloads("", "4k")
-	host.set(w, hands.Workloads{}, "d"+w.T.Name())
+	host.set(w, hostpivot.Workloads{}, "d"+w.T.Name())
 	w.workloads("", "")
 	if n, err := cluster.Node(ctx); err != nil || n.Annotations[api.Advertised] != "" {
 		w.Errorf("the node is %+v, %v", n, err)
 	}
 	w.patch(`{"status":{"capacity":{"`+management+`":"4k"},"allocatable":{"`+management+`":"4k"}}}`, "status") // kubelet's own
-	host.set(w, hands.Workloads{Types: []string{"other"}}, "e"+w.T.Name())
+	host.set(w, hostpivot.Workloads{Types: []string{"other"}}, "e"+w.T.Name())
 	w.workloads("4k", "4k")
-	host.set(w, hands.Workloads{}, "f"+w.T.Name())
+	host.set(w, hostpivot.Workloads{}, "f"+w.T.Name())
 	w.workloads("4k", "")
 	w.patch(`{"status":{"capacity":{"`+management+`":null},"allocatable":{"`+management+`":null}}}`, "status")
 }

@@ -8,21 +8,21 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/fault"
 )
 
 // start starts a run of pivot.
-func (a *Agent) start(ctx context.Context, s situation, verb hands.Verb) error {
+func (a *Agent) start(ctx context.Context, s situation, verb hostpivot.Verb) error {
 	r := a.request(verb)
 	r.Try = s.try
 	r.Downloaded = s.System == SystemDownloaded
 	r.Reboot = s.Change == ChangeReboot || s.Change == ChangeSingle
-	return a.Hands.Start(ctx, r)
+	return a.Runner.Start(ctx, r)
 }
 
-func (a *Agent) request(verb hands.Verb) hands.Request {
-	return hands.Request{
+func (a *Agent) request(verb hostpivot.Verb) hostpivot.Request {
+	return hostpivot.Request{
 		Verb: verb, Config: a.change.config, Digest: a.change.digest, Data: a.change.data,
 		Unsupported: a.Policy.Unsupported,
 	}
@@ -58,8 +58,8 @@ func (a *Agent) actBegin(ctx context.Context, s situation) error {
 
 func (a *Agent) actPlan(ctx context.Context, s situation) error {
 	a.seen = &s.node
-	plan, err := a.Hands.Plan(ctx, a.request(hands.Apply))
-	if f, ok := errors.AsType[*hands.Failure](err); ok {
+	plan, err := a.Runner.Plan(ctx, a.request(hostpivot.Apply))
+	if f, ok := errors.AsType[*hostpivot.Failure](err); ok {
 		a.change.fail(failureOf(f, a.Policy, a.Now()))
 		return nil
 	}
@@ -190,14 +190,14 @@ func (a *Agent) actApply(ctx context.Context, s situation) error {
 	if s.Change == ChangeLive || s.Change == ChangeDrain {
 		a.event(ctx, s.node, Event{Reason: api.EventSkipReboot, Message: "applies " + a.change.config + " without a reboot"})
 	}
-	return a.start(ctx, s, hands.Apply)
+	return a.start(ctx, s, hostpivot.Apply)
 }
 
 func (a *Agent) actProve(ctx context.Context, s situation) error {
 	a.seen = &s.node
 	m := &a.change
-	found, err := a.Hands.Verify(ctx)
-	if f, ok := errors.AsType[*hands.Failure](err); ok {
+	found, err := a.Runner.Verify(ctx)
+	if f, ok := errors.AsType[*hostpivot.Failure](err); ok {
 		m.fail(failureOf(f, a.Policy, a.Now()))
 		return nil
 	}
@@ -219,7 +219,7 @@ func (a *Agent) actProve(ctx context.Context, s situation) error {
 }
 
 // summary returns the first differences, and how many there are.
-func summary(v hands.Verify) string {
+func summary(v hostpivot.Verify) string {
 	var messages []string
 	for _, d := range v.Differences {
 		messages = append(messages, d.Message)

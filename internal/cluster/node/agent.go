@@ -8,7 +8,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/wanted"
 )
 
@@ -16,7 +16,7 @@ import (
 // continues from the annotations and the host.
 type Agent struct {
 	Cluster Cluster
-	Hands   Hands
+	Runner  Runner
 	Drainer Drainer
 	Policy  Policy
 	Version string // of this program
@@ -80,23 +80,23 @@ type Event struct {
 	Warning bool
 }
 
-// Hands runs pivot on the host: see package hands.
-type Hands interface {
-	// Look observes the host. A host that is not booted from an ostree deployment is hands.ErrNotOstree;
+// Runner runs pivot on the host: see package hostpivot.
+type Runner interface {
+	// Look observes the host. A host that is not booted from an ostree deployment is hostpivot.ErrNotOstree;
 	// an error of kind fault.Refused means that this agent cannot use the host's pivot.
-	Look(ctx context.Context) (hands.Host, error)
+	Look(ctx context.Context) (hostpivot.Host, error)
 	// Start starts a run of pivot, which continues if the agent ends.
-	Start(ctx context.Context, r hands.Request) error
+	Start(ctx context.Context, r hostpivot.Request) error
 	// Tell tells the host what the cluster wants, for people; nil: nothing.
 	Tell(w *wanted.Wanted) error
 	// Stop stops a run at its next safe point.
 	Stop(ctx context.Context) error
-	// Plan returns what a downloaded MachineConfig needs. A *hands.Failure is pivot's.
-	Plan(ctx context.Context, r hands.Request) (hands.Plan, error)
-	// Verify compares the running system with its MachineConfig. A *hands.Failure is pivot's.
-	Verify(ctx context.Context) (hands.Verify, error)
+	// Plan returns what a downloaded MachineConfig needs. A *hostpivot.Failure is pivot's.
+	Plan(ctx context.Context, r hostpivot.Request) (hostpivot.Plan, error)
+	// Verify compares the running system with its MachineConfig. A *hostpivot.Failure is pivot's.
+	Verify(ctx context.Context) (hostpivot.Verify, error)
 	// Watch has the host compared whenever something changes, or no longer, if that is not so already. What
-	// is found is in hands.Host.
+	// is found is in hostpivot.Host.
 	Watch(ctx context.Context, on bool) error
 }
 
@@ -200,14 +200,14 @@ func (a *Agent) forget() {
 func (a *Agent) act(ctx context.Context, s situation, action Action) (time.Duration, error) {
 	switch action {
 	case ActionStop:
-		return pollRun, a.Hands.Stop(ctx)
+		return pollRun, a.Runner.Stop(ctx)
 	case ActionBegin:
 		return 0, a.actBegin(ctx, s)
 	case ActionDownload:
 		if !s.takeover {
 			a.event(ctx, s.node, Event{Reason: api.EventUpdateStarted, Message: "checks and downloads " + a.change.config})
 		}
-		return pollRun, a.start(ctx, s, hands.Download)
+		return pollRun, a.start(ctx, s, hostpivot.Download)
 	case ActionPrefetch:
 		return pollRun, a.actPrefetch(ctx)
 	case ActionPlan:
@@ -223,7 +223,7 @@ func (a *Agent) act(ctx context.Context, s situation, action Action) (time.Durat
 	case ActionApply:
 		return pollRun, a.actApply(ctx, s)
 	case ActionRevert:
-		return pollRun, a.start(ctx, s, hands.Revert)
+		return pollRun, a.start(ctx, s, hostpivot.Revert)
 	case ActionProve:
 		return 0, a.actProve(ctx, s)
 	case ActionUncordon:

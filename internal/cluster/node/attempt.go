@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/pid1"
 )
 
@@ -64,7 +64,7 @@ func (a *Agent) sayAgain(ctx context.Context, n Node, again *attempt) {
 
 // fellBack returns why a host runs its old system although the one with a MachineConfig was committed;
 // "" if that is not so.
-func fellBack(s hands.Status, config string) string {
+func fellBack(s hostpivot.Status, config string) string {
 	if s.Desired() != config || s.Current() == config || s.Pending != nil || s.Phase != phaseUndone && s.Phase != phaseFailed {
 		return ""
 	}

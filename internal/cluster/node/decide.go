@@ -1,6 +1,6 @@
 // Package node is the node agent: it gives the machine that it runs on the MachineConfig that the
 // Node object names, and says in the cluster how far that is. What it changes on the machine, pivot
-// changes (package hands). Each step begins with the facts, so an agent that was killed continues.
+// changes (package hostpivot). Each step begins with the facts, so an agent that was killed continues.
 package node
 
 // Action is what the agent does next.

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 )
 
 // drift is what the agent remembers of what the host's watch has found. The watch only says that it is time to
@@ -28,7 +28,7 @@ const (
 // watch has a node at rest watched for drift. A failure is only logged: the agent compares every
 // Policy.ProveEvery, too.
 func (a *Agent) watch(ctx context.Context, s situation) {
-	if err := a.Hands.Watch(ctx, s.Managed && s.System == SystemTarget); err != nil && ctx.Err() == nil {
+	if err := a.Runner.Watch(ctx, s.Managed && s.System == SystemTarget); err != nil && ctx.Err() == nil {
 		a.Log.WithError(err).Warn("drift is noticed later")
 	}
 }
@@ -62,6 +62,6 @@ func (a *Agent) observeDrift(s *situation) {
 }
 
 // sameFindings reports whether two comparisons have found the same.
-func sameFindings(a, b hands.Verify) bool {
+func sameFindings(a, b hostpivot.Verify) bool {
 	return a.OK == b.OK && slices.Equal(a.Differences, b.Differences)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/fault"
 )
 
@@ -29,7 +29,7 @@ type failure struct {
 }
 
 // failureOf returns the failure of a run of pivot.
-func failureOf(f *hands.Failure, p Policy, now time.Time) failure {
+func failureOf(f *hostpivot.Failure, p Policy, now time.Time) failure {
 	out := failure{reason: f.WithHint(), permanent: f.Permanent, at: now}
 	if out.cannot = strings.Join(f.Verdicts, ","); out.cannot != "" {
 		out.event = api.EventCannotStart

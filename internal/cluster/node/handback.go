@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/fault"
 )
 
@@ -52,46 +52,46 @@ func (a *Agent) HandBack(ctx context.Context) (wait time.Duration, done *Handed,
 	if err != nil {
 		return 0, nil, err
 	}
-	host, err := a.Hands.Look(ctx)
-	if errors.Is(err, hands.ErrNotOstree) {
+	host, err := a.Runner.Look(ctx)
+	if errors.Is(err, hostpivot.ErrNotOstree) {
 		return 0, nil, fault.New(fault.Refused, "cannot give the node back: %w", err)
 	}
 	if err != nil {
 		return 0, nil, err
 	}
-	own := host.Run.Request.Verb == hands.HandBack
+	own := host.Run.Request.Verb == hostpivot.HandBack
 	switch {
-	case own && host.Run.State == hands.RunRunning:
+	case own && host.Run.State == hostpivot.RunRunning:
 		return pollRun, nil, nil
 	case host.Status.OfDaemon():
 		done, err = a.giveBack(ctx, n, host, own)
 		return 0, done, err
 	case own && a.handing && host.Run.Failure != nil:
 		return 0, nil, refused(host.Run.Failure)
-	case own && a.handing && host.Run.State == hands.RunEnded:
+	case own && a.handing && host.Run.State == hostpivot.RunEnded:
 		return 0, nil, fmt.Errorf("pivot has ended hand-back without an error, but the host is not the machine-config-daemon's")
 	}
 	if err := whyNot(n, host); err != nil {
 		return 0, nil, err
 	}
 	a.handing = true
-	return pollRun, nil, a.Hands.Start(ctx, hands.Request{Verb: hands.HandBack, Config: host.Status.Current()})
+	return pollRun, nil, a.Runner.Start(ctx, hostpivot.Request{Verb: hostpivot.HandBack, Config: host.Status.Current()})
 }
 
 // refused returns the error of a host that is not given back.
-func refused(f *hands.Failure) error {
+func refused(f *hostpivot.Failure) error {
 	return fault.New(fault.Refused, "%s", f.Message).WithHint("%s", f.Hint)
 }
 
 // whyNot returns why a node is not given back now.
-func whyNot(n Node, h hands.Host) error {
+func whyNot(n Node, h hostpivot.Host) error {
 	current, desired := h.Status.Current(), n.Annotations[api.DesiredConfig]
 	refuse := func(why, hint string) error {
 		return fault.New(fault.Refused, "cannot give the node back to the machine-config-daemon: %s", why).WithHint("%s", hint)
 	}
 	back := "wait for its end, or name " + current + " in the annotation " + api.DesiredConfig + " and run the agent until the node is " + api.StateDone
 	switch {
-	case h.Run.State == hands.RunRunning:
+	case h.Run.State == hostpivot.RunRunning:
 		return refuse(fmt.Sprintf("a run of pivot is under way on the host: %s %s", h.Run.Request.Verb, h.Run.Request.Config), "wait for its end")
 	case h.Run.Rebooting:
 		return refuse("the host is about to reboot", "wait for its end")
@@ -109,7 +109,7 @@ func whyNot(n Node, h hands.Host) error {
 
 // giveBack completes the annotations of a node with a host that is the daemon's. If nobody has given that host back,
 // and the node has nothing of pivot's, its state is the daemon's business.
-func (a *Agent) giveBack(ctx context.Context, n Node, host hands.Host, own bool) (*Handed, error) {
+func (a *Agent) giveBack(ctx context.Context, n Node, host hostpivot.Host, own bool) (*Handed, error) {
 	out := &Handed{Current: host.Status.Current(), Desired: n.Annotations[api.DesiredConfig], Uncordoned: n.Annotations[api.CordonedFor] != ""}
 	if own && host.Run.Result != nil {
 		out.LeftOut = host.Run.Result.LeftOut
@@ -119,7 +119,7 @@ func (a *Agent) giveBack(ctx context.Context, n Node, host hands.Host, own bool)
 		out.Nothing = true
 		return out, nil
 	}
-	if err := errors.Join(a.Hands.Tell(nil), a.Hands.Watch(ctx, false)); err != nil { // the host has no agent from now on
+	if err := errors.Join(a.Runner.Tell(nil), a.Runner.Watch(ctx, false)); err != nil { // the host has no agent from now on
 		return nil, err
 	}
 	if _, err := a.Cluster.Patch(ctx, n, p); err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
 	"machine-pivot/test/worlds/nodeagent"
@@ -94,14 +94,14 @@ func TestHandBack(t *testing.T) {
 
 // TestHandBackRefused: nothing changes if the daemon would not find what it expects.
 func TestHandBackRefused(t *testing.T) {
-	busy := func(verb hands.Verb) func(w *nodeagent.World) {
-		return func(w *nodeagent.World) { w.Machine.Run(hands.Request{Verb: verb, Config: "reboot", ID: "1"}) }
+	busy := func(verb hostpivot.Verb) func(w *nodeagent.World) {
+		return func(w *nodeagent.World) { w.Machine.Run(hostpivot.Request{Verb: verb, Config: "reboot", ID: "1"}) }
 	}
 	for name, c := range map[string]struct {
 		prepare func(w *nodeagent.World)
 		want    string
 	}{
-		"a run":    {busy(hands.Download), "a run of pivot is under way on the host: download reboot"},
+		"a run":    {busy(hostpivot.Download), "a run of pivot is under way on the host: download reboot"},
 		"a change": {noted(map[string]string{api.DesiredConfig: "reboot", api.StateOfNode: api.StateWorking}, false), "a change to reboot is under way"},
 		"a commit": {func(w *nodeagent.World) {
 			w.Machine.Pending, w.Machine.Desired, w.Machine.Phase = "reboot", "reboot", "committed"

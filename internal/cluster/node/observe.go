@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/fault"
 )
 
@@ -18,12 +18,12 @@ type memory struct {
 	digest    string // of data
 	change    Change
 	rehearsed bool
-	proven    time.Time    // when the running system was last found to be equal; zero: not known
-	verify    hands.Verify // the last comparison
-	compared  bool         // there was one
-	failure   *failure     // the last one, also while it is tried again; nil: there is none
-	retried   bool         // an administrator wants what has failed to be tried again
-	judged    string       // ID of the run with a known result
+	proven    time.Time        // when the running system was last found to be equal; zero: not known
+	verify    hostpivot.Verify // the last comparison
+	compared  bool             // there was one
+	failure   *failure         // the last one, also while it is tried again; nil: there is none
+	retried   bool             // an administrator wants what has failed to be tried again
+	judged    string           // ID of the run with a known result
 }
 
 // differs reports whether the last comparison has found that the running system is not as its MachineConfig. Another
@@ -34,7 +34,7 @@ func (m *memory) differs() bool { return m.compared && !m.verify.OK }
 type situation struct {
 	Facts
 	node Node
-	host hands.Host
+	host hostpivot.Host
 	try  time.Duration // how long a new system may take to prove itself; 0: no trial
 	// takeover says that the cluster takes the running system for what is desired, and that pivot has not
 	// compared it yet. It is adopted as it is: nobody has allowed a drain or a reboot for that.
@@ -59,7 +59,7 @@ func (a *Agent) observe(ctx context.Context) (s situation, err error) {
 		a.remember("")
 		return s, nil
 	}
-	s.host, err = a.Hands.Look(ctx)
+	s.host, err = a.Runner.Look(ctx)
 	if joins {
 		if desired = joinsWith(s.host.Status); err != nil || desired == "" {
 			a.remember("")
@@ -68,7 +68,7 @@ func (a *Agent) observe(ctx context.Context) (s situation, err error) {
 	}
 	a.remember(desired)
 	switch {
-	case errors.Is(err, hands.ErrNotOstree):
+	case errors.Is(err, hostpivot.ErrNotOstree):
 		return s, nil
 	case desired == "" && err == nil: // only what runs matters
 		s.Run = runOf(s.host.Run, desired, "")
@@ -167,12 +167,12 @@ func (a *Agent) readConfig(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.data, m.digest = data, hands.DigestOf(data)
+	m.data, m.digest = data, hostpivot.DigestOf(data)
 	return nil
 }
 
 // systemOf returns how far a host is on the way to a MachineConfig with a name. Its digest is known if it was read.
-func systemOf(s hands.Status, config, digest string) System {
+func systemOf(s hostpivot.Status, config, digest string) System {
 	runs := s.Current() == config && s.Adopted()
 	switch {
 	case runs && s.Phase == phaseTrial:
@@ -199,11 +199,11 @@ const (
 
 // runOf returns the state of the host's run for a desired MachineConfig, and one that is asked for before its
 // turn.
-func runOf(r hands.Run, desired, asked string) Run {
+func runOf(r hostpivot.Run, desired, asked string) Run {
 	switch {
-	case r.State == hands.RunRunning && r.Request.Verb == hands.Download && r.Request.Config != desired && !(r.Request.Early && r.Request.Config == asked):
+	case r.State == hostpivot.RunRunning && r.Request.Verb == hostpivot.Download && r.Request.Config != desired && !(r.Request.Early && r.Request.Config == asked):
 		return RunOutdated
-	case r.State == hands.RunRunning:
+	case r.State == hostpivot.RunRunning:
 		return RunRunning
 	}
 	return RunIdle
@@ -212,7 +212,7 @@ func runOf(r hands.Run, desired, asked string) Run {
 // judgeRun takes note of the result of a run that has ended, once.
 func (a *Agent) judgeRun(s *situation) {
 	m, run := &a.change, s.host.Run
-	if run.State != hands.RunEnded || run.Request.ID == m.judged {
+	if run.State != hostpivot.RunEnded || run.Request.ID == m.judged {
 		return
 	}
 	if run.Rebooting { // into whatever was desired before
@@ -243,14 +243,14 @@ func (a *Agent) waitForReboot(s *situation) {
 }
 
 // reached reports whether a run that has succeeded has led to the system that it was for.
-func reached(s System, verb hands.Verb) bool {
+func reached(s System, verb hostpivot.Verb) bool {
 	switch verb {
-	case hands.HandBack: // it was taken over again
+	case hostpivot.HandBack: // it was taken over again
 		return true
-	case hands.Revert:
+	case hostpivot.Revert:
 		return s != SystemReverting
 	}
-	return s != SystemOther && (verb != hands.Apply || s != SystemDownloaded)
+	return s != SystemOther && (verb != hostpivot.Apply || s != SystemDownloaded)
 }
 
 // drainOf returns how far the drain of a node for a MachineConfig is.

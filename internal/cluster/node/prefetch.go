@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 )
 
 // A node can be asked, by the annotation api.Download, to download a MachineConfig before it is its turn to change. It
@@ -36,7 +36,7 @@ func (a *Agent) observePrefetch(ctx context.Context, s *situation) error {
 		return nil
 	case !e.asked || asked != e.config:
 		*e = early{config: asked, asked: true}
-		if s.host.Run.State == hands.RunEnded { // before it was asked for
+		if s.host.Run.State == hostpivot.RunEnded { // before it was asked for
 			e.judged = s.host.Run.Request.ID
 		}
 	}
@@ -57,7 +57,7 @@ func askedFor(s *situation) string {
 }
 
 // readEarly reads the MachineConfig, and keeps it until it is downloaded.
-func (a *Agent) readEarly(ctx context.Context, host hands.Status) error {
+func (a *Agent) readEarly(ctx context.Context, host hostpivot.Status) error {
 	e := &a.early
 	if e.digest != "" && host.HasDownloaded(e.digest) {
 		e.data = nil
@@ -72,7 +72,7 @@ func (a *Agent) readEarly(ctx context.Context, host hands.Status) error {
 		return nil
 	}
 	if err == nil {
-		e.data, e.digest = data, hands.DigestOf(data)
+		e.data, e.digest = data, hostpivot.DigestOf(data)
 	}
 	return err
 }
@@ -80,7 +80,7 @@ func (a *Agent) readEarly(ctx context.Context, host hands.Status) error {
 // judgeEarly takes note of the result of the download, once.
 func (a *Agent) judgeEarly(ctx context.Context, s *situation) {
 	e, run := &a.early, s.host.Run
-	if run.State != hands.RunEnded || !run.Request.Early || run.Request.Config != e.config || run.Request.ID == e.judged {
+	if run.State != hostpivot.RunEnded || !run.Request.Early || run.Request.Config != e.config || run.Request.ID == e.judged {
 		return
 	}
 	e.judged = run.Request.ID
@@ -99,13 +99,13 @@ func (a *Agent) judgeEarly(ctx context.Context, s *situation) {
 // actPrefetch starts the download.
 func (a *Agent) actPrefetch(ctx context.Context) error {
 	e := a.early
-	return a.Hands.Start(ctx, hands.Request{
-		Verb: hands.Download, Early: true, Config: e.config, Digest: e.digest, Data: e.data, Unsupported: a.Policy.Unsupported,
+	return a.Runner.Start(ctx, hostpivot.Request{
+		Verb: hostpivot.Download, Early: true, Config: e.config, Digest: e.digest, Data: e.data, Unsupported: a.Policy.Unsupported,
 	})
 }
 
 // download returns the result of the last download that was asked for; nil: there is none that still matters.
-func (a *Agent) download(host hands.Status) *api.EarlyDownload {
+func (a *Agent) download(host hostpivot.Status) *api.EarlyDownload {
 	e := a.early
 	done := e.digest != "" && host.HasDownloaded(e.digest)
 	switch {

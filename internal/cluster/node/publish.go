@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/wanted"
 )
 
@@ -99,7 +99,7 @@ func (a *Agent) tell(s situation, action Action) {
 	if w != nil {
 		w.Since = a.Now().UTC().Truncate(time.Second)
 	}
-	if err := a.Hands.Tell(w); err != nil {
+	if err := a.Runner.Tell(w); err != nil {
 		a.Log.WithError(err).Warn("cannot tell the host which MachineConfig the cluster wants")
 		return
 	}
@@ -140,7 +140,7 @@ func stageOf(s situation, action Action) api.Stage {
 	case ActionAnnounce, ActionApply:
 		return api.StageApply
 	case ActionWait:
-		if s.host.Run.Request.Verb == hands.Apply && s.Run == RunRunning {
+		if s.host.Run.Request.Verb == hostpivot.Apply && s.Run == RunRunning {
 			return api.StageApply
 		}
 	case ActionUncordon, ActionDone:

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 )
 
 // A node can come to this agent with a system that pivot knows nothing of, or not all: from the machine-config-daemon,
@@ -22,7 +22,7 @@ func mayJoin(n Node) bool {
 // joinsWith returns the MachineConfig that a host joins its cluster with; "" if no cluster has rendered
 // the one that it has. The machine-config-daemon takes it from node-annotations.json, which a config
 // server writes for the first boot, or from its own record. The host's status is newer than the first.
-func joinsWith(s hands.Status) string {
+func joinsWith(s hostpivot.Status) string {
 	if name := s.Current(); strings.HasPrefix(name, api.RenderedPrefix) {
 		return name
 	}
@@ -46,7 +46,7 @@ func inherits(n Node) bool {
 
 // refusal returns why a takeover is not carried out. A pool's controller takes the node for one that is done and
 // serves, and so do those for all its other nodes at the same time.
-func (a *Agent) refusal(p hands.Plan) failure {
+func (a *Agent) refusal(p hostpivot.Plan) failure {
 	what, reasons := "a drain", p.Drain.Because
 	if p.Reboots > 0 {
 		what, reasons = "a reboot", p.RebootReasons()

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/test/worlds/nodeagent"
 )
@@ -251,12 +251,12 @@ func TestJoining(t *testing.T) {
 // TestAdopted: only pivot's own record says that all of a system was compared.
 func TestAdopted(t *testing.T) {
 	for by, want := range map[string]bool{"pivot": true, daemon: false, firstBoot: false, "": false} {
-		s := hands.Status{MachineConfig: &hands.NamedConfigs{Current: &hands.Named{Name: "a"}, RecordedBy: by}}
+		s := hostpivot.Status{MachineConfig: &hostpivot.NamedConfigs{Current: &hostpivot.Named{Name: "a"}, RecordedBy: by}}
 		if s.Adopted() != want {
 			t.Errorf("%q: %v", by, s.Adopted())
 		}
 	}
-	if (hands.Status{}).Adopted() {
+	if (hostpivot.Status{}).Adopted() {
 		t.Error("a host without a MachineConfig")
 	}
 }

@@ -139,11 +139,11 @@ var importTable = map[string]rule{
 
 	// The node agent: it runs pivot, and changes no machine itself. Nothing of it is linked into pivot,
 	// and it has nothing of pivot's core: it knows the documents that pivot writes.
-	"cluster/api":   {ours: []string{"printable"}, never: slices.Concat(processes, commandLine, world)},
-	"cluster/hands": {ours: []string{"api", "fault", "hostfiles", "pid1", "wanted", "watch"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"cluster/node":  {ours: []string{"cluster/api", "cluster/hands", "fault", "pid1", "retry", "verdict", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/kube":  {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/drain": {ours: []string{"cluster/api", "cluster/kube", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/api":       {ours: []string{"printable"}, never: slices.Concat(processes, commandLine, world)},
+	"cluster/hostpivot": {ours: []string{"api", "fault", "hostfiles", "pid1", "wanted", "watch"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"cluster/node":      {ours: []string{"cluster/api", "cluster/hostpivot", "fault", "pid1", "retry", "verdict", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/kube":      {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/drain":     {ours: []string{"cluster/api", "cluster/kube", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	// The fleet's controllers.
 	"cluster/generated": {ours: []string{"authored", "containerruntime", "cluster/objects", "fault", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/objects":   {ours: []string{"cluster/api"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
@@ -167,7 +167,7 @@ var importTable = map[string]rule{
 	"bounded": {never: slices.Concat(processes, commandLine, []string{"os"})},
 
 	// Beside its state machine.
-	"cluster/capacity": {ours: []string{"cluster/api", "cluster/hands", "cluster/node", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/capacity": {ours: []string{"cluster/api", "cluster/hostpivot", "cluster/node", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cmd/pivotctl": {ours: all, foreign: true, never: processes},
 	"cli":          {ours: []string{"api", "fault", "input", "kargs", "printable", "pinning", "problem"}, foreign: true, never: slices.Concat(processes, []string{"net"})},

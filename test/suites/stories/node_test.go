@@ -12,7 +12,7 @@ import (
 
 	"machine-pivot/day2"
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machine"
@@ -24,11 +24,11 @@ import (
 	"machine-pivot/test/worlds/nodeagent"
 )
 
-// hostHands runs pivot on a host, in this process, for a node agent. A run ends before Start returns.
-type hostHands struct {
+// hostRunner runs pivot on a host, in this process, for a node agent. A run ends before Start returns.
+type hostRunner struct {
 	t    *testing.T
 	h    *hostdir.Host
-	last hands.Run
+	last hostpivot.Run
 }
 
 // as converts a value to the agent's form of its document.
@@ -40,80 +40,80 @@ func as[T any](t *testing.T, value any) (out T) {
 	return out
 }
 
-func (o *hostHands) machine() *machine.Machine {
+func (o *hostRunner) machine() *machine.Machine {
 	m := newMachine(o.t, o.h)
 	m.Systemd = &services{}
 	return m
 }
 
-func (o *hostHands) apply(r hands.Request) *day2.Apply {
+func (o *hostRunner) apply(r hostpivot.Request) *day2.Apply {
 	return &day2.Apply{Machine: o.machine(), Config: day2.Config{File: "machineconfig.json", Data: r.Data}, When: day2.RebootNever, Unsupported: machineconfig.Stop}
 }
 
-// Look implements node.Hands.
-func (o *hostHands) Look(ctx context.Context) (host hands.Host, err error) {
+// Look implements node.Runner.
+func (o *hostRunner) Look(ctx context.Context) (host hostpivot.Host, err error) {
 	if o.last.Rebooting {
 		start(o.t, o.h)
-		o.last = hands.Run{}
+		o.last = hostpivot.Run{}
 	}
 	status, err := o.machine().Status(ctx)
 	if err != nil {
 		return host, err
 	}
 	id, err := o.h.Start()
-	return hands.Host{Start: id, Version: "1", Status: as[hands.Status](o.t, status), Run: o.last}, err
+	return hostpivot.Host{Start: id, Version: "1", Status: as[hostpivot.Status](o.t, status), Run: o.last}, err
 }
 
-// Start implements node.Hands.
-func (o *hostHands) Start(ctx context.Context, r hands.Request) (err error) {
+// Start implements node.Runner.
+func (o *hostRunner) Start(ctx context.Context, r hostpivot.Request) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	o.h.Reboot = func(context.Context) error { cancel(); return nil }
 	r.ID = fmt.Sprint(o.last.Request.ID, "+")
 	var m *machine.Machine
 	switch a := o.apply(r); r.Verb {
-	case hands.Download:
+	case hostpivot.Download:
 		m = a.Machine
 		_, err = a.Download(ctx)
-	case hands.Apply:
+	case hostpivot.Apply:
 		m = a.Machine
 		if r.Reboot {
 			a.When = day2.RebootIfNeeded
 		}
 		_, err = a.Run(ctx, day2.RunOptions{Downloaded: r.Downloaded})
-	case hands.HandBack:
+	case hostpivot.HandBack:
 		m = o.machine()
 		_, err = (&day2.HandBack{Machine: m}).Run(ctx)
 	default:
 		return errors.New("no such run")
 	}
-	result := as[hands.Result](o.t, m.Conclude(ctx, err))
-	o.last = hands.Run{Request: r, State: hands.RunEnded, Failure: result.Error, Result: &result, Rebooting: result.Outcome == "rebooting"}
+	result := as[hostpivot.Result](o.t, m.Conclude(ctx, err))
+	o.last = hostpivot.Run{Request: r, State: hostpivot.RunEnded, Failure: result.Error, Result: &result, Rebooting: result.Outcome == "rebooting"}
 	return nil
 }
 
-// Tell implements node.Hands.
-func (o *hostHands) Tell(w *wanted.Wanted) error { return wanted.Write(o.h.Root, w) }
+// Tell implements node.Runner.
+func (o *hostRunner) Tell(w *wanted.Wanted) error { return wanted.Write(o.h.Root, w) }
 
-// Stop implements node.Hands.
-func (*hostHands) Stop(context.Context) error { return errors.New("nothing runs") }
+// Stop implements node.Runner.
+func (*hostRunner) Stop(context.Context) error { return errors.New("nothing runs") }
 
-// Watch implements node.Hands.
-func (*hostHands) Watch(context.Context, bool) error { return nil }
+// Watch implements node.Runner.
+func (*hostRunner) Watch(context.Context, bool) error { return nil }
 
-// Plan implements node.Hands.
-func (o *hostHands) Plan(ctx context.Context, r hands.Request) (p hands.Plan, err error) {
+// Plan implements node.Runner.
+func (o *hostRunner) Plan(ctx context.Context, r hostpivot.Request) (p hostpivot.Plan, err error) {
 	plan, err := o.apply(r).Plan(ctx, day2.RunOptions{Downloaded: true})
 	if err != nil {
-		return p, &hands.Failure{Class: fault.KindOf(err).String(), Message: err.Error()}
+		return p, &hostpivot.Failure{Class: fault.KindOf(err).String(), Message: err.Error()}
 	}
-	return as[hands.Plan](o.t, plan), nil
+	return as[hostpivot.Plan](o.t, plan), nil
 }
 
-// Verify implements node.Hands.
-func (o *hostHands) Verify(ctx context.Context) (v hands.Verify, err error) {
+// Verify implements node.Runner.
+func (o *hostRunner) Verify(ctx context.Context) (v hostpivot.Verify, err error) {
 	differences, err := o.machine().Verify(ctx)
-	return hands.Verify{OK: len(differences) == 0, Differences: as[[]hands.Difference](o.t, append([]pivot.Difference{}, differences...))}, err
+	return hostpivot.Verify{OK: len(differences) == 0, Differences: as[[]hostpivot.Difference](o.t, append([]pivot.Difference{}, differences...))}, err
 }
 
 // configs is a cluster with MachineConfigs.
@@ -130,7 +130,7 @@ func (c configs) MachineConfig(_ context.Context, name string) ([]byte, error) {
 }
 
 // agentOf returns the agent of a host, for a node with annotations.
-func agentOf(t *testing.T, h *hostdir.Host, notes map[string]string, all map[string][]byte) (*nodeagent.World, *node.Agent, *hostHands) {
+func agentOf(t *testing.T, h *hostdir.Host, notes map[string]string, all map[string][]byte) (*nodeagent.World, *node.Agent, *hostRunner) {
 	t.Helper()
 	w := nodeagent.New()
 	w.Change(func(n *node.Node) {
@@ -139,8 +139,8 @@ func agentOf(t *testing.T, h *hostdir.Host, notes map[string]string, all map[str
 	})
 	w.Before = func(int, string) { w.Controller() }
 	w.Policy.ByController = true
-	agent, host := w.Agent(), &hostHands{t: t, h: h}
-	agent.Cluster, agent.Hands = configs{agent.Cluster, all}, host
+	agent, host := w.Agent(), &hostRunner{t: t, h: h}
+	agent.Cluster, agent.Runner = configs{agent.Cluster, all}, host
 	return w, agent, host
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/pid1"
 	"machine-pivot/internal/wanted"
@@ -31,39 +31,39 @@ type Machine struct {
 	Drifted          bool   // somebody has changed what runs, by hand
 	Watching         bool   // it is compared whenever that changes
 
-	watched *hands.Watched // by that
+	watched *hostpivot.Watched // by that
 
 	Trials int // systems that were booted on trial
 
 	old   string // the MachineConfig of the system that a trial would return to; "": no trial
-	run   hands.Run
+	run   hostpivot.Run
 	ticks int // that the run still takes
 	runs  int
 }
 
 // Running reports whether a run of pivot, or the reboot that it has asked for, continues.
-func (m *Machine) Running() bool { return m.run.State == hands.RunRunning || m.reboots() }
+func (m *Machine) Running() bool { return m.run.State == hostpivot.RunRunning || m.reboots() }
 
 // reboots reports whether the machine is about to reboot.
 func (m *Machine) reboots() bool { return m.run.Rebooting && !m.Stuck }
 
 // Run starts a run of pivot, as an agent does.
-func (m *Machine) Run(r hands.Request) {
-	m.run, m.ticks = hands.Run{Request: r, State: hands.RunRunning}, 3
+func (m *Machine) Run(r hostpivot.Request) {
+	m.run, m.ticks = hostpivot.Run{Request: r, State: hostpivot.RunRunning}, 3
 }
 
-// machineHands is the world's machine as the node.Hands of one agent.
-type machineHands struct {
+// machineRunner is the world's machine as the node.Runner of one agent.
+type machineRunner struct {
 	w      *World
-	answer *hands.Answer
+	answer *hostpivot.Answer
 }
 
-// Look implements node.Hands.
-func (h machineHands) Look(context.Context) (host hands.Host, err error) {
+// Look implements node.Runner.
+func (h machineRunner) Look(context.Context) (host hostpivot.Host, err error) {
 	err = h.w.call("look", func() error {
 		m := &h.w.Machine
 		if m.NoOstree {
-			return hands.ErrNotOstree
+			return hostpivot.ErrNotOstree
 		}
 		if m.Silent {
 			return errors.New("no such program")
@@ -79,18 +79,18 @@ func (h machineHands) Look(context.Context) (host hands.Host, err error) {
 	return host, err
 }
 
-// host returns what hands.Systemd would find: while a run continues, its file has its progress, and nothing of the
+// host returns what hostpivot.Systemd would find: while a run continues, its file has its progress, and nothing of the
 // machine.
-func (h machineHands) host() (host hands.Host, err error) {
+func (h machineRunner) host() (host hostpivot.Host, err error) {
 	m := &h.w.Machine
-	host = hands.Host{Start: pid1.StartID(fmt.Sprint(m.Boots)), Version: "1", Run: m.run, Watched: m.watched}
-	var run func() (hands.Status, error)
-	if m.run.State == hands.RunRunning {
-		run = func() (hands.Status, error) {
-			return hands.Status{Phase: "applying", Step: "pull", Percent: 100 - 100*m.ticks/max(m.RunTicks, m.ticks, 1)}, nil
+	host = hostpivot.Host{Start: pid1.StartID(fmt.Sprint(m.Boots)), Version: "1", Run: m.run, Watched: m.watched}
+	var run func() (hostpivot.Status, error)
+	if m.run.State == hostpivot.RunRunning {
+		run = func() (hostpivot.Status, error) {
+			return hostpivot.Status{Phase: "applying", Step: "pull", Percent: 100 - 100*m.ticks/max(m.RunTicks, m.ticks, 1)}, nil
 		}
 	}
-	host.Status, err = h.answer.Status(host.Start, run, func() (hands.Status, error) {
+	host.Status, err = h.answer.Status(host.Start, run, func() (hostpivot.Status, error) {
 		m.Asked++
 		return m.status(), nil
 	})
@@ -98,22 +98,22 @@ func (h machineHands) host() (host hands.Host, err error) {
 }
 
 // status is the machine's answer to pivot status.
-func (m *Machine) status() hands.Status {
-	s := hands.Status{Phase: m.Phase, Booted: &hands.Deployment{Commit: m.Current}, MachineConfig: &hands.NamedConfigs{RecordedBy: m.RecordedBy, Desired: &hands.Named{Name: m.Desired}}}
+func (m *Machine) status() hostpivot.Status {
+	s := hostpivot.Status{Phase: m.Phase, Booted: &hostpivot.Deployment{Commit: m.Current}, MachineConfig: &hostpivot.NamedConfigs{RecordedBy: m.RecordedBy, Desired: &hostpivot.Named{Name: m.Desired}}}
 	if m.RecordedBy != "" {
-		s.MachineConfig.Current = &hands.Named{Name: m.Current}
+		s.MachineConfig.Current = &hostpivot.Named{Name: m.Current}
 	}
 	if m.Pending != "" {
-		s.Pending = &hands.Deployment{Commit: m.Pending}
+		s.Pending = &hostpivot.Deployment{Commit: m.Pending}
 	}
 	if m.Downloaded != "" {
-		s.Downloaded = &hands.Downloaded{MachineConfig: m.Downloaded, At: "2026-01-01T00:00:00Z"}
+		s.Downloaded = &hostpivot.Downloaded{MachineConfig: m.Downloaded, At: "2026-01-01T00:00:00Z"}
 	}
 	return s
 }
 
-// Start implements node.Hands.
-func (h machineHands) Start(_ context.Context, r hands.Request) error {
+// Start implements node.Runner.
+func (h machineRunner) Start(_ context.Context, r hostpivot.Request) error {
 	return h.w.call("start "+string(r.Verb), func() error {
 		m := &h.w.Machine
 		if m.Running() {
@@ -122,29 +122,29 @@ func (h machineHands) Start(_ context.Context, r hands.Request) error {
 		}
 		m.runs++
 		r.ID = fmt.Sprintf("%d-%d", m.Boots, m.runs)
-		m.run, m.ticks = hands.Run{Request: r, State: hands.RunRunning}, m.RunTicks
+		m.run, m.ticks = hostpivot.Run{Request: r, State: hostpivot.RunRunning}, m.RunTicks
 		return nil
 	})
 }
 
-// Tell implements node.Hands.
-func (h machineHands) Tell(w *wanted.Wanted) error {
+// Tell implements node.Runner.
+func (h machineRunner) Tell(w *wanted.Wanted) error {
 	return h.w.call("tell", func() error {
 		h.w.Machine.Told = w
 		return nil
 	})
 }
 
-// Stop implements node.Hands.
-func (h machineHands) Stop(context.Context) error {
+// Stop implements node.Runner.
+func (h machineRunner) Stop(context.Context) error {
 	return h.w.call("stop", func() error {
-		h.w.Machine.run = hands.Run{Request: h.w.Machine.run.Request, State: hands.RunEnded, Failure: &hands.Failure{Class: "interrupted", Message: "stopped"}}
+		h.w.Machine.run = hostpivot.Run{Request: h.w.Machine.run.Request, State: hostpivot.RunEnded, Failure: &hostpivot.Failure{Class: "interrupted", Message: "stopped"}}
 		return nil
 	})
 }
 
-// Plan implements node.Hands.
-func (h machineHands) Plan(_ context.Context, r hands.Request) (p hands.Plan, err error) {
+// Plan implements node.Runner.
+func (h machineRunner) Plan(_ context.Context, r hostpivot.Request) (p hostpivot.Plan, err error) {
 	err = h.w.call("plan", func() error {
 		if h.w.Machine.Downloaded != r.Digest {
 			h.w.Violated("a plan of what is not downloaded")
@@ -152,7 +152,7 @@ func (h machineHands) Plan(_ context.Context, r hands.Request) (p hands.Plan, er
 		c := h.w.needs(r.Config)
 		p.Changed, p.Drain.Wanted = true, c.Drain
 		if c.Reboot {
-			p.Reboots, p.Needs = 1, []hands.Need{{Change: "image", Because: "it is another one", Actions: []struct {
+			p.Reboots, p.Needs = 1, []hostpivot.Need{{Change: "image", Because: "it is another one", Actions: []struct {
 				Type string `json:"type"`
 			}{{"Reboot"}}}}
 		}
@@ -173,8 +173,8 @@ func (w *World) needs(config string) Config {
 	return c
 }
 
-// Verify implements node.Hands.
-func (h machineHands) Verify(context.Context) (v hands.Verify, err error) {
+// Verify implements node.Runner.
+func (h machineRunner) Verify(context.Context) (v hostpivot.Verify, err error) {
 	err = h.w.call("verify", func() error {
 		if h.w.Machine.RecordedBy != "pivot" {
 			h.w.Violated("a proof of what pivot was never asked for")
@@ -187,24 +187,24 @@ func (h machineHands) Verify(context.Context) (v hands.Verify, err error) {
 }
 
 // compare compares what runs with its MachineConfig.
-func (w *World) compare() hands.Verify {
-	v := hands.Verify{OK: true}
+func (w *World) compare() hostpivot.Verify {
+	v := hostpivot.Verify{OK: true}
 	if w.Configs[w.Machine.Current].Differs {
-		v.Differences = append(v.Differences, hands.Difference{Class: "arguments", Name: "quiet", Wrong: "missing", Message: "kernel argument quiet is missing"})
+		v.Differences = append(v.Differences, hostpivot.Difference{Class: "arguments", Name: "quiet", Wrong: "missing", Message: "kernel argument quiet is missing"})
 	}
 	for i := range w.Configs[w.Machine.Current].Arguments {
 		name := fmt.Sprintf("a%d=%s", i, strings.Repeat("x", 3000))
-		v.Differences = append(v.Differences, hands.Difference{Class: "arguments", Name: name, Wrong: "missing", Message: "kernel argument " + name + " is missing"})
+		v.Differences = append(v.Differences, hostpivot.Difference{Class: "arguments", Name: name, Wrong: "missing", Message: "kernel argument " + name + " is missing"})
 	}
 	if w.Machine.Drifted {
-		v.Differences = append(v.Differences, hands.Difference{Class: "file", Name: "/etc/a", Wrong: "differs", Message: "file /etc/a: differs"})
+		v.Differences = append(v.Differences, hostpivot.Difference{Class: "file", Name: "/etc/a", Wrong: "differs", Message: "file /etc/a: differs"})
 	}
 	v.OK = len(v.Differences) == 0
 	return v
 }
 
-// Watch implements node.Hands.
-func (h machineHands) Watch(_ context.Context, on bool) error {
+// Watch implements node.Runner.
+func (h machineRunner) Watch(_ context.Context, on bool) error {
 	return h.w.call("watch", func() error {
 		if h.w.Machine.Watching = on; !on {
 			h.w.Machine.watched = nil
@@ -219,7 +219,7 @@ func (w *World) watch() bool {
 	if !m.Watching || m.watched != nil && m.watched.OK == found.OK && len(m.watched.Differences) == len(found.Differences) {
 		return false
 	}
-	m.watched = &hands.Watched{Verify: found, At: w.Clock}
+	m.watched = &hostpivot.Watched{Verify: found, At: w.Clock}
 	return true
 }
 
@@ -230,7 +230,7 @@ func (w *World) Pass() {
 	case m.reboots():
 		w.reboot()
 		w.dead = true // the agent stops with its machine
-	case m.run.State == hands.RunRunning:
+	case m.run.State == hostpivot.RunRunning:
 		if m.ticks--; m.ticks <= 0 {
 			w.endRun()
 		}
@@ -244,43 +244,43 @@ func (w *World) Pass() {
 // endRun does what the run was for.
 func (w *World) endRun() {
 	m := &w.Machine
-	m.run.State, m.run.Failure = hands.RunEnded, w.carryOut(m.run.Request)
-	m.run.Result, m.run.Ended = &hands.Result{}, w.Clock
+	m.run.State, m.run.Failure = hostpivot.RunEnded, w.carryOut(m.run.Request)
+	m.run.Result, m.run.Ended = &hostpivot.Result{}, w.Clock
 	for i := range w.Configs[m.run.Request.Config].LeftOut {
 		m.run.Result.LeftOut = append(m.run.Result.LeftOut, fmt.Sprintf("part %d %s", i, strings.Repeat("x", 3000)))
 	}
-	m.run.Rebooting = m.run.Failure == nil && m.run.Request.Verb == hands.Apply && m.Pending != ""
+	m.run.Rebooting = m.run.Failure == nil && m.run.Request.Verb == hostpivot.Apply && m.Pending != ""
 }
 
-func (w *World) carryOut(r hands.Request) *hands.Failure {
+func (w *World) carryOut(r hostpivot.Request) *hostpivot.Failure {
 	m, name := &w.Machine, r.Config
 	c := w.needs(name)
 	switch {
-	case r.Verb == hands.Revert:
+	case r.Verb == hostpivot.Revert:
 		m.Pending, m.Phase = "", "done"
-	case r.Verb == hands.HandBack && (m.RecordedBy != "pivot" || m.Lacks):
-		return &hands.Failure{Class: "refused", Message: "cannot give this machine back", Hint: "pivot apply --repair", Permanent: true}
-	case r.Verb == hands.HandBack:
+	case r.Verb == hostpivot.HandBack && (m.RecordedBy != "pivot" || m.Lacks):
+		return &hostpivot.Failure{Class: "refused", Message: "cannot give this machine back", Hint: "pivot apply --repair", Permanent: true}
+	case r.Verb == hostpivot.HandBack:
 		m.RecordedBy, m.Desired = "machine-config-daemon", m.Current
 	case c.Invalid:
-		return &hands.Failure{Class: "input", Message: "the MachineConfig is invalid", Permanent: true}
+		return &hostpivot.Failure{Class: "input", Message: "the MachineConfig is invalid", Permanent: true}
 	case c.Installs && r.Unsupported == node.UnsupportedReplace:
-		return &hands.Failure{Class: "replace", Message: "this machine cannot get other disks", Permanent: true}
+		return &hostpivot.Failure{Class: "replace", Message: "this machine cannot get other disks", Permanent: true}
 	case c.Installs:
-		return &hands.Failure{Class: "unreconcilable", Message: "this machine cannot get other disks", Permanent: true}
-	case r.Verb == hands.Download && len(c.CannotStart) > 0:
-		return &hands.Failure{Class: "refused", Message: "cannot start the image on this machine: it needs x86-64-v3", Hint: "another image", Permanent: true, Verdicts: c.CannotStart}
-	case r.Verb == hands.Download && c.Unavailable > 0:
+		return &hostpivot.Failure{Class: "unreconcilable", Message: "this machine cannot get other disks", Permanent: true}
+	case r.Verb == hostpivot.Download && len(c.CannotStart) > 0:
+		return &hostpivot.Failure{Class: "refused", Message: "cannot start the image on this machine: it needs x86-64-v3", Hint: "another image", Permanent: true, Verdicts: c.CannotStart}
+	case r.Verb == hostpivot.Download && c.Unavailable > 0:
 		c = w.Configs[name]
 		c.Unavailable--
 		w.Configs[name] = c
-		return &hands.Failure{Class: "unavailable", Message: "the registry does not answer"}
-	case r.Verb == hands.Download:
+		return &hostpivot.Failure{Class: "unavailable", Message: "the registry does not answer"}
+	case r.Verb == hostpivot.Download:
 		m.Downloaded = r.Digest
 	case c.ApplyFails:
-		return &hands.Failure{Class: "refused", Message: "no space in /boot", Permanent: true}
+		return &hostpivot.Failure{Class: "refused", Message: "no space in /boot", Permanent: true}
 	case c.Reboot && !r.Reboot:
-		return &hands.Failure{Class: "refused", Message: "it needs a reboot", Permanent: true}
+		return &hostpivot.Failure{Class: "refused", Message: "it needs a reboot", Permanent: true}
 	case c.Reboot:
 		if r.Try > 0 {
 			m.old = m.Current
@@ -305,7 +305,7 @@ func (w *World) reboot() {
 		w.Violated("a reboot that was not announced")
 	}
 	m.Boots++
-	m.run, m.ticks, m.Watching, m.watched = hands.Run{}, 0, false, nil
+	m.run, m.ticks, m.Watching, m.watched = hostpivot.Run{}, 0, false, nil
 	switch {
 	case m.Pending == "":
 		if m.Phase == "trial" { // the boot loader boots a system on trial only once

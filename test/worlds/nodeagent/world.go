@@ -14,7 +14,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/cluster/node"
 )
 
@@ -116,7 +116,7 @@ func (w *World) Agent() *node.Agent {
 	log.SetOutput(io.Discard)
 	w.dead = false
 	a := &node.Agent{
-		Cluster: w.Cluster, Hands: machineHands{w, &hands.Answer{}}, Drainer: w.Drainer, Policy: w.Policy, Version: "test", Metrics: w.Metrics,
+		Cluster: w.Cluster, Runner: machineRunner{w, &hostpivot.Answer{}}, Drainer: w.Drainer, Policy: w.Policy, Version: "test", Metrics: w.Metrics,
 		Now: func() time.Time { return w.Clock }, Log: log,
 	}
 	if a.Cluster == nil {

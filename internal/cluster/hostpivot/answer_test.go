@@ -1,4 +1,4 @@
-package hands_test
+package hostpivot_test
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )
@@ -29,8 +29,8 @@ func writeStatus(root string) {
 }
 
 // of returns a function that answers with a status, and counts.
-func of(s hands.Status, err error, count *int) func() (hands.Status, error) {
-	return func() (hands.Status, error) {
+func of(s hostpivot.Status, err error, count *int) func() (hostpivot.Status, error) {
+	return func() (hostpivot.Status, error) {
 		*count++
 		return s, err
 	}
@@ -49,13 +49,13 @@ func TestStatusDuringARun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var file, full hands.Status
+	var file, full hostpivot.Status
 	if err := json.Unmarshal(data, &file); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, reflect.ValueOf(&full).Elem())
 	var asked, read int
-	var answer hands.Answer
+	var answer hostpivot.Answer
 	for range 2 {
 		if got, err := answer.Status("1", nil, of(full, nil, &asked)); err != nil || !reflect.DeepEqual(got, full) || asked == 0 {
 			t.Errorf("without a run: %+v, %v", got, err)
@@ -111,9 +111,9 @@ func fill(t *testing.T, v reflect.Value) {
 // TestAskedDuringARun: pivot is asked during a run only if there is no answer of this start of the system yet, or
 // if the run has no file.
 func TestAskedDuringARun(t *testing.T) {
-	full, file := hands.Status{Phase: "done"}, hands.Status{Step: "pull"}
+	full, file := hostpivot.Status{Phase: "done"}, hostpivot.Status{Step: "pull"}
 	var asked, read int
-	var answer hands.Answer
+	var answer hostpivot.Answer
 	look := func(what string, err error, want int, step string) {
 		t.Helper()
 		asked = 0

@@ -1,4 +1,4 @@
-package hands_test
+package hostpivot_test
 
 import (
 	"bytes"
@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/test/worlds/hostsystemd"
 )
 
@@ -58,10 +58,10 @@ func asPod(h host) {
 	if seen := h.look(); seen.Version != "1.2.3" || seen.Status.Current() != "a" {
 		h.Errorf("it sees %+v", seen)
 	}
-	h.start(hands.Request{Verb: hands.Apply, Config: "b", Data: []byte("{}")})
+	h.start(hostpivot.Request{Verb: hostpivot.Apply, Config: "b", Data: []byte("{}")})
 	h.running()
 	h.write("end", `doc Result '"outcome":"committed"'; exit 0`)
-	if run := h.ended(); run.State != hands.RunEnded || run.Failure != nil || run.Result == nil || run.Result.Outcome != "committed" {
+	if run := h.ended(); run.State != hostpivot.RunEnded || run.Failure != nil || run.Result == nil || run.Result.Outcome != "committed" {
 		h.Errorf("the run has ended as %+v", run)
 	}
 	if _, err := h.Verify(h.Context()); err != nil {

@@ -1,4 +1,4 @@
-package hands_test
+package hostpivot_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/internal/cluster/hands"
+	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/wanted"
 	"machine-pivot/test/worlds/hostsystemd"
@@ -51,7 +51,7 @@ esac
 // host is a host with systemd and the stand-in for pivot.
 type host struct {
 	*testing.T
-	*hands.Systemd
+	*hostpivot.Systemd
 	dir string
 }
 
@@ -70,9 +70,9 @@ func newHost(t *testing.T) host {
 	return h
 }
 
-// another returns the hands of another agent of the same host.
-func (h host) another(root string) *hands.Systemd {
-	return &hands.Systemd{Root: root, Program: filepath.Join(h.dir, "pivot"), Version: "1.9.0", Now: time.Now}
+// another returns a Systemd of another agent of the same host.
+func (h host) another(root string) *hostpivot.Systemd {
+	return &hostpivot.Systemd{Root: root, Program: filepath.Join(h.dir, "pivot"), Version: "1.9.0", Now: time.Now}
 }
 
 func (h host) write(name, content string) {
@@ -82,7 +82,7 @@ func (h host) write(name, content string) {
 	}
 }
 
-func (h host) look() hands.Host {
+func (h host) look() hostpivot.Host {
 	h.Helper()
 	seen, err := h.Look(h.Context())
 	if err != nil {
@@ -92,19 +92,19 @@ func (h host) look() hands.Host {
 }
 
 // ended waits until the run has ended.
-func (h host) ended() hands.Run {
+func (h host) ended() hostpivot.Run {
 	h.Helper()
 	for range 1200 {
-		if run := h.look().Run; run.State != hands.RunRunning {
+		if run := h.look().Run; run.State != hostpivot.RunRunning {
 			return run
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 	h.Fatal("the run does not end")
-	return hands.Run{}
+	return hostpivot.Run{}
 }
 
-func (h host) start(r hands.Request) {
+func (h host) start(r hostpivot.Request) {
 	h.Helper()
 	if err := os.Remove(filepath.Join(h.dir, "running")); err != nil && !errors.Is(err, fs.ErrNotExist) { // of the run before
 		h.Fatal(err)
@@ -189,34 +189,34 @@ func TestSystemd(t *testing.T) {
 	h := newHost(t)
 	t.Run("what is there", func(t *testing.T) {
 		seen := h.look()
-		if seen.Version != "1.2.3" || seen.Start == "" || seen.Status.Current() != "a" || seen.Run.State != hands.RunNone {
+		if seen.Version != "1.2.3" || seen.Start == "" || seen.Status.Current() != "a" || seen.Run.State != hostpivot.RunNone {
 			t.Errorf("%+v", seen)
 		}
 		if found, err := h.Verify(t.Context()); err != nil || found.OK || len(found.Differences) != 1 || found.Differences[0].Name != "quiet" {
 			t.Errorf("%+v, %v", found, err)
 		}
 		h.write("plan", `{"apiVersion":"pivot/v1","kind":"Plan","reboots":1,"drain":{"wanted":true,"because":["image"]}}`)
-		if plan, err := h.Plan(t.Context(), hands.Request{Data: []byte("{}"), Unsupported: "stop"}); err != nil || plan.Reboots != 1 || !plan.Drain.Wanted {
+		if plan, err := h.Plan(t.Context(), hostpivot.Request{Data: []byte("{}"), Unsupported: "stop"}); err != nil || plan.Reboots != 1 || !plan.Drain.Wanted {
 			t.Errorf("%+v, %v", plan, err)
 		}
 		h.write("plan", `{"apiVersion":"pivot/v1","kind":"Result","outcome":"failed","error":{"class":"input","message":"bad","hint":"","permanent":true}}`)
-		_, err := h.Plan(t.Context(), hands.Request{})
-		if f, ok := errors.AsType[*hands.Failure](err); !ok || f.Class != "input" {
+		_, err := h.Plan(t.Context(), hostpivot.Request{})
+		if f, ok := errors.AsType[*hostpivot.Failure](err); !ok || f.Class != "input" {
 			t.Errorf("a plan that fails: %v", err)
 		}
 		h.write("plan", "")
-		if _, err := h.Plan(t.Context(), hands.Request{}); err == nil || !strings.Contains(err.Error(), "no output") {
+		if _, err := h.Plan(t.Context(), hostpivot.Request{}); err == nil || !strings.Contains(err.Error(), "no output") {
 			t.Errorf("a plan without a document: %v", err)
 		}
 	})
 	t.Run("a run outlives its agent", func(t *testing.T) {
-		h.start(hands.Request{Verb: hands.Apply, Config: "b", Downloaded: true, Reboot: true, Unsupported: "stop", Data: []byte(`{"secret":1}`)})
+		h.start(hostpivot.Request{Verb: hostpivot.Apply, Config: "b", Downloaded: true, Reboot: true, Unsupported: "stop", Data: []byte(`{"secret":1}`)})
 		other := host{h.T, h.another(h.Root), h.dir}
 		seen := other.look()
-		if seen.Run.State != hands.RunRunning || seen.Run.Request.Config != "b" || seen.Run.Request.ID == "" {
+		if seen.Run.State != hostpivot.RunRunning || seen.Run.Request.Config != "b" || seen.Run.Request.ID == "" {
 			t.Errorf("another agent finds %+v", seen.Run)
 		}
-		if err := other.Start(t.Context(), hands.Request{Verb: hands.Download, Config: "c"}); fault.KindOf(err) != fault.Unavailable {
+		if err := other.Start(t.Context(), hostpivot.Request{Verb: hostpivot.Download, Config: "c"}); fault.KindOf(err) != fault.Unavailable {
 			t.Errorf("a second run: %v", err)
 		}
 		config := filepath.Join(h.Root, "run/pivot/agent/machineconfig.json")
@@ -247,7 +247,7 @@ func TestSystemd(t *testing.T) {
 	} {
 		t.Run("a run that ends with "+name, func(t *testing.T) {
 			h.write("end", c.end)
-			h.start(hands.Request{Verb: hands.Download, Config: "b", Unsupported: "warn"})
+			h.start(hostpivot.Request{Verb: hostpivot.Download, Config: "b", Unsupported: "warn"})
 			run := h.ended()
 			if run.Failure == nil || !strings.Contains(run.Failure.Message, c.want) {
 				t.Errorf("%+v", run.Failure)
@@ -256,7 +256,7 @@ func TestSystemd(t *testing.T) {
 	}
 	t.Run("the host is given back", func(t *testing.T) {
 		h.write("end", `doc Result '"outcome":"handed-back","leftOut":["disks"]'; exit 0`)
-		h.start(hands.Request{Verb: hands.HandBack, Config: "b"})
+		h.start(hostpivot.Request{Verb: hostpivot.HandBack, Config: "b"})
 		if run := h.ended(); run.Failure != nil || len(run.Result.LeftOut) != 1 || !strings.Contains(h.calls(), "\nhand-back -o json\n") {
 			t.Errorf("%+v after %s", run, h.calls())
 		}
@@ -264,7 +264,7 @@ func TestSystemd(t *testing.T) {
 	t.Run("a run of the start before a soft reboot is over", func(t *testing.T) {
 		file := filepath.Join(h.Root, "run/pivot/agent/request.json")
 		data, err := os.ReadFile(file)
-		if err != nil || h.look().Run.State != hands.RunEnded {
+		if err != nil || h.look().Run.State != hostpivot.RunEnded {
 			t.Fatalf("%+v, %v", h.look().Run, err)
 		}
 		now := string(h.look().Start)
@@ -275,7 +275,7 @@ func TestSystemd(t *testing.T) {
 		if err := os.WriteFile(file, []byte(another), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if run := h.look().Run; run.State != hands.RunNone {
+		if run := h.look().Run; run.State != hostpivot.RunNone {
 			t.Errorf("%+v", run)
 		}
 	})
@@ -283,7 +283,7 @@ func TestSystemd(t *testing.T) {
 		if err := os.Remove(filepath.Join(h.dir, "end")); err != nil {
 			t.Fatal(err)
 		}
-		h.start(hands.Request{Verb: hands.Download, Config: "b"})
+		h.start(hostpivot.Request{Verb: hostpivot.Download, Config: "b"})
 		h.running()
 		woken, ctx := make(chan struct{}, 10), t.Context()
 		go func() { _ = h.NotifyRun(ctx, func() { woken <- struct{}{} }) }()
@@ -306,7 +306,7 @@ func TestSystemd(t *testing.T) {
 		if err := os.Remove(filepath.Join(h.dir, "end")); err != nil {
 			t.Fatal(err)
 		}
-		h.start(hands.Request{Verb: hands.Download, Config: "b"})
+		h.start(hostpivot.Request{Verb: hostpivot.Download, Config: "b"})
 		h.running()
 		if err := h.Stop(t.Context()); err != nil {
 			t.Fatal(err)
@@ -317,7 +317,7 @@ func TestSystemd(t *testing.T) {
 	})
 	t.Run("progress without a question", func(t *testing.T) {
 		writeStatus(h.Root)
-		h.start(hands.Request{Verb: hands.Download, Config: "b"})
+		h.start(hostpivot.Request{Verb: hostpivot.Download, Config: "b"})
 		h.running()
 		before, kept := h.calls(), h.look().Status
 		if kept.Step != "pull" || kept.Percent != 42 || kept.PulledBytes() != 7 {
@@ -348,7 +348,7 @@ func TestSystemd(t *testing.T) {
 		if err := os.Remove(filepath.Join(h.Root, "run/pivot/agent/result.json")); err != nil {
 			t.Fatal(err)
 		}
-		if run := h.look().Run; run.State != hands.RunNone {
+		if run := h.look().Run; run.State != hostpivot.RunNone {
 			t.Errorf("%+v", run)
 		}
 	})
@@ -465,7 +465,7 @@ func TestSystemd(t *testing.T) {
 		if err := os.Remove(filepath.Join(h.Root, "run/ostree-booted")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Look(t.Context()); !errors.Is(err, hands.ErrNotOstree) {
+		if _, err := h.Look(t.Context()); !errors.Is(err, hostpivot.ErrNotOstree) {
 			t.Errorf("%v", err)
 		}
 		if w, err := h.Workloads(t.Context()); err != nil || len(w.Types) > 0 {

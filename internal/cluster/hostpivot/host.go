@@ -1,4 +1,4 @@
-package hands
+package hostpivot
 
 import (
 	"cmp"
@@ -23,7 +23,7 @@ import (
 	"machine-pivot/internal/wanted"
 )
 
-// Systemd runs pivot by the host's systemd. It implements node.Hands.
+// Systemd runs pivot by the host's systemd. It implements node.Runner.
 type Systemd struct {
 	// Root is where the agent finds the host's /run: "/" on the host, or the directory of a pod below
 	// which it is mounted.
@@ -83,7 +83,7 @@ func (s *Systemd) makeDir() error {
 	return os.Chmod(s.path(dir), 0o700)
 }
 
-// Look implements node.Hands.
+// Look implements node.Runner.
 func (s *Systemd) Look(ctx context.Context) (h Host, err error) {
 	if _, err := os.Stat(s.path(ostreeFile)); errors.Is(err, os.ErrNotExist) {
 		return h, ErrNotOstree
@@ -266,10 +266,10 @@ func (s *Systemd) write(onHost string, data []byte) error {
 	return hostfiles.Replace(hostfiles.OS{}, s.path(onHost), data, 0o600)
 }
 
-// Tell implements node.Hands.
+// Tell implements node.Runner.
 func (s *Systemd) Tell(w *wanted.Wanted) error { return wanted.Write(s.Root, w) }
 
-// Plan implements node.Hands.
+// Plan implements node.Runner.
 func (s *Systemd) Plan(ctx context.Context, r Request) (plan Plan, err error) {
 	if err := s.write(planFile, r.Data); err != nil {
 		return plan, err
@@ -283,7 +283,7 @@ func (s *Systemd) Plan(ctx context.Context, r Request) (plan Plan, err error) {
 	return plan, s.ask(ctx, conn, api.Plan, &plan, "apply", "--dry-run", "--from-downloaded", "--unsupported="+r.Unsupported, "-o", "json", planFile)
 }
 
-// Verify implements node.Hands.
+// Verify implements node.Runner.
 func (s *Systemd) Verify(ctx context.Context) (v Verify, err error) {
 	conn, err := s.connect(ctx)
 	if err != nil {
@@ -374,7 +374,7 @@ func (s *Systemd) result() (r Result, at time.Time, err error) {
 // dropConfig removes the MachineConfig of a run that has ended.
 func (s *Systemd) dropConfig() { _ = os.Remove(s.path(configFile)) }
 
-// Start implements node.Hands.
+// Start implements node.Runner.
 func (s *Systemd) Start(ctx context.Context, r Request) error {
 	conn, err := s.connect(ctx)
 	if err != nil {
@@ -436,7 +436,7 @@ func (r Request) arguments() []string {
 	return append(args, "-o", "json", configFile)
 }
 
-// Stop implements node.Hands.
+// Stop implements node.Runner.
 func (s *Systemd) Stop(ctx context.Context) error {
 	conn, err := s.connect(ctx)
 	if err != nil {

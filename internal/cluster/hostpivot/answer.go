@@ -1,4 +1,4 @@
-package hands
+package hostpivot
 
 import "machine-pivot/internal/pid1"
 

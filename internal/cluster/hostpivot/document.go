@@ -1,7 +1,7 @@
-// Package hands runs pivot on the host of the node agent. The agent itself changes no machine: it
+// Package hostpivot runs pivot on the host of the node agent. The agent itself changes no machine: it
 // starts pivot as a transient unit of the host's systemd, and reads the documents that pivot writes.
 // So a run outlives the agent that has started it, and the next agent finds the run and its result.
-package hands
+package hostpivot
 
 import (
 	"cmp"

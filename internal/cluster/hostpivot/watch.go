@@ -1,4 +1,4 @@
-package hands
+package hostpivot
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type Watched struct {
 // watchFile is where that unit writes its newest comparison.
 const watchFile = dir + "/watch.json"
 
-// Watch implements node.Hands. The unit outlives its agent, as a run does, and the next agent finds its file.
+// Watch implements node.Runner. The unit outlives its agent, as a run does, and the next agent finds its file.
 func (s *Systemd) Watch(ctx context.Context, on bool) error {
 	if !on && s.watched() == nil {
 		return nil // a host that is not watched is not even asked
