@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestWords checks that no document and no folder of code has more patterns that are hard to read than
+// TestWords checks that no document and no file of code has more patterns that are hard to read than
 // test/tools/words/ceilings allows: the first two columns of an earlier "make words". What the file lacks may have none.
 // Write plainer sentences, and lower the numbers; never raise them.
 func TestWords(t *testing.T) {
@@ -21,7 +21,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// counts returns the numbers in an output of the tool, by document and folder.
+// counts returns the numbers in an output of the tool, by file.
 func counts(output string) map[string]int {
 	numbers := map[string]int{}
 	for line := range strings.Lines(output) {

@@ -1,5 +1,5 @@
-// Command words prints how many patterns that are hard to read each document and each folder of code has, and the words
-// of the documents. With the name of one, it prints the sentences. A document counts with its text outside of code
+// Command words prints how many patterns that are hard to read each document and each file of code has, and the words of the
+// documents. With the name of one, it prints the sentences. A document counts with its text outside of code
 // blocks, code with its comments and, except in tests, with its string literals of several words. "make words" runs it.
 package main
 
@@ -104,7 +104,7 @@ func code(source string, messages bool) [][2]string {
 	}
 }
 
-// count returns what is found in the checkout, by document, and by top-level folder of code.
+// count returns what is found in the checkout, by file: each document, and what else has something.
 func count() (map[string][][2]string, error) {
 	found := map[string][][2]string{}
 	return found, fs.WalkDir(os.DirFS("."), ".", func(path string, d fs.DirEntry, err error) error {
@@ -115,12 +115,13 @@ func count() (map[string][][2]string, error) {
 			return err
 		}
 		source, err := os.ReadFile(path)
-		folder, _, _ := strings.Cut(path, "/")
 		switch filepath.Ext(path) {
 		case ".md":
 			found[path] = document(string(source))
 		case ".go":
-			found[folder] = append(found[folder], code(string(source), !strings.HasSuffix(path, "_test.go"))...)
+			if all := code(string(source), !strings.HasSuffix(path, "_test.go")); len(all) > 0 {
+				found[path] = all
+			}
 		}
 		return err
 	})
@@ -144,7 +145,13 @@ func main() {
 			number[f[0]]++
 		}
 		fmt.Println(at, len(found[at]), strings.Trim(fmt.Sprint(number), "map[]"))
-		text, _ := os.ReadFile(at) // a folder of code has none
+		if filepath.Ext(at) != ".md" {
+			continue
+		}
+		text, err := os.ReadFile(at)
+		if err != nil {
+			log.Fatalln(err)
+		}
 		in[filepath.Dir(at)] += len(strings.Fields(string(text)))
 		if ours, _, is := strings.Cut(string(text), "\n## Words of other projects\n"); is {
 			own = strings.Count(ours, "\n- **")
