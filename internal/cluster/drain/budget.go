@@ -130,8 +130,11 @@ func (b *budgets) countUnmanaged(ctx context.Context, pods []*corev1.Pod, r repo
 }
 
 // healthy reports whether a pod counts for its budgets.
-func healthy(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodRunning && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+func healthy(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning && isReady(p) }
+
+// isReady reports whether a pod serves, as its kubelet has said last.
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }

@@ -20,6 +20,20 @@ import (
 	"machine-pivot/internal/cluster/node"
 )
 
+// drainOf returns a function that drains the node n1 at an API server, by a clock.
+func drainOf(t *testing.T, url string, now func() time.Time) func() error {
+	t.Helper()
+	client, err := kube.New(&rest.Config{Host: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	d := &drain.Drainer{Cluster: &kube.Cluster{Name: "n1", API: client, Now: now}, Log: log,
+		Policy: drain.Policy{EmptyDir: drain.Evict, Unmanaged: drain.Evict, Finished: drain.Evict}}
+	return func() error { return d.Drain(t.Context(), node.Node{Name: "n1", UID: "n", Unschedulable: true}) }
+}
+
 // TestClockOfTheNode: for how long a pod of a dead kubelet is waited for does not depend on the node's clock.
 func TestClockOfTheNode(t *testing.T) {
 	for name, skew := range map[string]time.Duration{"right": 0, "behind": -2 * time.Hour, "ahead": 2 * time.Hour} {
@@ -41,15 +55,7 @@ func TestClockOfTheNode(t *testing.T) {
 				_ = json.NewEncoder(w).Encode(answer)
 			}))
 			defer s.Close()
-			client, err := kube.New(&rest.Config{Host: s.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
-			log := logrus.New()
-			log.SetOutput(io.Discard)
-			d := &drain.Drainer{Cluster: &kube.Cluster{Name: "n1", API: client, Now: func() time.Time { return cluster.Add(skew) }}, Log: log,
-				Policy: drain.Policy{EmptyDir: drain.Evict, Unmanaged: drain.Evict, Finished: drain.Evict}}
-			drains := func() error { return d.Drain(t.Context(), node.Node{Name: "n1", UID: "n", Unschedulable: true}) }
+			drains := drainOf(t, s.URL, func() time.Time { return cluster.Add(skew) })
 			for _, after := range []time.Duration{0, time.Second, 4 * time.Minute} {
 				cluster = cluster.Add(after)
 				if err := drains(); err == nil || !strings.Contains(err.Error(), "a/p: ") {
@@ -91,15 +97,7 @@ func TestBudgetOfTheLost(t *testing.T) {
 				_ = json.NewEncoder(w).Encode(answer)
 			}))
 			defer s.Close()
-			client, err := kube.New(&rest.Config{Host: s.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
-			log := logrus.New()
-			log.SetOutput(io.Discard)
-			d := &drain.Drainer{Cluster: &kube.Cluster{Name: "n1", API: client, Now: func() time.Time { return now }}, Log: log,
-				Policy: drain.Policy{EmptyDir: drain.Evict, Unmanaged: drain.Evict, Finished: drain.Evict}}
-			drains := func() error { return d.Drain(t.Context(), node.Node{Name: "n1", UID: "n", Unschedulable: true}) }
+			drains := drainOf(t, s.URL, func() time.Time { return now })
 			for _, after := range []time.Duration{0, 4 * time.Minute} {
 				now = now.Add(after)
 				if err := drains(); err == nil || !strings.Contains(err.Error(), "a/p: ") {

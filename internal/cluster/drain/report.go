@@ -39,12 +39,6 @@ func nameOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 // ends is the word for a pod within its grace period.
 const ends = "still ending"
 
-func isReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 // stuck is how long after its grace period a pod counts as one that does not end.
 const stuck = time.Minute
 
