@@ -233,6 +233,7 @@ func TestCheck(t *testing.T) {
 		{"ostree=/x", problem.Error}, {"quiet ostree=/x", problem.Error}, {`"ostree=/x"`, problem.Error},
 		{"root=/dev/sda", problem.Error}, {"rd.break", problem.Error}, {"init=/bin/sh", problem.Error},
 		{`a="b`, problem.Error}, {"a=\nb", problem.Error}, {"a\tb", problem.Error}, {"a\x7f", problem.Error},
+		{"'rd.break'", problem.Error}, {`a="b rd.break"`, problem.Error}, {`a="b init=/bin/sh"`, problem.Error}, {"rdbreak", problem.Error}, {"systemd.break=pre-basic", problem.Error},
 		{"--", problem.Error}, {"=x", problem.Error}, {`""`, problem.Error},
 		{"a=\xa0b", problem.Error}, {"name=voil\u00e0", problem.Error}, {"\"a=\u00a0b\"", problem.Error}, {"name=caf\u00e9", ""},
 		{"1", problem.Error}, {"S", problem.Error}, {"-b", problem.Error}, {"3", ""},
@@ -269,13 +270,18 @@ func TestSensitive(t *testing.T) {
 		"stack_guard_gap=0", "stack_guard_gap=0x0", "hash_pointers=never", "proc_mem.force_override=always", "nopku", "arm64.nobti", "dm_verity.require-signatures=0", "loadpin.enforce=n",
 		"sysctl.fs.suid_dumpable=2", "sysctl/fs/binfmt_misc/register=:a:E::a::/a:C", "sysctl.kernel/perf_event_paranoid=-1", "sysctl.vm.unprivileged_userfaultfd=1",
 		"lsm=yama", "lockdown=no", "mitigations=auto;no_user_kernel",
+		"iommu=pt", "iommu=force,pt", "iommu=ptx", `iommu="pt"`, "iommu=soft", "intel_iommu=on,igfx_off", "intremap=nosidx", "nointremap", "arm-smmu-v3.disable_bypass=n", "pci=noaer,disable_acs_redir=a", "vfio.enable-unsafe-noiommu-mode=y",
+		"kvm.nx_huge_pages=never", "norandmapsx", "nosmepx", "nosmapx", "nopkux", "sysrq_always_enabledx", "id_aa64pfr1.bt=0", "arm64_sw.nokaslr=1", "ibt=warn", "slub_debug=P", "ima=off", "no-rfi-flush", "--crash-shell",
+		"ostree.prepare-root.composefs=maybe", "systemd.image-policy=*", "sysctl.kernel.perf_event_paranoid=1",
+		// Other readers than the kernel's parser.
+		`a="b nokaslr c"`, `"a nopti b"`, "'systemd.debug_shell'", "systemd.'debug_shell'", `systemd\.debug_shell`, `a="b systemd.debug_shell"`, `systemd."run"=/bin/sh`, "'mitigations=off'",
 	} {
 		if problems := kargs.Check(arg); len(problems) != 1 || problems[0].Severity != problem.Warning {
 			t.Errorf("Check(%q) = %v, want a warning", arg, problems)
 		}
 	}
-	for _, arg := range []string{"pivot.mode=initramfs", "spectre_v2=on", "mds=full,nosmt", "intel_iommu=on", "iommu=pt", "l1tf=flush", "pti=on", "systemd.unified_cgroup_hierarchy=1",
-		"security=selinux", "security=apparmor", "selinux=1", "selinux=+1", "lsm=lockdown,selinux", "lockdown=integrity", "mitigations=auto,nosmt", "init_on_alloc=1", "iommu.passthrough=0", "fstab=yes", "sysctl.kernel.randomize_va_space=2", "sysctl.vm.swappiness=0", "audit=1", "intel_iommu=on,sm_on", "sysctl.kernel.perf_event_paranoid=2", "stack_guard_gap=256", "iommu.strict=1", "HOME=/"} {
+	for _, arg := range []string{"pivot.mode=initramfs", "spectre_v2=on", "mds=full,nosmt", "intel_iommu=on", "iommu=nopt", "intremap=on", "rodata=full", "l1tf=flush", "pti=on", "systemd.unified_cgroup_hierarchy=1",
+		"security=selinux", "security=apparmor", "selinux=1", "selinux=+1", "lsm=lockdown,selinux", "lockdown=integrity", "mitigations=auto,nosmt", "init_on_alloc=1", "iommu.passthrough=0", "fstab=yes", "sysctl.kernel.randomize_va_space=2", "sysctl.vm.swappiness=0", "audit=1", "intel_iommu=on,sm_on", "sysctl.kernel.perf_event_paranoid=2", "stack_guard_gap=256", "iommu.strict=1", "HOME=/", `acpi_osi="Windows 1"`, "acpi_osi='Linux'", `dyndbg="file a.c line 1 +p"`, "pci=noaer", "spectre_bhi=on", "kvm.nx_huge_pages=force", "id=1"} {
 		if problems := kargs.Check(arg); len(problems) > 0 {
 			t.Errorf("Check(%q) = %v, want none", arg, problems)
 		}

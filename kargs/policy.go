@@ -156,7 +156,24 @@ func (p Policy) checkArgument(arg string) problem.Report {
 	if key, _, _ := parts(arg); key == "" {
 		return problem.Report{problem.Errorf(arg, "has no name")}
 	}
-	return p.judge(arg)
+	if report := p.judge(arg); len(report) > 0 {
+		return report
+	}
+	return p.judgeOtherwise(arg)
+}
+
+// judgeOtherwise judges an argument as other readers of the line than the kernel's parser read it. The first code of the
+// kernel and dracut divide it at each space, also between quotes. systemd leaves out ' and ", also within a word, and old
+// releases leave out \. A word of a value counts only if it cannot be one of a text, as "1" can.
+func (p Policy) judgeOtherwise(arg string) problem.Report {
+	words := strings.Fields(strings.NewReplacer(`"`, "", "'", "", `\`, "").Replace(arg))
+	for _, word := range words {
+		report := p.judge(word)
+		if len(report) > 0 && (len(words) == 1 || !report.Failed() || strings.ContainsAny(word, ".=")) {
+			return problem.Report{{Severity: report[0].Severity, Path: arg, Message: report[0].Message + ": some read " + word + " in it"}}
+		}
+	}
+	return nil
 }
 
 // ParseEntries splits the entries of a MachineConfig's kernelArguments into arguments; an entry

@@ -29,7 +29,12 @@ func (p Policy) weakening(arg string) string {
 	}
 	spellings := []string{strings.ToLower(value)}
 	for part := range strings.SplitSeq(spellings[0], ",") { // many read a list, and compare only the beginning of a word
-		spellings = append(spellings, part, part[:min(2, len(part))], part[:min(3, len(part))])
+		spellings = append(spellings, part)
+		for _, r := range p.rules {
+			if of, is := strings.CutPrefix(r.pattern, key+"="); is && len(of) > 1 && strings.HasPrefix(part, of) {
+				spellings = append(spellings, of)
+			}
+		}
 	}
 	if n, ok := number(value); ok && n == 0 || slices.Contains([]string{"off", "no", "n", "false", "f"}, spellings[0]) {
 		spellings = append(spellings, "0", "off", "no")

@@ -91,7 +91,8 @@ func (a attacker) argument() string {
 	arg := a.pick("audit=0", "audit=off", "selinux=0", "selinux=+0", "selinux=0x0", "enforcing=0", "security=none", "security=x", "lsm=yama", "mitigations=off", "module.sig_enforce=0",
 		"nosmep", "nosmap", "nokaslr", "nopti", "pti=off", "norandmaps", "initcall_blacklist=a", "systemd.setenv=A=b", "systemd.set_credential=a:b", "rd.systemd.run=/bin/a", "rd.systemd.wants=a",
 		"sysctl.kernel.modprobe=/a", "sysctl.kernel.core_pattern=|/a", "init_on_alloc=0", "iommu.passthrough=1", "intel_iommu=off", "kgdboc=ttyS0", "clearcpuid=smep", "hardened_usercopy=0", "lockdown=none", "fstab=no",
-		"container=x", "iommu=force,off", "retbleed=auto,off", "vsyscall=native", "iomem=relaxed", "LD_PRELOAD=/a", "stack_guard_gap=0", "arm64.nopauth")
+		"container=x", "iommu=force,off", "retbleed=auto,off", "vsyscall=native", "iomem=relaxed", "LD_PRELOAD=/a", "stack_guard_gap=0", "arm64.nopauth",
+		"iommu=pt", "iommu=force,pt", "intremap=nosid", "nosmepx", "id_aa64pfr1.bt=0", "kvm.nx_huge_pages=never", "systemd.image_policy=*", "'systemd.debug_shell'", `a="b nokaslr c"`, `systemd.'run'=/a`)
 	switch a.IntN(6) {
 	case 0:
 		return "quiet " + arg

@@ -252,7 +252,7 @@ func TestWeakening(t *testing.T) {
 		"lockdown=none": true, "lockdown=integrity": false,
 		"module.sig_enforce=0": true, "module.sig-enforce=0": true, "module.sig_enforce=n": true, "module.sig_enforce=1": false, "module.sig_enforce=N": true, "module.sig_enforce=0x": true, "AUDIT=0": false, "nosmt=force": false,
 		"iommu=force,off": true, "container=x": true, "rd.systemd.run=/bin/a": true, "rd.systemd.wants=a": true, "norandmaps": true, "no-hash-pointers": true, "hardened_usercopy=0": true, "hardened_usercopy=1": false, "ibt=off": true,
-		"nosmep": true, "nosmap": true, "nokaslr": true, "nopti": true, "pti=off": true, "pti=on": false, "iommu=pt": false, "intel_iommu=off": true,
+		"nosmep": true, "nosmap": true, "nokaslr": true, "nopti": true, "pti=off": true, "pti=on": false, "iommu=pt": true, `a="b nokaslr"`: true, "'nokaslr'": true, "intel_iommu=off": true,
 		"nosmt": false, "quiet": false, "isolcpus=1-3": false, "nohz_full=0-3": false, "console=ttyS0": false,
 	} {
 		text, err := json.Marshal(arg)
