@@ -29,7 +29,8 @@ func (f *metricsFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.clients, "metrics-client-ca", "", "PEM `FILE` with the authorities that must have signed the clients' certificates")
 }
 
-// serve serves the metrics until the server is closed. It returns nil if there is no address.
+// serve serves the metrics until the server is closed. It returns nil if there is no address. As at the address of --listen,
+// neither an address that somebody else has nor a file ends the agent's work.
 func (f *metricsFlags) serve(ctx context.Context, metrics *node.Metrics, log *logrus.Logger) (*http.Server, error) {
 	given := f.certificate != "" || f.key != "" || f.clients != ""
 	if f.listen == "" && !given {
@@ -39,21 +40,18 @@ func (f *metricsFlags) serve(ctx context.Context, metrics *node.Metrics, log *lo
 		return nil, fault.New(fault.Usage, "cannot serve metrics to other machines: --listen-metrics, --metrics-cert, --metrics-key and --metrics-client-ca must be given together").
 			WithHint("on the machine itself they are at the address of --listen, without a certificate")
 	}
-	if _, err := f.config(ctx); err != nil {
-		return nil, fault.New(fault.Usage, "cannot serve metrics to other machines: %w", err)
+	if _, _, err := net.SplitHostPort(f.listen); err != nil {
+		return nil, fault.New(fault.Usage, "cannot listen: %w", err).WithHint("name an address and a port with --listen-metrics")
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", f.listen)
-	if err != nil {
-		return nil, fault.New(fault.Usage, "cannot listen: %w", err).WithHint("choose another address with --listen-metrics")
+	if _, err := f.config(ctx); err != nil {
+		log.WithError(err).Warn("metrics are not served to other machines until the files can be used")
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", metricsOf(metrics))
 	server := bounded.Server(mux)
-	server.Addr, server.ErrorLog = listener.Addr().String(), errorLog(log)
-	ofClient := func(hello *tls.ClientHelloInfo) (*tls.Config, error) { return f.config(hello.Context()) }
-	go func() { // which ends when the server is closed
-		_ = server.Serve(tls.NewListener(bounded.Small(listener), &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: ofClient}))
-	}()
+	server.ErrorLog = errorLog(log)
+	settings := &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) { return f.config(hello.Context()) }}
+	listen(ctx, f.listen, "--listen-metrics", server, log, func(l net.Listener) net.Listener { return tls.NewListener(bounded.Small(l), settings) })
 	return server, nil
 }
 

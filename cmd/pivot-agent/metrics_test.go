@@ -16,6 +16,7 @@ import (
 
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
+	"machine-pivot/test/tools/attack"
 	"machine-pivot/test/tools/authority"
 )
 
@@ -102,7 +103,7 @@ func TestMetricsByTLS(t *testing.T) {
 	}
 }
 
-// TestMetricsFlags: metrics for other machines need all of the files, and files that can be used.
+// TestMetricsFlags: metrics for other machines need all of the files.
 func TestMetricsFlags(t *testing.T) {
 	dir := t.TempDir()
 	authority.New(t, "ours").Write(dir, "first")
@@ -112,8 +113,6 @@ func TestMetricsFlags(t *testing.T) {
 		"no certificate":     {listen: "0.0.0.0:0"},
 		"no address":         {certificate: file(cert), key: file(key), clients: file(ca)},
 		"no authority":       {listen: "127.0.0.1:0", certificate: file(cert), key: file(key)},
-		"a missing file":     {listen: "127.0.0.1:0", certificate: file("none"), key: file(key), clients: file(ca)},
-		"no certificates":    {listen: "127.0.0.1:0", certificate: file(cert), key: file(key), clients: file(key)},
 		"no usable address ": {listen: "nowhere", certificate: file(cert), key: file(key), clients: file(ca)},
 	} {
 		if server, err := f.serve(t.Context(), &node.Metrics{}, logrus.New()); fault.KindOf(err) != fault.Usage {
@@ -128,25 +127,96 @@ func TestMetricsFlags(t *testing.T) {
 	}
 }
 
-// TestAddressOfAnother: who has the agent's address, for which nobody needs a right, does not end its work; the
-// agent answers once it is free.
+// TestAddressOfAnother: who has an address of the agent, for which nobody needs a right, does not end its work; the agent
+// answers once it is free. Neither does a file that is not there yet.
 func TestAddressOfAnother(t *testing.T) {
-	other, err := net.Listen("tcp", "127.0.0.1:0")
+	ours, dir := authority.New(t, "ours"), t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ours.Pool(), Certificates: []tls.Certificate{ours.Issue("prometheus")}}}
+	for scheme, start := range map[string]func(address string) error{
+		"http": func(address string) error {
+			return serve(t.Context(), address, &node.Agent{Log: logrus.New(), Metrics: &node.Metrics{}})
+		},
+		"https": func(address string) error {
+			f := metricsFlags{listen: address, certificate: file(authority.CertFile), key: file(authority.KeyFile), clients: file(authority.CAFile)}
+			server, err := f.serve(t.Context(), &node.Metrics{}, logrus.New())
+			if err == nil {
+				t.Cleanup(func() { server.Close() })
+			}
+			return err
+		},
+	} {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			other, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			address := other.Addr().String()
+			if err := start(address); err != nil {
+				t.Fatal(err)
+			}
+			ours.Write(dir, "late")
+			other.Close()
+			for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+				if r, err := (&http.Client{Transport: transport}).Get(scheme + "://" + address + "/metrics"); err == nil {
+					r.Body.Close()
+					return
+				} else if time.Now().After(end) {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestStuck: an agent ends if it makes no step at three looks in a row, and only then.
+func TestStuck(t *testing.T) {
+	steps, looks := []bool{false, false, true, false, true, false, false, false}, 0
+	alive := func(time.Time) bool { looks++; return steps[looks-1] }
+	if !stuck(nil, alive, time.Millisecond) || looks != len(steps) {
+		t.Errorf("after %d looks", looks)
+	}
+	ended := make(chan struct{})
+	close(ended)
+	if stuck(ended, alive, time.Hour) {
+		t.Error("an agent that has ended")
+	}
+}
+
+// TestAttacks are attempts of strangers at the agent's listeners: of each process of its node, and of other machines.
+func TestAttacks(t *testing.T) {
+	ours, others, dir := authority.New(t, "ours"), authority.New(t, "others"), t.TempDir()
+	ours.Write(dir, "first")
+	file := func(name string) string { return filepath.Join(dir, name) }
+	quiet := logrus.New()
+	quiet.SetOutput(io.Discard)
+	f := metricsFlags{listen: "127.0.0.1:0", certificate: file(authority.CertFile), key: file(authority.KeyFile), clients: file(authority.CAFile)}
+	server, err := f.serve(t.Context(), &node.Metrics{Version: "secretversion"}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := other.Addr().String()
-	if err := serve(t.Context(), address, &node.Agent{Log: logrus.New(), Metrics: &node.Metrics{}}); err != nil {
+	defer server.Close()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond)
-	other.Close()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if r, err := http.Get("http://" + address + "/metrics"); err == nil {
-			r.Body.Close()
-			return
-		} else if time.Now().After(end) {
-			t.Fatal(err)
+	local := free.Addr().String()
+	free.Close()
+	if err := serve(t.Context(), local, &node.Agent{Log: quiet, Metrics: &node.Metrics{}}); err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ours.Pool(), Certificates: []tls.Certificate{ours.Issue("prometheus")}}, DisableKeepAlives: true}
+	well := func(url string) func() error {
+		return func() error {
+			r, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Get(url)
+			if err == nil {
+				err = r.Body.Close()
+			}
+			return err
 		}
 	}
+	attack.Listener{Name: "the agent's health and metrics", Address: local, Path: "/metrics", Well: well("http://" + local + "/metrics")}.Try(t)
+	attack.Listener{Name: "the agent's metrics by TLS", Address: server.Addr, TLS: true, Path: "/metrics", Secret: "secretversion", Well: well("https://" + server.Addr + "/metrics"),
+		Certificates: []tls.Certificate{others.Issue("prometheus"), {}}}.Try(t)
 }

@@ -152,12 +152,34 @@ func (f *nodeFlags) work(ctx context.Context, agent *node.Agent, host *hostpivot
 			}
 		}()
 	}
-	agent.Run(ctx, wake)
+	ended := make(chan struct{})
+	go func() { agent.Run(ctx, wake); close(ended) }()
+	if stuck(ended, agent.Metrics.Alive, time.Minute) {
+		return fault.New(fault.Unavailable, "the agent has made no step for minutes").WithHint("start the agent again; systemd and kubelet do so by themselves")
+	}
 	agent.Log.Info("the agent stops; a run of pivot continues")
 	if err := context.Cause(ctx); errors.Is(err, errOthers) {
 		return fault.New(fault.Unavailable, "%w", err).WithHint("start the agent again; systemd does so by itself")
 	}
 	return nil // to be stopped is how it ends
+}
+
+// stuck waits until the agent has ended, or has not been alive at three looks in a row. Nobody else looks: who asks over the
+// network gets no answer while strangers have all connections, and would kill an agent that works.
+func stuck(ended <-chan struct{}, alive func(time.Time) bool, every time.Duration) bool {
+	looks := time.NewTicker(every)
+	defer looks.Stop()
+	for dead := 0; dead < 3; {
+		select {
+		case <-ended:
+			return false
+		case now := <-looks.C:
+			if dead++; alive(now) {
+				dead = 0
+			}
+		}
+	}
+	return true
 }
 
 var errOthers = errors.New("the file with the credentials is another one")

@@ -19,8 +19,9 @@ import (
 const listenAgain = 10 * time.Second
 
 // serve answers on an address whether the agent lives and is ready, and with its metrics, until ctx ends. The address is one
-// of the machine itself: nothing here asks who is asking. It only shows the state, so it never ends the agent's work. Any
-// user can take the address first; then it is tried again until it is free.
+// of the machine itself: nothing here asks who is asking.
+// What only shows the state never ends the agent's work: any user can take the address first, or all connections that
+// there may be, and nobody kills the agent because it does not answer.
 func serve(ctx context.Context, address string, agent *node.Agent) error {
 	if host, _, err := net.SplitHostPort(address); err != nil || !net.ParseIP(host).IsLoopback() {
 		return fault.New(fault.Usage, "cannot listen on %q: it is no address and port of the loopback interface", address).
@@ -29,27 +30,30 @@ func serve(ctx context.Context, address string, agent *node.Agent) error {
 	server := bounded.Server(handler(agent))
 	server.ErrorLog = errorLog(agent.Log)
 	context.AfterFunc(ctx, func() { _ = server.Close() })
-	go listening(ctx, address, server, agent.Log)
+	listen(ctx, address, "--listen", server, agent.Log, bounded.Small)
 	return nil
 }
 
-// listening serves once the address can be had.
-func listening(ctx context.Context, address string, server *http.Server, log *logrus.Logger) {
-	for said := false; ; said = true {
-		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-		if err == nil {
-			_ = server.Serve(bounded.Small(listener)) // until the server is closed
-			return
-		}
-		if !said {
-			log.WithError(err).Warn("health and metrics are not served while somebody else has the address; choose another one with --listen")
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(listenAgain):
-		}
+// listen serves at an address, within limits, until the server is closed. It does not wait for an address that somebody else
+// has: it tries again until that is free.
+func listen(ctx context.Context, address, flag string, server *http.Server, log *logrus.Logger, limited func(net.Listener) net.Listener) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err == nil {
+		server.Addr = listener.Addr().String()
+	} else {
+		log.WithError(err).Warnf("health and metrics are not served while somebody else has the address; choose another one with %s", flag)
 	}
+	go func() {
+		for again := time.NewTicker(listenAgain); err != nil; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-again.C:
+			}
+			listener, err = new(net.ListenConfig).Listen(ctx, "tcp", address)
+		}
+		_ = server.Serve(limited(listener)) // until the server is closed
+	}()
 }
 
 // errorLog returns a log for a server, such as of clients with refused certificates. Its lines become lines of the

@@ -53,12 +53,16 @@ func TestPodDeployed(t *testing.T) {
 	ours := authority.New(t, "ours")
 	w.run(set.Spec.Template.Spec, func(dir string) { ours.Write(dir, "pivot-agent") })
 	w.done("a")
-	probes := set.Spec.Template.Spec.Containers[0]
-	for _, p := range []*corev1.Probe{probes.LivenessProbe, probes.ReadinessProbe} {
-		if address := net.JoinHostPort(p.HTTPGet.Host, p.HTTPGet.Port.String()); address != w.listen {
-			t.Errorf("kubelet asks %s", address)
-		}
-		w.eventually(p.HTTPGet.Path, func() bool { return w.answers(p.HTTPGet.Path) })
+	container := set.Spec.Template.Spec.Containers[0]
+	if container.LivenessProbe != nil {
+		t.Error("whoever keeps the agent from an answer has kubelet kill it")
+	}
+	ready := container.ReadinessProbe.HTTPGet
+	if address := net.JoinHostPort(ready.Host, ready.Port.String()); address != w.listen {
+		t.Errorf("kubelet asks %s", address)
+	}
+	for _, path := range []string{"/healthz", ready.Path} {
+		w.eventually(path, func() bool { return w.answers(path) })
 	}
 	w.scraped(ours)
 }

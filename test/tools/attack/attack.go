@@ -29,6 +29,8 @@ type Listener struct {
 	Secret  string // must be in no answer
 	// Headers are what nearly is enough, such as the token of somebody else. Half of the attempts have one of them.
 	Headers []string
+	// Certificates are what nearly is enough for TLS. Each attempt has one of them or none.
+	Certificates []tls.Certificate
 	// Well is called after the attempts: whether a client that may is served.
 	Well func() error
 }
@@ -93,7 +95,11 @@ func (l Listener) one(random *rand.Rand) string {
 	defer connection.Close()
 	_ = connection.SetDeadline(time.Now().Add(2 * time.Second))
 	if l.TLS && random.IntN(8) > 0 { // the others speak no TLS
-		connection = tls.Client(connection, &tls.Config{InsecureSkipVerify: true})
+		config := &tls.Config{InsecureSkipVerify: true}
+		if n := random.IntN(len(l.Certificates) + 1); n > 0 {
+			config.Certificates = l.Certificates[n-1 : n]
+		}
+		connection = tls.Client(connection, config)
 	}
 	for _, part := range l.request(random) {
 		if _, err := io.WriteString(connection, part); err != nil {
