@@ -11,6 +11,7 @@ package pods
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -270,8 +271,9 @@ func (p *pod) pin(c *container, resource string, o Options) {
 		}
 		c.move(resource, d.Cores, o)
 	case moved:
-		d.Cores, d.Limit, d.Reason = cores.Value(), had.Limit, "its CPU request was moved to "+resource+" before"
-		if o.Unrequested {
+		limit := c.limits[resourceCPU] // of a LimitRange that gives the workload's resource, too
+		d.Cores, d.Limit, d.Reason = cores.Value(), cmp.Or(limit.MilliValue(), had.Limit), "its CPU request was moved to "+resource+" before"
+		if o.Unrequested || limit.Sign() > 0 {
 			c.move(resource, d.Cores, o)
 		}
 	case o.Unrequested && had.Shares > 0:

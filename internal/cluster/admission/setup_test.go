@@ -378,10 +378,11 @@ func stored(t *testing.T, w world, wants func(what string, err error, parts ...s
 	limits("defaults", `{"type":"Container","default":{"cpu":"500m","memory":"2Gi"},"defaultRequest":{"cpu":"100m","memory":"64Mi"}}`)
 	limits("least", `{"type":"Container","min":{"cpu":"10m"}}`)
 	limits("ratio", `{"type":"Pod","maxLimitRequestRatio":{"cpu":"4"}}`)
+	limits("cores", `{"type":"Container","max":{"cpu":"1"},"default":{"management.workload.openshift.io/cores":"100"}}`)
 	limits("memory", `{"type":"Container","min":{"memory":"1Mi"}}`)
 	w.plane.Apply(map[string]any{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": map[string]any{"name": "those", "namespace": "memory"}, "spec": map[string]any{"hard": map[string]any{"requests.cpu": "1", "limits.cpu": "1"}}})
 	const cores = "management.workload.openshift.io/cores"
-	for namespace, partitioned := range map[string]bool{"defaults": true, "memory": true, "least": false, "ratio": false} {
+	for namespace, partitioned := range map[string]bool{"defaults": true, "memory": true, "cores": true, "least": false, "ratio": false} {
 		controlplane.Eventually(t, "a pod in "+namespace, func(ctx context.Context) bool { // the quota and the LimitRange are seen
 			p := podIn(namespace)
 			if namespace == "ratio" {
@@ -401,6 +402,23 @@ func stored(t *testing.T, w world, wants func(what string, err error, parts ...s
 			return is == partitioned && left != partitioned
 		})
 	}
+	zero := podIn("cores")
+	zero.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("0")
+	wants("a pod without CPU", w.admin.Create(ctx, zero))
+	if r := zero.Spec.Containers[0].Resources; !r.Limits.Cpu().IsZero() || zero.Annotations["resources.workload.openshift.io/a"] != `{"cpushares":102,"cpulimit":1000}` {
+		t.Errorf("a limit of CPU beside that of the workload: %v, %v", r, zero.Annotations)
+	}
+	sized := podIn("apps")
+	sized.Spec.InitContainers = []corev1.Container{{Name: "s", Image: "a", RestartPolicy: new(corev1.ContainerRestartPolicyAlways), Resources: *sized.Spec.Containers[0].Resources.DeepCopy()}}
+	wants("a pod with a sidecar", w.admin.Create(ctx, sized))
+	resize := func(p *corev1.Pod, list, name, resources string) error {
+		patch := fmt.Sprintf(`{"spec":{%q:[{"name":%q,"resources":%s}]}}`, list, name, resources)
+		return w.admin.SubResource("resize").Patch(ctx, p.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
+	}
+	wants("more CPU later", resize(sized, "containers", "a", `{"requests":{"cpu":"2"},"limits":{"cpu":"3"}}`), "chosen when the pod is created")
+	wants("a limit later", resize(sized, "containers", "a", `{"limits":{"cpu":"1m"}}`), "chosen when the pod is created")
+	wants("more CPU of a sidecar", resize(sized, "initContainers", "s", `{"requests":{"cpu":"2"},"limits":{"cpu":"3"}}`), "chosen when the pod is created")
+	wants("more memory later", resize(sized, "containers", "a", `{"requests":{"memory":"2Gi"}}`))
 	request := func(p *corev1.Pod) {
 		list := corev1.ResourceList{cores: resource.MustParse("4000")}
 		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list, Limits: list}
