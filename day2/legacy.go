@@ -23,7 +23,7 @@ const rebootNeededPath = "/run/pivot/reboot-needed"
 func (r *Rebase) legacyFile(path string) (string, error) {
 	text, err := hostfiles.ReadSettings(r.Host.Root, path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fault.New(fault.BadInput, "cannot read what is asked for in %s: %w", path, err).WithHint("correct or remove the file, which a tool of older releases reads, too")
+		return "", fault.New(fault.BadInput, "cannot read %s: %w", path, err).WithHint("correct %s, or remove it and give IMAGE and arguments to pivot rebase", path)
 	}
 	return strings.TrimSpace(string(text)), nil
 }
@@ -55,7 +55,7 @@ func (r *Rebase) kargs() (kargs.Change, error) {
 	}
 	change, err := kargs.ParseLegacy(text)
 	if err != nil {
-		return kargs.Change{}, fault.New(fault.BadInput, "cannot use %s: %w", kargs.LegacyPath, err).WithHint("correct the file, or remove it: the arguments can be given to rebase")
+		return kargs.Change{}, fault.New(fault.BadInput, "cannot use %s: %w", kargs.LegacyPath, err).WithHint("correct %s, or remove it and give the arguments to pivot rebase", kargs.LegacyPath)
 	}
 	if change.New, err = r.Arguments(append(change.New, r.Append...)); err != nil {
 		return change, err

@@ -135,7 +135,7 @@ func (a *Apply) passwordEntry(f hostfiles.File) (live.Entry, error) {
 	if f.Kind == hostfiles.KindPassword {
 		e.New = &f
 		if err == nil && !there {
-			err = fault.New(fault.Refused, "cannot set the %s: /etc/shadow has no line for this user", f.Name()).WithHint("make the user first; nothing was changed")
+			err = fault.New(fault.Refused, "cannot set the %s: /etc/shadow has no line for this user", f.Name()).WithHint("make the user first, with useradd; nothing was changed")
 		}
 	}
 	return e, err

@@ -70,7 +70,7 @@ func (a *Apply) rules() (disruption.Rules, error) {
 	}
 	if err != nil {
 		return disruption.Rules{}, fault.New(fault.BadInput, "cannot read the rules of what needs a reboot, %s: %w", disruption.RulesPath, err).
-			WithHint("correct or remove the file")
+			WithHint("correct or remove %s", disruption.RulesPath)
 	}
 	rules, report := disruption.Read(disruption.RulesPath, data)
 	if err := report.Err(disruption.RulesPath); err != nil {

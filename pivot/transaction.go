@@ -272,7 +272,7 @@ func (t *Transaction) repository(source Image) func(ctx context.Context, names [
 		}
 		if lacking := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(r.Names, name) }); len(lacking) > 0 {
 			return r, fault.New(fault.Refused, "cannot install %s: %s has no such package", strings.Join(lacking, ", "), source.Reference).
-				WithHint("the image of extensions must be of the same release as the OS image")
+				WithHint("use the extensions image of the OS image's release, by baseOSExtensionsContainerImage or --extensions-image")
 		}
 		t.Progress.Begin(StepPrepare, "changing packages")
 		return r, nil

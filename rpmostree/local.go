@@ -75,7 +75,7 @@ func (n nextEtc) checkReached(at string) error {
 		return err
 	}
 	return fault.New(fault.Refused, "cannot carry over %s: it was changed in the running /etc, and the new image has no directory %s that libostree could put it into", below, at).
-		WithHint("move what was changed there out of the way, to where the new image has it")
+		WithHint("move %s to where the new image has it", below)
 }
 
 // leadsInside reports whether the next image has a relative link at a path that leads to a directory of its /etc.

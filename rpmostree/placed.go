@@ -62,7 +62,7 @@ func (n nextEtc) place(entries []hostfiles.File) (placed []hostfiles.File, err e
 		}
 		if other, twice := at[to]; twice && other.Entry != f.Entry {
 			return nil, fault.New(fault.Refused, "cannot put both %s and %s: they are %s in the new system", other.Path, f.Path, to).
-				WithHint("ask for one of them, or build the image without the link between them")
+				WithHint("ask for %s or for %s, or build the image without the link between them", other.Path, f.Path)
 		}
 		at[to] = f
 		f.Path = to

@@ -86,7 +86,7 @@ func (e *RpmOstree) hasRepository() (bool, error) {
 			continue // a link to nowhere
 		}
 		if errors.Is(err, hostfiles.ErrNotRegular) {
-			return false, fault.New(fault.Refused, "cannot read the package repositories in %s: %w", file, err).WithHint("put a regular file there, or remove it")
+			return false, fault.New(fault.Refused, "cannot read the package repositories in %s: %w", file, err).WithHint("put a regular file at %s, or remove it", file)
 		}
 		if err != nil {
 			return false, fmt.Errorf("cannot read the machine's package repositories: %w", err)

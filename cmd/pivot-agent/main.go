@@ -1,5 +1,5 @@
 // Command pivot-agent makes a machine that pivot maintains a node of a cluster. It carries out there what the cluster
-// wants of the machine, and says in the cluster how far that is.
+// wants of the machine, and reports its progress in the cluster.
 package main
 
 import (

@@ -52,8 +52,8 @@ func nodeCommand(build cli.Build) *cobra.Command {
 		Use:   "node",
 		Short: "Run the agent of this machine's node",
 		Long: "Run the agent of this machine's node. It gives the machine the MachineConfig that the node's\n" +
-			"annotation machineconfiguration.openshift.io/desiredConfig names, by pivot on the host, and says in\n" +
-			"annotations, events and objects how far that is. A node without that annotation, and a host that is not\n" +
+			"annotation machineconfiguration.openshift.io/desiredConfig names, by pivot on the host, and reports its\n" +
+			"progress in annotations, events and objects. A node without that annotation, and a host that is not\n" +
 			"booted from an ostree deployment, are left alone. It also advertises the resources of\n" +
 			"CPU partitioning on the node, for the workload types that pivot finds on the host.",
 		Example: "  pivot-agent node --drain=controller\n  pivot-agent node --host /host",
@@ -75,13 +75,13 @@ func nodeCommand(build cli.Build) *cobra.Command {
 	cli.OneOf{Value: &f.pods.Unmanaged, Allowed: []string{drain.Evict, drain.Stop}}.Add(cmd, "drain-unmanaged", "pods without a controller that creates them again: evict them, or stop the drain")
 	cli.OneOf{Value: &f.pods.Finished, Allowed: []string{drain.Evict, drain.Leave}}.Add(cmd, "drain-finished", "pods that have ended: evict them, or leave them")
 	flags.BoolVar(&f.policy.SingleNode, "single-node", false, "the node is the only one of its cluster, and is not drained")
-	flags.DurationVar(&f.policy.DrainLimit, "drain-limit", time.Hour, "how long a drain may take")
+	flags.DurationVar(&f.policy.DrainLimit, "drain-limit", time.Hour, "`DURATION` that a drain may take")
 	flags.BoolVar(&f.policy.KeepDraining, "keep-draining", false, "continue a drain that takes longer than --drain-limit, instead of giving the node back")
 	f.policy.Unsupported = "stop"
 	cli.OneOf{Value: &f.policy.Unsupported, Allowed: []string{"stop", "warn", node.UnsupportedReplace}}.
 		Add(cmd, "unsupported", "how to treat what only an installation can change: stop, warn and apply the rest, or ask for another machine by an annotation")
 	flags.DurationVar(&f.policy.Try, "try", 0, "boot each new system on trial for this `DURATION`: the old one is booted again if it does not prove itself")
-	flags.DurationVar(&f.policy.ProveEvery, "prove-every", 10*time.Minute, "how often to compare the machine with its MachineConfig")
+	flags.DurationVar(&f.policy.ProveEvery, "prove-every", 10*time.Minute, "compare the machine with its MachineConfig every `DURATION`")
 	flags.BoolVar(&f.handBack, "hand-back", false, "give the node back to the machine-config-daemon, say what that will find, and end")
 	return cmd
 }

@@ -35,8 +35,8 @@ func controllerCommand(build cli.Build) *cobra.Command {
 	var f controllerFlags
 	cmd := &cobra.Command{
 		Use:   "controller",
-		Short: "Be the controllers of the fleet",
-		Long: "Be the controllers of the fleet. Of several that run, the one that holds the Lease " + lease + "\n" +
+		Short: "Run the controllers of the fleet",
+		Long: "Run the controllers of the fleet. Of several that run, the one that holds the Lease " + lease + "\n" +
 			"acts, and the others wait.",
 		Example: "  pivot-fleet controller --kubeconfig admin.kubeconfig",
 		Args:    cli.Usage(cobra.NoArgs),
@@ -52,7 +52,7 @@ func controllerCommand(build cli.Build) *cobra.Command {
 	flags.StringVar(&f.render.OSImage, "os-image-url", "", "OS `IMAGE` to use if the MachineConfigs name none")
 	flags.StringVar(&f.render.ExtensionsImage, "extensions-image", "", "`IMAGE` with the packages of extensions, to use if the MachineConfigs name none")
 	flags.StringVar(&f.render.Release, "release-image", "", "release `IMAGE` of the cluster, for an annotation of rendered MachineConfigs")
-	flags.IntVar(&f.render.Keep, "keep-rendered", 5, "how many rendered MachineConfigs that nothing needs each pool keeps")
+	flags.IntVar(&f.render.Keep, "keep-rendered", 5, "keep `NUMBER` rendered MachineConfigs that nothing needs, for each pool")
 	return cmd
 }
 

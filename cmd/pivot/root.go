@@ -80,7 +80,7 @@ func (f *hostFlags) addBound(cmd *cobra.Command) {
 // addRetry adds the flags of commands that retry.
 func (f *hostFlags) addRetry(cmd *cobra.Command) {
 	f.retryFor = pivot.DefaultRetry().Bound
-	cmd.Flags().Var(cli.Wait{For: &f.retryFor}, "retry-for", "how long to retry transient failures")
+	cmd.Flags().Var(cli.Wait{For: &f.retryFor}, "retry-for", "retry transient failures for `DURATION`")
 	cli.Suggest(cmd, "retry-for")
 }
 

@@ -33,6 +33,8 @@ func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show phase, progress, the last error and its remedy",
+		Long: "Show phase, progress, the last error and its remedy, and the next step. pivot-failed(7) explains\n" +
+			"each phase.",
 		Example: "  pivot status\n" +
 			"  pivot status --exit-code -o json",
 		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {

@@ -61,7 +61,7 @@ func waitCommand() *cobra.Command {
 	}
 	flags.addRoot(cmd)
 	cli.OneOf{Value: &phase, Allowed: []string{string(pivot.PhaseDone), string(pivot.PhaseCommitted), string(pivot.PhaseFailed)}}.Add(cmd, "for", "phase to wait for")
-	cmd.Flags().Var(cli.Wait{For: &timeout}, "timeout", "how long to wait at most; 0 waits forever")
+	cmd.Flags().Var(cli.Wait{For: &timeout}, "timeout", "wait at most `DURATION`; 0 waits forever")
 	cli.Suggest(cmd, "timeout")
 	return cmd
 }

@@ -60,7 +60,7 @@ func clusterGatherCommand(build cli.Build) *cobra.Command {
 func writeNew(name string, data []byte) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fault.New(fault.CannotWrite, "cannot write the archive: %w", err).WithHint("name a file that does not exist with -o")
+		return fault.New(fault.CannotWrite, "cannot write the archive: %w", err).WithHint("give --output a file that does not exist")
 	}
 	if _, err = f.Write(data); err == nil {
 		err = f.Close()

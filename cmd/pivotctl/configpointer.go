@@ -48,7 +48,7 @@ func pointerCommand() *cobra.Command {
 	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with an existing token for the server")
 	flags.StringVar(&f.newToken, "new-token", "", "make a new token, and write its Secret to `FILE`")
 	flags.StringVar(&f.uses, "uses", "1", "how many machines may use the new token, a `NUMBER` or unlimited")
-	flags.DurationVar(&f.valid, "valid", 24*time.Hour, "how long the new token is valid")
+	flags.DurationVar(&f.valid, "valid", 24*time.Hour, "make the new token valid for `DURATION`")
 	flags.StringVar(&f.namespace, "namespace", "pivot-fleet-server", "`NAMESPACE` of the new token's Secret")
 	f.version = "3.1.0" // which all Ignitions of version 3 read that can send a token
 	cli.OneOf{Value: &f.version, Allowed: legacy.Versions()}.Add(cmd, "spec-version", "version of the Ignition specification")

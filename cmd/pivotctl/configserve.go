@@ -45,7 +45,7 @@ func serveCommand() *cobra.Command {
 	cmd.Flags().StringVar(&flags.listen, "listen", "localhost:22624", "listen on the address `ADDR`")
 	cmd.Flags().StringVar(&flags.cert, "tls-cert", "", "PEM `FILE` with the certificate, followed by its chain")
 	cmd.Flags().StringVar(&flags.key, "tls-key", "", "PEM `FILE` with the certificate's private key")
-	cmd.Flags().DurationVar(&flags.reload, "reload", 5*time.Second, "how often to check the files for changes")
+	cmd.Flags().DurationVar(&flags.reload, "reload", 5*time.Second, "check the files for changes every `DURATION`")
 	cmd.Flags().IntVar(&flags.connections, "max-connections", 8192, "maximum `NUMBER` of open connections; more wait")
 	cmd.Flags().IntVar(&flags.perAddress, "max-connections-per-address", 2048,
 		"maximum `NUMBER` of open connections per client address; more are reset (behind a load balancer, all machines may share one address)")

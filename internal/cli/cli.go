@@ -154,7 +154,7 @@ func Permitted(err error) error {
 	if kind == fault.Internal {
 		kind = fault.Refused
 	}
-	return fault.New(kind, "%w", err).WithHint("run it as root")
+	return fault.New(kind, "%w", err).WithHint("run it as root, for example with sudo")
 }
 
 // ExitStatus is an error that ends the program with a status and prints nothing.

@@ -43,5 +43,5 @@ func (s *stdout) after(err error) error {
 		return err
 	}
 	return fault.New(fault.CannotWrite, "cannot write the output: %w", s.err).
-		WithHint("the command has done its work, only its output is lost: write that to another file, or make room, and run it again")
+		WithHint("the command has done its work, only its output is lost: make room, or write it elsewhere (> FILE), and run it again")
 }

@@ -22,7 +22,7 @@ func (h *Host) KargPolicy() (kargs.Policy, error) {
 	}
 	if err != nil {
 		return kargs.Policy{}, fault.New(fault.BadInput, "cannot use the policy for kernel arguments %s:\n%w", kargs.PolicyPath, err).
-			WithHint("correct the file, or remove it: then only the built-in policy applies")
+			WithHint("correct %s, or remove it: then only the built-in policy applies", kargs.PolicyPath)
 	}
 	return policy, nil
 }

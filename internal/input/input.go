@@ -54,7 +54,7 @@ func (f File) Check() error {
 	case info.Size() > int64(f.limit()):
 		return f.tooLarge()
 	case !info.Mode().IsRegular() && !isNull(info):
-		return fault.New(fault.BadInput, "it is no regular file, and is read more than once").WithHint("name a regular file")
+		return fault.New(fault.BadInput, "it is no regular file, and is read more than once").WithHint("give a regular FILE")
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (f File) readAll(from io.Reader) ([]byte, error) {
 func (f File) limit() int { return cmp.Or(f.Max, MaxText) }
 
 func (f File) tooLarge() error {
-	return fault.New(fault.BadInput, "it has more than %d bytes", f.limit()).WithHint("is it the right file?")
+	return fault.New(fault.BadInput, "it has more than %d bytes", f.limit()).WithHint("give another FILE: no input of this command is so large")
 }
 
 // open opens a regular file or a pipe; users name pipes on purpose, as with the shell's <(command). The
@@ -142,11 +142,11 @@ func open(path string) (*os.File, error) {
 	case kind == 0, kind == fs.ModeNamedPipe, isNull(info):
 		return os.Open(path)
 	case kind == fs.ModeDir:
-		return nil, fault.New(fault.BadInput, "it is a directory").WithHint("name a file")
+		return nil, fault.New(fault.BadInput, "it is a directory").WithHint("give a FILE instead")
 	case kind == fs.ModeSocket:
-		return nil, fault.New(fault.BadInput, "it is a socket").WithHint("name a file or a pipe")
+		return nil, fault.New(fault.BadInput, "it is a socket").WithHint("give a FILE or a pipe")
 	}
-	return nil, fault.New(fault.BadInput, "it is a device").WithHint("name a file or a pipe")
+	return nil, fault.New(fault.BadInput, "it is a device").WithHint("give a FILE or a pipe")
 }
 
 // isNull reports whether a file is the null device, which scripts name for an empty file.
@@ -161,7 +161,7 @@ func bare(err error) error {
 		err = of.Err
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return fault.New(fault.BadInput, "%w", err).WithHint("run it as a user who may read it")
+		return fault.New(fault.BadInput, "%w", err).WithHint("run it as a user who may read it, for example with sudo")
 	}
 	return err
 }

@@ -169,7 +169,7 @@ func (m *Machine) CarryInRunningSystem(entries []hostfiles.File) error {
 	for _, f := range carriers {
 		if err := m.PutInRunningEtc(f, labels); err != nil {
 			return fault.New(fault.CannotWrite, "cannot store the MachineConfig's files that are outside of /etc in %s: %w", projection.OwnDir, err).
-				WithHint("free space on the root file system, and run the command again")
+				WithHint("free space on / (see df -h), and run the command again")
 		}
 	}
 	_, err = m.Project(m.Progress.Note)

@@ -16,7 +16,7 @@ const stubInfo = "/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440
 func (m *Machine) checkUnified(plan pivot.Plan) error {
 	if _, err := os.Stat(m.Host.Path(stubInfo)); plan.Kargs.Changed && err == nil {
 		return fault.New(fault.Refused, "cannot change the kernel arguments: this machine was started from a unified kernel image, which has them built in").
-			WithHint("build the arguments into the image, and ask for none")
+			WithHint("build the arguments into the image, and leave out kernelArguments and --append-karg")
 	}
 	return nil
 }

@@ -179,7 +179,7 @@ func refuse(n document.Node) {
 // applied as the config says.
 func parseIgnition(config document.Node) (types.Config, bool) {
 	if v := config.Get("ignition").Get("version"); strings.HasPrefix(v.Text(), "2.") {
-		v.Report.Add(problem.Errorf(v.Path, "not implemented: an Ignition config of version %s", v.Text()).WithHint("use version 3"))
+		v.Report.Add(problem.Errorf(v.Path, "not implemented: an Ignition config of version %s", v.Text()).WithHint("use version 3; pivotctl config merge converts it"))
 		return types.Config{}, false
 	}
 	parsed, problems := ignition.Parse(config.JSON())

@@ -63,7 +63,7 @@ func checkKernel(files []ostree.BootFile) error {
 		}
 		if f.Target != "" && !staysInDeviceTrees(f) {
 			return fault.New(fault.Refused, "the image would not boot: /%s is a symbolic link, to %s: libostree copies it to /boot as a link", f.Path(), f.Target).
-				WithHint("let the image's build put the file itself there")
+				WithHint("let the image's build put the file itself at /%s", f.Path())
 		}
 	}
 	slices.Sort(kernels)
@@ -72,7 +72,7 @@ func checkKernel(files []ostree.BootFile) error {
 		return nil
 	case 0:
 		return fault.New(fault.Refused, "the image has no kernel: there is no /usr/lib/modules/*/vmlinuz").
-			WithHint("use an image that is made for hosts; one for containers has no kernel")
+			WithHint("use an image that is made for hosts (see pivot image check); one for containers has no kernel")
 	}
 	return fault.New(fault.Refused, "the image has %d kernels (%s), and which of them boots is not said", len(kernels), strings.Join(kernels, ", ")).
 		WithHint("remove the others in the image's build, as dnf remove kernel-core-VERSION does")
@@ -92,7 +92,7 @@ func checkContent(files []ostree.BootFile) error {
 		unused := f.Name == "initramfs" && slices.ContainsFunc(files, func(other ostree.BootFile) bool { return other.Name == "initramfs.img" })
 		if f.Size == 0 && !unused && !strings.HasPrefix(f.Name, "dtb/") {
 			return fault.New(fault.Refused, "the image would not boot: /%s is empty", f.Path()).
-				WithHint("find out why the image's build left it empty, such as a full disk, and build the image again")
+				WithHint("build the image again, with room on the disk of its builder, and try it with pivot image check")
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ func TestWriting(t *testing.T) {
 		hint string
 	}{
 		{unix.ENOSPC, fault.CannotWrite, "free space"},
-		{&fs.PathError{Op: "open", Err: unix.EROFS}, fault.CannotWrite, "read-only"},
+		{&fs.PathError{Op: "open", Err: unix.EROFS}, fault.CannotWrite, "read-write"},
 		{unix.EIO, fault.Internal, ""},
 		{context.Canceled, fault.Unavailable, ""},
 		{&ostree.CorruptError{}, fault.BadInput, "damaged"},

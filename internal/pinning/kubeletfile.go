@@ -53,13 +53,13 @@ func Types(file []byte) ([]string, error) {
 		return nil, err
 	}
 	if len(workloads) > maxTypes {
-		return nil, fault.New(fault.BadInput, "cannot use %s: it has more than %d workload types", KubeletPath, maxTypes).WithHint("leave out those that no pod chooses")
+		return nil, fault.New(fault.BadInput, "cannot use %s: it has more than %d workload types", KubeletPath, maxTypes).WithHint("remove from %s those that no pod chooses", KubeletPath)
 	}
 	types := workloads.Names()
 	for _, name := range types {
 		if !workloadName.MatchString(name) {
 			return nil, fault.New(fault.BadInput, "cannot use %s: %s is no name of a workload type, as %s", KubeletPath, problem.Quoted(name), Management).
-				WithHint("rename it in the file: lower-case letters, digits and hyphens")
+				WithHint("rename it in %s: lower-case letters, digits and hyphens", KubeletPath)
 		}
 	}
 	if len(types) == 0 {

@@ -413,7 +413,7 @@ func TestRefused(t *testing.T) {
 		{of("[]", "[{name: c}]"), "p.yaml:6: error: $.metadata.annotations: it is an array, not an object"},
 		{of(management, "[{name: c, resources: []}]"), "p.yaml:8: error: $.spec.containers[0].resources: it is an array, not an object"},
 		{of(management, "[{name: c}]\n  resources: {requests: []}"), "p.yaml:9: error: $.spec.resources.requests: it is an array"},
-		{of(management, "[{name: c, resources: &r {}}, {name: d, resources: *r}]"), "p.yaml:8: error: $: YAML anchors and aliases are not supported; write the values out"},
+		{of(management, "[{name: c, resources: &r {}}, {name: d, resources: *r}]"), "p.yaml:8: error: $: YAML anchors and aliases are not supported; write the values in place of *NAME"},
 		{of(management, "[{name: c, name: d}]"), "$.spec.containers[0].name: it is there more than once"},
 		{etcd + "---\nkind: Pod\n", "more than one document"},
 		{"kind: Deployment\napiVersion: apps/v1\n", `it is "Deployment" of "apps/v1", not a Pod of v1`},

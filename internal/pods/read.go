@@ -33,7 +33,7 @@ func (u *update) read(name string) (f hostfiles.File, isPod bool, err error) {
 		return f, true, fault.New(fault.BadInput, "cannot read the static pod %s: %w", source, err)
 	case len(data) > maxManifest:
 		return f, true, fault.New(fault.BadInput, "cannot use the static pod %s: kubelet reads no manifest of more than %d bytes", source, maxManifest).
-			WithHint("shorten it; move data of the pod into a file that it mounts")
+			WithHint("shorten %s; move data of the pod into a file that it mounts", source)
 	}
 	if err := u.sum.Take(int64(len(data))); err != nil {
 		return f, true, fault.New(fault.BadInput, "cannot use the static pods of %s: %w", u.From, err)

@@ -89,7 +89,7 @@ func (w *StaticPods) check() error {
 		}
 		if hostfiles.OfUsers(w.Root, dir+"/pod") {
 			return fault.New(fault.Refused, "cannot use the directory %s: others than root can write it, or a directory above it", dir).
-				WithHint("a static pod can do what root can; give the directory to root")
+				WithHint("a static pod can do what root can: give the directory to root, with chown and chmod go-w %s", dir)
 		}
 	}
 	if w.From == w.To {

@@ -60,10 +60,10 @@ func (r Report) Err(what string) error {
 	}
 	err := &Unusable{what, r}
 	if slices.ContainsFunc(r, func(p Problem) bool { return p.Severity == Error && p.Change == nil }) {
-		return fault.New(fault.BadInput, "%w", err).WithHint("correct what the report names and try again; nothing was changed")
+		return fault.New(fault.BadInput, "%w", err).WithHint("correct what the report names in %s, and try again; nothing was changed", what)
 	}
 	return fault.New(fault.Unreconcilable, "%w", err).
-		WithHint("leave what the report names as the machine has it, or have the machine installed anew; nothing was changed")
+		WithHint("leave what the report names as the machine has it, apply the rest with --unsupported=warn, or install the machine anew; nothing was changed")
 }
 
 // Unusable is the error of an input with problems.

@@ -165,7 +165,7 @@ func Read(root string, line kargs.Line) (Settings, error) {
 		return settings, nil
 	}
 	return settings, fault.New(fault.BadInput, "cannot use the settings of the first boot:\n%w", errors.Join(wrong...)).
-		WithHint("correct or remove the settings that are named; what is left out has its default")
+		WithHint("correct them in %s or on the kernel command line, or remove them; what is left out has its default", Path)
 }
 
 // Default returns the settings of a machine without any configuration. The default mode

@@ -198,7 +198,7 @@ func appended(files []old.File) problem.Report {
 		before, again := appends[f.Path]
 		if again && (before || f.Append) {
 			problems.Add(problem.Errorf(document.PathOf("storage", "files", i), "%.100q is there before, and appended to", f.Path).
-				WithHint("write it as one file"))
+				WithHint("write its whole text as one entry of storage.files"))
 		}
 		appends[f.Path] = before || f.Append
 	}

@@ -79,9 +79,9 @@ func TestReadRefuses(t *testing.T) {
 	}
 	for i, want := range []string{
 		"/nowhere: error: $: it cannot be read: no such file or directory",
-		"large.yaml: error: $: it cannot be read: it has more than 8388608 bytes; is it the right file?",
+		"large.yaml: error: $: it cannot be read: it has more than 8388608 bytes; give another FILE: no input of this command is so large",
 		"bad.yaml:1", none + ": error: $: it cannot be read: the directory has no file .yaml, .yml or .json",
-		"/dev/zero: error: $: it cannot be read: it is a device; name a file or a pipe",
+		"/dev/zero: error: $: it cannot be read: it is a device; give a FILE or a pipe",
 		"gone.yaml: error: $: it cannot be read: no such file or directory", "bad.yaml:1",
 	} {
 		if i >= len(report) || !strings.Contains(report[i].String(), want) {

@@ -111,7 +111,7 @@ func NewFile(name string, content []byte) (ignition.File, error) {
 	}
 	if len(content) > MaxAlone {
 		return ignition.File{}, fault.New(fault.BadInput, "cannot use --file %s: it has %d bytes, and user data may have %d", name, len(content), MaxAlone).
-			WithHint("put it into the image, or have Ignition fetch it: contents.source in a config of your own")
+			WithHint("put it into the image, or have Ignition fetch it, by contents.source in the file of --butane")
 	}
 	return ignition.NewFile(name, 0o644, content), nil
 }

@@ -68,7 +68,7 @@ func (s *Systemd) Lock() error {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			err = fault.New(fault.Unavailable, "cannot become this host's agent: another agent is at work").
-				WithHint("run the agent as a unit of the host or as a pod, not as both")
+				WithHint("run it as pivot-agent.service or as a pod of the DaemonSet, not as both")
 		}
 		return errors.Join(err, f.Close())
 	}

@@ -82,7 +82,7 @@ func newEditor(d document, data []byte) editor {
 // checkAnchors rejects anchors and aliases, because an edit could separate them.
 func (e editor) checkAnchors(n *yaml.Node, report *problem.Report) {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
-		p := atLine(n.Line, "YAML anchors and aliases are not supported").WithHint("write the values out")
+		p := atLine(n.Line, "YAML anchors and aliases are not supported").WithHint("write the values in place of *NAME")
 		report.Add(p)
 		return
 	}

@@ -60,7 +60,7 @@ func TestEditRefuses(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                      "a: error: $: it is empty",
 		"a: 1\n---\nb: 1\n":     "a: error: $: it holds more than one document",
-		"a: &x 1\nb: *x\n":      "a:1: error: $: YAML anchors and aliases are not supported; write the values out",
+		"a: &x 1\nb: *x\n":      "a:1: error: $: YAML anchors and aliases are not supported; write the values in place of *NAME",
 		"a: 1\na: 2\n":          "a:2: error: $.a: it is there more than once",
 		"a: [":                  "a:1: error: $: it is not YAML: did not find expected node content",
 		"a: 1\nb: {wrong: x}\n": "a:2: error: $.b.wrong: no",

@@ -204,7 +204,7 @@ func (c *checker) mapping(n *yaml.Node) {
 		if why := wrongName(key); why != "" {
 			p := c.wrong(key, why)
 			if key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge" {
-				p = p.WithHint("write the members out")
+				p = p.WithHint("write the members in place of <<: *NAME")
 			}
 			c.report.Add(p)
 			continue

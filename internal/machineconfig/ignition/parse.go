@@ -102,7 +102,7 @@ func VersionOf(raw []byte) (string, problem.Report) {
 	}
 	if config.Ignition.Version == nil || *config.Ignition.Version == "" {
 		missing := problem.Errorf(".ignition.version", "it is missing")
-		return "", problem.Report{missing.WithHint("say which version of the specification the config is of, as 3.4.0")}
+		return "", problem.Report{missing.WithHint("set ignition.version to the version of the specification, such as 3.4.0")}
 	}
 	return *config.Ignition.Version, nil
 }

@@ -14,13 +14,13 @@ import (
 // Damaged returns an error for bytes that are not those that the image's digests name. Another copy of them cures that.
 // The format is that of fmt.Errorf.
 func Damaged(format string, args ...any) *fault.Error {
-	return fault.New(fault.BadInput, format, args...).WithHint("the image is damaged; push it again, or copy it again if it is in a file")
+	return fault.New(fault.BadInput, format, args...).WithHint("the image is damaged; push it again, or copy it again if it is in a file, for example with skopeo copy")
 }
 
 // Misbuilt returns an error for content that no host can have, or that contradicts itself. All copies have it, so
 // only another build cures it. The format is that of fmt.Errorf.
 func Misbuilt(format string, args ...any) *fault.Error {
-	return fault.New(fault.BadInput, format, args...).WithHint("every copy of the image has this: correct how it is built, and push the new image")
+	return fault.New(fault.BadInput, format, args...).WithHint("every copy of the image has this: correct how it is built, try it with pivot image check, and push the new image")
 }
 
 // TooLarge returns an error for an image that may be whole, but is beyond a limit of the import
@@ -60,7 +60,7 @@ func CannotWrite(err error) *fault.Error {
 		return fault.New(fault.CannotWrite, "%w", err).
 			WithHint("free space on the repository's file system, for example with ostree admin cleanup")
 	case errors.Is(err, unix.EROFS):
-		return fault.New(fault.CannotWrite, "%w", err).WithHint("the repository's file system is mounted read-only")
+		return fault.New(fault.CannotWrite, "%w", err).WithHint("mount the file system of the repository read-write (mount -o remount,rw)")
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"machine-pivot/internal/fault"
@@ -20,8 +21,9 @@ func (c classifier) certificate(err error) *fault.Error {
 		return fault.New(fault.Refused, "%w", err).
 			WithHint("put the CA's certificate, named *.crt, into %s or into the system's trust store", c.certsDir())
 	}
-	if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		return fault.New(fault.Refused, "%w", err).WithHint("use the name that is in the registry's certificate")
+	if of, ok := errors.AsType[x509.HostnameError](err); ok {
+		return fault.New(fault.Refused, "%w", err).
+			WithHint("name the registry in IMAGE or osImageURL as its certificate does: %s", strings.Join(of.Certificate.DNSNames, ", "))
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fault.New(fault.Refused, "%w", err)
@@ -44,5 +46,5 @@ func (c classifier) outOfDate(err error, cert *x509.Certificate) *fault.Error {
 	}
 	text := "the certificate of %s %s: it is valid from %s to %s and this machine's clock says %s (%w)"
 	return fault.New(kind, text, c.ref.Host(), what, stamp(cert.NotBefore), stamp(cert.NotAfter), stamp(now), err).
-		WithHint("set this machine's clock (is a time server reachable?) or renew the certificate")
+		WithHint("set this machine's clock (see timedatectl: is a time server reachable?) or renew the certificate")
 }

@@ -34,7 +34,7 @@ func TestClassify(t *testing.T) {
 		{errors.New("else"), otherwise, ""},
 		{fault.New(fault.Internal, "known"), fault.Internal, ""},
 		{&fs.PathError{Op: "write", Err: unix.ENOSPC}, fault.CannotWrite, "free space"},
-		{&fs.PathError{Op: "open", Err: unix.EROFS}, fault.CannotWrite, "read-only"},
+		{&fs.PathError{Op: "open", Err: unix.EROFS}, fault.CannotWrite, "read-write"},
 		{&fs.PathError{Op: "open", Err: unix.EACCES}, otherwise, ""},
 		{get(&net.OpError{Op: "dial", Err: unix.ECONNREFUSED}), fault.Unavailable, "reach q.io"},
 		{get(&net.DNSError{Err: "no such host", IsNotFound: true}), fault.Unavailable, "DNS"},

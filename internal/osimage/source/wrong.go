@@ -16,7 +16,7 @@ func (w wrong) Unwrap() error { return w.error }
 // wrongAnswer returns the error of an answer that is not what was asked for. No network makes such an answer, so
 // waiting for a better one is of little use. A layer is asked for at most maxWrong times in a row, and its parts once.
 func wrongAnswer(format string, args ...any) *fault.Error {
-	f := fault.New(fault.Unavailable, format, args...).WithHint("does a proxy, a damaged cache or a login page answer in the registry's place?")
+	f := fault.New(fault.Unavailable, format, args...).WithHint("ask the registry with curl: does a proxy, a damaged cache or a login page answer in its place?")
 	f.Err = wrong{f.Err}
 	return f
 }

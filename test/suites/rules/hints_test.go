@@ -12,10 +12,9 @@ import (
 // nobody foresees, and a wrong command line, for which the command names its help.
 var remediless = []string{"Internal", "Unavailable", "Interrupted", "Later", "Usage"}
 
-// remedies matches a hint that names what to use or to correct: a path, a flag, a setting, a program, a thing, or an
-// argument of the format.
-var remedies = regexp.MustCompile(`[/%=]|--|[A-Z]{3}|[a-z][A-Z]|\.conf|\b(?:pivot|pivotctl|systemctl|systemd|openssl|ostree|libostree|rpm-ostree)\b|` +
-	`\b(?:file|image|directory|MachineConfig|user|member|value|version|setting|report|unit|pod|agent|link|argument|certificate|registry|repository|cache|root)s?\b`)
+// remedies matches a hint that names what to use or to correct: a path, a flag, a setting, a program, or an argument of
+// the format.
+var remedies = regexp.MustCompile(`[/%=]|--|[A-Z]{3}|[a-z][A-Z]|[a-z]\.[a-z]|\b(?:pivot|pivotctl|systemctl|systemd|openssl|ostree|libostree|rpm-ostree|curl|ln|mount|skopeo|sudo|timedatectl|useradd)\b`)
 
 // TestHintsName checks that no hint is only "wait" or "try again": its reader has to know with what.
 func TestHintsName(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"machine-pivot/test/tools/need"
 )
@@ -16,12 +17,27 @@ import (
 // Check compares a page in man/ with its program. UPDATE_GOLDEN=1 updates the page.
 func Check(t *testing.T, name string, root *cobra.Command) {
 	t.Helper()
+	check(t, name, func(page string) (string, error) { return Update(page, root) })
+}
+
+// CheckTerms compares the terms of a page in man/ with the glossary. UPDATE_GOLDEN=1 updates the page.
+func CheckTerms(t *testing.T, name string) {
+	t.Helper()
+	glossary, err := os.ReadFile("../../docs/glossary.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, name, func(page string) (string, error) { return Terms(page, string(glossary)) })
+}
+
+func check(t *testing.T, name string, update func(page string) (string, error)) {
+	t.Helper()
 	path := filepath.Join("../../man", name)
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	now, err := Update(string(page), root)
+	now, err := update(string(page))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,17 +46,23 @@ func Check(t *testing.T, name string, root *cobra.Command) {
 			t.Fatal(err)
 		}
 	} else if now != string(page) {
-		t.Errorf("man/%s is not what the program says: UPDATE_GOLDEN=1 go test -run TestManual ./cmd/...", name)
+		t.Errorf("man/%s is not what its sources say: UPDATE_GOLDEN=1 go test -run 'TestManual|TestTerms' ./cmd/...", name)
 	}
 }
 
-// CheckExamples requires that each command has an example, and that the command accepts it.
+// CheckExamples requires that each command has an example, that the command accepts it, and that each flag's value has
+// a name.
 func CheckExamples(t *testing.T, root *cobra.Command) {
 	t.Helper()
 	for _, cmd := range Commands(root) {
 		if strings.TrimSpace(cmd.Example) == "" {
 			t.Errorf("%s has no example", cmd.CommandPath())
 		}
+		cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+			if value, _ := pflag.UnquoteUsage(flag); slices.Contains([]string{"duration", "int", "string", "strings", "uint"}, value) {
+				t.Errorf("--%s of %s names the value by its type, %s: give it a name in its usage", flag.Name, cmd.CommandPath(), value)
+			}
+		})
 		for line := range strings.Lines(cmd.Example) {
 			checkExample(t, root, cmd, strings.TrimSpace(line))
 		}

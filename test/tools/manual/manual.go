@@ -1,7 +1,7 @@
 // Package manual generates the parts of the manual pages that follow from the programs' own definitions: each command
 // with its flags and examples. The rest of a page is written by hand. The pages are checked in, and a test compares
 // them with the programs. The commands are defined in package main, and a generator in the program would be on each
-// machine. cobra's own generator writes pages that mandoc -Tlint rejects.
+// machine. docs/dev/dependencies.md has what was tried with cobra's own generator.
 package manual
 
 import (
@@ -20,16 +20,21 @@ const (
 
 // Update returns a page with the current commands of the program.
 func Update(page string, root *cobra.Command) (string, error) {
-	before, rest, ok := strings.Cut(page, begin)
-	_, after, alsoOK := strings.Cut(rest, end)
-	if !ok || !alsoOK {
-		return "", fmt.Errorf("the page has no place for the commands: the lines\n%s%s", begin, end)
-	}
 	var b strings.Builder
 	for _, cmd := range Commands(root) {
 		describe(&b, cmd)
 	}
-	return before + begin + b.String() + end + after, nil
+	return replace(page, begin, end, b.String())
+}
+
+// replace replaces what stands between two lines of a page.
+func replace(page, begin, end, text string) (string, error) {
+	before, rest, ok := strings.Cut(page, begin)
+	_, after, alsoOK := strings.Cut(rest, end)
+	if !ok || !alsoOK {
+		return "", fmt.Errorf("the page has no place for what is made: the lines\n%s%s", begin, end)
+	}
+	return before + begin + text + end + after, nil
 }
 
 // Commands returns the commands that do something, sorted by name, except hidden ones and those
@@ -55,7 +60,12 @@ func describe(b *strings.Builder, cmd *cobra.Command) {
 	if said == "" {
 		said = cmd.Short
 	}
-	paragraph(b, said)
+	for i, text := range strings.Split(said, "\n\n") {
+		if i > 0 {
+			b.WriteString(".Pp\n")
+		}
+		paragraph(b, text)
+	}
 	if flags := cmd.NonInheritedFlags(); flags.HasAvailableFlags() {
 		b.WriteString(".Bl -tag -width Ds\n")
 		flags.VisitAll(func(flag *pflag.Flag) { describeFlag(b, flag) })

@@ -100,3 +100,25 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("%v\n%s", err, again)
 	}
 }
+
+// TestTerms: the page has the words of this project, and no others.
+func TestTerms(t *testing.T) {
+	glossary := "# G\n\n- **drift**: a `x` *is*, at\n  once. And more.\n- **step aside**: to go.\n\n## Words of other projects\n- **BLS**: b.\n"
+	_, err := manual.Terms("a\n", glossary)
+	if err == nil {
+		t.Fatal("there is no place, and it writes nothing")
+	}
+	_, place, _ := strings.Cut(err.Error(), "the lines\n")
+	got, err := manual.Terms("a\n"+place+"z\n", glossary)
+	if want := ".It drift\nA x is, at once.\nAnd more.\n.It step aside\nTo go.\n.El\n"; err != nil || !strings.Contains(got, want) || strings.Contains(got, "BLS") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	if again, err := manual.Terms(got, glossary); err != nil || again != got {
+		t.Errorf("%v\n%s", err, again)
+	}
+	for _, bad := range []string{"", "\n## Words of other projects\n", "\n- **drift**, without a meaning\n\n## Words of other projects\n"} {
+		if got, err := manual.Terms(got, bad); err == nil {
+			t.Errorf("from %q: %s", bad, got)
+		}
+	}
+}
