@@ -120,7 +120,7 @@ func (e *Direct) findNew(r pivot.Spec, booted ostree.Deployment) (ostree.Deploym
 	}
 	i := indexOf(all, booted) + 1
 	if i == 0 || i == len(all) || !carries(all[i], r.Commit) {
-		return ostree.Deployment{}, fault.New(fault.Internal, "ostree reported success but no deployment of it follows the booted one")
+		return ostree.Deployment{}, fault.New(fault.Internal, "ostree reported success, but the list of deployments has no new one after the booted one")
 	}
 	return all[i], nil
 }

@@ -31,7 +31,7 @@ func (e *Ostree) queryTool(ctx context.Context, program string) (tool, error) {
 	}
 	m := versionLine.FindStringSubmatch(string(out))
 	if m == nil {
-		return tool{}, fault.New(fault.Refused, "cannot tell the version of %s: it says %q", program, out).WithHint("%s --version must print the version of the real program: is another one first in PATH?", program)
+		return tool{}, fault.New(fault.Refused, "cannot read the version of %s: it prints %q", program, out).WithHint("%s --version must print the version of the real program: is another one first in PATH?", program)
 	}
 	t := tool{version: m[1]}
 	t.year, _ = strconv.Atoi(m[2]) // the expression matches only digits

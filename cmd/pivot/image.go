@@ -100,7 +100,7 @@ func noHosts(image *osimage.Opened) error {
 	if image.Format != osimage.Unknown {
 		return nil
 	}
-	return fault.New(fault.BadInput, "cannot use image %s as a host's: none of its labels says that it is one", image.Reference).
+	return fault.New(fault.BadInput, "cannot use image %s for a host: no label marks it as a host's", image.Reference).
 		WithHint("name an image of a host (bootc, rpm-ostree); whether this one has an ostree repository all the same, pivot image import finds out")
 }
 

@@ -90,7 +90,7 @@ func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context)
 		}
 		ran = ran || s.LastCommand != nil && s.LastCommand.Result == status.ResultRunning
 		if retry.Sleep(ctx, waitEvery) != nil {
-			return fault.New(fault.Unavailable, "stopped waiting for phase %s: the phase is %s", wanted, s.Phase).
+			return fault.New(fault.Unavailable, "stopped waiting: the transaction is in phase %[2]s, and has not reached %[1]s", wanted, s.Phase).
 				WithHint("pivot status says more")
 		}
 	}

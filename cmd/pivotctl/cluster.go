@@ -42,7 +42,7 @@ func (f *clusterFlags) add(cmd *cobra.Command, build cli.Build) {
 func (f *clusterFlags) client(ctx context.Context) (*view.Client, error) {
 	config, err := f.config(ctx)
 	if err != nil {
-		return nil, fault.New(fault.Usage, "cannot tell how to reach the API server: %w", err).WithHint("name a file with --kubeconfig, and a context with --context")
+		return nil, fault.New(fault.Usage, "cannot find the API server: %w", err).WithHint("name a file with --kubeconfig, and a context with --context")
 	}
 	config.UserAgent = f.program
 	return view.NewClient(config)

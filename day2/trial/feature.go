@@ -114,7 +114,7 @@ func (f *feature) comeUp(ctx context.Context) error {
 	case err != nil || !proves || f.trial().Confirm != ConfirmProof:
 		return err
 	case !f.machine.Where().Started():
-		return fault.New(fault.Later, "this system was booted once, and the started system proves it")
+		return fault.New(fault.Later, "this system is on trial, and only the started system can end the trial")
 	case state == Kept:
 		return f.FinishKeep(ctx)
 	}

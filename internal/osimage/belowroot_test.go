@@ -39,7 +39,7 @@ func configuredFiles(h bundled) []configured {
 	byKey := func(h *host) {
 		h.policy(server, `{"type":"sigstoreSigned","keyPath":"/keys/cosign.pub","signedIdentity":{"type":"matchRepository"}}`)
 	}
-	const outside = "an absolute symbolic link leads out of "
+	const outside = "an absolute symbolic link points outside of "
 	files := []configured{
 		{path: "/etc/containers/policy.json", content: rejecting, want: "by default: reject"},
 		{path: "/usr/share/containers/policy.json", content: rejecting, want: "by default: reject"},

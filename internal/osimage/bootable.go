@@ -74,7 +74,7 @@ func checkKernel(files []ostree.BootFile) error {
 		return fault.New(fault.Refused, "the image has no kernel: there is no /usr/lib/modules/*/vmlinuz").
 			WithHint("use an image that is made for hosts (see pivot image check); one for containers has no kernel")
 	}
-	return fault.New(fault.Refused, "the image has %d kernels (%s), and which of them boots is not said", len(kernels), strings.Join(kernels, ", ")).
+	return fault.New(fault.Refused, "the image has %d kernels (%s), and nothing names the one to boot", len(kernels), strings.Join(kernels, ", ")).
 		WithHint("remove the others in the image's build, as dnf remove kernel-core-VERSION does")
 }
 

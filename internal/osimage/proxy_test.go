@@ -126,7 +126,7 @@ func TestProxyFails(t *testing.T) {
 		},
 		"forbidden": {
 			func(p *registry.Proxy) string { return p.URL(proxyUser, proxyPassword) }, http.StatusForbidden,
-			fault.Refused, "the proxy {proxy} refuses the way to {registry}", "NO_PROXY",
+			fault.Refused, "the proxy {proxy} refuses a connection to {registry}", "NO_PROXY",
 		},
 		"in trouble": {
 			func(p *registry.Proxy) string { return p.URL(proxyUser, proxyPassword) }, http.StatusBadGateway,

@@ -114,7 +114,7 @@ func Of(r pivot.JournalContent, before int) (Timeline, error) {
 		account = earlier[len(earlier)-before]
 	}
 	if len(account.Phases) == 0 {
-		return Timeline{}, fault.New(fault.Refused, "cannot plot: the journal tells of no step").
+		return Timeline{}, fault.New(fault.Refused, "cannot plot: the journal has no step").
 			WithHint("nothing was begun on this machine; another's journal is plotted with --journal FILE")
 	}
 	t := Timeline{Phase: account.Phase, Attempt: account.Attempt, Started: account.Started}

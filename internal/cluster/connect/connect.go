@@ -42,7 +42,7 @@ func (f *Flags) Config(ctx context.Context, agent string) (config *rest.Config, 
 		config, err = parse(f.read, f.kubeconfig, "")
 	}
 	if err != nil {
-		return nil, fault.New(fault.Usage, "cannot tell how to reach the API server: %w", err).
+		return nil, fault.New(fault.Usage, "cannot find the API server: %w", err).
 			WithHint("outside of a pod, name credentials with --kubeconfig")
 	}
 	config.UserAgent = agent

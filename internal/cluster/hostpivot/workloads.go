@@ -40,7 +40,7 @@ func (s *Systemd) Workloads(ctx context.Context) (Workloads, error) {
 		return Workloads{}, err
 	}
 	if status.Partitioning == nil {
-		return Workloads{}, fault.New(fault.Refused, "cannot tell the workload types of the host: its pivot does not say them").
+		return Workloads{}, fault.New(fault.Refused, "cannot read the workload types of the host: its pivot does not report them").
 			WithHint("install the agent and pivot of one release")
 	}
 	return Workloads{Types: status.Partitioning.Workloads, Problem: status.Partitioning.Problem}, nil

@@ -165,7 +165,7 @@ func (h *Host) checkWay(name string) error {
 		return err
 	}
 	if by, err := real(name); err != nil || by != of {
-		return fault.New(fault.Refused, "cannot read %s: an absolute symbolic link leads out of %s", name, h.root()).
+		return fault.New(fault.Refused, "cannot read %s: an absolute symbolic link points outside of %s", name, h.root()).
 			WithHint("make the link relative (ln -sr), or put the file itself there")
 	}
 	return nil

@@ -64,7 +64,7 @@ func newGuarded(sys *types.SystemContext, host string, insecure bool, signatures
 // proxyFor returns the proxy for a request, or an error if the request must not be made.
 func (g *guarded) proxyFor(u *url.URL) (*url.URL, error) {
 	if to := originOf(u); !g.allows(to, u.Query()) {
-		return nil, fault.New(fault.Refused, "it leads to %s://%s:%s, where the credentials for %s must not go", to.scheme, to.host, to.port, g.registry.host).
+		return nil, fault.New(fault.Refused, "it is redirected to %s://%s:%s, where the credentials for %s must not go", to.scheme, to.host, to.port, g.registry.host).
 			WithHint("the registry, or its proxy, sends its clients to another port or to plain HTTP: correct its configuration, or use an address that needs no redirect")
 	}
 	return g.proxy(u)

@@ -134,7 +134,7 @@ func (c classifier) proxyAnswer(err error) *fault.Error {
 		return fault.New(fault.Refused, "the proxy %s wants other credentials: %w", c.proxy, err).
 			WithHint("put user and password into its URL in HTTPS_PROXY, %s", c.proxyFiles())
 	case http.StatusText(http.StatusForbidden):
-		return fault.New(fault.Refused, "the proxy %s refuses the way to %s: %w", c.proxy, c.ref.Host(), err).
+		return fault.New(fault.Refused, "the proxy %s refuses a connection to %s: %w", c.proxy, c.ref.Host(), err).
 			WithHint("allow it there, or list the registry in NO_PROXY if it is reached without (environment, %s)", c.proxyFiles())
 	}
 	return nil
