@@ -20,8 +20,8 @@ const listenAgain = 10 * time.Second
 
 // serve answers on an address whether the agent lives and is ready, and with its metrics, until ctx ends. The address is one
 // of the machine itself: nothing here asks who is asking.
-// What only shows the state never ends the agent's work: any user can take the address first, or all connections that
-// there may be, and nobody kills the agent because it does not answer.
+// What only shows the state never ends the agent's work. Any user can take the address first, or all connections that there
+// may be. So nobody kills the agent because it does not answer.
 func serve(ctx context.Context, address string, agent *node.Agent) error {
 	if host, _, err := net.SplitHostPort(address); err != nil || !net.ParseIP(host).IsLoopback() {
 		return fault.New(fault.Usage, "cannot listen on %q: it is no address and port of the loopback interface", address).

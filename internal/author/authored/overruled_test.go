@@ -14,6 +14,9 @@ func TestOverruled(t *testing.T) {
 	unit := func(members string) string {
 		return `{"config":{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"a.service",` + members + `}]}}}`
 	}
+	core := func(members string) string {
+		return `{"config":{"ignition":{"version":"3.4.0"},"passwd":{"users":[{"name":"core",` + members + `}]}}}`
+	}
 	generated := mc(t, "worker", "9", other)
 	generated.Annotations = map[string]string{machineconfig.GeneratedBy: "abc"}
 	one, two := files(`{"path":"/etc/a","contents":{"source":"data:,1"}}`), files(`{"path":"/etc/a","contents":{"source":"data:,2"}}`)
@@ -39,6 +42,21 @@ func TestOverruled(t *testing.T) {
 		"huge pages of two sizes":               {[]*authored.MachineConfig{mc(t, "worker", "1", `{"kernelArguments":["hugepagesz=1G hugepages=4"]}`), mc(t, "worker", "2", `{"kernelArguments":["hugepagesz=2M hugepages=8"]}`)}, ""},
 		"the same huge pages":                   {[]*authored.MachineConfig{mc(t, "worker", "1", `{"kernelArguments":["hugepagesz=1G hugepages=4"]}`), mc(t, "worker", "2", `{"kernelArguments":["hugepagesz=1G hugepages=4"]}`)}, ""},
 		"an argument of which the last counts":  {[]*authored.MachineConfig{mc(t, "worker", "1", `{"kernelArguments":["audit=1"]}`), mc(t, "worker", "2", `{"kernelArguments":["audit=0"]}`)}, ""},
+		"other members of a unit":               {[]*authored.MachineConfig{mc(t, "worker", "2", unit(`"enabled":true,"dropins":[{"name":"a.conf","contents":"[Unit]"}]`)), mc(t, "infra", "1", unit(`"dropins":[{"name":"b.conf","contents":"[Unit]"}]`))}, ""},
+		"the same drop-in of a unit":            {[]*authored.MachineConfig{mc(t, "worker", "2", unit(`"dropins":[{"name":"a.conf","contents":"[Unit]"}]`)), mc(t, "infra", "1", unit(`"dropins":[{"name":"a.conf","contents":"[Service]"}]`))}, `"a.service/a.conf" of 2 does not win over 1`},
+		"a masked unit gets a drop-in":          {[]*authored.MachineConfig{mc(t, "worker", "1", unit(`"mask":true`)), mc(t, "worker", "2", unit(`"dropins":[{"name":"a.conf","contents":"[Unit]"}]`))}, `"a.service" of 2 does not win over 1`},
+		"other members of a file":               {[]*authored.MachineConfig{mc(t, "worker", "2", files(`{"path":"/etc/a","mode":384}`)), mc(t, "infra", "1", one)}, ""},
+		"a file and a link":                     {[]*authored.MachineConfig{mc(t, "worker", "2", one), mc(t, "infra", "1", `{"config":{"ignition":{"version":"3.4.0"},"storage":{"links":[{"path":"/etc/a","target":"b"}]}}}`)}, `"/etc/a" of 2 does not win over 1`},
+		"a password of a role":                  {[]*authored.MachineConfig{mc(t, "worker", "2", core(`"passwordHash":"$6$a"`)), mc(t, "infra", "1", core(`"passwordHash":"$6$b"`))}, `"core" of 2 does not win over 1`},
+		"keys are added":                        {[]*authored.MachineConfig{mc(t, "worker", "2", core(`"sshAuthorizedKeys":["ssh-rsa AAAA"]`)), mc(t, "infra", "1", core(`"sshAuthorizedKeys":["ssh-rsa BBBB"]`))}, ""},
+		"an argument of a role":                 {[]*authored.MachineConfig{mc(t, "worker", "2", `{"kernelArguments":["audit=1"]}`), mc(t, "infra", "1", `{"kernelArguments":["audit=0"]}`)}, `"audit=1" of 2 does not win over 1: those of the role infra`},
+		"another console of a role":             {[]*authored.MachineConfig{mc(t, "worker", "2", `{"kernelArguments":["console=tty0"]}`), mc(t, "infra", "1", `{"kernelArguments":["console=ttyS0"]}`)}, ""},
+		"an argument beside Ignition's":         {[]*authored.MachineConfig{mc(t, "worker", "1", arguments("audit=0")), mc(t, "worker", "2", `{"kernelArguments":["audit=1"]}`)}, `"audit=1" of 2 does not win over 1: Ignition's`},
+		"Ignition's argument wins":              {[]*authored.MachineConfig{mc(t, "worker", "1", `{"kernelArguments":["audit=1"]}`), mc(t, "worker", "2", arguments("audit=0"))}, ""},
+		"an argument is not taken away":         {[]*authored.MachineConfig{mc(t, "worker", "1", `{"kernelArguments":["quiet"]}`), mc(t, "worker", "2", `{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldNotExist":["quiet"]}}}`)}, `"quiet" of 2 does not win over 1`},
+		"CPUs are isolated once":                {[]*authored.MachineConfig{mc(t, "worker", "1", `{"kernelArguments":["isolcpus=1"]}`), mc(t, "worker", "2", `{"kernelArguments":["isolcpus=2"]}`)}, `"isolcpus=2" of 2 does not win over 1`},
+		"lockdown is not taken back":            {[]*authored.MachineConfig{mc(t, "worker", "1", `{"kernelArguments":["lockdown=confidentiality"]}`), mc(t, "worker", "2", `{"kernelArguments":["lockdown=integrity"]}`)}, `"lockdown=integrity" of 2 does not win over 1`},
+		"lockdown becomes stronger":             {[]*authored.MachineConfig{mc(t, "worker", "1", `{"kernelArguments":["lockdown=integrity"]}`), mc(t, "worker", "2", `{"kernelArguments":["lockdown=confidentiality"]}`)}, ""},
 		"huge pages twice in one MachineConfig": {[]*authored.MachineConfig{mc(t, "worker", "1", `{"kernelArguments":["hugepagesz=1G hugepages=4 hugepagesz=1G hugepages=8"]}`)}, ""},
 	} {
 		got := authored.Overruled(c.all).String()
