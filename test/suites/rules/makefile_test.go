@@ -13,7 +13,7 @@ import (
 func TestNightly(t *testing.T) {
 	makefile := readText(t, "Makefile")
 	declared := regexp.MustCompile(`(?m)^NIGHTLY = \^\(([\w|]+)\)\$\$$`).FindStringSubmatch(makefile)
-	rule := regexp.MustCompile(`-run '\$\(NIGHTLY\)'((?: \./[\w/]+)+)`).FindStringSubmatch(makefile)
+	rule := regexp.MustCompile(`-run '\$\(NIGHTLY\)'((?: \./[\w/-]+)+)`).FindStringSubmatch(makefile)
 	if declared == nil || rule == nil {
 		t.Fatal("the Makefile has no NIGHTLY that is a list of tests, or no rule that runs it")
 	}
