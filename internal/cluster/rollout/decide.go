@@ -80,6 +80,7 @@ func (v *view) decide(f Fleet, nodes map[string]*Node, views map[string]*view) P
 	}
 	v.status.Waiting = bounded(v.withProblem(v.status.Waiting))
 	v.setConditions()
+	v.keepMarks()
 	v.status.Ended = v.ended()
 	d := PoolDecision{Released: v.released, Gone: v.gone, Rollout: v.status, Given: v.given, Asked: v.asked, Hooks: v.hooks, Status: v.poolStatus(), Held: v.held}
 	d.Events = v.events(d)

@@ -128,6 +128,12 @@ func TestStrays(t *testing.T) {
 	if s = m.passes(t, 3); len(begun()) > 0 || len(s.Taken) > 0 {
 		t.Errorf("%q begin although the pool is paused: %+v", begun(), s)
 	}
+	m.changePool("worker", func(p *rollout.Pool) {
+		p.Rollout.Taken, p.Rollout.Begun = []string{"n3"}, []objects.BegunNode{{Name: "n3", Since: v1.NewTime(m.now.Add(-3 * time.Hour))}}
+	})
+	if s = m.passes(t, 3); len(s.Taken) > 0 || len(s.Begun) > 0 {
+		t.Errorf("n3, which has a slot and was given nothing for three hours, is in change: %+v", s)
+	}
 }
 
 // TestAdopt: nodes that were never given a configuration are not updated. With adopt, each gets that of the pool when it

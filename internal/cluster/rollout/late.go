@@ -12,11 +12,11 @@ import (
 )
 
 // seeLate finds out which nodes are in change for longer than they may. By the controllers' clocks, from when the node was
-// given the target.
+// given the target. A node that has left its configuration is in no change until it is given that again.
 func (v *view) seeLate() {
 	for _, b := range v.pool.Rollout.Begun {
 		m := v.member(b.Name)
-		if m == nil || m.desired() != v.target || v.has(m) || !m.hasBegun() {
+		if m == nil || m.desired() != v.target || v.has(m) || !m.hasBegun() || m.isStray() {
 			continue
 		}
 		if v.isFuture(b.Since) {

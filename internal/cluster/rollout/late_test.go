@@ -104,8 +104,8 @@ func TestImpatient(t *testing.T) {
 	}
 }
 
-// TestPending: nodes that are still to change have the taint, until they have changed, the pool is paused, or they are in no
-// pool. A node that changes keeps it until it is healthy.
+// TestPending: nodes that are still to change have the taint, until they have changed, the pool is shut for ten minutes, or they
+// are in no pool. A node that changes keeps it until it is healthy.
 func TestPending(t *testing.T) {
 	m := small()
 	marked := func() (names string) {
@@ -135,9 +135,24 @@ func TestPending(t *testing.T) {
 	m.change("n2", func(n *rollout.Node) {
 		n.Annotations[api.StateOfNode], n.Annotations[api.Reason] = api.StateDegraded, "no"
 	})
-	expect("n2 has failed", "")
+	expect("n2 has failed", "n0 n1 n2 ")
+	m.now = m.now.Add(10*time.Minute - time.Second)
+	expect("n2 has failed for less than ten minutes", "n0 n1 n2 ")
+	m.now = m.now.Add(time.Second)
+	expect("n2 has failed for ten minutes", "")
 	m.change("n2", func(n *rollout.Node) { n.Annotations[api.StateOfNode] = api.StateWorking })
 	expect("it is tried again", "n0 n1 n2 ")
+	m.changePool("worker", func(p *rollout.Pool) { p.Paused = true })
+	f, _ := m.access("").Fleet(t.Context())
+	if next := rollout.Decide(f).Next; next.IsZero() || next.After(m.now.Add(10*time.Minute)) {
+		t.Errorf("paused: looks again at %s", next)
+	}
+	expect("paused again", "n0 n1 n2 ")
+	m.now = m.now.Add(-time.Hour)
+	expect("paused again, and the clock is set back", "")
+	m.now = m.now.Add(2 * time.Hour)
+	m.changePool("worker", func(p *rollout.Pool) { p.Paused = false })
+	expect("it continues", "n0 n1 n2 ")
 	m.change("n0", func(n *rollout.Node) { delete(n.Labels, role("worker")) })
 	expect("n0 is in no pool", "n1 n2 ")
 }

@@ -3,15 +3,31 @@ package rollout
 import (
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
 )
 
 // Pending is the taint of the nodes that are still to change, with the effect PreferNoSchedule. Pods of a drained node rather
 // start on one that has changed already, so that each moves once.
 const Pending = api.Prefix + "/update-pending"
+
+// keepFor is how long nodes keep the taint after something has shut their pool. A pool is shut and opened often while people
+// work on it, and each time the controller would write on all nodes that are still to change.
+const keepFor = 10 * time.Minute
+
+// keepMarks decides whether nodes that are still to change keep the taint, although none may begin now.
+func (v *view) keepMarks() {
+	since := meta.FindStatusCondition(v.status.Conditions, objects.RolloutProgressing).LastTransitionTime
+	marked := slices.ContainsFunc(v.members, func(m member) bool { return m.isMarked() })
+	if v.marked = marked && !v.open && !v.isFuture(since) && v.now.Before(since.Add(keepFor)); v.marked {
+		v.remindAt(since.Add(keepFor))
+	}
+}
 
 // mark decides which nodes have the taint, and which guards end. A node has the taint exactly while it is to change and
 // nothing lasting keeps it from that; whichever controller finds it on another node removes it. A node that this decision
@@ -22,7 +38,7 @@ func (d *Decision) mark(f Fleet, views map[string]*view) {
 		maps.Copy(taken, v.taken)
 		for i := range v.members {
 			m := &v.members[i]
-			pending[m.Name] = v.open && !m.cordonedByPeople() && (m.taken || v.wants(m)) && !v.has(m)
+			pending[m.Name] = (v.open || v.marked && m.isMarked()) && !m.cordonedByPeople() && (m.taken || v.wants(m)) && !v.has(m)
 		}
 		for _, n := range slices.Concat(v.released, v.asked) {
 			changed[n.Name] = true

@@ -28,6 +28,7 @@ type view struct {
 	because string // the reason for which no further node begins, for conditions; "": others may, as far as there is room
 	open    bool   // nothing lasting keeps nodes from beginning
 	held    bool   // by the pool's own settings
+	marked  bool   // nodes that have the taint Pending keep it although the pool is shut
 
 	fails    []objects.FailedNode // on which the target fails now
 	released []Node
