@@ -3,13 +3,17 @@ package connect_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+	"k8s.io/client-go/kubernetes"
 
 	"machine-pivot/internal/cluster/connect"
 )
@@ -62,6 +66,38 @@ func TestLimits(t *testing.T) {
 			if _, err := connect.Read(t.Context(), relative, ""); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("%v\n%s", err, text)
 			}
+		}
+	}
+}
+
+// TestNoLimitOfRequests: the API server limits what a program sends, and the program itself does not. client-go would send
+// five requests in a second.
+func TestNoLimitOfRequests(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(strings.Replace(kubeconfig(""), "https://:6443", server.URL, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var flags connect.Flags
+	cmd := &cobra.Command{}
+	flags.Add(cmd, "none")
+	if err := cmd.Flags().Set("kubeconfig", file); err != nil {
+		t.Fatal(err)
+	}
+	config, err := flags.Config(t.Context(), "test/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for i := range 200 {
+		if err := client.CoreV1().RESTClient().Get().AbsPath("/").Do(ctx).Error(); err != nil {
+			t.Fatalf("request %d: %v", i, err)
 		}
 	}
 }

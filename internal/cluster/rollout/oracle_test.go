@@ -105,7 +105,7 @@ func (s *simulation) checkTaken(pool string, status objects.PoolRolloutStatus, s
 			continue
 		}
 		n := &seen.Nodes[i]
-		if s.belongs(n, seen) != pool || n.Annotations[api.DesiredConfig] != status.Target {
+		if s.belongs(n, seen) != pool || n.Annotations[api.DesiredConfig] != status.Target || hasLeft(n) {
 			continue
 		}
 		if p.Spec.Checks.Node != "" && !hasGPU(n) && status.Target == p.Configuration.Name {
@@ -151,6 +151,12 @@ func serves(n *rollout.Node) bool {
 // isAtRest reports whether a node is in no change.
 func isAtRest(n *rollout.Node) bool {
 	return n.Annotations[api.CurrentConfig] == n.Annotations[api.DesiredConfig] && n.Annotations[api.StateOfNode] == api.StateDone && n.Annotations[api.CordonedFor] == ""
+}
+
+// hasLeft reports whether a node has another system than it was given, and waits until it is given that again.
+func hasLeft(n *rollout.Node) bool {
+	desired := n.Annotations[api.DesiredConfig]
+	return n.Annotations[api.CurrentConfig] == desired && n.Annotations[api.FailedConfig] == desired && n.Annotations[api.StateOfNode] == api.StateDegraded
 }
 
 // mayNotBegin returns why no node of a pool may begin with a target, by what its controller has seen; "" if nothing of

@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -63,6 +64,24 @@ func placement(t *testing.T, file string) {
 	} {
 		if got := runs(c.on); got != c.runs {
 			t.Errorf("%s: they run there: %v", name, got)
+		}
+	}
+}
+
+// TestNoBudgets: no budget of ours keeps our own pods on a node. Where all replicas run on the one node of a control plane,
+// it would never be drained.
+func TestNoBudgets(t *testing.T) {
+	files, err := filepath.Glob("../../../deploy/*/*.yaml")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%q: %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(text, []byte("kind: PodDisruptionBudget")) {
+			t.Errorf("%s has a budget", file)
 		}
 	}
 }
