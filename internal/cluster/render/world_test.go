@@ -7,12 +7,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,11 +37,18 @@ type world struct {
 	admin  client.Client
 	scheme *runtime.Scheme
 	web    *web
+	said   *said
+}
+
+// said is what the library has logged.
+type said struct {
+	sync.Mutex
+	entries []string
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, plane: controlplane.Start(t), scheme: controlplane.Scheme(t), web: newWeb(t)}
+	w := &world{T: t, plane: controlplane.Start(t), scheme: controlplane.Scheme(t), web: newWeb(t), said: &said{}}
 	ctrl.SetLogger(logr.Discard())
 	w.plane.Deploy("../../../deploy/base")
 	w.plane.ApplyFile("../../../deploy/fleet/rbac-render.yaml")
@@ -78,9 +87,25 @@ func (w *world) controller(t *testing.T, o render.Options, wrap ...func(http.Rou
 	return stop
 }
 
+// logger returns a log of what the library says.
+func (w *world) logger() logr.Logger {
+	return funcr.New(func(_, entry string) {
+		w.said.Lock()
+		defer w.said.Unlock()
+		w.said.entries = append(w.said.entries, entry)
+	}, funcr.Options{})
+}
+
+// hasSaid reports whether the library has logged something.
+func (w *world) hasSaid(what string) bool {
+	w.said.Lock()
+	defer w.said.Unlock()
+	return slices.ContainsFunc(w.said.entries, func(entry string) bool { return strings.Contains(entry, what) })
+}
+
 func (w *world) options() manager.Options {
 	return manager.Options{
-		Scheme: w.scheme, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Scheme: w.scheme, Logger: w.logger(), Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	}
 }
