@@ -15,6 +15,7 @@ import (
 	"machine-pivot/internal/cluster/kube"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/retry"
 )
 
 // Drainer drains one node. It implements node.Drainer.
@@ -71,7 +72,8 @@ func (d *Drainer) Rehearse(ctx context.Context) error {
 func (d *Drainer) Drain(ctx context.Context, of node.Node) error {
 	until := d.Cluster.Now().Add(d.Limit)
 	back := comeback{}
-	for wait := firstLook; ; wait = min(2*wait, lastLook) {
+	looks := retry.Policy{First: firstLook, Cap: lastLook}
+	for n := 1; ; n++ {
 		f, err := d.look(ctx)
 		if err != nil {
 			return err
@@ -88,13 +90,12 @@ func (d *Drainer) Drain(ctx context.Context, of node.Node) error {
 		}
 		refused := d.evictAll(ctx, f.going, until, false)
 		d.force(ctx, of, refused)
+		wait := looks.Wait(n, nil)
 		if d.Cluster.Now().Add(wait).After(until) {
 			return d.unfinished(ctx, f, refused)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := retry.Sleep(ctx, wait); err != nil {
+			return err
 		}
 	}
 }

@@ -143,7 +143,7 @@ var importTable = map[string]rule{
 	"cluster/hostpivot": {ours: []string{"api", "fault", "hostfiles", "pid1", "wanted", "watch"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cluster/node":      {ours: []string{"cluster/api", "cluster/hostpivot", "fault", "pid1", "retry", "verdict", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/kube":      {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/drain":     {ours: []string{"cluster/api", "cluster/kube", "cluster/node", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/drain":     {ours: []string{"cluster/api", "cluster/kube", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	// The fleet's controllers.
 	"cluster/generated": {ours: []string{"authored", "containerruntime", "cluster/objects", "fault", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/objects":   {ours: []string{"cluster/api"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
