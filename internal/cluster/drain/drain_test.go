@@ -2,14 +2,19 @@ package drain_test
 
 import (
 	"context"
+	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	reviewv1 "k8s.io/api/admission/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -478,16 +483,26 @@ func (w *world) ready(status corev1.ConditionStatus) {
 	}
 }
 
-// dryRun: a rehearsal is one for webhooks, too. One that does not say that it does nothing then is not asked at all, and
-// that it is not asked is no obstacle; a real drain asks it.
+// dryRun: a rehearsal is one for webhooks, too, which may move what the pod has before they let it go. That they refuse is no
+// obstacle; a real drain asks them for real.
 func dryRun(w *world) {
 	fail := admissionv1.Fail
 	some := admissionv1.SideEffectClassNoneOnDryRun
-	c := admissionv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/evictions")}
+	var asked atomic.Int32 // for real
+	server := httptest.NewTLSServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+		var r reviewv1.AdmissionReview
+		if json.NewDecoder(in.Body).Decode(&r) == nil && (r.Request.DryRun == nil || !*r.Request.DryRun) {
+			asked.Add(1)
+		}
+		r.Response = &reviewv1.AdmissionResponse{UID: r.Request.UID, Result: &metav1.Status{Message: "the broker moves first"}}
+		_ = json.NewEncoder(out).Encode(r) // else the API server says so
+	}))
+	defer server.Close()
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	c := admissionv1.WebhookClientConfig{URL: new(server.URL), CABundle: authority}
 	hook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: w.name}, Webhooks: []admissionv1.ValidatingWebhook{{
 		Name: "evictions.example.com", ClientConfig: c, FailurePolicy: &fail, SideEffects: &some, AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: new(int32(1)),
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.name}},
-		MatchConditions:   []admissionv1.MatchCondition{{Name: "real", Expression: "!request.dryRun"}},
 		Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{admissionv1.Create},
 			Rule: admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"pods/eviction"}}}},
 	}}}
@@ -499,14 +514,16 @@ func dryRun(w *world) {
 	p := w.pod("p", controller("ReplicaSet"))
 	controlplane.Eventually(w, "the webhook is known", func(context.Context) bool {
 		err := w.drain(impatient)
-		return err != nil && strings.Contains(err.Error(), "evictions.example.com") || w.gone(p)
+		return err != nil && strings.Contains(err.Error(), "the broker moves first") || w.gone(p)
 	})
-	for _, e := range []admissionv1.SideEffectClass{admissionv1.SideEffectClassNoneOnDryRun, admissionv1.SideEffectClassNone} {
-		if err := w.drainer.Rehearse(w.Context()); err != nil || w.gone(p) {
-			w.Errorf("a rehearsal with a webhook of %s: %v; gone: %v", e, err, w.gone(p))
+	for _, e := range []string{`"NoneOnDryRun"`, `"None"`} {
+		patch := []byte(`[{"op":"replace","path":"/webhooks/0/sideEffects","value":` + e + `}]`)
+		if _, err := hooks.Patch(w.Context(), w.name, types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+			w.Fatal(err)
 		}
-		if _, err := hooks.Patch(w.Context(), w.name, types.JSONPatchType, []byte(`[{"op":"remove","path":"/webhooks/0/matchConditions"}]`), metav1.PatchOptions{}); err != nil {
-			return
+		asked.Store(0)
+		if err := w.drainer.Rehearse(w.Context()); err != nil || w.gone(p) || asked.Load() > 0 {
+			w.Errorf("a rehearsal with a webhook of %s: %v; gone: %v; asked %d times for real", e, err, w.gone(p), asked.Load())
 		}
 	}
 }
