@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -29,22 +30,44 @@ const (
 	tick        = 200 * time.Millisecond // is a minute of a machine
 	faultsFor   = 60 * time.Second
 	restAfter   = 15 * time.Second // without any event
+	triedWithin = 75 * time.Second // is a change that was denied
 	settlesIn   = 10 * time.Minute // on a busy host
 )
 
 // TestFleetFaults is the sweep of internal/cluster/rollout with the real program and the real API server, in real time.
 // Two replicas are killed at random moments and lose their Lease to one another; 500 machines are simulated. What is
-// simulated is decided by the seed; when it happens is not.
+// simulated is decided by the seed; when it happens is not. Each fault must occur in one of the seeds.
 func TestFleetFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes")
 	}
-	for seed := range uint64(5) {
+	const seeds = 5
+	var mu sync.Mutex
+	var all []*simulated
+	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel() // it mostly waits
-			newSimulated(t, seed).run()
+			f := newSimulated(t, seed)
+			f.run()
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, f)
 		})
 	}
+	t.Cleanup(func() {
+		sum := map[string]int{}
+		for _, f := range all {
+			for fault, n := range f.faulty() {
+				sum[fault] += n
+			}
+		}
+		t.Logf("faults of %d seeds: %v", len(all), sum)
+		for fault, n := range sum {
+			if n == 0 && len(all) == seeds {
+				t.Errorf("there was no fault %q", fault)
+			}
+		}
+	})
 }
 
 // simulated is a world of simulated machines. What the tests know of the nodes is the state after an event of one
@@ -70,6 +93,15 @@ type simulated struct {
 	last     time.Time           // of an event
 	wrong    string
 	count    counts
+	denials  int // changes of nodes that were denied
+	seed     uint64
+	releases map[string]int    // of the pools' MachineConfigs
+	backup   *backup           // of etcd; nil: there is none
+	restores bool              // the backup is to be restored
+	restored map[string]uint64 // the versions of the nodes that were restored last
+	excused  map[string]bool   // nodes that are disturbed by what they were given before a restore
+	again    map[string]int    // how often a node was given again what it had left
+	written  map[string]int    // on nodes by the controllers: how often, by what
 }
 
 // pool is what is known of a pool.
@@ -81,13 +113,17 @@ type pool struct {
 	rollout        objects.PoolRolloutStatus
 }
 
-type counts struct{ given, kills, steals, joins, deletions, rollouts int } // rollouts: PoolRollouts that were deleted
+// counts are how often something happened. rollouts: PoolRollouts that were deleted; hand: old systems booted by hand; wrong:
+// reports of kubelets with wrong clocks; fixes: of pools with dead kubelets.
+type counts struct {
+	given, kills, steals, joins, deletions, rollouts, hand, restores, wrong, fixes int
+}
 
 var poolNames = []string{"master", "infra", "worker"}
 
 func newSimulated(t *testing.T, seed uint64) *simulated {
 	f := &simulated{world: newWorld(t, 0), rand: rand.New(rand.NewPCG(seed, 500)), nodes: map[string]*rollout.Node{},
-		machines: map[string]*simnodes.Machine{}, writing: map[string]uint64{}, pools: map[string]*pool{}, given: map[string][]string{}, writes: make(chan func(), 2*sizeOfFleet)}
+		machines: map[string]*simnodes.Machine{}, writing: map[string]uint64{}, pools: map[string]*pool{}, given: map[string][]string{}, written: map[string]int{}, seed: seed, releases: map[string]int{}, restored: map[string]uint64{}, excused: map[string]bool{}, again: map[string]int{}, writes: make(chan func(), 2*sizeOfFleet)}
 	var err error
 	if f.watcher, err = client.NewWithWatch(f.plane.Admin(), client.Options{Scheme: f.Scheme()}); err != nil {
 		t.Fatal(err)
@@ -134,13 +170,23 @@ func (f *simulated) populate(ctx context.Context) {
 	for _, name := range poolNames {
 		f.addPool(name)
 	}
+	f.applyPolicy(fleet.Account)
+	masters := f.masters()
 	for i := range sizeOfFleet {
-		f.join(ctx, fmt.Sprintf("n%03d", i), []string{"master", "infra", "worker"}[min((i+45)/50, 2)])
+		f.join(ctx, fmt.Sprintf("n%03d", i), []string{"master", "infra", "worker"}[min((i+50-masters)/50, 2)])
 	}
 	f.flush()
 	if f.wrong != "" {
 		f.Fatal(f.wrong)
 	}
+}
+
+// masters returns how many nodes the control plane has.
+func (f *simulated) masters() int {
+	if f.seed%2 == 1 {
+		return 1
+	}
+	return 5
 }
 
 // flush waits until all writes so far are done.
@@ -173,6 +219,7 @@ func (f *simulated) addPool(name string) {
 		spec["after"] = []string{"master"}
 	}
 	f.plane.Apply(map[string]any{"apiVersion": "machine-pivot.io/v1alpha1", "kind": "PoolRollout", "metadata": map[string]any{"name": name}, "spec": spec})
+	f.releases[name] = 0
 	f.plane.Apply(configOf(name, "release=0"))
 	f.plane.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
 		"metadata": map[string]any{"name": name}, "spec": map[string]any{"maxUnavailable": most,
@@ -218,6 +265,15 @@ func (f *simulated) step(ctx context.Context) {
 			continue
 		}
 		f.ticks++
+		if f.restores && len(f.writing) == 0 {
+			if err := f.restore(ctx); err != nil && ctx.Err() == nil {
+				f.fault("cannot restore etcd: %v", err)
+			}
+		}
+		if f.restores { // as soon as all is written
+			f.mu.Unlock()
+			continue
+		}
 		for _, name := range slices.Sorted(maps.Keys(f.machines)) {
 			f.act(ctx, name, f.machines[name].Step)
 		}
@@ -235,10 +291,9 @@ func (f *simulated) administrator(ctx context.Context) {
 	n, pool := f.nodes[name], poolNames[f.rand.IntN(len(poolNames))]
 	switch f.rand.IntN(60) {
 	case 0:
-		release := configOf(pool, fmt.Sprintf("release=%d", f.rand.IntN(4)))
-		f.write(func() error {
-			return f.merge(ctx, &objects.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "00-" + pool}}, map[string]any{"spec": release["spec"]})
-		})
+		if err := f.release(ctx, pool, f.rand.IntN(4)); err != nil && ctx.Err() == nil {
+			f.fault("%v", err)
+		}
 	case 1:
 		f.act(ctx, name, func() {
 			if n.Annotations[api.CordonedFor] == "" {
@@ -256,12 +311,31 @@ func (f *simulated) administrator(ctx context.Context) {
 	case 4:
 		paused := f.rand.IntN(3) == 0
 		f.write(func() error { return f.pause(ctx, "worker", paused) })
+	case 6:
+		if err := f.backUp(ctx); err != nil && ctx.Err() == nil {
+			f.fault("cannot back etcd up: %v", err)
+		}
+	case 7:
+		f.restores = f.backup != nil
+	case 8:
+		f.freeze(ctx, n, !isFrozen(n))
+	case 9:
+		boots := f.machines[name].Boots()
+		f.act(ctx, name, f.machines[name].BootByHand)
+		f.count.hand += f.machines[name].Boots() - boots
 	case 5: // the next one has the default settings
 		f.count.rollouts++
 		f.write(func() error {
 			return f.Delete(ctx, &objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: pool}})
 		})
 	}
+}
+
+// release gives a pool another MachineConfig.
+func (f *simulated) release(ctx context.Context, pool string, number int) error {
+	f.releases[pool] = number
+	spec := configOf(pool, fmt.Sprintf("release=%d", number))["spec"]
+	return f.merge(ctx, &objects.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "00-" + pool}}, map[string]any{"spec": spec})
 }
 
 func (f *simulated) pause(ctx context.Context, pool string, paused bool) error {
@@ -298,7 +372,7 @@ func (f *simulated) steal(ctx context.Context) bool {
 func (f *simulated) end() {
 	f.Helper()
 	f.mu.Lock()
-	f.calm = true
+	f.calm, f.restores = true, false
 	for _, m := range f.machines {
 		m.Calm()
 	}
@@ -324,6 +398,7 @@ func (f *simulated) heal() {
 			return
 		}
 	}
+	f.fix()
 }
 
 // healOnce heals the machines that are not in the middle of a write, and reports whether all are healed.
@@ -340,6 +415,9 @@ func (f *simulated) healOnce(healed map[string]bool) bool {
 			m.Retry()
 			f.Change(name, func(n *rollout.Node) { n.Cordoned = n.Annotations[api.CordonedFor] != "" })
 		})
+		if n := f.nodes[name]; n != nil && isFrozen(n) {
+			f.freeze(f.Context(), n, false)
+		}
 	}
 	return len(healed) >= len(f.machines)
 }
@@ -347,8 +425,11 @@ func (f *simulated) healOnce(healed map[string]bool) bool {
 // settle waits until all pools have arrived, or nothing happens any more, and checks that the pools say why.
 func (f *simulated) settle(when string, healed bool) {
 	f.Helper()
-	start := time.Now()
-	for leads := start; !f.rests(leads); time.Sleep(tick) {
+	start, quiet := time.Now(), restAfter
+	if healed {
+		quiet = triedWithin
+	}
+	for leads := start; !f.rests(leads, quiet); time.Sleep(tick) {
 		if !slices.ContainsFunc(f.slots, func(s *fleet.Slot) bool { return s.Leads(f.Context()) }) {
 			leads = time.Now()
 		}
@@ -373,11 +454,11 @@ func (f *simulated) settle(when string, healed bool) {
 }
 
 // rests reports whether a fleet has arrived, or nothing happens in it although somebody leads.
-func (f *simulated) rests(leads time.Time) bool {
+func (f *simulated) rests(leads time.Time, quiet time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	arrived := !slices.ContainsFunc(f.ends(), func(e simnodes.End) bool { return !e.HasArrived() })
-	return f.wrong != "" || arrived || time.Since(f.last) > restAfter && time.Since(leads) > restAfter
+	return f.wrong != "" || arrived || time.Since(f.last) > quiet && time.Since(leads) > restAfter
 }
 
 // ends returns the states of the pools.
@@ -404,7 +485,7 @@ func (f *simulated) check() {
 	sizes, disturbed := map[string]int{}, map[string][]string{}
 	for name, n := range f.nodes {
 		pool := poolOf(n)
-		if sizes[pool]++; f.machines[name].Disturbed() {
+		if sizes[pool]++; !f.isExcused(name, n) && f.machines[name].Disturbed() {
 			disturbed[pool] = append(disturbed[pool], name)
 		}
 	}
@@ -423,13 +504,21 @@ func (f *simulated) report() {
 	defer f.mu.Unlock()
 	f.checkGiven()
 	perChange, peak := float64(len(requests))/float64(f.count.given), max(f.slots[0].Peak(), f.slots[1].Peak())
+	f.Logf("faults: %v", f.faulty())
 	f.Logf("swept a fleet of %d nodes in %.0f s: %+v, %d requests, %.1f for each change of a node, peak memory %d MB",
 		sizeOfFleet, time.Since(f.began).Seconds(), f.count, len(requests), perChange, peak)
 	byVerb := map[string]int{}
 	for _, r := range requests {
-		byVerb[strings.TrimSpace(r.Verb+" "+r.Resource)]++
+		if what := strings.TrimSpace(r.Verb + " " + r.Resource); r.Status < 400 {
+			byVerb[what]++
+		} else {
+			byVerb[fmt.Sprintf("%s, answered %d", what, r.Status)]++
+			if r.Resource == "nodes" && r.Status == http.StatusUnprocessableEntity {
+				f.denials++
+			}
+		}
 	}
-	f.Logf("requests: %v", byVerb)
+	f.Logf("requests: %v; written on nodes: %v", byVerb, f.written)
 	if perChange > 10 {
 		f.Errorf("the controllers have sent %.1f requests for each change of a node, want at most 10", perChange)
 	}
@@ -437,6 +526,20 @@ func (f *simulated) report() {
 	if f.count.given < sizeOfFleet-f.count.deletions || f.count.kills == 0 || f.count.steals == 0 {
 		f.Errorf("too little has happened: %+v", f.count)
 	}
+}
+
+// faulty returns how often each fault has occurred.
+func (f *simulated) faulty() map[string]int {
+	out := map[string]int{"killed": f.count.kills, "lost Lease": f.count.steals, "restored etcd": f.count.restores, "booted by hand": f.count.hand,
+		"clock": f.count.wrong, "denied": f.denials, "single control plane": 0, "dead kubelet": 0, "lie": 0}
+	if f.masters() == 1 {
+		out["single control plane"] = 1
+	}
+	for _, m := range f.machines {
+		out["lie"] += m.Lies()
+		out["dead kubelet"] += m.Deaths()
+	}
+	return out
 }
 
 // checkGiven checks what the nodes were given: only configurations of their pool, not more often than that has changed
@@ -450,7 +553,7 @@ func (f *simulated) checkGiven() {
 				f.Errorf("%s of %s was given %s", name, poolOf(n), config)
 			}
 		}
-		if len(given) > p.targets || drains > len(given)+1 {
+		if len(given) > p.targets+f.count.restores || drains > len(given)+1+f.again[name] {
 			f.Errorf("%s of %s was given %s and drained %d times; the pool had %d targets", name, poolOf(n), given, drains, p.targets)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,12 +54,16 @@ func (f *simulated) act(ctx context.Context, name string, change func()) {
 	if reflect.DeepEqual(before, &after) {
 		return
 	}
+	skew := f.machines[name].Skew()
+	if skew != 0 && reports(before, &after) {
+		f.count.wrong++
+	}
 	f.writing[name] = 0
 	kept := *before
 	kept.System = after.System // nobody else writes it
 	f.nodes[name] = &kept
 	f.writes <- func() {
-		version, err := f.send(ctx, before, &after)
+		version, err := f.send(ctx, before, &after, skew)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.writing[name] = version
@@ -100,11 +105,11 @@ func (f *simulated) write(send func() error) {
 
 // send sends the changes of a node in the order of a real one: kubelet's, the state of the system, the agent's word.
 // It returns the last version.
-func (f *simulated) send(ctx context.Context, before, after *rollout.Node) (uint64, error) {
+func (f *simulated) send(ctx context.Context, before, after *rollout.Node, skew time.Duration) (uint64, error) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: after.Name}}
 	n.ResourceVersion = before.Version
-	if before.Problem != after.Problem || before.BootID != after.BootID {
-		status := map[string]any{"conditions": conditions(after), "nodeInfo": map[string]any{"bootID": after.BootID}}
+	if reports(before, after) {
+		status := map[string]any{"conditions": conditions(after, skew), "nodeInfo": map[string]any{"bootID": after.BootID}}
 		if err := f.Client.Status().Patch(ctx, n, client.RawPatch(types.StrategicMergePatchType, text(map[string]any{"status": status}))); err != nil {
 			return 0, err
 		}
@@ -123,6 +128,11 @@ func (f *simulated) send(ctx context.Context, before, after *rollout.Node) (uint
 	return number(n.ResourceVersion), nil
 }
 
+// reports reports whether kubelet has something to report.
+func reports(before, after *rollout.Node) bool {
+	return before.Problem != after.Problem || before.BootID != after.BootID
+}
+
 func (f *simulated) sendSystem(ctx context.Context, n *rollout.Node) error {
 	s := objects.NodeSystem{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
 	status := api.NodeSystemStatus{Config: api.ConfigNames{Current: n.System.Current, Desired: n.Annotations[api.DesiredConfig]}, BootID: n.System.BootID,
@@ -130,8 +140,10 @@ func (f *simulated) sendSystem(ctx context.Context, n *rollout.Node) error {
 	return f.Client.Status().Patch(ctx, &s, client.RawPatch(types.MergePatchType, text(map[string]any{"status": status})))
 }
 
-func conditions(n *rollout.Node) []corev1.NodeCondition {
-	c := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now()}
+// conditions returns what kubelet reports, by its own clock.
+func conditions(n *rollout.Node, skew time.Duration) []corev1.NodeCondition {
+	now := metav1.NewTime(time.Now().Add(skew))
+	c := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: now, LastHeartbeatTime: now}
 	if n.Problem != "" {
 		c.Status = corev1.ConditionFalse
 	}
@@ -179,7 +191,7 @@ func (f *simulated) join(ctx context.Context, name, pool string) {
 			return err
 		}
 		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: n.Annotations}}
-		object.Status.Conditions, object.Status.NodeInfo.BootID = conditions(n), n.BootID
+		object.Status.Conditions, object.Status.NodeInfo.BootID = conditions(n, 0), n.BootID
 		return f.Create(ctx, object)
 	})
 }
@@ -225,7 +237,7 @@ func (f *simulated) watchNodes(ctx context.Context) {
 
 // seen takes over the newest state of a node, and checks what it was given.
 func (f *simulated) seen(o *corev1.Node) {
-	n := &rollout.Node{Name: o.Name, Version: o.ResourceVersion, Labels: o.Labels, Annotations: o.Annotations, Cordoned: o.Spec.Unschedulable, BootID: o.Status.NodeInfo.BootID}
+	n := &rollout.Node{Name: o.Name, Version: o.ResourceVersion, Labels: o.Labels, Annotations: o.Annotations, Cordoned: o.Spec.Unschedulable, Taints: o.Spec.Taints, BootID: o.Status.NodeInfo.BootID}
 	if o.Status.Conditions[0].Status != corev1.ConditionTrue {
 		n.Problem = "is not Ready"
 	}
@@ -236,7 +248,18 @@ func (f *simulated) seen(o *corev1.Node) {
 		return
 	}
 	n.System = before.System
-	if desired := n.Annotations[api.DesiredConfig]; desired != before.Annotations[api.DesiredConfig] {
+	if number(n.Version) == f.restored[n.Name] {
+		return
+	}
+	f.countWrites(before, n)
+	desired := n.Annotations[api.DesiredConfig]
+	if hasLeft := func(n *rollout.Node) bool {
+		return n.Annotations[api.CurrentConfig] == desired && n.Annotations[api.StateOfNode] == api.StateDegraded
+	}; hasLeft(before) && hasLeft(n) && before.Annotations[api.FailedConfig] == desired && n.Annotations[api.FailedConfig] == "" {
+		f.count.given++
+		f.again[n.Name]++
+	}
+	if desired != before.Annotations[api.DesiredConfig] {
 		f.count.given++
 		given := f.given[o.Name]
 		passed := len(given) > 0 && strings.HasPrefix(before.Annotations[api.CannotStart], given[len(given)-1]+" ")
@@ -253,6 +276,21 @@ func (f *simulated) seen(o *corev1.Node) {
 	}
 }
 
+// countWrites counts what the controllers have written on a node.
+func (f *simulated) countWrites(before, now *rollout.Node) {
+	marked := func(n *rollout.Node) bool {
+		return slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return t.Key == rollout.Pending })
+	}
+	if marked(now) != marked(before) {
+		f.written[fmt.Sprintf("taint %t", marked(now))]++
+	}
+	for _, name := range []string{api.DesiredConfig, api.Download, rollout.Guarded, rollout.Released} {
+		if now.Annotations[name] != before.Annotations[name] {
+			f.written[name]++
+		}
+	}
+}
+
 func (f *simulated) watchPools(ctx context.Context) {
 	f.watch(ctx, &objects.MachineConfigPoolList{}, func(_ watch.EventType, o client.Object) {
 		name := o.(*objects.MachineConfigPool).Spec.Configuration.Name
@@ -261,10 +299,14 @@ func (f *simulated) watchPools(ctx context.Context) {
 			return
 		}
 		p.configuration = name
-		if !p.configurations[name] && len(p.configurations) > 2 && !f.calm && f.rand.IntN(3) == 0 {
+		if bad := f.rand.IntN(3); !p.configurations[name] && len(p.configurations) > 1 && !f.calm && bad < 2 {
 			for node, n := range f.nodes {
 				if poolOf(n) == o.GetName() && f.rand.IntN(20) == 0 {
-					f.machines[node].Fails(name)
+					if bad == 0 {
+						f.machines[node].Fails(name)
+					} else {
+						f.machines[node].Kills(name)
+					}
 				}
 			}
 		}

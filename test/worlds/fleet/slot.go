@@ -22,6 +22,7 @@ type Slot struct {
 	fleet   *Fleet
 	metrics string // address
 
+	held    sync.Mutex // while none may be started
 	mu      sync.Mutex
 	process *os.Process // nil: none runs
 	log     bytes.Buffer
@@ -47,11 +48,16 @@ func (s *Slot) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		cmd := s.fleet.command(s.metrics)
 		cmd.Stderr = &s.log
-		if err := cmd.Start(); err != nil {
+		s.held.Lock()
+		err := cmd.Start()
+		if err == nil {
+			s.set(cmd.Process)
+		}
+		s.held.Unlock()
+		if err != nil {
 			s.fleet.t.Error(err)
 			return
 		}
-		s.set(cmd.Process)
 		stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() }) // it may have ended
 		if err := cmd.Wait(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 			s.fleet.t.Error(err)
@@ -74,6 +80,15 @@ func (s *Slot) Kill() bool {
 	s.look()
 	return s.process != nil && s.process.Kill() == nil
 }
+
+// Hold kills the replica, and no other one is started until Release.
+func (s *Slot) Hold() {
+	s.held.Lock()
+	s.Kill()
+}
+
+// Release ends Hold.
+func (s *Slot) Release() { s.held.Unlock() }
 
 // Peak returns the peak of the memory of each replica so far, in MB.
 func (s *Slot) Peak() int {

@@ -35,6 +35,8 @@ type Machine struct {
 	until  time.Time
 	boots  int
 	drains int
+	lies   int
+	deaths int  // of its kubelet
 	outage bool // it is not Ready for a reason of its own
 	gone   bool // it does not come back before the end of the faults
 	lie    string
@@ -71,6 +73,18 @@ func (c *Machine) Calm() { c.faults, c.gone = false, false }
 
 // Drains returns how often the machine has begun to drain.
 func (c *Machine) Drains() int { return c.drains }
+
+// Boots returns how often the machine has booted.
+func (c *Machine) Boots() int { return c.boots }
+
+// Lies returns how often the machine has said something untrue.
+func (c *Machine) Lies() int { return c.lies }
+
+// Deaths returns how often the machine has come up without its kubelet.
+func (c *Machine) Deaths() int { return c.deaths }
+
+// Skew returns how far the machine's clock is ahead.
+func (c *Machine) Skew() time.Duration { return c.skew }
 
 type stage int
 
@@ -176,7 +190,7 @@ func (c *Machine) Step() {
 		c.drains++
 		c.wait(draining, 10)
 	case c.at == draining && c.chance(5):
-		c.lie = lieEarly
+		c.lie, c.lies = lieEarly, c.lies+1
 		c.at = lying
 		c.done(c.config)
 		c.wait(lying, 60)
@@ -225,9 +239,11 @@ func (c *Machine) down() {
 
 // comeUp makes the machine Ready, unless its kubelet is dead.
 func (c *Machine) comeUp() {
-	if !c.IsDead() {
-		c.write(func(n *rollout.Node) { n.Problem, n.NotReadySince = "", time.Time{} })
+	if c.IsDead() {
+		c.deaths++
+		return
 	}
+	c.write(func(n *rollout.Node) { n.Problem, n.NotReadySince = "", time.Time{} })
 }
 
 // boot brings the machine up, with the new system or, if that fails, with the old one.
@@ -243,12 +259,12 @@ func (c *Machine) boot(desired string) {
 		c.Running, c.at = c.config, idle
 		c.write(func(n *rollout.Node) { n.System = &objects.System{Current: c.Running, BootID: n.BootID} })
 	case c.chance(5):
-		c.Running, c.lie = c.config, lieCurrent
+		c.Running, c.lie, c.lies = c.config, lieCurrent, c.lies+1
 		c.write(func(n *rollout.Node) { n.System = &objects.System{Current: c.Running, BootID: n.BootID} })
 		c.done("rendered-strange")
 		c.wait(lying, 60)
 	case c.chance(10):
-		c.Running, c.lie = c.config, lieArgument
+		c.Running, c.lie, c.lies = c.config, lieArgument, c.lies+1
 		c.write(func(n *rollout.Node) {
 			n.System = &objects.System{Current: c.Running, BootID: n.BootID, Missing: []string{"audit=1"}}
 		})
@@ -271,6 +287,9 @@ func (c *Machine) settle() {
 func (c *Machine) done(config string) {
 	c.write(func(n *rollout.Node) {
 		n.Annotations[api.StateOfNode], n.Annotations[api.CurrentConfig], n.Annotations[api.Reason] = api.StateDone, config, ""
+		if n.Annotations[api.DesiredConfig] == "" { // it joins, after a restore of what was before it was taken in
+			n.Annotations[api.DesiredConfig] = config
+		}
 		if n.Annotations[api.CordonedFor] != "" {
 			n.Cordoned = false
 		}
