@@ -203,3 +203,18 @@ func TestCompareRatios(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestLeastOfRounds: a round that was disturbed, or that Go's collector ended at its largest, changes no ratio.
+func TestLeastOfRounds(t *testing.T) {
+	r := &report{
+		Images: []image{{Name: "an image"}},
+		Results: []result{
+			{Contender: "pivot", Image: "an image", Samples: []sample{{CPU: 2, Peak: 48e6}, {CPU: 3, Peak: 40e6}}, Median: sample{Wall: 1, CPU: 2.5, Peak: 44e6}},
+			{Contender: "floor", Image: "an image", Samples: []sample{{CPU: 9}, {CPU: 1}}},
+		},
+	}
+	got := r.ratios()
+	if memory, cpu := got["peak memory in MB, an image"], got["CPU time, an image, of the floor's"]; memory != 40 || cpu != 2 {
+		t.Errorf("memory %v, CPU %v; want 40 and 2", memory, cpu)
+	}
+}

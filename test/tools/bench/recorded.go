@@ -13,7 +13,7 @@ import (
 
 // ratios are figures of pivot relative to others of the same run, by name, for which less is better.
 // Wall times are not among them, and processor times are the least of all rounds: so they depend
-// little on what else the machine does.
+// little on what else the machine does. So is peak memory, a fifth of which depends on when Go's collector runs.
 type ratios map[string]float64
 
 // tolerance is how much worse than recorded a ratio may be: two runs on a busy machine differ by a
@@ -28,11 +28,12 @@ func (r *report) ratios() ratios {
 		if s.Wall == 0 {
 			continue
 		}
-		all["peak memory in MB, "+i.Name] = float64(s.Peak) / 1e6
+		all["peak memory in MB, "+i.Name] = r.least("pivot", i.Name, func(s sample) float64 { return float64(s.Peak) / 1e6 })
 		all["bytes handed to write(2), of the new objects', "+i.Name] = ratio(s.Handed, s.Objects.Bytes)
-		ours := r.leastCPU("pivot", i.Name)
+		cpu := func(s sample) float64 { return s.CPU }
+		ours := r.least("pivot", i.Name, cpu)
 		for other, named := range map[string]string{"floor": "the floor's", "podman": "podman's"} {
-			if theirs := r.leastCPU(other, i.Name); theirs > 0 {
+			if theirs := r.least(other, i.Name, cpu); theirs > 0 {
 				all["CPU time, "+i.Name+", of "+named] = figures.Quotient(ours, theirs)
 			}
 		}
@@ -40,12 +41,15 @@ func (r *report) ratios() ratios {
 	return all
 }
 
-// leastCPU returns the least CPU time of a contender with an image; 0 if it did not run.
-func (r *report) leastCPU(contender, image string) (least float64) {
+// least returns the least value of a contender's samples with an image; 0 if it did not run.
+func (r *report) least(contender, image string, value func(sample) float64) (least float64) {
 	for _, one := range r.Results {
-		for _, s := range one.Samples {
-			if one.Contender == contender && one.Image == image && (least == 0 || s.CPU < least) {
-				least = s.CPU
+		if one.Contender != contender || one.Image != image {
+			continue
+		}
+		for n, s := range one.Samples {
+			if now := value(s); n == 0 || now < least {
+				least = now
 			}
 		}
 	}
