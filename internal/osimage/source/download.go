@@ -50,7 +50,7 @@ func (d *download) whole() (err error) {
 	}
 	d.watch.during(func() int {
 		if d.body, err = d.from.openWhole(d.ctx, d.blob); isForLibrary(err) {
-			d.body, _, err = d.source.GetBlob(d.from.observe(d.ctx, d.generation), d.blob, none.NoCache)
+			d.body, _, err = d.source.GetBlob(d.from.observe(d.ctx, d.generation, max(d.blob.Size, maxOpened)), d.blob, none.NoCache)
 		}
 		return 0
 	})

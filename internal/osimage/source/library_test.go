@@ -81,7 +81,7 @@ func openLibrary(t *testing.T, challenge string, start func(*httptest.Server), b
 	}
 	sys.DockerProxy = newGuarded(sys, host, true, nil).proxyFor
 	l.registry = newRegistry(sys, named, nil)
-	if l.ImageSource, err = ref.NewImageSource(l.observe(t.Context(), 0), sys); err != nil {
+	if l.ImageSource, err = ref.NewImageSource(l.observe(t.Context(), 0, maxOpened), sys); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
@@ -200,7 +200,7 @@ func TestRangesAfterANewToken(t *testing.T) {
 	if _, err := l.openRange(t.Context(), info, 1000); statusOf(err) != http.StatusUnauthorized {
 		t.Errorf("with an old token: %v", err)
 	}
-	whole, _, err := l.GetBlob(l.observe(t.Context(), 0), info, none.NoCache)
+	whole, _, err := l.GetBlob(l.observe(t.Context(), 0, maxOpened), info, none.NoCache)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestRangesAfterANewToken(t *testing.T) {
 	checkRest(t, body, err)
 
 	l.authorization, l.generation = "Bearer new", 1
-	if whole, _, err = l.GetBlob(l.observe(t.Context(), 0), info, none.NoCache); err != nil {
+	if whole, _, err = l.GetBlob(l.observe(t.Context(), 0, maxOpened), info, none.NoCache); err != nil {
 		t.Fatal(err)
 	}
 	_ = whole.Close()

@@ -66,14 +66,14 @@ func (h *Host) openAt(ctx context.Context, at endpoint, ref imageref.Reference) 
 	ctx, cancel := h.withDeadline(ctx, at)
 	defer cancel()
 	dial := func(ctx context.Context, generation int) (types.ImageSource, error) {
-		return openSource(at.registry.observe(ctx, generation), at.ref, at.sys)
+		return openSource(at.registry.observe(ctx, generation, maxOpened), at.ref, at.sys)
 	}
 	source, err := dial(ctx, 0)
 	if err != nil {
 		return nil, at.classifier.classify(ctx, at.registry.withAsked(ctx, err), at.classifier.fallback())
 	}
 	o := &Image{host: h, connection: &connection{dial: dial, registry: at.registry, now: source}, classifier: at.classifier}
-	if err := h.read(ctx, at, ref, ruling, o); err != nil {
+	if err := h.read(counting(ctx, maxOpened), at, ref, ruling, o); err != nil {
 		return nil, errors.Join(at.classifier.classify(ctx, at.registry.withAsked(ctx, err), fault.BadInput), source.Close())
 	}
 	return o, nil

@@ -69,11 +69,12 @@ func (r *registry) proxyFor(u *url.URL) (*url.URL, error) {
 
 // observe returns a context for requests of the library. It notes their credentials for the registry, unless those of a
 // source of a later generation are known. Another goroutine may still use a source that was replaced because its token
-// was refused. r may be nil.
-func (r *registry) observe(ctx context.Context, generation int) context.Context {
+// was refused. No answer may have much more than the asked bytes. r may be nil.
+func (r *registry) observe(ctx context.Context, generation int, asked int64) context.Context {
 	if r == nil {
 		return ctx
 	}
+	ctx = counting(ctx, asked)
 	var host string // of the current request
 	late := &spread{registry: r}
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -145,11 +146,15 @@ func (r *registry) get(ctx context.Context, blob types.BlobInfo, span string, as
 	}
 	response, err := r.client().Do(request)
 	if err != nil {
-		return nil, err
+		return nil, unlessHTTP(err)
 	}
 	if response.StatusCode >= 300 {
 		_ = response.Body.Close() // what is left of the body is not read, so the connection is closed
 		return nil, retry.WithAsked(answer{response.StatusCode}, response.Header.Get)
+	}
+	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" && response.ContentLength != asked {
+		_ = response.Body.Close()
+		return nil, wrongAnswer("the registry, or a proxy, sends the blob encoded as %q", encoding)
 	}
 	response.Body = limit(response.Body, asked)
 	return response, nil
@@ -177,12 +182,15 @@ func (r *registry) close() {
 	}
 }
 
+const maxRedirects = 10
+
 // maxIdle is how many connections are kept for the next layers: as many as an import uses at once.
 const maxIdle = 4
 
 func (r *registry) newClient() *http.Client {
 	transport := tlsclientconfig.NewTransport()
 	transport.MaxIdleConnsPerHost = maxIdle
+	transport.MaxResponseHeaderBytes = maxExtra
 	transport.DisableCompression = true // layers are compressed
 	transport.Proxy = func(request *http.Request) (*url.URL, error) { return r.proxy(request.URL) }
 	transport.TLSClientConfig = &tls.Config{}
@@ -190,7 +198,12 @@ func (r *registry) newClient() *http.Client {
 		transport.TLSClientConfig = r.sys.BaseTLSConfig.Clone()
 	}
 	transport.TLSClientConfig.InsecureSkipVerify = r.sys.DockerInsecureSkipTLSVerify == types.OptionalBoolTrue
-	return &http.Client{Transport: transport}
+	return &http.Client{Transport: transport, CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+		if len(via) >= maxRedirects {
+			return wrongAnswer("the registry redirects its clients more than %d times", maxRedirects)
+		}
+		return nil
+	}}
 }
 
 // inRepository returns the URL of something in the repository.

@@ -3,6 +3,8 @@ package source
 import (
 	"errors"
 	"io"
+	"net/url"
+	"regexp"
 
 	"machine-pivot/internal/fault"
 )
@@ -26,6 +28,22 @@ func isWrong(err error) bool {
 	_, is := errors.AsType[wrong](err)
 	return is
 }
+
+// unlessHTTP returns a wrong answer for an error of net/http about what is no HTTP, such as a header or a chunk without end.
+// These errors have no types. Others stay as they are.
+func unlessHTTP(err error) error {
+	inner := err
+	if of, is := errors.AsType[*url.Error](err); is { // net.Error, whatever it is about
+		inner = of.Err
+	}
+	if !isNetwork(inner) && noHTTP.MatchString(inner.Error()) {
+		return wrongAnswer("the answer is no HTTP: %w", err)
+	}
+	return err
+}
+
+// noHTTP matches what net/http says of an answer.
+var noHTTP = regexp.MustCompile(`malformed|chunk|header line too long|response headers exceeded|1xx`)
 
 const (
 	// maxWrong is how many wrong answers in a row end the download of a layer from an endpoint.
@@ -51,6 +69,8 @@ func (l *limited) Read(p []byte) (int, error) {
 		return 0, wrongAnswer("the registry sends more than was asked for")
 	}
 	n, err := l.ReadCloser.Read(p[:min(int64(len(p)), l.left)])
-	l.left -= int64(n)
+	if l.left -= int64(n); err != nil && err != io.EOF {
+		err = unlessHTTP(err)
+	}
 	return n, err
 }
