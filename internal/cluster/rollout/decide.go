@@ -182,13 +182,14 @@ func (v *view) retarget(held bool) {
 }
 
 // retargetLeft gives nodes that have left the pool with a slot the target of the pool to which they belong now. That is for
-// those in the middle of a change, or unavailable since. They keep the slot that they have, and take none there.
+// those in the middle of a change, or unavailable since, also with another system than they were given. They keep the slot that
+// they have, and take none there.
 func (v *view) retargetLeft(nodes map[string]*Node, views map[string]*view) {
 	for _, name := range v.left() {
 		n, now := nodes[name], belongs(name, views)
 		switch {
 		case n == nil, now == nil, !n.hasBegun() && n.unavailable() == "", n.cordonedByPeople(), n.Refused != "":
-		case now.target == "", now.target == n.desired(), now.pool.Paused:
+		case now.target == "", now.target == n.desired() && !n.isStray(), now.pool.Paused:
 		default:
 			v.give(n, now)
 		}

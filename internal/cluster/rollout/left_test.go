@@ -60,6 +60,12 @@ func TestLeft(t *testing.T) {
 		"so does one that booted another system": {begun(api.StateDone, node(func(n *rollout.Node) {
 			n.Annotations[api.CurrentConfig], n.System = "rendered-infra-1", &objects.System{Current: "rendered-infra-0", BootID: n.BootID}
 		})), "n3=rendered-worker-2", "n3,", "", "n3", "n3 has a slot of the pool infra"},
+		"so does one that has left its new pool's target": {begun(api.StateDegraded, node(func(n *rollout.Node) {
+			for _, name := range []string{api.DesiredConfig, api.CurrentConfig, api.FailedConfig} {
+				n.Annotations[name] = "rendered-worker-2"
+			}
+			n.System = &objects.System{Current: "rendered-infra-1", BootID: n.BootID}
+		})), "n3=rendered-worker-2", "n3,", "", "n3", "n3 has a slot of the pool infra"},
 		"not one that is down, while its pool is paused": {begun(api.StateDone, pool("worker", func(p *rollout.Pool) { p.Paused = true }), node(func(n *rollout.Node) {
 			n.Annotations[api.CurrentConfig], n.Problem, n.NotReadySince = "rendered-infra-1", "is not Ready", newMemory().now
 		})), "", "n3,", "", "n3", "paused"},
