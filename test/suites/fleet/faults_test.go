@@ -504,7 +504,6 @@ func (f *simulated) report() {
 	defer f.mu.Unlock()
 	f.checkGiven()
 	perChange, peak := float64(len(requests))/float64(f.count.given), max(f.slots[0].Peak(), f.slots[1].Peak())
-	f.Logf("faults: %v", f.faulty())
 	f.Logf("swept a fleet of %d nodes in %.0f s: %+v, %d requests, %.1f for each change of a node, peak memory %d MB",
 		sizeOfFleet, time.Since(f.began).Seconds(), f.count, len(requests), perChange, peak)
 	byVerb := map[string]int{}
@@ -518,6 +517,7 @@ func (f *simulated) report() {
 			}
 		}
 	}
+	f.Logf("faults: %v", f.faulty())
 	f.Logf("requests: %v; written on nodes: %v", byVerb, f.written)
 	if perChange > 10 {
 		f.Errorf("the controllers have sent %.1f requests for each change of a node, want at most 10", perChange)
