@@ -539,3 +539,30 @@ func TestSetupTwice(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestEachFailureIsAnEvent: nodes that fail at the same time are an event each, and once.
+func TestEachFailureIsAnEvent(t *testing.T) {
+	m := small()
+	three := intstr.FromInt32(3)
+	m.changeRollout("worker", func(p *rollout.Pool) { p.MaxUnavailable, p.Spec.StopAfter = &three, 5 })
+	m.pass(t)
+	for _, name := range m.pools["worker"].Rollout.Taken {
+		m.change(name, func(n *rollout.Node) { n.Annotations[api.StateOfNode] = api.StateDegraded })
+	}
+	failed := func() (number int) {
+		f, _ := m.access("").Fleet(t.Context())
+		for _, e := range rollout.Decide(f).Pools[0].Events {
+			if e.Reason == rollout.EventNodeFailed {
+				number++
+			}
+		}
+		return number
+	}
+	if n := failed(); n != 3 {
+		t.Errorf("%d events, want 3", n)
+	}
+	m.pass(t)
+	if n := failed(); n != 0 {
+		t.Errorf("%d more events of the same failures", n)
+	}
+}
