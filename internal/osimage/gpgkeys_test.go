@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -94,6 +95,7 @@ func TestKeysAsGPG(t *testing.T) {
 	renewed := gpgSigner{withoutEnd(t, old), lookaside}
 	revocation := revoked.key.Revocations[0]
 	armA, armB, binA, binB := armoured(t, a.key), armoured(t, b.key), exported(t, a.key), exported(t, b.key)
+	checksum := regexp.MustCompile(`\n=[^\n]{4}\n`)
 	cut, none := armB[:len(armB)/2], "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nAAAA\n-----END PGP PUBLIC KEY BLOCK-----\n"
 	for what, c := range map[string]struct {
 		by    gpgSigner
@@ -130,6 +132,13 @@ func TestKeysAsGPG(t *testing.T) {
 		"a block without a key":                  {a, []string{armA + none}, false},
 		"a file that is damaged, beside another": {a, []string{armA, none}, false},
 		"no key at all":                          {a, []string{"nothing"}, false},
+		"indented":                               {a, []string{strings.ReplaceAll(armA, "\n", "\n  ")}, true},
+		"all lines indented":                     {a, []string{"  " + strings.ReplaceAll(armA, "\n", "\n  ")}, false},
+		"binary behind an empty line":            {a, []string{"\n" + binA}, false},
+		"no checksum":                            {a, []string{checksum.ReplaceAllString(armA, "\n")}, false},
+		"another checksum":                       {a, []string{checksum.ReplaceAllString(armA, "\n=AAAA\n")}, false},
+		"no empty line behind the headers":       {a, []string{strings.Replace(armA, "\n\n", "\n", 1)}, true},
+		"other characters between":               {a, []string{strings.Replace(armA, "\n\n", "\nComment: a: b\n\n! ", 1)}, true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			tag := fmt.Sprintf("%x", what)

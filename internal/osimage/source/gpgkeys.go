@@ -7,7 +7,6 @@ import (
 	"os"
 	"regexp"
 
-	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 )
 
@@ -24,7 +23,7 @@ const (
 //   - Each armoured block of a file counts.
 //   - A key that is there more than once has the signatures and the revocations of all copies.
 //   - No subkey signs.
-//   - A file with a part that gpg cannot read has no keys.
+//   - A file with a part that gpg cannot read has no keys. A block without its checksum is such a part.
 //
 // The library's own reader takes the first block and the first copy, and subkeys. Unlike for gpg, a revocation counts
 // for each key that was read before it, wherever it stands.
@@ -37,17 +36,15 @@ func asGPG(requirement map[string]any) {
 		return // the library reports it, if it needs the file
 	}
 	var all keyring
-	var data []byte
+	data := []byte{0} // what the library refuses
 	for _, text := range texts {
-		if data = all.add(text); data != nil {
-			break // for the library to report
+		if !all.add(text) {
+			all = nil
+			break
 		}
 	}
-	if data == nil {
+	if len(all) > 0 {
 		data = all.bytes()
-	}
-	if len(data) == 0 {
-		return
 	}
 	delete(requirement, "keyPath")
 	delete(requirement, "keyPaths")
@@ -92,23 +89,55 @@ type userID struct {
 // keyBlock matches an armoured block with keys, between other lines.
 var keyBlock = regexp.MustCompile(`(?ms)^-----BEGIN PGP (PUBLIC|PRIVATE) KEY BLOCK-----.*?(^-----END PGP (PUBLIC|PRIVATE) KEY BLOCK-----|\z)`)
 
-// add adds the keys of a file, which is binary or has armoured blocks. It returns the part that cannot be read: of a
-// binary file what was read until then, since the library often finds an armoured block behind that.
-func (k *keyring) add(text []byte) (damaged []byte) {
+// add adds the keys of a file, which is binary or has armoured blocks. It returns false if a part cannot be read.
+func (k *keyring) add(text []byte) bool {
 	if len(text) > 0 && text[0]&0x80 != 0 { // so gpg tells them apart
-		from := bytes.NewReader(text)
-		if k.read(from) != nil {
-			return text[:len(text)-from.Len()]
-		}
-		return nil
+		return k.read(bytes.NewReader(text)) == nil
 	}
 	for _, block := range keyBlock.FindAll(text, -1) {
-		decoded, err := armor.Decode(bytes.NewReader(block))
-		if err != nil || k.read(decoded.Body) != nil {
-			return block
+		data, ok := unarmoured(block)
+		if !ok || k.read(bytes.NewReader(data)) != nil {
+			return false
 		}
 	}
-	return nil
+	return true
+}
+
+// unarmoured decodes an armoured block as gpg does: what is no character of base64 is skipped, the empty line behind the
+// headers may be missing, and the checksum may not.
+func unarmoured(block []byte) (data []byte, ok bool) {
+	header := true
+	var text []byte
+	for _, line := range bytes.Split(block, []byte("\n"))[1:] {
+		line = bytes.TrimSpace(line)
+		switch {
+		case header && len(line) > 0 && bytes.Contains(line, []byte(":")):
+			continue
+		case len(line) == 5 && line[0] == '=':
+			sum, err := base64.StdEncoding.DecodeString(string(line[1:]))
+			data, wrong := base64.RawStdEncoding.DecodeString(string(text))
+			return data, err == nil && wrong == nil && bytes.Equal(sum, crc24(data))
+		}
+		header = false
+		text = append(text, notBase64.ReplaceAll(line, nil)...)
+	}
+	return nil, false
+}
+
+var notBase64 = regexp.MustCompile(`[^A-Za-z0-9+/]`)
+
+// crc24 returns the checksum of an armoured block (RFC 4880, 6.1).
+func crc24(data []byte) []byte {
+	crc := uint32(0xb704ce)
+	for _, b := range data {
+		crc ^= uint32(b) << 16
+		for range 8 {
+			if crc <<= 1; crc&0x1000000 != 0 {
+				crc ^= 0x1864cfb
+			}
+		}
+	}
+	return []byte{byte(crc >> 16), byte(crc >> 8), byte(crc)}
 }
 
 // read adds the keys of a sequence of packets.
