@@ -22,7 +22,8 @@ import (
 //
 //   - of a metadata object, its content: it is small, and read anyway;
 //   - of a file that is added, all that its header says, and the time of its last change;
-//   - of a file of which only the name is known, the time and whether it is empty.
+//   - of a file of which only the name is known, the time and whether it is empty;
+//   - of a link of which only the name is known, its checksum, since a link is small.
 //
 // libostree and this package give each file the same time when it is complete (OSTREE_TIMESTAMP in libostree's
 // ostree-core.h). So one with another time was changed since, or copied by another program: its checksum decides.
@@ -36,7 +37,7 @@ func (r *Repo) findFile(n ObjectName) (objectState, error) {
 	if err := unix.Lstat(r.objectPath(n), &st); err != nil {
 		return absent, unlessMissing(err, r.objectPath(n))
 	}
-	if isLink(st) || isUnchanged(st) && st.Size > 0 || r.verifies(n) {
+	if isUnchanged(st) && st.Size > 0 || r.verifies(n) {
 		return inRepo, nil
 	}
 	return absent, nil
