@@ -95,8 +95,9 @@ func checkUnmounted(d ostree.Deployment) error {
 	return nil
 }
 
-// unlock lets libostree remove a deployment in which somebody has locked files with chattr. The files of /usr are objects
-// of the repository, and stay as they are. libostree unlocks only the deployment's directory itself.
+// unlock lets libostree remove a deployment in which somebody has locked files with chattr. A file of /usr is an object of
+// the repository, and loses its lock in each deployment that has it: libostree could remove none of its names. libostree
+// unlocks only the deployment's directory itself.
 func (e *Ostree) unlock(d ostree.Deployment) error {
 	names, err := os.ReadDir(d.Path)
 	if err != nil {
@@ -104,9 +105,7 @@ func (e *Ostree) unlock(d ostree.Deployment) error {
 	}
 	paths := []string{d.Path + ".origin"}
 	for _, n := range names {
-		if n.Name() != "usr" {
-			paths = append(paths, filepath.Join(d.Path, n.Name()))
-		}
+		paths = append(paths, filepath.Join(d.Path, n.Name()))
 	}
 	return hostfiles.InNamespace(func() error {
 		err := hostfiles.RemountWritable(e.Sysroot.Physical())

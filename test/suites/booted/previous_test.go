@@ -72,6 +72,10 @@ func TestPrevious(t *testing.T) {
 	run(count, 0, "3\n3\n")
 	run("pivot rebase --append-karg four=4 && "+count, 0, "2\n2\n")
 
+	// An object of the repository, which other deployments may have too.
+	run(previous+`chattr +i $old/usr/lib/os-release && pivot rebase --append-karg six=6 && `+count, 0, "2\n2\n")
+	run("pivot rebase --append-karg seven=7 && "+count, 0, "2\n2\n")
+
 	// What an earlier attempt of another program has left half removed.
 	run(previous+`cp -a $old ${old%.*}.7 && touch ${old%.*}.7/etc/x && chattr +i ${old%.*}.7/etc/x && pivot rebase --append-karg five=5 && `+count, 0, "2\n2\n")
 }
