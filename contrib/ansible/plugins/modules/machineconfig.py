@@ -219,13 +219,14 @@ def done(document):
 
 def secrets_of(value, member=""):
     """Returns the texts in a MachineConfig that no log may show: contents, keys and hashes. Ansible would take each
-    word and number of an option that is not logged for one, and mask it in all results."""
+    word and number of an option that is not logged for one, and mask it in all results. So it would a short text, as of
+    the header "Connection: close": what has fewer than six characters is no secret."""
     if isinstance(value, dict):
         return set().union(*[secrets_of(inner, name) for name, inner in value.items()])
     if isinstance(value, list):
         return set().union(*[secrets_of(inner, member) for inner in value])
-    named = member in ("source", "contents", "sshAuthorizedKeys", "passwordHash", "hash", "value", "httpProxy", "httpsProxy")
-    return {str(value)} if named and value else set()
+    named = member in ("source", "contents", "config", "sshAuthorizedKeys", "passwordHash", "hash", "value", "httpProxy", "httpsProxy")
+    return {str(value)} if named and len(str(value)) > 5 else set()
 
 
 def main():
@@ -249,6 +250,8 @@ def main():
     given = [name for name in ("content", "path") if module.params[name] is not None]
     if len(given) + bool(module.params["repair"]) != 1:
         module.fail_json(msg="exactly one of content, path and repair is required")
+    if content == "":  # Ansible would give pivot no standard input of its own
+        module.fail_json(msg="content is empty")
     pivot = Pivot(module)
     result = {}
     if module.check_mode or module._diff:
