@@ -75,6 +75,10 @@ func TestDecide(t *testing.T) {
 		}, "n0", "waits for n0", "n0 is Degraded"},
 		"another pool's configuration":              {pool(func(p *rollout.Pool) { p.Configuration.Name = "rendered-master-1" }), "", "is rendered", "names rendered-master-1, which was not rendered for the pool"},
 		"a node that an administrator has cordoned": {node("n3", func(n *rollout.Node) { n.Cordoned = true }), "", "uncordons n3", ""},
+		"one that got its slot before": {func(m *memory) {
+			m.change("n3", func(n *rollout.Node) { n.Cordoned = true })
+			m.changeRollout("worker", func(p *rollout.Pool) { p.Rollout.Taken, p.Finalizers = []string{"n3"}, []string{rollout.Finalizer} })
+		}, "", "uncordons n3", ""},
 		"a node that lacks an argument": {node("n0", func(n *rollout.Node) {
 			n.System = &objects.System{Current: "rendered-worker-1", Missing: []string{"audit=1"}}
 		}), "n0", "n0, which lacks the kernel argument audit=1", "n0 lacks the kernel argument audit=1"},
