@@ -14,8 +14,8 @@ import (
 	"machine-pivot/test/worlds/controlplane"
 )
 
-// forced: what a budget keeps is deleted only if the node's annotation wants that, only after its time, with one event for
-// each pod; what the policy protects is not, nor what a webhook keeps.
+// forced: what a budget keeps is deleted only if the node's annotation wants that, and only after its time. Each pod is an
+// event. What the policy protects, or a webhook keeps, is not deleted.
 func forced(w *world) {
 	moving := w.keptByWebhook()
 	protected, kept := w.pod("protected", app("db")), w.pod("kept", app("cache"), controllerless)
