@@ -320,14 +320,25 @@ func (f *simulated) administrator(ctx context.Context) {
 	case 8:
 		f.freeze(ctx, n, !isFrozen(n))
 	case 9:
-		boots := f.machines[name].Boots()
-		f.act(ctx, name, f.machines[name].BootByHand)
-		f.count.hand += f.machines[name].Boots() - boots
+		f.bootByHand(ctx, names)
 	case 5: // the next one has the default settings
 		f.count.rollouts++
 		f.write(func() error {
 			return f.Delete(ctx, &objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: pool}})
 		})
+	}
+}
+
+// bootByHand boots the old system of one of the machines that have one.
+func (f *simulated) bootByHand(ctx context.Context, names []string) {
+	f.rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	for _, name := range names {
+		m := f.machines[name]
+		boots := m.Boots()
+		if f.act(ctx, name, m.BootByHand); m.Boots() > boots {
+			f.count.hand++
+			return
+		}
 	}
 }
 
@@ -491,9 +502,19 @@ func (f *simulated) check() {
 	}
 	for name, p := range f.pools {
 		if wrong := p.limit.Exceeded(name, sizes[name], disturbed[name]); wrong != "" {
-			f.fault("%s", wrong)
+			f.fault("%s; the slots: %s; after %d restores\n%s", wrong, p.rollout.Taken, f.count.restores, f.describe(disturbed[name]))
 		}
 	}
+}
+
+// describe says how nodes are.
+func (f *simulated) describe(names []string) string {
+	var all []string
+	for _, name := range names {
+		n, m := f.nodes[name], f.machines[name]
+		all = append(all, fmt.Sprintf("%s runs %s, its system %+v, cordoned %t, %q, %v", name, m.Running, n.System, n.Cordoned, n.Problem, n.Annotations))
+	}
+	return strings.Join(all, "\n")
 }
 
 // report checks and prints what was counted.

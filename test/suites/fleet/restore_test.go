@@ -87,7 +87,9 @@ func (f *simulated) restore(ctx context.Context) error {
 	}
 	f.excused = map[string]bool{}
 	for name := range f.nodes {
-		f.writing[name], f.excused[name] = f.restored[name], !b.taken[name]
+		f.writing[name] = f.restored[name]
+		old := b.nodes[name]
+		f.excused[name] = !b.taken[name] || old == nil || f.machines[name].IsBusyWithout(old.Annotations[api.DesiredConfig])
 		if f.writing[name] == 0 { // it was deleted
 			delete(f.writing, name)
 		}

@@ -83,6 +83,11 @@ func (c *Machine) Lies() int { return c.lies }
 // Deaths returns how often the machine has come up without its kubelet.
 func (c *Machine) Deaths() int { return c.deaths }
 
+// IsBusyWithout reports whether the machine is in the middle of something else than the change to a configuration.
+func (c *Machine) IsBusyWithout(config string) bool {
+	return c.at == lying || c.at != idle && c.config != config
+}
+
 // Skew returns how far the machine's clock is ahead.
 func (c *Machine) Skew() time.Duration { return c.skew }
 
