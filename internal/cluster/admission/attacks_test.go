@@ -42,8 +42,12 @@ func TestAttacks(t *testing.T) {
 	w.plane.ApplyFile("../../../deploy/host/rbac.yaml")
 	w.plane.Apply(map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "pete"},
 		"roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "pivot-pool-editor"}, "subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "pete"}}})
-	w.node("n2", false)
+	w.node("n2", true)
 	anna := w.as("anna")
+	controlplane.Eventually(t, "pods are partitioned", func(ctx context.Context) bool {
+		p := podIn("apps")
+		return w.admin.Create(ctx, p) == nil && p.Annotations["resources.workload.openshift.io/a"] != ""
+	})
 	controlplane.Eventually(t, "the webhook answers", func(ctx context.Context) bool {
 		return anna.Create(ctx, machineConfig("first", "quiet"), client.DryRunAll) == nil
 	})
@@ -295,8 +299,16 @@ func (w world) pods() func(attacker) (string, error) {
 		if a.IntN(2) == 0 {
 			p.Annotations = map[string]string{}
 		}
-		requests := a.IntN(3)
+		requests := a.IntN(4)
 		switch requests {
+		case 3:
+			p = podIn("apps")
+			if err := w.admin.Create(w.Context(), p); err != nil {
+				return "a pod of a workload", err
+			}
+			size := a.pick(`{"limits":{"cpu":"3"},"requests":{"cpu":"2"}}`, `{"limits":{"cpu":"1m"}}`, `{"limits":{"cpu":"64"},"requests":{"cpu":"0"}}`, `{"limits":{"cpu":null}}`)
+			patch := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"a","resources":`+size+`}]}}`))
+			return "another size: " + size, w.admin.SubResource("resize").Patch(w.Context(), p, patch)
 		case 0:
 			p.Annotations[key] = value
 		case 1:
