@@ -27,7 +27,7 @@ type counted struct {
 	from map[*net.TCPConn]uint64 // the bytes before the current request
 }
 
-// counting returns a context for requests of the library, whose answers may have maxExtra bytes more than are asked for.
+// counting returns a context for requests of the library. Their answers may have maxExtra bytes more than are asked for.
 func counting(ctx context.Context, asked int64) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := &counted{asked: uint64(asked), from: map[*net.TCPConn]uint64{}}
