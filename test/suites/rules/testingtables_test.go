@@ -41,3 +41,25 @@ func TestBesideBootc(t *testing.T) {
 		t.Errorf("%d rows, some of another form", rows)
 	}
 }
+
+// TestProperties: each property of a real system that docs/dev/testing.md lists is in a guest of a test that exists.
+func TestProperties(t *testing.T) {
+	_, text, _ := strings.Cut(readText(t, "docs/dev/testing.md"), "\n## Guests with the properties of a real system\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	rows := regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \| [^|]*\|$`).FindAllStringSubmatch(text, -1)
+	if len(rows) < 10 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	tests := testFunctions(t)
+	for _, row := range rows[1:] { // without the title
+		named := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[2], -1)
+		for _, m := range named {
+			if !tests[m[1]] {
+				t.Errorf("%s: there is no %s", row[1], m[1])
+			}
+		}
+		if len(named) == 0 && row[1] != "---" {
+			t.Errorf("%s: no test has it", row[1])
+		}
+	}
+}
