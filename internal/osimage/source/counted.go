@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/guard"
 )
 
 const (
@@ -31,7 +33,7 @@ type counted struct {
 func counting(ctx context.Context, asked int64) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := &counted{asked: uint64(asked), from: map[*net.TCPConn]uint64{}}
-	go c.watch(ctx, cancel)
+	guard.Start(func() error { cancel(guard.Call(func() error { return c.watch(ctx) })); return nil })
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { c.request(got.Conn) }})
 }
 
@@ -51,17 +53,18 @@ func (c *counted) request(conn net.Conn) {
 	}
 }
 
-// watch cancels the requests once an answer has too many bytes, until ctx ends.
-func (c *counted) watch(ctx context.Context, cancel context.CancelCauseFunc) {
-	for again := time.NewTicker(countEvery); ; {
+// watch returns an error once an answer has too many bytes, or when ctx ends.
+func (c *counted) watch(ctx context.Context) error {
+	again := time.NewTicker(countEvery)
+	defer again.Stop()
+	for {
 		select {
 		case <-ctx.Done():
-			again.Stop()
-			return
+			return ctx.Err()
 		case <-again.C:
 		}
 		if c.isOver() {
-			cancel(wrongAnswer("the registry sends more than was asked for"))
+			return wrongAnswer("the registry sends more than was asked for")
 		}
 	}
 }

@@ -86,7 +86,7 @@ var importTable = map[string]rule{
 	// The parts of osimage: how an image is named, where it comes from, what its layers contain. They
 	// hardly import one another.
 	"osimage/imageref":         {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"osimage/source":           {ours: []string{"osimage/source/bundle", "osimage/source/ocilayout", "osimage/imageref", "osimage/imagefault", "fault", "hostfiles", "input", "retry", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
+	"osimage/source":           {ours: []string{"osimage/source/bundle", "osimage/source/ocilayout", "osimage/imageref", "osimage/imagefault", "fault", "guard", "hostfiles", "input", "retry", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"osimage/source/bundle":    {never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/source/ocilayout": {ours: []string{"osimage/imagefault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"osimage/layer":            {ours: []string{"osimage/merge", "osimage/imagefault", "ostree", "inflate", "fault", "guard", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
