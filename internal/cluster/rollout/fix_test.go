@@ -76,6 +76,30 @@ func TestFixReaches(t *testing.T) {
 	}
 }
 
+// TestOldFailure: a node that has failed gets the corrected configuration, and its failure does not count against that
+// before its agent has begun. What it then says itself does.
+func TestOldFailure(t *testing.T) {
+	m := small()
+	m.changePool("worker", func(p *rollout.Pool) {
+		p.Configuration.Name, p.Spec.ReturnToLastGood = "rendered-worker-3", true
+		p.Rollout = objects.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"n2"}}
+	})
+	fails := func(with string) {
+		m.change("n2", func(n *rollout.Node) {
+			n.Annotations[api.StateOfNode], n.Annotations[api.FailedConfig], n.Annotations[api.Reason] = api.StateDegraded, with, "no such image"
+		})
+	}
+	m.change("n2", func(n *rollout.Node) { n.Annotations[api.DesiredConfig] = "rendered-worker-2" })
+	fails("rendered-worker-2")
+	if s := m.passes(t, 4); m.nodes["n2"].Annotations[api.DesiredConfig] != "rendered-worker-3" || len(s.Failed) > 0 || s.GivenUp != "" {
+		t.Errorf("it has %s; %+v", m.nodes["n2"].Annotations[api.DesiredConfig], s)
+	}
+	fails("rendered-worker-3")
+	if s := m.passes(t, 2); s.GivenUp != "rendered-worker-3" || len(s.Failed) != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestStrays: nodes with agents that have found another system than they were given, as after a restore of etcd, get
 // their configuration again by slots. They do so also as canaries, and do not stop the rollout. Only a node that then
 // fails has failed.

@@ -58,9 +58,12 @@ func (n *Node) hasProven(config string) bool {
 func (n *Node) cordonedByPeople() bool { return n.Cordoned && n.Annotations[api.CordonedFor] == "" }
 
 // hasFailed reports whether a node says that its desired configuration has failed. One that its machine cannot start was
-// not tried.
+// not tried. A failure is that of the configuration that it names: an agent that was given another one keeps it until it
+// begins.
 func (n *Node) hasFailed() bool {
-	return (n.state() == api.StateDegraded || n.state() == api.StateUnreconcilable) && n.desired() != "" && !n.refuses(n.desired())
+	failed := n.Annotations[api.FailedConfig]
+	return (n.state() == api.StateDegraded || n.state() == api.StateUnreconcilable) && n.desired() != "" && !n.refuses(n.desired()) &&
+		(failed == "" || failed == n.desired())
 }
 
 // isStray reports whether a node has left its configuration without being given another one. Its agent has found
