@@ -12,8 +12,8 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestOtherProcessor (P97): an image whose C library demands a processor that the machine does not have is refused in the
-// loader's words, and nothing changes. Used all the same, it does not start. It is part of "make nightly".
+// TestOtherProcessor (P97): an image is refused if its C library demands a processor that the machine does not have. The refusal
+// has the loader's words, and nothing changes. Used all the same, it does not start. It is part of "make nightly".
 func TestOtherProcessor(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{})
 	const library = "usr/lib/x86_64-linux-gnu/libc.so.6"

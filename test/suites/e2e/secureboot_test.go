@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"crypto/x509"
 	"encoding/binary"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,7 @@ func TestKernelsWithSecureBoot(t *testing.T) {
 	together(t, []bootCase{
 		{"on", func(t *testing.T) { kernelsJudged(t, alone(t, l)) }},
 		{"by the image's boot loader", func(t *testing.T) { kernelOfOtherShim(t, alone(t, l)) }},
+		{"power cuts of the boot loader", func(t *testing.T) { cutBootLoader(t, alone(t, l)) }},
 		{"off", func(t *testing.T) { kernelsNotJudged(t, alone(t, l)) }},
 	})
 }
@@ -106,6 +108,112 @@ func kernelsJudged(t *testing.T, l *bootlab.Lab) {
 // kernelOfOtherShim has a kernel that only the image's own shim starts. pivot installs that by the real bootupctl, and then the kernel
 // that the installed shim would not start does. The firmware trusts who signed that shim, and Debian's key, for GRUB and the way back.
 func kernelOfOtherShim(t *testing.T, l *bootlab.Lab) {
+	m, _, _ := withOtherShim(t, l)
+	b := m.boot(vm.Rebooted, "the image's boot loader is installed on /dev/vda1")
+	if expectSaid(t, b, `it is signed by "Next vendor", issued by "Next vendor", and neither is trusted`); b.Said("there is no way back") {
+		t.Error("the running kernel is said not to start any more")
+	}
+	expectSaid(t, m.boot(vm.PoweredOff, "@@reported"), "Secure boot enabled")
+}
+
+// cutBootLoader cuts the power while the real bootupctl writes. The firmware finds the old boot loader or the new one, and
+// both start the old system. Of each state of the partition one machine is booted.
+func cutBootLoader(t *testing.T, l *bootlab.Lab) {
+	m, old, next := withOtherShim(t, l)
+	dir := scratch(t)
+	m.bootWith(vm.BootOptions{Record: dir}, vm.Rebooted, "the image's boot loader is installed on /dev/vda1")
+	recording, err := vm.OpenRecording(dir)
+	noError(t, err)
+	esp, err := recording.ESP(t.Context())
+	noError(t, err)
+	c := espCutter{t: t, esp: esp, old: old, next: next, dir: scratch(t), at: map[vm.Cut]string{}, states: map[string]vm.Cut{}}
+	writes := esp.Writes()
+	if c.cut(writes); len(writes) < 100 || len(c.states) < 2 {
+		t.Fatalf("%d writes left %d states: bootupctl is not in the recording", len(writes), len(c.states))
+	}
+	for state, cut := range c.states {
+		t.Logf("power cut %s:\n%s", cut, state)
+		noError(t, recording.Rebuild(t.Context(), cut, m.Disk))
+		m.boot(vm.PoweredOff, "@@reported")
+	}
+	t.Logf("%d of the power cuts at %d writes to the EFI system partition were looked at; %d states, and each starts the old system", len(c.at), len(writes), len(c.states))
+}
+
+// espCutter looks at what power cuts leave of a boot loader.
+type espCutter struct {
+	t         *testing.T
+	esp       vm.ESP
+	old, next map[string]string // by path
+	dir       string
+	at        map[vm.Cut]string // the states so far
+	states    map[string]vm.Cut // with a cut that leaves each
+}
+
+// cut cuts the power at a grid of writes, and at all writes near a change of the state. There a disk also loses a half of
+// what was not flushed.
+func (c *espCutter) cut(writes []int) {
+	const grid, around = 100, 8
+	step := max(1, len(writes)/grid)
+	for from := 0; from < len(writes)-1; from += step {
+		for _, change := range c.changes(writes, from, min(from+step, len(writes)-1)) {
+			for i := max(0, change-around); i < min(len(writes), change+around); i++ {
+				c.look(vm.Cut{Before: writes[i]})
+				for seed := range uint64(3) {
+					c.look(vm.Cut{Before: writes[i], Drop: true, Seed: seed})
+				}
+			}
+		}
+	}
+}
+
+// changes returns the writes between two others that change the state.
+func (c *espCutter) changes(writes []int, from, to int) []int {
+	if c.look(vm.Cut{Before: writes[from]}) == c.look(vm.Cut{Before: writes[to]}) {
+		return nil
+	}
+	if to-from == 1 {
+		return []int{to}
+	}
+	middle := (from + to) / 2
+	return append(c.changes(writes, from, middle), c.changes(writes, middle, to)...)
+}
+
+// look returns which programs are old, and which new. Others are an error, unless the disk has lost what was not flushed:
+// bootupctl flushes only after it has exchanged the directories. docs/start.md says so.
+func (c *espCutter) look(cut vm.Cut) (state string) {
+	c.t.Helper()
+	if state, known := c.at[cut]; known {
+		return state
+	}
+	names := slices.Sorted(maps.Keys(c.old))
+	files, err := c.esp.Files(c.t.Context(), cut, c.dir, names...)
+	noError(c.t, err)
+	damaged := 0
+	for _, name := range names {
+		switch files[name] {
+		case c.old[name]:
+			state += name + ": old\n"
+		case c.next[name]:
+			state += name + ": new\n"
+		default:
+			state += name + ": damaged\n"
+			damaged++
+		}
+	}
+	switch c.at[cut] = state; {
+	case damaged == 0:
+		c.states[state] = cut
+	case cut.Drop:
+		c.t.Logf("power cut %s:\n%s", cut, state)
+	default:
+		c.t.Errorf("power cut %s:\n%s", cut, state)
+	}
+	return state
+}
+
+// withOtherShim returns a machine whose next image has a kernel that only its own shim starts, and the programs of the
+// old boot loader and of the new one by their paths on the EFI system partition.
+func withOtherShim(t *testing.T, l *bootlab.Lab) (m grubMachine, old, next map[string]string) {
 	k := kernels{t, l}
 	kernel, _ := k.own()
 	vendor, signer := newKey(t, "Next vendor"), newKey(t, "Signer of shims")
@@ -113,6 +221,10 @@ func kernelOfOtherShim(t *testing.T, l *bootlab.Lab) {
 	noError(t, err)
 	grub, err := vm.GRUB()
 	noError(t, err)
+	loader := func(shim []byte) map[string]string {
+		return map[string]string{"EFI/BOOT/BOOTX64.EFI": string(shim), "EFI/BOOT/grubx64.efi": string(grub), "EFI/debian/shimx64.efi": string(shim), "EFI/debian/grubx64.efi": string(grub)}
+	}
+	old = loader(shim)
 	debian, err := efi.VendorOf(shim)
 	noError(t, err)
 	shim, err = efi.WithVendor(shim, vendor)
@@ -126,14 +238,10 @@ func kernelOfOtherShim(t *testing.T, l *bootlab.Lab) {
 		ofShim + "debian/shimx64.efi": string(shim), ofGRUB + "debian/grubx64.efi": string(grub),
 		"usr/lib/bootupd/updates/EFI.json": `{"timestamp":"2026-11-01T00:00:00Z","version":"grub2-2.12,shim-16","versions":[{"name":"grub2","rpm_evr":"2.12"},{"name":"shim","rpm_evr":"16"}]}`,
 	}, programs...)
-	m := newGRUBMachine(t, l, grubSetup{secureBoot: true, esp: true, trust: vm.Trust{Allowed: slices.Concat(efi.Certs(signer), efi.List(efi.X509, debian), efi.List(efi.X509, microsoft))}}, bootlab.Setup{
+	m = newGRUBMachine(t, l, grubSetup{secureBoot: true, esp: true, trust: vm.Trust{Allowed: slices.Concat(efi.Certs(signer), efi.List(efi.X509, debian), efi.List(efi.X509, microsoft))}}, bootlab.Setup{
 		Files: inTurn("pivot rebase "+image+" -r", "true"),
 	})
-	b := m.boot(vm.Rebooted, "the image's boot loader is installed on /dev/vda1")
-	if expectSaid(t, b, `it is signed by "Next vendor", issued by "Next vendor", and neither is trusted`); b.Said("there is no way back") {
-		t.Error("the running kernel is said not to start any more")
-	}
-	expectSaid(t, m.boot(vm.PoweredOff, "@@reported"), "Secure boot enabled")
+	return m, old, loader(shim)
 }
 
 // bootupd returns the real bootupctl, and the certificate in it without which it updates no

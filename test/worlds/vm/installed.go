@@ -21,7 +21,7 @@ type Installed struct {
 }
 
 // Boot powers the machine on, like Machine.Boot. It ignores the options for boot entries, kernel
-// arguments, recordings and measurements.
+// arguments and measurements.
 func (m *Installed) Boot(ctx context.Context, o BootOptions) (_ *BootResult, err error) {
 	result := &BootResult{}
 	format, err := diskFormat(m.Disk)
@@ -33,7 +33,11 @@ func (m *Installed) Boot(ctx context.Context, o BootOptions) (_ *BootResult, err
 			return result, err
 		}
 	}
-	q := qemu{accel: m.Accel, disk: m.Disk, format: format, memoryMiB: m.MemoryMiB, extra: m.Extra, limits: o.Limits.orDefault()}
+	writeLog, err := StartRecording(ctx, o.Record, m.Disk)
+	if err != nil {
+		return result, err
+	}
+	q := qemu{accel: m.Accel, disk: m.Disk, format: format, memoryMiB: m.MemoryMiB, extra: m.Extra, writeLog: writeLog, limits: o.Limits.orDefault()}
 	return result, q.powerOn(ctx, m.Log, o, result)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -153,8 +154,37 @@ func (c Cut) String() string {
 
 // Rebuild writes the disk as it is after the power cut to dst.
 func (r *Recording) Rebuild(ctx context.Context, c Cut, dst string) error {
+	return r.rebuild(ctx, dst, c.Before, c.loses())
+}
+
+// loses decides for each write that is not durable whether the disk has lost it.
+func (c Cut) loses() func() bool {
 	random := rand.New(rand.NewPCG(c.Seed, uint64(c.Before)))
-	return r.rebuild(ctx, dst, c.Before, func() bool { return c.Drop && random.IntN(2) == 0 })
+	return func() bool { return c.Drop && random.IntN(2) == 0 }
+}
+
+// rebuildPart writes a partition as it is after the power cut to dst.
+func (r *Recording) rebuildPart(c Cut, p partition, dst string) (err error) {
+	base, err := os.Open(r.base)
+	if err != nil {
+		return fmt.Errorf("cannot rebuild partition: %w", err)
+	}
+	defer base.Close()
+	part, err := os.Create(dst)
+	if err != nil {
+		return fmt.Errorf("cannot rebuild partition: %w", err)
+	}
+	defer func() { err = errors.Join(err, part.Close()) }()
+	if _, err := io.Copy(part, io.NewSectionReader(base, p.offset, p.size)); err != nil {
+		return fmt.Errorf("cannot rebuild partition: %w", err)
+	}
+	return r.replay(c.Before, c.loses(), func(e logEntry) error {
+		if at := int64(e.sector) * logSector; at >= p.offset && at < p.offset+p.size {
+			_, err := part.WriteAt(e.data, at-p.offset)
+			return err
+		}
+		return nil
+	})
 }
 
 // RebuildFlushed writes the disk at the end of the recording to dst, with only what is certain to be there: what
@@ -174,6 +204,14 @@ func (r *Recording) rebuild(ctx context.Context, dst string, before int, lost fu
 		return fmt.Errorf("cannot rebuild disk: %w", err)
 	}
 	defer func() { err = errors.Join(err, disk.Close()) }()
+	return r.replay(before, lost, func(e logEntry) error {
+		_, err := disk.WriteAt(e.data, int64(e.sector)*logSector)
+		return err
+	})
+}
+
+// replay calls write for each entry before one, but for those that are lost.
+func (r *Recording) replay(before int, lost func() bool, write func(logEntry) error) error {
 	flushed := -1
 	for i, e := range r.entries[:before] {
 		if e.flags&logFlush != 0 {
@@ -184,7 +222,7 @@ func (r *Recording) rebuild(ctx context.Context, dst string, before int, lost fu
 		if i > flushed && e.flags&logFUA == 0 && lost() {
 			continue
 		}
-		if _, err := disk.WriteAt(e.data, int64(e.sector)*logSector); err != nil {
+		if err := write(e); err != nil {
 			return fmt.Errorf("cannot rebuild disk: %w", err)
 		}
 	}

@@ -87,20 +87,72 @@ func ESPDisk(dir string) []string {
 
 // InstallESP writes the files that SecureBoot has made in dir to the EFI system partition of a powered-off machine.
 func InstallESP(ctx context.Context, disk, dir string) error {
-	parts, err := partitionsOf(ctx, disk)
+	esp, err := espOf(ctx, disk)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(parts, func(p partition) bool { return p.name == espPartition })
-	if i < 0 {
-		return fmt.Errorf("cannot install a boot loader on %s: it has no EFI system partition", disk)
-	}
 	const sector = 512
-	_, err = run(ctx, "mkfs.vfat", "-F", "16", "--offset", fmt.Sprint(parts[i].offset/sector), disk, fmt.Sprint(parts[i].size>>10))
+	_, err = run(ctx, "mkfs.vfat", "-F", "16", "--offset", fmt.Sprint(esp.offset/sector), disk, fmt.Sprint(esp.size>>10))
 	if err == nil {
-		_, err = run(ctx, "mcopy", "-s", "-i", fmt.Sprintf("%s@@%d", disk, parts[i].offset), filepath.Join(dir, "esp/EFI"), "::")
+		_, err = run(ctx, "mcopy", "-s", "-i", fmt.Sprintf("%s@@%d", disk, esp.offset), filepath.Join(dir, "esp/EFI"), "::")
 	}
 	return err
+}
+
+func espOf(ctx context.Context, disk string) (partition, error) {
+	parts, err := partitionsOf(ctx, disk)
+	if err != nil {
+		return partition{}, err
+	}
+	i := slices.IndexFunc(parts, func(p partition) bool { return p.name == espPartition })
+	if i < 0 {
+		return partition{}, fmt.Errorf("cannot use %s: it has no EFI system partition", disk)
+	}
+	return parts[i], nil
+}
+
+// ESP is the EFI system partition of a recorded boot.
+type ESP struct {
+	recording *Recording
+	at        partition
+}
+
+// ESP returns the EFI system partition of the recorded disk.
+func (r *Recording) ESP(ctx context.Context) (ESP, error) {
+	at, err := espOf(ctx, r.base)
+	return ESP{r, at}, err
+}
+
+// Writes returns the indexes of the recording's writes to the partition.
+func (e ESP) Writes() []int {
+	var writes []int
+	for i, w := range e.recording.entries {
+		if at := int64(w.sector) * logSector; len(w.data) > 0 && at >= e.at.offset && at < e.at.offset+e.at.size {
+			writes = append(writes, i)
+		}
+	}
+	return writes
+}
+
+// Files returns files of the partition after a power cut, by their paths, as a firmware reads them: nothing is repaired
+// before. What cannot be read is left out.
+func (e ESP) Files(ctx context.Context, c Cut, dir string, names ...string) (map[string]string, error) {
+	image, file := filepath.Join(dir, "esp.img"), filepath.Join(dir, "file")
+	if err := e.recording.rebuildPart(c, e.at, image); err != nil {
+		return nil, err
+	}
+	found := map[string]string{}
+	for _, name := range names {
+		if _, err := run(ctx, "mcopy", "-n", "-o", "-i", image, "::"+name, file); err != nil {
+			continue
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		found[name] = string(content)
+	}
+	return found, ctx.Err()
 }
 
 // GRUB returns the signed GRUB of machines with SecureBoot.
