@@ -16,7 +16,7 @@ const (
 	limit    = "pids_limit = 4096"
 )
 
-// base is the MachineConfig that the machines have from their first boot.
+// base is the pool's first MachineConfig. The machines have its files, but nobody has given it to them.
 func base() bootlab.Config {
 	return bootlab.Config{Name: "00-worker", Files: map[string]string{greeting: "hello"}}
 }
@@ -65,15 +65,35 @@ type act struct {
 	boots   int               // of each node
 	changed bool              // the nodes have the MachineConfig of the demonstration
 	limited bool              // and the ContainerRuntimeConfig
+	ends    ending
 }
+
+// ending is what an act ends with.
+type ending int
+
+const (
+	arrives ending = iota // each node has what it was given
+	waits                 // nobody has said that the nodes are to be taken in
+	stops                 // the first node has failed
+)
 
 func acts() []act {
 	return []act{
-		{title: "power on: both machines boot, and join with the MachineConfig of their first boot", boots: 1},
-		{"kubectl apply: a MachineConfig with another image, a kernel argument and a file", applyMachineConfig, 1, true, false},
-		{"kubectl apply: a ContainerRuntimeConfig. The machines have a rule that CRI-O reloads its settings", applyContainerRuntime, 0, true, true},
-		{"kubectl delete: both are taken back", takeBack, 1, false, false},
+		{title: "power on: a cluster has two nodes, which somebody else has set up", boots: 1, ends: waits},
+		{title: "kubectl apply: a PoolRollout with adopt: true takes them in", do: adopt},
+		{title: "kubectl apply: a MachineConfig with an image that the registry does not have", do: applyBroken, ends: stops},
+		{title: "kubectl apply: the corrected MachineConfig, with another image, a kernel argument and a file", do: applyMachineConfig, boots: 1, changed: true},
+		{title: "kubectl apply: a ContainerRuntimeConfig. The machines have a rule that CRI-O reloads its settings", do: applyContainerRuntime, changed: true, limited: true},
+		{title: "kubectl delete: both are taken back", do: takeBack, boots: 1},
 	}
+}
+
+func adopt(d *director) { d.world.Adopt() }
+
+// applyBroken names an image with a digest that differs in its last digits.
+func applyBroken(d *director) {
+	image := d.images.next
+	d.world.Apply(bootlab.Config{Name: "50-demo", Image: image[:len(image)-4] + "0000", Kargs: []string{argument}, Files: map[string]string{greeting: "good day"}})
 }
 
 func applyMachineConfig(d *director) {
@@ -110,8 +130,12 @@ func takeBack(d *director) {
 }
 
 // claim prints what holds for all nodes after the act. most is how many were out of service at a time so far.
-func (a act) claim(claims *bootlab.Claims, arrived bool, most int) {
-	claims.Add(arrived, "each node has the pool's MachineConfig, which its agent has proven")
+func (a act) claim(claims *bootlab.Claims, ended bool, most int) {
+	claims.Add(ended, "%s", map[ending]string{
+		arrives: "each node has the pool's MachineConfig, which its agent has proven",
+		waits:   "the pool says that its nodes are not taken in, and has given nothing to any",
+		stops:   "the rollout has stopped: the pool names the node that has failed, and the other one has not begun",
+	}[a.ends])
 	claims.Add(most <= 1, "no more than one node was out at a time")
 }
 
@@ -122,12 +146,17 @@ func (a act) claimOf(claims *bootlab.Claims, node string, of images, s saw) {
 		booted = "booted once"
 	}
 	claims.Add(s.boots == a.boots, "%s: %s", node, booted)
-	if a.changed {
+	if a.ends == waits { // its agent does not report yet
+		claims.Add(s.image == "", "%s: nobody has taken it in", node)
+	} else if a.changed {
 		claims.Add(s.image == of.next && s.proven, "%s runs the MachineConfig's image", node)
+	} else {
+		claims.Add(s.image == of.first && (s.proven || a.ends == stops), "%s runs the image of its first boot", node)
+	}
+	if a.changed {
 		claims.Add(s.argument == argument, "%s: kernel argument %s", node, argument)
 		claims.Add(s.file == "good day", "%s: %s says %q", node, greeting, "good day")
 	} else {
-		claims.Add(s.image == of.first && s.proven, "%s runs the image of its first boot", node)
 		claims.Add(s.argument == "", "%s: no kernel argument %s", node, argument)
 		claims.Add(s.file == "hello", "%s: %s says %q", node, greeting, "hello")
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/guestfleet"
 	"machine-pivot/test/worlds/testenv"
@@ -22,7 +24,7 @@ type director struct {
 
 	shown  string    // the last status, without what differs all the time
 	looked time.Time // when that was
-	had    string    // the MachineConfig that all nodes had after the last act
+	had    string    // the MachineConfig that was rolled out last
 	boots  int       // of each node, so far
 }
 
@@ -37,17 +39,19 @@ func (d *director) play(a act) {
 	if a.do != nil {
 		a.do(d)
 	}
-	arrived := false
-	d.world.Until(d, "that was rolled out", func() bool {
+	ended := false
+	d.world.Until(d, "the act ends", func() bool {
 		d.show()
-		arrived = d.world.Arrived(d.Context(), d.had)
-		return arrived || d.failed()
+		ended = d.hasEnded(a.ends)
+		return ended || d.failed()
 	})
 	d.showNow()
-	d.had = d.world.ReadPool(d.Context()).Spec.Configuration.Name
+	if a.ends != waits {
+		d.had = d.world.ReadPool(d.Context()).Spec.Configuration.Name
+	}
 	d.boots += a.boots
 	claims := &bootlab.Claims{To: d.to}
-	a.claim(claims, arrived, len(d.world.MostOut()))
+	a.claim(claims, ended, len(d.world.MostOut()))
 	for _, n := range d.world.Nodes {
 		saw := d.see(n)
 		saw.boots -= d.boots - a.boots
@@ -58,14 +62,33 @@ func (d *director) play(a act) {
 	}
 }
 
-// failed reports whether the rollout does not go on by itself.
+// hasEnded reports whether an act has ended as it should.
+func (d *director) hasEnded(as ending) bool {
+	given := 0
+	for _, n := range d.world.Nodes {
+		if desired := d.world.Read(d.Context(), n).Annotations[api.DesiredConfig]; desired != "" && desired != d.had {
+			given++
+		}
+	}
+	switch waiting := d.world.Waiting(d.Context()); as {
+	case waits:
+		return given == 0 && strings.Contains(waiting, "not taken in")
+	case stops:
+		return given == 1 && strings.HasPrefix(waiting, "stopped: ")
+	}
+	return d.world.Arrived(d.Context(), d.had)
+}
+
+// failed reports whether the rollout does not go on by itself. The failure of an earlier act does not count.
 func (d *director) failed() bool {
-	for _, c := range d.world.ReadPool(d.Context()).Status.Conditions {
-		if strings.HasSuffix(c.Type, "Degraded") && c.Status == "True" {
+	p := d.world.ReadPool(d.Context())
+	for _, c := range p.Status.Conditions {
+		if c.Type == objects.PoolRenderDegraded && c.Status == api.True {
 			return true
 		}
 	}
-	return false
+	waiting, name := d.world.Waiting(d.Context()), p.Spec.Configuration.Name
+	return name != d.had && strings.HasPrefix(waiting, "stopped: ") && strings.Contains(waiting, name)
 }
 
 // showEvery is the time between two looks at the cluster.
@@ -105,8 +128,10 @@ func (d *director) see(n *guestfleet.Node) (s saw) {
 	s.boots = n.Booted()
 	s.argument, answer, _ = strings.Cut(answer, ";")
 	s.file, s.limit, _ = strings.Cut(answer, ";")
-	if system := d.world.System(d.Context(), n); system.Booted != nil && system.Proof != nil {
-		s.image, s.proven = system.Booted.Image, system.Proof.OK
+	system := d.world.System(d.Context(), n)
+	if system.Booted != nil {
+		s.image = system.Booted.Image
 	}
+	s.proven = system.Proof != nil && system.Proof.OK
 	return s
 }

@@ -1,6 +1,7 @@
 // Command clusterdemo shows a rollout over the machines of a cluster live: a real control plane, the real
-// controllers, and two machines in QEMU with the real agent. A MachineConfig and a ContainerRuntimeConfig are rolled
-// out and taken back, as "pivotctl cluster status" shows it. "make cluster-demo" runs it.
+// controllers, and two machines in QEMU with the real agent. The nodes of an existing cluster are taken in. A MachineConfig
+// and a ContainerRuntimeConfig are rolled out and taken back, also a MachineConfig that fails, as "pivotctl cluster status"
+// shows it. "make cluster-demo" runs it.
 package main
 
 import (
@@ -35,7 +36,7 @@ func demo(ctx context.Context, _ []string, w, _ io.Writer) error {
 func perform(t testenv.T, w io.Writer, source string) {
 	heading(w, "building pivot and the machines' system; a control plane, its controllers, a registry (some minutes the first time)")
 	start := time.Now()
-	world := guestfleet.New(t, source, guestfleet.Options{Nodes: []string{"n1", "n2"}, Base: base(), Files: files()})
+	world := guestfleet.New(t, source, guestfleet.Options{Nodes: []string{"n1", "n2"}, Base: base(), Files: files(), Before: true})
 	next, err := world.Lab.Derived(t.Context())
 	if err != nil {
 		t.Fatal(err)

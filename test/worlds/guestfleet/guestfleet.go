@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/controlplane"
@@ -40,6 +42,8 @@ type Options struct {
 	Nodes []string       // their names
 	Base  bootlab.Config // which all machines have from their first boot; without an image, Lab.Image
 	Files []vm.TreeFile  // that all machines have beside it
+	// Before says that somebody else has made nodes of the machines: they have no MachineConfig, but the files of Base.
+	Before bool
 }
 
 // New starts a cluster, and powers its machines on. source is the root of this project's checkout. It exists until
@@ -54,6 +58,9 @@ func New(t testenv.T, source string, o Options) *World {
 	w.Apply(o.Base)
 	w.applyPool()
 	first := w.rendered(t)
+	if o.Before {
+		first = nil
+	}
 	for _, name := range o.Nodes {
 		w.Nodes = append(w.Nodes, w.join(t, name, first, o))
 	}
@@ -78,6 +85,7 @@ func (w *World) start(t testenv.T, source string) {
 		}
 	})
 	w.Plane = controlplane.Start(t)
+	log.SetLogger(logr.Discard()) // of the library, which would say that it has none
 	if w.Client, err = client.New(w.Plane.Admin(), client.Options{Scheme: controlplane.Scheme(t)}); err != nil {
 		t.Fatal(err)
 	}

@@ -91,6 +91,13 @@ func (w *World) Arrived(ctx context.Context, before string) bool {
 		int(p.Status.MachineCount) == len(w.Nodes) && int(p.Status.UpdatedMachineCount) == len(w.Nodes) && p.Status.UnavailableMachineCount == 0
 }
 
+// Adopt has the nodes of the pool taken in that were never given a configuration.
+func (w *World) Adopt() {
+	w.t.Helper()
+	w.Plane.Apply(map[string]any{"apiVersion": "machine-pivot.io/v1alpha1", "kind": "PoolRollout",
+		"metadata": map[string]any{"name": Pool}, "spec": map[string]any{"adopt": true}})
+}
+
 // Pause stops the rollout, or lets it go on.
 func (w *World) Pause(ctx context.Context, paused bool) error {
 	pool := &objects.MachineConfigPool{}
