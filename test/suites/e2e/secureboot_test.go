@@ -211,8 +211,8 @@ func (c *espCutter) look(cut vm.Cut) (state string) {
 	return state
 }
 
-// withOtherShim returns a machine whose next image has a kernel that only its own shim starts, and the programs of the
-// old boot loader and of the new one by their paths on the EFI system partition.
+// withOtherShim returns a machine that will change to an image with a kernel that only the image's shim starts. It also
+// returns the programs of both boot loaders, by their paths on the EFI system partition.
 func withOtherShim(t *testing.T, l *bootlab.Lab) (m grubMachine, old, next map[string]string) {
 	k := kernels{t, l}
 	kernel, _ := k.own()
