@@ -29,8 +29,8 @@ func (v *view) keepMarks() {
 	}
 }
 
-// mark decides which nodes have the taint, and which guards end. A node has the taint exactly while it is to change and
-// nothing lasting keeps it from that; whichever controller finds it on another node removes it. A node that this decision
+// mark decides which nodes have the taint, and which guards end. A node has the taint while it is to change and nothing
+// lasting keeps it from that, and keeps it as keepMarks decides; whichever controller finds it on another node removes it. A node that this decision
 // changes otherwise waits for the next one: it is another version then.
 func (d *Decision) mark(f Fleet, views map[string]*view) {
 	pending, changed, taken := map[string]bool{}, map[string]bool{}, map[string]bool{}
