@@ -30,8 +30,8 @@ func (v *view) keepMarks() {
 }
 
 // mark decides which nodes have the taint, and which guards end. A node has the taint while it is to change and nothing
-// lasting keeps it from that, and keeps it as keepMarks decides; whichever controller finds it on another node removes it. A node that this decision
-// changes otherwise waits for the next one: it is another version then.
+// lasting keeps it from that, and then as keepMarks decides. Whichever controller finds it on another node removes it. A node
+// that this decision changes otherwise waits for the next one: it is another version then.
 func (d *Decision) mark(f Fleet, views map[string]*view) {
 	pending, changed, taken := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, v := range views {
