@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"machine-pivot/internal/fault"
@@ -21,9 +20,8 @@ func (c classifier) certificate(err error) *fault.Error {
 		return fault.New(fault.Refused, "%w", err).
 			WithHint("put the CA's certificate, named *.crt, into %s or into the system's trust store", c.certsDir())
 	}
-	if of, ok := errors.AsType[x509.HostnameError](err); ok {
-		return fault.New(fault.Refused, "%w", err).
-			WithHint("name the registry in IMAGE or osImageURL as its certificate does: %s", strings.Join(of.Certificate.DNSNames, ", "))
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return fault.New(fault.Refused, "%w", err).WithHint("name the registry in IMAGE or osImageURL as its certificate does")
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fault.New(fault.Refused, "%w", err)
