@@ -13,8 +13,8 @@ func handBackCommand() *cobra.Command {
 		Use:   "hand-back",
 		Short: "Give this machine back to the machine-config-daemon",
 		Long: "Give this machine back to the machine-config-daemon. The system does not change. Afterwards the\n" +
-			"daemon's files name its MachineConfig, and pivot's files do not. The machine must be exactly what that MachineConfig requests,\n" +
-			"and nothing may wait for a reboot.",
+			"daemon's files name its MachineConfig, and pivot's files do not. The machine must be exactly what that\n" +
+			"MachineConfig requests, and nothing may wait for a reboot.",
 		Example: "  pivot hand-back",
 		RunE: flags.onMachine(func(cmd *cobra.Command, m *machine.Machine) error {
 			back, change := day2.HandBack{Machine: m}, changeFlags{}
