@@ -9,6 +9,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/machineconfig"
+	"machine-pivot/internal/sepolicy"
 )
 
 // current returns the machine's current MachineConfig: from its record, or, if none was ever
@@ -63,7 +64,7 @@ func readCurrent(root string) (path string, data []byte, err error) {
 
 // saveRecord writes a record into the running /etc, or removes it.
 func saveRecord(m *machine.Machine, record hostfiles.File) error {
-	labels, err := hostfiles.RunningLabels(m.Host.Root)
+	labels, err := sepolicy.RunningLabels(m.Host.Root)
 	if err == nil {
 		err = m.PutInRunningEtc(record, labels)
 	}

@@ -15,6 +15,7 @@ import (
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/projection"
+	"machine-pivot/internal/sepolicy"
 	"machine-pivot/pivot"
 )
 
@@ -110,7 +111,7 @@ func (h *HandBack) forget() error {
 // giveBack writes and removes files. The projection's record is removed before what the system carries:
 // in the other order, the next boot after a crash would take back what is outside of /etc.
 func (h *HandBack) giveBack(config []byte, desired *machineconfig.MachineConfig) error {
-	labels, err := hostfiles.RunningLabels(h.Host.Root)
+	labels, err := sepolicy.RunningLabels(h.Host.Root)
 	if err != nil {
 		return err
 	}
@@ -139,7 +140,7 @@ func (h *HandBack) giveBack(config []byte, desired *machineconfig.MachineConfig)
 }
 
 // put writes one of the daemon's files, or removes it.
-func (h *HandBack) put(f handback.File, labels hostfiles.Labels) error {
+func (h *HandBack) put(f handback.File, labels sepolicy.Labels) error {
 	if f.LabelAs != "" { // the daemon restores it with its label
 		labels = labels.As(f.LabelAs)
 	}

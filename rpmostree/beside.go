@@ -9,7 +9,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 	"machine-pivot/pivot"
 )
 
@@ -103,7 +103,7 @@ func (e *Direct) keep(booted, next ostree.Deployment) error {
 
 // finish labels the deployment, if necessary, and checks it against the request. contexts is nil
 // if it needs no labels.
-func (e *Direct) finish(ctx context.Context, r pivot.Spec, next ostree.Deployment, needs needs) (contexts *selinux.Contexts, err error) {
+func (e *Direct) finish(ctx context.Context, r pivot.Spec, next ostree.Deployment, needs needs) (contexts *sepolicy.Contexts, err error) {
 	if needs.labels {
 		if contexts, err = e.label(next); err != nil {
 			return nil, err

@@ -14,6 +14,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 	"machine-pivot/pivot"
 )
 
@@ -60,8 +61,8 @@ func (e *Direct) kernelRuns(r pivot.Spec) (bool, error) {
 
 // label labels a deployment by its own policy, and the other files of the new system that were
 // written in this boot. It checks the result.
-func (e *Direct) label(next ostree.Deployment) (*selinux.Contexts, error) {
-	files := selinux.In(filepath.Join(next.Path, "etc/selinux"))
+func (e *Direct) label(next ostree.Deployment) (*sepolicy.Contexts, error) {
+	files := sepolicy.In(filepath.Join(next.Path, "etc/selinux"))
 	config, err := files.Config()
 	if err != nil {
 		return nil, err
@@ -101,7 +102,7 @@ func (e *Direct) labelled(next ostree.Deployment) map[string]string {
 }
 
 // readBack returns an error if a file has another label than the policy says.
-func (e *Direct) readBack(contexts *selinux.Contexts, next ostree.Deployment) error {
+func (e *Direct) readBack(contexts *sepolicy.Contexts, next ostree.Deployment) error {
 	for name, dir := range e.labelled(next) {
 		if err := contexts.Check(dir, name); err != nil {
 			return fmt.Errorf("cannot trust the new deployment: %w", err)
@@ -112,7 +113,7 @@ func (e *Direct) readBack(contexts *selinux.Contexts, next ostree.Deployment) er
 
 // labelBoot labels the boot entries and the links to deployments, which the commit has written.
 // Nothing in the new system depends on these labels. A /boot on FAT cannot have any.
-func (e *Direct) labelBoot(contexts *selinux.Contexts) error {
+func (e *Direct) labelBoot(contexts *sepolicy.Contexts) error {
 	links, err := filepath.Glob(filepath.Join(e.Sysroot.Physical(), "ostree/boot.*"))
 	if err != nil {
 		return err

@@ -15,18 +15,19 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 	"machine-pivot/pivot"
 )
 
 // nextSELinux returns the SELinux configuration that a deployment of commit will have after
 // libostree's merge: changes in the booted /etc override what the commit has.
-func (e *Ostree) nextSELinux(booted ostree.Deployment, commit ostree.Checksum) (selinux.Files, error) {
+func (e *Ostree) nextSELinux(booted ostree.Deployment, commit ostree.Checksum) (sepolicy.Files, error) {
 	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
 	if err != nil {
 		return nil, err
 	}
 	const dir = "etc/selinux"
-	now, before := selinux.In(filepath.Join(booted.Path, dir)), selinux.In(filepath.Join(booted.Path, "usr", dir))
+	now, before := sepolicy.In(filepath.Join(booted.Path, dir)), sepolicy.In(filepath.Join(booted.Path, "usr", dir))
 	next := func(name string) ([]byte, error) { return repo.ReadFile(commit, path.Join("usr", dir, name)) }
 	return func(name string) ([]byte, error) {
 		return ostree.MergeFile(name, ostree.ReadFile(now), ostree.ReadFile(before), next)

@@ -12,7 +12,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 )
 
 // After libostree has merged an /etc, it refreshes the SELinux policy in it, in case the
@@ -31,7 +31,7 @@ func (e *Ostree) checkSandbox(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	refreshes, err := e.refreshes(ctx, selinux.In(filepath.Join(booted.Path, "etc/selinux")))
+	refreshes, err := e.refreshes(ctx, sepolicy.In(filepath.Join(booted.Path, "etc/selinux")))
 	if err != nil || !refreshes {
 		return err
 	}
@@ -50,7 +50,7 @@ func (e *Ostree) findSandbox() error {
 
 // refreshes reports whether libostree will refresh the policy of a deployment with the SELinux
 // configuration next.
-func (e *Ostree) refreshes(ctx context.Context, next selinux.Files) (bool, error) {
+func (e *Ostree) refreshes(ctx context.Context, next sepolicy.Files) (bool, error) {
 	switch _, err := next("config"); {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
@@ -100,7 +100,7 @@ func (e *Ostree) checkRefresh(ctx context.Context, booted ostree.Deployment, com
 
 // refreshPrograms returns the programs of the new system that a refresh runs: semodule and, if there are modules, those
 // that check and compile file contexts (semanage_validate_and_compile_fcontexts in libsemanage).
-func refreshPrograms(repo *ostree.Repo, commit ostree.Checksum, next selinux.Files) ([]string, error) {
+func refreshPrograms(repo *ostree.Repo, commit ostree.Checksum, next sepolicy.Files) ([]string, error) {
 	config, err := next.Config()
 	if err != nil {
 		return nil, err

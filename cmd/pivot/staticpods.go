@@ -8,6 +8,7 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/pods"
+	"machine-pivot/internal/sepolicy"
 )
 
 func staticPodsCommand() *cobra.Command {
@@ -43,7 +44,7 @@ func writeStaticPods(cmd *cobra.Command, root, from, to string) error {
 		return err
 	}
 	defer unlock()
-	labels, err := hostfiles.RunningLabels(root)
+	labels, err := sepolicy.RunningLabels(root)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/sepolicy"
 )
 
 // step is the change of one entry.
@@ -37,7 +38,7 @@ func (s step) isPassword() bool { return s.onDisk() != s.path }
 // moves all entries into place, and needs disk space only for directories. Both are idempotent,
 // so they can be repeated after a crash.
 func (r *Runner) stage(ctx context.Context, entries []Entry, wanted func(Entry) *hostfiles.File) (put func() error, err error) {
-	labels, err := hostfiles.RunningLabels(r.Root)
+	labels, err := sepolicy.RunningLabels(r.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -97,8 +98,8 @@ func (r *Runner) has(s step) (bool, error) {
 
 // write stages a file or link with the SELinux label of its final path, because a rename keeps
 // the label.
-func (r *Runner) write(s step, labels hostfiles.Labels) error {
-	label, err := labels.Of(s.want.Entry)
+func (r *Runner) write(s step, labels sepolicy.Labels) error {
+	label, err := labels.Of(s.want.Path, s.want.Kind.Type())
 	if err == nil {
 		err = r.Disk.Make(s.temp, *s.want, label)
 	}
@@ -110,7 +111,7 @@ func (r *Runner) write(s step, labels hostfiles.Labels) error {
 
 // put changes all entries, in this order: directories top-down, files, passwords, removals
 // bottom-up, links. Then it syncs.
-func (r *Runner) put(ctx context.Context, steps []step, labels hostfiles.Labels) error {
+func (r *Runner) put(ctx context.Context, steps []step, labels sepolicy.Labels) error {
 	slices.SortFunc(steps, func(a, b step) int { return strings.Compare(a.path, b.path) })
 	of := func(kind hostfiles.Kind) []step {
 		return slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return s.temp == "" || s.want == nil || s.want.Kind != kind })
@@ -197,7 +198,7 @@ func (r *Runner) remove(at place) error {
 	return err
 }
 
-func (r *Runner) putDirectory(at place, labels hostfiles.Labels) error {
+func (r *Runner) putDirectory(at place, labels sepolicy.Labels) error {
 	path := at.dir.At(at.base)
 	if info, err := os.Lstat(path); err == nil {
 		if info.IsDir() || !at.dir.Shared() {
@@ -207,7 +208,7 @@ func (r *Runner) putDirectory(at place, labels hostfiles.Labels) error {
 			return err
 		}
 	}
-	label, err := labels.Of(at.want.Entry)
+	label, err := labels.Of(at.want.Path, at.want.Kind.Type())
 	if err == nil {
 		err = r.Disk.Make(path, *at.want, label)
 	}

@@ -25,6 +25,7 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/pid1"
+	"machine-pivot/internal/sepolicy"
 	"machine-pivot/pivot"
 )
 
@@ -210,12 +211,16 @@ func (r *Runner) done(c Change) error {
 
 // complete writes the record of a change that is done, and removes the journal.
 func (r *Runner) complete(c Change) error {
-	labels, err := hostfiles.RunningLabels(r.Root)
+	var label string
+	labels, err := sepolicy.RunningLabels(r.Root)
 	if err == nil {
 		err = hostfiles.MakeDir(r.Disk, r.path(dir), 0o755)
 	}
 	if err == nil {
-		err = hostfiles.Put(r.Disk, r.Root, c.Record, labels)
+		label, err = labels.Of(c.Record.Path, c.Record.Kind.Type())
+	}
+	if err == nil {
+		err = hostfiles.Put(r.Disk, r.Root, c.Record, label)
 	}
 	if err != nil {
 		return fault.New(fault.CannotWrite, "cannot keep the record of the MachineConfig: %w", err).WithHint(hint)

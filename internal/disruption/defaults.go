@@ -1,8 +1,9 @@
 package disruption
 
 import (
-	"machine-pivot/internal/projection"
 	systemdunits "machine-pivot/systemd-units"
+
+	"machine-pivot/internal/hostfiles"
 )
 
 // RulesPath is the file with a machine's own rules.
@@ -20,7 +21,7 @@ func builtIn() []Rule {
 	rules := []Rule{{Path: RulesPath, Ours: true}, {Path: PullSecretPath, Ours: true}, {Unit: systemdunits.Project, Ours: true}}
 	for _, r := range OperatorRules() {
 		if r.Path != "" {
-			r.Path = projection.Resolved(r.Path)
+			r.Path = hostfiles.Resolved(r.Path)
 		}
 		r.Drain, r.Actions = drainOf(r.Actions), onHost(r.Actions)
 		rules = append(rules, r)

@@ -15,7 +15,6 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"
-	"machine-pivot/internal/projection"
 )
 
 // Type is the type of an Action, as the policy names it.
@@ -112,7 +111,7 @@ const core = "core"
 
 // logins returns the paths of the entries with core's SSH keys and password. The operator's
 // policy has no rule for a password, so the rule for the keys applies.
-func logins() []string { return append(projection.SSHKeys(core), hostfiles.PasswordPath(core)) }
+func logins() []string { return append(hostfiles.SSHKeys(core), hostfiles.PasswordPath(core)) }
 
 // UnitOf returns the unit that an entry belongs to, as its file, a drop-in, or a link that
 // enables it; "" if there is none.

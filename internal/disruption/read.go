@@ -3,10 +3,10 @@ package disruption
 import (
 	"path"
 
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/problem"
-	"machine-pivot/internal/projection"
 )
 
 // Read reads the rules of a machine and puts them before the defaults. data is YAML or JSON: the
@@ -53,7 +53,7 @@ func (r *reader) resolve(e *entry) bool {
 		e.name.Fail("%s is not a path as it would be written: it is absolute, and clean", problem.Quoted(e.Path))
 		return false
 	}
-	e.Path = projection.Resolved(e.Path)
+	e.Path = hostfiles.Resolved(e.Path)
 	if other, twice := r.seen[e.Path]; twice {
 		e.name.Fail("there is a rule for %s already, at %s", e.Path, other)
 		return false

@@ -13,7 +13,7 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 )
 
 // nextRoot is where systemd looks for the root of a soft reboot (systemd-soft-reboot.service(8)).
@@ -159,7 +159,7 @@ func samePolicy(running, next string) error {
 // policyOf returns a digest of a system's policy; "" if SELinux is off.
 func policyOf(root string) (string, error) {
 	dir := filepath.Join(root, "etc/selinux")
-	config, err := selinux.In(dir).Config()
+	config, err := sepolicy.In(dir).Config()
 	if err != nil || !config.On() {
 		return "", err
 	}

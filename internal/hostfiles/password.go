@@ -23,6 +23,15 @@ const shadowPath = "/etc/shadow"
 // or missing.
 func PasswordPath(user string) string { return shadowPath + "/" + user }
 
+// SSHKeys returns the canonical paths of the entries for a user's SSH keys: two directories,
+// top-down, and the file. Ignition and the machine-config daemon write the file, and sshd of
+// Fedora CoreOS and its derivatives reads it.
+func SSHKeys(user string) []string {
+	const dir = "/.ssh/authorized_keys.d"
+	home := "/var/home/" + user
+	return []string{home + path.Dir(dir), home + dir, home + dir + "/ignition"}
+}
+
 // NewPassword returns the password of a user, given its hash in the format of crypt(5).
 func NewPassword(user, hash string) File {
 	return File{Entry: Entry{Kind: KindPassword, Path: PasswordPath(user), Digest: DigestOf([]byte(hash))}, Content: []byte(hash)}

@@ -19,14 +19,10 @@ func Replace(disk Disk, path string, content []byte, mode fs.FileMode) error {
 	return renameInto(disk, path, func(tmp string) error { return disk.Write(tmp, content, mode) })
 }
 
-// Put writes a file at its path below root, atomically and durably like Replace, with the
-// SELinux label that the policy has for the path. The kernel's default label would depend on
-// the label of this program.
-func Put(disk Disk, root string, f File, labels Labels) error {
-	label, err := labels.Of(f.Entry)
-	if err != nil {
-		return err
-	}
+// Put writes a file at its path below root, atomically and durably like Replace, with an SELinux
+// label: that which the policy has for the path. The kernel's choice, for "", would depend on the
+// label of this program.
+func Put(disk Disk, root string, f File, label string) error {
 	return renameInto(disk, filepath.Join(root, f.Path), func(tmp string) error {
 		if err := disk.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/projection"
+	"machine-pivot/internal/sepolicy"
 	"machine-pivot/pivot"
 	systemdunits "machine-pivot/systemd-units"
 )
@@ -125,7 +126,7 @@ func (m *Machine) checkProjects(entries []hostfiles.Entry, isDir, has func(strin
 			WithHint("use an image that has pivot, of this version or a later one")
 	}
 	for _, e := range entries {
-		link := projection.LinkedAs(e.Path)
+		link := hostfiles.LinkedAs(e.Path)
 		if link == "" || e.Kind == hostfiles.KindDefault {
 			continue
 		}
@@ -162,7 +163,7 @@ func (m *Machine) CarryInRunningSystem(entries []hostfiles.File) error {
 	if err != nil || len(carriers) == 0 {
 		return err
 	}
-	labels, err := hostfiles.RunningLabels(m.Host.Root)
+	labels, err := sepolicy.RunningLabels(m.Host.Root)
 	if err != nil {
 		return err
 	}

@@ -9,11 +9,12 @@ import (
 	"path/filepath"
 
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/sepolicy"
 )
 
 // PutInRunningEtc durably writes one of pivot's own files or directories to the running /etc,
 // or removes it. This needs no new deployment, because only pivot reads these files.
-func (m *Machine) PutInRunningEtc(f hostfiles.File, labels hostfiles.Labels) error {
+func (m *Machine) PutInRunningEtc(f hostfiles.File, labels sepolicy.Labels) error {
 	name, disk := m.Host.Path(f.Path), m.Host.Disk
 	dir := filepath.Dir(name)
 	if f.Removes() {
@@ -36,7 +37,11 @@ func (m *Machine) PutInRunningEtc(f hostfiles.File, labels hostfiles.Labels) err
 	if err == nil && there && have.Kind == f.Kind && have.Mode == f.Mode && bytes.Equal(have.Content, f.Content) {
 		return disk.Sync(dir) // a killed run may have renamed the file without this
 	}
-	if err := hostfiles.Put(disk, m.Host.Root, f, labels); err != nil {
+	label, err := labels.Of(f.Path, f.Kind.Type())
+	if err == nil {
+		err = hostfiles.Put(disk, m.Host.Root, f, label)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", f.Path, err)
 	}
 	return nil

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
-	"machine-pivot/internal/projection"
 )
 
 // Some settings of a MachineConfig can be applied only at installation: disks and their
@@ -205,7 +205,7 @@ func minorOf(version string) int {
 func (d *MachineConfig) keep(host Host) {
 	for _, p := range d.kept {
 		for _, f := range host.Has.Entries {
-			if last := p.place[len(p.place)-1]; last.key == "path" && f.Path == projection.Resolved(last.value) {
+			if last := p.place[len(p.place)-1]; last.key == "path" && f.Path == hostfiles.Resolved(last.value) {
 				d.Entries = append(d.Entries, f)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/projection"
 )
 
 // core is the only user that a MachineConfig can change on a running machine.
@@ -51,7 +50,7 @@ func (c *collector) keys(n document.Node, keys []types.SSHAuthorizedKey) {
 	for _, key := range keys {
 		text.WriteString(strings.TrimSuffix(string(key), "\n") + "\n")
 	}
-	paths := projection.SSHKeys(core)
+	paths := hostfiles.SSHKeys(core)
 	for _, f := range []hostfiles.File{
 		hostfiles.NewDirectory(paths[0], 0o700), hostfiles.NewDirectory(paths[1], 0o700), hostfiles.NewFile(paths[2], 0o600, []byte(text.String())),
 	} {

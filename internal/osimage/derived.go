@@ -8,7 +8,7 @@ import (
 	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/osimage/merge"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 )
 
 // mergeLayers merges the derived layers, if there are any, into the base's tree and sets
@@ -100,7 +100,7 @@ func (i *importer) guessLabels() {
 	if i.Derived == 0 {
 		return
 	}
-	files := selinux.In(path.Join(i.root, "etc/selinux"))
+	files := sepolicy.In(path.Join(i.root, "etc/selinux"))
 	config, err := files.Config()
 	if err == nil && config.On() {
 		i.guess, _ = files.Contexts(config.Policy) // nil on an error: no guesses
@@ -111,6 +111,6 @@ func (i *importer) guessLabel(name string, mode uint32) string {
 	if i.guess == nil {
 		return ""
 	}
-	label, _, _ := i.guess.Label(name, selinux.Type(mode)) // "" on an error: no guess
+	label, _, _ := i.guess.Label(name, sepolicy.Type(mode)) // "" on an error: no guess
 	return label
 }

@@ -12,7 +12,7 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 	"machine-pivot/kargs"
 )
 
@@ -87,7 +87,7 @@ type importer struct {
 	layerReader
 	repo   *ostree.Repo
 	target *ostree.Import
-	guess  *selinux.Contexts // the policy for guessing labels in derived layers; nil: no guesses
+	guess  *sepolicy.Contexts // the policy for guessing labels in derived layers; nil: no guesses
 	binds  binding
 	result Result
 }

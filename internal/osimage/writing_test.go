@@ -14,6 +14,7 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 )
 
 // TestWriting: a failure of the disk is not taken for one of the network, although an errno
@@ -31,7 +32,7 @@ func TestWriting(t *testing.T) {
 		{&ostree.CorruptError{}, fault.BadInput, "damaged"},
 		{&ostree.CorruptError{Err: budget.Exceeded("too much")}, fault.BadInput, "build the image with less in it"},
 		{&ostree.InvalidError{Err: budget.Exceeded("too much")}, fault.BadInput, "build the image with less in it"},
-		{imagefault.Damaged("%w", &selinux.InvalidError{Err: budget.New(0, "patterns").Take(1)}), fault.BadInput, "build the image with less in it"},
+		{imagefault.Damaged("%w", &sepolicy.InvalidError{Err: budget.New(0, "patterns").Take(1)}), fault.BadInput, "build the image with less in it"},
 		{fault.New(fault.Refused, "%w", unix.ENOSPC), fault.Refused, ""},
 		{&ostree.LabelError{Label: "x", Cause: selinux.ErrUnknown}, fault.Refused, "install_exec_t"},
 	} {

@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/sepolicy"
 )
 
 // The default directories.
@@ -37,7 +38,7 @@ type StaticPods struct {
 	// and those that are missing are written unchanged, so that they start.
 	Unknown error
 	Disk    hostfiles.Disk
-	Labels  hostfiles.Labels
+	Labels  sepolicy.Labels
 	Note    func(string) // is told what was done, and what somebody should know
 }
 
@@ -181,7 +182,11 @@ func (u *update) put(f hostfiles.File) error {
 	if err := hostfiles.MakeDir(u.Disk, filepath.Join(u.Root, path.Dir(f.Path)), 0o755); err != nil {
 		return err
 	}
-	return hostfiles.Put(u.Disk, u.Root, f, u.Labels)
+	label, err := u.Labels.Of(f.Path, f.Kind.Type())
+	if err != nil {
+		return err
+	}
+	return hostfiles.Put(u.Disk, u.Root, f, label)
 }
 
 // remove removes a pod that is no longer in the source, if it is still what was written.

@@ -9,16 +9,6 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// alias is a directory that is a link into /var on ostree hosts.
-type alias struct{ link, to string }
-
-// aliases returns these links, as rpm-ostree and bootc make them in an image.
-func aliases() []alias {
-	return []alias{
-		{"/home", "/var/home"}, {"/mnt", "/var/mnt"}, {"/opt", "/var/opt"}, {"/root", "/var/roothome"}, {"/srv", "/var/srv"}, {"/usr/local", "/var/usrlocal"},
-	}
-}
-
 // place is a directory tree, and why no entry can be in it.
 type refusedPlace struct{ dir, why string }
 
@@ -74,7 +64,7 @@ func Canonical(name string) (string, error) {
 	if path.Clean(name) != name || !path.IsAbs(name) {
 		return "", fmt.Errorf("%q is not a path as it would be written: it is absolute, and clean", name)
 	}
-	name = Resolved(name)
+	name = hostfiles.Resolved(name)
 	if err := hostfiles.CheckName(name); err != nil {
 		return "", fmt.Errorf("cannot apply %q: %w", name, err)
 	}
@@ -84,7 +74,7 @@ func Canonical(name string) (string, error) {
 	if strings.HasPrefix(name, "/etc/") || Outside(name) {
 		return name, nil
 	}
-	return "", fmt.Errorf("cannot apply %s: entries are below /etc and /var, or below what is linked there: %s", name, strings.Join(links(), ", "))
+	return "", fmt.Errorf("cannot apply %s: entries are below /etc and /var, or below what is linked there: %s", name, strings.Join(hostfiles.IntoVar(), ", "))
 }
 
 // refusal returns why there can be no entry at a resolved path, or "".
@@ -107,47 +97,8 @@ func refusal(name string) string {
 	return ""
 }
 
-// Resolved is like Canonical for any clean path, without checks.
-func Resolved(name string) string {
-	for _, a := range aliases() {
-		if within(name, a.link) {
-			return a.to + strings.TrimPrefix(name, a.link)
-		}
-	}
-	return name
-}
-
-// SSHKeys returns the canonical paths of the entries for a user's SSH keys: two directories,
-// top-down, and the file. Ignition and the machine-config daemon write the file, and sshd of
-// Fedora CoreOS and its derivatives reads it.
-func SSHKeys(user string) []string {
-	const dir = "/.ssh/authorized_keys.d"
-	home := "/var/home/" + user
-	return []string{home + path.Dir(dir), home + dir, home + dir + "/ignition"}
-}
-
 // Outside reports whether the canonical path of an entry is not below /etc.
 func Outside(name string) bool { return strings.HasPrefix(name, "/var/") }
-
-// LinkedAs returns the link that leads to a canonical path, such as "/opt" for a path below
-// /var/opt; "" if there is none.
-func LinkedAs(name string) string {
-	for _, a := range aliases() {
-		if within(name, a.to) {
-			return a.link
-		}
-	}
-	return ""
-}
-
-func links() []string {
-	var names []string
-	for _, a := range aliases() {
-		names = append(names, a.link)
-	}
-	slices.Sort(names)
-	return names
-}
 
 // within reports whether a clean path is dir or below it.
 func within(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }

@@ -19,6 +19,7 @@ import (
 	"slices"
 
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/sepolicy"
 )
 
 // Projector projects what a system carries.
@@ -50,7 +51,7 @@ func (p *Projector) Project() (changed []string, err error) {
 	if before.Set == carried.ID && !slices.ContainsFunc(steps, func(s step) bool { return s.todo }) {
 		return nil, failed
 	}
-	labels, err := hostfiles.RunningLabels(p.Root)
+	labels, err := sepolicy.RunningLabels(p.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +67,7 @@ func (p *Projector) Project() (changed []string, err error) {
 
 // carryOut carries out steps, and returns the paths that they changed and the items to record
 // afterwards, both sorted. A step that fails is recorded as begun.
-func (p *Projector) carryOut(steps []step, labels hostfiles.Labels) (changed []string, left []item, failed error) {
+func (p *Projector) carryOut(steps []step, labels sepolicy.Labels) (changed []string, left []item, failed error) {
 	for _, s := range ordered(steps) {
 		done, err := p.do(s, labels)
 		switch {
@@ -127,7 +128,7 @@ func ordered(steps []step) []step {
 }
 
 // do carries out a step, and reports whether it changed anything.
-func (p *Projector) do(s step, labels hostfiles.Labels) (changed bool, err error) {
+func (p *Projector) do(s step, labels sepolicy.Labels) (changed bool, err error) {
 	if !s.todo {
 		return false, nil
 	}
@@ -157,7 +158,7 @@ func (p *Projector) do(s step, labels hostfiles.Labels) (changed bool, err error
 }
 
 // put puts an entry into its place, with its content from from.
-func (p *Projector) put(at *place, want hostfiles.Entry, from hostfiles.Contents, have hostfiles.File, there bool, labels hostfiles.Labels) error {
+func (p *Projector) put(at *place, want hostfiles.Entry, from hostfiles.Contents, have hostfiles.File, there bool, labels sepolicy.Labels) error {
 	f := hostfiles.File{Entry: want}
 	var err error
 	if want.Kind == hostfiles.KindFile {
@@ -165,7 +166,7 @@ func (p *Projector) put(at *place, want hostfiles.Entry, from hostfiles.Contents
 			return err
 		}
 	}
-	label, err := labels.Of(want)
+	label, err := labels.Of(want.Path, want.Kind.Type())
 	if err != nil {
 		return err
 	}
@@ -174,7 +175,7 @@ func (p *Projector) put(at *place, want hostfiles.Entry, from hostfiles.Contents
 
 // takeBack restores a place to what it had before the item. What an administrator has changed
 // since then stays.
-func (p *Projector) takeBack(i item, at *place, have hostfiles.File, there bool, labels hostfiles.Labels) (changed bool, err error) {
+func (p *Projector) takeBack(i item, at *place, have hostfiles.File, there bool, labels sepolicy.Labels) (changed bool, err error) {
 	switch {
 	case i.asBefore(have.Entry, there):
 		return false, at.settle(have, there)

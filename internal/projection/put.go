@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/sepolicy"
 )
 
 // PutBack restores a file, directory or link at a path outside of /etc, whatever the system
@@ -17,7 +18,7 @@ func (p *Projector) PutBack(name string, f *hostfiles.File) error {
 	if f != nil && !f.Whole() {
 		return errors.New("its content is not known")
 	}
-	labels, err := hostfiles.RunningLabels(p.Root)
+	labels, err := sepolicy.RunningLabels(p.Root)
 	if err != nil {
 		return err
 	}
@@ -42,7 +43,7 @@ func (p *Projector) PutBack(name string, f *hostfiles.File) error {
 	if there && have.Entry == f.Entry {
 		return at.settle(have, there)
 	}
-	label, err := labels.Of(f.Entry)
+	label, err := labels.Of(f.Path, f.Kind.Type())
 	if err != nil {
 		return err
 	}

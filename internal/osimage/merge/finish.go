@@ -8,6 +8,7 @@ import (
 
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 )
 
 // Result is a merged tree in the repository, not yet kept by a commit.
@@ -30,7 +31,7 @@ type LayerTree struct {
 // Finish checks the merged tree, labels it and the layers with the tree's SELinux policy, and
 // adds both to the import. guessed is the policy with which labels were guessed (AddFile), or
 // nil. If it equals the tree's policy, files with a guessed label are not looked up again.
-func (t *Tree) Finish(ctx context.Context, guessed *selinux.Contexts) (Result, error) {
+func (t *Tree) Finish(ctx context.Context, guessed *sepolicy.Contexts) (Result, error) {
 	if err := t.removeEmpty("usr/etc", "hostname", "resolv.conf"); err != nil {
 		return Result{}, err
 	}
@@ -82,7 +83,7 @@ func (t *Tree) removeEmpty(at string, names ...string) error {
 }
 
 // labelAll loads the SELinux policies, and labels the layers and the tree.
-func (t *Tree) labelAll(ctx context.Context, guessed *selinux.Contexts) error {
+func (t *Tree) labelAll(ctx context.Context, guessed *sepolicy.Contexts) error {
 	merged, err := t.policy()
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func (t *Tree) labelAll(ctx context.Context, guessed *selinux.Contexts) error {
 }
 
 // basePolicy returns the policy of the base commit, or nil if there is none.
-func (t *Tree) basePolicy() (*selinux.Contexts, error) {
+func (t *Tree) basePolicy() (*sepolicy.Contexts, error) {
 	if t.base == (ostree.DirChecksums{}) {
 		return nil, nil
 	}

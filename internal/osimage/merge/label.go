@@ -18,6 +18,7 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 )
 
 // label labels the layers with the merged tree's policy. If base is set, because the policy
@@ -69,7 +70,7 @@ type labeller struct {
 
 	// The policies of the merged tree and of the base. The base's policy is used for files
 	// for which the merged tree's has no label. Either may be nil.
-	merged, fallback *selinux.Contexts
+	merged, fallback *sepolicy.Contexts
 	guessed          bool // labels were guessed with a policy that equals merged
 	before           bool // files of layers may have labels already: guessed ones, or those of an earlier image
 	layer            bool // a layer is being labelled: what neither policy has a label for gets none
@@ -90,12 +91,12 @@ const noLabel = "\x00"
 
 // wanted returns the label for a path, or "" if no policy has one.
 func (l *labeller) wanted(at string, mode uint32) (string, error) {
-	for _, policy := range []*selinux.Contexts{l.merged, l.fallback} {
+	for _, policy := range []*sepolicy.Contexts{l.merged, l.fallback} {
 		if policy == nil {
 			continue
 		}
-		label, known, err := policy.Label(at, selinux.Type(mode))
-		if pattern, ok := errors.AsType[*selinux.PatternError](err); ok {
+		label, known, err := policy.Label(at, sepolicy.Type(mode))
+		if pattern, ok := errors.AsType[*sepolicy.PatternError](err); ok {
 			return "", fault.New(fault.Refused, "%w", pattern).
 				WithHint("write the pattern without what Go's package regexp does not have (look-around, back references), or rebase with rpm-ostree")
 		}

@@ -7,15 +7,15 @@ import (
 	"strings"
 
 	"machine-pivot/internal/osimage/imagefault"
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 )
 
 // selinuxDir is the directory of the SELinux policies in a commit.
 const selinuxDir = "usr/etc/selinux"
 
 // policy returns the tree's SELinux policy, or nil if it has none or disables SELinux.
-func (t *Tree) policy() (*selinux.Contexts, error) {
-	files := selinux.Files(func(name string) ([]byte, error) {
+func (t *Tree) policy() (*sepolicy.Contexts, error) {
+	files := sepolicy.Files(func(name string) ([]byte, error) {
 		text, err := t.read(path.Join(selinuxDir, name))
 		if err == nil && text == nil {
 			err = fs.ErrNotExist
@@ -35,7 +35,7 @@ func (t *Tree) policy() (*selinux.Contexts, error) {
 		return nil, imagefault.Misbuilt("/%s/config wants the SELinux policy %q, but there is no /%s/policy/policy.*", selinuxDir, config.Policy, dir)
 	}
 	c, err := files.Contexts(config.Policy)
-	if _, invalid := errors.AsType[*selinux.InvalidError](err); invalid || errors.Is(err, fs.ErrNotExist) {
+	if _, invalid := errors.AsType[*sepolicy.InvalidError](err); invalid || errors.Is(err, fs.ErrNotExist) {
 		return nil, imagefault.Misbuilt("/%s: %w", dir, err)
 	}
 	return c, err

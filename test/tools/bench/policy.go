@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 	"machine-pivot/test/worlds/debianpolicy"
 )
 
@@ -30,7 +30,7 @@ func writePolicy(dir string) error {
 
 // applyPolicy labels a tree by the policy in it.
 func applyPolicy(tree string) error {
-	contexts, err := selinux.In(filepath.Join(tree, "usr/etc/selinux")).Contexts(policyName)
+	contexts, err := sepolicy.In(filepath.Join(tree, "usr/etc/selinux")).Contexts(policyName)
 	if err != nil {
 		return err
 	}

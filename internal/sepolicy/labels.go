@@ -1,8 +1,9 @@
-package hostfiles
+package sepolicy
 
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"machine-pivot/internal/selinux"
@@ -10,8 +11,8 @@ import (
 
 // Labels looks up the labels that the running system's SELinux policy has for new files.
 type Labels struct {
-	contexts *selinux.Contexts // nil: no SELinux
-	as       string            // path that determines the label of each entry; "": its own
+	contexts *Contexts // nil: no SELinux
+	as       string    // path that determines the label of each file; "": its own
 }
 
 // RunningLabels returns the Labels of the running system with the given root directory.
@@ -19,7 +20,7 @@ func RunningLabels(root string) (Labels, error) {
 	if !selinux.Running(root).Loaded() {
 		return Labels{}, nil
 	}
-	files := selinux.In(filepath.Join(root, "etc/selinux"))
+	files := In(filepath.Join(root, "etc/selinux"))
 	config, err := files.Config()
 	if err != nil || !config.On() {
 		return Labels{}, err
@@ -31,14 +32,14 @@ func RunningLabels(root string) (Labels, error) {
 	return Labels{contexts: contexts}, nil
 }
 
-// Of returns the label for an entry, or "" if the kernel's choice is to be kept.
-func (l Labels) Of(e Entry) (string, error) {
+// Of returns the label for a new file of a type at a path, or "" if the kernel's choice is to be kept.
+func (l Labels) Of(path string, kind fs.FileMode) (string, error) {
 	if l.contexts == nil {
 		return "", nil
 	}
-	label, _, err := l.contexts.Label(cmp.Or(l.as, e.Path), e.Kind.Type())
+	label, _, err := l.contexts.Label(cmp.Or(l.as, path), kind)
 	return label, err
 }
 
-// As returns the Labels that give each entry the label of a path, for copies of what is at that path.
+// As returns the Labels that give each file the label of a path, for copies of what is at that path.
 func (l Labels) As(path string) Labels { return Labels{l.contexts, path} }

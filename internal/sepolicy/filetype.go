@@ -1,4 +1,4 @@
-package selinux
+package sepolicy
 
 import (
 	"io/fs"

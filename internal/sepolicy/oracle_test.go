@@ -1,4 +1,4 @@
-package selinux_test
+package sepolicy_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/debianpolicy"
 )
@@ -72,9 +72,9 @@ func types() map[string]fs.FileMode {
 }
 
 // contextsIn reads the contexts in a directory.
-func contextsIn(t testing.TB, dir string) *selinux.Contexts {
+func contextsIn(t testing.TB, dir string) *sepolicy.Contexts {
 	t.Helper()
-	c, err := selinux.Files(func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, filepath.Base(name))) }).Contexts("any")
+	c, err := sepolicy.Files(func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, filepath.Base(name))) }).Contexts("any")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,12 @@
-// Package selinux looks up the label that a system's SELinux policy assigns to a file, and
-// checks whether the running kernel's policy knows a label.
+// Package sepolicy reads what an SELinux policy has on disk: its configuration, and the label that its file contexts
+// give a path.
 //
 // It parses file_contexts(5) itself. setfiles(8) cannot be used: it fails unless the running
 // policy knows every label, but it may not know all labels of a newer system.
 //
 // Sources: selinux_config(5), file_contexts(5), selabel_file(5). The precedence of patterns
 // is that of libselinux (label_file.c); tests compare the results.
-package selinux
+package sepolicy
 
 import (
 	"errors"

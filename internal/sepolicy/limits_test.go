@@ -1,4 +1,4 @@
-package selinux_test
+package sepolicy_test
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"machine-pivot/internal/budget"
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 	"machine-pivot/test/tools/script"
 )
 
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 
 // labels is a program that reads the policy in a directory and looks up the labels of 100,000 files.
 func labels() {
-	c, err := selinux.In(os.Args[1]).Contexts(".")
+	c, err := sepolicy.In(os.Args[1]).Contexts(".")
 	for n := 0; n < 100_000 && err == nil; n++ {
 		_, _, err = c.Label(fmt.Sprintf("/usr/lib/%0200d", n), 0)
 	}

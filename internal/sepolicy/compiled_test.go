@@ -1,4 +1,4 @@
-package selinux_test
+package sepolicy_test
 
 import (
 	"encoding/binary"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 	"machine-pivot/test/tools/need"
 )
 
@@ -135,7 +135,7 @@ func TestBadCompiled(t *testing.T) {
 func FuzzCompiled(f *testing.F) {
 	f.Add(tree())
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := selinux.Files(func(name string) ([]byte, error) {
+		c, err := sepolicy.Files(func(name string) ([]byte, error) {
 			if strings.HasSuffix(name, ".bin") {
 				return data, nil
 			}

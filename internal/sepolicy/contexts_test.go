@@ -1,4 +1,4 @@
-package selinux_test
+package sepolicy_test
 
 import (
 	"io/fs"
@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/sepolicy"
 )
 
 // read reads contexts from memory.
-func read(files map[string]string) (*selinux.Contexts, error) {
-	return selinux.Files(func(name string) ([]byte, error) {
+func read(files map[string]string) (*sepolicy.Contexts, error) {
+	return sepolicy.Files(func(name string) ([]byte, error) {
 		if text, ok := files[path.Base(name)]; ok {
 			return []byte(text), nil
 		}
