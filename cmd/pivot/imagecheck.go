@@ -79,7 +79,7 @@ func imageCheckCommand() *cobra.Command {
 			}
 			kernel, _ := bootloader.Loader{Repo: stage.Repo}.Judge(cmd.Context(), bootloader.Change{Next: change.Next, Firmware: facts.Firmware, Layered: facts.Rebuilt})
 			result.Findings = append([]verdict.Finding{}, append(result.Findings, kernel...)...)
-			_, notes, refused := verdict.Settle(result.Findings, accept)
+			_, notes, refused := verdict.Decide(result.Findings, accept)
 			result.OK = refused == nil
 			err = flags.Write(cmd.OutOrStdout(), result, func(w io.Writer) {
 				for _, note := range slices.Concat(facts.Notes, left, notes) {

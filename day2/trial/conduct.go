@@ -79,7 +79,7 @@ func (c *Conductor) begin(ctx context.Context) (runs bool, err error) {
 func (c *Conductor) end(ctx context.Context, state State) error {
 	switch state {
 	case Kept:
-		return c.settle(ctx)
+		return c.keepConfirmed(ctx)
 	case Lost:
 		return c.goBack(ctx)
 	}

@@ -115,7 +115,7 @@ func TestSettleForgets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Settle(t.Context()); err != nil || c.Progress.Content.Avoids(id) {
+		if err := c.PrepareChange(t.Context()); err != nil || c.Progress.Content.Avoids(id) {
 			t.Errorf("%s: %s is unproven, %v", name, id, err)
 		}
 	}

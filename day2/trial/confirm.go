@@ -19,7 +19,7 @@ func (c *Conductor) Confirm(ctx context.Context) error {
 	switch state {
 	case Runs:
 	case Kept:
-		return c.settle(ctx)
+		return c.keepConfirmed(ctx)
 	case Waits:
 		return fault.New(fault.Refused, "cannot confirm: the new system has not been booted").WithHint("boot it: systemctl reboot")
 	case Proves:
@@ -44,7 +44,7 @@ func (c *Conductor) keep(ctx context.Context) error {
 	if err := cmp.Or(err, unrecorded); err != nil {
 		return err
 	}
-	return c.settle(ctx)
+	return c.keepConfirmed(ctx)
 }
 
 // markConfirmed journals that the running system is confirmed, once it is sure that this leads to it. What is wrong with
@@ -59,8 +59,8 @@ func (c *Conductor) markConfirmed() (unrecorded, err error) {
 	return c.Progress.Keep(), nil
 }
 
-// settle makes a confirmed system the default, and ends its trial.
-func (c *Conductor) settle(ctx context.Context) error {
+// keepConfirmed makes a confirmed system the default, and ends its trial.
+func (c *Conductor) keepConfirmed(ctx context.Context) error {
 	unrecorded, err := c.makeConfirmedDefault(ctx)
 	return cmp.Or(err, unrecorded)
 }

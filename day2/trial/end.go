@@ -12,10 +12,10 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Settle prepares the machine for another change, as pivot.Decide says: it closes a trial that is
+// PrepareChange prepares the machine for another change, as pivot.Decide says: it closes a trial that is
 // over, and gives up one that waits for its reboot. It returns an error if the running system is
 // on trial.
-func (c *Conductor) Settle(ctx context.Context) error {
+func (c *Conductor) PrepareChange(ctx context.Context) error {
 	state, _, err := c.judge()
 	if err != nil {
 		return err

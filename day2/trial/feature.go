@@ -69,7 +69,7 @@ func (f *feature) Demand(plan *pivot.Plan) (pivot.Demand, error) {
 func (f *feature) Before(ctx context.Context, step pivot.Step, plan *pivot.Plan) error {
 	switch {
 	case plan == nil && step == pivot.StepObserve:
-		return f.Settle(ctx)
+		return f.PrepareChange(ctx)
 	case plan == nil && step == pivot.StepProve:
 		return f.comeUp(ctx)
 	case plan == nil && step == pivot.StepReboot:

@@ -6,7 +6,7 @@
 //
 // feature joins it to a change, by a flag or by the setting fallback=auto. The steps are methods of Conductor. In the old
 // system, Enter boots the new one. There, Conduct decides automatically, or Confirm on behalf of an
-// administrator. Back in the old system, Conduct closes a failed trial; so does Settle
+// administrator. Back in the old system, Conduct closes a failed trial; so does PrepareChange
 // before any other change. The journal carries the trial between the steps (pivot.Trial), and
 // Trial.Judge derives its state.
 package trial

@@ -17,9 +17,9 @@ import (
 type Writer struct {
 	Disk hostfiles.Disk
 	Dir  string // GRUB's directory, at a path where it is writable
-	// Settle writes all of the directory's file system to where GRUB finds it. GRUB does not read
+	// Flush writes all of the directory's file system to where GRUB finds it. GRUB does not read
 	// the journal of a file system, so it may not see what was only synced.
-	Settle func() error
+	Flush func() error
 }
 
 // id matches the names of entries that need no quoting, neither in an environment block nor in a
@@ -43,7 +43,7 @@ func (l Loader) Set(w Writer, file string) error {
 	}
 	err := w.setVariable(block, variable, name)
 	if err == nil {
-		err = w.Settle()
+		err = w.Flush()
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("cannot start a boot entry once: %w", err), l.Clear(w))
@@ -84,7 +84,7 @@ func (l Loader) install(w Writer) error {
 		err = hostfiles.Replace(w.Disk, filepath.Join(w.Dir, l.hook), []byte(text), mode)
 	}
 	if err == nil {
-		err = w.Settle()
+		err = w.Flush()
 	}
 	return err
 }
@@ -156,7 +156,7 @@ func (w Writer) remove() error {
 	if err := hostfiles.Remove(w.Disk, filepath.Join(w.Dir, ownBlock)); err != nil {
 		return err
 	}
-	return w.Settle()
+	return w.Flush()
 }
 
 // clear has the hook start nothing, if there is one. GRUB, too, finds no variable in a damaged block.

@@ -59,7 +59,7 @@ func (h *Host) EndOnce(ctx context.Context) error {
 // writeGrub calls write with a Writer for a directory of GRUB. Like libostree, it writes to a /boot
 // that is mounted read-only through a private, writable mount.
 func (h *Host) writeGrub(ctx context.Context, dir string, write func(grub.Writer) error) error {
-	w := grub.Writer{Disk: h.Disk, Dir: dir, Settle: func() error { return h.settle(ctx, dir) }}
+	w := grub.Writer{Disk: h.Disk, Dir: dir, Flush: func() error { return h.flushBoot(ctx, dir) }}
 	var system unix.Statfs_t
 	if err := unix.Statfs(dir, &system); err != nil {
 		return fmt.Errorf("cannot look at %s: %w", dir, err)
@@ -79,9 +79,9 @@ func (h *Host) writeGrub(ctx context.Context, dir string, write func(grub.Writer
 // is frozen has to be thawed even if this process is killed meanwhile.
 const freezeScript = `fsfreeze --freeze "$1"; frozen=$?; fsfreeze --unfreeze "$1" || [ $frozen != 0 ] && exit $frozen`
 
-// settle writes all of the file system of GRUB's directory to where GRUB finds it. As in libostree,
+// flushBoot writes all of the file system of GRUB's directory to where GRUB finds it. As in libostree,
 // a freeze and a thaw have the file system empty its journal.
-func (h *Host) settle(ctx context.Context, dir string) error {
+func (h *Host) flushBoot(ctx context.Context, dir string) error {
 	if err := h.Disk.SyncAll(dir); err != nil {
 		return fmt.Errorf("cannot sync %s: %w", dir, err)
 	}

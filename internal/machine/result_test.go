@@ -16,12 +16,12 @@ func TestVerdicts(t *testing.T) {
 		{Name: verdict.TPM, Weight: verdict.Refused, Text: "x"}, {Name: verdict.TPM, Weight: verdict.Refused, Text: "y"},
 		{Name: verdict.Drivers, Weight: verdict.Refused, Text: "z"}, {Name: verdict.Processor, Weight: verdict.Warned, Text: "w"},
 	}
-	_, _, err := verdict.Settle(found, nil)
+	_, _, err := verdict.Decide(found, nil)
 	data, failed := json.Marshal(machine.Result{}.Completed(fmt.Errorf("cannot pull: %w", err)))
 	if failed != nil || !strings.Contains(string(data), `"class":"refused"`) || !strings.Contains(string(data), `"verdicts":["tpm","drivers"]`) {
 		t.Errorf("%s, %v", data, failed)
 	}
-	_, _, err = verdict.Settle(found, []verdict.Name{verdict.TPM, verdict.Drivers})
+	_, _, err = verdict.Decide(found, []verdict.Name{verdict.TPM, verdict.Drivers})
 	if err != nil {
 		t.Error(err)
 	}

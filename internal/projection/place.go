@@ -42,7 +42,7 @@ func (at *place) Close() error { return at.dir.Close() }
 func (at *place) put(f hostfiles.File, have hostfiles.File, there bool, label string) error {
 	isDir, wasDir := f.Kind == hostfiles.KindDirectory, there && have.Kind == hostfiles.KindDirectory
 	if isDir && wasDir {
-		return errors.Join(at.disk.Own(at.target, f.Entry), at.settle(have, there))
+		return errors.Join(at.disk.Own(at.target, f.Entry), at.syncPresent(have, there))
 	}
 	if there && (isDir || wasDir || !have.Whole()) { // a rename cannot replace it, or would lose it
 		if err := at.makeRoom(have); err != nil {
@@ -94,9 +94,9 @@ func (at *place) remove() error {
 	return at.sync()
 }
 
-// settle makes an entry that is already as wanted durable, since an earlier run may have been
+// syncPresent makes an entry that is already as wanted durable, since an earlier run may have been
 // killed before it did that.
-func (at *place) settle(have hostfiles.File, there bool) error {
+func (at *place) syncPresent(have hostfiles.File, there bool) error {
 	if there && have.Kind == hostfiles.KindDirectory {
 		if err := at.disk.Sync(at.target); err != nil {
 			return err

@@ -152,7 +152,7 @@ func (p *Projector) do(s step, labels sepolicy.Labels) (changed bool, err error)
 	}
 	want := s.item.last()
 	if there && have.Entry == want {
-		return false, at.settle(have, there)
+		return false, at.syncPresent(have, there)
 	}
 	return true, p.put(at, want, Contents(p.Root, p.Disk), have, there, labels)
 }
@@ -178,7 +178,7 @@ func (p *Projector) put(at *place, want hostfiles.Entry, from hostfiles.Contents
 func (p *Projector) takeBack(i item, at *place, have hostfiles.File, there bool, labels sepolicy.Labels) (changed bool, err error) {
 	switch {
 	case i.asBefore(have.Entry, there):
-		return false, at.settle(have, there)
+		return false, at.syncPresent(have, there)
 	case there && !i.owns(have.Entry):
 		p.noteKept(i, have, "somebody has changed it")
 		return false, nil

@@ -41,7 +41,7 @@ func (p *Projector) PutBack(name string, f *hostfiles.File) error {
 		return nil
 	}
 	if there && have.Entry == f.Entry {
-		return at.settle(have, there)
+		return at.syncPresent(have, there)
 	}
 	label, err := labels.Of(f.Path, f.Kind.Type())
 	if err != nil {

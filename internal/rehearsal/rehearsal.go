@@ -58,7 +58,7 @@ func (f *feature) After(ctx context.Context, step pivot.Step, plan *pivot.Plan, 
 	if err != nil {
 		return err
 	}
-	accepted, notes, err := verdict.Settle(found, chosen.Accept)
+	accepted, notes, err := verdict.Decide(found, chosen.Accept)
 	plan.Notes = append(slices.Clone(plan.Notes), notes...)
 	*plan = plan.Accepting(accepted)
 	return err

@@ -181,7 +181,7 @@ func TestJudge(t *testing.T) {
 func judged(ctx context.Context, s rehearse.Stage, next, running ostree.Checksum, line kargs.Line, facts rehearse.Facts) (notes []string, err error) {
 	found, err := s.Judge(ctx, rehearse.Change{Next: next, Running: running, Line: line}, facts)
 	if err == nil {
-		_, notes, err = verdict.Settle(found, nil)
+		_, notes, err = verdict.Decide(found, nil)
 	}
 	return notes, err
 }

@@ -86,12 +86,12 @@ func Parse(list string) (names []Name, err error) {
 	return names, nil
 }
 
-// Settle returns one error with all findings that refuse an image and are not among those that somebody accepts, and notes
+// Decide returns one error with all findings that refuse an image and are not among those that somebody accepts, and notes
 // about the others.
 //
 // The rule: a verdict refuses unless its own name is accepted, and what is accepted is noted and recorded each time that
 // it is found.
-func Settle(found []Finding, accept []Name) (accepted []Accepted, notes []string, err error) {
+func Decide(found []Finding, accept []Name) (accepted []Accepted, notes []string, err error) {
 	var texts, remedies []string
 	var refused []Name
 	for _, f := range found {

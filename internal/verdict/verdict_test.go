@@ -30,7 +30,7 @@ func TestSettle(t *testing.T) {
 		{[]verdict.Name{verdict.Programs, verdict.Processor, verdict.Drivers}, "", "",
 			"warning: accepted (processor): needs v3|warning: accepted (drivers): no ahci|warning: accepted (drivers): no nvme|warning: no usb|whether this machine can start the new system is not judged in full: no modprobe", "needs v3|no ahci|no nvme"},
 	} {
-		accepted, notes, err := verdict.Settle(found, c.accept)
+		accepted, notes, err := verdict.Decide(found, c.accept)
 		var kept []string
 		for _, a := range accepted {
 			kept = append(kept, a.Text)

@@ -72,7 +72,7 @@ func (f *follower) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	if err := f.direct.Get(ctx, request.NamespacedName, r); err != nil || r.DeletionTimestamp != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err) // what it owns is deleted with it
 	}
-	err := f.settle(ctx, r)
+	err := f.update(ctx, r)
 	switch {
 	case objects.HasChanged(err):
 		return ctrl.Result{RequeueAfter: time.Second}, nil

@@ -39,9 +39,9 @@ type base struct {
 	err   error
 }
 
-// settle brings the MachineConfigs of a ContainerRuntimeConfig up to date and writes its status. If it cannot be
+// generate brings the MachineConfigs of a ContainerRuntimeConfig up to date and writes its status. If it cannot be
 // rendered, those that it has stay as they are.
-func (g *generator) settle(ctx context.Context, s *generated.Settings) error {
+func (g *generator) generate(ctx context.Context, s *generated.Settings) error {
 	wrong := s.Wrong
 	if wrong == nil {
 		wrong = g.number(ctx, s)

@@ -40,7 +40,7 @@ func (r *renderer) reconcileRuntime(ctx context.Context, _ reconcile.Request) (r
 		g.configs = append(g.configs, generated.New(o, pools.Items))
 	}
 	for _, s := range g.configs {
-		failed = append(failed, g.settle(ctx, s))
+		failed = append(failed, g.generate(ctx, s))
 	}
 	return reconcile.Result{}, errors.Join(failed...)
 }

@@ -18,9 +18,9 @@ const (
 	retryAfter   = time.Minute // after a failure
 )
 
-// settle makes what a PoolRollout asks for, and reports what keeps it from that. The status is written first: it has which
+// update makes what a PoolRollout asks for, and reports what keeps it from that. The status is written first: it has which
 // image a rollout is about, also if this ends between the two.
-func (f *follower) settle(ctx context.Context, r *objects.PoolRollout) error {
+func (f *follower) update(ctx context.Context, r *objects.PoolRollout) error {
 	resolved, want, wrong := f.wanted(ctx, r)
 	if err := f.report(ctx, r, resolved, wrong); err != nil || want == nil {
 		return cmp.Or(err, wrong)
