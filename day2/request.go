@@ -24,7 +24,7 @@ type Config struct {
 
 // request is what a MachineConfig asks of the machine.
 type request struct {
-	pivot.Request                    // Along has the next two
+	pivot.Request
 	record, leftOut hostfiles.File   // of the MachineConfig, and of what it leaves out
 	digest          hostfiles.Digest // of the MachineConfig's file
 	notes           []string         // from the validation of the MachineConfig

@@ -68,7 +68,7 @@ func (c *Conductor) keepConfirmed(ctx context.Context) error {
 // makeConfirmedDefault makes a confirmed system the default, and ends its trial. What is wrong with the journal is
 // returned as unrecorded.
 func (c *Conductor) makeConfirmedDefault(ctx context.Context) (unrecorded, err error) {
-	c.noteTold(ctx)
+	c.tryForgetStart(ctx)
 	if err := c.makeDefault(context.WithoutCancel(ctx), c.trial().New); err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (c *Conductor) close(ctx context.Context) error {
 		return err
 	}
 	journal, trial := &c.Progress.Content, c.trial()
-	c.noteTold(ctx)
+	c.tryForgetStart(ctx)
 	if trial.Confirm == ConfirmProof {
 		return c.closeAttempt(ctx, booted)
 	}
@@ -103,7 +103,7 @@ func (c *Conductor) forgetUnproven() error {
 // deployment must not boot any more, because the new transaction drops its trial. Until then the journal keeps it, by
 // which a caller sees that a trial was given up.
 func (c *Conductor) replace(ctx context.Context, trial Trial) error {
-	if err := c.endTold(ctx); err != nil {
+	if err := c.forgetStart(ctx); err != nil {
 		return err
 	}
 	known := c.remembered()
@@ -111,10 +111,10 @@ func (c *Conductor) replace(ctx context.Context, trial Trial) error {
 	return errors.Join(c.reclaim(ctx, trial, trial.Old), known.keepIn(&c.Progress.Content))
 }
 
-// endTold takes back what starts the system on trial: the entry that the boot loader starts once, the trial's additions
-// to its configuration, and what kexec has loaded. The loader has not started its entry if the system was entered or
+// forgetStart takes back what starts the system on trial: the entry that the boot loader starts once, the trial's
+// additions to its configuration, and what kexec has loaded. The loader has not started its entry if the system was entered or
 // left by another way. It ends each trial, and precedes the change of the boot entries, which get other names.
-func (c *Conductor) endTold(ctx context.Context) error {
+func (c *Conductor) forgetStart(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	err := c.Host.ForgetPrepared(ctx)
 	if c.trial().Entered {
@@ -123,10 +123,10 @@ func (c *Conductor) endTold(ctx context.Context) error {
 	return errors.Join(err, c.Host.EndOnce(ctx))
 }
 
-// noteTold is endTold for a trial that was entered, or could have been. A failure is only noted: as a rule, the boot
-// loader itself has taken back what it was to start.
-func (c *Conductor) noteTold(ctx context.Context) {
-	if err := c.endTold(ctx); err != nil {
+// tryForgetStart is forgetStart for a trial that was entered, or could have been. A failure is only noted: as a rule,
+// the boot loader itself has taken back what it was to start.
+func (c *Conductor) tryForgetStart(ctx context.Context) {
+	if err := c.forgetStart(ctx); err != nil {
 		c.Progress.Note(err.Error())
 	}
 }

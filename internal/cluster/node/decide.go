@@ -44,7 +44,7 @@ func Decide(f Facts) Action {
 		return atTarget(f)
 	case f.Failed:
 		return release(f, ActionReport)
-	case !f.Told:
+	case !f.Reported:
 		return ActionBegin
 	case f.System == SystemReverting:
 		return ActionRevert
@@ -57,7 +57,7 @@ func Decide(f Facts) Action {
 // atTarget decides for a node that runs the desired system. One that fails its proof stays cordoned.
 func atTarget(f Facts) Action {
 	switch {
-	case f.Failed && !f.Told:
+	case f.Failed && !f.Reported:
 		return ActionReport
 	case f.Failed:
 		return ActionRest
@@ -75,7 +75,7 @@ func release(f Facts, say Action) Action {
 	switch {
 	case f.Ours:
 		return ActionUncordon
-	case !f.Told:
+	case !f.Reported:
 		return say
 	}
 	return ActionRest

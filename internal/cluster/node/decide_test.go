@@ -19,7 +19,7 @@ func combinations(check func(f node.Facts)) {
 					for i := range 128 {
 						check(node.Facts{
 							Run: run, System: system, Change: change, Drain: drain,
-							Managed: i&1 > 0, Failed: i&2 > 0, Told: i&4 > 0, Ours: i&8 > 0, Rehearsed: i&16 > 0, Proven: i&32 > 0, Prefetch: i&64 > 0,
+							Managed: i&1 > 0, Failed: i&2 > 0, Reported: i&4 > 0, Ours: i&8 > 0, Rehearsed: i&16 > 0, Proven: i&32 > 0, Prefetch: i&64 > 0,
 						})
 					}
 				}
@@ -122,8 +122,8 @@ func TestDecide(t *testing.T) {
 			"what has failed is not tried":                         f.Failed && (a == node.ActionDownload || a == node.ActionApply || a == node.ActionCordon || a == node.ActionDrain),
 			"nothing is done before it is proven":                  a == node.ActionDone && !(f.Proven && f.System == node.SystemTarget),
 			"no rest while the node is cordoned, but for no proof": a == node.ActionRest && f.Ours && !(f.Failed && f.System == node.SystemTarget),
-			"no prefetch but on a node at rest":                    a == node.ActionPrefetch && !(f.Managed && f.System == node.SystemTarget && f.Proven && f.Told && !f.Failed && !f.Ours),
-			"no rest with something to say":                        a == node.ActionRest && f.Managed && !f.Told,
+			"no prefetch but on a node at rest":                    a == node.ActionPrefetch && !(f.Managed && f.System == node.SystemTarget && f.Proven && f.Reported && !f.Failed && !f.Ours),
+			"no rest with something to say":                        a == node.ActionRest && f.Managed && !f.Reported,
 		} {
 			if broken {
 				t.Errorf("%+v: %s: %s", f, a, promise)

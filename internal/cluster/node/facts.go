@@ -7,7 +7,7 @@ type Facts struct {
 	Run       Run     // of pivot, that an agent has started
 	System    System  // how far the host is
 	Failed    bool    // the change, or its proof, has failed, and is not to be tried now
-	Told      bool    // the node's annotations say what is the case: begun, failed or done
+	Reported  bool    // the node's annotations say what is the case: begun, failed or done
 	Change    Change  // what the change needs
 	Drain     Drained // how far the node's drain is
 	Ours      bool    // the node is cordoned because of the agent

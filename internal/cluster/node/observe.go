@@ -96,7 +96,7 @@ func (a *Agent) observe(ctx context.Context) (s situation, err error) {
 	s.Change, s.Rehearsed = a.change.change, a.change.rehearsed
 	s.Proven = !a.change.proven.IsZero() && a.Now().Sub(a.change.proven) < a.Policy.ProveEvery
 	err = a.observePrefetch(ctx, &s)
-	s.Told = a.told(s)
+	s.Reported = a.reported(s)
 	return s, err
 }
 
@@ -278,8 +278,8 @@ func rebootOf(n Node, p Policy) Change {
 	return ChangeReboot
 }
 
-// told reports whether the node's annotations say what is the case.
-func (a *Agent) told(s situation) bool {
+// reported says whether the node's annotations say what is the case.
+func (a *Agent) reported(s situation) bool {
 	note, failed := s.node.Annotations, s.node.Annotations[api.FailedConfig]
 	state := note[api.StateOfNode]
 	switch {

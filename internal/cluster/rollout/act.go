@@ -33,9 +33,9 @@ type Cluster interface {
 	Give(ctx context.Context, c Change) error
 	// Run creates the Job of a hook; one that exists already is no error.
 	Run(ctx context.Context, h Hook) error
-	// Ask asks a node to download a configuration, if it is the version that is known; else it returns
+	// AskDownload asks a node to download a configuration, if it is the version that is known; else it returns
 	// ErrConflict.
-	Ask(ctx context.Context, n Node, config string) error
+	AskDownload(ctx context.Context, n Node, config string) error
 	// Mark changes the marks of a node, if it is the version that is known; else it returns ErrConflict.
 	Mark(ctx context.Context, m Marked) error
 	// Show writes the status of a pool, if it is the version that is known; else it returns ErrConflict.
@@ -141,7 +141,7 @@ func (c Controller) carryOut(ctx context.Context, p Pool, d PoolDecision, old fu
 	}
 	for _, n := range d.Asked {
 		if old() == nil {
-			failed = append(failed, c.Cluster.Ask(ctx, n, d.Rollout.Target))
+			failed = append(failed, c.Cluster.AskDownload(ctx, n, d.Rollout.Target))
 		}
 	}
 	if len(d.Given)+len(d.Asked) > 0 {

@@ -198,7 +198,7 @@ func TestDeniedAtServer(t *testing.T) {
 	k.Events = events.NewFakeRecorder(1000)
 	controlplane.Eventually(t, "the policy", func(ctx context.Context) bool {
 		f, err := k.Fleet(ctx)
-		return err == nil && errors.Is(k.Ask(ctx, f.Nodes[0], "rendered-worker-1"), rollout.ErrRefused)
+		return err == nil && errors.Is(k.AskDownload(ctx, f.Nodes[0], "rendered-worker-1"), rollout.ErrRefused)
 	})
 	k = w.kube() // which knows nothing of that
 	k.Events = events.NewFakeRecorder(1000)

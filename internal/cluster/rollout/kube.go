@@ -227,8 +227,8 @@ func (k *Kube) Give(ctx context.Context, c Change) error {
 	return k.change(ctx, n, patch)
 }
 
-// Ask implements Cluster.
-func (k *Kube) Ask(ctx context.Context, n Node, config string) error {
+// AskDownload implements Cluster.
+func (k *Kube) AskDownload(ctx context.Context, n Node, config string) error {
 	return k.change(ctx, n, metadata(n, map[string]any{api.Download: config}))
 }
 

@@ -150,9 +150,9 @@ func TestKube(t *testing.T) {
 	works("fence", k.Fence(ctx, first.Nodes[0], "7"))
 	conflicts("give to a node that was fenced", k.Give(ctx, rollout.Change{Node: first.Nodes[0], Config: "rendered-worker-2"}))
 	conflicts("fence an old version", k.Fence(ctx, first.Nodes[0], "7"))
-	works("ask", k.Ask(ctx, w.fleet(k).Nodes[0], "rendered-worker-2"))
+	works("ask", k.AskDownload(ctx, w.fleet(k).Nodes[0], "rendered-worker-2"))
 	now := w.fleet(k)
-	conflicts("ask an old version", k.Ask(ctx, first.Nodes[0], "rendered-worker-3"))
+	conflicts("ask an old version", k.AskDownload(ctx, first.Nodes[0], "rendered-worker-3"))
 	if got := now.Nodes[0].Annotations[api.Download]; got != "rendered-worker-2" {
 		t.Errorf("the node is asked to download %q", got)
 	}

@@ -367,7 +367,7 @@ func (c *access) Give(_ context.Context, given rollout.Change) error {
 	return c.done("give")
 }
 
-func (c *access) Ask(_ context.Context, n rollout.Node, config string) error {
+func (c *access) AskDownload(_ context.Context, n rollout.Node, config string) error {
 	if err := c.request("ask"); err != nil {
 		return err
 	}
