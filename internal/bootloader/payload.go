@@ -17,7 +17,8 @@ import (
 type Payload map[string]ostree.Checksum
 
 // PayloadOf returns the payload of a commit, from where bootupctl takes it: usr/lib/efi/NAME/VERSION/EFI, or else
-// usr/lib/bootupd/updates/EFI. It is empty if there is none.
+// usr/lib/bootupd/updates/EFI. It is empty if there is none. Other boot loaders than GRUB are left out: their programs have
+// the same paths below EFI, because shim starts only that one.
 func PayloadOf(repo *ostree.Repo, commit ostree.Checksum) (Payload, error) {
 	all := Payload{}
 	for _, place := range []struct {
@@ -43,6 +44,7 @@ func (p Payload) find(repo *ostree.Repo, tree ostree.Checksum, depth int) error 
 	}
 	for name, below := range dir.Dirs {
 		switch {
+		case name == "grub-cc" || name == "systemd-boot":
 		case depth > 1:
 			err = p.find(repo, below.Tree, depth-1)
 		case name == "EFI":

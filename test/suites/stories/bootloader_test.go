@@ -97,6 +97,9 @@ func (b bootLoaders) host(t *testing.T, image map[string]string, variables map[s
 	}
 	h.LinkIntoNext(links)
 	h.PutIntoNext(image)
+	for _, other := range []string{"grub-cc", "systemd-boot"} { // which are for machines that start by them
+		h.PutIntoNext(map[string]string{"usr/lib/efi/" + other + "/1/EFI/redhat/grubx64.efi": b.sign(b.kernel, b.stranger)})
+	}
 	h.Image = h.Push(h.NativeImage())
 	ask(t, h)
 	return h

@@ -22,6 +22,7 @@ type contender struct {
 type step struct {
 	image    image
 	deployed string // a commit that the repository has before, which is not measured; "": none
+	before   string // a script that runs before, which is not measured
 	output   string // output directory, relative to the trial's directory
 	phases   []phase
 	samples  []sample
@@ -77,7 +78,7 @@ func (w *world) contenders(ctx context.Context) []*contender {
 		}
 		chunked = append(chunked, ours(w.images[updatedImage]))
 	}
-	if w.only != partsPart {
+	if w.inChunks() {
 		all = append(all, pivot(chunked...))
 	}
 	if w.has(partsPart) {
@@ -89,6 +90,9 @@ func (w *world) contenders(ctx context.Context) []*contender {
 		if w.rivals {
 			all = append(all, w.podman(ctx, derived, phase{"commit", ostreeCommit}, phase{"pull-local", podmanMade}))
 		}
+	}
+	if w.has(rehearsalPart) {
+		all = append(all, w.rehearsals()...)
 	}
 	all = append(all, w.seals()...)
 	all = append(all, w.references(ctx)...)
@@ -186,7 +190,8 @@ func (w *world) job(s step) job {
 		"BLOBS":              strings.Join(w.blobURLs(s.image), " "),
 	}
 	j := job{Dir: w.trial(), CPUs: w.cpus, Phases: s.phases, Before: `mkdir -p tmp shared
-if [ -d /var/lib/containers ]; then mount --bind shared /var/lib/containers; fi`}
+if [ -d /var/lib/containers ]; then mount --bind shared /var/lib/containers; fi
+` + s.before}
 	for key, value := range env {
 		j.Env = append(j.Env, key+"="+value)
 	}

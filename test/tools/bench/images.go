@@ -32,7 +32,7 @@ const contentsImage = "contents"
 // plainLayers is the number of layers of the plain image.
 const plainLayers = 300
 
-// The parts of a benchmark. Each includes the chunked image.
+// The parts of a benchmark. Both include the chunked image.
 const (
 	basePart    = "base"    // legacy and updated images
 	derivedPart = "derived" // derived and plain images
@@ -40,6 +40,9 @@ const (
 
 // has reports whether to run a part.
 func (s settings) has(part string) bool { return s.only == "" || s.only == part }
+
+// inChunks reports whether to run what includes the chunked image.
+func (s settings) inChunks() bool { return s.only != partsPart && s.only != rehearsalPart }
 
 // builder builds the images of a run.
 type builder struct {
@@ -86,6 +89,11 @@ func (b *builder) build(ctx context.Context) error {
 			return err
 		}
 	}
+	if b.has(rehearsalPart) {
+		if err := b.rehearsed(ctx); err != nil {
+			return err
+		}
+	}
 	return errors.Join(os.RemoveAll(tree), os.RemoveAll(repo))
 }
 
@@ -112,7 +120,7 @@ func (b *builder) first(ctx context.Context, repo, tree string, files []machinef
 		}
 	}
 	b.firstCommit = commit
-	if b.only == partsPart {
+	if !b.inChunks() {
 		return nil
 	}
 	return b.chunked(ctx, chunkedImage, repo, commit)

@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"machine-pivot/test/tools/figures"
 	"machine-pivot/test/tools/tool"
@@ -70,7 +71,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	})
 	flags.IntVar(&s.rounds, "rounds", 3, "how often each contender runs")
 	flags.Uint64Var(&s.seed, "seed", 1, "which of the machine's files are taken")
-	flags.StringVar(&s.only, "only", "", "the one part to run: "+basePart+" (legacy and updated images) or "+derivedPart+" (derived layers and plain images), "+partsPart+" (layers of which parts are fetched)")
+	flags.StringVar(&s.only, "only", "", "the one part to run: "+basePart+" (legacy and updated images) or "+derivedPart+" (derived layers and plain images), "+partsPart+" (layers of which parts are fetched), "+rehearsalPart+" (an image is judged before its commit)")
 	flags.BoolVar(&s.rivals, "rivals", true, "whether podman and skopeo run too")
 	flags.StringVar(&s.referenceProgram, "reference", "", "the program of the reference implementation, ostree-ext, which runs too (test/worlds/oscontainer/reference)")
 	flags.IntVar(&s.cuts, "cuts", 0, "how many power cuts at random moments of an import by each contender are tried after the measurements")
@@ -87,7 +88,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 || s.files < components || s.rounds < 1 || s.cuts < 0 || s.cpus < 0 || *output != "text" && *output != "json" || s.only != "" && s.only != basePart && s.only != derivedPart && s.only != partsPart {
+	if flags.NArg() > 0 || s.files < components || s.rounds < 1 || s.cuts < 0 || s.cpus < 0 || *output != "text" && *output != "json" || !slices.Contains([]string{"", basePart, derivedPart, partsPart, rehearsalPart}, s.only) {
 		return errors.New("wrong arguments; -help lists them")
 	}
 	if os.Getuid() != 0 {

@@ -49,7 +49,7 @@ type target struct {
 
 func (w *world) report(contenders []*contender) *report {
 	r := &report{Machine: w.machine(), Tree: w.tree, Rounds: w.rounds, Cold: w.coldCache, CPUs: w.cpus, Link: w.link.linkFacts}
-	for _, name := range []string{legacyImage, chunkedImage, updatedImage, derivedImage, plainImage, formerImage, spreadImage, spreadPlainImage} {
+	for _, name := range []string{legacyImage, chunkedImage, updatedImage, derivedImage, plainImage, formerImage, spreadImage, spreadPlainImage, rehearsedZstd, rehearsedGzip} {
 		if i, ok := w.images[name]; ok {
 			r.Images = append(r.Images, i)
 		}
@@ -122,7 +122,7 @@ func (r *report) targets() []target {
 	if i := r.find("pivot", chunkedImage); r.Link.Rate > 0 {
 		targets = append(targets, target{What: "wall time, chunked image, of the link's transfer", Bound: 1.05, Value: figures.Quotient(i.Wall, r.Link.transfer(i.Fetched))})
 	}
-	targets = append(targets, r.partTargets()...)
+	targets = slices.Concat(targets, r.partTargets(), r.rehearsalTargets())
 	for n, t := range targets {
 		targets[n].Met = t.Value > 0 && t.Value <= t.Bound
 	}

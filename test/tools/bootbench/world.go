@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -113,7 +110,7 @@ func (w *world) toolImage() (v1.Image, error) {
 	if err := generate(filepath.Join(tree, "usr/share/tool"), w.options.tool, 2); err != nil {
 		return nil, err
 	}
-	programs, err := withLibraries("/bin/cp")
+	programs, err := machinefiles.WithLibraries("/bin/cp")
 	if err != nil {
 		return nil, err
 	}
@@ -131,19 +128,4 @@ func (w *world) toolImage() (v1.Image, error) {
 		return nil, err
 	}
 	return oscontainer.PlainTree(tree, "tool", 5, oscontainer.WithWorkDir(work))
-}
-
-// withLibraries returns the file of a program and those of its libraries.
-func withLibraries(program string) ([]string, error) {
-	out, err := exec.Command("ldd", program).Output()
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the libraries of %s: %w", program, err)
-	}
-	all := []string{program}
-	for word := range strings.FieldsSeq(string(out)) {
-		if strings.HasPrefix(word, "/") {
-			all = append(all, word)
-		}
-	}
-	return all, nil
 }

@@ -4,11 +4,14 @@ package machinefiles
 
 import (
 	"cmp"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // File is a file of this machine.
@@ -130,4 +133,19 @@ func Copy(from, to string) error {
 		return err
 	}
 	return os.WriteFile(to, data, info.Mode().Perm())
+}
+
+// WithLibraries returns the file of a program and those of its libraries, by ldd.
+func WithLibraries(program string) ([]string, error) {
+	out, err := exec.Command("ldd", program).Output()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the libraries of %s: %w", program, err)
+	}
+	all := []string{program}
+	for word := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(word, "/") {
+			all = append(all, word)
+		}
+	}
+	return all, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -107,7 +108,10 @@ func bootupctl(args []string) error {
 func update(efi string) error {
 	files, err := filepath.Glob("/usr/lib/efi/*/*/EFI/*/*")
 	for _, file := range files {
-		_, name, _ := strings.Cut(file, "/EFI/")
+		component, name, _ := strings.Cut(strings.TrimPrefix(file, "/usr/lib/efi/"), "/EFI/")
+		if other := path.Dir(component); other == "grub-cc" || other == "systemd-boot" {
+			continue // the firmware's LoaderInfo names none of them
+		}
 		content, rerr := os.ReadFile(file)
 		at := filepath.Join(efi, name)
 		others, _ := filepath.Glob(filepath.Dir(at) + "/*")
