@@ -76,6 +76,9 @@ func (one result) check(t *testing.T, r *report) {
 	if m.Wall <= 0 || m.CPU <= 0 || m.Peak < 1e6 {
 		t.Errorf("used %.2f s, %.2f s of CPU, %d bytes of memory", m.Wall, m.CPU, m.Peak)
 	}
+	if one.Contender == rehearsing { // what is in the repository was imported before
+		return
+	}
 	if m.Written < m.Objects.Bytes {
 		t.Errorf("left %d bytes of objects with %d bytes written", m.Objects.Bytes, m.Written)
 	}

@@ -44,6 +44,7 @@ type usage struct {
 
 // asChild runs as a child process, if the arguments ask for it. "measure" reads a job from stdin and writes its usages;
 // "floor PACKS OUT", "fetch CERTS SECRET OUT URL…", and "files" in place of "fetch", run the floors.
+// "judge REPO COMMIT PIVOT" judges an image.
 func asChild(ctx context.Context, args []string) (mine bool, err error) {
 	switch {
 	case len(args) == 1 && args[0] == "measure":
@@ -56,6 +57,8 @@ func asChild(ctx context.Context, args []string) (mine bool, err error) {
 			return true, err
 		}
 		return true, json.NewEncoder(os.Stdout).Encode(usages)
+	case len(args) == 4 && args[0] == "judge":
+		return true, judge(ctx, args[1], args[2], args[3])
 	case len(args) == 3 && args[0] == "floor":
 		return true, floor(args[1], args[2])
 	case len(args) > 4 && (args[0] == "fetch" || args[0] == "files"):

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/cavaliergopher/cpio"
@@ -15,6 +14,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/rehearse"
 	"machine-pivot/test/tools/machinefiles"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/ostreetree"
@@ -30,37 +31,46 @@ const (
 )
 
 // rehearsing is the contender that judges an image which is in the repository already.
-const rehearsing = "pivot image check"
+const rehearsing = "pivot, judging"
 
 const (
 	rehearsedFiles = 16_500      // that programs may need to start, as in Fedora CoreOS
 	rehearsedBytes = 100_000_000 // of the compressed initramfs, or the size of the tree if that is less
 )
 
-// rehearsedFacts is a machine with an encrypted root file system. So pivot reads the initramfs.
-const rehearsedFacts = `{"apiVersion":"pivot/v1","kind":"Facts","architecture":%q,"arguments":[],"rebuilt":false,"devices":[],
-"fileSystems":[{"at":"/","type":"ext4","modules":[],"on":["crypt"]}],"today":{"modules":[],"dracut":["crypt"]},"notes":[]}`
-
 // The scripts of the contender. What the first one does is not measured.
 const (
 	rehearsalBefore = `"$PIVOT" image import -q --root "$HOST" --authfile "$REGISTRY_AUTH_FILE" --repo repo "docker://$TARGET"`
-	rehearsalScript = `exec "$PIVOT" image check -q -o json --root "$HOST" --authfile "$REGISTRY_AUTH_FILE" --repo repo --host "$HOST/facts.json" "docker://$TARGET" >result`
+	rehearsalScript = `exec "$BENCH" judge repo "$COMMIT" "$PIVOT"`
 )
 
 // rehearsals returns pivot with the images of the part.
 func (w *world) rehearsals() (all []*contender) {
 	for _, name := range []string{rehearsedZstd, rehearsedGzip} {
-		all = append(all, &contender{name: rehearsing, steps: []step{{image: w.images[name], before: rehearsalBefore, output: repoDir, phases: []phase{{"check", rehearsalScript}}}}})
+		all = append(all, &contender{name: rehearsing, steps: []step{{image: w.images[name], before: rehearsalBefore, output: repoDir, phases: []phase{{"judge", rehearsalScript}}}}})
 	}
 	return all
+}
+
+// judge judges a system in a repository, as a first boot does, for a machine with an encrypted root file system. So pivot reads
+// the initramfs. A finding is an error.
+func judge(ctx context.Context, repo, sum, program string) error {
+	next, err := ostree.ParseChecksum(sum)
+	if err != nil {
+		return err
+	}
+	facts := rehearse.Facts{FileSystems: []rehearse.FileSystem{{At: "/", Type: "ext4", On: []string{"crypt"}}}}
+	found, err := rehearse.Stage{Self: program, Repo: repo}.Judge(ctx, rehearse.Change{Next: next, Running: next}, facts)
+	if err == nil && len(found) > 0 {
+		err = fmt.Errorf("the image has a finding: %+v", found)
+	}
+	return err
 }
 
 // rehearsed builds the images. Only their initramfs differs.
 func (b *builder) rehearsed(ctx context.Context) error {
 	tree, repo := filepath.Join(b.dir, "rehearsed"), filepath.Join(b.dir, "rehearsed-repo")
-	facts := map[string]string{"facts.json": fmt.Sprintf(rehearsedFacts, runtime.GOARCH)}
-	err := errors.Join(writeFiles(filepath.Join(b.dir, "host"), facts), rehearsedTree(tree), ostreetree.Init(repo, "bare"))
-	if err != nil {
+	if err := errors.Join(rehearsedTree(tree), ostreetree.Init(repo, "bare")); err != nil {
 		return err
 	}
 	for name, compress := range map[string]func(io.Writer) (io.WriteCloser, error){
