@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"machine-pivot/day2/watch"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/pid1"
@@ -34,7 +34,7 @@ const bootEntries = "/boot/loader/entries"
 
 // Run compares until ctx is done, and returns the differences of the last comparison.
 func (w *Watch) Run(ctx context.Context) (differences []string, err error) {
-	watcher, err := watch.New()
+	watcher, err := hostfiles.NewWatcher()
 	if err != nil {
 		return nil, err
 	}
@@ -89,11 +89,11 @@ func (w *Watch) watchedPaths(state pivot.State, target pivot.Target) []string {
 // linkPaths returns the paths at which links can enable a unit: all in the directories of such links, and in the
 // directory of units, where new ones are made.
 func (w *Watch) linkPaths() []string {
-	paths := []string{path.Join(enable.Dir, watch.Any)}
+	paths := []string{path.Join(enable.Dir, hostfiles.AnyName)}
 	for _, suffix := range enable.Suffixes() {
 		dirs, _ := filepath.Glob(w.Host.Path(path.Join(enable.Dir, "*"+suffix))) // the pattern is valid
 		for _, dir := range dirs {
-			paths = append(paths, path.Join(enable.Dir, filepath.Base(dir), watch.Any))
+			paths = append(paths, path.Join(enable.Dir, filepath.Base(dir), hostfiles.AnyName))
 		}
 	}
 	return paths

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"machine-pivot/day2/watch"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 )
 
 // kubeletFiles returns where kubelet has its credentials, by who has set up the node. On OpenShift, kubelet.conf is
@@ -81,7 +81,7 @@ func (f *Flags) Changed(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("cannot watch the credentials: %w", err)
 	}
-	w, err := watch.New()
+	w, err := hostfiles.NewWatcher()
 	if err != nil {
 		return false, err
 	}

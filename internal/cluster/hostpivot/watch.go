@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"machine-pivot/day2/watch"
 	"machine-pivot/internal/api"
+	"machine-pivot/internal/hostfiles"
 )
 
 // Watched is the newest comparison of the unit that watches the host.
@@ -87,7 +87,7 @@ func (s *Systemd) NotifyRun(ctx context.Context, ended func()) error {
 // ends. What else happens in its directory, such as what the agent itself does, does not count.
 func (s *Systemd) notify(ctx context.Context, file string, limit *rate.Limiter, changed func()) error {
 	const longest = 24 * time.Hour // nothing is missed: it is inotify that wakes
-	w, err := watch.New()
+	w, err := hostfiles.NewWatcher()
 	if err != nil {
 		return err
 	}

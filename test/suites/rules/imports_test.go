@@ -34,14 +34,13 @@ var (
 // importTable has a row for each package of the product, or for a package above it. docs/ describes
 // the purpose of the packages. A new package needs a row.
 var importTable = map[string]rule{
-	// Values: they import mostly other values and, except for fleetlock and watch, nothing of world.
+	// Values: they import mostly other values and, except for fleetlock, nothing of world.
 	"fault":            {never: slices.Concat(processes, commandLine, world)},
 	"api":              {never: slices.Concat(processes, commandLine, world)},
 	"budget":           {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"window":           {never: slices.Concat(processes, commandLine, world)},
 	"fleetlock":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"pid1":             {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"watch":            {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"retry":            {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"printable":        {never: slices.Concat(processes, commandLine, world)},
 	"problem":          {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
@@ -133,7 +132,7 @@ var importTable = map[string]rule{
 	// What the first boot and day 2 share, and these two: neither imports the other.
 	"machine":     {ours: []string{"sepolicy", "bootloader", "disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig", "osimage", "osimage/imageref", "osimage/bootc", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "secureboot", "settings", "status", "systemd-units", "verdict", "wanted"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rehearsal":   {ours: []string{"bootloader", "hostfiles", "machine", "machineconfig/enable", "ostree", "pivot", "rehearse", "secureboot", "settings", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"day2":        {ours: []string{"sepolicy", "disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "rpmostree", "settings", "pid1", "watch"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"day2":        {ours: []string{"sepolicy", "disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "rpmostree", "settings", "pid1"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"maintenance": {ours: []string{"fault", "machine", "pivot", "window"}, never: slices.Concat(processes, commandLine, world)},
 	"firstboot":   {ours: []string{"enter", "fault", "host", "hostfiles", "machine", "machineconfig", "pivot", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot":   {ours: all, foreign: true, never: processes},
@@ -141,7 +140,7 @@ var importTable = map[string]rule{
 	// The node agent: it runs pivot, and changes no machine itself. Nothing of it is linked into pivot,
 	// and it has nothing of pivot's core: it knows the documents that pivot writes.
 	"cluster/api":       {ours: []string{"printable"}, never: slices.Concat(processes, commandLine, world)},
-	"cluster/hostpivot": {ours: []string{"api", "fault", "hostfiles", "pid1", "wanted", "watch"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"cluster/hostpivot": {ours: []string{"api", "fault", "hostfiles", "pid1", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cluster/node":      {ours: []string{"cluster/api", "cluster/hostpivot", "fault", "pid1", "retry", "verdict", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/kube":      {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/drain":     {ours: []string{"cluster/api", "cluster/kube", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
@@ -162,7 +161,7 @@ var importTable = map[string]rule{
 	"cmd/pivot-fleet": {ours: []string{"bounded", "cli", "cluster", "fault", "input"}, foreign: true, never: processes},
 
 	// The programs of a cluster, and what they have in common: connect looks for kubelet's credentials.
-	"cluster/connect": {ours: []string{"fault", "input", "watch"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
+	"cluster/connect": {ours: []string{"fault", "hostfiles", "input"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
 	"cmd/pivot-agent": {ours: []string{"bounded", "cli", "cluster", "fault", "input"}, foreign: true, never: processes},
 
 	"bounded": {never: slices.Concat(processes, commandLine, []string{"os"})},

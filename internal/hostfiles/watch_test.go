@@ -1,4 +1,4 @@
-package watch_test
+package hostfiles_test
 
 import (
 	"context"
@@ -10,12 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/day2/watch"
+	"machine-pivot/internal/hostfiles"
 )
 
-// TestWait (P66): any change at a path is noticed, also when parent directories are created,
+// TestWatcher (P66): any change at a path is noticed, also when parent directories are created,
 // removed or replaced, also by what cannot be entered. Changes elsewhere are not.
-func TestWait(t *testing.T) {
+func TestWatcher(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }
 	must := func(err error) {
@@ -24,7 +24,7 @@ func TestWait(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w, err := watch.New()
+	w, err := hostfiles.NewWatcher()
 	must(err)
 	defer func() { must(w.Close()) }()
 	must(os.Mkdir(at("etc"), 0o755))
@@ -68,7 +68,7 @@ func TestWait(t *testing.T) {
 		must(w.Paths(root, paths))
 	}
 
-	must(w.Paths(root, []string{"/etc/" + watch.Any}))
+	must(w.Paths(root, []string{"/etc/" + hostfiles.AnyName}))
 	must(os.Symlink("x", at("etc/new")))
 	start := time.Now()
 	must(w.Wait(t.Context(), never))

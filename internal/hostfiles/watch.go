@@ -1,6 +1,4 @@
-// Package watch notifies its caller that something may have happened at given paths. It uses
-// inotify, so a change is noticed within milliseconds and nothing is polled.
-package watch
+package hostfiles
 
 import (
 	"context"
@@ -14,21 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Changes tend to come in groups: Wait returns when nothing has happened for settle, but at
-// most atMost after the first change.
+// Changes tend to come in groups: Wait returns when nothing has happened for quietTime, but at
+// most groupTime after the first change.
 const (
-	settle = 200 * time.Millisecond
-	atMost = 2 * time.Second
+	quietTime = 200 * time.Millisecond
+	groupTime = 2 * time.Second
 )
 
-// Watcher watches the directories that lead to a set of paths. It must be closed.
+// Watcher tells that something may have happened at given paths: it watches the directories that lead to them, by
+// inotify, so it notices a change within milliseconds and polls nothing. It must be closed.
 type Watcher struct {
 	events *fsnotify.Watcher
 	names  map[string]map[string]bool // the names that matter, by watched directory
 }
 
-// New returns a Watcher that watches nothing yet.
-func New() (*Watcher, error) {
+// NewWatcher returns a Watcher that watches nothing yet.
+func NewWatcher() (*Watcher, error) {
 	events, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch files: %w", err)
@@ -39,11 +38,11 @@ func New() (*Watcher, error) {
 // Close stops watching.
 func (w *Watcher) Close() error { return w.events.Close() }
 
-// Any is a path's last element that stands for every name in its directory.
-const Any = "*"
+// AnyName is a path's last element that stands for every name in its directory.
+const AnyName = "*"
 
-// Paths sets the paths to watch, below root. Any counts as each name of a directory. A path need not exist: the directories above it that
-// exist are watched, too. They may have come or gone after an event, so Paths must be called again
+// Paths sets the paths to watch, below root. AnyName counts as each name of a directory. A path need not
+// exist: the directories above it that exist are watched, too. They may have come or gone after an event, so Paths must be called again
 // after each Wait. A directory that cannot be entered is skipped like one that does not exist.
 func (w *Watcher) Paths(root string, paths []string) error {
 	names := map[string]map[string]bool{}
@@ -105,9 +104,9 @@ func (w *Watcher) Wait(ctx context.Context, longest time.Duration) error {
 			if !w.counts(e.Name) {
 				continue
 			}
-			quiet = time.After(settle)
+			quiet = time.After(quietTime)
 			if last == nil {
-				last = time.After(atMost)
+				last = time.After(groupTime)
 			}
 		}
 	}
@@ -117,5 +116,5 @@ func (w *Watcher) Wait(ctx context.Context, longest time.Duration) error {
 // directory, or a watched directory itself.
 func (w *Watcher) counts(name string) bool {
 	beside := w.names[filepath.Dir(name)]
-	return w.names[name] != nil || beside[filepath.Base(name)] || beside[Any]
+	return w.names[name] != nil || beside[filepath.Base(name)] || beside[AnyName]
 }
