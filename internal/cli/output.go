@@ -16,13 +16,9 @@ type Output struct {
 	kind   api.Kind
 }
 
-// kindOfOutput is the annotation with the kind of document that a command writes.
-const kindOfOutput = "pivot/kind"
-
 // Add adds the flag to a command that writes documents of the given kind.
 func (o *Output) Add(cmd *cobra.Command, kind api.Kind) {
 	o.format, o.kind = "text", kind
-	annotate(cmd, kindOfOutput, string(kind))
 	OneOf{Value: &o.format, Allowed: []string{"text", "json", "yaml"}}.AddP(cmd, "output", "o", "output format")
 	AddJSON(cmd, &o.format)
 }
@@ -51,9 +47,6 @@ func (f jsonFlag) Set(text string) error {
 	}
 	return err
 }
-
-// DocumentOf returns the kind of document that a command writes, or "" if it writes none.
-func DocumentOf(cmd *cobra.Command) api.Kind { return api.Kind(cmd.Annotations[kindOfOutput]) }
 
 // IsText reports whether the output is for people.
 func (o *Output) IsText() bool { return o.format == "text" }

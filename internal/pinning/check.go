@@ -46,13 +46,6 @@ func Paths() []string { return []string{ConfigPath, KubeletPath, KubeletConfigPa
 // on all of these files, wherever they come from.
 func IsRead(p string) bool { return IsPinningPath(p) || slices.Contains(Paths(), p) }
 
-// Check reads the pinning files of a host, by path, as CRI-O and kubelet would. It checks them
-// for consistency with each other and with the host's CPUs; present is empty if these are
-// unknown.
-func Check(files map[string][]byte, present CPUSet) problem.Report {
-	return Inspect(Input{Files: files, Machine: CPUsOnly(present)}).Problems
-}
-
 // Inspect reads a host's configuration of CPU partitioning, as CRI-O and kubelet would. It
 // checks its consistency, and checks it against the CPUs that will be online after the next
 // boot and against kubelet's CPU manager.

@@ -60,7 +60,7 @@ func TestNodeTuningOperator(t *testing.T) {
 				t.Errorf("management runs on %q, want %q; files %v", set, c.set, r.Files)
 			}
 			// The same for the files of a MachineConfig alone.
-			if problems := append(r.Problems, pinning.Check(files, mustSet(t, "0-7"))...); problems.Failed() {
+			if problems := append(r.Problems, check(files, mustSet(t, "0-7"))...); problems.Failed() {
 				t.Errorf("refused:\n%s", strings.Join(texts(problems), "\n"))
 			}
 		})
@@ -139,7 +139,7 @@ func TestAllowedAnnotationsAreKnown(t *testing.T) {
 	} {
 		text := operatorDropIn(t, "0-1") + "allowed_annotations = [\"" + annotation + "\"]\n"
 		files := with(pinned(t, "0-1"), pinning.DropInPath, text)
-		problems := append(pinning.Inspect(pinning.Input{Files: files}).Problems, pinning.Check(files, pinning.CPUSet{})...)
+		problems := append(pinning.Inspect(pinning.Input{Files: files}).Problems, check(files, pinning.CPUSet{})...)
 		if known && len(problems) > 0 || !known && len(problems) != 2 || problems.Failed() {
 			t.Errorf("%q: %v", annotation, texts(problems))
 		}

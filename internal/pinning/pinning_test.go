@@ -22,6 +22,11 @@ func workloads(t *testing.T, assignments ...string) pinning.Workloads {
 	return w
 }
 
+// check returns the problems of the pinning files of a host with these CPUs.
+func check(files map[string][]byte, present pinning.CPUSet) problem.Report {
+	return pinning.Inspect(pinning.Input{Files: files, Machine: pinning.CPUsOnly(present)}).Problems
+}
+
 // TestFiles: the files are byte for byte those of the enhancement.
 func TestFiles(t *testing.T) {
 	w := workloads(t, "management=0-1,52-53")
@@ -41,7 +46,7 @@ resources = { "cpushares" = 0, "cpuset" = "0-1,52-53" }
 
 func TestFilesReadBack(t *testing.T) {
 	w := workloads(t, "management=0-1", "infra-2=4")
-	if problems := pinning.Check(map[string][]byte{
+	if problems := check(map[string][]byte{
 		pinning.DropInPath: pinning.DropIn(w), pinning.KubeletPath: pinning.KubeletFile(w),
 	}, mustSet(t, "0-7")); problems.Failed() {
 		t.Error(problems)
@@ -72,7 +77,7 @@ func TestCheck(t *testing.T) {
 		{"kubelet file is no JSON", map[string][]byte{pinning.DropInPath: good, pinning.KubeletPath: []byte("{")}, "kubelet file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			problems := pinning.Check(c.files, mustSet(t, "0-3"))
+			problems := check(c.files, mustSet(t, "0-3"))
 			if !slices.ContainsFunc(problems, func(p problem.Problem) bool { return strings.Contains(p.Message, c.want) }) {
 				t.Errorf("problems %v, want %q", problems, c.want)
 			}
@@ -104,7 +109,7 @@ func TestIsPinningPath(t *testing.T) {
 // ship.
 func TestShadowingIsNoError(t *testing.T) {
 	w := workloads(t, "management=0-1")
-	problems := pinning.Check(map[string][]byte{
+	problems := check(map[string][]byte{
 		pinning.DropInDir + "/01-workload-pinning-default.conf": pinning.DropIn(pinning.Workloads{"management": {}}),
 		pinning.DropInDir + "/99-workload-pinning.conf":         pinning.DropIn(w),
 		pinning.KubeletPath: pinning.KubeletFile(w),
@@ -118,7 +123,7 @@ func TestAllowedAnnotations(t *testing.T) {
 	w := workloads(t, "management=0-1")
 	text := string(pinning.DropIn(w)) + "allowed_annotations = [\"io.kubernetes.cri-o.Devices\"]\n"
 	files := map[string][]byte{pinning.DropInPath: []byte(text), pinning.KubeletPath: pinning.KubeletFile(w)}
-	if problems := pinning.Check(files, mustSet(t, "0-3")); len(problems) > 0 {
+	if problems := check(files, mustSet(t, "0-3")); len(problems) > 0 {
 		t.Error(problems)
 	}
 }
@@ -128,7 +133,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add([]byte("[crio.runtime.workloads.management]\nactivation_annotation = \"x\"\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		files := map[string][]byte{pinning.DropInPath: in, pinning.KubeletPath: nil}
-		for _, p := range pinning.Check(files, pinning.CPUSet{}) {
+		for _, p := range check(files, pinning.CPUSet{}) {
 			if p.Path == "" || strings.Contains(p.Message, "\n") {
 				t.Errorf("%q: problem %+v", in, p)
 			}

@@ -68,7 +68,7 @@ func TestPartitionsRoundTrip(t *testing.T) {
 		contents[f.Path] = content
 	}
 	present, _ := pinning.ParseCPUSet("0-63")
-	if problems := pinning.Check(contents, present); len(problems) > 0 || len(contents) != 2 {
+	if problems := pinning.Inspect(pinning.Input{Files: contents, Machine: pinning.CPUsOnly(present)}).Problems; len(problems) > 0 || len(contents) != 2 {
 		t.Error(contents, problems)
 	}
 	few, _ := pinning.ParseCPUSet("0-3")
