@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/status"
-	"machine-pivot/internal/wanted"
 	"machine-pivot/pivot"
 )
 
@@ -41,7 +41,7 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 	if s.LeftOut, err = m.LeftOut(); err != nil {
 		s.Notes = append(s.Notes, err.Error())
 	}
-	if s.Cluster, err = wanted.Read(m.Host.Root); err != nil {
+	if s.Cluster, err = api.ReadWanted(m.Host.Root); err != nil {
 		s.Notes = append(s.Notes, fault.WithRemedy(err))
 	}
 	m.partitioning(&s)

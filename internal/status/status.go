@@ -17,7 +17,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/pid1"
-	"machine-pivot/internal/wanted"
 	"machine-pivot/pivot"
 )
 
@@ -45,9 +44,9 @@ type Status struct {
 	Features map[string]pivot.Part `json:"-"`
 	Lines    []pivot.Line          `json:"-"` // what they show to people
 	// Cluster is what the cluster wants of the machine, as its node agent says; nil if there is none.
-	Cluster     *wanted.Wanted `json:"cluster,omitempty"`
-	LastCommand *LastCommand   `json:"lastCommand,omitempty"` // nil if none ran in this boot
-	Notes       []string       `json:"notes"`                 // observations on the host, for people
+	Cluster     *api.Wanted  `json:"cluster,omitempty"`
+	LastCommand *LastCommand `json:"lastCommand,omitempty"` // nil if none ran in this boot
+	Notes       []string     `json:"notes"`                 // observations on the host, for people
 	// Next is what a person has to do so that the machine continues; "" if nothing, or if Error has a hint that says it
 	// all.
 	Next string `json:"next,omitempty"`

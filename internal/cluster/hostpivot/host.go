@@ -20,7 +20,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/pid1"
-	"machine-pivot/internal/wanted"
 )
 
 // Systemd runs pivot by the host's systemd. It implements node.Runner.
@@ -267,7 +266,7 @@ func (s *Systemd) write(onHost string, data []byte) error {
 }
 
 // Tell implements node.Runner.
-func (s *Systemd) Tell(w *wanted.Wanted) error { return wanted.Write(s.Root, w) }
+func (s *Systemd) Tell(w *api.Wanted) error { return api.WriteWanted(s.Root, w) }
 
 // Plan implements node.Runner.
 func (s *Systemd) Plan(ctx context.Context, r Request) (plan Plan, err error) {

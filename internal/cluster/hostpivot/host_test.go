@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/wanted"
 	"machine-pivot/test/worlds/hostsystemd"
 )
 
@@ -353,11 +353,11 @@ func TestSystemd(t *testing.T) {
 		}
 	})
 	t.Run("what the cluster wants", func(t *testing.T) {
-		w := wanted.Wanted{Node: "n1", Config: "b", State: "Working", Step: "drain", Since: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		w := api.Wanted{Node: "n1", Config: "b", State: "Working", Step: "drain", Since: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 		if err := h.Tell(&w); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := wanted.Read(h.Root); err != nil || got == nil || *got != w {
+		if got, err := api.ReadWanted(h.Root); err != nil || got == nil || *got != w {
 			t.Errorf("%+v, %v", got, err)
 		}
 		for range 2 {
@@ -365,7 +365,7 @@ func TestSystemd(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got, err := wanted.Read(h.Root); err != nil || got != nil {
+		if got, err := api.ReadWanted(h.Root); err != nil || got != nil {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})

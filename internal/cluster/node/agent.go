@@ -7,9 +7,9 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	pivotapi "machine-pivot/internal/api"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hostpivot"
-	"machine-pivot/internal/wanted"
 )
 
 // Agent is the agent of one node. What it remembers only saves work: another agent that knows nothing
@@ -88,7 +88,7 @@ type Runner interface {
 	// Start starts a run of pivot, which continues if the agent ends.
 	Start(ctx context.Context, r hostpivot.Request) error
 	// Tell tells the host what the cluster wants, for people; nil: nothing.
-	Tell(w *wanted.Wanted) error
+	Tell(w *pivotapi.Wanted) error
 	// Stop stops a run at its next safe point.
 	Stop(ctx context.Context) error
 	// Plan returns what a downloaded MachineConfig needs. A *hostpivot.Failure is pivot's.

@@ -8,9 +8,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	pivotapi "machine-pivot/internal/api"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hostpivot"
-	"machine-pivot/internal/wanted"
 )
 
 // said is what was published last.
@@ -87,10 +87,10 @@ func essence(s api.NodeSystemStatus) api.NodeSystemStatus {
 
 // tell tells the host what the cluster wants, if that has changed.
 func (a *Agent) tell(s situation, action Action) {
-	var w *wanted.Wanted
+	var w *pivotapi.Wanted
 	if s.Managed {
 		note := s.node.Annotations
-		w = &wanted.Wanted{Node: s.node.Name, Config: a.change.config, State: note[api.StateOfNode], Reason: note[api.Reason], Step: string(action)}
+		w = &pivotapi.Wanted{Node: s.node.Name, Config: a.change.config, State: note[api.StateOfNode], Reason: note[api.Reason], Step: string(action)}
 	}
 	key := keyOf(w)
 	if key == a.said.host {

@@ -36,7 +36,7 @@ var (
 var importTable = map[string]rule{
 	// Values: they import mostly other values and, except for fleetlock, nothing of world.
 	"fault":            {never: slices.Concat(processes, commandLine, world)},
-	"api":              {never: slices.Concat(processes, commandLine, world)},
+	"api":              {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"budget":           {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"window":           {never: slices.Concat(processes, commandLine, world)},
 	"fleetlock":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os"})},
@@ -116,8 +116,7 @@ var importTable = map[string]rule{
 	"plot":      {ours: []string{"pivot", "fault", "printable", "pid1"}, never: slices.Concat(processes, commandLine, world)},
 	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "machine", "pivot", "retry", "rpmostree", "host", "settings", "systemd-units"}, never: slices.Concat(processes, commandLine, world)},
 	"slot":      {ours: []string{"fault", "fleetlock", "host", "hostfiles", "machine", "osimage/source", "pid1", "pivot", "retry", "settings", "systemd-units"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"wanted":    {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable", "pid1", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine)},
+	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable", "pid1"}, foreign: true, never: slices.Concat(processes, commandLine)},
 
 	// Static pods for another kubelet than OpenShift's.
 
@@ -130,7 +129,7 @@ var importTable = map[string]rule{
 	"hostimages": {ours: []string{"budget", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// What the first boot and day 2 share, and these two: neither imports the other.
-	"machine":     {ours: []string{"sepolicy", "bootloader", "disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig", "osimage", "osimage/imageref", "osimage/bootc", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "secureboot", "settings", "status", "systemd-units", "verdict", "wanted"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"machine":     {ours: []string{"api", "sepolicy", "bootloader", "disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig", "osimage", "osimage/imageref", "osimage/bootc", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "secureboot", "settings", "status", "systemd-units", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rehearsal":   {ours: []string{"bootloader", "hostfiles", "machine", "machineconfig/enable", "ostree", "pivot", "rehearse", "secureboot", "settings", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"day2":        {ours: []string{"sepolicy", "disruption", "fault", "found", "handback", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "rpmostree", "settings", "pid1"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"maintenance": {ours: []string{"fault", "machine", "pivot", "window"}, never: slices.Concat(processes, commandLine, world)},
@@ -140,8 +139,8 @@ var importTable = map[string]rule{
 	// The node agent: it runs pivot, and changes no machine itself. Nothing of it is linked into pivot,
 	// and it has nothing of pivot's core: it knows the documents that pivot writes.
 	"cluster/api":       {ours: []string{"printable"}, never: slices.Concat(processes, commandLine, world)},
-	"cluster/hostpivot": {ours: []string{"api", "fault", "hostfiles", "pid1", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"cluster/node":      {ours: []string{"cluster/api", "cluster/hostpivot", "fault", "pid1", "retry", "verdict", "wanted"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/hostpivot": {ours: []string{"api", "fault", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"cluster/node":      {ours: []string{"api", "cluster/api", "cluster/hostpivot", "fault", "pid1", "retry", "verdict"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/kube":      {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/drain":     {ours: []string{"cluster/api", "cluster/kube", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	// The fleet's controllers.

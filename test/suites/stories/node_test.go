@@ -11,13 +11,13 @@ import (
 	"testing"
 
 	"machine-pivot/day2"
+	pivotapi "machine-pivot/internal/api"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/machineconfig"
-	"machine-pivot/internal/wanted"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/configdaemon"
 	"machine-pivot/test/worlds/hostdir"
@@ -93,7 +93,7 @@ func (o *hostRunner) Start(ctx context.Context, r hostpivot.Request) (err error)
 }
 
 // Tell implements node.Runner.
-func (o *hostRunner) Tell(w *wanted.Wanted) error { return wanted.Write(o.h.Root, w) }
+func (o *hostRunner) Tell(w *pivotapi.Wanted) error { return pivotapi.WriteWanted(o.h.Root, w) }
 
 // Stop implements node.Runner.
 func (*hostRunner) Stop(context.Context) error { return errors.New("nothing runs") }

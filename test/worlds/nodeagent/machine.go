@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"strings"
 
+	pivotapi "machine-pivot/internal/api"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/pid1"
-	"machine-pivot/internal/wanted"
 )
 
 // Machine is a machine with pivot on it, as far as the agent sees it.
@@ -20,7 +20,7 @@ type Machine struct {
 	Downloaded       string // digest
 	Boots            int    // reboots so far
 	NoOstree         bool
-	Told             *wanted.Wanted
+	Told             *pivotapi.Wanted
 	RunTicks         int    // how long a run takes, in waits of the agent
 	Silent           bool   // pivot does not answer
 	Stuck            bool   // no reboot that is asked for ends
@@ -128,7 +128,7 @@ func (h machineRunner) Start(_ context.Context, r hostpivot.Request) error {
 }
 
 // Tell implements node.Runner.
-func (h machineRunner) Tell(w *wanted.Wanted) error {
+func (h machineRunner) Tell(w *pivotapi.Wanted) error {
 	return h.w.call("tell", func() error {
 		h.w.Machine.Told = w
 		return nil

@@ -1,6 +1,4 @@
-// Package wanted is what a cluster wants of its machine, as the node agent tells the host. It is one
-// file, which the agent writes and "pivot status" shows. Nothing is decided by it.
-package wanted
+package api
 
 import (
 	"errors"
@@ -10,7 +8,8 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// Wanted is what a cluster wants of its machine, and how far the node agent is with it.
+// Wanted is what a cluster wants of its machine, and how far the node agent is with it. The agent writes it to a file, and
+// "pivot status" shows it. Nothing is decided by it.
 type Wanted struct {
 	Format int       `json:"format"`           // of the file
 	Node   string    `json:"node"`             // name of the Node object
@@ -22,32 +21,32 @@ type Wanted struct {
 }
 
 const (
-	path   = "/run/pivot/wanted.json"
-	format = 1
+	wantedPath   = "/run/pivot/wanted.json"
+	wantedFormat = 1
 )
 
-// file returns the file below the directory that has the host's /run.
-func file(root string) hostfiles.StateFile {
+// wantedFile returns the file below the directory that has the host's /run.
+func wantedFile(root string) hostfiles.StateFile {
 	return hostfiles.StateFile{
-		Root: root, Path: path, Name: "what the cluster wants, " + path, Format: format, Disk: hostfiles.OS{}, Mode: 0o644,
+		Root: root, Path: wantedPath, Name: "what the cluster wants, " + wantedPath, Format: wantedFormat, Disk: hostfiles.OS{}, Mode: 0o644,
 		Remedy: "remove the file: the node agent writes it again",
 	}
 }
 
-// Write replaces the file; nil removes it.
-func Write(root string, w *Wanted) error {
+// WriteWanted replaces the file; nil removes it.
+func WriteWanted(root string, w *Wanted) error {
 	if w == nil {
-		return file(root).Remove()
+		return wantedFile(root).Remove()
 	}
-	w.Format = format
-	return file(root).Save(w)
+	w.Format = wantedFormat
+	return wantedFile(root).Save(w)
 }
 
-// Read returns what the file says; nil if there is none, because the machine has no agent, or its node is
+// ReadWanted returns the file's content; nil if there is none, because the machine has no agent, or its node is
 // not managed.
-func Read(root string) (*Wanted, error) {
+func ReadWanted(root string) (*Wanted, error) {
 	var w Wanted
-	err := file(root).Decode(&w)
+	err := wantedFile(root).Decode(&w)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
