@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/hostfiles"
 )
 
@@ -51,13 +51,13 @@ type Thing struct {
 // usable.
 type Things struct {
 	all     []Thing
-	bytes   *budget.Budget
-	entries *budget.Budget
+	bytes   *guard.Budget
+	entries *guard.Budget
 }
 
 // NewThings returns an empty collection.
 func NewThings() *Things {
-	return &Things{bytes: budget.New(maxBytes, "bytes of files"), entries: budget.New(maxEntries, "entries")}
+	return &Things{bytes: guard.NewBudget(maxBytes, "bytes of files"), entries: guard.NewBudget(maxEntries, "entries")}
 }
 
 // Len returns the number of things.

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"machine-pivot/internal/budget"
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/osimage/imageref"
 )
 
@@ -52,7 +52,7 @@ func listStored(path string) (images []storedImage, err error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxIndex+1))
 	if err == nil {
-		err = budget.New(maxIndex, "bytes").Take(int64(len(text)))
+		err = guard.NewBudget(maxIndex, "bytes").Take(int64(len(text)))
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &images)

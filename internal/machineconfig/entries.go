@@ -8,7 +8,7 @@ import (
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
-	"machine-pivot/internal/budget"
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/enable"
@@ -83,7 +83,7 @@ func (c *collector) add(n document.Node, name string, make func() (hostfiles.Fil
 	}
 	f, err := make()
 	if err != nil {
-		if tooLarge := errors.Is(err, budget.ErrExceeded); !tooLarge || !c.tooLarge { // once is enough
+		if tooLarge := errors.Is(err, guard.ErrTooMuch); !tooLarge || !c.tooLarge { // once is enough
 			n.Fail("%s: %v", name, err)
 			c.tooLarge = c.tooLarge || tooLarge
 		}

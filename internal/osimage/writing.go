@@ -3,8 +3,8 @@ package osimage
 import (
 	"errors"
 
-	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/selinux"
@@ -14,7 +14,7 @@ import (
 // such as those of the image's source or content, are returned unchanged. What is beyond a limit, wherever
 // that is counted, is too large, not damaged.
 func writing(err error) error {
-	if errors.Is(err, budget.ErrExceeded) && !imagefault.IsFinal(err) {
+	if errors.Is(err, guard.ErrTooMuch) && !imagefault.IsFinal(err) {
 		return imagefault.TooLarge("%w", err)
 	}
 	if _, ok := errors.AsType[*fault.Error](err); ok {

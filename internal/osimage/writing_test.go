@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/selinux"
@@ -30,9 +30,9 @@ func TestWriting(t *testing.T) {
 		{unix.EIO, fault.Internal, ""},
 		{context.Canceled, fault.Unavailable, ""},
 		{&ostree.CorruptError{}, fault.BadInput, "damaged"},
-		{&ostree.CorruptError{Err: budget.Exceeded("too much")}, fault.BadInput, "build the image with less in it"},
-		{&ostree.InvalidError{Err: budget.Exceeded("too much")}, fault.BadInput, "build the image with less in it"},
-		{imagefault.Damaged("%w", &sepolicy.InvalidError{Err: budget.New(0, "patterns").Take(1)}), fault.BadInput, "build the image with less in it"},
+		{&ostree.CorruptError{Err: guard.TooMuch("too much")}, fault.BadInput, "build the image with less in it"},
+		{&ostree.InvalidError{Err: guard.TooMuch("too much")}, fault.BadInput, "build the image with less in it"},
+		{imagefault.Damaged("%w", &sepolicy.InvalidError{Err: guard.NewBudget(0, "patterns").Take(1)}), fault.BadInput, "build the image with less in it"},
 		{fault.New(fault.Refused, "%w", unix.ENOSPC), fault.Refused, ""},
 		{&ostree.LabelError{Label: "x", Cause: selinux.ErrUnknown}, fault.Refused, "install_exec_t"},
 	} {

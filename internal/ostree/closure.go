@@ -4,7 +4,7 @@ import (
 	"context"
 	"os"
 
-	"machine-pivot/internal/budget"
+	"machine-pivot/internal/guard"
 )
 
 // maxExpanded limits the number of files and directories below a directory when it is checked out. An object is stored
@@ -191,7 +191,7 @@ func (w *walk) grow(more int) error {
 	}
 	at := &w.within[len(w.within)-1]
 	if at.below += more; at.below > maxExpanded {
-		return corrupt(ObjectName{at.tree, DirTree}, "%w", budget.Exceeded("it stands for more than %d files and directories", maxExpanded))
+		return corrupt(ObjectName{at.tree, DirTree}, "%w", guard.TooMuch("it stands for more than %d files and directories", maxExpanded))
 	}
 	return nil
 }

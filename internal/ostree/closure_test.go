@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/ostree"
 )
 
@@ -51,7 +51,7 @@ func TestExpandedTree(t *testing.T) {
 	}{{9, 1, true}, {9, 2, false}, {9, 0, true}, {10, 0, false}} {
 		commit, err := finish(directory(tree, row.dirs, row.files))
 		_, damaged := errors.AsType[*ostree.CorruptError](err)
-		if row.fits && err != nil || !row.fits && (!damaged || !errors.Is(err, budget.ErrExceeded) || !strings.Contains(err.Error(), "more than 10000000 files and directories")) {
+		if row.fits && err != nil || !row.fits && (!damaged || !errors.Is(err, guard.ErrTooMuch) || !strings.Contains(err.Error(), "more than 10000000 files and directories")) {
 			t.Errorf("%d directories, %d files: %v, want that it fits: %v", row.dirs, row.files, err, row.fits)
 		}
 		if to, err := r.ResolveRef("os"); err != nil || (to == commit) != row.fits {
@@ -99,7 +99,7 @@ func TestLimits(t *testing.T) {
 			return im.AddArchiveFile(t.Context(), ostree.Checksum{}, strings.NewReader("\x00\x20\x00\x00\x00\x00\x00\x00"))
 		},
 	} {
-		if err := add(); !errors.Is(err, budget.ErrExceeded) || fault.KindOf(err) != fault.BadInput {
+		if err := add(); !errors.Is(err, guard.ErrTooMuch) || fault.KindOf(err) != fault.BadInput {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

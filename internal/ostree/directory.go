@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/budget"
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/ostree/gvariant"
 )
 
@@ -67,10 +67,10 @@ func (d *Directory) size() (bytes int) {
 // than the metadata that an image may have, or has too many names.
 func (im *Import) AddDirectory(ctx context.Context, d *Directory) (Checksum, error) {
 	if n := len(d.Files) + len(d.Dirs); n > maxInDirectory {
-		return Checksum{}, &InvalidError{budget.Exceeded("a directory of %d names, more than %d", n, maxInDirectory)}
+		return Checksum{}, &InvalidError{guard.TooMuch("a directory of %d names, more than %d", n, maxInDirectory)}
 	}
 	if size := d.size(); size > maxMetadata {
-		return Checksum{}, &InvalidError{budget.Exceeded("a directory of %d bytes, more than %d", size, maxMetadata)}
+		return Checksum{}, &InvalidError{guard.TooMuch("a directory of %d bytes, more than %d", size, maxMetadata)}
 	}
 	files, dirs := []any{}, []any{}
 	for _, name := range slices.Sorted(maps.Keys(d.Files)) {

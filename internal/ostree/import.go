@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/budget"
+	"machine-pivot/internal/guard"
 )
 
 // Import writes commits into a repository. Objects may be added in any order and by any
@@ -391,7 +391,7 @@ func sizeOf(body io.Reader) int64 {
 // if it is unknown.
 func readMetadata(n ObjectName, body io.Reader, size int64) ([]byte, error) {
 	if size > maxMetadata {
-		return nil, corrupt(n, "%w", budget.Exceeded("it has %d bytes, more than %d", size, maxMetadata))
+		return nil, corrupt(n, "%w", guard.TooMuch("it has %d bytes, more than %d", size, maxMetadata))
 	}
 	var b bytes.Buffer
 	if size >= 0 {
@@ -402,7 +402,7 @@ func readMetadata(n ObjectName, body io.Reader, size int64) ([]byte, error) {
 	}
 	data := b.Bytes()
 	if len(data) > maxMetadata {
-		return nil, corrupt(n, "%w", budget.Exceeded("it is larger than %d bytes", maxMetadata))
+		return nil, corrupt(n, "%w", guard.TooMuch("it is larger than %d bytes", maxMetadata))
 	}
 	if got := Checksum(sha256.Sum256(data)); got != n.Checksum && n.Type != CommitMeta {
 		return nil, corrupt(n, "its content has the checksum %s", got)

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/budget"
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/selinux"
 	"machine-pivot/test/tools/need"
@@ -111,7 +111,7 @@ func TestReadFileIsBounded(t *testing.T) {
 	run(t, "ostree", "commit", "--repo="+r.Path(), "-b", "x", "--tree=dir="+dir)
 	commit, err := r.ResolveRef("x")
 	check(t, err)
-	if data, err := r.ReadFile(commit, "large"); !errors.Is(err, budget.ErrExceeded) {
+	if data, err := r.ReadFile(commit, "large"); !errors.Is(err, guard.ErrTooMuch) {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
 }

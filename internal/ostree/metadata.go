@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/budget"
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/ostree/gvariant"
 )
 
@@ -84,7 +84,7 @@ func headerLength(prefix [8]byte) (int, error) {
 		return 0, fmt.Errorf("bad header length")
 	}
 	if n > maxHeader {
-		return 0, budget.Exceeded("its header has %d bytes, more than %d", n, maxHeader)
+		return 0, guard.TooMuch("its header has %d bytes, more than %d", n, maxHeader)
 	}
 	return int(n), nil
 }

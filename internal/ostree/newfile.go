@@ -41,7 +41,7 @@ func (im *Import) AddNewFile(ctx context.Context, info FileInfo, body io.Reader)
 }
 
 // InvalidError is the error for a file or directory that cannot be an ostree object. One that is beyond a
-// limit has budget.ErrExceeded in its chain.
+// limit has guard.ErrTooMuch in its chain.
 type InvalidError struct{ Err error }
 
 func (e *InvalidError) Error() string { return "cannot store it as an object: " + e.Err.Error() }

@@ -113,7 +113,7 @@ func ParseLoosePath(path string) (name ObjectName, archive bool, err error) {
 }
 
 // CorruptError is the error for an object that is missing or malformed, or has content without the checksum in its
-// name. One that is beyond a limit has budget.ErrExceeded in its chain.
+// name. One that is beyond a limit has guard.ErrTooMuch in its chain.
 type CorruptError struct {
 	Name ObjectName
 	Err  error

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/budget"
+	"machine-pivot/internal/guard"
 )
 
 // maxFile is the maximum size of a file that is read into memory, in bytes. The largest are those of
@@ -278,7 +278,7 @@ func readRegular(name string, most int64) ([]byte, error) {
 		return nil, errNotRegular
 	}
 	if info.Size() > most {
-		return nil, budget.New(most, "bytes").Take(info.Size())
+		return nil, guard.NewBudget(most, "bytes").Take(info.Size())
 	}
 	data := make([]byte, info.Size())
 	_, err = io.ReadFull(f, data)

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/sepolicy"
 )
@@ -47,7 +47,7 @@ type update struct {
 	*StaticPods
 	record record
 	saved  record // what the file has
-	sum    *budget.Budget
+	sum    *guard.Budget
 	wanted map[string]bool  // paths of the pods that are in the source
 	writes []hostfiles.File // to be written
 	errs   []error
@@ -69,7 +69,7 @@ func (w *StaticPods) Update() []error {
 	if err != nil {
 		return []error{err}
 	}
-	u := &update{StaticPods: w, record: r, saved: r.clone(), sum: budget.New(maxSum, "bytes of static pods"), wanted: map[string]bool{}}
+	u := &update{StaticPods: w, record: r, saved: r.clone(), sum: guard.NewBudget(maxSum, "bytes of static pods"), wanted: map[string]bool{}}
 	if w.Unknown != nil {
 		u.fail(w.Unknown)
 	}

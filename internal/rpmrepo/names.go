@@ -10,8 +10,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/guard"
 )
 
 // Limits of the metadata, in bytes after decompression. Repositories of extensions have some hundred
@@ -60,7 +60,7 @@ func primary(root *os.Root) (string, error) {
 			} `xml:"location"`
 		} `xml:"data"`
 	}
-	if err := xml.NewDecoder(budget.New(maxIndex, "bytes").Reader(file)).Decode(&repomd); err != nil {
+	if err := xml.NewDecoder(guard.NewBudget(maxIndex, "bytes").Reader(file)).Decode(&repomd); err != nil {
 		return "", fmt.Errorf("%s: %w", index, err)
 	}
 	for _, d := range repomd.Data {
@@ -82,7 +82,7 @@ func namesIn(root *os.Root, list string) ([]string, error) {
 		return nil, err
 	}
 	defer plain.Close()
-	return packageNames(budget.New(maxList, "decompressed bytes").Reader(plain))
+	return packageNames(guard.NewBudget(maxList, "decompressed bytes").Reader(plain))
 }
 
 func decompress(r io.Reader, extension string) (io.ReadCloser, error) {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"machine-pivot/internal/budget"
+	"machine-pivot/internal/guard"
 )
 
 // Limits of a package list, whatever its size. The decoder holds one token and all open elements in
@@ -22,7 +22,7 @@ const (
 func packageNames(list io.Reader) (names []string, err error) {
 	from := &tokenReader{in: bufio.NewReader(list)}
 	in := xml.NewDecoder(from)
-	room := budget.New(maxEntries, "packages")
+	room := guard.NewBudget(maxEntries, "packages")
 	var open []string // the names of the open elements
 	for {
 		from.left = maxToken

@@ -15,8 +15,8 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/guard"
 )
 
 // Limits of a repository. Those that come with an OS have some hundred files and 2 GiB.
@@ -31,8 +31,8 @@ type Unpacked struct {
 	dir     string
 	parts   []*Part
 	full    bool // bytes is what the disk has room for
-	bytes   *budget.Budget
-	entries *budget.Budget
+	bytes   *guard.Budget
+	entries *guard.Budget
 }
 
 // partsDir holds the parts until they are joined. The leading dot hides it from readers of the
@@ -46,7 +46,7 @@ const partsDir = ".layers"
 func Unpack(dir string, layers int, free int64) (*Unpacked, error) {
 	u := &Unpacked{
 		dir: dir, parts: make([]*Part, layers), full: free < maxUnpacked,
-		bytes: budget.New(min(free, maxUnpacked), "bytes of unpacked packages"), entries: budget.New(maxEntries, "files"),
+		bytes: guard.NewBudget(min(free, maxUnpacked), "bytes of unpacked packages"), entries: guard.NewBudget(maxEntries, "files"),
 	}
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, partsDir), 0o755)); err != nil {
 		return nil, fmt.Errorf("cannot make the directory of a repository: %w", err)

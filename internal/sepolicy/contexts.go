@@ -133,7 +133,7 @@ func readLines(read func(name string) ([]byte, error), name string, room *room) 
 
 // Label returns the label for an absolute path and a file type. known is false if the policy
 // has no label for it. If a pattern cannot be evaluated, the error is a PatternError. If the policy
-// takes too much work, it wraps budget.ErrExceeded.
+// takes too much work, it wraps guard.ErrTooMuch.
 func (c *Contexts) Label(name string, mode fs.FileMode) (label string, known bool, err error) {
 	name = bytewise(c.distSubs.apply(c.subs.apply(squeeze(name))))
 	kind := unixType(mode)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"machine-pivot/internal/budget"
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/sepolicy"
 	"machine-pivot/test/tools/script"
 )
@@ -27,7 +27,7 @@ func labels() {
 	}
 	fmt.Println(err)
 	switch {
-	case errors.Is(err, budget.ErrExceeded):
+	case errors.Is(err, guard.ErrTooMuch):
 		os.Exit(65)
 	case err != nil:
 		os.Exit(1)

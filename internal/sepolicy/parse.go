@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/budget"
+	"machine-pivot/internal/guard"
 )
 
 // none is written instead of a label for files that get no label.
@@ -95,7 +95,7 @@ type substitutions []struct{ from, to string }
 
 // parseSubstitutions parses lines "FROM TO".
 func parseSubstitutions(text string) (subs substitutions, err error) {
-	room := budget.New(maxSubstitutions, "substitutions of paths")
+	room := guard.NewBudget(maxSubstitutions, "substitutions of paths")
 	for line := range strings.Lines(text) {
 		fields, err := fieldsOf(line)
 		if err == nil && len(fields) < 2 {

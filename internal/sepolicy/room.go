@@ -4,7 +4,7 @@ import (
 	"errors"
 	"regexp/syntax"
 
-	"machine-pivot/internal/budget"
+	"machine-pivot/internal/guard"
 )
 
 // Limits of one policy. Those of distributions have 7,000 patterns and 30 substitutions, in files of
@@ -40,16 +40,16 @@ func work(size int64, length int) int64 {
 // room is what a policy may still take of memory and time. Whoever wrote the policy decides how much
 // it needs, so it is counted while it is read and used.
 type room struct {
-	bytes, texts, patterns, instructions, steps *budget.Budget
+	bytes, texts, patterns, instructions, steps *guard.Budget
 }
 
 func newRoom() *room {
 	return &room{
-		bytes:        budget.New(maxBytes, "bytes of file contexts"),
-		texts:        budget.New(maxTexts, "bytes of patterns and labels of file contexts"),
-		patterns:     budget.New(maxPatterns, "patterns of file contexts"),
-		instructions: budget.New(maxInstructions, "instructions in the regular expressions of its file contexts"),
-		steps:        budget.New(maxSteps, "steps to look up labels in its file contexts"),
+		bytes:        guard.NewBudget(maxBytes, "bytes of file contexts"),
+		texts:        guard.NewBudget(maxTexts, "bytes of patterns and labels of file contexts"),
+		patterns:     guard.NewBudget(maxPatterns, "patterns of file contexts"),
+		instructions: guard.NewBudget(maxInstructions, "instructions in the regular expressions of its file contexts"),
+		steps:        guard.NewBudget(maxSteps, "steps to look up labels in its file contexts"),
 	}
 }
 

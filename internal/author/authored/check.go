@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"machine-pivot/internal/budget"
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -91,7 +91,7 @@ func checkFiles(n document.Node, config ignition.Config, room *ignition.Room) {
 		if err != nil {
 			n.At(p.Path).Fail("%v", err)
 		}
-		if errors.Is(err, budget.ErrExceeded) {
+		if errors.Is(err, guard.ErrTooMuch) {
 			break // so would be every other content
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/vincent-petithory/dataurl"
 
-	"machine-pivot/internal/budget"
+	"machine-pivot/internal/guard"
 )
 
 // MaxContent is the maximum size of the content of a file, in bytes after decompression. It is the same
@@ -29,14 +29,14 @@ const MaxContents = MaxContent
 
 // Room bounds the contents of a config, in bytes after decompression.
 type Room struct {
-	each  int64          // of one content
-	all   *budget.Budget // of all contents together
-	outer *Room          // which the same contents take, too; nil: none
+	each  int64         // of one content
+	all   *guard.Budget // of all contents together
+	outer *Room         // which the same contents take, too; nil: none
 }
 
 // NewRoom returns a Room for contents of at most each bytes, and of at most all bytes together.
 func NewRoom(each, all int64) *Room {
-	return &Room{each: each, all: budget.New(all, "bytes of decompressed contents")}
+	return &Room{each: each, all: guard.NewBudget(all, "bytes of decompressed contents")}
 }
 
 // OfMachine returns the part of a room that is for the contents of one MachineConfig: at most MaxContents.
@@ -147,7 +147,7 @@ func (room *Room) take(data []byte, compressed bool) ([]byte, error) {
 // check returns the error for a content of a size, or of as much as was read before err.
 func (room *Room) check(size int64, err error, compressed bool) error {
 	switch {
-	case errors.Is(err, budget.ErrExceeded):
+	case errors.Is(err, guard.ErrTooMuch):
 		return fmt.Errorf("the config is too large: %w", err)
 	case err != nil:
 		return fmt.Errorf("cannot decompress it: %w", err)

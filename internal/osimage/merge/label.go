@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/guard"
 	"machine-pivot/internal/osimage/imagefault"
@@ -100,7 +99,7 @@ func (l *labeller) wanted(at string, mode uint32) (string, error) {
 			return "", fault.New(fault.Refused, "%w", pattern).
 				WithHint("write the pattern without what Go's package regexp does not have (look-around, back references), or rebase with rpm-ostree")
 		}
-		if errors.Is(err, budget.ErrExceeded) {
+		if errors.Is(err, guard.ErrTooMuch) {
 			return "", imagefault.TooLarge("/%s: %w", selinuxDir, err)
 		}
 		if err != nil || known {

@@ -37,7 +37,6 @@ var importTable = map[string]rule{
 	// Values: they import mostly other values and, except for fleetlock, nothing of world.
 	"fault":            {never: slices.Concat(processes, commandLine, world)},
 	"api":              {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"budget":           {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"window":           {never: slices.Concat(processes, commandLine, world)},
 	"fleetlock":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"pid1":             {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -47,16 +46,16 @@ var importTable = map[string]rule{
 	"kargs":            {ours: []string{"problem"}, never: slices.Concat(processes, commandLine, world)},
 	"quantity":         {ours: []string{"problem", "machineconfig/document"}, never: slices.Concat(processes, commandLine, world)},
 	"pinning":          {ours: []string{"fault", "kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"pods":             {ours: []string{"sepolicy", "budget", "fault", "hostfiles", "pinning", "problem", "quantity", "machineconfig/document"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"machineconfig":    {ours: append([]string{"budget", "disruption", "machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "osimage/imageref", "projection", "settings"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
-	"authored":         {ours: append([]string{"budget", "legacy", "machineconfig/document", "machineconfig", "machineconfig/ignition"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"pods":             {ours: []string{"sepolicy", "guard", "fault", "hostfiles", "pinning", "problem", "quantity", "machineconfig/document"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"machineconfig":    {ours: append([]string{"guard", "disruption", "machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "osimage/imageref", "projection", "settings"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+	"authored":         {ours: append([]string{"guard", "legacy", "machineconfig/document", "machineconfig", "machineconfig/ignition"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"containerruntime": {ours: append([]string{"authored", "machineconfig", "quantity", "machineconfig/document"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// Around MachineConfigs: first the packages that do not know MachineConfigs, then those that use
 	// them, each for its own purpose.
 	"machineconfig/enable":   {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/document": {ours: []string{"problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/ignition": {ours: []string{"budget", "problem", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+	"machineconfig/ignition": {ours: []string{"guard", "problem", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 
 	"legacy": {ours: []string{"problem", "machineconfig/ignition", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
@@ -73,15 +72,15 @@ var importTable = map[string]rule{
 	"inflate":   {never: slices.Concat(processes, commandLine, world)},
 	"guard":     {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"selinux":   {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"sepolicy":  {ours: []string{"budget", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"ostree":    {ours: []string{"budget", "fault", "hostfiles", "ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"sepolicy":  {ours: []string{"guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"ostree":    {ours: []string{"fault", "hostfiles", "ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"input":     {ours: []string{"fault", "problem"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostfiles": {ours: []string{"fault", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	"grub":       {ours: []string{"hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"projection": {ours: []string{"sepolicy", "hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
-	"osimage": {ours: []string{"sepolicy", "budget", "osimage", "selinux", "ostree", "fault", "guard", "kargs", "printable", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage": {ours: []string{"sepolicy", "osimage", "selinux", "ostree", "fault", "guard", "kargs", "printable", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The parts of osimage: how an image is named, where it comes from, what its layers contain. They
 	// hardly import one another.
@@ -91,9 +90,9 @@ var importTable = map[string]rule{
 	"osimage/source/ocilayout": {ours: []string{"osimage/imagefault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"osimage/layer":            {ours: []string{"osimage/merge", "osimage/imagefault", "ostree", "inflate", "fault", "guard", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/chunked":          {ours: []string{"osimage/imagefault", "ostree", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
-	"osimage/merge":            {ours: []string{"sepolicy", "budget", "osimage/imagefault", "ostree", "selinux", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/merge":            {ours: []string{"sepolicy", "osimage/imagefault", "ostree", "selinux", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/bootc":            {ours: []string{"ostree", "osimage/imageref", "kargs", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
-	"rpmrepo":                  {ours: []string{"budget", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"net"})},
+	"rpmrepo":                  {ours: []string{"guard", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"net"})},
 	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// What a change means for running services.
@@ -106,7 +105,7 @@ var importTable = map[string]rule{
 	"rpmostree/daemon": {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	"handback":  {ours: []string{"fault", "hostfiles", "machineconfig"}, never: slices.Concat(processes, commandLine, world)},
-	"found":     {ours: []string{"budget", "fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"found":     {ours: []string{"guard", "fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"live":      {ours: []string{"sepolicy", "disruption", "fault", "host", "hostfiles", "pivot", "pid1"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"settings":  {ours: []string{"fault", "fleetlock", "hostfiles", "kargs", "verdict", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"verdict":   {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
@@ -126,7 +125,7 @@ var importTable = map[string]rule{
 	"initrd":     {foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"identity":   {ours: []string{"fault", "machine", "pivot", "retry", "settings"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"secureboot": {never: slices.Concat(processes, commandLine, []string{"net"})},
-	"hostimages": {ours: []string{"budget", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"hostimages": {ours: []string{"guard", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// What the first boot and day 2 share, and these two: neither imports the other.
 	"machine":     {ours: []string{"api", "sepolicy", "bootloader", "disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig", "osimage", "osimage/imageref", "osimage/bootc", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "secureboot", "settings", "status", "systemd-units", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},

@@ -1,4 +1,4 @@
-package budget_test
+package guard_test
 
 import (
 	"errors"
@@ -7,13 +7,13 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/guard"
 )
 
 // TestBudget: the limit is on the sum of all parts, and stays exceeded.
 func TestBudget(t *testing.T) {
-	b := budget.New(10, "bytes of contents")
+	b := guard.NewBudget(10, "bytes of contents")
 	for _, part := range []string{"12345", "", "67890"} {
 		if got, err := io.ReadAll(b.Reader(iotest.OneByteReader(strings.NewReader(part)))); err != nil || string(got) != part {
 			t.Errorf("%q: read %q, %v", part, got, err)
@@ -25,14 +25,14 @@ func TestBudget(t *testing.T) {
 	endless := &counted{}
 	for range 2 {
 		_, err := io.ReadAll(b.Reader(endless))
-		if !errors.Is(err, budget.ErrExceeded) || fault.KindOf(err) != fault.BadInput || err.Error() != "it has more than 10 bytes of contents in total" {
+		if !errors.Is(err, guard.ErrTooMuch) || fault.KindOf(err) != fault.BadInput || err.Error() != "it has more than 10 bytes of contents in total" {
 			t.Errorf("beyond the limit: %v", err)
 		}
 	}
 	if endless.reads != 2 {
 		t.Errorf("%d reads after the limit was exceeded, want one by each call", endless.reads)
 	}
-	b = budget.New(10, "bytes")
+	b = guard.NewBudget(10, "bytes")
 	if err := errors.Join(b.Take(10), failed(b.Take(1))); err != nil {
 		t.Error(err)
 	}

@@ -1,7 +1,4 @@
-// Package budget bounds what an input may expand to: one limit on the sum of all its parts, counted
-// while they are read. Limits on each part alone do not bound an input, because it decides how many
-// parts there are.
-package budget
+package guard
 
 import (
 	"errors"
@@ -11,34 +8,34 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// ErrExceeded is in the chain of every error of a Budget, and of Exceeded.
-var ErrExceeded = errors.New("too much")
+// ErrTooMuch is in the chain of every error of a Budget, and of TooMuch.
+var ErrTooMuch = errors.New("too much")
 
-// Budget is a limit on the sum of an input, which is counted while the input is read: no part of a large input is
-// within the limit by itself. It is safe for concurrent use.
+// Budget is one limit on the sum of all parts of an input, counted while they are read. Limits on each part alone do not
+// bound an input, because it decides how many parts there are. A Budget is safe for concurrent use.
 type Budget struct {
 	limit int64
 	unit  string // in words, such as "bytes of contents"
 	used  atomic.Int64
 }
 
-// New returns a Budget of limit units. unit names in the error what is limited, such as "bytes of
+// NewBudget returns a Budget of limit units. unit names in the error what is limited, such as "bytes of
 // contents".
-func New(limit int64, unit string) *Budget { return &Budget{limit: limit, unit: unit} }
+func NewBudget(limit int64, unit string) *Budget { return &Budget{limit: limit, unit: unit} }
 
 // Take takes n units. Once the sum is above the limit, Take and every later call return an error
 // that names the limit; its kind is fault.BadInput.
 func (b *Budget) Take(n int64) error {
 	if b.used.Add(n) > b.limit {
-		return Exceeded("it has more than %d %s in total", b.limit, b.unit)
+		return TooMuch("it has more than %d %s in total", b.limit, b.unit)
 	}
 	return nil
 }
 
-// Exceeded returns the error for an input beyond a limit that is not counted by a Budget. Its kind is
+// TooMuch returns the error for an input beyond a limit that is not counted by a Budget. Its kind is
 // fault.BadInput. The format is that of fmt.Errorf.
-func Exceeded(format string, args ...any) error {
-	return fault.New(fault.BadInput, format+"%w", append(args, silent{ErrExceeded})...)
+func TooMuch(format string, args ...any) error {
+	return fault.New(fault.BadInput, format+"%w", append(args, silent{ErrTooMuch})...)
 }
 
 // Return gives n units back, which were taken for something that has been freed.
