@@ -1,6 +1,5 @@
-// Package api defines the documents between programs: the envelope of those that pivot writes, which are JSON
-// objects with apiVersion and kind, and the file that the node agent writes for pivot. docs/schema has a JSON
-// Schema for each kind.
+// Package api defines the documents between programs: the envelope of those that pivot writes, and the node agent's file
+// for pivot. The envelope is a JSON object with apiVersion and kind. docs/schema has a JSON Schema for each kind.
 //
 // Within a version, keys may be added, but no key is removed, renamed or given another meaning.
 // Readers must ignore keys that they do not know.

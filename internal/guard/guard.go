@@ -1,6 +1,6 @@
 // Package guard protects a process from untrusted data. A Budget bounds what an input may expand to. Call, Start and a
-// Group run functions so that a panic over the data becomes an error of the work at hand, which does not end the
-// process: the cleanup must still run.
+// Group run functions so that a panic becomes an error of the work at hand, instead of ending the process. A panic over
+// untrusted data must fail only that import, with its cause, and the cleanup must still run.
 //
 // A panic is a defect whatever the data was, so the error has kind fault.Internal. What Go
 // cannot recover from (a fatal error, such as a stack overflow) and panics in goroutines that
