@@ -35,6 +35,10 @@ type room struct {
 // table is the document with the limits.
 const table = "docs/dev/size.md"
 
+// mostLevels limits the levels of imports. A change adds one mostly by accident: a low package imports a high one for a
+// small thing that belongs below both.
+const mostLevels = 10
+
 func report(root string, to io.Writer) error {
 	text, err := os.ReadFile(filepath.Join(root, table))
 	if err != nil {
@@ -71,6 +75,9 @@ func report(root string, to io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(to, "%-40s %6d lines, %d packages, %d levels of imports\n", "all", all, packages, levels)
+	if levels > mostLevels {
+		wrong = append(wrong, fmt.Sprintf("imports have %d levels, and %d are allowed: move what a low package needs of a high one", levels, mostLevels))
+	}
 	if len(wrong) > 0 {
 		slices.Sort(wrong)
 		return fmt.Errorf("the product is larger than it may be:\n%s", strings.Join(wrong, "\n"))

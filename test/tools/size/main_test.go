@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,5 +43,33 @@ func TestReport(t *testing.T) {
 		if !strings.Contains(out.String(), c.want) || (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%q: %v\n%s", c.rows, err, out.String())
 		}
+	}
+}
+
+// TestLevels: as many levels of imports as are allowed pass, and one more fails.
+func TestLevels(t *testing.T) {
+	root := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("go.mod", "module x\n\ngo 1.26\n")
+	write(table, "| all | `p` | 1,000 | |\n")
+	write("p/1/p.go", "package p\n")
+	for n := 2; n <= mostLevels+1; n++ {
+		if n == mostLevels+1 {
+			if err := report(root, io.Discard); err != nil {
+				t.Errorf("%d levels: %v", n-1, err)
+			}
+		}
+		write(fmt.Sprintf("p/%d/p.go", n), fmt.Sprintf("package p\n\nimport _ \"x/p/%d\"\n", n-1))
+	}
+	if err := report(root, io.Discard); err == nil || !strings.Contains(err.Error(), "imports have 11 levels, and 10 are allowed") {
+		t.Errorf("one more: %v", err)
 	}
 }
