@@ -3,10 +3,12 @@ package e2e_test
 import (
 	"crypto/x509"
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"machine-pivot/internal/ostree"
@@ -26,6 +28,7 @@ func TestKernelsWithSecureBoot(t *testing.T) {
 	together(t, []bootCase{
 		{"on", func(t *testing.T) { kernelsJudged(t, alone(t, l)) }},
 		{"by the image's boot loader", func(t *testing.T) { kernelOfOtherShim(t, alone(t, l)) }},
+		{"two disks", func(t *testing.T) { twoDisks(t, alone(t, l)) }},
 		{"power cuts of the boot loader", func(t *testing.T) { cutBootLoader(t, alone(t, l)) }},
 		{"off", func(t *testing.T) { kernelsNotJudged(t, alone(t, l)) }},
 	})
@@ -214,34 +217,120 @@ func (c *espCutter) look(cut vm.Cut) (state string) {
 // withOtherShim returns a machine that will change to an image with a kernel that only the image's shim starts. It also
 // returns the programs of both boot loaders, by their paths on the EFI system partition.
 func withOtherShim(t *testing.T, l *bootlab.Lab) (m grubMachine, old, next map[string]string) {
-	k := kernels{t, l}
-	kernel, _ := k.own()
-	vendor, signer := newKey(t, "Next vendor"), newKey(t, "Signer of shims")
-	shim, err := vm.Shim()
-	noError(t, err)
-	grub, err := vm.GRUB()
-	noError(t, err)
-	loader := func(shim []byte) map[string]string {
-		return map[string]string{"EFI/BOOT/BOOTX64.EFI": string(shim), "EFI/BOOT/grubx64.efi": string(grub), "EFI/debian/shimx64.efi": string(shim), "EFI/debian/grubx64.efi": string(grub)}
-	}
-	old = loader(shim)
-	debian, err := efi.VendorOf(shim)
-	noError(t, err)
-	shim, err = efi.WithVendor(shim, vendor)
-	noError(t, err)
-	shim, err = signer.Sign(shim)
-	noError(t, err)
-	programs, microsoft := bootupd(t)
-	const ofShim, ofGRUB = "usr/lib/efi/shim/16/EFI/", "usr/lib/efi/grub2/2.12/EFI/"
-	image := k.imageWith("other-shim", kernel, vendor, map[string]string{
-		ofShim + "BOOT/BOOTX64.EFI": string(shim), ofGRUB + "BOOT/grubx64.efi": string(grub),
-		ofShim + "debian/shimx64.efi": string(shim), ofGRUB + "debian/grubx64.efi": string(grub),
-		"usr/lib/bootupd/updates/EFI.json": `{"timestamp":"2026-11-01T00:00:00Z","version":"grub2-2.12,shim-16","versions":[{"name":"grub2","rpm_evr":"2.12"},{"name":"shim","rpm_evr":"16"}]}`,
-	}, programs...)
-	m = newGRUBMachine(t, l, grubSetup{secureBoot: true, esp: true, trust: vm.Trust{Allowed: slices.Concat(efi.Certs(signer), efi.List(efi.X509, debian), efi.List(efi.X509, microsoft))}}, bootlab.Setup{
+	s := newShims(t, l)
+	image, next := s.image("16")
+	m = newGRUBMachine(t, l, grubSetup{secureBoot: true, esp: true, trust: s.trust}, bootlab.Setup{
 		Files: inTurn("pivot rebase "+image+" -r", "true"),
 	})
-	return m, old, loader(shim)
+	return m, s.loader(s.debian), next
+}
+
+// shims makes images with shims of their own.
+type shims struct {
+	kernels
+	debian   []byte   // the shim of Debian
+	signer   *efi.Key // of the others, which the firmware trusts
+	trust    vm.Trust
+	programs []oscontainer.Entry
+}
+
+func newShims(t *testing.T, l *bootlab.Lab) shims {
+	t.Helper()
+	debian, err := vm.Shim()
+	noError(t, err)
+	vendor, err := efi.VendorOf(debian)
+	noError(t, err)
+	signer := newKey(t, "Signer of shims")
+	programs, microsoft := bootupd(t)
+	return shims{kernels{t, l}, debian, signer, vm.Trust{Allowed: slices.Concat(efi.Certs(signer), efi.List(efi.X509, vendor), efi.List(efi.X509, microsoft))}, programs}
+}
+
+// loader returns the programs of a boot loader with a shim, by their paths on the EFI system partition.
+func (s shims) loader(shim []byte) map[string]string {
+	s.t.Helper()
+	grub, err := vm.GRUB()
+	noError(s.t, err)
+	return map[string]string{"EFI/BOOT/BOOTX64.EFI": string(shim), "EFI/BOOT/grubx64.efi": string(grub), "EFI/debian/shimx64.efi": string(shim), "EFI/debian/grubx64.efi": string(grub)}
+}
+
+// image returns an image with a shim of a version, of a new vendor, and with a kernel that only that shim starts. loader has
+// the programs of its boot loader.
+func (s shims) image(version string) (image string, loader map[string]string) {
+	s.t.Helper()
+	kernel, _ := s.own()
+	vendor := newKey(s.t, "Next vendor")
+	shim, err := efi.WithVendor(s.debian, vendor)
+	noError(s.t, err)
+	shim, err = s.signer.Sign(shim)
+	noError(s.t, err)
+	loader = s.loader(shim)
+	files := map[string]string{"usr/lib/bootupd/updates/EFI.json": fmt.Sprintf(`{"timestamp":"2026-11-01T00:00:00Z","version":"grub2-2.12,shim-%[1]s","versions":[{"name":"grub2","rpm_evr":"2.12"},{"name":"shim","rpm_evr":%[1]q}]}`, version)}
+	for name, content := range loader {
+		component := "shim/" + version
+		if strings.HasSuffix(name, "grubx64.efi") {
+			component = "grub2/2.12"
+		}
+		files["usr/lib/efi/"+component+"/"+name] = content
+	}
+	return s.imageWith("shim-"+version, kernel, vendor, files, s.programs...), loader
+}
+
+// twoDisks has /boot on a RAID of two disks, each with an EFI system partition: the firmware may start either. The real
+// bootupctl first adopts what is there. The second time it begins with what it has noted in its state file. Only the partition's
+// own files show what is installed.
+func twoDisks(t *testing.T, l *bootlab.Lab) {
+	s := newShims(t, l)
+	first, firstLoader := s.image("16")
+	second, secondLoader := s.image("17")
+	const mirror = "/var/lib/mirror/start; "
+	m := newGRUBMachine(t, l, grubSetup{secureBoot: true, esp: true, trust: s.trust}, bootlab.Setup{
+		Files: append(mirroring(t), inTurn(mirror+"pivot rebase "+first+" -r", mirror+"pivot rebase "+second+" --accept way-back -r", "true")...),
+	})
+	other := filepath.Join(scratch(t), "other.img")
+	noError(t, vm.MirrorDisk(t.Context(), other, m.firmware))
+	m.Extra = append(m.Extra, "-drive", "if=none,id=other,format=raw,file="+other, "-device", "virtio-blk-pci,drive=other")
+	const installed = "the image's boot loader is installed on /dev/vda1, /dev/vdb1"
+	for n, loader := range []map[string]string{firstLoader, secondLoader} {
+		m.boot(vm.Rebooted, installed)
+		state, err := m.ReadFile("/boot/bootupd-state.json")
+		noError(t, err)
+		if adopted := !strings.Contains(string(state), `"adopted-from":null`); adopted != (n == 0) {
+			t.Errorf("change %d: the state of bootupd is %s", n, state)
+		}
+		for _, disk := range []string{m.Disk, other} {
+			for name, content := range loader {
+				found, err := vm.ESPFile(t.Context(), disk, name)
+				noError(t, err)
+				if string(found) != content {
+					t.Errorf("%s on %s is not the image's", name, filepath.Base(disk))
+				}
+			}
+		}
+	}
+	expectSaid(t, m.boot(vm.PoweredOff, "@@reported"), "Secure boot enabled")
+}
+
+// mirroring returns the files of a program that replaces /boot by a RAID of its partition and that of the second disk.
+func mirroring(t *testing.T) []vm.TreeFile {
+	t.Helper()
+	const md = "kernel/drivers/md/"
+	packages, err := (&vm.Builder{Log: testLog{t}}).Packages(t.Context(), vm.GuestSpec{Suite: vm.Trixie}, []string{"mdadm"}, []string{md + "md-mod.ko.xz", md + "raid1.ko.xz"})
+	noError(t, err)
+	const dir = "/var/lib/mirror/"
+	return []vm.TreeFile{
+		{Path: dir + "mdadm", Mode: 0o755, Source: filepath.Join(packages, "usr/sbin/mdadm")},
+		{Path: dir + "md-mod.ko.xz", Mode: 0o644, Source: filepath.Join(packages, "modules/md-mod.ko.xz")},
+		{Path: dir + "raid1.ko.xz", Mode: 0o644, Source: filepath.Join(packages, "modules/raid1.ko.xz")},
+		{Path: dir + "start", Mode: 0o755, Content: []byte(`#!/bin/sh -e
+cd /var/lib/mirror
+insmod ./md-mod.ko.xz
+insmod ./raid1.ko.xz
+umount /boot
+./mdadm --build /dev/md0 --run --level=1 --raid-devices=2 /dev/vda2 /dev/vdb2
+./mdadm --wait /dev/md0 || true # with nothing to wait for, it fails
+mount /dev/md0 /boot
+`)},
+	}
 }
 
 // bootupd returns the real bootupctl, and the certificate in it without which it updates no

@@ -99,6 +99,25 @@ func InstallESP(ctx context.Context, disk, dir string) error {
 	return err
 }
 
+// MirrorDisk makes a second disk for a machine with an EFI system partition: with one, too, which has the files that SecureBoot has
+// made in dir, and with an empty partition of the size of /boot.
+func MirrorDisk(ctx context.Context, file, dir string) error {
+	all := Layout{SeparateBoot: true, ESP: true}.partitions(0)
+	if _, err := partitioned(ctx, file, all[:2]); err != nil {
+		return err
+	}
+	return InstallESP(ctx, file, dir)
+}
+
+// ESPFile returns a file of the EFI system partition of a powered-off machine's disk.
+func ESPFile(ctx context.Context, disk, name string) ([]byte, error) {
+	esp, err := espOf(ctx, disk)
+	if err != nil {
+		return nil, err
+	}
+	return run(ctx, "mcopy", "-n", "-i", fmt.Sprintf("%s@@%d", disk, esp.offset), "::"+name, "-")
+}
+
 func espOf(ctx context.Context, disk string) (partition, error) {
 	parts, err := partitionsOf(ctx, disk)
 	if err != nil {
