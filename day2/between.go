@@ -7,7 +7,6 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/machineconfig"
-	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
@@ -20,7 +19,7 @@ import (
 // where an image may have a default. The machine that this runs on has no part in it: what depends on an architecture is
 // not checked.
 func Between(from, to Config, rules disruption.Rules, policy kargs.Policy) (plan pivot.Plan, leftOut []string, report problem.Report, err error) {
-	host := machineconfig.Host{CheckImage: imageref.Check, Policy: &policy}
+	host := machineconfig.Host{Policy: &policy}
 	had, unused := machineconfig.ReadApplied(from.File, from.Data, host)
 	if had == nil {
 		return plan, nil, unused, nil
@@ -33,14 +32,7 @@ func Between(from, to Config, rules disruption.Rules, policy kargs.Policy) (plan
 	case !desired.HasUnusedOf(had):
 		return plan, nil, append(unused.As(problem.Error), report...), nil
 	}
-	before, err := targetOf(had)
-	if err != nil {
-		return plan, nil, report, err
-	}
-	after, err := targetOf(desired, had)
-	if err != nil {
-		return plan, nil, report, err
-	}
+	before, after := targetOf(had), targetOf(desired, had)
 	plan, err = pivot.Between(before, after, packagesOf(before.Packages, had), rules)
 	plan = plan.WithDrain(rules, func(path string) (before, after []byte, err error) {
 		return pivot.ContentOf(had.Entries, path), pivot.ContentOf(desired.Entries, path), nil
@@ -54,13 +46,11 @@ func Between(from, to Config, rules disruption.Rules, policy kargs.Policy) (plan
 
 // targetOf returns the target of a MachineConfig, independent of a machine. before are the
 // MachineConfigs that it replaces.
-func targetOf(desired *machineconfig.MachineConfig, before ...*machineconfig.MachineConfig) (t pivot.Target, err error) {
+func targetOf(desired *machineconfig.MachineConfig, before ...*machineconfig.MachineConfig) (t pivot.Target) {
 	t.Entries, t.Units = hostfiles.Entries(desired.Entries), desired.Units
 	t.Kargs.New, t.Kargs.Literal = machineconfig.CommandLine(desired.KernelArguments), desired.FromCluster
-	if t.Packages, err = machine.Packages(desired, before...); err == nil {
-		t.Image, err = machine.Image(desired.OSImageURL)
-	}
-	return t, err
+	t.Packages, t.Image = machine.Packages(desired, before...), pivot.ImageOf(desired.OSImageURL)
+	return t
 }
 
 // packagesOf returns the packages of a system that matches a MachineConfig.

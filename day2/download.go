@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/machine"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/pivot"
 )
 
@@ -86,13 +87,13 @@ func pinned(plan pivot.Plan) pivot.Request {
 }
 
 // imagesByName maps the requested references, which may be tags, to the images that were found.
-func imagesByName(req pivot.Request, found pivot.Target) map[string]pivot.Image {
-	names := map[string]pivot.Image{}
+func imagesByName(req pivot.Request, found pivot.Target) map[imageref.Reference]pivot.Image {
+	names := map[imageref.Reference]pivot.Image{}
 	if !req.Image.IsZero() {
-		names[req.Image.Reference] = found.Image.Pinned()
+		names[req.Image.Name] = found.Image.Pinned()
 	}
 	if source := req.Packages.Source; !source.IsZero() {
-		names[source.Reference] = found.Packages.Source.Pinned()
+		names[source.Name] = found.Packages.Source.Pinned()
 	}
 	return names
 }

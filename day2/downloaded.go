@@ -38,7 +38,7 @@ func downloadedConfig(m *machine.Machine) (Config, error) {
 		return Config{}, err
 	}
 	if d.MachineConfig == "" {
-		return Config{}, fault.New(fault.Refused, "cannot apply what was downloaded: it is image %s, and no MachineConfig", d.Image.Reference).
+		return Config{}, fault.New(fault.Refused, "cannot apply what was downloaded: it is image %s, and no MachineConfig", d.Image.Reference()).
 			WithHint("pivot rebase --from-downloaded moves to it; pivot apply --download-only MACHINECONFIG downloads for a MachineConfig")
 	}
 	content, err := m.Progress.Journal.Content(d.MachineConfig)

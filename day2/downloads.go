@@ -9,6 +9,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/pivot"
 )
 
@@ -18,7 +19,7 @@ type Download struct {
 	Image pivot.Image `json:"image,omitzero"` // zero if the booted image stays
 	// Names maps the requested names, possibly tags, to the downloaded images. A later run uses
 	// these whatever the tags point to by then.
-	Names map[string]pivot.Image `json:"names,omitempty"`
+	Names map[imageref.Reference]pivot.Image `json:"names,omitempty"`
 	// MachineConfig is the digest of the MachineConfig that requested the download, and File its
 	// path; "" if it was requested by arguments.
 	MachineConfig hostfiles.Digest `json:"machineConfig,omitempty"`

@@ -5,23 +5,24 @@ import (
 	"context"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 )
 
 // followed returns the reference with the tag that the machine follows: that of the system that the next boot starts.
-func (r *Rebase) followed(ctx context.Context) (string, error) {
+func (r *Rebase) followed(ctx context.Context) (tag imageref.Reference, err error) {
 	state, err := r.Host.Observe(ctx, pivot.Target{})
 	if err != nil {
-		return "", err
+		return tag, err
 	}
 	image := state.Default.Image
-	if image.Follows == "" {
-		return "", fault.New(fault.Refused, "cannot upgrade this machine: it follows no tag, it runs %s", cmp.Or(image.Reference, "no image")).
+	if tag = image.Follows(); tag.IsZero() {
+		err = fault.New(fault.Refused, "cannot upgrade this machine: it follows no tag, it runs %s", cmp.Or(image.Name.String(), "no image")).
 			WithHint("name the image by its tag once, and the machine follows that: pivot rebase HOST/PATH:TAG")
 	}
-	return image.Follows, nil
+	return tag, err
 }
 
 // follow makes the system that the next boot starts follow what an administrator has asked for by name, if that is the
@@ -29,7 +30,7 @@ func (r *Rebase) followed(ctx context.Context) (string, error) {
 // deployment and a ref change.
 func (m *move) follow(plan pivot.Plan) error {
 	image, next := plan.To().Image, plan.From().Default
-	if !m.follows || !next.Runs(image) || next.Manifest == "" || image.Follows == next.Image.Follows {
+	if !m.follows || !next.Runs(image) || next.Manifest == "" || image.Follows() == next.Image.Follows() {
 		return nil
 	}
 	commit, err := ostree.ParseChecksum(next.Commit)
@@ -44,10 +45,10 @@ func (m *move) follow(plan pivot.Plan) error {
 	if err := rpmostree.Follow(m.Host.Sysroot(), m.Host.Run, of, reference); err != nil {
 		return err
 	}
-	if image.Follows == "" {
-		m.Progress.Note("the machine stays with " + image.Reference + " from now on, and follows no tag")
+	if tag := image.Follows(); tag.IsZero() {
+		m.Progress.Note("the machine stays with " + image.Reference().String() + " from now on, and follows no tag")
 	} else {
-		m.Progress.Note("the machine follows " + image.Follows + " from now on, which is the image that it has")
+		m.Progress.Note("the machine follows " + tag.String() + " from now on, which is the image that it has")
 	}
 	return nil
 }

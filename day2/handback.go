@@ -1,7 +1,6 @@
 package day2
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,8 +86,8 @@ func (h *HandBack) check(ctx context.Context, path string, record []byte, desire
 		Pending:     state.Pending(),
 		Asked:       last.Target.MachineConfig.Digest == hostfiles.DigestOf(record) && expectsTarget(last, h.Progress.BootID),
 		Differences: pivot.Texts(differences),
-		Image:       desired.OSImageURL,
-		Booted:      cmp.Or(state.Booted.Image.Follows, state.Booted.Image.Reference),
+		Image:       desired.OSImageURL.String(),
+		Booted:      state.Booted.Image.Name.String(),
 	}.Check()
 }
 

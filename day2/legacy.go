@@ -1,7 +1,6 @@
 package day2
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -29,18 +28,31 @@ func (r *Rebase) legacyFile(path string) (string, error) {
 }
 
 // reference returns the requested image: from the command line, the download, or the old tool's
-// file; "" keeps the booted one.
-func (r *Rebase) reference(ctx context.Context, options RunOptions) (string, error) {
+// file; zero keeps the booted one.
+func (r *Rebase) reference(ctx context.Context, options RunOptions) (name imageref.Reference, err error) {
+	text := r.Image
 	switch {
 	case r.Upgrade:
 		return r.followed(ctx)
-	case r.Image != "":
-		return r.Image, nil
+	case text != "":
 	case options.Downloaded:
 		d, err := recordedDownload(r.Machine)
-		return cmp.Or(d.Image.Follows, d.Image.Reference), err
+		return d.Image.Name, err
+	default:
+		text, err = r.legacyFile(imageref.PullspecPath)
 	}
-	return r.legacyFile(imageref.PullspecPath)
+	if err != nil {
+		return name, err
+	}
+	return parseImage(text)
+}
+
+// parseImage parses the name of an image; "" is none.
+func parseImage(text string) (name imageref.Reference, err error) {
+	if text != "" {
+		name, err = imageref.Parse(text)
+	}
+	return name, err
 }
 
 // kargs returns the requested changes of kernel arguments. The command line comes after the

@@ -107,7 +107,7 @@ func (r *Rebase) req(ctx context.Context, options RunOptions) (pivot.Request, er
 	if err != nil {
 		return pivot.Request{}, err
 	}
-	reference, err := r.reference(ctx, options)
+	image, err := r.reference(ctx, options)
 	if err != nil {
 		return pivot.Request{}, err
 	}
@@ -120,7 +120,7 @@ func (r *Rebase) req(ctx context.Context, options RunOptions) (pivot.Request, er
 		return pivot.Request{}, err
 	}
 	req := pivot.Request{ImageKargs: choice, Kargs: change, Entries: files, Packages: packages, ByHand: true}
-	if req.Image, err = machine.Image(reference); err == nil && !req.Image.IsZero() {
+	if req.Image = pivot.ImageOf(image); !req.Image.IsZero() {
 		req.OwnEntries, err = r.equalDefaults()
 	}
 	return req, err
@@ -132,14 +132,18 @@ func (r *Rebase) packages() (pivot.Packages, error) {
 	if err := machineconfig.CheckPackages(r.KernelType, r.Extensions, runtime.GOARCH); err != nil {
 		return pivot.Packages{}, fault.New(fault.Usage, "cannot ask for packages: %w", err)
 	}
-	asked := machineconfig.MachineConfig{Spec: machineconfig.Spec{KernelType: r.KernelType, Extensions: r.Extensions, ExtensionsImage: r.ExtensionsImage}}
+	source, err := parseImage(r.ExtensionsImage)
+	if err != nil {
+		return pivot.Packages{}, err
+	}
+	asked := machineconfig.MachineConfig{Spec: machineconfig.Spec{KernelType: r.KernelType, Extensions: r.Extensions, ExtensionsImage: source}}
 	var before []*machineconfig.MachineConfig
 	if r.KernelType == machineconfig.KernelDefault {
 		for _, kind := range machineconfig.KernelTypes() {
 			before = append(before, &machineconfig.MachineConfig{Spec: machineconfig.Spec{KernelType: kind}})
 		}
 	}
-	return machine.Packages(&asked, before...)
+	return machine.Packages(&asked, before...), nil
 }
 
 // pinningFiles returns the files of the requested CPU partitioning. It returns an error if the

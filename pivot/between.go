@@ -26,7 +26,7 @@ func Between(from, to Target, packages SystemPackages, rules disruption.Rules) (
 		Packages: packages.Changes(to.Packages), Notes: []string{},
 		state: state, target: to,
 	}
-	if to.Image.IsZero() != from.Image.IsZero() || !to.Image.Same(from.Image) && to.Image.Reference != from.Image.Reference {
+	if to.Image.IsZero() != from.Image.IsZero() || !to.Image.Same(from.Image) && to.Image.Name != from.Image.Name {
 		plan.Image.To = imageName(to.Image)
 		plan.Image.Changed = !to.Image.IsZero() // otherwise the booted image stays
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
@@ -13,11 +14,11 @@ import (
 // TestClasses: each difference has the class of what differs, its name, and how it differs.
 func TestClasses(t *testing.T) {
 	state := pivot.State{
-		Booted:  pivot.Deployment{Commit: "a", Image: pivot.Image{Reference: "r@sha256:a", Digest: "sha256:a"}, Options: kargs.Line{"root=x", "old=1"}},
+		Booted:  pivot.Deployment{Commit: "a", Image: image("r@sha256:a"), Options: kargs.Line{"root=x", "old=1"}},
 		Cmdline: kargs.Line{"root=x", "old=1"},
 	}
 	target := pivot.Target{
-		Image: pivot.Image{Reference: "r@sha256:b", Digest: "sha256:b", Commit: "b"},
+		Image: pivot.Image{Name: imageref.FromOrigin("r@sha256:b"), Digest: "sha256:b", Commit: "b"},
 		Kargs: kargs.Change{Old: kargs.Line{"old=1"}, New: kargs.Line{"new=1"}},
 	}
 	got := pivot.Compare(state, target)

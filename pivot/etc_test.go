@@ -7,6 +7,7 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/pivot"
 )
 
@@ -80,7 +81,7 @@ func TestDiffOfUnits(t *testing.T) {
 	wish := enable.Wish{Name: "a.service", State: enable.Enabled}
 	resolved := enable.Resolved{Entries: []hostfiles.Entry{link}, By: map[string]string{at: "a.service"}}
 	missing := enable.Resolved{Wrong: map[string]error{"a.service": errors.New("there is no such unit")}}
-	image := pivot.Image{Reference: "r.example/os@sha256:b", Digest: "sha256:b"}
+	image := pivot.ImageOf(imageref.FromOrigin("r.example/os@sha256:b"))
 	old := hostfiles.Default(at).Entry // the previous MachineConfig enabled the unit too
 	for _, c := range []struct {
 		name     string

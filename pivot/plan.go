@@ -248,8 +248,8 @@ func nameOf(d Deployment) string {
 func notes(state State, target Target) []string {
 	notes := []string{}
 	from, to := state.Booted.Image, target.Image
-	if !to.IsZero() && !from.IsZero() && state.Booted.Runs(to) && to.Reference != from.Reference {
-		notes = append(notes, fmt.Sprintf("the booted image %s is the same content under another name", from.Reference))
+	if !to.IsZero() && !from.IsZero() && state.Booted.Runs(to) && to.Reference().String() != from.Reference().String() {
+		notes = append(notes, fmt.Sprintf("the booted image %s is the same content under another name", from.Reference()))
 	}
 	notes = append(notes, replaced(state)...)
 	if others := state.Packages.others(target.Packages); len(others) > 0 {

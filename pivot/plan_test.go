@@ -8,6 +8,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
@@ -18,8 +19,7 @@ const (
 )
 
 func image(reference string) pivot.Image {
-	_, digest, _ := strings.Cut(reference, "@")
-	return pivot.Image{Reference: reference, Digest: digest}
+	return pivot.ImageOf(imageref.FromOrigin(reference))
 }
 
 func stateA() pivot.State {

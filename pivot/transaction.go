@@ -262,7 +262,7 @@ func (t *Transaction) repository(source Image) func(ctx context.Context, names [
 		if source.IsZero() {
 			return r, nil
 		}
-		t.Progress.Begin(StepPull, "pulling packages from "+source.Reference)
+		t.Progress.Begin(StepPull, "pulling packages from "+source.Reference().String())
 		err = t.Retry.Do(ctx, t.Progress.Waiting, func(ctx context.Context) (err error) {
 			r, err = t.Repositories.Fetch(ctx, source, t.Progress.Moved)
 			return err
@@ -271,7 +271,7 @@ func (t *Transaction) repository(source Image) func(ctx context.Context, names [
 			return r, err
 		}
 		if lacking := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(r.Names, name) }); len(lacking) > 0 {
-			return r, fault.New(fault.Refused, "cannot install %s: %s has no such package", strings.Join(lacking, ", "), source.Reference).
+			return r, fault.New(fault.Refused, "cannot install %s: %s has no such package", strings.Join(lacking, ", "), source.Reference()).
 				WithHint("use the extensions image of the OS image's release, by baseOSExtensionsContainerImage or --extensions-image")
 		}
 		t.Progress.Begin(StepPrepare, "changing packages")
@@ -346,7 +346,7 @@ func (t *Transaction) pull(ctx context.Context, image Image) (Image, error) {
 			return image, err
 		}
 	}
-	t.Progress.Begin(StepPull, "pulling "+image.Reference)
+	t.Progress.Begin(StepPull, "pulling "+image.Reference().String())
 	var got Image
 	err := t.Retry.Do(ctx, t.Progress.Waiting, func(ctx context.Context) (err error) {
 		got, err = t.Images.Import(ctx, image, t.Progress.Moved)

@@ -48,7 +48,7 @@ func (s *script) Remove(_ context.Context, images []pivot.Image) error {
 	if len(images) == 0 {
 		return nil
 	}
-	return s.call("remove " + images[0].Reference)
+	return s.call("remove " + images[0].Name.String())
 }
 func (s *script) Preflight(context.Context, pivot.Plan) error { return s.call("preflight") }
 func (s *script) CheckPrepareRoot(context.Context, ostree.PrepareRoot) error {

@@ -97,8 +97,8 @@ func imageWanted(r pivot.Spec, have ostree.Origin) string {
 	switch {
 	case r.Image.IsZero():
 		return imageOf(have)
-	case r.Image.Container != "":
-		return r.Image.Container
+	case r.Image.Native:
+		return r.Image.Container()
 	}
 	return customURL(r.Image)
 }

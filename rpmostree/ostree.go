@@ -173,8 +173,8 @@ func origin(r pivot.Spec, booted ostree.Deployment) ostree.Origin {
 	switch {
 	case r.Image.IsZero():
 		return booted.Origin
-	case r.Image.Container != "":
-		return ostree.ContainerOrigin(r.Image.Container)
+	case r.Image.Native:
+		return ostree.ContainerOrigin(r.Image.Container())
 	}
 	return ostree.LegacyOrigin(r.Commit, customURL(r.Image), customDescription)
 }
@@ -183,7 +183,7 @@ func origin(r pivot.Spec, booted ostree.Deployment) ostree.Origin {
 // machine-config-daemon uses (pkg/daemon/rpm-ostree.go).
 const customDescription = "Managed by pivot"
 
-func customURL(image pivot.Image) string { return "pivot://" + image.Reference }
+func customURL(image pivot.Image) string { return "pivot://" + image.Reference().String() }
 
 // lock locks the deployment that is staged next, either by the returned options or by the file
 // that older versions use.

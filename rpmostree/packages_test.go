@@ -86,7 +86,7 @@ func TestWithPackages(t *testing.T) {
 			repo := newRepository(t, h)
 			r := request(t, h)
 			if strings.HasPrefix(c.version, "2020.") { // it does not support native containers
-				r.Image.Container = ""
+				r.Image.Native = false
 			}
 			r.Packages, r.Repository = realtime, repo.fetch
 

@@ -27,7 +27,7 @@ func (p *packages) move(ctx context.Context, booted ostree.Deployment, image *re
 		err = p.withoutFinalize(ctx, image.tool, work)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot rebase to %s: %w", p.request.Image.Reference, err)
+		return fmt.Errorf("cannot rebase to %s: %w", p.request.Image.Reference(), err)
 	}
 	return nil
 }

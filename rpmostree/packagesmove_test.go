@@ -111,7 +111,7 @@ func TestAtOnce(t *testing.T) {
 			repo := newRepository(t, h)
 			r := requestOf(t, h, wishes("rt"), repo)
 			if c.legacy {
-				r.Image.Container = ""
+				r.Image.Native = false
 			}
 			move(t, h, r)
 			h.Boot()
@@ -134,7 +134,7 @@ func TestAtOnce(t *testing.T) {
 			h.PutIntoNext(map[string]string{"/usr/share/another": "image"})
 			r = requestOf(t, h, wishes(""), repo)
 			if c.legacy {
-				r.Image.Container = ""
+				r.Image.Native = false
 			}
 			notes = ""
 			e = engine(h, false, &notes)
@@ -199,7 +199,7 @@ func TestNotAtOnce(t *testing.T) {
 			h.Boot()
 			r := requestOf(t, h, c.to, repo)
 			if c.control.Version != "" {
-				r.Image.Container = ""
+				r.Image.Native = false
 			}
 			h.Write("/etc/yum.repos.d/all.repo", []byte("[all]\nbaseurl=file://"+repo.dir+"\ngpgcheck=0\n")) // not from an image
 			var notes string

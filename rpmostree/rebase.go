@@ -81,7 +81,7 @@ func (b *rebase) base() string { return ":" + b.request.Commit }
 
 // customOrigin returns what rpm-ostree shows in the place of the commit; nil for a container image.
 func (b *rebase) customOrigin() *daemon.CustomOrigin {
-	if b.request.Image.Container != "" {
+	if b.request.Image.Native {
 		return nil
 	}
 	return &daemon.CustomOrigin{URL: customURL(b.request.Image), Description: customDescription}
@@ -133,12 +133,12 @@ func (b *rebase) keepImage() error {
 func (b *rebase) nameImage() error {
 	sysroot := b.engine.Sysroot
 	staged, err := sysroot.Staged()
-	if err != nil || staged == nil || b.request.Image.Container == "" {
+	if err != nil || staged == nil || !b.request.Image.Native {
 		return err
 	}
 	d, err := sysroot.Deployment(staged.Target)
 	if err != nil || d.Origin.Commit() != b.request.Commit {
 		return err
 	}
-	return renameImage(sysroot, d, b.request.Image.Container)
+	return renameImage(sysroot, d, b.request.Image.Container())
 }

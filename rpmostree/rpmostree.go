@@ -99,7 +99,7 @@ func (e *RpmOstree) make(ctx context.Context, r pivot.Spec, booted ostree.Deploy
 		}
 		return p.move(ctx, booted, image)
 	case layered:
-		return fault.New(fault.Refused, "cannot rebase to %s: rpm-ostree %s %s, and only rpm-ostree can keep the packages that are layered", r.Image.Reference, tool.version, cannot).
+		return fault.New(fault.Refused, "cannot rebase to %s: rpm-ostree %s %s, and only rpm-ostree can keep the packages that are layered", r.Image.Reference(), tool.version, cannot).
 			WithHint("undo what is layered first: rpm-ostree reset")
 	}
 	e.Note(fmt.Sprintf("rpm-ostree %s %s: libostree makes the deployment, still with one reboot", tool.version, cannot))

@@ -16,6 +16,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/retry"
 	"machine-pivot/internal/selinux"
@@ -53,7 +54,7 @@ func request(t *testing.T, h *hostdir.Host) pivot.Spec {
 	}
 	return pivot.Spec{
 		Merge: state.Booted, Commit: commit,
-		Image:   pivot.Image{Reference: strings.TrimPrefix(container, "ostree-unverified-registry:"), Container: container},
+		Image:   pivot.Image{Name: imageref.FromOrigin(container), Native: true},
 		Kargs:   append(state.Booted.Options, "nosmt"),
 		Entries: []hostfiles.File{hostfiles.NewFile("/etc/new", 0o644, []byte("x"))},
 	}
@@ -502,7 +503,7 @@ func TestClientFailsLast(t *testing.T) {
 				var notes string
 				e, r := engine(h, true, &notes), request(t, h)
 				if !image {
-					r.Image = pivot.Image{Reference: "example.com/os@sha256:1"}
+					r.Image = pivot.ImageOf(imageref.FromOrigin("example.com/os@sha256:1"))
 				}
 				must(t, e.Prepare(t.Context(), r))
 				must(t, e.Commit(t.Context(), r))

@@ -56,7 +56,7 @@ func (t tool) has(feature string) bool { return slices.Contains(t.features, feat
 // origin from; "" if it can.
 func (t tool) cannotMove(from ostree.Origin, to pivot.Image) string {
 	switch {
-	case to.Container != "" && !t.has("container"):
+	case to.Native && !t.has("container"):
 		return "knows no container images"
 	case from.ContainerImageReference() != "" && !t.since(2022, 10): // rpm-ostree commit a4c60bd7
 		return "cannot leave a container image for a commit"

@@ -38,7 +38,7 @@ func knownImages(root string) []string {
 	}
 	var names []string
 	for _, image := range images {
-		if name := image.Reference; name != "" && !slices.Contains(names, name) {
+		if name := image.Reference().String(); name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

@@ -140,9 +140,9 @@ func rollbackText(s status.Status) string {
 func followed(s status.Status) string {
 	switch {
 	case s.Pending != nil:
-		return s.Pending.Image.Follows
+		return s.Pending.Image.Follows().String()
 	case s.Booted != nil:
-		return s.Booted.Image.Follows
+		return s.Booted.Image.Follows().String()
 	}
 	return ""
 }

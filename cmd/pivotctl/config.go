@@ -17,7 +17,6 @@ import (
 	"machine-pivot/internal/input"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
@@ -49,7 +48,7 @@ func (f *ruleFlags) rules(ctx context.Context) (authored.Rules, []byte, error) {
 	if wrong != nil {
 		wrong = fault.New(fault.Usage, "cannot use --cpus: %w", wrong)
 	}
-	return authored.Rules{KernelArguments: policy, CheckImage: imageref.Check, CPUs: pinning.CPUsOnly(cpus)}, text, fault.Join(err, wrong)
+	return authored.Rules{KernelArguments: policy, CPUs: pinning.CPUsOnly(cpus)}, text, fault.Join(err, wrong)
 }
 
 func validateCommand() *cobra.Command {

@@ -95,7 +95,7 @@ func (f *aloneFlags) print(cmd *cobra.Command, version string, rules authored.Ru
 
 // machine returns the machine that the flags describe.
 func (f *aloneFlags) machine(ctx context.Context, stdin io.Reader) (m provision.Alone, err error) {
-	if wrong := imageref.Check(f.image); wrong != nil {
+	if _, wrong := imageref.Parse(f.image); wrong != nil {
 		err = fault.New(fault.Usage, "cannot use --image: %w", wrong)
 	}
 	m = provision.Alone{Image: f.image, Arguments: f.arguments}

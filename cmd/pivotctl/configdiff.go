@@ -17,7 +17,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/problem"
 )
 
@@ -38,7 +37,7 @@ func diffCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rules := authored.Rules{CheckImage: imageref.Check}
+			rules := authored.Rules{}
 			if rules.KernelArguments, _, err = arguments.Read(cmd.Context()); err != nil {
 				return err
 			}

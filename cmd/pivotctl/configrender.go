@@ -26,15 +26,15 @@ import (
 // renderFlags are the inputs for rendering MachineConfigs.
 type renderFlags struct {
 	ruleFlags
-	images   authored.Images
-	lock, ca string
-	update   bool
+	os, extensions string // images
+	lock, ca       string
+	update         bool
 }
 
 func (f *renderFlags) add(cmd *cobra.Command) {
 	f.ruleFlags.add(cmd)
-	cmd.Flags().StringVar(&f.images.OS, "os-image-url", "", "OS `IMAGE` to use if the MachineConfigs name none")
-	cmd.Flags().StringVar(&f.images.Extensions, "extensions-image", "", "`IMAGE` with the packages of extensions, to use if the MachineConfigs name none")
+	cmd.Flags().StringVar(&f.os, "os-image-url", "", "OS `IMAGE` to use if the MachineConfigs name none")
+	cmd.Flags().StringVar(&f.extensions, "extensions-image", "", "`IMAGE` with the packages of extensions, to use if the MachineConfigs name none")
 	cmd.Flags().StringVar(&f.lock, "lock", "", "`FILE` that records what was fetched, so that later runs give the same result or report what changed")
 	cmd.Flags().BoolVar(&f.update, "update-lock", false, "accept changes since the lock file was written")
 	cmd.Flags().StringVar(&f.ca, "ca", "", "PEM `FILE` with certificate authorities to trust when fetching, in addition to the system's")
@@ -49,15 +49,15 @@ type renderer struct {
 }
 
 func (f *renderFlags) renderer(ctx context.Context) (r renderer, err error) {
-	var wrong [4]error // of flags that do not depend on each other
+	var wrong [5]error // of flags that do not depend on each other
 	r.Rules, r.policy, wrong[0] = f.rules(ctx)
-	wrong[1] = f.images.Check("--os-image-url", "--extensions-image", r.Rules.CheckImage)
-	r.Base = f.images
+	r.Base.OS, wrong[1] = authored.DefaultImage("--os-image-url", f.os)
+	r.Base.Extensions, wrong[2] = authored.DefaultImage("--extensions-image", f.extensions)
 	taker := snapshot.New(r.Rules.KernelArguments)
 	taker.Accept = f.update
-	taker.Roots, wrong[2] = f.roots(ctx)
+	taker.Roots, wrong[3] = f.roots(ctx)
 	r.Inline = taker.Inline
-	r.keep, wrong[3] = f.useLock(ctx, taker)
+	r.keep, wrong[4] = f.useLock(ctx, taker)
 	return r, fault.Join(wrong[:]...)
 }
 

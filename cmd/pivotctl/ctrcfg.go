@@ -14,7 +14,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 )
@@ -134,7 +133,7 @@ func (f *ctrcfgFlags) base(ctx context.Context) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, report := authored.Decode(f.rendered, data, authored.Rules{CheckImage: imageref.Check})
+	all, report := authored.Decode(f.rendered, data, authored.Rules{})
 	if err := report.Err("MachineConfig " + f.rendered); err != nil {
 		return nil, err
 	}

@@ -25,7 +25,6 @@ import (
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
@@ -136,7 +135,7 @@ func (g *given) add(ctx context.Context, path string) error {
 	}
 	kind := kindOf(data)
 	if machineconfig.OfOperator(kind) || strings.HasSuffix(kind, "List") {
-		decoded, report := authored.Decode(path, data, authored.Rules{CheckImage: imageref.Check, Other: g.take})
+		decoded, report := authored.Decode(path, data, authored.Rules{Other: g.take})
 		g.configs = append(g.configs, decoded...)
 		return report.Err("MachineConfig " + path)
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"strings"
 
 	"machine-pivot/internal/osimage/imageref"
@@ -13,34 +14,15 @@ import (
 // have changed since; the deployed image is the one of the commit's manifest. As bootc does, it takes a reference with
 // a tag and a digest for one with the digest.
 func imageOf(o ostree.Origin, manifest string) pivot.Image {
-	if reference, ok := strings.CutPrefix(o.CustomURL(), "pivot://"); ok {
-		return pinned(reference)
+	if text, ok := strings.CutPrefix(o.CustomURL(), "pivot://"); ok {
+		name := imageref.FromOrigin(text)
+		return pivot.Image{Name: name, Digest: name.Digest()}
 	}
-	reference := o.ContainerImageReference()
-	name, plain, registry := imageref.OfRegistry(reference)
-	switch {
-	case reference == "":
+	name := imageref.FromOrigin(o.ContainerImageReference())
+	if name.IsZero() {
 		return pivot.Image{}
-	case !registry:
-		image := pinned(reference)
-		if image.Digest == "" {
-			image.Digest = manifest
-		}
-		return image
-	case strings.Contains(name, "@"):
-		return pinned(name)
 	}
-	image := pivot.Image{Reference: name, Follows: plain}
-	if manifest != "" {
-		image.Reference, image.Digest = imageref.Untagged(name)+"@"+manifest, manifest
-	}
-	return image
-}
-
-// pinned returns the image of a reference that has a digest, or none.
-func pinned(reference string) pivot.Image {
-	_, digest, _ := strings.Cut(reference, "@")
-	return pivot.Image{Reference: reference, Digest: digest}
+	return pivot.Image{Name: name, Digest: cmp.Or(name.Digest(), manifest)}
 }
 
 // manifestOf returns the digest of the manifest from which a commit was imported; "" if the commit does not say so, or

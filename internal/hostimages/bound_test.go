@@ -17,6 +17,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/osimage/bootc"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/oscontainer"
@@ -228,7 +229,7 @@ func TestBoundRoom(t *testing.T) {
 	must(t, err)
 	i.IgnoreBound = false
 	must(t, i.Check(t.Context(), pinned))
-	must(t, i.Extensions().Check(t.Context(), pivot.Image{Reference: i.claim(t, "packages", room/5*3)}))
+	must(t, i.Extensions().Check(t.Context(), pivot.ImageOf(imageref.FromOrigin(i.claim(t, "packages", room/5*3)))))
 	expect(t, i.Check(t.Context(), pinned), fault.CannotWrite, "with the rest of what is fetched")
 
 	// A new OS image says only in its import what it binds.

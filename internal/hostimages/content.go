@@ -95,7 +95,7 @@ func (c Content) importedAs(image pivot.Image) (commit string, err error) {
 	if err != nil {
 		return "", err
 	}
-	imported, found, err := commitOf(repo, pivot.Image{Reference: image.Reference})
+	imported, found, err := commitOf(repo, image.Pinned())
 	if !found {
 		return "", err
 	}

@@ -21,7 +21,7 @@ type Downloaded struct {
 	Image pivot.Image // the OS image as it was imported; zero if there is none
 	// Names has the images, including extensions images, by the references that were requested,
 	// which may have tags.
-	Names map[string]pivot.Image
+	Names map[imageref.Reference]pivot.Image
 }
 
 var _ pivot.Images = Downloaded{}
@@ -29,7 +29,7 @@ var _ pivot.Images = Downloaded{}
 // Resolve implements pivot.Images. A tag stands for the image that it named at the time of the
 // download.
 func (d Downloaded) Resolve(_ context.Context, image pivot.Image) (pivot.Image, error) {
-	found, known := d.Names[image.Reference]
+	found, known := d.Names[image.Name]
 	if !known {
 		return image, d.other(image)
 	}
@@ -38,7 +38,7 @@ func (d Downloaded) Resolve(_ context.Context, image pivot.Image) (pivot.Image, 
 
 // other returns the error for an image that was not downloaded.
 func (d Downloaded) other(image pivot.Image) error {
-	return fault.New(fault.Refused, "cannot use image %s: it was not downloaded, %s was", image.Reference, cmp.Or(d.Image.Reference, "no image")).WithHint(DownloadAgain)
+	return fault.New(fault.Refused, "cannot use image %s: it was not downloaded, %s was", image.Reference(), cmp.Or(d.Image.Reference().String(), "no image")).WithHint(DownloadAgain)
 }
 
 // Check implements pivot.Images.
@@ -68,7 +68,7 @@ func (d Downloaded) whole(ctx context.Context, repo *ostree.Repo) (ostree.Checks
 		_, err = osimage.Kept(ctx, repo, commit, imageref.Reference{})
 	}
 	if err != nil {
-		err = fault.New(fault.Refused, "cannot use image %s: it was downloaded, but is not complete any more: %w", d.Image.Reference, err).WithHint(DownloadAgain)
+		err = fault.New(fault.Refused, "cannot use image %s: it was downloaded, but is not complete any more: %w", d.Image.Reference(), err).WithHint(DownloadAgain)
 	}
 	return commit, err
 }
@@ -102,17 +102,8 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 		return pivot.Image{}, err
 	}
 	got := d.Image
-	got.Reference, got.Follows = image.Reference, image.Follows // it may be asked for by another name than it was downloaded
-	if got.Container != "" {
-		if got.Container, err = origin(got); err != nil {
-			return pivot.Image{}, err
-		}
-	}
-	ref, err := container(got)
-	if err != nil {
-		return pivot.Image{}, err
-	}
-	return got, osimage.Keep(ctx, repo, commit, ref)
+	got.Name = image.Name // it may be asked for by another name than it was downloaded
+	return got, osimage.Keep(ctx, repo, commit, container(got))
 }
 
 // CheckBoots returns an error unless the system of a commit in the repository has what its boot needs, as an import for this

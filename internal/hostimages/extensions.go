@@ -103,11 +103,7 @@ func (e Extensions) path(name string) string { return e.from.Host.Path(name) }
 
 // with opens an image, calls work with it and closes it.
 func (e Extensions) with(ctx context.Context, image pivot.Image, work func(*osimage.Opened) error) error {
-	names, err := namingOf(image)
-	if err != nil {
-		return err
-	}
-	found, err := e.from.retrying(ctx, names, e.from.open)
+	found, err := e.from.retrying(ctx, image, e.from.open)
 	if err != nil {
 		return err
 	}

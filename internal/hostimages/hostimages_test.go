@@ -56,7 +56,7 @@ func imagesOf(t *testing.T) *images {
 
 // tagged returns the host's next image by its tag.
 func (i *images) tagged() pivot.Image {
-	return pivot.Image{Reference: i.host.Registry.Host() + "/os/native:b"}
+	return pivot.ImageOf(imageref.FromOrigin(i.host.Registry.Host() + "/os/native:b"))
 }
 
 // pull resolves, checks and imports the host's next image.
@@ -103,7 +103,7 @@ func TestDownloadedAfterPulled(t *testing.T) {
 	i.host.Serve(i.host.NativeImage(bringing(`kargs = ["own=1"]`)))
 	before := i.refs()
 	pinned, image := i.pull(t)
-	if image.Reference != i.host.Image || image.Commit == "" || image.Container == "" || i.networks != 2 {
+	if image.Reference().String() != i.host.Image || image.Commit == "" || image.Container() == "" || i.networks != 2 {
 		t.Errorf("image %+v, and the network was asked for %d times", image, i.networks)
 	}
 	if own, err := i.Arguments(image.Commit); err != nil || own.Line.String() != "own=1" {
@@ -111,7 +111,7 @@ func TestDownloadedAfterPulled(t *testing.T) {
 	}
 
 	must(t, i.host.Registry.SetDown(true))
-	d := hostimages.Downloaded{Store: i.Store, Image: image, Names: map[string]pivot.Image{i.tagged().Reference: pinned}}
+	d := hostimages.Downloaded{Store: i.Store, Image: image, Names: map[imageref.Reference]pivot.Image{i.tagged().Name: pinned}}
 	found, err := d.Resolve(t.Context(), i.tagged())
 	if err != nil || found != pinned {
 		t.Errorf("the tag leads to %+v, %v", found, err)
@@ -124,9 +124,9 @@ func TestDownloadedAfterPulled(t *testing.T) {
 	if !slices.Contains(i.refs(), osimage.KeepAliveRef(image.Commit)) {
 		t.Errorf("nothing keeps the commit: %q", i.refs())
 	}
-	other := pivot.Image{Reference: "other", Digest: "sha256:other"}
+	other := pivot.Image{Name: imageref.FromOrigin("other"), Digest: "sha256:other"}
 	_, err = d.Resolve(t.Context(), other)
-	expect(t, err, fault.Refused, "cannot use image other: it was not downloaded, "+image.Reference+" was")
+	expect(t, err, fault.Refused, "cannot use image other: it was not downloaded, "+image.Reference().String()+" was")
 	expect(t, d.Check(t.Context(), other), fault.Refused, "it was not downloaded")
 	_, err = d.Import(t.Context(), other, nil)
 	expect(t, err, fault.Refused, "it was not downloaded")
@@ -152,7 +152,7 @@ func TestOpenUntilImported(t *testing.T) {
 		}
 		return n
 	}
-	image := pivot.Image{Reference: i.host.Image}
+	image := pivot.ImageOf(imageref.FromOrigin(i.host.Image))
 	before := manifests()
 	must(t, i.Check(t.Context(), image))
 	_, err := i.Import(t.Context(), image, func(pivot.Amount) {})
@@ -176,7 +176,7 @@ func TestNoNetwork(t *testing.T) {
 	i.Network = func(context.Context) error { return none }
 	asked := len(i.host.Registry.RequestLog())
 	_, err := i.Resolve(t.Context(), i.tagged())
-	remote := pivot.Image{Reference: i.host.Image}
+	remote := pivot.ImageOf(imageref.FromOrigin(i.host.Image))
 	for _, err := range []error{err, i.Check(t.Context(), remote), i.Extensions().Check(t.Context(), remote)} {
 		if !errors.Is(err, none) {
 			t.Errorf("error %v", err)
@@ -186,7 +186,7 @@ func TestNoNetwork(t *testing.T) {
 		t.Errorf("the registry was asked %d times", n)
 	}
 	must(t, oscontainer.WriteLayout(i.host.Path("/medium"), i.host.NativeImage()))
-	must(t, i.Check(t.Context(), pivot.Image{Reference: "oci:/medium"}))
+	must(t, i.Check(t.Context(), pivot.ImageOf(imageref.FromOrigin("oci:/medium"))))
 	i.Close()
 }
 
@@ -231,9 +231,7 @@ func wouldNotBoot(t *testing.T, why string, change func(*hostdir.Host)) {
 	_, err = i.Import(t.Context(), pinned, func(pivot.Amount) {})
 	expect(t, err, fault.Refused, why)
 
-	ref, err := imageref.Parse(pinned.Reference)
-	must(t, err)
-	found, err := i.Puller.Open(t.Context(), ref)
+	found, err := i.Puller.Open(t.Context(), pinned.Reference())
 	must(t, err)
 	repo, view, err := i.host.OpenRepo()
 	must(t, err)
@@ -293,7 +291,7 @@ func TestExtensions(t *testing.T) {
 	i := imagesOf(t)
 	img, err := oscontainer.Extensions([]oscontainer.RPM{{Name: "usbguard", Version: "1.0"}}, oscontainer.WithWorkDir(t.TempDir()))
 	must(t, err)
-	image := pivot.Image{Reference: i.host.Push(img)}
+	image := pivot.ImageOf(imageref.FromOrigin(i.host.Push(img)))
 	must(t, i.Extensions().Check(t.Context(), image))
 	repository, err := i.Extensions().Fetch(t.Context(), image, func(pivot.Amount) {})
 	if err != nil || !slices.Equal(repository.Names, []string{"usbguard"}) {
@@ -310,7 +308,7 @@ func TestExtensions(t *testing.T) {
 		}
 	}
 	gone()
-	_, err = i.Extensions().Fetch(t.Context(), pivot.Image{Reference: i.host.Image}, func(pivot.Amount) {})
+	_, err = i.Extensions().Fetch(t.Context(), pivot.ImageOf(imageref.FromOrigin(i.host.Image)), func(pivot.Amount) {})
 	expect(t, err, fault.BadInput, "cannot read the repository of packages")
 	gone()
 	i.host.Free = func(string) (int64, error) { return 1, nil }
@@ -322,7 +320,7 @@ func TestExtensions(t *testing.T) {
 	large := oscontainer.File("usr/share/rpm-ostree/extensions/zeroes.rpm", strings.Repeat("\x00", 200_000))
 	zeroes, err = oscontainer.Derive(zeroes, oscontainer.WithDerived(large), oscontainer.WithWorkDir(t.TempDir()))
 	must(t, err)
-	image = pivot.Image{Reference: i.host.Push(zeroes)}
+	image = pivot.ImageOf(imageref.FromOrigin(i.host.Push(zeroes)))
 	must(t, i.Extensions().Check(t.Context(), image))
 	_, err = i.Extensions().Fetch(t.Context(), image, func(pivot.Amount) {})
 	expect(t, err, fault.CannotWrite, "more than 100000 bytes of unpacked packages")

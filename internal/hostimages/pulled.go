@@ -1,7 +1,6 @@
 package hostimages
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -23,38 +22,29 @@ type Pulled struct {
 	Retry   retry.Policy             // for opening an image, and for the preflight's requests
 	Waiting func(error, retry.Pause) // called before each wait
 
-	opened   *osimage.Opened // the image that was opened last, if it is still open
-	openedAs naming          // the names by which it was opened
-	packages int64           // bytes that Extensions.Check found to be needed on the repository's file system
+	opened   *osimage.Opened    // the image that was opened last, if it is still open
+	openedAs imageref.Reference // the name by which it was asked for
+	packages int64              // bytes that Extensions.Check found to be needed on the repository's file system
 }
 
 var _ pivot.Images = (*Pulled)(nil)
 
 // Resolve implements pivot.Images.
 func (p *Pulled) Resolve(ctx context.Context, image pivot.Image) (pivot.Image, error) {
-	ref, err := imageref.Parse(image.Reference)
-	if err != nil {
-		return image, err
-	}
 	defer p.Close() // the import opens the image by its digest, not by this tag
-	found, err := p.retrying(ctx, naming{ref, ref}, p.lookUp)
+	found, err := p.retrying(ctx, image, p.lookUp)
 	if err != nil {
 		return image, err
 	}
-	image = pivot.Image{Reference: found.Reference.String(), Digest: found.Digest, Instance: found.Instance}
-	if ref.Remote() && ref.Digest() == "" {
-		image.Follows = ref.String()
+	if !image.Name.Moves() {
+		image.Name = found.Reference
 	}
-	return image, nil
+	return pivot.Image{Name: image.Name, Digest: found.Digest, Instance: found.Instance}, nil
 }
 
 // Check implements pivot.Images. It checks the local repository before it uses the network.
 func (p *Pulled) Check(ctx context.Context, image pivot.Image) error {
 	p.noteLabels()
-	names, err := namingOf(image)
-	if err != nil {
-		return err
-	}
 	repo, err := p.Host.ReadRepo()
 	if err != nil {
 		return err
@@ -62,7 +52,7 @@ func (p *Pulled) Check(ctx context.Context, image pivot.Image) error {
 	if err := p.Host.CheckRepoWritable(); err != nil {
 		return err
 	}
-	found, err := p.retrying(ctx, names, p.lookUp)
+	found, err := p.retrying(ctx, image, p.lookUp)
 	if err != nil {
 		return err
 	}
@@ -76,28 +66,15 @@ func (p *Pulled) Check(ctx context.Context, image pivot.Image) error {
 	})
 }
 
-// naming is the names of an image.
-type naming struct {
-	ref   imageref.Reference // by which it is opened
-	asked imageref.Reference // by which it was asked for, perhaps with a tag; the signature policy is about this name
-}
-
-func namingOf(image pivot.Image) (n naming, err error) {
-	if n.ref, err = imageref.Parse(image.Reference); err == nil {
-		n.asked, err = imageref.Parse(cmp.Or(image.Follows, image.Reference))
-	}
-	return n, err
-}
-
 // retrying opens an image with open, and retries after transient failures.
-func (p *Pulled) retrying(ctx context.Context, n naming, open func(context.Context, naming) (*osimage.Opened, error)) (found *osimage.Opened, err error) {
-	if n.ref.Remote() {
+func (p *Pulled) retrying(ctx context.Context, image pivot.Image, open func(context.Context, pivot.Image) (*osimage.Opened, error)) (found *osimage.Opened, err error) {
+	if image.Name.Remote() {
 		if err := p.Network(ctx); err != nil {
 			return nil, err
 		}
 	}
 	err = p.Retry.Do(ctx, p.Waiting, func(ctx context.Context) (err error) {
-		found, err = open(ctx, n)
+		found, err = open(ctx, image)
 		return err
 	})
 	return found, err
@@ -105,20 +82,21 @@ func (p *Pulled) retrying(ctx context.Context, n naming, open func(context.Conte
 
 // lookUp opens an image, unless it is open already. The open image can be used because its
 // reference has a digest.
-func (p *Pulled) lookUp(ctx context.Context, n naming) (*osimage.Opened, error) {
-	if p.opened != nil && p.opened.Reference == n.ref && p.openedAs == n {
+func (p *Pulled) lookUp(ctx context.Context, image pivot.Image) (*osimage.Opened, error) {
+	if p.opened != nil && p.opened.Reference == image.Reference() && p.openedAs == image.Name {
 		return p.opened, nil
 	}
 	p.Close()
-	found, err := p.open(ctx, n)
+	found, err := p.open(ctx, image)
 	if err == nil {
-		p.opened, p.openedAs = found, n
+		p.opened, p.openedAs = found, image.Name
 	}
 	return found, err
 }
 
-func (p *Pulled) open(ctx context.Context, n naming) (*osimage.Opened, error) {
-	return p.Puller.OpenAs(ctx, n.ref, n.asked)
+// open opens an image by its digest, if that is known. The signature policy is about the name by which it was asked for.
+func (p *Pulled) open(ctx context.Context, image pivot.Image) (*osimage.Opened, error) {
+	return p.Puller.OpenPinned(ctx, image.Name, image.Reference().Digest())
 }
 
 // Close closes the image that was opened last, if it is still open.
@@ -133,17 +111,13 @@ func (p *Pulled) Close() {
 // Check has left it open. After a failed Import the image is opened again.
 func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pivot.Amount)) (pivot.Image, error) {
 	defer p.Close()
-	names, err := namingOf(image)
-	if err != nil {
-		return pivot.Image{}, err
-	}
-	found, err := p.lookUp(ctx, names)
+	found, err := p.lookUp(ctx, image)
 	if err != nil {
 		return pivot.Image{}, err
 	}
 	repo, view, err := p.Host.OpenRepo()
 	if err != nil {
-		return pivot.Image{}, fmt.Errorf("cannot import %s: %w", image.Reference, err)
+		return pivot.Image{}, fmt.Errorf("cannot import %s: %w", image.Reference(), err)
 	}
 	defer view.Close()
 	found.Accept = func(root ostree.PrepareRoot) error { return p.Engine.CheckPrepareRoot(ctx, root) }
@@ -171,11 +145,8 @@ func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pi
 	for _, note := range result.Notes {
 		p.Note(note)
 	}
-	if !result.Format.Native() {
-		return image, nil
-	}
-	image.Container, err = origin(image)
-	return image, err
+	image.Native = result.Format.Native()
+	return image, nil
 }
 
 // AmountOf converts the progress of an import.

@@ -7,7 +7,6 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
@@ -45,7 +44,7 @@ func (s Store) Remove(ctx context.Context, images []pivot.Image) error {
 				err = osimage.Remove(repo, commit, deployed...)
 			}
 			if err != nil {
-				return unused, fault.New(fault.CannotWrite, "cannot remove the image %s, which an earlier run has pulled: %w", image.Reference, err)
+				return unused, fault.New(fault.CannotWrite, "cannot remove the image %s, which an earlier run has pulled: %w", image.Reference(), err)
 			}
 		}
 		return unused, nil
@@ -115,9 +114,5 @@ func commitOf(repo *ostree.Repo, image pivot.Image) (commit ostree.Checksum, fou
 		commit, err = ostree.ParseChecksum(image.Commit)
 		return commit, err == nil, err
 	}
-	ref, err := imageref.Parse(image.Reference)
-	if err != nil {
-		return commit, false, err
-	}
-	return osimage.Imported(repo, ref)
+	return osimage.Imported(repo, image.Reference())
 }

@@ -1,7 +1,6 @@
 package hostimages
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -16,7 +15,7 @@ import (
 func (s Store) Secure(ctx context.Context, image pivot.Image) error {
 	err := s.keepRefs(ctx, image)
 	if _, lost := errors.AsType[osimage.LostError](err); lost {
-		return fault.New(fault.Unavailable, "cannot use image %s: %w", image.Reference, err).
+		return fault.New(fault.Unavailable, "cannot use image %s: %w", image.Reference(), err).
 			WithHint("try again, without --from-downloaded: what is missing is pulled again; keep other programs (bootc, rpm-ostree) from cleaning up meanwhile")
 	}
 	return err
@@ -27,10 +26,6 @@ func (s Store) keepRefs(ctx context.Context, image pivot.Image) error {
 	if err != nil {
 		return err
 	}
-	ref, err := container(image)
-	if err != nil {
-		return err
-	}
 	reading, err := s.Host.ReadRepo()
 	if err != nil {
 		return err
@@ -38,6 +33,7 @@ func (s Store) keepRefs(ctx context.Context, image pivot.Image) error {
 	if err := s.stillBound(reading, commit); err != nil {
 		return err
 	}
+	ref := container(image)
 	if kept, err := osimage.Kept(ctx, reading, commit, ref); kept || err != nil {
 		return err
 	}
@@ -52,13 +48,6 @@ func (s Store) keepRefs(ctx context.Context, image pivot.Image) error {
 // Name sets the ref by which other programs find a commit in the repository as image, and returns the ostree image
 // reference for the origin of its deployment.
 func (s Store) Name(image pivot.Image, commit string) (reference string, err error) {
-	if image.Container, err = origin(image); err != nil {
-		return "", err
-	}
-	ref, err := container(image)
-	if err != nil {
-		return "", err
-	}
 	of, err := ostree.ParseChecksum(commit)
 	if err != nil {
 		return "", err
@@ -68,21 +57,15 @@ func (s Store) Name(image pivot.Image, commit string) (reference string, err err
 		return "", err
 	}
 	defer view.Close()
-	return image.Container, osimage.Name(repo, of, ref)
+	image.Native = true // a legacy image's origin has no such name
+	return image.Container(), osimage.Name(repo, of, container(image))
 }
 
 // container returns the reference by which other programs find an ostree-native image; zero for an
 // image of another kind.
-func container(image pivot.Image) (ref imageref.Reference, err error) {
-	if image.Container == "" {
-		return ref, nil
+func container(image pivot.Image) imageref.Reference {
+	if !image.Native {
+		return imageref.Reference{}
 	}
-	return imageref.Parse(image.Container)
-}
-
-// origin returns the ostree image reference for the origin of an ostree-native image: it names the image as it was
-// asked for, by its tag or by its digest.
-func origin(image pivot.Image) (string, error) {
-	ref, err := imageref.Parse(cmp.Or(image.Follows, image.Reference))
-	return ref.OstreeReference(), err
+	return image.Name
 }

@@ -7,16 +7,15 @@ import (
 
 // Packages returns what a MachineConfig asks of packages. Packages that the MachineConfigs in
 // before asked for, and this one does not, return to the image's default.
-func Packages(asked *machineconfig.MachineConfig, before ...*machineconfig.MachineConfig) (pivot.Packages, error) {
+func Packages(asked *machineconfig.MachineConfig, before ...*machineconfig.MachineConfig) pivot.Packages {
 	p := packagesFor(asked.KernelType, asked.Extensions)
 	for _, b := range before {
 		for _, old := range packagesFor(b.KernelType, b.Extensions).Wishes {
 			p.Add(pivot.PackageDefault, old.Name)
 		}
 	}
-	var err error
-	p.Source, err = Image(asked.ExtensionsImage)
-	return p, err
+	p.Source = pivot.ImageOf(asked.ExtensionsImage)
+	return p
 }
 
 // packagesFor returns the package wishes of a kernel type and extensions. The default kernel is

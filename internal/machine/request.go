@@ -9,7 +9,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig"
-	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/settings"
@@ -24,7 +23,7 @@ func (m *Machine) Facts() (machineconfig.Host, error) {
 		return machineconfig.Host{}, err
 	}
 	policy, err := m.Host.KargPolicy()
-	return machineconfig.Host{CPUs: pinning.CPUsOnly(cpus), CheckImage: imageref.Check, Policy: &policy, Architecture: runtime.GOARCH}, err
+	return machineconfig.Host{CPUs: pinning.CPUsOnly(cpus), Policy: &policy, Architecture: runtime.GOARCH}, err
 }
 
 // Request returns what a MachineConfig asks of the machine. before are the MachineConfigs that
@@ -46,11 +45,8 @@ func (m *Machine) Request(desired *machineconfig.MachineConfig, before ...*machi
 	if req.ImageKargs, err = m.ImageKargsChoice(); err != nil {
 		return req, err
 	}
-	if req.Packages, err = Packages(desired, before...); err != nil {
-		return req, err
-	}
-	req.Image, err = Image(desired.OSImageURL)
-	return req, err
+	req.Packages, req.Image = Packages(desired, before...), pivot.ImageOf(desired.OSImageURL)
+	return req, nil
 }
 
 // EntriesOf returns the entries of a MachineConfig. Existing directories keep the attributes
@@ -85,18 +81,6 @@ func (m *Machine) ImageKargsChoice() (pivot.ImageKargsChoice, error) {
 	chosen, err := m.Settings()
 	apply := chosen.ImageKargs == settings.ImageKargsApply || chosen.ImageKargs == settings.ImageKargsAuto && m.Host.OfBootc()
 	return pivot.ImageKargsChoice{Apply: apply, ForThisRun: m.ImageKargs != ""}, err
-}
-
-// Image parses a reference. A tag gives an image without a digest, and "" the zero image.
-func Image(text string) (pivot.Image, error) {
-	if text == "" {
-		return pivot.Image{}, nil
-	}
-	ref, err := imageref.Parse(text)
-	if err != nil {
-		return pivot.Image{}, fault.New(fault.BadInput, "%w", err)
-	}
-	return pivot.Image{Reference: ref.String(), Digest: ref.Digest()}, nil
 }
 
 // Arguments parses entries of kernel arguments. It returns an error if they violate the

@@ -20,9 +20,8 @@ import (
 
 // Host is what a MachineConfig is checked against: the machine that gets it, or what is known of all machines that will.
 type Host struct {
-	CPUs       pinning.Machine          // the machine's CPUs
-	CheckImage func(image string) error // reports whether a reference is usable; nil: checks the grammar of image references
-	Policy     *kargs.Policy            // for kernel arguments; nil: the default one
+	CPUs   pinning.Machine // the machine's CPUs
+	Policy *kargs.Policy   // for kernel arguments; nil: the default one
 	// Architecture is the machine's GOARCH; "": unknown, not checked.
 	Architecture string
 	// Has is the MachineConfig that the machine runs with; nil on a first boot. Settings that

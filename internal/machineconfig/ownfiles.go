@@ -54,5 +54,6 @@ func checkPullspec(text string) error {
 	if text = strings.TrimSpace(text); text == "" {
 		return nil
 	}
-	return imageref.Check(text)
+	_, err := imageref.Parse(text)
+	return err
 }

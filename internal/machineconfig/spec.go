@@ -4,10 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"go.podman.io/image/v5/docker/reference"
-
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
@@ -25,11 +24,11 @@ const ThisAPI = "a MachineConfig of the API version v1"
 
 // Spec is the spec of a MachineConfig.
 type Spec struct {
-	OSImageURL      string           // as given; "" keeps the booted image
-	ExtensionsImage string           // spec.baseOSExtensionsContainerImage: the packages of extensions and kernels; "" if not specified
-	Config          *ignition.Config // as its author wrote it; nil: none, and on a machine, which has its entries
-	KernelArguments []string         // entries as given; each may have several arguments
-	Extensions      []string         // names as in spec.extensions
+	OSImageURL      imageref.Reference // as given; zero keeps the booted image
+	ExtensionsImage imageref.Reference // spec.baseOSExtensionsContainerImage: the packages of extensions and kernels; zero if not specified
+	Config          *ignition.Config   // as its author wrote it; nil: none, and on a machine, which has its entries
+	KernelArguments []string           // entries as given; each may have several arguments
+	Extensions      []string           // names as in spec.extensions
 	FIPS            bool
 	KernelType      string // "" means the default
 }
@@ -51,7 +50,7 @@ func (s Spec) Arguments() []string {
 // DecodeSpec decodes all members of a spec except config.
 func (host Host) DecodeSpec(n document.Node) Spec {
 	s := Spec{
-		OSImageURL:      host.image(n.Get("osImageURL")),
+		OSImageURL:      decodeImage(n.Get("osImageURL")),
 		KernelArguments: Arguments(n.Get("kernelArguments"), host.policy()),
 		FIPS:            n.Get("fips").Boolean(),
 		KernelType:      decodeKernelType(n.Get("kernelType"), host.Architecture),
@@ -103,41 +102,34 @@ func Identity(root document.Node) bool {
 	return true
 }
 
-// image checks an image reference. It warns if the reference has no digest.
-func (host Host) image(n document.Node) string {
+// decodeImage decodes an image reference. It warns if the reference has no digest.
+func decodeImage(n document.Node) (name imageref.Reference) {
 	text := n.Text()
 	if text == "" {
-		return ""
+		return name
 	}
-	if err := host.checkImage(text); err != nil {
+	name, err := imageref.Written(text)
+	if err != nil {
 		n.Fail("%v", err)
-	} else if !strings.Contains(text, "@") {
+	} else if name.Digest() == "" {
 		n.Warn("%s is not pinned by a digest: what is pulled is decided when it is pulled", problem.Quoted(text))
 	}
-	return text
+	return name
 }
 
 // extensionsImage decodes the reference of the image with packages. If nothing is taken from it, an unusable one is only
 // warned of: it must not keep a machine from its first boot.
-func (host Host) extensionsImage(n document.Node, s Spec) string {
+func (host Host) extensionsImage(n document.Node, s Spec) (none imageref.Reference) {
 	ownKernel := s.KernelType == "" || s.KernelType == KernelDefault
 	if host.Author || !ownKernel || len(s.Extensions) > 0 {
-		return host.image(n)
+		return decodeImage(n)
 	}
 	if text := n.Text(); text != "" {
-		if err := host.checkImage(text); err != nil {
+		if _, err := imageref.Parse(text); err != nil {
 			n.Warn("%v; nothing is taken from this image now", err)
 		}
 	}
-	return ""
-}
-
-func (host Host) checkImage(text string) error {
-	if host.CheckImage != nil {
-		return host.CheckImage(text)
-	}
-	_, err := reference.ParseNormalizedNamed(strings.TrimPrefix(text, "docker://"))
-	return err
+	return none
 }
 
 // Arguments decodes a list of kernel arguments and checks them against a policy.

@@ -81,12 +81,16 @@ type Opened struct {
 // Open reads the manifest and config of an image for the puller's platform, and checks the
 // image against the host's signature policy. The result is pinned to its digest.
 func (p *Puller) Open(ctx context.Context, ref imageref.Reference) (opened *Opened, err error) {
-	return p.OpenAs(ctx, ref, ref)
+	return p.OpenPinned(ctx, ref, ref.Digest())
 }
 
-// OpenAs is Open for an image that was asked for by another name, with the tag that was resolved to the digest of
-// ref. The signature policy's rule for that name decides.
-func (p *Puller) OpenAs(ctx context.Context, ref, asked imageref.Reference) (opened *Opened, err error) {
+// OpenPinned is Open for an image that was asked for by a name, perhaps with a tag, that was resolved to a digest; "": it
+// was not. The signature policy's rule for that name decides.
+func (p *Puller) OpenPinned(ctx context.Context, asked imageref.Reference, digest string) (opened *Opened, err error) {
+	ref := asked
+	if digest != "" {
+		ref = asked.Pinned(digest)
+	}
 	err = guard.Call(func() error {
 		image, err := p.host().Open(ctx, ref, asked)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/pivot"
 )
 
@@ -20,7 +21,7 @@ func journal() pivot.JournalContent {
 	kernel := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	return pivot.JournalContent{
 		Phase: pivot.PhaseDone, Attempt: 1, Started: kernel.Add(40 * time.Second),
-		Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os@sha256:aa", Digest: "sha256:aa"}},
+		Target: pivot.Target{Image: pivot.ImageOf(imageref.FromOrigin("r.example/os@sha256:aa"))},
 		Boots: []pivot.Boot{
 			{ID: "one", Kernel: kernel, Firmware: 20, Loader: 3, Initramfs: 2, System: 30},
 			{ID: "two", Kernel: kernel.Add(200 * time.Second), Initramfs: 1, System: 12},

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/pivot"
 	"machine-pivot/test/tools/need"
 )
@@ -31,7 +32,7 @@ func messages(t *testing.T) []sent {
 // events returns an event for each kind of such message.
 func events() []pivot.Event {
 	failure := fault.New(fault.Unavailable, "x").WithHint("y")
-	journal := pivot.JournalContent{Attempt: 1, Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os:1"}}}
+	journal := pivot.JournalContent{Attempt: 1, Target: pivot.Target{Image: pivot.ImageOf(imageref.FromOrigin("r.example/os:1"))}}
 	events := []pivot.Event{
 		{Kind: pivot.EventBegan, Step: pivot.StepPull, Journal: journal},
 		{Kind: pivot.EventWaiting, Step: pivot.StepPull, Err: failure, Journal: journal},

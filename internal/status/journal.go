@@ -62,7 +62,7 @@ func fields(e pivot.Event) logrus.Fields {
 	set(fieldMessageID, messageID(e))
 	set(fieldPhase, string(e.Journal.Phase))
 	set(fieldStep, string(e.Step))
-	set(fieldImage, e.Journal.Target.Image.Reference)
+	set(fieldImage, e.Journal.Target.Image.Reference().String())
 	if e.Journal.Attempt > 0 {
 		set(fieldAttempt, strconv.Itoa(e.Journal.Attempt))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )
@@ -42,7 +43,7 @@ func emit(t *testing.T, events ...pivot.Event) (got []sent, lines string) {
 // TestJournalFields (P40): one entry for each event, with the fields that programs need.
 func TestJournalFields(t *testing.T) {
 	err := fault.New(fault.Unavailable, "connection refused").WithHint("start the registry")
-	content := pivot.JournalContent{Phase: pivot.PhaseApplying, Attempt: 2, Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os@sha256:aa"}}}
+	content := pivot.JournalContent{Phase: pivot.PhaseApplying, Attempt: 2, Target: pivot.Target{Image: pivot.ImageOf(imageref.FromOrigin("r.example/os@sha256:aa"))}}
 	got, lines := emit(t, pivot.Event{Kind: pivot.EventWaiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed", Journal: content})
 	if len(got) != 1 {
 		t.Fatalf("the journal got %+v", got)

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )
@@ -65,7 +66,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	image := "r.example/os@sha256:aa \"quoted\" \\ and\nmore"
-	journal := pivot.JournalContent{Phase: pivot.PhaseApplying, Attempt: 2, Started: time.Unix(1700000000, 0), Target: pivot.Target{Image: pivot.Image{Reference: image}},
+	journal := pivot.JournalContent{Phase: pivot.PhaseApplying, Attempt: 2, Started: time.Unix(1700000000, 0), Target: pivot.Target{Image: pivot.ImageOf(imageref.FromOrigin(image))},
 		Phases: []pivot.Duration{{Name: "pull", Seconds: 1.5, Bytes: 1e6, Failed: 2}, {Name: "commit", Seconds: 4}, {Name: "pull", Seconds: 2, Bytes: 5e6}}}
 	phases := func(now pivot.Phase) map[string]float64 {
 		want := map[string]float64{}

@@ -134,7 +134,7 @@ func checkSize(size int, report *problem.Report) {
 
 // checkExtensions warns about packages of extensions and kernels if no image that has them is named.
 func checkExtensions(s machineconfig.Spec, report *problem.Report) {
-	if s.ExtensionsImage != "" {
+	if !s.ExtensionsImage.IsZero() {
 		return
 	}
 	const none = "without baseOSExtensionsContainerImage, or a cluster that names one, no machine can install "

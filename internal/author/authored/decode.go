@@ -135,7 +135,7 @@ func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
 	mc.Spec.Config = decodeConfig(n.Get("config"), rules)
 	// A program that writes all members, also the empty ones, has chosen nothing.
 	image := n.Get("osImageURL")
-	mc.deniesFIPS = !mc.Spec.FIPS && !n.Get("fips").IsNull() && (image.IsNull() || mc.Spec.OSImageURL != "")
+	mc.deniesFIPS = !mc.Spec.FIPS && !n.Get("fips").IsNull() && (image.IsNull() || !mc.Spec.OSImageURL.IsZero())
 	if mc.Spec.FIPS { // if not, another MachineConfig may set it
 		mc.Spec.CheckFIPS(n)
 	}

@@ -7,26 +7,24 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/osimage/imageref"
 )
 
 // Images are the default images of a merged MachineConfig.
 type Images struct {
-	OS         string // "" if there is no default
-	Extensions string
+	OS         imageref.Reference // zero if there is no default
+	Extensions imageref.Reference
 }
 
-// Check returns an error that names each unusable image, by what os and extensions say where it is from.
-func (i Images) Check(os, extensions string, check func(image string) error) error {
-	var wrong []error
-	for _, given := range []struct{ from, image string }{{os, i.OS}, {extensions, i.Extensions}} {
-		if given.image == "" {
-			continue
-		}
-		if err := check(given.image); err != nil {
-			wrong = append(wrong, fault.New(fault.Usage, "cannot use %s: %w", given.from, err))
-		}
+// DefaultImage parses a default image; "" if there is none. The error of an unusable one says from where it is.
+func DefaultImage(from, text string) (name imageref.Reference, err error) {
+	if text == "" {
+		return name, nil
 	}
-	return fault.Join(wrong...)
+	if name, err = imageref.Written(text); err != nil {
+		err = fault.New(fault.Usage, "cannot use %s: %w", from, err)
+	}
+	return name, err
 }
 
 // Select returns the MachineConfigs for a machine of a role. The roles master, worker and arbiter
@@ -69,7 +67,7 @@ func Merge(all []*MachineConfig, base Images) (*MachineConfig, error) {
 	config := ignition.Merge(configs...)
 	overwrite(&config)
 	merged.Spec.Config = &config
-	if base.OS != "" && merged.Spec.OSImageURL != base.OS {
+	if !base.OS.IsZero() && merged.Spec.OSImageURL != base.OS {
 		merged.Annotations = map[string]string{osImageOverridden: "true"}
 	}
 	return merged, nil

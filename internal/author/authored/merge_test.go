@@ -11,6 +11,7 @@ import (
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/test/tools/sample"
 )
@@ -70,14 +71,14 @@ func TestMergeImages(t *testing.T) {
 	user := mc(t, "worker", "50-user", `{"osImageURL":"quay.io/user`+at+`"}`)
 	generated := mc(t, "worker", "99-generated", `{"osImageURL":"quay.io/old`+at+`","baseOSExtensionsContainerImage":"quay.io/oldext`+at+`"}`)
 	generated.Annotations = map[string]string{"machineconfiguration.openshift.io/generated-by-controller-version": "abc"}
-	merged := merge(t, authored.Images{OS: "quay.io/base" + at, Extensions: "quay.io/ext" + at}, user, generated)
-	if merged.Spec.OSImageURL != "quay.io/user"+at || merged.Spec.ExtensionsImage != "quay.io/ext"+at {
+	merged := merge(t, authored.Images{OS: imageref.FromOrigin("quay.io/base" + at), Extensions: imageref.FromOrigin("quay.io/ext" + at)}, user, generated)
+	if merged.Spec.OSImageURL.String() != "quay.io/user"+at || merged.Spec.ExtensionsImage.String() != "quay.io/ext"+at {
 		t.Errorf("%+v", merged.Spec)
 	}
 	if merged.Annotations["machineconfiguration.openshift.io/os-image-url-overridden"] != "true" {
 		t.Error(merged.Annotations)
 	}
-	if plain := merge(t, authored.Images{OS: "quay.io/base" + at}, generated); plain.Annotations != nil {
+	if plain := merge(t, authored.Images{OS: imageref.FromOrigin("quay.io/base" + at)}, generated); plain.Annotations != nil {
 		t.Error(plain.Annotations)
 	}
 }
@@ -137,7 +138,7 @@ func TestRenderedName(t *testing.T) {
 		for i, spec := range specs {
 			all = append(all, mc(t, "worker", fmt.Sprint(i), spec))
 		}
-		merged := merge(t, authored.Images{OS: "quay.io/os@sha256:aaa", Extensions: "quay.io/ext@sha256:bbb"}, all...)
+		merged := merge(t, authored.Images{OS: imageref.FromOrigin("quay.io/os@sha256:aaa"), Extensions: imageref.FromOrigin("quay.io/ext@sha256:bbb")}, all...)
 		if err := merged.Render("worker"); err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +191,7 @@ func TestMergeIsAssociative(t *testing.T) {
 		}
 		return mc(t, "worker", name, "{"+strings.Join(members, ",")+"}")
 	}
-	base := authored.Images{OS: "quay.io/base@" + digest}
+	base := authored.Images{OS: imageref.FromOrigin("quay.io/base@" + digest)}
 	part := func(name string, all ...*authored.MachineConfig) *authored.MachineConfig {
 		merged := merge(t, authored.Images{}, all...)
 		merged.Name, merged.Labels = name, all[0].Labels

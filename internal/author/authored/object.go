@@ -46,8 +46,7 @@ func (m *MachineConfig) Role() string { return m.Labels[RoleLabel] }
 // Rules are the configurable rules for MachineConfigs.
 type Rules struct {
 	KernelArguments kargs.Policy
-	CheckImage      func(image string) error // returns an error for an unusable reference; nil: check the registry grammar only
-	CPUs            pinning.Machine          // CPUs of the machines
+	CPUs            pinning.Machine // CPUs of the machines
 	// Other takes an object of another kind, and reports whether it has; nil: each of them is a mistake.
 	Other func(n document.Node) bool
 	Room  *ignition.Room // for the contents in all files that are read; nil: see NewRoom, for each MachineConfig
@@ -55,7 +54,7 @@ type Rules struct {
 
 // Host returns what is known of the machines.
 func (r Rules) Host() machineconfig.Host {
-	return machineconfig.Host{CPUs: r.CPUs, CheckImage: r.CheckImage, Policy: &r.KernelArguments}
+	return machineconfig.Host{CPUs: r.CPUs, Policy: &r.KernelArguments}
 }
 
 // MarshalJSON writes the whole object. It always writes all seven members of spec, like a cluster
@@ -105,7 +104,7 @@ type specTree struct {
 
 // treeOf returns the JSON form of a spec.
 func treeOf(s machineconfig.Spec) specTree {
-	t := specTree{s.OSImageURL, s.ExtensionsImage, nil, s.KernelArguments, s.Extensions, s.FIPS, s.KernelType}
+	t := specTree{s.OSImageURL.String(), s.ExtensionsImage.String(), nil, s.KernelArguments, s.Extensions, s.FIPS, s.KernelType}
 	if s.Config != nil {
 		t.Config = ignition.Tree(*s.Config)
 	}

@@ -67,8 +67,8 @@ func (o *overruling) add(mc *MachineConfig) {
 	case s.KernelType != "" && o.kernel != nil && !mc.generated():
 		o.warn("$.spec.kernelType", mc, "kernelType: "+s.KernelType, o.kernel, "it is the last one that is not the default")
 	}
-	o.image("$.spec.osImageURL", mc, &o.images, func(s machineconfig.Spec) string { return s.OSImageURL })
-	o.image("$.spec.baseOSExtensionsContainerImage", mc, &o.extensions, func(s machineconfig.Spec) string { return s.ExtensionsImage })
+	o.image("$.spec.osImageURL", mc, &o.images, func(s machineconfig.Spec) string { return s.OSImageURL.String() })
+	o.image("$.spec.baseOSExtensionsContainerImage", mc, &o.extensions, func(s machineconfig.Spec) string { return s.ExtensionsImage.String() })
 	o.config(mc)
 }
 

@@ -18,6 +18,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/kargs"
 )
 
@@ -29,7 +30,7 @@ func rendered(t testing.TB, spec string) *authored.MachineConfig {
 	if len(all) != 1 || report.Failed() {
 		t.Fatalf("%s\n%s", spec, report)
 	}
-	merged, err := authored.Merge(all, authored.Images{OS: "quay.io/os@sha256:" + strings.Repeat("a", 64)})
+	merged, err := authored.Merge(all, authored.Images{OS: imageref.FromOrigin("quay.io/os@sha256:" + strings.Repeat("a", 64))})
 	if err == nil {
 		err = merged.Render("worker")
 	}

@@ -13,7 +13,7 @@ import (
 
 // system compares everything outside of spec.config.
 func (d *differ) system(old, new machineconfig.Spec) {
-	d.reboots("image", old.OSImageURL, new.OSImageURL)
+	d.reboots("image", old.OSImageURL.String(), new.OSImageURL.String())
 	d.arguments(old.KernelArguments, new.KernelArguments)
 	d.reboots("kernel type", cmp.Or(old.KernelType, defaultKernel), cmp.Or(new.KernelType, defaultKernel))
 	d.extensions(old.Extensions, new.Extensions)

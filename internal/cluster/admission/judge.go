@@ -22,7 +22,6 @@ import (
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
@@ -197,7 +196,7 @@ func (r Request) check(meta metav1.ObjectMeta) problem.Report {
 // checkMachineConfig checks a MachineConfig alone, as a first boot would, and together with the others of its
 // roles. weakens is why it weakens security, compared with the old one; it is only judged if nothing is wrong.
 func checkMachineConfig(text []byte, old object, known Known) (report problem.Report, weakens []string) {
-	rules := authored.Rules{KernelArguments: known.Policy, CheckImage: imageref.Check}
+	rules := authored.Rules{KernelArguments: known.Policy}
 	all, report := authored.Decode("", text, rules)
 	if report.Failed() || len(all) != 1 {
 		return report, nil

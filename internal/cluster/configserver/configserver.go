@@ -29,7 +29,6 @@ import (
 	"machine-pivot/internal/cluster/token"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/kargs"
 )
 
@@ -107,7 +106,7 @@ func Setup(m manager.Manager, o Options) error {
 
 // forMachines returns the rules for MachineConfigs, and what each machine gets beside its own.
 func (o Options) forMachines() (rules authored.Rules, more []ignition.Config, err error) {
-	rules = authored.Rules{KernelArguments: kargs.DefaultPolicy(), CheckImage: imageref.Check}
+	rules = authored.Rules{KernelArguments: kargs.DefaultPolicy()}
 	if rules.KernelArguments, err = rules.KernelArguments.Extend(string(o.KargPolicy)); err != nil {
 		return rules, nil, fault.New(fault.BadInput, "cannot use the policy for kernel arguments:\n%w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/machineconfig"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/kargs"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestSameConfig(t *testing.T) {
 	plain := rendered(t, "worker", "nosmt")
 	whole := rendered(t, "worker", "quiet")
-	whole.Spec.OSImageURL, whole.Spec.Extensions = "quay.io/os@sha256:"+strings.Repeat("a", 64), []string{"usbguard"}
+	whole.Spec.OSImageURL, whole.Spec.Extensions = imageref.FromOrigin("quay.io/os@sha256:"+strings.Repeat("a", 64)), []string{"usbguard"}
 	whole.Annotations = map[string]string{machineconfig.GeneratedBy: "1.2.3"} // as a cluster's controller marks it
 	if err := whole.Render("worker"); err != nil {
 		t.Fatal(err)

@@ -50,7 +50,7 @@ func (f *follower) resolve(ctx context.Context, r *objects.PoolRollout, secret [
 	}
 	pinned = asked
 	for _, puller.Architecture = range architectures {
-		opened, err := puller.OpenAs(ctx, pinned, asked)
+		opened, err := puller.OpenPinned(ctx, asked, pinned.Digest())
 		if err == nil {
 			pinned, err = asked.Pinned(opened.Digest), errors.Join(opened.CheckRuns(), opened.Close())
 		}

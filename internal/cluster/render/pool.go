@@ -112,7 +112,7 @@ func (r *renderer) render(ctx context.Context, p *objects.MachineConfigPool) (re
 func (r *renderer) merge(ctx context.Context, whole []*authored.MachineConfig, role string) (*authored.MachineConfig, problem.Report, error) {
 	renderer := pool.Renderer{
 		Rules:  r.rules,
-		Base:   authored.Images{OS: r.OSImage, Extensions: r.ExtensionsImage},
+		Base:   r.base,
 		Inline: snapshot.New(r.rules.KernelArguments).Inline, // there is nothing to fetch left
 	}
 	return renderer.MergeChosen(ctx, whole, role)

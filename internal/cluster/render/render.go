@@ -31,7 +31,7 @@ import (
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/objects"
-	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/fault"
 	"machine-pivot/kargs"
 )
 
@@ -55,6 +55,7 @@ type renderer struct {
 	cached   client.Client // pools, ContainerRuntimeConfigs, and metadata of MachineConfigs
 	direct   client.Reader // MachineConfigs without their content, and all that decides about a deletion
 	rules    authored.Rules
+	base     authored.Images
 	events   events.EventRecorder
 	measured *measured
 	now      func() time.Time
@@ -74,12 +75,13 @@ const pools = 8
 func Setup(m manager.Manager, o Options) error {
 	r := &renderer{
 		Options: o, cached: m.GetClient(), direct: m.GetAPIReader(),
-		rules:  authored.Rules{KernelArguments: kargs.DefaultPolicy(), CheckImage: imageref.Check},
+		rules:  authored.Rules{KernelArguments: kargs.DefaultPolicy()},
 		events: m.GetEventRecorder("pivot-fleet-render"), now: time.Now,
 	}
-	base := authored.Images{OS: o.OSImage, Extensions: o.ExtensionsImage}
-	err := base.Check("the image of the operating system", "the image of extensions", r.rules.CheckImage)
-	if err != nil {
+	var err, wrong error
+	r.base.OS, err = authored.DefaultImage("the image of the operating system", o.OSImage)
+	r.base.Extensions, wrong = authored.DefaultImage("the image of extensions", o.ExtensionsImage)
+	if err = fault.Join(err, wrong); err != nil {
 		return err
 	}
 	if r.measured, err = newMeasured(o.Metrics); err != nil {

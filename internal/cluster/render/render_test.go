@@ -132,12 +132,12 @@ func asCommand(w *world) {
 		machineConfig("infra", "10-infra", `{"kernelType":"realtime","config":{"ignition":{"version":"3.4.0","config":{"merge":[{"source":"`+w.web.url+`/child"}]}},"storage":{"files":[{"path":"/etc/empty","contents":{"source":"data:,"}}]}}}`),
 		machineConfig("master", "50-master", `{"osImageURL":"quay.example/other@sha256:`+strings.Repeat("1", 64)+`"}`),
 	}
-	rules := authored.Rules{KernelArguments: kargs.DefaultPolicy(), CheckImage: imageref.Check}
+	rules := authored.Rules{KernelArguments: kargs.DefaultPolicy()}
 	all, report, err := pool.Read(context.Background(), []string{input.Stdin}, strings.NewReader(strings.Join(texts, "\n")), rules)
 	if err != nil || report.Failed() {
 		w.Fatal(err, report)
 	}
-	command := pool.Renderer{Rules: rules, Base: authored.Images{OS: image}, Inline: snapshot.New(rules.KernelArguments).Inline}
+	command := pool.Renderer{Rules: rules, Base: authored.Images{OS: imageref.FromOrigin(image)}, Inline: snapshot.New(rules.KernelArguments).Inline}
 	want, report, err := command.MergeAll(w.Context(), all)
 	if err != nil || report.Failed() {
 		w.Fatal(err, report)

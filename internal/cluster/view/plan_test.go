@@ -137,7 +137,7 @@ func TestPlan(t *testing.T) {
 			if !strings.Contains(strings.Join(worker.Warnings, "\n"), c.warns) || !strings.Contains(p.Problems.String(), c.problem) || c.problem == "" && len(p.Problems) > 0 {
 				t.Errorf("warnings %q, problems %v", worker.Warnings, p.Problems)
 			}
-			if merged := worker.Merged(); !strings.HasPrefix(worker.To, "rendered-worker-") || !strings.HasPrefix(merged.Spec.OSImageURL, "r.example/os") {
+			if merged := worker.Merged(); !strings.HasPrefix(worker.To, "rendered-worker-") || !strings.HasPrefix(merged.Spec.OSImageURL.String(), "r.example/os") {
 				t.Errorf("it would be %s, with the image %s", worker.To, merged.Spec.OSImageURL)
 			}
 			if master := p.Pools[0]; master.AtOnce != 1 || len(master.Updates) == 1 && len(master.Updates[0].Changes) > 0 {

@@ -2,29 +2,47 @@ package imageref
 
 import "strings"
 
-// OfRegistry returns the name HOST/PATH[:TAG][@DIGEST] in an ostree image reference, and the reference in the form in
-// which a Reference is written, which keeps how the image's signature is verified. registry is false for an
-// image that comes from elsewhere or is verified with the keys of an ostree remote.
-// Unlike Parse it adds no tag, and takes any name: an origin is what another program has written.
-func OfRegistry(reference string) (name, plain string, registry bool) {
-	for _, scheme := range []string{"ostree-unverified-registry:", "ostree-unverified-image:docker://", "ostree-unverified-image:registry:"} {
-		if name, ok := strings.CutPrefix(reference, scheme); ok {
-			return name, name, true
-		}
+// Written is Parse for a document that must keep the text of its writer: String returns that. With an error, the reference
+// has only its text and its digest.
+func Written(text string) (Reference, error) {
+	r, err := Parse(text)
+	if err != nil {
+		_, digest, _ := strings.Cut(text, "@")
+		r = Reference{digest: digest}
 	}
-	const signed = "ostree-image-signed:"
-	for _, scheme := range []string{signed + "docker://", signed + "registry:"} {
-		if name, ok := strings.CutPrefix(reference, scheme); ok {
-			return name, signed + "docker://" + name, true
-		}
-	}
-	return reference, reference, false
+	return r.writtenAs(text), err
 }
 
-// Untagged returns HOST/PATH of HOST/PATH:TAG.
-func Untagged(name string) string {
-	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
-		return name[:i]
+func (r Reference) writtenAs(text string) Reference {
+	r.text = ""
+	if text != r.String() {
+		r.text = text
 	}
-	return name
+	return r
+}
+
+// FromOrigin returns the reference in the origin of a deployment. Another program may have written it, so it is that of
+// Written, whatever Parse refuses, without what ostree alone needs before a registry.
+func FromOrigin(text string) Reference {
+	r, _ := Written(text)
+	return r.writtenAs(withoutScheme(text))
+}
+
+// withoutScheme returns the name HOST/PATH[:TAG][@DIGEST] in an ostree image reference. A tag keeps how the image's
+// signature is verified. An image that comes from elsewhere, or is verified with the keys of an ostree remote, keeps all.
+func withoutScheme(text string) string {
+	for _, scheme := range []string{"ostree-unverified-registry:", "ostree-unverified-image:docker://", "ostree-unverified-image:registry:"} {
+		if name, ok := strings.CutPrefix(text, scheme); ok {
+			return name
+		}
+	}
+	const signed = string(trustSigned) + ":"
+	for _, scheme := range []string{signed + "docker://", signed + "registry:"} {
+		if name, ok := strings.CutPrefix(text, scheme); ok && strings.Contains(name, "@") {
+			return name
+		} else if ok {
+			return signed + "docker://" + name
+		}
+	}
+	return text
 }

@@ -188,9 +188,3 @@ func isDigest(s string) bool {
 	hex, ok := strings.CutPrefix(s, "sha256:")
 	return ok && len(hex) == 64 && strings.Trim(hex, "0123456789abcdef") == ""
 }
-
-// Check returns an error if an image reference cannot be used.
-func Check(s string) error {
-	_, err := Parse(s)
-	return err
-}

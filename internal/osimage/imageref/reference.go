@@ -24,9 +24,10 @@ const (
 	DockerArchive Transport = "docker-archive"
 )
 
-// Reference names an OS image. The zero value names nothing; other values come from Parse. The
+// Reference names an OS image. The zero value names nothing; other values come from Parse or FromOrigin. The
 // operator == compares references literally; use SameImage to compare their meaning.
 type Reference struct {
+	text      string // as another program wrote it; "": it is in the canonical form
 	trust     trust
 	transport Transport
 	name      string // HOST/PATH without tag and digest, or a path
@@ -41,8 +42,11 @@ var (
 
 // String returns the canonical form: "quay.io/a/b@sha256:…", "quay.io/a/b:tag", "oci:/dir".
 // Parse parses it to the same reference. A digest after a local image ("oci:/dir@sha256:…")
-// pins its manifest too.
+// pins its manifest too. A reference of FromOrigin has the text of its writer.
 func (r Reference) String() string {
+	if r.text != "" {
+		return r.text
+	}
 	if r.Remote() && r.trust == trustPolicy {
 		return r.image()
 	}
@@ -76,13 +80,21 @@ func (r Reference) image() string {
 // OstreeReference returns the reference in the format of a deployment's origin
 // (crates/ostree-ext/src/container/mod.rs).
 func (r Reference) OstreeReference() string {
-	switch {
+	switch r = r.Canonical(); {
 	case r.trust != trustPolicy:
 		return r.String()
 	case r.Remote():
 		return "ostree-unverified-registry:" + r.String()
 	}
 	return "ostree-unverified-image:" + r.String()
+}
+
+// Canonical returns the reference without the text of its writer, unless it has nothing else.
+func (r Reference) Canonical() Reference {
+	if r.transport != "" {
+		r.text = ""
+	}
+	return r
 }
 
 // Digest returns the digest that the reference is pinned to, "sha256:…", or "".
@@ -95,6 +107,9 @@ func (r Reference) IsZero() bool { return r == Reference{} }
 // digest, or the same name and tag if there is no digest. It ignores how the signature is
 // verified.
 func (r Reference) SameImage(other Reference) bool {
+	if r.transport == "" {
+		return r == other
+	}
 	if r.transport != other.transport || r.name != other.name || r.digest != other.digest {
 		return false
 	}
@@ -104,7 +119,7 @@ func (r Reference) SameImage(other Reference) bool {
 // Pinned returns the reference pinned to a digest. A tag in a registry is dropped, because it
 // may move.
 func (r Reference) Pinned(digest string) Reference {
-	r.digest = digest
+	r.text, r.digest = "", digest
 	if r.Remote() && digest != "" {
 		r.tag = ""
 	}
@@ -113,7 +128,7 @@ func (r Reference) Pinned(digest string) Reference {
 
 // At returns the reference with another HOST/PATH or path, such as that of a mirror.
 func (r Reference) At(name string) Reference {
-	r.name = name
+	r.text, r.name = "", name
 	return r
 }
 
@@ -122,6 +137,9 @@ func (r Reference) Transport() Transport { return r.transport }
 
 // Remote reports whether the image is in a registry.
 func (r Reference) Remote() bool { return r.transport == Registry }
+
+// Moves reports whether the reference is a tag in a registry that pivot can follow: the tag may name another image later.
+func (r Reference) Moves() bool { return r.Remote() && r.digest == "" && r.OstreeRemote() == "" }
 
 // Name returns HOST/PATH without tag and digest, or the path of a local image.
 func (r Reference) Name() string { return r.name }

@@ -24,13 +24,8 @@ import (
 // closed. Errors have a kind (package fault).
 //
 // asked is the name by which the image was asked for. The signature policy is about that name: the rule for a tag
-// holds also when the image is opened by the digest that the tag was resolved to. It is ref itself, or
-// names the same image in a registry by a tag.
+// holds also when the image is opened as ref, by the digest that the tag was resolved to.
 func (h *Host) Open(ctx context.Context, ref, asked imageref.Reference) (*Image, error) {
-	if asked != ref && !(ref.Remote() && asked.Digest() == "" && asked.Pinned(ref.Digest()).SameImage(ref)) {
-		return nil, fault.New(fault.BadInput, "the signature policy can only be applied to the name that was asked for, and %s is another image", asked).
-			WithHint("name the image as the MachineConfig does, by tag or by digest")
-	}
 	endpoints, err := h.endpoints(ref)
 	if err != nil {
 		return nil, err

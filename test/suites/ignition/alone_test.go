@@ -54,7 +54,7 @@ func TestAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	mc, report := machineconfig.Parse(encapsulated, authored.Rules{KernelArguments: kargs.DefaultPolicy()}.Host())
-	if len(report) > 0 || len(mc.Spec.KernelArguments) != 1 || mc.Spec.OSImageURL == "" {
+	if len(report) > 0 || len(mc.Spec.KernelArguments) != 1 || mc.Spec.OSImageURL.IsZero() {
 		t.Errorf("the machine reads %+v: %s", mc, report)
 	}
 	if entries, err := os.ReadDir(filepath.Join(root, "etc/machine-config-daemon")); err == nil {

@@ -15,7 +15,7 @@ import (
 // has all versions of Ignition in addition. Those of a cluster are images: the agent has a client of the API
 // server, the controllers have all types of Kubernetes, and read registries.
 var maxSizes = map[string]int64{
-	"pivot":       19<<20 + 128<<10, // with the text of its units, and the reasons of the policy for kernel arguments
+	"pivot":       19<<20 + 192<<10, // with the text of its units, the reasons of the policy for kernel arguments, and images as values
 	"pivotctl":    20 << 20,
 	"pivot-agent": 26 << 20,
 	"pivot-fleet": 57 << 20,

@@ -344,7 +344,7 @@ func TestApplyPinsTags(t *testing.T) {
 	must(t, err)
 	s, err := newMachine(t, h).Status(t.Context())
 	must(t, err)
-	if !changed || h.Version() != "B.2" || s.Booted.Manifest != digest || s.Booted.Image.Follows != name+":moves" {
+	if !changed || h.Version() != "B.2" || s.Booted.Manifest != digest || s.Booted.Image.Follows().String() != name+":moves" {
 		t.Errorf("changed %v, version %s, booted %+v", changed, h.Version(), s.Booted)
 	}
 }

@@ -34,7 +34,7 @@ func withoutOstree(h *hostdir.Host) string {
 // its storage for application images, and without Ignition.
 func TestInstalledByBootc(t *testing.T) {
 	h, _ := installedByBootc(t)
-	if s, err := newMachine(t, h).Status(t.Context()); err != nil || s.Booted.Stateroot != "default" || s.Booted.Image.Follows != "quay.example/os:installed" {
+	if s, err := newMachine(t, h).Status(t.Context()); err != nil || s.Booted.Stateroot != "default" || s.Booted.Image.Follows().String() != "quay.example/os:installed" {
 		t.Errorf("before its first boot: %+v, %v", s.Booted, err)
 	}
 	h.Write("/etc/local", []byte("a change of this machine\n"))

@@ -180,8 +180,8 @@ func TestDownloadedTagMoved(t *testing.T) {
 	}
 	must(t, d.use(configFor(name, "two")))
 	d.Boot()
-	if string(d.Read("/etc/secret")) != "two" || d.journal().Target.Image.Reference != d.Image {
-		t.Errorf("%s is booted", d.journal().Target.Image.Reference)
+	if string(d.Read("/etc/secret")) != "two" || d.journal().Target.Image.Reference().String() != d.Image {
+		t.Errorf("%s is booted", d.journal().Target.Image.Reference())
 	}
 }
 
@@ -200,7 +200,7 @@ func TestDownloadReplaced(t *testing.T) {
 	_, err = d.download(configFor(second, "two"))
 	must(t, err)
 	r := d.journal()
-	if r.Phase != pivot.PhaseCommitted || downloadOf(t, r).Image.Reference != second || len(downloadOf(t, r).Left) > 0 {
+	if r.Phase != pivot.PhaseCommitted || downloadOf(t, r).Image.Reference().String() != second || len(downloadOf(t, r).Left) > 0 {
 		t.Errorf("journal: %s, %+v", r.Phase, downloadOf(t, r))
 	}
 	if got := d.contents(); !strings.Contains(got, "data:,two") || strings.Contains(got, "data:,one") {
@@ -296,8 +296,8 @@ func TestDownloadFails(t *testing.T) {
 	}
 	must(t, d.use(nil))
 	d.Boot()
-	if string(d.Read("/etc/secret")) != "one" || d.journal().Target.Image.Reference != first || downloadOf(t, d.journal()) != nil {
-		t.Errorf("%s, %+v", d.journal().Target.Image.Reference, downloadOf(t, d.journal()))
+	if string(d.Read("/etc/secret")) != "one" || d.journal().Target.Image.Reference().String() != first || downloadOf(t, d.journal()) != nil {
+		t.Errorf("%s, %+v", d.journal().Target.Image.Reference(), downloadOf(t, d.journal()))
 	}
 	if now := strings.Join(d.refs(), "\n"); strings.Count(now, "ostree/container/image/") != 1 || strings.Contains(now, "pivot/") {
 		t.Errorf("refs %s", now)

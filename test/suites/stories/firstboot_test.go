@@ -408,7 +408,7 @@ func TestRebase(t *testing.T) {
 	h.Boot()
 	m := newMachine(t, h)
 	s, err := m.Status(t.Context())
-	if err != nil || s.Phase != pivot.PhaseDone || s.Booted.Image.Reference != h.Image {
+	if err != nil || s.Phase != pivot.PhaseDone || s.Booted.Image.Reference().String() != h.Image {
 		t.Errorf("status %+v booted %+v, %v", s, s.Booted, err)
 	}
 	changed, err = rebase(h.Image, func(r *day2.Rebase) { r.Append = []string{"nosmt", "quiet"} })

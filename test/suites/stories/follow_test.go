@@ -69,7 +69,7 @@ func (f *follower) expectRunning(digest, follows string) {
 	m := newMachine(f.t, f.Host)
 	s, err := m.Status(f.t.Context())
 	must(f.t, err)
-	if s.Booted.Manifest != digest || s.Booted.Image.Digest != digest || s.Booted.Image.Follows != follows {
+	if s.Booted.Manifest != digest || s.Booted.Image.Digest != digest || s.Booted.Image.Follows().String() != follows {
 		f.t.Errorf("it runs %+v with manifest %s, want %s following %q", s.Booted.Image, s.Booted.Manifest, digest, follows)
 	}
 	if differences, err := newMachine(f.t, f.Host).Verify(f.t.Context()); err != nil || len(differences) > 0 {

@@ -19,7 +19,7 @@ import (
 
 // Resolve implements pivot.Images. The tests do not use tags.
 func (m *Machine) Resolve(_ context.Context, image pivot.Image) (pivot.Image, error) {
-	return image, fmt.Errorf("cannot resolve %s", image.Reference)
+	return image, fmt.Errorf("cannot resolve %s", image)
 }
 
 // Preflight implements pivot.Engine.
@@ -36,7 +36,7 @@ func (m *Machine) Check(ctx context.Context, _ pivot.Image) error { return ctx.E
 func (m *Machine) Import(ctx context.Context, image pivot.Image, _ func(pivot.Amount)) (pivot.Image, error) {
 	image.Commit, image.Version = commitB, "B.2"
 	if m.built {
-		image.Container = "ostree-unverified-registry:" + image.Reference
+		image.Native = true
 		for range builtLayers {
 			if err := m.effect("layer", func() {}, ctx.Err); err != nil {
 				return image, err

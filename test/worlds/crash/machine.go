@@ -208,10 +208,10 @@ func (m *Machine) checkout(r pivot.Spec, etc []hostfiles.File) error {
 // origin returns the content of the deployment's origin file.
 func origin(r pivot.Spec) string {
 	switch {
-	case r.Image.Container != "":
-		return "[origin]\ncontainer-image-reference=" + r.Image.Container + "\n"
+	case r.Image.Native:
+		return "[origin]\ncontainer-image-reference=" + r.Image.Container() + "\n"
 	case !r.Image.IsZero():
-		return "[origin]\nrefspec=" + r.Commit + "\ncustom-url=pivot://" + r.Image.Reference + "\n"
+		return "[origin]\nrefspec=" + r.Commit + "\ncustom-url=pivot://" + r.Image.Reference().String() + "\n"
 	}
 	return "[origin]\nrefspec=" + r.Commit + "\n"
 }
