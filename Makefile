@@ -80,7 +80,7 @@ manpages:
 # The packages that take longest come first: the one that boots machines, and the crashes. Three run at a
 # time, because many tests wait. Hanging machines are detected by what they do (Limits in test/worlds/vm),
 # so a busy host may be slow.
-FIRST = ./test/suites/e2e ./test/worlds/crash ./internal/osimage
+FIRST = ./test/suites/e2e ./test/worlds/crash ./internal/osimage ./test/suites/stories ./test/suites/syskill ./internal/cluster/rollout
 
 # Prints each package and each test of five seconds or more as it ends, each failed test with its output, and the counts.
 # The result is that of go test. $(BIN)/tests.json has the durations; docs/dev/testing.md.
@@ -100,7 +100,7 @@ test: deps controlplane check
 # because some tests wait. The longest come first. GOGC: as above. Seven packages have no short tests, and some of them take long to link.
 LONG = ./internal/osimage ./test/suites/stories ./rpmostree ./cmd/pivot ./internal/ostree
 unit:
-	TMPDIR=$$(go run ./test/tools/tmpdir) GOGC=400 go test $(NEUTRAL) -short -vet=off -p $$((3 * $$(nproc))) $(LONG) $$(go list ./... | grep -vE '/test/suites/(agent|booted|e2e|syskill)$$|/internal/cluster/(drain|hostpivot|kube)$$')
+	TMPDIR=$$(go run ./test/tools/tmpdir) GOGC=400 go test $(NEUTRAL) -short -skip '$(NIGHTLY)' -vet=off -p $$((3 * $$(nproc))) $(LONG) $$(go list ./... | grep -vE '/test/suites/(agent|booted|e2e|syskill)$$|/internal/cluster/(drain|hostpivot|kube)$$')
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz
