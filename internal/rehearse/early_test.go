@@ -65,7 +65,7 @@ func TestEarly(t *testing.T) {
 		Devices:     []rehearse.Device{{Alias: "pci:nvme", Below: "/", Modules: []string{"nvme"}}, {Alias: "pci:x", Below: "/boot", Modules: []string{"x"}}},
 		FileSystems: []rehearse.FileSystem{{At: "/", Type: "xfs", Modules: []string{"xfs"}, On: []string{"crypt"}}, {At: "/srv", Type: "btrfs", Modules: []string{"btrfs"}}},
 	}
-	all := act{Do: "modprobe", Known: []string{"pci:nvme", "nvme", "pci:x", "fs-xfs", "xfs", "fs-btrfs"}, Answers: map[string]string{"pci:nvme": "nvme", "fs-xfs": "xfs"}}
+	all := act{Do: "modprobe", Known: []string{"pci:nvme", "nvme", "pci:x", "fs-xfs", "xfs", "fs-btrfs"}, Answers: map[string]string{"pci:nvme": "nvme", "nvme": "nvme", "fs-xfs": "xfs", "xfs": "xfs"}}
 	whole := initramfs("base crypt network-legacy", "nvme", "xfs")
 	running := w.commit(w.kernel(all, whole, nil))
 	lacks := func(what string) string { return "the new initramfs lacks dracut's module " + what }
