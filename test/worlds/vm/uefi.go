@@ -99,8 +99,8 @@ func InstallESP(ctx context.Context, disk, dir string) error {
 	return err
 }
 
-// MirrorDisk makes a second disk for a machine with an EFI system partition: with one, too, which has the files that SecureBoot has
-// made in dir, and with an empty partition of the size of /boot.
+// MirrorDisk makes a second disk for a machine with an EFI system partition. It has one, too, with the files that SecureBoot
+// has made in dir. Its other partition is empty, and has the size of /boot.
 func MirrorDisk(ctx context.Context, file, dir string) error {
 	all := Layout{SeparateBoot: true, ESP: true}.partitions(0)
 	if _, err := partitioned(ctx, file, all[:2]); err != nil {
