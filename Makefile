@@ -80,7 +80,7 @@ manpages:
 # The packages that take longest come first: the one that boots machines, and the crashes. Three run at a
 # time, because many tests wait. Hanging machines are detected by what they do (Limits in test/worlds/vm),
 # so a busy host may be slow.
-FIRST = ./test/suites/e2e ./test/worlds/crash ./internal/osimage ./test/suites/stories ./test/suites/syskill ./internal/cluster/rollout
+FIRST = ./test/suites/e2e ./test/worlds/crash ./internal/osimage ./test/suites/stories ./test/suites/syskill ./internal/cluster/rollout ./cmd/pivot ./test/tools/bench ./rpmostree
 
 # Prints each package and each test of five seconds or more as it ends, each failed test with its output, and the counts.
 # The result is that of go test. $(BIN)/tests.json has the durations; docs/dev/testing.md.

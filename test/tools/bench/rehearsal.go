@@ -34,7 +34,7 @@ const (
 const rehearsing = "pivot, judging"
 
 const (
-	rehearsedFiles = 16_500      // that programs may need to start, as in Fedora CoreOS
+	rehearsedFiles = 16_500      // that programs may need to start, as in Fedora CoreOS; ten times those of the tree if that is less
 	rehearsedBytes = 100_000_000 // of the compressed initramfs, or the size of the tree if that is less
 )
 
@@ -70,7 +70,7 @@ func judge(ctx context.Context, repo, sum, program string) error {
 // rehearsed builds the images. Only their initramfs differs.
 func (b *builder) rehearsed(ctx context.Context) error {
 	tree, repo := filepath.Join(b.dir, "rehearsed"), filepath.Join(b.dir, "rehearsed-repo")
-	if err := errors.Join(rehearsedTree(tree), ostreetree.Init(repo, "bare")); err != nil {
+	if err := errors.Join(rehearsedTree(tree, min(rehearsedFiles, 10*b.files)), ostreetree.Init(repo, "bare")); err != nil {
 		return err
 	}
 	for name, compress := range map[string]func(io.Writer) (io.WriteCloser, error){
@@ -91,10 +91,10 @@ func (b *builder) rehearsed(ctx context.Context) error {
 	return errors.Join(os.RemoveAll(tree), os.RemoveAll(repo))
 }
 
-// rehearsedTree writes a system with two of this machine's programs, which pivot runs, and many small files.
-func rehearsedTree(tree string) error {
+// rehearsedTree writes a system with two of this machine's programs, which pivot runs, and small files.
+func rehearsedTree(tree string, small int) error {
 	files := map[string]string{"usr/lib/modules/1/vmlinuz": "kernel", "usr/lib/os-release": "ID=benchmark\n"}
-	for n := range rehearsedFiles {
+	for n := range small {
 		name := fmt.Sprintf("usr/lib/component-%02d/%d", n%components, n)
 		files[name] = name
 	}
