@@ -77,7 +77,7 @@ completions:
 manpages:
 	GOOS= GOARCH= go run ./test/tools/manpages man $(BIN)/man $(VERSION)
 
-# The packages that take longest come first: the one that boots machines, and the crashes. Three run at a
+# The packages that take longest come first, so that none of them runs alone at the end. Three run at a
 # time, because many tests wait. Hanging machines are detected by what they do (Limits in test/worlds/vm),
 # so a busy host may be slow.
 FIRST = ./test/suites/e2e ./test/worlds/crash ./internal/osimage ./test/suites/stories ./test/suites/syskill ./internal/cluster/rollout ./cmd/pivot ./test/tools/bench ./rpmostree

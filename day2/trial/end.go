@@ -112,8 +112,8 @@ func (c *Conductor) replace(ctx context.Context, trial Trial) error {
 }
 
 // forgetStart takes back what starts the system on trial: the entry that the boot loader starts once, the trial's
-// additions to its configuration, and what kexec has loaded. The loader has not started its entry if the system was entered or
-// left by another way. It ends each trial, and precedes the change of the boot entries, which get other names.
+// additions to its configuration, and what kexec has loaded. The loader has not started its entry if the system was
+// entered or left by another way. It ends each trial, and precedes the change of the boot entries, which get other names.
 func (c *Conductor) forgetStart(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	err := c.Host.ForgetPrepared(ctx)

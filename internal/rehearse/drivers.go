@@ -21,7 +21,7 @@ type needed struct {
 	early  bool     // / is on it: so the initramfs must have it
 	today  []string // modules that serve it in the running system
 	asked  []string // names for modprobe
-	answer []string // modules that serve it in the new one
+	answer []string // modules that serve it in the new one, each once
 }
 
 // neededOf returns what a machine needs drivers for. Of what no module serves today nothing is known.
@@ -60,6 +60,8 @@ func (s Stage) drivers(c Change, next image, facts Facts) subject {
 					all[i].answer = append(all[i].answer, strings.Fields(e.Said)...)
 				}
 			}
+			slices.Sort(all[i].answer) // the alias and the driver's name may have the same answer
+			all[i].answer = slices.Compact(all[i].answer)
 		}
 		more, err := s.earlyOnes(c, next, all, facts)
 		return append(found, more...), err

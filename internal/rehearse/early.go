@@ -108,7 +108,7 @@ func (s Stage) earlyOnes(c Change, next image, all []needed, facts Facts) (found
 	for _, n := range all {
 		if slices.ContainsFunc(n.today, func(name string) bool { return slices.Contains(today.Modules, name) }) {
 			found = append(found, verdict.Finding{Name: verdict.Initramfs, Weight: verdict.Refused, Remedy: remedy,
-				Text: fmt.Sprintf("%s, and the new initramfs lacks its driver (%s, by %s)", n.text, n.short, strings.Join(slices.Compact(n.answer), ", "))})
+				Text: fmt.Sprintf("%s, and the new initramfs lacks its driver (%s, by %s)", n.text, n.short, strings.Join(n.answer, ", "))})
 		}
 	}
 	for _, w := range asked {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,6 +67,8 @@ func TestEarly(t *testing.T) {
 		FileSystems: []rehearse.FileSystem{{At: "/", Type: "xfs", Modules: []string{"xfs"}, On: []string{"crypt"}}, {At: "/srv", Type: "btrfs", Modules: []string{"btrfs"}}},
 	}
 	all := act{Do: "modprobe", Known: []string{"pci:nvme", "nvme", "pci:x", "fs-xfs", "xfs", "fs-btrfs"}, Answers: map[string]string{"pci:nvme": "nvme", "nvme": "nvme", "fs-xfs": "xfs", "xfs": "xfs"}}
+	two := act{Do: all.Do, Known: all.Known, Answers: maps.Clone(all.Answers)}
+	two.Answers["pci:nvme"] = "nvme other"
 	whole := initramfs("base crypt network-legacy", "nvme", "xfs")
 	running := w.commit(w.kernel(all, whole, nil))
 	lacks := func(what string) string { return "the new initramfs lacks dracut's module " + what }
@@ -79,6 +82,7 @@ func TestEarly(t *testing.T) {
 	}{
 		{"it has all", w.kernel(all, whole, nil), running, "ip=dhcp", nil, ""},
 		{"no module for the disk", w.kernel(all, initramfs("base crypt", "xfs"), nil), running, "", []string{"/ stands on a device, and the new initramfs lacks its driver (pci:nvme, by nvme)"}, ""},
+		{"neither of two modules for the disk", w.kernel(two, initramfs("base crypt", "xfs"), nil), running, "", []string{"/ stands on a device, and the new initramfs lacks its driver (pci:nvme, by nvme, other)"}, ""},
 		{"none for the file system, nor for LUKS", w.kernel(all, initramfs("base", "nvme"), nil), running, "", []string{"/ is a file system, and the new initramfs lacks its driver (xfs, by xfs)", lacks("crypt, which today's has (/ stands on it)")}, ""},
 		{"built in", w.kernel(all, initramfs("base crypt", "nvme"), map[string]string{"modules.builtin": "kernel/fs/xfs/xfs.ko\nkernel/x-y.ko\n"}), running, "", nil, ""},
 		{"today's lacks it, too", w.kernel(all, initramfs("base", "xfs"), nil), w.commit(w.kernel(all, initramfs("base", "xfs"), nil)), "", nil, ""},
