@@ -67,6 +67,8 @@ func (c *Contents) readFile(from io.Reader, name string, size int64) error {
 		return nil
 	case name == pivotProgram && size > 0: // a hard link's content stands once
 		return c.readPivot(from, size, whole-size)
+	case strings.HasSuffix(name, "/systemd-cryptsetup"), strings.HasSuffix(name, "bin/cryptsetup"):
+		c.Opens = true
 	case strings.Contains(name, ".ko"):
 		c.Modules[ModuleName(name)] = true
 	}

@@ -21,6 +21,7 @@ import (
 type Contents struct {
 	Modules map[string]bool // names of kernel modules, as ModuleName returns them
 	Dracut  map[string]bool // dracut's modules; nil if it does not say
+	Opens   bool            // it has a program that opens disks of LUKS
 	Pivot   *Sum            // of /usr/bin/pivot; nil if it has none
 }
 

@@ -29,6 +29,9 @@ func (s *stack) follow(device string) {
 		if kind != "" && !slices.Contains(s.kinds, kind) {
 			s.kinds = append(s.kinds, kind)
 		}
+		if alias := made(dir, kind); alias != "" {
+			s.aliases = append(s.aliases, alias)
+		}
 		parts, _ := filepath.Glob(filepath.Join(dir, "slaves/*"))
 		for _, part := range parts {
 			if numbers, err := os.ReadFile(filepath.Join(part, "dev")); err == nil && kind == "crypt" {
@@ -43,6 +46,20 @@ func (s *stack) follow(device string) {
 			s.aliases = append(s.aliases, strings.TrimSpace(string(alias)))
 		}
 	}
+}
+
+// made returns the name by which the kernel asks modprobe for the driver of a device that it makes of others; "" for another device.
+func made(dir, kind string) string {
+	switch kind {
+	case "crypt", "multipath":
+		return "dm-" + kind
+	case "lvm":
+		return "dm-mod"
+	case "mdraid":
+		level, _ := os.ReadFile(filepath.Join(dir, "md/level")) // nothing serves "md-"
+		return "md-" + strings.TrimSpace(string(level))
+	}
+	return ""
 }
 
 // iscsiSession matches the directory of an iSCSI session, which the disks are below.

@@ -38,10 +38,12 @@ func TestFacts(t *testing.T) {
 	device("pci0000:00/0000:00:02.0", "pci:nvme")
 	device("pci0000:00/0000:00:02.0/undriven", "")
 	must(os.WriteFile(filepath.Join(root, "sys/devices/pci0000:00/modalias"), []byte("acpi:no driver"), 0o644))
-	volume := device("virtual/block/dm-0", "")
+	volume, mirror := device("virtual/block/dm-0", ""), device("virtual/block/md0", "")
+	must(os.MkdirAll(filepath.Join(mirror, "md"), 0o755))
+	must(os.WriteFile(filepath.Join(mirror, "md/level"), []byte("raid1\n"), 0o644))
 	must(os.MkdirAll(filepath.Join(root, "sys/dev/block"), 0o755))
 	must(os.MkdirAll(filepath.Join(volume, "dm"), 0o755))
-	for part, of := range map[string]string{disk: volume, nvme: volume} {
+	for part, of := range map[string]string{disk: volume, mirror: volume, nvme: mirror} {
 		must(os.MkdirAll(filepath.Join(of, "slaves"), 0o755))
 		must(os.Symlink(part, filepath.Join(of, "slaves", filepath.Base(part))))
 	}
@@ -70,19 +72,19 @@ func TestFacts(t *testing.T) {
 		must(os.Symlink(dir, filepath.Join(root, "sys/class/net", filepath.Base(card))))
 	}
 	facts := rehearse.Read(root, func(alias string) []string {
-		return strings.Fields(map[string]string{"pci:ahci": "ahci", "ext4": "ext4", "fs-vfat": "vfat", "fs-nfs": "nfs"}[alias])
+		return strings.Fields(map[string]string{"pci:ahci": "ahci", "ext4": "ext4", "fs-vfat": "vfat", "fs-nfs": "nfs", "md-raid1": "raid1", "dm-crypt": "dm_crypt"}[alias])
 	})
 	var got []string
 	for _, d := range facts.Devices {
 		got = append(got, strings.TrimSpace(d.Below+" "+d.Alias+" "+strings.Join(d.Modules, "")))
 	}
 	slices.Sort(got)
-	if want := []string{"/ pci:ahci ahci", "/ pci:nvme", "/ scsi:t-0x00", "network interface ens3 pci:card"}; !slices.Equal(got, want) {
+	if want := []string{"/ dm-crypt dm_crypt", "/ md-raid1 raid1", "/ pci:ahci ahci", "/ pci:nvme", "/ scsi:t-0x00", "network interface ens3 pci:card"}; !slices.Equal(got, want) {
 		t.Errorf("devices %q, wanted %q", got, want)
 	}
 	if want := []rehearse.FileSystem{
-		{At: "/", Type: "ext4", Modules: []string{"ext4"}, Superblock: bytes.Repeat([]byte{7}, 1024), On: []string{"crypt"}},
-		{At: "/boot", Type: "ext2", Modules: []string{}, On: []string{"crypt"}},
+		{At: "/", Type: "ext4", Modules: []string{"ext4"}, Superblock: bytes.Repeat([]byte{7}, 1024), On: []string{"crypt", "mdraid"}},
+		{At: "/boot", Type: "ext2", Modules: []string{}, On: []string{"crypt", "mdraid"}},
 		{At: "/boot/efi", Type: "vfat", Modules: []string{"vfat"}, On: []string{}},
 		{At: "/data", Type: "nfs", Modules: []string{"nfs"}, On: []string{}},
 		{At: "/var/lib/a", Type: "xfs", Modules: []string{}, On: []string{}},

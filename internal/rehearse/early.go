@@ -36,6 +36,9 @@ func wishes(line kargs.Line, facts Facts) (all []wish) {
 				vital[kind] = true
 				vital["network"] = vital["network"] || slices.Contains([]string{"iscsi", "nvmf", "clevis-pin-tang"}, kind)
 				all = append(all, wish{module: kind, why: "/ stands on it", vital: true})
+				if kind == "crypt" {
+					all = append(all, wish{module: opener, why: "/ stands on it", vital: true})
+				}
 			}
 		}
 	}
@@ -93,7 +96,8 @@ func (s Stage) earlyOnes(c Change, next image, all []needed, facts Facts) (found
 	}
 	all = slices.DeleteFunc(all, func(n needed) bool { return slices.ContainsFunc(n.answer, new.has) })
 	asked = slices.DeleteFunc(asked, func(w wish) bool {
-		return new.Dracut == nil || slices.ContainsFunc(w.names(), func(name string) bool { return new.Dracut[name] })
+		needless := w.module == opener && !new.Dracut["crypt"]
+		return new.Dracut == nil || needless || slices.ContainsFunc(w.names(), func(name string) bool { return new.Dracut[name] })
 	})
 	if len(all)+len(asked) == 0 {
 		return nil, nil

@@ -69,7 +69,10 @@ func TestEarly(t *testing.T) {
 	all := act{Do: "modprobe", Known: []string{"pci:nvme", "nvme", "pci:x", "fs-xfs", "xfs", "fs-btrfs"}, Answers: map[string]string{"pci:nvme": "nvme", "nvme": "nvme", "fs-xfs": "xfs", "xfs": "xfs"}}
 	two := act{Do: all.Do, Known: all.Known, Answers: maps.Clone(all.Answers)}
 	two.Answers["pci:nvme"] = "nvme other"
-	whole := initramfs("base crypt network-legacy", "nvme", "xfs")
+	opens := func(dracut string, modules ...string) []byte {
+		return append(cpio([2]string{"usr/lib/systemd/systemd-cryptsetup", "x"}), initramfs(dracut, modules...)...)
+	}
+	whole := opens("base crypt network-legacy", "nvme", "xfs")
 	running := w.commit(w.kernel(all, whole, nil))
 	lacks := func(what string) string { return "the new initramfs lacks dracut's module " + what }
 	for _, c := range []struct {
@@ -81,13 +84,14 @@ func TestEarly(t *testing.T) {
 		note    string // part of the only one; "": none
 	}{
 		{"it has all", w.kernel(all, whole, nil), running, "ip=dhcp", nil, ""},
-		{"no module for the disk", w.kernel(all, initramfs("base crypt", "xfs"), nil), running, "", []string{"/ stands on a device, and the new initramfs lacks its driver (pci:nvme, by nvme)"}, ""},
-		{"neither of two modules for the disk", w.kernel(two, initramfs("base crypt", "xfs"), nil), running, "", []string{"/ stands on a device, and the new initramfs lacks its driver (pci:nvme, by nvme, other)"}, ""},
+		{"no module for the disk", w.kernel(all, opens("base crypt", "xfs"), nil), running, "", []string{"/ stands on a device, and the new initramfs lacks its driver (pci:nvme, by nvme)"}, ""},
+		{"neither of two modules for the disk", w.kernel(two, opens("base crypt", "xfs"), nil), running, "", []string{"/ stands on a device, and the new initramfs lacks its driver (pci:nvme, by nvme, other)"}, ""},
 		{"none for the file system, nor for LUKS", w.kernel(all, initramfs("base", "nvme"), nil), running, "", []string{"/ is a file system, and the new initramfs lacks its driver (xfs, by xfs)", lacks("crypt, which today's has (/ stands on it)")}, ""},
-		{"built in", w.kernel(all, initramfs("base crypt", "nvme"), map[string]string{"modules.builtin": "kernel/fs/xfs/xfs.ko\nkernel/x-y.ko\n"}), running, "", nil, ""},
+		{"LUKS, and no program for it", w.kernel(all, initramfs("base crypt", "nvme", "xfs"), nil), running, "", []string{lacks("systemd-cryptsetup, which today's has (/ stands on it)")}, ""},
+		{"built in", w.kernel(all, opens("base crypt", "nvme"), map[string]string{"modules.builtin": "kernel/fs/xfs/xfs.ko\nkernel/x-y.ko\n"}), running, "", nil, ""},
 		{"today's lacks it, too", w.kernel(all, initramfs("base", "xfs"), nil), w.commit(w.kernel(all, initramfs("base", "xfs"), nil)), "", nil, ""},
-		{"no network", w.kernel(all, initramfs("base crypt", "nvme", "xfs"), nil), running, "ip=dhcp rd.luks.name=x rd.md=0 rd.lvm.lv=a/b", nil, "warning: " + lacks("network, which today's has (kernel argument ip=)")},
-		{"another program for the network", w.kernel(all, initramfs("base crypt systemd-networkd", "nvme", "xfs"), nil), running, "ip=dhcp", nil, ""},
+		{"no network", w.kernel(all, opens("base crypt", "nvme", "xfs"), nil), running, "ip=dhcp rd.luks.name=x rd.md=0 rd.lvm.lv=a/b", nil, "warning: " + lacks("network, which today's has (kernel argument ip=)")},
+		{"another program for the network", w.kernel(all, opens("base crypt systemd-networkd", "nvme", "xfs"), nil), running, "ip=dhcp", nil, ""},
 		{"not dracut's", w.kernel(all, initramfs("", "nvme", "xfs"), nil), running, "ip=dhcp", nil, ""},
 		{"one that cannot be read", w.kernel(all, []byte("no initramfs at all"), nil), running, "", nil, "cannot read the initramfs of kernel 6.12.0: it is compressed in an unknown way"},
 		{"today's cannot be read", w.kernel(all, initramfs("base", "xfs"), nil), w.commit(w.kernel(all, []byte("no initramfs at all"), nil)), "", nil, "cannot read the initramfs"},

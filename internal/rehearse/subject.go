@@ -86,10 +86,16 @@ func (e early) has(module string) bool {
 	return e.Modules[name] || e.builtin[name]
 }
 
+// opener is dracut's module with the program that opens disks of LUKS.
+const opener = "systemd-cryptsetup"
+
 // early reads the initramfs, and which modules are built into the kernel.
 func (i image) early() (e early, err error) {
 	if e.Contents, err = i.initramfs(); err != nil {
 		return e, fmt.Errorf("cannot read the initramfs of kernel %s: %w", i.release, err)
+	}
+	if e.Opens && e.Dracut != nil {
+		e.Dracut[opener] = true // of older ones, crypt itself has the program
 	}
 	list, err := i.read("modules.builtin")
 	e.builtin = map[string]bool{}
