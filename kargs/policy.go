@@ -90,20 +90,21 @@ func parseRule(fields []string) (policyRule, error) {
 	return policyRule{v, meaning(pattern), prefix, strings.Join(fields[2:], " ")}, nil
 }
 
-// matches reports whether the rule applies to an argument.
-func (r policyRule) matches(arg string) bool {
-	key, _, _ := parts(arg)
+// matches reports whether the rule applies to an argument with this key and meaning.
+func (r policyRule) matches(key, meaning string) bool {
 	if r.prefix {
 		return strings.HasPrefix(key, r.pattern)
 	}
-	return r.pattern == key || r.pattern == meaning(arg)
+	return r.pattern == key || r.pattern == meaning
 }
 
 // decisive returns the rule that decides about an argument: the last that matches, unless an earlier one
 // forbids the argument. It is the zero rule if none matches.
 func (p Policy) decisive(arg string) (last policyRule) {
+	key, _, _ := parts(arg)
+	whole := meaning(arg)
 	for _, r := range p.rules {
-		if r.matches(arg) && last.verdict != forbid {
+		if r.matches(key, whole) && last.verdict != forbid {
 			last = r
 		}
 	}
@@ -168,6 +169,9 @@ func (p Policy) checkArgument(arg string) problem.Report {
 func (p Policy) judgeOtherwise(arg string) problem.Report {
 	words := strings.Fields(strings.NewReplacer(`"`, "", "'", "", `\`, "").Replace(arg))
 	for _, word := range words {
+		if word == arg {
+			continue // judged already
+		}
 		report := p.judge(word)
 		if len(report) > 0 && (len(words) == 1 || !report.Failed() || strings.ContainsAny(word, ".=")) {
 			return problem.Report{{Severity: report[0].Severity, Path: arg, Message: report[0].Message + ": some read " + word + " in it"}}
