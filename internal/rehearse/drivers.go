@@ -57,7 +57,7 @@ func (s Stage) drivers(c Change, next image, facts Facts) subject {
 			}
 			for _, e := range answers {
 				if e.Status == 0 {
-					all[i].answer = append(all[i].answer, strings.Fields(e.Said)...)
+					all[i].answer = append(all[i].answer, e.names()...)
 				}
 			}
 			slices.Sort(all[i].answer) // the alias and the driver's name may have the same answer
@@ -72,6 +72,17 @@ func (s Stage) drivers(c Change, next image, facts Facts) subject {
 func (n needed) lost(release string) verdict.Finding {
 	f := verdict.Finding{Name: n.name, Weight: verdict.Warned, Text: fmt.Sprintf("%s for which the new kernel, %s, has no driver (%s, today of %s)", n.text, release, n.short, strings.Join(n.today, ", "))}
 	return f.RefuseIf(n.vital, "use an image with this driver in its kernel, or put the data on another disk or file system")
+}
+
+// names returns the modules that modprobe names, one a line. Its other lines complain that files of modules are not there:
+// the tree does not show them.
+func (e ending) names() (all []string) {
+	for line := range strings.Lines(e.Said) {
+		if words := strings.Fields(line); len(words) == 1 {
+			all = append(all, words...)
+		}
+	}
+	return all
 }
 
 // noModule reports whether modprobe says that there is none of the name. Another failure says nothing.

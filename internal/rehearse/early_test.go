@@ -68,7 +68,9 @@ func TestEarly(t *testing.T) {
 	}
 	all := act{Do: "modprobe", Known: []string{"pci:nvme", "nvme", "pci:x", "fs-xfs", "xfs", "fs-btrfs"}, Answers: map[string]string{"pci:nvme": "nvme", "nvme": "nvme", "fs-xfs": "xfs", "xfs": "xfs"}}
 	two := act{Do: all.Do, Known: all.Known, Answers: maps.Clone(all.Answers)}
-	two.Answers["pci:nvme"] = "nvme other"
+	two.Answers["pci:nvme"] = "nvme\nother"
+	complains := act{Do: all.Do, Known: all.Known, Answers: maps.Clone(all.Answers)}
+	complains.Answers["pci:nvme"] = "libkmod: ERROR: ctx=0x1 path=/lib/modules/6.12.0/kernel/nvme-core.ko error=No such file or directory\nnvme"
 	opens := func(dracut string, modules ...string) []byte {
 		return append(cpio([2]string{"usr/lib/systemd/systemd-cryptsetup", "x"}), initramfs(dracut, modules...)...)
 	}
@@ -86,6 +88,7 @@ func TestEarly(t *testing.T) {
 		{"it has all", w.kernel(all, whole, nil), running, "ip=dhcp", nil, ""},
 		{"no module for the disk", w.kernel(all, opens("base crypt", "xfs"), nil), running, "", []string{"/ stands on a device, and the new initramfs lacks its driver (pci:nvme, by nvme)"}, ""},
 		{"neither of two modules for the disk", w.kernel(two, opens("base crypt", "xfs"), nil), running, "", []string{"/ stands on a device, and the new initramfs lacks its driver (pci:nvme, by nvme, other)"}, ""},
+		{"one that the module for the disk depends on", w.kernel(complains, opens("base crypt", "nvme-core", "xfs"), nil), running, "", []string{"/ stands on a device, and the new initramfs lacks its driver (pci:nvme, by nvme)"}, ""},
 		{"none for the file system, nor for LUKS", w.kernel(all, initramfs("base", "nvme"), nil), running, "", []string{"/ is a file system, and the new initramfs lacks its driver (xfs, by xfs)", lacks("crypt, which today's has (/ stands on it)")}, ""},
 		{"LUKS, and no program for it", w.kernel(all, initramfs("base crypt", "nvme", "xfs"), nil), running, "", []string{lacks("systemd-cryptsetup, which today's has (/ stands on it)")}, ""},
 		{"built in", w.kernel(all, opens("base crypt", "nvme"), map[string]string{"modules.builtin": "kernel/fs/xfs/xfs.ko\nkernel/x-y.ko\n"}), running, "", nil, ""},
