@@ -111,7 +111,7 @@ nightly: deps fuzz
 # At the end it prints one line for each part with what was tried.
 sweep: deps
 	@mkdir -p $(BIN)
-	@rc=0; PIVOT_SWEEP=long test/tools/neutral.sh go test -v -count 1 -p 1 -timeout 48h -run 'TestSweep|TestKills|TestTerminate|TestPackagesKilled|TestStories|Test(Early)?FirstBoot(Whole)?$$/power' \
+	@rc=0; PIVOT_SWEEP=long test/tools/neutral.sh go test -v -count 1 -p 1 -timeout 48h -run 'TestSweep|TestKills|TestTerminate|TestPackagesKilled|TestUsersAttack|TestStories|Test(EarlyFirstBoot|Boxed|BoxedWhole)$$/power_cuts' \
 	  ./test/worlds/crash ./test/suites/syskill ./test/suites/stories ./internal/cluster/node ./internal/cluster/rollout ./test/suites/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)' | tee $(BIN)/sweep.log || rc=$$?; \
 	  sed -n 's/.*_test.go:[0-9]*: swept /swept /p' $(BIN)/sweep.log; exit $$rc
 
