@@ -60,12 +60,18 @@ func (s Stage) drivers(c Change, next image, facts Facts) subject {
 					all[i].answer = append(all[i].answer, e.names()...)
 				}
 			}
-			slices.Sort(all[i].answer) // the alias and the driver's name may have the same answer
-			all[i].answer = slices.Compact(all[i].answer)
+			all[i].answer = once(all[i].answer) // the alias and the driver's name may have the same answer
 		}
 		more, err := s.earlyOnes(c, next, all, facts)
 		return append(found, more...), err
 	}}
+}
+
+// once returns names, each once: modprobe names a module as often as a device matches its aliases.
+func once(modules []string) []string {
+	modules = slices.Clone(modules)
+	slices.Sort(modules)
+	return slices.Compact(modules)
 }
 
 // lost returns the finding about something for which the new kernel has no driver.

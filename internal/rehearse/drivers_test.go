@@ -72,7 +72,7 @@ func TestFacts(t *testing.T) {
 		must(os.Symlink(dir, filepath.Join(root, "sys/class/net", filepath.Base(card))))
 	}
 	facts := rehearse.Read(root, func(alias string) []string {
-		return strings.Fields(map[string]string{"pci:ahci": "ahci", "ext4": "ext4", "fs-vfat": "vfat", "fs-nfs": "nfs", "md-raid1": "raid1", "dm-crypt": "dm_crypt"}[alias])
+		return strings.Fields(map[string]string{"pci:ahci": "ahci ahci", "ext4": "ext4", "fs-vfat": "vfat", "fs-nfs": "nfs", "md-raid1": "raid1", "dm-crypt": "dm_crypt"}[alias])
 	})
 	var got []string
 	for _, d := range facts.Devices {

@@ -60,9 +60,10 @@ func superblock(kind string) (from, size int64) {
 	return 0, 0
 }
 
-// Read returns the facts of the machine at root. modules returns what serves an alias or a name in the running system,
+// Read returns the facts of the machine at root. answer returns what serves an alias or a name in the running system,
 // by modprobe's answer. Without an answer, nothing is judged.
-func Read(root string, modules func(alias string) []string) Facts {
+func Read(root string, answer func(alias string) []string) Facts {
+	modules := func(alias string) []string { return once(answer(alias)) }
 	f := Facts{Devices: []Device{}, FileSystems: []FileSystem{}, Interfaces: []string{}}
 	for _, m := range mounts(root) {
 		under := stack{sys: filepath.Join(root, "sys")}
