@@ -22,11 +22,12 @@ const (
 
 // part is the feature's part of the journal.
 type part struct {
-	Before  *Identity `json:"before,omitempty"`  // of a first boot's reboot, until it is compared
-	Changes []string  `json:"changes,omitempty"` // what was not the same after it
+	Before  *Identity `json:"before,omitempty"`  // of a first boot's reboot, until it is compared; of a later one's, until the next change
+	Start   string    `json:"start,omitempty"`   // in which a later change has noted it; "" if a first boot has
+	Changes []string  `json:"changes,omitempty"` // what was not the same after a first boot
 }
 
-// Feature returns the comparison of what others know a machine by, before and after the reboot of its first boot.
+// Feature returns the comparison of what others know a machine by, before and after the reboot of a change.
 func Feature() machine.Feature {
 	return machine.Feature{Of: func(m *machine.Machine) pivot.Feature { return feature{m: m} }}
 }
@@ -39,20 +40,24 @@ type feature struct {
 // Name implements pivot.Feature.
 func (feature) Name() string { return name }
 
-// Before implements pivot.Feature: the first attempt notes the identity, since a later one may run in the new system. In an
-// initramfs there is nothing of that yet. A later change drops what has changed.
+// Before implements pivot.Feature: the first attempt of a first boot notes the identity, since a later one may run in the new
+// system. In an initramfs there is nothing of that yet. A later change notes it at its commit, and drops what was noted in
+// another start of the system.
 func (f feature) Before(_ context.Context, step pivot.Step, plan *pivot.Plan) error {
 	if plan == nil {
 		return nil
 	}
 	journal := &f.m.Progress.Content
 	known, err := pivot.PartOf[part](*journal, name)
-	switch noted := known != nil && known.Before != nil; {
+	now, started := string(f.m.Progress.BootID), f.m.Where().Started()
+	switch noted := known != nil && known.Before != nil && known.Start == ""; {
 	case err != nil:
 		return err
-	case step == pivot.StepBegin && !plan.Request().ByHand && !noted && f.m.Where().Started():
+	case step == pivot.StepBegin && !plan.Request().ByHand && !noted && started:
 		return journal.SetPart(name, part{Before: new(Read(f.m.Host.Root))}, pivot.Part{})
-	case (step == pivot.StepReady || step == pivot.StepIntend) && !noted:
+	case step == pivot.StepIntend && !noted && started:
+		return journal.SetPart(name, part{Before: new(Read(f.m.Host.Root)), Start: now}, pivot.Part{})
+	case (step == pivot.StepReady || step == pivot.StepIntend) && !noted && (known == nil || known.Start != now):
 		journal.DropPart(name)
 	}
 	return nil
@@ -102,8 +107,8 @@ func (f feature) awaitName(ctx context.Context, before Identity) error {
 	return err
 }
 
-// Status implements pivot.Feature.
-func (feature) Status(r pivot.JournalContent) (s pivot.Status) {
+// Status implements pivot.Feature. No record says what a later change's reboot has changed, since nothing of pivot runs then.
+func (f feature) Status(r pivot.JournalContent) (s pivot.Status) {
 	known, err := pivot.PartOf[part](r, name)
 	switch {
 	case err != nil:
@@ -111,6 +116,11 @@ func (feature) Status(r pivot.JournalContent) (s pivot.Status) {
 	case known != nil:
 		for _, change := range known.Changes {
 			s.Notes = append(s.Notes, "after the first boot: "+change)
+		}
+		if now, err := f.m.Host.Start(); err == nil && known.Start != "" && known.Start != string(now) && known.Before != nil {
+			for _, change := range known.Before.Changes(Read(f.m.Host.Root)) {
+				s.Notes = append(s.Notes, "since the last change: "+change)
+			}
 		}
 	}
 	return s

@@ -2,10 +2,12 @@ package stories_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"machine-pivot/day2"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
@@ -70,6 +72,45 @@ func TestSameMachine(t *testing.T) {
 			expectNew(t, h)
 		})
 	}
+}
+
+// TestSameMachineLater (P102): the status compares the machine with what it was before the reboot of a later change, too, from
+// that reboot to the next change.
+func TestSameMachineLater(t *testing.T) {
+	h := hostdir.New(t)
+	expect := func(when string, lost bool) {
+		t.Helper()
+		status, err := newMachine(t, h).Status(t.Context())
+		must(t, err)
+		const text = `since the last change: the host name is "localhost"; before the reboot it was "worker-7"`
+		if slices.Contains(status.Notes, text) != lost {
+			t.Errorf("%s, the status says that the name is lost: %v; notes:\n%s", when, !lost, strings.Join(status.Notes, "\n"))
+		}
+	}
+	change := func(to ...string) {
+		t.Helper()
+		r := day2.Rebase{Machine: newMachine(t, h), Append: to}
+		_, err := r.Run(t.Context(), day2.RunOptions{})
+		must(t, err)
+	}
+	name(h, "worker-7")
+	change("good=1")
+	name(h, "localhost")
+	expect("before the reboot", false)
+	change("good=1") // the next boot is that already
+	h.Boot()
+	name(h, "localhost")
+	expect("after the reboot", true)
+	change("good=1") // nothing
+	expect("after nothing has changed", true)
+	name(h, "worker-7")
+	expect("with the name", false)
+	name(h, "localhost")
+	change("good=2")
+	expect("after another change", false)
+	h.Boot()
+	name(h, "localhost")
+	expect("after the reboot of that", false)
 }
 
 func name(h *hostdir.Host, name string) { h.Write("/proc/sys/kernel/hostname", []byte(name+"\n")) }
