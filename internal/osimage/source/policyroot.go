@@ -7,7 +7,10 @@ import (
 	"path"
 	"slices"
 
+	ocilayout "go.podman.io/image/v5/oci/layout"
 	"go.podman.io/image/v5/signature"
+
+	"machine-pivot/internal/osimage/imageref"
 )
 
 // pathKeys are the keys in containers-policy.json(5) with names of files as values.
@@ -19,6 +22,9 @@ func (h *Host) parsePolicy(text []byte) (*signature.Policy, error) {
 	parsed, err := signature.NewPolicyFromBytes(text) // strict; checks the original text
 	if err != nil {
 		return parsed, err
+	}
+	if err := checkScopes(parsed); err != nil {
+		return nil, err
 	}
 	var policy any
 	if err := json.Unmarshal(text, &policy); err != nil {
@@ -32,6 +38,19 @@ func (h *Host) parsePolicy(text []byte) (*signature.Policy, error) {
 		return nil, fmt.Errorf("cannot place its files below %s: %w", h.root(), err)
 	}
 	return signature.NewPolicyFromBytes(text)
+}
+
+// checkScopes returns an error for a scope that no image in an archive can have. The library checks the scopes of the
+// transports that it knows.
+func checkScopes(policy *signature.Policy) error {
+	for _, of := range []imageref.Transport{imageref.OCIArchive, imageref.DockerArchive} {
+		for scope := range policy.Transports[string(of)] {
+			if scope != "" && (of == imageref.DockerArchive || ocilayout.Transport.ValidatePolicyConfigurationScope(scope) != nil) {
+				return fmt.Errorf("it has the scope %q for %s, which no image has", scope, of)
+			}
+		}
+	}
+	return nil
 }
 
 // rebase replaces the paths in a policy by their places below the host's root, and the keys of its requirements (asGPG).

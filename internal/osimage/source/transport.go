@@ -2,19 +2,16 @@ package source
 
 import (
 	"context"
-	"errors"
+	"strings"
 
 	digestlib "github.com/opencontainers/go-digest"
-	"go.podman.io/image/v5/directory"
+	librarydir "go.podman.io/image/v5/directory"
 	"go.podman.io/image/v5/docker"
-	dockerarchive "go.podman.io/image/v5/docker/archive"
 	"go.podman.io/image/v5/docker/reference"
-	ociarchive "go.podman.io/image/v5/oci/archive"
-	"go.podman.io/image/v5/oci/layout"
+	ocilayout "go.podman.io/image/v5/oci/layout"
 	"go.podman.io/image/v5/types"
 
 	"machine-pivot/internal/osimage/imageref"
-	"machine-pivot/internal/osimage/source/ocilayout"
 )
 
 // openSource opens the image that a reference names.
@@ -25,13 +22,11 @@ func openSource(ctx context.Context, ref imageref.Reference, sys *types.SystemCo
 	}
 	switch ref.Transport() {
 	case imageref.OCI:
-		return ocilayout.OpenDirectory(library, ref.Name(), ref.Tag())
+		return openDirectory(library, ref.Name(), ref.Tag())
 	case imageref.OCIArchive:
-		source, err := ocilayout.OpenArchive(library, ref.Name(), ref.Tag())
-		if errors.Is(err, ocilayout.ErrNotTar) { // perhaps compressed, which the library supports
-			break
-		}
-		return source, err
+		return openArchive(library, ref.Name(), ref.Tag())
+	case imageref.DockerArchive:
+		return openDockerArchive(library, ref.Name())
 	}
 	return library.NewImageSource(ctx, sys)
 }
@@ -40,13 +35,15 @@ func openSource(ctx context.Context, ref imageref.Reference, sys *types.SystemCo
 func libraryRef(ref imageref.Reference) (types.ImageReference, error) {
 	switch ref.Transport() {
 	case imageref.OCI:
-		return layout.NewReference(ref.Name(), ref.Tag())
+		return ocilayout.NewReference(ref.Name(), ref.Tag())
 	case imageref.OCIArchive:
-		return ociarchive.NewReference(ref.Name(), ref.Tag())
-	case imageref.Dir:
-		return directory.NewReference(ref.Name())
+		at, err := ocilayout.NewReference(ref.Name(), ref.Tag())
+		return archived{at, ref.Transport()}, err
 	case imageref.DockerArchive:
-		return dockerarchive.NewReference(ref.Name(), nil)
+		at, err := ocilayout.NewReference(ref.Name(), "")
+		return dockerArchived{archived{at, ref.Transport()}}, err
+	case imageref.Dir:
+		return librarydir.NewReference(ref.Name())
 	}
 	named, err := namedRef(ref)
 	if err != nil {
@@ -54,6 +51,40 @@ func libraryRef(ref imageref.Reference) (types.ImageReference, error) {
 	}
 	return docker.NewReference(named)
 }
+
+// archived is an image in an archive. Its scopes in the signature policy are those of a layout at the same path. The
+// library's own references are not used, because its packages for archives also write them, with all compressors: a
+// megabyte of the program.
+type archived struct {
+	types.ImageReference
+	transport imageref.Transport
+}
+
+// Transport implements types.ImageReference.
+func (a archived) Transport() types.ImageTransport { return named{ocilayout.Transport, a.transport} }
+
+// named is a transport with another name.
+type named struct {
+	types.ImageTransport
+	name imageref.Transport
+}
+
+// Name implements types.ImageTransport.
+func (n named) Name() string { return string(n.name) }
+
+// dockerArchived is an image in an archive of Docker's, for which the signature policy has no scopes.
+type dockerArchived struct{ archived }
+
+// StringWithinTransport implements types.ImageReference.
+func (d dockerArchived) StringWithinTransport() string {
+	return strings.TrimSuffix(d.archived.StringWithinTransport(), ":")
+}
+
+// PolicyConfigurationIdentity implements types.ImageReference.
+func (d dockerArchived) PolicyConfigurationIdentity() string { return "" }
+
+// PolicyConfigurationNamespaces implements types.ImageReference.
+func (d dockerArchived) PolicyConfigurationNamespaces() []string { return nil }
 
 // namedRef converts the name of an image in a registry to the library's type.
 func namedRef(ref imageref.Reference) (reference.Named, error) {

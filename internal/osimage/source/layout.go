@@ -1,11 +1,4 @@
-// Package ocilayout reads an image from an OCI layout (image-spec, image-layout.md), in place:
-// a directory, or an uncompressed tar archive.
-//
-// The image library's own readers unpack an archive into a temporary directory first, and
-// fetch layers from the network if the manifest has URLs. This package does neither. It
-// returns no signatures, because a layout has none, and does not verify the digest of a layer;
-// the reader of the layer must do that. A manifest has at most 4 MiB.
-package ocilayout
+package source
 
 import (
 	"context"
@@ -24,7 +17,11 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 )
 
-// layout is an image in an OCI layout.
+// layout is an image in an OCI layout (image-spec, image-layout.md), which is read in place.
+//
+// The image library's own readers unpack an archive into a temporary directory first, and fetch layers from the network if
+// the manifest has URLs. A layout does neither. It returns no signatures, because it has none, and does not verify the digest
+// of a layer; the reader of the layer must do that. A manifest has at most 4 MiB.
 type layout struct {
 	ref   types.ImageReference
 	files files
@@ -40,26 +37,25 @@ type files interface {
 // maxManifest bounds the size of a file that is read into memory. Registries have the same limit.
 const maxManifest = 4 << 20
 
-// OpenDirectory opens the image with the given name in a directory, or the only image if name
+// openDirectory opens the image with the given name in a directory, or the only image if name
 // is empty. The source's Reference returns ref.
-func OpenDirectory(ref types.ImageReference, dir, name string) (types.ImageSource, error) {
-	return open(ref, directory(dir), name)
+func openDirectory(ref types.ImageReference, dir, name string) (types.ImageSource, error) {
+	return openLayout(ref, directory(dir), name)
 }
 
-// OpenArchive is OpenDirectory for a tar archive. It returns ErrNotTar if the file is not a tar
-// archive, for example because it is compressed.
-func OpenArchive(ref types.ImageReference, file, name string) (types.ImageSource, error) {
+// openArchive is openDirectory for a tar archive.
+func openArchive(ref types.ImageReference, file, name string) (types.ImageSource, error) {
 	files, err := indexArchive(file)
 	if err != nil {
 		return nil, err
 	}
-	return open(ref, files, name)
+	return openLayout(ref, files, name)
 }
 
-// open finds the image in the layout. It closes the files if it fails.
-func open(ref types.ImageReference, files files, name string) (types.ImageSource, error) {
+// openLayout finds the image in the layout. It closes the files if it fails.
+func openLayout(ref types.ImageReference, files files, name string) (types.ImageSource, error) {
 	s := &layout{ref: ref, files: files}
-	text, err := s.read("index.json")
+	text, err := readSmall(files, "index.json")
 	if err == nil {
 		s.top, err = findImage(text, name)
 	}
@@ -89,9 +85,9 @@ func findImage(text []byte, name string) (imgspec.Descriptor, error) {
 	return imgspec.Descriptor{}, fmt.Errorf("it holds no image %q, only [%s]", name, strings.Join(names, ", "))
 }
 
-// read reads a small file.
-func (s *layout) read(name string) ([]byte, error) {
-	content, _, err := s.files.open(name)
+// readSmall reads a small file.
+func readSmall(from files, name string) ([]byte, error) {
+	content, _, err := from.open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +118,7 @@ func (s *layout) GetManifest(_ context.Context, instance *digestlib.Digest) ([]b
 	if err != nil {
 		return nil, "", err
 	}
-	text, err := s.read(name)
+	text, err := readSmall(s.files, name)
 	if err != nil {
 		return nil, "", err
 	}
