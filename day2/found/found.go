@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -112,7 +113,9 @@ type Keeper struct {
 func (k Keeper) Keep(things *Things) (dir string, err error) {
 	set := manifest{Format: manifestFormat, Time: k.Now().UTC().Truncate(time.Second)}
 	contents := map[string][]byte{}
-	for _, t := range slices.SortedFunc(slices.Values(things.all), func(a, b Thing) int { return strings.Compare(a.Path, b.Path) }) {
+	all := slices.Clone(things.all)
+	sort.Slice(all, func(i, j int) bool { return all[i].Path < all[j].Path })
+	for _, t := range all {
 		kept := entry{Entry: hostfiles.Entry{Path: t.Path}, Missing: t.File == nil}
 		if t.File != nil {
 			kept.Entry = t.File.Entry

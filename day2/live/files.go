@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -112,7 +113,7 @@ func (r *Runner) write(s step, labels sepolicy.Labels) error {
 // put changes all entries, in this order: directories top-down, files, passwords, removals
 // bottom-up, links. Then it syncs.
 func (r *Runner) put(ctx context.Context, steps []step, labels sepolicy.Labels) error {
-	slices.SortFunc(steps, func(a, b step) int { return strings.Compare(a.path, b.path) })
+	sort.Slice(steps, func(i, j int) bool { return steps[i].path < steps[j].path })
 	of := func(kind hostfiles.Kind) []step {
 		return slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return s.temp == "" || s.want == nil || s.want.Kind != kind })
 	}

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"path"
 	"slices"
+	"sort"
 	"strings"
 
 	"machine-pivot/internal/hostfiles"
@@ -174,8 +175,9 @@ func Order(actions []Action) []Action {
 			ordered = append(ordered, a)
 		}
 	}
-	slices.SortFunc(ordered, func(a, b Action) int {
-		return cmp.Or(cmp.Compare(turn(a), turn(b)), cmp.Compare(last(a), last(b)), cmp.Compare(a.Service, b.Service))
+	sort.Slice(ordered, func(i, j int) bool {
+		a, b := ordered[i], ordered[j]
+		return cmp.Or(cmp.Compare(turn(a), turn(b)), cmp.Compare(last(a), last(b)), cmp.Compare(a.Service, b.Service)) < 0
 	})
 	return ordered
 }

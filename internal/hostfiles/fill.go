@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +22,9 @@ func (o Overlay) fill() error {
 		return fmt.Errorf("cannot overlay %s: %w", o.Dir, err)
 	}
 	defer root.Close()
-	for _, f := range slices.SortedStableFunc(slices.Values(o.Files), byFillOrder) {
+	files := slices.Clone(o.Files)
+	sort.SliceStable(files, func(i, j int) bool { return byFillOrder(files[i], files[j]) < 0 })
+	for _, f := range files {
 		rel, ok := strings.CutPrefix(f.Path, o.At+"/")
 		if !ok {
 			return fmt.Errorf("cannot put %s: not below %s", f.Path, o.At)

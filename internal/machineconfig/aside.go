@@ -2,7 +2,7 @@ package machineconfig
 
 import (
 	"slices"
-	"strings"
+	"sort"
 
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
@@ -118,7 +118,7 @@ func partsAt(root document.Node, paths map[string]bool) (all []part) {
 		n, _ := root.Find(document.Steps(path)...)
 		all = append(all, part{place: placeAt(root, path), value: canonical(n.JSON()), at: path})
 	}
-	slices.SortFunc(all, func(a, b part) int { return strings.Compare(a.at, b.at) })
+	sort.Slice(all, func(i, j int) bool { return all[i].at < all[j].at })
 	return all
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 
 	"machine-pivot/internal/fault"
@@ -89,7 +90,7 @@ func (s *Sysroot) BootEntries() ([]BootEntry, error) {
 		e.File = name
 		entries = append(entries, e)
 	}
-	slices.SortStableFunc(entries, func(a, b BootEntry) int { return compareVersions(b.Version, a.Version) })
+	sort.SliceStable(entries, func(i, j int) bool { return compareVersions(entries[i].Version, entries[j].Version) > 0 })
 	return entries, nil
 }
 

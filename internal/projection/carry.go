@@ -8,7 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
+	"sort"
 
 	"machine-pivot/internal/hostfiles"
 )
@@ -82,7 +82,7 @@ func (s Set) With(entries []hostfiles.File) []hostfiles.Entry {
 			set = append(set, e)
 		}
 	}
-	slices.SortFunc(set, func(a, b hostfiles.Entry) int { return strings.Compare(a.Path, b.Path) })
+	sort.Slice(set, func(i, j int) bool { return set[i].Path < set[j].Path })
 	return set
 }
 

@@ -1,11 +1,11 @@
 package projection
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 
 	"machine-pivot/internal/hostfiles"
 )
@@ -58,7 +58,7 @@ func (p *Projector) plan(before record, carried Set) (steps []step, failed error
 		s.item.Parent = !carried.Has(name)
 		steps = append(steps, s)
 	}
-	slices.SortFunc(steps, func(a, b step) int { return cmp.Compare(a.item.Path, b.item.Path) })
+	sort.Slice(steps, func(i, j int) bool { return steps[i].item.Path < steps[j].item.Path })
 	return steps, failed
 }
 

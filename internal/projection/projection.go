@@ -10,13 +10,13 @@
 package projection
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"sort"
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/sepolicy"
@@ -86,7 +86,7 @@ func (p *Projector) carryOut(steps []step, labels sepolicy.Labels) (changed []st
 		}
 	}
 	slices.Sort(changed)
-	slices.SortFunc(left, func(a, b item) int { return cmp.Compare(a.Path, b.Path) })
+	sort.Slice(left, func(i, j int) bool { return left[i].Path < left[j].Path })
 	return changed, left, failed
 }
 
@@ -116,15 +116,15 @@ func during(steps []step, set hostfiles.Digest) record {
 // ordered returns the steps in the order in which they are carried out: first those that take
 // something back, bottom-up, and then the others, top-down.
 func ordered(steps []step) []step {
-	return slices.SortedFunc(slices.Values(steps), func(a, b step) int {
-		switch {
-		case a.undo != b.undo:
-			return map[bool]int{true: -1, false: 1}[a.undo]
-		case a.undo:
-			return cmp.Compare(b.item.Path, a.item.Path)
+	steps = slices.Clone(steps)
+	sort.Slice(steps, func(i, j int) bool {
+		a, b := steps[i], steps[j]
+		if a.undo && b.undo {
+			return a.item.Path > b.item.Path
 		}
-		return cmp.Compare(a.item.Path, b.item.Path)
+		return a.undo || !b.undo && a.item.Path < b.item.Path
 	})
+	return steps
 }
 
 // do carries out a step, and reports whether it changed anything.

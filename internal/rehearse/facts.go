@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -158,7 +159,7 @@ func mounts(root string) (all []mount) {
 			all[other] = m
 		}
 	}
-	slices.SortStableFunc(all, func(a, b mount) int { return rank(b.at) - rank(a.at) }) // what / and others stand on counts for /
+	sort.SliceStable(all, func(i, j int) bool { return rank(all[i].at) > rank(all[j].at) }) // what / and others stand on counts for /
 	return all
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -133,7 +134,7 @@ func (p *program) readSections(h header) (all []section, err error) {
 			return nil, errFormat
 		}
 	}
-	slices.SortStableFunc(all, func(a, b section) int { return cmp.Compare(a.offset, b.offset) })
+	sort.SliceStable(all, func(i, j int) bool { return all[i].offset < all[j].offset })
 	return all, nil
 }
 

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
+	"sort"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -139,7 +139,7 @@ func (r *compiledReader) tree() {
 		r.contexts = append(r.contexts, label)
 	}
 	r.node(0)
-	slices.SortStableFunc(r.lines, func(a, b line) int { return int(int64(a.number) - int64(b.number)) })
+	sort.SliceStable(r.lines, func(i, j int) bool { return r.lines[i].number < r.lines[j].number })
 }
 
 // maxNodes is the maximum depth of directories. libselinux writes three levels.

@@ -6,12 +6,11 @@ package document
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"io"
 	"path"
 	"regexp"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -37,7 +36,7 @@ func Read(file string, data []byte, decode func(root Node)) problem.Report {
 
 // ordered returns the report for a file, sorted by line.
 func ordered(file string, report problem.Report) problem.Report {
-	slices.SortStableFunc(report, func(a, b problem.Problem) int { return cmp.Compare(a.Line, b.Line) })
+	sort.SliceStable(report, func(i, j int) bool { return report[i].Line < report[j].Line })
 	return report.In(file)
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"sort"
 	"strings"
 
 	"machine-pivot/internal/fault"
@@ -86,7 +87,7 @@ func ReadBound(repo FileReader, commit ostree.Checksum) (BoundImages, error) {
 			found.problem(name, err)
 		}
 	}
-	slices.SortFunc(found.References, func(a, b imageref.Reference) int { return strings.Compare(a.String(), b.String()) })
+	sort.Slice(found.References, func(i, j int) bool { return found.References[i].String() < found.References[j].String() })
 	found.References = slices.Compact(found.References)
 	return found, nil
 }
