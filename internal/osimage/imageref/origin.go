@@ -8,17 +8,18 @@ func Written(text string) (Reference, error) {
 	r, err := Parse(text)
 	if err != nil {
 		_, digest, _ := strings.Cut(text, "@")
-		r = Reference{digest: digest}
+		r = of(parts{digest: digest})
 	}
 	return r.writtenAs(text), err
 }
 
 func (r Reference) writtenAs(text string) Reference {
-	r.text = ""
-	if text != r.String() {
-		r.text = text
+	p := r.parts()
+	p.text = ""
+	if text != of(p).String() {
+		p.text = text
 	}
-	return r
+	return of(p)
 }
 
 // FromOrigin returns the reference in the origin of a deployment. Another program may have written it, so it is that of

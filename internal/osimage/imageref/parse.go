@@ -29,20 +29,20 @@ const PullspecPath = "/etc/pivot/image-pullspec"
 // If there are a tag and a digest, the tag is dropped. Names without a registry host are
 // rejected; docker.io is not assumed.
 func Parse(s string) (Reference, error) {
-	r, err := parseAny(s)
+	p, err := parseAny(s)
 	if err != nil {
 		return Reference{}, fault.New(fault.BadInput, "cannot parse image reference %q: %w", s, err).
 			WithHint("an image is named HOST[:PORT]/PATH with :TAG or @sha256:… behind it, or by where it lies, as oci:DIR or oci-archive:FILE")
 	}
-	return r, nil
+	return of(p), nil
 }
 
-func parseAny(s string) (Reference, error) {
+func parseAny(s string) (parts, error) {
 	if s == "" {
-		return Reference{}, errors.New("it is empty")
+		return parts{}, errors.New("it is empty")
 	}
 	if strings.ContainsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }) {
-		return Reference{}, errors.New("it contains white space or control characters")
+		return parts{}, errors.New("it contains white space or control characters")
 	}
 	scheme, rest, _ := strings.Cut(s, ":")
 	switch scheme {
@@ -55,7 +55,7 @@ func parseAny(s string) (Reference, error) {
 	case string(trustRemote), "ostree-remote-registry":
 		remote, image, _ := strings.Cut(rest, ":")
 		if remote == "" || strings.Contains(remote, "/") {
-			return Reference{}, fmt.Errorf("%s: is not followed by the name of an ostree remote", scheme)
+			return parts{}, fmt.Errorf("%s: is not followed by the name of an ostree remote", scheme)
 		}
 		parseRest := parseImageRef
 		if scheme == "ostree-remote-registry" {
@@ -70,8 +70,8 @@ func parseAny(s string) (Reference, error) {
 }
 
 // trusting returns a function that sets the trust of a reference that was just parsed.
-func trusting(t trust) func(Reference, error) (Reference, error) {
-	return func(r Reference, err error) (Reference, error) {
+func trusting(t trust) func(parts, error) (parts, error) {
+	return func(r parts, err error) (parts, error) {
 		r.trust = t
 		return r, err
 	}
@@ -87,10 +87,10 @@ func isTransport(word string) bool {
 }
 
 // parseImageRef parses TRANSPORT:NAME.
-func parseImageRef(s string) (Reference, error) {
+func parseImageRef(s string) (parts, error) {
 	transport, name, ok := strings.Cut(s, ":")
 	if !ok {
-		return Reference{}, fmt.Errorf("%q is not TRANSPORT:NAME", s)
+		return parts{}, fmt.Errorf("%q is not TRANSPORT:NAME", s)
 	}
 	switch transport := Transport(transport); transport {
 	case "registry":
@@ -98,25 +98,25 @@ func parseImageRef(s string) (Reference, error) {
 	case Registry:
 		name, ok := strings.CutPrefix(name, "//")
 		if !ok {
-			return Reference{}, errors.New("docker: must be followed by //")
+			return parts{}, errors.New("docker: must be followed by //")
 		}
 		return parseName(name)
 	case OCI, OCIArchive, Dir, DockerArchive:
 		return parsePath(transport, name)
 	}
-	return Reference{}, fmt.Errorf("the transport %q is not supported (docker://, oci:, oci-archive:, dir:, docker-archive: are)", transport)
+	return parts{}, fmt.Errorf("the transport %q is not supported (docker://, oci:, oci-archive:, dir:, docker-archive: are)", transport)
 }
 
 // parseName parses HOST/PATH[:TAG][@DIGEST].
-func parseName(s string) (Reference, error) {
+func parseName(s string) (parts, error) {
 	if err := checkName(s); err != nil {
-		return Reference{}, err
+		return parts{}, err
 	}
 	named, err := reference.ParseNormalizedNamed(s)
 	if err != nil {
-		return Reference{}, err
+		return parts{}, err
 	}
-	r := Reference{transport: Registry, name: named.Name()}
+	r := parts{transport: Registry, name: named.Name()}
 	if digested, ok := named.(reference.Digested); ok {
 		r.digest = digested.Digest().String()
 		return r, nil
@@ -155,23 +155,23 @@ func checkName(s string) error {
 }
 
 // parsePath parses PATH[:REF][@DIGEST] of a local image.
-func parsePath(transport Transport, s string) (Reference, error) {
-	r := Reference{transport: transport, name: s}
+func parsePath(transport Transport, s string) (parts, error) {
+	r := parts{transport: transport, name: s}
 	if at := strings.LastIndexByte(s, '@'); at >= 0 && isDigest(s[at+1:]) {
 		r.name, r.digest = s[:at], s[at+1:]
 	}
 	if transport == OCI || transport == OCIArchive {
 		path, tag, cut := strings.Cut(r.name, ":")
 		if cut && !isRefName(tag) {
-			return Reference{}, fmt.Errorf("%q is not the name of an image in an OCI layout", tag)
+			return parts{}, fmt.Errorf("%q is not the name of an image in an OCI layout", tag)
 		}
 		r.name, r.tag = path, tag
 	}
 	if transport == DockerArchive && strings.Contains(r.name, ":") {
-		return Reference{}, errors.New("a docker-archive is named by its file alone, which has no colon in its name")
+		return parts{}, errors.New("a docker-archive is named by its file alone, which has no colon in its name")
 	}
 	if r.name == "" {
-		return Reference{}, fmt.Errorf("%s: is not followed by a path", transport)
+		return parts{}, fmt.Errorf("%s: is not followed by a path", transport)
 	}
 	return r, nil
 }

@@ -10,6 +10,7 @@ package imageref
 import (
 	"encoding"
 	"strings"
+	"unique"
 )
 
 // Transport is the type of an image's location, as named in containers-transports(5).
@@ -25,14 +26,34 @@ const (
 )
 
 // Reference names an OS image. The zero value names nothing; other values come from Parse or FromOrigin. The
-// operator == compares references literally; use SameImage to compare their meaning.
-type Reference struct {
+// operator == compares references literally; use SameImage to compare their meaning. A reference is a handle, because it
+// is in many values that are copied.
+type Reference struct{ to unique.Handle[parts] }
+
+// parts are what a reference consists of.
+type parts struct {
 	text      string // as another program wrote it; "": it is in the canonical form
 	trust     trust
 	transport Transport
 	name      string // HOST/PATH without tag and digest, or a path
 	tag       string // the tag, or the image's name in an OCI layout; "" for a registry's image with a digest
 	digest    string // sha256:…, or ""
+}
+
+// of returns the reference with these parts.
+func of(p parts) Reference {
+	if p == (parts{}) {
+		return Reference{}
+	}
+	return Reference{unique.Make(p)}
+}
+
+// parts returns the parts of the reference.
+func (r Reference) parts() parts {
+	if r.IsZero() {
+		return parts{}
+	}
+	return r.to.Value()
 }
 
 var (
@@ -44,35 +65,37 @@ var (
 // Parse parses it to the same reference. A digest after a local image ("oci:/dir@sha256:…")
 // pins its manifest too. A reference of FromOrigin has the text of its writer.
 func (r Reference) String() string {
-	if r.text != "" {
-		return r.text
+	p := r.parts()
+	if p.text != "" {
+		return p.text
 	}
-	if r.Remote() && r.trust == trustPolicy {
-		return r.image()
+	if p.transport == Registry && p.trust == trustPolicy {
+		return p.image()
 	}
-	return r.trust.prefix() + r.TransportName()
+	return p.trust.prefix() + r.TransportName()
 }
 
 // TransportName returns the reference in the format of containers-transports(5), without
 // ostree's prefix: "docker://quay.io/a/b:tag", "oci:/dir".
 func (r Reference) TransportName() string {
-	switch {
+	switch p := r.parts(); {
 	case r.IsZero():
 		return ""
-	case r.Remote():
-		return string(Registry) + "://" + r.image()
+	case p.transport == Registry:
+		return string(Registry) + "://" + p.image()
+	default:
+		return string(p.transport) + ":" + p.image()
 	}
-	return string(r.transport) + ":" + r.image()
 }
 
 // image returns NAME[:TAG][@DIGEST].
-func (r Reference) image() string {
-	image := r.name
-	if r.tag != "" {
-		image += ":" + r.tag
+func (p parts) image() string {
+	image := p.name
+	if p.tag != "" {
+		image += ":" + p.tag
 	}
-	if r.digest != "" {
-		image += "@" + r.digest
+	if p.digest != "" {
+		image += "@" + p.digest
 	}
 	return image
 }
@@ -81,7 +104,7 @@ func (r Reference) image() string {
 // (crates/ostree-ext/src/container/mod.rs).
 func (r Reference) OstreeReference() string {
 	switch r = r.Canonical(); {
-	case r.trust != trustPolicy:
+	case r.parts().trust != trustPolicy:
 		return r.String()
 	case r.Remote():
 		return "ostree-unverified-registry:" + r.String()
@@ -91,14 +114,15 @@ func (r Reference) OstreeReference() string {
 
 // Canonical returns the reference without the text of its writer, unless it has nothing else.
 func (r Reference) Canonical() Reference {
-	if r.transport != "" {
-		r.text = ""
+	p := r.parts()
+	if p.transport != "" {
+		p.text = ""
 	}
-	return r
+	return of(p)
 }
 
 // Digest returns the digest that the reference is pinned to, "sha256:…", or "".
-func (r Reference) Digest() string { return r.digest }
+func (r Reference) Digest() string { return r.parts().digest }
 
 // IsZero reports whether the reference names nothing.
 func (r Reference) IsZero() bool { return r == Reference{} }
@@ -107,62 +131,65 @@ func (r Reference) IsZero() bool { return r == Reference{} }
 // digest, or the same name and tag if there is no digest. It ignores how the signature is
 // verified.
 func (r Reference) SameImage(other Reference) bool {
-	if r.transport == "" {
+	a, b := r.parts(), other.parts()
+	if a.transport == "" {
 		return r == other
 	}
-	if r.transport != other.transport || r.name != other.name || r.digest != other.digest {
+	if a.transport != b.transport || a.name != b.name || a.digest != b.digest {
 		return false
 	}
-	return r.digest != "" || r.tag == other.tag
+	return a.digest != "" || a.tag == b.tag
 }
 
 // Pinned returns the reference pinned to a digest. A tag in a registry is dropped, because it
 // may move.
 func (r Reference) Pinned(digest string) Reference {
-	r.text, r.digest = "", digest
-	if r.Remote() && digest != "" {
-		r.tag = ""
+	p := r.parts()
+	p.text, p.digest = "", digest
+	if p.transport == Registry && digest != "" {
+		p.tag = ""
 	}
-	return r
+	return of(p)
 }
 
 // At returns the reference with another HOST/PATH or path, such as that of a mirror.
 func (r Reference) At(name string) Reference {
-	r.text, r.name = "", name
-	return r
+	p := r.parts()
+	p.text, p.name = "", name
+	return of(p)
 }
 
 // Transport returns the transport.
-func (r Reference) Transport() Transport { return r.transport }
+func (r Reference) Transport() Transport { return r.parts().transport }
 
 // Remote reports whether the image is in a registry.
-func (r Reference) Remote() bool { return r.transport == Registry }
+func (r Reference) Remote() bool { return r.parts().transport == Registry }
 
 // Moves reports whether the reference is a tag in a registry that pivot can follow: the tag may name another image later.
-func (r Reference) Moves() bool { return r.Remote() && r.digest == "" && r.OstreeRemote() == "" }
+func (r Reference) Moves() bool { return r.Remote() && r.Digest() == "" && r.OstreeRemote() == "" }
 
 // Name returns HOST/PATH without tag and digest, or the path of a local image.
-func (r Reference) Name() string { return r.name }
+func (r Reference) Name() string { return r.parts().name }
 
 // Host returns the registry's HOST[:PORT], or "" for local images.
 func (r Reference) Host() string {
 	if !r.Remote() {
 		return ""
 	}
-	host, _, _ := strings.Cut(r.name, "/")
+	host, _, _ := strings.Cut(r.Name(), "/")
 	return host
 }
 
 // Tag returns the tag of a registry's image, or the image's name in an OCI layout. It returns
 // "" if there is none, and for a registry's image with a digest.
-func (r Reference) Tag() string { return r.tag }
+func (r Reference) Tag() string { return r.parts().tag }
 
 // Signed reports whether the signature policy must verify a signature of the image.
-func (r Reference) Signed() bool { return r.trust == trustSigned }
+func (r Reference) Signed() bool { return r.parts().trust == trustSigned }
 
 // OstreeRemote returns the name of the ostree remote with the keys for the signature of the image's commit, or "".
 func (r Reference) OstreeRemote() string {
-	if remote, ok := strings.CutPrefix(string(r.trust), string(trustRemote)+":"); ok {
+	if remote, ok := strings.CutPrefix(string(r.parts().trust), string(trustRemote)+":"); ok {
 		return remote
 	}
 	return ""
