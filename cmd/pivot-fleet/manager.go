@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/connect"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
 )
 
@@ -36,7 +36,7 @@ func (f *managerFlags) manager(cmd *cobra.Command, build cli.Build, config *rest
 	if err := scheme.AddToScheme(known); err != nil {
 		return nil, err
 	}
-	objects.AddTo(known)
+	api.AddTo(known)
 	ctrl.SetLogger(connect.LogLibraries(f.api.Log(cmd)))
 	if err := metrics.Registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pivot_build_info", Help: "1, with the version of the program.",
 		ConstLabels: prometheus.Labels{"program": "pivot-fleet", "version": build.Version, "commit": build.Commit}}, func() float64 { return 1 })); err != nil {

@@ -16,7 +16,7 @@ import (
 	"machine-pivot/internal/author/containerruntime"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cli"
-	"machine-pivot/internal/cluster/objects"
+	objects "machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/view"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"

@@ -17,7 +17,6 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/machineconfig"
 )
 
@@ -31,7 +30,7 @@ type fleet struct {
 
 // watch keeps the MachineConfigs, as the cache sees them change. It returns what waits until all were seen.
 func (f *fleet) watch(ctx context.Context, c cache.Cache) (seen func(context.Context) bool, err error) {
-	informer, err := c.GetInformer(ctx, &objects.MachineConfig{}, cache.BlockUntilSynced(false))
+	informer, err := c.GetInformer(ctx, &api.MachineConfig{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch MachineConfigs: %w", err)
 	}
@@ -43,7 +42,7 @@ func (f *fleet) watch(ctx context.Context, c cache.Cache) (seen func(context.Con
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch MachineConfigs: %w", err)
 	}
-	for _, o := range []client.Object{&objects.MachineConfigPool{}, &corev1.Node{}, &corev1.LimitRange{}, namespaces()} { // filled before they are asked
+	for _, o := range []client.Object{&api.MachineConfigPool{}, &corev1.Node{}, &corev1.LimitRange{}, namespaces()} { // filled before they are asked
 		if _, err := c.GetInformer(ctx, o, cache.BlockUntilSynced(false)); err != nil {
 			return nil, fmt.Errorf("cannot watch what the webhooks read: %w", err)
 		}
@@ -54,7 +53,7 @@ func (f *fleet) watch(ctx context.Context, c cache.Cache) (seen func(context.Con
 // keep keeps the parts of a MachineConfig that can contradict those of another one. One of the renderer's is no
 // part of any pool.
 func (f *fleet) keep(o any) {
-	m, ok := o.(*objects.MachineConfig)
+	m, ok := o.(*api.MachineConfig)
 	if !ok || api.IsResult(m.Name) {
 		return
 	}
@@ -80,11 +79,11 @@ type kept struct {
 // Caches returns what a manager's cache must keep of MachineConfigs: not their Ignition configs, which can have
 // megabytes each. Whoever wants one whole reads it from the API server.
 func Caches() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{&objects.MachineConfig{}: {Transform: trim}}
+	return map[client.Object]cache.ByObject{&api.MachineConfig{}: {Transform: trim}}
 }
 
 func trim(o any) (any, error) {
-	m, ok := o.(*objects.MachineConfig)
+	m, ok := o.(*api.MachineConfig)
 	if !ok {
 		return o, nil
 	}
@@ -105,7 +104,7 @@ func (f *fleet) forget(o any) {
 	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 		o = last.Obj
 	}
-	if m, ok := o.(*objects.MachineConfig); ok {
+	if m, ok := o.(*api.MachineConfig); ok {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		delete(f.all, m.Name)
@@ -127,7 +126,7 @@ func (f *fleet) known(ctx context.Context) Known {
 // choosing returns the pools that choose a MachineConfig with these labels. One with an unreadable selector chooses
 // none, as for the renderer; and none is known if the pools cannot be read.
 func (f *fleet) choosing(ctx context.Context, of map[string]string) (names []string) {
-	var pools objects.MachineConfigPoolList
+	var pools api.MachineConfigPoolList
 	if err := f.reader.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
@@ -143,7 +142,7 @@ func (f *fleet) choosing(ctx context.Context, of map[string]string) (names []str
 // users returns the pools and nodes that have a rendered MachineConfig, or should. If they cannot be read, that
 // is a user, too: nothing is deleted in doubt.
 func (f *fleet) users(ctx context.Context, name string) (all []string) {
-	var pools objects.MachineConfigPoolList
+	var pools api.MachineConfigPoolList
 	var nodes corev1.NodeList
 	if err := f.reader.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
 		return []string{"pools that cannot be read: " + err.Error()}

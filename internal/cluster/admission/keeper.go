@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 )
 
 // The objects of the webhooks in deploy/fleet/webhooks.yaml.
@@ -52,7 +52,7 @@ func (k *keeper) Start(ctx context.Context) error {
 	again := time.Tick(lookEvery)
 	for {
 		err := k.look(ctx)
-		for conflict := 0; err != nil && objects.HasChanged(err) && conflict < 5; conflict++ {
+		for conflict := 0; err != nil && api.HasChanged(err) && conflict < 5; conflict++ {
 			err = k.look(ctx)
 		}
 		if err != nil && ctx.Err() == nil {

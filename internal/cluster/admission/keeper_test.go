@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/problem"
 )
 
@@ -125,8 +125,8 @@ func TestFleet(t *testing.T) {
 	if _, err := f.watch(t.Context(), deaf{}); err == nil || !strings.Contains(err.Error(), "cannot watch MachineConfigs: no handler") {
 		t.Error(err)
 	}
-	config := func(name, spec string) *objects.MachineConfig {
-		return &objects.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{}},
+	config := func(name, spec string) *api.MachineConfig {
+		return &api.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{}},
 			Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: spec}}, Spec: runtime.RawExtension{Raw: []byte(spec)}}
 	}
 	for _, c := range []struct{ spec, kept string }{
@@ -134,7 +134,7 @@ func TestFleet(t *testing.T) {
 		{`{"kernelArguments":"` + strings.Repeat("x", 1000) + `"}`, `""`},
 	} {
 		o, err := trim(config("99-a", c.spec))
-		m := o.(*objects.MachineConfig)
+		m := o.(*api.MachineConfig)
 		if err != nil || string(m.Spec.Raw) != c.kept || len(m.ManagedFields)+len(m.Annotations) > 0 {
 			t.Errorf("%s is kept as %s with %v: %v", c.spec, m.Spec.Raw, m.Annotations, err)
 		}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/nodecheck"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/problem"
 	"machine-pivot/internal/window"
 )
@@ -21,7 +21,7 @@ import (
 // checkPool checks what the schema of a pool cannot: its selectors. That of nodes must not be empty: it would
 // match each node of the cluster. Of maxUnavailable it says what the function does that uses it.
 func checkPool(object []byte) (report problem.Report) {
-	var p objects.MachineConfigPool
+	var p api.MachineConfigPool
 	if err := json.Unmarshal(object, &p); err != nil {
 		report.Fail("$", "it is no MachineConfigPool: %v", err)
 		return report
@@ -30,7 +30,7 @@ func checkPool(object []byte) (report problem.Report) {
 	checkSelector(&report, "$.spec.machineConfigSelector", p.Spec.MachineConfigSelector, "MachineConfig, also those of other roles")
 	const many = 1000 // nodes, of which each percentage from 1% is more than one
 	m := p.Spec.MaxUnavailable
-	switch most, err := objects.MostUnavailable(p.Name, m, many); {
+	switch most, err := api.MostUnavailable(p.Name, m, many); {
 	case err != nil:
 		report.Warn("$.spec.maxUnavailable", "%v", err)
 	case m != nil && most == 1 && m.String() != "1":
@@ -105,7 +105,7 @@ func checkSelector(report *problem.Report, path string, s *metav1.LabelSelector,
 
 // checkRollout checks what the schema of a rollout cannot: the window and the conditions of health.
 func checkRollout(object []byte) (report problem.Report) {
-	var r objects.PoolRollout
+	var r api.PoolRollout
 	if err := json.Unmarshal(object, &r); err != nil {
 		report.Fail("$", "it is no PoolRollout: %v", err)
 		return report
@@ -130,7 +130,7 @@ func checkRollout(object []byte) (report problem.Report) {
 			report.Fail(path+".name", "%q is no name of a %s: %s", w.Name, w.Kind, problem)
 		}
 	}
-	if r.Spec.PassSlotOn && r.Name == objects.MasterPool {
+	if r.Spec.PassSlotOn && r.Name == api.MasterPool {
 		report.Warn("$.spec.passSlotOn", "the pool %s never passes a slot on: etcd could lose its quorum", r.Name)
 	}
 	for _, name := range r.Spec.After {

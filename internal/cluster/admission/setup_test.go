@@ -33,7 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"machine-pivot/internal/cluster/admission"
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/test/worlds/controlplane"
 )
 
@@ -318,7 +318,7 @@ func TestWebhooks(t *testing.T) {
 	t.Run("without a webhook", func(t *testing.T) {
 		wants("a MachineConfig", anna.Create(ctx, machineConfig("down", "quiet")), "failed calling webhook")
 		wants("one of the controller", w.asController(t).Create(ctx, machineConfig("rendered-worker-3")))
-		wants("the status of a pool", w.admin.Status().Patch(ctx, &objects.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}, client.RawPatch(types.MergePatchType, []byte(`{"status":{"machineCount":3}}`))))
+		wants("the status of a pool", w.admin.Status().Patch(ctx, &api.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}, client.RawPatch(types.MergePatchType, []byte(`{"status":{"machineCount":3}}`))))
 		wants("a pod that must be partitioned", w.admin.Create(ctx, podIn("strict")), "failed calling webhook")
 		wants("a pod that should be", w.admin.Create(ctx, podIn("apps")))
 		wants("a pod that may not be", w.admin.Create(ctx, podIn("other")), "does not allow the workload")

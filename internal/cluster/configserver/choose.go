@@ -1,6 +1,6 @@
 package configserver
 
-import "machine-pivot/internal/cluster/objects"
+import "machine-pivot/internal/cluster/api"
 
 // choose returns the rendered MachineConfig of a new machine of a pool. It is the one that the pool's nodes should
 // have, to save it a reboot, if any node has proven that. Else it is the last one that all of them had, and the machine
@@ -8,7 +8,7 @@ import "machine-pivot/internal/cluster/objects"
 //
 // The machine-config operator's server decides by the counters, too, also by those of the configuration before,
 // as long as its controller has not looked at a new one. Here the generation says which one they are about.
-func choose(pool *objects.MachineConfigPool, rollout *objects.PoolRollout) string {
+func choose(pool *api.MachineConfigPool, rollout *api.PoolRollout) string {
 	wanted, last := pool.Spec.Configuration.Name, pool.Status.Configuration.Name
 	counted := pool.Status.ObservedGeneration >= pool.Generation
 	switch {

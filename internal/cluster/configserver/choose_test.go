@@ -3,7 +3,7 @@ package configserver
 import (
 	"testing"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 )
 
 func TestChoose(t *testing.T) {
@@ -27,16 +27,16 @@ func TestChoose(t *testing.T) {
 		"given up in a new pool":                    {wanted: next, machines: 1, givenUp: next, want: next},
 		"not rendered any more":                     {last: old, want: old},
 	} {
-		p := &objects.MachineConfigPool{}
+		p := &api.MachineConfigPool{}
 		p.Generation, p.Status.ObservedGeneration = 2, 2
 		if c.stale {
 			p.Status.ObservedGeneration = 1
 		}
 		p.Spec.Configuration.Name, p.Status.Configuration.Name = c.wanted, c.last
 		p.Status.MachineCount, p.Status.UpdatedMachineCount = c.machines, c.updated
-		var rollout *objects.PoolRollout
+		var rollout *api.PoolRollout
 		if c.givenUp != "" {
-			rollout = &objects.PoolRollout{Status: objects.PoolRolloutStatus{GivenUp: c.givenUp}}
+			rollout = &api.PoolRollout{Status: api.PoolRolloutStatus{GivenUp: c.givenUp}}
 		}
 		if got := choose(p, rollout); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

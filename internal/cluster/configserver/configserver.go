@@ -25,7 +25,7 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/provision"
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/token"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -83,8 +83,8 @@ func Setup(m manager.Manager, o Options) error {
 	pools := &poolReconciler{client: m.GetClient(), live: m.GetAPIReader(), rules: rules, content: content, changed: server.Reload}
 	everywhere := controller.Options{NeedLeaderElection: new(false)}
 	if err := ctrl.NewControllerManagedBy(m).Named("ignition-pools").WithOptions(everywhere).
-		For(&objects.MachineConfigPool{}).
-		Watches(&objects.PoolRollout{}, &handler.EnqueueRequestForObject{}). // it has the name of its pool
+		For(&api.MachineConfigPool{}).
+		Watches(&api.PoolRollout{}, &handler.EnqueueRequestForObject{}). // it has the name of its pool
 		Complete(pools); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -63,7 +63,7 @@ type poolReconciler struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (p *poolReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	var pool objects.MachineConfigPool
+	var pool api.MachineConfigPool
 	err := p.client.Get(ctx, request.NamespacedName, &pool)
 	if apierrors.IsNotFound(err) {
 		if len(p.content.roles()) == 0 {
@@ -75,7 +75,7 @@ func (p *poolReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	rollout := &objects.PoolRollout{}
+	rollout := &api.PoolRollout{}
 	if err := p.client.Get(ctx, request.NamespacedName, rollout); apierrors.IsNotFound(err) {
 		rollout = nil
 	} else if err != nil {
@@ -95,7 +95,7 @@ func (p *poolReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 
 // read reads a rendered MachineConfig.
 func (p *poolReconciler) read(ctx context.Context, name string) (*authored.MachineConfig, error) {
-	var object objects.MachineConfig
+	var object api.MachineConfig
 	if err := p.live.Get(ctx, client.ObjectKey{Name: name}, &object); err != nil {
 		return nil, fault.New(fault.Unavailable, "cannot read MachineConfig %s: %w", name, err)
 	}
@@ -103,7 +103,7 @@ func (p *poolReconciler) read(ctx context.Context, name string) (*authored.Machi
 }
 
 // decode reads a MachineConfig as its author's program does.
-func decode(object *objects.MachineConfig, rules authored.Rules) (*authored.MachineConfig, error) {
+func decode(object *api.MachineConfig, rules authored.Rules) (*authored.MachineConfig, error) {
 	object.APIVersion, object.Kind = machineconfig.APIVersion, machineconfig.Kind // a client leaves them out
 	text, err := json.Marshal(object)
 	if err != nil {

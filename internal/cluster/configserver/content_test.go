@@ -8,7 +8,7 @@ import (
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/author/provision"
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/kargs"
@@ -42,7 +42,7 @@ func decodedObject(t *testing.T, m *authored.MachineConfig) *authored.MachineCon
 	if err != nil {
 		t.Fatal(err)
 	}
-	var object objects.MachineConfig
+	var object api.MachineConfig
 	if err := json.Unmarshal(text, &object); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestInvalid(t *testing.T) {
 		`{"config":{"ignition":{"version":"9.0.0"}}}`: "unsupported config version",
 		`{"kernelArguments":[1]}`:                     "kernelArguments[0]",
 	} {
-		var object objects.MachineConfig
+		var object api.MachineConfig
 		object.Name = "rendered-worker-1"
 		object.Spec.Raw = []byte(text)
 		if _, err := decode(&object, authored.Rules{KernelArguments: kargs.DefaultPolicy()}); err == nil || !strings.Contains(err.Error(), want) {

@@ -32,7 +32,6 @@ import (
 	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/configserver"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/token"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/kargs"
@@ -177,7 +176,7 @@ spec:
 // pool makes a pool have a configuration, and its nodes another one.
 func (w *world) pool(role, wanted, had string, machines, updated int32) {
 	w.Helper()
-	p := &objects.MachineConfigPool{}
+	p := &api.MachineConfigPool{}
 	p.Name = role
 	w.apply(fmt.Sprintf(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfigPool","metadata":{"name":%q},"spec":{"configuration":{"name":%q}}}`, role, wanted))
 	if err := w.admin.Get(w.Context(), client.ObjectKeyFromObject(p), p); err != nil {
@@ -226,7 +225,7 @@ func TestServer(t *testing.T) {
 		w.pool("worker", next.Name, old.Name, 3, 1)
 		w.eventually("a proven configuration", "worker", "all", 200, next.Name)
 		w.apply(`{"apiVersion":"machine-pivot.io/v1alpha1","kind":"PoolRollout","metadata":{"name":"worker"}}`)
-		r := &objects.PoolRollout{}
+		r := &api.PoolRollout{}
 		r.Name = "worker"
 		if err := w.admin.Status().Patch(t.Context(), r, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"givenUp":%q}}`, next.Name))); err != nil {
 			t.Fatal(err)
@@ -264,7 +263,7 @@ func TestServer(t *testing.T) {
 	w.eventually("the late token is known", "worker", "late", 200, old.Name)
 	w.token("unused", "worker", "1")
 	controlplane.Eventually(t, "the pools of deleted objects are not served", func(ctx context.Context) bool {
-		p := &objects.MachineConfigPool{}
+		p := &api.MachineConfigPool{}
 		p.Name = "master"
 		_ = client.IgnoreNotFound(w.admin.Delete(ctx, p))
 		code, _ := w.get(1, "master", "m")
@@ -317,7 +316,7 @@ func (w *world) rights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &objects.MachineConfigPool{}
+	p := &api.MachineConfigPool{}
 	p.Name = "worker"
 	s := &corev1.Secret{StringData: map[string]string{"a": "b"}}
 	s.Namespace, s.Name = namespace, "new"
@@ -328,7 +327,7 @@ func (w *world) rights(t *testing.T) {
 		"create a Secret":                       c.Create(t.Context(), s),
 		"delete a Secret":                       c.Delete(t.Context(), s),
 		"change a pool":                         c.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":true}}`))),
-		"list MachineConfigs":                   c.List(t.Context(), &objects.MachineConfigList{}),
+		"list MachineConfigs":                   c.List(t.Context(), &api.MachineConfigList{}),
 		"read a Node":                           c.Get(t.Context(), client.ObjectKeyFromObject(node), node),
 	} {
 		if !apierrors.IsForbidden(err) {

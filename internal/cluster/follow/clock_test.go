@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 )
 
 // TestLeft: a record that is in the future, because a clock was set back, keeps no tag from being resolved.
@@ -20,10 +20,10 @@ func TestLeft(t *testing.T) {
 	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	f := &follower{Options: Options{Now: func() time.Time { return now }}}
 	for ago, due := range map[time.Duration]bool{0: false, 9 * time.Minute: false, 10 * time.Minute: true, -time.Second: true, -24 * 365 * time.Hour: true} {
-		r := &objects.PoolRollout{}
-		r.Spec.Image = &objects.PoolImage{Ref: "registry.example/os:stable"}
-		r.Status.Image = &objects.ResolvedImage{Ref: r.Spec.Image.Ref, Image: "i", Checked: metav1.NewTime(now.Add(-ago))}
-		if got := f.due(r, &objects.MachineConfigPool{}); got != due {
+		r := &api.PoolRollout{}
+		r.Spec.Image = &api.PoolImage{Ref: "registry.example/os:stable"}
+		r.Status.Image = &api.ResolvedImage{Ref: r.Spec.Image.Ref, Image: "i", Checked: metav1.NewTime(now.Add(-ago))}
+		if got := f.due(r, &api.MachineConfigPool{}); got != due {
 			t.Errorf("asked %s ago: %t, want %t", ago, got, due)
 		}
 	}
@@ -32,12 +32,12 @@ func TestLeft(t *testing.T) {
 // changes is an API server in which somebody changes the MachineConfig after each read.
 type changes struct {
 	client.Client
-	mc    objects.MachineConfig
+	mc    api.MachineConfig
 	patch []map[string]any
 }
 
 func (c *changes) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	*into.(*objects.MachineConfig) = c.mc
+	*into.(*api.MachineConfig) = c.mc
 	return nil
 }
 
@@ -55,13 +55,13 @@ func (c *changes) Patch(_ context.Context, _ client.Object, p client.Patch, _ ..
 // TestChangedMeanwhile: a patch of the MachineConfig carries the version that was read, for which API servers answer that
 // there is a conflict, and nobody is told of that.
 func TestChangedMeanwhile(t *testing.T) {
-	r := &objects.PoolRollout{}
+	r := &api.PoolRollout{}
 	r.Name, r.UID = "edge", "u"
-	server := &changes{mc: objects.MachineConfig{Spec: runtime.RawExtension{Raw: []byte(`{}`)}}}
+	server := &changes{mc: api.MachineConfig{Spec: runtime.RawExtension{Raw: []byte(`{}`)}}}
 	server.mc.Name, server.mc.ResourceVersion, server.mc.OwnerReferences = configName(r), "7", owner(r)
 	f := &follower{cached: server, direct: server}
 	err := f.write(t.Context(), r, contents{arguments: []string{"quiet"}})
-	if !objects.HasChanged(err) || len(server.patch) == 0 || server.patch[0]["op"] != "replace" || server.patch[0]["value"] != "7" {
+	if !api.HasChanged(err) || len(server.patch) == 0 || server.patch[0]["op"] != "replace" || server.patch[0]["value"] != "7" {
 		t.Errorf("%v, %v", err, server.patch)
 	}
 	if err := f.report(t.Context(), r, nil, err); err != nil || r.Status.Problem != "" {

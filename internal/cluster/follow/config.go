@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
 )
@@ -71,11 +71,11 @@ func secretIn(text []byte) (secret []byte, err error) {
 
 // configName returns the name of the MachineConfig of a PoolRollout. It sorts behind those of users, and is one that the
 // webhook keeps them from changing. It has no annotation of a generated one: the image of such is not used.
-func configName(r *objects.PoolRollout) string { return "99-" + r.Name + "-generated-rollout" }
+func configName(r *api.PoolRollout) string { return "99-" + r.Name + "-generated-rollout" }
 
 // own returns the MachineConfig of a PoolRollout; nil if there is none.
-func (f *follower) own(ctx context.Context, r *objects.PoolRollout) (*objects.MachineConfig, error) {
-	mc := &objects.MachineConfig{}
+func (f *follower) own(ctx context.Context, r *api.PoolRollout) (*api.MachineConfig, error) {
+	mc := &api.MachineConfig{}
 	err := f.direct.Get(ctx, client.ObjectKey{Name: configName(r)}, mc)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -90,7 +90,7 @@ func (f *follower) own(ctx context.Context, r *objects.PoolRollout) (*objects.Ma
 }
 
 // read returns what the nodes are given now.
-func (f *follower) read(ctx context.Context, r *objects.PoolRollout) (c contents, err error) {
+func (f *follower) read(ctx context.Context, r *api.PoolRollout) (c contents, err error) {
 	mc, err := f.own(ctx, r)
 	if mc == nil {
 		return c, err
@@ -107,7 +107,7 @@ func (f *follower) read(ctx context.Context, r *objects.PoolRollout) (c contents
 }
 
 // write has the nodes given the contents: all in one MachineConfig, or none if there is nothing.
-func (f *follower) write(ctx context.Context, r *objects.PoolRollout, c contents) error {
+func (f *follower) write(ctx context.Context, r *api.PoolRollout, c contents) error {
 	before, err := f.own(ctx, r)
 	switch {
 	case err != nil:
@@ -123,7 +123,7 @@ func (f *follower) write(ctx context.Context, r *objects.PoolRollout, c contents
 		return err
 	}
 	if before == nil {
-		made := &objects.MachineConfig{Spec: runtime.RawExtension{Raw: text}}
+		made := &api.MachineConfig{Spec: runtime.RawExtension{Raw: text}}
 		made.Name, made.Labels, made.OwnerReferences = configName(r), role(r), owner(r)
 		err = f.cached.Create(ctx, made)
 	} else if has, wrong := f.read(ctx, r); wrong != nil || !has.equal(c) {
@@ -137,14 +137,14 @@ func (f *follower) write(ctx context.Context, r *objects.PoolRollout, c contents
 }
 
 // nodesHave reports whether the rollout of a pull secret has ended.
-func (f *follower) nodesHave(ctx context.Context, r *objects.PoolRollout, secret []byte) (bool, error) {
+func (f *follower) nodesHave(ctx context.Context, r *api.PoolRollout, secret []byte) (bool, error) {
 	if secret == nil {
 		return true, nil
 	}
 	if r.Status.Ended == "" {
 		return false, nil
 	}
-	rendered := &objects.MachineConfig{}
+	rendered := &api.MachineConfig{}
 	if err := f.direct.Get(ctx, client.ObjectKey{Name: r.Status.Ended}, rendered); err != nil {
 		return false, fmt.Errorf("cannot read the MachineConfig %s: %w", r.Status.Ended, err)
 	}

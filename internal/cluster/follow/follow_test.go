@@ -17,7 +17,6 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/follow"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/test/worlds/controlplane"
 )
 
@@ -55,7 +54,7 @@ func (w *world) oneObject() {
 	first := w.push("os", "stable", "amd64")
 	w.rollout("edge", map[string]any{"ref": w.ref("os:stable")}, map[string]any{"kernelArguments": []string{"quiet"}})
 	s := w.sees("edge", "each node has the image", has(first))
-	if s.Status.Image.Image != first || s.Status.Image.Ref != w.ref("os:stable") || s.Status.Problem != "" || s.Spec.Image.Policy != objects.PolicyNodes {
+	if s.Status.Image.Image != first || s.Status.Image.Ref != w.ref("os:stable") || s.Status.Problem != "" || s.Spec.Image.Policy != api.PolicyNodes {
 		w.Errorf("%+v, %+v", s.Status, s.Spec.Image)
 	}
 	if !metav1.IsControlledBy(&s.pool, &s.PoolRollout) || s.pool.Spec.MaxUnavailable.IntValue() != 1 || s.pool.Spec.NodeSelector.MatchLabels["edge"] != "yes" {
@@ -199,10 +198,10 @@ func (w *world) wrong() {
 			w.Fatal(err)
 		}
 		w.sees("wrong", of.spec, func(s state) bool { return strings.Contains(s.Status.Waiting, of.want) })
-		if err := w.Delete(w.Context(), &objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}}); err != nil {
+		if err := w.Delete(w.Context(), &api.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}}); err != nil {
 			w.Fatal(err)
 		}
-		for _, left := range []client.Object{&objects.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}}, &objects.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "99-wrong-generated-rollout"}}} {
+		for _, left := range []client.Object{&api.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}}, &api.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "99-wrong-generated-rollout"}}} {
 			if err := w.Delete(w.Context(), left); client.IgnoreNotFound(err) != nil { // as the collector of garbage would
 				w.Fatal(err)
 			}
@@ -212,7 +211,7 @@ func (w *world) wrong() {
 
 // try creates a PoolRollout.
 func (w *world) try(by client.Client, name, spec string) error {
-	r := &objects.PoolRollout{}
+	r := &api.PoolRollout{}
 	text := fmt.Sprintf(`{"apiVersion":"machine-pivot.io/v1alpha1","kind":"PoolRollout","metadata":{"name":%q},"spec":%s}`, name, spec)
 	r.Name = name
 	return by.Patch(w.Context(), r, client.RawPatch("application/apply-patch+yaml", []byte(text)), client.FieldOwner("test"), client.ForceOwnership)
@@ -248,7 +247,7 @@ func (w *world) rights() {
 func (w *world) ended() {
 	w.patch("edge", `{"spec":{"image":null,"kernelArguments":null}}`)
 	controlplane.Eventually(w, "the MachineConfig is deleted", func(ctx context.Context) bool {
-		return apierrors.IsNotFound(w.Get(ctx, client.ObjectKey{Name: "99-edge-generated-rollout"}, &objects.MachineConfig{}))
+		return apierrors.IsNotFound(w.Get(ctx, client.ObjectKey{Name: "99-edge-generated-rollout"}, &api.MachineConfig{}))
 	})
 	w.sees("edge", "nothing of the image is left in the status", func(s state) bool { return s.Status.Image == nil && s.Status.Problem == "" && s.pool.Name == "edge" })
 }
@@ -256,8 +255,8 @@ func (w *world) ended() {
 // nowhere checks that texts are in no status, event or log.
 func (w *world) nowhere(texts ...string) {
 	w.Helper()
-	var rollouts objects.PoolRolloutList
-	var pools objects.MachineConfigPoolList
+	var rollouts api.PoolRolloutList
+	var pools api.MachineConfigPoolList
 	var events eventsv1.EventList
 	for _, list := range []client.ObjectList{&rollouts, &pools, &events} {
 		if err := w.List(w.Context(), list); err != nil {

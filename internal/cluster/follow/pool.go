@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/fault"
 )
 
 // pool returns the MachineConfigPool of a PoolRollout. If the spec selects nodes, it makes it, or corrects its own one.
-func (f *follower) pool(ctx context.Context, r *objects.PoolRollout) (*objects.MachineConfigPool, error) {
-	p := &objects.MachineConfigPool{}
+func (f *follower) pool(ctx context.Context, r *api.PoolRollout) (*api.MachineConfigPool, error) {
+	p := &api.MachineConfigPool{}
 	err := f.direct.Get(ctx, client.ObjectKeyFromObject(r), p)
 	missing := apierrors.IsNotFound(err)
 	switch {
@@ -30,7 +30,7 @@ func (f *follower) pool(ctx context.Context, r *objects.PoolRollout) (*objects.M
 		return nil, fault.New(fault.BadInput, "cannot make the MachineConfigPool %s: there is one that this PoolRollout does not own", r.Name).
 			WithHint("remove spec.nodeSelector of the PoolRollout to use that, or delete it")
 	}
-	before := p.DeepCopyObject().(*objects.MachineConfigPool)
+	before := p.DeepCopyObject().(*api.MachineConfigPool)
 	p.Spec.NodeSelector, p.Spec.MaxUnavailable = r.Spec.NodeSelector, r.Spec.MaxUnavailable
 	p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: role(r)}
 	if missing {
@@ -48,10 +48,10 @@ func (f *follower) pool(ctx context.Context, r *objects.PoolRollout) (*objects.M
 }
 
 // role returns the label of the MachineConfigs of a pool.
-func role(r *objects.PoolRollout) map[string]string {
+func role(r *api.PoolRollout) map[string]string {
 	return map[string]string{authored.RoleLabel: r.Name}
 }
 
-func owner(r *objects.PoolRollout) []metav1.OwnerReference {
-	return []metav1.OwnerReference{*metav1.NewControllerRef(r, objects.Own().WithKind("PoolRollout"))}
+func owner(r *api.PoolRollout) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(r, api.Own().WithKind("PoolRollout"))}
 }

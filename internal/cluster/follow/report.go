@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
 )
 
@@ -20,9 +19,9 @@ const (
 )
 
 // report writes what a tag is resolved to, and why the spec is not met.
-func (f *follower) report(ctx context.Context, r *objects.PoolRollout, resolved *objects.ResolvedImage, problem error) error {
+func (f *follower) report(ctx context.Context, r *api.PoolRollout, resolved *api.ResolvedImage, problem error) error {
 	text := ""
-	if objects.HasChanged(problem) {
+	if api.HasChanged(problem) {
 		return nil
 	} else if problem != nil {
 		text = textOf(problem)
@@ -31,7 +30,7 @@ func (f *follower) report(ctx context.Context, r *objects.PoolRollout, resolved 
 	if apiequality.Semantic.DeepEqual(old.Image, resolved) && old.Problem == text {
 		return nil
 	}
-	before := r.DeepCopyObject().(*objects.PoolRollout)
+	before := r.DeepCopyObject().(*api.PoolRollout)
 	r.Status.Image, r.Status.Problem = resolved, text
 	if err := f.cached.Status().Patch(ctx, r, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("cannot write the status of the PoolRollout %s: %w", r.Name, err)
@@ -48,7 +47,7 @@ func (f *follower) report(ctx context.Context, r *objects.PoolRollout, resolved 
 // textOf returns what people are told of an error.
 func textOf(err error) string { return api.BoundedReason(fault.WithRemedy(err)) }
 
-func (f *follower) event(r *objects.PoolRollout, kind, reason, text string) {
+func (f *follower) event(r *api.PoolRollout, kind, reason, text string) {
 	action, note := api.EventOf("Follow", text)
 	f.events.Eventf(r, nil, kind, reason, action, "%s", note)
 }

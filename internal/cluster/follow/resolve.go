@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
@@ -28,7 +28,7 @@ const (
 )
 
 // resolve returns the image of the spec with the digest that its tag has now. It is for the architecture of each node.
-func (f *follower) resolve(ctx context.Context, r *objects.PoolRollout, secret []byte, pool *objects.MachineConfigPool) (pinned imageref.Reference, err error) {
+func (f *follower) resolve(ctx context.Context, r *api.PoolRollout, secret []byte, pool *api.MachineConfigPool) (pinned imageref.Reference, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	asked, err := imageref.Parse(r.Spec.Image.Ref)
@@ -62,7 +62,7 @@ func (f *follower) resolve(ctx context.Context, r *objects.PoolRollout, secret [
 }
 
 // named returns the error with the name of the Secret, instead of the file from which the library reads it.
-func named(err error, path string, of *objects.SecretReference) error {
+func named(err error, path string, of *api.SecretReference) error {
 	if path == "" {
 		return err
 	}
@@ -84,7 +84,7 @@ func inMemory(text []byte) (*os.File, error) {
 }
 
 // secret reads a pull secret. It is the only Secret that the controllers read for users, so it must be of that kind.
-func (f *follower) secret(ctx context.Context, of *objects.SecretReference) ([]byte, error) {
+func (f *follower) secret(ctx context.Context, of *api.SecretReference) ([]byte, error) {
 	if of == nil {
 		return nil, nil
 	}
@@ -101,17 +101,17 @@ func (f *follower) secret(ctx context.Context, of *objects.SecretReference) ([]b
 }
 
 // architectures returns those of the nodes that belong to a pool; that of this program if it has none.
-func (f *follower) architectures(ctx context.Context, pool *objects.MachineConfigPool) ([]string, error) {
+func (f *follower) architectures(ctx context.Context, pool *api.MachineConfigPool) ([]string, error) {
 	var nodes corev1.NodeList
-	var pools objects.MachineConfigPoolList
+	var pools api.MachineConfigPoolList
 	if err := errors.Join(f.cached.List(ctx, &nodes), f.cached.List(ctx, &pools)); err != nil {
 		return nil, err
 	}
-	others := slices.DeleteFunc(pools.Items, func(p objects.MachineConfigPool) bool { return p.Name == pool.Name })
+	others := slices.DeleteFunc(pools.Items, func(p api.MachineConfigPool) bool { return p.Name == pool.Name })
 	all := append(others, *pool) // the cache may not have it yet
 	found := map[string]bool{}
 	for _, n := range nodes.Items {
-		if slices.Contains(objects.PoolsOf(n.Labels, all), pool.Name) && n.Status.NodeInfo.Architecture != "" {
+		if slices.Contains(api.PoolsOf(n.Labels, all), pool.Name) && n.Status.NodeInfo.Architecture != "" {
 			found[n.Status.NodeInfo.Architecture] = true
 		}
 	}

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/kargs"
 )
 
@@ -50,9 +50,9 @@ func Setup(m manager.Manager, o Options) error {
 	f := &follower{Options: o, cached: m.GetClient(), direct: m.GetAPIReader(), events: m.GetEventRecorder("pivot-fleet-follow"),
 		policy: kargs.DefaultPolicy()}
 	return ctrl.NewControllerManagedBy(m).Named("follow").
-		For(&objects.PoolRollout{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, ends()))).
-		Owns(&objects.MachineConfigPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Owns(&objects.MachineConfig{}, builder.OnlyMetadata, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&api.PoolRollout{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, ends()))).
+		Owns(&api.MachineConfigPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&api.MachineConfig{}, builder.OnlyMetadata, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: parallel}).
 		Complete(f)
 }
@@ -60,21 +60,21 @@ func Setup(m manager.Manager, o Options) error {
 // ends passes the end of a rollout.
 func ends() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok1 := e.ObjectOld.(*objects.PoolRollout)
-		after, ok2 := e.ObjectNew.(*objects.PoolRollout)
+		before, ok1 := e.ObjectOld.(*api.PoolRollout)
+		after, ok2 := e.ObjectNew.(*api.PoolRollout)
 		return ok1 && ok2 && before.Status.Ended != after.Status.Ended
 	}}
 }
 
 // Reconcile implements reconcile.Reconciler. It asks the API server, because a cache may not have what it has written last.
 func (f *follower) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	r := &objects.PoolRollout{}
+	r := &api.PoolRollout{}
 	if err := f.direct.Get(ctx, request.NamespacedName, r); err != nil || r.DeletionTimestamp != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err) // what it owns is deleted with it
 	}
 	err := f.update(ctx, r)
 	switch {
-	case objects.HasChanged(err):
+	case api.HasChanged(err):
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	case err != nil && r.Status.Problem == "": // it is not reported yet
 		return ctrl.Result{}, err

@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imageref"
 )
@@ -20,7 +20,7 @@ const (
 
 // update makes what a PoolRollout asks for, and reports what keeps it from that. The status is written first: it has which
 // image a rollout is about, also if this ends between the two.
-func (f *follower) update(ctx context.Context, r *objects.PoolRollout) error {
+func (f *follower) update(ctx context.Context, r *api.PoolRollout) error {
 	resolved, want, wrong := f.wanted(ctx, r)
 	if err := f.report(ctx, r, resolved, wrong); err != nil || want == nil {
 		return cmp.Or(err, wrong)
@@ -29,7 +29,7 @@ func (f *follower) update(ctx context.Context, r *objects.PoolRollout) error {
 }
 
 // wanted returns what the nodes are to be given; nil: what they are given stays. After an error they keep the image.
-func (f *follower) wanted(ctx context.Context, r *objects.PoolRollout) (*objects.ResolvedImage, *contents, error) {
+func (f *follower) wanted(ctx context.Context, r *api.PoolRollout) (*api.ResolvedImage, *contents, error) {
 	spec, resolved := r.Spec, r.Status.Image
 	if spec.NodeSelector == nil && spec.Image == nil && len(spec.KernelArguments) == 0 {
 		return nil, &contents{}, nil
@@ -63,7 +63,7 @@ func (f *follower) wanted(ctx context.Context, r *objects.PoolRollout) (*objects
 
 // due reports whether a tag is to be resolved. Somebody has named another one, or the last attempt has failed a while ago.
 // Otherwise the rollout must have ended: that of the pull secret, or one a while ago.
-func (f *follower) due(r *objects.PoolRollout, pool *objects.MachineConfigPool) bool {
+func (f *follower) due(r *api.PoolRollout, pool *api.MachineConfigPool) bool {
 	last := r.Status.Image
 	ended := r.Status.Ended == pool.Spec.Configuration.Name
 	switch {
@@ -76,7 +76,7 @@ func (f *follower) due(r *objects.PoolRollout, pool *objects.MachineConfigPool) 
 }
 
 // left returns after what time the tag is to be resolved again. Who has a record in the future has set the clock back.
-func (f *follower) left(r *objects.PoolRollout) time.Duration {
+func (f *follower) left(r *api.PoolRollout) time.Duration {
 	wait := cmp.Or(r.Spec.Image.Every.Duration, defaultEvery)
 	if r.Status.Image.Failure != "" {
 		wait = retryAfter
@@ -88,8 +88,8 @@ func (f *follower) left(r *objects.PoolRollout) time.Duration {
 }
 
 // renew resolves the tag, and puts the pull secret of now into the contents. The image waits until the nodes have that.
-func (f *follower) renew(ctx context.Context, r *objects.PoolRollout, pool *objects.MachineConfigPool, want *contents) (*objects.ResolvedImage, error) {
-	resolved := &objects.ResolvedImage{Ref: r.Spec.Image.Ref, Checked: metav1.NewTime(f.Now().Truncate(time.Second))}
+func (f *follower) renew(ctx context.Context, r *api.PoolRollout, pool *api.MachineConfigPool, want *contents) (*api.ResolvedImage, error) {
+	resolved := &api.ResolvedImage{Ref: r.Spec.Image.Ref, Checked: metav1.NewTime(f.Now().Truncate(time.Second))}
 	if old := r.Status.Image; old != nil {
 		resolved.Image = old.Image
 	}

@@ -28,7 +28,6 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/follow"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/render"
 	"machine-pivot/internal/cluster/rollout"
 	"machine-pivot/test/worlds/controlplane"
@@ -140,7 +139,7 @@ func (w *world) later(d time.Duration, name string) {
 
 func (w *world) patch(name, body string) {
 	w.Helper()
-	r := &objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	r := &api.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := w.Patch(w.Context(), r, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
 		w.Fatal(err)
 	}
@@ -239,8 +238,8 @@ func (w *world) rollout(name string, image map[string]any, more map[string]any) 
 
 // state is what is seen of a PoolRollout.
 type state struct {
-	objects.PoolRollout
-	pool     objects.MachineConfigPool
+	api.PoolRollout
+	pool     api.MachineConfigPool
 	rendered string // the spec of the MachineConfig that the pool names
 	updating string // WAITING
 	updated  string
@@ -254,7 +253,7 @@ func (w *world) sees(name, what string, is func(state) bool) (s state) {
 		if w.Failed() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			mc := &objects.MachineConfig{}
+			mc := &api.MachineConfig{}
 			_ = w.Get(w.Context(), client.ObjectKey{Name: "99-" + name + "-generated-rollout"}, mc) // for the log
 			w.Logf("%s: %q, %s\n%+v\n%+v\n%s\n%s", name, last.Status.Problem, mc.Spec.Raw, last.pool.Spec, last.pool.Status, last.rendered, w.errors())
 		}
@@ -263,14 +262,14 @@ func (w *world) sees(name, what string, is func(state) bool) (s state) {
 		s = state{}
 		_ = w.Get(ctx, client.ObjectKey{Name: name}, &s.PoolRollout) // an empty one is in no state
 		_ = w.Get(ctx, client.ObjectKey{Name: name}, &s.pool)
-		mc := &objects.MachineConfig{}
+		mc := &api.MachineConfig{}
 		_ = w.Get(ctx, client.ObjectKey{Name: s.pool.Spec.Configuration.Name}, mc)
 		s.rendered = string(mc.Spec.Raw)
 		for _, c := range s.pool.Status.Conditions {
 			switch c.Type {
-			case objects.PoolUpdating:
+			case api.PoolUpdating:
 				s.updating = c.Message
-			case objects.PoolUpdated:
+			case api.PoolUpdated:
 				s.updated = c.Status
 			}
 		}
@@ -312,7 +311,7 @@ func (w *world) specOf(name string) (spec struct {
 	}
 }) {
 	w.Helper()
-	mc := &objects.MachineConfig{}
+	mc := &api.MachineConfig{}
 	if err := w.Get(w.Context(), client.ObjectKey{Name: name}, mc); err != nil {
 		w.Fatal(err)
 	}

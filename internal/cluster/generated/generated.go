@@ -16,7 +16,7 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/containerruntime"
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -27,15 +27,15 @@ import (
 const Owner = "ContainerRuntimeConfig"
 
 // Sort puts ContainerRuntimeConfigs in the order in which they get their numbers: by age.
-func Sort(all []objects.ContainerRuntimeConfig) {
-	slices.SortFunc(all, func(a, b objects.ContainerRuntimeConfig) int {
+func Sort(all []api.ContainerRuntimeConfig) {
+	slices.SortFunc(all, func(a, b api.ContainerRuntimeConfig) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 }
 
 // Settings are a ContainerRuntimeConfig.
 type Settings struct {
-	Object *objects.ContainerRuntimeConfig
+	Object *api.ContainerRuntimeConfig
 	Pools  []string // that it selects
 	Wrong  error    // why it cannot be rendered, whatever happens to other objects
 	Notes  []string // warnings
@@ -44,7 +44,7 @@ type Settings struct {
 }
 
 // New decodes a ContainerRuntimeConfig and finds its pools.
-func New(o *objects.ContainerRuntimeConfig, all []objects.MachineConfigPool) *Settings {
+func New(o *api.ContainerRuntimeConfig, all []api.MachineConfigPool) *Settings {
 	s := &Settings{Object: o}
 	o.TypeMeta = metav1.TypeMeta{APIVersion: machineconfig.APIVersion, Kind: Owner}
 	text, err := json.Marshal(o)
@@ -73,7 +73,7 @@ func New(o *objects.ContainerRuntimeConfig, all []objects.MachineConfigPool) *Se
 
 // selected returns the names of the pools that a ContainerRuntimeConfig selects, sorted. The error is in the
 // operator's words.
-func selected(c containerruntime.Config, all []objects.MachineConfigPool) ([]string, error) {
+func selected(c containerruntime.Config, all []api.MachineConfigPool) ([]string, error) {
 	if len(all) == 0 { // for Assign, no pools means that there is no cluster
 		return nil, fault.New(fault.BadInput, "could not find any MachineConfigPool set for ContainerRuntimeConfig %s", c.Name)
 	}
@@ -117,7 +117,7 @@ func (s *Settings) Number(all []*Settings) (changed bool, err error) {
 }
 
 // Again decodes the object once more, after a change of its annotations, and keeps the warnings.
-func (s *Settings) Again(pools []objects.MachineConfigPool) error {
+func (s *Settings) Again(pools []api.MachineConfigPool) error {
 	notes := s.Notes
 	*s = *New(s.Object, pools)
 	s.Notes = notes

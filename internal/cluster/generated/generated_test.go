@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 )
 
 // TestNextNumber: the next number is that after the highest one of the same pools that is not refused.
 func TestNextNumber(t *testing.T) {
 	config := func(number, pools string) *Settings {
-		s := &Settings{Object: &objects.ContainerRuntimeConfig{}, Pools: strings.Fields(pools)}
+		s := &Settings{Object: &api.ContainerRuntimeConfig{}, Pools: strings.Fields(pools)}
 		if number != "none" {
 			s.Object.Annotations = map[string]string{"machineconfiguration.openshift.io/mc-name-suffix": number}
 		}

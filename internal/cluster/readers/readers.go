@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/machineconfig"
 )
 
@@ -54,25 +53,25 @@ func Setup(m manager.Manager) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 	rendered := predicate.And(predicate.NewPredicateFuncs(func(o client.Object) bool { return api.PoolOf(o.GetName()) != "" }), predicate.GenerationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(m).Named("readers").
-		Watches(&objects.MachineConfigPool{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&api.MachineConfigPool{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Node{}, one, builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		WatchesMetadata(&objects.MachineConfig{}, one, builder.WithPredicates(rendered)).
+		WatchesMetadata(&api.MachineConfig{}, one, builder.WithPredicates(rendered)).
 		Complete(r)
 }
 
 // Reconcile implements reconcile.Reconciler. It looks at all pools at once, because they decide together which nodes each
 // one has.
 func (r *readers) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	var pools objects.MachineConfigPoolList
+	var pools api.MachineConfigPoolList
 	var nodes corev1.NodeList
 	configs := &metav1.PartialObjectMetadataList{}
-	configs.SetGroupVersionKind(objects.Operator().WithKind(machineconfig.Kind + "List"))
+	configs.SetGroupVersionKind(api.Operator().WithKind(machineconfig.Kind + "List"))
 	if err := errors.Join(r.client.List(ctx, &pools), r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy), r.client.List(ctx, configs, client.UnsafeDisableDeepCopy)); err != nil {
 		return reconcile.Result{}, err
 	}
 	users, names := map[string][]string{}, map[string][]string{}
 	for i := range nodes.Items {
-		if claimed := objects.PoolsOf(nodes.Items[i].Labels, pools.Items); len(claimed) == 1 {
+		if claimed := api.PoolsOf(nodes.Items[i].Labels, pools.Items); len(claimed) == 1 {
 			users[claimed[0]] = append(users[claimed[0]], "system:node:"+nodes.Items[i].Name)
 		}
 	}
@@ -89,12 +88,12 @@ func (r *readers) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 }
 
 // bind writes the role and the binding of a pool. They are deleted with it.
-func (r *readers) bind(ctx context.Context, p *objects.MachineConfigPool, configs, users []string) error {
+func (r *readers) bind(ctx context.Context, p *api.MachineConfigPool, configs, users []string) error {
 	now := written{fmt.Sprint(p.UID, configs, users), time.Now()}
 	if last := r.last[p.Name]; last.what == now.what && now.at.Sub(last.at) < again {
 		return nil
 	}
-	owner := applymeta.OwnerReference().WithAPIVersion(objects.Operator().String()).WithKind("MachineConfigPool").WithName(p.Name).WithUID(p.UID)
+	owner := applymeta.OwnerReference().WithAPIVersion(api.Operator().String()).WithKind("MachineConfigPool").WithName(p.Name).WithUID(p.UID)
 	if len(configs) == 0 { // a rule without names is for all: this is the name of none
 		configs = []string{api.RenderedPrefix + p.Name + "-"}
 	}

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/readers"
 	"machine-pivot/test/tools/attack"
 	"machine-pivot/test/worlds/controlplane"
@@ -103,7 +103,7 @@ func (w world) as(c *rest.Config) client.Client {
 func (w world) reads(node client.Client, name string) {
 	w.Helper()
 	controlplane.Eventually(w.T, "the node reads "+name, func(ctx context.Context) bool {
-		return node.Get(ctx, client.ObjectKey{Name: name}, &objects.MachineConfig{}) == nil
+		return node.Get(ctx, client.ObjectKey{Name: name}, &api.MachineConfig{}) == nil
 	})
 }
 
@@ -112,10 +112,10 @@ func (w world) refused(node client.Client, names ...string) {
 	w.Helper()
 	for _, name := range names {
 		controlplane.Eventually(w.T, "the node may not read "+name, func(ctx context.Context) bool {
-			return apierrors.IsForbidden(node.Get(ctx, client.ObjectKey{Name: name}, &objects.MachineConfig{}))
+			return apierrors.IsForbidden(node.Get(ctx, client.ObjectKey{Name: name}, &api.MachineConfig{}))
 		})
 	}
-	if err := node.List(w.Context(), &objects.MachineConfigList{}); !apierrors.IsForbidden(err) {
+	if err := node.List(w.Context(), &api.MachineConfigList{}); !apierrors.IsForbidden(err) {
 		w.Errorf("it lists MachineConfigs: %v", err)
 	}
 }
@@ -143,7 +143,7 @@ func TestReaders(t *testing.T) {
 	}
 	w.reads(n1, ofInfra) // in another pool
 	w.refused(n1, newer)
-	if err := w.admin.Delete(t.Context(), &objects.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: ofInfra}}); err != nil {
+	if err := w.admin.Delete(t.Context(), &api.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: ofInfra}}); err != nil {
 		t.Fatal(err)
 	}
 	controlplane.Eventually(t, "a pool without a rendered MachineConfig has a role that names none", func(ctx context.Context) bool {

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/machineconfig"
 )
 
@@ -160,7 +159,7 @@ func (r *renderer) mark(ctx context.Context, o *metav1.PartialObjectMetadata, si
 }
 
 // needed removes the mark of an existing rendered MachineConfig, before a pool names it.
-func (r *renderer) needed(ctx context.Context, mc *objects.MachineConfig) error {
+func (r *renderer) needed(ctx context.Context, mc *api.MachineConfig) error {
 	if mc.Annotations[api.UnneededSince] == "" {
 		return nil
 	}
@@ -199,7 +198,7 @@ func (r *renderer) allNeeded(ctx context.Context) (map[string]bool, error) {
 			break
 		}
 	}
-	var pools objects.MachineConfigPoolList
+	var pools api.MachineConfigPoolList
 	if err := r.direct.List(ctx, &pools); err != nil {
 		return nil, err
 	}
@@ -209,7 +208,7 @@ func (r *renderer) allNeeded(ctx context.Context) (map[string]bool, error) {
 		add(slices.Values([]string{p.Spec.Configuration.Name, p.Status.Configuration.Name}))
 		add(maps.Values(p.Annotations))
 	}
-	var rollouts objects.PoolRolloutList
+	var rollouts api.PoolRolloutList
 	if err := r.direct.List(ctx, &rollouts); err != nil {
 		return nil, err
 	}

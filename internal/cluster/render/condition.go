@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 )
 
 // The reasons of the condition RenderDegraded.
@@ -55,16 +54,16 @@ func decide(done rendered, failed error) verdict {
 
 // report writes the condition RenderDegraded, if it changes. The update fails if another controller has changed
 // the pool's status since it was read, because it replaces the list of all conditions.
-func (r *renderer) report(ctx context.Context, p *objects.MachineConfigPool, v verdict) error {
-	before := p.DeepCopyObject().(*objects.MachineConfigPool)
-	conditions, changed := set(p.Status.Conditions, objects.PoolRenderDegraded, v, r.now())
+func (r *renderer) report(ctx context.Context, p *api.MachineConfigPool, v verdict) error {
+	before := p.DeepCopyObject().(*api.MachineConfigPool)
+	conditions, changed := set(p.Status.Conditions, api.PoolRenderDegraded, v, r.now())
 	if !changed {
 		return nil
 	}
 	p.Status.Conditions = conditions
 	err := r.cached.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
-		return fmt.Errorf("cannot write the condition %s of the pool %s: %w", objects.PoolRenderDegraded, p.Name, err)
+		return fmt.Errorf("cannot write the condition %s of the pool %s: %w", api.PoolRenderDegraded, p.Name, err)
 	}
 	if v.status == api.True {
 		r.event(p, corev1.EventTypeWarning, api.EventRenderFailed, v.message)
@@ -73,8 +72,8 @@ func (r *renderer) report(ctx context.Context, p *objects.MachineConfigPool, v v
 }
 
 // set returns conditions with one of them as a verdict says, and whether it has changed.
-func set(all []objects.PoolCondition, kind string, v verdict, now time.Time) ([]objects.PoolCondition, bool) {
-	return objects.SetCondition(all, objects.PoolCondition{
+func set(all []api.PoolCondition, kind string, v verdict, now time.Time) ([]api.PoolCondition, bool) {
+	return api.SetCondition(all, api.PoolCondition{
 		Type: kind, Status: v.status, Reason: v.reason, Message: v.message, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 	})
 }

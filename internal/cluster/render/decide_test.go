@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/problem"
 )
@@ -77,8 +76,8 @@ func TestDecide(t *testing.T) {
 // The time of a condition is that of the last change of its status, and the other conditions stay.
 func TestSet(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	other := objects.PoolCondition{Type: "Updated", Status: api.True}
-	all, changed := set([]objects.PoolCondition{other}, "X", verdict{api.True, "r", "m"}, now)
+	other := api.PoolCondition{Type: "Updated", Status: api.True}
+	all, changed := set([]api.PoolCondition{other}, "X", verdict{api.True, "r", "m"}, now)
 	if !changed || len(all) != 2 || all[0] != other {
 		t.Fatalf("%v %+v", changed, all)
 	}
@@ -101,7 +100,7 @@ func TestCopyName(t *testing.T) {
 		{"a", `{"x":1,"y":2}`, "", ""}, {"b", `{"x":1,"y":2}`, "", ""}, {"a", `{"x":1}`, "", ""}, {"a", `{"x":1,"y":2}`, "1", ""},
 		{"a", `{ "y":2, "x":1}`, "", "z"}, // as the first
 	} {
-		mc := &objects.MachineConfig{}
+		mc := &api.MachineConfig{}
 		mc.Name, mc.Spec.Raw = test.name, []byte(test.spec)
 		mc.Annotations = map[string]string{api.Refetch: test.refetch, "other": test.label}
 		name, err := copyName(mc)

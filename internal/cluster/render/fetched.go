@@ -15,7 +15,6 @@ import (
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
@@ -28,7 +27,7 @@ import (
 // never changed, and of two controllers that fetch, the first one's copy is used by both.
 
 // copyName returns the name of the self-contained copy of a MachineConfig.
-func copyName(mc *objects.MachineConfig) (string, error) {
+func copyName(mc *api.MachineConfig) (string, error) {
 	text, err := canonical(mc.Spec.Raw)
 	if err != nil {
 		return "", err
@@ -76,7 +75,7 @@ func (r *renderer) keptCopy(ctx context.Context, s source) (*authored.MachineCon
 	if err != nil {
 		return nil, nil, err
 	}
-	kept := &objects.MachineConfig{}
+	kept := &api.MachineConfig{}
 	err = r.direct.Get(ctx, client.ObjectKey{Name: name}, kept)
 	if err == nil && !metav1.IsControlledBy(kept, s.object) {
 		return nil, foreign(s, name), nil
@@ -108,7 +107,7 @@ func foreign(s source, name string) problem.Report {
 }
 
 // fetch makes the self-contained copy of a source and creates it.
-func (r *renderer) fetch(ctx context.Context, s source, name string) (*objects.MachineConfig, problem.Report, error) {
+func (r *renderer) fetch(ctx context.Context, s source, name string) (*api.MachineConfig, problem.Report, error) {
 	taker := snapshot.New(r.rules.KernelArguments)
 	taker.Lock, _ = snapshot.ParseLock(nil) // the copy is the lock; without one, there would be a warning about it
 	whole, report, err := taker.Inline(ctx, []*authored.MachineConfig{s.decoded})
@@ -121,11 +120,11 @@ func (r *renderer) fetch(ctx context.Context, s source, name string) (*objects.M
 		return nil, report, err
 	}
 	made.Annotations = map[string]string{machineconfig.GeneratedBy: r.Version}
-	made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s.object, objects.Operator().WithKind(machineconfig.Kind))}
+	made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s.object, api.Operator().WithKind(machineconfig.Kind))}
 	what := "MachineConfig " + s.object.Name + " with what it fetches"
 	err = r.create(ctx, made)
 	if apierrors.IsAlreadyExists(err) { // another controller was faster
-		existing := &objects.MachineConfig{}
+		existing := &api.MachineConfig{}
 		if err := r.direct.Get(ctx, client.ObjectKey{Name: name}, existing); err != nil {
 			return nil, report, err
 		}
@@ -164,12 +163,12 @@ func (r *renderer) deleteCopies(ctx context.Context, s source, but string) error
 }
 
 // object returns a MachineConfig for the cluster, without labels, annotations and owners.
-func object(mc *authored.MachineConfig) (*objects.MachineConfig, error) {
+func object(mc *authored.MachineConfig) (*api.MachineConfig, error) {
 	text, err := mc.SpecJSON()
 	if err != nil {
 		return nil, err
 	}
-	made := &objects.MachineConfig{Spec: runtime.RawExtension{Raw: text}}
+	made := &api.MachineConfig{Spec: runtime.RawExtension{Raw: text}}
 	made.Name = mc.Name
 	return made, nil
 }

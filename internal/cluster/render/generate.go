@@ -18,7 +18,6 @@ import (
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/generated"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/problem"
@@ -28,7 +27,7 @@ import (
 type generator struct {
 	*renderer
 	generated.Generator
-	pools   []objects.MachineConfigPool
+	pools   []api.MachineConfigPool
 	configs []*generated.Settings
 	files   map[string]base // by pool
 }
@@ -87,7 +86,7 @@ func (g *generator) unselected(s *generated.Settings) error {
 
 // number gives a ContainerRuntimeConfig its number and the finalizer.
 func (g *generator) number(ctx context.Context, s *generated.Settings) error {
-	before := s.Object.DeepCopyObject().(*objects.ContainerRuntimeConfig)
+	before := s.Object.DeepCopyObject().(*api.ContainerRuntimeConfig)
 	changed := controllerutil.AddFinalizer(s.Object, api.GeneratedFinalizer)
 	numbered, err := s.Number(g.configs)
 	if err != nil || !changed && !numbered {
@@ -116,18 +115,18 @@ func (g *generator) write(ctx context.Context, s *generated.Settings) ([]string,
 }
 
 // apply creates a MachineConfig, or replaces its spec. One that a person has made is not touched.
-func (g *generator) apply(ctx context.Context, o *objects.ContainerRuntimeConfig, m authored.Manifest) error {
+func (g *generator) apply(ctx context.Context, o *api.ContainerRuntimeConfig, m authored.Manifest) error {
 	text, err := m.JSON()
 	if err != nil {
 		return err
 	}
-	made := &objects.MachineConfig{}
+	made := &api.MachineConfig{}
 	if err := json.Unmarshal(text, made); err != nil {
 		return err
 	}
 	made.Annotations = map[string]string{machineconfig.GeneratedBy: g.Version}
-	made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(o, objects.Operator().WithKind(generated.Owner))}
-	existing := &objects.MachineConfig{}
+	made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(o, api.Operator().WithKind(generated.Owner))}
+	existing := &api.MachineConfig{}
 	err = g.direct.Get(ctx, client.ObjectKey{Name: made.Name}, existing)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -155,9 +154,9 @@ func (g *generator) apply(ctx context.Context, o *objects.ContainerRuntimeConfig
 
 // status writes the condition Success or Failure, if it changes. There is one condition, the newest.
 func (g *generator) status(ctx context.Context, s *generated.Settings, wrong error) error {
-	kind, text := objects.ConfigSuccess, "Success"
+	kind, text := api.ConfigSuccess, "Success"
 	if wrong != nil {
-		kind, text = objects.ConfigFailure, "Error: "+problem.OneLine(wrong.Error())
+		kind, text = api.ConfigFailure, "Error: "+problem.OneLine(wrong.Error())
 	}
 	if len(s.Notes) > 0 {
 		slices.Sort(s.Notes)
@@ -165,14 +164,14 @@ func (g *generator) status(ctx context.Context, s *generated.Settings, wrong err
 	}
 	text = bounded(text, maxMessage)
 	o := s.Object
-	same := slices.DeleteFunc(slices.Clone(o.Status.Conditions), func(c objects.PoolCondition) bool { return c.Type != kind })
+	same := slices.DeleteFunc(slices.Clone(o.Status.Conditions), func(c api.PoolCondition) bool { return c.Type != kind })
 	conditions, _ := set(same, kind, verdict{api.True, kind, text}, g.now())
 	old := o.Status
 	if len(old.Conditions) == 1 && old.Conditions[0] == conditions[0] && old.ObservedGeneration == o.Generation {
 		return nil
 	}
-	before := o.DeepCopyObject().(*objects.ContainerRuntimeConfig)
-	o.Status = objects.ContainerRuntimeConfigStatus{ObservedGeneration: o.Generation, Conditions: conditions}
+	before := o.DeepCopyObject().(*api.ContainerRuntimeConfig)
+	o.Status = api.ContainerRuntimeConfigStatus{ObservedGeneration: o.Generation, Conditions: conditions}
 	err := g.cached.Status().Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
 		return fmt.Errorf("cannot write the status of the ContainerRuntimeConfig %s: %w", o.Name, err)
@@ -191,7 +190,7 @@ func (g *generator) base(ctx context.Context, pool string) (map[string][]byte, e
 }
 
 func (g *generator) readBase(ctx context.Context, pool string) (map[string][]byte, error) {
-	i := slices.IndexFunc(g.pools, func(p objects.MachineConfigPool) bool { return p.Name == pool })
+	i := slices.IndexFunc(g.pools, func(p api.MachineConfigPool) bool { return p.Name == pool })
 	all, report, err := g.sources(ctx, &g.pools[i])
 	if err != nil {
 		return nil, err

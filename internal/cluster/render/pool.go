@@ -15,7 +15,6 @@ import (
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/problem"
@@ -35,7 +34,7 @@ const limit = 10 * time.Minute
 func (r *renderer) reconcilePool(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	p := &objects.MachineConfigPool{}
+	p := &api.MachineConfigPool{}
 	if err := r.cached.Get(ctx, request.NamespacedName, p); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	} else if err != nil || p.DeletionTimestamp != nil {
@@ -80,7 +79,7 @@ func outcome(done rendered, failed error) string {
 }
 
 // render merges the MachineConfigs of a pool, creates the result unless it exists, and names it in the pool.
-func (r *renderer) render(ctx context.Context, p *objects.MachineConfigPool) (rendered, error) {
+func (r *renderer) render(ctx context.Context, p *api.MachineConfigPool) (rendered, error) {
 	all, report, err := r.sources(ctx, p)
 	if err != nil || len(all) == 0 {
 		return rendered{err == nil && !report.Failed(), report}, err
@@ -120,13 +119,13 @@ func (r *renderer) merge(ctx context.Context, whole []*authored.MachineConfig, r
 
 // ensure creates a rendered MachineConfig. One that exists must have the same spec: nodes that have it would
 // otherwise differ from what its name says, so it is never overwritten.
-func (r *renderer) ensure(ctx context.Context, p *objects.MachineConfigPool, merged *authored.MachineConfig) (problem.Report, error) {
+func (r *renderer) ensure(ctx context.Context, p *api.MachineConfigPool, merged *authored.MachineConfig) (problem.Report, error) {
 	made, err := object(merged)
 	if err != nil {
 		return nil, err
 	}
 	made.Annotations = r.annotations(p, merged)
-	existing := &objects.MachineConfig{}
+	existing := &api.MachineConfig{}
 	err = r.direct.Get(ctx, client.ObjectKey{Name: made.Name}, existing)
 	if apierrors.IsNotFound(err) {
 		if err = r.create(ctx, made); apierrors.IsAlreadyExists(err) { // another controller was faster
@@ -154,7 +153,7 @@ func (r *renderer) ensure(ctx context.Context, p *objects.MachineConfigPool, mer
 	return nil, r.needed(ctx, existing)
 }
 
-func (r *renderer) annotations(p *objects.MachineConfigPool, merged *authored.MachineConfig) map[string]string {
+func (r *renderer) annotations(p *api.MachineConfigPool, merged *authored.MachineConfig) map[string]string {
 	all := map[string]string{machineconfig.GeneratedBy: r.Version, api.RenderedFor: p.Name}
 	if r.Release != "" {
 		all[releaseImage] = r.Release
@@ -166,15 +165,15 @@ func (r *renderer) annotations(p *objects.MachineConfigPool, merged *authored.Ma
 }
 
 // name names the rendered MachineConfig in the pool. It fails if the pool has changed since it was read.
-func (r *renderer) name(ctx context.Context, p *objects.MachineConfigPool, name string, all []source) error {
-	want := objects.PoolConfiguration{APIVersion: machineconfig.APIVersion, Kind: machineconfig.Kind, Name: name}
+func (r *renderer) name(ctx context.Context, p *api.MachineConfigPool, name string, all []source) error {
+	want := api.PoolConfiguration{APIVersion: machineconfig.APIVersion, Kind: machineconfig.Kind, Name: name}
 	for _, s := range all {
-		want.Source = append(want.Source, objects.ObjectReference{APIVersion: machineconfig.APIVersion, Kind: machineconfig.Kind, Name: s.object.Name})
+		want.Source = append(want.Source, api.ObjectReference{APIVersion: machineconfig.APIVersion, Kind: machineconfig.Kind, Name: s.object.Name})
 	}
 	if reflect.DeepEqual(p.Spec.Configuration, want) {
 		return nil
 	}
-	before := p.DeepCopyObject().(*objects.MachineConfigPool)
+	before := p.DeepCopyObject().(*api.MachineConfigPool)
 	p.Spec.Configuration = want
 	if err := r.cached.Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("cannot name %s in the pool %s: %w", name, p.Name, err)

@@ -30,7 +30,6 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
 	"machine-pivot/kargs"
 )
@@ -92,8 +91,8 @@ func Setup(m manager.Manager, o Options) error {
 	}
 	spec := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))
 	err = ctrl.NewControllerManagedBy(m).Named("render").
-		For(&objects.MachineConfigPool{}, spec).
-		WatchesMetadata(&objects.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.everyPool), content()).
+		For(&api.MachineConfigPool{}, spec).
+		WatchesMetadata(&api.MachineConfig{}, handler.EnqueueRequestsFromMapFunc(r.everyPool), content()).
 		WithOptions(limit(pools)).
 		Complete(calm(r.reconcilePool))
 	if err != nil {
@@ -101,9 +100,9 @@ func Setup(m manager.Manager, o Options) error {
 	}
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 	return ctrl.NewControllerManagedBy(m).Named("containerruntime").
-		Watches(&objects.ContainerRuntimeConfig{}, all, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&objects.MachineConfigPool{}, all, spec).
-		WatchesMetadata(&objects.MachineConfig{}, all, content()).
+		Watches(&api.ContainerRuntimeConfig{}, all, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&api.MachineConfigPool{}, all, spec).
+		WatchesMetadata(&api.MachineConfig{}, all, content()).
 		WithOptions(limit(1)).
 		Complete(calm(r.reconcileRuntime))
 }
@@ -130,7 +129,7 @@ func (r *renderer) everyPool(ctx context.Context, about client.Object) []reconci
 	if pool := renderedFor(about); pool != "" {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: pool}}}
 	}
-	var list objects.MachineConfigPoolList
+	var list api.MachineConfigPoolList
 	if err := r.cached.List(ctx, &list); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "cannot list the pools")
 		return nil

@@ -20,7 +20,6 @@ import (
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/render"
 	"machine-pivot/internal/input"
 	"machine-pivot/internal/osimage/imageref"
@@ -51,7 +50,7 @@ func TestRender(t *testing.T) {
 	})
 	w.run("a refetch is asked for", func(w *world) {
 		before, copies := w.renders("infra", ""), w.names(api.FetchedPrefix)
-		w.annotate(&objects.MachineConfig{}, "50-infra", api.Refetch, "today")
+		w.annotate(&api.MachineConfig{}, "50-infra", api.Refetch, "today")
 		w.renders("infra", before)
 		if w.web.count("/a") != 2 {
 			t.Errorf("%d requests", w.web.count("/a"))
@@ -92,11 +91,11 @@ func TestRender(t *testing.T) {
 		}
 		var last string
 		w.eventually("both agree", func(ctx context.Context) (bool, string) {
-			p := &objects.MachineConfigPool{}
+			p := &api.MachineConfigPool{}
 			if err := w.admin.Get(ctx, client.ObjectKey{Name: "two"}, p); err != nil || p.Spec.Configuration.Name == "" {
 				return false, ""
 			}
-			mc := &objects.MachineConfig{}
+			mc := &api.MachineConfig{}
 			if err := w.admin.Get(ctx, client.ObjectKey{Name: p.Spec.Configuration.Name}, mc); err != nil {
 				return false, err.Error()
 			}
@@ -151,7 +150,7 @@ func asCommand(w *world) {
 	w.pool("infra", "worker", "infra")
 	for _, role := range []string{"worker", "master", "infra"} {
 		w.eventually(role+" has "+want[role].Name, func(ctx context.Context) (bool, string) {
-			p := &objects.MachineConfigPool{}
+			p := &api.MachineConfigPool{}
 			err := w.admin.Get(ctx, client.ObjectKey{Name: role}, p)
 			return err == nil && p.Spec.Configuration.Name == want[role].Name, p.Spec.Configuration.Name
 		})
@@ -161,7 +160,7 @@ func asCommand(w *world) {
 	if len(p.Spec.Configuration.Source) != 3 || p.Spec.Configuration.Source[0].Name != "10-infra" {
 		w.Errorf("%+v", p.Spec.Configuration)
 	}
-	mc := &objects.MachineConfig{}
+	mc := &api.MachineConfig{}
 	if err := w.admin.Get(w.Context(), client.ObjectKey{Name: want["infra"].Name}, mc); err != nil {
 		w.Fatal(err)
 	}
@@ -191,7 +190,7 @@ func problems(w *world) {
 		w.Errorf("%+v", p)
 	}
 	for _, bad := range []string{"70-a", "70-b", "70-c", "70-d"} {
-		w.remove(&objects.MachineConfig{}, bad)
+		w.remove(&api.MachineConfig{}, bad)
 	}
 	w.degraded("worker", api.False)
 	w.degraded("infra", api.False)
@@ -218,9 +217,9 @@ func problems(w *world) {
 
 func results(w *world) {
 	name := w.renders("worker", "")
-	w.remove(&objects.MachineConfig{}, name)
+	w.remove(&api.MachineConfig{}, name)
 	w.eventually(name+" is there again", func(context.Context) (bool, string) { return slices.Contains(w.names(name), name), "" })
-	mc := &objects.MachineConfig{}
+	mc := &api.MachineConfig{}
 	mc.Name = name
 	patch := func(args string) {
 		if err := w.admin.Patch(w.Context(), mc, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"kernelArguments":[`+args+`]}}`))); err != nil {
@@ -229,7 +228,7 @@ func results(w *world) {
 	}
 	patch(`"other"`)
 	w.degraded("worker", api.True, name, "not overwritten")
-	w.remove(&objects.MachineConfig{}, name)
+	w.remove(&api.MachineConfig{}, name)
 	w.degraded("worker", api.False)
 }
 
@@ -247,7 +246,7 @@ func collected(w *world) {
 		}
 		if arg == "b" {
 			w.apply(`{"apiVersion":"machine-pivot.io/v1alpha1","kind":"PoolRollout","metadata":{"name":"gc"}}`)
-			o := &objects.PoolRollout{}
+			o := &api.PoolRollout{}
 			o.Name = "gc"
 			if err := w.admin.Status().Patch(w.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"status":{"lastGood":"`+last+`"}}`))); err != nil {
 				w.Fatal(err)
@@ -281,11 +280,11 @@ func (w *world) deletedPool() {
 	w.apply(machineConfig("gone", "50-gone", `{"kernelArguments":["b"]}`))
 	second := w.renders("gone", first)
 	w.apply(`{"apiVersion":"machine-pivot.io/v1alpha1","kind":"PoolRollout","metadata":{"name":"gone"}}`)
-	o := &objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: "gone"}}
+	o := &api.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: "gone"}}
 	if err := w.admin.Status().Patch(w.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"status":{"target":"`+second+`"}}`))); err != nil {
 		w.Fatal(err)
 	}
-	w.remove(&objects.MachineConfigPool{}, "gone")
+	w.remove(&api.MachineConfigPool{}, "gone")
 	w.generated()
 	w.eventually("only "+first+" is left", func(context.Context) (bool, string) {
 		left := w.names("rendered-gone-")
@@ -310,7 +309,7 @@ func TestDeletionIsGuarded(t *testing.T) {
 			}
 			name = api.RenderedPrefix + name
 			w.annotate(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, "n1", api.DesiredConfig, name)
-			w.annotate(&objects.MachineConfig{}, name, api.UnneededSince, time.Now().UTC().Format(time.RFC3339))
+			w.annotate(&api.MachineConfig{}, name, api.UnneededSince, time.Now().UTC().Format(time.RFC3339))
 			victim.Store(&name)
 		}}
 	})
@@ -325,7 +324,7 @@ func TestDeletionIsGuarded(t *testing.T) {
 		if name == nil {
 			return false, "no deletion yet"
 		}
-		mc := &objects.MachineConfig{}
+		mc := &api.MachineConfig{}
 		if err := w.admin.Get(ctx, client.ObjectKey{Name: *name}, mc); apierrors.IsNotFound(err) {
 			t.Fatalf("%s is deleted, and a node needs it", *name)
 		}

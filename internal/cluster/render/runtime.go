@@ -13,7 +13,6 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/generated"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/machineconfig"
 )
 
@@ -22,8 +21,8 @@ import (
 func (r *renderer) reconcileRuntime(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var list objects.ContainerRuntimeConfigList
-	var pools objects.MachineConfigPoolList
+	var list api.ContainerRuntimeConfigList
+	var pools api.MachineConfigPoolList
 	if err := errors.Join(r.cached.List(ctx, &list), r.cached.List(ctx, &pools)); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -47,20 +46,20 @@ func (r *renderer) reconcileRuntime(ctx context.Context, _ reconcile.Request) (r
 
 // finish deletes what was generated from a ContainerRuntimeConfig that is being deleted, and lets it go. It asks
 // the API server, because a cache may not have what was created last.
-func (r *renderer) finish(ctx context.Context, o *objects.ContainerRuntimeConfig) error {
+func (r *renderer) finish(ctx context.Context, o *api.ContainerRuntimeConfig) error {
 	if !controllerutil.ContainsFinalizer(o, api.GeneratedFinalizer) {
 		return nil
 	}
 	if err := r.removeGenerated(ctx, r.direct, o, nil); err != nil {
 		return err
 	}
-	before := o.DeepCopyObject().(*objects.ContainerRuntimeConfig)
+	before := o.DeepCopyObject().(*api.ContainerRuntimeConfig)
 	controllerutil.RemoveFinalizer(o, api.GeneratedFinalizer)
 	return client.IgnoreNotFound(r.patch(ctx, o, before))
 }
 
 // removeGenerated deletes the MachineConfigs that were generated from a ContainerRuntimeConfig, except some.
-func (r *renderer) removeGenerated(ctx context.Context, from client.Reader, o *objects.ContainerRuntimeConfig, except []string) error {
+func (r *renderer) removeGenerated(ctx context.Context, from client.Reader, o *api.ContainerRuntimeConfig, except []string) error {
 	list := metadataOf(machineconfig.Kind)
 	if err := from.List(ctx, list); err != nil {
 		return err
@@ -77,7 +76,7 @@ func (r *renderer) removeGenerated(ctx context.Context, from client.Reader, o *o
 }
 
 // patch changes the metadata of a ContainerRuntimeConfig. It fails if the object has changed since it was read.
-func (r *renderer) patch(ctx context.Context, o, before *objects.ContainerRuntimeConfig) error {
+func (r *renderer) patch(ctx context.Context, o, before *api.ContainerRuntimeConfig) error {
 	if err := r.cached.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("cannot update the ContainerRuntimeConfig %s: %w", o.Name, err)
 	}

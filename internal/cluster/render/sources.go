@@ -14,7 +14,6 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/problem"
 )
@@ -26,14 +25,14 @@ func metadataOf(kind string) *metav1.PartialObjectMetadataList {
 
 // source is a MachineConfig of a pool, as the cluster has it and decoded.
 type source struct {
-	object  *objects.MachineConfig
+	object  *api.MachineConfig
 	decoded *authored.MachineConfig // nil: it cannot be decoded
 }
 
 // sources returns the MachineConfigs that a pool selects, sorted by name, and the problems in them. A cache
 // says which they are; their content is read from the API server, and so may be newer, in which case another
 // event follows.
-func (r *renderer) sources(ctx context.Context, pool *objects.MachineConfigPool) ([]source, problem.Report, error) {
+func (r *renderer) sources(ctx context.Context, pool *api.MachineConfigPool) ([]source, problem.Report, error) {
 	var report problem.Report
 	selector, err := metav1.LabelSelectorAsSelector(pool.Spec.MachineConfigSelector)
 	if err != nil {
@@ -55,7 +54,7 @@ func (r *renderer) sources(ctx context.Context, pool *objects.MachineConfigPool)
 		if api.IsResult(list.Items[i].Name) {
 			continue
 		}
-		mc := &objects.MachineConfig{}
+		mc := &api.MachineConfig{}
 		err := r.direct.Get(ctx, client.ObjectKeyFromObject(&list.Items[i]), mc)
 		if apierrors.IsNotFound(err) || err == nil && !selector.Matches(labels.Set(mc.Labels)) {
 			continue // it was deleted, or changed, since
@@ -71,7 +70,7 @@ func (r *renderer) sources(ctx context.Context, pool *objects.MachineConfigPool)
 }
 
 // decode reads a MachineConfig of the cluster.
-func decode(mc *objects.MachineConfig, rules authored.Rules) (*authored.MachineConfig, problem.Report) {
+func decode(mc *api.MachineConfig, rules authored.Rules) (*authored.MachineConfig, problem.Report) {
 	mc.TypeMeta = metav1.TypeMeta{APIVersion: machineconfig.APIVersion, Kind: machineconfig.Kind}
 	name := "MachineConfig " + mc.Name
 	text, err := json.Marshal(mc)

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/render"
 	"machine-pivot/test/worlds/controlplane"
 )
@@ -201,15 +201,15 @@ func (w *world) annotate(o client.Object, name, key, value string) {
 
 // degraded waits until the condition RenderDegraded of a pool has a status and each of some parts in its reason
 // or message, and returns the pool.
-func (w *world) degraded(name, status string, parts ...string) *objects.MachineConfigPool {
+func (w *world) degraded(name, status string, parts ...string) *api.MachineConfigPool {
 	w.Helper()
-	p := &objects.MachineConfigPool{}
+	p := &api.MachineConfigPool{}
 	w.eventually(fmt.Sprintf("pool %s is RenderDegraded=%s %q", name, status, parts), func(ctx context.Context) (bool, string) {
 		if err := w.admin.Get(ctx, client.ObjectKey{Name: name}, p); err != nil {
 			return false, err.Error()
 		}
 		for _, c := range p.Status.Conditions {
-			if c.Type == objects.PoolRenderDegraded && c.Status == status && has(c.Reason+" "+c.Message, parts) {
+			if c.Type == api.PoolRenderDegraded && c.Status == status && has(c.Reason+" "+c.Message, parts) {
 				return true, ""
 			}
 		}
@@ -244,7 +244,7 @@ func (w *world) eventually(what string, reached func(context.Context) (bool, str
 // renders waits until a pool has a rendered MachineConfig other than one, and returns its name.
 func (w *world) renders(pool, but string) string {
 	w.Helper()
-	p := &objects.MachineConfigPool{}
+	p := &api.MachineConfigPool{}
 	w.eventually("pool "+pool+" has another rendered MachineConfig than "+but, func(ctx context.Context) (bool, string) {
 		if err := w.admin.Get(ctx, client.ObjectKey{Name: pool}, p); err != nil {
 			return false, err.Error()
@@ -258,7 +258,7 @@ func (w *world) renders(pool, but string) string {
 func (w *world) names(prefix string) []string {
 	w.Helper()
 	var list metav1.PartialObjectMetadataList
-	list.SetGroupVersionKind(objects.Operator().WithKind("MachineConfigList"))
+	list.SetGroupVersionKind(api.Operator().WithKind("MachineConfigList"))
 	if err := w.admin.List(w.Context(), &list); err != nil {
 		w.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/machineconfig"
 )
 
@@ -19,7 +19,7 @@ import (
 var errDeleted = errors.New("it was deleted meanwhile")
 
 // create creates a MachineConfig.
-func (r *renderer) create(ctx context.Context, mc *objects.MachineConfig) error {
+func (r *renderer) create(ctx context.Context, mc *api.MachineConfig) error {
 	if err := r.cached.Create(ctx, mc); err != nil {
 		return fmt.Errorf("cannot create the MachineConfig %s: %w", mc.Name, err)
 	}
@@ -39,7 +39,7 @@ func (r *renderer) remove(ctx context.Context, o *metav1.PartialObjectMetadata) 
 
 // refusal returns why the API server refuses an object whatever happens; "" if the error, or nil, says nothing
 // like that.
-func refusal(err error, mc *objects.MachineConfig) string {
+func refusal(err error, mc *api.MachineConfig) string {
 	switch {
 	case err == nil:
 		return ""
@@ -73,5 +73,5 @@ func calm(f reconcile.Func) reconcile.Func {
 
 // conflict reports whether an error means that a cache was behind, so that another attempt follows soon.
 func conflict(err error) bool {
-	return objects.HasChanged(err) || errors.Is(err, errDeleted)
+	return api.HasChanged(err) || errors.Is(err, errDeleted)
 }

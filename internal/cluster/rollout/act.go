@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 )
 
 // Cluster is what a Controller reads and writes.
@@ -24,7 +23,7 @@ type Cluster interface {
 	Exists(ctx context.Context, node string) (bool, error)
 	// Take writes the status of a pool's PoolRollout, if that is the version that is known; else it returns ErrConflict,
 	// also if the status is the same. If there is none, it creates one before, with Finalizer if the status has slots.
-	Take(ctx context.Context, p Pool, s objects.PoolRolloutStatus) error
+	Take(ctx context.Context, p Pool, s api.PoolRolloutStatus) error
 	// Hold gives a PoolRollout these finalizers, if it is the version that is known; else it returns ErrConflict. It
 	// returns the new version.
 	Hold(ctx context.Context, p Pool, finalizers []string) (version string, err error)
@@ -39,7 +38,7 @@ type Cluster interface {
 	// Mark changes the marks of a node, if it is the version that is known; else it returns ErrConflict.
 	Mark(ctx context.Context, m Marked) error
 	// Show writes the status of a pool, if it is the version that is known; else it returns ErrConflict.
-	Show(ctx context.Context, p Pool, s objects.MachineConfigPoolStatus) error
+	Show(ctx context.Context, p Pool, s api.MachineConfigPoolStatus) error
 	// Record records an event.
 	Record(ctx context.Context, p Pool, e Event) error
 }
@@ -176,7 +175,7 @@ func (c Controller) hold(ctx context.Context, p *Pool, d PoolDecision) (err erro
 }
 
 // hasSlots reports whether nodes have slots, or places for a download.
-func hasSlots(s objects.PoolRolloutStatus) bool { return len(s.Taken)+len(s.Downloads) > 0 }
+func hasSlots(s api.PoolRolloutStatus) bool { return len(s.Taken)+len(s.Downloads) > 0 }
 
 // Finalizer keeps a PoolRollout while it has slots.
 const Finalizer = api.Prefix + "/slots"

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 	"machine-pivot/test/worlds/simnodes"
 )
@@ -34,8 +33,8 @@ func (s *simulation) settings(pool string) {
 		}
 	})
 	s.workloads[workloadOf(pool)] = ""
-	s.changeSettings(pool, func(spec *objects.PoolRolloutSpec) {
-		*spec = objects.PoolRolloutSpec{Canary: int32(s.rand.IntN(3)), StopAfter: int32(s.rand.IntN(4)), ReturnToLastGood: s.rand.IntN(2) == 0}
+	s.changeSettings(pool, func(spec *api.PoolRolloutSpec) {
+		*spec = api.PoolRolloutSpec{Canary: int32(s.rand.IntN(3)), StopAfter: int32(s.rand.IntN(4)), ReturnToLastGood: s.rand.IntN(2) == 0}
 		spec.Adopt = s.rand.IntN(3) > 0
 		spec.ParallelDownloads, s.loads[pool] = s.parallel()
 		spec.Soak = v1.Duration{Duration: time.Duration(s.rand.IntN(30)) * time.Minute}
@@ -49,13 +48,13 @@ func (s *simulation) settings(pool string) {
 			spec.Checks.Node = expressionOfGPU
 		}
 		if s.rand.IntN(3) == 0 {
-			spec.Checks.Workloads = []objects.WorkloadReference{workloadOf(pool)}
+			spec.Checks.Workloads = []api.WorkloadReference{workloadOf(pool)}
 		}
 		if s.rand.IntN(6) == 0 {
-			spec.Hooks.BeforeDrain = &objects.HookReference{Namespace: "ops", Name: "prepare"}
+			spec.Hooks.BeforeDrain = &api.HookReference{Namespace: "ops", Name: "prepare"}
 		}
 		if s.rand.IntN(6) == 0 {
-			spec.Hooks.AfterProof = &objects.HookReference{Namespace: "ops", Name: "check"}
+			spec.Hooks.AfterProof = &api.HookReference{Namespace: "ops", Name: "check"}
 		}
 		if s.rand.IntN(8) == 0 {
 			spec.WorkingLimit, spec.PassSlotOn = v1.Duration{Duration: time.Duration(20+s.rand.IntN(40)) * time.Minute}, s.rand.IntN(3) > 0
@@ -64,7 +63,7 @@ func (s *simulation) settings(pool string) {
 }
 
 // changeSettings changes the spec of a PoolRollout, and creates that if there is none.
-func (s *simulation) changeSettings(pool string, change func(spec *objects.PoolRolloutSpec)) {
+func (s *simulation) changeSettings(pool string, change func(spec *api.PoolRolloutSpec)) {
 	s.changeRollout(pool, func(p *rollout.Pool) { change(&p.Spec) })
 }
 
@@ -89,8 +88,8 @@ func (s *simulation) parallel() (*intstr.IntOrString, *simnodes.Limit) {
 }
 
 // workloadOf returns the Deployment that may be among the checks of a pool.
-func workloadOf(pool string) objects.WorkloadReference {
-	return objects.WorkloadReference{Kind: "Deployment", Namespace: "shop", Name: pool}
+func workloadOf(pool string) api.WorkloadReference {
+	return api.WorkloadReference{Kind: "Deployment", Namespace: "shop", Name: pool}
 }
 
 // administrator does what people do: other configurations, cordons, deletions, joins, moves; and what they check

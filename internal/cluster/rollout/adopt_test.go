@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 	"machine-pivot/test/worlds/controlplane"
 )
@@ -32,7 +31,7 @@ func TestAdoptAtServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	one := &objects.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: "worker"}}
+	one := &api.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: "worker"}}
 	if err := w.Patch(t.Context(), one, mergePatch(`{"spec":{"maxUnavailable":1}}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +54,7 @@ func TestAdoptAtServer(t *testing.T) {
 	if given, p := pass(); len(given) > 0 || p.Status.MachineCount != 2 || !strings.HasPrefix(p.Rollout.Waiting, "2 nodes are not taken in: set spec.adopt") {
 		t.Errorf("without adopt: %q have it; %+v", given, p.Status)
 	}
-	if err := w.Patch(t.Context(), &objects.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: "worker"}}, mergePatch(`{"spec":{"adopt":true}}`)); err != nil {
+	if err := w.Patch(t.Context(), &api.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: "worker"}}, mergePatch(`{"spec":{"adopt":true}}`)); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -137,7 +136,7 @@ func TestStaticPods(t *testing.T) {
 	k := w.kube()
 	k.Events = events.NewFakeRecorder(1000)
 	controlplane.Eventually(t, "the rights", func(ctx context.Context) bool { _, err := k.Fleet(ctx); return err == nil })
-	pass := func() objects.PoolRolloutStatus {
+	pass := func() api.PoolRolloutStatus {
 		t.Helper()
 		for range 2 {
 			if _, err := (rollout.Controller{Cluster: k, Decide: rollout.Decide}).Pass(t.Context()); err != nil {
@@ -151,7 +150,7 @@ func TestStaticPods(t *testing.T) {
 	}
 	configure := func(config string) {
 		t.Helper()
-		if err := w.Patch(t.Context(), &objects.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: "master"}}, mergePatch(`{"spec":{"configuration":{"name":"`+config+`"}}}`)); err != nil {
+		if err := w.Patch(t.Context(), &api.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: "master"}}, mergePatch(`{"spec":{"configuration":{"name":"`+config+`"}}}`)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -202,7 +201,7 @@ func TestDeniedAtServer(t *testing.T) {
 	})
 	k = w.kube() // which knows nothing of that
 	k.Events = events.NewFakeRecorder(1000)
-	if err := w.Patch(t.Context(), &objects.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: "worker"}}, mergePatch(`{"spec":{"maxUnavailable":2,"configuration":{"name":"rendered-worker-2"}}}`)); err != nil {
+	if err := w.Patch(t.Context(), &api.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: "worker"}}, mergePatch(`{"spec":{"maxUnavailable":2,"configuration":{"name":"rendered-worker-2"}}}`)); err != nil {
 		t.Fatal(err)
 	}
 	for range 4 {

@@ -9,11 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 )
 
 // master is the pool of the control plane.
-const master = objects.MasterPool
+const master = api.MasterPool
 
 // assignment is which node belongs to which pool.
 type assignment struct {
@@ -64,7 +63,7 @@ func poolsOf(f Fleet, selectors map[string]labels.Selector, n *Node) []string {
 			selecting = append(selecting, f.Pools[i].Name)
 		}
 	}
-	return objects.ClaimedBy(selecting)
+	return api.ClaimedBy(selecting)
 }
 
 // add gives a node to the one pool that claims it, or else says in each of them why not. Only master may have

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 	"machine-pivot/test/worlds/simnodes"
 )
@@ -56,7 +55,7 @@ func brokenProducts() map[string]broken {
 			}
 		}},
 		"ignores the window":                    {before: eachPool(func(p *rollout.Pool) { p.Spec.Window = "" })},
-		"waits for no Job":                      {before: eachPool(func(p *rollout.Pool) { p.Spec.Hooks = objects.PoolHooks{} })},
+		"waits for no Job":                      {before: eachPool(func(p *rollout.Pool) { p.Spec.Hooks = api.PoolHooks{} })},
 		"ignores workloads":                     {before: eachPool(func(p *rollout.Pool) { p.Spec.Checks.Workloads = nil })},
 		"ignores that a pool is paused":         {before: eachPool(func(p *rollout.Pool) { p.Paused = false })},
 		"ignores the order of pools":            {before: eachPool(func(p *rollout.Pool) { p.Spec.After = nil })},
@@ -194,7 +193,7 @@ func TestGiveOfOldController(t *testing.T) {
 		s.targets["infra"]["rendered-infra-2"] = true
 		release := func(config string) {
 			s.changePool("infra", func(p *rollout.Pool) {
-				p.Spec, p.MaxUnavailable, p.Configuration.Name, p.Version = objects.PoolRolloutSpec{}, &one, config, s.next()
+				p.Spec, p.MaxUnavailable, p.Configuration.Name, p.Version = api.PoolRolloutSpec{}, &one, config, s.next()
 			})
 		}
 		pass := func(c *access) {
@@ -234,7 +233,7 @@ func TestGiveWhileReleased(t *testing.T) {
 		s.limits["infra"] = &simnodes.Limit{Number: 1}
 		s.targets["infra"]["rendered-infra-2"] = true
 		s.changePool("infra", func(p *rollout.Pool) {
-			p.Spec, p.MaxUnavailable, p.Configuration.Name, p.Version, p.Paused = objects.PoolRolloutSpec{}, &one, "rendered-infra-2", s.next(), true
+			p.Spec, p.MaxUnavailable, p.Configuration.Name, p.Version, p.Paused = api.PoolRolloutSpec{}, &one, "rendered-infra-2", s.next(), true
 		})
 		first, second := s.controllers[0].access, s.controllers[1].access
 		decide := func(f rollout.Fleet) rollout.Decision {
@@ -283,7 +282,7 @@ func TestGoneInOldCache(t *testing.T) {
 		s.limits["infra"] = &simnodes.Limit{Number: 1}
 		s.targets["infra"]["rendered-infra-2"] = true
 		s.changePool("infra", func(p *rollout.Pool) {
-			p.Spec, p.MaxUnavailable, p.Configuration.Name, p.Version = objects.PoolRolloutSpec{}, &one, "rendered-infra-2", s.next()
+			p.Spec, p.MaxUnavailable, p.Configuration.Name, p.Version = api.PoolRolloutSpec{}, &one, "rendered-infra-2", s.next()
 		})
 		first, second := s.controllers[0].access, s.controllers[1].access
 		first.relist()

@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // poolStatus returns the status of the MachineConfigPool, which counts as the machine-config operator does.
-func (v *view) poolStatus() objects.MachineConfigPoolStatus {
+func (v *view) poolStatus() api.MachineConfigPoolStatus {
 	s := v.pool.Status
 	s.ObservedGeneration = v.pool.Generation
 	s.MachineCount = int32(len(v.members) + len(v.outside))
@@ -62,21 +61,21 @@ func (v *view) setConditions() {
 		}
 		meta.SetStatusCondition(&v.status.Conditions, c)
 	}
-	set(objects.RolloutComplete, arrived, reason, v.status.Waiting)
-	set(objects.RolloutProgressing, !arrived && v.open, reason, v.status.Waiting)
+	set(api.RolloutComplete, arrived, reason, v.status.Waiting)
+	set(api.RolloutProgressing, !arrived && v.open, reason, v.status.Waiting)
 	healthy := map[bool]string{true: "NoneFailed", false: "NodesOrSettings"}[len(failing) == 0]
-	set(objects.RolloutDegraded, len(failing) > 0, healthy, bounded(strings.Join(failing, "; ")))
+	set(api.RolloutDegraded, len(failing) > 0, healthy, bounded(strings.Join(failing, "; ")))
 }
 
 // conditions returns the conditions of the pool. That about rendering is the renderer's, and stays.
-func (v *view) conditions(updated bool) []objects.PoolCondition {
+func (v *view) conditions(updated bool) []api.PoolCondition {
 	out := v.pool.Status.Conditions
 	set := func(kind string, is bool, reason, message string) {
-		c := objects.PoolCondition{Type: kind, Status: api.False, Reason: reason, Message: bounded(message), LastTransitionTime: v1.Time{Time: v.now.UTC().Truncate(time.Second)}}
+		c := api.PoolCondition{Type: kind, Status: api.False, Reason: reason, Message: bounded(message), LastTransitionTime: v1.Time{Time: v.now.UTC().Truncate(time.Second)}}
 		if is {
 			c.Status = api.True
 		}
-		out, _ = objects.SetCondition(out, c)
+		out, _ = api.SetCondition(out, c)
 	}
 	message := v.status.Waiting
 	if updated && message == "" {
@@ -85,19 +84,19 @@ func (v *view) conditions(updated bool) []objects.PoolCondition {
 	if len(v.alone) > 0 && !v.isEmpty() {
 		message += "; " + v.leftAlone()
 	}
-	reason := meta.FindStatusCondition(v.status.Conditions, objects.RolloutComplete).Reason
-	set(objects.PoolUpdated, updated, reason, message)
-	set(objects.PoolUpdating, !updated && !v.pool.Paused && !v.isEmpty(), reason, v.status.Waiting)
+	reason := meta.FindStatusCondition(v.status.Conditions, api.RolloutComplete).Reason
+	set(api.PoolUpdated, updated, reason, message)
+	set(api.PoolUpdating, !updated && !v.pool.Paused && !v.isEmpty(), reason, v.status.Waiting)
 	failing := v.failing()
-	degraded := meta.FindStatusCondition(v.status.Conditions, objects.RolloutDegraded).Reason
-	set(objects.PoolNodeDegraded, len(failing) > 0, degraded, strings.Join(failing, "; "))
-	rendered := !slices.ContainsFunc(out, func(c objects.PoolCondition) bool {
-		return c.Type == objects.PoolRenderDegraded && c.Status == api.True
+	degraded := meta.FindStatusCondition(v.status.Conditions, api.RolloutDegraded).Reason
+	set(api.PoolNodeDegraded, len(failing) > 0, degraded, strings.Join(failing, "; "))
+	rendered := !slices.ContainsFunc(out, func(c api.PoolCondition) bool {
+		return c.Type == api.PoolRenderDegraded && c.Status == api.True
 	})
 	if !rendered {
 		degraded = "NotRendered"
 	}
-	set(objects.PoolDegraded, len(failing) > 0 || !rendered, degraded, strings.Join(failing, "; "))
+	set(api.PoolDegraded, len(failing) > 0 || !rendered, degraded, strings.Join(failing, "; "))
 	return out
 }
 
@@ -178,7 +177,7 @@ func (v *view) events(d PoolDecision) (out []Event) {
 		}
 	}
 	for _, b := range after.Begun {
-		was := slices.ContainsFunc(before.Begun, func(old objects.BegunNode) bool { return old.Name == b.Name && old.Late })
+		was := slices.ContainsFunc(before.Begun, func(old api.BegunNode) bool { return old.Name == b.Name && old.Late })
 		if m := v.member(b.Name); b.Late && !was {
 			out = append(out, Event{Reason: EventNodeLate, Message: bounded(m.describe(v.target) + v.howLate()), Warning: true})
 		}

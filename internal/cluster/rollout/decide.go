@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 )
 
 // Decide returns what is due for a fleet.
@@ -240,6 +239,6 @@ func (v *view) workloadProblem(f Fleet) string {
 	return ""
 }
 
-func workloadName(w objects.WorkloadReference) string {
+func workloadName(w api.WorkloadReference) string {
 	return w.Kind + " " + w.Namespace + "/" + w.Name
 }

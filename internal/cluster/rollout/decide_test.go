@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 )
 
@@ -61,7 +60,7 @@ func TestDecide(t *testing.T) {
 		"after itself":           {pool(func(p *rollout.Pool) { p.Spec.After = []string{"worker"} }), "", "which waits for this one", ""},
 		"after one that is done": {pool(func(p *rollout.Pool) { p.Spec.After = []string{"infra"} }), "n3", "waits for n3", ""},
 		"workload": {pool(func(p *rollout.Pool) {
-			p.Spec.Checks.Workloads = []objects.WorkloadReference{{Kind: "Deployment", Namespace: "a", Name: "b"}}
+			p.Spec.Checks.Workloads = []api.WorkloadReference{{Kind: "Deployment", Namespace: "a", Name: "b"}}
 		}), "", "Deployment a/b is not available: it does not exist", ""},
 		"a node that is not Ready is first": {node("n0", func(n *rollout.Node) { n.Problem = "is not Ready" }), "n0", "n0, which is not Ready", ""},
 		"it takes the room": {func(m *memory) {
@@ -80,7 +79,7 @@ func TestDecide(t *testing.T) {
 			m.changeRollout("worker", func(p *rollout.Pool) { p.Rollout.Taken, p.Finalizers = []string{"n3"}, []string{rollout.Finalizer} })
 		}, "", "uncordons n3", ""},
 		"a node that lacks an argument": {node("n0", func(n *rollout.Node) {
-			n.System = &objects.System{Current: "rendered-worker-1", Missing: []string{"audit=1"}}
+			n.System = &api.JudgedSystem{Current: "rendered-worker-1", Missing: []string{"audit=1"}}
 		}), "n0", "n0, which lacks the kernel argument audit=1", "n0 lacks the kernel argument audit=1"},
 		"a failed node comes first": {node("n0", note(api.StateOfNode, api.StateDegraded)), "n0", "waits for n0", "n0 is Degraded"},
 		"the target has failed": {func(m *memory) {
@@ -101,7 +100,7 @@ func TestDecide(t *testing.T) {
 			for _, name := range []string{"n1", "n2"} {
 				m.change(name, note(api.DesiredConfig, "rendered-worker-3"))
 				m.change(name, note(api.CurrentConfig, "rendered-worker-3"))
-				m.change(name, func(n *rollout.Node) { n.System = &objects.System{Current: "rendered-worker-3"} })
+				m.change(name, func(n *rollout.Node) { n.System = &api.JudgedSystem{Current: "rendered-worker-3"} })
 			}
 			many := intstr.FromInt32(4)
 			m.changePool("worker", func(p *rollout.Pool) {
@@ -148,7 +147,7 @@ func TestDecide(t *testing.T) {
 			if got := strings.Join(gives, " "); got != c.gives || !strings.Contains(d.Rollout.Waiting, c.waiting) {
 				t.Errorf("gives to %q, want %q; waits: %q", got, c.gives, d.Rollout.Waiting)
 			}
-			i := slices.IndexFunc(d.Status.Conditions, func(c objects.PoolCondition) bool { return c.Type == objects.PoolNodeDegraded })
+			i := slices.IndexFunc(d.Status.Conditions, func(c api.PoolCondition) bool { return c.Type == api.PoolNodeDegraded })
 			if says := d.Status.Conditions[i]; !strings.Contains(says.Message, c.failing) || (c.failing != "") != (says.Status == api.True) {
 				t.Errorf("NodeDegraded is %s: %q, want %q", says.Status, says.Message, c.failing)
 			}
@@ -177,7 +176,7 @@ func TestHeld(t *testing.T) {
 		"soak time": {func(m *memory) {
 			m.change("n3", func(n *rollout.Node) {
 				n.Annotations[api.DesiredConfig], n.Annotations[api.CurrentConfig] = "rendered-worker-2", "rendered-worker-2"
-				n.System = &objects.System{Current: "rendered-worker-2"}
+				n.System = &api.JudgedSystem{Current: "rendered-worker-2"}
 			})
 			m.changePool("worker", func(p *rollout.Pool) {
 				p.Spec.Canary, p.Spec.Soak = 1, v1.Duration{Duration: time.Hour}

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/test/worlds/controlplane"
 )
 
@@ -50,7 +49,7 @@ func (w plane) disturbed() *atomic.Int32 {
 	return most
 }
 
-func (w plane) rollout(ctx context.Context) (r objects.PoolRollout) {
+func (w plane) rollout(ctx context.Context) (r api.PoolRollout) {
 	_ = w.Get(ctx, client.ObjectKey{Name: "worker"}, &r) // the caller looks again
 	return r
 }
@@ -93,12 +92,12 @@ func TestDeleted(t *testing.T) {
 	w.delete(&corev1.Node{ObjectMeta: v1.ObjectMeta{Name: name}})
 	w.join(name) // with another UID, and what it had before
 
-	w.delete(&objects.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: "worker"}})
+	w.delete(&api.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: "worker"}})
 	w.pool("rendered-worker-2")
 
 	w.obey()
 	controlplane.Eventually(t, "each node has the configuration", func(ctx context.Context) bool {
-		p, r := &objects.MachineConfigPool{}, w.rollout(ctx)
+		p, r := &api.MachineConfigPool{}, w.rollout(ctx)
 		return w.Get(ctx, client.ObjectKey{Name: "worker"}, p) == nil && p.Status.UpdatedMachineCount == 6 && p.Status.MachineCount == 6 &&
 			p.Status.Configuration.Name == "rendered-worker-2" && len(r.Status.Taken) == 0 && r.Status.Waiting == "" &&
 			r.UID != before.UID && len(r.Finalizers) == 0
@@ -148,7 +147,7 @@ func TestUnknownFields(t *testing.T) {
 	if fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Errorf("before: %v, after: %v", before, after)
 	}
-	var typed objects.MachineConfigPool
+	var typed api.MachineConfigPool
 	if err := w.Get(t.Context(), client.ObjectKey{Name: "worker"}, &typed); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +155,7 @@ func TestUnknownFields(t *testing.T) {
 	for _, c := range typed.Status.Conditions {
 		types[c.Type] = true
 	}
-	if !types["PinnedImageSetsDegraded"] || !types[objects.PoolUpdated] {
+	if !types["PinnedImageSetsDegraded"] || !types[api.PoolUpdated] {
 		t.Errorf("the conditions are %v", typed.Status.Conditions)
 	}
 }

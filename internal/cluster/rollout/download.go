@@ -7,7 +7,7 @@ import (
 
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 )
 
 // Downloads before the turn of a node, of which a limited number continues at a time. A place in that limit is an
@@ -40,7 +40,7 @@ func (v *view) download(nodes map[string]*Node) {
 	}
 	for i := range v.members {
 		if m := &v.members[i]; loading < v.loads && failed < mostFailures && v.mayDownload(m) {
-			v.status.Downloads = append(v.status.Downloads, objects.Download{Name: m.Name, Since: v.second()})
+			v.status.Downloads = append(v.status.Downloads, api.NodeDownload{Name: m.Name, Since: v.second()})
 			v.asked = append(v.asked, *m.Node)
 			loading++
 		}
@@ -48,7 +48,7 @@ func (v *view) download(nodes map[string]*Node) {
 }
 
 // continued returns what becomes of a download, and whether it is still to be known. n is nil if the node is gone.
-func (v *view) continued(d objects.Download, n *Node) (objects.Download, bool) {
+func (v *view) continued(d api.NodeDownload, n *Node) (api.NodeDownload, bool) {
 	m := v.member(d.Name)
 	if m != nil {
 		n = m.Node
@@ -102,7 +102,7 @@ func (v *view) mayDownload(m *member) bool {
 	if m.taken || m.elsewhere != "" || m.Refused != "" || m.desired() == "" || m.desired() == v.target || m.hasBegun() || m.Problem != "" || m.System == nil || m.has(v.target) || m.refuses(v.target) {
 		return false
 	}
-	known := slices.ContainsFunc(v.status.Downloads, func(d objects.Download) bool { return d.Name == m.Name })
+	known := slices.ContainsFunc(v.status.Downloads, func(d api.NodeDownload) bool { return d.Name == m.Name })
 	return v.wantsDownloads() && !known && !v.isReleased(m.Name)
 }
 

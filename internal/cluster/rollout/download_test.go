@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 )
 
@@ -40,17 +39,17 @@ func TestDownloads(t *testing.T) {
 		return func(m *memory) {
 			m.change(name, func(n *rollout.Node) {
 				n.Annotations[api.Download] = target
-				n.System = &objects.System{Current: old, Download: says}
+				n.System = &api.JudgedSystem{Current: old, Download: says}
 			})
 			m.changePool("worker", func(p *rollout.Pool) {
-				p.Rollout.Downloads = append(p.Rollout.Downloads, objects.Download{Name: name, Since: v1.Time{Time: m.now.Add(-ago)}})
+				p.Rollout.Downloads = append(p.Rollout.Downloads, api.NodeDownload{Name: name, Since: v1.Time{Time: m.now.Add(-ago)}})
 			})
 		}
 	}
 	failed := func(ago time.Duration) func(m *memory) {
 		return func(m *memory) {
 			m.changePool("worker", func(p *rollout.Pool) {
-				p.Rollout.Downloads = []objects.Download{{Name: "n3", Since: v1.Time{Time: m.now.Add(-ago)}, Failure: "no space"}}
+				p.Rollout.Downloads = []api.NodeDownload{{Name: "n3", Since: v1.Time{Time: m.now.Add(-ago)}, Failure: "no space"}}
 			})
 		}
 	}
@@ -84,7 +83,7 @@ func TestDownloads(t *testing.T) {
 		"a node without an agent":       {node("n3", func(n *rollout.Node) { n.System = nil }), "n2 n1", "", "n2 n1", ""},
 		"a node in change":              {node("n3", func(n *rollout.Node) { n.Annotations[api.StateOfNode] = api.StateWorking }), "n2 n1", "", "n2 n1", ""},
 		"a node that is cordoned":       {node("n3", func(n *rollout.Node) { n.Cordoned = true }), "n3 n2", "", "n3 n2", ""},
-		"one has it":                    {node("n3", func(n *rollout.Node) { n.System = &objects.System{Current: old, Download: done} }), "n2 n1", "", "n2 n1", "turn: 1, downloading: 2"},
+		"one has it":                    {node("n3", func(n *rollout.Node) { n.System = &api.JudgedSystem{Current: old, Download: done} }), "n2 n1", "", "n2 n1", "turn: 1, downloading: 2"},
 		"one downloads":                 {asked("n3", time.Minute, nil), "n2", "", "n3 n2", "downloading: 2"},
 		"one has downloaded":            {asked("n3", time.Minute, done), "n2 n1", "n3", "n2 n1", "turn: 1, downloading: 2"},
 		"one has failed":                {asked("n3", time.Minute, bad), "n2 n1", "n3", "n3! n2 n1", "cannot download rendered-worker-2: n3: no space"},
@@ -148,7 +147,7 @@ func TestManyFailures(t *testing.T) {
 		for i := range 20 {
 			name := "m" + string(rune('a'+i))
 			m.addNode(name, "rendered-worker-1", map[string]string{role("worker"): ""})
-			p.Rollout.Downloads = append(p.Rollout.Downloads, objects.Download{Name: name, Since: v1.Time{Time: m.now}, Failure: "unauthorized"})
+			p.Rollout.Downloads = append(p.Rollout.Downloads, api.NodeDownload{Name: name, Since: v1.Time{Time: m.now}, Failure: "unauthorized"})
 		}
 	})
 	f, _ := m.access("").Fleet(t.Context())
@@ -166,7 +165,7 @@ func TestManyFailures(t *testing.T) {
 func TestDeniedDownload(t *testing.T) {
 	m := small()
 	m.changeRollout("worker", func(p *rollout.Pool) {
-		p.Rollout.Target, p.Rollout.Downloads, p.Finalizers = "rendered-worker-2", []objects.Download{{Name: "n0", Since: v1.NewTime(m.now)}}, []string{rollout.Finalizer}
+		p.Rollout.Target, p.Rollout.Downloads, p.Finalizers = "rendered-worker-2", []api.NodeDownload{{Name: "n0", Since: v1.NewTime(m.now)}}, []string{rollout.Finalizer}
 	})
 	m.deleteRollout("worker")
 	f, _ := m.access("").Fleet(t.Context())

@@ -12,12 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 )
 
 // passes runs passes of a controller at a fleet in which nothing else changes.
-func (m *memory) passes(t *testing.T, number int) objects.PoolRolloutStatus {
+func (m *memory) passes(t *testing.T, number int) api.PoolRolloutStatus {
 	t.Helper()
 	for range number {
 		if _, err := (rollout.Controller{Cluster: m.access(""), Decide: rollout.Decide}).Pass(t.Context()); err != nil {
@@ -50,14 +49,14 @@ func TestFixReaches(t *testing.T) {
 				m := small()
 				m.changePool("worker", func(p *rollout.Pool) {
 					p.Configuration.Name = "rendered-worker-3"
-					p.Rollout = objects.PoolRolloutStatus{Target: "rendered-worker-2"}
+					p.Rollout = api.PoolRolloutStatus{Target: "rendered-worker-2"}
 					if slot {
 						p.Rollout.Taken = []string{"n2"}
 					}
 				})
 				m.change("n2", func(n *rollout.Node) {
 					n.Annotations[api.DesiredConfig], n.Annotations[api.CurrentConfig] = "rendered-worker-2", "rendered-worker-2"
-					n.System = &objects.System{Current: "rendered-worker-2", BootID: n.BootID}
+					n.System = &api.JudgedSystem{Current: "rendered-worker-2", BootID: n.BootID}
 					wrong(m, n)
 				})
 				m.passes(t, 3)
@@ -82,7 +81,7 @@ func TestOldFailure(t *testing.T) {
 	m := small()
 	m.changePool("worker", func(p *rollout.Pool) {
 		p.Configuration.Name, p.Spec.ReturnToLastGood = "rendered-worker-3", true
-		p.Rollout = objects.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"n2"}}
+		p.Rollout = api.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"n2"}}
 	})
 	fails := func(with string) {
 		m.change("n2", func(n *rollout.Node) {
@@ -111,7 +110,7 @@ func TestStrays(t *testing.T) {
 	})
 	stray := func(n *rollout.Node) {
 		n.Annotations[api.StateOfNode], n.Annotations[api.FailedConfig], n.Annotations[api.Reason] = api.StateDegraded, "rendered-worker-1", "it has rendered-worker-2"
-		n.System = &objects.System{Current: "rendered-worker-2", BootID: n.BootID}
+		n.System = &api.JudgedSystem{Current: "rendered-worker-2", BootID: n.BootID}
 	}
 	for name := range m.nodes {
 		m.change(name, stray)
@@ -131,7 +130,7 @@ func TestStrays(t *testing.T) {
 	}
 	m.change("n3", func(n *rollout.Node) { // its agent begins, and ends
 		n.Annotations[api.StateOfNode], n.Annotations[api.Reason] = api.StateDone, ""
-		n.System = &objects.System{Current: "rendered-worker-1", BootID: n.BootID}
+		n.System = &api.JudgedSystem{Current: "rendered-worker-1", BootID: n.BootID}
 	})
 	s = m.passes(t, 3)
 	if got := begun(); !slices.Equal(got, []string{"n1", "n2"}) || !slices.Equal(s.Taken, got) {
@@ -153,7 +152,7 @@ func TestStrays(t *testing.T) {
 		t.Errorf("%q begin although the pool is paused: %+v", begun(), s)
 	}
 	m.changePool("worker", func(p *rollout.Pool) {
-		p.Rollout.Taken, p.Rollout.Begun = []string{"n3"}, []objects.BegunNode{{Name: "n3", Since: v1.NewTime(m.now.Add(-3 * time.Hour))}}
+		p.Rollout.Taken, p.Rollout.Begun = []string{"n3"}, []api.BegunNode{{Name: "n3", Since: v1.NewTime(m.now.Add(-3 * time.Hour))}}
 	})
 	if s = m.passes(t, 3); len(s.Taken) > 0 || len(s.Begun) > 0 {
 		t.Errorf("n3, which has a slot and was given nothing for three hours, is in change: %+v", s)
@@ -198,7 +197,7 @@ func TestAdopt(t *testing.T) {
 	for _, name := range []string{"n3", "n2"} {
 		m.change(name, func(n *rollout.Node) {
 			n.Annotations[api.CurrentConfig], n.Annotations[api.StateOfNode] = "rendered-worker-2", api.StateDone
-			n.System = &objects.System{Current: "rendered-worker-2", BootID: n.BootID}
+			n.System = &api.JudgedSystem{Current: "rendered-worker-2", BootID: n.BootID}
 		})
 		m.passes(t, 3)
 	}
@@ -262,7 +261,7 @@ func TestNoNodes(t *testing.T) {
 					out = append(out, c.Type)
 				}
 			}
-			complete := meta.FindStatusCondition(p.Rollout.Conditions, objects.RolloutComplete)
+			complete := meta.FindStatusCondition(p.Rollout.Conditions, api.RolloutComplete)
 			if got := fmt.Sprint(out, complete.Status == v1.ConditionTrue, " ", complete.Reason, ": ", p.Rollout.Waiting); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}

@@ -33,7 +33,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 )
 
 // Fleet is what Decide knows.
@@ -43,7 +42,7 @@ type Fleet struct {
 	Nodes []Node
 	Pools []Pool
 	// Workloads has those that the pools' checks name and that exist: why one is not available, or "".
-	Workloads map[objects.WorkloadReference]string
+	Workloads map[api.WorkloadReference]string
 	// Jobs are those of the hooks, by namespace and name.
 	Jobs map[string]JobState
 	// HealthChecks are those of others, for which nodes are deleted or rebooted.
@@ -64,7 +63,7 @@ type Node struct {
 	// Away is for how long it was not Ready, if it has just become Ready; else 0.
 	Away   time.Duration
 	BootID string
-	System *objects.System // nil: no agent of pivot has written any
+	System *api.JudgedSystem // nil: no agent of pivot has written any
 	// Refused is why the API server has refused a change of the node in the last minute, such as by a webhook; "": it has not.
 	Refused string
 	// Denied is Refused until a change succeeds, which is tried once a minute: who reads what is waited for sees the cause.
@@ -83,13 +82,13 @@ type Pool struct {
 	Selector       *v1.LabelSelector
 	Paused         bool
 	MaxUnavailable *intstr.IntOrString
-	Configuration  objects.PoolConfiguration
-	Status         objects.MachineConfigPoolStatus
+	Configuration  api.PoolConfiguration
+	Status         api.MachineConfigPoolStatus
 	// RolloutVersion is the resourceVersion of the PoolRollout; "": there is none yet.
 	RolloutVersion    string
 	RolloutGeneration int64
-	Spec              objects.PoolRolloutSpec
-	Rollout           objects.PoolRolloutStatus
+	Spec              api.PoolRolloutSpec
+	Rollout           api.PoolRolloutStatus
 	// Finalizers are those of the PoolRollout, and Deleted says that it is removed as soon as it has none.
 	Finalizers []string
 	Deleted    bool
@@ -115,11 +114,11 @@ type PoolDecision struct {
 	// Gone are the same, if they are in the cluster no more.
 	Gone []string
 	// Rollout is the new status of the PoolRollout. It has the slots of the nodes in Given.
-	Rollout objects.PoolRolloutStatus
+	Rollout api.PoolRolloutStatus
 	Given   []Change
 	Hooks   []Hook // are created
 	Asked   []Node // are asked to download Rollout.Target before their turn
-	Status  objects.MachineConfigPoolStatus
+	Status  api.MachineConfigPoolStatus
 	// Held says that no further node may begin because of the pool's own settings. It is paused, or its window, the
 	// order of pools or the soak time is waited for.
 	Held   bool

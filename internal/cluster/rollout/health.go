@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 )
 
 // unavailable returns why a node does not serve as it should, such as "is cordoned"; "" if it does.
@@ -51,7 +50,7 @@ func (n *Node) unproven() string {
 
 // hasProven reports whether a node has a configuration, and nothing speaks against it.
 func (n *Node) hasProven(config string) bool {
-	return objects.HasConfig(config, n.Annotations, n.unproven())
+	return api.HasConfig(config, n.Annotations, n.unproven())
 }
 
 // cordonedByPeople reports whether somebody else than the agent has cordoned a node.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 )
 
 // Jobs of an administrator for a node: one before it gets another configuration, one after it is healthy with it. Each is an
@@ -23,8 +23,8 @@ type JobState struct {
 
 // Hook is a Job that is to be created.
 type Hook struct {
-	objects.HookRun
-	Template objects.HookReference
+	api.HookRun
+	Template api.HookReference
 	Timeout  time.Duration
 }
 
@@ -41,19 +41,19 @@ func (v *view) hookTimeout() time.Duration {
 // isPrepared reports whether a node may get the target with respect to the Job before its drain. A node that is in change
 // already, or is down, has nothing left that a Job could prepare.
 func (v *view) isPrepared(m *member) bool {
-	return m.hasBegun() || m.Problem != "" || v.hasRun(m, objects.BeforeDrain, v.pool.Spec.Hooks.BeforeDrain)
+	return m.hasBegun() || m.Problem != "" || v.hasRun(m, api.BeforeDrain, v.pool.Spec.Hooks.BeforeDrain)
 }
 
 // isApproved reports whether a node that was given the target, and is healthy with it, may give its slot back with respect to
 // the Job after its proof.
 func (v *view) isApproved(m *member) bool {
-	begun := slices.ContainsFunc(v.pool.Rollout.Begun, func(b objects.BegunNode) bool { return b.Name == m.Name })
-	return !v.has(m) || !begun && v.hook(m.Name, objects.AfterProof) == nil || v.hasRun(m, objects.AfterProof, v.pool.Spec.Hooks.AfterProof)
+	begun := slices.ContainsFunc(v.pool.Rollout.Begun, func(b api.BegunNode) bool { return b.Name == m.Name })
+	return !v.has(m) || !begun && v.hook(m.Name, api.AfterProof) == nil || v.hasRun(m, api.AfterProof, v.pool.Spec.Hooks.AfterProof)
 }
 
 // hook returns what is known of a node's Job for the target; nil if there is none.
-func (v *view) hook(node, when string) *objects.HookRun {
-	i := slices.IndexFunc(v.pool.Rollout.Hooks, func(r objects.HookRun) bool {
+func (v *view) hook(node, when string) *api.HookRun {
+	i := slices.IndexFunc(v.pool.Rollout.Hooks, func(r api.HookRun) bool {
 		return r.Name == node && r.When == when && r.Config == v.target
 	})
 	if i < 0 {
@@ -64,7 +64,7 @@ func (v *view) hook(node, when string) *objects.HookRun {
 
 // hookFailure returns why a Job for the target has failed on a node; "" if none has.
 func (v *view) hookFailure(node string) string {
-	for _, when := range []string{objects.BeforeDrain, objects.AfterProof} {
+	for _, when := range []string{api.BeforeDrain, api.AfterProof} {
 		if r := v.hook(node, when); r != nil && r.Failure != "" && v.jobs[r.Job].Exists && !v.jobs[r.Job].Done {
 			return fmt.Sprintf("its Job %s, %s, has failed: %s", r.Job, when, r.Failure)
 		}
@@ -74,11 +74,11 @@ func (v *view) hookFailure(node string) string {
 
 // hasRun reports whether the Job of a node is done, and begins it if there is none. A failed one that somebody has deleted
 // begins anew.
-func (v *view) hasRun(m *member, when string, template *objects.HookReference) bool {
+func (v *view) hasRun(m *member, when string, template *api.HookReference) bool {
 	if template == nil {
 		return true
 	}
-	r := objects.HookRun{Name: m.Name, When: when, Config: v.target, Since: v.second()}
+	r := api.HookRun{Name: m.Name, When: when, Config: v.target, Since: v.second()}
 	r.Job = jobOf(r, template.Namespace)
 	if known := v.hook(m.Name, when); known != nil && (known.Failure == "" || v.jobs[known.Job].Exists) {
 		if r = *known; v.isFuture(r.Since) {
@@ -104,12 +104,12 @@ func (v *view) hasRun(m *member, when string, template *objects.HookReference) b
 }
 
 // known reports whether an entry is in the PoolRollout already: only then is its Job created.
-func known(runs []objects.HookRun, r objects.HookRun) bool {
-	return slices.ContainsFunc(runs, func(o objects.HookRun) bool { return o.Job == r.Job })
+func known(runs []api.HookRun, r api.HookRun) bool {
+	return slices.ContainsFunc(runs, func(o api.HookRun) bool { return o.Job == r.Job })
 }
 
 // jobOf returns the namespace and the name of the Job of a run.
-func jobOf(r objects.HookRun, namespace string) string {
+func jobOf(r api.HookRun, namespace string) string {
 	sum := fnv.New64a()
 	fmt.Fprintf(sum, "%s\x00%s\x00%s\x00%d", r.Name, r.When, r.Config, r.Since.Unix())
 	return fmt.Sprintf("%s/pivot-hook-%016x", namespace, sum.Sum64())

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 	"machine-pivot/test/worlds/controlplane"
 )
@@ -23,12 +22,12 @@ func hooked() *memory {
 	m := small()
 	m.order = []string{"worker"}
 	m.changeRollout("worker", func(p *rollout.Pool) {
-		p.Spec.Hooks = objects.PoolHooks{BeforeDrain: &objects.HookReference{Namespace: "ops", Name: "prepare"}, AfterProof: &objects.HookReference{Namespace: "ops", Name: "check"}}
+		p.Spec.Hooks = api.PoolHooks{BeforeDrain: &api.HookReference{Namespace: "ops", Name: "prepare"}, AfterProof: &api.HookReference{Namespace: "ops", Name: "check"}}
 	})
 	return m
 }
 
-func (m *memory) settles(t *testing.T) objects.PoolRolloutStatus {
+func (m *memory) settles(t *testing.T) api.PoolRolloutStatus {
 	t.Helper()
 	for range 4 {
 		m.pass(t)
@@ -48,7 +47,7 @@ func (m *memory) ends(s rollout.JobState) {
 
 func (m *memory) has(name, config string) {
 	m.change(name, func(n *rollout.Node) {
-		n.Annotations[api.CurrentConfig], n.System = config, &objects.System{Current: config, BootID: n.BootID}
+		n.Annotations[api.CurrentConfig], n.System = config, &api.JudgedSystem{Current: config, BootID: n.BootID}
 	})
 }
 
@@ -121,8 +120,8 @@ func TestJobs(t *testing.T) {
 	w.ControlPlane.Apply(job)
 	k := w.kube()
 	controlplane.Eventually(t, "the rights of rollouts", func(ctx context.Context) bool { _, err := k.Fleet(ctx); return err == nil })
-	run := rollout.Hook{HookRun: objects.HookRun{Name: "n0", When: objects.BeforeDrain, Config: "rendered-worker-2", Job: "default/pivot-hook-1", Since: v1.Now()}, Template: objects.HookReference{Namespace: "default", Name: "prepare"}, Timeout: 5 * time.Minute}
-	if err := k.Take(t.Context(), w.fleet(k).Pools[0], objects.PoolRolloutStatus{Taken: []string{"n0"}, Hooks: []objects.HookRun{run.HookRun}}); err != nil {
+	run := rollout.Hook{HookRun: api.HookRun{Name: "n0", When: api.BeforeDrain, Config: "rendered-worker-2", Job: "default/pivot-hook-1", Since: v1.Now()}, Template: api.HookReference{Namespace: "default", Name: "prepare"}, Timeout: 5 * time.Minute}
+	if err := k.Take(t.Context(), w.fleet(k).Pools[0], api.PoolRolloutStatus{Taken: []string{"n0"}, Hooks: []api.HookRun{run.HookRun}}); err != nil {
 		t.Fatal(err)
 	}
 	try := func() rollout.JobState {
@@ -159,7 +158,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("a failed one: %+v", s)
 	}
 	run.Job, run.Template.Name = "default/pivot-hook-2", "pivot-hook-1"
-	if err := k.Take(t.Context(), w.fleet(k).Pools[0], objects.PoolRolloutStatus{Taken: []string{"n0"}, Hooks: []objects.HookRun{run.HookRun}}); err != nil {
+	if err := k.Take(t.Context(), w.fleet(k).Pools[0], api.PoolRolloutStatus{Taken: []string{"n0"}, Hooks: []api.HookRun{run.HookRun}}); err != nil {
 		t.Fatal(err)
 	}
 	if s := try(); !strings.Contains(s.Problem, "it is not suspended") {

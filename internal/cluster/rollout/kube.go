@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 )
 
 // Kube is the fleet behind an API server.
@@ -47,17 +46,17 @@ type refusal struct {
 // Fleet implements Cluster. What it returns shares memory with the caches, and is only read. One call at a time
 // is allowed.
 func (k *Kube) Fleet(ctx context.Context) (Fleet, error) {
-	f := Fleet{Now: k.Now(), Self: k.Self, Workloads: map[objects.WorkloadReference]string{}}
+	f := Fleet{Now: k.Now(), Self: k.Self, Workloads: map[api.WorkloadReference]string{}}
 	var nodes corev1.NodeList
-	var systems objects.NodeSystemList
-	var pools objects.MachineConfigPoolList
-	var rollouts objects.PoolRolloutList
+	var systems api.NodeSystemList
+	var pools api.MachineConfigPoolList
+	var rollouts api.PoolRolloutList
 	for _, list := range []client.ObjectList{&nodes, &systems, &pools, &rollouts} {
 		if err := k.Cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return Fleet{}, fmt.Errorf("cannot read the fleet: %w", err)
 		}
 	}
-	bySystem := map[string]*objects.NodeSystem{}
+	bySystem := map[string]*api.NodeSystem{}
 	for i := range systems.Items {
 		bySystem[systems.Items[i].Name] = &systems.Items[i]
 	}
@@ -113,8 +112,8 @@ func (k *Kube) seeDown(nodes []corev1.Node, now time.Time) map[string]time.Time 
 }
 
 // readPools adds the pools to a fleet, and the workloads that they name.
-func (k *Kube) readPools(ctx context.Context, f *Fleet, pools []objects.MachineConfigPool, rollouts []objects.PoolRollout) error {
-	byRollout := map[string]*objects.PoolRollout{}
+func (k *Kube) readPools(ctx context.Context, f *Fleet, pools []api.MachineConfigPool, rollouts []api.PoolRollout) error {
+	byRollout := map[string]*api.PoolRollout{}
 	for i := range rollouts {
 		byRollout[rollouts[i].Name] = &rollouts[i]
 	}
@@ -135,7 +134,7 @@ func (k *Kube) readPools(ctx context.Context, f *Fleet, pools []objects.MachineC
 
 // readWorkloads reads the workloads of a pool's checks: few, so that no cache of all of the cluster is wanted. One that
 // cannot be read, because of its name or a right, stops the pool that names it, which says so, and no other one.
-func (k *Kube) readWorkloads(ctx context.Context, of []objects.WorkloadReference, into map[objects.WorkloadReference]string) error {
+func (k *Kube) readWorkloads(ctx context.Context, of []api.WorkloadReference, into map[api.WorkloadReference]string) error {
 	for _, w := range of {
 		problem, err := k.workload(ctx, w)
 		switch {
@@ -151,7 +150,7 @@ func (k *Kube) readWorkloads(ctx context.Context, of []objects.WorkloadReference
 	return nil
 }
 
-func (k *Kube) workload(ctx context.Context, w objects.WorkloadReference) (string, error) {
+func (k *Kube) workload(ctx context.Context, w api.WorkloadReference) (string, error) {
 	key := client.ObjectKey{Namespace: w.Namespace, Name: w.Name}
 	if w.Kind == "DaemonSet" {
 		var d appsv1.DaemonSet
@@ -283,8 +282,8 @@ func (k *Kube) Exists(ctx context.Context, node string) (bool, error) {
 }
 
 // Take implements Cluster.
-func (k *Kube) Take(ctx context.Context, p Pool, s objects.PoolRolloutStatus) error {
-	r := &objects.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: p.Name}}
+func (k *Kube) Take(ctx context.Context, p Pool, s api.PoolRolloutStatus) error {
+	r := &api.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: p.Name}}
 	if p.RolloutVersion == "" {
 		if hasSlots(s) {
 			r.Finalizers = []string{Finalizer}
@@ -304,22 +303,22 @@ func (k *Kube) Take(ctx context.Context, p Pool, s objects.PoolRolloutStatus) er
 
 // Hold implements Cluster.
 func (k *Kube) Hold(ctx context.Context, p Pool, finalizers []string) (string, error) {
-	r := &objects.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: p.Name}}
+	r := &api.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: p.Name}}
 	patch := map[string]any{"metadata": map[string]any{"resourceVersion": p.RolloutVersion, "finalizers": finalizers}}
 	err := k.Writer.Patch(ctx, r, mergePatch(patch))
 	return r.ResourceVersion, conflict("PoolRollout "+p.Name, err)
 }
 
 // Show implements Cluster.
-func (k *Kube) Show(ctx context.Context, p Pool, s objects.MachineConfigPoolStatus) error {
+func (k *Kube) Show(ctx context.Context, p Pool, s api.MachineConfigPoolStatus) error {
 	patch := map[string]any{"metadata": map[string]any{"resourceVersion": p.Version}, "status": s}
-	object := &objects.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: p.Name}}
+	object := &api.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: p.Name}}
 	return conflict("MachineConfigPool "+p.Name, k.Status.Patch(ctx, object, mergePatch(patch)))
 }
 
 // Record implements Cluster. The recorder sends events later, and joins equal ones, and no others.
 func (k *Kube) Record(_ context.Context, p Pool, e Event) error {
-	object := &objects.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: p.Name, UID: types.UID(p.UID)}}
+	object := &api.MachineConfigPool{ObjectMeta: v1.ObjectMeta{Name: p.Name, UID: types.UID(p.UID)}}
 	kind := corev1.EventTypeNormal
 	if e.Warning {
 		kind = corev1.EventTypeWarning
@@ -342,7 +341,7 @@ func text(patch any) []byte {
 
 // conflict returns ErrConflict for the error of a request about an object that is not what it was any more.
 func conflict(object string, err error) error {
-	if objects.HasChanged(err) {
+	if api.HasChanged(err) {
 		return fmt.Errorf("%s: %w", object, ErrConflict)
 	}
 	return err

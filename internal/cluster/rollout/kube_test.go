@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 	"machine-pivot/test/worlds/controlplane"
 )
@@ -76,7 +75,7 @@ func (w plane) join(name string) {
 	if err := w.Create(w.Context(), n); err != nil {
 		w.Fatal(err)
 	}
-	s := &objects.NodeSystem{ObjectMeta: v1.ObjectMeta{Name: name}}
+	s := &api.NodeSystem{ObjectMeta: v1.ObjectMeta{Name: name}}
 	if err := w.Create(w.Context(), s); client.IgnoreAlreadyExists(err) != nil {
 		w.Fatal(err)
 	}
@@ -93,7 +92,7 @@ func (w plane) say(ctx context.Context, name, current string, d *api.EarlyDownlo
 	s.KernelArguments = api.KernelArguments{Missing: []string{}, Excess: []string{}}
 	body, err := json.Marshal(map[string]any{"status": s})
 	if err == nil {
-		err = w.Client.Status().Patch(ctx, &objects.NodeSystem{ObjectMeta: v1.ObjectMeta{Name: name}}, client.RawPatch(types.MergePatchType, body))
+		err = w.Client.Status().Patch(ctx, &api.NodeSystem{ObjectMeta: v1.ObjectMeta{Name: name}}, client.RawPatch(types.MergePatchType, body))
 	}
 	if err != nil && ctx.Err() == nil {
 		w.Error(err)
@@ -134,19 +133,19 @@ func TestKube(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	status := objects.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"n0"}, Down: []string{"n0"}, Round: 1, Failed: []objects.FailedNode{{Name: "n0", Reason: "x"}}, FailedCount: 21}
+	status := api.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"n0"}, Down: []string{"n0"}, Round: 1, Failed: []api.FailedNode{{Name: "n0", Reason: "x"}}, FailedCount: 21}
 	works("create", k.Take(ctx, old.Pools[0], status))
 	conflicts("create again", k.Take(ctx, old.Pools[0], status))
 	first := w.fleet(k)
 	if r := first.Pools[0].Rollout; r.Target != status.Target || len(r.Taken) != 1 || len(r.Down) != 1 || r.Round != 1 || len(r.Failed) != 1 || r.FailedCount != 21 {
 		t.Errorf("the status is %+v", r)
 	}
-	works("give all slots back", k.Take(ctx, first.Pools[0], objects.PoolRolloutStatus{Target: "rendered-worker-2", Round: 2}))
+	works("give all slots back", k.Take(ctx, first.Pools[0], api.PoolRolloutStatus{Target: "rendered-worker-2", Round: 2}))
 	conflicts("take with an old version", k.Take(ctx, first.Pools[0], status))
 	if r := w.fleet(k).Pools[0].Rollout; len(r.Taken) != 0 || len(r.Failed) != 0 {
 		t.Errorf("an empty list is not written: %+v", r)
 	}
-	conflicts("the same status with an old version", k.Take(ctx, first.Pools[0], objects.PoolRolloutStatus{Target: "rendered-worker-2", Round: 2}))
+	conflicts("the same status with an old version", k.Take(ctx, first.Pools[0], api.PoolRolloutStatus{Target: "rendered-worker-2", Round: 2}))
 	works("fence", k.Fence(ctx, first.Nodes[0], "7"))
 	conflicts("give to a node that was fenced", k.Give(ctx, rollout.Change{Node: first.Nodes[0], Config: "rendered-worker-2"}))
 	conflicts("fence an old version", k.Fence(ctx, first.Nodes[0], "7"))
@@ -166,8 +165,8 @@ func TestKube(t *testing.T) {
 	w.givesAgain(k)
 	w.givesBack(k)
 	w.holds(k, status)
-	works("show", k.Show(ctx, now.Pools[0], objects.MachineConfigPoolStatus{MachineCount: 1}))
-	conflicts("show an old version", k.Show(ctx, now.Pools[0], objects.MachineConfigPoolStatus{MachineCount: 2}))
+	works("show", k.Show(ctx, now.Pools[0], api.MachineConfigPoolStatus{MachineCount: 1}))
+	conflicts("show an old version", k.Show(ctx, now.Pools[0], api.MachineConfigPoolStatus{MachineCount: 2}))
 	for name, want := range map[string]bool{"n0": true, "n9": false} {
 		if exists, err := k.Exists(ctx, name); err != nil || exists != want {
 			t.Errorf("%s exists: %v, %v", name, exists, err)
@@ -206,7 +205,7 @@ func (w plane) givesBack(k *rollout.Kube) {
 	}
 	p := w.fleet(k).Pools[0]
 	status := p.Rollout
-	status.Taken, status.Begun = []string{"n0"}, []objects.BegunNode{{Name: "n0", Since: v1.Time{Time: time.Now()}, From: "rendered-worker-before"}}
+	status.Taken, status.Begun = []string{"n0"}, []api.BegunNode{{Name: "n0", Since: v1.Time{Time: time.Now()}, From: "rendered-worker-before"}}
 	if err := k.Take(w.Context(), p, status); err != nil {
 		w.Fatal(err)
 	}
@@ -235,7 +234,7 @@ func (w plane) givesBack(k *rollout.Kube) {
 
 // holds checks that a PoolRollout with slots stays when it is deleted, until the finalizer is removed, in the version that
 // was read only.
-func (w plane) holds(k *rollout.Kube, slots objects.PoolRolloutStatus) {
+func (w plane) holds(k *rollout.Kube, slots api.PoolRolloutStatus) {
 	w.Helper()
 	read := func() rollout.Pool { return w.fleet(k).Pools[0] }
 	before := read()
@@ -252,7 +251,7 @@ func (w plane) holds(k *rollout.Kube, slots objects.PoolRolloutStatus) {
 	if err := k.Take(w.Context(), read(), slots); err != nil {
 		w.Error(err)
 	}
-	w.delete(&objects.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: "worker"}})
+	w.delete(&api.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: "worker"}})
 	deleted := read()
 	if !deleted.Deleted || !slices.Equal(deleted.Rollout.Taken, slots.Taken) {
 		w.Errorf("a deleted PoolRollout with slots is %+v", deleted)
@@ -280,7 +279,7 @@ func TestRollout(t *testing.T) {
 		w.start()
 	}
 	w.obey()
-	pool := &objects.MachineConfigPool{}
+	pool := &api.MachineConfigPool{}
 	read := func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKey{Name: "worker"}, pool) == nil
 	}
@@ -292,9 +291,9 @@ func TestRollout(t *testing.T) {
 		}
 	}
 	before := len(w.Requests(account))
-	change(&objects.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: "worker"}}, fmt.Sprintf(`{"spec":{"parallelDownloads":%d}}`, downloads))
+	change(&api.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: "worker"}}, fmt.Sprintf(`{"spec":{"parallelDownloads":%d}}`, downloads))
 	wrong := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"parallelDownloads":"101%"}}`))
-	if err := w.Patch(t.Context(), &objects.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: "worker"}}, wrong); !apierrors.IsInvalid(err) {
+	if err := w.Patch(t.Context(), &api.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: "worker"}}, wrong); !apierrors.IsInvalid(err) {
 		t.Errorf("101%% of the nodes: %v", err)
 	}
 	change(pool, `{"spec":{"paused":true,"configuration":{"name":"rendered-worker-2"}}}`)
@@ -317,7 +316,7 @@ func TestRollout(t *testing.T) {
 		}
 		most = max(most, disturbed)
 		for _, c := range pool.Status.Conditions {
-			if c.Type == objects.PoolUpdating && c.Message != "" {
+			if c.Type == api.PoolUpdating && c.Message != "" {
 				said = c.Message
 			}
 		}
@@ -338,7 +337,7 @@ func TestRollout(t *testing.T) {
 func (w plane) downloaded(nodes int) (most int) {
 	w.Helper()
 	controlplane.Eventually(w.T, "all downloads", func(ctx context.Context) bool {
-		list, systems := &corev1.NodeList{}, &objects.NodeSystemList{}
+		list, systems := &corev1.NodeList{}, &api.NodeSystemList{}
 		if w.List(ctx, list) != nil || w.List(ctx, systems) != nil {
 			return false
 		}

@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 )
 
 // seeLate finds out which nodes are in change for longer than they may. By the controllers' clocks, from when the node was
@@ -50,7 +50,7 @@ func (v *view) recordBegun() {
 	v.status.Begun = nil
 	for i := range v.members {
 		m := &v.members[i]
-		b := objects.BegunNode{Name: m.Name, Since: v.second(), Late: m.late, From: v.from(m)}
+		b := api.BegunNode{Name: m.Name, Since: v.second(), Late: m.late, From: v.from(m)}
 		switch {
 		case v.isGiven(m.Name):
 			b.Late = false
@@ -63,7 +63,7 @@ func (v *view) recordBegun() {
 		}
 		v.status.Begun = append(v.status.Begun, b)
 	}
-	slices.SortFunc(v.status.Begun, func(a, b objects.BegunNode) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(v.status.Begun, func(a, b api.BegunNode) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // howLate says for how long a node is in change.

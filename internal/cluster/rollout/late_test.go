@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 )
 
@@ -29,16 +28,16 @@ func (m *memory) pass(t *testing.T) {
 func TestLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		pool  string
-		spec  objects.PoolRolloutSpec
+		spec  api.PoolRolloutSpec
 		after time.Duration
 		taken string
 		names string // a part of the sentence
 	}{
-		"not yet":                    {"worker", objects.PoolRolloutSpec{PassSlotOn: true}, 119 * time.Minute, "n0", "waits for n0, which is Working (at most"},
-		"it keeps its slot":          {"worker", objects.PoolRolloutSpec{}, 121 * time.Minute, "n0", "waits for n0, which is Working, for more than 2h0m0s (at most"},
-		"it passes its slot on":      {"worker", objects.PoolRolloutSpec{PassSlotOn: true}, 121 * time.Minute, "n1", "n0, which is Working, for more than 2h0m0s"},
-		"a shorter limit":            {"worker", objects.PoolRolloutSpec{PassSlotOn: true, WorkingLimit: v1.Duration{Duration: time.Minute}}, 2 * time.Minute, "n1", "more than 1m0s"},
-		"nodes of the control plane": {"master", objects.PoolRolloutSpec{PassSlotOn: true}, 121 * time.Minute, "n0", "more than 2h"},
+		"not yet":                    {"worker", api.PoolRolloutSpec{PassSlotOn: true}, 119 * time.Minute, "n0", "waits for n0, which is Working (at most"},
+		"it keeps its slot":          {"worker", api.PoolRolloutSpec{}, 121 * time.Minute, "n0", "waits for n0, which is Working, for more than 2h0m0s (at most"},
+		"it passes its slot on":      {"worker", api.PoolRolloutSpec{PassSlotOn: true}, 121 * time.Minute, "n1", "n0, which is Working, for more than 2h0m0s"},
+		"a shorter limit":            {"worker", api.PoolRolloutSpec{PassSlotOn: true, WorkingLimit: v1.Duration{Duration: time.Minute}}, 2 * time.Minute, "n1", "more than 1m0s"},
+		"nodes of the control plane": {"master", api.PoolRolloutSpec{PassSlotOn: true}, 121 * time.Minute, "n0", "more than 2h"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMemory()
@@ -60,15 +59,15 @@ func TestLate(t *testing.T) {
 				t.Errorf("slots: %s; waits: %q", got, r.Waiting)
 			}
 			late := strings.Contains(c.names, "more than")
-			degraded := slices.ContainsFunc(status.Conditions, func(c objects.PoolCondition) bool {
-				return c.Type == objects.PoolNodeDegraded && c.Status == api.True && strings.Contains(c.Message, "n0")
+			degraded := slices.ContainsFunc(status.Conditions, func(c api.PoolCondition) bool {
+				return c.Type == api.PoolNodeDegraded && c.Status == api.True && strings.Contains(c.Message, "n0")
 			})
 			if degraded != late || late != (m.events > events) {
 				t.Errorf("named: %v; %d events", degraded, m.events-events)
 			}
 			m.changePool(c.pool, func(p *rollout.Pool) { p.Configuration.Name = "rendered-" + c.pool + "-3" })
 			m.pass(t)
-			if r := m.pools[c.pool].Rollout; slices.ContainsFunc(r.Begun, func(b objects.BegunNode) bool { return b.Late }) {
+			if r := m.pools[c.pool].Rollout; slices.ContainsFunc(r.Begun, func(b api.BegunNode) bool { return b.Late }) {
 				t.Errorf("with another target: %+v", r.Begun)
 			}
 		})
@@ -129,7 +128,7 @@ func TestPending(t *testing.T) {
 	m.changePool("worker", func(p *rollout.Pool) { p.Paused = false })
 	expect("in a rollout", "n0 n1 n2 n3 ")
 	m.change("n3", func(n *rollout.Node) {
-		n.Annotations[api.CurrentConfig], n.System = "rendered-worker-2", &objects.System{Current: "rendered-worker-2", BootID: n.BootID}
+		n.Annotations[api.CurrentConfig], n.System = "rendered-worker-2", &api.JudgedSystem{Current: "rendered-worker-2", BootID: n.BootID}
 	})
 	expect("n3 has changed", "n0 n1 n2 ")
 	m.change("n2", func(n *rollout.Node) {
@@ -166,45 +165,45 @@ func TestClockSetBack(t *testing.T) {
 		for _, name := range names {
 			m.change(name, func(n *rollout.Node) {
 				n.Annotations[api.DesiredConfig], n.Annotations[api.CurrentConfig] = "rendered-worker-2", "rendered-worker-2"
-				n.System = &objects.System{Current: "rendered-worker-2", BootID: n.BootID}
+				n.System = &api.JudgedSystem{Current: "rendered-worker-2", BootID: n.BootID}
 			})
 		}
 	}
 	for name, c := range map[string]struct {
 		begin func(m *memory)
 		after time.Duration
-		want  func(r objects.PoolRolloutStatus) bool
+		want  func(r api.PoolRolloutStatus) bool
 	}{
 		"the soak time": {func(m *memory) {
 			done(m, "n3")
 			m.changeRollout("worker", func(p *rollout.Pool) {
 				p.Spec.Canary, p.Spec.Soak.Duration, p.Rollout.Target, p.Rollout.CanariesSince = 1, time.Hour, "rendered-worker-2", &future
 			})
-		}, time.Hour, func(r objects.PoolRolloutStatus) bool { return len(r.Taken) == 1 }},
+		}, time.Hour, func(r api.PoolRolloutStatus) bool { return len(r.Taken) == 1 }},
 		"a download without an answer": {func(m *memory) {
 			m.changeRollout("worker", func(p *rollout.Pool) {
 				one := intstr.FromInt32(1)
 				p.Paused, p.Spec.ParallelDownloads, p.Rollout.Target = true, &one, "rendered-worker-2"
-				p.Rollout.Downloads = []objects.Download{{Name: "n0", Since: future}}
+				p.Rollout.Downloads = []api.NodeDownload{{Name: "n0", Since: future}}
 			})
-		}, time.Hour, func(r objects.PoolRolloutStatus) bool { return len(r.Downloads) == 2 && r.Downloads[0].Failure != "" }},
+		}, time.Hour, func(r api.PoolRolloutStatus) bool { return len(r.Downloads) == 2 && r.Downloads[0].Failure != "" }},
 		"a download that has failed": {func(m *memory) {
 			m.changeRollout("worker", func(p *rollout.Pool) {
 				one := intstr.FromInt32(1)
 				p.Paused, p.Spec.ParallelDownloads, p.Rollout.Target = true, &one, "rendered-worker-2"
-				p.Rollout.Downloads = []objects.Download{{Name: "n0", Since: future, Failure: "cannot pull"}}
+				p.Rollout.Downloads = []api.NodeDownload{{Name: "n0", Since: future, Failure: "cannot pull"}}
 			})
-		}, time.Hour, func(r objects.PoolRolloutStatus) bool {
-			return !slices.ContainsFunc(r.Downloads, func(d objects.Download) bool { return d.Failure == "cannot pull" })
+		}, time.Hour, func(r api.PoolRolloutStatus) bool {
+			return !slices.ContainsFunc(r.Downloads, func(d api.NodeDownload) bool { return d.Failure == "cannot pull" })
 		}},
 		"a Job that nobody ends": {func(m *memory) {
 			m.jobs["ops/j"] = rollout.JobState{Exists: true}
 			m.changeRollout("worker", func(p *rollout.Pool) {
-				p.Spec.Hooks.BeforeDrain = &objects.HookReference{Namespace: "ops", Name: "prepare"}
+				p.Spec.Hooks.BeforeDrain = &api.HookReference{Namespace: "ops", Name: "prepare"}
 				p.Rollout.Target, p.Rollout.Taken = "rendered-worker-2", []string{"n3"}
-				p.Rollout.Hooks = []objects.HookRun{{Name: "n3", When: objects.BeforeDrain, Config: "rendered-worker-2", Job: "ops/j", Since: future}}
+				p.Rollout.Hooks = []api.HookRun{{Name: "n3", When: api.BeforeDrain, Config: "rendered-worker-2", Job: "ops/j", Since: future}}
 			})
-		}, 12 * time.Minute, func(r objects.PoolRolloutStatus) bool {
+		}, 12 * time.Minute, func(r api.PoolRolloutStatus) bool {
 			return strings.Contains(r.Waiting, "it has not ended within 10m0s")
 		}},
 	} {

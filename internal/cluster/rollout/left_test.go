@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 )
 
@@ -55,16 +54,16 @@ func TestLeft(t *testing.T) {
 			n.Annotations[api.CurrentConfig], n.Problem, n.NotReadySince = "rendered-infra-1", "is not Ready", newMemory().now
 		})), "n3=rendered-worker-2", "n3,", "", "n3", "n3 has a slot of the pool infra: it is not Ready"},
 		"so does one that lacks an argument": {begun(api.StateDone, node(func(n *rollout.Node) {
-			n.Annotations[api.CurrentConfig], n.System = "rendered-infra-1", &objects.System{Current: "rendered-infra-1", BootID: n.BootID, Missing: []string{"a"}}
+			n.Annotations[api.CurrentConfig], n.System = "rendered-infra-1", &api.JudgedSystem{Current: "rendered-infra-1", BootID: n.BootID, Missing: []string{"a"}}
 		})), "n3=rendered-worker-2", "n3,", "", "n3", "n3 has a slot of the pool infra: it lacks the kernel argument a"},
 		"so does one that booted another system": {begun(api.StateDone, node(func(n *rollout.Node) {
-			n.Annotations[api.CurrentConfig], n.System = "rendered-infra-1", &objects.System{Current: "rendered-infra-0", BootID: n.BootID}
+			n.Annotations[api.CurrentConfig], n.System = "rendered-infra-1", &api.JudgedSystem{Current: "rendered-infra-0", BootID: n.BootID}
 		})), "n3=rendered-worker-2", "n3,", "", "n3", "n3 has a slot of the pool infra"},
 		"so does one that has left its new pool's target": {begun(api.StateDegraded, node(func(n *rollout.Node) {
 			for _, name := range []string{api.DesiredConfig, api.CurrentConfig, api.FailedConfig} {
 				n.Annotations[name] = "rendered-worker-2"
 			}
-			n.System = &objects.System{Current: "rendered-infra-1", BootID: n.BootID}
+			n.System = &api.JudgedSystem{Current: "rendered-infra-1", BootID: n.BootID}
 		})), "n3=rendered-worker-2", "n3,", "", "n3", "n3 has a slot of the pool infra"},
 		"not one that is down, while its pool is paused": {begun(api.StateDone, pool("worker", func(p *rollout.Pool) { p.Paused = true }), node(func(n *rollout.Node) {
 			n.Annotations[api.CurrentConfig], n.Problem, n.NotReadySince = "rendered-infra-1", "is not Ready", newMemory().now
@@ -72,7 +71,7 @@ func TestLeft(t *testing.T) {
 		"nor without a pool":          {begun(api.StateDegraded, node(func(n *rollout.Node) { clear(n.Labels) })), "", "n3,n2", "", "n3", "n2"},
 		"nor if somebody cordoned it": {begun(api.StateDegraded, node(func(n *rollout.Node) { n.Cordoned = true })), "", "n3,", "", "n3", "n3"},
 		"one that serves gives its slot back": {begun(api.StateDone, node(func(n *rollout.Node) {
-			n.Annotations[api.CurrentConfig], n.System = "rendered-infra-1", &objects.System{Current: "rendered-infra-1", BootID: n.BootID}
+			n.Annotations[api.CurrentConfig], n.System = "rendered-infra-1", &api.JudgedSystem{Current: "rendered-infra-1", BootID: n.BootID}
 		})), "", ",", "n3", "", "waits until these nodes serve: n3 has a slot of the pool infra (at most"},
 		"the pool is deleted": {begun(api.StateWorking, orphan), "n3=rendered-worker-2", "n3,", "", "n3", "n3 has a slot of the pool infra"},
 		"the PoolRollout is deleted": {begun(api.StateWorking, stays, deleted, pool("infra", func(p *rollout.Pool) { p.Configuration.Name = "rendered-infra-2" })),

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,13 +26,13 @@ type memory struct {
 	order     []string // of the pools
 	requests  int
 	events    int
-	workloads map[objects.WorkloadReference]string
+	workloads map[api.WorkloadReference]string
 	healthy   func(n *rollout.Node) bool // the expression of the pools' checks
 	check     func(what string)          // after each request that changes something
 	// given is told before a pool gives a node a configuration, or asks it for a download; took is told before the
 	// status of a PoolRollout is written. Both are told of the fleet that the controller has decided on.
 	given     func(call, pool string, n *rollout.Node, config string, seen rollout.Fleet)
-	took      func(pool string, s objects.PoolRolloutStatus, seen rollout.Fleet)
+	took      func(pool string, s api.PoolRolloutStatus, seen rollout.Fleet)
 	forgotten func(pool string) // is told that a PoolRollout is gone
 	asks      int               // for downloads
 	jobs      map[string]rollout.JobState
@@ -44,7 +43,7 @@ type memory struct {
 }
 
 func newMemory() *memory {
-	return &memory{nodes: map[string]*rollout.Node{}, pools: map[string]*rollout.Pool{}, workloads: map[objects.WorkloadReference]string{}, jobs: map[string]rollout.JobState{}, hooks: map[string]rollout.Hook{}, denied: map[string]bool{},
+	return &memory{nodes: map[string]*rollout.Node{}, pools: map[string]*rollout.Pool{}, workloads: map[api.WorkloadReference]string{}, jobs: map[string]rollout.JobState{}, hooks: map[string]rollout.Hook{}, denied: map[string]bool{},
 		now: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)}
 }
 
@@ -191,7 +190,7 @@ func (c *access) Fleet(context.Context) (rollout.Fleet, error) {
 			if setRollout(&left, p); len(left.Rollout.Taken)+len(left.Rollout.Downloads) == 0 && !slices.Contains(left.Finalizers, rollout.Finalizer) {
 				continue
 			}
-			left.Spec = objects.PoolRolloutSpec{}
+			left.Spec = api.PoolRolloutSpec{}
 			p = left
 		}
 		f.Pools = append(f.Pools, p)
@@ -247,7 +246,7 @@ func (c *access) checkNodes(f rollout.Fleet) {
 				selecting = append(selecting, p.Name)
 			}
 		}
-		claimed := objects.ClaimedBy(selecting)
+		claimed := api.ClaimedBy(selecting)
 		if len(claimed) != 1 {
 			continue
 		}
@@ -296,7 +295,7 @@ func (c *access) Exists(_ context.Context, node string) (bool, error) {
 	return c.memory.nodes[node] != nil && !c.broken("exists"), nil
 }
 
-func (c *access) Take(_ context.Context, p rollout.Pool, s objects.PoolRolloutStatus) error {
+func (c *access) Take(_ context.Context, p rollout.Pool, s api.PoolRolloutStatus) error {
 	if err := c.request("take"); err != nil {
 		return err
 	}
@@ -415,7 +414,7 @@ func (c *access) Mark(_ context.Context, m rollout.Marked) error {
 	return c.done("mark")
 }
 
-func (c *access) Show(_ context.Context, p rollout.Pool, s objects.MachineConfigPoolStatus) error {
+func (c *access) Show(_ context.Context, p rollout.Pool, s api.MachineConfigPoolStatus) error {
 	if err := c.request("show"); err != nil {
 		return err
 	}
@@ -434,7 +433,7 @@ func (c *access) Record(context.Context, rollout.Pool, rollout.Event) error {
 // addPool adds a pool for the nodes with a role.
 func (m *memory) addPool(name, config string) {
 	m.order = append(m.order, name)
-	m.pools[name] = &rollout.Pool{Name: name, Version: m.next(), Configuration: objects.PoolConfiguration{Name: config},
+	m.pools[name] = &rollout.Pool{Name: name, Version: m.next(), Configuration: api.PoolConfiguration{Name: config},
 		Selector: &v1.LabelSelector{MatchLabels: map[string]string{role(name): ""}}}
 }
 
@@ -443,6 +442,6 @@ func role(pool string) string { return "node-role.kubernetes.io/" + pool }
 // addNode adds a node that has a configuration.
 func (m *memory) addNode(name, config string, labels map[string]string) {
 	m.nodes[name] = &rollout.Node{Name: name, Version: m.next(), Labels: labels, Created: m.now.Add(-time.Hour), BootID: name + "-0",
-		System:      &objects.System{Current: config, BootID: name + "-0"},
+		System:      &api.JudgedSystem{Current: config, BootID: name + "-0"},
 		Annotations: map[string]string{api.DesiredConfig: config, api.CurrentConfig: config, api.StateOfNode: api.StateDone}}
 }

@@ -8,7 +8,6 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/nodecheck"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 )
 
@@ -77,7 +76,7 @@ func (s *simulation) checkGiven(call, pool string, n *rollout.Node, config strin
 // isPrepared reports whether a Job has ended that was to prepare a node for a configuration.
 func (s *simulation) isPrepared(node, config string) bool {
 	for job, state := range s.jobs {
-		if h := s.hooks[job]; state.Done && h.Name == node && h.Config == config && h.When == objects.BeforeDrain {
+		if h := s.hooks[job]; state.Done && h.Name == node && h.Config == config && h.When == api.BeforeDrain {
 			return true
 		}
 	}
@@ -86,7 +85,7 @@ func (s *simulation) isPrepared(node, config string) bool {
 
 // checkTaken is the invariant of slots: none is taken while no node may begin. A node that has the target while a check
 // of it fails gives none back.
-func (s *simulation) checkTaken(pool string, status objects.PoolRolloutStatus, seen rollout.Fleet) {
+func (s *simulation) checkTaken(pool string, status api.PoolRolloutStatus, seen rollout.Fleet) {
 	for i := range seen.Pools {
 		s.seesSize(seen.Pools[i].Name, seen)
 	}
@@ -119,7 +118,7 @@ func (s *simulation) checkTaken(pool string, status objects.PoolRolloutStatus, s
 
 // checkPassedOn is the invariant of slots that are passed on: only if the pool wants that, and its node takes too long. A
 // controller that was stopped may have begun to count some minutes before the node was given anything.
-func (s *simulation) checkPassedOn(p rollout.Pool, status objects.PoolRolloutStatus) {
+func (s *simulation) checkPassedOn(p rollout.Pool, status api.PoolRolloutStatus) {
 	for _, b := range status.Begun {
 		if !b.Late || slices.Contains(status.Taken, b.Name) || s.passedOn[b.Name] {
 			continue

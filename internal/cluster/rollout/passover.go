@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 )
 
 // A node that cannot start the image of the target is passed over. It is given back what it was given before, in the
@@ -50,7 +49,7 @@ func (v *view) from(m *member) string {
 	if !m.hasBegun() {
 		return m.desired()
 	}
-	i := slices.IndexFunc(v.pool.Rollout.Begun, func(b objects.BegunNode) bool { return b.Name == m.Name })
+	i := slices.IndexFunc(v.pool.Rollout.Begun, func(b api.BegunNode) bool { return b.Name == m.Name })
 	if i < 0 {
 		return ""
 	}

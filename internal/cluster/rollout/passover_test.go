@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 )
 
@@ -37,7 +36,7 @@ func TestPassedOver(t *testing.T) {
 			m.change("n3", func(n *rollout.Node) { n.Annotations[api.DesiredConfig] = target })
 			m.changePool("worker", func(p *rollout.Pool) {
 				p.Rollout.Taken, p.Rollout.Target = []string{"n3"}, target
-				p.Rollout.Begun = []objects.BegunNode{{Name: "n3", From: from, Since: v1.Time{Time: m.now}}}
+				p.Rollout.Begun = []api.BegunNode{{Name: "n3", From: from, Since: v1.Time{Time: m.now}}}
 			})
 			m.refuses("n3", target)
 		}
@@ -90,8 +89,8 @@ func TestPassedOver(t *testing.T) {
 			if got, taken := strings.Join(gives, " "), strings.Join(d.Rollout.Taken, " "); got != c.gives || taken != c.taken || !strings.Contains(d.Rollout.Waiting, c.waiting) {
 				t.Errorf("gives %q, want %q; slots: %s, want %s; waits: %q", got, c.gives, taken, c.taken, d.Rollout.Waiting)
 			}
-			failed := slices.ContainsFunc(d.Status.Conditions, func(c objects.PoolCondition) bool {
-				return c.Type == objects.PoolUpdated && c.Status == api.True || c.Type == objects.PoolNodeDegraded && c.Status == api.True
+			failed := slices.ContainsFunc(d.Status.Conditions, func(c api.PoolCondition) bool {
+				return c.Type == api.PoolUpdated && c.Status == api.True || c.Type == api.PoolNodeDegraded && c.Status == api.True
 			})
 			if failed != strings.HasPrefix(c.waiting, "stopped") || len(d.Rollout.Conditions) == 0 {
 				t.Errorf("conditions: %+v", d.Status.Conditions)
@@ -105,7 +104,7 @@ func (m *memory) done(config string, names ...string) {
 	for _, name := range names {
 		m.change(name, func(n *rollout.Node) {
 			n.Annotations[api.DesiredConfig], n.Annotations[api.CurrentConfig] = config, config
-			n.System = &objects.System{Current: config, BootID: n.BootID}
+			n.System = &api.JudgedSystem{Current: config, BootID: n.BootID}
 		})
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 )
 
 // Pending is the taint of the nodes that are still to change, with the effect PreferNoSchedule. Pods of a drained node rather
@@ -22,7 +21,7 @@ const keepFor = 10 * time.Minute
 
 // keepMarks decides whether nodes that are still to change keep the taint, although none may begin now.
 func (v *view) keepMarks() {
-	since := meta.FindStatusCondition(v.status.Conditions, objects.RolloutProgressing).LastTransitionTime
+	since := meta.FindStatusCondition(v.status.Conditions, api.RolloutProgressing).LastTransitionTime
 	marked := slices.ContainsFunc(v.members, func(m member) bool { return m.isMarked() })
 	if v.marked = marked && !v.open && !v.isFuture(since) && v.now.Before(since.Add(keepFor)); v.marked {
 		v.remindAt(since.Add(keepFor))

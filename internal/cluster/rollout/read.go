@@ -8,16 +8,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 )
 
 // nodeOf returns what is used of a Node, and of its NodeSystem if it has one.
-func nodeOf(n *corev1.Node, s *objects.NodeSystem) Node {
+func nodeOf(n *corev1.Node, s *api.NodeSystem) Node {
 	out := Node{Name: n.Name, Version: n.ResourceVersion, Labels: n.Labels, Annotations: n.Annotations,
 		Created: n.CreationTimestamp.Time, Cordoned: n.Spec.Unschedulable, Taints: n.Spec.Taints, BootID: n.Status.NodeInfo.BootID}
 	out.Problem = problemOf(n)
 	if s != nil {
-		out.System = objects.SystemOf(s.Status)
+		out.System = api.SystemOf(s.Status)
 	}
 	return out
 }
@@ -46,7 +45,7 @@ func pressureOf(n *corev1.Node) string {
 }
 
 // poolOf returns what is used of a MachineConfigPool, and of its PoolRollout if it has one.
-func poolOf(p *objects.MachineConfigPool, r *objects.PoolRollout) Pool {
+func poolOf(p *api.MachineConfigPool, r *api.PoolRollout) Pool {
 	out := Pool{Name: p.Name, UID: string(p.UID), Version: p.ResourceVersion, Generation: p.Generation, Selector: p.Spec.NodeSelector, Paused: p.Spec.Paused,
 		MaxUnavailable: p.Spec.MaxUnavailable, Configuration: p.Spec.Configuration, Status: p.Status}
 	if r != nil {
@@ -57,14 +56,14 @@ func poolOf(p *objects.MachineConfigPool, r *objects.PoolRollout) Pool {
 
 // orphanOf returns what is used of a PoolRollout without a MachineConfigPool, and whether it is used at all. Its
 // settings are not.
-func orphanOf(r *objects.PoolRollout) (Pool, bool) {
+func orphanOf(r *api.PoolRollout) (Pool, bool) {
 	out := Pool{Name: r.Name, Orphan: true}
 	out.withRollout(r)
-	out.Spec = objects.PoolRolloutSpec{}
+	out.Spec = api.PoolRolloutSpec{}
 	return out, hasSlots(r.Status) || slices.Contains(r.Finalizers, Finalizer)
 }
 
-func (p *Pool) withRollout(r *objects.PoolRollout) {
+func (p *Pool) withRollout(r *api.PoolRollout) {
 	p.RolloutVersion, p.Spec, p.Rollout = r.ResourceVersion, r.Spec, r.Status
 	p.RolloutGeneration = r.Generation
 	p.Finalizers, p.Deleted = r.Finalizers, r.DeletionTimestamp != nil
@@ -88,7 +87,7 @@ func trimNode(o any) (any, error) {
 
 // trimSystem removes what is not used from a NodeSystem before it is kept.
 func trimSystem(o any) (any, error) {
-	if s, ok := o.(*objects.NodeSystem); ok {
+	if s, ok := o.(*api.NodeSystem); ok {
 		s.ManagedFields = nil
 		kept := api.NodeSystemStatus{Config: s.Status.Config, BootID: s.Status.BootID, AgentVersion: s.Status.AgentVersion, Download: s.Status.Download}
 		kept.KernelArguments.Missing = s.Status.KernelArguments.Missing

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 )
 
@@ -28,7 +27,7 @@ import (
 func largeFleet(nodes int, failed bool) rollout.Fleet {
 	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	tenth, all := intstr.FromString("10%"), intstr.FromString("100%")
-	p := rollout.Pool{Name: "worker", RolloutVersion: "1", MaxUnavailable: &tenth, Configuration: objects.PoolConfiguration{Name: "rendered-worker-new"},
+	p := rollout.Pool{Name: "worker", RolloutVersion: "1", MaxUnavailable: &tenth, Configuration: api.PoolConfiguration{Name: "rendered-worker-new"},
 		Selector: &v1.LabelSelector{MatchLabels: map[string]string{role("worker"): ""}}}
 	if failed {
 		p.MaxUnavailable, p.Spec.StopAfter = &all, int32(2*nodes)
@@ -37,7 +36,7 @@ func largeFleet(nodes int, failed bool) rollout.Fleet {
 	for i := range nodes {
 		n := rollout.Node{Name: fmt.Sprintf("n%05d", i), Version: "1", Created: now.Add(-time.Hour), BootID: "b",
 			Labels:      map[string]string{role("worker"): "", "topology.kubernetes.io/zone": fmt.Sprint(i % 3)},
-			System:      &objects.System{Current: "rendered-worker-old", BootID: "b"},
+			System:      &api.JudgedSystem{Current: "rendered-worker-old", BootID: "b"},
 			Annotations: map[string]string{api.DesiredConfig: "rendered-worker-old", api.CurrentConfig: "rendered-worker-old", api.StateOfNode: api.StateDone}}
 		if failed || i%10 == 0 {
 			n.Annotations[api.DesiredConfig], n.Annotations[api.StateOfNode] = "rendered-worker-new", api.StateWorking
@@ -45,7 +44,7 @@ func largeFleet(nodes int, failed bool) rollout.Fleet {
 		}
 		if failed {
 			n.Annotations[api.StateOfNode], n.Annotations[api.Reason] = api.StateDegraded, "cannot pull"
-			p.Rollout.Failed = append(p.Rollout.Failed, objects.FailedNode{Name: n.Name, Reason: "Degraded: cannot pull"})
+			p.Rollout.Failed = append(p.Rollout.Failed, api.FailedNode{Name: n.Name, Reason: "Degraded: cannot pull"})
 		}
 		f.Nodes = append(f.Nodes, n)
 	}
@@ -66,7 +65,7 @@ func TestManyFail(t *testing.T) {
 		"it goes back": {func(p *rollout.Pool) { p.Spec.ReturnToLastGood, p.Rollout.LastGood = true, "rendered-worker-old" },
 			"rendered-worker-new is given up, since it failed on n00000; n00001; n00002 and 4997 more; the nodes get rendered-worker-old: "},
 		"the named ones stay": {func(p *rollout.Pool) {
-			p.Rollout.Failed, p.Rollout.FailedCount = []objects.FailedNode{{Name: "n04000", Reason: "x"}}, 1
+			p.Rollout.Failed, p.Rollout.FailedCount = []api.FailedNode{{Name: "n04000", Reason: "x"}}, 1
 		}, "stopped: n00000; n00001; n00002 and 4997 more have failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +87,7 @@ func TestManyFail(t *testing.T) {
 				if pass > 0 && !reflect.DeepEqual(before.Failed, d.Rollout.Failed) {
 					t.Errorf("pass %d names others", pass)
 				}
-				if i := slices.IndexFunc(before.Failed, func(b objects.FailedNode) bool { return !named(d.Rollout.Failed, b.Name) }); i >= 0 {
+				if i := slices.IndexFunc(before.Failed, func(b api.FailedNode) bool { return !named(d.Rollout.Failed, b.Name) }); i >= 0 {
 					t.Errorf("%s is not named any more", before.Failed[i].Name)
 				}
 				for _, e := range d.Events {
@@ -109,12 +108,12 @@ func TestManyFail(t *testing.T) {
 		f := largeFleet(nodes, false)
 		all := intstr.FromString("100%")
 		f.Pools[0].Spec.ParallelDownloads = &all
-		f.Pools[0].Rollout = objects.PoolRolloutStatus{Target: "rendered-worker-new", Round: 1}
+		f.Pools[0].Rollout = api.PoolRolloutStatus{Target: "rendered-worker-new", Round: 1}
 		for i := range f.Nodes {
 			n := &f.Nodes[i]
 			n.Annotations[api.DesiredConfig], n.Annotations[api.StateOfNode], n.Annotations[api.Download] = "rendered-worker-old", api.StateDone, "rendered-worker-new"
 			n.System.Download = &api.EarlyDownload{Config: "rendered-worker-new", Failure: long, FailedAt: f.Now}
-			f.Pools[0].Rollout.Downloads = append(f.Pools[0].Rollout.Downloads, objects.Download{Name: n.Name, Since: v1.Time{Time: f.Now}})
+			f.Pools[0].Rollout.Downloads = append(f.Pools[0].Rollout.Downloads, api.NodeDownload{Name: n.Name, Since: v1.Time{Time: f.Now}})
 		}
 		d := rollout.Decide(f).Pools[0].Rollout
 		reasons := 0
@@ -129,8 +128,8 @@ func TestManyFail(t *testing.T) {
 	})
 }
 
-func named(failed []objects.FailedNode, name string) bool {
-	return slices.ContainsFunc(failed, func(f objects.FailedNode) bool { return f.Name == name })
+func named(failed []api.FailedNode, name string) bool {
+	return slices.ContainsFunc(failed, func(f api.FailedNode) bool { return f.Name == name })
 }
 
 // size returns how many bytes of JSON a value is.
@@ -175,8 +174,8 @@ func BenchmarkDecide(b *testing.B) {
 type kept struct {
 	client.Reader
 	nodes []corev1.Node
-	pools []objects.MachineConfigPool
-	check objects.PoolRollout
+	pools []api.MachineConfigPool
+	check api.PoolRollout
 	get   error // of each object
 }
 
@@ -188,23 +187,23 @@ func (k *kept) List(_ context.Context, list client.ObjectList, _ ...client.ListO
 	switch l := list.(type) {
 	case *corev1.NodeList:
 		l.Items = k.nodes
-	case *objects.MachineConfigPoolList:
+	case *api.MachineConfigPoolList:
 		l.Items = k.pools
-	case *objects.PoolRolloutList:
-		l.Items = []objects.PoolRollout{k.check}
+	case *api.PoolRolloutList:
+		l.Items = []api.PoolRollout{k.check}
 	}
 	return nil
 }
 
 // keptPool is a pool of the nodes with the role of its name.
-func keptPool(name, config string) (p objects.MachineConfigPool) {
+func keptPool(name, config string) (p api.MachineConfigPool) {
 	p.Name, p.Spec.Configuration.Name = name, config
 	p.Spec.NodeSelector = &v1.LabelSelector{MatchLabels: map[string]string{role(name): ""}}
 	return p
 }
 
 func keptNodes(nodes int, check string) *kept {
-	k := &kept{pools: []objects.MachineConfigPool{keptPool("worker", "rendered-worker-new")}}
+	k := &kept{pools: []api.MachineConfigPool{keptPool("worker", "rendered-worker-new")}}
 	k.check.Name, k.check.Spec.Checks.Node = "worker", check
 	for i := range nodes {
 		n := corev1.Node{ObjectMeta: v1.ObjectMeta{Name: fmt.Sprintf("n%05d", i), ResourceVersion: fmt.Sprint(i + 1), UID: types.UID(fmt.Sprint(i)),
@@ -308,7 +307,7 @@ func TestUnreadableWorkload(t *testing.T) {
 	cached.pools = append(cached.pools, keptPool("infra", "rendered-infra-other"))
 	cached.pools[0].Spec.Configuration.Name = "rendered-worker-next"
 	cached.nodes[0].Labels[role("infra")] = ""
-	cached.check.Spec.Checks.Workloads = []objects.WorkloadReference{{Kind: "Deployment", Namespace: "shop", Name: "front/end"}}
+	cached.check.Spec.Checks.Workloads = []api.WorkloadReference{{Kind: "Deployment", Namespace: "shop", Name: "front/end"}}
 	cached.get = errors.New("invalid resource name")
 	k := &rollout.Kube{Cached: cached, Direct: cached, Now: time.Now}
 	f, err := k.Fleet(t.Context())

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 )
 
 // Options are the settings of the controller.
@@ -28,8 +28,8 @@ type Options struct {
 // Caches returns how the manager keeps the objects of which a fleet has many: without what nobody uses.
 func Caches() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
-		&corev1.Node{}:        {Transform: trimNode},
-		&objects.NodeSystem{}: {Transform: trimSystem},
+		&corev1.Node{}:    {Transform: trimNode},
+		&api.NodeSystem{}: {Transform: trimSystem},
 	}
 }
 
@@ -46,10 +46,10 @@ func Setup(m manager.Manager, o Options) error {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "fleet"}}}
 	})
 	return ctrl.NewControllerManagedBy(m).Named("rollout").
-		Watches(&objects.MachineConfigPool{}, one).
-		Watches(&objects.PoolRollout{}, one).
+		Watches(&api.MachineConfigPool{}, one).
+		Watches(&api.PoolRollout{}, one).
 		Watches(&corev1.Node{}, one).
-		Watches(&objects.NodeSystem{}, one).
+		Watches(&api.NodeSystem{}, one).
 		Complete(r)
 }
 

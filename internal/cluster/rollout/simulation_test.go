@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 	"machine-pivot/test/worlds/simnodes"
 )
@@ -91,7 +90,7 @@ func (s *simulation) join(name, pool string, special bool) {
 	s.addNode(name, config, labels)
 	if s.rand.IntN(8) == 0 { // it was never given any configuration
 		config = "rendered-" + name + "-0"
-		s.nodes[name].Annotations, s.nodes[name].System = map[string]string{}, &objects.System{Current: config, BootID: name + "-0"}
+		s.nodes[name].Annotations, s.nodes[name].System = map[string]string{}, &api.JudgedSystem{Current: config, BootID: name + "-0"}
 	}
 	s.machines[name] = simnodes.New(name, s.memory, config, rand.New(rand.NewPCG(s.rand.Uint64(), 1)), 1)
 }
@@ -176,7 +175,7 @@ func (s *simulation) run(minutes int) string {
 	}
 	for _, pool := range s.order {
 		s.changePool(pool, func(p *rollout.Pool) { p.Paused, p.Version, p.Orphan = false, s.next(), false })
-		s.changeSettings(pool, func(spec *objects.PoolRolloutSpec) { spec.Window, spec.Adopt = "", true })
+		s.changeSettings(pool, func(spec *api.PoolRolloutSpec) { spec.Window, spec.Adopt = "", true })
 	}
 	s.settle()
 	if s.checkEnd(false); s.wrong != "" {
@@ -194,7 +193,7 @@ func (s *simulation) run(minutes int) string {
 	maps.DeleteFunc(s.jobs, func(_ string, state rollout.JobState) bool { return state.Failure != "" })
 	for _, pool := range s.order { // a configuration that was given up is tried again
 		s.workloads[workloadOf(pool)] = ""
-		s.changeSettings(pool, func(spec *objects.PoolRolloutSpec) { spec.ReturnToLastGood, spec.Adopt = false, true })
+		s.changeSettings(pool, func(spec *api.PoolRolloutSpec) { spec.ReturnToLastGood, spec.Adopt = false, true })
 		if s.hasDead(pool) { // only the fix ends that, and must reach them
 			s.rollOut(pool, "rendered-"+pool+"-5")
 		}

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 	"machine-pivot/test/worlds/controlplane"
 )
@@ -21,9 +20,9 @@ import (
 type snapshot struct {
 	client.Reader
 	nodes    corev1.NodeList
-	systems  objects.NodeSystemList
-	pools    objects.MachineConfigPoolList
-	rollouts objects.PoolRolloutList
+	systems  api.NodeSystemList
+	pools    api.MachineConfigPoolList
+	rollouts api.PoolRolloutList
 }
 
 func (w plane) snapshot() *snapshot {
@@ -42,11 +41,11 @@ func (s *snapshot) List(_ context.Context, list client.ObjectList, _ ...client.L
 	switch l := list.(type) {
 	case *corev1.NodeList:
 		*l = s.nodes
-	case *objects.NodeSystemList:
+	case *api.NodeSystemList:
 		*l = s.systems
-	case *objects.MachineConfigPoolList:
+	case *api.MachineConfigPoolList:
 		*l = s.pools
-	case *objects.PoolRolloutList:
+	case *api.PoolRolloutList:
 		*l = s.rollouts
 	}
 	return nil
@@ -73,7 +72,7 @@ func TestStale(t *testing.T) {
 	w := newPlane(t, 3)
 	k := w.kube()
 	controlplane.Eventually(t, "the rights", func(ctx context.Context) bool { _, err := k.Fleet(ctx); return err == nil })
-	w.patch(&objects.MachineConfigPool{}, "worker", `{"spec":{"maxUnavailable":1}}`)
+	w.patch(&api.MachineConfigPool{}, "worker", `{"spec":{"maxUnavailable":1}}`)
 	passes, conflicts := 0, 0
 	pass := func(s *snapshot) {
 		k.Cached = s
@@ -92,7 +91,7 @@ func TestStale(t *testing.T) {
 	for step := 0; step < 40 && (step < 4 || len(w.behind()) > 0); step++ {
 		switch step {
 		case 2:
-			w.patch(&objects.MachineConfigPool{}, "worker", `{"spec":{"configuration":{"name":"rendered-worker-2"}}}`)
+			w.patch(&api.MachineConfigPool{}, "worker", `{"spec":{"configuration":{"name":"rendered-worker-2"}}}`)
 		default: // who was given something has it two steps later
 			for _, name := range w.changed() {
 				if step%3 == 0 {

@@ -27,7 +27,6 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/nodecheck"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 )
 
@@ -53,7 +52,7 @@ func TestConditions(t *testing.T) {
 	}
 	rendering := func(status string) func(m *memory) {
 		return pool(func(p *rollout.Pool) {
-			p.Status.Conditions = []objects.PoolCondition{{Type: objects.PoolRenderDegraded, Status: status, Reason: "Rendered", Message: "as rendered"}}
+			p.Status.Conditions = []api.PoolCondition{{Type: api.PoolRenderDegraded, Status: status, Reason: "Rendered", Message: "as rendered"}}
 		})
 	}
 	const waits = "waits for n3, which gets rendered-worker-2 now (at most 1 unavailable at a time)"
@@ -108,7 +107,7 @@ Degraded=False NoneFailed: `},
 			if got != c.want {
 				t.Errorf("got%s\nwant%s", got, c.want)
 			}
-			for _, both := range [][2]string{{objects.RolloutComplete, objects.PoolUpdated}, {objects.RolloutDegraded, objects.PoolNodeDegraded}} {
+			for _, both := range [][2]string{{api.RolloutComplete, api.PoolUpdated}, {api.RolloutDegraded, api.PoolNodeDegraded}} {
 				of := rollout.Decide(f).Pools[0].Rollout.Conditions
 				own := meta.FindStatusCondition(of, both[0])
 				if is := strings.Contains(got, fmt.Sprintf("\n%s=%s %s:", both[1], own.Status, own.Reason)); !is || own.ObservedGeneration != 7 {
@@ -125,12 +124,12 @@ func TestBlame(t *testing.T) {
 	m := small()
 	m.changePool("worker", func(p *rollout.Pool) {
 		p.Spec.ReturnToLastGood = true
-		p.Rollout = objects.PoolRolloutStatus{Target: "rendered-worker-1", LastGood: "rendered-worker-1", GivenUp: "rendered-worker-2",
-			Failed: []objects.FailedNode{{Name: "gone", Reason: "left"}, {Name: "n0", Reason: "as before"}}, FailedCount: 2}
+		p.Rollout = api.PoolRolloutStatus{Target: "rendered-worker-1", LastGood: "rendered-worker-1", GivenUp: "rendered-worker-2",
+			Failed: []api.FailedNode{{Name: "gone", Reason: "left"}, {Name: "n0", Reason: "as before"}}, FailedCount: 2}
 	})
 	f, _ := m.access("").Fleet(t.Context())
 	s := rollout.Decide(f).Pools[0].Rollout
-	if want := []objects.FailedNode{{Name: "n0", Reason: "as before"}}; !reflect.DeepEqual(s.Failed, want) || s.FailedCount != 1 {
+	if want := []api.FailedNode{{Name: "n0", Reason: "as before"}}; !reflect.DeepEqual(s.Failed, want) || s.FailedCount != 1 {
 		t.Errorf("%d failed: %+v", s.FailedCount, s.Failed)
 	}
 	if !strings.HasSuffix(s.Waiting, "no node has rendered-worker-2 any more; correct the MachineConfigs of the pool") {
@@ -154,11 +153,11 @@ func TestEachRequestFails(t *testing.T) {
 			m := small()
 			m.order = []string{"worker"}
 			m.changeRollout("worker", func(p *rollout.Pool) {
-				p.Rollout, p.Finalizers = objects.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"gone", "n1"}, Round: 1}, []string{rollout.Finalizer}
+				p.Rollout, p.Finalizers = api.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"gone", "n1"}, Round: 1}, []string{rollout.Finalizer}
 			})
 			m.change("n1", func(n *rollout.Node) { // it is done
 				n.Annotations[api.DesiredConfig], n.Annotations[api.CurrentConfig] = "rendered-worker-2", "rendered-worker-2"
-				n.System = &objects.System{Current: "rendered-worker-2", BootID: n.BootID}
+				n.System = &api.JudgedSystem{Current: "rendered-worker-2", BootID: n.BootID}
 			})
 			c := m.access("")
 			var calls []string
@@ -274,11 +273,11 @@ func TestDenied(t *testing.T) {
 			two := intstr.FromInt32(2)
 			m.changeRollout("worker", func(p *rollout.Pool) {
 				p.MaxUnavailable, p.Finalizers = &two, []string{rollout.Finalizer}
-				p.Rollout = objects.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"n1"}, Round: 1}
+				p.Rollout = api.PoolRolloutStatus{Target: "rendered-worker-2", Taken: []string{"n1"}, Round: 1}
 			})
 			m.change("n1", func(n *rollout.Node) { // it is done
 				n.Annotations[api.DesiredConfig], n.Annotations[api.CurrentConfig] = "rendered-worker-2", "rendered-worker-2"
-				n.System = &objects.System{Current: "rendered-worker-2", BootID: n.BootID}
+				n.System = &api.JudgedSystem{Current: "rendered-worker-2", BootID: n.BootID}
 			})
 			d := denying{nodes: []string{c.deny}, denied: map[string]bool{}}
 			for range 4 {
@@ -367,15 +366,15 @@ func TestPausedDuringALoop(t *testing.T) {
 type oneEach struct{ client.Reader }
 
 func (oneEach) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	if l, ok := list.(*objects.MachineConfigPoolList); ok {
-		l.Items = []objects.MachineConfigPool{{ObjectMeta: v1.ObjectMeta{Name: "worker"}}}
+	if l, ok := list.(*api.MachineConfigPoolList); ok {
+		l.Items = []api.MachineConfigPool{{ObjectMeta: v1.ObjectMeta{Name: "worker"}}}
 	}
-	if l, ok := list.(*objects.PoolRolloutList); ok {
-		r := objects.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: "worker"}}
+	if l, ok := list.(*api.PoolRolloutList); ok {
+		r := api.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: "worker"}}
 		for _, kind := range []string{"DaemonSet", "Deployment"} {
-			r.Spec.Checks.Workloads = append(r.Spec.Checks.Workloads, objects.WorkloadReference{Kind: kind, Namespace: "a", Name: "b"})
+			r.Spec.Checks.Workloads = append(r.Spec.Checks.Workloads, api.WorkloadReference{Kind: kind, Namespace: "a", Name: "b"})
 		}
-		l.Items = []objects.PoolRollout{r}
+		l.Items = []api.PoolRollout{r}
 	}
 	return nil
 }
@@ -393,7 +392,7 @@ func (oneEach) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...
 // TestWorkloads: a DaemonSet is not taken for the Deployment of its name.
 func TestWorkloads(t *testing.T) {
 	f, err := (&rollout.Kube{Cached: oneEach{}, Direct: oneEach{}, Now: time.Now}).Fleet(t.Context())
-	want := map[objects.WorkloadReference]string{
+	want := map[api.WorkloadReference]string{
 		{Kind: "DaemonSet", Namespace: "a", Name: "b"}:  "2 pods missing",
 		{Kind: "Deployment", Namespace: "a", Name: "b"}: "",
 	}
@@ -404,15 +403,15 @@ func TestWorkloads(t *testing.T) {
 
 // TestCaches: what is kept of a NodeSystem is what decisions use.
 func TestCaches(t *testing.T) {
-	s := &objects.NodeSystem{ObjectMeta: v1.ObjectMeta{Name: "n0", ManagedFields: []v1.ManagedFieldsEntry{{Manager: "agent"}}}}
+	s := &api.NodeSystem{ObjectMeta: v1.ObjectMeta{Name: "n0", ManagedFields: []v1.ManagedFieldsEntry{{Manager: "agent"}}}}
 	s.Status = api.NodeSystemStatus{Config: api.ConfigNames{Current: "rendered-worker-1"}, BootID: "boot", AgentVersion: "1", Step: "rest",
 		KernelArguments: api.KernelArguments{Missing: []string{"audit=1"}, Excess: []string{"quiet"}},
 		Proof:           &api.Proof{OK: false, Differences: []string{"one", "two"}}, Download: &api.EarlyDownload{Config: "rendered-worker-2"}}
-	want := &objects.NodeSystem{ObjectMeta: v1.ObjectMeta{Name: "n0"}}
+	want := &api.NodeSystem{ObjectMeta: v1.ObjectMeta{Name: "n0"}}
 	want.Status = api.NodeSystemStatus{Config: s.Status.Config, BootID: "boot", AgentVersion: "1", Download: s.Status.Download,
 		KernelArguments: api.KernelArguments{Missing: []string{"audit=1"}}, Proof: &api.Proof{Differences: []string{"one"}}}
 	for kind, of := range rollout.Caches() {
-		if _, systems := kind.(*objects.NodeSystem); !systems {
+		if _, systems := kind.(*api.NodeSystem); !systems {
 			continue
 		}
 		if kept, err := of.Transform(s); err != nil || !reflect.DeepEqual(kept, want) {

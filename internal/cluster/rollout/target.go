@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 )
 
 // chooseTarget decides which configuration the nodes are given: that of the pool, or on the way back the last
@@ -79,22 +78,22 @@ func (v *view) common() string {
 }
 
 // failed returns the nodes on which the target has failed.
-func (v *view) failed() (out []objects.FailedNode) {
+func (v *view) failed() (out []api.FailedNode) {
 	for i := range v.members {
 		m := &v.members[i]
 		if reason := v.failure(m); reason != "" {
-			out = append(out, objects.FailedNode{Name: m.Name, Reason: bounded(reason)})
+			out = append(out, api.FailedNode{Name: m.Name, Reason: bounded(reason)})
 		} else if (m.taken || m.elsewhere != "") && m.desired() == v.target && !m.NotReadySince.IsZero() {
 			v.remindAt(m.NotReadySince.Add(v.missingAfter()))
 		}
 	}
-	slices.SortFunc(out, func(a, b objects.FailedNode) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b api.FailedNode) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
 // blame names the nodes that have failed before and still exist, and those that fail now. Of those that have failed
 // before and were not named, only the number is known.
-func (v *view) blame(now []objects.FailedNode) {
+func (v *view) blame(now []api.FailedNode) {
 	s := &v.status
 	all, failing := slices.Clone(now), namesOf(now)
 	for _, b := range s.Failed {
@@ -111,17 +110,17 @@ func (v *view) blame(now []objects.FailedNode) {
 
 // name has the status name the first nodes that have failed, and their number, so that it is never too large to be
 // written. Those that it names already stay, since each that is named anew is an event.
-func (v *view) name(failed []objects.FailedNode, number int) {
+func (v *view) name(failed []api.FailedNode, number int) {
 	s := &v.status
-	byName := func(a, b objects.FailedNode) int { return strings.Compare(a.Name, b.Name) }
+	byName := func(a, b api.FailedNode) int { return strings.Compare(a.Name, b.Name) }
 	known := namesOf(s.Failed)
-	rank := func(f objects.FailedNode) int {
+	rank := func(f api.FailedNode) int {
 		if known[f.Name] {
 			return 0
 		}
 		return 1
 	}
-	first := slices.SortedFunc(slices.Values(failed), func(a, b objects.FailedNode) int {
+	first := slices.SortedFunc(slices.Values(failed), func(a, b api.FailedNode) int {
 		return cmp.Or(rank(a)-rank(b), byName(a, b))
 	})
 	first = first[:min(len(first), maxFailing)]
@@ -129,7 +128,7 @@ func (v *view) name(failed []objects.FailedNode, number int) {
 	s.Failed, s.FailedCount = first, int32(number)
 }
 
-func namesOf(failed []objects.FailedNode) map[string]bool {
+func namesOf(failed []api.FailedNode) map[string]bool {
 	out := make(map[string]bool, len(failed))
 	for _, f := range failed {
 		out[f.Name] = true

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 )
 
 // view is a pool in the course of a decision.
@@ -23,14 +23,14 @@ type view struct {
 	loads   int // that may download before their turn
 	target  string
 	taken   map[string]bool // the slots that remain or are taken
-	status  objects.PoolRolloutStatus
+	status  api.PoolRolloutStatus
 	next    time.Time
 	because string // the reason for which no further node begins, for conditions; "": others may, as far as there is room
 	open    bool   // nothing lasting keeps nodes from beginning
 	held    bool   // by the pool's own settings
 	marked  bool   // nodes that have the taint Pending keep it although the pool is shut
 
-	fails    []objects.FailedNode // on which the target fails now
+	fails    []api.FailedNode // on which the target fails now
 	released []Node
 	gone     []string
 	given    []Change
@@ -59,11 +59,11 @@ func newView(f Fleet, i int, a assignment, holders map[string]string) *view {
 		v.taken[name] = true
 	}
 	for _, n := range a.nodes[p.Name] {
-		switch how := objects.MembershipOf(n.Labels, n.Annotations); {
-		case how == objects.LeftAlone:
+		switch how := api.MembershipOf(n.Labels, n.Annotations); {
+		case how == api.LeftAlone:
 			v.alone = append(v.alone, n.Name)
 			continue
-		case how == objects.NotTaken && !p.Spec.Adopt: // its agent may let it join
+		case how == api.NotTaken && !p.Spec.Adopt: // its agent may let it join
 			v.outside = append(v.outside, n.Name)
 			continue
 		}
@@ -76,10 +76,10 @@ func newView(f Fleet, i int, a assignment, holders map[string]string) *view {
 	}
 	slices.SortFunc(v.members, v.order)
 	var err error
-	if v.most, err = objects.MostUnavailable(p.Name, p.MaxUnavailable, len(v.members)); err != nil {
+	if v.most, err = api.MostUnavailable(p.Name, p.MaxUnavailable, len(v.members)); err != nil {
 		v.problems = append(v.problems, err.Error())
 	}
-	if v.loads, err = objects.MostDownloads(p.Spec.ParallelDownloads, len(v.members)); err != nil {
+	if v.loads, err = api.MostDownloads(p.Spec.ParallelDownloads, len(v.members)); err != nil {
 		v.problems = append(v.problems, err.Error())
 	}
 	return v
@@ -96,8 +96,8 @@ func (v *view) order(a, b member) int {
 	return cmp.Or(v.claims(a, b), a.turn().Compare(b.turn()))
 }
 
-func (n *Node) turn() objects.Turn {
-	return objects.Turn{Name: n.Name, Labels: n.Labels, Created: n.Created}
+func (n *Node) turn() api.Turn {
+	return api.Turn{Name: n.Name, Labels: n.Labels, Created: n.Created}
 }
 
 // holders returns the pool that has given each slot.

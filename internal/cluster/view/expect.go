@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 )
 
 // Expected is how long a rollout will take from now, as far as it is known.
@@ -24,7 +23,7 @@ type Expected struct {
 
 // expected estimates the rest of a rollout by what its finished nodes took. Nothing else is a basis: another
 // rollout had another image and other actions.
-func expected(f Facts, p objects.MachineConfigPool, out Pool) Expected {
+func expected(f Facts, p api.MachineConfigPool, out Pool) Expected {
 	rest := out.Counts.Nodes - out.Counts.Updated
 	switch {
 	case out.State == StateUpdated:
@@ -42,7 +41,7 @@ func expected(f Facts, p objects.MachineConfigPool, out Pool) Expected {
 	}
 	slices.Sort(took)
 	median := took[len(took)/2]
-	parallel, _ := objects.MostUnavailable(p.Name, p.Spec.MaxUnavailable, out.Counts.Nodes) // the pool's condition names a wrong setting
+	parallel, _ := api.MostUnavailable(p.Name, p.Spec.MaxUnavailable, out.Counts.Nodes) // the pool's condition names a wrong setting
 	rounds := (rest + parallel - 1) / parallel
 	return Expected{Seconds: int64(rounds) * int64(median/time.Second), Measured: len(took), PerNode: int64(median / time.Second)}
 }

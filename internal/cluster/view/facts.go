@@ -8,17 +8,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
 )
 
 // Facts are what the API server says about a fleet, and what it does not say.
 type Facts struct {
 	Now      time.Time
-	Pools    []objects.MachineConfigPool
-	Rollouts []objects.PoolRollout
+	Pools    []api.MachineConfigPool
+	Rollouts []api.PoolRollout
 	Nodes    []Node
-	Systems  []objects.NodeSystem
+	Systems  []api.NodeSystem
 	Events   []Event // about nodes
 	Missing  []string
 }

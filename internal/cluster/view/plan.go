@@ -15,7 +15,6 @@ import (
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/update"
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/document"
@@ -84,7 +83,7 @@ const policyPath = "/apis/operator.openshift.io/v1/machineconfigurations/cluster
 // Proposed are objects that are not in the cluster yet. Those with the name of one that is there replace it.
 type Proposed struct {
 	MachineConfigs          []*authored.MachineConfig
-	ContainerRuntimeConfigs []objects.ContainerRuntimeConfig
+	ContainerRuntimeConfigs []api.ContainerRuntimeConfig
 }
 
 // Plan reads the fleet, and returns what it would do if the proposed objects were applied. Nothing is written.
@@ -143,7 +142,7 @@ type object struct {
 }
 
 // isOf reports whether an object was generated from a ContainerRuntimeConfig.
-func (o object) isOf(of *objects.ContainerRuntimeConfig) bool {
+func (o object) isOf(of *api.ContainerRuntimeConfig) bool {
 	return o.owner.UID != "" && o.owner.UID == of.UID
 }
 
@@ -194,10 +193,10 @@ func ofRenderer(proposed []*authored.MachineConfig) (report problem.Report) {
 }
 
 // unselected warns of proposed MachineConfigs that no pool takes.
-func unselected(pools []objects.MachineConfigPool, proposed []*authored.MachineConfig) (report problem.Report) {
+func unselected(pools []api.MachineConfigPool, proposed []*authored.MachineConfig) (report problem.Report) {
 	for _, mc := range proposed {
-		taken := func(p objects.MachineConfigPool) bool {
-			return objects.Selects(p.Spec.MachineConfigSelector, mc.Labels)
+		taken := func(p api.MachineConfigPool) bool {
+			return api.Selects(p.Spec.MachineConfigSelector, mc.Labels)
 		}
 		if len(pools) > 0 && !slices.ContainsFunc(pools, taken) {
 			p := problem.Warningf("$.metadata.labels", "no pool of the cluster takes the MachineConfig %s", problem.Quoted(mc.Name))
@@ -211,7 +210,7 @@ func unselected(pools []objects.MachineConfigPool, proposed []*authored.MachineC
 // planned is what the plan of one pool depends on.
 type planned struct {
 	facts         Facts
-	pool          objects.MachineConfigPool
+	pool          api.MachineConfigPool
 	all, proposed []*authored.MachineConfig
 	existing      map[string]object
 	policy        disruption.Cluster
@@ -222,7 +221,7 @@ func (p Planner) pool(ctx context.Context, in planned) (PoolPlan, problem.Report
 	out := PoolPlan{Name: in.pool.Name, From: in.pool.Spec.Configuration.Name, Updates: []NodeUpdate{}, Nodes: []NodePlan{}, Warnings: []string{}}
 	var chosen []*authored.MachineConfig
 	for _, mc := range in.all {
-		if objects.Selects(in.pool.Spec.MachineConfigSelector, mc.Labels) {
+		if api.Selects(in.pool.Spec.MachineConfigSelector, mc.Labels) {
 			chosen = append(chosen, mc)
 		}
 	}
@@ -272,7 +271,7 @@ func (p Planner) nodes(out *PoolPlan, in planned) error {
 	effects := map[string]NodePlan{} // by what the node has
 	nodes := slices.DeleteFunc(slices.Clone(in.facts.Nodes), func(n Node) bool { return poolOf(n.Metadata.Labels, in.facts.Pools) != out.Name })
 	slices.SortFunc(nodes, byTurn)
-	out.AtOnce, _ = objects.MostUnavailable(in.pool.Name, in.pool.Spec.MaxUnavailable, len(nodes)) // admission refuses a wrong setting
+	out.AtOnce, _ = api.MostUnavailable(in.pool.Name, in.pool.Spec.MaxUnavailable, len(nodes)) // admission refuses a wrong setting
 	changed := 0
 	for _, n := range nodes {
 		current := n.Metadata.Annotations[api.CurrentConfig]
@@ -343,8 +342,8 @@ func effectOf(u update.Update) NodePlan {
 // byTurn orders nodes as a rollout takes them.
 func byTurn(a, b Node) int { return a.turn().Compare(b.turn()) }
 
-func (n Node) turn() objects.Turn {
-	return objects.Turn{Name: n.Metadata.Name, Labels: n.Metadata.Labels, Created: n.Metadata.CreationTimestamp.Time}
+func (n Node) turn() api.Turn {
+	return api.Turn{Name: n.Metadata.Name, Labels: n.Metadata.Labels, Created: n.Metadata.CreationTimestamp.Time}
 }
 
 // warn adds what else is worth knowing before the change.

@@ -11,7 +11,7 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/pool"
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/view"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
@@ -73,7 +73,7 @@ func fleet(t *testing.T) server {
 	}
 }
 
-func planOf(t *testing.T, s server, all []*authored.MachineConfig, runtimes ...objects.ContainerRuntimeConfig) view.Plan {
+func planOf(t *testing.T, s server, all []*authored.MachineConfig, runtimes ...api.ContainerRuntimeConfig) view.Plan {
 	t.Helper()
 	p := planner(t, s)
 	f, err := view.ObserveNodes(t.Context(), p.Client, now())
@@ -153,10 +153,10 @@ func TestPlan(t *testing.T) {
 // TestPlanRuntimes: ContainerRuntimeConfigs become MachineConfigs as the renderer makes them, in place of what the
 // cluster has of them.
 func TestPlanRuntimes(t *testing.T) {
-	runtime := func(name, pool, settings, annotations string) objects.ContainerRuntimeConfig {
+	runtime := func(name, pool, settings, annotations string) api.ContainerRuntimeConfig {
 		text := fmt.Sprintf(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"ContainerRuntimeConfig","metadata":{"name":%q,"uid":%q,"annotations":{%s}},
 			"spec":{"machineConfigPoolSelector":{"matchLabels":{"pool":%q}},"containerRuntimeConfig":%s}}`, name, name, annotations, pool, settings)
-		var o objects.ContainerRuntimeConfig
+		var o api.ContainerRuntimeConfig
 		if err := json.Unmarshal([]byte(text), &o); err != nil {
 			t.Fatal(err)
 		}
@@ -173,26 +173,26 @@ func TestPlanRuntimes(t *testing.T) {
 	storage := mc("40-storage", "worker", `{"config":{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/etc/containers/storage.conf","contents":{"source":"data:,%5Bstorage%5D%0Adriver%20%3D%20%22overlay%22%0A"}}]}}}`)
 	for name, c := range map[string]struct {
 		cluster func(server)
-		add     []objects.ContainerRuntimeConfig
+		add     []api.ContainerRuntimeConfig
 		with    string   // a MachineConfig
 		has     []string // paths of the result
 		problem string
 		fails   bool
 	}{
-		"a new one":                 {add: []objects.ContainerRuntimeConfig{runtime("debug", "worker", `{"logLevel":"debug"}`, "")}, has: []string{"/etc/crio/crio.conf.d/01-ctrcfg-logLevel"}},
+		"a new one":                 {add: []api.ContainerRuntimeConfig{runtime("debug", "worker", `{"logLevel":"debug"}`, "")}, has: []string{"/etc/crio/crio.conf.d/01-ctrcfg-logLevel"}},
 		"one of the cluster":        {cluster: pids, with: storage, has: []string{"/etc/containers/storage.conf", "/etc/crio/crio.conf.d/01-ctrcfg-pidsLimit"}},
-		"one that replaces another": {cluster: pids, add: []objects.ContainerRuntimeConfig{runtime("pids", "worker", `{"logLevel":"debug"}`, "")}, has: []string{"/etc/crio/crio.conf.d/01-ctrcfg-logLevel"}},
-		"one for no pool any more":  {cluster: pids, add: []objects.ContainerRuntimeConfig{runtime("pids", "nowhere", `{"logLevel":"debug"}`, "")}, problem: "could not find any MachineConfigPool", fails: true},
-		"a second one":              {cluster: pids, add: []objects.ContainerRuntimeConfig{runtime("debug", "worker", `{"logLevel":"debug"}`, "")}, has: []string{"/etc/crio/crio.conf.d/01-ctrcfg-logLevel", "/etc/crio/crio.conf.d/01-ctrcfg-pidsLimit"}},
-		"with a file of the pool":   {with: storage, add: []objects.ContainerRuntimeConfig{runtime("size", "worker", `{"overlaySize":"8G"}`, "")}, has: []string{"/etc/containers/storage.conf"}},
-		"without that file":         {add: []objects.ContainerRuntimeConfig{runtime("size", "worker", `{"overlaySize":"8G"}`, "")}, problem: "storage.conf", fails: true},
-		"an invalid one":            {add: []objects.ContainerRuntimeConfig{runtime("pids", "worker", `{"pidsLimit":1}`, "")}, problem: "invalid PidsLimit 1", fails: true},
+		"one that replaces another": {cluster: pids, add: []api.ContainerRuntimeConfig{runtime("pids", "worker", `{"logLevel":"debug"}`, "")}, has: []string{"/etc/crio/crio.conf.d/01-ctrcfg-logLevel"}},
+		"one for no pool any more":  {cluster: pids, add: []api.ContainerRuntimeConfig{runtime("pids", "nowhere", `{"logLevel":"debug"}`, "")}, problem: "could not find any MachineConfigPool", fails: true},
+		"a second one":              {cluster: pids, add: []api.ContainerRuntimeConfig{runtime("debug", "worker", `{"logLevel":"debug"}`, "")}, has: []string{"/etc/crio/crio.conf.d/01-ctrcfg-logLevel", "/etc/crio/crio.conf.d/01-ctrcfg-pidsLimit"}},
+		"with a file of the pool":   {with: storage, add: []api.ContainerRuntimeConfig{runtime("size", "worker", `{"overlaySize":"8G"}`, "")}, has: []string{"/etc/containers/storage.conf"}},
+		"without that file":         {add: []api.ContainerRuntimeConfig{runtime("size", "worker", `{"overlaySize":"8G"}`, "")}, problem: "storage.conf", fails: true},
+		"an invalid one":            {add: []api.ContainerRuntimeConfig{runtime("pids", "worker", `{"pidsLimit":1}`, "")}, problem: "invalid PidsLimit 1", fails: true},
 		"an invalid one of the cluster": {cluster: func(s server) {
 			pids(s)
 			s["/apis/machineconfiguration.openshift.io/v1/containerruntimeconfigs"] = []any{runtime("pids", "worker", `{"pidsLimit":1}`, suffix)}
 		}, with: storage, has: []string{"/etc/containers/storage.conf", "/etc/old"}, problem: "what was generated from it before stays: "},
 		"a MachineConfig of a person": {cluster: func(s server) { s[configs] = append(s[configs].([]any), object(t, mc(made, "worker", `{}`))) },
-			add: []objects.ContainerRuntimeConfig{runtime("pids", "worker", `{"pidsLimit":2048}`, "")}, problem: "not overwritten", fails: true},
+			add: []api.ContainerRuntimeConfig{runtime("pids", "worker", `{"pidsLimit":2048}`, "")}, problem: "not overwritten", fails: true},
 		"no right to read them": {cluster: func(s server) {
 			pids(s)
 			s["/apis/machineconfiguration.openshift.io/v1/containerruntimeconfigs"] = http.StatusForbidden

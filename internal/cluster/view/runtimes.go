@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/generated"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/problem"
 )
@@ -20,7 +20,7 @@ import (
 // as the renderer will.
 type settings struct {
 	Planner
-	pools    []objects.MachineConfigPool
+	pools    []api.MachineConfigPool
 	existing map[string]object          // MachineConfigs
 	all      []*authored.MachineConfig  // of the cluster and proposed
 	proposed map[string]bool            // ContainerRuntimeConfigs
@@ -34,8 +34,8 @@ type file = []byte
 // withSettings returns all MachineConfigs with those that ContainerRuntimeConfigs become. The cluster's own are read,
 // too: they take numbers, and what is generated from them may change with a proposed MachineConfig. Who may not read
 // them sees what was generated from them before.
-func (p Planner) withSettings(ctx context.Context, f Facts, in overlay, proposed []objects.ContainerRuntimeConfig, missing *[]string) ([]*authored.MachineConfig, problem.Report, error) {
-	read, err := list[objects.ContainerRuntimeConfig](ctx, p.Client, ctrcfgsPath, "")
+func (p Planner) withSettings(ctx context.Context, f Facts, in overlay, proposed []api.ContainerRuntimeConfig, missing *[]string) ([]*authored.MachineConfig, problem.Report, error) {
+	read, err := list[api.ContainerRuntimeConfig](ctx, p.Client, ctrcfgsPath, "")
 	switch {
 	case errors.Is(err, errAbsent):
 	case fault.KindOf(err) == fault.Refused && len(proposed) == 0:
@@ -49,11 +49,11 @@ func (p Planner) withSettings(ctx context.Context, f Facts, in overlay, proposed
 }
 
 // overlaid returns the ContainerRuntimeConfigs of the cluster as they would be with the proposed ones.
-func (s *settings) overlaid(read, proposed []objects.ContainerRuntimeConfig, f Facts) []objects.ContainerRuntimeConfig {
-	all := slices.DeleteFunc(slices.Clone(read), func(o objects.ContainerRuntimeConfig) bool { return o.DeletionTimestamp != nil })
+func (s *settings) overlaid(read, proposed []api.ContainerRuntimeConfig, f Facts) []api.ContainerRuntimeConfig {
+	all := slices.DeleteFunc(slices.Clone(read), func(o api.ContainerRuntimeConfig) bool { return o.DeletionTimestamp != nil })
 	for _, o := range proposed {
 		s.proposed[o.Name] = true
-		i := slices.IndexFunc(all, func(old objects.ContainerRuntimeConfig) bool { return old.Name == o.Name })
+		i := slices.IndexFunc(all, func(old api.ContainerRuntimeConfig) bool { return old.Name == o.Name })
 		if i < 0 {
 			o.CreationTimestamp = metav1.Time{Time: f.Now}
 			all = append(all, o)
@@ -70,7 +70,7 @@ func (s *settings) overlaid(read, proposed []objects.ContainerRuntimeConfig, f F
 }
 
 // generate puts the MachineConfigs of ContainerRuntimeConfigs in place. What cannot be generated stays as it is.
-func (s *settings) generate(ctx context.Context, of []objects.ContainerRuntimeConfig) {
+func (s *settings) generate(ctx context.Context, of []api.ContainerRuntimeConfig) {
 	var configs []*generated.Settings
 	for i := range of {
 		configs = append(configs, generated.New(&of[i], s.pools))
@@ -118,7 +118,7 @@ func (s *settings) one(g *generated.Generator, c *generated.Settings, all []*gen
 }
 
 // replace removes what was generated from a ContainerRuntimeConfig, and adds what is generated now.
-func (s *settings) replace(o *objects.ContainerRuntimeConfig, made []*authored.MachineConfig) {
+func (s *settings) replace(o *api.ContainerRuntimeConfig, made []*authored.MachineConfig) {
 	s.all = slices.DeleteFunc(s.all, func(mc *authored.MachineConfig) bool { return s.existing[mc.Name].isOf(o) })
 	s.all = append(s.all, made...)
 }
@@ -148,11 +148,11 @@ func (s *settings) base(ctx context.Context, pool string) (map[string]file, erro
 	if files := s.bases[pool]; files != nil {
 		return files, nil
 	}
-	i := slices.IndexFunc(s.pools, func(p objects.MachineConfigPool) bool { return p.Name == pool })
+	i := slices.IndexFunc(s.pools, func(p api.MachineConfigPool) bool { return p.Name == pool })
 	var chosen []*authored.MachineConfig
 	for _, mc := range s.all {
 		isGenerated := s.existing[mc.Name].owner.Kind == generated.Owner && mc.Labels[authored.RoleLabel] == pool
-		if objects.Selects(s.pools[i].Spec.MachineConfigSelector, mc.Labels) && !isGenerated {
+		if api.Selects(s.pools[i].Spec.MachineConfigSelector, mc.Labels) && !isGenerated {
 			chosen = append(chosen, mc)
 		}
 	}

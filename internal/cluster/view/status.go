@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 )
 
 // Status is a fleet as a person wants to see it. Its texts are on one line each, printable and without
@@ -99,15 +98,15 @@ func Judge(f Facts, name string) (s Status, ok bool) {
 		return s, len(s.Pools) > 0
 	}
 	for _, n := range nodes[""] {
-		s.Unpooled = append(s.Unpooled, machine(n, "", systems[n.Metadata.Name], objects.PoolRolloutStatus{}))
+		s.Unpooled = append(s.Unpooled, machine(n, "", systems[n.Metadata.Name], api.PoolRolloutStatus{}))
 	}
 	sortMachines(s.Unpooled)
 	return s, true
 }
 
 // judgePool judges one pool.
-func judgePool(f Facts, p objects.MachineConfigPool, nodes []Node, systems map[string]api.NodeSystemStatus) Pool {
-	var rollout objects.PoolRolloutStatus
+func judgePool(f Facts, p api.MachineConfigPool, nodes []Node, systems map[string]api.NodeSystemStatus) Pool {
+	var rollout api.PoolRolloutStatus
 	for _, r := range f.Rollouts {
 		if r.Name == p.Name {
 			rollout = r.Status
@@ -117,7 +116,7 @@ func judgePool(f Facts, p objects.MachineConfigPool, nodes []Node, systems map[s
 	for _, n := range nodes {
 		m := machine(n, out.Target, systems[n.Metadata.Name], rollout)
 		out.Machines = append(out.Machines, m)
-		if objects.MembershipOf(n.Metadata.Labels, n.Metadata.Annotations) != objects.LeftAlone {
+		if api.MembershipOf(n.Metadata.Labels, n.Metadata.Annotations) != api.LeftAlone {
 			out.Counts.add(m)
 		}
 	}
@@ -147,7 +146,7 @@ func (c *Counts) add(m Machine) {
 	}
 }
 
-func state(p objects.MachineConfigPool, out Pool) string {
+func state(p api.MachineConfigPool, out Pool) string {
 	switch {
 	case out.Counts.Degraded > 0 || len(out.Problems) > 0:
 		return StateDegraded
@@ -163,10 +162,10 @@ func state(p objects.MachineConfigPool, out Pool) string {
 
 // problems returns the messages of the conditions that say that something is wrong. PoolDegraded is the sum of
 // the two others, and repeats them.
-func problems(p objects.MachineConfigPool) []string {
+func problems(p api.MachineConfigPool) []string {
 	out := []string{}
 	for _, c := range p.Status.Conditions {
-		if c.Status == api.True && slices.Contains([]string{objects.PoolRenderDegraded, objects.PoolNodeDegraded}, c.Type) {
+		if c.Status == api.True && slices.Contains([]string{api.PoolRenderDegraded, api.PoolNodeDegraded}, c.Type) {
 			out = append(out, c.Type+": "+api.BoundedReason(cmp.Or(c.Message, c.Reason)))
 		}
 	}
@@ -175,12 +174,12 @@ func problems(p objects.MachineConfigPool) []string {
 }
 
 // waiting returns what a rollout says that it waits for. The operator's own controllers say it in the condition.
-func waiting(p objects.MachineConfigPool, rollout objects.PoolRolloutStatus) string {
+func waiting(p api.MachineConfigPool, rollout api.PoolRolloutStatus) string {
 	if rollout.Waiting != "" {
 		return api.BoundedReason(rollout.Waiting)
 	}
 	for _, c := range p.Status.Conditions {
-		if c.Type == objects.PoolUpdating && c.Message != "" {
+		if c.Type == api.PoolUpdating && c.Message != "" {
 			return api.BoundedReason(c.Message)
 		}
 	}
@@ -191,7 +190,7 @@ func waiting(p objects.MachineConfigPool, rollout objects.PoolRolloutStatus) str
 }
 
 // machine judges one node.
-func machine(n Node, target string, system api.NodeSystemStatus, rollout objects.PoolRolloutStatus) Machine {
+func machine(n Node, target string, system api.NodeSystemStatus, rollout api.PoolRolloutStatus) Machine {
 	a := n.Metadata.Annotations
 	m := Machine{
 		Name: api.BoundedReason(n.Metadata.Name), State: api.BoundedReason(a[api.StateOfNode]),
@@ -207,10 +206,10 @@ func machine(n Node, target string, system api.NodeSystemStatus, rollout objects
 	}
 	unproven := ""
 	if m.State == api.StateDone {
-		unproven = objects.SystemOf(system).Unproven(a[api.CurrentConfig], n.Status.NodeInfo.BootID)
+		unproven = api.SystemOf(system).Unproven(a[api.CurrentConfig], n.Status.NodeInfo.BootID)
 	}
 	m.Reason = cmp.Or(m.Reason, cannot(n, target), failed(n.Metadata.Name, rollout), api.BoundedReason(unproven))
-	m.Updated = objects.HasConfig(target, a, unproven)
+	m.Updated = api.HasConfig(target, a, unproven)
 	return m
 }
 
@@ -224,7 +223,7 @@ func cannot(n Node, target string) string {
 }
 
 // failed returns why the controller counts a node as failed.
-func failed(name string, rollout objects.PoolRolloutStatus) string {
+func failed(name string, rollout api.PoolRolloutStatus) string {
 	for _, f := range rollout.Failed {
 		if f.Name == name {
 			return api.BoundedReason(cmp.Or(f.Reason, "the controller counts it as failed"))

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/view"
 )
 
@@ -27,8 +26,8 @@ const (
 func now() time.Time { return time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC) }
 
 // newPool returns a pool of the nodes with the label of its role.
-func newPool(name, target string) objects.MachineConfigPool {
-	p := objects.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: name}}
+func newPool(name, target string) api.MachineConfigPool {
+	p := api.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"node-role.kubernetes.io/" + name: ""}}
 	p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"machineconfiguration.openshift.io/role": name}}
 	p.Spec.Configuration.Name = target
@@ -54,11 +53,11 @@ func rolling() view.Facts {
 	worker, master := newPool("worker", newConfig), newPool("master", "rendered-master-1")
 	two := intstr.FromInt32(2)
 	worker.Spec.MaxUnavailable = &two
-	rollout := objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
-	rollout.Status = objects.PoolRolloutStatus{Target: newConfig, Taken: []string{"w2", "w3"},
+	rollout := api.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
+	rollout.Status = api.PoolRolloutStatus{Target: newConfig, Taken: []string{"w2", "w3"},
 		Waiting: "the node w3 drains: the budget shop/database forbids the eviction of the pod shop/database-0, which is one of two"}
 	f := view.Facts{
-		Now: now(), Pools: []objects.MachineConfigPool{worker, master}, Rollouts: []objects.PoolRollout{rollout},
+		Now: now(), Pools: []api.MachineConfigPool{worker, master}, Rollouts: []api.PoolRollout{rollout},
 		Nodes: []view.Node{
 			newNode("w1", "worker", newConfig, newConfig, api.StateDone, ""),
 			newNode("w2", "worker", oldConfig, newConfig, api.StateWorking, ""),
@@ -68,7 +67,7 @@ func rolling() view.Facts {
 			newNode("m1", "master", "rendered-master-1", "rendered-master-1", api.StateDone, ""),
 			newNode("spare", "storage", "", "", "", ""),
 		},
-		Systems: []objects.NodeSystem{{ObjectMeta: metav1.ObjectMeta{Name: "w2"}, Status: api.NodeSystemStatus{Step: "wait",
+		Systems: []api.NodeSystem{{ObjectMeta: metav1.ObjectMeta{Name: "w2"}, Status: api.NodeSystemStatus{Step: "wait",
 			Progress: &api.Progress{Step: "pull", Percent: 42, BytesPulled: 812_345_678}}}},
 		Events: []view.Event{
 			newEvent("w1", api.EventUpdateStarted, "checks and downloads "+newConfig, now().Add(-20*time.Minute)),
@@ -84,18 +83,18 @@ func rolling() view.Facts {
 // degraded is a fleet that has stopped; its reader may see little.
 func degraded() view.Facts {
 	worker, infra := newPool("worker", newConfig), newPool("infra", oldConfig)
-	worker.Status.Conditions = []objects.PoolCondition{
-		{Type: objects.PoolNodeDegraded, Status: api.True, Message: "the node w1 has failed: cannot pull"},
-		{Type: objects.PoolUpdated, Status: api.False, Message: "not shown"},
-		{Type: objects.PoolUpdating, Status: api.True, Message: "stopped after 1 failed node"}}
+	worker.Status.Conditions = []api.PoolCondition{
+		{Type: api.PoolNodeDegraded, Status: api.True, Message: "the node w1 has failed: cannot pull"},
+		{Type: api.PoolUpdated, Status: api.False, Message: "not shown"},
+		{Type: api.PoolUpdating, Status: api.True, Message: "stopped after 1 failed node"}}
 	infra.Spec.Paused = true
-	f := view.Facts{Now: now(), Pools: []objects.MachineConfigPool{worker, infra}, Nodes: []view.Node{
+	f := view.Facts{Now: now(), Pools: []api.MachineConfigPool{worker, infra}, Nodes: []view.Node{
 		newNode("w1", "worker", oldConfig, newConfig, api.StateDegraded, "cannot pull: 404"),
 		newNode("i1", "infra", newConfig, newConfig, api.StateDone, ""),
 	}}
 	f.Nodes[1].Metadata.Labels["node-role.kubernetes.io/worker"] = "" // as nodes of custom pools have
 	f.Nodes[1].Status.Conditions[0].Status = metav1.ConditionUnknown
-	f.Systems = []objects.NodeSystem{{ObjectMeta: metav1.ObjectMeta{Name: "i1"}, Status: api.NodeSystemStatus{
+	f.Systems = []api.NodeSystem{{ObjectMeta: metav1.ObjectMeta{Name: "i1"}, Status: api.NodeSystemStatus{
 		AgentVersion: "1", Config: api.ConfigNames{Current: newConfig}, KernelArguments: api.KernelArguments{Missing: []string{"nosmt"}}}}}
 	return f
 }
@@ -179,7 +178,7 @@ func TestExpected(t *testing.T) {
 
 // TestPoolOfNode: a node is in one pool, as the machine-config operator decides it.
 func TestPoolOfNode(t *testing.T) {
-	pools := []objects.MachineConfigPool{newPool("master", ""), newPool("worker", ""), newPool("infra", ""), newPool("gpu", ""), {ObjectMeta: metav1.ObjectMeta{Name: "all"}}}
+	pools := []api.MachineConfigPool{newPool("master", ""), newPool("worker", ""), newPool("infra", ""), newPool("gpu", ""), {ObjectMeta: metav1.ObjectMeta{Name: "all"}}}
 	for roles, want := range map[string]string{
 		"worker": "worker", "master": "master", "master worker": "master", "infra worker": "infra", "infra": "infra",
 		"infra gpu worker": "", "master infra": "master", "storage": "",
@@ -210,7 +209,7 @@ func TestNoPool(t *testing.T) {
 
 // TestArraysInJSON: what is empty is [] and not null, so that programs need no second case.
 func TestArraysInJSON(t *testing.T) {
-	s, _ := view.Judge(view.Facts{Pools: []objects.MachineConfigPool{newPool("worker", "")}}, "")
+	s, _ := view.Judge(view.Facts{Pools: []api.MachineConfigPool{newPool("worker", "")}}, "")
 	text, err := json.Marshal(s)
 	if err != nil || strings.Contains(string(text), "null") {
 		t.Errorf("%s, %v", text, err)
@@ -243,13 +242,13 @@ func TestUpdatedIsProven(t *testing.T) {
 		}, 0, "processor: needs v3; another image"},
 		"another one is wanted": {func(n *view.Node, _ *api.NodeSystemStatus) { n.Metadata.Annotations[api.DesiredConfig] = oldConfig }, 0, ""},
 	} {
-		n, s := newNode("w1", "worker", newConfig, newConfig, api.StateDone, ""), objects.NodeSystem{ObjectMeta: metav1.ObjectMeta{Name: "w1"}}
+		n, s := newNode("w1", "worker", newConfig, newConfig, api.StateDone, ""), api.NodeSystem{ObjectMeta: metav1.ObjectMeta{Name: "w1"}}
 		n.Status.NodeInfo.BootID = "1"
 		s.Status = api.NodeSystemStatus{AgentVersion: "1", BootID: "1", Config: api.ConfigNames{Current: newConfig}}
 		c.change(&n, &s.Status)
-		r := objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Status: objects.PoolRolloutStatus{Target: newConfig, Waiting: "waits: Deployment shop/front is not available"}}
-		got, _ := view.Judge(view.Facts{Now: now(), Pools: []objects.MachineConfigPool{newPool("worker", newConfig)}, Nodes: []view.Node{n},
-			Systems: []objects.NodeSystem{s}, Rollouts: []objects.PoolRollout{r}}, "")
+		r := api.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Status: api.PoolRolloutStatus{Target: newConfig, Waiting: "waits: Deployment shop/front is not available"}}
+		got, _ := view.Judge(view.Facts{Now: now(), Pools: []api.MachineConfigPool{newPool("worker", newConfig)}, Nodes: []view.Node{n},
+			Systems: []api.NodeSystem{s}, Rollouts: []api.PoolRollout{r}}, "")
 		p := got.Pools[0]
 		if p.Counts.Updated != c.updated || (p.State == view.StateUpdated) != (c.updated == 1) || p.Waiting != r.Status.Waiting || !strings.Contains(p.Machines[0].Reason, c.reason) {
 			t.Errorf("%s: %s, %+v, waits %q, %q", name, p.State, p.Counts, p.Waiting, p.Machines[0].Reason)
@@ -260,9 +259,9 @@ func TestUpdatedIsProven(t *testing.T) {
 // TestCountsAreThePools: the counts are those of the MachineConfigPool's status. A node that was never given a
 // configuration is not updated; one that is to be left alone does not count.
 func TestCountsAreThePools(t *testing.T) {
-	pool := objects.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: objects.MachineConfigPoolSpec{
-		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"worker": ""}}, Configuration: objects.PoolConfiguration{Name: "rendered-worker-1"}}}
-	f := view.Facts{Pools: []objects.MachineConfigPool{pool}}
+	pool := api.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Spec: api.MachineConfigPoolSpec{
+		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"worker": ""}}, Configuration: api.PoolConfiguration{Name: "rendered-worker-1"}}}
+	f := view.Facts{Pools: []api.MachineConfigPool{pool}}
 	for _, c := range []struct{ labels, annotations map[string]string }{
 		{map[string]string{"worker": ""}, nil},
 		{map[string]string{"worker": ""}, map[string]string{api.CurrentConfig: "rendered-worker-1"}},

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/test/worlds/guestfleet"
 	"machine-pivot/test/worlds/registry"
 )
@@ -70,8 +69,8 @@ func fleetStops(t *testing.T, w *fleetStory) {
 	w.ApplyContainerRuntime("pids", map[string]any{"pidsLimit": 4096})
 	w.Until(t, "both are rendered", func() bool {
 		source := w.ReadPool(t.Context()).Spec.Configuration.Source
-		return slices.ContainsFunc(source, func(r objects.ObjectReference) bool { return r.Name == "50-fleet" }) &&
-			slices.ContainsFunc(source, func(r objects.ObjectReference) bool { return strings.Contains(r.Name, "containerruntime") })
+		return slices.ContainsFunc(source, func(r api.ObjectReference) bool { return r.Name == "50-fleet" }) &&
+			slices.ContainsFunc(source, func(r api.ObjectReference) bool { return strings.Contains(r.Name, "containerruntime") })
 	})
 	w.mustPause(t, false)
 	w.Until(t, "the rollout stops", func() bool { return strings.HasPrefix(w.Waiting(t.Context()), "stopped: ") })
@@ -80,8 +79,8 @@ func fleetStops(t *testing.T, w *fleetStory) {
 	if !strings.HasPrefix(waiting, "stopped: "+first.Name+" has failed with "+p.Spec.Configuration.Name+"; "+first.Name+": ") {
 		t.Errorf("the pool waits: %q", waiting)
 	}
-	if !slices.ContainsFunc(p.Status.Conditions, func(c objects.PoolCondition) bool {
-		return c.Type == objects.PoolNodeDegraded && c.Status == api.True && strings.Contains(c.Message, first.Name)
+	if !slices.ContainsFunc(p.Status.Conditions, func(c api.PoolCondition) bool {
+		return c.Type == api.PoolNodeDegraded && c.Status == api.True && strings.Contains(c.Message, first.Name)
 	}) || p.Status.DegradedMachineCount != 1 {
 		t.Errorf("the pool's status %+v", p.Status)
 	}
@@ -206,7 +205,7 @@ func fleetArrives(t *testing.T, w *fleetStory) {
 	}
 	p := w.ReadPool(t.Context())
 	for _, c := range p.Status.Conditions {
-		if want := c.Type == objects.PoolUpdated; (c.Status == api.True) != want {
+		if want := c.Type == api.PoolUpdated; (c.Status == api.True) != want {
 			t.Errorf("condition %+v", c)
 		}
 	}

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 	"machine-pivot/test/worlds/fleet"
 	"machine-pivot/test/worlds/simnodes"
@@ -110,7 +109,7 @@ type pool struct {
 	configurations map[string]bool // that it has or had
 	configuration  string
 	targets        int // how often another configuration was rolled out
-	rollout        objects.PoolRolloutStatus
+	rollout        api.PoolRolloutStatus
 }
 
 // counts are how often something happened. rollouts: PoolRollouts that were deleted; hand: old systems booted by hand; wrong:
@@ -324,7 +323,7 @@ func (f *simulated) administrator(ctx context.Context) {
 	case 5: // the next one has the default settings
 		f.count.rollouts++
 		f.write(func() error {
-			return f.Delete(ctx, &objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: pool}})
+			return f.Delete(ctx, &api.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: pool}})
 		})
 	}
 }
@@ -346,11 +345,11 @@ func (f *simulated) bootByHand(ctx context.Context, names []string) {
 func (f *simulated) release(ctx context.Context, pool string, number int) error {
 	f.releases[pool] = number
 	spec := configOf(pool, fmt.Sprintf("release=%d", number))["spec"]
-	return f.merge(ctx, &objects.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "00-" + pool}}, map[string]any{"spec": spec})
+	return f.merge(ctx, &api.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "00-" + pool}}, map[string]any{"spec": spec})
 }
 
 func (f *simulated) pause(ctx context.Context, pool string, paused bool) error {
-	return f.merge(ctx, &objects.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: pool}}, map[string]any{"spec": map[string]any{"paused": paused}})
+	return f.merge(ctx, &api.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: pool}}, map[string]any{"spec": map[string]any{"paused": paused}})
 }
 
 // faults kills replicas at random, and takes the Lease away, so that two believe that they have it.
@@ -398,7 +397,7 @@ func (f *simulated) end() {
 func (f *simulated) heal() {
 	f.Helper()
 	for _, name := range poolNames {
-		rollout := &objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		rollout := &api.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if err := f.merge(f.Context(), rollout, map[string]any{"spec": map[string]any{"returnToLastGood": false}}); client.IgnoreNotFound(err) != nil {
 			f.Fatal(err)
 		}

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/test/worlds/controlplane"
 	"machine-pivot/test/worlds/fleet"
 )
@@ -65,7 +64,7 @@ func measure(t *testing.T, nodes int) figures {
 			"maxUnavailable":        intstr.FromString("10%"),
 			"nodeSelector":          map[string]any{"matchLabels": map[string]string{workers: ""}},
 			"machineConfigSelector": map[string]any{"matchLabels": map[string]string{role: "worker"}}}})
-	var rollout objects.PoolRollout
+	var rollout api.PoolRollout
 	controlplane.Eventually(t, "a tenth of the nodes has slots", func(ctx context.Context) bool {
 		return w.Get(ctx, client.ObjectKey{Name: "worker"}, &rollout) == nil && len(rollout.Status.Taken) == nodes/10 && w.pool(ctx).Status.MachineCount == int32(nodes)
 	})

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/test/tools/metrics"
 	"machine-pivot/test/tools/script"
 	"machine-pivot/test/worlds/controlplane"
@@ -124,8 +123,8 @@ func hasConfig(name string) client.Patch {
 }
 
 // pool returns the pool of the workers; an empty one if it cannot be read.
-func (w *world) pool(ctx context.Context) *objects.MachineConfigPool {
-	var p objects.MachineConfigPool
+func (w *world) pool(ctx context.Context) *api.MachineConfigPool {
+	var p api.MachineConfigPool
 	_ = w.Get(ctx, client.ObjectKey{Name: "worker"}, &p) // the caller looks again
 	return &p
 }
@@ -191,7 +190,7 @@ func (w *world) rollOut() string {
 	w.fleet.Stop(first) // in the middle of the rollout
 	two := w.arrived(one)
 
-	if err := w.Delete(w.Context(), &objects.ContainerRuntimeConfig{ObjectMeta: metav1.ObjectMeta{Name: "pids"}}); err != nil {
+	if err := w.Delete(w.Context(), &api.ContainerRuntimeConfig{ObjectMeta: metav1.ObjectMeta{Name: "pids"}}); err != nil {
 		w.Fatal(err)
 	}
 	if back := w.arrived(two); back != one {
@@ -200,8 +199,8 @@ func (w *world) rollOut() string {
 
 	w.plane.Apply(machineConfig("50-bad", "fips=1"))
 	controlplane.Eventually(w, "RenderDegraded names the argument", func(ctx context.Context) bool {
-		return slices.ContainsFunc(w.pool(ctx).Status.Conditions, func(c objects.PoolCondition) bool {
-			return c.Type == objects.PoolRenderDegraded && c.Status == api.True && strings.Contains(c.Message, "fips")
+		return slices.ContainsFunc(w.pool(ctx).Status.Conditions, func(c api.PoolCondition) bool {
+			return c.Type == api.PoolRenderDegraded && c.Status == api.True && strings.Contains(c.Message, "fips")
 		})
 	})
 	controlplane.Eventually(w, "the metrics have it, too", func(ctx context.Context) bool {

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 	"machine-pivot/test/worlds/simnodes"
 )
@@ -134,7 +133,7 @@ func reports(before, after *rollout.Node) bool {
 }
 
 func (f *simulated) sendSystem(ctx context.Context, n *rollout.Node) error {
-	s := objects.NodeSystem{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
+	s := api.NodeSystem{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
 	status := api.NodeSystemStatus{Config: api.ConfigNames{Current: n.System.Current, Desired: n.Annotations[api.DesiredConfig]}, BootID: n.System.BootID,
 		AgentVersion: "simulated", KernelArguments: api.KernelArguments{Missing: append([]string{}, n.System.Missing...), Excess: []string{}}}
 	return f.Client.Status().Patch(ctx, &s, client.RawPatch(types.MergePatchType, text(map[string]any{"status": status})))
@@ -180,11 +179,11 @@ func (f *simulated) join(ctx context.Context, name, pool string) {
 	if pool == "master" {
 		labels[roleOf("control-plane")] = ""
 	}
-	n := &rollout.Node{Name: name, Labels: labels, BootID: name + "-0", System: &objects.System{Current: "old", BootID: name + "-0"},
+	n := &rollout.Node{Name: name, Labels: labels, BootID: name + "-0", System: &api.JudgedSystem{Current: "old", BootID: name + "-0"},
 		Annotations: map[string]string{api.DesiredConfig: "old", api.CurrentConfig: "old", api.StateOfNode: api.StateDone}}
 	f.machines[name] = simnodes.New(name, f, "old", rand.New(rand.NewPCG(f.rand.Uint64(), 1)), 5)
 	f.write(func() error {
-		if err := f.Create(ctx, &objects.NodeSystem{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		if err := f.Create(ctx, &api.NodeSystem{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return err
 		}
 		if err := f.sendSystem(ctx, n); err != nil {
@@ -244,7 +243,7 @@ func (f *simulated) seen(o *corev1.Node) {
 	before := f.nodes[o.Name]
 	f.nodes[o.Name] = n
 	if before == nil {
-		n.System = &objects.System{Current: "old", BootID: n.BootID}
+		n.System = &api.JudgedSystem{Current: "old", BootID: n.BootID}
 		return
 	}
 	n.System = before.System
@@ -292,8 +291,8 @@ func (f *simulated) countWrites(before, now *rollout.Node) {
 }
 
 func (f *simulated) watchPools(ctx context.Context) {
-	f.watch(ctx, &objects.MachineConfigPoolList{}, func(_ watch.EventType, o client.Object) {
-		name := o.(*objects.MachineConfigPool).Spec.Configuration.Name
+	f.watch(ctx, &api.MachineConfigPoolList{}, func(_ watch.EventType, o client.Object) {
+		name := o.(*api.MachineConfigPool).Spec.Configuration.Name
 		p := f.pools[o.GetName()]
 		if p.configuration == name {
 			return
@@ -315,8 +314,8 @@ func (f *simulated) watchPools(ctx context.Context) {
 }
 
 func (f *simulated) watchRollouts(ctx context.Context) {
-	f.watch(ctx, &objects.PoolRolloutList{}, func(_ watch.EventType, o client.Object) {
-		p, status := f.pools[o.GetName()], o.(*objects.PoolRollout).Status
+	f.watch(ctx, &api.PoolRolloutList{}, func(_ watch.EventType, o client.Object) {
+		p, status := f.pools[o.GetName()], o.(*api.PoolRollout).Status
 		if status.Target != p.rollout.Target {
 			p.targets++
 		}

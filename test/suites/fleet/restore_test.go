@@ -12,15 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 )
 
 // backup is what etcd had at a revision of what a rollout uses.
 type backup struct {
 	nodes    map[string]*corev1.Node
-	pools    objects.MachineConfigPoolList
-	rollouts objects.PoolRolloutList
+	pools    api.MachineConfigPoolList
+	rollouts api.PoolRolloutList
 	releases map[string]int  // of the pools' MachineConfigs
 	taken    map[string]bool // nodes with a slot
 }
@@ -128,12 +127,12 @@ func (f *simulated) restorePools(ctx context.Context, b *backup) error {
 			return err
 		}
 		patch := map[string]any{"spec": map[string]any{"paused": p.Spec.Paused, "configuration": p.Spec.Configuration}}
-		if err := f.merge(ctx, &objects.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: p.Name}}, patch); err != nil {
+		if err := f.merge(ctx, &api.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: p.Name}}, patch); err != nil {
 			return err
 		}
 	}
 	for _, name := range poolNames {
-		r := &objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		r := &api.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if err := f.merge(ctx, r, map[string]any{"metadata": map[string]any{"finalizers": nil}}); client.IgnoreNotFound(err) != nil {
 			return err
 		}
@@ -142,7 +141,7 @@ func (f *simulated) restorePools(ctx context.Context, b *backup) error {
 		}
 	}
 	for _, old := range b.rollouts.Items {
-		r := &objects.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: old.Name, Finalizers: old.Finalizers}, Spec: old.Spec}
+		r := &api.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: old.Name, Finalizers: old.Finalizers}, Spec: old.Spec}
 		if err := f.Create(ctx, r); err != nil {
 			return err
 		}

@@ -136,24 +136,23 @@ var importTable = map[string]rule{
 
 	// The node agent: it runs pivot, and changes no machine itself. Nothing of it is linked into pivot,
 	// and it has nothing of pivot's core: it knows the documents that pivot writes.
-	"cluster/api":       {ours: []string{"printable"}, never: slices.Concat(processes, commandLine, world)},
+	"cluster/api":       {ours: []string{"printable"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/hostpivot": {ours: []string{"api", "fault", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cluster/node":      {ours: []string{"api", "cluster/api", "cluster/hostpivot", "fault", "pid1", "retry", "verdict"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/kube":      {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/drain":     {ours: []string{"cluster/api", "cluster/kube", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	// The fleet's controllers.
-	"cluster/generated": {ours: []string{"authored", "containerruntime", "cluster/objects", "fault", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/objects":   {ours: []string{"cluster/api"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/rollout":   {ours: []string{"cluster/api", "cluster/nodecheck", "cluster/objects", "window"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/view":      {ours: []string{"api", "authored", "cluster/api", "cluster/generated", "cluster/objects", "disruption", "fault", "kargs", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
-	"cluster/render":    {ours: []string{"authored", "pool", "snapshot", "cluster/api", "cluster/generated", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/generated": {ours: []string{"authored", "containerruntime", "cluster/api", "fault", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/rollout":   {ours: []string{"cluster/api", "cluster/nodecheck", "window"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/view":      {ours: []string{"api", "authored", "cluster/api", "cluster/generated", "disruption", "fault", "kargs", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/render":    {ours: []string{"authored", "pool", "snapshot", "cluster/api", "cluster/generated", "fault", "kargs", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
-	"cluster/follow":       {ours: []string{"authored", "cluster/api", "cluster/objects", "fault", "kargs", "machineconfig/ignition", "osimage", "osimage/imageref"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"cluster/readers":      {ours: []string{"cluster/api", "cluster/objects", "machineconfig"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/follow":       {ours: []string{"authored", "cluster/api", "fault", "kargs", "machineconfig/ignition", "osimage", "osimage/imageref"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"cluster/readers":      {ours: []string{"cluster/api", "machineconfig"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/nodecheck":    {foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/admission":    {ours: []string{"authored", "bounded", "containerruntime", "legacy", "pool", "cluster/api", "cluster/nodecheck", "cluster/objects", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/admission":    {ours: []string{"authored", "bounded", "containerruntime", "legacy", "pool", "cluster/api", "cluster/nodecheck", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/token":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os", "io/ioutil", "syscall", "golang.org/x/sys"})},
-	"cluster/configserver": {ours: []string{"authored", "cluster/objects", "cluster/token", "fault", "kargs", "machineconfig/ignition", "machineconfig", "provision"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/configserver": {ours: []string{"authored", "cluster/api", "cluster/token", "fault", "kargs", "machineconfig/ignition", "machineconfig", "provision"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 
 	"cmd/pivot-fleet": {ours: []string{"bounded", "cli", "cluster", "fault", "input"}, foreign: true, never: processes},
 

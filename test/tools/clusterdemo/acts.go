@@ -3,7 +3,7 @@ package main
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
@@ -110,10 +110,10 @@ func takeBack(d *director) {
 	for _, step := range []func() error{
 		func() error { return d.world.Pause(ctx, true) },
 		func() error {
-			return d.world.Delete(ctx, &objects.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "50-demo"}})
+			return d.world.Delete(ctx, &api.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "50-demo"}})
 		},
 		func() error {
-			return d.world.Delete(ctx, &objects.ContainerRuntimeConfig{ObjectMeta: metav1.ObjectMeta{Name: "pids"}})
+			return d.world.Delete(ctx, &api.ContainerRuntimeConfig{ObjectMeta: metav1.ObjectMeta{Name: "pids"}})
 		},
 	} {
 		if err := step(); err != nil {

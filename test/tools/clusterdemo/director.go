@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/guestfleet"
 	"machine-pivot/test/worlds/testenv"
@@ -83,7 +82,7 @@ func (d *director) hasEnded(as ending) bool {
 func (d *director) failed() bool {
 	p := d.world.ReadPool(d.Context())
 	for _, c := range p.Status.Conditions {
-		if c.Type == objects.PoolRenderDegraded && c.Status == api.True {
+		if c.Type == api.PoolRenderDegraded && c.Status == api.True {
 			return true
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/test/worlds/testenv"
 )
 
@@ -58,7 +58,7 @@ func Scheme(t testenv.T) *runtime.Scheme {
 	if err := scheme.AddToScheme(known); err != nil {
 		t.Fatal(err)
 	}
-	objects.AddTo(known)
+	api.AddTo(known)
 	return known
 }
 

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/guest"
 	"machine-pivot/test/worlds/testenv"
@@ -69,7 +68,7 @@ func (w *World) Read(ctx context.Context, n *Node) *corev1.Node {
 
 // System reads what the agent says of a node's system; it is empty if it cannot be read.
 func (w *World) System(ctx context.Context, n *Node) api.NodeSystemStatus {
-	var s objects.NodeSystem
+	var s api.NodeSystem
 	_ = w.Get(ctx, client.ObjectKey{Name: n.Name}, &s)
 	return s.Status
 }

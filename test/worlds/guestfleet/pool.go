@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/controlplane"
 	"machine-pivot/test/worlds/testenv"
@@ -56,7 +56,7 @@ func (w *World) applyPool() {
 // rendered returns the MachineConfig of the pool, as the Ignition endpoint gives it to a new machine.
 func (w *World) rendered(t testenv.T) []byte {
 	t.Helper()
-	var config objects.MachineConfig
+	var config api.MachineConfig
 	controlplane.Eventually(t, "the pool has a MachineConfig", func(ctx context.Context) bool {
 		name := w.ReadPool(ctx).Spec.Configuration.Name
 		return name != "" && w.Get(ctx, client.ObjectKey{Name: name}, &config) == nil
@@ -70,15 +70,15 @@ func (w *World) rendered(t testenv.T) []byte {
 }
 
 // ReadPool reads the pool; it is empty if it cannot be read, and the caller looks again.
-func (w *World) ReadPool(ctx context.Context) *objects.MachineConfigPool {
-	var p objects.MachineConfigPool
+func (w *World) ReadPool(ctx context.Context) *api.MachineConfigPool {
+	var p api.MachineConfigPool
 	_ = w.Get(ctx, client.ObjectKey{Name: Pool}, &p)
 	return &p
 }
 
 // Waiting returns what the rollout waits for, in a sentence.
 func (w *World) Waiting(ctx context.Context) string {
-	var r objects.PoolRollout
+	var r api.PoolRollout
 	_ = w.Get(ctx, client.ObjectKey{Name: Pool}, &r) // the caller looks again
 	return r.Status.Waiting
 }
@@ -100,7 +100,7 @@ func (w *World) Adopt() {
 
 // Pause stops the rollout, or lets it go on.
 func (w *World) Pause(ctx context.Context, paused bool) error {
-	pool := &objects.MachineConfigPool{}
+	pool := &api.MachineConfigPool{}
 	pool.Name = Pool
 	return w.Patch(ctx, pool, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"paused":%v}}`, paused)))
 }

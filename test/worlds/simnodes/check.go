@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 )
 
 // Limit is how many nodes of a pool may be disturbed at a time: a number, or a percentage of the most nodes that
@@ -29,7 +29,7 @@ func (l *Limit) Exceeded(pool string, size int, disturbed []string) string {
 type End struct {
 	Pool    string
 	Behind  []string // nodes that do not run its configuration
-	Rollout objects.PoolRolloutStatus
+	Rollout api.PoolRolloutStatus
 	Others  []string // who else may be to blame, as the sentence names them
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 	"machine-pivot/internal/cluster/rollout"
 )
 
@@ -127,7 +126,7 @@ func (c *Machine) BootByHand() {
 		c.Running, c.before = c.before, c.Running
 		c.write(func(n *rollout.Node) {
 			n.BootID = fmt.Sprintf("%s-%d", c.name, c.boots)
-			n.System = &objects.System{Current: c.Running, BootID: n.BootID}
+			n.System = &api.JudgedSystem{Current: c.Running, BootID: n.BootID}
 		})
 	}
 }
@@ -262,16 +261,16 @@ func (c *Machine) boot(desired string) {
 		c.fail(c.config, "the machine has booted its old system again")
 	case desired != c.config:
 		c.Running, c.at = c.config, idle
-		c.write(func(n *rollout.Node) { n.System = &objects.System{Current: c.Running, BootID: n.BootID} })
+		c.write(func(n *rollout.Node) { n.System = &api.JudgedSystem{Current: c.Running, BootID: n.BootID} })
 	case c.chance(5):
 		c.Running, c.lie, c.lies = c.config, lieCurrent, c.lies+1
-		c.write(func(n *rollout.Node) { n.System = &objects.System{Current: c.Running, BootID: n.BootID} })
+		c.write(func(n *rollout.Node) { n.System = &api.JudgedSystem{Current: c.Running, BootID: n.BootID} })
 		c.done("rendered-strange")
 		c.wait(lying, 60)
 	case c.chance(10):
 		c.Running, c.lie, c.lies = c.config, lieArgument, c.lies+1
 		c.write(func(n *rollout.Node) {
-			n.System = &objects.System{Current: c.Running, BootID: n.BootID, Missing: []string{"audit=1"}}
+			n.System = &api.JudgedSystem{Current: c.Running, BootID: n.BootID, Missing: []string{"audit=1"}}
 		})
 		c.done(c.Running)
 		c.wait(lying, 60)
@@ -284,7 +283,7 @@ func (c *Machine) boot(desired string) {
 // settle says that the machine has what is desired, after its proof.
 func (c *Machine) settle() {
 	c.at = idle
-	c.write(func(n *rollout.Node) { n.System = &objects.System{Current: c.Running, BootID: n.BootID} })
+	c.write(func(n *rollout.Node) { n.System = &api.JudgedSystem{Current: c.Running, BootID: n.BootID} })
 	c.done(c.Running)
 }
 
@@ -306,7 +305,7 @@ func (c *Machine) done(config string) {
 func (c *Machine) fail(config, reason string) {
 	c.at = idle
 	c.write(func(n *rollout.Node) {
-		n.System = &objects.System{Current: c.Running, BootID: n.BootID}
+		n.System = &api.JudgedSystem{Current: c.Running, BootID: n.BootID}
 		n.Annotations[api.StateOfNode], n.Annotations[api.Reason], n.Annotations[api.FailedConfig] = api.StateDegraded, reason, config
 		if n.Annotations[api.CordonedFor] != "" {
 			n.Cordoned = false

@@ -1,4 +1,4 @@
-package objects
+package api
 
 import apierrors "k8s.io/apimachinery/pkg/api/errors"
 

@@ -1,4 +1,4 @@
-package objects
+package api
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -144,7 +144,7 @@ type PoolRolloutStatus struct {
 	// Downloads are the nodes that were asked to download Target before their turn, and have neither done so nor
 	// been given it. A node is added before it is asked, and removed after the request was taken back, by the
 	// rules of Taken. Those without a Failure count.
-	Downloads []Download `json:"downloads,omitempty"`
+	Downloads []NodeDownload `json:"downloads,omitempty"`
 	// Round counts the updates after which nodes were given a configuration, or asked for a download. So each of them is another version of
 	// the object, and whoever has read an older one cannot give a slot back.
 	Round int64 `json:"round,omitempty"`
@@ -215,8 +215,8 @@ type BegunNode struct {
 	From string `json:"from,omitempty"`
 }
 
-// Download is a download before a node's turn.
-type Download struct {
+// NodeDownload is a download before a node's turn.
+type NodeDownload struct {
 	Name    string      `json:"name"`
 	Since   metav1.Time `json:"since"`             // it was asked for, or has failed
 	Failure string      `json:"failure,omitempty"` // why it has failed

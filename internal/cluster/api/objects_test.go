@@ -1,4 +1,4 @@
-package objects_test
+package api_test
 
 import (
 	"reflect"
@@ -10,13 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/objects"
 )
 
 // Each kind is in the scheme with its list, and a copy of it is equal but shares nothing.
 func TestKinds(t *testing.T) {
 	s := runtime.NewScheme()
-	objects.AddTo(s)
+	api.AddTo(s)
 	for group, kinds := range map[string][]string{
 		api.OperatorGroup: {"MachineConfig", "MachineConfigPool", "ContainerRuntimeConfig"},
 		api.Group:         {"NodeSystem", "PoolRollout"},
@@ -33,9 +32,9 @@ func TestKinds(t *testing.T) {
 			}
 		}
 	}
-	pool := &objects.MachineConfigPool{}
+	pool := &api.MachineConfigPool{}
 	pool.Name, pool.Labels = "worker", map[string]string{"a": "b"}
-	copied, ok := pool.DeepCopyObject().(*objects.MachineConfigPool)
+	copied, ok := pool.DeepCopyObject().(*api.MachineConfigPool)
 	if !ok || !reflect.DeepEqual(copied, pool) {
 		t.Fatalf("the copy of a pool is %+v", copied)
 	}
@@ -46,15 +45,15 @@ func TestKinds(t *testing.T) {
 
 // TestTurn: one zone after the other, those without a zone last; within a zone the oldest first.
 func TestTurn(t *testing.T) {
-	node := func(name, zone string, age time.Duration) objects.Turn {
-		n := objects.Turn{Name: name, Created: time.Unix(0, 0).Add(-age)}
+	node := func(name, zone string, age time.Duration) api.Turn {
+		n := api.Turn{Name: name, Created: time.Unix(0, 0).Add(-age)}
 		if zone != "" {
 			n.Labels = map[string]string{"topology.kubernetes.io/zone": zone}
 		}
 		return n
 	}
-	nodes := []objects.Turn{node("e", "", 9), node("d", "b", 8), node("c", "a", 1), node("b", "a", 2), node("a", "a", 1)}
-	slices.SortFunc(nodes, objects.Turn.Compare)
+	nodes := []api.Turn{node("e", "", 9), node("d", "b", 8), node("c", "a", 1), node("b", "a", 2), node("a", "a", 1)}
+	slices.SortFunc(nodes, api.Turn.Compare)
 	var names []string
 	for _, n := range nodes {
 		names = append(names, n.Name)

@@ -1,10 +1,8 @@
-package objects
+package api
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"machine-pivot/internal/cluster/api"
 )
 
 // NodeSystem is the state of a node's operating system, as the node's agent writes it. It has the name of
@@ -13,7 +11,7 @@ type NodeSystem struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Status api.NodeSystemStatus `json:"status,omitzero"`
+	Status NodeSystemStatus `json:"status,omitzero"`
 }
 
 // NodeSystemList is a list of NodeSystems.

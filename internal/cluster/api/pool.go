@@ -1,4 +1,4 @@
-package objects
+package api
 
 import (
 	"slices"
@@ -61,7 +61,7 @@ type MachineConfigPoolStatus struct {
 // PoolCondition is a condition of a pool, or of a ContainerRuntimeConfig.
 type PoolCondition struct {
 	Type               string      `json:"type"`
-	Status             string      `json:"status"` // api.True, api.False or api.Unknown
+	Status             string      `json:"status"` // True, False or Unknown
 	Reason             string      `json:"reason"`
 	Message            string      `json:"message"`
 	LastTransitionTime metav1.Time `json:"lastTransitionTime"`

@@ -1,7 +1,4 @@
-// Package objects has the types of a fleet's objects as its controllers read and write them: MachineConfigs and their
-// pools in OpenShift's shape, and pivot's own. Their schemas are in deploy/base/crds. A type has the fields that pivot
-// uses; an update must therefore be a patch, or else it would remove the other ones.
-package objects
+package api
 
 import (
 	"encoding/json"
@@ -10,17 +7,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"machine-pivot/internal/cluster/api"
 )
 
 // Operator returns the group and version of the objects that have OpenShift's shape.
 func Operator() schema.GroupVersion {
-	return schema.GroupVersion{Group: api.OperatorGroup, Version: api.OperatorVersion}
+	return schema.GroupVersion{Group: OperatorGroup, Version: OperatorVersion}
 }
 
 // Own is that of pivot's own objects.
-func Own() schema.GroupVersion { return schema.GroupVersion{Group: api.Group, Version: api.Version} }
+func Own() schema.GroupVersion { return schema.GroupVersion{Group: Group, Version: Version} }
 
 // AddTo adds the types to a scheme.
 func AddTo(s *runtime.Scheme) {

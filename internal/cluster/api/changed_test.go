@@ -1,4 +1,4 @@
-package objects_test
+package api_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"machine-pivot/internal/cluster/objects"
+	"machine-pivot/internal/cluster/api"
 )
 
 // TestHasChanged: what another attempt ends at once, also deep in other errors, and nothing else.
@@ -32,7 +32,7 @@ func TestHasChanged(t *testing.T) {
 		if c.err != nil {
 			wrapped = errors.Join(nil, fmt.Errorf("cannot write: %w", c.err))
 		}
-		if objects.HasChanged(c.err) != c.changed || objects.HasChanged(wrapped) != c.changed {
+		if api.HasChanged(c.err) != c.changed || api.HasChanged(wrapped) != c.changed {
 			t.Errorf("%v: %t", c.err, !c.changed)
 		}
 	}

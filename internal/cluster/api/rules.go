@@ -1,4 +1,4 @@
-package objects
+package api
 
 import (
 	"cmp"
@@ -10,8 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"machine-pivot/internal/cluster/api"
 )
 
 // The pools that every cluster has.
@@ -57,23 +55,23 @@ func ClaimedBy(selecting []string) (pools []string) {
 	return pools
 }
 
-// System is what is judged of a NodeSystem.
-type System struct {
+// JudgedSystem is what is judged of a NodeSystem.
+type JudgedSystem struct {
 	Current    string   // the MachineConfig of the running system
 	BootID     string   // of the boot that the rest is about
 	Missing    []string // kernel arguments
 	Different  bool     // the running system differs from its MachineConfig
 	Difference string   // the first one
-	Download   *api.EarlyDownload
+	Download   *EarlyDownload
 }
 
 // SystemOf returns what is judged of a NodeSystem; nil if no agent has written it, as for a node of the
 // machine-config-daemon.
-func SystemOf(s api.NodeSystemStatus) *System {
+func SystemOf(s NodeSystemStatus) *JudgedSystem {
 	if s.AgentVersion == "" {
 		return nil
 	}
-	out := &System{Current: s.Config.Current, BootID: s.BootID, Missing: s.KernelArguments.Missing, Download: s.Download}
+	out := &JudgedSystem{Current: s.Config.Current, BootID: s.BootID, Missing: s.KernelArguments.Missing, Download: s.Download}
 	if s.Proof != nil && !s.Proof.OK {
 		out.Different = true
 		if len(s.Proof.Differences) > 0 {
@@ -85,7 +83,7 @@ func SystemOf(s api.NodeSystemStatus) *System {
 
 // Unproven returns what speaks against a node that says that it has the configuration current, such as "lacks the
 // kernel argument a"; "" if nothing does. bootID is that of the Node: a statement about an earlier boot holds no more.
-func (s *System) Unproven(current, bootID string) string {
+func (s *JudgedSystem) Unproven(current, bootID string) string {
 	switch {
 	case s == nil:
 	case s.BootID != "" && bootID != "" && s.BootID != bootID:
@@ -103,8 +101,8 @@ func (s *System) Unproven(current, bootID string) string {
 // HasConfig reports whether a node has a configuration: it says so in its annotations, and nothing speaks against it. Who
 // shows how far a rollout is counts as who decides about it.
 func HasConfig(config string, annotations map[string]string, unproven string) bool {
-	return config != "" && annotations[api.DesiredConfig] == config && annotations[api.CurrentConfig] == config &&
-		annotations[api.StateOfNode] == api.StateDone && unproven == ""
+	return config != "" && annotations[DesiredConfig] == config && annotations[CurrentConfig] == config &&
+		annotations[StateOfNode] == StateDone && unproven == ""
 }
 
 // Membership is how a node belongs to its pool.
@@ -120,9 +118,9 @@ const (
 // MembershipOf returns how a node belongs to its pool. Who shows a pool counts as who decides about it.
 func MembershipOf(labels, annotations map[string]string) Membership {
 	switch {
-	case annotations[api.DesiredConfig] != "":
+	case annotations[DesiredConfig] != "":
 		return Member
-	case annotations[api.CurrentConfig] != "", labels[api.AgentLabel] == "off":
+	case annotations[CurrentConfig] != "", labels[AgentLabel] == "off":
 		return LeftAlone
 	}
 	return NotTaken
