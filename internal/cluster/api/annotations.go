@@ -1,7 +1,6 @@
-// Package api has the documents of a cluster, as the node agent and the controllers read and write them: the names and
-// values of annotations, the names of events and conditions, and the types of objects. The schemas of the objects are in
-// deploy/base/crds. A type has the fields that pivot uses; an update must therefore be a patch, or else it would remove
-// the other ones.
+// Package api has the documents of a cluster, as the node agent and the controllers read and write them. These are the
+// annotations, the events, the conditions and the objects. The schemas of the objects are in deploy/base/crds. A type has
+// the fields that pivot uses. So an update must be a patch, or else it would remove the other ones.
 //
 // Names and values below the prefix of the machine-config operator are that operator's
 // (openshift/machine-config-operator, pkg/daemon/constants/constants.go), so that its controllers, and

@@ -37,22 +37,8 @@ type files interface {
 // maxManifest bounds the size of a file that is read into memory. Registries have the same limit.
 const maxManifest = 4 << 20
 
-// openDirectory opens the image with the given name in a directory, or the only image if name
-// is empty. The source's Reference returns ref.
-func openDirectory(ref types.ImageReference, dir, name string) (types.ImageSource, error) {
-	return openLayout(ref, directory(dir), name)
-}
-
-// openArchive is openDirectory for a tar archive.
-func openArchive(ref types.ImageReference, file, name string) (types.ImageSource, error) {
-	files, err := indexArchive(file)
-	if err != nil {
-		return nil, err
-	}
-	return openLayout(ref, files, name)
-}
-
-// openLayout finds the image in the layout. It closes the files if it fails.
+// openLayout finds the image with a name in a layout, or the only image if the name is empty. It closes the files if it
+// fails. The source's Reference returns ref.
 func openLayout(ref types.ImageReference, files files, name string) (types.ImageSource, error) {
 	s := &layout{ref: ref, files: files}
 	text, err := readSmall(files, "index.json")

@@ -22,9 +22,13 @@ func openSource(ctx context.Context, ref imageref.Reference, sys *types.SystemCo
 	}
 	switch ref.Transport() {
 	case imageref.OCI:
-		return openDirectory(library, ref.Name(), ref.Tag())
+		return openLayout(library, directory(ref.Name()), ref.Tag())
 	case imageref.OCIArchive:
-		return openArchive(library, ref.Name(), ref.Tag())
+		files, err := indexArchive(ref.Name())
+		if err != nil {
+			return nil, err
+		}
+		return openLayout(library, files, ref.Tag())
 	case imageref.DockerArchive:
 		return openDockerArchive(library, ref.Name())
 	}
