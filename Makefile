@@ -60,7 +60,8 @@ export GOFLAGS := $(filter-out -tags=% -buildvcs=% -trimpath,$(shell go env GOFL
 VERSION ?= $(shell packaging/version.sh)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 
-COMPILE = go build -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN)/
+# Functions begin at multiples of 16 bytes, as on arm64. The default of amd64 is 32, and makes pivot 0.15 MiB larger.
+COMPILE = go build -ldflags "-s -w -funcalign=16 -X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN)/
 build: completions manpages
 	$(COMPILE) ./cmd/pivot ./cmd/pivotctl ./cmd/pivot-agent ./cmd/pivot-fleet
 
