@@ -84,7 +84,7 @@ func TestSweptBoots(t *testing.T) {
 	}
 }
 
-// longerCases returns the rows of the tables of test/suites/e2e whose function asks whether the sweep is long.
+// longerCases returns the rows of the tables of test/suites/e2e with a function that asks whether the sweep is long.
 func longerCases(t *testing.T) (cases []bootCase) {
 	t.Helper()
 	asks := regexp.MustCompile(`(?m)^func (\w+)\(.*\{\n(?:\t.*\n|\n)*?\tif long\(\)`)
