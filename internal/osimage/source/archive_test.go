@@ -3,6 +3,7 @@ package source
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -206,5 +207,42 @@ func TestScopesOfArchives(t *testing.T) {
 		if _, err := (&Host{}).parsePolicy([]byte(policy)); (err == nil) != ok {
 			t.Errorf("%s: %v", scope, err)
 		}
+	}
+}
+
+// TestBzip2: an archive may be compressed with bzip2, too. Go has no compressor for it.
+func TestBzip2(t *testing.T) {
+	text, err := base64.StdEncoding.DecodeString("QlpoOTFBWSZTWRkxZT0AAACBAAJEoAAhmmgzTQczi7kinChIDJiynoA=")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, compressed, err := decompress(bytes.NewReader(text))
+	if err != nil || !compressed {
+		t.Fatal(compressed, err)
+	}
+	if content, err := io.ReadAll(r); string(content) != "hello" || err != nil {
+		t.Errorf("%q, %v", content, err)
+	}
+}
+
+// TestUnpackedIsGone: an archive that ends too early is an error, and nothing of it is left.
+func TestUnpackedIsGone(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	for _, whole := range []string{"gzip", "zstd", "xz"} {
+		path := savedImage(t, "", whole)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, text[:len(text)/2], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := indexArchive(path); err == nil || !strings.Contains(err.Error(), "cannot unpack "+path) {
+			t.Errorf("%s: %v", whole, err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
 	}
 }
