@@ -30,6 +30,7 @@ func fileSystemsOn(ctx context.Context, disk string) ([]fileSystem, error) {
 	}
 	var all []fileSystem
 	for _, p := range parts {
+		p = carried(disk, p)
 		kind, err := kindOf(disk, p)
 		switch {
 		case err != nil:

@@ -21,6 +21,8 @@ type Layout struct {
 	// Verity lets files on the root file system (Ext4) have fs-verity. Then the kernels must be on a
 	// separate /boot: a host without fs-verity in its kernel cannot read a file that has it.
 	Verity bool
+	// On is what the root file system is on; "": its partition.
+	On Carrier
 	// ESP is whether there is an EFI system partition, which InstallESP fills, with a separate /boot.
 	ESP bool
 }
@@ -150,8 +152,12 @@ func (l Layout) makeBoot(ctx context.Context, disk string, p partition, dir stri
 }
 
 // makeRoot makes the root file system in a partition, with the contents of sysroot.
-func (l Layout) makeRoot(ctx context.Context, disk string, p partition, sysroot string) error {
-	if l.Verity {
+func (l Layout) makeRoot(ctx context.Context, disk string, whole partition, sysroot string) error {
+	p, err := l.On.make(ctx, disk, whole, sysroot)
+	switch {
+	case err != nil:
+		return err
+	case l.Verity:
 		return makeExt4(ctx, disk, p, sysroot, "-O", "verity")
 	}
 	return makeFileSystem(ctx, l.Root, disk, p, sysroot)

@@ -1,0 +1,88 @@
+package e2e_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/test/worlds/bootlab"
+	"machine-pivot/test/worlds/vm"
+)
+
+// TestStorageOfRoot (P100): the root is on LVM or md. pivot refuses an image if the initramfs lacks something
+// for that. Used all the same, such an image does not start. An image that lacks nothing starts. It is part of "make nightly".
+func TestStorageOfRoot(t *testing.T) {
+	needMachines(t)
+	needGRUB(t)
+	s := newStorage(t)
+	together(t, []bootCase{
+		{"LVM", func(t *testing.T) {
+			s.refused(t, vm.Layout{On: vm.LVM}, []string{"rd.lvm.lv=vg/root"}, s.without(t, "lvm"))
+		}},
+		{"RAID", func(t *testing.T) {
+			s.refused(t, vm.Layout{On: vm.RAID}, nil, s.withoutDriver(t, "md-raid1", "raid1"))
+		}},
+	})
+}
+
+// storage is the guest of machines that do not have their root just on a partition.
+type storage struct {
+	lab     *bootlab.Lab
+	builder vm.Builder
+	files   []vm.TreeFile
+	modules []string // of dracut, in the initramfs
+}
+
+func newStorage(t *testing.T) storage {
+	t.Helper()
+	spec := vm.GuestSpec{Suite: vm.Trixie}
+	s := storage{builder: vm.Builder{Log: os.Stderr}, modules: []string{"dm", "lvm", "mdraid", "crypt", "systemd-cryptsetup", "btrfs"}}
+	var err error
+	s.files, err = s.builder.Storage(t.Context(), spec)
+	noError(t, err)
+	whole, err := s.builder.EarlyWith(t.Context(), spec, s.files, s.modules...)
+	noError(t, err)
+	spec.Overlay = append(slices.Clone(s.files), whole)
+	s.lab = newLab(t, spec)
+	return s
+}
+
+// lacking has the files of an image that lacks something, and what pivot says then.
+type lacking struct {
+	files map[string]string
+	says  string
+}
+
+// without returns an image with an initramfs that was made without modules of dracut.
+func (s storage) without(t *testing.T, modules ...string) lacking {
+	t.Helper()
+	others := slices.DeleteFunc(slices.Clone(s.modules), func(m string) bool { return slices.Contains(modules, m) })
+	file, err := s.builder.EarlyWith(t.Context(), vm.GuestSpec{Suite: vm.Trixie}, s.files, others...)
+	noError(t, err)
+	content, err := os.ReadFile(file.Source)
+	noError(t, err)
+	return lacking{map[string]string{strings.TrimPrefix(file.Path, "/"): string(content)}, "the new initramfs lacks dracut's module " + modules[0] + ", which today's has (/ stands on it)"}
+}
+
+// withoutDriver returns an image with an initramfs that has all modules of dracut, and not a driver of md.
+func (s storage) withoutDriver(t *testing.T, alias, driver string) lacking {
+	t.Helper()
+	file, content := initramfsWithout(t, s.lab, "kernel/drivers/md/"+driver+".ko")
+	return lacking{map[string]string{file: content}, "/ stands on a device, and the new initramfs lacks its driver (" + alias + ", by " + driver + ")"}
+}
+
+// refused has a machine refuse an image, then go to one that lacks nothing, and from that to the other all the same.
+func (s storage) refused(t *testing.T, root vm.Layout, arguments []string, lacks lacking) {
+	l := alone(t, s.lab)
+	root.SeparateBoot = true
+	image, err := l.WithFiles(t.Context(), "lacking", lacks.files)
+	noError(t, err)
+	m := newGRUBMachine(t, l, grubSetup{layout: root}, bootlab.Setup{
+		Files:      inTurn("pivot rebase "+image+" -r || echo \"@@status $?\"; pivot rebase "+l.Image+" -r", "pivot rebase "+image+" --accept initramfs -r"),
+		KernelArgs: append([]string{retry}, arguments...),
+	})
+	expectSaid(t, m.boot(vm.Rebooted, "@@status 78"), lacks.says)
+	m.boot(vm.Rebooted, "accepted (initramfs)")
+	m.boot(vm.Emergency, "emergency")
+}

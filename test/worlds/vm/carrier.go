@@ -1,0 +1,62 @@
+package vm
+
+import (
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// Carrier is what a file system is on, if not on a partition itself.
+type Carrier string
+
+// The supported carriers of the root. The guest needs the files of Builder.Storage.
+const (
+	LVM  Carrier = "LVM"  // the only logical volume of a volume group, vg/root
+	RAID Carrier = "RAID" // a mirror by md, with one disk
+)
+
+//go:embed carrier.sh
+var carrierScript string
+
+// make prepares a partition, and returns the part of the disk for the file system.
+func (c Carrier) make(ctx context.Context, disk string, p partition, sysroot string) (partition, error) {
+	switch c {
+	case LVM:
+		err := makeLVM(ctx, disk, p, sysroot)
+		return carried(disk, p), err
+	case RAID:
+		return makeRAID(disk, p)
+	}
+	return p, nil
+}
+
+// makeLVM makes a logical volume by the program of the system that is deployed in sysroot.
+func makeLVM(ctx context.Context, disk string, p partition, sysroot string) error {
+	trees, err := filepath.Glob(filepath.Join(sysroot, StateRoot, "deploy/*.0"))
+	if err != nil || len(trees) != 1 {
+		return fmt.Errorf("cannot make a volume group: deployments %q: %w", trees, err)
+	}
+	return runPrivate(ctx, "bash", "-c", carrierScript, "carrier.sh", trees[0], disk, strconv.FormatInt(p.offset, 10), strconv.FormatInt(p.size, 10))
+}
+
+// carried returns the part of a partition that has the file system: the whole one, unless LVM or md has a label there.
+func carried(disk string, p partition) partition {
+	const sector, first, extent = 512, 1 << 20, 4 << 20 // LVM2's defaults
+	f, err := os.Open(disk)
+	if err != nil {
+		return p // whoever reads the file system says it
+	}
+	defer f.Close()
+	label := make([]byte, 8)
+	if _, err := f.ReadAt(label, p.offset+sector); err == nil && string(label) == "LABELONE" {
+		p.offset, p.size = p.offset+first, (p.size-first)/extent*extent
+	}
+	if _, err := f.ReadAt(label, p.offset+raidEnd(p)); err == nil && binary.LittleEndian.Uint32(label) == raidMagic {
+		p.size = raidEnd(p)
+	}
+	return p
+}
