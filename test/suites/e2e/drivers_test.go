@@ -24,6 +24,7 @@ func TestMissingDrivers(t *testing.T) {
 	together(t, []bootCase{
 		{"in the initramfs", func(t *testing.T) { initramfsLacks(t, alone(t, l)) }},
 		{"in the kernel", func(t *testing.T) { kernelLacks(t, alone(t, l)) }},
+		{"in a cloud kernel", cloudKernel},
 	})
 }
 
@@ -66,6 +67,42 @@ func refusedAndDies(t *testing.T, l *bootlab.Lab, image, name, says string) {
 	b := m.boot(vm.Rebooted, "accepted ("+name+")")
 	expectSaid(t, b, says, "@@status 78")
 	m.boot(vm.Emergency, "emergency")
+}
+
+// cloudKernel has a machine with a disk on AHCI and a network card that the running kernel has drivers for, and Debian 12's cloud
+// kernel has not. The machine does not start without the first. Without the other it does, so that is only a warning.
+func cloudKernel(t *testing.T) {
+	l := newLab(t, vm.GuestSpec{})
+	builder := vm.Builder{Log: testLog{t}}
+	general, _, err := l.WithKernel(t.Context(), builder, "linux-image-amd64")
+	noError(t, err)
+	cloud, release, err := l.WithKernel(t.Context(), builder, "linux-image-cloud-amd64")
+	noError(t, err)
+	m := machineWith(t, l, bootlab.Setup{
+		Files:      inTurn("pivot rebase "+general+" -r", byForce(cloud, "drivers")),
+		KernelArgs: []string{retry},
+		SizeMiB:    3 << 10, // for three kernels
+	})
+	expectRebooted(t, boot(t, m, vm.BootOptions{}))
+	m.DiskDevice, m.NetworkDevice = "ide-hd", "e1000e" // as on another machine
+	b := boot(t, m, vm.BootOptions{})
+	expectRebooted(t, b)
+	without := " for which the new kernel, " + release + ", has no driver (pci:v00008086d0000"
+	expectSaid(t, b, ": / stands on a device"+without+"2922", "today of ahci)", "@@status 78", "accepted (drivers)", "warning: network interface enp0s1 stands on a device"+without+"10D3", "today of e1000e)")
+	if b, err := m.Boot(t.Context(), vm.BootOptions{}); b.Exit != vm.Emergency {
+		t.Fatalf("with its disk on AHCI the new system %s, want that it does not start: %v", b.Exit, err)
+	}
+	m.DiskDevice = ""
+	if r := report(t, boot(t, m, vm.BootOptions{})); r.Kernel != release || r.FailedUnits != "systemd-networkd-wait-online.service" {
+		t.Errorf("with another disk, kernel %s starts, want %s; failed units %q, want that only the network is missing", r.Kernel, release, r.FailedUnits)
+	}
+}
+
+func expectRebooted(t *testing.T, b *vm.BootResult) {
+	t.Helper()
+	if b.Exit != vm.Rebooted {
+		t.Fatalf("the machine %s, want that it reboots", b.Exit)
+	}
 }
 
 // initramfsWithout returns the path and the content of B's initramfs, with another name for a module's file: nothing finds it.

@@ -2,6 +2,7 @@ package bootlab
 
 import (
 	"context"
+	"os"
 	"path"
 	"strings"
 
@@ -57,4 +58,37 @@ func (l *Lab) pushExtensions(ctx context.Context, packages []oscontainer.RPM) (s
 		return "", err
 	}
 	return l.Push(ctx, "extensions", img)
+}
+
+// WithKernel pushes B with the kernel of a Debian package in place of its own to the registry. It returns the reference, and the
+// kernel's release.
+func (l *Lab) WithKernel(ctx context.Context, builder vm.Builder, debian string) (image, release string, err error) {
+	files, err := builder.Kernel(ctx, vm.GuestSpec{}, debian)
+	if err != nil {
+		return "", "", err
+	}
+	layer := map[string]string{}
+	for _, f := range files {
+		if f.Symlink != "" {
+			continue
+		}
+		content, err := os.ReadFile(f.Source)
+		if err != nil {
+			return "", "", err
+		}
+		layer[strings.TrimPrefix(f.Path, "/")] = string(content)
+		if dir, ok := strings.CutSuffix(f.Path, "/vmlinuz"); ok {
+			release = path.Base(dir)
+		}
+	}
+	own, err := l.Guest.KernelRelease(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	var gone []oscontainer.Entry
+	if own != release {
+		gone = append(gone, oscontainer.File("usr/lib/modules/.wh."+own, ""))
+	}
+	image, err = l.WithFiles(ctx, debian, layer, gone...)
+	return image, release, err
 }

@@ -20,8 +20,11 @@ type Machine struct {
 	Accel     string    // QEMU's -accel; "": the first boot detects what works here
 	Extra     []string  // further arguments for QEMU
 	Forward   string    // what of the host leads to the guest, as QEMU's hostfwd, such as "tcp:127.0.0.1:8080-:80"; "": nothing
-	// Power runs the machine instead of QEMU; nil: QEMU does. MemoryMiB, Accel, Extra, Forward and
-	// BootOptions.Types are QEMU's.
+	// DiskDevice and NetworkDevice are QEMU's names of the disk's device and of the network card, such as "ide-hd" and
+	// "e1000e"; "": virtio's.
+	DiskDevice, NetworkDevice string
+	// Power runs the machine instead of QEMU; nil: QEMU does. MemoryMiB, Accel, Extra, Forward, the devices
+	// and BootOptions.Types are QEMU's.
 	Power Power
 }
 
@@ -123,6 +126,7 @@ func (m *Machine) power(ctx context.Context, k loaded, o BootOptions, r *BootRes
 	}
 	q := qemu{
 		accel: m.Accel, disk: m.Disk, kernel: k.kernel, initramfs: k.initramfs, memoryMiB: m.MemoryMiB, extra: m.Extra, forward: m.Forward, writeLog: writeLog,
+		diskDevice: m.DiskDevice, networkDevice: m.NetworkDevice,
 		limits: o.Limits.orDefault(), cut: o.Cut, measured: o.Measure != nil,
 		cmdline: strings.Join(append([]string{r.Entry.Options}, o.ExtraArgs...), " "),
 	}

@@ -23,6 +23,7 @@ type qemu struct {
 	writeLog                                string // a file to log each write to the disk in; "": none
 	report                                  string // a file for the output of the second serial port
 	extra                                   []string
+	diskDevice, networkDevice               string // see Machine.DiskDevice
 	forward                                 string // see Machine.Forward
 	limits                                  Limits
 	cut                                     <-chan struct{} // closed to kill the machine; may be nil
@@ -63,13 +64,13 @@ func (q qemu) command(ctx context.Context) *exec.Cmd {
 		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio", "-serial", "file:" + escape(q.report),
 		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control", // fd 3 is the first of ExtraFiles
 		"-blockdev", drive,
-		"-netdev", q.network(), "-device", "virtio-net-pci,netdev=net",
+		"-netdev", q.network(), "-device", cmp.Or(q.networkDevice, "virtio-net-pci") + ",netdev=net",
 		"-device", "virtio-rng-pci",
 	}
 	if q.format != "" {
 		args = append(args, "-blockdev", "driver="+q.format+",node-name="+node+",file=disk")
 	}
-	args = append(args, "-device", "virtio-blk-pci,drive="+node)
+	args = append(args, "-device", cmp.Or(q.diskDevice, "virtio-blk-pci")+",drive="+node)
 	if q.measured {
 		args = append(args, "-no-shutdown")
 	}
