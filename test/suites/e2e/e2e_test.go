@@ -51,6 +51,7 @@ func TestBoxed(t *testing.T) {
 		{"the steps after a failed first boot", failurePage},
 		{"a slot of a fleet's lock", inAFleet},
 		{"a name that comes late", lateName},
+		{"a name that a later change loses", lostLater},
 		{"already at target", alreadyAtTarget},
 	})
 }

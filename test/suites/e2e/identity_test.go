@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"slices"
 	"testing"
 
 	"machine-pivot/test/worlds/bootlab"
@@ -24,6 +25,16 @@ func lateName(t *testing.T, l *bootlab.Lab) {
 		t.Error("the name that came late is said to be lost")
 	}
 	expectArrived(t, b, want)
+}
+
+// lostLater (P102) has a machine that loses its name with a later change. No unit proves that change, but the status compares.
+func lostLater(t *testing.T, l *bootlab.Lab) {
+	m := machineWith(t, l, bootlab.Setup{Files: inTurn("hostname worker-7; pivot rebase " + l.Image + " -r")})
+	expectRebooted(t, boot(t, m, vm.BootOptions{}))
+	notes := report(t, boot(t, m, vm.BootOptions{})).Status.Notes
+	if want := `since the last change: the host name is "pivot"; before the reboot it was "worker-7"`; !slices.Equal(notes, []string{want}) {
+		t.Errorf("notes %q, wanted only %q", notes, want)
+	}
 }
 
 // namer returns the files of a unit that runs a command beside what else starts.
