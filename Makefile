@@ -78,7 +78,7 @@ completions:
 manpages:
 	GOOS= GOARCH= go run ./test/tools/manpages man $(BIN)/man $(VERSION)
 
-# The packages that take longest come first, so that none of them runs alone at the end. Three run at a
+# The packages that take longest come first, so that none of them runs alone at the end. Four run at a
 # time, because many tests wait. Hanging machines are detected by what they do (Limits in test/worlds/vm),
 # so a busy host may be slow.
 FIRST = ./test/suites/e2e ./test/worlds/crash ./internal/osimage ./test/suites/stories ./test/suites/syskill ./internal/cluster/rollout ./cmd/pivot ./test/tools/bench ./rpmostree
@@ -95,7 +95,7 @@ LONGER = grep --line-buffered -vE '^(EMPTY .*|PASS .* \([0-4]\.[0-9]+s\))$$'
 NIGHTLY = ^(TestAttacks|TestEarlyFirstBoot|TestFirstBootWhole|TestSELinuxWhole|TestBoxedWhole|TestOlderSELinuxLabels|TestToNewerRelease|TestOnNewerRelease|TestNewestRelease|TestComposefs|TestEntering|TestCutEntering|TestVerity|TestDay2|TestNode|TestRealNodes|TestFleetGuests|TestClusterDemo|TestEnds|TestArchitecturesWhole|TestDashboardTypes|TestLargeFile|TestManyLayers|TestBroken|TestHost|TestPackages|TestReproducible|TestFigures|TestFleetFaults|TestHelm|TestOperatorsSchemas|TestRebootAndPowerOff|TestThousandMachines|TestGRUB|TestKernelsWithSecureBoot|TestOtherProcessor|TestMissingDrivers|TestStorageOfRoot|TestWholeFirstBoots|TestPowerCutsOfImports|TestSigned|TestSignedBoot|TestRealBootc|TestBoxOfOtherReleases|TestWatchdog)$$
 
 test: deps controlplane check
-	@export TMPDIR=$$(go run ./test/tools/tmpdir); $(GOTEST) -timeout 3h -p 3 -skip '$(NIGHTLY)' $(FIRST) ./... | $(LONGER)
+	@export TMPDIR=$$(go run ./test/tools/tmpdir); $(GOTEST) -timeout 3h -p 4 -skip '$(NIGHTLY)' $(FIRST) ./... | $(LONGER)
 
 # Without vet, which "make check" runs, and with three times as many packages at a time as there are processors,
 # because some tests wait. The longest come first. GOGC: as above. Seven packages have no short tests, and some of them take long to link.
