@@ -10,18 +10,22 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestStorageOfRoot (P100): the root is on LVM or md. pivot refuses an image if the initramfs lacks something
+// TestStorageOfRoot (P100): the root is on LVM, md or LUKS. pivot refuses an image if the initramfs lacks something
 // for that. Used all the same, such an image does not start. An image that lacks nothing starts. It is part of "make nightly".
 func TestStorageOfRoot(t *testing.T) {
 	needMachines(t)
 	needGRUB(t)
 	s := newStorage(t)
+	luks := []string{"rd.luks.name=" + vm.LUKSUUID + "=root", "rd.luks.key=" + vm.LUKSUUID + "=/luks.key:LABEL=boot"}
 	together(t, []bootCase{
 		{"LVM", func(t *testing.T) {
 			s.refused(t, vm.Layout{On: vm.LVM}, []string{"rd.lvm.lv=vg/root"}, s.without(t, "lvm"))
 		}},
 		{"RAID", func(t *testing.T) {
 			s.refused(t, vm.Layout{On: vm.RAID}, nil, s.withoutDriver(t, "md-raid1", "raid1"))
+		}},
+		{"LUKS", func(t *testing.T) {
+			s.refused(t, vm.Layout{On: vm.LUKS}, luks, s.without(t, "systemd-cryptsetup")) // but with crypt
 		}},
 	})
 }
@@ -79,7 +83,8 @@ func (s storage) refused(t *testing.T, root vm.Layout, arguments []string, lacks
 	image, err := l.WithFiles(t.Context(), "lacking", lacks.files)
 	noError(t, err)
 	m := newGRUBMachine(t, l, grubSetup{layout: root}, bootlab.Setup{
-		Files:      inTurn("pivot rebase "+image+" -r || echo \"@@status $?\"; pivot rebase "+l.Image+" -r", "pivot rebase "+image+" --accept initramfs -r"),
+		Files: append(inTurn("pivot rebase "+image+" -r || echo \"@@status $?\"; pivot rebase "+l.Image+" -r", "pivot rebase "+image+" --accept initramfs -r"),
+			vm.TreeFile{Path: "/boot/luks.key", Mode: 0o600, Content: []byte(vm.LUKSKey)}),
 		KernelArgs: append([]string{retry}, arguments...),
 	})
 	expectSaid(t, m.boot(vm.Rebooted, "@@status 78"), lacks.says)

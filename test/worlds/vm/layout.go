@@ -153,14 +153,17 @@ func (l Layout) makeBoot(ctx context.Context, disk string, p partition, dir stri
 
 // makeRoot makes the root file system in a partition, with the contents of sysroot.
 func (l Layout) makeRoot(ctx context.Context, disk string, whole partition, sysroot string) error {
-	p, err := l.On.make(ctx, disk, whole, sysroot)
+	p, err := l.On.before(ctx, disk, whole, sysroot)
 	switch {
 	case err != nil:
 		return err
 	case l.Verity:
 		return makeExt4(ctx, disk, p, sysroot, "-O", "verity")
 	}
-	return makeFileSystem(ctx, l.Root, disk, p, sysroot)
+	if err := makeFileSystem(ctx, l.Root, disk, p, sysroot); err != nil {
+		return err
+	}
+	return l.On.after(ctx, disk, whole, sysroot)
 }
 
 // makeFileSystem makes a file system of a kind in a partition, with the contents of dir.
