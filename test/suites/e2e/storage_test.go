@@ -30,6 +30,17 @@ func TestStorageOfRoot(t *testing.T) {
 	})
 }
 
+// TestOldXFS (P100): /boot is in version 4 of XFS, which the kernel of a newer release does not mount. It is part of "make nightly".
+func TestOldXFS(t *testing.T) {
+	l := newLab(t, vm.GuestSpec{Suite: vm.Trixie, SuiteB: vm.Forky})
+	needGRUB(t)
+	layout := vm.Layout{SeparateBoot: true, Boot: vm.XFS, OldXFS: true}
+	m := newGRUBMachine(t, l, grubSetup{layout: layout}, bootlab.Setup{Files: inTurn(byForce(l.Image, "file-systems"))})
+	b := m.boot(vm.Rebooted, "accepted (file-systems)")
+	expectSaid(t, b, "/boot is a file system in version 4 of XFS, which the new kernel, ", "@@status 78")
+	m.boot(vm.Emergency, "emergency")
+}
+
 // storage is the guest of machines that do not have their root just on a partition.
 type storage struct {
 	lab     *bootlab.Lab

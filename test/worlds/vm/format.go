@@ -2,6 +2,7 @@ package vm
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -16,16 +17,38 @@ func makeExt4(ctx context.Context, disk string, p partition, dir string, options
 	return err
 }
 
-// makeXFS makes a file system in a partition, with the contents of dir. mkfs.xfs cannot make one at an offset in a
-// file, so the partition becomes a loop device for it.
+// makeXFS makes a file system in a partition, with the contents of dir.
 func makeXFS(ctx context.Context, disk string, p partition, dir string) error {
-	const script = `loop=$(losetup --find --show --offset "$1" --sizelimit "$2" "$3")
-trap 'losetup --detach "$loop"' EXIT
-mkfs.xfs -q -L "$4" "$loop"`
-	if _, err := run(ctx, "bash", "-ec", script, filepath.Base(disk), strconv.FormatInt(p.offset, 10), strconv.FormatInt(p.size, 10), disk, p.name); err != nil {
+	if err := onLoop(ctx, disk, p, "mkfs.xfs", "-q", "-L", p.name); err != nil {
 		return err
 	}
 	_, err := mounted(ctx, disk, fileSystem{XFS, p}, `cp -a "$2/." "$1"`, dir)
+	return err
+}
+
+//go:embed oldxfs.sh
+var oldXFSScript string
+
+// makeOldXFS makes a file system in version 4 of XFS, with the contents of dir, all owned by root.
+func makeOldXFS(ctx context.Context, disk string, p partition, dir string) error {
+	list, err := run(ctx, "bash", "-ec", oldXFSScript, "list", dir)
+	if err != nil {
+		return err
+	}
+	file := disk + ".xfs"
+	if err := os.WriteFile(file, list, 0o600); err != nil {
+		return err
+	}
+	return errors.Join(onLoop(ctx, disk, p, "mkfs.xfs", "-q", "-m", "crc=0", "-L", p.name, "-p", file), os.Remove(file))
+}
+
+// onLoop runs a program for a partition, as a loop device: few can make a file system at an offset in a file.
+func onLoop(ctx context.Context, disk string, p partition, argv ...string) error {
+	const script = `loop=$(losetup --find --show --offset "$1" --sizelimit "$2" "$3")
+trap 'losetup --detach "$loop"' EXIT
+shift 3
+"$@" "$loop"`
+	_, err := run(ctx, append([]string{"bash", "-ec", script, filepath.Base(disk), strconv.FormatInt(p.offset, 10), strconv.FormatInt(p.size, 10), disk}, argv...)...)
 	return err
 }
 

@@ -16,6 +16,7 @@ type Layout struct {
 	Root         FileSystem // "": Ext4
 	SeparateBoot bool       // /boot is a separate file system, mounted by /etc/fstab
 	Boot         FileSystem // of /boot; "": Ext4
+	OldXFS       bool       // /boot, an XFS, is of version 4; few hosts read that
 	// BootUUID is that of /boot (Ext4), which then has no label, and is not in /etc/fstab: something else mounts it.
 	BootUUID string
 	// Verity lets files on the root file system (Ext4) have fs-verity. Then the kernels must be on a
@@ -147,6 +148,9 @@ func (l Layout) makeDisk(ctx context.Context, dst, sysroot string, rootMiB int) 
 func (l Layout) makeBoot(ctx context.Context, disk string, p partition, dir string) error {
 	if l.BootUUID != "" {
 		return makeExt4(ctx, disk, p, dir, "-U", l.BootUUID, "-L", "") // the last label counts
+	}
+	if l.OldXFS {
+		return makeOldXFS(ctx, disk, p, dir)
 	}
 	return makeFileSystem(ctx, l.Boot, disk, p, dir)
 }
