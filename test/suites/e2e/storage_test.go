@@ -10,7 +10,7 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestStorageOfRoot (P100): the root is on LVM, md or LUKS. pivot refuses an image if the initramfs lacks something
+// TestStorageOfRoot (P100): the root is on LVM, md or LUKS, or in btrfs. pivot refuses an image if the initramfs lacks something
 // for that. Used all the same, such an image does not start. An image that lacks nothing starts. It is part of "make nightly".
 func TestStorageOfRoot(t *testing.T) {
 	needMachines(t)
@@ -26,6 +26,12 @@ func TestStorageOfRoot(t *testing.T) {
 		}},
 		{"LUKS", func(t *testing.T) {
 			s.refused(t, vm.Layout{On: vm.LUKS}, luks, s.without(t, "systemd-cryptsetup")) // but with crypt
+		}},
+		{"btrfs", func(t *testing.T) {
+			none := s.without(t, "btrfs")
+			none.says = "/ is a file system, and the new initramfs lacks its driver (btrfs, by btrfs)"
+			none.waits = "start running (3min" // without btrfs in the kernel, udev never calls the device ready
+			s.refused(t, vm.Layout{Root: vm.Btrfs}, nil, none)
 		}},
 	})
 }
@@ -63,10 +69,11 @@ func newStorage(t *testing.T) storage {
 	return s
 }
 
-// lacking has the files of an image that lacks something, and what pivot says then.
+// lacking is an image that lacks something.
 type lacking struct {
 	files map[string]string
-	says  string
+	says  string // by pivot
+	waits string // on the console of a system that waits without an end; "" if it ends in the emergency shell
 }
 
 // without returns an image with an initramfs that was made without modules of dracut.
@@ -77,14 +84,14 @@ func (s storage) without(t *testing.T, modules ...string) lacking {
 	noError(t, err)
 	content, err := os.ReadFile(file.Source)
 	noError(t, err)
-	return lacking{map[string]string{strings.TrimPrefix(file.Path, "/"): string(content)}, "the new initramfs lacks dracut's module " + modules[0] + ", which today's has (/ stands on it)"}
+	return lacking{files: map[string]string{strings.TrimPrefix(file.Path, "/"): string(content)}, says: "the new initramfs lacks dracut's module " + modules[0] + ", which today's has (/ stands on it)"}
 }
 
 // withoutDriver returns an image with an initramfs that has all modules of dracut, and not a driver of md.
 func (s storage) withoutDriver(t *testing.T, alias, driver string) lacking {
 	t.Helper()
 	file, content := initramfsWithout(t, s.lab, "kernel/drivers/md/"+driver+".ko")
-	return lacking{map[string]string{file: content}, "/ stands on a device, and the new initramfs lacks its driver (" + alias + ", by " + driver + ")"}
+	return lacking{files: map[string]string{file: content}, says: "/ stands on a device, and the new initramfs lacks its driver (" + alias + ", by " + driver + ")"}
 }
 
 // refused has a machine refuse an image, then go to one that lacks nothing, and from that to the other all the same.
@@ -100,5 +107,9 @@ func (s storage) refused(t *testing.T, root vm.Layout, arguments []string, lacks
 	})
 	expectSaid(t, m.boot(vm.Rebooted, "@@status 78"), lacks.says)
 	m.boot(vm.Rebooted, "accepted (initramfs)")
+	if lacks.waits != "" {
+		m.cut(lacks.waits)
+		return
+	}
 	m.boot(vm.Emergency, "emergency")
 }

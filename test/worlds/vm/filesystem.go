@@ -58,9 +58,14 @@ func kindOf(disk string, p partition) (FileSystem, error) {
 		return "", fmt.Errorf("cannot read disk: %w", err)
 	}
 	defer f.Close()
+	const btrfs = 64<<10 + 64 // where its magic number is
 	head := make([]byte, 2<<10)
 	if _, err := f.ReadAt(head, p.offset); err != nil {
 		return "", fmt.Errorf("cannot read disk %s: %w", disk, err)
+	}
+	magic := make([]byte, 8)
+	if _, err := f.ReadAt(magic, p.offset+btrfs); err == nil && string(magic) == "_BHRfS_M" {
+		return Btrfs, nil
 	}
 	switch {
 	case string(head[:4]) == "XFSB":

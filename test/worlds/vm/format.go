@@ -17,12 +17,12 @@ func makeExt4(ctx context.Context, disk string, p partition, dir string, options
 	return err
 }
 
-// makeXFS makes a file system in a partition, with the contents of dir.
-func makeXFS(ctx context.Context, disk string, p partition, dir string) error {
-	if err := onLoop(ctx, disk, p, "mkfs.xfs", "-q", "-L", p.name); err != nil {
+// makeMounted makes a file system of a kind that this host's kernel writes, with the contents of dir.
+func makeMounted(ctx context.Context, kind FileSystem, disk string, p partition, dir string) error {
+	if err := onLoop(ctx, disk, p, "mkfs."+string(kind), "-q", "-L", p.name); err != nil {
 		return err
 	}
-	_, err := mounted(ctx, disk, fileSystem{XFS, p}, `cp -a "$2/." "$1"`, dir)
+	_, err := mounted(ctx, disk, fileSystem{kind, p}, `cp -a "$2/." "$1"`, dir)
 	return err
 }
 

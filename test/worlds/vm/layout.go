@@ -33,8 +33,9 @@ type FileSystem string
 
 // The supported file systems.
 const (
-	Ext4 FileSystem = "ext4"
-	XFS  FileSystem = "xfs"
+	Ext4  FileSystem = "ext4"
+	XFS   FileSystem = "xfs"
+	Btrfs FileSystem = "btrfs" // of the root; nothing checks it
 )
 
 // String returns a short description of the layout.
@@ -78,6 +79,12 @@ func (l Layout) Missing() []string {
 		missing = append(missing, lacking("mkfs.xfs", "xfs_repair", "findmnt")...)
 		if !kernelHas(XFS) {
 			missing = append(missing, "xfs in this kernel")
+		}
+	}
+	if l.Root == Btrfs {
+		missing = append(missing, lacking("mkfs.btrfs")...)
+		if !kernelHas(Btrfs) {
+			missing = append(missing, "btrfs in this kernel")
 		}
 	}
 	return missing
@@ -172,8 +179,8 @@ func (l Layout) makeRoot(ctx context.Context, disk string, whole partition, sysr
 
 // makeFileSystem makes a file system of a kind in a partition, with the contents of dir.
 func makeFileSystem(ctx context.Context, kind FileSystem, disk string, p partition, dir string) error {
-	if kind == XFS {
-		return makeXFS(ctx, disk, p, dir)
+	if kind == XFS || kind == Btrfs {
+		return makeMounted(ctx, kind, disk, p, dir)
 	}
 	return makeExt4(ctx, disk, p, dir)
 }
