@@ -147,7 +147,8 @@ func (c *applyCutter) recordApply(name string, end vm.Reason) recording {
 	return c.record(name+" "+string(end), end)
 }
 
-// read returns the entries in a deployment's /etc, except for pivot's temporary files.
+// read returns the entries in a deployment's /etc, except for the temporary files of pivot and of ldconfig, which runs in the
+// first boot of a system.
 func (c *applyCutter) read(disk *vm.Contents, deployment string) map[string]string {
 	c.t.Helper()
 	entries, err := disk.EntriesIn(deployment + "/etc")
@@ -155,7 +156,7 @@ func (c *applyCutter) read(disk *vm.Contents, deployment string) map[string]stri
 		c.t.Fatal(err)
 	}
 	maps.DeleteFunc(entries, func(path string, _ string) bool {
-		return strings.HasPrefix("/etc/"+path, live.JournalPath) || strings.HasPrefix("/etc/"+path, filepath.Dir(live.JournalPath)+"/live/") || strings.HasPrefix(filepath.Base(path), ".")
+		return path == "ld.so.cache~" || strings.HasPrefix("/etc/"+path, live.JournalPath) || strings.HasPrefix("/etc/"+path, filepath.Dir(live.JournalPath)+"/live/") || strings.HasPrefix(filepath.Base(path), ".")
 	})
 	return entries
 }

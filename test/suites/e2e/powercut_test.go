@@ -379,7 +379,7 @@ func (c *cutter) boot(d cutDisk) {
 		c.t.Fatal(err)
 	}
 	since := c.lab.Registry.Requests()
-	m := &vm.Machine{Disk: disk, Log: testLog{c.t}}
+	m := &vm.Machine{Disk: disk, Log: testLog{c.t}, Power: c.machine.Power}
 	boots := 1
 	b := boot(c.t, m, c.power)
 	for ; b.Exit == vm.Rebooted && boots < 3; boots++ {
