@@ -24,6 +24,10 @@ const (
 // Storage returns files for guests of a spec with which their root can be on LVM, md or LUKS, or in btrfs: programs, kernel
 // modules, and the kernel's configuration. EarlyWith makes the initramfs for them. It builds what is not cached.
 func (b *Builder) Storage(ctx context.Context, spec GuestSpec) (files []TreeFile, err error) {
+	packages, err := b.Packages(ctx, spec, []string{"lvm2", "mdadm", "cryptsetup-bin", "systemd-cryptsetup", "btrfs-progs"}, nil)
+	if err != nil {
+		return nil, err
+	}
 	err = b.locked(ctx, func(c cache) error {
 		rootfs, err := c.rootfs(ctx, spec.suiteA())
 		if err != nil {
@@ -33,22 +37,22 @@ func (b *Builder) Storage(ctx context.Context, spec GuestSpec) (files []TreeFile
 		if err != nil {
 			return err
 		}
-		files, err = base.storage(ctx, rootfs, spec.suiteA())
+		files, err = base.storage(ctx, rootfs, packages)
 		return err
 	})
 	return files, err
 }
 
-// storage returns the files of Storage.
-func (c cache) storage(ctx context.Context, rootfs, suite string) ([]TreeFile, error) {
-	sum := sha256.Sum256([]byte(storageScript))
+// storage returns the files of Storage, from a directory with the files of Debian packages.
+func (c cache) storage(ctx context.Context, rootfs, packages string) ([]TreeFile, error) {
+	sum := sha256.Sum256([]byte(storageScript + packages))
 	const files = "files"
 	dir, err := c.entry("storage-"+shortSum(sum[:]), "what a guest's root on LVM, md, LUKS or btrfs needs", func(dir string) error {
 		tree := filepath.Join(dir, "tree")
 		if err := c.checkout(ctx, tree, nil); err != nil {
 			return err
 		}
-		if err := runPrivate(ctx, "bash", "-c", storageScript, "storage.sh", tree, filepath.Join(dir, files), rootfs, suite); err != nil {
+		if err := runPrivate(ctx, "bash", "-c", storageScript, "storage.sh", tree, filepath.Join(dir, files), rootfs, packages); err != nil {
 			return err
 		}
 		return os.RemoveAll(tree)
