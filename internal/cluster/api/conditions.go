@@ -1,27 +1,22 @@
 package api
 
-import "time"
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // MachineConfigNodeStatus is what the agent writes of the status of a MachineConfigNode, in which
 // OpenShift shows the progress of a node's update.
 type MachineConfigNodeStatus struct {
-	Conditions    []Condition   `json:"conditions"`
-	ConfigVersion ConfigVersion `json:"configVersion"`
+	Conditions    []metav1.Condition `json:"conditions"`
+	ConfigVersion ConfigVersion      `json:"configVersion"`
 }
 
 // ConfigVersion are the MachineConfigs in a MachineConfigNode.
 type ConfigVersion struct {
 	Current string `json:"current,omitempty"` // left out by a node that has none yet: OpenShift's schema wants a name
 	Desired string `json:"desired"`
-}
-
-// Condition is a condition of an object, as Kubernetes defines it.
-type Condition struct {
-	Type               string    `json:"type"`
-	Status             string    `json:"status"`
-	Reason             string    `json:"reason"`
-	Message            string    `json:"message"`
-	LastTransitionTime time.Time `json:"lastTransitionTime"`
 }
 
 // The statuses of a condition.
@@ -57,24 +52,24 @@ type Progressed struct {
 
 // Status returns the status of the MachineConfigNode of a node with a current MachineConfig. before are the conditions that
 // the object has.
-func (p Progressed) Status(current string, before []Condition, now time.Time) MachineConfigNodeStatus {
+func (p Progressed) Status(current string, before []metav1.Condition, now time.Time) MachineConfigNodeStatus {
 	return MachineConfigNodeStatus{Conditions: p.Conditions(before, now), ConfigVersion: ConfigVersion{Current: current, Desired: p.Config}}
 }
 
 // Conditions returns the conditions of a MachineConfigNode. A condition is False before its stages,
 // Unknown in them, and True after them. After the update all of them are False but Updated. A condition that was the
 // same before keeps its time.
-func (p Progressed) Conditions(before []Condition, now time.Time) []Condition {
+func (p Progressed) Conditions(before []metav1.Condition, now time.Time) []metav1.Condition {
 	updated := p.Stage == StageNone && p.Degraded == "" && !p.Invalid
-	out := []Condition{
-		newCondition("Updated", status(updated), "Updated", "the node has "+p.Config),
-		newCondition("NodeDegraded", status(p.Degraded != ""), "NodeDegraded", p.Degraded),
+	out := []metav1.Condition{
+		newCondition("Updated", StatusOf(updated), "Updated", "the node has "+p.Config),
+		newCondition("NodeDegraded", StatusOf(p.Degraded != ""), "NodeDegraded", p.Degraded),
 	}
 	if !updated {
 		out[0].Message = "the node does not have " + p.Config
 	}
 	for _, c := range conditionsOfUpdate {
-		value := False
+		value := metav1.ConditionStatus(False)
 		switch {
 		case p.Stage == StageNone || c.emptied && !p.Emptied:
 		case p.Stage > c.last:
@@ -96,7 +91,7 @@ func (p Progressed) Conditions(before []Condition, now time.Time) []Condition {
 		out[2] = newCondition("UpdatePrepared", Unknown, reason, p.Degraded)
 	}
 	for i := range out {
-		out[i].LastTransitionTime = now.UTC().Truncate(time.Second)
+		out[i].LastTransitionTime = metav1.NewTime(now.UTC().Truncate(time.Second))
 		for _, old := range before {
 			if old.Type == out[i].Type && old.Status == out[i].Status {
 				out[i].LastTransitionTime = old.LastTransitionTime
@@ -126,11 +121,12 @@ var conditionsOfUpdate = []struct {
 	{"Resumed", StageResume, StageResume, false, "resumes with"},
 }
 
-func newCondition(name, value, reason, message string) Condition {
-	return Condition{Type: name, Status: value, Reason: reason, Message: message}
+func newCondition(name string, value metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: name, Status: value, Reason: reason, Message: message}
 }
 
-func status(is bool) string {
+// StatusOf returns the status of a condition that is, or is not.
+func StatusOf(is bool) metav1.ConditionStatus {
 	if is {
 		return True
 	}

@@ -14,12 +14,7 @@ type MachineConfig struct {
 }
 
 // MachineConfigList is a list of MachineConfigs.
-type MachineConfigList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []MachineConfig `json:"items"`
-}
+type MachineConfigList = List[MachineConfig]
 
 // ContainerRuntimeConfig is settings of CRI-O for the nodes of pools. Package containerruntime reads its spec.
 type ContainerRuntimeConfig struct {
@@ -32,8 +27,8 @@ type ContainerRuntimeConfig struct {
 
 // ContainerRuntimeConfigStatus says whether the settings were rendered.
 type ContainerRuntimeConfigStatus struct {
-	ObservedGeneration int64           `json:"observedGeneration,omitempty"`
-	Conditions         []PoolCondition `json:"conditions,omitempty"` // the newest last: ConfigSuccess or ConfigFailure
+	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
+	Conditions         []metav1.Condition `json:"conditions,omitempty"` // the newest last: ConfigSuccess or ConfigFailure
 }
 
 // The types of a ContainerRuntimeConfig's conditions, as the machine-config operator defines them.
@@ -43,21 +38,10 @@ const (
 )
 
 // ContainerRuntimeConfigList is a list of ContainerRuntimeConfigs.
-type ContainerRuntimeConfigList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []ContainerRuntimeConfig `json:"items"`
-}
+type ContainerRuntimeConfigList = List[ContainerRuntimeConfig]
 
 // DeepCopyObject implements runtime.Object.
 func (c *MachineConfig) DeepCopyObject() runtime.Object { return clone(c) }
 
 // DeepCopyObject implements runtime.Object.
-func (l *MachineConfigList) DeepCopyObject() runtime.Object { return clone(l) }
-
-// DeepCopyObject implements runtime.Object.
 func (c *ContainerRuntimeConfig) DeepCopyObject() runtime.Object { return clone(c) }
-
-// DeepCopyObject implements runtime.Object.
-func (l *ContainerRuntimeConfigList) DeepCopyObject() runtime.Object { return clone(l) }

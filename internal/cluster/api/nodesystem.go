@@ -15,15 +15,7 @@ type NodeSystem struct {
 }
 
 // NodeSystemList is a list of NodeSystems.
-type NodeSystemList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []NodeSystem `json:"items"`
-}
+type NodeSystemList = List[NodeSystem]
 
 // DeepCopyObject implements runtime.Object.
 func (s *NodeSystem) DeepCopyObject() runtime.Object { return clone(s) }
-
-// DeepCopyObject implements runtime.Object.
-func (l *NodeSystemList) DeepCopyObject() runtime.Object { return clone(l) }

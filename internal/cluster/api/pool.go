@@ -1,8 +1,6 @@
 package api
 
 import (
-	"slices"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -49,22 +47,13 @@ type ObjectReference struct {
 type MachineConfigPoolStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Configuration is the one that all nodes have had last.
-	Configuration           PoolConfiguration `json:"configuration,omitzero"`
-	MachineCount            int32             `json:"machineCount"`
-	UpdatedMachineCount     int32             `json:"updatedMachineCount"` // have the configuration, and are not degraded
-	ReadyMachineCount       int32             `json:"readyMachineCount"`   // the same, and take pods
-	UnavailableMachineCount int32             `json:"unavailableMachineCount"`
-	DegradedMachineCount    int32             `json:"degradedMachineCount"`
-	Conditions              []PoolCondition   `json:"conditions,omitempty"`
-}
-
-// PoolCondition is a condition of a pool, or of a ContainerRuntimeConfig.
-type PoolCondition struct {
-	Type               string      `json:"type"`
-	Status             string      `json:"status"` // True, False or Unknown
-	Reason             string      `json:"reason"`
-	Message            string      `json:"message"`
-	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
+	Configuration           PoolConfiguration  `json:"configuration,omitzero"`
+	MachineCount            int32              `json:"machineCount"`
+	UpdatedMachineCount     int32              `json:"updatedMachineCount"` // have the configuration, and are not degraded
+	ReadyMachineCount       int32              `json:"readyMachineCount"`   // the same, and take pods
+	UnavailableMachineCount int32              `json:"unavailableMachineCount"`
+	DegradedMachineCount    int32              `json:"degradedMachineCount"`
+	Conditions              []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // The types of a pool's conditions, as the machine-config operator defines them.
@@ -76,32 +65,8 @@ const (
 	PoolRenderDegraded = "RenderDegraded" // the MachineConfigs cannot be merged; the message has all problems
 )
 
-// SetCondition returns conditions with one of them set, and whether that changes anything but its time. The time is
-// that of the last change of its status.
-func SetCondition(all []PoolCondition, c PoolCondition) (set []PoolCondition, changed bool) {
-	all = slices.Clone(all)
-	i := slices.IndexFunc(all, func(o PoolCondition) bool { return o.Type == c.Type })
-	if i < 0 {
-		return append(all, c), true
-	}
-	before := all[i]
-	if before.Status == c.Status {
-		c.LastTransitionTime = before.LastTransitionTime
-	}
-	all[i] = c
-	return all, before.Status != c.Status || before.Reason != c.Reason || before.Message != c.Message
-}
-
 // MachineConfigPoolList is a list of pools.
-type MachineConfigPoolList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []MachineConfigPool `json:"items"`
-}
+type MachineConfigPoolList = List[MachineConfigPool]
 
 // DeepCopyObject implements runtime.Object.
 func (p *MachineConfigPool) DeepCopyObject() runtime.Object { return clone(p) }
-
-// DeepCopyObject implements runtime.Object.
-func (l *MachineConfigPoolList) DeepCopyObject() runtime.Object { return clone(l) }

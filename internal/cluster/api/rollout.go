@@ -223,15 +223,7 @@ type NodeDownload struct {
 }
 
 // PoolRolloutList is a list of rollouts.
-type PoolRolloutList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []PoolRollout `json:"items"`
-}
+type PoolRolloutList = List[PoolRollout]
 
 // DeepCopyObject implements runtime.Object.
 func (r *PoolRollout) DeepCopyObject() runtime.Object { return clone(r) }
-
-// DeepCopyObject implements runtime.Object.
-func (l *PoolRolloutList) DeepCopyObject() runtime.Object { return clone(l) }

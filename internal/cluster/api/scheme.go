@@ -19,13 +19,29 @@ func Own() schema.GroupVersion { return schema.GroupVersion{Group: Group, Versio
 
 // AddTo adds the types to a scheme.
 func AddTo(s *runtime.Scheme) {
-	s.AddKnownTypes(Operator(),
-		&MachineConfig{}, &MachineConfigList{}, &MachineConfigPool{}, &MachineConfigPoolList{},
-		&ContainerRuntimeConfig{}, &ContainerRuntimeConfigList{})
-	s.AddKnownTypes(Own(), &NodeSystem{}, &NodeSystemList{}, &PoolRollout{}, &PoolRolloutList{})
+	add := func(to schema.GroupVersion, kind string, object, list runtime.Object) {
+		s.AddKnownTypeWithName(to.WithKind(kind), object)
+		s.AddKnownTypeWithName(to.WithKind(kind+"List"), list)
+	}
+	add(Operator(), "MachineConfig", &MachineConfig{}, &MachineConfigList{})
+	add(Operator(), "MachineConfigPool", &MachineConfigPool{}, &MachineConfigPoolList{})
+	add(Operator(), "ContainerRuntimeConfig", &ContainerRuntimeConfig{}, &ContainerRuntimeConfigList{})
+	add(Own(), "NodeSystem", &NodeSystem{}, &NodeSystemList{})
+	add(Own(), "PoolRollout", &PoolRollout{}, &PoolRolloutList{})
 	metav1.AddToGroupVersion(s, Operator())
 	metav1.AddToGroupVersion(s, Own())
 }
+
+// List is a list of objects.
+type List[T any] struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []T `json:"items"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *List[T]) DeepCopyObject() runtime.Object { return clone(l) }
 
 // clone returns a copy of an object that shares no memory with it.
 func clone[T any](of *T) *T {

@@ -270,7 +270,7 @@ func (w *world) sees(name, what string, is func(state) bool) (s state) {
 			case api.PoolUpdating:
 				s.updating = c.Message
 			case api.PoolUpdated:
-				s.updated = c.Status
+				s.updated = string(c.Status)
 			}
 		}
 		if ctx.Err() == nil {

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -59,7 +60,7 @@ func (c *Cluster) isRefused(name string, err error) bool {
 // applied is what is known of an object that was applied.
 type applied struct {
 	manifest   string // without its status, as JSON
-	conditions []api.Condition
+	conditions []metav1.Condition
 }
 
 // New returns a client for an API server.
@@ -239,7 +240,7 @@ func (c *Cluster) Patch(ctx context.Context, read node.Node, p node.Patch) (node
 func (c *Cluster) PublishSystem(ctx context.Context, of node.Node, s api.NodeSystemStatus) error {
 	path := "/apis/" + api.Group + "/" + api.Version + "/" + api.NodeSystems + "/" + c.Name
 	m := manifest{APIVersion: api.Group + "/" + api.Version, Kind: "NodeSystem", Metadata: owned(of)}
-	return c.publish(ctx, path, m, func([]api.Condition) any { return s })
+	return c.publish(ctx, path, m, func([]metav1.Condition) any { return s })
 }
 
 // PublishUpdate implements node.Cluster.
@@ -248,7 +249,7 @@ func (c *Cluster) PublishUpdate(ctx context.Context, of node.Node, p api.Progres
 	m := manifest{APIVersion: api.OperatorGroup + "/" + api.OperatorVersion, Kind: "MachineConfigNode", Metadata: owned(of), Spec: map[string]any{
 		"node": named{c.Name}, "pool": named{poolOf(of, p.Config)}, "configVersion": map[string]string{"desired": p.Config},
 	}}
-	return c.publish(ctx, path, m, func(before []api.Condition) any {
+	return c.publish(ctx, path, m, func(before []metav1.Condition) any {
 		return p.Status(of.Annotations[api.CurrentConfig], before, c.Now())
 	})
 }
@@ -298,7 +299,7 @@ func owned(of node.Node) metadata {
 // publish applies an object as a whole, as it is now: its status, and before that all else, if that is not what was
 // applied last. So an object that does not exist is created, also if it was deleted since. status returns its status, by
 // the conditions that it has; a process that has not applied it yet learns of these from the first answer.
-func (c *Cluster) publish(ctx context.Context, path string, m manifest, status func(before []api.Condition) any) error {
+func (c *Cluster) publish(ctx context.Context, path string, m manifest, status func(before []metav1.Condition) any) error {
 	err := c.applyWhole(ctx, path, m, status)
 	if !apierrors.IsNotFound(err) {
 		return err
@@ -307,7 +308,7 @@ func (c *Cluster) publish(ctx context.Context, path string, m manifest, status f
 	return c.applyWhole(ctx, path, m, status)
 }
 
-func (c *Cluster) applyWhole(ctx context.Context, path string, m manifest, status func(before []api.Condition) any) error {
+func (c *Cluster) applyWhole(ctx context.Context, path string, m manifest, status func(before []metav1.Condition) any) error {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -333,14 +334,14 @@ func (c *Cluster) applyWhole(ctx context.Context, path string, m manifest, statu
 
 // apply applies an object on the server's side, and returns the conditions that it then has. The agent is the only writer
 // of these fields, so it takes those of an earlier writer over.
-func (c *Cluster) apply(ctx context.Context, path string, m manifest) ([]api.Condition, error) {
+func (c *Cluster) apply(ctx context.Context, path string, m manifest) ([]metav1.Condition, error) {
 	body, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
 	var answer struct {
 		Status struct {
-			Conditions []api.Condition `json:"conditions"`
+			Conditions []metav1.Condition `json:"conditions"`
 		} `json:"status"`
 	}
 	err = c.Do(ctx, c.API.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", fieldManager).Param("force", "true").Body(body), "write "+path, &answer)

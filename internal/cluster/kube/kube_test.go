@@ -237,7 +237,7 @@ func keepTimes(ctx context.Context, t *testing.T, w world, read func(path string
 	if err != nil {
 		t.Fatal(err)
 	}
-	times := map[api.Condition]time.Time{} // without the time
+	times := map[metav1.Condition]time.Time{} // without the time
 	for i, stage := range []api.Stage{api.StagePrepare, api.StagePrepare, api.StageDrain, api.StageApply} {
 		process := &kube.Cluster{Name: w.Name, API: w.API, Now: func() time.Time { return time.Now().Add(time.Duration(i) * time.Hour) }}
 		if err := process.PublishUpdate(ctx, n, api.Progressed{Config: "mc", Stage: stage, Emptied: true}); err != nil {
@@ -247,13 +247,13 @@ func keepTimes(ctx context.Context, t *testing.T, w world, read func(path string
 		if err := json.Unmarshal([]byte(read("/apis/machineconfiguration.openshift.io/v1/machineconfignodes/n1")), &got); err != nil {
 			t.Fatal(err)
 		}
-		seen := map[api.Condition]time.Time{}
+		seen := map[metav1.Condition]time.Time{}
 		for _, c := range got.Status.Conditions {
-			status := api.Condition{Type: c.Type, Status: c.Status}
-			if before, same := times[status]; same != before.Equal(c.LastTransitionTime) {
+			status := metav1.Condition{Type: c.Type, Status: c.Status}
+			if before, same := times[status]; same != before.Equal(c.LastTransitionTime.Time) {
 				t.Errorf("process %d: %s is %s since %s, before since %s", i, c.Type, c.Status, c.LastTransitionTime, before)
 			}
-			seen[status] = c.LastTransitionTime
+			seen[status] = c.LastTransitionTime.Time
 		}
 		times = seen
 	}

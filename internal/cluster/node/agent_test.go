@@ -13,6 +13,8 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/test/worlds/nodeagent"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // story is what happens to a node, and how it must end whatever is killed.
@@ -518,7 +520,7 @@ func cordonedOnce(w *nodeagent.World) string {
 }
 
 // published returns what is wrong if a condition never had a status with a message.
-func published(w *nodeagent.World, condition, status, message string) string {
+func published(w *nodeagent.World, condition string, status metav1.ConditionStatus, message string) string {
 	for _, u := range w.Updates {
 		for _, c := range u.Conditions {
 			if c.Type == condition && c.Status == status && strings.Contains(c.Message, message) {
@@ -772,10 +774,10 @@ func TestConditionsKeepTheirTimes(t *testing.T) {
 	if _, err := w.Run(func() bool { return w.State() == api.StateDone && w.Note(api.CurrentConfig) == "reboot" }); err != nil {
 		t.Fatal(err)
 	}
-	last := map[string]api.Condition{}
+	last := map[string]metav1.Condition{}
 	for i, u := range w.Updates {
 		for _, c := range u.Conditions {
-			if before, ok := last[c.Type]; ok && before.Status == c.Status && !before.LastTransitionTime.Equal(c.LastTransitionTime) {
+			if before, ok := last[c.Type]; ok && before.Status == c.Status && !before.LastTransitionTime.Equal(&c.LastTransitionTime) {
 				t.Errorf("update %d: %s is %s as before, since %s and not %s", i, c.Type, c.Status, c.LastTransitionTime, before.LastTransitionTime)
 			}
 			last[c.Type] = c

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,7 +29,10 @@ const (
 )
 
 // verdict is what a condition says.
-type verdict struct{ status, reason, message string }
+type verdict struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
 
 // decide returns what the condition RenderDegraded says after an attempt. Warnings are part of it even if there
 // is no error, since there is no other place where their authors would see them.
@@ -56,11 +60,9 @@ func decide(done rendered, failed error) verdict {
 // the pool's status since it was read, because it replaces the list of all conditions.
 func (r *renderer) report(ctx context.Context, p *api.MachineConfigPool, v verdict) error {
 	before := p.DeepCopyObject().(*api.MachineConfigPool)
-	conditions, changed := set(p.Status.Conditions, api.PoolRenderDegraded, v, r.now())
-	if !changed {
+	if !set(&p.Status.Conditions, api.PoolRenderDegraded, v, r.now()) {
 		return nil
 	}
-	p.Status.Conditions = conditions
 	err := r.cached.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
 		return fmt.Errorf("cannot write the condition %s of the pool %s: %w", api.PoolRenderDegraded, p.Name, err)
@@ -71,9 +73,9 @@ func (r *renderer) report(ctx context.Context, p *api.MachineConfigPool, v verdi
 	return nil
 }
 
-// set returns conditions with one of them as a verdict says, and whether it has changed.
-func set(all []api.PoolCondition, kind string, v verdict, now time.Time) ([]api.PoolCondition, bool) {
-	return api.SetCondition(all, api.PoolCondition{
+// set sets one of some conditions as a verdict says, and returns whether it has changed.
+func set(all *[]metav1.Condition, kind string, v verdict, now time.Time) bool {
+	return meta.SetStatusCondition(all, metav1.Condition{
 		Type: kind, Status: v.status, Reason: v.reason, Message: v.message, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 	})
 }

@@ -11,6 +11,8 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/problem"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestPlanned(t *testing.T) {
@@ -76,19 +78,18 @@ func TestDecide(t *testing.T) {
 // The time of a condition is that of the last change of its status, and the other conditions stay.
 func TestSet(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	other := api.PoolCondition{Type: "Updated", Status: api.True}
-	all, changed := set([]api.PoolCondition{other}, "X", verdict{api.True, "r", "m"}, now)
-	if !changed || len(all) != 2 || all[0] != other {
+	other := metav1.Condition{Type: "Updated", Status: api.True}
+	all := []metav1.Condition{other}
+	if changed := set(&all, "X", verdict{api.True, "r", "m"}, now); !changed || len(all) != 2 || all[0] != other {
 		t.Fatalf("%v %+v", changed, all)
 	}
-	if _, changed := set(all, "X", verdict{api.True, "r", "m"}, now.Add(time.Hour)); changed {
+	if set(&all, "X", verdict{api.True, "r", "m"}, now.Add(time.Hour)) {
 		t.Error("the same condition is a change")
 	}
-	all, changed = set(all, "X", verdict{api.True, "r", "n"}, now.Add(time.Hour))
-	if !changed || !all[1].LastTransitionTime.Time.Equal(now) {
+	if changed := set(&all, "X", verdict{api.True, "r", "n"}, now.Add(time.Hour)); !changed || !all[1].LastTransitionTime.Time.Equal(now) {
 		t.Errorf("%v %+v", changed, all)
 	}
-	if all, _ = set(all, "X", verdict{api.False, "r", "n"}, now.Add(time.Hour)); !all[1].LastTransitionTime.Time.Equal(now.Add(time.Hour)) {
+	if set(&all, "X", verdict{api.False, "r", "n"}, now.Add(time.Hour)); !all[1].LastTransitionTime.Time.Equal(now.Add(time.Hour)) {
 		t.Errorf("%+v", all)
 	}
 }

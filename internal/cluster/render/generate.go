@@ -164,8 +164,8 @@ func (g *generator) status(ctx context.Context, s *generated.Settings, wrong err
 	}
 	text = bounded(text, maxMessage)
 	o := s.Object
-	same := slices.DeleteFunc(slices.Clone(o.Status.Conditions), func(c api.PoolCondition) bool { return c.Type != kind })
-	conditions, _ := set(same, kind, verdict{api.True, kind, text}, g.now())
+	conditions := slices.DeleteFunc(slices.Clone(o.Status.Conditions), func(c metav1.Condition) bool { return c.Type != kind })
+	set(&conditions, kind, verdict{api.True, kind, text}, g.now())
 	old := o.Status
 	if len(old.Conditions) == 1 && old.Conditions[0] == conditions[0] && old.ObservedGeneration == o.Generation {
 		return nil

@@ -209,7 +209,7 @@ func (w *world) degraded(name, status string, parts ...string) *api.MachineConfi
 			return false, err.Error()
 		}
 		for _, c := range p.Status.Conditions {
-			if c.Type == api.PoolRenderDegraded && c.Status == status && has(c.Reason+" "+c.Message, parts) {
+			if c.Type == api.PoolRenderDegraded && string(c.Status) == status && has(c.Reason+" "+c.Message, parts) {
 				return true, ""
 			}
 		}

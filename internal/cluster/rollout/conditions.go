@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"machine-pivot/internal/cluster/api"
 
@@ -55,11 +54,9 @@ func (v *view) setConditions() {
 	}
 	v.status.Conditions = slices.Clone(v.status.Conditions)
 	set := func(kind string, is bool, reason, message string) {
-		c := v1.Condition{Type: kind, Status: v1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: v.pool.RolloutGeneration, LastTransitionTime: v.second()}
-		if is {
-			c.Status = v1.ConditionTrue
-		}
-		meta.SetStatusCondition(&v.status.Conditions, c)
+		meta.SetStatusCondition(&v.status.Conditions, v1.Condition{
+			Type: kind, Status: api.StatusOf(is), Reason: reason, Message: message, ObservedGeneration: v.pool.RolloutGeneration, LastTransitionTime: v.second(),
+		})
 	}
 	set(api.RolloutComplete, arrived, reason, v.status.Waiting)
 	set(api.RolloutProgressing, !arrived && v.open, reason, v.status.Waiting)
@@ -68,14 +65,10 @@ func (v *view) setConditions() {
 }
 
 // conditions returns the conditions of the pool. That about rendering is the renderer's, and stays.
-func (v *view) conditions(updated bool) []api.PoolCondition {
-	out := v.pool.Status.Conditions
+func (v *view) conditions(updated bool) []v1.Condition {
+	out := slices.Clone(v.pool.Status.Conditions)
 	set := func(kind string, is bool, reason, message string) {
-		c := api.PoolCondition{Type: kind, Status: api.False, Reason: reason, Message: bounded(message), LastTransitionTime: v1.Time{Time: v.now.UTC().Truncate(time.Second)}}
-		if is {
-			c.Status = api.True
-		}
-		out, _ = api.SetCondition(out, c)
+		meta.SetStatusCondition(&out, v1.Condition{Type: kind, Status: api.StatusOf(is), Reason: reason, Message: bounded(message), LastTransitionTime: v.second()})
 	}
 	message := v.status.Waiting
 	if updated && message == "" {
@@ -90,9 +83,7 @@ func (v *view) conditions(updated bool) []api.PoolCondition {
 	failing := v.failing()
 	degraded := meta.FindStatusCondition(v.status.Conditions, api.RolloutDegraded).Reason
 	set(api.PoolNodeDegraded, len(failing) > 0, degraded, strings.Join(failing, "; "))
-	rendered := !slices.ContainsFunc(out, func(c api.PoolCondition) bool {
-		return c.Type == api.PoolRenderDegraded && c.Status == api.True
-	})
+	rendered := !meta.IsStatusConditionTrue(out, api.PoolRenderDegraded)
 	if !rendered {
 		degraded = "NotRendered"
 	}

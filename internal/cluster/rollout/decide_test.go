@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -147,7 +148,7 @@ func TestDecide(t *testing.T) {
 			if got := strings.Join(gives, " "); got != c.gives || !strings.Contains(d.Rollout.Waiting, c.waiting) {
 				t.Errorf("gives to %q, want %q; waits: %q", got, c.gives, d.Rollout.Waiting)
 			}
-			i := slices.IndexFunc(d.Status.Conditions, func(c api.PoolCondition) bool { return c.Type == api.PoolNodeDegraded })
+			i := slices.IndexFunc(d.Status.Conditions, func(c metav1.Condition) bool { return c.Type == api.PoolNodeDegraded })
 			if says := d.Status.Conditions[i]; !strings.Contains(says.Message, c.failing) || (c.failing != "") != (says.Status == api.True) {
 				t.Errorf("NodeDegraded is %s: %q, want %q", says.Status, says.Message, c.failing)
 			}

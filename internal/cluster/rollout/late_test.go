@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -59,7 +60,7 @@ func TestLate(t *testing.T) {
 				t.Errorf("slots: %s; waits: %q", got, r.Waiting)
 			}
 			late := strings.Contains(c.names, "more than")
-			degraded := slices.ContainsFunc(status.Conditions, func(c api.PoolCondition) bool {
+			degraded := slices.ContainsFunc(status.Conditions, func(c metav1.Condition) bool {
 				return c.Type == api.PoolNodeDegraded && c.Status == api.True && strings.Contains(c.Message, "n0")
 			})
 			if degraded != late || late != (m.events > events) {

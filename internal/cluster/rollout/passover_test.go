@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machine-pivot/internal/cluster/api"
@@ -89,7 +90,7 @@ func TestPassedOver(t *testing.T) {
 			if got, taken := strings.Join(gives, " "), strings.Join(d.Rollout.Taken, " "); got != c.gives || taken != c.taken || !strings.Contains(d.Rollout.Waiting, c.waiting) {
 				t.Errorf("gives %q, want %q; slots: %s, want %s; waits: %q", got, c.gives, taken, c.taken, d.Rollout.Waiting)
 			}
-			failed := slices.ContainsFunc(d.Status.Conditions, func(c api.PoolCondition) bool {
+			failed := slices.ContainsFunc(d.Status.Conditions, func(c metav1.Condition) bool {
 				return c.Type == api.PoolUpdated && c.Status == api.True || c.Type == api.PoolNodeDegraded && c.Status == api.True
 			})
 			if failed != strings.HasPrefix(c.waiting, "stopped") || len(d.Rollout.Conditions) == 0 {

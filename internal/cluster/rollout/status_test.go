@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,9 +51,9 @@ func TestConditions(t *testing.T) {
 			})
 		}
 	}
-	rendering := func(status string) func(m *memory) {
+	rendering := func(status metav1.ConditionStatus) func(m *memory) {
 		return pool(func(p *rollout.Pool) {
-			p.Status.Conditions = []api.PoolCondition{{Type: api.PoolRenderDegraded, Status: status, Reason: "Rendered", Message: "as rendered"}}
+			p.Status.Conditions = []metav1.Condition{{Type: api.PoolRenderDegraded, Status: status, Reason: "Rendered", Message: "as rendered"}}
 		})
 	}
 	const waits = "waits for n3, which gets rendered-worker-2 now (at most 1 unavailable at a time)"

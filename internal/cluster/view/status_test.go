@@ -83,7 +83,7 @@ func rolling() view.Facts {
 // degraded is a fleet that has stopped; its reader may see little.
 func degraded() view.Facts {
 	worker, infra := newPool("worker", newConfig), newPool("infra", oldConfig)
-	worker.Status.Conditions = []api.PoolCondition{
+	worker.Status.Conditions = []metav1.Condition{
 		{Type: api.PoolNodeDegraded, Status: api.True, Message: "the node w1 has failed: cannot pull"},
 		{Type: api.PoolUpdated, Status: api.False, Message: "not shown"},
 		{Type: api.PoolUpdating, Status: api.True, Message: "stopped after 1 failed node"}}

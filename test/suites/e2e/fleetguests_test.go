@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -79,7 +80,7 @@ func fleetStops(t *testing.T, w *fleetStory) {
 	if !strings.HasPrefix(waiting, "stopped: "+first.Name+" has failed with "+p.Spec.Configuration.Name+"; "+first.Name+": ") {
 		t.Errorf("the pool waits: %q", waiting)
 	}
-	if !slices.ContainsFunc(p.Status.Conditions, func(c api.PoolCondition) bool {
+	if !slices.ContainsFunc(p.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == api.PoolNodeDegraded && c.Status == api.True && strings.Contains(c.Message, first.Name)
 	}) || p.Status.DegradedMachineCount != 1 {
 		t.Errorf("the pool's status %+v", p.Status)

@@ -173,7 +173,7 @@ func (w *nodeWorld) conditions() map[string]string {
 		return statuses
 	}
 	for _, c := range object.Status.Conditions {
-		statuses[c.Type] = c.Status
+		statuses[c.Type] = string(c.Status)
 	}
 	return statuses
 }

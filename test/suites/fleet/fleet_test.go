@@ -199,7 +199,7 @@ func (w *world) rollOut() string {
 
 	w.plane.Apply(machineConfig("50-bad", "fips=1"))
 	controlplane.Eventually(w, "RenderDegraded names the argument", func(ctx context.Context) bool {
-		return slices.ContainsFunc(w.pool(ctx).Status.Conditions, func(c api.PoolCondition) bool {
+		return slices.ContainsFunc(w.pool(ctx).Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == api.PoolRenderDegraded && c.Status == api.True && strings.Contains(c.Message, "fips")
 		})
 	})

@@ -8,6 +8,8 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // cluster is the world as the agent's node.Cluster.
@@ -101,7 +103,7 @@ func (c cluster) PublishSystem(_ context.Context, _ node.Node, s api.NodeSystemS
 // PublishUpdate implements node.Cluster.
 func (c cluster) PublishUpdate(_ context.Context, of node.Node, p api.Progressed) error {
 	return c.call("publish update", func() error {
-		var before []api.Condition
+		var before []metav1.Condition
 		if n := len(c.w.Updates); n > 0 {
 			before = c.w.Updates[n-1].Conditions
 		}
