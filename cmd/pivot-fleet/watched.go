@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"machine-pivot/internal/bounded"
+	"machine-pivot/internal/cluster/connect"
 	"machine-pivot/internal/fault"
 )
 
@@ -44,7 +45,7 @@ func (f *managerFlags) watched(ctx context.Context, m manager.Manager) (manager.
 		if err != nil {
 			return nil, fault.New(fault.Unavailable, "cannot listen: %w", err).WithHint("choose another address with %s", at.flag)
 		}
-		if err := m.Add(&small{listener: bounded.Small(listener), handler: at.handler}); err != nil {
+		if err := m.Add(serveSmall(listener, at.handler)); err != nil {
 			return nil, err
 		}
 	}
@@ -83,22 +84,15 @@ func (w *watched) add(to map[string]healthz.Checker, name string, check healthz.
 	return nil
 }
 
-// small is a Runnable that serves small requests, also without the Lease.
-type small struct {
-	listener net.Listener
-	handler  http.Handler
-}
-
-// Start implements manager.Runnable.
-func (s *small) Start(ctx context.Context) error {
-	server := bounded.Server(s.handler)
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // what is not answered yet is asked again
-	defer stop()
-	if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
+// serveSmall serves small requests.
+func serveSmall(listener net.Listener, handler http.Handler) connect.EachReplica {
+	return func(ctx context.Context) error {
+		server := bounded.Server(handler)
+		stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // what is not answered yet is asked again
+		defer stop()
+		if err := server.Serve(bounded.Small(listener)); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
 	}
-	return nil
 }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (s *small) NeedLeaderElection() bool { return false }

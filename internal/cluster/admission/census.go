@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // resourceSuffix ends the name of the resource that each node of a partitioned cluster reports.
@@ -39,25 +40,39 @@ func countOf(nodes []corev1.Node) *census {
 
 // watch keeps the census as a cache sees nodes change. It returns what waits until all were seen.
 func (c *census) watch(ctx context.Context, from cache.Cache) (seen func(context.Context) bool, err error) {
-	informer, err := from.GetInformer(ctx, &corev1.Node{}, cache.BlockUntilSynced(false))
+	return follow(ctx, from, "nodes", &corev1.Node{}, c.keep, c.forget)
+}
+
+// follow calls keep with each object of a kind as a cache sees it, and forget with one that is deleted. It returns what
+// waits until all were seen. what names them.
+func follow[T client.Object](ctx context.Context, from cache.Cache, what string, kind T, keep, forget func(T)) (seen func(context.Context) bool, err error) {
+	informer, err := from.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
-		return nil, fmt.Errorf("cannot watch nodes: %w", err)
+		return nil, fmt.Errorf("cannot watch %s: %w", what, err)
 	}
 	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: c.keep, UpdateFunc: func(_, o any) { c.keep(o) }, DeleteFunc: c.forget,
+		AddFunc: typed(keep), UpdateFunc: func(_, o any) { typed(keep)(o) }, DeleteFunc: typed(forget),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cannot watch nodes: %w", err)
+		return nil, fmt.Errorf("cannot watch %s: %w", what, err)
 	}
 	return func(ctx context.Context) bool { return toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) }, nil
 }
 
-// keep counts a node as it is now.
-func (c *census) keep(o any) {
-	n, ok := o.(*corev1.Node)
-	if !ok {
-		return
+// typed returns a handler of a cache's objects, and of the last state of one if the cache has missed its deletion.
+func typed[T any](handle func(T)) func(any) {
+	return func(o any) {
+		if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+			o = last.Obj
+		}
+		if object, ok := o.(T); ok {
+			handle(object)
+		}
 	}
+}
+
+// keep counts a node as it is now.
+func (c *census) keep(n *corev1.Node) {
 	types := workloadsOf(n)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,16 +84,11 @@ func (c *census) keep(o any) {
 }
 
 // forget is keep for a node that is deleted.
-func (c *census) forget(o any) {
-	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-		o = last.Obj
-	}
-	if n, ok := o.(*corev1.Node); ok {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.of, n.Name)
-		clear(c.answers)
-	}
+func (c *census) forget(n *corev1.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.of, n.Name)
+	clear(c.answers)
 }
 
 // lacking returns why a workload type is not partitioned by all nodes; "" if it is. Without nodes it is not.

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,31 +29,21 @@ type fleet struct {
 
 // watch keeps the MachineConfigs, as the cache sees them change. It returns what waits until all were seen.
 func (f *fleet) watch(ctx context.Context, c cache.Cache) (seen func(context.Context) bool, err error) {
-	informer, err := c.GetInformer(ctx, &api.MachineConfig{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil, fmt.Errorf("cannot watch MachineConfigs: %w", err)
-	}
-	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { f.keep(o) },
-		UpdateFunc: func(_, o any) { f.keep(o) },
-		DeleteFunc: f.forget,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot watch MachineConfigs: %w", err)
+	if seen, err = follow(ctx, c, "MachineConfigs", &api.MachineConfig{}, f.keep, f.forget); err != nil {
+		return nil, err
 	}
 	for _, o := range []client.Object{&api.MachineConfigPool{}, &corev1.Node{}, &corev1.LimitRange{}, namespaces()} { // filled before they are asked
 		if _, err := c.GetInformer(ctx, o, cache.BlockUntilSynced(false)); err != nil {
 			return nil, fmt.Errorf("cannot watch what the webhooks read: %w", err)
 		}
 	}
-	return func(ctx context.Context) bool { return toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) }, nil
+	return seen, nil
 }
 
 // keep keeps the parts of a MachineConfig that can contradict those of another one. One of the renderer's is no
 // part of any pool.
-func (f *fleet) keep(o any) {
-	m, ok := o.(*api.MachineConfig)
-	if !ok || api.IsResult(m.Name) {
+func (f *fleet) keep(m *api.MachineConfig) {
+	if api.IsResult(m.Name) {
 		return
 	}
 	var s kept
@@ -100,15 +89,10 @@ func trim(o any) (any, error) {
 }
 
 // forget is keep for a MachineConfig that is deleted.
-func (f *fleet) forget(o any) {
-	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-		o = last.Obj
-	}
-	if m, ok := o.(*api.MachineConfig); ok {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.all, m.Name)
-	}
+func (f *fleet) forget(m *api.MachineConfig) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.all, m.Name)
 }
 
 // known returns what Judge needs of the cluster.

@@ -44,11 +44,8 @@ type keeper struct {
 	serving   atomic.Pointer[tls.Certificate]
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: each replica serves.
-func (k *keeper) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable.
-func (k *keeper) Start(ctx context.Context) error {
+// run keeps them until ctx ends.
+func (k *keeper) run(ctx context.Context) error {
 	again := time.Tick(lookEvery)
 	for {
 		err := k.look(ctx)

@@ -22,6 +22,7 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/connect"
 	"machine-pivot/internal/problem"
 )
 
@@ -74,7 +75,7 @@ func TestKeeper(t *testing.T) {
 				logged = append(logged, text)
 				cancel()
 			}, funcr.Options{})}
-			if err := k.Start(ctx); err != nil || server.created != c.created {
+			if err := k.run(ctx); err != nil || server.created != c.created {
 				t.Errorf("%d attempts, want %d; %v", server.created, c.created, err)
 			}
 			if said := strings.Join(logged, "\n"); len(logged) > 1 || !strings.Contains(said, c.logged) || (said == "") != (c.logged == "") {
@@ -89,10 +90,9 @@ func TestKeeper(t *testing.T) {
 
 // TestEachReplica: what serves and what fills its caches runs in each replica, and not only where the Lease is.
 func TestEachReplica(t *testing.T) {
-	for _, r := range []manager.LeaderElectionRunnable{&keeper{}, &readiness{}, everywhereRuns{}} {
-		if r.NeedLeaderElection() {
-			t.Errorf("%T runs in one replica only", r)
-		}
+	var r manager.LeaderElectionRunnable = connect.EachReplica((&keeper{}).run)
+	if r.NeedLeaderElection() {
+		t.Error("it runs in one replica only")
 	}
 }
 
@@ -138,8 +138,8 @@ func TestFleet(t *testing.T) {
 		if err != nil || string(m.Spec.Raw) != c.kept || len(m.ManagedFields)+len(m.Annotations) > 0 {
 			t.Errorf("%s is kept as %s with %v: %v", c.spec, m.Spec.Raw, m.Annotations, err)
 		}
-		f.keep(o)
-		f.keep(o)
+		typed(f.keep)(o)
+		typed(f.keep)(o)
 	}
 	if got := f.known(t.Context()).Others; len(got) != 1 || !slices.Equal(got[0].Spec.KernelArguments, []string{"a=1"}) || !got[0].Spec.FIPS {
 		t.Errorf("known: %+v", got)

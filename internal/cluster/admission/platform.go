@@ -6,14 +6,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/machineconfig"
 )
 
 // PlatformLabel marks a MachineConfig as one of the platform's own, which users may not change. Its value does
 // not matter.
 const PlatformLabel = api.Prefix + "/platform"
-
-// generatedBy is the annotation of each MachineConfig that the machine-config operator writes.
-const generatedBy = "machineconfiguration.openshift.io/generated-by-controller-version"
 
 // isGenerated reports whether a name is that of a MachineConfig that is made from another object, such as
 // 99-worker-generated-containerruntime-1.
@@ -33,8 +31,8 @@ func ofPlatform(m metav1.ObjectMeta) string {
 	case isGenerated(name):
 		return "it is generated from another object"
 	}
-	if _, ok := m.Annotations[generatedBy]; ok {
-		return "it has the annotation " + generatedBy
+	if _, ok := m.Annotations[machineconfig.GeneratedBy]; ok {
+		return "it has the annotation " + machineconfig.GeneratedBy
 	}
 	if _, ok := m.Labels[PlatformLabel]; ok {
 		return "it has the label " + PlatformLabel

@@ -97,7 +97,7 @@ func TestCensus(t *testing.T) {
 		{func() { n := nodeWith("b"); n.Labels = map[string]string{"a": "b"}; c.keep(&n) }, ": b"},
 		{func() { n := nodeWith("b", "infra", "management"); c.keep(&n) }, ""},
 		{func() { n := nodeWith("b", "infra"); c.keep(&n) }, ": b"},
-		{func() { n := nodeWith("b"); c.forget(toolscache.DeletedFinalStateUnknown{Obj: &n}) }, ""},
+		{func() { n := nodeWith("b"); typed(c.forget)(toolscache.DeletedFinalStateUnknown{Obj: &n}) }, ""},
 		{func() { n := nodeWith("a"); c.forget(&n) }, "no nodes"},
 	} {
 		step.do()

@@ -16,8 +16,8 @@ type readiness struct {
 	ready  atomic.Bool
 }
 
-// Start implements manager.Runnable.
-func (r *readiness) Start(ctx context.Context) error {
+// wait waits until the caches are filled.
+func (r *readiness) wait(ctx context.Context) error {
 	for _, wait := range r.caches {
 		if !wait(ctx) {
 			return nil // the program ends
@@ -26,9 +26,6 @@ func (r *readiness) Start(ctx context.Context) error {
 	r.ready.Store(true)
 	return nil
 }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (r *readiness) NeedLeaderElection() bool { return false }
 
 // first lets a handler answer once the caches are filled.
 func (r *readiness) first(next http.Handler) http.Handler {

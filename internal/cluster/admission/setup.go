@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"machine-pivot/internal/author/authored"
+	"machine-pivot/internal/cluster/connect"
 	"machine-pivot/internal/fault"
 )
 
@@ -84,7 +85,7 @@ func Setup(ctx context.Context, m manager.Manager, o Options) error {
 	} {
 		server.Register(path, ready.first(&admission.Webhook{Handler: h}))
 	}
-	return errors.Join(m.Add(server), m.Add(ready), m.AddReadyzCheck("webhooks", ready.check(server.StartedChecker())))
+	return errors.Join(m.Add(server), m.Add(connect.EachReplica(ready.wait)), m.AddReadyzCheck("webhooks", ready.check(server.StartedChecker())))
 }
 
 // server returns the server of the webhooks, and adds what keeps its certificate.
@@ -100,7 +101,7 @@ func (o Options) server(m manager.Manager) (webhook.Server, error) {
 	}
 	k := &keeper{reader: m.GetAPIReader(), writer: m.GetClient(), namespace: o.Namespace, more: byKind(o.Names), now: time.Now, log: m.GetLogger().WithName("webhooks")}
 	options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = k.GetCertificate }}
-	return newServer(o.Listen, options), m.Add(k)
+	return newServer(o.Listen, options), m.Add(connect.EachReplica(k.run))
 }
 
 // byKind sorts IP addresses after names, as they come out of a certificate.
@@ -136,7 +137,7 @@ func (o Options) partitioned(m manager.Manager) (*partitioned, error) {
 	toAll := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 	err = ctrl.NewControllerManagedBy(m).Named("partitioned-workloads").
 		Watches(&corev1.Node{}, toAll, builder.WithPredicates(predicate.Funcs{UpdateFunc: otherWorkloads})).Complete(p)
-	return p, errors.Join(err, m.Add(everywhereRuns{memory.Start}))
+	return p, errors.Join(err, m.Add(connect.EachReplica(memory.Start)))
 }
 
 // otherWorkloads reports whether a node reports other workload types than before.
@@ -148,14 +149,3 @@ func otherWorkloads(e event.UpdateEvent) bool {
 	}
 	return !slices.Equal(workloadsOf(before), workloadsOf(now))
 }
-
-// everywhereRuns is a Runnable of each replica.
-type everywhereRuns struct {
-	start func(context.Context) error
-}
-
-// Start implements manager.Runnable.
-func (r everywhereRuns) Start(ctx context.Context) error { return r.start(ctx) }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (everywhereRuns) NeedLeaderElection() bool { return false }

@@ -3,7 +3,6 @@ package api
 import (
 	"fmt"
 	"hash/fnv"
-	"strings"
 )
 
 // maxNote is the maximum length of an event's text in bytes; the API server allows 1,024 characters.
@@ -12,10 +11,7 @@ const maxNote = 1000
 // EventOf returns the action and the text of an event of a controller. Recorders join events with equal actions and reasons
 // whatever their texts are, so the action depends on the text.
 func EventOf(verb, text string) (action, note string) {
-	if len(text) > maxNote {
-		const more = " …"
-		text = strings.ToValidUTF8(text[:maxNote-len(more)], "") + more
-	}
+	text = Shortened(text, maxNote)
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(text)) // it never fails
 	return fmt.Sprintf("%s-%08x", verb, sum.Sum32()), text

@@ -3,7 +3,6 @@ package api
 import (
 	"regexp"
 	"strings"
-	"unicode/utf8"
 
 	"machine-pivot/internal/printable"
 )
@@ -19,13 +18,14 @@ var userinfo = regexp.MustCompile(`://[^/\s@]+@`)
 // most maxReason bytes long, and without credentials of URLs.
 func BoundedReason(text string) string {
 	text = printable.Line(userinfo.ReplaceAllString(text, "://"))
-	if len(text) <= maxReason {
+	return Shortened(text, maxReason)
+}
+
+// Shortened returns a text, of a longer one the beginning, in at most a number of bytes.
+func Shortened(text string, most int) string {
+	const more = " …"
+	if len(text) <= most {
 		return text
 	}
-	const more = " …"
-	cut := maxReason - len(more)
-	for !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return strings.TrimSpace(text[:cut]) + more
+	return strings.TrimSpace(strings.ToValidUTF8(text[:most-len(more)], "")) + more
 }

@@ -26,6 +26,7 @@ import (
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/connect"
 	"machine-pivot/internal/cluster/token"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -101,7 +102,7 @@ func Setup(m manager.Manager, o Options) error {
 	}); err != nil {
 		return err
 	}
-	return m.Add(&runnable{server, o.Listener})
+	return m.Add(connect.EachReplica(func(ctx context.Context) error { return server.Serve(ctx, o.Listener) }))
 }
 
 // forMachines returns the rules for MachineConfigs, and what each machine gets beside its own.
@@ -122,15 +123,3 @@ func (o Options) forMachines() (rules authored.Rules, more []ignition.Config, er
 	}
 	return rules, more, nil
 }
-
-// runnable is a server as a manager runs it.
-type runnable struct {
-	server   *provision.Server
-	listener net.Listener
-}
-
-// Start implements manager.Runnable.
-func (r *runnable) Start(ctx context.Context) error { return r.server.Serve(ctx, r.listener) }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (r *runnable) NeedLeaderElection() bool { return false }

@@ -105,6 +105,15 @@ func CheckNamed(file *api.Config, named string) error {
 	return nil
 }
 
+// EachReplica is a manager's Runnable that also runs where the Lease is not held.
+type EachReplica func(context.Context) error
+
+// Start implements manager.Runnable.
+func (run EachReplica) Start(ctx context.Context) error { return run(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (EachReplica) NeedLeaderElection() bool { return false }
+
 // Log returns a log of JSON lines on the command's standard error. A line with an error also has what to do about it.
 func (f *Flags) Log(cmd *cobra.Command) *logrus.Logger {
 	log := logrus.New()

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/node"
 )
 
@@ -39,14 +40,7 @@ const maxMessage = 1024
 func (c *Cluster) Record(ctx context.Context, of node.Node, e node.Event) error {
 	const hour = time.Hour
 	now := c.Now().UTC()
-	message := e.Message
-	for len(message) > maxMessage {
-		message = message[:maxMessage-len("…")]
-		for len(message) > 0 && message[len(message)-1]&0xC0 == 0x80 {
-			message = message[:len(message)-1]
-		}
-		message = message[:len(message)-1] + "…"
-	}
+	message := api.Shortened(e.Message, maxMessage)
 	kind := "Normal"
 	if e.Warning {
 		kind = "Warning"
