@@ -94,8 +94,7 @@ func (a *Apply) liveEntries(files []hostfiles.File) ([]live.Entry, error) {
 			if _, err := os.Lstat(a.Host.Path(dir)); err == nil {
 				break
 			}
-			made := hostfiles.NewDirectory(dir, 0o755)
-			all = append(all, live.Entry{Path: dir, New: &made})
+			all = append(all, live.Entry{Path: dir, New: new(hostfiles.NewDirectory(dir, 0o755))})
 		}
 	}
 	return all, nil

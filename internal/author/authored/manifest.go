@@ -37,16 +37,19 @@ func (m Manifest) Check() error {
 func (m Manifest) YAML() ([]byte, error) { return marshalYAML(m.tree()) }
 
 // JSON returns the manifest as indented JSON.
-func (m Manifest) JSON() ([]byte, error) { return indentedJSON(m.tree()) }
+func (m Manifest) JSON() ([]byte, error) { return IndentedJSON(m.tree()) }
 
 // Ignition returns only the manifest's Ignition config, as JSON.
-func (m Manifest) Ignition() ([]byte, error) { return indentedJSON(m.config()) }
+func (m Manifest) Ignition() ([]byte, error) { return IndentedJSON(m.config()) }
 
-func indentedJSON(v any) ([]byte, error) {
+// IndentedJSON writes JSON for people: on several lines, without HTML escapes.
+func IndentedJSON(v any) ([]byte, error) { return encodeJSON(v, "  ") }
+
+func encodeJSON(v any, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
+	e.SetIndent("", indent)
 	err := e.Encode(v)
 	return b.Bytes(), err
 }

@@ -104,10 +104,9 @@ func add(s *machineconfig.Spec, mc *MachineConfig) {
 // only set the owner and mode of an existing file, and it refuses overwrite for them. On a running
 // machine, they are written empty: by pivot apply, and by the machine-config daemon.
 func overwrite(config *ignition.Config) {
-	yes := true
 	for i := range config.Storage.Files {
 		if f := &config.Storage.Files[i]; f.Overwrite == nil && f.Contents.Source != nil {
-			f.Overwrite = &yes
+			f.Overwrite = new(true)
 		}
 	}
 }

@@ -7,9 +7,7 @@
 package authored
 
 import (
-	"encoding/json"
-	"strings"
-
+	"bytes"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -82,7 +80,7 @@ func MarshalList(all []*MachineConfig) ([]byte, error) {
 	if len(all) == 1 {
 		value = all[0]
 	}
-	return indentedJSON(value)
+	return IndentedJSON(value)
 }
 
 type metadata struct {
@@ -113,9 +111,6 @@ func treeOf(s machineconfig.Spec) specTree {
 
 // marshalPlain writes JSON in one line, without HTML escapes.
 func marshalPlain(v any) ([]byte, error) {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return []byte(strings.TrimSuffix(b.String(), "\n")), err
+	text, err := encodeJSON(v, "")
+	return bytes.TrimSuffix(text, []byte("\n")), err
 }

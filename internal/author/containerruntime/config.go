@@ -7,7 +7,7 @@
 package containerruntime
 
 import (
-	"slices"
+	"fmt"
 	"strconv"
 
 	"machine-pivot/internal/author/authored"
@@ -15,6 +15,8 @@ import (
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
 	"machine-pivot/internal/quantity"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const apiVersion = "machineconfiguration.openshift.io/v1"
@@ -173,36 +175,37 @@ func amount(n document.Node) *quantity.Quantity {
 // DecodeSelector reads a label selector, and reports what is wrong with it.
 func DecodeSelector(n document.Node) Selector {
 	n.Known("a label selector", "matchLabels", "matchExpressions")
-	s := Selector{Labels: n.Get("matchLabels").Texts()}
+	s := Selector{metav1.LabelSelector{MatchLabels: n.Get("matchLabels").Texts()}}
 	for _, item := range n.Get("matchExpressions").Items() {
 		item.Known("a label selector", "key", "operator", "values")
-		r := Requirement{Key: item.Get("key").Text(), Operator: item.Get("operator").Text()}
+		r := metav1.LabelSelectorRequirement{Key: item.Get("key").Text(), Operator: metav1.LabelSelectorOperator(item.Get("operator").Text())}
 		for _, value := range item.Get("values").Items() {
 			r.Values = append(r.Values, value.Text())
 		}
-		if why := r.wrong(); why != "" {
+		if why := wrong(r); why != "" {
 			item.Fail("%s", why)
 		}
-		s.Expressions = append(s.Expressions, r)
+		s.MatchExpressions = append(s.MatchExpressions, r)
 	}
 	return s
 }
 
 // wrong returns what is wrong with an expression; "" if it is valid.
-func (r Requirement) wrong() string {
-	switch {
-	case r.Key == "":
+func wrong(r metav1.LabelSelectorRequirement) string {
+	if r.Key == "" {
 		return "it has no key"
-	case slices.Contains([]string{"In", "NotIn"}, r.Operator):
+	}
+	switch r.Operator {
+	case metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn:
 		if len(r.Values) == 0 {
-			return "the operator " + r.Operator + " wants values"
+			return fmt.Sprintf("the operator %s wants values", r.Operator)
 		}
-	case slices.Contains([]string{"Exists", "DoesNotExist"}, r.Operator):
+	case metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist:
 		if len(r.Values) > 0 {
-			return "the operator " + r.Operator + " takes no values"
+			return fmt.Sprintf("the operator %s takes no values", r.Operator)
 		}
 	default:
-		return "the operator " + problem.Quoted(r.Operator) + " is none of In, NotIn, Exists, DoesNotExist"
+		return "the operator " + problem.Quoted(string(r.Operator)) + " is none of In, NotIn, Exists, DoesNotExist"
 	}
 	return ""
 }

@@ -5,36 +5,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Selector is a label selector. All of it must match; an empty one matches nothing.
-type Selector struct {
-	Labels      map[string]string
-	Expressions []Requirement
-}
+type Selector struct{ metav1.LabelSelector }
 
-// Requirement is one expression of a selector.
-type Requirement struct {
-	Key      string
-	Operator string // In, NotIn, Exists, DoesNotExist
-	Values   []string
-}
-
-// Matches reports whether the selector matches the labels.
-func (s Selector) Matches(labels map[string]string) bool {
-	for key, want := range s.Labels {
-		if value, ok := labels[key]; !ok || value != want {
-			return false
-		}
-	}
-	for _, r := range s.Expressions {
-		value, ok := labels[r.Key]
-		listed := ok && slices.Contains(r.Values, value)
-		if !map[string]bool{"In": listed, "NotIn": !listed, "Exists": ok, "DoesNotExist": !ok}[r.Operator] {
-			return false
-		}
-	}
-	return len(s.Labels)+len(s.Expressions) > 0
+// Matches reports whether the selector matches labels.
+func (s Selector) Matches(of map[string]string) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&s.LabelSelector)
+	return err == nil && !selector.Empty() && selector.Matches(labels.Set(of))
 }
 
 // Assigned is the ContainerRuntimeConfigs of one pool, in input order.

@@ -81,8 +81,7 @@ func Fetch(from, hash string) (ignition.Config, error) {
 	}
 	config.Systemd.Units = slices.DeleteFunc(all, func(u ignition.Unit) bool { return !slices.Contains(unitsAlone(), u.Name) })
 	for i, u := range config.Systemd.Units {
-		contents := withoutComments(*u.Contents)
-		config.Systemd.Units[i].Contents = &contents
+		config.Systemd.Units[i].Contents = new(withoutComments(*u.Contents))
 	}
 	return config, nil
 }

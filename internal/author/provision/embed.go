@@ -72,11 +72,8 @@ func programFile(program []byte) ignition.File {
 		panic(err) // the level exists and memory takes everything
 	}
 	f := ignition.NewFile(embeddedPath, 0o755, nil)
-	source := "data:;base64," + base64.StdEncoding.EncodeToString(packed.Bytes())
-	// Every version supports SHA-512.
-	compression, hash := "gzip", fmt.Sprintf("sha512-%x", sha512.Sum512(program))
-	f.Contents = ignition.Resource{Source: &source, Compression: &compression}
-	f.Contents.Verification.Hash = &hash
+	f.Contents = ignition.Resource{Source: new("data:;base64," + base64.StdEncoding.EncodeToString(packed.Bytes())), Compression: new("gzip")}
+	f.Contents.Verification.Hash = new(fmt.Sprintf("sha512-%x", sha512.Sum512(program))) // every version supports SHA-512
 	return f
 }
 
@@ -96,8 +93,7 @@ func units() ([]ignition.Unit, error) {
 			all = append(all, ignition.Unit{Name: of, Dropins: []ignition.DropIn{{Name: path.Base(file), Contents: &contents}}})
 			return nil
 		}
-		enabled := true
-		all = append(all, ignition.Unit{Name: file, Enabled: &enabled, Contents: &contents})
+		all = append(all, ignition.Unit{Name: file, Enabled: new(true), Contents: &contents})
 		return nil
 	})
 	return all, err

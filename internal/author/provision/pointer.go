@@ -45,8 +45,7 @@ func (p Pointer) Config(version string) ([]byte, error) {
 	config := ignition.Empty()
 	merged := ignition.Resource{Source: &p.URL}
 	if p.Token != "" {
-		value := "Bearer " + p.Token
-		merged.HTTPHeaders = append(merged.HTTPHeaders, ignition.HTTPHeader{Name: "Authorization", Value: &value})
+		merged.HTTPHeaders = append(merged.HTTPHeaders, ignition.HTTPHeader{Name: "Authorization", Value: new("Bearer " + p.Token)})
 	}
 	config.Ignition.Config.Merge = []ignition.Resource{merged}
 	if p.CA != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
 )
@@ -85,14 +86,11 @@ func (l *Lock) JSON() []byte {
 			}
 		}
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(file); err != nil {
+	text, err := authored.IndentedJSON(file)
+	if err != nil {
 		panic(err) // strings, numbers and times can all be written
 	}
-	return b.Bytes()
+	return text
 }
 
 // record adds a fetched content. A content that is not in the lock is an error if the URL is,

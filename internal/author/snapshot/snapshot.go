@@ -69,8 +69,7 @@ func (t *Taker) Inline(ctx context.Context, all []*authored.MachineConfig) ([]*a
 		}
 		copied := *mc
 		s := source{taker: t, report: &report, file: mc.File(), path: "$.spec.config", roots: t.Roots}
-		config := s.whole(ctx, *mc.Spec.Config)
-		copied.Spec.Config = &config
+		copied.Spec.Config = new(s.whole(ctx, *mc.Spec.Config))
 		whole[i] = &copied
 	}
 	if t.failed != nil {
@@ -122,8 +121,7 @@ func (t *Taker) firstWarning(url string) bool {
 func inline(r ignition.Resource, content []byte) ignition.Resource {
 	held := ignition.Inline(content)
 	if encoded := ";base64," + base64.StdEncoding.EncodeToString(content); len("data:"+encoded) < len(*held.Source) {
-		source := "data:" + encoded
-		held.Source = &source
+		held.Source = new("data:" + encoded)
 	}
 	held.Verification = r.Verification // it covers the decompressed content
 	return held

@@ -40,8 +40,7 @@ func Decide(n Node, types []string) (p Patch, ok bool) {
 	for _, workload := range types {
 		ours := slices.Contains(n.Advertised, workload)
 		if n.CPUs > 0 && !n.has(workload, n.CPUs) {
-			cores := n.CPUs
-			p.Cores[workload], ours = &cores, true
+			p.Cores[workload], ours = new(n.CPUs), true
 		}
 		if ours {
 			p.Advertised = append(p.Advertised, workload)

@@ -118,8 +118,7 @@ func decode(object *api.MachineConfig, rules authored.Rules) (*authored.MachineC
 	m.Spec.KernelArguments = append([]string{}, m.Spec.KernelArguments...)
 	m.Spec.Extensions = append([]string{}, m.Spec.Extensions...)
 	if m.Spec.Config == nil {
-		config := ignition.Empty()
-		m.Spec.Config = &config
+		m.Spec.Config = new(ignition.Empty())
 	}
 	return m, nil
 }

@@ -90,8 +90,7 @@ func copyOf(template *batchv1.Job, h Hook) *batchv1.Job {
 	for _, label := range []string{batchv1.ControllerUidLabel, batchv1.JobNameLabel, "controller-uid", "job-name"} {
 		delete(j.Spec.Template.Labels, label)
 	}
-	limit := int64(h.Timeout / time.Second)
-	j.Spec.ActiveDeadlineSeconds = &limit
+	j.Spec.ActiveDeadlineSeconds = new(int64(h.Timeout / time.Second))
 	env := []corev1.EnvVar{{Name: "PIVOT_NODE", Value: h.Name}, {Name: "PIVOT_CONFIG", Value: h.Config}}
 	for _, containers := range [][]corev1.Container{j.Spec.Template.Spec.InitContainers, j.Spec.Template.Spec.Containers} {
 		for i := range containers {

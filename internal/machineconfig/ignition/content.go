@@ -175,8 +175,7 @@ func (room *Room) gunzip(to io.Writer, data []byte) (int64, error) {
 // Inline returns a resource with inline content, in the form that the machine-config server
 // writes: percent-escaped, so that text stays readable.
 func Inline(content []byte) types.Resource {
-	source := "data:," + dataurl.Escape(content)
-	return types.Resource{Source: &source}
+	return types.Resource{Source: new("data:," + dataurl.Escape(content))}
 }
 
 // verifier verifies the decompressed content that is written to it against a hash in Ignition's form, TYPE-HEX.

@@ -162,7 +162,7 @@ func parse3(raw []byte, version string) (Config, problem.Report) {
 	for _, e := range rep.Entries {
 		path := document.PathOf(e.Context.Path...)
 		switch unknown := strings.HasPrefix(e.Message, unusedKey); {
-		case unknown && !lost(e.Context.Path...):
+		case unknown && !lost(path):
 			problems.Warn(path, "unknown member: the Ignition specification of the config's version has no such; it is left out, and asks for nothing")
 		case unknown:
 			problems.Fail(path, "unknown member: the Ignition specification of the config's version has no such")
@@ -193,45 +193,21 @@ const unusedKey = "unused key"
 // not have. Nothing is lost by an empty value, as "networkd": {} of version 2, or by "filesystem": "root", because all
 // paths of version 3 are in the root file system. Tools that write version 3 have left both in configs, and the
 // machine-config operator drops them.
-func lostMember(raw []byte) func(steps ...any) bool {
-	read := sync.OnceValue(func() (config any) {
-		_ = json.Unmarshal(raw, &config) // the parser reports the error
-		return config
+func lostMember(raw []byte) func(path string) bool {
+	read := sync.OnceValues(func() (document.Node, bool) {
+		var discarded problem.Report // the parser reports what is wrong
+		return document.ParseJSON(raw, &discarded)
 	})
-	return func(steps ...any) bool {
-		value := read()
-		for _, step := range steps {
-			switch at := value.(type) {
-			case map[string]any:
-				value = at[fmt.Sprint(step)] // a string, or a string type of the parser
-			case []any:
-				i, _ := step.(int)
-				value = at[i]
-			}
-		}
-		onRoot := value == "root" && nodeMember.MatchString(document.PathOf(steps...))
-		return !isEmpty(value) && !onRoot
+	return func(path string) bool {
+		config, ok := read()
+		value, _ := config.Find(document.Steps(path)...)
+		onRoot := value.Is("root") && nodeMember.MatchString(path)
+		return !ok || !value.IsEmpty() && !onRoot
 	}
 }
 
 // nodeMember matches the path of the member "filesystem" of a file, directory or link.
 var nodeMember = regexp.MustCompile(`^\.storage\.(files|directories|links)\[\d+\]\.filesystem$`)
-
-// isEmpty reports whether a value is null, "", [], {} or an object with only empty members.
-func isEmpty(value any) bool {
-	switch v := value.(type) {
-	case []any:
-		return len(v) == 0
-	case map[string]any:
-		for _, member := range v {
-			if !isEmpty(member) {
-				return false
-			}
-		}
-		return true
-	}
-	return value == nil || value == ""
-}
 
 // relabel returns a config with another version number.
 func relabel(raw []byte, version string) []byte {

@@ -132,8 +132,7 @@ func Arguments(config Config) (entries []string) {
 
 // NewFile returns a file with the given content that overwrites an existing file.
 func NewFile(path string, mode int, content []byte) File {
-	overwrite := true
-	f := File{Node: types.Node{Path: path, Overwrite: &overwrite}}
+	f := File{Node: types.Node{Path: path, Overwrite: new(true)}}
 	f.Mode = &mode
 	f.Contents = Inline(content)
 	return f
