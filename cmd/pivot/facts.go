@@ -35,7 +35,6 @@ func factsCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&root, "root", "/", "use `DIR` as the root directory of the machine")
-	cli.Directories(cmd, "root")
+	cli.AddRoot(cmd, &root)
 	return cmd
 }

@@ -42,7 +42,7 @@ data transferred, and each failed try. The picture is written to standard output
 			return timeline.SVG(cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&flags.root, "root", "/", "use `DIR` as the root directory of the machine")
+	cli.AddRoot(cmd, &flags.root)
 	cmd.Flags().StringVar(&flags.journal, "journal", "", "read the journal.json of another machine from `FILE`; - is standard input")
 	cmd.Flags().IntVar(&flags.before, "before", 0, "draw the transaction `N` before the last one")
 	flags.format = "svg"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -46,8 +47,8 @@ func (f *progressFlags) add(cmd *cobra.Command) {
 // people and, with --progress-fd, to a program.
 func (f *progressFlags) logTo(w io.Writer) (*logrus.Logger, pivot.Emit) {
 	var screen *status.Screen
-	if !f.quiet {
-		screen = screenOf(os.Stderr)
+	if !f.quiet && cli.Width(os.Stderr) > 0 {
+		screen = &status.Screen{W: os.Stderr, Width: func() int { return cmp.Or(cli.Width(os.Stderr), cli.UnknownWidth) }}
 	}
 	if screen != nil {
 		w = screen

@@ -32,7 +32,6 @@ func projectCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&root, "root", "/", "use `DIR` as the root directory of the machine")
-	cli.Directories(cmd, "root")
+	cli.AddRoot(cmd, &root)
 	return cmd
 }

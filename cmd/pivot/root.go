@@ -53,8 +53,7 @@ type hostFlags struct {
 // addRoot adds the flags of commands that only read.
 func (f *hostFlags) addRoot(cmd *cobra.Command) {
 	f.engine = "auto"
-	cmd.Flags().StringVar(&f.root, "root", "/", "use `DIR` as the root directory of the machine")
-	cli.Directories(cmd, "root")
+	cli.AddRoot(cmd, &f.root)
 	f.quietFlag.add(cmd)
 }
 

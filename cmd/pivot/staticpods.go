@@ -30,10 +30,10 @@ func staticPodsCommand() *cobra.Command {
 			return writeStaticPods(cmd, root, from, to)
 		},
 	}
-	cmd.Flags().StringVar(&root, "root", "/", "use `DIR` as the root directory of the machine")
+	cli.AddRoot(cmd, &root)
 	cmd.Flags().StringVar(&from, "from", pods.SourceDir, "read the pods from `DIR`")
 	cmd.Flags().StringVar(&to, "to", pods.ManifestDir, "write them into `DIR`, kubelet's staticPodPath")
-	cli.Directories(cmd, "root", "from", "to")
+	cli.Directories(cmd, "from", "to")
 	return cmd
 }
 

@@ -180,7 +180,6 @@ func imageText(image pivot.Image, none string) string {
 	return image.String()
 }
 
-// printDownload prints what was pulled for a later run.
 // exitText describes how a failed run ended. Journals of older programs have no exit status.
 func exitText(f pivot.Failure) string {
 	text := "transient: trying again can help"

@@ -169,7 +169,7 @@ func (o *beside) ofRole(role string, configs []*authored.MachineConfig, machine 
 		return sets, err
 	}
 	in := pinning.Input{Files: map[string][]byte{}, Machine: machine, Line: machineconfig.CommandLine(merged.Spec.Arguments()), Partial: true}
-	if err := inlineFiles(merged, in.Files, pinning.IsRead); err != nil {
+	if err := merged.AddFiles(in.Files, pinning.IsRead); err != nil {
 		return sets, err
 	}
 	var kubelets [][]byte

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -96,7 +95,7 @@ func clusterStatusCommand(build cli.Build) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				width := screenWidth()
+				width := cli.Width(os.Stdout)
 				if again && width > 0 && out.IsText() {
 					if _, err := io.WriteString(cmd.OutOrStdout(), "\x1b[H\x1b[2J"); err != nil { // home, erase
 						return err
@@ -151,17 +150,3 @@ func watched(cmd *cobra.Command, show func(again bool) error) error {
 		}
 	}
 }
-
-// screenWidth returns the width of the terminal at the standard output; 0 if it is none.
-func screenWidth() int {
-	if fd := int(os.Stdout.Fd()); term.IsTerminal(fd) && os.Getenv("TERM") != "dumb" {
-		if width, _, err := term.GetSize(fd); err == nil && width > 0 {
-			return width
-		}
-		return unknownWidth
-	}
-	return 0
-}
-
-// unknownWidth is the width of a terminal that does not report it.
-const unknownWidth = 80

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -109,16 +110,12 @@ func showPlan(w io.Writer, p view.Plan) {
 		}
 		showPool(w, one)
 	}
-	writeProblems(w, p.Problems)
+	if len(p.Problems) > 0 {
+		fmt.Fprintln(w)
+		show(w, p.Problems)
+	}
 	for _, missing := range p.Missing {
 		fmt.Fprintln(w, "not read: "+missing)
-	}
-}
-
-func writeProblems(w io.Writer, report problem.Report) {
-	if len(report) > 0 {
-		fmt.Fprintln(w)
-		show(w, report)
 	}
 }
 
@@ -129,7 +126,7 @@ func showPool(w io.Writer, p view.PoolPlan) {
 	case p.Rounds == 0:
 		fmt.Fprintf(w, "%s: %s, and no node is changed\n", p.Name, p.To)
 	default:
-		fmt.Fprintf(w, "%s: %s → %s, %d at a time, %d rounds\n", p.Name, orNone(p.From), p.To, p.AtOnce, p.Rounds)
+		fmt.Fprintf(w, "%s: %s → %s, %d at a time, %d rounds\n", p.Name, cmp.Or(p.From, "nothing"), p.To, p.AtOnce, p.Rounds)
 	}
 	for _, u := range p.Updates {
 		fmt.Fprintf(w, "  nodes with %s:\n", u.From)
@@ -149,13 +146,6 @@ func showPool(w io.Writer, p view.PoolPlan) {
 	for _, warning := range p.Warnings {
 		fmt.Fprintln(w, "  warning: "+warning)
 	}
-}
-
-func orNone(name string) string {
-	if name == "" {
-		return "nothing"
-	}
-	return name
 }
 
 // effect says what happens to a node.

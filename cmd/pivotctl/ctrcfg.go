@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +13,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 )
 
@@ -141,8 +139,5 @@ func (f *ctrcfgFlags) base(ctx context.Context) (map[string][]byte, error) {
 		return nil, fault.New(fault.BadInput, "cannot use %s: it holds %d MachineConfigs, not one", f.rendered, len(all)).
 			WithHint("give the rendered MachineConfig of one pool: oc get machineconfig rendered-… -o yaml")
 	}
-	err = inlineFiles(all[0], files, func(path string) bool {
-		return path == containerruntime.StoragePath || strings.HasPrefix(path, pinning.DropInDir+"/")
-	})
-	return files, err
+	return files, all[0].AddFiles(files, containerruntime.Changes)
 }

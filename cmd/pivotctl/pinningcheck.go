@@ -24,7 +24,6 @@ import (
 	"machine-pivot/internal/input"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
@@ -56,8 +55,7 @@ func pinningCheckCommand() *cobra.Command {
 		},
 	}
 	flags.Add(cmd, api.Partition)
-	cmd.Flags().StringVar(&flags.root, "root", "/", "use `DIR` as the root directory of the machine")
-	cli.Directories(cmd, "root")
+	cli.AddRoot(cmd, &flags.root)
 	cmd.Flags().StringVar(&flags.online, "online", "", "`SET` of CPUs of the machine, instead of those below --root")
 	cmd.Flags().StringVar(&flags.cmdline, "cmdline", "", "kernel command `LINE` of the next boot, instead of the boot entry's")
 	addRole(cmd, &flags.role, "use only the MachineConfigs for machines of this `ROLE`")
@@ -228,27 +226,7 @@ func (f *checkFlags) addConfigs(in *pinning.Input, configs []*authored.MachineCo
 		return err
 	}
 	in.Line = append(in.Line, machineconfig.CommandLine(merged.Spec.Arguments())...)
-	return inlineFiles(merged, in.Files, pinning.IsRead)
-}
-
-// inlineFiles adds the inline contents of those files in a MachineConfig for which wanted
-// returns true, by path.
-func inlineFiles(mc *authored.MachineConfig, into map[string][]byte, wanted func(path string) bool) error {
-	if mc.Spec.Config == nil {
-		return nil
-	}
-	room := authored.NewRoom()
-	for _, file := range mc.Spec.Config.Storage.Files {
-		if !wanted(file.Path) {
-			continue
-		}
-		content, err := ignition.Content(file.Contents, room)
-		if err != nil {
-			return fault.New(fault.BadInput, "cannot read file %s of MachineConfig %s: %w", file.Path, mc.Name, err)
-		}
-		into[file.Path] = content
-	}
-	return nil
+	return merged.AddFiles(in.Files, pinning.IsRead)
 }
 
 // report prints the result. It returns an error if the result has errors.

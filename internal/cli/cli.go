@@ -172,6 +172,12 @@ func (r Reported) Error() string { return r.Err.Error() }
 // Unwrap returns the wrapped error.
 func (r Reported) Unwrap() error { return r.Err }
 
+// AddRoot adds the flag --root.
+func AddRoot(cmd *cobra.Command, root *string) {
+	cmd.Flags().StringVar(root, "root", "/", "use `DIR` as the root directory of the machine")
+	Directories(cmd, "root")
+}
+
 // CheckRoot returns an error if the argument of --root is not a directory.
 func CheckRoot(root string) error {
 	info, err := os.Stat(root)

@@ -8,6 +8,7 @@ package authored
 
 import (
 	"bytes"
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -40,6 +41,25 @@ func (m *MachineConfig) generated() bool {
 
 // Role returns the role of the MachineConfig; "" if it has no role label.
 func (m *MachineConfig) Role() string { return m.Labels[RoleLabel] }
+
+// AddFiles adds the inline contents of those of its files for which wanted returns true, by path.
+func (m *MachineConfig) AddFiles(to map[string][]byte, wanted func(path string) bool) error {
+	if m.Spec.Config == nil {
+		return nil
+	}
+	room := NewRoom()
+	for _, file := range m.Spec.Config.Storage.Files {
+		if !wanted(file.Path) {
+			continue
+		}
+		content, err := ignition.Content(file.Contents, room)
+		if err != nil {
+			return fault.New(fault.BadInput, "cannot read file %s: %w", file.Path, err)
+		}
+		to[file.Path] = content
+	}
+	return nil
+}
 
 // Rules are the configurable rules for MachineConfigs.
 type Rules struct {

@@ -19,7 +19,6 @@ import (
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig"
-	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
 )
 
@@ -207,14 +206,5 @@ func Files(whole []*authored.MachineConfig) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	room := authored.NewRoom()
-	for _, f := range merged.Spec.Config.Storage.Files {
-		if !containerruntime.Changes(f.Path) {
-			continue
-		}
-		if files[f.Path], err = ignition.Content(f.Contents, room); err != nil {
-			return nil, fault.New(fault.BadInput, "cannot read %s: %w", f.Path, err)
-		}
-	}
-	return files, nil
+	return files, merged.AddFiles(files, containerruntime.Changes)
 }

@@ -268,23 +268,11 @@ func poolOf(of node.Node, config string) string {
 
 // manifest is an object that the agent applies.
 type manifest struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Metadata   metadata `json:"metadata"`
-	Spec       any      `json:"spec,omitempty"`
-	Status     any      `json:"status,omitempty"`
-}
-
-type metadata struct {
-	Name            string  `json:"name"`
-	OwnerReferences []owner `json:"ownerReferences,omitempty"`
-}
-
-type owner struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Name       string `json:"name"`
-	UID        string `json:"uid"`
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Metadata   metav1.ObjectMeta `json:"metadata"`
+	Spec       any               `json:"spec,omitempty"`
+	Status     any               `json:"status,omitempty"`
 }
 
 type named struct {
@@ -292,8 +280,8 @@ type named struct {
 }
 
 // owned returns the metadata of an object that is deleted with its node.
-func owned(of node.Node) metadata {
-	return metadata{Name: of.Name, OwnerReferences: []owner{{"v1", "Node", of.Name, of.UID}}}
+func owned(of node.Node) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: of.Name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: of.Name, UID: types.UID(of.UID)}}}
 }
 
 // publish applies an object as a whole, as it is now: its status, and before that all else, if that is not what was
@@ -324,7 +312,7 @@ func (c *Cluster) applyWhole(ctx context.Context, path string, m manifest, statu
 		last.manifest = string(text)
 		c.applied[path] = last
 	}
-	withStatus := manifest{APIVersion: m.APIVersion, Kind: m.Kind, Metadata: metadata{Name: m.Metadata.Name}, Status: status(last.conditions)}
+	withStatus := manifest{APIVersion: m.APIVersion, Kind: m.Kind, Metadata: metav1.ObjectMeta{Name: m.Metadata.Name}, Status: status(last.conditions)}
 	if last.conditions, err = c.apply(ctx, path+"/status", withStatus); err != nil {
 		return err
 	}

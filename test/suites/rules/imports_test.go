@@ -142,7 +142,7 @@ var importTable = map[string]rule{
 	"cluster/kube":      {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/drain":     {ours: []string{"cluster/api", "cluster/kube", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	// The fleet's controllers.
-	"cluster/generated": {ours: []string{"authored", "containerruntime", "cluster/api", "fault", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/generated": {ours: []string{"authored", "containerruntime", "cluster/api", "fault", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/rollout":   {ours: []string{"cluster/api", "cluster/nodecheck", "window"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/view":      {ours: []string{"api", "authored", "cluster/api", "cluster/generated", "disruption", "fault", "kargs", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/render":    {ours: []string{"authored", "pool", "snapshot", "cluster/api", "cluster/generated", "fault", "kargs", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
