@@ -22,7 +22,7 @@ type Keeper struct {
 	Runner  Runner
 	Now     func() time.Time
 	Log     *logrus.Logger
-	Metrics *node.Metrics // nil for none
+	Metrics *node.Metrics
 	Events  *node.Events
 
 	types   []string  // of the host, as last known

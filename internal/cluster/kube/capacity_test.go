@@ -105,7 +105,7 @@ func TestCapacity(t *testing.T) {
 		case <-ctx.Done():
 		}
 	}}
-	keeper := &capacity.Keeper{Cluster: cluster, Runner: host, Now: hurried(), Log: log, Events: &node.Events{Cluster: cluster, Now: time.Now}}
+	keeper := &capacity.Keeper{Cluster: cluster, Runner: host, Now: hurried(), Log: log, Metrics: &node.Metrics{}, Events: &node.Events{Cluster: cluster, Now: time.Now}}
 	go keeper.Run(ctx, nodes)
 	go cluster.Watch(ctx, func() {})
 

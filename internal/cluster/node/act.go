@@ -28,20 +28,17 @@ func (a *Agent) request(verb hostpivot.Verb) hostpivot.Request {
 	}
 }
 
-// set returns the value of an annotation.
-func set(value string) *string { return &value }
-
 func (a *Agent) actBegin(ctx context.Context, s situation) error {
 	if s.retry != nil { // first of all, since an agent that is restarted knows only what the node says
 		return a.patch(ctx, s, Patch{Annotations: map[string]*string{api.Retried: s.retry.annotation(a.change.config)}})
 	}
 	p := Patch{Annotations: map[string]*string{
-		api.StateOfNode: set(api.StateWorking), api.Reason: set(""), api.FailedConfig: nil, api.NeedsReplacement: nil, api.DrainBlocked: nil,
+		api.StateOfNode: new(api.StateWorking), api.Reason: new(""), api.FailedConfig: nil, api.NeedsReplacement: nil, api.DrainBlocked: nil,
 		api.CannotStart: nil,
 	}}
 	s.correct(p, a.change.config)
 	if s.inherited {
-		p.Annotations[api.CordonedFor], p.Annotations[api.DrainStarted] = set(a.change.config), set(a.Now().UTC().Format(time.RFC3339))
+		p.Annotations[api.CordonedFor], p.Annotations[api.DrainStarted] = new(a.change.config), new(a.Now().UTC().Format(time.RFC3339))
 	}
 	if s.again != nil {
 		p.Annotations[api.Attempt] = s.again.annotation(a.change.config)
@@ -90,9 +87,9 @@ func (a *Agent) actPlan(ctx context.Context, s situation) error {
 // records that the node is cordoned because of the agent, unless it was cordoned before.
 func (a *Agent) actCordon(ctx context.Context, s situation) error {
 	p := Patch{Annotations: map[string]*string{
-		api.DesiredDrain: set(api.DrainFor(a.change.config)),
-		api.DrainStarted: set(a.Now().UTC().Format(time.RFC3339)),
-		api.Reason:       set(""),
+		api.DesiredDrain: new(api.DrainFor(a.change.config)),
+		api.DrainStarted: new(a.Now().UTC().Format(time.RFC3339)),
+		api.Reason:       new(""),
 		api.DrainBlocked: nil,
 		api.FailedConfig: nil, // otherwise another agent would give the node back, and drain it once more
 	}}
@@ -100,10 +97,10 @@ func (a *Agent) actCordon(ctx context.Context, s situation) error {
 		f.reported = false
 	}
 	if s.node.Annotations[api.LastAppliedDrain] == api.DrainFor(a.change.config) { // somebody has ended that drain
-		p.Annotations[api.LastAppliedDrain] = set("")
+		p.Annotations[api.LastAppliedDrain] = new("")
 	}
 	if !s.node.Unschedulable {
-		p.Annotations[api.CordonedFor] = set(a.change.config)
+		p.Annotations[api.CordonedFor] = new(a.change.config)
 		if !a.Policy.ByController {
 			p.Unschedulable = new(true)
 		}
@@ -124,7 +121,7 @@ func (a *Agent) actDrain(ctx context.Context, s situation) (time.Duration, error
 		err, wait = a.Drainer.Drain(ctx, s.node), retryDrain
 	}
 	if err == nil {
-		if err := a.patch(ctx, s, Patch{Annotations: map[string]*string{api.LastAppliedDrain: set(api.DrainFor(a.change.config)), api.Reason: set("")}}); err != nil {
+		if err := a.patch(ctx, s, Patch{Annotations: map[string]*string{api.LastAppliedDrain: new(api.DrainFor(a.change.config)), api.Reason: new("")}}); err != nil {
 			return 0, err
 		}
 		a.event(ctx, s.node, Event{Reason: api.EventDrain, Message: "drained for " + a.change.config})
@@ -134,7 +131,7 @@ func (a *Agent) actDrain(ctx context.Context, s situation) (time.Duration, error
 		return 0, err
 	}
 	if _, known := timeOf(s.node.Annotations[api.DrainStarted], a.Now()); !known {
-		return 0, a.patch(ctx, s, Patch{Annotations: map[string]*string{api.DrainStarted: set(a.Now().UTC().Format(time.RFC3339))}})
+		return 0, a.patch(ctx, s, Patch{Annotations: map[string]*string{api.DrainStarted: new(a.Now().UTC().Format(time.RFC3339))}})
 	}
 	reason := api.BoundedReason("cannot drain the node: " + fault.WithRemedy(err))
 	limit := a.Policy.DrainLimit
@@ -166,9 +163,9 @@ func (a *Agent) sayBlocked(ctx context.Context, s situation, reason string, over
 	if said || a.Policy.ByController && !overdue {
 		return nil
 	}
-	p := Patch{Annotations: map[string]*string{api.Reason: set(reason)}}
+	p := Patch{Annotations: map[string]*string{api.Reason: new(reason)}}
 	if overdue {
-		p.Annotations[api.StateOfNode] = set(api.StateDegraded)
+		p.Annotations[api.StateOfNode] = new(api.StateDegraded)
 	}
 	if err := a.patch(ctx, s, p); err != nil {
 		return err
@@ -178,7 +175,7 @@ func (a *Agent) sayBlocked(ctx context.Context, s situation, reason string, over
 }
 
 func (a *Agent) actAnnounce(ctx context.Context, s situation) error {
-	if err := a.patch(ctx, s, Patch{Annotations: map[string]*string{api.PostConfigAction: set(api.ActionReboot)}}); err != nil {
+	if err := a.patch(ctx, s, Patch{Annotations: map[string]*string{api.PostConfigAction: new(api.ActionReboot)}}); err != nil {
 		return err
 	}
 	a.seen = nil // somebody may have uncordoned the node meanwhile
@@ -234,14 +231,14 @@ func (a *Agent) actUncordon(ctx context.Context, s situation) (time.Duration, er
 		config = a.change.config
 	}
 	end := api.UncordonFor(config)
-	p := Patch{Annotations: map[string]*string{api.PostConfigAction: set("")}}
+	p := Patch{Annotations: map[string]*string{api.PostConfigAction: new("")}}
 	switch asked, applied := s.node.Annotations[api.DesiredDrain], s.node.Annotations[api.LastAppliedDrain]; {
 	case !a.Policy.ByController:
 		p.Unschedulable = new(false)
-		p.Annotations[api.DesiredDrain], p.Annotations[api.LastAppliedDrain] = set(end), set(end)
+		p.Annotations[api.DesiredDrain], p.Annotations[api.LastAppliedDrain] = new(end), new(end)
 		p.Annotations[api.CordonedFor], p.Annotations[api.DrainStarted] = nil, nil
 	case asked != end:
-		p.Annotations[api.DesiredDrain] = set(end)
+		p.Annotations[api.DesiredDrain] = new(end)
 		return pollDrain, a.patch(ctx, s, p)
 	case applied != end:
 		return pollDrain, nil
@@ -258,11 +255,11 @@ func (a *Agent) actUncordon(ctx context.Context, s situation) (time.Duration, er
 func (a *Agent) actDone(ctx context.Context, s situation) error {
 	before := s.node.Annotations[api.CurrentConfig]
 	p := Patch{Annotations: map[string]*string{
-		api.StateOfNode: set(api.StateDone), api.CurrentConfig: set(a.change.config), api.Reason: set(""), api.PostConfigAction: set(""),
+		api.StateOfNode: new(api.StateDone), api.CurrentConfig: new(a.change.config), api.Reason: new(""), api.PostConfigAction: new(""),
 		api.FailedConfig: nil, api.DrainStarted: nil, api.DrainBlocked: nil, api.NeedsReplacement: nil, api.Attempt: nil, api.Retried: nil,
 	}}
 	if s.node.Annotations[api.DesiredConfig] == "" { // it joins
-		p.Annotations[api.DesiredConfig] = set(a.change.config)
+		p.Annotations[api.DesiredConfig] = new(a.change.config)
 	}
 	if e := a.early; e.cannot != "" {
 		p.Annotations[api.CannotStart] = s.cannot(e.config, e.cannot, e.failure)
@@ -284,13 +281,13 @@ func (a *Agent) actDone(ctx context.Context, s situation) error {
 func (a *Agent) actReport(ctx context.Context, s situation) error {
 	f := a.change.failure
 	p := Patch{Annotations: map[string]*string{
-		api.StateOfNode: set(f.state), api.Reason: set(f.reason), api.PostConfigAction: set(""), api.DrainBlocked: nil,
+		api.StateOfNode: new(f.state), api.Reason: new(f.reason), api.PostConfigAction: new(""), api.DrainBlocked: nil,
 	}}
 	if f.blocked != "" {
-		p.Annotations[api.DrainBlocked] = set(f.blocked)
+		p.Annotations[api.DrainBlocked] = new(f.blocked)
 	}
 	if !f.soft {
-		p.Annotations[api.FailedConfig], p.Annotations[api.Attempt], p.Annotations[api.Retried] = set(a.change.config), nil, nil
+		p.Annotations[api.FailedConfig], p.Annotations[api.Attempt], p.Annotations[api.Retried] = new(a.change.config), nil, nil
 	}
 	if !f.stray {
 		s.correct(p, a.change.config)
@@ -299,7 +296,7 @@ func (a *Agent) actReport(ctx context.Context, s situation) error {
 		p.Annotations[api.CannotStart] = s.cannot(a.change.config, f.cannot, f.reason)
 	}
 	if f.replace {
-		p.Annotations[api.NeedsReplacement] = set(a.change.config)
+		p.Annotations[api.NeedsReplacement] = new(a.change.config)
 	}
 	withdraw(s.node, p)
 	if err := a.patch(ctx, s, p); err != nil {
@@ -318,6 +315,6 @@ func (a *Agent) actReport(ctx context.Context, s situation) error {
 // withdraw adds to a patch that a drain is no longer asked for.
 func withdraw(n Node, p Patch) {
 	if withdrawn(n) {
-		p.Annotations[api.DesiredDrain] = set(n.Annotations[api.LastAppliedDrain])
+		p.Annotations[api.DesiredDrain] = new(n.Annotations[api.LastAppliedDrain])
 	}
 }

@@ -32,7 +32,7 @@ func attemptOf(n Node, config string) attempt {
 
 // annotation returns the attempt as the value of the node's annotation.
 func (a attempt) annotation(config string) *string {
-	return set(fmt.Sprintf("%d %s %s", a.number, a.start, config))
+	return new(fmt.Sprintf("%d %s %s", a.number, a.start, config))
 }
 
 // observeAttempt finds out whether the host has booted its old system although the desired one was

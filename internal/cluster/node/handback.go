@@ -150,8 +150,8 @@ func hasOwn(n Node) bool {
 func handedBack(n Node, current string) Patch {
 	end := api.UncordonFor(current)
 	p := Patch{Annotations: map[string]*string{
-		api.CurrentConfig: set(current), api.StateOfNode: set(api.StateDone), api.Reason: set(""), api.PostConfigAction: set(""),
-		api.DesiredDrain: set(end), api.LastAppliedDrain: set(end),
+		api.CurrentConfig: new(current), api.StateOfNode: new(api.StateDone), api.Reason: new(""), api.PostConfigAction: new(""),
+		api.DesiredDrain: new(end), api.LastAppliedDrain: new(end),
 	}}
 	if n.Annotations[api.DesiredImage] == "" && n.Annotations[api.CurrentImage] != "" {
 		p.Annotations[api.CurrentImage] = nil // the image is that of the MachineConfig

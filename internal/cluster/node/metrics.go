@@ -11,7 +11,7 @@ import (
 )
 
 // Metrics are the agent's metrics in the text format of Prometheus. Their labels have values of fixed
-// sets only. A nil Metrics counts nothing.
+// sets only.
 type Metrics struct {
 	Version, Commit string // of this program
 
@@ -34,9 +34,6 @@ type Metrics struct {
 
 // observed takes note of a step, and of what is known of the desired MachineConfig.
 func (m *Metrics) observed(s situation, of memory) {
-	if m == nil {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.state, m.failing, m.cordoned = s.node.Annotations[api.StateOfNode], of.failure.degrades(), s.Ours
@@ -46,29 +43,23 @@ func (m *Metrics) observed(s situation, of memory) {
 
 // proven takes note of a comparison without differences.
 func (m *Metrics) proven(at time.Time) {
-	if m != nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.provenAt = at
-	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.provenAt = at
 }
 
 // Workloads takes note of whether the workload types of the host are known.
 func (m *Metrics) Workloads(known bool) {
-	if m != nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.unknownWorkloads = !known
-	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unknownWorkloads = !known
 }
 
 // failed counts a failure that was reported.
 func (m *Metrics) failed() {
-	if m != nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.failures++
-	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failures++
 }
 
 // stepLimit is how long a step may take: a drain some minutes, a comparison of the system a quarter of an

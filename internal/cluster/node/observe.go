@@ -309,7 +309,7 @@ func (a *Agent) reported(s situation) bool {
 
 // cannot returns the annotation of a node that says why its machine cannot start the image of a MachineConfig.
 func (s situation) cannot(config, verdicts, reason string) *string {
-	return set(api.Cannot{Config: config, BootID: s.host.Start.Boot(), Verdicts: verdicts, Reason: reason}.String())
+	return new(api.Cannot{Config: config, BootID: s.host.Start.Boot(), Verdicts: verdicts, Reason: reason}.String())
 }
 
 // withdrawn reports whether a drain was asked for that is neither complete nor needed any more.

@@ -29,7 +29,7 @@ func retryOf(n Node, config string) *retry {
 
 // annotation returns the retry as the value of the node's annotation.
 func (r retry) annotation(config string) *string {
-	return set(fmt.Sprintf("%s %s %s", r.start, r.run, config))
+	return new(fmt.Sprintf("%s %s %s", r.start, r.run, config))
 }
 
 // observeRetried finds out whether an earlier agent was told to try again what has failed: then that is known, and only

@@ -37,6 +37,6 @@ func (s *situation) claims(config string) bool {
 // it could not be told from a node that was not given any.
 func (s *situation) correct(p Patch, config string) {
 	if s.claims(config) {
-		p.Annotations[api.CurrentConfig] = set(s.host.Status.Current())
+		p.Annotations[api.CurrentConfig] = new(s.host.Status.Current())
 	}
 }

@@ -3,6 +3,7 @@
 package nodeagent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,7 +117,7 @@ func (w *World) Agent() *node.Agent {
 	log.SetOutput(io.Discard)
 	w.dead = false
 	a := &node.Agent{
-		Cluster: w.Cluster, Runner: machineRunner{w, &hostpivot.Answer{}}, Drainer: w.Drainer, Policy: w.Policy, Version: "test", Metrics: w.Metrics,
+		Cluster: w.Cluster, Runner: machineRunner{w, &hostpivot.Answer{}}, Drainer: w.Drainer, Policy: w.Policy, Version: "test", Metrics: cmp.Or(w.Metrics, &node.Metrics{}),
 		Now: func() time.Time { return w.Clock }, Log: log,
 	}
 	if a.Cluster == nil {
