@@ -19,8 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const apiVersion = "machineconfiguration.openshift.io/v1"
-
 // SuffixAnnotation holds the number in the name of the MachineConfig that is generated from a
 // ContainerRuntimeConfig; empty for the first one.
 const SuffixAnnotation = "machineconfiguration.openshift.io/mc-name-suffix"
@@ -92,7 +90,7 @@ func (all *Objects) decode(n document.Node) {
 	if version := n.Get("apiVersion"); version.IsNull() {
 		version.Fail("it is missing")
 	} else {
-		version.MustBe(apiVersion)
+		version.MustBe(machineconfig.APIVersion)
 	}
 	metadata := n.Get("metadata")
 	name := metadata.Get("name").Text()

@@ -39,7 +39,7 @@ func (a Alone) machineConfig(rules authored.Rules) (*authored.MachineConfig, pro
 	config.Ignition.Version = ignition.Version
 	config.Storage.Files = a.Files
 	all, report := authored.DecodeMade(map[string]any{
-		"apiVersion": "machineconfiguration.openshift.io/v1", "kind": machineconfig.Kind, "metadata": map[string]any{"name": "alone"},
+		"apiVersion": machineconfig.APIVersion, "kind": machineconfig.Kind, "metadata": map[string]any{"name": "alone"},
 		"spec": map[string]any{"osImageURL": a.Image, "kernelArguments": a.Arguments, "config": json.RawMessage(ignition.Marshal(config))},
 	}, rules)
 	report = slices.DeleteFunc(report, func(p problem.Problem) bool { return strings.HasPrefix(p.Path, "$.metadata") }) // a role is missing on purpose

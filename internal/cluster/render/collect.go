@@ -85,7 +85,7 @@ func (r *renderer) collectGone(ctx context.Context, pool string) (time.Duration,
 // collect deletes the rendered MachineConfigs of a pool that nothing needs. It returns how many there were, and when
 // to look again.
 func (r *renderer) collect(ctx context.Context, pool string, keep int) (were int, next time.Duration, err error) {
-	list := metadataOf(machineconfig.Kind)
+	list := metadata()
 	if err := r.cached.List(ctx, list); err != nil {
 		return 0, 0, err
 	}

@@ -146,7 +146,7 @@ func (r *renderer) fetch(ctx context.Context, s source, name string) (*api.Machi
 
 // deleteCopies deletes the copies of a source but one: those of another spec, or from before a refetch.
 func (r *renderer) deleteCopies(ctx context.Context, s source, but string) error {
-	list := metadataOf(machineconfig.Kind)
+	list := metadata()
 	if err := r.cached.List(ctx, list); err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/generated"
-	"machine-pivot/internal/machineconfig"
 )
 
 // reconcileRuntime makes MachineConfigs of all ContainerRuntimeConfigs. It looks at all of them at once, because
@@ -60,7 +59,7 @@ func (r *renderer) finish(ctx context.Context, o *api.ContainerRuntimeConfig) er
 
 // removeGenerated deletes the MachineConfigs that were generated from a ContainerRuntimeConfig, except some.
 func (r *renderer) removeGenerated(ctx context.Context, from client.Reader, o *api.ContainerRuntimeConfig, except []string) error {
-	list := metadataOf(machineconfig.Kind)
+	list := metadata()
 	if err := from.List(ctx, list); err != nil {
 		return err
 	}

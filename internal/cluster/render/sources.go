@@ -18,9 +18,9 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// metadataOf returns an empty list of objects of a kind, without their content.
-func metadataOf(kind string) *metav1.PartialObjectMetadataList {
-	return &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: machineconfig.APIVersion, Kind: kind + "List"}}
+// metadata returns an empty list of MachineConfigs without their content.
+func metadata() *metav1.PartialObjectMetadataList {
+	return &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: machineconfig.APIVersion, Kind: machineconfig.Kind + "List"}}
 }
 
 // source is a MachineConfig of a pool, as the cluster has it and decoded.
@@ -42,7 +42,7 @@ func (r *renderer) sources(ctx context.Context, pool *api.MachineConfigPool) ([]
 	if selector.Empty() { // as the operator: an empty selector is a mistake, not everything
 		selector = labels.Nothing()
 	}
-	list := metadataOf(machineconfig.Kind)
+	list := metadata()
 	if err := r.cached.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, nil, err
 	}

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -73,7 +72,7 @@ func (k *Kube) create(ctx context.Context, h Hook) error {
 		return fmt.Errorf("cannot read the Job %s/%s: %w", h.Template.Namespace, h.Template.Name, err)
 	}
 	if template.Spec.Suspend == nil || !*template.Spec.Suspend {
-		return fmt.Errorf("cannot copy the Job %s/%s: %w", h.Template.Namespace, h.Template.Name, errors.New("it is not suspended; set its spec.suspend"))
+		return fmt.Errorf("cannot copy the Job %s/%s: it is not suspended; set its spec.suspend", h.Template.Namespace, h.Template.Name)
 	}
 	if err := k.Writer.Create(ctx, copyOf(&template, h)); !apierrors.IsAlreadyExists(err) {
 		return err

@@ -26,22 +26,18 @@ func problemOf(n *corev1.Node) string {
 	if !isReady(n) {
 		return "is not Ready"
 	}
-	return pressureOf(n)
-}
-
-func isReady(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-func pressureOf(n *corev1.Node) string {
 	for _, c := range n.Status.Conditions {
 		if (c.Type == corev1.NodeDiskPressure || c.Type == corev1.NodeNetworkUnavailable) && c.Status != corev1.ConditionFalse {
 			return "has " + string(c.Type)
 		}
 	}
 	return ""
+}
+
+func isReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // poolOf returns what is used of a MachineConfigPool, and of its PoolRollout if it has one.

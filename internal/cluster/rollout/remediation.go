@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -46,7 +45,7 @@ func (k *Kube) skipRemediation(ctx context.Context, n Node, skip bool) {
 		mark = Guarded
 	}
 	patch := map[string]any{"metadata": map[string]any{"resourceVersion": m.ResourceVersion, "annotations": map[string]any{skipRemediation: mark}}}
-	_ = k.Writer.Patch(ctx, m, client.RawPatch(types.MergePatchType, text(patch)))
+	_ = k.Writer.Patch(ctx, m, mergePatch(patch))
 }
 
 // HealthCheck is an object for which somebody else deletes or reboots nodes that are not Ready for some time.
