@@ -24,7 +24,20 @@ func ReadFacts(ctx context.Context, h *host.Host) rehearse.Facts {
 			known[alias] = strings.Fields(string(names))
 		}
 		return known[alias]
-	})
+	}, func(numbers string) []string { return targets(ctx, h, numbers) })
+}
+
+// targets returns what maps a device of the device mapper: the third word of each line is the kind of a part. Without
+// --noflush, a thin pool would write.
+func targets(ctx context.Context, h *host.Host, numbers string) (kinds []string) {
+	major, minor, _ := strings.Cut(numbers, ":")
+	said, _ := h.Run(ctx, "dmsetup", "status", "--noflush", "--major", major, "--minor", minor)
+	for line := range strings.Lines(string(said)) {
+		if words := strings.Fields(line); len(words) > 2 {
+			kinds = append(kinds, words[2])
+		}
+	}
+	return kinds
 }
 
 // Facts are what images are judged by for a machine that is elsewhere. They have no secrets: of the kernel arguments only

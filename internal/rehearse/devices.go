@@ -10,9 +10,10 @@ import (
 
 // stack is what a device stands on: through partitions, device mapper and md, down to the bus.
 type stack struct {
-	sys     string   // path of sysfs
-	aliases []string // of the devices with a driver
-	kinds   []string // see FileSystem.On
+	sys     string                        // path of sysfs
+	targets func(numbers string) []string // see Read
+	aliases []string                      // of the devices with a driver
+	kinds   []string                      // see FileSystem.On
 	// encrypted are the numbers of the devices that have the headers of LUKS.
 	encrypted []string
 }
@@ -32,6 +33,7 @@ func (s *stack) follow(device string) {
 		if alias := made(dir, kind); alias != "" {
 			s.aliases = append(s.aliases, alias)
 		}
+		s.aliases = append(s.aliases, s.mapped(dir)...)
 		parts, _ := filepath.Glob(filepath.Join(dir, "slaves/*"))
 		for _, part := range parts {
 			if numbers, err := os.ReadFile(filepath.Join(part, "dev")); err == nil && kind == "crypt" {
@@ -60,6 +62,19 @@ func made(dir, kind string) string {
 		return "md-" + strings.TrimSpace(string(level))
 	}
 	return ""
+}
+
+// mapped returns the names by which the kernel asks modprobe for what maps a device of the device mapper. Of LVM, a thin pool, a
+// cache or a mirror has a driver of its own.
+func (s *stack) mapped(dir string) (aliases []string) {
+	if _, err := os.Stat(filepath.Join(dir, "dm")); err != nil {
+		return nil
+	}
+	numbers, _ := os.ReadFile(filepath.Join(dir, "dev"))
+	for _, kind := range s.targets(strings.TrimSpace(string(numbers))) {
+		aliases = append(aliases, "dm-"+kind)
+	}
+	return aliases
 }
 
 // iscsiSession matches the directory of an iSCSI session, which the disks are below.

@@ -47,9 +47,10 @@ func TestFacts(t *testing.T) {
 		must(os.MkdirAll(filepath.Join(of, "slaves"), 0o755))
 		must(os.Symlink(part, filepath.Join(of, "slaves", filepath.Base(part))))
 	}
-	if got := rehearse.Read(root, nil); len(got.Devices) != 0 || len(got.FileSystems) != 0 {
+	if got := rehearse.Read(root, nil, nil); len(got.Devices) != 0 || len(got.FileSystems) != 0 {
 		t.Errorf("%+v without a mount", got)
 	}
+	must(os.WriteFile(filepath.Join(volume, "dev"), []byte("253:0\n"), 0o644))
 	must(os.WriteFile(filepath.Join(volume, "dm/uuid"), []byte("CRYPT-LUKS2-x\n"), 0o644))
 	must(os.Symlink(volume, filepath.Join(root, "sys/dev/block/253:0")))
 	must(os.MkdirAll(filepath.Join(root, "dev/block"), 0o755))
@@ -72,14 +73,16 @@ func TestFacts(t *testing.T) {
 		must(os.Symlink(dir, filepath.Join(root, "sys/class/net", filepath.Base(card))))
 	}
 	facts := rehearse.Read(root, func(alias string) []string {
-		return strings.Fields(map[string]string{"pci:ahci": "ahci ahci", "ext4": "ext4", "fs-vfat": "vfat", "fs-nfs": "nfs", "md-raid1": "raid1", "dm-crypt": "dm_crypt"}[alias])
+		return strings.Fields(map[string]string{"pci:ahci": "ahci ahci", "dm-thin": "dm_thin_pool", "ext4": "ext4", "fs-vfat": "vfat", "fs-nfs": "nfs", "md-raid1": "raid1", "dm-crypt": "dm_crypt"}[alias])
+	}, func(numbers string) []string {
+		return map[string][]string{"253:0": {"thin", "crypt"}}[numbers]
 	})
 	var got []string
 	for _, d := range facts.Devices {
 		got = append(got, strings.TrimSpace(d.Below+" "+d.Alias+" "+strings.Join(d.Modules, "")))
 	}
 	slices.Sort(got)
-	if want := []string{"/ dm-crypt dm_crypt", "/ md-raid1 raid1", "/ pci:ahci ahci", "/ pci:nvme", "/ scsi:t-0x00", "network interface ens3 pci:card"}; !slices.Equal(got, want) {
+	if want := []string{"/ dm-crypt dm_crypt", "/ dm-thin dm_thin_pool", "/ md-raid1 raid1", "/ pci:ahci ahci", "/ pci:nvme", "/ scsi:t-0x00", "network interface ens3 pci:card"}; !slices.Equal(got, want) {
 		t.Errorf("devices %q, wanted %q", got, want)
 	}
 	if want := []rehearse.FileSystem{

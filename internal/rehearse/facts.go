@@ -62,12 +62,13 @@ func superblock(kind string) (from, size int64) {
 }
 
 // Read returns the facts of the machine at root. answer returns what serves an alias or a name in the running system,
-// by modprobe's answer. Without an answer, nothing is judged.
-func Read(root string, answer func(alias string) []string) Facts {
+// by modprobe's answer. Without an answer, nothing is judged. targets returns what maps a device of the device mapper, given
+// by its numbers, in the kernel's words.
+func Read(root string, answer, targets func(string) []string) Facts {
 	modules := func(alias string) []string { return once(answer(alias)) }
 	f := Facts{Devices: []Device{}, FileSystems: []FileSystem{}, Interfaces: []string{}}
 	for _, m := range mounts(root) {
-		under := stack{sys: filepath.Join(root, "sys")}
+		under := stack{sys: filepath.Join(root, "sys"), targets: targets}
 		under.follow("dev/block/" + m.device)
 		fs := FileSystem{At: m.at, Type: m.kind, On: append([]string{}, under.kinds...), Superblock: readSuperblock(filepath.Join(root, "dev/block", m.device), m.kind)}
 		for _, device := range under.encrypted {
@@ -95,7 +96,7 @@ func Read(root string, answer func(alias string) []string) Facts {
 	for _, link := range up {
 		name := filepath.Base(filepath.Dir(link))
 		if state, err := os.ReadFile(filepath.Join(filepath.Dir(link), "operstate")); err == nil && strings.TrimSpace(string(state)) == "up" {
-			under := stack{sys: filepath.Join(root, "sys")}
+			under := stack{sys: filepath.Join(root, "sys"), targets: targets}
 			under.follow("class/net/" + name)
 			f.add("network interface "+name, under.aliases)
 			f.Interfaces = append(f.Interfaces, name)

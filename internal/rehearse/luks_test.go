@@ -71,7 +71,7 @@ func TestTPM(t *testing.T) {
 		{"cut off", "/", luks()[:5000], "", false},
 		{"no JSON", "/", luks(`{`), "", false},
 	} {
-		facts := rehearse.Read(encrypted(t, c.at, c.disk), func(string) []string { return nil })
+		facts := rehearse.Read(encrypted(t, c.at, c.disk), none, none)
 		found, err := w.stage().Judge(t.Context(), rehearse.Change{Next: w.running, Running: w.running}, facts)
 		w.must(err)
 		text := c.at + " stands on a disk that the TPM unlocks only while registers stay as they are that the new system changes (PCR "
@@ -85,16 +85,18 @@ func TestTPM(t *testing.T) {
 		w.found(c.name, found, refused, note)
 	}
 	// The certificates by which another boot loader is started are in 7.
-	facts := rehearse.Read(encrypted(t, "/", luks(clevis(tpm2(`"0,1,7"`)))), func(string) []string { return nil })
+	facts := rehearse.Read(encrypted(t, "/", luks(clevis(tpm2(`"0,1,7"`)))), none, none)
 	found, err := w.stage().Judge(t.Context(), rehearse.Change{Next: w.running, Running: w.running, BootLoader: true}, facts)
 	w.must(err)
 	w.found("to 7, with another boot loader", found, []string{"/ stands on a disk that the TPM unlocks only while registers stay as they are that the new system changes (PCR 7)"}, "")
-	facts = rehearse.Read(encrypted(t, "/", luks(clevis(sss(2, tang, tpm2(`"4"`))))), func(string) []string { return nil })
+	facts = rehearse.Read(encrypted(t, "/", luks(clevis(sss(2, tang, tpm2(`"4"`))))), none, none)
 	want := []string{"crypt", "clevis", "clevis-pin-tang", "clevis-pin-tpm2", "clevis-pin-sss"}
 	if len(facts.FileSystems) != 1 || !reflect.DeepEqual(facts.FileSystems[0].On, want) {
 		t.Errorf("%+v", facts.FileSystems)
 	}
 }
+
+func none(string) []string { return nil }
 
 // encrypted returns the root of a machine with a file system on a disk with LUKS.
 func encrypted(t *testing.T, at string, disk []byte) string {

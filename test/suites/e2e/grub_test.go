@@ -67,6 +67,7 @@ type grubSetup struct {
 	secureBoot bool          // UEFI with Secure Boot, instead of a BIOS
 	trust      vm.Trust      // of the firmware
 	esp        bool          // is on the machine's disk, with secureBoot
+	multipath  bool          // two paths lead to the disk
 }
 
 // grubMachine is a machine that GRUB boots.
@@ -139,7 +140,7 @@ func (m grubMachine) bootWith(o vm.BootOptions, want vm.Reason, says string) *vm
 			m.t.Fatal(err)
 		}
 	}
-	installed := vm.Installed{Disk: m.Disk, Log: testLog{m.t}, Extra: m.Extra}
+	installed := vm.Installed{Disk: m.Disk, Log: testLog{m.t}, Extra: m.Extra, Multipath: m.setup.multipath}
 	b, err := installed.Boot(m.t.Context(), o)
 	if b.Exit != want || !b.Said(says) {
 		file, kerr := b.Keep()

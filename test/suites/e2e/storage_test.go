@@ -10,7 +10,7 @@ import (
 	"machine-pivot/test/worlds/vm"
 )
 
-// TestStorageOfRoot (P100): the root is on LVM, md or LUKS, or in btrfs. pivot refuses an image if the initramfs lacks something
+// TestStorageOfRoot (P100): the root is on LVM, md, LUKS or multipath, or in btrfs. pivot refuses an image if the initramfs lacks something
 // for that. Used all the same, such an image does not start. An image that lacks nothing starts. It is part of "make nightly".
 func TestStorageOfRoot(t *testing.T) {
 	needMachines(t)
@@ -19,19 +19,25 @@ func TestStorageOfRoot(t *testing.T) {
 	luks := []string{"rd.luks.name=" + vm.LUKSUUID + "=root", "rd.luks.key=" + vm.LUKSUUID + "=/luks.key:LABEL=boot"}
 	together(t, []bootCase{
 		{"LVM", func(t *testing.T) {
-			s.refused(t, vm.Layout{On: vm.LVM}, []string{"rd.lvm.lv=vg/root"}, s.without(t, "lvm"))
+			s.refused(t, grubSetup{layout: vm.Layout{On: vm.LVM}}, []string{"rd.lvm.lv=vg/root"}, s.without(t, "lvm"))
 		}},
 		{"RAID", func(t *testing.T) {
-			s.refused(t, vm.Layout{On: vm.RAID}, nil, s.withoutDriver(t, "md-raid1", "raid1"))
+			s.refused(t, grubSetup{layout: vm.Layout{On: vm.RAID}}, nil, s.withoutDriver(t, "md-raid1", "raid1"))
 		}},
 		{"LUKS", func(t *testing.T) {
-			s.refused(t, vm.Layout{On: vm.LUKS}, luks, s.without(t, "systemd-cryptsetup")) // but with crypt
+			s.refused(t, grubSetup{layout: vm.Layout{On: vm.LUKS}}, luks, s.without(t, "systemd-cryptsetup")) // but with crypt
+		}},
+		{"thin LVM", func(t *testing.T) {
+			s.refused(t, grubSetup{layout: vm.Layout{On: vm.Thin}}, []string{"rd.lvm.lv=vg/root"}, s.withoutDriver(t, "dm-thin-pool", "dm_thin_pool"))
+		}},
+		{"multipath", func(t *testing.T) {
+			s.refused(t, grubSetup{multipath: true}, []string{"rd.multipath=default", "root=/dev/mapper/mpatha-part2"}, s.without(t, "multipath", "guest-multipath"))
 		}},
 		{"btrfs", func(t *testing.T) {
 			none := s.without(t, "btrfs")
 			none.says = "/ is a file system, and the new initramfs lacks its driver (btrfs, by btrfs)"
 			none.waits = "start running (3min" // without btrfs in the kernel, udev never calls the device ready
-			s.refused(t, vm.Layout{Root: vm.Btrfs}, nil, none)
+			s.refused(t, grubSetup{layout: vm.Layout{Root: vm.Btrfs}}, nil, none)
 		}},
 	})
 }
@@ -58,7 +64,7 @@ type storage struct {
 func newStorage(t *testing.T) storage {
 	t.Helper()
 	spec := vm.GuestSpec{Suite: vm.Trixie}
-	s := storage{builder: vm.Builder{Log: os.Stderr}, modules: []string{"dm", "lvm", "mdraid", "crypt", "systemd-cryptsetup", "btrfs"}}
+	s := storage{builder: vm.Builder{Log: os.Stderr}, modules: []string{"dm", "lvm", "mdraid", "crypt", "systemd-cryptsetup", "btrfs", "guest-scsi", "multipath", "guest-multipath"}}
 	var err error
 	s.files, err = s.builder.Storage(t.Context(), spec)
 	noError(t, err)
@@ -71,7 +77,9 @@ func newStorage(t *testing.T) storage {
 
 // lacking is an image that lacks something.
 type lacking struct {
+	image string // "": B with the files
 	files map[string]string
+	name  string // of the refusal; "": initramfs
 	says  string // by pivot
 	waits string // on the console of a system that waits without an end; "" if it ends in the emergency shell
 }
@@ -87,20 +95,20 @@ func (s storage) without(t *testing.T, modules ...string) lacking {
 	return lacking{files: map[string]string{strings.TrimPrefix(file.Path, "/"): string(content)}, says: "the new initramfs lacks dracut's module " + modules[0] + ", which today's has (/ stands on it)"}
 }
 
-// withoutDriver returns an image with an initramfs that has all modules of dracut, and not a driver of md.
+// withoutDriver returns an image with an initramfs that has all modules of dracut, and not a driver of md or the device mapper.
 func (s storage) withoutDriver(t *testing.T, alias, driver string) lacking {
 	t.Helper()
-	file, content := initramfsWithout(t, s.lab, "kernel/drivers/md/"+driver+".ko")
+	file, content := initramfsWithout(t, s.lab, "kernel/drivers/md/"+strings.ReplaceAll(driver, "_", "-")+".ko")
 	return lacking{files: map[string]string{file: content}, says: "/ stands on a device, and the new initramfs lacks its driver (" + alias + ", by " + driver + ")"}
 }
 
 // refused has a machine refuse an image, then go to one that lacks nothing, and from that to the other all the same.
-func (s storage) refused(t *testing.T, root vm.Layout, arguments []string, lacks lacking) {
+func (s storage) refused(t *testing.T, root grubSetup, arguments []string, lacks lacking) {
 	l := alone(t, s.lab)
-	root.SeparateBoot = true
+	root.layout.SeparateBoot = true
 	image, err := l.WithFiles(t.Context(), "lacking", lacks.files)
 	noError(t, err)
-	m := newGRUBMachine(t, l, grubSetup{layout: root}, bootlab.Setup{
+	m := newGRUBMachine(t, l, root, bootlab.Setup{
 		Files: append(inTurn("pivot rebase "+image+" -r || echo \"@@status $?\"; pivot rebase "+l.Image+" -r", "pivot rebase "+image+" --accept initramfs -r"),
 			vm.TreeFile{Path: "/boot/luks.key", Mode: 0o600, Content: []byte(vm.LUKSKey)}),
 		KernelArgs: append([]string{retry}, arguments...),

@@ -16,6 +16,7 @@ type Carrier string
 // The supported carriers of the root. The guest needs the files of Builder.Storage.
 const (
 	LVM  Carrier = "LVM"  // the only logical volume of a volume group, vg/root
+	Thin Carrier = "thin" // a thin volume of LVM, vg/root
 	RAID Carrier = "RAID" // a mirror by md, with one disk
 	// LUKS is a partition that the content of a file, LUKSKey, opens. Open cannot read such a root.
 	LUKS Carrier = "LUKS"
@@ -27,6 +28,9 @@ const (
 	LUKSUUID = "0b6a1e1c-6a3c-4d0e-9d5a-3f2c5a7e9b10"
 )
 
+// thinMetadata is what is behind the data of a pool for a thin volume, in bytes: carrier.sh makes it.
+const thinMetadata = 8 << 20
+
 //go:embed carrier.sh
 var carrierScript string
 
@@ -36,6 +40,11 @@ func (c Carrier) before(ctx context.Context, disk string, p partition, sysroot s
 	case LVM:
 		err := c.make(ctx, disk, p, sysroot)
 		return carried(disk, p), err
+	case Thin:
+		err := c.make(ctx, disk, p, sysroot)
+		p = carried(disk, p)
+		p.size -= thinMetadata
+		return p, err
 	case RAID:
 		return makeRAID(disk, p)
 	case LUKS:

@@ -18,6 +18,7 @@ type Installed struct {
 	Log       io.Writer // receives the serial console, line by line; may be nil
 	Accel     string    // QEMU's -accel; "": the first boot detects what works here
 	Extra     []string  // further arguments for QEMU
+	Multipath bool      // as of Machine
 }
 
 // Boot powers the machine on, like Machine.Boot. It ignores the options for boot entries, kernel
@@ -37,7 +38,7 @@ func (m *Installed) Boot(ctx context.Context, o BootOptions) (_ *BootResult, err
 	if err != nil {
 		return result, err
 	}
-	q := qemu{accel: m.Accel, disk: m.Disk, format: format, memoryMiB: m.MemoryMiB, extra: m.Extra, writeLog: writeLog, limits: o.Limits.orDefault()}
+	q := qemu{accel: m.Accel, disk: m.Disk, format: format, memoryMiB: m.MemoryMiB, extra: m.Extra, multipath: m.Multipath, writeLog: writeLog, limits: o.Limits.orDefault()}
 	return result, q.powerOn(ctx, m.Log, o, result)
 }
 

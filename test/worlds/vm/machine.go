@@ -23,6 +23,8 @@ type Machine struct {
 	// DiskDevice and NetworkDevice are QEMU's names of the disk's device and of the network card, such as "ide-hd" and
 	// "e1000e"; "": virtio's.
 	DiskDevice, NetworkDevice string
+	// Multipath is whether the disk is a SCSI disk at the end of two paths, instead.
+	Multipath bool
 	// Power runs the machine instead of QEMU; nil: QEMU does. MemoryMiB, Accel, Extra, Forward, the devices
 	// and BootOptions.Types are QEMU's.
 	Power Power
@@ -126,7 +128,7 @@ func (m *Machine) power(ctx context.Context, k loaded, o BootOptions, r *BootRes
 	}
 	q := qemu{
 		accel: m.Accel, disk: m.Disk, kernel: k.kernel, initramfs: k.initramfs, memoryMiB: m.MemoryMiB, extra: m.Extra, forward: m.Forward, writeLog: writeLog,
-		diskDevice: m.DiskDevice, networkDevice: m.NetworkDevice,
+		diskDevice: m.DiskDevice, networkDevice: m.NetworkDevice, multipath: m.Multipath,
 		limits: o.Limits.orDefault(), cut: o.Cut, measured: o.Measure != nil,
 		cmdline: strings.Join(append([]string{r.Entry.Options}, o.ExtraArgs...), " "),
 	}

@@ -24,6 +24,7 @@ type qemu struct {
 	report                                  string // a file for the output of the second serial port
 	extra                                   []string
 	diskDevice, networkDevice               string // see Machine.DiskDevice
+	multipath                               bool   // see Machine.Multipath
 	forward                                 string // see Machine.Forward
 	limits                                  Limits
 	cut                                     <-chan struct{} // closed to kill the machine; may be nil
@@ -70,7 +71,7 @@ func (q qemu) command(ctx context.Context) *exec.Cmd {
 	if q.format != "" {
 		args = append(args, "-blockdev", "driver="+q.format+",node-name="+node+",file=disk")
 	}
-	args = append(args, "-device", cmp.Or(q.diskDevice, "virtio-blk-pci")+",drive="+node)
+	args = append(args, q.devices(node)...)
 	if q.measured {
 		args = append(args, "-no-shutdown")
 	}
@@ -81,6 +82,18 @@ func (q qemu) command(ctx context.Context) *exec.Cmd {
 	// Even a killed test must not leave machines behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
+}
+
+// devices returns what leads to the disk.
+func (q qemu) devices(node string) []string {
+	if !q.multipath {
+		return []string{"-device", cmp.Or(q.diskDevice, "virtio-blk-pci") + ",drive=" + node}
+	}
+	var all []string
+	for _, path := range []string{"a", "b"} {
+		all = append(all, "-device", "virtio-scsi-pci,id="+path, "-device", "scsi-hd,share-rw=on,wwn=0x5000c50015ea71aa,bus="+path+".0,drive="+node)
+	}
+	return all
 }
 
 // network returns the guest's network, in which the host is 10.0.2.2.

@@ -21,10 +21,10 @@ const (
 	keepEarly   = 8
 )
 
-// Storage returns files for guests of a spec with which their root can be on LVM, md or LUKS, or in btrfs: programs, kernel
+// Storage returns files for guests of a spec with which their root can be on LVM, md, LUKS or multipath, or in btrfs: programs, kernel
 // modules, and the kernel's configuration. EarlyWith makes the initramfs for them. It builds what is not cached.
 func (b *Builder) Storage(ctx context.Context, spec GuestSpec) (files []TreeFile, err error) {
-	packages, err := b.Packages(ctx, spec, []string{"lvm2", "mdadm", "cryptsetup-bin", "systemd-cryptsetup", "btrfs-progs"}, nil)
+	packages, err := b.Packages(ctx, spec, []string{"lvm2", "mdadm", "cryptsetup-bin", "systemd-cryptsetup", "btrfs-progs", "multipath-tools", "thin-provisioning-tools", "procps"}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (b *Builder) Storage(ctx context.Context, spec GuestSpec) (files []TreeFile
 func (c cache) storage(ctx context.Context, rootfs, packages string) ([]TreeFile, error) {
 	sum := sha256.Sum256([]byte(storageScript + packages))
 	const files = "files"
-	dir, err := c.entry("storage-"+shortSum(sum[:]), "what a guest's root on LVM, md, LUKS or btrfs needs", func(dir string) error {
+	dir, err := c.entry("storage-"+shortSum(sum[:]), "what a guest's root on LVM, md, LUKS, multipath or btrfs needs", func(dir string) error {
 		tree := filepath.Join(dir, "tree")
 		if err := c.checkout(ctx, tree, nil); err != nil {
 			return err
