@@ -125,7 +125,7 @@ func (e *Ostree) checkSigned(made ostree.Deployment, setup ostree.PrepareRoot) e
 	if err != nil {
 		return err
 	}
-	want, err := repo.SignedRoot(made.Checksum, setup)
+	want, err := repo.SignedRoot(made.Checksum, setup, false)
 	if _, not := errors.AsType[*ostree.UnsignedError](err); not {
 		return fault.New(fault.Refused, "cannot deploy the image: %w", err).
 			WithHint("packages on top of a signed image have no signature; remove them, or use an image with composefs.enabled=verity in /usr/lib/ostree/prepare-root.conf")

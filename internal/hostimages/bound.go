@@ -60,7 +60,7 @@ func (s Store) checkImported(ctx context.Context, repo *ostree.Repo, image pivot
 	if err != nil || !found {
 		return err
 	}
-	images, err := bootc.ReadBound(repo, commit)
+	images, err := bootc.ReadBound(repo.Objects, commit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it is not whole, and is fetched again
 	}
@@ -95,7 +95,7 @@ func (s Store) pullBound(ctx context.Context, repo *ostree.Repo, commit ostree.C
 
 // missingOf returns the application images that a commit binds and bootc's storage lacks.
 func (s Store) missingOf(repo *ostree.Repo, commit ostree.Checksum) ([]imageref.Reference, error) {
-	images, err := bootc.ReadBound(repo, commit)
+	images, err := bootc.ReadBound(repo.Objects, commit)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func BoundBy(h *host.Host, commit string) (bootc.BoundImages, error) {
 	if err != nil {
 		return bootc.BoundImages{}, err
 	}
-	return bootc.ReadBound(repo, of)
+	return bootc.ReadBound(repo.Objects, of)
 }
 
 // noteBound returns a note about the application images that a commit in the repository binds; "" if

@@ -111,10 +111,10 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 func CheckBoots(repo *ostree.Repo, commit ostree.Checksum) (setup ostree.PrepareRoot, err error) {
 	setup, err = repo.PrepareRoot(commit)
 	if err == nil {
-		err = osimage.CheckMountPoints(commit, setup, repo.HasDir)
+		err = osimage.CheckMountPoints(commit, setup, repo.Objects)
 	}
 	if err == nil {
-		err = osimage.CheckBootFiles(commit, repo)
+		err = osimage.CheckBootFiles(commit, repo.Objects)
 	}
 	return setup, err
 }

@@ -24,7 +24,7 @@ func (i *importer) accept(commit ostree.Checksum) (decided bool, err error) {
 		return false, err
 	}
 	i.result.Composefs = setup.Demands().Composefs
-	err = CheckMountPoints(commit, setup, i.target.HasDir)
+	err = CheckMountPoints(commit, setup, i.target.Objects)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -45,7 +45,7 @@ func (i *importer) accept(commit ostree.Checksum) (decided bool, err error) {
 // bootable calls CheckBootFiles for a commit of this import, as accept is called. decided is false if a file for
 // that is not fetched yet.
 func (i *importer) bootable(commit ostree.Checksum) (decided bool, err error) {
-	err = CheckBootFiles(commit, i.target)
+	err = CheckBootFiles(commit, i.target.Objects)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

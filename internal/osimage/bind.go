@@ -29,7 +29,7 @@ func (i *importer) bindLocked(commit ostree.Checksum) (decided bool, err error) 
 	if i.binds.decided {
 		return true, nil
 	}
-	images, err := bootc.ReadBound(i.target, commit)
+	images, err := bootc.ReadBound(i.target.Objects, commit)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil

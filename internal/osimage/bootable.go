@@ -12,10 +12,10 @@ import (
 // CheckMountPoints returns an error unless a commit has, as real directories, what its boot mounts onto. It
 // is called for images of all formats, before a ref to the commit is set (importer.accept) and again before
 // an image that was downloaded earlier is used.
-func CheckMountPoints(commit ostree.Checksum, setup ostree.PrepareRoot, hasDir func(ostree.Checksum, string) (bool, error)) error {
+func CheckMountPoints(commit ostree.Checksum, setup ostree.PrepareRoot, in ostree.Objects) error {
 	var missing []string
 	for _, name := range setup.MountPoints() {
-		has, err := hasDir(commit, name)
+		has, err := in.HasDir(commit, name)
 		if err != nil {
 			return err
 		}
@@ -30,16 +30,10 @@ func CheckMountPoints(commit ostree.Checksum, setup ostree.PrepareRoot, hasDir f
 		WithHint("make it in the image's build, and let no layer remove or replace it: mkdir %s", strings.Join(missing, " "))
 }
 
-// Bootable is where CheckBootFiles finds a commit: a repository or an import.
-type Bootable interface {
-	BootFiles(ostree.Checksum) ([]ostree.BootFile, error)
-	Look(ostree.Checksum, string) (ostree.Found, bool, error)
-}
-
 // CheckBootFiles returns an error unless libostree can make a boot entry of a commit that starts it. There is one
 // kernel with an initramfs, what it copies to /boot are regular files of the commit with content, and the os-release
 // has a name. It is called where CheckMountPoints is, and for a plan of an image that is in the repository.
-func CheckBootFiles(commit ostree.Checksum, in Bootable) error {
+func CheckBootFiles(commit ostree.Checksum, in ostree.Objects) error {
 	files, err := in.BootFiles(commit)
 	if err == nil {
 		err = checkKernel(files)
@@ -107,7 +101,7 @@ func staysInDeviceTrees(f ostree.BootFile) bool {
 // checkRelease requires an os-release file with the name that libostree gives to the boot
 // entry (ostree-sysroot-deploy.c, install_deployment_kernel). Only the first of the two files
 // that can be read counts, and a key must be at the start of its line.
-func checkRelease(commit ostree.Checksum, in Bootable) error {
+func checkRelease(commit ostree.Checksum, in ostree.Objects) error {
 	for _, at := range []string{"usr/lib/os-release", "usr/etc/os-release"} {
 		text, found, err := readLinked(commit, at, in)
 		if err != nil {
@@ -132,7 +126,7 @@ const maxLinks = 40
 
 // readLinked reads a regular file of a commit. It follows symbolic links within the commit, but an absolute
 // one counts as a missing file: libostree would follow it into the running system.
-func readLinked(commit ostree.Checksum, at string, in Bootable) (text []byte, found bool, err error) {
+func readLinked(commit ostree.Checksum, at string, in ostree.Objects) (text []byte, found bool, err error) {
 	for range maxLinks {
 		f, found, err := in.Look(commit, at)
 		switch {

@@ -74,7 +74,7 @@ func TestMountPoints(t *testing.T) {
 			stored := openRepo(t, repo)
 			setup, err := ostree.ReadPrepareRoot(func(path string) (ostree.Found, bool, error) { return stored.Look(commit, path) })
 			if err == nil {
-				err = osimage.CheckMountPoints(commit, setup, stored.HasDir)
+				err = osimage.CheckMountPoints(commit, setup, stored.Objects)
 			}
 			if (fault.KindOf(err) == fault.Refused) != (c.want != "") {
 				t.Errorf("stored, and to be booted: %v", err)

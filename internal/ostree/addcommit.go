@@ -143,5 +143,3 @@ func (r *Repo) objectSet(c Checksum) (treeObject, error) {
 	}
 	return tree, nil
 }
-
-func (r *Repo) loadTree(c Checksum) (treeObject, error) { return locator(r.objectPath).loadTree(c) }

@@ -36,19 +36,11 @@ const modulesDir = "usr/lib/modules"
 // counts.
 func oldBootDirs() []string { return []string{"usr/lib/ostree-boot", "boot"} }
 
-// BootFiles returns the kernel, initramfs and device trees of a complete commit, from where libostree
+// BootFiles returns the kernel, initramfs and device trees of a commit, from where libostree
 // takes them (ostree-sysroot-deploy.c, get_kernel_from_tree), or none if it would find no kernel.
 // libostree keeps one copy on /boot for all commits with the same files. If modulesDir has several
 // kernels, of which libostree takes any, the files of all are returned.
-func (r *Repo) BootFiles(c Checksum) ([]BootFile, error) { return locator(r.objectPath).bootFiles(c) }
-
-// BootFiles is like Repo.BootFiles, for a commit of this import or of the repository. An object that is not
-// there yet is an fs.ErrNotExist.
-func (im *Import) BootFiles(c Checksum) ([]BootFile, error) {
-	return locator(im.objectPath).bootFiles(c)
-}
-
-func (at locator) bootFiles(c Checksum) ([]BootFile, error) {
+func (at Objects) BootFiles(c Checksum) ([]BootFile, error) {
 	files, err := at.moduleBootFiles(c)
 	if err != nil || slices.ContainsFunc(files, BootFile.IsInitramfs) {
 		return files, err
@@ -61,7 +53,7 @@ func (at locator) bootFiles(c Checksum) ([]BootFile, error) {
 }
 
 // moduleBootFiles returns the files of the directories in modulesDir that have a kernel.
-func (at locator) moduleBootFiles(c Checksum) ([]BootFile, error) {
+func (at Objects) moduleBootFiles(c Checksum) ([]BootFile, error) {
 	tree, found, err := at.directory(c, modulesDir)
 	if err != nil || !found {
 		return nil, err
@@ -87,7 +79,7 @@ func copied(name string) bool {
 // kernelFiles returns the files in a kernel's directory that libostree copies to /boot. below
 // is the path of the directory relative to the kernel's: "", or one in the device tree
 // directory.
-func (at locator) kernelFiles(c Checksum, kernel, below string) ([]BootFile, error) {
+func (at Objects) kernelFiles(c Checksum, kernel, below string) ([]BootFile, error) {
 	tree, err := at.loadTree(c)
 	if err != nil {
 		return nil, err
@@ -119,7 +111,7 @@ func (at locator) kernelFiles(c Checksum, kernel, below string) ([]BootFile, err
 
 // oldBootFiles returns the files of the first of oldBootDirs that exists, as libostree names them: each has
 // a checksum as suffix.
-func (at locator) oldBootFiles(c Checksum) (files []BootFile, err error) {
+func (at Objects) oldBootFiles(c Checksum) (files []BootFile, err error) {
 	for _, dir := range oldBootDirs() {
 		tree, found, err := at.directory(c, dir)
 		if err != nil {
@@ -146,7 +138,7 @@ func (at locator) oldBootFiles(c Checksum) (files []BootFile, err error) {
 	return nil, nil
 }
 
-func (at locator) bootFile(dir, name string, object Checksum) (BootFile, error) {
+func (at Objects) bootFile(dir, name string, object Checksum) (BootFile, error) {
 	file := at(ObjectName{object, File})
 	info, err := os.Lstat(file)
 	if err != nil {

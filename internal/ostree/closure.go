@@ -75,7 +75,7 @@ func (im *Import) readMetadata(n ObjectName) ([]byte, error) {
 	if data := im.recent.take(n); data != nil {
 		return data, nil
 	}
-	return locator(im.objectPath).readMetadata(n)
+	return im.Objects.readMetadata(n)
 }
 
 // HasWhole returns an error unless a commit and all objects that it refers to are in the

@@ -134,8 +134,3 @@ func (c NewCommit) encode() ([]byte, error) {
 	return commitType.Encode(gvariant.Tuple{metadata, parent, []any{}, "", "",
 		bits.ReverseBytes64(uint64(c.Timestamp.Unix())), c.RootTree[:], c.RootMeta[:]})
 }
-
-// LoadCommit reads a commit.
-func (r *Repo) LoadCommit(c Checksum) (*CommitInfo, error) {
-	return locator(r.objectPath).loadCommit(c)
-}

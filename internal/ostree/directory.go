@@ -22,17 +22,8 @@ type Directory struct {
 // DirChecksums name the two objects of a directory.
 type DirChecksums struct{ Tree, Meta Checksum }
 
-// ReadDirectory reads a directory of this import or of the repository.
-func (im *Import) ReadDirectory(tree Checksum) (*Directory, error) {
-	return locator(im.objectPath).readDirectory(tree)
-}
-
-// ReadDirectory reads a directory of the repository.
-func (r *Repo) ReadDirectory(tree Checksum) (*Directory, error) {
-	return locator(r.objectPath).readDirectory(tree)
-}
-
-func (at locator) readDirectory(tree Checksum) (*Directory, error) {
+// ReadDirectory reads a directory.
+func (at Objects) ReadDirectory(tree Checksum) (*Directory, error) {
 	parsed, err := at.loadTree(tree)
 	if err != nil {
 		return nil, err
@@ -95,12 +86,8 @@ type DirInfo struct {
 	Xattrs   map[string][]byte
 }
 
-// ReadDirInfo reads a DirMeta of this import or of the repository.
-func (im *Import) ReadDirInfo(meta Checksum) (DirInfo, error) {
-	return locator(im.objectPath).dirInfo(meta)
-}
-
-func (at locator) dirInfo(meta Checksum) (DirInfo, error) {
+// ReadDirInfo reads a DirMeta.
+func (at Objects) ReadDirInfo(meta Checksum) (DirInfo, error) {
 	name := ObjectName{meta, DirMeta}
 	data, err := at.readMetadata(name)
 	if err != nil {

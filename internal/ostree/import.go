@@ -25,6 +25,7 @@ import (
 // An import may run alongside libostree: it holds the repository's lock in shared mode until
 // Close or Discard, so that no other program prunes objects that no ref protects yet.
 type Import struct {
+	Objects
 	repo    *Repo
 	lock    *os.File
 	staging *staging
@@ -102,7 +103,7 @@ func (r *Repo) BeginImport(ctx context.Context) (_ *Import, err error) {
 		objects: map[ObjectName]object{}, adopted: map[ObjectName]bool{}, whole: map[ObjectName]bool{}, expanded: map[Checksum]int{},
 		labels: map[string]error{}, flusher: flusher{now: 1},
 	}
-	im.stateChanged = sync.NewCond(&im.mu)
+	im.Objects, im.stateChanged = im.objectPath, sync.NewCond(&im.mu)
 	if im.lock, err = r.lockShared(ctx); err != nil {
 		return nil, err
 	}

@@ -18,33 +18,29 @@ import (
 // SELinux policies, with less than 8 MiB.
 const maxFile = 16 << 20
 
-// ReadFile reads a regular file of a commit in the repository by its path, such as
+// Objects are the objects of a repository, or those of an import and of its repository, by the paths of their files. What
+// an import has not fetched yet is an fs.ErrNotExist.
+type Objects func(ObjectName) string
+
+// ReadFile reads a regular file of a commit by its path, such as
 // "usr/etc/fstab". If it does not exist, the error is an fs.ErrNotExist; if it has more than
 // 16 MiB, its kind is fault.BadInput.
-func (r *Repo) ReadFile(c Checksum, name string) ([]byte, error) {
-	return r.ReadFileUpTo(c, name, maxFile)
+func (at Objects) ReadFile(c Checksum, name string) ([]byte, error) {
+	return at.ReadFileUpTo(c, name, maxFile)
 }
 
 // ReadFileUpTo is ReadFile with another maximum size, in bytes.
-func (r *Repo) ReadFileUpTo(c Checksum, name string, most int64) ([]byte, error) {
-	return locator(r.objectPath).readFile(c, name, most)
-}
-
-// ReadFile is like Repo.ReadFile, for a commit of this import or of the repository.
-func (im *Import) ReadFile(c Checksum, name string) ([]byte, error) {
-	return locator(im.objectPath).readFile(c, name, maxFile)
-}
-
-// Names is like Repo.Names, for a commit of this import or of the repository. An object that is not there
-// yet is an fs.ErrNotExist.
-func (im *Import) Names(c Checksum, dir string) ([]string, error) {
-	return locator(im.objectPath).names(c, dir)
-}
-
-// Look is like Repo.Look, for a commit of this import or of the repository. An object that is not there yet
-// is an fs.ErrNotExist.
-func (im *Import) Look(c Checksum, name string) (Found, bool, error) {
-	return locator(im.objectPath).look(c, name)
+func (at Objects) ReadFileUpTo(c Checksum, name string, most int64) ([]byte, error) {
+	tree, found, err := at.directory(c, path.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		if f, found := tree.file(path.Base(name)); found {
+			return readRegular(at(ObjectName{f.file, File}), most)
+		}
+	}
+	return nil, fmt.Errorf("cannot read %s of commit %s: %w", name, c, fs.ErrNotExist)
 }
 
 // InCommit returns the path in a commit, from its root, of a file of the deployed system. /etc is usr/etc there.
@@ -58,8 +54,8 @@ func InCommit(name string) string {
 
 // FileNames returns the names of the files and symbolic links in a directory of a commit,
 // sorted, or none if there is no such directory.
-func (r *Repo) FileNames(c Checksum, dir string) ([]string, error) {
-	tree, found, err := locator(r.objectPath).directory(c, dir)
+func (at Objects) FileNames(c Checksum, dir string) ([]string, error) {
+	tree, found, err := at.directory(c, dir)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -76,11 +72,7 @@ func (t treeObject) fileNames() (names []string) {
 
 // Names returns the names of all entries in a directory of a commit, directories last, or none
 // if there is no such directory.
-func (r *Repo) Names(c Checksum, dir string) ([]string, error) {
-	return locator(r.objectPath).names(c, dir)
-}
-
-func (at locator) names(c Checksum, dir string) ([]string, error) {
+func (at Objects) Names(c Checksum, dir string) ([]string, error) {
 	tree, found, err := at.directory(c, dir)
 	if err != nil || !found {
 		return nil, err
@@ -100,13 +92,9 @@ type Found struct {
 	File   []byte
 }
 
-// Look reads the entry at a path of a commit in the repository. It returns false if there is
+// Look reads the entry at a path of a commit. It returns false if there is
 // none. Symbolic links are not followed.
-func (r *Repo) Look(c Checksum, name string) (Found, bool, error) {
-	return locator(r.objectPath).look(c, name)
-}
-
-func (at locator) look(c Checksum, name string) (Found, bool, error) {
+func (at Objects) Look(c Checksum, name string) (Found, bool, error) {
 	tree, found, err := at.directory(c, path.Dir(name))
 	if err != nil || !found {
 		return Found{}, false, err
@@ -126,32 +114,23 @@ func (at locator) look(c Checksum, name string) (Found, bool, error) {
 	return Found{File: content}, err == nil, err
 }
 
-// HasDir reports whether a commit in the repository has a directory at a path. Symbolic links are not
-// followed.
-func (r *Repo) HasDir(c Checksum, name string) (bool, error) {
-	_, found, err := locator(r.objectPath).directory(c, name)
-	return found, err
-}
-
-// HasDir is like Repo.HasDir, for a commit of this import or of the repository. An object that is not there
-// yet is an fs.ErrNotExist.
-func (im *Import) HasDir(c Checksum, name string) (bool, error) {
-	_, found, err := locator(im.objectPath).directory(c, name)
+// HasDir reports whether a commit has a directory at a path. Symbolic links are not followed.
+func (at Objects) HasDir(c Checksum, name string) (bool, error) {
+	_, found, err := at.directory(c, name)
 	return found, err
 }
 
 // DirTree returns the checksum of a directory's DirTree in a commit, or zero if there is no
 // such directory. Directories with equal contents have equal checksums, even if their own
 // owner or mode differ.
-func (r *Repo) DirTree(c Checksum, dir string) (Checksum, error) {
-	tree, _, err := locator(r.objectPath).find(c, dir)
+func (at Objects) DirTree(c Checksum, dir string) (Checksum, error) {
+	tree, _, err := at.find(c, dir)
 	return tree, err
 }
 
 // DirInfo reads the attributes of a directory in a commit by its path. found reports whether
 // the directory exists.
-func (r *Repo) DirInfo(c Checksum, name string) (info DirInfo, found bool, err error) {
-	at := locator(r.objectPath)
+func (at Objects) DirInfo(c Checksum, name string) (info DirInfo, found bool, err error) {
 	parent, found, err := at.directory(c, path.Dir(name))
 	if err != nil || !found {
 		return DirInfo{}, false, err
@@ -160,14 +139,14 @@ func (r *Repo) DirInfo(c Checksum, name string) (info DirInfo, found bool, err e
 	if !found {
 		return DirInfo{}, false, nil
 	}
-	info, err = at.dirInfo(dir.meta)
+	info, err = at.ReadDirInfo(dir.meta)
 	return info, err == nil, err
 }
 
-// HasPath reports whether a commit in the repository has a file, link or directory at a path
+// HasPath reports whether a commit has a file, link or directory at a path
 // such as "usr/etc/fstab". Symbolic links in the path are not followed.
-func (r *Repo) HasPath(c Checksum, name string) (bool, error) {
-	tree, found, err := locator(r.objectPath).directory(c, path.Dir(name))
+func (at Objects) HasPath(c Checksum, name string) (bool, error) {
+	tree, found, err := at.directory(c, path.Dir(name))
 	if err != nil || !found {
 		return false, err
 	}
@@ -178,24 +157,8 @@ func (r *Repo) HasPath(c Checksum, name string) (bool, error) {
 	return found, nil
 }
 
-// locator returns the path of an object's file.
-type locator func(ObjectName) string
-
-func (at locator) readFile(c Checksum, name string, most int64) ([]byte, error) {
-	tree, found, err := at.directory(c, path.Dir(name))
-	if err != nil {
-		return nil, err
-	}
-	if found {
-		if f, found := tree.file(path.Base(name)); found {
-			return readRegular(at(ObjectName{f.file, File}), most)
-		}
-	}
-	return nil, fmt.Errorf("cannot read %s of commit %s: %w", name, c, fs.ErrNotExist)
-}
-
 // directory loads a directory of a commit by its path. It returns false if there is none.
-func (at locator) directory(c Checksum, dir string) (treeObject, bool, error) {
+func (at Objects) directory(c Checksum, dir string) (treeObject, bool, error) {
 	sum, found, err := at.find(c, dir)
 	if err != nil || !found {
 		return treeObject{}, false, err
@@ -205,8 +168,8 @@ func (at locator) directory(c Checksum, dir string) (treeObject, bool, error) {
 }
 
 // find returns the DirTree of a directory of a commit by its path, and whether it exists.
-func (at locator) find(c Checksum, dir string) (Checksum, bool, error) {
-	info, err := at.loadCommit(c)
+func (at Objects) find(c Checksum, dir string) (Checksum, bool, error) {
+	info, err := at.LoadCommit(c)
 	if err != nil {
 		return Checksum{}, false, err
 	}
@@ -228,7 +191,7 @@ func (at locator) find(c Checksum, dir string) (Checksum, bool, error) {
 	return sum, true, nil
 }
 
-func (at locator) loadTree(c Checksum) (treeObject, error) {
+func (at Objects) loadTree(c Checksum) (treeObject, error) {
 	name := ObjectName{c, DirTree}
 	data, err := at.readMetadata(name)
 	if err != nil {
@@ -241,7 +204,8 @@ func (at locator) loadTree(c Checksum) (treeObject, error) {
 	return tree, nil
 }
 
-func (at locator) loadCommit(c Checksum) (*CommitInfo, error) {
+// LoadCommit reads a commit.
+func (at Objects) LoadCommit(c Checksum) (*CommitInfo, error) {
 	name := ObjectName{c, Commit}
 	data, err := at.readMetadata(name)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 // Repo is a repository of mode bare, the mode used on hosts.
 type Repo struct {
+	Objects
 	path       string
 	settings   KeyFile // the config file
 	config     repoConfig
@@ -32,6 +33,7 @@ type repoConfig struct {
 // OpenRepo opens a repository. It reads only the configuration.
 func OpenRepo(path string) (*Repo, error) {
 	r := &Repo{path: path}
+	r.Objects = r.objectPath
 	text, err := os.ReadFile(filepath.Join(path, "config"))
 	if err == nil {
 		r.settings, err = ParseKeyFile(text)

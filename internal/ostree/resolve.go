@@ -64,52 +64,22 @@ func linkTarget(at, to string) string {
 	return InCommit(to)
 }
 
-// Resolve finds the entry to which a path of a commit in the repository leads; see the function Resolve.
-func (r *Repo) Resolve(c Checksum, name string) (Resolved, bool, error) {
-	return locator(r.objectPath).resolve(c, name)
-}
-
-// Resolve is like Repo.Resolve, for a commit of this import or of the repository. An object that is not
-// there yet is an fs.ErrNotExist.
-func (im *Import) Resolve(c Checksum, name string) (Resolved, bool, error) {
-	return locator(im.objectPath).resolve(c, name)
-}
-
-func (at locator) resolve(c Checksum, name string) (Resolved, bool, error) {
-	return Resolve(name, func(name string) (Found, bool, error) { return at.look(c, name) })
+// Resolve finds the entry to which a path of a commit leads; see the function Resolve.
+func (at Objects) Resolve(c Checksum, name string) (Resolved, bool, error) {
+	return Resolve(name, func(name string) (Found, bool, error) { return at.Look(c, name) })
 }
 
 // ResolveDir returns the path of the directory to which a path of a commit leads, or false if there is
 // none. If something else is there, the error is an UnresolvedError.
-func (r *Repo) ResolveDir(c Checksum, name string) (string, bool, error) {
-	return locator(r.objectPath).resolveDir(c, name)
-}
-
-// ResolveDir is like Repo.ResolveDir, for a commit of this import or of the repository. An object that is
-// not there yet is an fs.ErrNotExist.
-func (im *Import) ResolveDir(c Checksum, name string) (string, bool, error) {
-	return locator(im.objectPath).resolveDir(c, name)
-}
-
-func (at locator) resolveDir(c Checksum, name string) (string, bool, error) {
-	dir, exists, err := at.resolve(c, name)
+func (at Objects) ResolveDir(c Checksum, name string) (string, bool, error) {
+	dir, exists, err := at.Resolve(c, name)
 	if err == nil && exists && !dir.IsDir {
 		err = &UnresolvedError{"it is not a directory"}
 	}
 	return dir.Path, exists && err == nil, err
 }
 
-// PrepareRoot reads the prepare-root.conf of a commit in the repository; see ReadPrepareRoot.
-func (r *Repo) PrepareRoot(c Checksum) (PrepareRoot, error) {
-	return locator(r.objectPath).prepareRoot(c)
-}
-
-// PrepareRoot is like Repo.PrepareRoot, for a commit of this import or of the repository. An object that is
-// not there yet is an fs.ErrNotExist.
-func (im *Import) PrepareRoot(c Checksum) (PrepareRoot, error) {
-	return locator(im.objectPath).prepareRoot(c)
-}
-
-func (at locator) prepareRoot(c Checksum) (PrepareRoot, error) {
-	return ReadPrepareRoot(func(name string) (Found, bool, error) { return at.look(c, name) })
+// PrepareRoot reads the prepare-root.conf of a commit; see ReadPrepareRoot.
+func (at Objects) PrepareRoot(c Checksum) (PrepareRoot, error) {
+	return ReadPrepareRoot(func(name string) (Found, bool, error) { return at.Look(c, name) })
 }

@@ -131,13 +131,9 @@ func (r *Repo) hasChecksum(n ObjectName, info FileInfo, xattrs map[string][]byte
 	return Checksum(sum.Sum(nil)) == n.Checksum
 }
 
-// readMetadata reads a metadata object of the repository. Its content has the object's checksum, except for detached
+// readMetadata reads a metadata object. Its content has the object's checksum, except for detached
 // metadata, which have none.
-func (r *Repo) readMetadata(n ObjectName) ([]byte, error) {
-	return locator(r.objectPath).readMetadata(n)
-}
-
-func (at locator) readMetadata(n ObjectName) ([]byte, error) {
+func (at Objects) readMetadata(n ObjectName) ([]byte, error) {
 	data, err := readRegular(at(n), maxMade)
 	if errors.Is(err, errNotRegular) || errors.Is(err, unix.ELOOP) {
 		return nil, damaged(n, at(n))

@@ -49,20 +49,10 @@ func (e *UnsignedError) Error() string {
 func unsigned(format string, args ...any) error { return &UnsignedError{fmt.Sprintf(format, args...)} }
 
 // SignedRoot returns the fs-verity digest that ComposefsFile must have in a deployment of a commit with these
-// settings. The error is an UnsignedError if no valid signature says so.
-func (r *Repo) SignedRoot(c Checksum, p PrepareRoot) (digest Checksum, err error) {
-	return locator(r.objectPath).signedRoot(c, p.keyPath, false)
-}
-
-// SignedRoot is like Repo.SignedRoot, for a commit of this import or of the repository. merged says that not
-// the commit is deployed, but one that is made of it with the same tree. If a file is not there yet, the error
-// is an fs.ErrNotExist.
-func (im *Import) SignedRoot(c Checksum, p PrepareRoot, merged bool) (digest Checksum, err error) {
-	return locator(im.objectPath).signedRoot(c, p.keyPath, merged)
-}
-
-// signedRoot checks what the image's own initramfs will check. It refuses what cannot be checked here.
-func (at locator) signedRoot(c Checksum, keyPath string, merged bool) (digest Checksum, err error) {
+// settings. merged says that not the commit is deployed, but one that is made of it with the same tree. It checks what the
+// image's own initramfs will check, and refuses what cannot be checked here. The error is an UnsignedError if no valid
+// signature says so.
+func (at Objects) SignedRoot(c Checksum, p PrepareRoot, merged bool) (digest Checksum, err error) {
 	signed, err := at.signedCommit(c)
 	if err != nil {
 		return digest, err
@@ -70,14 +60,14 @@ func (at locator) signedRoot(c Checksum, keyPath string, merged bool) (digest Ch
 	if err := at.checkProgram(c, signed != c || merged); err != nil {
 		return digest, err
 	}
-	keys, err := at.rootKeys(c, keyPath)
+	keys, err := at.rootKeys(c, p.keyPath)
 	if err != nil {
 		return digest, err
 	}
 	if err := at.checkSignature(signed, keys); err != nil {
 		return digest, err
 	}
-	info, err := at.loadCommit(signed)
+	info, err := at.LoadCommit(signed)
 	if err != nil {
 		return digest, err
 	}
@@ -90,18 +80,18 @@ func (at locator) signedRoot(c Checksum, keyPath string, merged bool) (digest Ch
 
 // signedCommit returns the commit with the signature that counts: the deployed one, or if that has no detached metadata
 // and was made from a container image, its parent.
-func (at locator) signedCommit(c Checksum) (Checksum, error) {
+func (at Objects) signedCommit(c Checksum) (Checksum, error) {
 	if at.has(ObjectName{c, CommitMeta}) {
 		return c, nil
 	}
-	info, err := at.loadCommit(c)
+	info, err := at.LoadCommit(c)
 	if err != nil {
 		return c, err
 	}
 	if _, isImage := info.Metadata(imageConfigKey).(string); !isImage || !at.has(ObjectName{info.Parent, CommitMeta}) {
 		return c, unsigned("commit %s has no signature", c)
 	}
-	parent, err := at.loadCommit(info.Parent)
+	parent, err := at.LoadCommit(info.Parent)
 	if err != nil {
 		return c, err
 	}
@@ -111,15 +101,15 @@ func (at locator) signedCommit(c Checksum) (Checksum, error) {
 	return info.Parent, nil
 }
 
-func (at locator) has(n ObjectName) bool {
+func (at Objects) has(n ObjectName) bool {
 	_, err := os.Lstat(at(n))
 	return err == nil
 }
 
 // checkProgram returns an error if the initramfs of a commit cannot verify signatures, or only accepts one of
 // the commit itself where its parent's counts.
-func (at locator) checkProgram(c Checksum, parents bool) error {
-	program, err := at.readFile(c, prepareRootProgram, maxFile)
+func (at Objects) checkProgram(c Checksum, parents bool) error {
+	program, err := at.ReadFileUpTo(c, prepareRootProgram, maxFile)
 	switch {
 	case notYet(err):
 		return err
@@ -134,8 +124,8 @@ func (at locator) checkProgram(c Checksum, parents bool) error {
 }
 
 // rootKeys reads the public keys that a commit has for its initramfs.
-func (at locator) rootKeys(c Checksum, keyPath string) (keys []ed25519.PublicKey, err error) {
-	text, err := at.readFile(c, InCommit(keyPath), 64<<10)
+func (at Objects) rootKeys(c Checksum, keyPath string) (keys []ed25519.PublicKey, err error) {
+	text, err := at.ReadFileUpTo(c, InCommit(keyPath), 64<<10)
 	if notYet(err) {
 		return nil, err
 	}
@@ -167,7 +157,7 @@ func notYet(err error) bool {
 
 // checkSignature returns an error unless one of the keys has signed a commit. Keys and signatures are tried in
 // the order in which ostree-prepare-root tries them, which ends at one that is malformed.
-func (at locator) checkSignature(c Checksum, keys []ed25519.PublicKey) error {
+func (at Objects) checkSignature(c Checksum, keys []ed25519.PublicKey) error {
 	commit, err := at.readMetadata(ObjectName{c, Commit})
 	if err != nil {
 		return err
@@ -190,7 +180,7 @@ func (at locator) checkSignature(c Checksum, keys []ed25519.PublicKey) error {
 }
 
 // signatures returns the Ed25519 signatures in the detached metadata of a commit.
-func (at locator) signatures(c Checksum) (all [][]byte, err error) {
+func (at Objects) signatures(c Checksum) (all [][]byte, err error) {
 	name := ObjectName{c, CommitMeta}
 	data, err := at.readMetadata(name)
 	if err != nil {

@@ -153,7 +153,7 @@ func TestSignedRoot(t *testing.T) {
 			check(t, err)
 			setup, err := repo.PrepareRoot(commit)
 			check(t, err)
-			digest, err := repo.SignedRoot(commit, setup)
+			digest, err := repo.SignedRoot(commit, setup, false)
 			if _, not := errors.AsType[*ostree.UnsignedError](err); c.wrong != "" && (!not || !strings.Contains(fmt.Sprint(err), c.wrong)) {
 				t.Errorf("error %v, want %q", err, c.wrong)
 			} else if c.wrong == "" && (err != nil || digest.String() != rootDigest) {

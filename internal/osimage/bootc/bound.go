@@ -42,30 +42,20 @@ func (i BoundImages) Err() error {
 		WithHint("have the OS image corrected, or go on without its application images: --bound-images=ignore")
 }
 
-// FileReader is where a commit is read from: a repository, or an import into one, in which objects may be
-// missing yet. See ostree.Repo.
-type FileReader interface {
-	Names(commit ostree.Checksum, dir string) ([]string, error)
-	ResolveDir(commit ostree.Checksum, name string) (string, bool, error)
-	Resolve(commit ostree.Checksum, name string) (ostree.Resolved, bool, error)
-}
-
-var _, _ FileReader = (*ostree.Repo)(nil), (*ostree.Import)(nil)
-
 // ReadBound reads what a commit binds. Like bootc it reads the links below BoundDir, each to a quadlet of the type
 // .image or .container, and of those the key Image. It rejects what bootc rejects: anything but links, another type,
 // the key AuthFile, specifiers (%). It also rejects names without a registry, which depend on the machine's aliases. It
 // rejects names of other units, which bootc takes for images, and names of OS images that podman does not know. It
 // returns only errors of the repository, among them an fs.ErrNotExist if an object is missing; see BoundImages.Err for
 // errors in files.
-func ReadBound(repo FileReader, commit ostree.Checksum) (BoundImages, error) {
-	dir, exists, err := repo.ResolveDir(commit, BoundDir)
+func ReadBound(in ostree.Objects, commit ostree.Checksum) (BoundImages, error) {
+	dir, exists, err := in.ResolveDir(commit, BoundDir)
 	if _, unresolved := errors.AsType[*ostree.UnresolvedError](err); unresolved {
 		return BoundImages{problems: []error{err}}, nil
 	}
 	var names []string
 	if err == nil && exists {
-		names, err = repo.Names(commit, dir)
+		names, err = in.Names(commit, dir)
 	}
 	if err != nil {
 		return BoundImages{}, fmt.Errorf("cannot read /%s of commit %s: %w", BoundDir, commit, err)
@@ -76,7 +66,7 @@ func ReadBound(repo FileReader, commit ostree.Checksum) (BoundImages, error) {
 			found.problem(name, errors.New("one file too many"))
 			break
 		}
-		text, err := follow(repo, commit, path.Join(dir, name))
+		text, err := follow(in, commit, path.Join(dir, name))
 		if _, broken := errors.AsType[*fs.PathError](err); broken {
 			return BoundImages{}, fmt.Errorf("cannot read /%s/%s of commit %s: %w", BoundDir, name, commit, err)
 		}
@@ -90,6 +80,24 @@ func ReadBound(repo FileReader, commit ostree.Checksum) (BoundImages, error) {
 	sort.Slice(found.References, func(i, j int) bool { return found.References[i].String() < found.References[j].String() })
 	found.References = slices.Compact(found.References)
 	return found, nil
+}
+
+// follow reads the file that a link of a commit leads to.
+func follow(in ostree.Objects, commit ostree.Checksum, link string) (string, error) {
+	file, exists, err := in.Resolve(commit, link)
+	switch {
+	case err != nil:
+		return "", err
+	case !exists:
+		return "", fmt.Errorf("it leads to /%s, which is not in the image", file.Path)
+	case file.IsDir:
+		return "", errors.New("it leads to a directory")
+	case file.Links == 0:
+		return "", errors.New("it is not a symbolic link")
+	case len(file.File) > MaxBoundSize:
+		return "", fmt.Errorf("it has %d bytes, more than %d", len(file.File), MaxBoundSize)
+	}
+	return string(file.File), nil
 }
 
 func (i *BoundImages) problem(name string, err error) {

@@ -131,7 +131,7 @@ func TestReadBound(t *testing.T) {
 				files[name] = text
 			}
 			repo, commit := commitBound(t, files)
-			found, err := bootc.ReadBound(repo, commit)
+			found, err := bootc.ReadBound(repo.Objects, commit)
 			must(t, err)
 			if err := found.Err(); c.wrong != "" {
 				if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), c.wrong) || fault.HintOf(err) == "" {
