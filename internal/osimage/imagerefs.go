@@ -162,7 +162,7 @@ func RemoveUndeployed(repo *ostree.Repo, deployed ...ostree.Checksum) (removed b
 // layer has the ref that all know, or it would hold the layer's objects after the image is gone. While an import runs,
 // they stay, as in deleteRefs. It reports whether that has freed objects.
 func dropParts(repo *ostree.Repo) (freed bool, err error) {
-	_, failed := repo.Idle(func() error {
+	failed := repo.Idle(func() error {
 		parts, err := repo.Refs(partRefs)
 		if err != nil || len(parts) == 0 {
 			return err
@@ -205,7 +205,7 @@ func deleteRefs(repo *ostree.Repo, images []string, deployed []ostree.Checksum, 
 	for _, ref := range images {
 		err = errors.Join(err, repo.DeleteRef(ref))
 	}
-	_, failed := repo.Idle(func() error {
+	failed := repo.Idle(func() error {
 		needed, err := protected(repo)
 		if err != nil {
 			return err

@@ -93,15 +93,11 @@ func (at Objects) ReadDirInfo(meta Checksum) (DirInfo, error) {
 	if err != nil {
 		return DirInfo{}, fmt.Errorf("cannot load directory metadata: %w", err)
 	}
-	v, err := dirMetaType.Open(data)
+	o, xattrs, err := parseDirMeta(data)
 	if err != nil {
 		return DirInfo{}, corrupt(name, "%v", err)
 	}
-	xattrs, err := parseXattrs(v.Field(3))
-	if err != nil {
-		return DirInfo{}, corrupt(name, "%v", err)
-	}
-	d := DirInfo{bigEndian(v.Field(0).Uint32()), bigEndian(v.Field(1).Uint32()), bigEndian(v.Field(2).Uint32()), map[string][]byte{}}
+	d := DirInfo{o.uid, o.gid, o.mode, map[string][]byte{}}
 	for _, x := range xattrs {
 		d.Xattrs[x.name] = x.value
 	}

@@ -15,18 +15,16 @@ import (
 // maliciously constructed object could take far more memory.
 type treeObject struct{ files, dirs gvariant.Value }
 
-// fileEntry is a file or symbolic link in a directory; raw is the serialized entry.
+// fileEntry is a file or symbolic link in a directory.
 type fileEntry struct {
 	name []byte
 	file Checksum
-	raw  gvariant.Value
 }
 
-// dirEntry is a subdirectory of a directory; raw is the serialized entry.
+// dirEntry is a subdirectory of a directory.
 type dirEntry struct {
 	name       []byte
 	tree, meta Checksum
-	raw        gvariant.Value
 }
 
 // openTree validates a DirTree object: the names of files and the names of directories must
@@ -103,7 +101,7 @@ func nameOf(entry gvariant.Value) []byte { return bytes.TrimSuffix(entry.Field(0
 func (d treeObject) allFiles() iter.Seq[fileEntry] {
 	return func(yield func(fileEntry) bool) {
 		for e := range d.files.Members() {
-			if !yield(fileEntry{nameOf(e), Checksum(e.Field(1).Bytes()), e}) {
+			if !yield(fileEntry{nameOf(e), Checksum(e.Field(1).Bytes())}) {
 				return
 			}
 		}
@@ -114,7 +112,7 @@ func (d treeObject) allFiles() iter.Seq[fileEntry] {
 func (d treeObject) allDirs() iter.Seq[dirEntry] {
 	return func(yield func(dirEntry) bool) {
 		for e := range d.dirs.Members() {
-			if !yield(dirEntry{nameOf(e), Checksum(e.Field(1).Bytes()), Checksum(e.Field(2).Bytes()), e}) {
+			if !yield(dirEntry{nameOf(e), Checksum(e.Field(1).Bytes()), Checksum(e.Field(2).Bytes())}) {
 				return
 			}
 		}

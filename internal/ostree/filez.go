@@ -62,7 +62,7 @@ func parseArchiveHeader(data []byte) (*fileHeader, error) {
 	}
 	h := &fileHeader{
 		size:   bits.ReverseBytes64(v.Field(0).Uint64()),
-		owned:  owned{bigEndian(v.Field(1).Uint32()), bigEndian(v.Field(2).Uint32()), bigEndian(v.Field(3).Uint32())},
+		owned:  ownedIn(v, 1),
 		target: v.Field(5).Text(),
 	}
 	return h, h.complete(v.Field(6))
@@ -151,8 +151,17 @@ func (h *fileHeader) copyContent(w io.Writer, r io.Reader) error {
 	if uint64(n) != h.size {
 		return fmt.Errorf("it has %d bytes of content, its header says %d", n, h.size)
 	}
-	if _, err := io.ReadFull(r, make([]byte, 1)); err != io.EOF {
+	return empty(r)
+}
+
+// empty returns an error if the stream has any data.
+func empty(r io.Reader) error {
+	switch n, err := io.ReadFull(r, make([]byte, 1)); {
+	case n > 0:
 		return fmt.Errorf("something follows its content")
+	case err == io.EOF:
+		return nil
+	default:
+		return err
 	}
-	return nil
 }

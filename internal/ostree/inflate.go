@@ -1,7 +1,6 @@
 package ostree
 
 import (
-	"fmt"
 	"io"
 
 	"machine-pivot/internal/inflate"
@@ -23,17 +22,5 @@ func (im *Import) inflateContent(h *fileHeader) func(io.Writer, io.Reader) error
 			return decode(w)
 		}
 		return withWriteBehind(w, decode)
-	}
-}
-
-// empty returns an error if the stream has any data.
-func empty(r io.Reader) error {
-	switch n, err := io.ReadFull(r, make([]byte, 1)); {
-	case n > 0:
-		return fmt.Errorf("something follows its content")
-	case err == io.EOF:
-		return nil
-	default:
-		return err
 	}
 }

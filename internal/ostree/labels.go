@@ -71,11 +71,7 @@ func (im *Import) checkLabelOnce(label string) error {
 // checkDirLabel does what checkLabels does, for a DirMeta. The label is set only when the
 // directory is checked out, which would be too late to fail.
 func (im *Import) checkDirLabel(n ObjectName, data []byte) error {
-	v, err := dirMetaType.Open(data)
-	if err != nil {
-		return corrupt(n, "%v", err)
-	}
-	xattrs, err := parseXattrs(v.Field(3))
+	_, xattrs, err := parseDirMeta(data)
 	if err != nil {
 		return corrupt(n, "%v", err)
 	}

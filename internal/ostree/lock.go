@@ -39,19 +39,19 @@ func (r *Repo) openLock() (*os.File, error) {
 }
 
 // Idle calls work while no program writes to the repository: it holds the lock in exclusive mode meanwhile.
-// If one does, Idle returns false at once and does not call work.
-func (r *Repo) Idle(work func() error) (idle bool, err error) {
+// If one does, Idle returns at once and does not call work.
+func (r *Repo) Idle(work func() error) (err error) {
 	f, err := r.openLock()
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	locked, err := hostfiles.TryLock(f, hostfiles.ExclusiveLock)
 	if err != nil {
-		return false, fmt.Errorf("cannot lock repository: %w", err)
+		return fmt.Errorf("cannot lock repository: %w", err)
 	}
 	if !locked {
-		return false, nil
+		return nil
 	}
-	return true, work()
+	return work()
 }

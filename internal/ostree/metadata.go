@@ -18,17 +18,22 @@ var (
 	dirMetaType = gvariant.MustType("(uuua(ayay))")
 )
 
-// checkDirMeta validates a DirMeta object.
-func checkDirMeta(data []byte) error {
+// parseDirMeta parses a DirMeta object.
+func parseDirMeta(data []byte) (o owned, xattrs []xattr, err error) {
 	v, err := dirMetaType.Open(data)
 	if err != nil {
-		return err
+		return o, nil, err
 	}
-	xattrs, err := parseXattrs(v.Field(3))
+	xattrs, err = parseXattrs(v.Field(3))
+	return ownedIn(v, 0), xattrs, err
+}
+
+// checkDirMeta validates a DirMeta object.
+func checkDirMeta(data []byte) error {
+	o, xattrs, err := parseDirMeta(data)
 	if err != nil {
 		return err
 	}
-	o := owned{bigEndian(v.Field(0).Uint32()), bigEndian(v.Field(1).Uint32()), bigEndian(v.Field(2).Uint32())}
 	if o.mode&unix.S_IFMT != unix.S_IFDIR {
 		return fmt.Errorf("its mode %#o is not a directory's", o.mode)
 	}
@@ -40,6 +45,11 @@ func checkDirMeta(data []byte) error {
 
 // owned is the owner and mode of a file or directory; the mode includes the file type bits.
 type owned struct{ uid, gid, mode uint32 }
+
+// ownedIn reads owner and mode from three fields of a tuple.
+func ownedIn(v gvariant.Value, first int) owned {
+	return owned{bigEndian(v.Field(first).Uint32()), bigEndian(v.Field(first + 1).Uint32()), bigEndian(v.Field(first + 2).Uint32())}
+}
 
 // check returns an error for values that the kernel would not store. chown(2) takes the ID -1 as "no change", which
 // leaves root as the owner, and chmod(2) drops unknown mode bits. "ostree fsck" accepts such a commit, which could not
