@@ -21,7 +21,7 @@ func TestWriteBehindPanics(t *testing.T) {
 		produce func(io.Writer) error
 	}{
 		"writer": {panicking{}, func(w io.Writer) error {
-			_, err := w.Write(make([]byte, 10*writeBehindBlocks*writeBehindSize))
+			_, err := w.Write(make([]byte, 10*writeBehindSize))
 			return err
 		}},
 		"producer": {io.Discard, func(io.Writer) error { panic("produce") }},
