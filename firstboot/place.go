@@ -62,7 +62,7 @@ func (p Initramfs) Network(ctx context.Context) error { return p.Early.Network(c
 
 // Engine implements machine.Place: only one engine works on a system that has not started.
 func (p Initramfs) Engine(h *host.Host) (pivot.Engine, bool) {
-	return &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run, Space: h.Space, State: []string{pivot.StateDir}}, true
+	return &rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run, Space: h.Space}, State: []string{pivot.StateDir}}, true
 }
 
 // Continuation implements machine.Place.

@@ -88,7 +88,7 @@ func (e *Ostree) commitOnce(ctx context.Context, r pivot.Spec) error {
 	if err != nil {
 		return fmt.Errorf("cannot finalize the staged deployment: %w", err)
 	}
-	next, err := e.nextBoot()
+	next, err := e.Sysroot.Default()
 	if err == nil {
 		err = e.addKeys(next, keys)
 	}

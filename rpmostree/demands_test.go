@@ -72,7 +72,7 @@ func TestAccept(t *testing.T) {
 				"ostree":     func() error { return plain.CheckPrepareRoot(t.Context(), setup) },
 				"rpm-ostree": func() error { return (&rpmostree.RpmOstree{Ostree: plain}).CheckPrepareRoot(t.Context(), setup) },
 				"direct": func() error {
-					return (&rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}).CheckPrepareRoot(t.Context(), setup)
+					return (&rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}}).CheckPrepareRoot(t.Context(), setup)
 				},
 			} {
 				err := accept()
@@ -148,7 +148,7 @@ func TestComposefsIsLookedFor(t *testing.T) {
 				}
 				var e pivot.Engine = &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}
 				if engine == "direct" {
-					e = &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
+					e = &rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}}
 				}
 				err := e.Prepare(t.Context(), r)
 				if err == nil {
@@ -178,7 +178,7 @@ func TestDirectNeedsComposefs(t *testing.T) {
 	h := hostdir.New(t)
 	h.Ostree.Version, h.Ostree.Features, h.Ostree.Composefs = "2023.5", composefs, true
 	r := demanding(t, h, request(t, h), prepareRoot, "[composefs]\nenabled=yes\n")
-	e := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
+	e := &rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}}
 	if err := e.Prepare(t.Context(), r); fault.KindOf(err) != fault.Later || !strings.Contains(err.Error(), "composefs image") {
 		t.Errorf("error %v", err)
 	}

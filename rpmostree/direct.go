@@ -20,10 +20,7 @@ import (
 // It makes nothing before Commit, so there is nothing to discard. What only the started system
 // can do is an error of kind fault.Later.
 type Direct struct {
-	Sysroot *ostree.Sysroot
-	Run     Run // in the chroot
-	// Space looks at the file system of /boot; nil: host.SpaceAt.
-	Space func(path string) (host.Space, error)
+	Ostree // what is the same as for a started system; its Run runs in the chroot
 	// State are directories of the system, in addition to /etc, in which the initramfs writes
 	// files. These get the new system's SELinux labels too.
 	State []string
@@ -46,10 +43,10 @@ func (e *Direct) Preflight(ctx context.Context, plan pivot.Plan) error {
 // checkMove returns an error if the engine cannot make a deployment of another image, as far as
 // this is known without the image.
 func (e *Direct) checkMove(ctx context.Context) error {
-	if err := e.plain().checkLayered(); err != nil {
+	if err := e.checkLayered(); err != nil {
 		return fault.New(fault.Later, "%w", err)
 	}
-	if err := e.plain().checkSandbox(ctx); err != nil {
+	if err := e.checkSandbox(ctx); err != nil {
 		return err
 	}
 	return e.checkBootLoader()
@@ -74,7 +71,7 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Spec) error {
 	if err != nil {
 		return err
 	}
-	if err := e.plain().checkRemovable(); err != nil {
+	if err := e.checkRemovable(); err != nil {
 		return err
 	}
 	if err := e.CheckSpace(ctx, r.Commit); err != nil {
@@ -93,22 +90,22 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Spec) error {
 	if err != nil {
 		return err
 	}
-	if r, err = e.plain().forDeployment(r, booted, commit); err != nil {
+	if r, err = e.forDeployment(r, booted, commit); err != nil {
 		return err
 	}
-	if err := e.plain().checkRefresh(ctx, booted, commit); err != nil {
+	if err := e.checkRefresh(ctx, booted, commit); err != nil {
 		return err
 	}
-	if err := e.plain().checkEntries(ctx, booted, commit, r.Entries); err != nil {
+	if err := e.checkEntries(ctx, booted, commit, r.Entries); err != nil {
 		return err
 	}
-	return e.plain().checkLock()
+	return e.checkLock()
 }
 
 // Commit makes the deployment, with the entries overlaid on the /etc that libostree merges. The
 // commit point is libostree's rename of /boot/loader.
 func (e *Direct) Commit(ctx context.Context, r pivot.Spec) error {
-	return e.plain().orTakenBack(ctx, r, func() error { return e.commitOnce(ctx, r) })
+	return e.orTakenBack(ctx, r, func() error { return e.commitOnce(ctx, r) })
 }
 
 func (e *Direct) commitOnce(ctx context.Context, r pivot.Spec) error {
@@ -120,7 +117,7 @@ func (e *Direct) commitOnce(ctx context.Context, r pivot.Spec) error {
 	if err != nil {
 		return err
 	}
-	if r, err = e.plain().forDeployment(r, booted, commit); err != nil {
+	if r, err = e.forDeployment(r, booted, commit); err != nil {
 		return err
 	}
 	needs, err := e.needs(r, booted)
@@ -134,7 +131,7 @@ func (e *Direct) commitOnce(ctx context.Context, r pivot.Spec) error {
 	if err != nil {
 		return fmt.Errorf("cannot deploy %s: %w", r.Commit, err)
 	}
-	return e.plain().checkCommitted(r, nil)
+	return e.checkCommitted(r, nil)
 }
 
 // deploy runs "ostree admin deploy" with the entries overlaid on /etc. It leaves the repository unpruned, as libostree
@@ -145,33 +142,20 @@ func (e *Direct) deploy(ctx context.Context, r pivot.Spec, booted ostree.Deploym
 	if err != nil {
 		return err
 	}
-	views, err := e.plain().viewsFor(booted, commit, r.Entries)
+	views, err := e.viewsFor(booted, commit, r.Entries)
 	if err != nil {
 		return err
 	}
 	return hostfiles.WithOverlays(func() error {
-		if err := e.plain().keepPrevious(ctx, booted, commit); err != nil {
+		if err := e.keepPrevious(ctx, booted, commit); err != nil {
 			return err
 		}
-		return e.plain().deploy(ctx, r, booted, append([]string{"--no-prune"}, options...)...)
+		return e.Ostree.deploy(ctx, r, booted, append([]string{"--no-prune"}, options...)...)
 	}, views...)
 }
 
 // Discard implements pivot.Engine. It is a no-op, as Prepare makes nothing.
 func (e *Direct) Discard(context.Context) error { return nil }
-
-// plain returns the engine of a started system, parts of which this one uses.
-func (e *Direct) plain() *Ostree { return &Ostree{Sysroot: e.Sysroot, Run: e.Run, Space: e.Space} }
-
-// CheckPrepareRoot implements pivot.Engine. It is the same as for a started system, which has the same tools.
-func (e *Direct) CheckPrepareRoot(ctx context.Context, p ostree.PrepareRoot) error {
-	return e.plain().CheckPrepareRoot(ctx, p)
-}
-
-// CheckSpace implements pivot.Engine. It is the same as for a started system, which has the same tools.
-func (e *Direct) CheckSpace(ctx context.Context, commit string) error {
-	return e.plain().CheckSpace(ctx, commit)
-}
 
 // checkBootLoader returns an error if the boot loader is zipl. libostree runs zipl after it has
 // renamed /boot/loader, and zipl needs the machine's devices, which the chroot lacks.

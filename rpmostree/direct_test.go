@@ -25,7 +25,7 @@ func TestDirect(t *testing.T) {
 	repo := "--repo=" + filepath.Join(h.Physical(), "ostree/repo")
 	unreferenced, err := ostreetree.Ostree("commit", repo, "--orphan", "--tree=dir="+t.TempDir())
 	must(t, err)
-	e := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
+	e := &rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}}
 	r := request(t, h)
 	must(t, errors.Join(e.Preflight(t.Context(), pivot.Plan{}), e.Prepare(t.Context(), r)))
 	if len(h.Ostree.Calls) != 0 {
@@ -57,7 +57,7 @@ func TestDirectLabels(t *testing.T) {
 		h.Ostree.Version = hostdir.LockInState
 		h.Write("/etc/dir/file", []byte("made by Ignition"))
 		h.Write("/var/lib/pivot/journal.json", []byte("{}"))
-		return h, &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run, State: []string{pivot.StateDir}}, request(t, h)
+		return h, &rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}, State: []string{pivot.StateDir}}, request(t, h)
 	}
 	t.Run("labels", func(t *testing.T) {
 		sample.Short(t, 4)
@@ -215,7 +215,7 @@ func TestDirectNeedsLabels(t *testing.T) {
 				h.Write("/proc/filesystems", []byte("\text4\n"))
 			}
 			h.Ostree.Version = c.version
-			e, r := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}, request(t, h)
+			e, r := &rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}}, request(t, h)
 			if c.args != "" {
 				r.Kargs = append(r.Kargs, c.args)
 			}
@@ -249,7 +249,7 @@ func TestDirectRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := hostdir.New(t)
-			e, r := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}, request(t, h)
+			e, r := &rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}}, request(t, h)
 			c.prepare(h)
 			if err := e.Prepare(t.Context(), r); fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v", err)
@@ -260,7 +260,7 @@ func TestDirectRefuses(t *testing.T) {
 		})
 	}
 	h := hostdir.New(t)
-	e, r := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}, request(t, h)
+	e, r := &rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}}, request(t, h)
 	must(t, (&rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}).Prepare(t.Context(), r))
 	if err := e.Prepare(t.Context(), r); fault.KindOf(err) != fault.Later || !strings.Contains(err.Error(), "waits for the reboot") {
 		t.Errorf("with a staged deployment: %v", err)
@@ -276,7 +276,7 @@ func TestDirectRefuses(t *testing.T) {
 // the old one stays the default.
 func TestDirectIsReadBack(t *testing.T) {
 	h := hostdir.New(t)
-	e := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
+	e := &rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}}
 	r := request(t, h)
 	must(t, e.Prepare(t.Context(), r))
 	h.Ostree.Fail = func(call int, after bool) error {
@@ -299,7 +299,7 @@ func TestDirectIsReadBack(t *testing.T) {
 // started system may make them.
 func TestDirectPackages(t *testing.T) {
 	h := hostdir.New(t)
-	e := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
+	e := &rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}}
 	plan := pivot.Plan{Packages: []pivot.PackageChange{{Action: pivot.PackageInstall, Name: "strace"}, {Action: pivot.PackageUninstall, Name: "vim"}}}
 	const want = "cannot change packages by ostree alone (install strace, uninstall vim): only rpm-ostree can"
 	if err := e.Preflight(t.Context(), plan); fault.KindOf(err) != fault.Refused || err.Error() != want {

@@ -33,7 +33,7 @@ func (e *Direct) labels(r pivot.Spec, booted ostree.Deployment) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	next, err := e.plain().nextSELinux(booted, commit)
+	next, err := e.nextSELinux(booted, commit)
 	if err != nil {
 		return false, err
 	}

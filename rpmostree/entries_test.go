@@ -21,7 +21,7 @@ import (
 func merging(h *hostdir.Host) map[string]pivot.Engine {
 	return map[string]pivot.Engine{
 		"ostree": &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run},
-		"direct": &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run},
+		"direct": &rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}},
 	}
 }
 

@@ -34,9 +34,9 @@ func (e *Direct) needs(r pivot.Spec, booted ostree.Deployment) (n needs, err err
 	if err != nil {
 		return n, err
 	}
-	_, demands, err := e.plain().demands(commit, r)
+	_, demands, err := e.demands(commit, r)
 	n.composefs = demands.Composefs
-	keys, kerr := e.plain().keysOf(booted)
+	keys, kerr := e.keysOf(booted)
 	n.keys = len(keys) > 0
 	return n, errors.Join(err, kerr)
 }
@@ -48,7 +48,7 @@ func (e *Direct) checkNeeds(ctx context.Context, r pivot.Spec, booted ostree.Dep
 	if err != nil || !needs.any() {
 		return err
 	}
-	tool, err := e.plain().queryTool(ctx, "ostree")
+	tool, err := e.queryTool(ctx, "ostree")
 	if err != nil {
 		return err
 	}
@@ -91,9 +91,9 @@ func (e *Direct) commitBeside(ctx context.Context, r pivot.Spec, booted ostree.D
 
 // keep gives the boot entry of a new deployment, which is not the default yet, the keys that it needs as the default.
 func (e *Direct) keep(booted, next ostree.Deployment) error {
-	keys, err := e.plain().keysOf(booted)
+	keys, err := e.keysOf(booted)
 	if err == nil {
-		err = e.plain().addKeys(next, keys)
+		err = e.addKeys(next, keys)
 	}
 	if err == nil {
 		_, err = Default{Sysroot: e.Sysroot, Run: e.Run}.Startable(next.DeploymentRef)
@@ -109,7 +109,7 @@ func (e *Direct) finish(ctx context.Context, r pivot.Spec, next ostree.Deploymen
 			return nil, err
 		}
 	}
-	return contexts, errors.Join(checkDeployment(next, r), e.plain().checkDemands(next, r), e.plain().checkObjects(ctx, next.Checksum, r))
+	return contexts, errors.Join(checkDeployment(next, r), e.checkDemands(next, r), e.checkObjects(ctx, next.Checksum, r))
 }
 
 // findNew returns the deployment that was just made. It follows the booted one.

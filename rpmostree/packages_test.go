@@ -301,7 +301,7 @@ func TestPackagesWithoutRpmOstree(t *testing.T) {
 	plan := pivot.Plan{Packages: []pivot.PackageChange{{Name: "usbguard", Action: pivot.PackageInstall}}}
 	for name, e := range map[string]pivot.Engine{
 		"ostree":    &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run},
-		"initramfs": &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run},
+		"initramfs": &rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}},
 	} {
 		err := e.Preflight(t.Context(), plan)
 		if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "install usbguard") || fault.HintOf(err) == "" {
@@ -309,7 +309,7 @@ func TestPackagesWithoutRpmOstree(t *testing.T) {
 		}
 	}
 	h.InstallRpmOstree(standin.Control{})
-	early := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
+	early := &rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}}
 	r := request(t, h)
 	r.Packages = pivot.Packages{Wishes: []pivot.Package{{Name: "usbguard", Wish: pivot.PackagePresent}}}
 	must(t, early.Preflight(t.Context(), plan))

@@ -72,7 +72,7 @@ func engines(h *hostdir.Host) map[string]pivot.Engine {
 	var notes string
 	plain := rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}
 	return map[string]pivot.Engine{
-		"ostree": &plain, "direct": &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run},
+		"ostree": &plain, "direct": &rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}},
 		"beside rpm-ostree": engine(h, false, &notes), "rpm-ostree": engine(h, true, &notes),
 	}
 }

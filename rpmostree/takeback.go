@@ -43,14 +43,14 @@ func (e *Ostree) orTakenBack(ctx context.Context, r pivot.Spec, commit func() er
 		return nil
 	}
 	isNew := func(d ostree.Deployment) bool { return indexOf(before, d) < 0 }
-	next, err := e.nextBoot()
+	next, err := e.Sysroot.Default()
 	if err == nil && !isNew(next) {
 		return failure
 	}
 	if err == nil {
 		err = e.undeploy(ctx, 0)
 	}
-	if now, rerr := e.nextBoot(); rerr != nil || isNew(now) || err != nil && e.zipl() {
+	if now, rerr := e.Sysroot.Default(); rerr != nil || isNew(now) || err != nil && e.zipl() {
 		if err == nil {
 			err = cmp.Or(rerr, errors.New("ostree reported success but it is still the next boot"))
 		}
@@ -69,18 +69,6 @@ func (e *Ostree) lost(before []ostree.Deployment) (text string) {
 		}
 	}
 	return text
-}
-
-// nextBoot returns the deployment that is the default in the boot entries.
-func (e *Ostree) nextBoot() (ostree.Deployment, error) {
-	all, err := e.Sysroot.Deployments()
-	if err == nil && len(all) == 0 {
-		err = errors.New("no boot entry is left")
-	}
-	if err != nil {
-		return ostree.Deployment{}, err
-	}
-	return all[0], nil
 }
 
 // undeploy removes the deployment of a boot entry, counted from 0. libostree counts a staged one first.

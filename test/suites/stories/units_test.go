@@ -168,7 +168,7 @@ func TestUnitsOfAFirstBoot(t *testing.T) {
 				{"name":"only.service","enabled":true},{"name":"new.service","enabled":false},{"name":"beside.service","enabled":false}]}}}}`, h.Image))
 			m := newMachine(t, h)
 			if early {
-				m.Engine = &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
+				m.Engine = &rpmostree.Direct{Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}}
 			}
 			must(t, (&firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath, NoReboot: true}).Run(t.Context()))
 			h.Boot()
