@@ -122,7 +122,10 @@ func (d *Derived) store(ctx context.Context, name string, info ostree.FileInfo, 
 }
 
 // ended implements Content.
-func (d *Derived) ended() error { return d.Layer.Complete() }
+func (d *Derived) ended() error {
+	d.Layer.Complete()
+	return nil
+}
 
 // ofObjects implements Content.
 func (*Derived) ofObjects() bool { return false }

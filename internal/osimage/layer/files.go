@@ -8,12 +8,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/osimage/imagefault"
-)
-
-// Names by which a layer removes files of lower layers (OCI image specification, layer.md).
-const (
-	whiteout = ".wh."
-	opaque   = ".wh..wh..opq" // removes everything in the directory
+	"machine-pivot/internal/osimage/merge"
 )
 
 // FileSink receives the files of one layer. It is used by one goroutine at a time. Names are
@@ -40,10 +35,10 @@ func NewFiles(sink FileSink, below string) *Files { return &Files{sink, below} }
 // entry implements Content.
 func (f *Files) entry(_ context.Context, _ *feeder, header *tar.Header, name string, body io.Reader) error {
 	dir, base := path.Split(name)
-	if base == opaque {
+	if base == merge.Opaque {
 		return f.remove(path.Clean(dir))
 	}
-	if removed, ok := strings.CutPrefix(base, whiteout); ok {
+	if removed, ok := strings.CutPrefix(base, merge.Whiteout); ok {
 		return f.remove(path.Join(dir, removed))
 	}
 	name, wanted := strings.CutPrefix(name, f.below+"/")

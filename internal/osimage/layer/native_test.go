@@ -9,17 +9,19 @@ import (
 	"maps"
 	"strings"
 	"testing"
+
+	"machine-pivot/internal/osimage/merge"
 )
 
 // nativePath returns the path of an object with a checksum that begins with first.
 func nativePath(first, suffix string) string {
-	return nativeObjects + first + "/" + strings.Repeat("0", 62) + suffix
+	return merge.BaseObjects + first + "/" + strings.Repeat("0", 62) + suffix
 }
 
 // xattrsPath returns the path of a file-xattrs object.
 func xattrsPath(content string) string {
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
-	return nativeObjects + sum[:2] + "/" + sum[2:] + ".file-xattrs"
+	return merge.BaseObjects + sum[:2] + "/" + sum[2:] + ".file-xattrs"
 }
 
 func withContent(h tar.Header, content string) tar.Header {
@@ -41,7 +43,7 @@ func TestNative(t *testing.T) {
 	sink := &fakeSink{}
 	n, err := readNative(t, sink, true,
 		tar.Header{Name: "./", Typeflag: tar.TypeDir},
-		tar.Header{Name: nativeObjects + "aa/", Typeflag: tar.TypeDir},
+		tar.Header{Name: merge.BaseObjects + "aa/", Typeflag: tar.TypeDir},
 		tar.Header{Name: "sysroot/ostree/repo/config", Size: 50},
 		tar.Header{Name: nativePath("aa", ".commit"), Size: 5},
 		tar.Header{Name: nativePath("aa", ".commitmeta"), Size: 1},
@@ -102,9 +104,9 @@ func TestNativeRefuses(t *testing.T) {
 		"no commit":                     {true, []tar.Header{xattrs("11"), file("11")}},
 		"metadata that is a link":       {true, []tar.Header{{Name: nativePath("aa", ".commit"), Typeflag: tar.TypeSymlink, Linkname: "x"}}},
 		"an object of an unknown kind":  {true, []tar.Header{{Name: nativePath("aa", ".filez"), Size: 1}}},
-		"an object without a checksum":  {true, []tar.Header{{Name: nativeObjects + "aa/xyz.file", Size: 1}}},
-		"a whiteout among the objects":  {true, []tar.Header{{Name: nativeObjects + "aa/.wh.x"}}},
-		"a file beside the directories": {true, []tar.Header{{Name: nativeObjects + "x"}}},
+		"an object without a checksum":  {true, []tar.Header{{Name: merge.BaseObjects + "aa/xyz.file", Size: 1}}},
+		"a whiteout among the objects":  {true, []tar.Header{{Name: merge.BaseObjects + "aa/.wh.x"}}},
+		"a file beside the directories": {true, []tar.Header{{Name: merge.BaseObjects + "x"}}},
 	} {
 		if _, err := readNative(t, &fakeSink{}, c.first, c.entries...); err == nil {
 			t.Errorf("%s was taken", what)

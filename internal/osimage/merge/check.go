@@ -11,12 +11,10 @@ import (
 // check returns an error for a tree that cannot be deployed or booted for what the layers have changed. What
 // every image must have is checked for the commit (package osimage).
 func (t *Tree) check() error {
-	for _, check := range []func() error{t.checkEtc, t.checkComposefs} {
-		if err := check(); err != nil {
-			return err
-		}
+	if err := t.checkEtc(); err != nil {
+		return err
 	}
-	return nil
+	return t.checkComposefs()
 }
 
 // checkEtc requires that the defaults of /etc are a directory, if there are any.

@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"iter"
 	"path"
 	"strings"
 
@@ -165,10 +166,7 @@ func (l *Layer) parent(at string, uid, gid uint32) (parent *dir, base string, er
 	parent = l.root
 	missing := false
 	before, base := path.Split(at)
-	for name := range strings.SplitSeq(strings.TrimSuffix(before, "/"), "/") {
-		if name == "" {
-			continue
-		}
+	for name := range namesOf(before) {
 		if parent.files[name] != nil {
 			return nil, "", errTwice(strings.TrimSuffix(before, "/"))
 		}
@@ -189,15 +187,17 @@ func (l *Layer) makeDir(parent *dir, name string, uid, gid uint32) {
 	parent.setDir(name, implied(uid, gid))
 }
 
+// namesOf iterates over the names in a path.
+func namesOf(path string) iter.Seq[string] {
+	return strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' })
+}
+
 // setOwners sets the owner of all directories of a path that have no entry of their own. It is
 // called with the owner of an entry for which one of them was made, because libostree then
 // makes all of them again.
 func (l *Layer) setOwners(at string, uid, gid uint32) {
 	d := l.root
-	for name := range strings.SplitSeq(strings.TrimSuffix(at, "/"), "/") {
-		if name == "" {
-			continue
-		}
+	for name := range namesOf(at) {
 		if d = d.dirs[name]; !d.hasEntry {
 			d.info.UID, d.info.GID = uid, gid
 		}
@@ -212,7 +212,7 @@ func errTwice(at string) error {
 
 // Complete resolves the hard links to what the layer had at their targets before them. Those to what lower layers or later
 // entries have are left for the merge, and so are links to these links.
-func (l *Layer) Complete() error {
+func (l *Layer) Complete() {
 	var others []link
 	open := map[*file]bool{} // the files of others
 	for _, k := range l.links {
@@ -228,12 +228,11 @@ func (l *Layer) Complete() error {
 		others = append(others, k)
 	}
 	l.links = others
-	return nil
 }
 
 // byPath reports whether the target of a hard link is named by its path, which leads to another file in each
 // image. An object of the base is named by its checksum.
-func (k link) byPath() bool { return !strings.HasPrefix(k.target, baseObjects) }
+func (k link) byPath() bool { return !strings.HasPrefix(k.target, BaseObjects) }
 
 // OnlyOfOS reports whether all top-level names of a complete layer are part of every ostree host.
 func (l *Layer) OnlyOfOS() bool {
@@ -252,11 +251,9 @@ func (l *Layer) find(at string) *file {
 	}
 	d := l.root
 	before, base := path.Split(at)
-	for name := range strings.SplitSeq(strings.TrimSuffix(before, "/"), "/") {
-		if name != "" {
-			if d = d.dirs[name]; d == nil {
-				return nil
-			}
+	for name := range namesOf(before) {
+		if d = d.dirs[name]; d == nil {
+			return nil
 		}
 	}
 	return d.files[base]

@@ -116,24 +116,10 @@ func (o onto) resolve(k link, todo map[*file]link) (err error) {
 }
 
 func (o onto) findLower(at string) (*file, error) {
-	if object, ok := strings.CutPrefix(at, baseObjects); ok {
+	if object, ok := strings.CutPrefix(at, BaseObjects); ok {
 		return o.baseObject(object)
 	}
-	d := o.root
-	before, base := path.Split(at)
-	for name := range strings.SplitSeq(strings.TrimSuffix(before, "/"), "/") {
-		if name == "" {
-			continue
-		}
-		if err := d.load(o.objects); err != nil {
-			return nil, err
-		}
-		if d = d.dirs[name]; d == nil {
-			return nil, nil
-		}
-	}
-	err := d.load(o.objects)
-	return d.files[base], err
+	return o.lookUp(at)
 }
 
 // baseObject returns the file of the base commit with the object at the given loose path, or nil.
@@ -185,7 +171,7 @@ func (o onto) merge(from, into *dir, at string) error {
 // files of the layer are added: a whiteout affects lower layers only, regardless of the order
 // of entries.
 func (o onto) whiteouts(from, into *dir, at string) error {
-	if f := from.files[opaque]; f != nil && !f.link {
+	if f := from.files[Opaque]; f != nil && !f.link {
 		clear(into.files)
 		clear(into.dirs)
 		info, err := from.attributes(o.objects)
