@@ -6,10 +6,8 @@ import (
 	"errors"
 	"hash"
 	"io"
-	"sync"
 
 	digestlib "github.com/opencontainers/go-digest"
-	"go.podman.io/image/v5/types"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imagefault"
@@ -20,25 +18,14 @@ var errClosed = errors.New("it was closed")
 
 // blob is the stream that openBlob returns.
 type blob struct {
-	types.BlobInfo
-	image *Image
-	meter Meter
-
-	ctx    context.Context // of the whole stream
-	cancel context.CancelCauseFunc
-
-	mu     sync.Mutex        // held during Read
-	from   *download         // the current try; nil between tries
-	source types.ImageSource // the source of the last try
+	stream
+	from   *download // the current try; nil between tries
 	sum    hash.Hash
 	offset int64  // bytes read so far
 	tail   []byte // the last tailSize bytes read
-	ended  error  // io.EOF or the final error; nil before that
 
-	parts   bool // the source may support ranges
-	tries   tries
-	short   truncated // the last failure of this kind
-	denials denials
+	parts bool      // the source may support ranges
+	short truncated // the last failure of this kind
 }
 
 // openBlob returns the image's nth layer as a stream, compressed as in the source. The first
@@ -46,10 +33,7 @@ type blob struct {
 // io.EOF only if its size and digest match the manifest. Its errors have a fault.Kind. Close
 // may be called while another goroutine is in Read, which then returns; Close never fails.
 func (i *Image) openBlob(ctx context.Context, n int, meter Meter) *blob {
-	info := i.blobs[n]
-	b := &blob{BlobInfo: info, image: i, meter: meter, sum: sha256.New(), parts: info.Size > 0}
-	b.ctx, b.cancel = context.WithCancelCause(ctx)
-	return b
+	return &blob{stream: newStream(ctx, i, i.blobs[n], meter), sum: sha256.New(), parts: i.blobs[n].Size > 0}
 }
 
 // verifyRest reads the rest of a stream that was closed before its end, and returns an error unless the whole has the size
@@ -60,8 +44,7 @@ func (b *blob) verifyRest(ctx context.Context) error {
 	if b.ended == io.EOF {
 		return nil
 	}
-	rest := &blob{BlobInfo: b.BlobInfo, image: b.image, meter: b.meter, sum: b.sum, offset: b.offset, tail: b.tail, parts: b.parts}
-	rest.ctx, rest.cancel = context.WithCancelCause(ctx)
+	rest := &blob{stream: newStream(ctx, b.image, b.BlobInfo, b.meter), sum: b.sum, offset: b.offset, tail: b.tail, parts: b.parts}
 	defer rest.Close()
 	_, err := io.Copy(io.Discard, rest)
 	return err

@@ -1,14 +1,12 @@
 package source
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	"go.podman.io/image/v5/types"
@@ -31,12 +29,7 @@ func (b *blob) newDownload() *download {
 	b.source = source
 	from := b.image.connection.registry
 	d := &download{source: source, generation: generation, from: from, blob: b.BlobInfo}
-	host := b.image.host
-	d.ctx, d.watch = newWatch(b.ctx, host.maxSilence(), host.noticeDelay(), func() {
-		until := time.Now().Add(host.maxSilence() - host.noticeDelay())
-		host.note("layer %s: waiting for %s, which has sent nothing for %s; it is given until %s",
-			b.Digest, cmp.Or(b.image.classifier.ref.Host(), b.image.classifier.ref.Name()), host.noticeDelay(), until.Format("15:04:05"))
-	})
+	d.ctx, d.watch = b.newWatch()
 	return d
 }
 

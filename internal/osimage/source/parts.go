@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.podman.io/image/v5/types"
 
@@ -77,29 +76,16 @@ func (i *Image) Remote() bool { return i.connection.registry != nil }
 // are not verified. Errors have a fault.Kind; NoParts tells that of a source that gives no parts.
 // Close is like that of ReadLayer's stream.
 func (i *Image) ReadParts(ctx context.Context, n int, meter Meter, spans []Span) io.ReadCloser {
-	p := &parts{image: i, blob: i.blobs[n], meter: meter, left: append([]Span(nil), spans...)}
-	p.ctx, p.cancel = context.WithCancelCause(ctx)
-	return p
+	return &parts{stream: newStream(ctx, i, i.blobs[n], meter), left: append([]Span(nil), spans...)}
 }
 
 // parts is the stream that ReadParts returns.
 type parts struct {
-	image *Image
-	blob  types.BlobInfo
-	meter Meter
-
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-
-	mu      sync.Mutex        // held during Read
-	left    []Span            // what is to be read yet
-	from    *response         // the current try; nil between tries
-	watch   *watch            // of the current try
-	tried   context.Context   // of the current try
-	source  types.ImageSource // from which a token was last used
-	tries   tries
-	denials denials
-	ended   error // io.EOF or the final error
+	stream
+	left  []Span          // what is to be read yet
+	from  *response       // the current try; nil between tries
+	watch *watch          // of the current try
+	tried context.Context // of the current try
 }
 
 // Close implements io.Closer.
@@ -174,24 +160,16 @@ func (p *parts) nextSpan() (err error) {
 
 // begin requests what is left, or as much of it as one request may ask for.
 func (p *parts) begin() (err error) {
-	host := p.image.host
 	p.source = p.image.connection.source()
-	p.tried, p.watch = newWatch(p.ctx, host.maxSilence(), host.noticeDelay(), func() {
-		host.note("layer %s: waiting for %s, which has sent nothing for %s; it is given until %s", p.blob.Digest, p.image.classifier.ref.Host(),
-			host.noticeDelay(), time.Now().Add(host.maxSilence()-host.noticeDelay()).Format("15:04:05"))
-	})
+	p.tried, p.watch = p.newWatch()
 	p.watch.during(func() int {
-		p.from, err = p.image.connection.registry.openParts(p.tried, p.blob, p.left, &p.image.parts)
+		p.from, err = p.image.connection.registry.openParts(p.tried, p.BlobInfo, p.left, &p.image.parts)
 		return 0
 	})
 	if err != nil {
 		err = p.classify(p.tried, err, fault.Refused)
 	}
 	return err
-}
-
-func (p *parts) classify(ctx context.Context, err error, otherwise fault.Kind) error {
-	return p.image.classifier.ofPart().classify(ctx, err, otherwise)
 }
 
 // drop ends the current try, if there is one.
@@ -210,36 +188,10 @@ func (p *parts) drop() {
 // if there must be none.
 func (p *parts) retry(err error) error {
 	p.drop()
-	if p.ctx.Err() == nil && p.denials.mayRenew(err, p.left[0].From) {
-		if err = p.renew(); err == nil {
-			return nil
-		}
-	}
-	if p.ctx.Err() != nil || !fault.KindOf(err).Transient() || isWrong(err) {
+	if isWrong(err) {
 		return err
 	}
-	policy := p.image.host.retryPolicy()
-	wait, next, final := p.tries.failed(policy, p.image.connection.registry, err)
-	if final != nil {
-		return final
-	}
-	p.image.host.note("layer %s: %v; going on at byte %d of %d in %s, %s",
-		p.blob.Digest, err, p.left[0].From, p.blob.Size, wait.Round(time.Millisecond), next)
-	if policy.Pause(p.ctx, wait) != nil {
-		return p.classify(p.ctx, err, fault.Unavailable)
-	}
-	return nil
-}
-
-// renew gets a new token, like blob.renew.
-func (p *parts) renew() error {
-	ctx, cancel := context.WithTimeoutCause(p.ctx, p.image.host.maxSilence(), errSilent)
-	defer cancel()
-	if err := p.image.connection.renew(ctx, p.source); err != nil {
-		return p.classify(ctx, err, p.image.classifier.fallback())
-	}
-	p.denials.renewed(p.left[0].From)
-	return nil
+	return p.again(err, p.left[0].From)
 }
 
 // otherPart returns the error for a response with another part of a blob than the requested one.

@@ -89,24 +89,12 @@ func (b *blob) skip(d *download, n int64, again io.Writer) error {
 // begin makes d the current try, or closes it if err is not nil.
 func (b *blob) begin(d *download, err error) error {
 	if err != nil {
-		err = b.image.classifier.ofPart().classify(d.ctx, err, b.image.classifier.fallback())
+		err = b.classify(d.ctx, err, b.image.classifier.fallback())
 		d.close()
 		return err
 	}
 	b.from = d
 	return nil
-}
-
-// reading classifies an error of reading an open download; nil stays nil.
-func (b *blob) reading(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	otherwise := fault.BadInput
-	if b.image.classifier.ref.Remote() {
-		otherwise = fault.Unavailable
-	}
-	return b.image.classifier.ofPart().classify(ctx, err, otherwise)
 }
 
 // retry waits for the next try and returns nil, or returns the error if there must not be
@@ -122,40 +110,5 @@ func (b *blob) retry(err error) error {
 		}
 		b.short = short
 	}
-	if b.ctx.Err() == nil && b.denials.mayRenew(err, b.offset) {
-		if err = b.renew(); err == nil {
-			return nil
-		}
-	}
-	if b.ctx.Err() != nil || !fault.KindOf(err).Transient() {
-		return err
-	}
-	return b.wait(err)
-}
-
-// renew gets a new token. If the registry refuses maxDenials of them at the same offset, the
-// failure is final.
-func (b *blob) renew() error {
-	b.image.host.note("layer %s: the registry refuses its token at byte %d of %d; asking for a new one", b.Digest, b.offset, b.Size)
-	ctx, cancel := context.WithTimeoutCause(b.ctx, b.image.host.maxSilence(), errSilent)
-	defer cancel()
-	if err := b.image.connection.renew(ctx, b.source); err != nil {
-		return b.image.classifier.classify(ctx, err, b.image.classifier.fallback())
-	}
-	b.denials.renewed(b.offset)
-	return nil
-}
-
-// wait waits for the next try, or returns the error if there were too many tries.
-func (b *blob) wait(err error) error {
-	policy := b.image.host.retryPolicy()
-	wait, next, final := b.tries.failed(policy, b.image.connection.registry, err)
-	if final != nil {
-		return final
-	}
-	b.image.host.note("layer %s: %v; going on at byte %d of %d in %s, %s", b.Digest, err, b.offset, b.Size, wait.Round(time.Millisecond), next)
-	if policy.Pause(b.ctx, wait) != nil {
-		return b.reading(b.ctx, err)
-	}
-	return nil
+	return b.again(err, b.offset)
 }
