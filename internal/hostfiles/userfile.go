@@ -26,12 +26,7 @@ func ReplaceNamed(disk Disk, name string, content []byte, mode fs.FileMode) erro
 	if mode&0o077 == 0 {
 		f.Mode &^= 0o077
 	}
-	return renameInto(disk, at, func(tmp string) error {
-		if err := disk.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return disk.Make(tmp, f, "")
-	})
+	return Put(disk, "/", f, "")
 }
 
 // CheckNamed returns an error if ReplaceNamed would refuse a file. It writes nothing.

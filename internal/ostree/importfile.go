@@ -61,7 +61,38 @@ func (im *Import) writeVerified(n ObjectName, h *fileHeader, content *bytes.Read
 }
 
 // writeContent writes a file with verified content, or a link.
-func (im *Import) writeContent(n ObjectName, h *fileHeader, content *bytes.Reader) (err error) {
+func (im *Import) writeContent(n ObjectName, h *fileHeader, content *bytes.Reader) error {
+	return im.write(n, h, func(to io.Writer) error {
+		if h.isLink() {
+			return nil
+		}
+		if _, err := content.WriteTo(to); err != nil {
+			return fmt.Errorf("cannot write object %s: %w", n, err)
+		}
+		return nil
+	})
+}
+
+// writeObject writes a file or link with the given header. The function content copies its
+// content from source.
+func (im *Import) writeObject(n ObjectName, h *fileHeader, source *trackedStream, content func(io.Writer, io.Reader) error) error {
+	return im.write(n, h, func(to io.Writer) error {
+		sum, out := h.sum(), &trackedStream{to: to}
+		if err := content(io.MultiWriter(sum, out), source); err != nil {
+			if out.failed != nil {
+				return fmt.Errorf("cannot write object %s: %w", n, out.failed)
+			}
+			return source.readError(n, err)
+		}
+		if got := Checksum(sum.Sum(nil)); got != n.Checksum {
+			return corrupt(n, "its content has the checksum %s", got)
+		}
+		return nil
+	})
+}
+
+// write writes a file or link with the content that fill verifies and writes. A link has none.
+func (im *Import) write(n ObjectName, h *fileHeader, fill func(to io.Writer) error) (err error) {
 	if err := im.checkLabels(n, h.xattrs); err != nil {
 		return err
 	}
@@ -70,6 +101,9 @@ func (im *Import) writeContent(n ObjectName, h *fileHeader, content *bytes.Reade
 	}
 	defer im.releaseIf(&err, h.size)
 	if h.isLink() {
+		if err := fill(io.Discard); err != nil {
+			return err
+		}
 		return im.makeLink(n, h)
 	}
 	f, err := im.staging.create(n, h.mode)
@@ -77,40 +111,8 @@ func (im *Import) writeContent(n ObjectName, h *fileHeader, content *bytes.Reade
 		return fmt.Errorf("cannot write object: %w", err)
 	}
 	defer f.Close()
-	if _, err := content.WriteTo(f); err != nil {
-		return fmt.Errorf("cannot write object %s: %w", n, err)
-	}
-	return im.complete(n, f, h)
-}
-
-// writeObject writes a file or link with the given header. The function content copies its
-// content from source.
-func (im *Import) writeObject(n ObjectName, h *fileHeader, source *trackedStream, content func(io.Writer, io.Reader) error) (err error) {
-	if err := im.checkLabels(n, h.xattrs); err != nil {
+	if err := fill(f); err != nil {
 		return err
-	}
-	if err := im.reserve(h.size); err != nil {
-		return err
-	}
-	defer im.releaseIf(&err, h.size)
-	if h.isLink() {
-		return im.writeLink(n, h, source, content)
-	}
-	f, err := im.staging.create(n, h.mode)
-	if err != nil {
-		return fmt.Errorf("cannot write object: %w", err)
-	}
-	defer f.Close()
-	sum := h.sum()
-	out := &trackedStream{to: f}
-	if err := content(&hashWriter{to: out, sum: sum}, source); err != nil {
-		if out.failed != nil {
-			return fmt.Errorf("cannot write object %s: %w", n, out.failed)
-		}
-		return source.readError(n, err)
-	}
-	if got := Checksum(sum.Sum(nil)); got != n.Checksum {
-		return corrupt(n, "its content has the checksum %s", got)
 	}
 	return im.complete(n, f, h)
 }
@@ -145,18 +147,6 @@ func (im *Import) applyMetadata(n ObjectName, f *stagedFile, h *fileHeader) erro
 		return fmt.Errorf("cannot write object %s: cannot set the time: %w", n, err)
 	}
 	return nil
-}
-
-// writeLink verifies the checksum of a symbolic link and creates it.
-func (im *Import) writeLink(n ObjectName, h *fileHeader, source *trackedStream, content func(io.Writer, io.Reader) error) error {
-	sum := h.sum()
-	if err := content(io.Discard, source); err != nil {
-		return source.readError(n, err)
-	}
-	if got := Checksum(sum.Sum(nil)); got != n.Checksum {
-		return corrupt(n, "its content has the checksum %s", got)
-	}
-	return im.makeLink(n, h)
 }
 
 // makeLink creates the object of a symbolic link.

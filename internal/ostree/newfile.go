@@ -107,7 +107,7 @@ func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err erro
 func hashInto(f *stagedFile, h *fileHeader, body io.Reader) (c Checksum, err error) {
 	sum := h.sum()
 	source, out := &trackedStream{from: body}, &trackedStream{to: f}
-	err = h.copyContent(&hashWriter{to: out, sum: sum}, source)
+	err = h.copyContent(io.MultiWriter(sum, out), source)
 	switch {
 	case err == nil:
 		return Checksum(sum.Sum(nil)), nil

@@ -3,7 +3,6 @@ package ostree
 import (
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 
 	"machine-pivot/internal/guard"
@@ -43,16 +42,4 @@ func (s *trackedStream) readError(n ObjectName, err error) error {
 		return fmt.Errorf("cannot read object %s: %w", n, err)
 	}
 	return corrupt(n, "%w", err)
-}
-
-// hashWriter writes its data to another writer and to a hash.
-type hashWriter struct {
-	to  io.Writer
-	sum hash.Hash
-}
-
-// Write implements io.Writer.
-func (h *hashWriter) Write(p []byte) (int, error) {
-	h.sum.Write(p)
-	return h.to.Write(p)
 }
