@@ -23,27 +23,17 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"time"
 
 	"machine-pivot/internal/guard"
 	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/osimage/source"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/retry"
 )
 
-// Puller reads images with a host's configuration. See source.Host for details.
-type Puller struct {
-	Root     string               // the host's root directory, for default paths; "" is "/"
-	AuthFile string               // the pull secret; "" searches the default paths
-	Patience time.Duration        // how long a registry may be silent; 0 is the default
-	Retry    retry.Policy         // for downloads of layers; without Tries the default, of which Bound, Sleep and Now are replaced
-	Log      func(message string) // takes notes for people, from any goroutine; may be nil
-	// Architecture is the architecture that images must be for, by any of its names; "" is
-	// this program's. Images for another architecture can be opened, but not imported.
-	Architecture string
-}
+// Puller reads images with a host's configuration. Architecture is the one that images must be for, by any of its names.
+// Images for another one can be opened, but not imported.
+type Puller source.Host
 
 // Progress is the progress of an import.
 type Progress struct {
@@ -142,10 +132,10 @@ func (p *Puller) Arguments(repo *ostree.Repo, commit ostree.Checksum) (bootc.Arg
 func (o *Opened) Close() error { return o.source.Close() }
 
 func (p *Puller) host() *source.Host {
-	host := &source.Host{Root: p.Root, AuthFile: p.AuthFile, Patience: p.Patience, Retry: p.Retry, Log: p.Log}
+	host := source.Host(*p)
 	// If no architecture is chosen, the library also considers the processor's variant.
-	if a := p.target().architecture; a != runtime.GOARCH {
-		host.Architecture = a
+	if host.Architecture = p.target().architecture; host.Architecture == runtime.GOARCH {
+		host.Architecture = ""
 	}
-	return host
+	return &host
 }
