@@ -125,12 +125,10 @@ func stagedEtc(root string, booted, next ostree.Deployment, carried projection.S
 	if err != nil {
 		return etc, err
 	}
-	if etc.Entries, err = imageEntries(next, below); err != nil {
-		return etc, err
-	}
 	if etc.Image, err = imageEntries(next, below); err != nil {
 		return etc, err
 	}
+	etc.Entries = maps.Clone(etc.Image)
 	for _, path := range below {
 		entry, runs := running.Entries[path]
 		shipped, ships := running.Image[path]
