@@ -80,7 +80,7 @@ var importTable = map[string]rule{
 	"grub":       {ours: []string{"hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"projection": {ours: []string{"sepolicy", "hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
-	"osimage": {ours: []string{"sepolicy", "osimage", "selinux", "ostree", "fault", "guard", "kargs", "printable", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage": {ours: []string{"sepolicy", "osimage", "selinux", "ostree", "fault", "guard", "kargs", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The parts of osimage: how an image is named, where it comes from, what its layers contain. They
 	// hardly import one another.
