@@ -42,6 +42,9 @@ func neededOf(facts Facts) (all []needed) {
 // drivers that are built in are not indexed before Linux 6.18, but their names are.
 func (s Stage) drivers(c Change, next image, facts Facts) subject {
 	all := neededOf(facts)
+	for i, n := range all {
+		all[i].vital = n.vital && (n.short != "dm-multipath" || !onePath(c.Line, facts))
+	}
 	var programs [][]string
 	for _, n := range all {
 		for _, name := range n.asked {

@@ -33,9 +33,9 @@ func wishes(line kargs.Line, facts Facts) (all []wish) {
 	for _, f := range facts.FileSystems {
 		if f.At == "/" {
 			for _, kind := range f.On {
-				vital[kind] = true
+				vital[kind] = kind != "multipath" || !onePath(line, facts)
 				vital["network"] = vital["network"] || slices.Contains([]string{"iscsi", "nvmf", "clevis-pin-tang"}, kind)
-				all = append(all, wish{module: kind, why: "/ stands on it", vital: true})
+				all = append(all, wish{module: kind, why: "/ stands on it", vital: vital[kind]})
 				if kind == "crypt" {
 					all = append(all, wish{module: opener, why: "/ stands on it", vital: true})
 				}
@@ -53,6 +53,21 @@ func wishes(line kargs.Line, facts Facts) (all []wish) {
 	return all
 }
 
+// onePath reports whether a system starts without multipath, from one of its paths: / is a file system there, and is named by what
+// is on the disk. With rd.multipath, Fedora CoreOS waits for the map of /boot, too.
+func onePath(line kargs.Line, facts Facts) bool {
+	between := func(kind string) bool { return slices.Contains([]string{"crypt", "lvm", "mdraid"}, kind) }
+	direct := !slices.ContainsFunc(facts.FileSystems, func(f FileSystem) bool { return f.At == "/" && slices.ContainsFunc(f.On, between) })
+	root := line.Values("root")
+	waits := slices.ContainsFunc(line.Values("rd.multipath"), func(value string) bool { return value != "0" })
+	return direct && !waits && len(root) > 0 && named(root[len(root)-1])
+}
+
+// named reports whether a value of root= names a file system or a partition by what is on the disk.
+func named(root string) bool {
+	return slices.ContainsFunc([]string{"LABEL=", "UUID=", "PARTLABEL=", "PARTUUID="}, func(by string) bool { return strings.HasPrefix(root, by) })
+}
+
 // moduleFor returns the module of dracut that a kernel argument asks for; "" if it asks for none.
 func moduleFor(key string) string {
 	for prefix, module := range map[string]string{"rd.luks": "crypt", "rd.lvm": "lvm", "rd.md": "mdraid", "rd.multipath": "multipath", "rd.iscsi": "iscsi", "rd.nvmf": "nvmf", "ip": "network"} {
@@ -64,14 +79,16 @@ func moduleFor(key string) string {
 }
 
 // Asking returns those arguments of a line by which a system is judged. Of the values, which may be secrets, it has only
-// those that switch something off.
+// those that switch something off, and how / is named.
 func Asking(line kargs.Line) kargs.Line {
 	asking := kargs.Line{}
 	for _, arg := range line {
 		key, value, _ := strings.Cut(arg, "=")
 		switch {
-		case key == unified, arg == force:
+		case key == unified, arg == force, key == "root" && named(value):
 			asking = append(asking, arg)
+		case key == "root": // the last one counts
+			asking = append(asking, key)
 		case moduleFor(key) != "" && value == "0":
 			asking = append(asking, key+"=0")
 		case moduleFor(key) != "":
@@ -111,8 +128,8 @@ func (s Stage) earlyOnes(c Change, next image, all []needed, facts Facts) (found
 	const remedy = "use an image with it in its initramfs: build that with dracut --add, or --add-drivers"
 	for _, n := range all {
 		if slices.ContainsFunc(n.today, func(name string) bool { return slices.Contains(today.Modules, name) }) {
-			found = append(found, verdict.Finding{Name: verdict.Initramfs, Weight: verdict.Refused, Remedy: remedy,
-				Text: fmt.Sprintf("%s, and the new initramfs lacks its driver (%s, by %s)", n.text, n.short, strings.Join(n.answer, ", "))})
+			f := verdict.Finding{Name: verdict.Initramfs, Weight: verdict.Warned, Text: fmt.Sprintf("%s, and the new initramfs lacks its driver (%s, by %s)", n.text, n.short, strings.Join(n.answer, ", "))}
+			found = append(found, f.RefuseIf(n.vital, remedy))
 		}
 	}
 	for _, w := range asked {

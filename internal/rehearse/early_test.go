@@ -110,6 +110,47 @@ func TestEarly(t *testing.T) {
 	w.found("rebuilt on the machine", found, nil, "")
 }
 
+// TestOnePath (P100): without multipath, a system starts from one path, unless / is named by its map, or is on something in the map.
+func TestOnePath(t *testing.T) {
+	w := newWorld(t)
+	answers := map[string]string{"dm-multipath": "dm_multipath", "fs-xfs": "xfs", "xfs": "xfs", "dm_multipath": "dm_multipath"}
+	all := act{Do: "modprobe", Known: slices.Sorted(maps.Keys(answers)), Answers: answers}
+	whole := initramfs("base multipath", "dm-multipath", "xfs")
+	running := w.commit(w.kernel(all, whole, nil))
+	next := w.commit(w.kernel(all, initramfs("base", "xfs"), nil))
+	kernel := w.commit(w.kernel(act{Do: "modprobe", Known: []string{"fs-xfs"}, Answers: answers}, whole, nil))
+	driver, module := "/ stands on a device, and the new initramfs lacks its driver (dm-multipath, by dm_multipath)", "the new initramfs lacks dracut's module multipath, which today's has (/ stands on it)"
+	both := []string{driver, module}
+	lost := "/ stands on a device for which the new kernel, 6.12.0, has no driver (dm-multipath, today of dm_multipath)"
+	for _, c := range []struct {
+		line    string
+		on      []string
+		next    ostree.Checksum
+		refused []string
+		note    string
+	}{
+		{"root=/dev/mapper/mpatha4", []string{"multipath"}, next, both, ""},
+		{"root=UUID=1 rd.multipath=default root=/dev/disk/by-label/dm-mpath-root", []string{"multipath"}, next, both, ""},
+		{"rd.multipath=default", []string{"multipath"}, next, both, ""},
+		{"root=LABEL=root", []string{"lvm", "multipath"}, next, both, ""},
+		{"root=LABEL=root rd.multipath=default", []string{"multipath"}, next, both, ""},
+		{"root=/dev/x root=LABEL=root rd.multipath=0", []string{"multipath"}, next, nil, "warning: " + driver + "\nwarning: " + module},
+		{"root=UUID=1", []string{"multipath", "iscsi"}, next, nil, "warning: " + module},
+		{"root=/dev/mapper/mpatha4", []string{"multipath"}, kernel, []string{lost}, ""},
+		{"root=PARTUUID=1", []string{"multipath"}, kernel, nil, "warning: " + lost},
+	} {
+		facts := rehearse.Facts{
+			Devices:     []rehearse.Device{{Alias: "dm-multipath", Below: "/", Modules: []string{"dm_multipath"}}},
+			FileSystems: []rehearse.FileSystem{{At: "/", Type: "xfs", Modules: []string{"xfs"}, On: c.on}},
+		}
+		for _, line := range []kargs.Line{kargs.Split(c.line), rehearse.Asking(kargs.Split(c.line))} {
+			found, err := w.stage().Judge(t.Context(), rehearse.Change{Next: c.next, Running: running, Line: line}, facts)
+			w.must(err)
+			w.found(line.String(), found, c.refused, c.note)
+		}
+	}
+}
+
 // TestXFS (P100): version 4 of XFS needs a kernel that was built for it.
 func TestXFS(t *testing.T) {
 	w := newWorld(t)
