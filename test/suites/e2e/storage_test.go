@@ -1,12 +1,14 @@
 package e2e_test
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"machine-pivot/test/worlds/bootlab"
+	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/vm"
 )
 
@@ -42,15 +44,35 @@ func TestStorageOfRoot(t *testing.T) {
 	})
 }
 
-// TestOldXFS (P100): /boot is in version 4 of XFS, which the kernel of a newer release does not mount. It is part of "make nightly".
+// TestOldXFS (P100): / or /boot is in version 4 of XFS, which the kernel of a newer release does not mount. It is part of "make nightly".
 func TestOldXFS(t *testing.T) {
-	l := newLab(t, vm.GuestSpec{Suite: vm.Trixie, SuiteB: vm.Forky})
+	newer := newLab(t, vm.GuestSpec{Suite: vm.Trixie, SuiteB: vm.Forky})
 	needGRUB(t)
-	layout := vm.Layout{SeparateBoot: true, Boot: vm.XFS, OldXFS: true}
-	m := newGRUBMachine(t, l, grubSetup{layout: layout}, bootlab.Setup{Files: inTurn(byForce(l.Image, "file-systems"))})
-	b := m.boot(vm.Rebooted, "accepted (file-systems)")
-	expectSaid(t, b, "/boot is a file system in version 4 of XFS, which the new kernel, ", "@@status 78")
-	m.boot(vm.Emergency, "emergency")
+	together(t, []bootCase{
+		{"root", func(t *testing.T) { oldXFSOfRoot(t, newer) }},
+		{"boot", func(t *testing.T) {
+			l := alone(t, newer)
+			layout := vm.Layout{SeparateBoot: true, Boot: vm.XFS, OldXFS: true}
+			m := newGRUBMachine(t, l, grubSetup{layout: layout}, bootlab.Setup{Files: inTurn(byForce(l.Image, "file-systems"))})
+			b := m.boot(vm.Rebooted, "accepted (file-systems)")
+			expectSaid(t, b, "/boot is a file system in version 4 of XFS, which the new kernel, ", "@@status 78")
+			m.boot(vm.Emergency, "emergency")
+		}},
+	})
+}
+
+// oldXFSOfRoot has a machine refuse the newer image, then go to one with a kernel that mounts its root, and from that to the newer
+// all the same.
+func oldXFSOfRoot(t *testing.T, newer *bootlab.Lab) {
+	t.Helper()
+	l := newLab(t, vm.GuestSpec{Suite: vm.Trixie})
+	img, err := oscontainer.Encapsulated(newer.Guest.BareRepo(), newer.Guest.CommitB, oscontainer.WithLabel("ostree.bootable", "true"), oscontainer.WithWorkDir(t.TempDir()), oscontainer.WithChunks(8))
+	noError(t, err)
+	image, err := l.Push(t.Context(), "newer", img)
+	noError(t, err)
+	refusedThenForced(t, l, grubSetup{layout: vm.Layout{Root: vm.XFS, OldXFS: true}}, nil, image, lacking{
+		name: "file-systems", says: "/ is a file system in version 4 of XFS, which the new kernel, ",
+	})
 }
 
 // storage is the guest of machines that do not have their root just on a partition.
@@ -103,18 +125,26 @@ func (s storage) withoutDriver(t *testing.T, alias, driver string) lacking {
 }
 
 // refused has a machine refuse an image, then go to one that lacks nothing, and from that to the other all the same.
-func (s storage) refused(t *testing.T, root grubSetup, arguments []string, lacks lacking) {
+func (s storage) refused(t *testing.T, setup grubSetup, arguments []string, lacks lacking) {
+	t.Helper()
 	l := alone(t, s.lab)
-	root.layout.SeparateBoot = true
 	image, err := l.WithFiles(t.Context(), "lacking", lacks.files)
 	noError(t, err)
-	m := newGRUBMachine(t, l, root, bootlab.Setup{
-		Files: append(inTurn("pivot rebase "+image+" -r || echo \"@@status $?\"; pivot rebase "+l.Image+" -r", "pivot rebase "+image+" --accept initramfs -r"),
+	refusedThenForced(t, l, setup, arguments, image, lacks)
+}
+
+// refusedThenForced does that, for an image.
+func refusedThenForced(t *testing.T, l *bootlab.Lab, setup grubSetup, arguments []string, image string, lacks lacking) {
+	t.Helper()
+	name := cmp.Or(lacks.name, "initramfs")
+	setup.layout.SeparateBoot = true
+	m := newGRUBMachine(t, l, setup, bootlab.Setup{
+		Files: append(inTurn("pivot rebase "+image+" -r || echo \"@@status $?\"; pivot rebase "+l.Image+" -r", "pivot rebase "+image+" --accept "+name+" -r"),
 			vm.TreeFile{Path: "/boot/luks.key", Mode: 0o600, Content: []byte(vm.LUKSKey)}),
 		KernelArgs: append([]string{retry}, arguments...),
 	})
 	expectSaid(t, m.boot(vm.Rebooted, "@@status 78"), lacks.says)
-	m.boot(vm.Rebooted, "accepted (initramfs)")
+	m.boot(vm.Rebooted, "accepted ("+name+")")
 	if lacks.waits != "" {
 		m.cut(lacks.waits)
 		return

@@ -5,9 +5,11 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 )
 
 // makeExt4 makes a file system in a partition, with the contents of dir and further options of mkfs.ext4.
@@ -26,20 +28,62 @@ func makeMounted(ctx context.Context, kind FileSystem, disk string, p partition,
 	return err
 }
 
-//go:embed oldxfs.sh
-var oldXFSScript string
-
-// makeOldXFS makes a file system in version 4 of XFS, with the contents of dir, all owned by root.
+// makeOldXFS makes a file system in version 4 of XFS, with the contents of dir, without extended attributes and links. Not
+// every kernel can mount it to fill it.
 func makeOldXFS(ctx context.Context, disk string, p partition, dir string) error {
-	list, err := run(ctx, "bash", "-ec", oldXFSScript, "list", dir)
+	list, err := entries(dir)
 	if err != nil {
 		return err
 	}
 	file := disk + ".xfs"
-	if err := os.WriteFile(file, list, 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("/dev/null\n0 0\nd--755 0 0\n"+list), 0o600); err != nil {
 		return err
 	}
 	return errors.Join(onLoop(ctx, disk, p, "mkfs.xfs", "-q", "-m", "crc=0", "-L", p.name, "-p", file), os.Remove(file))
+}
+
+// entries describes what is in a directory, for mkfs.xfs.
+func entries(dir string) (list string, err error) {
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range all {
+		file := filepath.Join(dir, e.Name())
+		info, err := e.Info()
+		if err != nil {
+			return "", err
+		}
+		kind, content := "-", " "+file+"\n"
+		switch info.Mode().Type() {
+		case fs.ModeDir:
+			kind = "d"
+			content, err = entries(file)
+			content = "\n" + content
+		case fs.ModeSymlink:
+			kind = "l"
+			content, err = os.Readlink(file)
+			content = " " + content + "\n"
+		}
+		if err != nil {
+			return "", err
+		}
+		owner := info.Sys().(*syscall.Stat_t)
+		list += fmt.Sprintf("%s %s%s%03o %d %d%s", e.Name(), kind, setID(info.Mode()), info.Mode().Perm(), owner.Uid, owner.Gid, content)
+	}
+	return list + "$\n", nil
+}
+
+// setID returns the letters of the set-user-ID and the set-group-ID bit.
+func setID(mode fs.FileMode) string {
+	letters := []byte("--")
+	if mode&fs.ModeSetuid != 0 {
+		letters[0] = 'u'
+	}
+	if mode&fs.ModeSetgid != 0 {
+		letters[1] = 'g'
+	}
+	return string(letters)
 }
 
 // onLoop runs a program for a partition, as a loop device: few can make a file system at an offset in a file.

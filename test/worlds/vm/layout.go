@@ -16,7 +16,7 @@ type Layout struct {
 	Root         FileSystem // "": Ext4
 	SeparateBoot bool       // /boot is a separate file system, mounted by /etc/fstab
 	Boot         FileSystem // of /boot; "": Ext4
-	OldXFS       bool       // /boot, an XFS, is of version 4; few hosts read that
+	OldXFS       bool       // XFS is of version 4; few hosts read that
 	// BootUUID is that of /boot (Ext4), which then has no label, and is not in /etc/fstab: something else mounts it.
 	BootUUID string
 	// Verity lets files on the root file system (Ext4) have fs-verity. Then the kernels must be on a
@@ -156,10 +156,7 @@ func (l Layout) makeBoot(ctx context.Context, disk string, p partition, dir stri
 	if l.BootUUID != "" {
 		return makeExt4(ctx, disk, p, dir, "-U", l.BootUUID, "-L", "") // the last label counts
 	}
-	if l.OldXFS {
-		return makeOldXFS(ctx, disk, p, dir)
-	}
-	return makeFileSystem(ctx, l.Boot, disk, p, dir)
+	return l.makeFileSystem(ctx, l.Boot, disk, p, dir)
 }
 
 // makeRoot makes the root file system in a partition, with the contents of sysroot.
@@ -171,14 +168,17 @@ func (l Layout) makeRoot(ctx context.Context, disk string, whole partition, sysr
 	case l.Verity:
 		return makeExt4(ctx, disk, p, sysroot, "-O", "verity")
 	}
-	if err := makeFileSystem(ctx, l.Root, disk, p, sysroot); err != nil {
+	if err := l.makeFileSystem(ctx, l.Root, disk, p, sysroot); err != nil {
 		return err
 	}
 	return l.On.after(ctx, disk, whole, sysroot)
 }
 
 // makeFileSystem makes a file system of a kind in a partition, with the contents of dir.
-func makeFileSystem(ctx context.Context, kind FileSystem, disk string, p partition, dir string) error {
+func (l Layout) makeFileSystem(ctx context.Context, kind FileSystem, disk string, p partition, dir string) error {
+	if kind == XFS && l.OldXFS {
+		return makeOldXFS(ctx, disk, p, dir)
+	}
 	if kind == XFS || kind == Btrfs {
 		return makeMounted(ctx, kind, disk, p, dir)
 	}
