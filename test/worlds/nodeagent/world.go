@@ -145,13 +145,18 @@ func (w *World) Run(settled func() bool) (calls int, err error) {
 	return w.calls, nil
 }
 
-// Idle runs an agent for some more steps.
-func (w *World) Idle(steps int) (err error) {
+// Idle runs an agent for some more steps. A step in which it is killed does not count: the next agent makes it.
+func (w *World) Idle(steps int) error {
 	agent := w.Agent()
-	for range steps {
-		if agent, err = w.step(agent); err != nil {
+	for steps > 0 {
+		next, err := w.step(agent)
+		if err != nil {
 			return err
 		}
+		if next == agent {
+			steps--
+		}
+		agent = next
 	}
 	return nil
 }
