@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machine-pivot/internal/cluster/api"
@@ -54,7 +53,7 @@ func TestDecide(t *testing.T) {
 		"too much":               {number(intstr.FromString("101%")), "n3", "at most 1", `spec.maxUnavailable is "101%"`},
 		"paused":                 {pool(func(p *rollout.Pool) { p.Paused = true }), "", "paused", ""},
 		"not rendered":           {pool(func(p *rollout.Pool) { p.Configuration.Name = "" }), "", "is rendered", ""},
-		"every node":             {pool(func(p *rollout.Pool) { p.Selector = &v1.LabelSelector{} }), "", "it would select each node", "it would select each node"},
+		"every node":             {pool(func(p *rollout.Pool) { p.Selector = &metav1.LabelSelector{} }), "", "it would select each node", "it would select each node"},
 		"window":                 {pool(func(p *rollout.Pool) { p.Spec.Window = "13:00-14:00 UTC" }), "", "opens at 2026-11-24 13:00 UTC", ""},
 		"wrong window":           {pool(func(p *rollout.Pool) { p.Spec.Window = "noon" }), "", "until spec.window can be read", ""},
 		"after a missing pool":   {pool(func(p *rollout.Pool) { p.Spec.After = []string{"x"} }), "", "the pool x, which does not exist", ""},
@@ -180,7 +179,7 @@ func TestHeld(t *testing.T) {
 				n.System = &api.JudgedSystem{Current: "rendered-worker-2"}
 			})
 			m.changePool("worker", func(p *rollout.Pool) {
-				p.Spec.Canary, p.Spec.Soak = 1, v1.Duration{Duration: time.Hour}
+				p.Spec.Canary, p.Spec.Soak = 1, metav1.Duration{Duration: time.Hour}
 			})
 		}, true},
 	} {

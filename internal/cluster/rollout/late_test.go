@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -37,7 +36,7 @@ func TestLate(t *testing.T) {
 		"not yet":                    {"worker", api.PoolRolloutSpec{PassSlotOn: true}, 119 * time.Minute, "n0", "waits for n0, which is Working (at most"},
 		"it keeps its slot":          {"worker", api.PoolRolloutSpec{}, 121 * time.Minute, "n0", "waits for n0, which is Working, for more than 2h0m0s (at most"},
 		"it passes its slot on":      {"worker", api.PoolRolloutSpec{PassSlotOn: true}, 121 * time.Minute, "n1", "n0, which is Working, for more than 2h0m0s"},
-		"a shorter limit":            {"worker", api.PoolRolloutSpec{PassSlotOn: true, WorkingLimit: v1.Duration{Duration: time.Minute}}, 2 * time.Minute, "n1", "more than 1m0s"},
+		"a shorter limit":            {"worker", api.PoolRolloutSpec{PassSlotOn: true, WorkingLimit: metav1.Duration{Duration: time.Minute}}, 2 * time.Minute, "n1", "more than 1m0s"},
 		"nodes of the control plane": {"master", api.PoolRolloutSpec{PassSlotOn: true}, 121 * time.Minute, "n0", "more than 2h"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +160,7 @@ func TestPending(t *testing.T) {
 // is ahead. It holds nothing up for longer than the time that it is about.
 func TestClockSetBack(t *testing.T) {
 	const ahead = 30 * 24 * time.Hour
-	future := v1.NewTime(newMemory().now.Add(ahead))
+	future := metav1.NewTime(newMemory().now.Add(ahead))
 	done := func(m *memory, names ...string) {
 		for _, name := range names {
 			m.change(name, func(n *rollout.Node) {

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/rollout"
@@ -37,7 +36,7 @@ func TestPassedOver(t *testing.T) {
 			m.change("n3", func(n *rollout.Node) { n.Annotations[api.DesiredConfig] = target })
 			m.changePool("worker", func(p *rollout.Pool) {
 				p.Rollout.Taken, p.Rollout.Target = []string{"n3"}, target
-				p.Rollout.Begun = []api.BegunNode{{Name: "n3", From: from, Since: v1.Time{Time: m.now}}}
+				p.Rollout.Begun = []api.BegunNode{{Name: "n3", From: from, Since: metav1.Time{Time: m.now}}}
 			})
 			m.refuses("n3", target)
 		}

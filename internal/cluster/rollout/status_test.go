@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -368,10 +367,10 @@ type oneEach struct{ client.Reader }
 
 func (oneEach) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	if l, ok := list.(*api.MachineConfigPoolList); ok {
-		l.Items = []api.MachineConfigPool{{ObjectMeta: v1.ObjectMeta{Name: "worker"}}}
+		l.Items = []api.MachineConfigPool{{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}}
 	}
 	if l, ok := list.(*api.PoolRolloutList); ok {
-		r := api.PoolRollout{ObjectMeta: v1.ObjectMeta{Name: "worker"}}
+		r := api.PoolRollout{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
 		for _, kind := range []string{"DaemonSet", "Deployment"} {
 			r.Spec.Checks.Workloads = append(r.Spec.Checks.Workloads, api.WorkloadReference{Kind: kind, Namespace: "a", Name: "b"})
 		}
@@ -404,11 +403,11 @@ func TestWorkloads(t *testing.T) {
 
 // TestCaches: what is kept of a NodeSystem is what decisions use.
 func TestCaches(t *testing.T) {
-	s := &api.NodeSystem{ObjectMeta: v1.ObjectMeta{Name: "n0", ManagedFields: []v1.ManagedFieldsEntry{{Manager: "agent"}}}}
+	s := &api.NodeSystem{ObjectMeta: metav1.ObjectMeta{Name: "n0", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "agent"}}}}
 	s.Status = api.NodeSystemStatus{Config: api.ConfigNames{Current: "rendered-worker-1"}, BootID: "boot", AgentVersion: "1", Step: "rest",
 		KernelArguments: api.KernelArguments{Missing: []string{"audit=1"}, Excess: []string{"quiet"}},
 		Proof:           &api.Proof{OK: false, Differences: []string{"one", "two"}}, Download: &api.EarlyDownload{Config: "rendered-worker-2"}}
-	want := &api.NodeSystem{ObjectMeta: v1.ObjectMeta{Name: "n0"}}
+	want := &api.NodeSystem{ObjectMeta: metav1.ObjectMeta{Name: "n0"}}
 	want.Status = api.NodeSystemStatus{Config: s.Status.Config, BootID: "boot", AgentVersion: "1", Download: s.Status.Download,
 		KernelArguments: api.KernelArguments{Missing: []string{"audit=1"}}, Proof: &api.Proof{Differences: []string{"one"}}}
 	for kind, of := range rollout.Caches() {
@@ -457,10 +456,10 @@ func fill(v reflect.Value) {
 	case *resource.Quantity:
 		*value = resource.MustParse("1")
 		return
-	case *v1.Time:
-		*value = v1.Now()
+	case *metav1.Time:
+		*value = metav1.Now()
 		return
-	case *v1.FieldsV1:
+	case *metav1.FieldsV1:
 		return
 	}
 	switch v.Kind() {

@@ -99,7 +99,6 @@ func newStorage(t *testing.T) storage {
 
 // lacking is an image that lacks something.
 type lacking struct {
-	image string // "": B with the files
 	files map[string]string
 	name  string // of the refusal; "": initramfs
 	says  string // by pivot
