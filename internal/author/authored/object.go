@@ -8,6 +8,7 @@ package authored
 
 import (
 	"bytes"
+
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"

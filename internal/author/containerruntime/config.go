@@ -10,13 +10,13 @@ import (
 	"fmt"
 	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
 	"machine-pivot/internal/quantity"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // SuffixAnnotation holds the number in the name of the MachineConfig that is generated from a

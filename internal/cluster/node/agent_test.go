@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/test/worlds/nodeagent"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // story is what happens to a node, and how it must end whatever is killed.

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/cluster/api"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machine-pivot/internal/cluster/api"
 )
 
 // poolStatus returns the status of the MachineConfigPool, which counts as the machine-config operator does.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"maps"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // cluster is the world as the agent's node.Cluster.
