@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/rpmostree/daemon"
 )
 
 // transient matches messages of rpm-ostree that are worth a retry. Only the cause counts:
@@ -41,14 +40,14 @@ func classify(err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
-	if _, ok := errors.AsType[*daemon.UnsupportedError](err); ok { // it would be the same again
+	if _, ok := errors.AsType[*unsupportedError](err); ok { // it would be the same again
 		return fault.New(fault.Internal, "%w", err)
 	}
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "ransaction in progress"), strings.Contains(text, "Reboot initiated, cannot start new transaction"):
 		return busy(text)
-	case errors.Is(err, daemon.ErrLost), transient.MatchString(text):
+	case errors.Is(err, errLost), transient.MatchString(text):
 		return fault.New(fault.Unavailable, "%w", err).WithHint(seeDaemon)
 	case strings.Contains(text, "No enabled repositories"):
 		return fault.New(fault.Refused, "%w", err).WithHint(giveRepository)

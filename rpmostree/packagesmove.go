@@ -10,7 +10,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
-	"machine-pivot/rpmostree/daemon"
 )
 
 // move lets rpm-ostree move to another image, with what is layered on the booted one. It makes the
@@ -91,10 +90,10 @@ var aboutPackage = regexp.MustCompile(`(?i)\b(package|packages|override|override
 // other could make the update. They cannot where the packages themselves do not fit, or are nowhere (refused): in the end
 // the same set of packages is resolved.
 func final(err error) bool {
-	if _, unsupported := errors.AsType[*daemon.UnsupportedError](err); unsupported {
+	if _, unsupported := errors.AsType[*unsupportedError](err); unsupported {
 		return false
 	}
-	failure, failed := errors.AsType[*daemon.FailedError](err)
+	failure, failed := errors.AsType[*failedError](err)
 	kind := fault.KindOf(err)
 	return !failed || kind.Transient() || kind == fault.Refused || !aboutPackage.MatchString(failure.Message)
 }
@@ -105,7 +104,7 @@ func (p *packages) makeAtOnce(ctx context.Context, u update, t tool) (done bool,
 	why := t.cannotAtOnce()
 	if why == "" {
 		err = p.transact(ctx, u, t, func(ctx context.Context) error {
-			return u.message(p.request.Merge.Stateroot).Do(ctx, p.engine.Sysroot.Root(), func(line string) { p.engine.Note("rpm-ostree: " + line) })
+			return u.message(p.request.Merge.Stateroot).do(ctx, p.engine.Sysroot.Root(), func(line string) { p.engine.Note("rpm-ostree: " + line) })
 		})
 		if err == nil || ctx.Err() != nil || final(err) {
 			return err == nil, err

@@ -14,7 +14,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
-	"machine-pivot/rpmostree/daemon"
+	"machine-pivot/rpmostree"
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
 	standin "machine-pivot/test/worlds/rpmostree"
@@ -329,7 +329,7 @@ const rootOfKilled = "TEST_ROOT_OF_KILLED"
 // next run waits for it and takes what it has staged.
 func TestAtOnceKilled(t *testing.T) {
 	if root := os.Getenv(rootOfKilled); root != "" {
-		update := daemon.Update{Stateroot: "os", Base: ":" + os.Getenv("TEST_COMMIT"), Uninstall: []string{"kernel-rt-core", "kernel-rt-kvm"}, Reset: []string{"kernel-core"}}
+		update := rpmostree.DaemonUpdate{Stateroot: "os", Base: ":" + os.Getenv("TEST_COMMIT"), Uninstall: []string{"kernel-rt-core", "kernel-rt-kvm"}, Reset: []string{"kernel-core"}}
 		t.Fatal(update.Do(t.Context(), root, func(line string) { fmt.Println(line) }))
 	}
 	h := hostdir.New(t)

@@ -7,7 +7,6 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
-	"machine-pivot/rpmostree/daemon"
 )
 
 // rebase is one locked deployment that rpm-ostree makes of a commit in the repository.
@@ -80,11 +79,11 @@ func (e *Ostree) bootedFirst() (bool, error) {
 func (b *rebase) base() string { return ":" + b.request.Commit }
 
 // customOrigin returns what rpm-ostree shows in the place of the commit; nil for a container image.
-func (b *rebase) customOrigin() *daemon.CustomOrigin {
+func (b *rebase) customOrigin() *customOrigin {
 	if b.request.Image.Native {
 		return nil
 	}
-	return &daemon.CustomOrigin{URL: customURL(b.request.Image), Description: customDescription}
+	return &customOrigin{URL: customURL(b.request.Image), Description: customDescription}
 }
 
 // command returns the command line.

@@ -12,7 +12,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
-	"machine-pivot/rpmostree/daemon"
 )
 
 // repositoriesIn is the directory of the package repositories that rpm-ostree uses. It is the
@@ -58,7 +57,7 @@ func (e *RpmOstree) checkRepositories(ctx context.Context, plan pivot.Plan) erro
 // uninstalledAtOnce returns the packages that are uninstalled along with the move to another image.
 func (e *RpmOstree) uninstalledAtOnce(ctx context.Context, plan pivot.Plan) ([]string, error) {
 	names := namesOf(plan.Packages, pivot.PackageUninstall)
-	if len(names) == 0 || !daemon.Reachable(e.Sysroot.Root()) {
+	if len(names) == 0 || !daemonReachable(e.Sysroot.Root()) {
 		return nil, nil
 	}
 	tool, err := e.queryTool(ctx, "rpm-ostree")

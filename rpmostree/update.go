@@ -7,7 +7,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/pivot"
-	"machine-pivot/rpmostree/daemon"
 )
 
 // update is what rpm-ostree is to change in the next deployment: the image, packages on top, or both.
@@ -71,8 +70,8 @@ func prefixed(option string, names []string) []string {
 }
 
 // message returns the update as the daemon takes it.
-func (u update) message(stateroot string) daemon.Update {
-	m := daemon.Update{
+func (u update) message(stateroot string) daemonUpdate {
+	m := daemonUpdate{
 		Stateroot: stateroot, Install: u.install(), Uninstall: namesOf(u.changes, pivot.PackageUninstall),
 		Remove: namesOf(u.changes, pivot.PackageRemove), Reset: namesOf(u.changes, pivot.PackageRestore),
 	}

@@ -99,9 +99,7 @@ var importTable = map[string]rule{
 
 	// The core decides; the engines, the host and the reporter serve it.
 	"pivot":     {ours: append([]string{"disruption", "ostree", "osimage/imageref", "machineconfig/enable", "projection", "verdict"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
-	"rpmostree": {ours: []string{"sepolicy", "rpmostree/daemon", "ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "printable", "retry"}, foreign: true, never: commandLine},
-
-	"rpmostree/daemon": {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"rpmostree": {ours: []string{"sepolicy", "ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "printable", "retry"}, foreign: true, never: commandLine},
 
 	"handback":  {ours: []string{"fault", "hostfiles", "machineconfig"}, never: slices.Concat(processes, commandLine, world)},
 	"found":     {ours: []string{"guard", "fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},

@@ -1,4 +1,4 @@
-package daemon
+package rpmostree
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 // systemBus is the socket of the message bus.
 const systemBus = "/run/dbus/system_bus_socket"
 
-// Reachable reports whether the host has a message bus, so that the daemon can probably be asked.
-func Reachable(root string) bool {
+// daemonReachable reports whether the host has a message bus, so that the daemon can probably be asked.
+func daemonReachable(root string) bool {
 	_, err := os.Stat(filepath.Join(root, systemBus))
 	return err == nil
 }
@@ -35,7 +35,7 @@ func dialTransaction(ctx context.Context, root, address string) (*dbus.Conn, err
 // dial connects to an address of the host with a root directory, and calls hello. The connection
 // outlives ctx.
 func dial(ctx context.Context, root, address string, hello func(*dbus.Conn) error) (*dbus.Conn, error) {
-	address, done, err := below(root, address)
+	address, done, err := socketBelow(root, address)
 	if err != nil {
 		return nil, err
 	}
@@ -58,10 +58,10 @@ func dial(ctx context.Context, root, address string, hello func(*dbus.Conn) erro
 	return conn, nil
 }
 
-// below returns an address for a socket in the root directory's file system. It names the socket's
+// socketBelow returns an address for a socket in the root directory's file system. It names the socket's
 // directory by a descriptor, since the path of a socket has at most 107 bytes (unix(7)); done
 // closes it. Addresses without a path are left as they are.
-func below(root, address string) (_ string, done func(), err error) {
+func socketBelow(root, address string) (_ string, done func(), err error) {
 	path, ok := strings.CutPrefix(address, "unix:path=")
 	if !ok {
 		return address, func() {}, nil

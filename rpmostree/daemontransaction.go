@@ -1,4 +1,4 @@
-package daemon
+package rpmostree
 
 import (
 	"context"
@@ -10,59 +10,59 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Grace is how long a cancelled transaction may take to end. The daemon cannot interrupt each of
+// transactionGrace is how long a cancelled transaction may take to end. The daemon cannot interrupt each of
 // its steps.
-const Grace = 30 * time.Second
+const transactionGrace = 30 * time.Second
 
 const transactionInterface = busName + ".Transaction"
 
-// follow starts the transaction at the other end of conn, and returns its result. If another client
+// followTransaction starts the transaction at the other end of conn, and returns its result. If another client
 // has requested the same, the daemon lets both follow one transaction.
-func follow(ctx context.Context, conn *dbus.Conn, show func(string)) error {
+func followTransaction(ctx context.Context, conn *dbus.Conn, show func(string)) error {
 	signals := make(chan *dbus.Signal, 64)
 	conn.Signal(signals)
 	daemon := conn.Object(busName, "/") // without a bus the name has no meaning, but must be valid
 	started := daemon.Go(transactionInterface+".Start", 0, make(chan *dbus.Call, 1)).Done
-	progress := progress{show: show}
+	progress := transactionProgress{show: show}
 	end, over := ctx.Done(), (<-chan time.Time)(nil)
 	for {
 		select {
 		case call := <-started:
 			if call.Err != nil {
-				return failed("start rpm-ostree's transaction", call.Err)
+				return callFailed("start rpm-ostree's transaction", call.Err)
 			}
 			started = nil
 		case signal, open := <-signals:
 			if !open {
-				return ErrLost
+				return errLost
 			}
 			if finished, err := progress.take(signal); finished {
 				return errors.Join(ctx.Err(), err)
 			}
 		case <-end:
 			daemon.Go(transactionInterface+".Cancel", 0, make(chan *dbus.Call, 1))
-			end, over = nil, time.After(Grace)
+			end, over = nil, time.After(transactionGrace)
 		case <-over:
 			return fmt.Errorf("%w, and the transaction of rpm-ostree continues", ctx.Err())
 		}
 	}
 }
 
-// FailedError is the error of a transaction that the daemon has carried out, and that has failed.
-type FailedError struct {
+// failedError is the error of a transaction that the daemon has carried out, and that has failed.
+type failedError struct {
 	Message string // of the daemon
 }
 
-func (e *FailedError) Error() string { return "rpm-ostree: " + e.Message }
+func (e *failedError) Error() string { return "rpm-ostree: " + e.Message }
 
-// progress shows how far a transaction is.
-type progress struct {
+// transactionProgress shows how far a transaction is.
+type transactionProgress struct {
 	show func(line string)
 	last string
 }
 
 // take takes a signal of the transaction: its result, or a line to show.
-func (p *progress) take(signal *dbus.Signal) (finished bool, err error) {
+func (p *transactionProgress) take(signal *dbus.Signal) (finished bool, err error) {
 	switch strings.TrimPrefix(signal.Name, transactionInterface+".") {
 	case "Finished":
 		var success bool
@@ -71,7 +71,7 @@ func (p *progress) take(signal *dbus.Signal) (finished bool, err error) {
 			return true, fmt.Errorf("cannot read the result of rpm-ostree's transaction: %w", err)
 		}
 		if !success {
-			err = &FailedError{message}
+			err = &failedError{message}
 		}
 		return true, err
 	case "Message", "TaskBegin", "PercentProgress":
@@ -81,7 +81,7 @@ func (p *progress) take(signal *dbus.Signal) (finished bool, err error) {
 }
 
 // line shows a signal's text. A counted step, such as "Importing packages (3/7)", is shown once.
-func (p *progress) line(signal *dbus.Signal) {
+func (p *transactionProgress) line(signal *dbus.Signal) {
 	if len(signal.Body) == 0 {
 		return
 	}
