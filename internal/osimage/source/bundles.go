@@ -17,7 +17,6 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imagefault"
-	"machine-pivot/internal/osimage/source/bundle"
 )
 
 // The library does not know Sigstore bundles, which cosign writes since version 3. A requirement
@@ -129,7 +128,7 @@ func (k keyed) keys() (keys []crypto.PublicKey, err error) {
 		texts = append(texts, text)
 	}
 	for n, text := range texts {
-		key, err := bundle.ParseKey(text)
+		key, err := parseKey(text)
 		if err != nil {
 			return nil, fmt.Errorf("cannot use key %d of the rule: %w", n+1, err)
 		}
@@ -142,7 +141,7 @@ func (k keyed) keys() (keys []crypto.PublicKey, err error) {
 // must be one that the policy accepts for the requested one. A bundle without a name is not accepted: whoever serves
 // the image could have taken it from another repository with images that the same key signs.
 func acceptsBundle(data []byte, keys []crypto.PublicKey, digest string, wanted identity, requested reference.Named) error {
-	claim, err := bundle.Verify(data, keys)
+	claim, err := verifyBundle(data, keys)
 	if err != nil {
 		return err
 	}
@@ -150,7 +149,7 @@ func acceptsBundle(data []byte, keys []crypto.PublicKey, digest string, wanted i
 		return fmt.Errorf("it is the signature of another image, with the digest %s", claim.Digest)
 	}
 	if len(claim.Names) == 0 {
-		return fmt.Errorf("it does not say which image it signs; sign with cosign sign -a %s=%s", bundle.NameAnnotation, requested.Name())
+		return fmt.Errorf("it does not say which image it signs; sign with cosign sign -a %s=%s", nameAnnotation, requested.Name())
 	}
 	for _, name := range claim.Names {
 		accepted, err := wanted.accepts(requested, name)

@@ -15,7 +15,6 @@ import (
 	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/osimage/source/bundle"
 	"machine-pivot/internal/retry"
 )
 
@@ -92,7 +91,7 @@ func (at endpoint) mayPass(ctx context.Context, err error) bool {
 // specification's final version put the type of the config in the place of the artifact's type.
 func mayBeBundle(m imgspec.Descriptor) bool {
 	return m.MediaType == imgspec.MediaTypeImageManifest &&
-		(m.ArtifactType == "" || m.ArtifactType == imgspec.MediaTypeEmptyJSON || slices.Contains(bundle.MediaTypes(), m.ArtifactType))
+		(m.ArtifactType == "" || m.ArtifactType == imgspec.MediaTypeEmptyJSON || slices.Contains(bundleMediaTypes(), m.ArtifactType))
 }
 
 // referrers reads a page of the list of what refers to an image, and returns the address of the next one, or none.
@@ -151,10 +150,10 @@ func (r *registry) bundlesIn(ctx context.Context, of imgspec.Descriptor) (found 
 		return nil, fmt.Errorf("cannot parse the manifest: %w", err)
 	}
 	for _, l := range m.Layers {
-		if !slices.Contains(bundle.MediaTypes(), l.MediaType) || len(found) > 0 { // a manifest has one
+		if !slices.Contains(bundleMediaTypes(), l.MediaType) || len(found) > 0 { // a manifest has one
 			continue
 		}
-		blob, err := r.readDigested(ctx, "/blobs/", l, bundle.MaxSize)
+		blob, err := r.readDigested(ctx, "/blobs/", l, maxBundle)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package bundle
+package source
 
 import (
 	"bytes"
@@ -10,17 +10,17 @@ import (
 	"unicode"
 )
 
-// decode decodes one JSON value. A key that occurs twice in an object, or in two spellings, is an error:
+// decodeBundle decodes one JSON value. A key that occurs twice in an object, or in two spellings, is an error:
 // programs differ in which one counts.
-func decode(data []byte, into any) error {
+func decodeBundle(data []byte, into any) error {
 	if err := checkKeys(json.NewDecoder(bytes.NewReader(data))); err != nil {
 		return err
 	}
 	return json.Unmarshal(data, into)
 }
 
-// maxDepth is the maximum depth of nested JSON values. Bundles have five.
-const maxDepth = 32
+// maxBundleDepth is the maximum depth of nested JSON values. Bundles have five.
+const maxBundleDepth = 32
 
 // checkKeys returns an error if the next value is not the only one, or an object in it has a key twice. Keys
 // that differ only in letter case are the same to the decoder.
@@ -43,8 +43,8 @@ func checkValue(d *json.Decoder, depth int) error {
 	if !is {
 		return nil
 	}
-	if depth++; depth > maxDepth {
-		return fmt.Errorf("its values are nested more than %d deep", maxDepth)
+	if depth++; depth > maxBundleDepth {
+		return fmt.Errorf("its values are nested more than %d deep", maxBundleDepth)
 	}
 	seen := map[string]bool{}
 	for d.More() {

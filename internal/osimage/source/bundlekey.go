@@ -1,4 +1,4 @@
-package bundle
+package source
 
 import (
 	"crypto"
@@ -17,8 +17,8 @@ import (
 // minRSA is the minimum size of an RSA key, in bits.
 const minRSA = 2048
 
-// ParseKey parses a public key in PEM format, as cosign.pub.
-func ParseKey(text []byte) (crypto.PublicKey, error) {
+// parseKey parses a public key in PEM format, as cosign.pub.
+func parseKey(text []byte) (crypto.PublicKey, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "PUBLIC KEY" {
 		return nil, errors.New("it is no public key in PEM format")
@@ -30,7 +30,7 @@ func ParseKey(text []byte) (crypto.PublicKey, error) {
 	return key, checkKey(key)
 }
 
-// checkKey returns an error for a key with which Verify cannot verify.
+// checkKey returns an error for a key with which verifyBundle cannot verify.
 func checkKey(key crypto.PublicKey) error {
 	switch key := key.(type) {
 	case *ecdsa.PublicKey:

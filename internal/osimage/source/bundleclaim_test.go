@@ -1,4 +1,4 @@
-package bundle_test
+package source
 
 import (
 	"crypto"
@@ -16,30 +16,28 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"machine-pivot/internal/osimage/source/bundle"
 )
 
 const (
-	digest    = "sha256:f86c793613950bde67a503819a5458cf6cbe743cdc013ad28f3d5eeab87d1d27"
-	inToto    = "application/vnd.in-toto+json"
-	mediaType = "application/vnd.dev.sigstore.bundle.v0.3+json"
+	cosignDigest = "sha256:f86c793613950bde67a503819a5458cf6cbe743cdc013ad28f3d5eeab87d1d27"
+	inToto       = "application/vnd.in-toto+json"
+	mediaType    = "application/vnd.dev.sigstore.bundle.v0.3+json"
 )
 
 // TestCosign: what cosign 3.1.1 of Debian has made with "cosign sign -a docker-reference=quay.example/test/os".
 func TestCosign(t *testing.T) {
-	key := parsed(t, read(t, "testdata/cosign.pub"))
+	key := parsedKey(t, read(t, "testdata/cosign.pub"))
 	data := read(t, "testdata/cosign-3.1.1.json")
-	claim, err := bundle.Verify(data, []crypto.PublicKey{key})
-	if err != nil || claim.Digest != digest || !slices.Equal(claim.Names, []string{"quay.example/test/os"}) {
+	claim, err := verifyBundle(data, []crypto.PublicKey{key})
+	if err != nil || claim.Digest != cosignDigest || !slices.Equal(claim.Names, []string{"quay.example/test/os"}) {
 		t.Errorf("%+v, %v", claim, err)
 	}
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	if _, err := bundle.Verify(data, []crypto.PublicKey{other.Public()}); err == nil || !strings.Contains(err.Error(), "none of the keys") {
+	if _, err := verifyBundle(data, []crypto.PublicKey{other.Public()}); err == nil || !strings.Contains(err.Error(), "none of the keys") {
 		t.Errorf("by another key: %v", err)
 	}
-	if _, err := bundle.Verify(data, []crypto.PublicKey{other.Public(), key}); err != nil {
+	if _, err := verifyBundle(data, []crypto.PublicKey{other.Public(), key}); err != nil {
 		t.Errorf("by one of two keys: %v", err)
 	}
 	// Whatever bit of the envelope's content changes, it is not accepted with another meaning.
@@ -47,18 +45,18 @@ func TestCosign(t *testing.T) {
 		for bit := range 8 {
 			changed := slices.Clone(data)
 			changed[i] ^= 1 << bit
-			if got, err := bundle.Verify(changed, []crypto.PublicKey{key}); err == nil && (got.Digest != claim.Digest || !slices.Equal(got.Names, claim.Names)) {
+			if got, err := verifyBundle(changed, []crypto.PublicKey{key}); err == nil && (got.Digest != claim.Digest || !slices.Equal(got.Names, claim.Names)) {
 				t.Fatalf("with bit %d of byte %d changed: %+v", bit, i, got)
 			}
 		}
 	}
 }
 
-// made makes a bundle with a statement, signed by a key.
-func made(t *testing.T, key crypto.Signer, statement string) map[string]any {
+// signedBundle makes a bundle with a statement, signed by a key.
+func signedBundle(t *testing.T, key crypto.Signer, statement string) map[string]any {
 	t.Helper()
 	message := fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(inToto), inToto, len(statement), statement)
-	hash := map[int]crypto.Hash{256: crypto.SHA256, 384: crypto.SHA384, 521: crypto.SHA512}[bits(key)]
+	hash := map[int]crypto.Hash{256: crypto.SHA256, 384: crypto.SHA384, 521: crypto.SHA512}[hashBits(key)]
 	if hash != 0 {
 		h := hash.New()
 		h.Write(message)
@@ -72,8 +70,8 @@ func made(t *testing.T, key crypto.Signer, statement string) map[string]any {
 	}
 }
 
-// bits returns the size of the hash that a key signs; 0: it signs the message.
-func bits(key crypto.Signer) int {
+// hashBits returns the size of the hash that a key signs; 0: it signs the message.
+func hashBits(key crypto.Signer) int {
 	switch key := key.(type) {
 	case *ecdsa.PrivateKey:
 		return key.Params().BitSize
@@ -83,11 +81,11 @@ func bits(key crypto.Signer) int {
 	return 0
 }
 
-func statement(subjects string) string {
+func statementOf(subjects string) string {
 	return `{"_type":"https://in-toto.io/Statement/v1","subject":[` + subjects + `],"predicateType":"https://sigstore.dev/cosign/sign/v1","predicate":{}}`
 }
 
-const subject = `{"digest":{"sha256":"f86c793613950bde67a503819a5458cf6cbe743cdc013ad28f3d5eeab87d1d27"}}`
+const oneSubject = `{"digest":{"sha256":"f86c793613950bde67a503819a5458cf6cbe743cdc013ad28f3d5eeab87d1d27"}}`
 
 // TestKeys: keys of each type that sigstore uses.
 func TestKeys(t *testing.T) {
@@ -106,7 +104,7 @@ func TestKeys(t *testing.T) {
 	for name, key := range keys {
 		der, err := x509.MarshalPKIXPublicKey(key.Public())
 		must(t, err)
-		public, err := bundle.ParseKey(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+		public, err := parseKey(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 		if name == "P-224" {
 			if err == nil || !strings.Contains(err.Error(), "P-224 is not supported") {
 				t.Errorf("%s: %v", name, err)
@@ -114,14 +112,14 @@ func TestKeys(t *testing.T) {
 			continue
 		}
 		must(t, err)
-		text, err := json.Marshal(made(t, key, statement(subject)))
+		text, err := json.Marshal(signedBundle(t, key, statementOf(oneSubject)))
 		must(t, err)
-		if claim, err := bundle.Verify(text, []crypto.PublicKey{public}); err != nil || claim.Digest != digest || len(claim.Names) != 0 {
+		if claim, err := verifyBundle(text, []crypto.PublicKey{public}); err != nil || claim.Digest != cosignDigest || len(claim.Names) != 0 {
 			t.Errorf("%s: %+v, %v", name, claim, err)
 		}
 	}
 	for _, text := range []string{"", "x", string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY"})), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE"}))} {
-		if _, err := bundle.ParseKey([]byte(text)); err == nil {
+		if _, err := parseKey([]byte(text)); err == nil {
 			t.Errorf("%q is a key", text)
 		}
 	}
@@ -136,31 +134,31 @@ func TestStatements(t *testing.T) {
 		names     string
 		wrong     string
 	}{
-		{statement: statement(subject)},
-		{statement: statement(`{"name":"quay.example/a:1",` + subject[1:]), names: "quay.example/a:1"},
-		{statement: statement(`{"name":"quay.example/a:1","annotations":{"docker-reference":"quay.example/b","x":1},` + subject[1:]), names: "quay.example/a:1 quay.example/b"},
-		{statement: statement(`{"annotations":{"docker-reference":1},` + subject[1:]), wrong: "not the name of an image"},
-		{statement: statement(`{"annotations":{"docker-reference":""},` + subject[1:]), wrong: "not the name of an image"},
-		{statement: statement(subject + "," + subject), wrong: "2 subjects"},
-		{statement: statement(""), wrong: "0 subjects"},
-		{statement: statement(`{"digest":{"sha512":"00"}}`), wrong: "no SHA-256"},
-		{statement: statement(strings.ToUpper(subject)), wrong: "no SHA-256"},
-		{statement: strings.Replace(statement(subject), "cosign/sign/v1", "cosign/attest/v1", 1), wrong: "no signature but an attestation"},
-		{statement: strings.Replace(statement(subject), "Statement/v1", "Statement/v0.1", 1), wrong: "of the type"},
-		{statement: strings.Replace(statement(subject), `"subject"`, `"subject":[],"Subject"`, 1), wrong: `"Subject" occurs twice`},
-		{statement: strings.Replace(statement(subject), `"subject"`, `"subject":[],"ſubject"`, 1), wrong: `occurs twice`},
-		{statement: statement(subject) + "{}", wrong: "something follows"},
+		{statement: statementOf(oneSubject)},
+		{statement: statementOf(`{"name":"quay.example/a:1",` + oneSubject[1:]), names: "quay.example/a:1"},
+		{statement: statementOf(`{"name":"quay.example/a:1","annotations":{"docker-reference":"quay.example/b","x":1},` + oneSubject[1:]), names: "quay.example/a:1 quay.example/b"},
+		{statement: statementOf(`{"annotations":{"docker-reference":1},` + oneSubject[1:]), wrong: "not the name of an image"},
+		{statement: statementOf(`{"annotations":{"docker-reference":""},` + oneSubject[1:]), wrong: "not the name of an image"},
+		{statement: statementOf(oneSubject + "," + oneSubject), wrong: "2 subjects"},
+		{statement: statementOf(""), wrong: "0 subjects"},
+		{statement: statementOf(`{"digest":{"sha512":"00"}}`), wrong: "no SHA-256"},
+		{statement: statementOf(strings.ToUpper(oneSubject)), wrong: "no SHA-256"},
+		{statement: strings.Replace(statementOf(oneSubject), "cosign/sign/v1", "cosign/attest/v1", 1), wrong: "no signature but an attestation"},
+		{statement: strings.Replace(statementOf(oneSubject), "Statement/v1", "Statement/v0.1", 1), wrong: "of the type"},
+		{statement: strings.Replace(statementOf(oneSubject), `"subject"`, `"subject":[],"Subject"`, 1), wrong: `"Subject" occurs twice`},
+		{statement: strings.Replace(statementOf(oneSubject), `"subject"`, `"subject":[],"ſubject"`, 1), wrong: `occurs twice`},
+		{statement: statementOf(oneSubject) + "{}", wrong: "something follows"},
 		{statement: "", wrong: "cannot be read"},
 		{statement: `{"a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + "}", wrong: "nested"},
 	} {
-		text, err := json.Marshal(made(t, key, c.statement))
+		text, err := json.Marshal(signedBundle(t, key, c.statement))
 		must(t, err)
-		claim, err := bundle.Verify(text, []crypto.PublicKey{key.Public()})
+		claim, err := verifyBundle(text, []crypto.PublicKey{key.Public()})
 		if c.wrong != "" {
 			if err == nil || !strings.Contains(err.Error(), c.wrong) {
 				t.Errorf("%s: error %v, want %q", c.statement, err, c.wrong)
 			}
-		} else if err != nil || claim.Digest != digest || strings.Join(claim.Names, " ") != c.names {
+		} else if err != nil || claim.Digest != cosignDigest || strings.Join(claim.Names, " ") != c.names {
 			t.Errorf("%s: %+v, %v", c.statement, claim, err)
 		}
 	}
@@ -180,15 +178,15 @@ func TestBundles(t *testing.T) {
 		{func(_, e map[string]any) { e["signatures"] = []any{} }, "0 signatures"},
 		{func(_, e map[string]any) { s := e["signatures"].([]any); e["signatures"] = append(s, s[0]) }, "2 signatures"},
 		{func(_, e map[string]any) { e["signatures"] = []any{map[string]any{"sig": ""}} }, "none of the keys"},
-		{func(_, e map[string]any) { e["payload"] = []byte(statement(subject) + " ") }, "none of the keys"},
+		{func(_, e map[string]any) { e["payload"] = []byte(statementOf(oneSubject) + " ") }, "none of the keys"},
 		{func(b, _ map[string]any) { b["DSSEEnvelope"] = map[string]any{} }, "occurs twice"},
-		{func(b, _ map[string]any) { b["x"] = strings.Repeat("x", bundle.MaxSize) }, "more than 262144"},
+		{func(b, _ map[string]any) { b["x"] = strings.Repeat("x", maxBundle) }, "more than 262144"},
 	} {
-		b := made(t, key, statement(subject))
+		b := signedBundle(t, key, statementOf(oneSubject))
 		c.change(b, b["dsseEnvelope"].(map[string]any))
 		text, err := json.Marshal(b)
 		must(t, err)
-		if _, err := bundle.Verify(text, []crypto.PublicKey{key.Public()}); err == nil || !strings.Contains(err.Error(), c.wrong) {
+		if _, err := verifyBundle(text, []crypto.PublicKey{key.Public()}); err == nil || !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("error %v, want %q", err, c.wrong)
 		}
 	}
@@ -204,15 +202,15 @@ func FuzzVerify(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	key, err := bundle.ParseKey(text)
+	key, err := parseKey(text)
 	if err != nil {
 		f.Fatal(err)
 	}
-	payload := base64.StdEncoding.EncodeToString([]byte(statement(subject)))
+	payload := base64.StdEncoding.EncodeToString([]byte(statementOf(oneSubject)))
 	f.Add(data)
 	f.Add([]byte(`{"mediaType":"` + mediaType + `","dsseEnvelope":{"payloadType":"` + inToto + `","payload":"` + payload + `","signatures":[{"sig":"MEQC"}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if claim, err := bundle.Verify(data, []crypto.PublicKey{key}); err == nil && claim.Digest != digest {
+		if claim, err := verifyBundle(data, []crypto.PublicKey{key}); err == nil && claim.Digest != cosignDigest {
 			t.Errorf("accepted: %+v", claim)
 		}
 	})
@@ -221,14 +219,14 @@ func FuzzVerify(f *testing.F) {
 // FuzzStatement: no statement panics, whoever signed it; what is accepted has a digest, and names that are not empty.
 func FuzzStatement(f *testing.F) {
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
-	f.Add(statement(subject))
-	f.Add(statement(`{"name":"quay.example/a:1","annotations":{"docker-reference":"quay.example/b","x":1},` + subject[1:]))
-	f.Add(statement(`{"Name":"a","name":"b","digest":{"sha256":"` + strings.Repeat("0", 64) + `","sha512":""}}`))
+	f.Add(statementOf(oneSubject))
+	f.Add(statementOf(`{"name":"quay.example/a:1","annotations":{"docker-reference":"quay.example/b","x":1},` + oneSubject[1:]))
+	f.Add(statementOf(`{"Name":"a","name":"b","digest":{"sha256":"` + strings.Repeat("0", 64) + `","sha512":""}}`))
 	f.Add(strings.Repeat("[", 40))
 	f.Fuzz(func(t *testing.T, text string) {
-		data, err := json.Marshal(made(t, key, text))
+		data, err := json.Marshal(signedBundle(t, key, text))
 		must(t, err)
-		claim, err := bundle.Verify(data, []crypto.PublicKey{key.Public()})
+		claim, err := verifyBundle(data, []crypto.PublicKey{key.Public()})
 		if err != nil {
 			return
 		}
@@ -238,9 +236,9 @@ func FuzzStatement(f *testing.F) {
 	})
 }
 
-func parsed(t *testing.T, text []byte) crypto.PublicKey {
+func parsedKey(t *testing.T, text []byte) crypto.PublicKey {
 	t.Helper()
-	key, err := bundle.ParseKey(text)
+	key, err := parseKey(text)
 	must(t, err)
 	return key
 }
