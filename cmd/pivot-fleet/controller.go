@@ -15,7 +15,6 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/cluster/admission"
 	"machine-pivot/internal/cluster/follow"
-	"machine-pivot/internal/cluster/readers"
 	"machine-pivot/internal/cluster/render"
 	"machine-pivot/internal/cluster/rollout"
 )
@@ -89,9 +88,6 @@ func (f *controllerFlags) run(cmd *cobra.Command, build cli.Build) error {
 	}
 	f.render.Version, f.render.Grace, f.render.Metrics = build.Version, time.Hour, metrics.Registry
 	if err := render.Setup(m, f.render); err != nil {
-		return err
-	}
-	if err := readers.Setup(m); err != nil {
 		return err
 	}
 	if err := follow.Setup(m, follow.Options{Namespace: f.namespace, Now: time.Now}); err != nil {

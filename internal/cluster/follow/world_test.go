@@ -65,7 +65,7 @@ func newWorld(t *testing.T) *world {
 	}
 	t.Cleanup(func() { _ = w.registry.Close() })
 	w.plane.Deploy("../../../deploy/base")
-	for _, file := range []string{"controller", "rbac-render", "rbac-rollout", "rbac-follow", "rbac-users"} {
+	for _, file := range []string{"controller", "rbac-render", "rbac-readers", "rbac-rollout", "rbac-follow", "rbac-users"} {
 		w.plane.ApplyFile("../../../deploy/fleet/" + file + ".yaml")
 	}
 	if w.Client, err = client.New(w.plane.Admin(), client.Options{Scheme: controlplane.Scheme(t)}); err != nil {

@@ -1,6 +1,7 @@
 // Package render gives each MachineConfigPool the MachineConfig of its nodes. It merges the MachineConfigs that the
 // pool selects, as "pivotctl config render" does with files, and names the result in the pool. Before, it makes
-// MachineConfigs of ContainerRuntimeConfigs. It deletes results that nothing needs any more.
+// MachineConfigs of ContainerRuntimeConfigs. It deletes results that nothing needs any more, and lets each node read those
+// of its pool.
 //
 // Names, annotations, owners and conditions are the machine-config operator's, from its pkg/controller/render
 // and pkg/controller/container-runtime-config. Unlike there, remote content is fetched, once, and kept; all
@@ -70,7 +71,7 @@ const (
 // remote content must not keep the others waiting.
 const pools = 8
 
-// Setup adds the reconcilers of pools and of ContainerRuntimeConfigs to a manager.
+// Setup adds the reconcilers of pools, of ContainerRuntimeConfigs and of the readers to a manager.
 func Setup(m manager.Manager, o Options) error {
 	r := &renderer{
 		Options: o, cached: m.GetClient(), direct: m.GetAPIReader(),
@@ -98,13 +99,20 @@ func Setup(m manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
+	if err := setupReaders(m); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(m).Named("containerruntime").
-		Watches(&api.ContainerRuntimeConfig{}, all, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&api.MachineConfigPool{}, all, spec).
-		WatchesMetadata(&api.MachineConfig{}, all, content()).
+		Watches(&api.ContainerRuntimeConfig{}, once(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&api.MachineConfigPool{}, once(), spec).
+		WatchesMetadata(&api.MachineConfig{}, once(), content()).
 		WithOptions(limit(1)).
 		Complete(calm(r.reconcileRuntime))
+}
+
+// once makes one request of any number of events, for a reconciler that looks at everything.
+func once() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 }
 
 // content passes events that may change what pools merge, and those about results that somebody has changed or deleted,

@@ -52,6 +52,7 @@ func newWorld(t *testing.T) *world {
 	ctrl.SetLogger(logr.Discard())
 	w.plane.Deploy("../../../deploy/base")
 	w.plane.ApplyFile("../../../deploy/fleet/rbac-render.yaml")
+	w.plane.ApplyFile("../../../deploy/fleet/rbac-readers.yaml")
 	var err error
 	if w.admin, err = client.New(w.plane.Admin(), client.Options{Scheme: w.scheme}); err != nil {
 		t.Fatal(err)

@@ -145,7 +145,6 @@ var importTable = map[string]rule{
 	"cluster/render":    {ours: []string{"authored", "pool", "snapshot", "cluster/api", "cluster/generated", "fault", "kargs", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cluster/follow":       {ours: []string{"authored", "cluster/api", "fault", "kargs", "machineconfig/ignition", "osimage", "osimage/imageref"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"cluster/readers":      {ours: []string{"cluster/api", "machineconfig"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/nodecheck":    {foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/admission":    {ours: []string{"authored", "bounded", "containerruntime", "legacy", "pool", "cluster/api", "cluster/connect", "cluster/nodecheck", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/token":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os", "io/ioutil", "syscall", "golang.org/x/sys"})},

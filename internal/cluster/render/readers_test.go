@@ -1,4 +1,4 @@
-package readers_test
+package render_test
 
 import (
 	"context"
@@ -6,21 +6,16 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/go-logr/logr"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/readers"
+	"machine-pivot/internal/cluster/render"
 	"machine-pivot/test/tools/attack"
 	"machine-pivot/test/worlds/controlplane"
 	"machine-pivot/test/worlds/fleet"
@@ -33,51 +28,27 @@ const (
 	newer    = "rendered-worker-fedcba9876543210fedcba9876543210"
 )
 
-// world is a control plane with two pools, a node of each, and the controller.
-type world struct {
-	*testing.T
-	plane *controlplane.ControlPlane
-	admin client.Client
-}
+// access is a control plane with two pools, a node of each, and the controller.
+type access struct{ *world }
 
-func newWorld(t *testing.T) world {
+func newAccess(t *testing.T) access {
 	t.Helper()
-	ctrl.SetLogger(logr.Discard())
-	w := world{T: t, plane: controlplane.Start(t)}
-	w.admin = w.as(w.plane.Admin())
+	w := access{newWorld(t)}
 	w.plane.Deploy("../../../deploy/host")
-	for _, file := range []string{"rbac-readers", "policies"} {
-		w.plane.ApplyFile("../../../deploy/fleet/" + file + ".yaml")
-	}
+	w.plane.ApplyFile("../../../deploy/fleet/policies.yaml")
 	for _, pool := range []string{"worker", "infra"} {
-		w.apply("machineconfiguration.openshift.io/v1", "MachineConfigPool", pool, nil, map[string]any{"nodeSelector": map[string]any{"matchLabels": map[string]any{"node-role.kubernetes.io/" + pool: ""}}})
+		w.create("machineconfiguration.openshift.io/v1", "MachineConfigPool", pool, nil, map[string]any{"nodeSelector": map[string]any{"matchLabels": map[string]any{"node-role.kubernetes.io/" + pool: ""}}})
 	}
 	for _, name := range []string{ofWorker, ofInfra, "50-mine"} {
 		w.config(name)
 	}
-	w.apply("v1", "Node", "n1", map[string]any{"node-role.kubernetes.io/worker": ""}, nil)
-	w.apply("v1", "Node", "n2", map[string]any{"node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/infra": ""}, nil)
-	m, err := ctrl.NewManager(w.plane.User(fleet.Account, "system:serviceaccounts"), manager.Options{Scheme: controlplane.Scheme(t),
-		Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", Controller: config.Controller{SkipNameValidation: new(true)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := readers.Setup(m); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- m.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	w.create("v1", "Node", "n1", map[string]any{"node-role.kubernetes.io/worker": ""}, nil)
+	w.create("v1", "Node", "n2", map[string]any{"node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/infra": ""}, nil)
+	w.controller(t, render.Options{})
 	return w
 }
 
-func (w world) apply(version, kind, name string, labels, spec map[string]any) {
+func (w access) create(version, kind, name string, labels, spec map[string]any) {
 	o := map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": name, "labels": labels}}
 	if spec != nil {
 		o["spec"] = spec
@@ -85,12 +56,12 @@ func (w world) apply(version, kind, name string, labels, spec map[string]any) {
 	w.plane.Apply(o)
 }
 
-func (w world) config(name string) {
-	w.apply("machineconfiguration.openshift.io/v1", "MachineConfig", name, nil, map[string]any{})
+func (w access) config(name string) {
+	w.create("machineconfiguration.openshift.io/v1", "MachineConfig", name, nil, map[string]any{})
 }
 
 // as returns a client with credentials.
-func (w world) as(c *rest.Config) client.Client {
+func (w access) as(c *rest.Config) client.Client {
 	w.Helper()
 	made, err := client.New(c, client.Options{Scheme: controlplane.Scheme(w.T)})
 	if err != nil {
@@ -100,7 +71,7 @@ func (w world) as(c *rest.Config) client.Client {
 }
 
 // reads waits until a node may read a MachineConfig.
-func (w world) reads(node client.Client, name string) {
+func (w access) reads(node client.Client, name string) {
 	w.Helper()
 	controlplane.Eventually(w.T, "the node reads "+name, func(ctx context.Context) bool {
 		return node.Get(ctx, client.ObjectKey{Name: name}, &api.MachineConfig{}) == nil
@@ -108,7 +79,7 @@ func (w world) reads(node client.Client, name string) {
 }
 
 // refused waits until a node may not read MachineConfigs, nor list any.
-func (w world) refused(node client.Client, names ...string) {
+func (w access) refused(node client.Client, names ...string) {
 	w.Helper()
 	for _, name := range names {
 		controlplane.Eventually(w.T, "the node may not read "+name, func(ctx context.Context) bool {
@@ -122,7 +93,7 @@ func (w world) refused(node client.Client, names ...string) {
 
 // TestReaders: a node reads what was rendered for its pool, and nothing else, whatever it says of itself.
 func TestReaders(t *testing.T) {
-	w := newWorld(t)
+	w := newAccess(t)
 	n1, n2 := w.as(w.plane.NodeUser("n1")), w.as(w.plane.NodeUser("n2"))
 	w.reads(n1, ofWorker)
 	w.reads(n2, ofInfra)
@@ -155,7 +126,7 @@ func TestReaders(t *testing.T) {
 
 // TestNothingElse: the right to write roles and bindings gives the controllers no other right.
 func TestNothingElse(t *testing.T) {
-	w := newWorld(t)
+	w := newAccess(t)
 	account := w.as(w.plane.User(fleet.Account, "system:serviceaccounts"))
 	rule := rbacv1.PolicyRule{APIGroups: []string{"machineconfiguration.openshift.io"}, Resources: []string{"machineconfigs"}, Verbs: []string{"get"}, ResourceNames: []string{ofWorker}}
 	role := func(name string, change func(*rbacv1.PolicyRule)) client.Object {
@@ -201,7 +172,7 @@ func TestNothingElse(t *testing.T) {
 
 // TestAttacks are attempts of a node to read the MachineConfigs of another pool by the names, which it knows.
 func TestAttacks(t *testing.T) {
-	w := newWorld(t)
+	w := newAccess(t)
 	n1 := w.as(w.plane.NodeUser("n1"))
 	w.reads(n1, ofWorker)
 	accepted := 0
@@ -220,7 +191,7 @@ func TestAttacks(t *testing.T) {
 }
 
 // attempt makes one attempt.
-func (w world) attempt(random *rand.Rand) (what string, err error) {
+func (w access) attempt(random *rand.Rand) (what string, err error) {
 	pick := func(all ...string) string { return all[random.IntN(len(all))] }
 	user := w.plane.NodeUser("n1")
 	if random.IntN(4) == 0 {
