@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/nodecheck"
+	"machine-pivot/internal/cluster/rollout"
 	"machine-pivot/internal/problem"
 	"machine-pivot/internal/window"
 )
@@ -117,7 +117,7 @@ func checkRollout(object []byte) (report problem.Report) {
 		}
 	}
 	if r.Spec.Checks.Node != "" {
-		if _, err := nodecheck.Compile(r.Spec.Checks.Node); err != nil {
+		if _, err := rollout.CompileCheck(r.Spec.Checks.Node); err != nil {
 			report.Fail("$.spec.checks.node", "%v", err)
 		}
 	}

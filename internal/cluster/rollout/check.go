@@ -5,8 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"machine-pivot/internal/cluster/nodecheck"
 )
 
 // checker evaluates the expressions of pools. It keeps its result for a node until the node changes. Few change between
@@ -15,7 +13,7 @@ type checker map[string]*poolCheck // by pool
 
 type poolCheck struct {
 	expression string
-	check      nodecheck.Check
+	check      Check
 	problem    string             // of the expression
 	found      map[string]finding // by node
 }
@@ -71,7 +69,7 @@ func (c checker) of(p *Pool) *poolCheck {
 	}
 	k := &poolCheck{expression: p.Spec.Checks.Node}
 	var err error
-	if k.check, err = nodecheck.Compile(k.expression); err != nil {
+	if k.check, err = CompileCheck(k.expression); err != nil {
 		k.problem = err.Error()
 	}
 	c[p.Name] = k
@@ -79,7 +77,7 @@ func (c checker) of(p *Pool) *poolCheck {
 }
 
 // checkNode returns why an expression is not true for a node; "" if it is.
-func checkNode(check nodecheck.Check, n *corev1.Node) string {
+func checkNode(check Check, n *corev1.Node) string {
 	document, err := runtime.DefaultUnstructuredConverter.ToUnstructured(n)
 	if err != nil {
 		return err.Error()

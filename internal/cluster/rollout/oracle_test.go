@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/nodecheck"
 	"machine-pivot/internal/cluster/rollout"
 )
 
@@ -245,7 +244,7 @@ const (
 
 // passes returns the check of the pools, as the product evaluates it.
 func passes() func(n *rollout.Node) bool {
-	check, err := nodecheck.Compile(expressionOfGPU)
+	check, err := rollout.CompileCheck(expressionOfGPU)
 	if err != nil {
 		panic(err) // it is a constant
 	}

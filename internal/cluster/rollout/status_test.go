@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/nodecheck"
 	"machine-pivot/internal/cluster/rollout"
 )
 
@@ -437,9 +436,9 @@ func TestExpressionsSeeWhatIsKept(t *testing.T) {
 		if slices.ContainsFunc(ignored, func(i string) bool { return strings.HasPrefix(path, i) }) {
 			continue
 		}
-		_, err := nodecheck.Compile("has(node." + path + ")")
+		_, err := rollout.CompileCheck("has(node." + path + ")")
 		if list, field, in := strings.Cut(path, "[]."); in {
-			_, err = nodecheck.Compile("node." + list + ".exists(e, has(e." + field + "))")
+			_, err = rollout.CompileCheck("node." + list + ".exists(e, has(e." + field + "))")
 		}
 		if after[path] != (err == nil) {
 			t.Errorf("%s is kept: %v; an expression about it: %v", path, after[path], err)

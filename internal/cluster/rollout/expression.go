@@ -1,6 +1,4 @@
-// Package nodecheck compiles and evaluates an administrator's condition of health for a pool's nodes: an expression in
-// the Common Expression Language over the variable node, a Node object. It does no I/O.
-package nodecheck
+package rollout
 
 import (
 	"fmt"
@@ -10,35 +8,36 @@ import (
 	"github.com/google/cel-go/ext"
 )
 
-// maxCost limits an evaluation, in cel-go's units: about one for each step. A node with some hundred labels,
+// maxCheckCost limits an evaluation, in cel-go's units: about one for each step. A node with some hundred labels,
 // conditions and images is far below it.
-const maxCost = 100_000
+const maxCheckCost = 100_000
 
-// Check is a compiled condition.
+// Check is a compiled condition: an administrator's, of health of a pool's nodes. It is an expression in the Common
+// Expression Language over the variable node, a Node object.
 type Check struct{ program cel.Program }
 
-// Compile compiles a condition. The error says where it is wrong, that its value is no bool, or which field it uses that it
+// CompileCheck compiles a condition. The error says where it is wrong, that its value is no bool, or which field it uses that it
 // would never see.
-func Compile(expression string) (Check, error) {
+func CompileCheck(expression string) (Check, error) {
 	base := []cel.EnvOption{cel.OptionalTypes(), ext.Strings()}
-	typed := append(base, ext.NativeTypes(reflect.TypeFor[node](), ext.ParseStructTag("json")), cel.Variable("node", cel.ObjectType("nodecheck.node")))
-	if _, _, err := compile(expression, typed); err != nil {
+	typed := append(base, ext.NativeTypes(reflect.TypeFor[checkedNode](), ext.ParseStructTag("json")), cel.Variable("node", cel.ObjectType("rollout.checkedNode")))
+	if _, _, err := compileIn(expression, typed); err != nil {
 		return Check{}, err
 	}
-	env, ast, err := compile(expression, append(base, cel.Variable("node", cel.DynType)))
+	env, ast, err := compileIn(expression, append(base, cel.Variable("node", cel.DynType)))
 	if err != nil {
 		return Check{}, err
 	}
-	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptOptimize))
+	program, err := env.Program(ast, cel.CostLimit(maxCheckCost), cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
 		return Check{}, fmt.Errorf("cannot prepare the condition: %w", err)
 	}
 	return Check{program}, nil
 }
 
-// compile compiles a condition in an environment. Types of Go are for the check only: a program with them wants values of
+// compileIn compiles a condition in an environment. Types of Go are for the check only: a program with them wants values of
 // these types.
-func compile(expression string, options []cel.EnvOption) (*cel.Env, *cel.Ast, error) {
+func compileIn(expression string, options []cel.EnvOption) (*cel.Env, *cel.Ast, error) {
 	env, err := cel.NewEnv(options...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot prepare the language of conditions: %w", err)

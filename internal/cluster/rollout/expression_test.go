@@ -1,13 +1,13 @@
-package nodecheck_test
+package rollout_test
 
 import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/cluster/nodecheck"
+	"machine-pivot/internal/cluster/rollout"
 )
 
-func TestCheck(t *testing.T) {
+func TestExpressions(t *testing.T) {
 	node := map[string]any{
 		"metadata": map[string]any{"name": "n1", "labels": map[string]any{"zone": "a"}},
 		"status":   map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}},
@@ -33,7 +33,7 @@ func TestCheck(t *testing.T) {
 		{"", false, "Syntax error"},
 		{"[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, a+b+c+d+e > 0)))))", false, "cost limit exceeded"},
 	} {
-		check, err := nodecheck.Compile(c.expression)
+		check, err := rollout.CompileCheck(c.expression)
 		holds := false
 		if err == nil {
 			holds, err = check.Holds(node)

@@ -1,17 +1,17 @@
-package nodecheck
+package rollout
 
-// node is what an expression may use of a Node, which is what the controllers keep. Only its types matter, for Compile: the
-// expression is evaluated for the decoded JSON, in which quantities and times are texts. An expression about anything else,
-// such as status.images, could never be true, so Compile refuses it.
-type node struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Metadata   metadata `json:"metadata"`
-	Spec       spec     `json:"spec"`
-	Status     status   `json:"status"`
+// checkedNode is what an expression may use of a Node, which is what the controllers keep. Only its types matter, for
+// CompileCheck: the expression is evaluated for the decoded JSON, in which quantities and times are texts. An expression
+// about anything else, such as status.images, could never be true, so CompileCheck refuses it.
+type checkedNode struct {
+	APIVersion string       `json:"apiVersion"`
+	Kind       string       `json:"kind"`
+	Metadata   nodeMetadata `json:"metadata"`
+	Spec       nodeSpec     `json:"spec"`
+	Status     nodeStatus   `json:"status"`
 }
 
-type metadata struct {
+type nodeMetadata struct {
 	Name              string            `json:"name"`
 	UID               string            `json:"uid"`
 	ResourceVersion   string            `json:"resourceVersion"`
@@ -22,37 +22,37 @@ type metadata struct {
 	Annotations       map[string]string `json:"annotations"`
 }
 
-type spec struct {
-	PodCIDR       string   `json:"podCIDR"`
-	PodCIDRs      []string `json:"podCIDRs"`
-	ProviderID    string   `json:"providerID"`
-	Unschedulable bool     `json:"unschedulable"`
-	Taints        []taint  `json:"taints"`
+type nodeSpec struct {
+	PodCIDR       string      `json:"podCIDR"`
+	PodCIDRs      []string    `json:"podCIDRs"`
+	ProviderID    string      `json:"providerID"`
+	Unschedulable bool        `json:"unschedulable"`
+	Taints        []nodeTaint `json:"taints"`
 }
 
-type taint struct {
+type nodeTaint struct {
 	Key       string `json:"key"`
 	Value     string `json:"value"`
 	Effect    string `json:"effect"`
 	TimeAdded string `json:"timeAdded"`
 }
 
-type status struct {
+type nodeStatus struct {
 	Capacity    map[string]string `json:"capacity"`
 	Allocatable map[string]string `json:"allocatable"`
-	Conditions  []condition       `json:"conditions"`
-	Addresses   []address         `json:"addresses"`
+	Conditions  []nodeCondition   `json:"conditions"`
+	Addresses   []nodeAddress     `json:"addresses"`
 	NodeInfo    nodeInfo          `json:"nodeInfo"`
 }
 
-type condition struct {
+type nodeCondition struct {
 	Type               string `json:"type"`
 	Status             string `json:"status"`
 	Reason             string `json:"reason"`
 	LastTransitionTime string `json:"lastTransitionTime"`
 }
 
-type address struct {
+type nodeAddress struct {
 	Type    string `json:"type"`
 	Address string `json:"address"`
 }
